@@ -1,0 +1,1 @@
+"""Parameters and text to translations, scores and attention maps."""

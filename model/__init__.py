@@ -1,0 +1,1 @@
+"""The Transformer as pure functions of parameters and arrays."""

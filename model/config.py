@@ -1,0 +1,77 @@
+"""The model's sizes and variants, named as in the paper."""
+
+import dataclasses
+
+POSITIONS = ("sinusoidal", "learned", "rope", "alibi", "none")
+NORMS = ("post", "pre")
+DTYPES = ("float32", "bfloat16")
+DROPOUT_BITS = ("threefry", "hash")
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelConfig:
+    """Sizes and variants of one Transformer; the defaults are the paper's base model (section 3, Table 3).
+
+    Raises:
+      ValueError: a field is out of its range; the message names the field, its value and what is allowed.
+    """
+
+    vocab_size: int
+    N: int = 6
+    d_model: int = 512
+    d_ff: int = 2048
+    h: int = 8
+    d_k: int = 64
+    d_v: int = 64
+    P_drop: float = 0.1
+    P_drop_attention: float = 0.0
+    P_drop_relu: float = 0.0
+    positions: str = "sinusoidal"
+    max_positions: int = 1024
+    norm: str = "post"
+    tie_embeddings: bool = True
+    dtype: str = "float32"
+    remat: bool = False
+    dropout_bits: str = "threefry"
+
+    def __post_init__(self) -> None:
+        for field in ("vocab_size", "N", "d_model", "d_ff", "h", "d_k", "d_v", "max_positions"):
+            if getattr(self, field) < 1:
+                raise ValueError(f"model.{field} is {getattr(self, field)}; it must be at least 1")
+        for field in ("P_drop", "P_drop_attention", "P_drop_relu"):
+            if not 0.0 <= getattr(self, field) < 1.0:
+                raise ValueError(f"model.{field} is {getattr(self, field)}; it must be at least 0 and below 1")
+        for field, allowed in (
+            ("positions", POSITIONS),
+            ("norm", NORMS),
+            ("dtype", DTYPES),
+            ("dropout_bits", DROPOUT_BITS),
+        ):
+            if getattr(self, field) not in allowed:
+                raise ValueError(f"model.{field} is {getattr(self, field)!r}; it must be one of {', '.join(allowed)}")
+        if self.positions == "sinusoidal" and self.d_model % 2:
+            raise ValueError(f"model.d_model is {self.d_model}; sinusoidal positions need an even width")
+        if self.positions == "rope" and self.d_k % 2:
+            raise ValueError(f"model.d_k is {self.d_k}; rotary positions rotate pairs and need an even width")
+
+
+def parameter_count(config: ModelConfig) -> int:
+    """Number of parameters by formula, without building anything.
+
+    The paper's equations have no biases in attention and in the softmax, two in each feed-forward network, and a
+    scale and a bias in each layer norm. The paper's own column (65e6, 213e6) does not close with a single shared
+    vocabulary of 37,000; this formula does what the equations say.
+    """
+    d, f, v = config.d_model, config.d_ff, config.vocab_size
+    attention = 2 * d * config.h * config.d_k + 2 * d * config.h * config.d_v
+    feed_forward = 2 * d * f + f + d
+    norm = 2 * d
+    encoder_layer = attention + feed_forward + 2 * norm
+    decoder_layer = 2 * attention + feed_forward + 3 * norm
+    count = config.N * (encoder_layer + decoder_layer)
+    count += v * d if config.tie_embeddings else 3 * v * d
+    if config.norm == "pre":
+        count += 2 * norm
+    if config.positions == "learned":
+        count += 2 * config.max_positions * d
+    return count

@@ -1,0 +1,1 @@
+"""Config and batches to parameters, checkpoints and metrics."""
