@@ -1,23 +1,92 @@
 """Errors that are the user's to mend, and how every command prints them."""
 
+import difflib
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
 
-from absl import app
+from absl import app, flags, logging
 
 
 class UserError(Exception):
     """A wrong file, line, key or value. The message is one line: what is wrong, where, and what would be right."""
 
 
-def run(main: Callable[[list[str]], int | None]) -> None:
-    """Runs an absl `main`; a `UserError` becomes one line on stderr and exit status 2, without a traceback."""
+def run(main: Callable[[list[str]], int | None], keys: dict[str, Any] | None = None) -> None:
+    """Runs an absl `main`; a `UserError` becomes one line on stderr and exit status 2, without a traceback.
 
-    def guarded(argv: list[str]) -> int:
+    So does a wrong flag, or a wrong key or value in `--config.KEY=VALUE`. Ctrl-C exits with 130.
+
+    Args:
+      main: takes what is left of the command line after the flags; returns the exit status.
+      keys: every legal config key and an example of its value, nested, of a command that has `--config`.
+    """
+    known = flat(keys or {})
+
+    def parse(argv: list[str]) -> list[str] | UserError:
+        if {"--help", "-help", "-h", "--helpshort"} & set(argv[1:]):
+            print(f"{sys.modules['__main__'].__doc__}\n{flags.FLAGS.main_module_help()}")
+            raise SystemExit(0)
         try:
+            rest = flags.FLAGS(argv)
+            if "config" in flags.FLAGS and flags.FLAGS["config"].value is not None:
+                flags.FLAGS["config"].value.to_dict()  # a file that is not there only raises when it is looked into
+            return rest
+        except Exception as error:  # whatever a config file or a flag may raise
+            if not flags.FLAGS.is_parsed():
+                flags.FLAGS.mark_as_parsed()
+            return _explained(argv, error, known)
+
+    def guarded(argv: list[str] | UserError) -> int:
+        try:
+            if isinstance(argv, UserError):
+                raise argv
+            if not flags.FLAGS["verbosity"].present:
+                logging.set_verbosity(logging.WARNING)  # orbax tells its inner life at the default, INFO
             return main(argv) or 0
         except UserError as error:
             print(f"error: {error}", file=sys.stderr)
             return 2
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            return 130
 
-    app.run(guarded)
+    app.run(guarded, flags_parser=parse)
+
+
+def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Returns {"model.N": 6, ...} for {"model": {"N": 6, ...}, ...}."""
+    leaves: dict[str, Any] = {}
+    for key, value in tree.items():
+        leaves |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return leaves
+
+
+def suggestion(key: str, keys: Iterable[str]) -> str:
+    """Returns "; did you mean ...?" for the nearest of `keys`, or where to find them all."""
+    by_last = {known.rpartition(".")[2]: known for known in keys}
+    near = difflib.get_close_matches(key, by_last.values(), n=1) or [
+        by_last[last] for last in difflib.get_close_matches(key.rpartition(".")[2], by_last, n=1)
+    ]
+    return f"; did you mean {near[0]}?" if near else "; configs/common.py lists them all"
+
+
+def _explained(argv: list[str], error: Exception, known: dict[str, Any]) -> UserError:
+    groups = {key.rpartition(".")[0] for key in known}
+    for argument in argv[1:]:
+        match = re.match(r"--?(?:no)?config\.([^=]+)", argument)
+        if known and match and match[1] not in known.keys() | groups:
+            return UserError(f"--config.{match[1]}: there is no such key{suggestion(match[1], known)}")
+    file = next((a.partition("=")[2] for a in argv if re.match(r"--?config=", a)), "").partition(":")[0]
+    if isinstance(error, OSError) and file and not Path(file).is_file():
+        return UserError(f"--config={file}: no such file")
+    reason = str(error).strip().splitlines()[-1] if str(error).strip() else ""
+    wrong = re.match(r"flag --config\.([^=]+)=(.*?):", str(error)) if isinstance(error, flags.Error) else None
+    if wrong and wrong[1] in known:
+        return UserError(f"--config.{wrong[1]}={wrong[2]}: not of its type; it must be like {known[wrong[1]]!r}")
+    if isinstance(error, flags.Error) and "parsing config file" not in str(error):
+        return UserError(f"{reason}; --help lists the flags")
+    kind = "" if isinstance(error, flags.Error) else f"{type(error).__name__}: "
+    return UserError(f"--config={file}: {kind}{reason}")

@@ -1,0 +1,205 @@
+"""Batches for training, for ever, from a background thread; and batches for validation, once.
+
+The position is two numbers, the epoch and the batch in it: the plan of an epoch follows from the seed, so nothing else
+is needed to go on exactly where a run stopped. Batches made ahead but not handed out do not count.
+"""
+
+import queue
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from data.batching import Batch, PlannedBatch, bucket_plan, lay_out, pack_plan
+from data.errors import UserError
+from data.prepare import Prepared
+
+_AHEAD = 8  # batches made before they are asked for
+State = dict[str, int]
+
+
+class TrainingBatches:
+    """Iterator over `Batch`, epoch after epoch; `get_state` before a `next` is where that `next` can be repeated."""
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        cfg_data: ConfigDict,
+        *,
+        seed: int,
+        rows_multiple: int = 1,
+        process_index: int = 0,
+        process_count: int = 1,
+    ):
+        """Checks the settings; reading starts with the first `next`.
+
+        Args:
+            prepared: the training corpus.
+            cfg_data: `config.data`; see `configs/common.py`.
+            seed: decides the order of every epoch.
+            rows_multiple: the rows of a global batch are a multiple of this; itself one of `process_count`.
+            process_index: this process's number: it gets its own contiguous slice of every global batch's rows.
+            process_count: processes that share a batch; all make the same plan.
+
+        Raises:
+            UserError: rows, tokens and lengths of `cfg_data` do not fit together.
+        """
+        if rows_multiple % process_count:
+            raise UserError(f"batch rows in multiples of {rows_multiple} cannot be shared by {process_count} processes")
+        longest = _longest_row(cfg_data)
+        if cfg_data.max_length > longest[1]:
+            raise UserError(
+                f"data.max_length is {cfg_data.max_length}, but {longest[0]} is {longest[1]}: a pair of"
+                f" {cfg_data.max_length} tokens would fit no row"
+            )
+        self._prepared, self._seed = prepared, seed
+        self._batching, self._tokens = cfg_data.batching, cfg_data.tokens_per_batch
+        self._buckets, self._pack_length = tuple(cfg_data.buckets), cfg_data.pack_length
+        self._rows_multiple, self._share = rows_multiple, (process_index, process_count)
+        self._state: State = {"epoch": 0, "batch": 0}
+        self._worker: _Worker | None = None
+
+    def __iter__(self) -> "TrainingBatches":
+        return self
+
+    def __next__(self) -> Batch:
+        if self._worker is None:
+            self._worker = _Worker(self._produce(dict(self._state)))
+        batch, self._state = self._worker.get()
+        return batch
+
+    def get_state(self) -> State:
+        """Position of the batch that the next `next` gives; plain numbers, fit for JSON."""
+        return dict(self._state)
+
+    def set_state(self, state: State) -> None:
+        """Goes to a position that `get_state` told, of this corpus, seed and settings."""
+        self.close()
+        self._state = {"epoch": int(state["epoch"]), "batch": int(state["batch"])}
+
+    def close(self) -> None:
+        """Ends the background thread; a later `next` goes on from the same position."""
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
+
+    def plan(self, epoch: int) -> list[PlannedBatch]:
+        """The global batches of an epoch, in order."""
+        if self._batching == "pack":
+            return pack_plan(
+                self._prepared.lengths,
+                tokens=self._tokens,
+                pack_length=self._pack_length,
+                rows_multiple=self._rows_multiple,
+                seed=self._seed,
+                epoch=epoch,
+            )
+        return bucket_plan(
+            self._prepared.lengths,
+            tokens=self._tokens,
+            buckets=self._buckets,
+            rows_multiple=self._rows_multiple,
+            seed=self._seed,
+            epoch=epoch,
+        )
+
+    def _produce(self, state: State) -> Iterator[tuple[Batch, State]]:
+        """Yields batches from `state` on, each with the position behind it."""
+        epoch, batch = state["epoch"], state["batch"]
+        index, count = self._share
+        with ThreadPoolExecutor(1, "plan") as planner:
+            ahead: Future[list[PlannedBatch]] = planner.submit(self.plan, epoch)
+            while True:
+                plan, ahead = ahead.result(), planner.submit(self.plan, epoch + 1)
+                if batch >= len(plan):
+                    raise UserError(f"data position: batch {batch} of an epoch of {len(plan)}; the run's data changed")
+                for number in range(batch, len(plan)):
+                    rows = len(plan[number].rows_bc) // count
+                    share = plan[number]._replace(rows_bc=plan[number].rows_bc[index * rows : (index + 1) * rows])
+                    position = (epoch, number + 1) if number + 1 < len(plan) else (epoch + 1, 0)
+                    yield _read(self._prepared, share), dict(zip(("epoch", "batch"), position, strict=True))
+                epoch, batch = epoch + 1, 0
+
+
+def _longest_row(cfg_data: ConfigDict) -> tuple[str, int]:
+    if cfg_data.batching == "pack":
+        return "data.pack_length", cfg_data.pack_length
+    if cfg_data.batching != "bucket":
+        raise UserError(f"data.batching is {cfg_data.batching!r}; it must be bucket or pack")
+    if list(cfg_data.buckets) != sorted(set(cfg_data.buckets)) or not cfg_data.buckets or cfg_data.buckets[0] < 1:
+        raise UserError(f"data.buckets is {tuple(cfg_data.buckets)}; it must be positive lengths in ascending order")
+    return "the largest of data.buckets", cfg_data.buckets[-1]
+
+
+def _read(prepared: Prepared, planned: PlannedBatch) -> Batch:
+    return lay_out(prepared.records(planned.rows_bc[planned.rows_bc >= 0]), planned)
+
+
+def evaluation_batches(prepared: Prepared, tokens: int, buckets: Sequence[int]) -> Iterator[Batch]:
+    """Every pair once, one a row, shortest first, in rows of bucket lengths; longer pairs get longer rows.
+
+    Args:
+        prepared: the corpus.
+        tokens: positions a side in one batch, at most, unless one row is longer by itself.
+        buckets: row lengths, ascending; doubled beyond the largest as far as the corpus needs.
+    """
+    longest_n = prepared.lengths.max(axis=1)
+    order = np.argsort(longest_n, kind="stable")
+    ladder = list(buckets)
+    while ladder[-1] < longest_n.max():
+        ladder.append(2 * ladder[-1])
+    bucket_of = np.searchsorted(np.asarray(ladder), longest_n[order])
+    for number, length in enumerate(ladder):
+        members = order[bucket_of == number]
+        rows = max(1, tokens // length)
+        for start in range(0, len(members), rows):
+            rows_b1 = np.full((rows, 1), -1, np.int32)
+            part = members[start : start + rows]
+            rows_b1[: len(part), 0] = part
+            yield _read(prepared, PlannedBatch(length, length, rows_b1))
+
+
+class _Worker:
+    """Runs an endless iterator in a thread, a bounded number of items ahead; its errors are raised by `get`."""
+
+    def __init__(self, items: Iterator[tuple[Batch, State]]):
+        self._items = items
+        self._queue: queue.Queue[tuple[Batch, State] | BaseException] = queue.Queue(_AHEAD)
+        self._stopping = threading.Event()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="batches", daemon=True)
+        self._thread.start()
+
+    def get(self) -> tuple[Batch, State]:
+        if self._error is None:
+            item = self._queue.get()
+            if not isinstance(item, BaseException):
+                return item
+            self._error = item
+        raise self._error
+
+    def close(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            for item in self._items:
+                if not self._put(item):
+                    return
+        except BaseException as error:  # handed to the thread that waits for batches
+            self._put(error)
+        finally:
+            self._items.close()  # type: ignore[attr-defined]
+
+    def _put(self, item: tuple[Batch, State] | BaseException) -> bool:
+        """Waits for room; False when the iterator is being closed."""
+        while not self._stopping.is_set():
+            try:
+                self._queue.put(item, timeout=0.1)
+                return True
+            except queue.Full:
+                continue
+        return False

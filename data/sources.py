@@ -1,0 +1,265 @@
+"""Corpora: one specification string names any parallel corpus.
+
+| specification | corpus |
+|---|---|
+| `grammar:SPLIT[:COUNT][:{en,de}]` | the built-in grammar; SPLIT is train, valid or test |
+| `text:PREFIX.{en,de}[.gz]` | two files, one sentence a line; line i of one translates line i of the other |
+| `tsv:FILE[:{en,de}]` | lines of source, tab, target (more columns are ignored); the braces name columns 1, 2 |
+| `tfds:NAME[:SPLIT]:{en,de}` | a translation set of tensorflow-datasets, or a folder that it prepared |
+
+The source language comes first, so `{de,en}` turns the direction of `grammar:`, `text:` and `tfds:`. Only a line feed
+ends a line (a carriage return before it is dropped): U+2028, U+0085 and the like are part of a sentence.
+"""
+
+import contextlib
+import difflib
+import gzip
+import hashlib
+import importlib
+import importlib.util
+import itertools
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+from data.errors import UserError
+
+Pairs = Iterator[tuple[str, str]]
+_GRAMMAR_SIZES = {"train": 100_000, "valid": 1_000, "test": 1_000}
+_BRACES = re.compile(r"\{([^{},]+),([^{},]+)\}")
+
+
+class Corpus(NamedTuple):
+    """A parallel corpus, read afresh by each call of `pairs`; `fingerprint` changes with the text or the direction."""
+
+    spec: str
+    source_language: str
+    target_language: str
+    pairs: Callable[[], Pairs]
+    fingerprint: str
+
+
+def open_corpus(spec: str) -> Corpus:
+    """Opens the corpus that `spec` names; `UserError` if there is none. Its `pairs` raises those of the text."""
+    scheme, colon, rest = spec.partition(":")
+    if not colon or scheme not in _SCHEMES:
+        near = difflib.get_close_matches(scheme, _SCHEMES, n=1) if colon else []
+        hint = f"; did you mean {near[0]}:?" if near else ""
+        known = ", ".join(f"{name}:" for name in _SCHEMES)
+        raise UserError(f"corpus {spec!r}: unknown scheme; the known ones are {known}{hint}")
+    return _SCHEMES[scheme](spec, rest)
+
+
+def _languages(spec: str, text: str) -> tuple[str, str]:
+    braces = _BRACES.findall(text)
+    if len(braces) != 1 or braces[0][0] == braces[0][1]:
+        raise UserError(
+            f"corpus {spec!r}: name the two languages once, source first, as in {{en,de}} (quoted, in a shell)"
+        )
+    return braces[0]
+
+
+def _not_empty(spec: str, pairs: Pairs) -> Pairs:
+    first = next(pairs, None)
+    if first is None:
+        raise UserError(f"corpus {spec!r} is empty: it has no sentence pairs")
+    yield first
+    yield from pairs
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+# Files
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """Yields the lines of a plain or gzip file; errors name the file and the line."""
+    number = 0
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            for line in file:
+                number += 1
+                yield line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
+    except UnicodeDecodeError as error:
+        bad = f"byte 0x{error.object[error.start]:02x} at position {error.start + 1}"
+        raise UserError(f"{path}, line {number}: not valid UTF-8 ({bad}); convert the file to UTF-8") from error
+    except (OSError, EOFError) as error:
+        raise UserError(f"{path}, after line {number}: cannot be read ({error})") from error
+
+
+def _file_digest(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: no such file") from error
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+def _text(spec: str, rest: str) -> Corpus:
+    source, target = _languages(spec, rest)
+    before, after = rest.split(f"{{{source},{target}}}")
+    paths = [Path(before + language + after).expanduser() for language in (source, target)]
+
+    def pairs() -> Pairs:
+        count, sides = 0, (read_lines(paths[0]), read_lines(paths[1]))
+        for count, (left, right) in enumerate(itertools.zip_longest(*sides), 1):
+            if left is None or right is None:
+                counts = [
+                    count - 1 + (first is not None) + sum(1 for _ in side)
+                    for first, side in zip((left, right), sides, strict=True)
+                ]
+                raise UserError(
+                    f"unequal line counts: {paths[0]} has {counts[0]} lines, {paths[1]} has {counts[1]};"
+                    " line i of one must translate line i of the other"
+                )
+            yield left, right
+
+    fingerprint = _digest("text", *(_file_digest(path) for path in paths))
+    return Corpus(spec, source, target, lambda: _not_empty(spec, pairs()), fingerprint)
+
+
+def _tsv(spec: str, rest: str) -> Corpus:
+    name, colon, braces = rest.rpartition(":")
+    if not (colon and braces.startswith("{")):
+        name, braces = rest, "{en,de}"
+    source, target = _languages(spec, braces)
+    path = Path(name).expanduser()
+
+    def pairs() -> Pairs:
+        for number, line in enumerate(read_lines(path), 1):
+            columns = line.split("\t")
+            if len(columns) < 2:
+                raise UserError(f"{path}, line {number}: no tab; a line must be source, tab, target")
+            yield columns[0], columns[1]
+
+    return Corpus(spec, source, target, lambda: _not_empty(spec, pairs()), _digest("tsv", _file_digest(path)))
+
+
+# The built-in grammar
+
+
+def _grammar(spec: str, rest: str) -> Corpus:
+    from data import grammar
+
+    match = re.fullmatch(r"(\w+)(?::(\d+))?(?::(\{.*\}))?", rest)
+    split = match[1] if match else ""
+    if not match or split not in _GRAMMAR_SIZES:
+        raise UserError(f"corpus {spec!r}: write grammar:SPLIT[:COUNT][:{{en,de}}], SPLIT one of train, valid, test")
+    count = int(match[2]) if match[2] else _GRAMMAR_SIZES[split]
+    source, target = _languages(spec, match[3] or "{en,de}")
+    if {source, target} != {"en", "de"}:
+        raise UserError(f"corpus {spec!r}: the grammar knows {{en,de}} and {{de,en}} only")
+
+    def pairs() -> Pairs:
+        for index in range(count):
+            example = grammar.pair(split, index)
+            english, german = example.english, example.german
+            yield (english, german) if source == "en" else (german, english)
+
+    # The text follows from the code. The whole room is more than that, and is never too little.
+    code = [_file_digest(path) for path in sorted(Path(grammar.__file__).parent.glob("*.py"))]
+    fingerprint = _digest("grammar", *code, split, str(count), source)
+    return Corpus(spec, source, target, lambda: _not_empty(spec, pairs()), fingerprint)
+
+
+# tensorflow-datasets: the one place that imports it; TensorFlow itself at most in `download`
+
+
+def _tfds(spec: str, rest: str) -> Corpus:
+    name, split, source, target = _tfds_parts(spec, rest)
+    builder = _tfds_prepared(spec, name)
+    try:
+        info = builder.info.splits[split]
+    except (KeyError, ValueError) as error:
+        known = ", ".join(builder.info.splits)
+        raise UserError(f"corpus {spec!r}: no split {split!r}; the splits of {name} are {known}") from error
+    missing = [language for language in (source, target) if language not in builder.info.features]
+    if missing:
+        known = ", ".join(builder.info.features)
+        raise UserError(f"corpus {spec!r}: no language {missing[0]!r}; the languages of {name} are {known}")
+
+    stored = builder.info.file_format.value
+    if stored != "array_record":
+        raise UserError(f"corpus {spec!r} is stored as {stored}: prepare it with file_format='array_record'")
+
+    def pairs() -> Pairs:
+        for example in builder.as_data_source(split):
+            # A line feed inside a sentence would become two lines in every file written from it.
+            left, right = (
+                example[language].decode("utf-8", "replace").replace("\n", " ") for language in (source, target)
+            )
+            yield left, right
+
+    fingerprint = _digest(
+        "tfds", builder.info.full_name, str(split), str(info.num_examples), str(info.num_bytes), source, target
+    )
+    return Corpus(spec, source, target, lambda: _not_empty(spec, pairs()), fingerprint)
+
+
+def _tfds_parts(spec: str, rest: str) -> tuple[str, str, str, str]:
+    """Returns name, split, source and target; the direction is never guessed, for tfds names list languages in any."""
+    match = re.fullmatch(r"([^:{}]+)(?::([^{}]+?))?(?::(\{.*\}))?", rest)
+    if not match:
+        raise UserError(f"corpus {spec!r}: write tfds:NAME[:SPLIT]:{{en,de}}")
+    return match[1], match[2] or "train", *_languages(spec, match[3] or "")
+
+
+def _import_tfds(spec: str) -> Any:
+    try:
+        return importlib.import_module("tensorflow_datasets")
+    except ImportError as error:
+        raise UserError(f"corpus {spec!r} needs tensorflow-datasets: pip install -e '.[prep]'") from error
+
+
+def _tfds_prepared(spec: str, name: str) -> Any:
+    tfds = _import_tfds(spec)
+    try:
+        if Path(name).expanduser().is_dir():
+            return tfds.builder_from_directory(Path(name).expanduser())
+        return tfds.core.read_only_builder.builder_from_files(name)
+    except (OSError, ValueError) as error:  # tfds's not-found errors are kinds of these
+        raise UserError(
+            f"corpus {spec!r} is not on this machine: python -m data.prepare downloads it"
+            " (first: pip install -e '.[prep]')"
+        ) from error
+
+
+def download(spec: str) -> None:
+    """Downloads and prepares a `tfds:` corpus that is not on this machine; does nothing for any other.
+
+    The builders of tensorflow-datasets may import TensorFlow, so only `python -m data.prepare` calls this.
+    """
+    scheme, _, rest = spec.partition(":")
+    if scheme != "tfds":
+        return
+    name, *_ = _tfds_parts(spec, rest)
+    tfds = _import_tfds(spec)
+    try:
+        _tfds_prepared(spec, name)
+    except UserError:
+        try:
+            # Without TensorFlow, tfds knows a builder only once its module is imported.
+            with contextlib.suppress(ImportError):
+                importlib.import_module(
+                    f"tensorflow_datasets.translate.{name.split('/')[0].removesuffix('_translate')}"
+                )
+            tfds.builder(name, file_format="array_record").download_and_prepare()
+        except Exception as error:  # whatever a builder's network, archives or missing imports raise
+            _refuse(spec, name, error)
+
+
+def _refuse(spec: str, name: str, error: Exception) -> NoReturn:
+    reason = " ".join(str(error).split())[:200] or type(error).__name__
+    if isinstance(error, ImportError) or importlib.util.find_spec("tensorflow") is None:
+        message = f"corpus {spec!r} cannot be prepared with what is installed: pip install -e '.[prep]' ({reason})"
+    else:
+        message = f"corpus {spec!r}: tensorflow-datasets could not prepare {name} ({reason})"
+    raise UserError(message) from error
+
+
+_SCHEMES: dict[str, Callable[[str, str], Corpus]] = {"grammar": _grammar, "text": _text, "tsv": _tsv, "tfds": _tfds}

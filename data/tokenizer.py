@@ -1,0 +1,153 @@
+"""Subwords: byte-pair encoding shared by source and target (section 5.1), with sentencepiece.
+
+Text is normalised first: Unicode NFKC with sentencepiece's additions (`nmt_nfkc`: most ASCII control characters
+and zero-width spaces vanish, runs of white space become one space, none at either end), and lower-cased if the
+tokenizer was trained so. After that nothing is lost: `decode(encode(text)) == normalise(text)`, for characters outside
+the vocabulary are spelled in bytes. The model file is the whole tokenizer; training it twice gives the same file.
+"""
+
+import hashlib
+import io
+import itertools
+import operator
+import os
+import random
+import re
+import uuid
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import SupportsIndex
+
+import sentencepiece
+
+from data.errors import UserError
+
+PAD, BOS, EOS, UNK = 0, 1, 2, 3
+TRAINING_LINES = 2_000_000  # subwords of a larger corpus are learned from a random sample, the same every time
+_LONGEST_TRAINING_LINE = 16_384  # bytes; subwords are not learned from longer lines
+_NEWLINES = {ord("\n"): " ", ord("\r"): " "}
+
+
+class Tokenizer:
+    """Text to ids and back. Ids 0 to 3 are padding, beginning and end of sentence, and unknown (never produced)."""
+
+    def __init__(self, model: bytes, name: str = "tokenizer"):
+        self._model = model
+        try:
+            self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        except RuntimeError as error:
+            raise UserError(f"{name}: not a sentencepiece model, or damaged") from error
+        specials = [getattr(self._processor, f"{special}_id")() for special in ("pad", "bos", "eos", "unk")]
+        if specials != [PAD, BOS, EOS, UNK]:
+            raise UserError(f"{name}: its ids of pad, bos, eos, unk are {specials}; they must be 0, 1, 2, 3")
+        self.vocab_size: int = self._processor.get_piece_size()
+        self.sha256: str = hashlib.sha256(model).hexdigest()
+        self.lowercase: bool = self.normalise("A") == "a"
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> "Tokenizer":
+        """Reads a model file; `UserError` if it is missing, damaged, or numbers its special symbols differently."""
+        try:
+            return cls(Path(path).read_bytes(), str(path))
+        except OSError as error:
+            raise UserError(f"tokenizer {path}: cannot be read ({error.strerror})") from error
+
+    @classmethod
+    def train(cls, lines: Iterable[str], vocab_size: int, path: str | Path, *, lowercase: bool = False) -> "Tokenizer":
+        """Learns `vocab_size` subwords from `lines` and writes the model to `path`.
+
+        Raises:
+            UserError: `vocab_size` is larger or smaller than the text allows; the message says what would do.
+        """
+        model = io.BytesIO()
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=iter(_sample(lines, TRAINING_LINES)),
+                model_writer=model,
+                model_type="bpe",
+                vocab_size=vocab_size,
+                byte_fallback=True,
+                character_coverage=0.9999,  # the rarest characters are spelled in bytes rather than given an id each
+                normalization_rule_name="nmt_nfkc_cf" if lowercase else "nmt_nfkc",
+                max_sentence_length=_LONGEST_TRAINING_LINE,
+                pad_id=PAD,
+                bos_id=BOS,
+                eos_id=EOS,
+                unk_id=UNK,
+                minloglevel=2,
+            )
+        except RuntimeError as error:
+            raise UserError(_explain(str(error), vocab_size)) from error
+        tokenizer = cls(model.getvalue())
+        tokenizer.save(path)
+        return tokenizer
+
+    def save(self, path: str | Path) -> None:
+        """Writes the model file, whole or not at all."""
+        path = Path(path)
+        part = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                part.write_bytes(self._model)
+                part.replace(path)
+            finally:
+                part.unlink(missing_ok=True)
+        except OSError as error:
+            raise UserError(f"tokenizer {path}: cannot be written ({error.strerror})") from error
+
+    def normalise(self, text: str) -> str:
+        """What survives of `text`: the string that `decode(encode(text))` gives."""
+        return self._processor.normalize(_encodable(text)).replace("▁", " ").strip(" ").translate(_NEWLINES)
+
+    def encode(self, text: str) -> list[int]:
+        """Subword ids of `text`, without special symbols; of an empty text, none."""
+        return self._processor.encode(_encodable(text))
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """`encode` of every text, on all processors."""
+        return self._processor.encode([_encodable(text) for text in texts], num_threads=os.cpu_count() or 1)
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """The spelling of every id, special symbols included, for labels; `▁` marks the start of a word."""
+        return [self._processor.id_to_piece(int(piece)) for piece in ids]
+
+    def decode(self, ids: Iterable[SupportsIndex]) -> str:
+        """Text of `ids` up to the first EOS, without special symbols, and always of one line."""
+        pieces = list(itertools.takewhile(lambda piece: piece != EOS, map(operator.index, ids)))
+        pieces = [piece for piece in pieces if piece > UNK]
+        # A model can spell a line feed in bytes; line i of the input must stay line i of the output.
+        return self._processor.decode(pieces).translate(_NEWLINES)
+
+
+def _encodable(text: str) -> str:
+    """Replaces unpaired surrogates, which no UTF-8 text holds but a Python string can."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _sample(lines: Iterable[str], count: int) -> list[str]:
+    """Every line, or a uniform sample of `count` lines of a longer iterable; the same for the same lines."""
+    chosen: list[str] = []
+    choice = random.Random(0)
+    for index, line in enumerate(lines):
+        if index < count:
+            chosen.append(line)
+        elif (place := choice.randrange(index + 1)) < count:
+            chosen[place] = line
+    return chosen
+
+
+def _explain(error: str, vocab_size: int) -> str:
+    if largest := re.search(r"value <= (\d+)", error):
+        return (
+            f"data.vocab_size is {vocab_size}, more than the training text supports: the largest that would do is"
+            f" {largest[1]}"
+        )
+    if smallest := re.search(r"(\d+) vs (\d+)", error):
+        return (
+            f"data.vocab_size is {vocab_size}, fewer than the bytes and characters of the training text: the"
+            f" smallest that would do is {smallest[2]}"
+        )
+    if "sentences_.empty()" in error or "all_chars_count" in error:
+        return "the training text is empty: there is nothing to learn subwords from"
+    return f"sentencepiece could not learn {vocab_size} subwords: {' '.join(error.split())}"
