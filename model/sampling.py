@@ -1,0 +1,95 @@
+"""Random translations: temperature, top-k and top-p (nucleus) sampling."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Key
+
+from model.search import (
+    EOS,
+    PAD,
+    Hypotheses,
+    SearchState,
+    forbid,
+    keep_best,
+    limits,
+    next_logits,
+    run_while_alive,
+    start,
+)
+from model.transformer import Transformer
+
+
+def keep_likely(logits_bmv: Float[Array, "b m v"], top_k: int, top_p: float) -> Float[Array, "b m v"]:
+    """-inf for all but the `top_k` most likely tokens (0: all), then for all but the fewest that reach `top_p`.
+
+    The token that crosses `top_p` stays, so one always does; tokens as likely as the last one kept stay with it.
+    """
+    vocabulary = logits_bmv.shape[-1]
+    likely_bmk, _ = jax.lax.top_k(logits_bmv, min(top_k, vocabulary) if top_k else vocabulary)
+    before_bmk = jnp.cumsum(jax.nn.softmax(likely_bmk), axis=-1) - jax.nn.softmax(likely_bmk)
+    lowest_bm1 = jnp.min(jnp.where(before_bmk < top_p, likely_bmk, jnp.inf), axis=-1, keepdims=True)
+    return jnp.where(logits_bmv >= lowest_bm1, logits_bmv, -jnp.inf)
+
+
+def sample(
+    model: Transformer,
+    params: Any,
+    source_bs: Int[Array, "b s"],
+    keys_b: Key[Array, " b"],
+    *,
+    samples: int,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    extra_length: int,
+) -> Hypotheses:
+    """`samples` independent translations of each row, the most probable first; repeats are possible.
+
+    A sentence's draws depend on its own key only, not on its place in the batch. Log-probabilities are the model's
+    own, before temperature and cuts, and are the scores. Length limits are those of beam search.
+
+    Raises:
+      ValueError: `samples` < 1, `temperature` <= 0 (use beam 1), `top_k` < 0, or `top_p` not in (0, 1].
+    """
+    if samples < 1:
+        raise ValueError(f"samples is {samples}; it must be at least 1")
+    if temperature <= 0:
+        raise ValueError(f"temperature is {temperature}; it must be above 0 (beam 1 is the limit at 0)")
+    if top_k < 0:
+        raise ValueError(f"top_k is {top_k}; it must be at least 0, where 0 keeps every token")
+    if not 0 < top_p <= 1:
+        raise ValueError(f"top_p is {top_p}; it must be above 0 and at most 1")
+    limit_b, steps = limits(model, source_bs, extra_length)
+    keys_bm = jax.vmap(lambda key: jax.random.split(key, samples))(keys_b)
+
+    def advance(state: SearchState) -> SearchState:
+        logits_bmv, visible_bmc, cache = next_logits(model, params, state)
+        likely_bmv = keep_likely(forbid(logits_bmv, state.step, limit_b) / temperature, top_k, top_p)
+        draw = jax.vmap(
+            jax.vmap(lambda key, logits_v: jax.random.categorical(jax.random.fold_in(key, state.step), logits_v))
+        )
+        token_bm = draw(keys_bm, likely_bmv).astype(jnp.int32)
+        token_log_probs_bm = jnp.take_along_axis(jax.nn.log_softmax(logits_bmv), token_bm[..., None], axis=-1)[..., 0]
+        alive_bm = state.log_probs_bm > -jnp.inf
+        log_probs_bm = jnp.where(alive_bm, state.log_probs_bm + token_log_probs_bm, -jnp.inf)
+        ids_bmt = jax.lax.dynamic_update_slice_in_dim(state.ids_bmt, token_bm[..., None], state.step, axis=2)
+        ended_bm = alive_bm & (token_bm == EOS)
+        ended_log_probs_bm = jnp.where(ended_bm, log_probs_bm, -jnp.inf)
+        lengths_bm = jnp.where(ended_bm, state.step + 1, 0)
+        return SearchState(
+            step=state.step + 1,
+            token_bm=token_bm,
+            log_probs_bm=jnp.where(ended_bm, -jnp.inf, log_probs_bm),
+            ids_bmt=ids_bmt,
+            visible_bmc=visible_bmc,
+            cache=cache,
+            finished=keep_best(state.finished, Hypotheses(ids_bmt, lengths_bm, ended_log_probs_bm, ended_log_probs_bm)),
+        )
+
+    state = start(model, params, source_bs, samples, steps)
+    real_b = jnp.any(source_bs != PAD, axis=1)
+    state = state._replace(log_probs_bm=jnp.where(real_b[:, None], 0.0, state.log_probs_bm))
+    found = run_while_alive(advance, state, steps).finished
+    return found._replace(ids_bmt=jnp.where((found.lengths_bm > 0)[..., None], found.ids_bmt, PAD))

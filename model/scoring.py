@@ -1,0 +1,24 @@
+"""Log-probabilities of translations that are given."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from model.search import BOS, PAD
+from model.transformer import Transformer
+
+
+def forced_log_probs(
+    model: Transformer, params: Any, source_bs: Int[Array, "b s"], target_bt: Int[Array, "b t"]
+) -> Float[Array, "b t"]:
+    """Log-probability of each target token after the ones before it; 0 at padding.
+
+    Rows are ids with EOS, then 0. The sum of a row is the log p of beam search.
+    """
+    shifted_bt = jnp.pad(target_bt, ((0, 0), (1, 0)), constant_values=BOS)[:, :-1]
+    real_bt = target_bt != PAD
+    logits_btv: Any = model.apply({"params": params}, source_bs, jnp.where(real_bt, shifted_bt, PAD))
+    log_probs_bt = jnp.take_along_axis(jax.nn.log_softmax(logits_btv), target_bt[..., None], axis=-1)[..., 0]
+    return jnp.where(real_bt, log_probs_bt, 0.0)

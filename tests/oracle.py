@@ -1,0 +1,259 @@
+"""The paper in plain NumPy, float64, forward and backward by hand: what model/ is tested against.
+
+Written from the paper's equations and not from model/: it shares no code with it, only the names of parameters. Slow
+and short on purpose. Every operation returns its value and a function from the gradient of the value to the gradient
+of its input; gradients of parameters collect in `Oracle.gradients`.
+"""
+
+import functools
+
+import numpy as np
+
+LAYER_NORM_EPSILON = 1e-6
+PAD = 0
+
+
+def flatten(tree, prefix=""):
+    """{"a": {"b": x}} -> {"a/b": x in float64}."""
+    flat = {}
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            flat |= flatten(value, f"{prefix}{name}/")
+        else:
+            flat[prefix + name] = np.asarray(value, np.float64)
+    return flat
+
+
+@functools.cache
+def positional_encoding(length, d_model):
+    """Section 3.5, element by element."""
+    table = np.zeros((length, d_model))
+    for pos in range(length):
+        for i in range(d_model // 2):
+            table[pos, 2 * i] = np.sin(pos / 10000 ** (2 * i / d_model))
+            table[pos, 2 * i + 1] = np.cos(pos / 10000 ** (2 * i / d_model))
+    return table
+
+
+@functools.cache
+def rotations(length, width):
+    """RoPE as the block-diagonal matrices R_pos of its paper, [length, width, width]; x is turned to R x."""
+    table = np.zeros((length, width, width))
+    for pos in range(length):
+        for i in range(width // 2):
+            angle = pos * 10000 ** (-2 * i / width)
+            block = [[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]
+            table[pos, 2 * i : 2 * i + 2, 2 * i : 2 * i + 2] = block
+    return table
+
+
+def slopes(h):
+    """ALiBi's slopes as its authors' recursion gives them."""
+    if h & (h - 1) == 0:
+        return [2 ** (-8 * (i + 1) / h) for i in range(h)]
+    below = 1 << (h.bit_length() - 1)
+    return slopes(below) + slopes(2 * below)[0::2][: h - below]
+
+
+class Oracle:
+    """The Transformer of `config` (any object with ModelConfig's fields) at `params`, without dropout."""
+
+    def __init__(self, config, params):
+        self.c = config
+        self.p = flatten(params)
+        self.gradients = {name: np.zeros_like(value) for name, value in self.p.items()}
+
+    def __call__(self, source, target):
+        """Logits [b, t, v] of decoder inputs `target` given `source`, and the function that runs all of it backward."""
+        memory, encoder_back = self.encode(source)
+        d_memory = np.zeros_like(memory)
+        x, embed_back = self.embed(target, "target")
+        causal = np.tril(np.ones((target.shape[1],) * 2, bool))[None] & (target != PAD)[:, None]
+        to_source = np.broadcast_to((source != PAD)[:, None], (*target.shape, source.shape[1]))
+        backs = [embed_back]
+        for n in range(self.c.N):
+            name = f"decoder/layer_{n}/"
+
+            def cross(x, name=name):
+                y, back = self.attention(name + "cross_attention", x, memory, to_source, relative=False)
+
+                def back_and_keep(dy):
+                    dx, dm = back(dy)
+                    d_memory[:] += dm
+                    return dx
+
+                return y, back_and_keep
+
+            def itself(x, name=name):
+                y, back = self.attention(name + "self_attention", x, x, causal, relative=True)
+                return y, lambda dy: sum(back(dy))
+
+            for f, norm in ((itself, "norm_1"), (cross, "norm_2"), (self.feed_forward_of(name), "norm_3")):
+                x, back = self.residual(x, f, name + norm)
+                backs.append(back)
+        if self.c.norm == "pre":
+            x, back = self.layer_norm(x, "decoder/final_norm")
+            backs.append(back)
+        logits, back = self.logits(x)
+        backs.append(back)
+
+        def backward(d_logits):
+            dx = d_logits
+            for back in reversed(backs):
+                dx = back(dx)
+            encoder_back(d_memory)
+            return self.gradients
+
+        return logits, backward
+
+    def encode(self, source):
+        """The encoder's output [b, s, d] and its backward."""
+        x, back = self.embed(source, "source")
+        backs = [back]
+        mask = np.broadcast_to((source != PAD)[:, None], (*source.shape, source.shape[1]))
+        for n in range(self.c.N):
+            name = f"encoder/layer_{n}/"
+
+            def itself(x, name=name):
+                y, back = self.attention(name + "self_attention", x, x, mask, relative=True)
+                return y, lambda dy: sum(back(dy))
+
+            for f, norm in ((itself, "norm_1"), (self.feed_forward_of(name), "norm_2")):
+                x, back = self.residual(x, f, name + norm)
+                backs.append(back)
+        if self.c.norm == "pre":
+            x, back = self.layer_norm(x, "encoder/final_norm")
+            backs.append(back)
+
+        def backward(dx):
+            for back in reversed(backs):
+                dx = back(dx)
+
+        return x, backward
+
+    def loss(self, logits, labels, eps):
+        """Smoothed cross-entropy, nats a token: 1 - eps on the label, eps / (V - 1) elsewhere; and d loss / d logits."""
+        v, real = logits.shape[-1], (labels != PAD)[:, :, None]
+        shifted = logits - logits.max(-1, keepdims=True)
+        log_probs = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+        wanted = np.full(logits.shape, eps / (v - 1))
+        np.put_along_axis(wanted, labels[:, :, None], 1 - eps, axis=-1)
+        wanted = wanted * real
+        return -(wanted * log_probs).sum() / real.sum(), (np.exp(log_probs) * real - wanted) / real.sum()
+
+    def embed(self, ids, side):
+        name = "embed" if self.c.tie_embeddings else f"{side}_embed"
+        x = self.p[name][ids] * np.sqrt(self.c.d_model)
+        if self.c.positions == "sinusoidal":
+            x = x + positional_encoding(ids.shape[1], self.c.d_model)
+        if self.c.positions == "learned":
+            x = x + self.p[f"{side}_positions"][: ids.shape[1]]
+
+        def back(dx):
+            np.add.at(self.gradients[name], ids, dx * np.sqrt(self.c.d_model))
+            if self.c.positions == "learned":
+                self.gradients[f"{side}_positions"][: ids.shape[1]] += dx.sum(0)
+
+        return x, back
+
+    def logits(self, x):
+        name = "embed" if self.c.tie_embeddings else "softmax"
+
+        def back(dy):
+            self.gradients[name] += np.einsum("btv,btd->vd", dy, x)
+            return dy @ self.p[name]
+
+        return x @ self.p[name].T, back
+
+    def layer_norm(self, x, name):
+        scale, bias = self.p[name + "/scale"], self.p[name + "/bias"]
+        mean = x.mean(-1, keepdims=True)
+        deviation = np.sqrt(((x - mean) ** 2).mean(-1, keepdims=True) + LAYER_NORM_EPSILON)
+        hat = (x - mean) / deviation
+
+        def back(dy):
+            self.gradients[name + "/scale"] += (dy * hat).sum((0, 1))
+            self.gradients[name + "/bias"] += dy.sum((0, 1))
+            d_hat = dy * scale
+            return (d_hat - d_hat.mean(-1, keepdims=True) - hat * (d_hat * hat).mean(-1, keepdims=True)) / deviation
+
+        return hat * scale + bias, back
+
+    def residual(self, x, f, norm):
+        if self.c.norm == "post":
+            y, f_back = f(x)
+            out, norm_back = self.layer_norm(x + y, norm)
+
+            def back(dy):
+                ds = norm_back(dy)
+                return ds + f_back(ds)
+
+        else:
+            normed, norm_back = self.layer_norm(x, norm)
+            y, f_back = f(normed)
+            out = x + y
+
+            def back(dy):
+                return dy + norm_back(f_back(dy))
+
+        return out, back
+
+    def feed_forward_of(self, layer):
+        name = layer + "feed_forward/"
+        w1, b1, w2, b2 = (self.p[name + part] for part in ("w1", "b1", "w2", "b2"))
+
+        def f(x):
+            before = x @ w1 + b1
+            hidden = np.maximum(0.0, before)
+
+            def back(dy):
+                d_hidden = (dy @ w2.T) * (before > 0)
+                self.gradients[name + "w1"] += np.einsum("btd,btf->df", x, d_hidden)
+                self.gradients[name + "b1"] += d_hidden.sum((0, 1))
+                self.gradients[name + "w2"] += np.einsum("btf,btd->fd", hidden, dy)
+                self.gradients[name + "b2"] += dy.sum((0, 1))
+                return d_hidden @ w1.T
+
+            return hidden @ w2 + b2, back
+
+        return f
+
+    def attention(self, name, x, memory, mask, *, relative):
+        """Output and backward, which returns the gradients of x and of memory. One head at a time, as in the paper."""
+        wq, wk, wv, wo = (self.p[f"{name}/{part}"] for part in ("wq", "wk", "wv", "wo"))
+        rope, alibi = relative and self.c.positions == "rope", relative and self.c.positions == "alibi"
+        turn = rotations(memory.shape[1], self.c.d_k) if rope else None
+        distance = np.abs(np.arange(x.shape[1])[:, None] - np.arange(memory.shape[1])[None])
+        out, heads = 0.0, []
+        for i in range(self.c.h):
+            q, k, v = x @ wq[:, i], memory @ wk[:, i], memory @ wv[:, i]
+            if rope:
+                q, k = np.einsum("tij,btj->bti", turn, q), np.einsum("sij,bsj->bsi", turn, k)
+            scores = q @ k.swapaxes(1, 2) / np.sqrt(self.c.d_k)
+            if alibi:
+                scores = scores - slopes(self.c.h)[i] * distance
+            scores = np.where(mask, scores, -1e9)
+            weights = np.exp(scores - scores.max(-1, keepdims=True))
+            weights = weights / weights.sum(-1, keepdims=True)
+            head = weights @ v
+            out = out + head @ wo[i]
+            heads.append((q, k, v, weights, head))
+
+        def back(dy):
+            dx, d_memory = np.zeros_like(x), np.zeros_like(memory)
+            for i, (q, k, v, weights, head) in enumerate(heads):
+                self.gradients[f"{name}/wo"][i] += np.einsum("bte,btd->ed", head, dy)
+                d_head = dy @ wo[i].T
+                d_weights, dv = d_head @ v.swapaxes(1, 2), weights.swapaxes(1, 2) @ d_head
+                d_scores = weights * (d_weights - (weights * d_weights).sum(-1, keepdims=True)) / np.sqrt(self.c.d_k)
+                dq, dk = d_scores @ k, d_scores.swapaxes(1, 2) @ q
+                if rope:
+                    dq, dk = np.einsum("tij,bti->btj", turn, dq), np.einsum("sij,bsi->bsj", turn, dk)
+                self.gradients[f"{name}/wq"][:, i] += np.einsum("btd,btk->dk", x, dq)
+                self.gradients[f"{name}/wk"][:, i] += np.einsum("bsd,bsk->dk", memory, dk)
+                self.gradients[f"{name}/wv"][:, i] += np.einsum("bsd,bse->de", memory, dv)
+                dx += dq @ wq[:, i].T
+                d_memory += dk @ wk[:, i].T + dv @ wv[:, i].T
+            return dx, d_memory
+
+        return out, back
