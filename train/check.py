@@ -1,0 +1,73 @@
+"""Checks a config before anything is written: its keys, their types and their values."""
+
+from itertools import pairwise
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from data.errors import UserError, flat, suggestion
+
+CHOICES = {
+    "data.batching": ("bucket", "pack"),
+    "optim.name": ("adam", "adamw"),
+    "optim.schedule": ("paper", "cosine"),
+}
+AT_LEAST_1 = (
+    *("steps", "log_every", "eval.every", "checkpoint.every", "checkpoint.keep_last", "optim.warmup"),
+    *("optim.accumulate", "data.vocab_size", "data.max_length", "data.tokens_per_batch", "data.pack_length"),
+    *("decode.beam", "data.max_ratio"),
+)
+AT_LEAST_0 = (
+    *("seed", "checkpoint.every_minutes", "checkpoint.keep_best", "checkpoint.keep_every", "eval.bleu_sentences"),
+    *("optim.weight_decay", "optim.clip_norm", "decode.extra_length", "decode.alpha"),
+)
+ABOVE_0 = ("optim.lr", "optim.eps")
+FRACTIONS = ("optim.b1", "optim.b2", "loss.eps_ls")  # at least 0, below 1
+
+
+def check(cfg: ConfigDict, default: ConfigDict) -> None:
+    """Raises a `UserError` naming the first key that is unknown, missing, of a wrong type or of a wrong value.
+
+    `default` holds every legal key and, by example, its type. The values of `model.*` are for `model.config` to judge,
+    corpora for `data.sources`.
+    """
+    known, given = flat(default.to_dict()), flat(cfg.to_dict())
+    for key in given:
+        if key not in known:
+            raise UserError(f"config: there is no key {key}{suggestion(key, known)}")
+    for key, example in known.items():
+        if key not in given:
+            raise UserError(f"config: {key} is missing; start from configs.common.default()")
+        if not _same_type(given[key], example):
+            raise UserError(f"config: {key} is {given[key]!r}; it must be {_type_name(example)}, like {example!r}")
+    for key, allowed in CHOICES.items():
+        _require(given[key] in allowed, key, given[key], f"one of {', '.join(allowed)}")
+    for key in AT_LEAST_1:
+        _require(given[key] >= 1, key, given[key], "at least 1")
+    for key in AT_LEAST_0:
+        _require(given[key] >= 0, key, given[key], "at least 0")
+    for key in ABOVE_0:
+        _require(given[key] > 0, key, given[key], "above 0")
+    for key in FRACTIONS:
+        _require(0 <= given[key] < 1, key, given[key], "at least 0 and below 1")
+    buckets = given["data.buckets"]
+    ascending = len(buckets) > 0 and buckets[0] >= 1 and all(a < b for a, b in pairwise(buckets))
+    _require(ascending, "data.buckets", buckets, "positive lengths in ascending order")
+
+
+def _require(right: bool, key: str, value: Any, what: str) -> None:
+    if not right:
+        raise UserError(f"config: {key} is {value!r}; it must be {what}")
+
+
+def _same_type(value: Any, example: Any) -> bool:
+    if isinstance(example, tuple):
+        return isinstance(value, (tuple, list)) and all(_same_type(item, example[0]) for item in value)
+    if isinstance(example, float):
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return type(value) is type(example)
+
+
+def _type_name(example: Any) -> str:
+    names = {bool: "true or false", int: "a whole number", float: "a number", str: "text", tuple: "whole numbers"}
+    return names[type(example)]

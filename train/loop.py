@@ -1,0 +1,90 @@
+"""The experiment, from top to bottom."""
+
+import time
+from functools import partial
+from pathlib import Path
+
+import jax
+import numpy as np
+from ml_collections import ConfigDict
+
+from data.errors import UserError
+from data.pipeline import TrainingBatches
+from data.prepare import prepare_all
+from model.transformer import Transformer
+from train.checkpoint import Checkpoints
+from train.metrics import NotFiniteError, Reporter
+from train.optim import learning_rate, optimizer
+from train.run import as_json, model_config, open_folder, record_launch
+from train.signals import Signals
+from train.step import init_state, make_eval_step, make_train_step
+from train.validation import Validation
+
+
+def train(cfg: ConfigDict, workdir: Path) -> int:
+    """Trains `cfg` in `workdir` until `cfg.steps`, from the folder's latest checkpoint if it has one.
+
+    Returns the exit status: 0 when it got there, 130 after Ctrl-C and 143 after SIGTERM, when the last update done is
+    checkpointed and the same command goes on from it.
+
+    Raises:
+      UserError: the config, the data or the folder is at fault, or the loss is no longer finite.
+    """
+    config = model_config(cfg, cfg.data.vocab_size)
+    open_folder(cfg, workdir)
+    tokenizer, train_data, valid_data = prepare_all(cfg.data, workdir / "tokenizer.model")
+
+    model = Transformer(config)
+    tx = optimizer(cfg.optim, cfg.model.d_model, cfg.steps)
+    init_key, dropout_key = jax.random.split(jax.random.key(cfg.seed))
+    init = partial(init_state, config, tx)
+    train_step = make_train_step(model, tx, cfg.loss.eps_ls, cfg.optim.accumulate)
+    validate = Validation(cfg, config, tokenizer, valid_data, make_eval_step(model, cfg.loss.eps_ls))
+    batches = TrainingBatches(train_data, cfg.data, seed=cfg.seed, rows_multiple=cfg.optim.accumulate)
+
+    checkpoints = Checkpoints(workdir / "checkpoints", cfg.checkpoint)
+    if checkpoints.latest() is None:
+        state = jax.jit(init)(init_key)
+    else:
+        state, position = checkpoints.restore(jax.eval_shape(init, init_key))
+        batches.set_state(position)
+    first = int(state.step) + 1
+    record_launch(workdir, {"train": train_data.manifest, "valid": valid_data.manifest}, first - 1)
+
+    rate = partial(learning_rate, cfg.optim, cfg.model.d_model, cfg.steps)
+    saved_at = time.monotonic()
+    with Signals() as signals, Reporter(workdir, rate, first=first, last=cfg.steps, every=cfg.log_every) as reporter:
+        if first > 1:
+            reporter.message(f"resuming {workdir} after update {first - 1}")
+        pending = None  # the update in flight: it is read only when the next one is already queued
+        try:
+            for step in range(first, cfg.steps + 1):
+                batch = next(batches)
+                state, sums = train_step(state, batch, dropout_key)
+                if pending:
+                    reporter.update(*pending)
+                pending = (step, sums, np.size(batch.source_bs) + np.size(batch.target_in_bt))
+
+                stopping = signals.received is not None
+                overdue = 0 < cfg.checkpoint.every_minutes * 60 < time.monotonic() - saved_at
+                validating = not stopping and (step % cfg.eval.every == 0 or step == cfg.steps)
+                saving = stopping or overdue or step % cfg.checkpoint.every == 0 or step == cfg.steps
+                if validating or saving:
+                    reporter.update(*pending)  # nothing that is not finite is ever saved
+                    pending = None
+                    with reporter.paused():
+                        metrics = validate(state.params) if validating else None
+                        if metrics:
+                            reporter.validation(step, metrics)
+                        if saving:
+                            checkpoints.save(step, state, batches.get_state(), metrics, as_json(cfg))
+                            saved_at = time.monotonic()
+                if stopping:
+                    break
+        except NotFiniteError as error:
+            kept = f"checkpoint {checkpoints.latest()} is" if checkpoints.latest() else "no checkpoint was"
+            raise UserError(f"{error}; {kept} kept from before. A lower optim.lr or a clip_norm may help") from error
+        finally:
+            batches.close()
+            checkpoints.close()
+    return signals.exit_code

@@ -1,0 +1,38 @@
+"""Cross-entropy with label smoothing, as sums and counts (paper, section 5.4)."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+
+class Loss(NamedTuple):
+    """Sums over the non-pad target tokens, in nats; divide by `count` only once, after all the adding is done."""
+
+    loss_sum: Float[Array, ""]  # cross-entropy against the smoothed distribution: what is minimised
+    nll_sum: Float[Array, ""]  # negative log-likelihood of the true tokens: what perplexity is made of
+    count: Int[Array, ""]  # tokens
+
+
+def cross_entropy(logits_btv: Float[Array, "b t v"], target_bt: Int[Array, "b t"], eps_ls: float) -> Loss:
+    """Returns the smoothed and the plain cross-entropy of `target_bt`, summed over its non-pad (non-zero) tokens.
+
+    The paper does not say where the smoothed mass goes. Here, as in tensor2tensor and fairseq, the true token keeps
+    1 - eps_ls and each of the other v - 1 gets eps_ls / (v - 1); the constant entropy of that distribution is not
+    subtracted, so the smoothed loss cannot reach 0.
+
+    With q the smoothed distribution, -sum_v q_v log p_v = lse(x) - sum_v q_v x_v, because q sums to one. This form
+    needs neither log-probabilities nor a one-hot target of the size of the logits.
+    """
+    low = eps_ls / (logits_btv.shape[-1] - 1)
+    lse_bt = jax.nn.logsumexp(logits_btv, axis=-1)
+    gold_bt = jnp.take_along_axis(logits_btv, target_bt[:, :, None], axis=-1)[:, :, 0]
+    nll_bt = lse_bt - gold_bt
+    loss_bt = lse_bt - (1.0 - eps_ls - low) * gold_bt - low * jnp.sum(logits_btv, axis=-1)
+    real_bt = target_bt != 0
+    return Loss(
+        loss_sum=jnp.sum(loss_bt, where=real_bt),
+        nll_sum=jnp.sum(nll_bt, where=real_bt),
+        count=jnp.sum(real_bt, dtype=jnp.int32),
+    )

@@ -1,0 +1,196 @@
+"""What a run reports: `metrics.jsonl` (the record), TensorBoard files, and a bar or plain lines on stderr.
+
+Records of `metrics.jsonl`, one JSON object a line; losses are nats a token, over non-pad target tokens:
+
+    {"step", "kind": "train", "loss", "nll", "perplexity", "gradient_norm", "learning_rate", "tokens_per_second",
+     "non_pad_share", "seconds"}                          means over the updates since the record before
+    {"step", "kind": "valid", "loss", "nll", "perplexity", "bleu"}       no "bleu" where it is not computed
+
+`loss` is label-smoothed, `nll` and `perplexity` are not. `tokens_per_second` counts non-pad target tokens and wall
+time outside validation and checkpointing, compilation included. `non_pad_share` is non-pad tokens over computed
+positions, both sides. `seconds` is that wall time since the run's first update; a resumed run continues the count.
+"""
+
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import jax
+from jaxtyping import Array
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from tensorboardX import SummaryWriter
+
+from train.step import Sums
+
+_UPDATE = ("loss_sum", "nll_sum", "count", "source_tokens", "positions", "updates")
+
+
+class NotFiniteError(ArithmeticError):
+    """The loss or the gradient of an update is NaN or infinite."""
+
+
+class Reporter:
+    """Turns the sums of updates into records, every `every` updates."""
+
+    def __init__(self, workdir: Path, rate: Callable[[int], Array], *, first: int, last: int, every: int) -> None:
+        """Continues the log of `workdir` at update `first`; records of later steps, never checkpointed, are dropped.
+
+        Args:
+          workdir: folder of the run.
+          rate: learning rate of an update.
+          first: number of the first update to come.
+          last: number of the run's last.
+          every: updates a record.
+        """
+        self._rate, self._every, self._last = rate, every, last
+        self._elapsed = _keep_records_before(workdir / "metrics.jsonl", first)
+        self._file = (workdir / "metrics.jsonl").open("a", encoding="utf-8")
+        self._tensorboard = SummaryWriter(str(workdir / "tensorboard"), purge_step=first)
+        self._totals = dict.fromkeys(_UPDATE, 0.0)
+        self._window_start = self._elapsed
+        self._resumed_at = time.perf_counter()
+        self._bar = _bar() if sys.stderr.isatty() else None
+        if self._bar:
+            self._task = self._bar.add_task("training", total=last, completed=first - 1, numbers="")
+
+    def __enter__(self) -> Self:
+        if self._bar:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar:
+            self._bar.stop()
+        self._file.close()
+        self._tensorboard.close()
+
+    def update(self, step: int, sums: Sums, positions: int) -> None:
+        """Adds one update; waits until the device has finished it.
+
+        Args:
+          step: number of the update.
+          sums: what it returned.
+          positions: cells of its batch, source and target, padding included.
+
+        Raises:
+          NotFiniteError: its loss or gradient is NaN or infinite; the message names the step.
+        """
+        sums = jax.device_get(sums)
+        loss, gradient_norm = float(sums.loss.loss_sum), float(sums.gradient_norm)
+        if not (math.isfinite(loss) and math.isfinite(gradient_norm)):
+            raise NotFiniteError(f"update {step}: the loss is {loss} and the gradient norm {gradient_norm}")
+        values = (loss, sums.loss.nll_sum, sums.loss.count, sums.source_tokens, positions, 1)
+        for name, value in zip(_UPDATE, values, strict=True):
+            self._totals[name] += float(value)
+        if step % self._every == 0 or step == self._last:
+            self._record(step, gradient_norm)
+        if self._bar:
+            self._bar.update(self._task, completed=step)
+
+    def validation(self, step: int, metrics: dict[str, float]) -> None:
+        """Records the result of a validation."""
+        self._write({"step": step, "kind": "valid", **metrics})
+
+    def message(self, text: str) -> None:
+        """Prints a line on stderr, above the bar where there is one."""
+        if self._bar:
+            self._bar.console.print(text, highlight=False, markup=False)
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Keeps what happens inside out of the training time."""
+        self._elapsed = self._seconds()
+        try:
+            yield
+        finally:
+            self._resumed_at = time.perf_counter()
+
+    def _seconds(self) -> float:
+        return self._elapsed + time.perf_counter() - self._resumed_at
+
+    def _record(self, step: int, gradient_norm: float) -> None:
+        seconds, totals = self._seconds(), self._totals
+        nll = totals["nll_sum"] / max(totals["count"], 1.0)
+        record = {
+            "step": step,
+            "kind": "train",
+            "loss": totals["loss_sum"] / max(totals["count"], 1.0),
+            "nll": nll,
+            "perplexity": perplexity(nll),
+            "gradient_norm": gradient_norm,
+            "learning_rate": float(self._rate(step)),
+            "tokens_per_second": totals["count"] / max(seconds - self._window_start, 1e-9),
+            "non_pad_share": (totals["count"] + totals["source_tokens"]) / totals["positions"],
+            "seconds": seconds,
+        }
+        self._totals, self._window_start = dict.fromkeys(_UPDATE, 0.0), seconds
+        self._write(record)
+
+    def _write(self, record: dict[str, Any]) -> None:
+        self._file.write(json.dumps(record) + "\n")
+        self._file.flush()
+        for name, value in record.items():
+            if name not in ("step", "kind"):
+                self._tensorboard.add_scalar(f"{record['kind']}/{name}", value, record["step"])
+        if record["kind"] == "train" and self._bar:
+            self._bar.update(self._task, numbers=_line(record))
+        else:
+            self.message(f"step {record['step']}/{self._last} {record['kind']}: {_line(record)}")
+
+
+def perplexity(nll: float) -> float:
+    """exp of a mean negative log-likelihood; infinite rather than an error where that overflows."""
+    return math.exp(nll) if nll < 700 else math.inf
+
+
+def _line(record: dict[str, Any]) -> str:
+    line = f"loss {record['loss']:.4f}  perplexity {record['perplexity']:.2f}"
+    if "bleu" in record:
+        line += f"  BLEU {record['bleu']:.2f}"
+    if record["kind"] == "train":
+        line += (
+            f"  lr {record['learning_rate']:.2e}  {record['tokens_per_second']:,.0f} target tokens/s"
+            f"  padding {1.0 - record['non_pad_share']:.1%}"
+        )
+    return line
+
+
+def _bar() -> Progress:
+    columns = (
+        MofNCompleteColumn(),
+        BarColumn(bar_width=20),
+        TextColumn("{task.fields[numbers]}"),
+        TimeRemainingColumn(),
+    )
+    return Progress(*columns, console=Console(stderr=True), refresh_per_second=2)
+
+
+def _keep_records_before(path: Path, first: int) -> float:
+    """Drops the records of steps from `first` on, and any half-written line; returns the last kept "seconds"."""
+    if not path.exists():
+        path.touch()
+        return 0.0
+    kept, seconds = [], 0.0
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        if record["step"] < first:
+            kept.append(line + "\n")
+            seconds = record.get("seconds", seconds)
+    replacement = path.with_suffix(".jsonl.tmp")
+    replacement.write_text("".join(kept), encoding="utf-8")
+    replacement.replace(path)
+    return seconds

@@ -1,0 +1,99 @@
+"""One update, and one validation batch, as pure functions of (state, batch, key)."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import struct
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from data.batching import Batch
+from model.config import ModelConfig
+from model.transformer import Transformer, init_params
+from train.loss import Loss, cross_entropy
+
+
+class TrainState(struct.PyTreeNode):
+    """Everything that training changes, and so everything that a checkpoint must hold besides the data position."""
+
+    step: Int[Array, ""]  # updates done
+    params: dict
+    opt_state: optax.OptState
+
+
+class Sums(NamedTuple):
+    """What one update reports, over its whole batch; everything but `gradient_norm` may be added up across updates."""
+
+    loss: Loss
+    source_tokens: Int[Array, ""]  # non-pad
+    gradient_norm: Float[Array, ""]  # of the mean loss, before clipping; finite unless the update went wrong
+
+
+def init_state(config: ModelConfig, tx: optax.GradientTransformation, key: PRNGKeyArray) -> TrainState:
+    """Returns the state before the first update. Under `jax.eval_shape`, the shapes that a checkpoint must have."""
+    params = init_params(config, key)
+    return TrainState(step=jnp.zeros((), jnp.int32), params=params, opt_state=tx.init(params))
+
+
+def batch_loss(model: Transformer, params: dict, batch: Batch, eps_ls: float, key: PRNGKeyArray | None) -> Loss:
+    """Returns the summed loss of a batch: with dropout from `key`, or without any where it is None."""
+    logits_btv = model.apply(
+        {"params": params},
+        batch.source_bs,
+        batch.target_in_bt,
+        batch.source_segments_bs,
+        batch.target_segments_bt,
+        batch.source_positions_bs,
+        batch.target_positions_bt,
+        train=key is not None,
+        rngs=None if key is None else {"dropout": key},
+    )
+    return cross_entropy(logits_btv, batch.target_out_bt, eps_ls)
+
+
+def make_train_step(
+    model: Transformer, tx: optax.GradientTransformation, eps_ls: float, accumulate: int
+) -> Callable[[TrainState, Batch, PRNGKeyArray], tuple[TrainState, Sums]]:
+    """Returns the jitted update `(state, batch, key) -> (state, sums)`; it compiles once for each batch shape.
+
+    The gradient is that of loss_sum / count over the whole batch, also where `accumulate` cuts it into that many
+    slices of rows to save memory: sums are added, and divided once. `key` is the same for every update, which folds
+    in its own number, so that a run's dropout does not depend on where it was interrupted. The old state is donated:
+    its buffers become the new one's.
+    """
+
+    def sums_and_gradient(params: dict, batch: Batch, key: PRNGKeyArray) -> tuple[Loss, dict]:
+        def loss_sum(params: dict) -> tuple[Array, Loss]:
+            loss = batch_loss(model, params, batch, eps_ls, key)
+            return loss.loss_sum, loss
+
+        (_, loss), gradient = jax.value_and_grad(loss_sum, has_aux=True)(params)
+        return loss, gradient
+
+    def accumulated(params: dict, batch: Batch, key: PRNGKeyArray) -> tuple[Loss, dict]:
+        def add(total: tuple[Loss, dict], slice_: tuple[Batch, Array]) -> tuple[tuple[Loss, dict], None]:
+            part, number = slice_
+            one = sums_and_gradient(params, part, jax.random.fold_in(key, number))
+            return jax.tree.map(jnp.add, total, one), None
+
+        slices = jax.tree.map(lambda x: x.reshape(accumulate, x.shape[0] // accumulate, *x.shape[1:]), batch)
+        zeros = Loss(jnp.zeros(()), jnp.zeros(()), jnp.zeros((), jnp.int32)), jax.tree.map(jnp.zeros_like, params)
+        return jax.lax.scan(add, zeros, (slices, jnp.arange(accumulate)))[0]
+
+    def train_step(state: TrainState, batch: Batch, key: PRNGKeyArray) -> tuple[TrainState, Sums]:
+        gradient_of = sums_and_gradient if accumulate == 1 else accumulated
+        loss, gradient = gradient_of(state.params, batch, jax.random.fold_in(key, state.step))
+        gradient = jax.tree.map(lambda g: g / jnp.maximum(loss.count, 1), gradient)
+        updates, opt_state = tx.update(gradient, state.opt_state, state.params)
+        params = optax.apply_updates(state.params, updates)
+        sums = Sums(loss, jnp.sum(batch.source_bs != 0, dtype=jnp.int32), optax.tree.norm(gradient))
+        return TrainState(state.step + 1, params, opt_state), sums
+
+    return jax.jit(train_step, donate_argnums=0)
+
+
+def make_eval_step(model: Transformer, eps_ls: float) -> Callable[[dict, Batch], Loss]:
+    """Returns the jitted `(params, batch) -> Loss`, without dropout."""
+    return jax.jit(lambda params, batch: batch_loss(model, params, batch, eps_ls, None))
