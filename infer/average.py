@@ -1,0 +1,96 @@
+"""Which checkpoints to translate with, and the average of their parameters (section 6.1)."""
+
+import re
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from data.errors import UserError
+from train.checkpoint import quality
+
+CHOICES = "latest, STEP, best, average:N, average:N@MINUTES, average-best:N"
+
+
+class Checkpoint(NamedTuple):
+    """A saved step: when it was written (seconds since 1970) and the validation metrics saved with it."""
+
+    step: int
+    time: float
+    metrics: dict[str, float]
+
+
+def average(load: Callable[[int], Any], steps: Sequence[int]) -> Any:
+    """Mean of the parameters `load(step)` over `steps`, as a float32 tree; of a single step, exactly its parameters.
+
+    One checkpoint is in memory at a time, beside a float64 sum: 12 bytes a parameter at most, however many steps. In
+    float64 the order of the steps does not matter and no rounding of the sum reaches the float32 result.
+
+    Raises:
+      UserError: the checkpoints are not of one model.
+    """
+    total, shapes = None, None
+    for step in steps:
+        params = load(step)
+        these = jax.tree.map(np.shape, params)
+        if shapes not in (None, these):
+            raise UserError(
+                f"checkpoint {step} has other parameters than checkpoint {steps[0]}: they cannot be averaged"
+            )
+        shapes = these
+        params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
+        total = (
+            params if total is None else jax.tree.map(lambda sum_, leaf: np.add(sum_, leaf, out=sum_), total, params)
+        )
+    return jax.tree.map(lambda leaf: (leaf / len(steps)).astype(np.float32), total)
+
+
+def choose(choice: str, checkpoints: Sequence[Checkpoint]) -> list[int]:
+    """Steps that `choice` names, ascending. Too few to average is a note on stderr, not an error.
+
+    `latest`; a step; `best` validation score; `average:N` the last N; `average:N@MINUTES` the last N such that each is
+    at least so many minutes older than the next; `average-best:N` the N best.
+
+    Raises:
+      UserError: the choice is of no known form, names a step that is not there, or needs scores that were not saved.
+    """
+    if not checkpoints:
+        raise UserError("there is no checkpoint to choose from: train first, or wait for the first one")
+    ordered = sorted(checkpoints, key=lambda checkpoint: checkpoint.step)
+    steps = [checkpoint.step for checkpoint in ordered]
+    if choice == "latest":
+        return steps[-1:]
+    if choice == "best":
+        return [_best_first(ordered)[0].step]
+    if choice.isdecimal():
+        if int(choice) not in steps:
+            raise UserError(f"no checkpoint at step {choice}; there are {', '.join(map(str, steps))}")
+        return [int(choice)]
+    match = re.fullmatch(r"(average|average-best):([1-9]\d*)(?:@(\d+(?:\.\d+)?))?", choice)
+    if not match or (match[1] == "average-best" and match[3]):
+        raise UserError(f"checkpoint {choice!r} is not a choice; write one of {CHOICES}")
+    count = int(match[2])
+    if match[1] == "average-best":
+        chosen = [checkpoint.step for checkpoint in _best_first(ordered)[:count]]
+    else:
+        chosen = _last_apart(ordered, count, 60 * float(match[3] or 0))
+    if len(chosen) < count:
+        print(f"note: {choice} asks for {count} checkpoints; averaging the {len(chosen)} there are", file=sys.stderr)
+    return sorted(chosen)
+
+
+def _best_first(checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
+    validated = [checkpoint for checkpoint in checkpoints if checkpoint.metrics]
+    if not validated:
+        raise UserError("no checkpoint has a validation score, so none is best; choose latest, STEP or average:N")
+    return sorted(validated, key=lambda checkpoint: quality(checkpoint.metrics), reverse=True)
+
+
+def _last_apart(ordered: Sequence[Checkpoint], count: int, seconds: float) -> list[int]:
+    chosen: list[Checkpoint] = []
+    for checkpoint in reversed(ordered):
+        if len(chosen) < count and (not chosen or chosen[-1].time - checkpoint.time >= seconds):
+            chosen.append(checkpoint)
+    return [checkpoint.step for checkpoint in chosen]

@@ -1,0 +1,133 @@
+"""BLEU in every reading that papers quote, each with the signature that says how it was computed.
+
+One system output has many BLEUs. Today's (`sacrebleu`) tokenises by itself and is comparable across papers. The
+Transformer paper's (`bleu_paper`) is computed on quote-normalised, Moses-tokenised, compound-split text and lies about
+0.7 to 1.5 higher on newstest2014 English-German; the two must never share a column. All scores are percentages.
+"""
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import sacremoses
+from sacrebleu.metrics import BLEU, CHRF
+
+READINGS = ("sacrebleu", "sacrebleu_lc", "chrf", "bleu_tok", "bleu_tok_lc", "bleu_split", "bleu_paper", "exact_match")
+
+_QUOTES = str.maketrans({**dict.fromkeys("„“”«»", '"'), **dict.fromkeys("‚‘’", "'")})
+_LAST_PERIOD = re.compile(r"(?<=[^\s.])\.$")
+
+
+class Score(NamedTuple):
+    """One reading: a percentage, and the settings that anyone needs to compute it again."""
+
+    value: float
+    signature: str
+
+
+def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    """sacreBLEU (13a, cased, percent) of plain detokenised lines; the number to watch during training."""
+    return sacrebleu(hypotheses, references).value
+
+
+def sacrebleu(hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> Score:
+    """The field's common scale: tokeniser 13a, exponential smoothing (Post 2018)."""
+    return _bleu(BLEU(lowercase=lowercase), hypotheses, references)
+
+
+def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+    """chrF2: F-score of character n-grams up to 6, recall weighted twice (Popović 2016)."""
+    _check(hypotheses, references)
+    metric = CHRF()
+    return Score(metric.corpus_score(list(hypotheses), [list(references)]).score, str(metric.get_signature()))
+
+
+def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+    """Percentage of lines equal to their reference, surrounding white space aside."""
+    _check(hypotheses, references)
+    equal = sum(h.strip() == r.strip() for h, r in zip(hypotheses, references, strict=True))
+    return Score(100 * equal / len(references), "case:mixed|space:stripped")
+
+
+def tokenised_bleu(
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    language: str,
+    *,
+    lowercase: bool = False,
+    split: bool = False,
+    quotes: bool = False,
+) -> Score:
+    """What `tokenizer.perl -l language | multi-bleu.perl` prints: unsmoothed BLEU of Moses tokens, XML-escaped.
+
+    `quotes` first writes „“”«» as " and ‚‘’ as '; `split` then cuts compounds at their hyphens; `lowercase` comes last.
+    """
+
+    def prepare(lines: Sequence[str]) -> list[str]:
+        prepared = [line.translate(_QUOTES) for line in lines] if quotes else list(lines)
+        prepared = tokenise(prepared, language)
+        return [split_compounds(line) for line in prepared] if split else prepared
+
+    _check(hypotheses, references)
+    metric = BLEU(lowercase=lowercase, tokenize="none", smooth_method="none", force=True)
+    value, signature = _bleu(metric, prepare(hypotheses), prepare(references))
+    steps = f"quotes:{'ascii' if quotes else 'kept'}|moses:{language}|escape:yes|split:{'hyphen' if split else 'no'}"
+    return Score(value, f"{steps}|{signature}|sacremoses:{sacremoses.__version__}")
+
+
+def paper_bleu(hypotheses: Sequence[str], references: Sequence[str], language: str) -> Score:
+    """The paper's own scale (Tables 2 and 3): quotes normalised, tokenised, compounds split."""
+    return tokenised_bleu(hypotheses, references, language, split=True, quotes=True)
+
+
+def all_scores(hypotheses: Sequence[str], references: Sequence[str], language: str) -> dict[str, Any]:
+    """Every reading by its JSON key, and `signatures` under the same keys. `language` is the target's, such as "de".
+
+    Raises:
+      ValueError: if the two sides differ in length or are empty.
+    """
+    scores = {
+        "sacrebleu": sacrebleu(hypotheses, references),
+        "sacrebleu_lc": sacrebleu(hypotheses, references, lowercase=True),
+        "chrf": chrf(hypotheses, references),
+        "bleu_tok": tokenised_bleu(hypotheses, references, language),
+        "bleu_tok_lc": tokenised_bleu(hypotheses, references, language, lowercase=True),
+        "bleu_split": tokenised_bleu(hypotheses, references, language, split=True),
+        "bleu_paper": paper_bleu(hypotheses, references, language),
+        "exact_match": exact_match(hypotheses, references),
+    }
+    return {
+        **{name: score.value for name, score in scores.items()},
+        "signatures": {name: score.signature for name, score in scores.items()},
+    }
+
+
+def tokenise(lines: Sequence[str], language: str) -> list[str]:
+    """Moses tokens of each line, joined by single spaces, XML-escaped as `tokenizer.perl` does by default."""
+    moses = _moses(language)
+    # tokenizer.perl always cuts the full stop off the last word ("Platz 24." -> "Platz 24 ."); sacremoses keeps it on
+    # abbreviations, ordinals and domain names. 14 of the 6,006 lines of newstest2014 de differ, worth 0.01 BLEU.
+    return [_LAST_PERIOD.sub(" .", moses.tokenize(line, return_str=True)) for line in lines]
+
+
+def split_compounds(line: str) -> str:
+    """`E-Mail` -> `E ##AT##-##AT## Mail`, without overlaps, so `a-b-c` is cut once, as by the Perl script."""
+    return re.sub(r"(\S)-(\S)", r"\1 ##AT##-##AT## \2", line)
+
+
+def _bleu(metric: BLEU, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+    _check(hypotheses, references)
+    return Score(metric.corpus_score(list(hypotheses), [list(references)]).score, str(metric.get_signature()))
+
+
+@lru_cache
+def _moses(language: str) -> sacremoses.MosesTokenizer:
+    return sacremoses.MosesTokenizer(lang=language)
+
+
+def _check(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+    if len(hypotheses) != len(references):
+        raise ValueError(f"{len(hypotheses)} hypotheses for {len(references)} references: one is needed for each")
+    if not references:
+        raise ValueError("there is no sentence to score")

@@ -1,0 +1,70 @@
+"""Shows what is in the folder of a run: config, checkpoints, parameter count and hash.
+
+python -m infer.inspect --workdir=runs/quickstart [--json]
+"""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from absl import flags
+
+from data.errors import UserError, flat, run
+from infer.runs import count_parameters, list_checkpoints, params_sha256, read_config
+from train.checkpoint import load_params
+
+
+def inspect(workdir: Path) -> dict[str, Any]:
+    """Facts about a run, as JSON values; `step`, `params` and `params_sha256` are of the newest checkpoint."""
+    config = read_config(workdir)
+    checkpoints = list_checkpoints(workdir)
+    if not checkpoints:
+        raise UserError(f"--workdir={workdir}: the run has no checkpoint yet")
+    params = load_params(workdir, checkpoints[-1].step)
+    return {
+        "workdir": str(workdir),
+        "step": checkpoints[-1].step,
+        "params": count_parameters(params),
+        "params_sha256": params_sha256(params),
+        "checkpoints": [
+            {
+                "step": step,
+                "time": datetime.fromtimestamp(time, UTC).isoformat(timespec="seconds"),
+                "metrics": metrics,
+            }
+            for step, time, metrics in checkpoints
+        ],
+        "config": config.to_dict(),
+    }
+
+
+def report(facts: dict[str, Any]) -> str:
+    """The same facts for people."""
+    lines = [f"{name:<14} {facts[name]}" for name in ("workdir", "step")]
+    lines += [
+        f"{'params':<14} {facts['params']:,}",
+        f"{'params_sha256':<14} {facts['params_sha256']}",
+        "",
+        "checkpoints",
+    ]
+    for checkpoint in facts["checkpoints"]:
+        metrics = "  ".join(f"{name} {value:.4g}" for name, value in sorted(checkpoint["metrics"].items()))
+        lines.append(f"  {checkpoint['step']:>9}  {checkpoint['time']}  {metrics}".rstrip())
+    lines += ["", "config"] + [f"  {key} = {value!r}" for key, value in flat(facts["config"]).items()]
+    return "\n".join(lines)
+
+
+def main(argv: list[str]) -> None:
+    """Entry point; flags below."""
+    if len(argv) > 1:
+        raise UserError(f"unexpected argument {argv[1]!r}; the run is given as --workdir=DIR")
+    facts = inspect(Path(flags.FLAGS.workdir).expanduser())
+    print(json.dumps(facts, indent=2) if flags.FLAGS.json else report(facts))
+
+
+if __name__ == "__main__":
+    flags.DEFINE_string("workdir", None, "folder of the run")
+    flags.DEFINE_bool("json", False, "print JSON rather than a summary")
+    flags.mark_flags_as_required(["workdir"])
+    run(main)

@@ -1,0 +1,93 @@
+"""Opens the folder of a run: config, tokenizer, and the parameters of the checkpoints that are asked for."""
+
+import hashlib
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from ml_collections import ConfigDict
+
+from data.errors import UserError
+from data.tokenizer import Tokenizer
+from infer.average import Checkpoint, average, choose
+from model.config import ModelConfig, parameter_count
+from train.checkpoint import Checkpoints, load_params
+from train.run import model_config, read_json
+
+
+class Run(NamedTuple):
+    """A trained model, ready to use. `step` is the newest of `checkpoints`, the steps averaged into `params`."""
+
+    workdir: Path
+    config: ConfigDict
+    model_config: ModelConfig
+    tokenizer: Tokenizer
+    params: Any
+    step: int
+    checkpoints: tuple[int, ...]
+
+
+def open_run(workdir: str | Path, checkpoint: str | int | None = None) -> Run:
+    """Loads a run with the parameters that `checkpoint` names (see `infer.average.choose`), as float32 numpy arrays.
+
+    Without a choice it is the run's own, `config.decode.checkpoint`.
+
+    Raises:
+      UserError: the folder is not a run's, has no such checkpoint, or the checkpoint is damaged or another model's.
+    """
+    workdir = Path(workdir).expanduser()
+    config = read_config(workdir)
+    tokenizer = Tokenizer.from_file(workdir / "tokenizer.model")
+    model = model_config(config, tokenizer.vocab_size)
+    steps = choose(str(config.decode.checkpoint if checkpoint is None else checkpoint), list_checkpoints(workdir))
+    params = average(lambda step: load_params(workdir, step), steps)
+    if count_parameters(params) != parameter_count(model):
+        raise UserError(
+            f"{workdir}/checkpoints/{steps[-1]} holds {count_parameters(params):,} parameters; the model of "
+            f"{workdir}/config.json has {parameter_count(model):,}: this checkpoint is another model's"
+        )
+    print(f"parameters of {workdir}: step {', '.join(map(str, steps))}", file=sys.stderr)
+    return Run(workdir, config, model, tokenizer, params, steps[-1], tuple(steps))
+
+
+def read_config(workdir: Path) -> ConfigDict:
+    """The resolved config that a run was started with."""
+    if not workdir.is_dir():
+        raise UserError(f"--workdir={workdir}: no such folder")
+    if not (workdir / "config.json").is_file():
+        raise UserError(f"--workdir={workdir}: not the folder of a run, for it has no config.json")
+    return ConfigDict(read_json(workdir / "config.json"))
+
+
+def list_checkpoints(workdir: Path) -> list[Checkpoint]:
+    """The complete checkpoints of a run, oldest first; none before the first is saved."""
+    if not (workdir / "checkpoints").is_dir():
+        return []
+    checkpoints = Checkpoints(workdir / "checkpoints")
+    try:
+        return [Checkpoint(step, *checkpoints.about(step)) for step in checkpoints.steps()]
+    finally:
+        checkpoints.close()
+
+
+def count_parameters(params: Any) -> int:
+    """Number of scalars in a tree of arrays."""
+    return sum(leaf.size for leaf in jax.tree.leaves(params))
+
+
+def params_sha256(params: Any) -> str:
+    """SHA-256 of a tree of arrays: of `PATH DTYPE SHAPE` and a line feed, then the bytes, array by array in path order.
+
+    Bytes are little-endian and in C order; a path is its keys joined by `/`, so the hash is of values and names only,
+    the same on every machine and for every storage format.
+    """
+    digest = hashlib.sha256()
+    leaves = jax.tree_util.tree_leaves_with_path(params)
+    named = {jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf) for path, leaf in leaves}
+    for path in sorted(named):
+        array = named[path]
+        digest.update(f"{path} {array.dtype.name} {array.shape}\n".encode())
+        digest.update(np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False)).data)
+    return digest.hexdigest()

@@ -1,0 +1,156 @@
+"""Translates standard input, line by line, to standard output.
+
+python -m infer.translate --workdir=runs/quickstart < in.txt > out.txt
+python -m infer.translate --workdir=runs/quickstart --beam=8 --nbest=3 < in.txt
+python -m infer.translate --workdir=runs/quickstart --sample --top_p=0.9 --nbest=5 --seed=1 < in.txt
+
+Line i of the input is line i of the output; only a line feed ends a line. Output is written as each chunk of lines is
+done (--chunk; on a terminal each line is answered at once), progress goes to stderr. What is printed for a line:
+
+(default)     TEXT
+--scores      TEXT <tab> SCORE
+--nbest=K     LINE ||| TEXT ||| SCORE, K times or fewer, best first; lines count from 0, as in Moses
+
+SCORE is log p / ((5 + n)/6)^alpha with natural logarithms and n the number of subwords with the end of sentence;
+for samples it is log p.
+"""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import jax
+from absl import flags
+
+from data.errors import UserError, run
+from data.progress import Progress
+from infer.runs import Run, open_run
+from infer.translator import Sampling, Translation, Translator
+
+CHUNK = 1_000
+OUTPUT_CLOSED = 141  # what a shell reports for SIGPIPE
+
+
+def chunks(source: Iterable[bytes], size: int) -> Iterator[list[str]]:
+    """Lines of UTF-8 text without their line feeds, `size` at a time.
+
+    Raises:
+      UserError: a line is not UTF-8; the lines before it have been yielded by then.
+    """
+    lines: list[str] = []
+    for number, line in enumerate(source, 1):
+        try:
+            lines.append(line.removesuffix(b"\n").decode("utf-8"))
+        except UnicodeDecodeError as error:
+            if lines:
+                yield lines
+            raise UserError(
+                f"standard input, line {number}: not UTF-8 (byte 0x{line[error.start]:02x} at column {error.start + 1})"
+            ) from error
+        if len(lines) == size:
+            yield lines
+            lines = []
+    if lines:
+        yield lines
+
+
+def layout(translation: Translation, line: int, nbest: int, scores: bool) -> str:
+    """What is printed for one line; see the head of this file."""
+    if nbest > 1:
+        return "".join(f"{line} ||| {text} ||| {score:.6f}\n" for text, score, _, _ in translation.hypotheses)
+    best = translation.hypotheses[0]
+    return f"{best.text}\t{best.score:.6f}\n" if scores else f"{best.text}\n"
+
+
+def translate_stream(
+    translator: Translator, params: Any, source: Iterable[bytes], *, chunk: int, nbest: int, scores: bool
+) -> Iterator[bytes]:
+    """What to print for each chunk of the lines of `source`."""
+    done = 0
+
+    def report(rows: int) -> None:
+        progress.update(done + rows)
+
+    with Progress("translating", "lines") as progress:
+        for lines in chunks(source, chunk):
+            translations = translator.translate(params, lines, first_line=done + 1, progress=report)
+            laid_out = (layout(translation, line, nbest, scores) for line, translation in enumerate(translations, done))
+            yield "".join(laid_out).encode()
+            done += len(lines)
+            progress.update(done)
+        progress.finish(f"{done:,} lines")
+
+
+def make_translator(model_run: Run) -> Translator:
+    """The translator that the flags ask for; what they leave open is as the run's config says."""
+    options, decode = flags.FLAGS, model_run.config.decode
+    beam = decode.beam if options.beam is None else options.beam
+    alpha = decode.alpha if options.alpha is None else options.alpha
+    extra_length = decode.extra_length if options.extra_length is None else options.extra_length
+    if not options.sample and options.nbest > beam:
+        raise UserError(f"--nbest={options.nbest} is more than the beam holds; raise --beam={beam} to as many")
+    cuts = Sampling(options.seed, options.temperature, options.top_k, options.top_p)
+    return Translator(
+        model_run.model_config,
+        model_run.tokenizer,
+        beam=beam,
+        alpha=alpha,
+        extra_length=extra_length,
+        nbest=options.nbest,
+        sampling=cuts if options.sample else None,
+        max_input=options.max_input,
+    )
+
+
+def main(argv: list[str]) -> int:
+    """Entry point; flags below."""
+    options = flags.FLAGS
+    if len(argv) > 1:
+        raise UserError(f"unexpected argument {argv[1]!r}; text is read from standard input: < FILE")
+    model_run = open_run(options.workdir, options.checkpoint)
+    chunk = options.chunk or (1 if sys.stdin.isatty() else CHUNK)
+    outputs = translate_stream(
+        make_translator(model_run),
+        jax.device_put(model_run.params),
+        sys.stdin.buffer,
+        chunk=chunk,
+        nbest=options.nbest,
+        scores=options.scores,
+    )
+    try:
+        for output in outputs:
+            sys.stdout.buffer.write(output)
+            sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        # Python would flush standard output once more at exit, and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OUTPUT_CLOSED
+    return 0
+
+
+if __name__ == "__main__":
+    flags.DEFINE_string("workdir", None, "folder of the run")
+    flags.DEFINE_string("checkpoint", None, "latest, STEP, best, average:N; default: config.decode.checkpoint")
+    flags.DEFINE_integer("beam", None, "hypotheses kept, 1 is greedy; default: config.decode.beam", lower_bound=1)
+    flags.DEFINE_float("alpha", None, "length penalty; default: config.decode.alpha", lower_bound=0.0)
+    flags.DEFINE_integer(
+        "extra_length", None, "output subwords beyond the source's; default: config.decode", lower_bound=1
+    )
+    flags.DEFINE_integer(
+        "nbest", 1, "translations (or samples) a line; more than 1 prints LINE ||| TEXT ||| SCORE", lower_bound=1
+    )
+    flags.DEFINE_boolean("scores", False, "print TEXT <tab> SCORE")
+    flags.DEFINE_boolean("sample", False, "draw translations at random instead of searching")
+    flags.DEFINE_float("temperature", 1.0, "of --sample: below 1 sharper, above 1 flatter", lower_bound=1e-6)
+    flags.DEFINE_integer("top_k", 0, "of --sample: from the K likeliest subwords only; 0 is all", lower_bound=0)
+    flags.DEFINE_float("top_p", 1.0, "of --sample: from the fewest subwords of this probability", 1e-6, 1.0)
+    flags.DEFINE_integer("seed", 0, "of --sample")
+    flags.DEFINE_integer(
+        "chunk", None, "lines read before they are translated; default: 1,000, on a terminal 1", lower_bound=1
+    )
+    flags.DEFINE_integer(
+        "max_input", 512, "source subwords beyond which a line is translated in pieces", lower_bound=64
+    )
+    flags.mark_flag_as_required("workdir")
+    run(main)

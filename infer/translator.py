@@ -1,0 +1,233 @@
+"""Translates lines of text in any number and of any length; line i in is translation i out.
+
+Lines are sorted by length into a few shapes: rows of 8, 16, 32, .. source subwords, and for each of these one full and
+one small number of rows, so that little is compiled and nothing again when the parameters change. The length of a row
+depends on its line alone, and search keeps the sentences of a batch apart, so a line's company never changes its
+translation.
+"""
+
+import functools
+import re
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from data.tokenizer import EOS, PAD, Tokenizer
+from model.config import ModelConfig
+from model.sampling import sample
+from model.search import Hypotheses, beam_search
+from model.transformer import Transformer
+
+SHORTEST_ROW = 8
+MAX_INPUT = 512  # source subwords with EOS; longer lines are translated in pieces
+FULL_BATCH = 2048  # source positions in one full batch
+SMALL_SHARE = 8  # a small batch has this fraction of a full one's rows
+
+_BREAKS = (r"(?<=[.!?。！？])\s+", r"(?<=[,;:])\s+", r"\s+", r"(?=.)")
+
+
+class Hypothesis(NamedTuple):
+    """One translation. `log_prob` is natural and counts EOS; `score` is what it was ranked by; `tokens` have no EOS."""
+
+    text: str
+    score: float
+    log_prob: float
+    tokens: tuple[int, ...]
+
+
+class Translation(NamedTuple):
+    """The translations of one line, best first: at least one, at most as many as were asked for."""
+
+    hypotheses: tuple[Hypothesis, ...]
+
+    @property
+    def text(self) -> str:
+        """The best one's text."""
+        return self.hypotheses[0].text
+
+
+class Sampling(NamedTuple):
+    """How to draw random translations instead of searching; see `model.sampling.sample`."""
+
+    seed: int = 0
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+
+
+NOTHING = Hypothesis("", 0.0, 0.0, ())
+
+# Shared by all translators: those of the same model and options compile once.
+_search = jax.jit(beam_search, static_argnums=0, static_argnames=("beam", "alpha", "extra_length", "nbest"))
+_sample = jax.jit(
+    sample, static_argnums=0, static_argnames=("samples", "temperature", "top_k", "top_p", "extra_length")
+)
+
+
+class Translator:
+    """A model's shape, a tokenizer and decoding options; parameters come with each call.
+
+    Args:
+      model_config: sizes and variant of the model.
+      tokenizer: text to ids and back.
+      beam: hypotheses kept at each step; 1 is greedy. Not used when `sampling`.
+      alpha: length penalty, see `model.search`.
+      extra_length: output subwords allowed beyond the source's.
+      nbest: translations returned for each line, at most `beam`; samples drawn, when `sampling`.
+      sampling: draws translations at random; line i's draws depend on the seed, on i and on the line.
+      max_input: source subwords (EOS counted) beyond which a line is cut; at most the model's learned positions.
+      batch_tokens: source positions in a full batch.
+
+    Raises:
+      ValueError: an option out of its range, at the first translation.
+    """
+
+    def __init__(
+        self,
+        model_config: ModelConfig,
+        tokenizer: Tokenizer,
+        *,
+        beam: int,
+        alpha: float,
+        extra_length: int,
+        nbest: int = 1,
+        sampling: Sampling | None = None,
+        max_input: int = MAX_INPUT,
+        batch_tokens: int = FULL_BATCH,
+    ) -> None:
+        self._tokenizer, self._sampling, self._batch_tokens = tokenizer, sampling, batch_tokens
+        self._max_input = (
+            min(max_input, model_config.max_positions) if model_config.positions == "learned" else max_input
+        )
+        model = Transformer(model_config)
+        if sampling is None:
+            self._find = functools.partial(
+                _search, model, beam=beam, alpha=alpha, extra_length=extra_length, nbest=nbest
+            )
+        else:
+            self._key = jax.random.key(sampling.seed)
+            cuts = {"temperature": sampling.temperature, "top_k": sampling.top_k, "top_p": sampling.top_p}
+            self._find = functools.partial(_sample, model, samples=nbest, extra_length=extra_length, **cuts)
+
+    def translate(
+        self,
+        params: Any,
+        texts: Sequence[str],
+        *,
+        first_line: int = 1,
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> list[Translation]:
+        """Translations of `texts` in their order; of a line without a single subword, the empty text.
+
+        A line beyond the input limit is cut, at the end of a sentence or else between words where it can be, its
+        pieces are translated one by one and joined with spaces, and a warning goes to stderr; log-probabilities
+        and scores are then sums over the pieces. `first_line` numbers the first text, in warnings and for sampling.
+        `progress` is told how many rows (lines or pieces) are done.
+        """
+        rows: list[list[int]] = []
+        line_rows: list[range] = []
+        for line, text in enumerate(texts, first_line):
+            pieces = [ids for ids in self._cut(text) if ids]
+            if len(pieces) > 1:
+                print(
+                    f"warning: line {line} has more than {self._max_input - 1} subwords; it is translated in"
+                    f" {len(pieces)} pieces",
+                    file=sys.stderr,
+                )
+            line_rows.append(range(len(rows), len(rows) + len(pieces)))
+            rows += pieces
+        numbers = [line for line, of_line in enumerate(line_rows, first_line) for _ in of_line]
+        found = self._translate_rows(jax.device_put(params), rows, numbers, progress)
+        return [_join([found[row] for row in of_line]) for of_line in line_rows]
+
+    def _cut(self, text: str) -> list[list[int]]:
+        """Ids of `text`, in pieces that fit the input with an EOS."""
+        ids = self._tokenizer.encode(text)
+        if len(ids) < self._max_input:
+            return [ids]
+        if len(text) < 2:
+            return [ids[: self._max_input - 1]]
+        middle, third = len(text) // 2, len(text) // 3
+        for pattern in _BREAKS:
+            places = [match.end() for match in re.finditer(pattern, text) if third <= match.end() <= len(text) - third]
+            if places:
+                middle = min(places, key=lambda place: abs(place - len(text) // 2))
+                break
+        return self._cut(text[:middle]) + self._cut(text[middle:])
+
+    def _translate_rows(
+        self, params: Any, rows: list[list[int]], numbers: list[int], progress: Callable[[int], None]
+    ) -> list[list[Hypothesis]]:
+        found: list[list[Hypothesis]] = [[] for _ in rows]
+        done = 0
+        for length, members in self._batches(rows):
+            source_bs = np.full((self._row_count(length, len(members)), length), PAD, np.int32)
+            for place, row in enumerate(members):
+                source_bs[place, : len(rows[row]) + 1] = [*rows[row], EOS]
+            for row, hypotheses in zip(
+                members, self._decode(params, source_bs, [numbers[r] for r in members]), strict=True
+            ):
+                found[row] = hypotheses
+            done += len(members)
+            progress(done)
+        return found
+
+    def _batches(self, rows: list[list[int]]) -> list[tuple[int, list[int]]]:
+        """Row length and row numbers of each batch, short rows first."""
+        by_length: dict[int, list[int]] = {}
+        for row in sorted(range(len(rows)), key=lambda row: len(rows[row])):
+            length = SHORTEST_ROW
+            while length < len(rows[row]) + 1:
+                length *= 2
+            by_length.setdefault(min(length, self._max_input), []).append(row)
+        return [
+            (length, members[start : start + size])
+            for length, members in by_length.items()
+            for size in [max(1, self._batch_tokens // length)]
+            for start in range(0, len(members), size)
+        ]
+
+    def _row_count(self, length: int, needed: int) -> int:
+        full = max(1, self._batch_tokens // length)
+        small = max(1, full // SMALL_SHARE)
+        return small if needed <= small else full
+
+    def _decode(self, params: Any, source_bs: np.ndarray, numbers: list[int]) -> list[list[Hypothesis]]:
+        if self._sampling is None:
+            found = self._find(params, source_bs)
+        else:
+            line_b = np.array(numbers + [0] * (len(source_bs) - len(numbers)), np.uint32)
+            keys_b = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(self._key, line_b)
+            found = self._find(params, source_bs, keys_b)
+        found = jax.device_get(found)
+        return [self._hypotheses(found, row) for row in range(len(numbers))]
+
+    def _hypotheses(self, found: Hypotheses, row: int) -> list[Hypothesis]:
+        """The hypotheses of one row; the empty one, if parameters that are not finite let none be found."""
+        hypotheses = []
+        for ids_t, length, log_prob, score in zip(*(field[row] for field in found), strict=True):
+            if length > 0:
+                tokens = tuple(int(token) for token in ids_t[: length - 1])
+                hypotheses.append(Hypothesis(self._tokenizer.decode(tokens), float(score), float(log_prob), tokens))
+        return hypotheses or [NOTHING._replace(score=-np.inf, log_prob=-np.inf)]
+
+
+def _join(pieces: list[list[Hypothesis]]) -> Translation:
+    """The k-th best of a line is the k-th best of each piece; a piece that has fewer gives its last."""
+    if not pieces:
+        return Translation((NOTHING,))
+    joined = []
+    for k in range(max(len(piece) for piece in pieces)):
+        parts = [piece[min(k, len(piece) - 1)] for piece in pieces]
+        joined.append(
+            Hypothesis(
+                " ".join(part.text for part in parts if part.text) if len(parts) > 1 else parts[0].text,
+                sum(part.score for part in parts),
+                sum(part.log_prob for part in parts),
+                tuple(token for part in parts for token in part.tokens),
+            )
+        )
+    return Translation(tuple(joined))
