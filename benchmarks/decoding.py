@@ -1,0 +1,161 @@
+"""Times beam search against CTranslate2 in float32: the base model, the same weights, the same 20-token sentences.
+
+pip install -e '.[bench]'
+GLIBC_TUNABLES=glibc.malloc.hugetlb=1 python -m benchmarks.decoding [--rounds=9] [--sentences=8] [--beam=4]
+
+Weights are random and copied into a CTranslate2 model with the same sinusoids, so both write the same tokens, which is
+checked. The end of sentence is suppressed until a limit of 20 tokens in both, so the work is equal: here by a weight row that
+makes it improbable. Both keep scores and hypotheses. Rounds alternate between
+the two; a round in which a process got less than 90 % of the processors is dropped, for machines that are shared.
+Compilation is excluded. The last line is the ratio of medians.
+"""
+
+import functools
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import ctranslate2
+import jax
+import numpy as np
+from absl import app, flags
+
+from model.config import ModelConfig
+from model.positions import sinusoids
+from model.search import EOS, beam_search
+from model.transformer import Transformer, init_params
+
+TOKENS = 20
+SPECIALS = ["<pad>", "<s>", "</s>", "<unk>"]
+
+
+def ctranslate2_model(config: ModelConfig, params: Any, folder: str) -> ctranslate2.Translator:
+    """A CTranslate2 translator with our weights, float32."""
+    spec = ctranslate2.specs.TransformerSpec.from_config(config.N, config.h, pre_norm=False)
+    positions = np.asarray(sinusoids(np.arange(256, dtype=np.int32)[None], config.d_model)[0])
+    ours = jax.tree.map(np.asarray, params)
+
+    def flat_in(weight: np.ndarray) -> np.ndarray:
+        return weight.reshape(config.d_model, -1).T
+
+    def norm(spec: Any, ours: dict) -> None:
+        spec.gamma, spec.beta = ours["scale"], ours["bias"]
+
+    def linear(spec: Any, weight: np.ndarray, bias: np.ndarray | None = None) -> None:
+        spec.weight = np.ascontiguousarray(weight)
+        spec.bias = np.zeros(weight.shape[0], np.float32) if bias is None else bias
+
+    def attention(spec: Any, ours: dict, self_attention: bool) -> None:
+        q, k, v = (flat_in(ours[name]) for name in ("wq", "wk", "wv"))
+        stacks = [np.concatenate([q, k, v])] if self_attention else [q, np.concatenate([k, v])]
+        for target, weight in zip(spec.linear, [*stacks, ours["wo"].reshape(-1, config.d_model).T], strict=True):
+            linear(target, weight)
+
+    def feed_forward(spec: Any, ours: dict) -> None:
+        linear(spec.linear_0, ours["w1"].T, ours["b1"])
+        linear(spec.linear_1, ours["w2"].T, ours["b2"])
+
+    for side in ("encoder", "decoder"):
+        stack = getattr(spec, side)
+        embeddings = stack.embeddings[0] if side == "encoder" else stack.embeddings
+        embeddings.weight = ours["embed"]
+        embeddings.multiply_by_sqrt_depth = True
+        stack.scale_embeddings = True
+        stack.position_encodings.encodings = positions
+        for n, layer in enumerate(stack.layer):
+            mine = ours[side][f"layer_{n}"] if side == "encoder" else ours[side][f"layer_{n}"]
+            attention(layer.self_attention, mine["self_attention"], True)
+            norm(layer.self_attention.layer_norm, mine["norm_1"])
+            if side == "decoder":
+                attention(layer.attention, mine["cross_attention"], False)
+                norm(layer.attention.layer_norm, mine["norm_2"])
+            feed_forward(layer.ffn, mine["feed_forward"])
+            norm(layer.ffn.layer_norm, mine["norm_3" if side == "decoder" else "norm_2"])
+    linear(spec.decoder.projection, ours["embed"])
+
+    names = SPECIALS + [f"t{i}" for i in range(len(SPECIALS), config.vocab_size)]
+    spec.register_source_vocabulary(names)
+    spec.register_target_vocabulary(names)
+    spec.config.add_attribute("layer_norm_epsilon", 1e-6)
+    spec.config.decoder_start_token = "<s>"
+    spec.validate()
+    spec.save(folder)
+    return ctranslate2.Translator(folder, device="cpu", compute_type="float32", intra_threads=2)
+
+
+class Sample(NamedTuple):
+    """One timed run: wall seconds, and the processors it had."""
+
+    seconds: float
+    cpus: float
+
+
+def timed(work: Callable[[], Any]) -> Sample:
+    """Runs `work` once."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    work()
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    return Sample(wall, cpu / wall)
+
+
+def main(argv: list[str]) -> None:
+    """Entry point; flags at the end."""
+    options = flags.FLAGS
+    config = ModelConfig(vocab_size=options.vocab_size)
+    model = Transformer(config)
+    params = init_params(config, jax.random.key(0))
+    params = params | {"embed": params["embed"].at[EOS].set(0.0)}
+    source_bs = np.random.default_rng(0).integers(len(SPECIALS), config.vocab_size, (options.sentences, TOKENS))
+    source_bs = source_bs.astype(np.int32)
+    source_bs[:, -1] = EOS
+    # alpha is CTranslate2's exponent of the plain length; with equal lengths it does not change the order.
+    search = jax.jit(functools.partial(beam_search, model, beam=options.beam, alpha=0.6, extra_length=0))
+
+    with tempfile.TemporaryDirectory() as folder:
+        peer = ctranslate2_model(config, params, folder)
+        names = SPECIALS + [f"t{i}" for i in range(len(SPECIALS), config.vocab_size)]
+        sources = [[names[i] for i in row] for row in source_bs]
+
+        def theirs() -> list[list[str]]:
+            found = peer.translate_batch(
+                sources,
+                beam_size=options.beam,
+                length_penalty=0.6,
+                max_decoding_length=TOKENS - 1,
+                min_decoding_length=TOKENS - 1,
+                suppress_sequences=[["<pad>"], ["<s>"]],
+                max_input_length=0,
+            )
+            return [result.hypotheses[0] for result in found]
+
+        def ours() -> Any:
+            return jax.block_until_ready(search(params, source_bs))
+
+        found, reference = ours(), theirs()
+        written = [[names[i] for i in row if i > EOS] for row in np.asarray(found.ids_bmt[:, 0])]
+        equal = sum(a == b for a, b in zip(written, reference, strict=True))
+        lengths = {len(row) for row in written}, {len(row) for row in reference}
+        print(f"equal outputs: {equal} of {len(written)}; tokens without EOS, ours and CTranslate2's: {lengths}")
+
+        samples: dict[str, list[Sample]] = {"ours": [], "ctranslate2": []}
+        for _ in range(options.rounds):
+            samples["ours"].append(timed(ours))
+            samples["ctranslate2"].append(timed(theirs))
+    most = max(sample.cpus for runs in samples.values() for sample in runs)
+    medians = {}
+    for name, runs in samples.items():
+        kept = [sample.seconds for sample in runs if sample.cpus >= 0.9 * most] or [sample.seconds for sample in runs]
+        medians[name] = statistics.median(kept)
+        cpus = " ".join(f"{sample.cpus:.2f}" for sample in runs)
+        print(f"{name}: median {1e3 * medians[name]:.0f} ms, {len(kept)} of {len(runs)} rounds kept; cpus {cpus}")
+    print(f"CTranslate2 float32 time / ours: {medians['ctranslate2'] / medians['ours']:.2f}")
+
+
+if __name__ == "__main__":
+    flags.DEFINE_integer("rounds", 9, "timed runs of each")
+    flags.DEFINE_integer("sentences", 8, "sentences in the batch")
+    flags.DEFINE_integer("beam", 4, "beam of both")
+    flags.DEFINE_integer("vocab_size", 16_384, "subwords")
+    app.run(main)

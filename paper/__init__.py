@@ -1,0 +1,1 @@
+"""Finished runs to tables: the paper's number beside ours."""

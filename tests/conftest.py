@@ -1,0 +1,24 @@
+"""What every test runs under: CPU, no silent rank promotion, compiled programs kept between test runs."""
+
+import os
+from pathlib import Path
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+import jax
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+jax.config.update("jax_numpy_rank_promotion", "raise")
+jax.config.update("jax_compilation_cache_dir", str(ROOT / ".cache" / "jax-tests"))
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+
+
+@pytest.fixture(autouse=True)
+def _flags_of_earlier_tests() -> None:
+    """Marks absl flags as parsed: grain reads them, and only a program run by `absl.app` has parsed them."""
+    from absl import flags
+
+    if not flags.FLAGS.is_parsed():
+        flags.FLAGS.mark_as_parsed()

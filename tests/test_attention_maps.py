@@ -1,0 +1,97 @@
+"""Attention maps: the right weights under the right tokens, as a picture and as a page that no sentence can break."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data.errors import UserError
+from infer.attention_html import page
+from infer.attention_maps import KINDS, AttentionMap, attention_maps, draw_png, select, translate_one, write_html
+from infer.runs import Run, open_run
+from tests import tiny_run
+
+NASTY = "</script><script>alert(1)</script> & <!-- $x$ __DATA__ __TITLE__ \u2028 \\ 'q' \"z\" 🐕"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return open_run(tiny_run.make(tmp_path_factory.mktemp("maps") / "run"), "latest")
+
+
+@pytest.fixture(scope="module")
+def maps(run: Run) -> dict[str, AttentionMap]:
+    return attention_maps(run.model_config, run.params, run.tokenizer, "The dog sleeps.", "Der Hund schläft.")
+
+
+def test_every_layer_and_head_has_weights_that_sum_to_one(run: Run, maps: dict[str, AttentionMap]):
+    for kind in KINDS:
+        queries, keys, weights_nhts = maps[kind]
+        assert weights_nhts.shape == (2, 2, len(queries), len(keys))
+        np.testing.assert_allclose(weights_nhts.sum(-1), 1, atol=1e-5)
+
+
+def test_decoder_rows_are_the_tokens_written_and_columns_those_read(maps: dict[str, AttentionMap]):
+    queries, keys, weights_nhts = maps["decoder"]
+    assert (keys[0], queries[-1], keys[1:]) == ("<s>", "</s>", queries[:-1])
+    assert "".join(queries[:-1]).replace("▁", " ").strip() == "Der Hund schläft."
+    assert np.all(np.triu(weights_nhts, 1) == 0) and np.all(weights_nhts[:, :, 0, 0] == 1)
+    assert maps["cross"].queries == queries and maps["cross"].keys == maps["encoder"].keys
+
+
+def test_select_takes_all_or_one_and_refuses_others(maps: dict[str, AttentionMap]):
+    assert sorted(select(maps["cross"], None, None)) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    ((place, weights_ts),) = select(maps["cross"], 1, 0).items()
+    assert place == (1, 0)
+    np.testing.assert_array_equal(weights_ts, maps["cross"].weights_nhts[1, 0])
+    with pytest.raises(UserError, match="--layer=2: the model's layers are 0 to 1"):
+        select(maps["cross"], 2, None)
+    with pytest.raises(UserError, match="--head=-1: the model's heads are 0 to 1"):
+        select(maps["cross"], None, -1)
+
+
+@pytest.mark.parametrize(("layer", "head"), [(None, None), (1, None), (0, 1)])
+def test_png_is_drawn_for_any_text(layer: int | None, head: int | None, tmp_path: Path):
+    tokens = ["▁$a", "_b$", "🐕", "</s>"]
+    attention = AttentionMap(tokens, tokens, np.full((2, 2, 4, 4), 0.25, np.float32))
+    draw_png(attention, f"{NASTY} $\\broken$", layer, head, tmp_path / "map.png")
+    assert (tmp_path / "map.png").read_bytes().startswith(b"\x89PNG")
+
+
+def embedded(text: str) -> dict:
+    (found,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    return json.loads(found)
+
+
+def test_page_holds_the_weights_and_survives_any_sentence():
+    weights_nhts = np.random.default_rng(0).dirichlet(np.ones(2), size=(1, 1, 2)).astype(np.float32)
+    text = page(NASTY, {"cross": ("title", [NASTY, "b"], ["x", NASTY], weights_nhts)})
+    cross = embedded(text)["cross"]
+    assert (cross["queries"], cross["keys"]) == ([NASTY, "b"], ["x", NASTY])
+    np.testing.assert_allclose(np.array(cross["weights"]) / 1000, weights_nhts, atol=5.1e-4)
+    assert text.count("</script>") == 2 and "<script>alert" not in text
+    assert "&lt;/script&gt;&lt;script&gt;alert(1)" in text
+
+
+def test_page_asks_the_network_for_nothing(maps: dict[str, AttentionMap], tmp_path: Path):
+    write_html(maps, "a → b", tmp_path / "map.html")
+    text = (tmp_path / "map.html").read_text(encoding="utf-8")
+    assert not re.search(r"https?:|//[a-z]|url\(|@import|src=|href=|fetch\(|import\(", text)
+    assert "default-src 'none'" in text
+    assert set(embedded(text)) == set(KINDS)
+
+
+def test_a_place_that_cannot_be_written_is_named(maps: dict[str, AttentionMap], tmp_path: Path):
+    with pytest.raises(UserError, match=r"--output=.*cannot be written"):
+        write_html(maps, "t", tmp_path)
+    with pytest.raises(UserError, match=r"--output=.*cannot be written"):
+        draw_png(maps["cross"], "t", 0, 0, tmp_path / "none" / "map.png")
+
+
+def test_the_models_own_translation_is_the_default(run: Run):
+    translation = translate_one(run, "The dog sleeps.")
+    assert "\n" not in translation
+    own = attention_maps(run.model_config, run.params, run.tokenizer, "The dog sleeps.", translation)
+    assert own["cross"].queries[-1] == "</s>"

@@ -1,0 +1,88 @@
+"""Every reading of BLEU against the reference tools' numbers, and against small cases computed by hand."""
+
+import gzip
+import math
+from pathlib import Path
+
+import pytest
+
+from infer import bleu
+
+SHARED = Path(__file__).parents[2] / "shared"
+SYSTEM = SHARED / "fixtures/bleu/newstest2014.en-de.system.de.gz"
+REFERENCE = SHARED / "data/wmt/en-de/newstest2014.de.gz"
+
+
+def lines(path: Path) -> list[str]:
+    return gzip.decompress(path.read_bytes()).decode().removesuffix("\n").split("\n")
+
+
+@pytest.mark.skipif(not (SYSTEM.exists() and REFERENCE.exists()), reason="newstest2014 is not on this machine")
+def test_newstest2014_scores_equal_the_reference_tools():
+    """sacrebleu for the first two; tokenizer.perl and multi-bleu.perl for the others."""
+    scores = bleu.all_scores(lines(SYSTEM), lines(REFERENCE), "de")
+    published = {"sacrebleu": 25.36, "chrf": 56.77, "bleu_tok": 25.42, "bleu_split": 25.93, "bleu_paper": 26.79}
+    assert {name: round(scores[name], 2) for name in published} == published
+
+
+HYPOTHESIS = ["Der Hund sieht die alte Katze .", "Sie liest ein neues Buch ."]
+REFERENCES = ["Der Hund sieht die alte Maus .", "Sie liest ein neues Buch ."]
+
+
+def test_tokenised_bleu_equals_the_formula_by_hand():
+    """13 tokens a side; the wrong word but one from the end spoils 1 of 13, 2 of 11, 2 of 9 and 2 of 7 n-grams."""
+    expected = 100 * math.prod([12 / 13, 9 / 11, 7 / 9, 5 / 7]) ** 0.25
+    assert bleu.tokenised_bleu(HYPOTHESIS, REFERENCES, "de").value == pytest.approx(expected)
+
+
+def test_a_short_hypothesis_pays_the_brevity_penalty():
+    score = bleu.tokenised_bleu(["a b c d e f g h"], ["a b c d e f g h i j"], "de").value
+    assert score == pytest.approx(100 * math.exp(1 - 10 / 8))
+
+
+def test_unsmoothed_bleu_without_a_matching_fourgram_is_zero():
+    assert bleu.tokenised_bleu(["a b c x"], ["a b c d"], "de").value == 0
+    assert bleu.corpus_bleu(["a b c x"], ["a b c d"]) > 0
+
+
+def test_case_matters_except_in_the_lower_cased_readings():
+    scores = bleu.all_scores(["der hund sieht die alte katze."], ["Der Hund sieht die alte Katze."], "de")
+    assert scores["sacrebleu_lc"] == pytest.approx(100) and scores["bleu_tok_lc"] == pytest.approx(100)
+    assert scores["sacrebleu"] < 50 and scores["bleu_tok"] < 50 and scores["exact_match"] == 0
+
+
+def test_the_papers_reading_forgives_the_style_of_quotes():
+    system, reference = ["Er sagt: „Das ist ‚gut‘ so“."], ['Er sagt: "Das ist \'gut\' so".']
+    scores = bleu.all_scores(system, reference, "de")
+    assert scores["bleu_paper"] == pytest.approx(100) and scores["bleu_split"] < 100
+
+
+def test_compounds_split_as_the_perl_script_does():
+    assert bleu.split_compounds("ein ab-cd-ef - x") == "ein ab ##AT##-##AT## cd ##AT##-##AT## ef - x"
+    assert bleu.split_compounds("a-b-c") == "a ##AT##-##AT## b-c"
+
+
+def test_moses_tokens_are_escaped_and_end_with_a_split_full_stop():
+    line, number, dots = bleu.tokenise(['Er & "sie", z. B. [hier].', "Wir warten an Gate 24.", "Und dann..."], "de")
+    assert line == "Er &amp; &quot; sie &quot; , z. B. &#91; hier &#93; ."
+    assert number == "Wir warten an Gate 24 ."
+    assert dots == "Und dann ..."
+
+
+def test_exact_match_is_the_share_of_equal_lines_in_percent():
+    assert bleu.exact_match(["a b ", "a c", "", "x"], ["a b", "a b", "", "y"]).value == 50
+
+
+def test_every_reading_has_a_signature_and_no_two_are_the_same():
+    scores = bleu.all_scores(HYPOTHESIS, REFERENCES, "de")
+    assert set(scores["signatures"]) == set(bleu.READINGS) == set(scores) - {"signatures"}
+    assert len(set(scores["signatures"].values())) == len(bleu.READINGS)
+    assert "tok:13a" in scores["signatures"]["sacrebleu"]
+    assert "moses:de" in scores["signatures"]["bleu_tok"]
+
+
+def test_unequal_or_empty_corpora_are_refused():
+    with pytest.raises(ValueError, match="2 hypotheses for 1 references"):
+        bleu.corpus_bleu(["a", "b"], ["a"])
+    with pytest.raises(ValueError, match="no sentence"):
+        bleu.all_scores([], [], "de")

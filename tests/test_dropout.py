@@ -1,0 +1,146 @@
+"""Both bit generators: exact rate, independence (also of shifted masks), inverted scaling and plumbing.
+
+Bounds are five or six standard deviations of the statistic, and keys are fixed: a failure is a change of the generator.
+"""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from model import dropout as dropout_module
+from model.dropout import DROPOUT_BITS, dropout, index_words, keep_mask
+
+SHAPE = (128, 512)
+
+
+def mask(key, rate=0.1, bits="hash", shape=SHAPE):
+    return np.asarray(dropout(jnp.ones(shape), rate, key, bits) != 0)
+
+
+def standardised(keep):
+    centred = keep.astype(np.float64) - keep.mean()
+    return centred.ravel() / np.linalg.norm(centred)
+
+
+def correlation_at_every_shift(first, second):
+    """Circular correlation, at every shift of the flattened arrays: along rows, columns and everything between."""
+    return np.fft.irfft(np.fft.rfft(first) * np.conj(np.fft.rfft(second)), n=first.size)
+
+
+@pytest.mark.parametrize("bits", DROPOUT_BITS)
+@pytest.mark.parametrize("rate", [0.001, 0.1, 0.3, 0.5, 0.9, 0.999])
+def test_rate(bits, rate):
+    count = 1 << 20
+    dropped = count - mask(jax.random.key(3), rate, bits, (1024, 1024)).sum()
+    assert abs(dropped - count * rate) < 5 * np.sqrt(count * rate * (1 - rate))
+
+
+@pytest.mark.parametrize("bits", DROPOUT_BITS)
+def test_rate_of_every_row_and_column(bits):
+    keep = mask(jax.random.key(4), 0.1, bits, (512, 512))
+    for axis in (0, 1):
+        z = (keep.sum(axis) - 0.9 * 512) / np.sqrt(512 * 0.09)
+        assert np.abs(z).max() < 5
+        assert 0.8 < z.std() < 1.2
+
+
+@pytest.mark.parametrize("bits", DROPOUT_BITS)
+def test_masks_of_seeds_steps_and_layers_are_independent_at_every_shift(bits):
+    grid = itertools.product(range(3), range(3), range(3))
+    keys = [jax.random.fold_in(jax.random.fold_in(jax.random.key(a), b), c) for a, b, c in grid]
+    masks = [standardised(mask(key, bits=bits)) for key in keys]
+    bound = 6.5 / np.sqrt(masks[0].size)
+    for first, second in itertools.combinations(masks, 2):
+        assert np.abs(correlation_at_every_shift(first, second)).max() < bound
+
+
+@pytest.mark.parametrize("bits", DROPOUT_BITS)
+def test_positions_within_a_mask_are_independent(bits):
+    for seed in range(4):
+        keep = standardised(mask(jax.random.key(seed), bits=bits))
+        assert np.abs(correlation_at_every_shift(keep, keep)[1:]).max() < 6.5 / np.sqrt(keep.size)
+
+
+@pytest.mark.parametrize("bit", range(32))
+def test_near_seeds_are_not_shifted_copies(bit):
+    """The worst pair there is: offsets a few elements apart, and second words that differ in a single bit."""
+    first = standardised(np.asarray(keep_mask(jnp.array([7, 99], jnp.uint32), SHAPE, 0.1)))
+    for offset in (0, 5, 512):
+        seed = jnp.array([7 + offset, 99 ^ (1 << bit)], jnp.uint32)
+        second = standardised(np.asarray(keep_mask(seed, SHAPE, 0.1)))
+        assert np.abs(correlation_at_every_shift(first, second)).max() < 6.5 / np.sqrt(first.size)
+
+
+@pytest.mark.parametrize("bits", DROPOUT_BITS)
+@pytest.mark.parametrize("axis", [0, 1])
+def test_bytes_of_eight_neighbours_are_uniform(bits, axis):
+    keep = mask(jax.random.key(5), 0.5, bits, (1024, 1024))
+    values = np.packbits(keep, axis=axis).ravel()
+    counts, expected = np.bincount(values, minlength=256), values.size / 256
+    chi_square = ((counts - expected) ** 2 / expected).sum()
+    assert abs(chi_square - 255) < 5 * np.sqrt(2 * 255)
+
+
+@pytest.mark.parametrize("bits", DROPOUT_BITS)
+def test_expected_value_is_preserved_and_survivors_are_scaled(bits):
+    x = jnp.full((1024, 1024), 3.0)
+    y = np.asarray(dropout(x, 0.25, jax.random.key(6), bits))
+    np.testing.assert_allclose(np.unique(y), [0.0, 4.0], rtol=1e-6)
+    assert abs(y.mean() - 3.0) < 5 * 4.0 * np.sqrt(0.25 * 0.75 / y.size)
+
+
+@pytest.mark.parametrize("bits", DROPOUT_BITS)
+def test_jit_typed_and_raw_keys_give_one_mask(bits):
+    key = jax.random.key(7)
+    expected = mask(key, bits=bits)
+    np.testing.assert_array_equal(expected, mask(key, bits=bits))
+    np.testing.assert_array_equal(expected, mask(jax.random.key_data(key), bits=bits))
+    jitted = jax.jit(lambda x, key: dropout(x, 0.1, key, bits))(jnp.ones(SHAPE), key)
+    np.testing.assert_array_equal(expected, np.asarray(jitted) != 0)
+    assert (expected != mask(jax.random.key(8), bits=bits)).any()
+
+
+@pytest.mark.parametrize("bits", DROPOUT_BITS)
+def test_gradient_passes_the_same_mask(bits):
+    key, x = jax.random.key(9), jax.random.normal(jax.random.key(10), SHAPE)
+    y, pullback = jax.vjp(lambda x: dropout(x, 0.1, key, bits), x)
+    (gradient,) = pullback(jnp.ones(SHAPE))
+    np.testing.assert_allclose(gradient, np.where(np.asarray(y) != 0, 1 / 0.9, 0.0), rtol=1e-6)
+
+
+@pytest.mark.parametrize("bits", DROPOUT_BITS)
+def test_rate_zero_returns_x_and_dtype_is_kept(bits):
+    x = jnp.ones((2, 3), jnp.bfloat16)
+    assert dropout(x, 0.0, None, bits) is x
+    assert dropout(x, 0.5, jax.random.key(0), bits).dtype == jnp.bfloat16
+
+
+def test_index_words_are_the_row_major_index_and_split_where_one_word_is_not_enough(monkeypatch):
+    low, high = index_words((3, 4, 5))
+    assert high is None
+    np.testing.assert_array_equal(low.ravel(), np.arange(60))
+    monkeypatch.setattr(dropout_module, "WORD", 16)
+    low, high = index_words((3, 2, 2, 5))
+    index = np.arange(60)
+    np.testing.assert_array_equal(np.asarray(low).ravel(), index % 10)
+    np.testing.assert_array_equal(np.asarray(high).ravel(), index // 10)
+
+
+def test_the_high_word_changes_the_mask():
+    shape = (2, 2**31 + 2)
+    low, high = jax.eval_shape(lambda: index_words(shape))
+    assert low.shape == high.shape == shape
+    with pytest.raises(ValueError, match="axis longer"):
+        index_words((2**32 + 1,))
+
+
+@pytest.mark.parametrize(
+    "rate, key, bits, message",
+    [(1.0, 0, "hash", "rate"), (-0.1, 0, "hash", "rate"), (0.1, 0, "rbg", "bits"), (0.1, None, "hash", "key")],
+)
+def test_bad_arguments(rate, key, bits, message):
+    with pytest.raises(ValueError, match=message):
+        dropout(jnp.ones(3), rate, None if key is None else jax.random.key(key), bits)

@@ -1,0 +1,130 @@
+"""`python -m infer`: every key others script against, the record it keeps, and perplexity against its definition."""
+
+import importlib
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from absl import flags
+
+from data.errors import UserError
+from data.tokenizer import BOS, EOS
+from infer import bleu
+from infer.perplexity import perplexity
+from infer.runs import Run, open_run, params_sha256
+from model.transformer import Transformer
+from tests import tiny_run
+
+evaluation = importlib.import_module("infer.__main__")
+KEYS = {*bleu.READINGS, "perplexity", "signatures", "seconds", "tokens_per_second", "params", "params_sha256", "step",
+        "checkpoints"}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_run.make(tmp_path_factory.mktemp("evaluate") / "run")
+
+
+@pytest.fixture(scope="module")
+def run(workdir: Path) -> Run:
+    return open_run(workdir, "latest")
+
+
+def run_cli(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "infer", *arguments]
+    cache = {"JAX_COMPILATION_CACHE_DIR": str(jax.config.jax_compilation_cache_dir)}  # what was compiled here, is there
+    root = Path(__file__).parents[1]
+    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", cwd=root, env=os.environ | cache)
+
+
+def run_here(monkeypatch: pytest.MonkeyPatch, **given: object) -> None:
+    """The command line in this process: flags that are not given are None."""
+    names = ("workdir", "split", "source", "reference", "checkpoint", "beam", "alpha", "json", "output")
+    monkeypatch.setattr(flags, "FLAGS", type("Options", (), {**dict.fromkeys(names), **given}))
+    evaluation.main(["infer"])
+
+
+def test_split_as_json_has_every_key_and_is_kept_in_the_run(workdir: Path, tmp_path: Path):
+    done = run_cli(f"--workdir={workdir}", "--split=test", "--json", f"--output={tmp_path / 'out.de'}")
+    assert done.returncode == 0, done.stderr
+    record = json.loads(done.stdout)
+    assert record.keys() >= KEYS
+    averaged = open_run(workdir, "average:3")
+    assert (record["step"], record["checkpoints"], record["beam"]) == (4, [2, 3, 4], 1)
+    assert record["params_sha256"] == params_sha256(averaged.params)
+    (kept,) = (workdir / "evaluations").glob("*.json")
+    assert json.loads(kept.read_text(encoding="utf-8")) == {**record, "checkpoint": "average:3"}
+    hypotheses = kept.with_suffix(".txt").read_text(encoding="utf-8")
+    assert (tmp_path / "out.de").read_text(encoding="utf-8") == hypotheses
+    scores = bleu.all_scores(hypotheses.split("\n")[:-1], [german for _, german in tiny_run.PAIRS], "de")
+    assert {name: record[name] for name in bleu.READINGS} == {name: scores[name] for name in bleu.READINGS}
+
+
+def test_files_are_scored_as_the_split_of_the_same_lines_is(workdir: Path, run: Run):
+    files = [str(workdir.parent / f"tiny.{language}") for language in ("en", "de")]
+    from_files, hypotheses = evaluation.evaluate(run, evaluation.open_files(*files), beam=1, alpha=0.6)
+    from_split, _ = evaluation.evaluate(run, evaluation.open_split(run, "test"), beam=1, alpha=0.6)
+    same = KEYS - {"seconds", "tokens_per_second"}
+    assert {key: from_files[key] for key in same} == {key: from_split[key] for key in same}
+    assert len(hypotheses) == from_files["sentences"] == 4 and from_files["language"] == "de"
+
+
+def test_the_table_shows_every_score_with_its_signature(workdir: Path, run: Run):
+    record, _ = evaluation.evaluate(run, evaluation.open_split(run, "test"), beam=1, alpha=0.6)
+    text = evaluation.table(record)
+    for name in (*bleu.READINGS, "perplexity"):
+        assert any(line.startswith(name) and record["signatures"][name] in line for line in text.splitlines())
+
+
+def test_perplexity_equals_its_definition_sentence_by_sentence(run: Run):
+    pairs = [*tiny_run.PAIRS, ("The dog sleeps. " * 3, "Katze"), ("", "")]
+    apply, total, count = jax.jit(Transformer(run.model_config).apply), 0.0, 0
+    for source, reference in pairs:
+        source_1s, target_1t = np.zeros((1, 64), np.int32), np.zeros((1, 64), np.int32)
+        target = [*run.tokenizer.encode(reference), EOS]
+        for row_1t, ids in ((source_1s, [*run.tokenizer.encode(source), EOS]), (target_1t, [BOS, *target[:-1]])):
+            row_1t[0, : len(ids)] = ids
+        log_probs_tv = jax.nn.log_softmax(apply({"params": run.params}, source_1s, target_1t)[0])
+        total += sum(float(log_probs_tv[t, token]) for t, token in enumerate(target))
+        count += len(target)
+    sources, references = [x for x, _ in pairs], [y for _, y in pairs]
+    for tokens in (40, 512):
+        result = perplexity(run.model_config, run.params, run.tokenizer, sources, references, tokens=tokens)
+        assert result == pytest.approx(math.exp(-total / count), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "give either --split=test or both"),
+        (("--source=x",), "give either --split=test or both"),
+        (("--split=test", "--source=x"), "give either --split=test or both"),
+        (("--source={d}/tiny.en", "--reference={d}/none.de"), "none.de"),
+        (("--split=train",), "the run's config has no data.train"),
+    ],
+)
+def test_wrong_calls_are_one_line_on_stderr(
+    workdir: Path, arguments: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch
+):
+    given = dict(argument.removeprefix("--").format(d=workdir.parent).split("=") for argument in arguments)
+    with pytest.raises(UserError, match=message) as error:
+        run_here(monkeypatch, workdir=str(workdir), **given)
+    assert "\n" not in str(error.value)
+
+
+def test_scores_are_printed_even_where_the_run_cannot_be_written(
+    workdir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    copy = shutil.copytree(workdir, tmp_path / "run", ignore=shutil.ignore_patterns("evaluations"))
+    (copy / "evaluations").write_text("in the way")
+    run_here(monkeypatch, workdir=str(copy), split="test", json=True)
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["step"] == 4
+    assert "evaluations cannot be written" in printed.err

@@ -1,0 +1,310 @@
+"""What must hold for any parameters: who can influence whom, what positions mean, what counts and precision are."""
+
+import dataclasses
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from model.attention import attention_weights
+from model.config import ModelConfig, parameter_count
+from model.positions import alibi_bias, alibi_slopes, rotate, sinusoids
+from model.transformer import Transformer, init_params
+from tests.model_cases import TINY, apply, padded_ids, perturbed, relative_error
+
+VARIANTS = [
+    pytest.param({}, id="paper"),
+    pytest.param({"positions": "rope", "norm": "pre", "tie_embeddings": False}, id="rope-pre-untied"),
+    pytest.param({"positions": "alibi", "h": 3}, id="alibi"),
+    pytest.param({"positions": "learned"}, id="learned"),
+    pytest.param({"positions": "none", "N": 3}, id="none"),
+]
+variants = pytest.mark.parametrize("changes", VARIANTS)
+
+
+def influence(f, x_btd):
+    """Which inputs [b, t'] move which outputs [b, t] of f, by the Jacobian: bool [b, t, b, t']."""
+    jacobian = jax.jit(jax.jacrev(lambda x: f(x).sum(-1) + (f(x) ** 2).sum(-1)))(x_btd)
+    return np.abs(np.asarray(jacobian)).max(-1) > 0
+
+
+@variants
+def test_causality_by_gradient_through_all_layers(changes):
+    """Logits at t depend on every token up to t and on none after it; on the whole source; on no other row."""
+    config = dataclasses.replace(TINY, **changes)
+    params, rng = perturbed(config), np.random.default_rng(0)
+    source, target = (jnp.asarray(padded_ids(rng, [n, n], n, config.vocab_size)) for n in (4, 5))
+    embed = params["embed" if config.tie_embeddings else "target_embed"]
+    b, t, d = 2, 5, config.d_model
+
+    def logits_of(noise_btd):
+        """Every token of the target gets an embedding of its own, to be moved on its own."""
+        rows = (embed[target] + noise_btd).reshape(b * t, d)
+        own_ids = config.vocab_size + jnp.arange(b * t).reshape(b, t)
+        moved = dict(params)
+        if config.tie_embeddings:
+            moved["embed"] = jnp.concatenate([embed, rows])
+        else:
+            moved["target_embed"] = jnp.concatenate([embed, rows])
+            moved["softmax"] = jnp.concatenate([params["softmax"], jnp.zeros_like(rows)])
+            moved["source_embed"] = jnp.concatenate([params["source_embed"], jnp.zeros_like(rows)])
+        larger = dataclasses.replace(config, vocab_size=config.vocab_size + b * t)
+        return apply(larger, moved, source, own_ids)[:, :, : config.vocab_size]
+
+    reached = influence(logits_of, jnp.zeros((b, t, d)))
+    expected = np.tril(np.ones((t, t), bool))[None, :, None, :] & np.eye(b, dtype=bool)[:, None, :, None]
+    np.testing.assert_array_equal(reached, expected)
+
+    def from_memory(memory_bsd):
+        return apply(config, params, target, memory_bsd, jnp.ones((2, 4), jnp.int32), method="decode")
+
+    memory = apply(config, params, source, method="encode")
+    everything = np.broadcast_to(np.eye(b, dtype=bool)[:, None, :, None], (b, t, b, 4))
+    np.testing.assert_array_equal(influence(from_memory, memory), everything)
+
+
+@variants
+def test_padding_and_batch_mates_change_nothing(changes):
+    config = dataclasses.replace(TINY, **changes)
+    params, rng = perturbed(config), np.random.default_rng(1)
+    source, target = padded_ids(rng, [5], 5, config.vocab_size), padded_ids(rng, [4], 4, config.vocab_size)
+    alone = apply(config, params, source, target)
+    mates_source = np.concatenate([padded_ids(rng, [2, 9], 9, config.vocab_size), np.pad(source, ((0, 0), (0, 4)))])
+    mates_target = np.concatenate([padded_ids(rng, [8, 1], 8, config.vocab_size), np.pad(target, ((0, 0), (0, 4)))])
+    together = apply(config, params, mates_source, mates_target)
+    assert np.isfinite(together).all()
+    np.testing.assert_allclose(together[2:, :4], alone, rtol=1e-5, atol=2e-6)
+
+
+@variants
+def test_packed_rows_equal_unpacked_ones_in_logits_and_gradients(changes):
+    config = dataclasses.replace(TINY, **changes)
+    params, rng = perturbed(config), np.random.default_rng(2)
+    lengths = {"source": [3, 4], "target": [4, 2]}
+    ids = {side: padded_ids(rng, n, 4, config.vocab_size) for side, n in lengths.items()}
+    packed, segments, positions = {}, {}, {}
+    for side, (first, second) in lengths.items():
+        packed[side] = np.concatenate([ids[side][0, :first], ids[side][1, :second], [0]])[None]
+        segments[side] = np.array([[1] * first + [2] * second + [0]], np.int32)
+        positions[side] = np.array([[*range(first), *range(second), 0]], np.int32)
+    cotangent = rng.standard_normal((6, config.vocab_size)).astype(np.float32)
+
+    def separately(params):
+        logits = apply(config, params, ids["source"], ids["target"])
+        logits = jnp.concatenate([logits[0, :4], logits[1, :2]])
+        return (logits * cotangent).sum(), logits
+
+    def together(params):
+        arrays = [table[side] for table in (segments, positions) for side in ("source", "target")]
+        logits = apply(config, params, packed["source"], packed["target"], *arrays)[0, :6]
+        return (logits * cotangent).sum(), logits
+
+    (expected_gradients, expected), (gradients, logits) = (
+        jax.jit(jax.grad(f, has_aux=True))(params) for f in (separately, together)
+    )
+    np.testing.assert_allclose(logits, expected, rtol=1e-5, atol=2e-6)
+    errors = jax.tree.map(relative_error, gradients, expected_gradients)
+    assert max(jax.tree.leaves(errors)) <= 1e-5
+
+
+def test_encoder_without_positions_is_permutation_equivariant():
+    rng, order = np.random.default_rng(3), np.array([4, 0, 3, 1, 5, 2])
+    source = padded_ids(rng, [6, 6], 6, TINY.vocab_size)
+    for kind, equivariant in (("none", True), ("sinusoidal", False)):
+        config = dataclasses.replace(TINY, positions=kind)
+        params = perturbed(config)
+        memory, permuted = (np.asarray(apply(config, params, ids, method="encode")) for ids in (source, source[:, order]))
+        assert np.allclose(permuted, memory[:, order], rtol=1e-5, atol=2e-6) is equivariant
+
+
+def test_rope_turns_by_the_formula_and_sees_differences_of_positions_only():
+    rng = np.random.default_rng(4)
+    q, k = (jnp.asarray(rng.standard_normal((1, 2, 5, 6)), jnp.float32) for _ in range(2))
+    positions = jnp.arange(5, dtype=jnp.int32)[None]
+
+    def logits(shift):
+        return jnp.einsum("bhtk,bhsk->bhts", rotate(q, positions + shift), rotate(k, positions + shift))
+
+    np.testing.assert_allclose(logits(17), logits(0), atol=1e-4)
+    far = jnp.einsum("bhtk,bhsk->bhts", rotate(q, positions + 17), rotate(k, positions))
+    assert np.abs(far - logits(0)).max() > 0.1
+    x = jnp.asarray(rng.standard_normal((1, 1, 5, 6)), jnp.float32)
+    angles = np.arange(5)[:, None] / 10_000 ** (2 * np.arange(3) / 6)
+    numbers = np.asarray(x[0, 0, :, 0::2]) + 1j * np.asarray(x[0, 0, :, 1::2])
+    turned = numbers * np.exp(1j * angles)
+    np.testing.assert_allclose(rotate(x, positions)[0, 0, :, 0::2], turned.real, atol=1e-6)
+    np.testing.assert_allclose(rotate(x, positions)[0, 0, :, 1::2], turned.imag, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["rope", "alibi"])
+def test_shifting_every_position_changes_nothing_where_positions_are_relative(kind):
+    config = dataclasses.replace(TINY, positions=kind)
+    params, rng = perturbed(config), np.random.default_rng(5)
+    source = jnp.asarray(padded_ids(rng, [6], 6, config.vocab_size))
+    positions = jnp.arange(6, dtype=jnp.int32)[None]
+    memory = apply(config, params, source, None, positions, method="encode")
+    shifted = apply(config, params, source, None, positions + 9, method="encode")
+    np.testing.assert_allclose(shifted, memory, atol=2e-5)
+    stretched = apply(config, params, source, None, positions * 2, method="encode")
+    assert np.abs(stretched - memory).max() > 1e-3
+
+
+def test_alibi_slopes_and_bias():
+    np.testing.assert_allclose(alibi_slopes(8), [2.0**-i for i in range(1, 9)])
+    np.testing.assert_allclose(alibi_slopes(16), [2.0 ** (-i / 2) for i in range(1, 17)])
+    np.testing.assert_allclose(alibi_slopes(1), [2.0**-8])
+    np.testing.assert_allclose(alibi_slopes(3), [2.0**-4, 2.0**-8, 2.0**-2])
+    np.testing.assert_allclose(alibi_slopes(6), [2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8, 2.0**-1, 2.0**-3])
+    eight, sixteen = alibi_slopes(8), alibi_slopes(16)
+    np.testing.assert_allclose(alibi_slopes(12), [*eight, *sixteen[0::2][:4]])
+    positions = jnp.arange(4, dtype=jnp.int32)[None]
+    bias = np.asarray(alibi_bias(positions, positions, 2))
+    distance = np.abs(np.arange(4)[:, None] - np.arange(4))
+    np.testing.assert_allclose(bias, -np.array([2.0**-4, 2.0**-8])[None, :, None, None] * distance)
+    np.testing.assert_array_equal(bias, bias.swapaxes(2, 3))
+
+
+def test_alibi_encoder_is_symmetric_under_reversal():
+    config = dataclasses.replace(TINY, positions="alibi")
+    params = perturbed(config)
+    source = padded_ids(np.random.default_rng(6), [6], 6, config.vocab_size)
+    memory, mirrored = (apply(config, params, ids, method="encode") for ids in (source, source[:, ::-1]))
+    np.testing.assert_allclose(mirrored, memory[:, ::-1], atol=2e-6)
+
+
+def test_sinusoids_are_as_printed_and_a_shift_is_a_linear_map():
+    """PE(pos + k) = PE(pos) M_k with one matrix M_k for all pos: the paper's reason for choosing them (section 3.5)."""
+    table = np.asarray(sinusoids(jnp.arange(60, dtype=jnp.int32)[None], 8))[0]
+    pos, i = 7, 2
+    np.testing.assert_allclose(table[pos, 2 * i], np.sin(pos / 10_000 ** (2 * i / 8)), rtol=1e-6)
+    np.testing.assert_allclose(table[pos, 2 * i + 1], np.cos(pos / 10_000 ** (2 * i / 8)), rtol=1e-6)
+    np.testing.assert_allclose(table[0], [0, 1] * 4)
+    shift, residuals, rank, _ = np.linalg.lstsq(table[:50], table[10:], rcond=None)
+    np.testing.assert_allclose(table[:50] @ shift, table[10:], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "vocab_size, expected, changes",
+    [
+        (37_000, 63_045_632, {}),
+        (32_768, 60_878_848, {}),
+        (37_000, 214_171_648, {"d_model": 1024, "d_ff": 4096, "h": 16}),
+        (32_768, 209_838_080, {"d_model": 1024, "d_ff": 4096, "h": 16}),
+    ],
+)
+def test_parameter_counts_of_base_and_big(vocab_size, expected, changes):
+    """The equations' own count. The paper prints 65e6 and 213e6, which no single vocabulary gives."""
+    assert parameter_count(ModelConfig(vocab_size=vocab_size, **changes)) == expected
+
+
+@pytest.mark.parametrize("tie", [True, False])
+@pytest.mark.parametrize("positions, norm", [("sinusoidal", "post"), ("learned", "pre"), ("rope", "pre")])
+def test_parameter_count_is_that_of_the_tree(tie, positions, norm):
+    for N, h, d_k, d_v in itertools.product((1, 3), (1, 3), (4,), (4, 6)):
+        config = ModelConfig(11, N, 10, 14, h, d_k, d_v, positions=positions, norm=norm, tie_embeddings=tie)
+        tree = jax.eval_shape(lambda config=config: init_params(config, jax.random.key(0)))
+        assert sum(leaf.size for leaf in jax.tree.leaves(tree)) == parameter_count(config)
+        assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(tree))
+
+
+@variants
+def test_attention_maps_are_distributions_over_what_may_be_seen(changes):
+    config = dataclasses.replace(TINY, **changes)
+    params, rng = perturbed(config), np.random.default_rng(7)
+    source = padded_ids(rng, [6, 2], 6, config.vocab_size)
+    target = padded_ids(rng, [3, 5], 5, config.vocab_size)
+    maps = apply(config, params, source, target, method="attention_maps")
+    source_mask = (source != 0)[:, None, :] & np.ones((2, 6, 6), bool)
+    target_mask = (target != 0)[:, None, :] & np.tril(np.ones((5, 5), bool))
+    cross_mask = (source != 0)[:, None, :] & np.ones((2, 5, 6), bool)
+    for name, mask, real in (
+        ("encoder", source_mask, source != 0),
+        ("decoder", target_mask, target != 0),
+        ("cross", cross_mask, target != 0),
+    ):
+        weights = np.asarray(maps[name])
+        assert weights.shape == (config.N, 2, config.h, *mask.shape[1:])
+        np.testing.assert_allclose(weights.sum(-1), 1.0, rtol=1e-5)
+        masked = np.broadcast_to((real[:, :, None] & ~mask)[None, :, None], weights.shape)
+        assert (weights[masked] == 0).all()
+        seen = np.broadcast_to((real[:, :, None] & mask)[None, :, None], weights.shape)
+        assert (weights[seen] > 0).all()
+
+
+def test_a_query_that_sees_no_key_gets_uniform_weights():
+    x = jnp.ones((1, 1, 2, 4))
+    weights = attention_weights(x, jnp.tile(x, (1, 1, 2, 1)), jnp.zeros((1, 2, 4), bool))
+    np.testing.assert_allclose(weights, 0.25)
+
+
+@pytest.mark.parametrize("changes", [{}, {"norm": "pre", "positions": "rope"}], ids=["paper", "rope-pre"])
+def test_remat_changes_nothing_not_even_dropout(changes):
+    config = dataclasses.replace(TINY, P_drop=0.2, P_drop_attention=0.1, P_drop_relu=0.1, **changes)
+    params, rng = perturbed(config), np.random.default_rng(8)
+    source, target = (jnp.asarray(padded_ids(rng, [5, 3], 5, config.vocab_size)) for _ in range(2))
+
+    def gradients(remat):
+        model = Transformer(dataclasses.replace(config, remat=remat))
+
+        def f(params):
+            out = model.apply({"params": params}, source, target, train=True, rngs={"dropout": jax.random.key(1)})
+            return (out**2).mean()
+
+        jaxpr = str(jax.make_jaxpr(jax.grad(f))(params))
+        return jax.jit(jax.value_and_grad(f))(params), jaxpr
+
+    ((value, gradient), jaxpr), ((expected, expected_gradient), plain) = gradients(True), gradients(False)
+    assert "remat" in jaxpr or "checkpoint" in jaxpr
+    assert "remat" not in plain and "checkpoint" not in plain
+    np.testing.assert_allclose(value, expected, rtol=1e-6)
+    assert max(jax.tree.leaves(jax.tree.map(relative_error, gradient, expected_gradient))) <= 1e-5
+
+
+def test_dropout_acts_in_training_only_and_depends_on_the_key():
+    config = dataclasses.replace(TINY, P_drop=0.3, dropout_bits="hash")
+    params = perturbed(config)
+    ids = jnp.ones((1, 4), jnp.int32)
+
+    def run(seed, train=True):
+        return np.asarray(apply(config, params, ids, ids, train=train, rngs={"dropout": jax.random.key(seed)}))
+
+    np.testing.assert_array_equal(run(1), run(1))
+    assert np.abs(run(1) - run(2)).max() > 1e-3
+    np.testing.assert_array_equal(run(1, train=False), run(2, train=False))
+
+
+@variants
+def test_bfloat16_is_close_to_float32_and_parameters_stay_float32(changes):
+    config = dataclasses.replace(TINY, **changes)
+    params, rng = perturbed(config), np.random.default_rng(9)
+    source, target = (jnp.asarray(padded_ids(rng, [6, 4], 6, config.vocab_size)) for _ in range(2))
+    half = dataclasses.replace(config, dtype="bfloat16")
+    logits, expected = apply(half, params, source, target), apply(config, params, source, target)
+    assert logits.dtype == jnp.float32
+    assert 1e-5 < relative_error(logits, expected) < 3e-2
+    assert apply(half, params, source, method="encode").dtype == jnp.bfloat16
+    assert apply(half, params, source, target, method="attention_maps")["cross"].dtype == jnp.float32
+    gradient = jax.eval_shape(jax.grad(lambda p: apply(half, p, source, target).sum()), params)
+    fresh = jax.eval_shape(lambda: init_params(half, jax.random.key(0)))
+    assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves((gradient, fresh)))
+
+
+def test_untied_embeddings_are_three_matrices_and_equal_the_tied_model_where_they_are_equal():
+    params = perturbed(TINY)
+    rng = np.random.default_rng(10)
+    source, target = (padded_ids(rng, [5], 5, TINY.vocab_size) for _ in range(2))
+    untied = dataclasses.replace(TINY, tie_embeddings=False)
+    copies = {name: params["embed"] for name in ("source_embed", "target_embed", "softmax")}
+    copies |= {name: value for name, value in params.items() if name != "embed"}
+    np.testing.assert_array_equal(apply(untied, copies, source, target), apply(TINY, params, source, target))
+    for name in ("source_embed", "target_embed", "softmax"):
+        moved = copies | {name: copies[name] * 1.1}
+        assert np.abs(apply(untied, moved, source, target) - apply(untied, copies, source, target)).max() > 1e-3
+
+
+def test_learned_positions_have_an_end():
+    config = dataclasses.replace(TINY, positions="learned", max_positions=4)
+    with pytest.raises(ValueError, match="max_positions is 4"):
+        apply(config, perturbed(config), jnp.ones((1, 5), jnp.int32), jnp.ones((1, 2), jnp.int32))

@@ -1,0 +1,79 @@
+"""Schedules against published values, Adam against plain numpy."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from ml_collections import ConfigDict
+
+from configs.common import default
+from train.optim import learning_rate, optimizer
+
+PARAMS = {"w1": np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3), "b1": np.ones(3, np.float32)}
+
+
+def config(**changes: object) -> ConfigDict:
+    cfg = default().optim
+    cfg.update(changes)
+    return cfg
+
+
+@pytest.mark.parametrize(
+    ("d_model", "step", "value"),
+    [(512, 4_000, 6.987e-4), (512, 100_000, 1.398e-4), (1024, 4_000, 4.941e-4), (1024, 300_000, 5.705e-5)],
+)
+def test_the_papers_learning_rates(d_model: int, step: int, value: float) -> None:
+    assert float(learning_rate(config(), d_model, 100_000, step)) == pytest.approx(value, rel=2e-4)
+
+
+def test_the_papers_schedule_rises_linearly_from_update_1() -> None:
+    rates = [float(learning_rate(config(lr=2.0), 512, 100_000, step)) for step in (1, 2, 4_000)]
+    assert rates[0] == pytest.approx(2.0 * 512**-0.5 * 4_000**-1.5, rel=1e-6)
+    assert rates[1:] == pytest.approx([2 * rates[0], 4_000 * rates[0]], rel=1e-5)
+
+
+def test_cosine_rises_to_lr_and_falls_to_nothing() -> None:
+    cfg = config(schedule="cosine", lr=3e-4, warmup=10)
+    rates = [float(learning_rate(cfg, 512, 110, step)) for step in (1, 10, 60, 110)]
+    assert rates == pytest.approx([3e-5, 3e-4, 1.5e-4, 0.0], abs=1e-9)
+
+
+def adam(cfg: ConfigDict, gradients: list[dict], decay: float, decayed: tuple[str, ...]) -> dict:
+    """Kingma and Ba 2015, algorithm 1, in float64; weight decay as in Loshchilov and Hutter 2019."""
+    params = {name: leaf.astype(np.float64) for name, leaf in PARAMS.items()}
+    m = {name: np.zeros_like(leaf) for name, leaf in params.items()}
+    v = {name: np.zeros_like(leaf) for name, leaf in params.items()}
+    for step, gradient in enumerate(gradients, 1):
+        rate = cfg.lr * 16**-0.5 * min(step**-0.5, step * cfg.warmup**-1.5)
+        for name, g in gradient.items():
+            m[name] = cfg.b1 * m[name] + (1 - cfg.b1) * g
+            v[name] = cfg.b2 * v[name] + (1 - cfg.b2) * g**2
+            m_hat, v_hat = m[name] / (1 - cfg.b1**step), v[name] / (1 - cfg.b2**step)
+            decay_term = decay * params[name] if name in decayed else 0.0
+            params[name] = params[name] - rate * (m_hat / (np.sqrt(v_hat) + cfg.eps) + decay_term)
+    return params
+
+
+@pytest.mark.parametrize(("name", "decay"), [("adam", 0.0), ("adamw", 0.1)])
+def test_updates_are_plain_adams(name: str, decay: float) -> None:
+    cfg = config(name=name, warmup=3, weight_decay=decay)
+    rng = np.random.default_rng(1)
+    gradients = [{key: rng.normal(size=leaf.shape).astype(np.float32) for key, leaf in PARAMS.items()} for _ in range(6)]
+    tx = optimizer(cfg, d_model=16, steps=6)
+    params = jax.tree.map(jnp.asarray, PARAMS)
+    state = tx.init(params)
+    for gradient in gradients:
+        updates, state = tx.update(gradient, state, params)
+        params = optax.apply_updates(params, updates)
+    expected = adam(cfg, gradients, decay, decayed=("w1",))
+    for key in PARAMS:
+        np.testing.assert_allclose(params[key], expected[key], rtol=2e-5, atol=1e-6)
+
+
+def test_clipping_bounds_the_global_norm() -> None:
+    gradient = {"w1": np.full((2, 3), 3.0, np.float32), "b1": np.full(3, 4.0, np.float32)}
+    tx = optimizer(config(clip_norm=1.0), d_model=16, steps=1)
+    _, state = tx.update(gradient, tx.init(PARAMS), PARAMS)
+    mu = next(leaf.mu for leaf in jax.tree.leaves(state, is_leaf=lambda x: hasattr(x, "mu")) if hasattr(leaf, "mu"))
+    assert float(optax.tree.norm(mu)) == pytest.approx(0.1, rel=1e-5)  # (1 - b1) of a gradient of norm 1

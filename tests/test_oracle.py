@@ -1,0 +1,100 @@
+"""Our float32 model against the float64 NumPy one of tests/oracle.py: logits, loss and every gradient to 1e-5."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from model.config import POSITIONS
+from tests.model_cases import TINY, apply, padded_ids, perturbed, relative_error
+from tests.oracle import Oracle, flatten
+from train.loss import cross_entropy
+
+EPS_LS = 0.1
+TOLERANCE = 1e-5
+CASES = [
+    pytest.param({"N": 2}, id="base"),
+    *(pytest.param({"positions": kind, "N": 1}, id=kind) for kind in POSITIONS[1:]),
+    pytest.param({"norm": "pre", "N": 2, "positions": "rope"}, id="pre-norm"),
+    pytest.param({"norm": "pre", "N": 1, "h": 3, "d_k": 8, "d_v": 4, "positions": "alibi"}, id="three-heads"),
+    pytest.param({"N": 1, "tie_embeddings": False, "positions": "learned"}, id="untied"),
+    pytest.param({"N": 1, "h": 1, "d_model": 12, "d_k": 16, "d_v": 3, "d_ff": 7, "vocab_size": 5}, id="one-head"),
+]
+
+
+def batch(config, seed=0):
+    rng = np.random.default_rng(seed)
+    source = padded_ids(rng, [7, 3, 1], 7, config.vocab_size)
+    target = padded_ids(rng, [2, 6, 5], 6, config.vocab_size)
+    labels = np.where(target == 0, 0, rng.integers(1, config.vocab_size, target.shape)).astype(np.int32)
+    return source, target, labels
+
+
+@pytest.mark.parametrize("changes", CASES)
+def test_logits_loss_and_gradients(changes):
+    config = dataclasses.replace(TINY, **changes)
+    params = perturbed(config)
+    source, target, labels = batch(config)
+
+    def loss_of(params):
+        logits = apply(config, params, source, target)
+        loss = cross_entropy(logits, jnp.asarray(labels), EPS_LS)
+        return loss.loss_sum / loss.count, logits
+
+    (loss, logits), gradients = jax.jit(jax.value_and_grad(loss_of, has_aux=True))(params)
+    oracle = Oracle(config, params)
+    expected_logits, backward = oracle(source, target)
+    expected_loss, d_logits = oracle.loss(expected_logits, labels, EPS_LS)
+    expected_gradients = backward(d_logits)
+
+    real = target != 0
+    assert relative_error(logits[real], expected_logits[real]) <= TOLERANCE
+    assert abs(loss - expected_loss) <= TOLERANCE * expected_loss
+    gradients = flatten(gradients)
+    assert gradients.keys() == expected_gradients.keys()
+    errors = {name: relative_error(gradients[name], expected_gradients[name]) for name in gradients}
+    assert max(errors.values()) <= TOLERANCE, sorted(errors.items(), key=lambda item: -item[1])[:5]
+
+
+@pytest.mark.parametrize("lengths", [([1], [1]), ([9, 9], [4, 4]), ([2, 11, 5, 8], [12, 1, 7, 3])])
+def test_shapes(lengths):
+    params, rng = perturbed(TINY, seed=1), np.random.default_rng(1)
+    source, target = (padded_ids(rng, side, max(side), TINY.vocab_size) for side in lengths)
+    expected, _ = Oracle(TINY, params)(source, target)
+    real = target != 0
+    assert relative_error(apply(TINY, params, source, target)[real], expected[real]) <= TOLERANCE
+
+
+def test_encoder_output():
+    params = perturbed(TINY, seed=2)
+    source, _, _ = batch(TINY)
+    memory, _ = Oracle(TINY, params).encode(source)
+    real = source != 0
+    assert relative_error(apply(TINY, params, source, method="encode")[real], memory[real]) <= TOLERANCE
+
+
+@pytest.mark.parametrize("changes", CASES)
+def test_the_oracle_itself_by_finite_differences(changes):
+    """Gradients along a random direction, all tensors together and in turn, against central differences in float64."""
+    config = dataclasses.replace(TINY, **changes)
+    params = flatten(perturbed(config, seed=3))
+    source, target, labels = batch(config, seed=3)
+
+    def loss_at(values):
+        oracle = Oracle(config, values)
+        logits, backward = oracle(source, target)
+        loss, d_logits = oracle.loss(logits, labels, EPS_LS)
+        return loss, lambda: backward(d_logits)
+
+    gradients, rng, step = loss_at(params)[1](), np.random.default_rng(4), 1e-6
+    directions = {name: rng.standard_normal(value.shape) for name, value in params.items()}
+    groups = [list(params)] + [[name] for name in params if config.N == 1]
+    for group in groups:
+        above, below = (
+            loss_at(params | {name: params[name] + sign * step * directions[name] for name in group})[0]
+            for sign in (1, -1)
+        )
+        expected = sum((gradients[name] * directions[name]).sum() for name in group)
+        assert abs((above - below) / (2 * step) - expected) <= 1e-6 * abs(expected) + 1e-8, group

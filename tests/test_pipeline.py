@@ -1,0 +1,190 @@
+import itertools
+import json
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from configs.common import default
+from data.batching import Batch
+from data.errors import UserError
+from data.pipeline import TrainingBatches, evaluation_batches
+from data.prepare import Prepared, prepare
+from data.tokenizer import Tokenizer
+
+PAIRS = 90
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    folder = tmp_path_factory.mktemp("corpus")
+    lines = [" ".join(f"w{i}" for _ in range(1 + i % 7)) for i in range(PAIRS)]
+    (folder / "c.tsv").write_text("".join(f"{line}\t{line} .\n" for line in lines), "utf-8")
+    tokenizer = Tokenizer.train(lines, 290, folder / "t.model")
+    return prepare(
+        f"tsv:{folder / 'c.tsv'}", tokenizer, cache=folder, max_length=32, max_ratio=9.0, clean=True, progress=False
+    )
+
+
+def batches(prepared: Prepared, mode: str = "bucket", seed: int = 3, **arguments: int) -> TrainingBatches:
+    cfg = default().data
+    cfg.batching, cfg.buckets, cfg.pack_length, cfg.max_length, cfg.tokens_per_batch = mode, (8, 16, 32), 32, 32, 128
+    return TrainingBatches(prepared, cfg, seed=seed, **arguments)
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left():
+    yield
+    deadline = time.monotonic() + 2
+    while (
+        left := [t.name for t in threading.enumerate() if t.name.startswith(("batches", "plan"))]
+    ) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not left
+
+
+def take(iterator: TrainingBatches, count: int) -> list[Batch]:
+    return list(itertools.islice(iterator, count))
+
+
+def check_equal(first: list[Batch], second: list[Batch]) -> None:
+    assert len(first) == len(second)
+    for a, b in zip(first, second, strict=True):
+        for name, x, y in zip(Batch._fields, a, b, strict=True):
+            np.testing.assert_array_equal(x, y, name)
+
+
+def sentences(batch: Batch) -> list[tuple[int, ...]]:
+    """The target sentences of a batch."""
+    found = []
+    for ids, segments in zip(batch.target_out_bt, batch.target_segments_bt, strict=True):
+        found += [tuple(ids[segments == segment].tolist()) for segment in range(1, segments.max() + 1)]
+    return found
+
+
+MODES = pytest.mark.parametrize("mode", ["bucket", "pack"])
+
+
+@MODES
+def test_an_epoch_holds_every_pair_once_and_the_next_differs(prepared, mode) -> None:
+    iterator = batches(prepared, mode)
+    per_epoch = len(iterator.plan(0))
+    wanted = sorted(tuple(prepared[i][1].tolist()) for i in range(PAIRS))
+    first = take(iterator, per_epoch)
+    assert iterator.get_state() == {"epoch": 1, "batch": 0}
+    second = take(iterator, len(iterator.plan(1)))
+    iterator.close()
+    for epoch in (first, second):
+        assert sorted(s for batch in epoch for s in sentences(batch)) == wanted
+    assert [sentences(b) for b in first] != [sentences(b) for b in second]
+    again, other = batches(prepared, mode), batches(prepared, mode, seed=4)
+    check_equal(first, take(again, per_epoch))
+    assert [sentences(b) for b in first] != [sentences(b) for b in take(other, per_epoch)]
+    again.close()
+    other.close()
+
+
+@MODES
+def test_resuming_is_exact_from_any_point(prepared, mode) -> None:
+    iterator = batches(prepared, mode)
+    states, seen = [], []
+    for _ in range(2 * len(iterator.plan(0)) + 3):
+        states.append(json.loads(json.dumps(iterator.get_state())))
+        seen.append(next(iterator))
+    iterator.close()
+    for start in range(0, len(seen), 3):
+        resumed = batches(prepared, mode)
+        resumed.set_state(states[start])
+        assert resumed.get_state() == states[start]
+        check_equal(take(resumed, len(seen) - start), seen[start:])
+        resumed.set_state(states[1])  # also of one that is running
+        check_equal(take(resumed, 2), seen[1:3])
+        resumed.close()
+        check_equal(take(resumed, 1), seen[3:4])  # closing keeps the position
+        resumed.close()
+
+
+@MODES
+def test_processes_share_the_global_batch(prepared, mode) -> None:
+    whole = batches(prepared, mode, rows_multiple=2)
+    shares = [batches(prepared, mode, rows_multiple=2, process_index=i, process_count=2) for i in range(2)]
+    for _ in range(2 * len(whole.plan(0))):
+        parts = [next(share) for share in shares]
+        assert parts[0].source_bs.shape == parts[1].source_bs.shape
+        joined = Batch(*(np.concatenate(pair) for pair in zip(*parts, strict=True)))
+        check_equal([joined], [next(whole)])
+    assert shares[0].get_state() == whole.get_state()
+    for iterator in (whole, *shares):
+        iterator.close()
+
+
+def test_shapes_are_few_and_known(prepared) -> None:
+    iterator = batches(prepared, rows_multiple=2)
+    shapes = {batch.source_bs.shape for batch in take(iterator, 60)}
+    iterator.close()
+    assert shapes <= {(16, 8), (8, 16), (4, 32)}
+
+
+def test_an_error_in_the_thread_is_raised_by_next_again_and_again(prepared, monkeypatch) -> None:
+    iterator = batches(prepared)
+    calls = iter([*[iterator._prepared.records] * 3])
+
+    def records(indices):
+        function = next(calls, None)
+        if function is None:
+            raise OSError("disk gone")
+        return function(indices)
+
+    monkeypatch.setattr(prepared, "records", records, raising=False)
+    take(iterator, 3)
+    for _ in range(2):
+        with pytest.raises(OSError, match="disk gone"):
+            next(iterator)
+    assert iterator.get_state()["batch"] == 3
+    iterator.close()
+
+
+def test_settings_that_do_not_fit_are_said(prepared) -> None:
+    def fails(match: str, rows_multiple: int = 1, process_count: int = 1, **keys: object) -> None:
+        cfg = default().data
+        cfg.update(keys)
+        with pytest.raises(UserError, match=match):
+            iterator = TrainingBatches(prepared, cfg, seed=0, rows_multiple=rows_multiple, process_count=process_count)
+            try:
+                next(iterator)
+            finally:
+                iterator.close()
+
+    fails(r"data\.max_length is 300, but the largest of data\.buckets is 256", max_length=300)
+    fails(r"data\.max_length is 256, but data\.pack_length is 64", batching="pack", pack_length=64)
+    fails(r"data\.batching is 'sort'; it must be bucket or pack", batching="sort")
+    fails(r"data\.buckets is \(8, 4, 256\)", buckets=(8, 4, 256))
+    fails(r"data\.tokens_per_batch is 20: too few", tokens_per_batch=20)
+    fails("multiples of 3 cannot be shared by 2", rows_multiple=3, process_count=2)
+    iterator = batches(prepared)
+    iterator.set_state({"epoch": 0, "batch": 10_000})
+    with pytest.raises(UserError, match="batch 10000 of an epoch of"):
+        next(iterator)
+    iterator.close()
+
+
+def test_evaluation_takes_every_pair_once_in_order_of_length(prepared) -> None:
+    for buckets in ((8, 16, 32), (2,)):
+        found = list(evaluation_batches(prepared, 64, buckets))
+        wanted = sorted(tuple(prepared[i][1].tolist()) for i in range(PAIRS))
+        assert sorted(s for batch in found for s in sentences(batch)) == wanted
+        widths = [batch.source_bs.shape[1] for batch in found]
+        assert widths == sorted(widths)
+        assert all(batch.source_bs.size <= 64 for batch in found)
+        assert all(batch.source_segments_bs.max() == 1 for batch in found)
+    assert all(batch.source_bs.shape[0] == 1 for batch in evaluation_batches(prepared, 1, (32,)))
+
+
+def test_batches_come_fast(prepared) -> None:
+    iterator = batches(prepared)
+    next(iterator)
+    start = time.perf_counter()
+    take(iterator, 200)
+    iterator.close()
+    assert time.perf_counter() - start < 4.0  # 50 a second, when the machine is busy with other things

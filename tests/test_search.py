@@ -1,0 +1,314 @@
+"""Beam search against the definition written in plain Python, and against trying everything."""
+
+import functools
+import itertools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from model import search
+from model.config import ModelConfig
+from model.sampling import keep_likely, sample
+from model.scoring import forced_log_probs
+from model.search import BOS, EOS, PAD, beam_search
+from model.transformer import Transformer, init_params
+
+SOURCE_BS = np.array(
+    [[5, 7, 4, 9, 2, 0], [8, 2, 0, 0, 0, 0], [4, 4, 10, 11, 6, 2], [3, 6, 2, 0, 0, 0], [11, 5, 9, 2, 0, 0]], np.int32
+)
+EXTRA = 4
+
+
+def tiny(seed=0, vocab_size=12, sharpness=2.5, **fields):
+    """A random model whose next-token distributions are peaked, and all different."""
+    sizes = {"N": 1, "d_model": 16, "d_ff": 24, "h": 2, "d_k": 8, "d_v": 8} | fields
+    model = Transformer(ModelConfig(vocab_size, **sizes))
+    params = init_params(model.config, jax.random.key(seed))
+    return model, params | {"embed": params["embed"] * sharpness}
+
+
+def searcher(model, **options):
+    return jax.jit(functools.partial(beam_search, model, **options))
+
+
+class Oracle:
+    """Log-probabilities of the next token after any prefix, by the whole model without a cache."""
+
+    def __init__(self, model, params, width):
+        self.params, self.width, self.seen = params, width, {}
+        self.apply = jax.jit(lambda p, source, target: jax.nn.log_softmax(model.apply({"params": p}, source, target)))
+
+    def next(self, source, prefix):
+        key = (*source, -1, *prefix)
+        if key not in self.seen:
+            target = np.zeros((1, self.width), np.int32)
+            target[0, : len(prefix) + 1] = [BOS, *prefix]
+            log_probs = self.apply(self.params, np.array([source], np.int32), target)
+            self.seen[key] = np.asarray(log_probs[0, len(prefix)], np.float64)
+        return self.seen[key]
+
+
+def penalty(length, alpha):
+    return ((5 + length) / 6) ** alpha
+
+
+def plain_beam_search(oracle, source, beam, alpha, nbest, early_stop):
+    """The definition at the head of model/search.py, with lists."""
+    limit = len(source) + EXTRA
+    alive, finished = [(0.0, [])], []
+    for length in range(1, limit + 1):
+        extended = []
+        for log_prob, prefix in alive:
+            next_log_probs = oracle.next(source, prefix)
+            for token in range(len(next_log_probs)):
+                if token not in (PAD, BOS) and (length < limit or token == EOS):
+                    extended.append((log_prob + next_log_probs[token], [*prefix, token]))
+        extended.sort(key=lambda hypothesis: -hypothesis[0])
+        kept = extended[: 1 if beam == 1 else 2 * beam]
+        finished += [(lp / penalty(length, alpha), lp, ids) for lp, ids in kept if ids[-1] == EOS]
+        finished = sorted(finished, key=lambda hypothesis: -hypothesis[0])[:beam]
+        alive = [hypothesis for hypothesis in kept if hypothesis[1][-1] != EOS][:beam]
+        if not alive:
+            break
+        if early_stop and len(finished) >= nbest and finished[nbest - 1][0] >= alive[0][0] / penalty(limit, alpha):
+            break
+    return finished[:nbest]
+
+
+def unpad(row):
+    return [int(i) for i in row if i != PAD]
+
+
+def assert_same(found, row, expected):
+    """Equal ids, lengths, log-probabilities and scores in row `row`; empty beyond the expected hypotheses."""
+    for m in range(found.lengths_bm.shape[1]):
+        if m >= len(expected):
+            assert int(found.lengths_bm[row, m]) == 0
+            assert not np.any(found.ids_bmt[row, m])
+            continue
+        score, log_prob, ids = expected[m]
+        assert unpad(found.ids_bmt[row, m]) == ids
+        assert int(found.lengths_bm[row, m]) == len(ids)
+        np.testing.assert_allclose(found.log_probs_bm[row, m], log_prob, rtol=2e-5)
+        np.testing.assert_allclose(found.scores_bm[row, m], score, rtol=2e-5)
+
+
+@pytest.fixture(scope="module")
+def model_and_oracle():
+    model, params = tiny()
+    return model, params, Oracle(model, params, SOURCE_BS.shape[1] + EXTRA)
+
+
+@pytest.mark.parametrize(
+    ("beam", "alpha", "nbest"),
+    [
+        (1, 0.6, 1),
+        (2, 0.0, 1),
+        (2, 1.0, 2),
+        (3, 0.6, 1),
+        (4, 0.0, 4),
+        (4, 0.6, 1),
+        (4, 1.5, 2),
+        (5, 0.3, 5),
+        (6, 1.0, 1),
+        (7, 0.6, 3),
+        (8, 0.0, 1),
+        (8, 0.6, 8),
+    ],
+)
+def test_equals_the_definition(model_and_oracle, beam, alpha, nbest):
+    model, params, oracle = model_and_oracle
+    found = searcher(model, beam=beam, alpha=alpha, extra_length=EXTRA, nbest=nbest)(params, SOURCE_BS)
+    for row, source in enumerate(SOURCE_BS):
+        with_stop = plain_beam_search(oracle, unpad(source), beam, alpha, nbest, early_stop=True)
+        without_stop = plain_beam_search(oracle, unpad(source), beam, alpha, nbest, early_stop=False)
+        assert with_stop == without_stop
+        assert_same(found, row, with_stop)
+
+
+@pytest.mark.parametrize(
+    "variant",
+    [
+        {"positions": "rope"},
+        {"positions": "alibi", "norm": "pre"},
+        {"positions": "learned", "max_positions": 10, "N": 2},
+        {"tie_embeddings": True, "N": 2},
+    ],
+)
+def test_equals_the_definition_for_every_kind_of_model_while_the_cache_grows(monkeypatch, variant):
+    monkeypatch.setattr(search, "FIRST_STEPS", 2)
+    model, params = tiny(seed=3, **variant)
+    oracle = Oracle(model, params, SOURCE_BS.shape[1] + EXTRA)
+    found = searcher(model, beam=3, alpha=0.6, extra_length=EXTRA, nbest=3)(params, SOURCE_BS)
+    assert int(np.max(found.lengths_bm)) > 4
+    for row, source in enumerate(SOURCE_BS):
+        assert_same(found, row, plain_beam_search(oracle, unpad(source), 3, 0.6, 3, early_stop=True))
+
+
+@pytest.mark.parametrize(("vocab_size", "limit", "alpha"), [(5, 5, 0.6), (6, 4, 0.0), (6, 4, 1.3)])
+def test_equals_exhaustive_search_where_the_beam_holds_every_hypothesis(vocab_size, limit, alpha):
+    model, params = tiny(seed=1, vocab_size=vocab_size)
+    source = [4, 3, 2]
+    oracle = Oracle(model, params, limit)
+    everything = []
+    for length in range(limit):
+        for words in itertools.product(range(3, vocab_size), repeat=length):
+            ids = [*words, EOS]
+            log_prob = sum(oracle.next(source, ids[:i])[token] for i, token in enumerate(ids))
+            everything.append((log_prob / penalty(len(ids), alpha), log_prob, ids))
+    everything.sort(key=lambda hypothesis: -hypothesis[0])
+    beam = len(everything)
+    find = searcher(model, beam=beam, alpha=alpha, extra_length=limit - len(source), nbest=beam)
+    assert_same(find(params, np.array([source], np.int32)), 0, everything)
+
+
+def test_beam_1_is_argmax_decoding(model_and_oracle):
+    model, params, oracle = model_and_oracle
+    found = searcher(model, beam=1, alpha=0.0, extra_length=EXTRA)(params, SOURCE_BS)
+    for row, source in enumerate(SOURCE_BS):
+        source, ids = unpad(source), []
+        while not ids or ids[-1] != EOS:
+            log_probs = oracle.next(source, ids).copy()
+            log_probs[[PAD, BOS]] = -np.inf
+            ids.append(EOS if len(ids) == len(source) + EXTRA - 1 else int(np.argmax(log_probs)))
+        assert unpad(found.ids_bmt[row, 0]) == ids
+
+
+def test_log_prob_is_the_forced_one(model_and_oracle):
+    model, params, _ = model_and_oracle
+    found = searcher(model, beam=4, alpha=0.6, extra_length=EXTRA, nbest=4)(params, SOURCE_BS)
+    force = jax.jit(functools.partial(forced_log_probs, model))
+    for m in range(4):
+        forced_bt = force(params, SOURCE_BS, found.ids_bmt[:, m])
+        np.testing.assert_allclose(jnp.sum(forced_bt, axis=1), found.log_probs_bm[:, m], rtol=2e-5)
+        assert np.all((np.asarray(forced_bt) == 0) == (np.asarray(found.ids_bmt[:, m]) == PAD))
+
+
+def test_batch_mates_order_and_padding_change_nothing(model_and_oracle):
+    model, params, _ = model_and_oracle
+    find = searcher(model, beam=4, alpha=0.6, extra_length=EXTRA, nbest=4)
+    together = find(params, SOURCE_BS)
+    order = np.array([3, 0, 4, 2, 1])
+    shuffled = find(params, SOURCE_BS[order])
+    for new, old in enumerate(order):
+        np.testing.assert_array_equal(shuffled.ids_bmt[new], together.ids_bmt[old])
+    for row, source in enumerate(SOURCE_BS):
+        wider = np.zeros((1, 9), np.int32)
+        wider[0, :6] = source
+        alone = find(params, wider)
+        np.testing.assert_array_equal(alone.ids_bmt[0, :, : 6 + EXTRA], together.ids_bmt[row])
+        np.testing.assert_allclose(alone.scores_bm[0], together.scores_bm[row], rtol=1e-5)
+
+
+def test_empty_rows_are_skipped_and_never_searched():
+    model, params = tiny()
+    found = searcher(model, beam=2, alpha=0.6, extra_length=EXTRA)(params, np.zeros((2, 6), np.int32))
+    assert not np.any(found.ids_bmt) and not np.any(found.lengths_bm)
+    assert np.all(np.isneginf(found.scores_bm))
+
+
+def test_limit_is_the_source_with_its_eos_plus_extra_and_ends_in_eos():
+    model, params = tiny()
+    talkative = params | {"embed": params["embed"].at[EOS].set(0.0).at[4].mul(8.0)}
+    found = searcher(model, beam=1, alpha=0.0, extra_length=EXTRA)(talkative, SOURCE_BS)
+    assert int(np.max(found.lengths_bm)) == 6 + EXTRA
+    for row, source in enumerate(SOURCE_BS):
+        ids = unpad(found.ids_bmt[row, 0])
+        assert len(ids) <= len(unpad(source)) + EXTRA and ids[-1] == EOS and ids.count(EOS) == 1
+
+
+def test_hypotheses_are_distinct_and_sorted(model_and_oracle):
+    model, params, _ = model_and_oracle
+    found = searcher(model, beam=8, alpha=0.6, extra_length=EXTRA, nbest=8)(params, SOURCE_BS)
+    for row in range(len(SOURCE_BS)):
+        assert len({tuple(unpad(ids)) for ids in found.ids_bmt[row]}) == 8
+        assert np.all(np.diff(found.scores_bm[row]) <= 0)
+
+
+def test_length_penalty_is_the_gnmt_formula():
+    np.testing.assert_allclose(search.length_penalty(jnp.array([1, 7]), 0.6), [1.0, 2.0**0.6], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"beam": 2, "alpha": -0.5, "extra_length": 4}, "alpha is -0.5"),
+        ({"beam": 2, "alpha": 0.5, "extra_length": 4, "nbest": 3}, r"nbest is 3; it must be in 1\.\.2"),
+        ({"beam": 2, "alpha": 0.5, "extra_length": -6}, "extra_length is -6"),
+    ],
+)
+def test_options_out_of_range_are_refused(options, message):
+    model, params = tiny()
+    with pytest.raises(ValueError, match=message):
+        beam_search(model, params, SOURCE_BS, **options)
+
+
+# Sampling.
+
+
+def sampler(model, **options):
+    return jax.jit(functools.partial(sample, model, extra_length=EXTRA, **options))
+
+
+def test_samples_do_not_depend_on_the_batch(model_and_oracle):
+    model, params, _ = model_and_oracle
+    keys_b = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(5), i))(np.arange(5))
+    draw = sampler(model, samples=3)
+    together = draw(params, SOURCE_BS, keys_b)
+    order = np.array([4, 1, 0, 3, 2])
+    shuffled = draw(params, SOURCE_BS[order], keys_b[order])
+    np.testing.assert_array_equal(shuffled.ids_bmt, together.ids_bmt[order])
+    np.testing.assert_array_equal(draw(params, SOURCE_BS[:2], keys_b[:2]).ids_bmt, together.ids_bmt[:2])
+    assert len({tuple(map(int, ids)) for ids in together.ids_bmt.reshape(15, -1)}) > 10
+
+
+def test_samples_carry_the_models_own_log_probs(model_and_oracle):
+    model, params, _ = model_and_oracle
+    keys_b = jax.random.split(jax.random.key(0), 5)
+    drawn = sampler(model, samples=2, temperature=0.7, top_k=4, top_p=0.9)(params, SOURCE_BS, keys_b)
+    assert np.all(drawn.lengths_bm > 0)
+    for m in range(2):
+        forced_bt = forced_log_probs(model, params, SOURCE_BS, drawn.ids_bmt[:, m])
+        np.testing.assert_allclose(jnp.sum(forced_bt, axis=1), drawn.log_probs_bm[:, m], rtol=2e-5)
+
+
+@pytest.mark.parametrize("cut", [{"top_k": 1}, {"top_p": 1e-6}, {"temperature": 1e-4}])
+def test_the_sharpest_samples_are_greedy(model_and_oracle, cut):
+    model, params, _ = model_and_oracle
+    drawn = sampler(model, samples=1, **cut)(params, SOURCE_BS, jax.random.split(jax.random.key(0), 5))
+    greedy = searcher(model, beam=1, alpha=0.0, extra_length=EXTRA)(params, SOURCE_BS)
+    np.testing.assert_array_equal(drawn.ids_bmt, greedy.ids_bmt)
+
+
+def test_first_tokens_are_drawn_with_the_models_probabilities(model_and_oracle):
+    model, params, oracle = model_and_oracle
+    rows, samples = 64, 32
+    draws = rows * samples
+    keys_b = jax.random.split(jax.random.key(1), rows)
+    drawn = sampler(model, samples=samples)(params, np.repeat(SOURCE_BS[1:2], rows, axis=0), keys_b)
+    probabilities = np.exp(oracle.next(unpad(SOURCE_BS[1]), []))
+    probabilities[[PAD, BOS]] = 0
+    probabilities /= probabilities.sum()
+    counted = np.bincount(np.asarray(drawn.ids_bmt[:, :, 0]).ravel(), minlength=12) / draws
+    np.testing.assert_allclose(counted, probabilities, atol=5 * math.sqrt(0.25 / draws))
+
+
+def test_top_k_and_top_p_keep_what_they_say():
+    logits = jnp.log(jnp.array([[[0.1, 0.4, 0.2, 0.3]]]))
+    assert np.isfinite(keep_likely(logits, 2, 1.0))[0, 0].tolist() == [False, True, False, True]
+    assert np.isfinite(keep_likely(logits, 0, 0.65))[0, 0].tolist() == [False, True, False, True]
+    assert np.isfinite(keep_likely(logits, 0, 0.75))[0, 0].tolist() == [False, True, True, True]
+    assert np.all(np.isfinite(keep_likely(logits, 0, 1.0)))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"samples": 0}, {"samples": 1, "temperature": 0.0}, {"samples": 1, "top_k": -1}, {"samples": 1, "top_p": 0.0}],
+)
+def test_sampling_options_out_of_range_are_refused(wrong):
+    model, params = tiny()
+    with pytest.raises(ValueError, match="it must be"):
+        sample(model, params, SOURCE_BS, jax.random.split(jax.random.key(0), 5), extra_length=EXTRA, **wrong)

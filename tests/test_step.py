@@ -1,0 +1,96 @@
+"""One update: accumulation changes nothing, padding rows change nothing, dropout follows the step."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from data.batching import Batch
+from model.config import ModelConfig
+from model.transformer import Transformer
+from tests.tiny_training import batch
+from train.step import Sums, TrainState, batch_loss, init_state, make_eval_step, make_train_step
+
+EPS_LS = 0.1
+TX = optax.sgd(1.0)  # new parameters = old - gradient: any error in the gradient shows
+KEY = jax.random.key(1)
+
+
+def model_config(P_drop: float = 0.0) -> ModelConfig:
+    return ModelConfig(vocab_size=20, N=1, d_model=8, d_ff=8, h=2, d_k=4, d_v=4, P_drop=P_drop)
+
+
+def fresh(config: ModelConfig) -> TrainState:
+    return init_state(config, TX, jax.random.key(0))
+
+
+def step_of(config: ModelConfig, accumulate: int = 1) -> Callable:
+    return make_train_step(Transformer(config), TX, EPS_LS, accumulate)
+
+
+def assert_close(one: object, other: object, atol: float = 1e-6) -> None:
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=atol), one, other)
+
+
+@pytest.fixture(scope="module")
+def whole() -> tuple[TrainState, Sums]:
+    return step_of(model_config())(fresh(model_config()), batch(), KEY)
+
+
+@pytest.mark.parametrize("accumulate", [2, 4])
+def test_accumulation_gives_the_same_update(accumulate: int, whole: tuple[TrainState, Sums]) -> None:
+    """The last slice of four is one empty row: a mean of the slices' means would differ."""
+    state, sums = step_of(model_config(), accumulate)(fresh(model_config()), batch(), KEY)
+    assert_close(state.params, whole[0].params)
+    assert_close(sums, whole[1], atol=1e-5)
+
+
+def test_the_gradient_is_of_the_mean_over_real_tokens(whole: tuple[TrainState, Sums]) -> None:
+    model, state = Transformer(model_config()), fresh(model_config())
+
+    def mean(params: dict) -> jax.Array:
+        loss = batch_loss(model, params, batch(), EPS_LS, None)
+        return loss.loss_sum / np.count_nonzero(batch().target_out_bt)
+
+    gradient = jax.jit(jax.grad(mean))(state.params)
+    assert_close(whole[0].params, jax.tree.map(jnp.subtract, state.params, gradient))
+    assert float(whole[1].gradient_norm) == pytest.approx(float(optax.tree.norm(gradient)), rel=1e-5)
+
+
+def test_sums_count_tokens_and_the_step_counts_updates(whole: tuple[TrainState, Sums]) -> None:
+    state, sums = whole
+    assert int(state.step) == 1
+    assert int(sums.loss.count) == np.count_nonzero(batch().target_out_bt)
+    assert int(sums.source_tokens) == np.count_nonzero(batch().source_bs)
+
+
+def test_evaluation_is_the_loss_without_dropout(whole: tuple[TrainState, Sums]) -> None:
+    loss = make_eval_step(Transformer(model_config(P_drop=0.5)), EPS_LS)(fresh(model_config()).params, batch())
+    assert_close(loss, whole[1].loss, atol=1e-5)
+
+
+def test_dropout_differs_between_updates_slices_and_nothing_else() -> None:
+    config = model_config(P_drop=0.5)
+    train_step = step_of(config)
+
+    def loss_at(step: int) -> float:
+        state = fresh(config).replace(step=jnp.asarray(step, jnp.int32))
+        return float(train_step(state, batch(), KEY)[1].loss.loss_sum)
+
+    assert loss_at(3) == loss_at(3)
+    assert loss_at(3) != loss_at(4)
+
+    one = batch(rows=2)
+    twice = Batch(*(np.concatenate([part, part]) for part in one))
+    summed = step_of(config, accumulate=2)(fresh(config), twice, KEY)[1].loss.loss_sum
+    alone = train_step(fresh(config), one, jax.random.key(9))[1].loss.loss_sum
+    assert float(summed) != pytest.approx(2 * float(alone), rel=1e-4)
+
+
+def test_the_old_state_is_donated() -> None:
+    state = fresh(model_config())
+    step_of(model_config())(state, batch(), KEY)
+    assert state.params["embed"].is_deleted()

@@ -1,0 +1,144 @@
+import random
+import unicodedata
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from data import tokenizer as module
+from data.errors import UserError
+from data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+
+WORDS = [
+    "the",
+    "a",
+    "dog",
+    "cat",
+    "tree",
+    "walks",
+    "sees",
+    "quickly",
+    "der",
+    "die",
+    "Hund",
+    "Katze",
+    "Haus",
+    "läuft",
+    "größer",
+]
+
+
+def corpus(lines: int = 400) -> list[str]:
+    choice = random.Random(0)
+    return [" ".join(choice.choices(WORDS, k=choice.randint(3, 12))).capitalize() + "." for _ in range(lines)]
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tokenizer") / "folder" / "tokenizer.model"
+    Tokenizer.train(corpus(), 360, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def tokenizer(path: Path) -> Tokenizer:
+    return Tokenizer.from_file(path)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+@example("🙂👩‍👩‍👧 漢字 ﬁ ½ e\u0301 \x00\x07\x1b\x7f\u200b\u2028\x85\ufeff▁▁ </s> <unk> <0x41>")
+@example("\r\n")
+@settings(deadline=None, max_examples=300)
+def test_nothing_is_lost_after_normalising(tokenizer: Tokenizer, text: str) -> None:
+    ids = tokenizer.encode(text)
+    normal = tokenizer.normalise(text)
+    assert tokenizer.decode(ids) == normal
+    assert not {PAD, BOS, EOS, UNK} & set(ids)
+    assert "\n" not in normal and "  " not in normal
+
+
+@given(st.text(st.characters(codec="latin-1", categories=["L", "N", "P", "Zs"])))
+def test_normalising_is_nfkc_and_single_spaces(tokenizer: Tokenizer, text: str) -> None:
+    assert tokenizer.normalise(text) == " ".join(unicodedata.normalize("NFKC", text).split())
+
+
+def test_ordinary_text_comes_back_as_it_was(tokenizer: Tokenizer) -> None:
+    for text in ["Der Hund läuft.", "größer!", "a - b", "emoji 🙂 here", "", "x"]:
+        assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+def test_empty_and_very_long_texts(tokenizer: Tokenizer) -> None:
+    assert tokenizer.encode("") == tokenizer.encode(" \t ") == []
+    assert tokenizer.decode([]) == ""
+    long = " ".join(random.Random(1).choices(WORDS, k=10_000))
+    assert tokenizer.decode(tokenizer.encode(long)) == long
+
+
+def test_unpaired_surrogates_do_not_stop_a_run(tokenizer: Tokenizer) -> None:
+    assert tokenizer.decode(tokenizer.encode("a \ud800 b")) == tokenizer.normalise("a \ud800 b") == "a ? b"
+
+
+def test_decoding_stops_at_eos_drops_specials_and_stays_on_one_line(tokenizer: Tokenizer) -> None:
+    ids = tokenizer.encode("der Hund")
+    assert tokenizer.decode([BOS, PAD, *ids, UNK, EOS, *ids]) == "der Hund"
+    feed = 4 + ord("\n")  # the pieces of single bytes follow the special symbols
+    assert tokenizer.decode([*ids, feed, *ids]) == "der Hund  der Hund"
+
+
+def test_batches_encode_alike(tokenizer: Tokenizer) -> None:
+    texts = [*corpus(50), "", "🙂"]
+    assert tokenizer.encode_batch(texts) == [tokenizer.encode(text) for text in texts]
+
+
+def test_training_is_deterministic_and_the_file_is_all(tokenizer: Tokenizer, path: Path, tmp_path: Path) -> None:
+    again = Tokenizer.train(iter(corpus()), 360, tmp_path / "again.model")
+    assert (tmp_path / "again.model").read_bytes() == path.read_bytes()
+    tokenizer.save(tmp_path / "saved.model")
+    saved = Tokenizer.from_file(tmp_path / "saved.model")
+    assert saved.sha256 == again.sha256 == tokenizer.sha256
+    assert saved.vocab_size == tokenizer.vocab_size == 360
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["again.model", "saved.model"]
+
+
+def test_lower_case_is_part_of_the_model(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    lower = Tokenizer.train(corpus(), 340, tmp_path / "lower.model", lowercase=True)
+    assert (tokenizer.lowercase, lower.lowercase) == (False, True)
+    assert lower.decode(lower.encode("Der GROSSE Ärger")) == "der grosse ärger"
+    assert Tokenizer.from_file(tmp_path / "lower.model").lowercase
+
+
+def test_a_large_corpus_is_sampled_the_same_every_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    lines = [f"line {i}" for i in range(1_000)]
+    first, second = (module._sample(iter(lines), 100) for _ in range(2))
+    assert first == second and len(set(first)) == 100 and set(first) <= set(lines)
+    assert any(int(line.split()[1]) > 900 for line in first)
+    assert module._sample(iter(lines), 1_000) == lines
+
+
+def test_errors_say_what_would_do(tmp_path: Path) -> None:
+    target = tmp_path / "x.model"
+    with pytest.raises(UserError, match=r"vocab_size is 5000, .* the largest that would do is \d+$") as too_many:
+        Tokenizer.train(corpus(), 5_000, target)
+    largest = int(str(too_many.value).rpartition(" ")[2])
+    with pytest.raises(UserError, match=r"vocab_size is 100, .* the smallest that would do is \d+$") as too_few:
+        Tokenizer.train(corpus(), 100, target)
+    smallest = int(str(too_few.value).rpartition(" ")[2])
+    assert not target.exists()
+    for vocab_size in (smallest, largest):
+        assert Tokenizer.train(corpus(), vocab_size, target).vocab_size == vocab_size
+    for nothing in ([], ["", "  "]):
+        with pytest.raises(UserError, match="training text is empty"):
+            Tokenizer.train(nothing, 300, target)
+
+
+def test_faulty_files_are_named(tmp_path: Path, path: Path) -> None:
+    with pytest.raises(UserError, match=r"none\.model: cannot be read"):
+        Tokenizer.from_file(tmp_path / "none.model")
+    for content in (b"no model", path.read_bytes()[:1000], b""):
+        (tmp_path / "bad.model").write_bytes(content)
+        with pytest.raises(UserError, match=r"bad\.model: "):
+            Tokenizer.from_file(tmp_path / "bad.model")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"x\.model: cannot be written"):
+        Tokenizer.from_file(path).save(tmp_path / "file" / "x.model")

@@ -1,0 +1,105 @@
+"""The filter: bytes in, bytes out, line by line."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+
+import jax
+import pytest
+
+from data.errors import UserError
+from data.tokenizer import Tokenizer
+from infer.translate import chunks, layout, translate_stream
+from infer.translator import Hypothesis, Translation, Translator
+from model.config import ModelConfig
+from model.transformer import init_params
+
+
+class Echo(Translator):
+    """Stands for a translator: answers in capitals and remembers what it was asked."""
+
+    def __init__(self):
+        self.asked = []
+
+    def translate(self, params, texts, *, first_line, progress):
+        self.asked.append((first_line, list(texts)))
+        progress(len(texts))
+        return [Translation((Hypothesis(text.upper(), -0.5, -1.0, ()),)) for text in texts]
+
+
+def filtered(source, *, chunk=2, nbest=1, scores=False):
+    echo = Echo()
+    outputs = translate_stream(echo, {}, io.BytesIO(source), chunk=chunk, nbest=nbest, scores=scores)
+    return b"".join(outputs), echo.asked
+
+
+def test_line_i_in_is_line_i_out_and_only_a_line_feed_ends_a_line():
+    written, asked = filtered("a\n\nb\x0bc\u2028\x85\r\nlast without end".encode())
+    assert written == "A\n\nB\x0bC\u2028\x85\r\nLAST WITHOUT END\n".encode()
+    assert asked == [(1, ["a", ""]), (3, ["b\x0bc\u2028\x85\r", "last without end"])]
+
+
+def test_no_input_is_no_output():
+    assert filtered(b"") == (b"", [])
+
+
+def test_progress_stays_off_standard_output(capsys):
+    filtered(b"a\nb\nc\n")
+    out, err = capsys.readouterr()
+    assert out == "" and "3 lines" in err
+
+
+def test_invalid_utf8_names_the_line_and_keeps_the_lines_before():
+    outputs = translate_stream(Echo(), {}, io.BytesIO(b"a\nb\nc\nd\xff\ne\n"), chunk=2, nbest=1, scores=False)
+    assert [next(outputs), next(outputs)] == [b"A\nB\n", b"C\n"]
+    with pytest.raises(UserError, match=r"standard input, line 4: not UTF-8 \(byte 0xff at column 2\)"):
+        next(outputs)
+
+
+def test_each_chunk_is_answered_before_the_next_is_read():
+    source = io.BytesIO(b"a\nb\n")
+    outputs = translate_stream(Echo(), {}, source, chunk=1, nbest=1, scores=False)
+    assert next(outputs) == b"A\n"
+    assert source.tell() == 2
+
+
+def test_chunks_hold_their_size():
+    assert list(chunks(io.BytesIO(b"1\n2\n3\n"), 2)) == [["1", "2"], ["3"]]
+
+
+def test_layouts():
+    translation = Translation((Hypothesis("Hund", -0.25, -0.5, ()), Hypothesis("Hunde", -1.5, -2.0, ())))
+    assert layout(translation, 7, 1, scores=False) == "Hund\n"
+    assert layout(translation, 7, 1, scores=True) == "Hund\t-0.250000\n"
+    assert layout(translation, 7, 2, scores=False) == "7 ||| Hund ||| -0.250000\n7 ||| Hunde ||| -1.500000\n"
+
+
+def test_a_real_translator_fits_the_filter(tmp_path):
+    tokenizer = Tokenizer.train(["the dog sleeps", "a cat"], 270, tmp_path / "tokenizer.model")
+    config = ModelConfig(tokenizer.vocab_size, N=1, d_model=8, d_ff=8, h=1, d_k=8, d_v=8)
+    translator = Translator(config, tokenizer, beam=1, alpha=0.0, extra_length=1)
+    params = init_params(config, jax.random.key(0))
+    (output,) = translate_stream(translator, params, [b"dog\n", b"\n", b"cat\n"], chunk=9, nbest=1, scores=True)
+    lines = output.decode().split("\n")
+    assert len(lines) == 4 and lines[1] == "\t0.000000" and lines[3] == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--workdir=nowhere"], "error: --workdir=nowhere: no such folder"),
+        (["--workdir=x", "--beam=0"], "--beam"),
+        (["--workdir=x", "in.txt"], "error: unexpected argument 'in.txt'"),
+    ],
+)
+def test_errors_are_one_line(arguments, message):
+    command = [sys.executable, "-m", "infer.translate", *arguments]
+    done = subprocess.run(
+        command, input=b"", capture_output=True, check=False, env=os.environ | {"JAX_PLATFORMS": "cpu"}
+    )
+    assert done.returncode == 2 and done.stdout == b""
+    assert message in done.stderr.decode() and len(done.stderr.decode().splitlines()) == 1, json.dumps(
+        done.stderr.decode()
+    )

@@ -1,0 +1,136 @@
+"""Lines of every kind come back in order, and company never changes a translation."""
+
+import random
+
+import jax
+import numpy as np
+import pytest
+
+from data.tokenizer import Tokenizer
+from infer import translator as module
+from infer.translator import Sampling, Translator
+from model.config import ModelConfig
+from model.transformer import init_params
+
+TEXT = "the a dog cat sleeps sees and not old house in front of green who barks loudly"
+WORDS = TEXT.split()
+LINES = [" ".join(random.Random(i).choices(WORDS, k=1 + i % 11)) for i in range(40)]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    return Tokenizer.train(LINES, 300, tmp_path_factory.mktemp("tokenizer") / "tokenizer.model")
+
+
+@pytest.fixture(scope="module")
+def config(tokenizer):
+    return ModelConfig(tokenizer.vocab_size, N=1, d_model=16, d_ff=16, h=2, d_k=8, d_v=8)
+
+
+@pytest.fixture(scope="module")
+def params(config):
+    fresh = init_params(config, jax.random.key(0))
+    return fresh | {"embed": fresh["embed"] * 3}
+
+
+def make(config, tokenizer, **options):
+    return Translator(config, tokenizer, **{"beam": 2, "alpha": 0.6, "extra_length": 2, "batch_tokens": 64} | options)
+
+
+def test_order_and_batch_size_change_nothing(config, tokenizer, params):
+    expected = make(config, tokenizer).translate(params, LINES)
+    assert len({translation.text for translation in expected}) > 20
+    order = random.Random(0).sample(range(len(LINES)), len(LINES))
+    for tokens in (64, 16):
+        found = make(config, tokenizer, batch_tokens=tokens).translate(params, [LINES[i] for i in order])
+        assert [t.text for t in found] == [expected[i].text for i in order]
+        scores = [[t.hypotheses[0].score for t in found], [expected[i].hypotheses[0].score for i in order]]
+        np.testing.assert_allclose(*scores, rtol=1e-5)
+
+
+def test_new_parameters_and_new_lines_compile_nothing(config, tokenizer, params):
+    translate = make(config, tokenizer, beam=1).translate
+    first = translate(params, LINES)
+    compiled = module._search._cache_size()
+    other = jax.tree.map(lambda w: w * 1.1, params)
+    assert [t.text for t in translate(other, LINES)] != [t.text for t in first]
+    make(config, tokenizer, beam=1).translate(params, LINES[::-1])
+    assert module._search._cache_size() == compiled
+
+
+def test_lines_without_a_subword_stay_empty(config, tokenizer, params):
+    found = make(config, tokenizer).translate(params, ["", "the dog", "   \t ", "\x01\x02"])
+    assert [bool(t.text) for t in found] == [False, True, False, False]
+    assert found[0].hypotheses == (("", 0.0, 0.0, ()),)
+    assert make(config, tokenizer).translate(params, []) == []
+
+
+def test_strange_lines_come_back_as_one_line_each(config, tokenizer, params):
+    lines = ["🙂" * 9, "a\x00b\x07\x85", "zu\u2028viel\rdog", "\ufeffdog", "𓀀\u202e٣", "\ud800"]
+    found = make(config, tokenizer, max_input=64).translate(params, lines)
+    assert len(found) == len(lines)
+    assert not any(set(t.text) & {"\n", "\r"} for t in found)
+
+
+def test_long_lines_are_translated_in_pieces(config, tokenizer, params, capsys):
+    sentence = "the old dog sleeps in front of the green house ."
+    limit = len(tokenizer.encode(sentence)) + 8
+    translate = make(config, tokenizer, max_input=limit, batch_tokens=256).translate
+    line = " ".join([sentence] * 4)
+    found, alone = translate(params, [line, sentence], first_line=7)
+    assert found.text == " ".join([alone.text] * 4)
+    np.testing.assert_allclose(found.hypotheses[0].log_prob, 4 * alone.hypotheses[0].log_prob, rtol=1e-5)
+    assert capsys.readouterr().err == (
+        f"warning: line 7 has more than {limit - 1} subwords; it is translated in 4 pieces\n"
+    )
+
+
+def test_ten_thousand_words_and_no_spaces_are_cut_without_loss(config, tokenizer):
+    cut = make(config, tokenizer, max_input=64)._cut
+    for text in (" ".join(random.Random(1).choices(WORDS, k=10_000)), "x" * 5_000, "語" * 999):
+        pieces = cut(text)
+        assert max(len(ids) for ids in pieces) < 64
+        assert "".join(tokenizer.decode(ids) for ids in pieces).replace(" ", "") == text.replace(" ", "")
+
+
+def test_rows_fit_learned_positions(tokenizer):
+    config = ModelConfig(
+        tokenizer.vocab_size, N=1, d_model=16, d_ff=16, h=2, d_k=8, d_v=8, positions="learned", max_positions=20
+    )
+    params = init_params(config, jax.random.key(0))
+    (found,) = make(config, tokenizer, beam=1).translate(params, [" ".join(WORDS)])
+    assert found.text
+
+
+def test_nbest_are_distinct_and_sorted(config, tokenizer, params):
+    for translation in make(config, tokenizer, beam=4, nbest=3).translate(params, LINES[:6]):
+        scores = [hypothesis.score for hypothesis in translation.hypotheses]
+        assert len(scores) == 3 and scores == sorted(scores, reverse=True)
+        assert len({hypothesis.tokens for hypothesis in translation.hypotheses}) == 3
+        for hypothesis in translation.hypotheses:
+            length = len(hypothesis.tokens) + 1
+            np.testing.assert_allclose(hypothesis.score, hypothesis.log_prob / ((5 + length) / 6) ** 0.6, rtol=1e-5)
+            assert hypothesis.text == tokenizer.decode(hypothesis.tokens)
+
+
+def test_samples_depend_on_seed_and_line_only(config, tokenizer, params):
+    def draw(seed, texts, first_line=1, **options):
+        translator = make(config, tokenizer, nbest=2, sampling=Sampling(seed), **options)
+        return translator.translate(params, texts, first_line=first_line)
+
+    all_lines = draw(0, LINES[:12])
+    assert draw(0, LINES[4:12], first_line=5) == all_lines[4:]
+    assert draw(1, LINES[:12]) != all_lines
+    twice = draw(0, [LINES[0], LINES[0]])
+    assert twice[0] != twice[1]
+
+
+def test_parameters_that_are_not_finite_give_empty_text(config, tokenizer, params):
+    broken = jax.tree.map(lambda w: w * np.nan, params)
+    assert [t.text for t in make(config, tokenizer).translate(broken, ["the dog", "a cat"])] == ["", ""]
+
+
+def test_progress_counts_every_row(config, tokenizer, params):
+    seen = []
+    make(config, tokenizer).translate(params, [*LINES, ""], progress=seen.append)
+    assert seen == sorted(seen) and seen[-1] == len(LINES)
