@@ -37,7 +37,8 @@ quickstart: install  ## train on the built-in corpus, score the unseen test spli
 	@$(BIN)/python -m infer.translate --workdir=$(RUN) < $(RUN)/sample.en > $(RUN)/sample.de
 	@paste -d '\n' $(RUN)/sample.en $(RUN)/sample.de | sed 'n; s/^/    /'
 	@echo "[4/4] drawing what each head attends to in the first" >&2
-	@$(BIN)/python -m infer.attention_maps --workdir=$(RUN) --source="$$(head -n 1 $(RUN)/sample.en)" --output=$(RUN)/attention
+	@for kind in png html; do $(BIN)/python -m infer.attention_maps --workdir=$(RUN) \
+	  --source="$$(head -n 1 $(RUN)/sample.en)" --output=$(RUN)/attention.$$kind || exit; done
 	@printf '%s\n' '' \
 	  'Done. In $(RUN):' \
 	  '  config.json run.json   what was trained, with which versions' \

@@ -68,7 +68,7 @@ def our_step(config: ModelConfig, batch: Batch) -> Callable[[], float]:
     def run() -> float:
         nonlocal state
         state, sums = step(state, on_device, key)
-        return float(sums.loss.loss_sum) / int(sums.loss.count)
+        return float(sums.loss.loss_sum) / int(sums.loss.tokens)
 
     return run
 

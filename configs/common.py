@@ -21,7 +21,7 @@ def default() -> ConfigDict:
     cfg.data.vocab_size = 37_000  # subwords, source and target together; section 5.1
     cfg.data.tokenizer = ""  # a sentencepiece model to reuse; "" trains one on data.train
     cfg.data.lowercase = False  # True lower-cases both sides, as small published Multi30k systems do
-    cfg.data.max_length = 256  # subwords a side; longer training pairs are dropped and counted
+    cfg.data.max_length = 256  # subwords a side, EOS counted; longer training pairs are dropped and counted
     cfg.data.max_ratio = 9.0  # subwords of the longer side / shorter side; worse pairs are dropped and counted
     cfg.data.tokens_per_batch = 25_000  # positions a side in one update, the whole cluster together; section 5.1
     cfg.data.batching = "bucket"  # "bucket": pairs of like length (section 5.1); "pack": several pairs a row

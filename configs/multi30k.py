@@ -28,7 +28,7 @@ def get_config(folder: str = "../shared/data/multi30k") -> ConfigDict:
     cfg.data.vocab_size = 6_000
     cfg.data.max_length = 64
     cfg.data.tokens_per_batch = 4_096
-    cfg.data.buckets = (12, 16, 20, 24, 32, 64)
+    cfg.data.buckets = (10, 12, 14, 16, 18, 20, 23, 27, 32, 40, 64)
 
     cfg.model.N, cfg.model.d_model, cfg.model.d_ff = 4, 128, 256
     cfg.model.h, cfg.model.d_k, cfg.model.d_v = 4, 32, 32

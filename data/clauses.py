@@ -326,7 +326,6 @@ def _copula(d: Draft, tenses: tuple[str, ...], subject: Phrase, asked: bool, pos
     layers: list[tuple[Tree, ...]] = [(verb, not_leaf) if not_leaf else (verb,)] if future or asked else []
     complements = [complement.en]
     if asked and not future:
-        # was he tired: nothing is left to head the verb phrase once the copula is in front
         head = complements.pop(0)
     elif not_leaf and not future:
         complements.insert(0, not_leaf)

@@ -26,8 +26,8 @@ Sides = tuple[Tree, list[Word]]
 
 
 class Links(NamedTuple):
-    """Token positions that belong together, (dependent, governor): relative pronoun and its noun, particle and verb,
-    pronoun and the noun it takes up again.
+    """Token positions that belong together: (relative pronoun, its noun), (verb, its separated particle) and
+    (pronoun, the noun it takes up again).
     """
 
     english_relatives: tuple[tuple[int, int], ...] = ()

@@ -203,6 +203,9 @@ def verb_last(clause: Clause) -> list[Word]:
 def question(d: Draft, clause: Clause) -> tuple[Tree, list[Word]]:
     """SQ, verb first; the clause was built with an auxiliary to invert. A question word goes before both sides."""
     adverb = [clause.adverb] if clause.adverb else []
-    en = Tree("SQ", (clause.layers[0][0], clause.subject.en, *adverb, _verb_phrase(clause, True, True)))
+    rest = _verb_phrase(clause, True, True)
+    # was he tired: with the copula in front no verb is left to head a verb phrase
+    parts = (rest,) if isinstance(clause.head.children, str) or isinstance(rest.children, str) else rest.children
+    en = Tree("SQ", (clause.layers[0][0], clause.subject.en, *adverb, *parts))
     de = [clause.finite, *clause.subject.de, *clause.subject.after, *_middle(clause, True)]
     return en, [*de, *_tail(d, clause), *clause.after]

@@ -9,6 +9,7 @@ decoder self-attention after the token that was read: `<s>`, then the target. La
 parameters' names.
 """
 
+import textwrap
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -84,7 +85,8 @@ def draw_png(attention: AttentionMap, title: str, layer: int | None, head: int |
         axes.set_xticks(range(len(attention.keys)), attention.keys, rotation=90, **labels)
         axes.set_yticks(range(len(attention.queries)), attention.queries, **labels)
         axes.tick_params(length=0)
-    figure.suptitle(title, fontsize=10, parse_math=False)
+    wide = int(12 * figure.get_figwidth())  # characters of this size that fit
+    figure.suptitle(textwrap.fill(title, wide), fontsize=10, parse_math=False)
     _save(figure, output)
 
 

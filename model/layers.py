@@ -1,6 +1,7 @@
 """The encoder layer and the decoder layer of Figure 1: sub-layers, residual connections and norms."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -75,7 +76,8 @@ class EncoderLayer(nn.Module):
         train: bool,
     ) -> tuple[Float[Array, "b s d"], Float[Array, "b h s s"]]:
         """Returns the layer's output and its attention weights."""
-        norm, weights = self.config.norm, {}
+        norm = self.config.norm
+        weights: dict[str, Array] = {}
 
         def drop(y_bsd: Array) -> Array:
             return self.dropout(y_bsd, train)
@@ -123,14 +125,15 @@ class DecoderLayer(nn.Module):
         Without `past` the tokens of x see each other (c = t); with it they are written into it from `slot` on and see
         its slots.
         """
-        norm, made = self.config.norm, {}
+        norm = self.config.norm
+        made: dict[str, Any] = {}
 
         def drop(y_btd: Array) -> Array:
             return self.dropout(y_btd, train)
 
         def attend_self(y_btd: Array) -> Array:
             new = self.self_attention.keys_values(y_btd, positions_bt)
-            made["seen"] = new if past is None else write(past, new, slot)
+            made["seen"] = new if past is None or slot is None else write(past, new, slot)
             out_btd, made["self"] = self.self_attention(y_btd, positions_bt, made["seen"], self_mask_btc, train)
             return out_btd
 

@@ -189,7 +189,7 @@ class Transformer(nn.Module):
 
     def attention_maps(
         self, source_bs: Int[Array, "b s"], target_bt: Int[Array, "b t"]
-    ) -> dict[str, Float[Array, "n b h t s"]]:
+    ) -> dict[str, Float[Array, "n b h _ _"]]:
         """Weights of all layers and heads: "encoder" [n,b,h,s,s], "decoder" [n,b,h,t,t], "cross" [n,b,h,t,s]."""
         segments_bs = _segments(source_bs, None)
         memory_bsd, encoder = self._encode(source_bs, segments_bs, None, False)

@@ -40,7 +40,9 @@ def make_record(workdir: Path) -> dict[str, Any]:
     config, launches = read_json(workdir / "config.json"), read_json(workdir / "run.json")["launches"]
     evaluations = [read_json(path) for path in (workdir / "evaluations").glob("test-*.json")]
     if not evaluations:
-        raise UserError(f"{workdir}: no evaluation of the test split; run python -m infer --workdir={workdir} --split=test")
+        raise UserError(
+            f"{workdir}: no evaluation of the test split; run python -m infer --workdir={workdir} --split=test"
+        )
     last = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     trained = [record for record in last if record["kind"] == "train"]
     return {
@@ -65,7 +67,12 @@ def table(records: dict[str, dict[str, Any]]) -> str:
         evaluation, launch = record["evaluation"], record["launches"][-1]
         scores = [f"{evaluation[key]:.2f}" for key in COLUMNS.values()]
         device = f"{launch['device']['kind']}, {launch['device']['cpus']} cores"
-        rest = [f"{evaluation['params']:,}", str(record["config"]["seed"]), device, f"{record['training']['minutes']:.0f}"]
+        rest = [
+            f"{evaluation['params']:,}",
+            str(record["config"]["seed"]),
+            device,
+            f"{record['training']['minutes']:.0f}",
+        ]
         lines.append(f"| [{name}](results/{name}.json) | {' | '.join(scores + rest)} |")
         for heading, key in COLUMNS.items():
             if key in evaluation["signatures"]:

@@ -34,6 +34,16 @@ def apply(config, params, *args, **kwargs):
     return Transformer(config).apply({"params": params}, *args, **kwargs)
 
 
+def jit(f):
+    """`jax.jit` with a compiler that hurries: a tiny model takes ten times longer to compile well than to run."""
+    return jax.jit(f, compiler_options={"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False})
+
+
+def run(config, params, *args, rngs=None, **kwargs):
+    """`apply`, compiled; not for use inside another compiled function."""
+    return jit(lambda params, args, rngs: apply(config, params, *args, rngs=rngs, **kwargs))(params, args, rngs)
+
+
 def relative_error(actual, expected):
     actual, expected = np.asarray(actual, np.float64), np.asarray(expected, np.float64)
     return np.linalg.norm(actual - expected) / np.linalg.norm(expected)

@@ -129,7 +129,7 @@ def test_index_words_are_the_row_major_index_and_split_where_one_word_is_not_eno
     np.testing.assert_array_equal(np.asarray(high).ravel(), index // 10)
 
 
-def test_the_high_word_changes_the_mask():
+def test_arrays_beyond_one_word_get_two_and_axes_beyond_it_are_refused():
     shape = (2, 2**31 + 2)
     low, high = jax.eval_shape(lambda: index_words(shape))
     assert low.shape == high.shape == shape

@@ -15,7 +15,7 @@ from ml_collections import ConfigDict
 from configs import common
 
 ROOT = Path(__file__).parent.parent
-ROOMS = ("configs", "data", "model", "train", "infer")
+ROOMS = ("configs", "data", "model", "train", "infer", "paper")
 SOURCES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 CONFIGS = sorted(path for path in (ROOT / "configs").glob("*.py") if path.stem not in ("__init__", "common"))
 
@@ -26,6 +26,7 @@ MAY_IMPORT = {
     "model": ("model",),
     "train": ("train", "model", "data", "infer.translator", "infer.bleu", "configs.common"),
     "infer": ("infer", "model", "data", "train.checkpoint", "train.run", "configs.common"),
+    "paper": ("paper", "infer", "data", "train.run"),
 }
 NEVER_IMPORT = {
     "configs": ("jax", "flax", "optax", "tensorflow"),
@@ -33,6 +34,7 @@ NEVER_IMPORT = {
     "model": ("ml_collections", "absl", "optax", "orbax", "grain", "time"),
     "train": (),
     "infer": ("optax",),
+    "paper": ("optax",),
 }
 UNSAFE = ("pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal")
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from model.config import POSITIONS
-from tests.model_cases import TINY, apply, padded_ids, perturbed, relative_error
+from tests.model_cases import TINY, apply, jit, padded_ids, perturbed, relative_error, run
 from tests.oracle import Oracle, flatten
 from train.loss import cross_entropy
 
@@ -41,9 +41,9 @@ def test_logits_loss_and_gradients(changes):
     def loss_of(params):
         logits = apply(config, params, source, target)
         loss = cross_entropy(logits, jnp.asarray(labels), EPS_LS)
-        return loss.loss_sum / loss.count, logits
+        return loss.loss_sum / loss.tokens, logits
 
-    (loss, logits), gradients = jax.jit(jax.value_and_grad(loss_of, has_aux=True))(params)
+    (loss, logits), gradients = jit(jax.value_and_grad(loss_of, has_aux=True))(params)
     oracle = Oracle(config, params)
     expected_logits, backward = oracle(source, target)
     expected_loss, d_logits = oracle.loss(expected_logits, labels, EPS_LS)
@@ -64,7 +64,7 @@ def test_shapes(lengths):
     source, target = (padded_ids(rng, side, max(side), TINY.vocab_size) for side in lengths)
     expected, _ = Oracle(TINY, params)(source, target)
     real = target != 0
-    assert relative_error(apply(TINY, params, source, target)[real], expected[real]) <= TOLERANCE
+    assert relative_error(run(TINY, params, source, target)[real], expected[real]) <= TOLERANCE
 
 
 def test_encoder_output():
@@ -72,7 +72,7 @@ def test_encoder_output():
     source, _, _ = batch(TINY)
     memory, _ = Oracle(TINY, params).encode(source)
     real = source != 0
-    assert relative_error(apply(TINY, params, source, method="encode")[real], memory[real]) <= TOLERANCE
+    assert relative_error(run(TINY, params, source, method="encode")[real], memory[real]) <= TOLERANCE
 
 
 @pytest.mark.parametrize("changes", CASES)

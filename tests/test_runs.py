@@ -79,18 +79,19 @@ def test_a_truncated_checkpoint_is_named(workdir: Path, tmp_path: Path):
 
 def test_the_hash_is_of_names_types_shapes_and_values_only():
     params = {"b": np.arange(6, dtype=np.float32).reshape(2, 3), "a": {"w": np.ones(2, np.float32)}}
+    params["a-b"] = np.zeros(1, np.int32)  # before a/w as a path, after it in the tree
     digest = params_sha256(params)
     w, b = np.ones(2, "<f4").tobytes(), np.arange(6, dtype="<f4").tobytes()
-    written = b"a/w float32 (2,)\n" + w + b"b float32 (2, 3)\n" + b
+    written = b"a-b int32 (1,)\n" + bytes(4) + b"a/w float32 (2,)\n" + w + b"b float32 (2, 3)\n" + b
     assert digest == hashlib.sha256(written).hexdigest()
-    swapped = {"a": params["a"], "b": np.asfortranarray(params["b"]).astype(">f4")}
+    swapped = {**params, "b": np.asfortranarray(params["b"]).astype(">f4")}
     assert params_sha256(swapped) == digest
     assert params_sha256(jax.tree.map(jax.numpy.asarray, params)) == digest
     for changed in (
         {**params, "b": params["b"].T},
         {**params, "b": params["b"].astype(np.float64)},
         {**params, "c": params["b"]},
-        {"b": params["b"], "c": params["a"]},
+        {"a-b": params["a-b"], "b": params["b"], "c": params["a"]},
         {**params, "b": params["b"] + 1e-6},
     ):
         assert params_sha256(changed) != digest

@@ -17,7 +17,7 @@ from model.config import ModelConfig
 from model.masks import same_segment
 from model.positions import sinusoids
 from model.transformer import Transformer
-from tests.model_cases import TINY, apply, padded_ids, perturbed, relative_error
+from tests.model_cases import TINY, apply, jit, padded_ids, perturbed, relative_error, run
 
 if os.environ.get("REQUIRE_TORCH") == "1":
     import torch
@@ -62,8 +62,8 @@ def copy_layer(theirs, ours):
 
 def torch_transformer(config, params):
     """nn.Transformer with our weights. In the paper's post-norm form its stacks must not end in one more norm."""
-    sizes = dict(d_model=config.d_model, nhead=config.h, dim_feedforward=config.d_ff, dropout=0.0, layer_norm_eps=1e-6)
-    sizes |= dict(batch_first=True, norm_first=config.norm == "pre")
+    sizes = {"d_model": config.d_model, "nhead": config.h, "dim_feedforward": config.d_ff, "dropout": 0.0}
+    sizes |= {"layer_norm_eps": 1e-6, "batch_first": True, "norm_first": config.norm == "pre"}
     stacks = {}
     for side, layer_of, stack_of in (
         ("encoder", torch.nn.TransformerEncoderLayer, torch.nn.TransformerEncoder),
@@ -72,11 +72,13 @@ def torch_transformer(config, params):
         norm = torch.nn.LayerNorm(config.d_model, eps=1e-6) if config.norm == "pre" else None
         kwargs = {"enable_nested_tensor": False} if side == "encoder" else {}
         stacks[side] = stack_of(layer_of(**sizes), config.N, norm, **kwargs)
-        for n, layer in enumerate(stacks[side].layers):
+    transformer = torch.nn.Transformer(custom_encoder=stacks["encoder"], custom_decoder=stacks["decoder"], **sizes)
+    for side, stack in stacks.items():  # only now: nn.Transformer draws the weights of the stacks it is given again
+        for n, layer in enumerate(stack.layers):
             copy_layer(layer, params[side][f"layer_{n}"])
-        if norm is not None:
-            copy_norm(norm, params[side]["final_norm"])
-    return torch.nn.Transformer(custom_encoder=stacks["encoder"], custom_decoder=stacks["decoder"], **sizes)
+        if stack.norm is not None:
+            copy_norm(stack.norm, params[side]["final_norm"])
+    return transformer
 
 
 def torch_forward(config, params, source, target):
@@ -86,7 +88,9 @@ def torch_forward(config, params, source, target):
 
     def embedded(ids):
         positions = np.broadcast_to(np.arange(ids.shape[1], dtype=np.int32), ids.shape)
-        return embed[tensor(ids).long()] * config.d_model**0.5 + tensor(sinusoids(jnp.asarray(positions), config.d_model))
+        return embed[tensor(ids).long()] * config.d_model**0.5 + tensor(
+            sinusoids(jnp.asarray(positions), config.d_model)
+        )
 
     source_padding, target_padding = tensor(source == 0), tensor(target == 0)
     memory = transformer.encoder(embedded(source), src_key_padding_mask=source_padding)
@@ -142,16 +146,16 @@ def test_encoder_and_whole_stack(norm):
     config = dataclasses.replace(CONFIG, norm=norm)
     params, (source, target) = perturbed(config), batch()
     memory, logits, _, _ = torch_forward(config, params, source, target)
-    ours = apply(config, params, source, method="encode")
+    ours = run(config, params, source, method="encode")
     assert relative_error(ours[source != 0], memory.detach()[source != 0]) <= TOLERANCE
-    assert relative_error(apply(config, params, source, target)[target != 0], logits.detach()[target != 0]) <= TOLERANCE
+    assert relative_error(run(config, params, source, target)[target != 0], logits.detach()[target != 0]) <= TOLERANCE
 
 
 def test_gradients():
     params, (source, target) = perturbed(CONFIG), batch()
     cotangent = np.random.default_rng(1).standard_normal((*target.shape, CONFIG.vocab_size)).astype(np.float32)
     cotangent *= (target != 0)[:, :, None]
-    ours = jax.jit(jax.grad(lambda p: (apply(CONFIG, p, source, target) * cotangent).sum()))(params)
+    ours = jit(jax.grad(lambda p: (apply(CONFIG, p, source, target) * cotangent).sum()))(params)
     _, logits, theirs, embed = torch_forward(CONFIG, params, source, target)
     (logits * tensor(cotangent)).sum().backward()
     assert relative_error(ours["embed"], embed.grad) <= TOLERANCE
@@ -160,7 +164,9 @@ def test_gradients():
             mine = ours[side][f"layer_{n}"]
             assert relative_error(mine["feed_forward"]["w1"], layer.linear1.weight.grad.T) <= TOLERANCE
             assert relative_error(mine["norm_1"]["scale"], layer.norm1.weight.grad) <= TOLERANCE
-            projections = [np.asarray(mine["self_attention"][w]).reshape(CONFIG.d_model, -1).T for w in ("wq", "wk", "wv")]
+            projections = [
+                np.asarray(mine["self_attention"][w]).reshape(CONFIG.d_model, -1).T for w in ("wq", "wk", "wv")
+            ]
             assert relative_error(np.concatenate(projections), layer.self_attn.in_proj_weight.grad) <= TOLERANCE
 
 
@@ -171,10 +177,10 @@ def decode_with_cache(config, params, source, tokens_bmt, parents_bmt):
     """
     b, m, t = tokens_bmt.shape
     model = Transformer(config)
-    memory = apply(config, params, source, method="encode")
+    memory = run(config, params, source, method="encode")
     cache = apply(config, params, memory, jnp.asarray(source != 0, jnp.int32), 2 * m, method="start_cache")
 
-    @jax.jit
+    @jit
     def decode_step(token_bm, step, visible_bmc, cache):
         return model.apply({"params": params}, token_bm, step, visible_bmc, cache, method="decode_step")
 
@@ -228,7 +234,7 @@ def test_cached_decoding_is_teacher_forcing(changes, m):
     parents = rng.integers(0, m, tokens.shape)
     stepped = decode_with_cache(config, params, source, tokens, parents)
     repeated = np.repeat(source, m, axis=0)
-    full = jax.jit(lambda source, target: apply(config, params, source, target))
+    full = jit(lambda source, target: apply(config, params, source, target))
     for step in (0, 1, 3, 5):
         rows = prefixes(tokens, parents, step)
         padded = np.pad(rows, ((0, 0), (0, t - rows.shape[1])))
@@ -239,7 +245,7 @@ def test_cached_decoding_is_teacher_forcing(changes, m):
 
 
 def test_masks_of_our_padding_agree_with_torch_on_real_positions():
-    """Our padding sees padding and theirs sees sentences: that the two may differ is why real positions are compared."""
+    """Our padding sees padding and theirs sees sentences: so only real positions are compared."""
     source, _ = batch()
     mask = np.asarray(same_segment(jnp.asarray(source != 0, jnp.int32), jnp.asarray(source != 0, jnp.int32)))
     np.testing.assert_array_equal(mask[source != 0], np.repeat((source != 0)[:, None], 7, axis=1)[source != 0])

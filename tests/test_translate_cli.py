@@ -77,7 +77,7 @@ def test_layouts():
 
 
 def test_a_real_translator_fits_the_filter(tmp_path):
-    tokenizer = Tokenizer.train(["the dog sleeps", "a cat"], 270, tmp_path / "tokenizer.model")
+    tokenizer = Tokenizer.train(["the dog sleeps", "a cat"], 274, tmp_path / "tokenizer.model")
     config = ModelConfig(tokenizer.vocab_size, N=1, d_model=8, d_ff=8, h=1, d_k=8, d_v=8)
     translator = Translator(config, tokenizer, beam=1, alpha=0.0, extra_length=1)
     params = init_params(config, jax.random.key(0))

@@ -8,7 +8,7 @@ from ml_collections import ConfigDict
 from configs.common import default
 from data.batching import Batch
 
-WORDS = "a the dog cat man woman walks runs sees old young red two street house".split()
+WORDS = ["a", "the", "dog", "cat", "man", "woman", "walks", "runs", "old", "young", "red", "two", "street", "house"]
 
 
 def config(folder: Path) -> ConfigDict:

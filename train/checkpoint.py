@@ -47,6 +47,7 @@ class Checkpoints:
                 best_fn=quality,  # metrics are only written where this is set
                 cleanup_tmp_directories=True,
             )
+        _check_json(self.folder)
         self._manager = ocp.CheckpointManager(self.folder, options=options, item_names=("state", "data", "config"))
 
     def save(self, step: int, state: Any, data_state: dict, metrics: dict | None, config: dict) -> None:
@@ -67,12 +68,12 @@ class Checkpoints:
           UserError: the checkpoint is damaged, is another model's, or is not there.
         """
         step = self._known(step)
-        _check_shapes(self.folder / str(step), abstract_state, self._earlier(step))
+        _check_shapes(self.folder / str(step), abstract_state, self._cure(step))
         items = ocp.args.Composite(state=ocp.args.StandardRestore(abstract_state), data=ocp.args.JsonRestore())
         try:
             restored = self._manager.restore(step, args=items)
         except Exception as error:  # orbax and its storage raise many kinds, none of which names the way out
-            raise _damaged(self.folder / str(step), error, self._earlier(step)) from error
+            raise _damaged(self.folder / str(step), error, self._cure(step)) from error
         return restored["state"], restored["data"]
 
     def steps(self) -> list[int]:
@@ -105,8 +106,9 @@ class Checkpoints:
             raise UserError(f"{self.folder}: there is no checkpoint {step}; there are {', '.join(map(str, steps))}")
         return steps[-1] if step is None else step
 
-    def _earlier(self, step: int) -> int | None:
-        return max((other for other in self.steps() if other < step), default=None)
+    def _cure(self, step: int) -> str:
+        earlier = max((other for other in self.steps() if other < step), default=None)
+        return f"remove that folder to go on from {f'checkpoint {earlier}' if earlier else 'the beginning'}"
 
 
 def load_params(workdir: str | Path, step: int) -> dict:
@@ -124,7 +126,7 @@ def load_params(workdir: str | Path, step: int) -> dict:
         args = ocp.args.PyTreeRestore(item=wanted, restore_args=as_numpy, partial_restore=True)
         return ocp.PyTreeCheckpointHandler().restore(folder / "state", args=args)["params"]
     except Exception as error:  # see Checkpoints.restore
-        raise _damaged(folder, error, None) from error
+        raise _damaged(folder, error, "choose another --checkpoint, or remove that folder") from error
 
 
 def _tree(folder: Path) -> dict:
@@ -132,12 +134,23 @@ def _tree(folder: Path) -> dict:
     return ocp.PyTreeCheckpointHandler().metadata(folder).tree
 
 
-def _check_shapes(folder: Path, abstract_state: Any, earlier: int | None) -> None:
+def _check_json(folder: Path) -> None:
+    """Reads the small files of every checkpoint first: the manager would fail on one without saying which."""
+    for step in folder.glob("[0-9]*"):
+        try:
+            if step.name.isdigit():
+                json.loads((step / "_CHECKPOINT_METADATA").read_text())
+                json.loads((step / "metrics" / "metrics").read_text())
+        except (OSError, ValueError) as error:
+            raise _damaged(step, error, "remove that folder to go on from what is left") from error
+
+
+def _check_shapes(folder: Path, abstract_state: Any, cure: str) -> None:
     """Compares names and shapes before any array is read: orbax's own messages are a page long."""
     try:
         there = _shapes(_tree(folder / "state")["params"])
     except Exception as error:  # see Checkpoints.restore
-        raise _damaged(folder, error, earlier) from error
+        raise _damaged(folder, error, cure) from error
     here = _shapes(abstract_state.params)
     for name in sorted(there.keys() | here.keys()):
         if there.get(name) != here.get(name):
@@ -152,7 +165,6 @@ def _shapes(params: dict) -> dict[str, tuple[int, ...]]:
     return {jax.tree_util.keystr(path, simple=True, separator="/"): tuple(leaf.shape) for path, leaf in leaves}
 
 
-def _damaged(folder: Path, error: Exception, earlier: int | None) -> UserError:
+def _damaged(folder: Path, error: Exception, cure: str) -> UserError:
     reason = next(iter(str(error).splitlines()), type(error).__name__)[:120]
-    cure = "there is no earlier one" if earlier is None else f"remove that folder to go on from checkpoint {earlier}"
     return UserError(f"{folder}: this checkpoint is damaged and cannot be read ({reason}); {cure}")

@@ -8,11 +8,11 @@ from jaxtyping import Array, Float, Int
 
 
 class Loss(NamedTuple):
-    """Sums over the non-pad target tokens, in nats; divide by `count` only once, after all the adding is done."""
+    """Sums over the non-pad target tokens, in nats; divide by `tokens` only once, after all the adding is done."""
 
     loss_sum: Float[Array, ""]  # cross-entropy against the smoothed distribution: what is minimised
     nll_sum: Float[Array, ""]  # negative log-likelihood of the true tokens: what perplexity is made of
-    count: Int[Array, ""]  # tokens
+    tokens: Int[Array, ""]
 
 
 def cross_entropy(logits_btv: Float[Array, "b t v"], target_bt: Int[Array, "b t"], eps_ls: float) -> Loss:
@@ -34,5 +34,5 @@ def cross_entropy(logits_btv: Float[Array, "b t v"], target_bt: Int[Array, "b t"
     return Loss(
         loss_sum=jnp.sum(loss_bt, where=real_bt),
         nll_sum=jnp.sum(nll_bt, where=real_bt),
-        count=jnp.sum(real_bt, dtype=jnp.int32),
+        tokens=jnp.sum(real_bt, dtype=jnp.int32),
     )

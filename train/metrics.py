@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import jax
 from jaxtyping import Array
@@ -29,7 +29,7 @@ from tensorboardX import SummaryWriter
 
 from train.step import Sums
 
-_UPDATE = ("loss_sum", "nll_sum", "count", "source_tokens", "positions", "updates")
+_UPDATE = ("loss_sum", "nll_sum", "target_tokens", "source_tokens", "positions", "updates")
 
 
 class NotFiniteError(ArithmeticError):
@@ -60,7 +60,7 @@ class Reporter:
         if self._bar:
             self._task = self._bar.add_task("training", total=last, completed=first - 1, numbers="")
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Reporter":
         if self._bar:
             self._bar.start()
         return self
@@ -88,7 +88,7 @@ class Reporter:
         loss, gradient_norm = float(sums.loss.loss_sum), float(sums.gradient_norm)
         if not (math.isfinite(loss) and math.isfinite(gradient_norm)):
             raise NotFiniteError(f"update {step}: the loss is {loss} and the gradient norm {gradient_norm}")
-        values = (loss, sums.loss.nll_sum, sums.loss.count, sums.source_tokens, positions, 1)
+        values: tuple[Any, ...] = (loss, sums.loss.nll_sum, sums.loss.tokens, sums.source_tokens, positions, 1)
         for name, value in zip(_UPDATE, values, strict=True):
             self._totals[name] += float(value)
         if step % self._every == 0 or step == self._last:
@@ -121,17 +121,17 @@ class Reporter:
 
     def _record(self, step: int, gradient_norm: float) -> None:
         seconds, totals = self._seconds(), self._totals
-        nll = totals["nll_sum"] / max(totals["count"], 1.0)
+        nll = totals["nll_sum"] / max(totals["target_tokens"], 1.0)
         record = {
             "step": step,
             "kind": "train",
-            "loss": totals["loss_sum"] / max(totals["count"], 1.0),
+            "loss": totals["loss_sum"] / max(totals["target_tokens"], 1.0),
             "nll": nll,
             "perplexity": perplexity(nll),
             "gradient_norm": gradient_norm,
             "learning_rate": float(self._rate(step)),
-            "tokens_per_second": totals["count"] / max(seconds - self._window_start, 1e-9),
-            "non_pad_share": (totals["count"] + totals["source_tokens"]) / totals["positions"],
+            "tokens_per_second": totals["target_tokens"] / max(seconds - self._window_start, 1e-9),
+            "non_pad_share": (totals["target_tokens"] + totals["source_tokens"]) / totals["positions"],
             "seconds": seconds,
         }
         self._totals, self._window_start = dict.fromkeys(_UPDATE, 0.0), seconds

@@ -4,7 +4,6 @@ import os
 import signal
 import sys
 from types import FrameType, TracebackType
-from typing import Self
 
 
 class Signals:
@@ -13,7 +12,7 @@ class Signals:
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Signals":
         self._before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
         return self
 

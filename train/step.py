@@ -1,7 +1,7 @@
 """One update, and one validation batch, as pure functions of (state, batch, key)."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,9 +18,10 @@ from train.loss import Loss, cross_entropy
 class TrainState(struct.PyTreeNode):
     """Everything that training changes, and so everything that a checkpoint must hold besides the data position."""
 
-    step: Int[Array, ""]  # updates done
-    params: dict
-    opt_state: optax.OptState
+    # Any, because jax also builds this tree with shapes, shardings or None in the place of arrays.
+    step: Any  # int32 scalar: updates done
+    params: Any  # float32, nested dicts; see `model.transformer.init_params`
+    opt_state: Any  # what optax keeps for them
 
 
 class Sums(NamedTuple):
@@ -50,7 +51,7 @@ def batch_loss(model: Transformer, params: dict, batch: Batch, eps_ls: float, ke
         train=key is not None,
         rngs=None if key is None else {"dropout": key},
     )
-    return cross_entropy(logits_btv, batch.target_out_bt, eps_ls)
+    return cross_entropy(logits_btv, jnp.asarray(batch.target_out_bt), eps_ls)
 
 
 def make_train_step(
@@ -58,7 +59,7 @@ def make_train_step(
 ) -> Callable[[TrainState, Batch, PRNGKeyArray], tuple[TrainState, Sums]]:
     """Returns the jitted update `(state, batch, key) -> (state, sums)`; it compiles once for each batch shape.
 
-    The gradient is that of loss_sum / count over the whole batch, also where `accumulate` cuts it into that many
+    The gradient is that of loss_sum / tokens over the whole batch, also where `accumulate` cuts it into that many
     slices of rows to save memory: sums are added, and divided once. `key` is the same for every update, which folds
     in its own number, so that a run's dropout does not depend on where it was interrupted. The old state is donated:
     its buffers become the new one's.
@@ -85,7 +86,7 @@ def make_train_step(
     def train_step(state: TrainState, batch: Batch, key: PRNGKeyArray) -> tuple[TrainState, Sums]:
         gradient_of = sums_and_gradient if accumulate == 1 else accumulated
         loss, gradient = gradient_of(state.params, batch, jax.random.fold_in(key, state.step))
-        gradient = jax.tree.map(lambda g: g / jnp.maximum(loss.count, 1), gradient)
+        gradient = jax.tree.map(lambda g: g / jnp.maximum(loss.tokens, 1), gradient)
         updates, opt_state = tx.update(gradient, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
         sums = Sums(loss, jnp.sum(batch.source_bs != 0, dtype=jnp.int32), optax.tree.norm(gradient))

@@ -36,12 +36,12 @@ class Validation:
 
     def __call__(self, params: dict) -> dict[str, float]:
         """Returns {"loss", "nll", "perplexity"} in nats a target token, and "bleu" unless that is off."""
-        loss_sum = nll_sum = count = 0.0
+        loss_sum = nll_sum = tokens = 0.0
         for batch in evaluation_batches(self._prepared, self._cfg.data.tokens_per_batch, self._cfg.data.buckets):
             loss = jax.device_get(self._eval_step(params, batch))
-            loss_sum, nll_sum, count = loss_sum + loss.loss_sum, nll_sum + loss.nll_sum, count + loss.count
-        nll = float(nll_sum / count)
-        metrics = {"loss": float(loss_sum / count), "nll": nll, "perplexity": perplexity(nll)}
+            loss_sum, nll_sum, tokens = loss_sum + loss.loss_sum, nll_sum + loss.nll_sum, tokens + loss.tokens
+        nll = float(nll_sum / tokens)
+        metrics = {"loss": float(loss_sum / tokens), "nll": nll, "perplexity": perplexity(nll)}
         if self._sources:
             translations = self._translator.translate(params, self._sources)
             metrics["bleu"] = corpus_bleu([translation.text for translation in translations], self._references)

@@ -1,0 +1,89 @@
+"""The speed that the whole training loop keeps of the bare update: target tokens/s of `train` / of `train_step`.
+
+    python -m benchmarks.loop_overhead [--rounds=5] [--updates=20]
+
+Both train the same small model (N 3, d_model 256) on the same packed batches of the built-in grammar, of one shape. The
+loop reads, lays out and prefetches them, logs and writes metrics; the bare update gets them from memory. Neither counts
+compilation, validation or checkpoints. Loop and bare update alternate; the ratio is of the medians. `cpus` is process
+time over wall time: compare only rounds that had the machine to themselves.
+"""
+
+import json
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+from absl import app, flags
+from ml_collections import ConfigDict
+
+from configs.common import default
+from data.pipeline import TrainingBatches
+from data.prepare import prepare_all
+from model.transformer import Transformer
+from train import loop
+from train.optim import optimizer
+from train.run import model_config
+from train.step import init_state, make_train_step
+
+_ROUNDS = flags.DEFINE_integer("rounds", 5, "pairs of measurements")
+_UPDATES = flags.DEFINE_integer("updates", 20, "updates in one measurement")
+
+
+def config(updates: int) -> ConfigDict:
+    """A small model on the grammar; a record every `updates` updates, and nothing else in between."""
+    cfg = default()
+    cfg.data.update({"train": "grammar:train:20000", "valid": "grammar:valid:8", "vocab_size": 1_000})
+    cfg.data.update({"batching": "pack", "pack_length": 64, "max_length": 64, "tokens_per_batch": 2_048})
+    cfg.model.update({"N": 3, "d_model": 256, "d_ff": 1_024, "h": 4})
+    cfg.eval.update({"every": 1 << 30, "bleu_sentences": 0})
+    cfg.checkpoint.every, cfg.log_every = 1 << 30, updates
+    return cfg
+
+
+def looped(cfg: ConfigDict, workdir: Path) -> float:
+    """Goes on with the run for three windows; returns the last one's tokens/s, the first having compiled."""
+    cfg.steps = cfg.steps + 3 * cfg.log_every
+    loop.train(cfg, workdir)
+    records = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
+    return [record["tokens_per_second"] for record in records if record["kind"] == "train"][-1]
+
+
+def main(argv: list[str]) -> None:
+    """Prints one line a round, and the ratio of the medians."""
+    cfg = config(_UPDATES.value)
+    cfg.steps = 0
+    with tempfile.TemporaryDirectory() as folder:
+        tokenizer, prepared, _ = prepare_all(cfg.data, None)
+        model = model_config(cfg, tokenizer.vocab_size)
+        tx = optimizer(cfg.optim, cfg.model.d_model, 1 << 20)
+        train_step = make_train_step(Transformer(model), tx, cfg.loss.eps_ls, 1)
+        stream = TrainingBatches(prepared, cfg.data, seed=cfg.seed)
+        batches = [next(stream) for _ in range(_UPDATES.value)]
+        stream.close()
+        key = jax.random.key(cfg.seed)
+        state, _ = train_step(jax.jit(init_state, static_argnums=(0, 1))(model, tx, key), batches[0], key)
+        tokens = sum(int(np.count_nonzero(batch.target_out_bt)) for batch in batches)
+
+        rates: dict[str, list[float]] = {"bare": [], "loop": []}
+        for number in range(_ROUNDS.value):
+            jax.block_until_ready(state)
+            wall, process = time.perf_counter(), time.process_time()
+            for batch in batches:
+                state, _ = train_step(state, batch, key)
+            jax.block_until_ready(state)
+            wall, process = time.perf_counter() - wall, time.process_time() - process
+            rates["bare"].append(tokens / wall)
+            rates["loop"].append(looped(cfg, Path(folder)))
+            print(
+                f"round {number + 1}: bare {rates['bare'][-1]:,.0f}, loop {rates['loop'][-1]:,.0f} target tokens/s; "
+                f"bare ran on {process / wall:.2f} cpus"
+            )
+    ratio = statistics.median(rates["loop"]) / statistics.median(rates["bare"])
+    print(f"loop / bare = {ratio:.3f} (ratio of medians of {_ROUNDS.value})")
+
+
+if __name__ == "__main__":
+    app.run(main)

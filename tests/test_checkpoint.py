@@ -1,0 +1,159 @@
+"""Checkpoints: what is saved comes back, the right ones are kept, and a bad one is one clear line."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import struct
+from ml_collections import ConfigDict
+
+from configs.common import default
+from data.errors import UserError
+from train.checkpoint import Checkpoints, load_params, quality
+
+
+class State(struct.PyTreeNode):
+    """The outline of a training state."""
+
+    step: Any
+    params: Any
+    opt_state: Any
+
+
+def state(step: int, d: int = 4) -> State:
+    params = {"embed": jnp.full((3, d), step, jnp.float32), "norm_1": {"bias": jnp.arange(d) + 0.5}}
+    return State(jnp.asarray(step, jnp.int32), params, (jax.tree.map(jnp.zeros_like, params),))
+
+
+def keep(**changes: int) -> ConfigDict:
+    cfg = default().checkpoint
+    cfg.update({"keep_last": 10, "keep_best": 0, "keep_every": 0, **changes})
+    return cfg
+
+
+def filled(folder: Path, steps: dict[int, dict | None], **changes: int) -> Checkpoints:
+    checkpoints = Checkpoints(folder, keep(**changes))
+    for step, metrics in steps.items():
+        checkpoints.save(step, state(step), {"epoch": 1, "batch": step}, metrics, {"seed": 0})
+    checkpoints.wait()
+    return checkpoints
+
+
+def assert_equal(one: Any, other: Any) -> None:
+    jax.tree.map(np.testing.assert_array_equal, one, other)
+
+
+def test_a_state_comes_back_and_so_does_the_data_position(tmp_path: Path) -> None:
+    checkpoints = filled(tmp_path / "checkpoints", {3: {"loss": 1.0}, 5: None})
+    restored, position = checkpoints.restore(jax.eval_shape(lambda: state(0)))
+    assert_equal(restored, state(5))
+    assert position == {"epoch": 1, "batch": 5}
+    assert_equal(checkpoints.restore(jax.eval_shape(lambda: state(0)), step=3)[0], state(3))
+    checkpoints.close()
+    params = load_params(tmp_path, 3)
+    assert_equal(params, state(3).params)
+    assert all(type(leaf) is np.ndarray for leaf in jax.tree.leaves(params))
+
+
+def test_updates_that_reuse_the_buffers_do_not_reach_a_checkpoint_being_written(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path / "checkpoints", keep())
+    add = jax.jit(lambda tree: jax.tree.map(lambda x: x + 1, tree), donate_argnums=0)
+    big = state(1, d=1 << 18)
+    checkpoints.save(1, big, {}, None, {})
+    for _ in range(20):
+        big = add(big)
+    jax.block_until_ready(big)
+    checkpoints.close()
+    assert_equal(load_params(tmp_path, 1), state(1, d=1 << 18).params)
+
+
+@pytest.mark.parametrize(
+    ("changes", "kept"),
+    [
+        ({"keep_last": 2}, [5, 6]),
+        ({"keep_last": 2, "keep_best": 1}, [2, 5, 6]),
+        ({"keep_last": 1, "keep_best": 2, "keep_every": 3}, [1, 2, 3, 6]),
+    ],
+)
+def test_the_last_the_best_and_every_kth_are_kept(tmp_path: Path, changes: dict, kept: list[int]) -> None:
+    bleu = {1: 7.0, 2: 9.0, 3: 1.0, 4: 2.0, 5: 3.0, 6: 0.0}
+    steps = {step: {"loss": 1.0, "bleu": value} for step, value in bleu.items()}
+    checkpoints = filled(tmp_path / "checkpoints", steps, **changes)
+    assert checkpoints.steps() == kept
+    assert checkpoints.latest() == 6
+    checkpoints.close()
+
+
+def test_unvalidated_checkpoints_are_not_among_the_best(tmp_path: Path) -> None:
+    steps = {1: {"loss": 2.0}, 2: {"loss": 1.0}, 3: None, 4: {"loss": 3.0}, 5: None}
+    checkpoints = filled(tmp_path / "checkpoints", steps, keep_last=1, keep_best=1)
+    assert checkpoints.steps() == [2, 5]
+    checkpoints.close()
+
+
+def test_bleu_is_better_than_no_bleu_and_lower_loss_than_higher() -> None:
+    metrics = [{"loss": 9.0, "bleu": 0.5}, {"loss": 2.0}, {}, {"loss": 1.0}, {"loss": 9.5, "bleu": 3.0}]
+    order = [2, 1, 3, 0, 4]
+    assert sorted(range(5), key=lambda number: quality(metrics[number])) == order
+
+
+def test_a_step_saved_twice_stays_as_it_was(tmp_path: Path) -> None:
+    checkpoints = filled(tmp_path / "checkpoints", {3: None})
+    checkpoints.save(3, state(8), {}, None, {})
+    checkpoints.close()
+    assert_equal(load_params(tmp_path, 3), state(3).params)
+
+
+def damage(checkpoint: Path, how: str) -> None:
+    if how == "truncated":
+        for file in checkpoint.rglob("*"):
+            if file.is_file() and "ocdbt" in str(file):
+                file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    elif how == "emptied":
+        for file in checkpoint.rglob("*"):
+            if file.is_file():
+                file.write_bytes(b"")
+    elif how == "no metadata":
+        (checkpoint / "state" / "_METADATA").unlink()
+    elif how == "no arrays":
+        shutil.rmtree(checkpoint / "state" / "d")
+    else:
+        shutil.rmtree(checkpoint / "state")
+
+
+# Reads that storage has begun when one of them fails are dropped without being looked at.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("how", ["truncated", "emptied", "no metadata", "no arrays", "no state"])
+def test_a_damaged_checkpoint_is_one_line_that_names_the_way_out(tmp_path: Path, how: str) -> None:
+    filled(tmp_path / "checkpoints", {3: None, 5: None}).close()
+    damage(tmp_path / "checkpoints" / "5", how)
+    checkpoints = None
+    with pytest.raises(UserError, match=r"^[^\n]*checkpoints/5: .*damaged[^\n]*remove that folder[^\n]*$"):
+        checkpoints = Checkpoints(tmp_path / "checkpoints", keep())
+        checkpoints.restore(jax.eval_shape(lambda: state(0)))
+    if checkpoints:
+        checkpoints.close()
+    with pytest.raises(UserError, match=r"^[^\n]*checkpoints/5: .*damaged[^\n]*$"):
+        load_params(tmp_path, 5)
+
+
+def test_another_models_checkpoint_is_named_with_both_shapes(tmp_path: Path) -> None:
+    checkpoints = filled(tmp_path / "checkpoints", {3: None})
+    with pytest.raises(UserError, match=r"another model: embed is \(3, 4\) in it and \(3, 8\) in the configured one"):
+        checkpoints.restore(jax.eval_shape(lambda: state(0, d=8)))
+    checkpoints.close()
+
+
+def test_what_is_not_there_is_said_to_be_absent(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such folder"):
+        Checkpoints(tmp_path / "checkpoints")
+    checkpoints = filled(tmp_path / "checkpoints", {3: None})
+    with pytest.raises(UserError, match="no checkpoint 4; there are 3"):
+        checkpoints.restore(jax.eval_shape(lambda: state(0)), step=4)
+    checkpoints.close()
+    with pytest.raises(UserError, match="no such checkpoint"):
+        load_params(tmp_path, 4)

@@ -1,0 +1,227 @@
+"""The whole loop on a tiny corpus: what a run leaves, what it refuses, and how it stops."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+
+from configs.common import default
+from data.errors import UserError
+from tests import tiny_training
+from train import loop
+from train.check import check
+from train.checkpoint import Checkpoints
+from train.loss import Loss
+from train.metrics import NotFiniteError, Reporter
+from train.step import Sums
+
+
+def records(workdir: Path) -> list[dict]:
+    return [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
+
+
+def steps(workdir: Path) -> list[int]:
+    checkpoints = Checkpoints(workdir / "checkpoints")
+    try:
+        return checkpoints.steps()
+    finally:
+        checkpoints.close()
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[ConfigDict, Path]:
+    folder = tmp_path_factory.mktemp("loop")
+    cfg = tiny_training.config(folder)
+    cfg.steps, cfg.eval.every, cfg.eval.bleu_sentences, cfg.decode.extra_length = 10, 8, 4, 3
+    assert loop.train(cfg, folder / "run") == 0
+    return cfg, folder / "run"
+
+
+def test_a_run_leaves_what_the_contract_says(trained: tuple[ConfigDict, Path]) -> None:
+    _, workdir = trained
+    assert steps(workdir) == [4, 8, 10]
+    assert json.loads((workdir / "config.json").read_text())["model"]["d_model"] == 16
+    assert (workdir / "tokenizer.model").is_file()
+    assert list((workdir / "tensorboard").iterdir())
+    launch = json.loads((workdir / "run.json").read_text())["launches"][0]
+    assert launch["step"] == 0
+    assert launch["versions"]["jax"] == jax.__version__
+    assert launch["data"]["train"]["pairs"]["kept"] == 200
+    assert {"git", "device", "command", "started"} <= launch.keys()
+
+
+def test_the_records_have_the_keys_and_the_values_they_promise(trained: tuple[ConfigDict, Path]) -> None:
+    _, workdir = trained
+    train = [record for record in records(workdir) if record["kind"] == "train"]
+    valid = [record for record in records(workdir) if record["kind"] == "valid"]
+    assert [record["step"] for record in train] == [4, 8, 10]
+    assert [record["step"] for record in valid] == [8, 10]
+    assert valid[0].keys() == {"step", "kind", "loss", "nll", "perplexity", "bleu"}
+    for record in train + valid:
+        assert record["perplexity"] == pytest.approx(np.exp(record["nll"]))
+    assert train[-1]["learning_rate"] == pytest.approx(16**-0.5 * 10**-0.5)
+    assert 0.1 < train[0]["non_pad_share"] < 1
+    assert train[0]["seconds"] < train[1]["seconds"]
+    assert train[2]["loss"] < train[0]["loss"]
+
+
+def test_the_same_run_is_not_trained_again(trained: tuple[ConfigDict, Path]) -> None:
+    cfg, workdir = trained
+    before = (workdir / "metrics.jsonl").read_text()
+    assert loop.train(cfg, workdir) == 0
+    assert (workdir / "metrics.jsonl").read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("model.d_ff", 32), ("seed", 1), ("optim.warmup", 5), ("data.batching", "pack")]
+)
+def test_another_config_is_refused_by_name_and_both_values(
+    trained: tuple[ConfigDict, Path], key: str, value: object
+) -> None:
+    cfg, workdir = trained
+    other = cfg.copy_and_resolve_references()
+    old = other[key] if "." not in key else other[key.split(".")[0]][key.split(".")[1]]
+    other.update_from_flattened_dict({key: value})
+    with pytest.raises(UserError, match=f"{key} is {old!r} there and {value!r} here"):
+        loop.train(other, workdir)
+
+
+def test_keys_that_do_not_change_the_parameters_may_change(trained: tuple[ConfigDict, Path]) -> None:
+    cfg, workdir = trained
+    other = cfg.copy_and_resolve_references()
+    other.log_every, other.checkpoint.every, other.eval.bleu_sentences, other.decode.beam = 3, 100, 0, 2
+    assert loop.train(other, workdir) == 0
+    assert json.loads((workdir / "config.json").read_text())["decode"]["beam"] == 2
+    other.optim.schedule = "cosine"
+    with pytest.raises(UserError, match=r"optim\.schedule is 'paper' there and 'cosine' here"):
+        loop.train(other, workdir)
+
+
+def test_a_folder_that_is_no_run_is_left_alone(tmp_path: Path) -> None:
+    cfg = tiny_training.config(tmp_path)
+    with pytest.raises(UserError, match="not empty and not a run"):
+        loop.train(cfg, tmp_path)
+    assert not (tmp_path / "config.json").exists()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot be written"):
+        loop.train(cfg, tmp_path / "file")
+
+
+def test_a_start_that_failed_on_its_data_can_be_mended(tmp_path: Path) -> None:
+    cfg = tiny_training.config(tmp_path)
+    good, cfg.data.train = cfg.data.train, f"text:{tmp_path}/absent.{{en,de}}"
+    with pytest.raises(UserError, match="absent"):
+        loop.train(cfg, tmp_path / "run")
+    cfg.data.train, cfg.steps, cfg.checkpoint.every = good, 1, 100
+    assert loop.train(cfg, tmp_path / "run") == 0
+    assert steps(tmp_path / "run") == [1]  # the last update is saved whatever checkpoint.every says
+
+
+def test_changed_data_are_not_the_same_run(tmp_path: Path) -> None:
+    cfg = tiny_training.config(tmp_path)
+    cfg.steps = 1
+    loop.train(cfg, tmp_path / "run")
+    for language in ("en", "de"):
+        path = tmp_path / f"train.{language}"
+        path.write_text(path.read_text() + "the dog\n")
+    cfg.steps = 2
+    with pytest.raises(UserError, match=r"data\.train has changed"):
+        loop.train(cfg, tmp_path / "run")
+
+
+@pytest.mark.parametrize("bad", [6, 8])
+def test_a_loss_that_is_not_finite_stops_the_run_and_is_never_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: int
+) -> None:
+    make = loop.make_train_step
+
+    def poisoned(*args: object) -> Callable:
+        train_step = make(*args)
+
+        def step(state: object, batch: object, key: object) -> tuple:
+            state, sums = train_step(state, batch, key)
+            loss = sums.loss._replace(loss_sum=sums.loss.loss_sum * jnp.where(state.step == bad, jnp.nan, 1.0))
+            return state, sums._replace(loss=loss)
+
+        return step
+
+    monkeypatch.setattr(loop, "make_train_step", poisoned)
+    cfg = tiny_training.config(tmp_path)
+    with pytest.raises(UserError, match=rf"^update {bad}: the loss is nan .*; checkpoint 4 is kept"):
+        loop.train(cfg, tmp_path / "run")
+    assert steps(tmp_path / "run") == [4]
+
+
+def sums(loss: float = 2.0, gradient_norm: float = 1.0) -> Sums:
+    return Sums(Loss(np.float32(loss * 10), np.float32(10.0), np.int32(10)), np.int32(8), np.float32(gradient_norm))
+
+
+def test_records_beyond_the_restored_step_and_half_lines_are_dropped(tmp_path: Path) -> None:
+    with Reporter(tmp_path, lambda step: 0.5 * step, first=1, last=9, every=1) as reporter:
+        for step in (1, 2, 3):
+            reporter.update(step, sums(loss=step), positions=40)
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 4, "ki')
+    before = records_but_the_last(tmp_path)
+    with Reporter(tmp_path, lambda step: 0.5 * step, first=3, last=9, every=1) as reporter:
+        reporter.update(3, sums(loss=30), positions=40)
+    after = records(tmp_path)
+    assert [record["step"] for record in after] == [1, 2, 3]
+    assert after[:2] == before[:2]
+    assert after[2]["loss"] == pytest.approx(30)
+    assert after[2]["seconds"] > after[1]["seconds"]
+    assert after[2]["learning_rate"] == 1.5
+    assert after[2]["non_pad_share"] == pytest.approx(18 / 40)
+
+
+def records_but_the_last(workdir: Path) -> list[dict]:
+    return [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()[:-1]]
+
+
+def test_a_record_is_the_mean_over_tokens_and_goes_to_stderr(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    with Reporter(tmp_path, lambda step: 0.1, first=1, last=9, every=2) as reporter:
+        reporter.update(1, sums(loss=1), positions=20)
+        reporter.update(2, sums(loss=3), positions=20)
+        with pytest.raises(NotFiniteError, match="update 3"):
+            reporter.update(3, sums(gradient_norm=np.inf), positions=20)
+    assert [record["loss"] for record in records(tmp_path)] == pytest.approx([2.0])
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "step 2/9 train: loss 2.0000  perplexity 2.72  lr 1.00e-01" in err
+    assert "padding 10.0%" in err
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("data.batching", "buckets", "data.batching is 'buckets'; it must be one of bucket, pack"),
+        ("optim.schedule", "linear", "optim.schedule is 'linear'; it must be one of paper, cosine"),
+        ("steps", 0, "steps is 0; it must be at least 1"),
+        ("optim.accumulate", 0, "optim.accumulate is 0; it must be at least 1"),
+        ("loss.eps_ls", 1.0, "loss.eps_ls is 1.0; it must be at least 0 and below 1"),
+        ("data.buckets", (8, 4), r"data.buckets is \(8, 4\); it must be positive lengths in ascending order"),
+        ("data.buckets", ("8",), "data.buckets is .*; it must be whole numbers"),
+    ],
+)
+def test_a_wrong_value_is_named(key: str, value: object, message: str) -> None:
+    cfg = default()
+    cfg.update_from_flattened_dict({key: value})
+    with pytest.raises(UserError, match=message):
+        check(cfg, default())
+
+
+def test_unknown_and_missing_keys_are_named() -> None:
+    cfg = default()
+    check(cfg, default())
+    cfg.model.dmodel = 4
+    with pytest.raises(UserError, match=r"there is no key model\.dmodel; did you mean model\.d_model\?"):
+        check(cfg, default())
+    del cfg.model.dmodel
+    del cfg.model.N
+    with pytest.raises(UserError, match=r"model\.N is missing"):
+        check(cfg, default())
