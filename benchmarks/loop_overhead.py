@@ -16,7 +16,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
-from absl import app, flags
+from absl import app, flags, logging
 from ml_collections import ConfigDict
 
 from configs.common import default
@@ -35,7 +35,7 @@ _UPDATES = flags.DEFINE_integer("updates", 20, "updates in one measurement")
 def config(updates: int) -> ConfigDict:
     """A small model on the grammar; a record every `updates` updates, and nothing else in between."""
     cfg = default()
-    cfg.data.update({"train": "grammar:train:20000", "valid": "grammar:valid:8", "vocab_size": 1_000})
+    cfg.data.update({"train": "grammar:train:5000", "valid": "grammar:valid:8", "vocab_size": 1_000})
     cfg.data.update({"batching": "pack", "pack_length": 64, "max_length": 64, "tokens_per_batch": 2_048})
     cfg.model.update({"N": 3, "d_model": 256, "d_ff": 1_024, "h": 4})
     cfg.eval.update({"every": 1 << 30, "bleu_sentences": 0})
@@ -46,7 +46,8 @@ def config(updates: int) -> ConfigDict:
 def looped(cfg: ConfigDict, workdir: Path) -> float:
     """Goes on with the run for three windows; returns the last one's tokens/s, the first having compiled."""
     cfg.steps = cfg.steps + 3 * cfg.log_every
-    loop.train(cfg, workdir)
+    if status := loop.train(cfg, workdir):
+        raise SystemExit(status)
     records = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
     return [record["tokens_per_second"] for record in records if record["kind"] == "train"][-1]
 
@@ -57,6 +58,7 @@ def main(argv: list[str]) -> None:
     cfg.steps = 0
     with tempfile.TemporaryDirectory() as folder:
         tokenizer, prepared, _ = prepare_all(cfg.data, None)
+        logging.set_verbosity(logging.WARNING)
         model = model_config(cfg, tokenizer.vocab_size)
         tx = optimizer(cfg.optim, cfg.model.d_model, 1 << 20)
         train_step = make_train_step(Transformer(model), tx, cfg.loss.eps_ls, 1)

@@ -125,8 +125,6 @@ def damage(checkpoint: Path, how: str) -> None:
         shutil.rmtree(checkpoint / "state")
 
 
-# Reads that storage has begun when one of them fails are dropped without being looked at.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("how", ["truncated", "emptied", "no metadata", "no arrays", "no state"])
 def test_a_damaged_checkpoint_is_one_line_that_names_the_way_out(tmp_path: Path, how: str) -> None:
     filled(tmp_path / "checkpoints", {3: None, 5: None}).close()
@@ -139,6 +137,23 @@ def test_a_damaged_checkpoint_is_one_line_that_names_the_way_out(tmp_path: Path,
         checkpoints.close()
     with pytest.raises(UserError, match=r"^[^\n]*checkpoints/5: .*damaged[^\n]*$"):
         load_params(tmp_path, 5)
+
+
+def test_arrays_that_cannot_be_unpacked_are_the_same_one_line(tmp_path: Path) -> None:
+    """Nothing else is printed: warnings are errors here, also those of reads that are never looked at."""
+    checkpoints = Checkpoints(tmp_path / "checkpoints", keep())
+    large = state(1, d=1 << 14)
+    large.params["embed"] = jnp.asarray(np.random.default_rng(0).normal(size=(3, 1 << 14)), jnp.float32)
+    checkpoints.save(1, large, {}, None, {})
+    checkpoints.wait()
+    data = max((tmp_path / "checkpoints" / "1" / "state").rglob("d/*"), key=lambda path: path.stat().st_size)
+    content = bytearray(data.read_bytes())
+    place = len(content) // 5
+    content[place : place + 64] = bytes(64)
+    data.write_bytes(content)
+    with pytest.raises(UserError, match=r"^[^\n]*checkpoints/1: .*damaged[^\n]*from the beginning$"):
+        checkpoints.restore(jax.eval_shape(lambda: large))
+    checkpoints.close()
 
 
 def test_another_models_checkpoint_is_named_with_both_shapes(tmp_path: Path) -> None:

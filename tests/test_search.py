@@ -243,7 +243,7 @@ def test_length_penalty_is_the_gnmt_formula():
 def test_options_out_of_range_are_refused(options, message):
     model, params = tiny()
     with pytest.raises(ValueError, match=message):
-        beam_search(model, params, SOURCE_BS, **options)
+        beam_search(model, params, jnp.array(SOURCE_BS), **options)
 
 
 # Sampling.
@@ -271,7 +271,7 @@ def test_samples_carry_the_models_own_log_probs(model_and_oracle):
     drawn = sampler(model, samples=2, temperature=0.7, top_k=4, top_p=0.9)(params, SOURCE_BS, keys_b)
     assert np.all(drawn.lengths_bm > 0)
     for m in range(2):
-        forced_bt = forced_log_probs(model, params, SOURCE_BS, drawn.ids_bmt[:, m])
+        forced_bt = forced_log_probs(model, params, jnp.array(SOURCE_BS), drawn.ids_bmt[:, m])
         np.testing.assert_allclose(jnp.sum(forced_bt, axis=1), drawn.log_probs_bm[:, m], rtol=2e-5)
 
 
@@ -311,4 +311,4 @@ def test_top_k_and_top_p_keep_what_they_say():
 def test_sampling_options_out_of_range_are_refused(wrong):
     model, params = tiny()
     with pytest.raises(ValueError, match="it must be"):
-        sample(model, params, SOURCE_BS, jax.random.split(jax.random.key(0), 5), extra_length=EXTRA, **wrong)
+        sample(model, params, jnp.array(SOURCE_BS), jax.random.split(jax.random.key(0), 5), extra_length=EXTRA, **wrong)

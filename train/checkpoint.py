@@ -1,10 +1,13 @@
 """Checkpoints of a run: a thin layer over orbax's CheckpointManager, and the only file that knows orbax.
 
 `checkpoints/STEP/` holds `state` (step, parameters, optimiser), `data` (position of the batches, JSON), `config`
-(JSON) and, where the step was validated, `metrics`. Nothing is pickled.
+(JSON) and `metrics` (empty where the step was not validated). Nothing is pickled.
 """
 
+import gc
 import json
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -70,10 +73,7 @@ class Checkpoints:
         step = self._known(step)
         _check_shapes(self.folder / str(step), abstract_state, self._cure(step))
         items = ocp.args.Composite(state=ocp.args.StandardRestore(abstract_state), data=ocp.args.JsonRestore())
-        try:
-            restored = self._manager.restore(step, args=items)
-        except Exception as error:  # orbax and its storage raise many kinds, none of which names the way out
-            raise _damaged(self.folder / str(step), error, self._cure(step)) from error
+        restored = _read(self.folder / str(step), self._cure(step), lambda: self._manager.restore(step, args=items))
         return restored["state"], restored["data"]
 
     def steps(self) -> list[int]:
@@ -120,13 +120,14 @@ def load_params(workdir: str | Path, step: int) -> dict:
     folder = Path(workdir).absolute() / "checkpoints" / str(step)
     if not folder.is_dir():
         raise UserError(f"{folder}: there is no such checkpoint")
-    try:
+
+    def params() -> dict:
         wanted = {"params": _tree(folder / "state")["params"]}
         as_numpy = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), wanted)
         args = ocp.args.PyTreeRestore(item=wanted, restore_args=as_numpy, partial_restore=True)
         return ocp.PyTreeCheckpointHandler().restore(folder / "state", args=args)["params"]
-    except Exception as error:  # see Checkpoints.restore
-        raise _damaged(folder, error, "choose another --checkpoint, or remove that folder") from error
+
+    return _read(folder, "choose another --checkpoint, or remove that folder", params)
 
 
 def _tree(folder: Path) -> dict:
@@ -147,10 +148,7 @@ def _check_json(folder: Path) -> None:
 
 def _check_shapes(folder: Path, abstract_state: Any, cure: str) -> None:
     """Compares names and shapes before any array is read: orbax's own messages are a page long."""
-    try:
-        there = _shapes(_tree(folder / "state")["params"])
-    except Exception as error:  # see Checkpoints.restore
-        raise _damaged(folder, error, cure) from error
+    there = _shapes(_read(folder, cure, lambda: _tree(folder / "state")["params"]))
     here = _shapes(abstract_state.params)
     for name in sorted(there.keys() | here.keys()):
         if there.get(name) != here.get(name):
@@ -163,6 +161,23 @@ def _check_shapes(folder: Path, abstract_state: Any, cure: str) -> None:
 def _shapes(params: dict) -> dict[str, tuple[int, ...]]:
     leaves = jax.tree_util.tree_leaves_with_path(params)
     return {jax.tree_util.keystr(path, simple=True, separator="/"): tuple(leaf.shape) for path, leaf in leaves}
+
+
+def _read(folder: Path, cure: str, read: Callable[[], Any]) -> Any:
+    """Returns `read()`; whatever it raises becomes one line about the checkpoint in `folder`.
+
+    orbax and its storage raise many kinds of error, none of which names the way out, and leave other reads behind that
+    fail as well: python would print a page about each when it collects them, so they are collected here.
+    """
+    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    try:
+        return read()
+    except Exception as error:
+        damaged = _damaged(folder, error, cure)
+    finally:
+        gc.collect()
+        sys.unraisablehook = hook
+    raise damaged
 
 
 def _damaged(folder: Path, error: Exception, cure: str) -> UserError:
