@@ -3,7 +3,10 @@
 import os
 from pathlib import Path
 
+from tests.hurry import XLA_FLAGS
+
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {XLA_FLAGS}".strip()  # also for commands in tests
 
 import jax
 import pytest

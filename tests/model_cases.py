@@ -6,6 +6,7 @@ import numpy as np
 
 from model.config import ModelConfig
 from model.transformer import Transformer, init_params
+from tests.hurry import AS_IN_TRAINING
 
 TINY = ModelConfig(vocab_size=23, N=2, d_model=16, d_ff=24, h=2, d_k=6, d_v=10, max_positions=40, P_drop=0.0)
 
@@ -34,14 +35,14 @@ def apply(config, params, *args, **kwargs):
     return Transformer(config).apply({"params": params}, *args, **kwargs)
 
 
-def jit(f):
-    """`jax.jit` with a compiler that hurries: a tiny model takes ten times longer to compile well than to run."""
-    return jax.jit(f, compiler_options={"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False})
+def jit_as_in_training(f):
+    """`jax.jit` with the compiler's own settings, where tests/conftest.py has it hurry for all else."""
+    return jax.jit(f, compiler_options=AS_IN_TRAINING)
 
 
 def run(config, params, *args, rngs=None, **kwargs):
     """`apply`, compiled; not for use inside another compiled function."""
-    return jit(lambda params, args, rngs: apply(config, params, *args, rngs=rngs, **kwargs))(params, args, rngs)
+    return jax.jit(lambda params, args, rngs: apply(config, params, *args, rngs=rngs, **kwargs))(params, args, rngs)
 
 
 def relative_error(actual, expected):

@@ -52,7 +52,7 @@ def test_case_matters_except_in_the_lower_cased_readings():
 
 
 def test_the_papers_reading_forgives_the_style_of_quotes():
-    system, reference = ["Er sagt: „Das ist ‚gut‘ so“."], ['Er sagt: "Das ist \'gut\' so".']
+    system, reference = ["Er sagt: „Das ist ‚gut‘ so“."], ["Er sagt: \"Das ist 'gut' so\"."]
     scores = bleu.all_scores(system, reference, "de")
     assert scores["bleu_paper"] == pytest.approx(100) and scores["bleu_split"] < 100
 

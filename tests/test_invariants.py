@@ -12,7 +12,7 @@ from model.attention import attention_weights
 from model.config import ModelConfig, parameter_count
 from model.positions import alibi_bias, alibi_slopes, rotate, sinusoids
 from model.transformer import Transformer, init_params
-from tests.model_cases import TINY, apply, jit, padded_ids, perturbed, relative_error, run
+from tests.model_cases import TINY, apply, padded_ids, perturbed, relative_error, run
 
 VARIANTS = [
     pytest.param({}, id="paper"),
@@ -26,7 +26,7 @@ variants = pytest.mark.parametrize("changes", VARIANTS)
 
 def influence(f, x_btd):
     """Which inputs [b, t'] move which outputs [b, t] of f, by the Jacobian: bool [b, t, b, t']."""
-    jacobian = jit(jax.jacrev(lambda x: f(x).sum(-1) + (f(x) ** 2).sum(-1)))(x_btd)
+    jacobian = jax.jit(jax.jacrev(lambda x: f(x).sum(-1) + (f(x) ** 2).sum(-1)))(x_btd)
     return np.abs(np.asarray(jacobian)).max(-1) > 0
 
 
@@ -102,7 +102,7 @@ def test_packed_rows_equal_unpacked_ones_in_logits_and_gradients(changes):
         return (logits * cotangent).sum(), logits
 
     (expected_gradients, expected), (gradients, logits) = (
-        jit(jax.grad(f, has_aux=True))(params) for f in (separately, together)
+        jax.jit(jax.grad(f, has_aux=True))(params) for f in (separately, together)
     )
     np.testing.assert_allclose(logits, expected, rtol=1e-5, atol=2e-6)
     errors = jax.tree.map(relative_error, gradients, expected_gradients)
@@ -253,7 +253,7 @@ def test_remat_changes_nothing_not_even_dropout(changes):
             return (out**2).mean()
 
         jaxpr = str(jax.make_jaxpr(jax.grad(f))(params))
-        return jit(jax.value_and_grad(f))(params), jaxpr
+        return jax.jit(jax.value_and_grad(f))(params), jaxpr
 
     ((value, gradient), jaxpr), ((expected, expected_gradient), plain) = gradients(True), gradients(False)
     assert "remat" in jaxpr or "checkpoint" in jaxpr
@@ -267,7 +267,7 @@ def test_dropout_acts_in_training_only_and_depends_on_the_key():
     params = perturbed(config)
     ids = jnp.ones((1, 4), jnp.int32)
 
-    forward = jit(
+    forward = jax.jit(
         lambda seed, train=True: apply(config, params, ids, ids, train=train, rngs={"dropout": jax.random.key(seed)})
     )
     np.testing.assert_array_equal(forward(1), forward(1))

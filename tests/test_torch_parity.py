@@ -17,7 +17,7 @@ from model.config import ModelConfig
 from model.masks import same_segment
 from model.positions import sinusoids
 from model.transformer import Transformer
-from tests.model_cases import TINY, apply, jit, padded_ids, perturbed, relative_error, run
+from tests.model_cases import TINY, apply, padded_ids, perturbed, relative_error, run
 
 if os.environ.get("REQUIRE_TORCH") == "1":
     import torch
@@ -155,7 +155,7 @@ def test_gradients():
     params, (source, target) = perturbed(CONFIG), batch()
     cotangent = np.random.default_rng(1).standard_normal((*target.shape, CONFIG.vocab_size)).astype(np.float32)
     cotangent *= (target != 0)[:, :, None]
-    ours = jit(jax.grad(lambda p: (apply(CONFIG, p, source, target) * cotangent).sum()))(params)
+    ours = jax.jit(jax.grad(lambda p: (apply(CONFIG, p, source, target) * cotangent).sum()))(params)
     _, logits, theirs, embed = torch_forward(CONFIG, params, source, target)
     (logits * tensor(cotangent)).sum().backward()
     assert relative_error(ours["embed"], embed.grad) <= TOLERANCE
@@ -180,7 +180,7 @@ def decode_with_cache(config, params, source, tokens_bmt, parents_bmt):
     memory = run(config, params, source, method="encode")
     cache = apply(config, params, memory, jnp.asarray(source != 0, jnp.int32), 2 * m, method="start_cache")
 
-    @jit
+    @jax.jit
     def decode_step(token_bm, step, visible_bmc, cache):
         return model.apply({"params": params}, token_bm, step, visible_bmc, cache, method="decode_step")
 
@@ -234,7 +234,7 @@ def test_cached_decoding_is_teacher_forcing(changes, m):
     parents = rng.integers(0, m, tokens.shape)
     stepped = decode_with_cache(config, params, source, tokens, parents)
     repeated = np.repeat(source, m, axis=0)
-    full = jit(lambda source, target: apply(config, params, source, target))
+    full = jax.jit(lambda source, target: apply(config, params, source, target))
     for step in (0, 1, 3, 5):
         rows = prefixes(tokens, parents, step)
         padded = np.pad(rows, ((0, 0), (0, t - rows.shape[1])))
