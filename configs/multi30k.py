@@ -8,8 +8,8 @@ Cost:      0.7 to 0.9 s an update on 2 AVX2 cores, so about two hours; not measu
     python -m infer --workdir=runs/multi30k --split=test
 
 FOLDER holds {train,val,test_2016_flickr}.{en,de}.gz, one raw sentence a line; by default ../shared/data/multi30k.
-The recipe is the published one (4+4 layers, d_model 128, P_drop 0.3, peak learning rate 5e-3 after 2,000 updates, average
-of 10 checkpoints, beam 5) with cased text, fewer subwords and half the batch.
+The recipe is the published one (4+4 layers, d_model 128, P_drop 0.3, peak learning rate 5e-3 after 2,000 updates,
+average of 10 checkpoints, beam 5) with cased text, fewer subwords and half the batch.
 """
 
 from ml_collections import ConfigDict
