@@ -1,9 +1,9 @@
 """Dropout (Srivastava et al. 2014; section 5.4 of the paper) with a choice of random bits.
 
 "threefry" draws the mask with `jax.random` and is the reference. "hash" computes it from each element's own index, a
-handful of integer operations that fuse with what surrounds them: on CPU a training step of the base model is about a
-quarter faster. It is a statistical generator, not a cryptographic one; tests/test_dropout.py holds it to its rate and
-to independence across seeds, layers, positions and steps.
+handful of integer operations that fuse with what surrounds them (benchmarks/training_step.py compares the two). It is
+a statistical generator, not a cryptographic one; tests/test_dropout.py holds it to its rate and to independence across
+seeds, layers, positions and steps.
 """
 
 import math
