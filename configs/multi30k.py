@@ -2,7 +2,7 @@
 
 Published: 41.02 BLEU, tokenised and lower-cased (Wu et al. 2021, "Good for Misconceived Reasons", the "tiny" model).
 Ours:      not run to its end yet.
-Cost:      0.7 to 0.9 s an update on 2 AVX2 cores, so about two hours; not measured on a GPU.
+Cost:      not measured.
 
     python -m train --config=configs/multi30k.py:FOLDER --workdir=runs/multi30k
     python -m infer --workdir=runs/multi30k --split=test

@@ -13,7 +13,8 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, UInt32
 
-DROPOUT_BITS = ("threefry", "hash")
+from model.config import DROPOUT_BITS
+
 WORD = 2**32
 
 

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from model import dropout as dropout_module
-from model.dropout import DROPOUT_BITS, dropout, index_words, keep_mask
+from model.config import DROPOUT_BITS
+from model.dropout import dropout, index_words, keep_mask
 
 SHAPE = (128, 512)
 
