@@ -59,7 +59,7 @@ format: install  ## rewrite the sources as ruff wants them
 	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format .
 
 test: lint  ## lint, then the tests with shapes and types checked at run time (under 15 minutes)
-	@$(BIN)/python -m pytest --numprocesses=$(JOBS) --quiet
+	@$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadfile --quiet
 
 test-slow: install  ## the tests that take minutes each
 	@$(BIN)/python -m pytest -m slow

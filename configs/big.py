@@ -9,17 +9,19 @@ Cost:  3.5 days on 8 P100 GPUs in the paper; ours not measured.
     python -m infer --workdir=runs/big --split=test
 
 `configs/big.py:en-fr` is the English-French run with P_drop 0.1 (41.8 BLEU in later versions of the paper, 41.0 in the
-proceedings).
+proceedings). `configs/big.py:en-de:small` is a small twin on the built-in corpus, see configs/small.py.
 """
 
 from ml_collections import ConfigDict
 
-from configs.base import wmt14
+from configs.base import PAIRS, wmt14
 from configs.common import default
+from configs.small import choose, small
 
 
-def get_config(pair: str = "en-de") -> ConfigDict:
-    """Returns the run for the language pair "en-de" or "en-fr"."""
+def get_config(argument: str = "en-de") -> ConfigDict:
+    """Returns the run for the language pair "en-de" or "en-fr", or with PAIR:small its small twin."""
+    pair, is_small = choose(argument, tuple(PAIRS))
     cfg = wmt14(default(), pair)
     cfg.steps = 300_000
     cfg.model.d_model, cfg.model.d_ff, cfg.model.h = 1024, 4096, 16
@@ -27,4 +29,4 @@ def get_config(pair: str = "en-de") -> ConfigDict:
     cfg.checkpoint.every = 600  # about ten minutes of the paper's big run
     cfg.checkpoint.keep_last = 20
     cfg.decode.checkpoint = "average:20"
-    return cfg
+    return small(cfg, PAIRS[pair]) if is_small else cfg

@@ -14,7 +14,7 @@ def default() -> ConfigDict:
     cfg.steps = 100_000  # parameter updates; section 5.2 (300,000 for big)
 
     cfg.data = ConfigDict()
-    cfg.data.train = ""  # corpus specs, source language first: `grammar:`, `text:`, `tsv:`, `tfds:`
+    cfg.data.train = ""  # corpus specs, source language first: `grammar:`, `text:`, `tsv:`, `tfds:`, `trees:`
     cfg.data.valid = ""
     cfg.data.test = ""
     cfg.data.cache = ".cache/data"  # folder of prepared corpora, shared by runs; keyed by content, safe to delete
@@ -25,7 +25,7 @@ def default() -> ConfigDict:
     cfg.data.max_ratio = 9.0  # subwords of the longer side / shorter side; worse pairs are dropped and counted
     cfg.data.tokens_per_batch = 25_000  # positions a side in one update, the whole cluster together; section 5.1
     cfg.data.batching = "bucket"  # "bucket": pairs of like length (section 5.1); "pack": several pairs a row
-    cfg.data.buckets = (8, 12, 16, 20, 24, 28, 32, 40, 48, 64, 96, 128, 256)  # row lengths; one compilation each
+    cfg.data.buckets = (10, 12, 14, 16, 18, 20, 24, 28, 32, 40, 48, 64, 96, 128, 256)  # row lengths; one program each
     cfg.data.pack_length = 256  # row length of batching="pack"
 
     cfg.model = ConfigDict()
@@ -43,8 +43,10 @@ def default() -> ConfigDict:
     cfg.model.norm = "post"  # "post": LN(x + f(x)), the paper; "pre": x + f(LN(x)) and a final LN
     cfg.model.tie_embeddings = True  # one matrix for source, target and softmax; section 3.4
     cfg.model.dtype = "float32"  # compute type, "bfloat16" on accelerators; parameters and softmax stay float32
-    cfg.model.remat = False  # recompute each layer in the backward pass: less memory, about a third more time
+    cfg.model.remat = "none"  # in the backward pass compute again: none | full (each layer: a third more time) | dots
     cfg.model.dropout_bits = "threefry"  # "threefry": jax.random; "hash": a cheap counter hash, faster on CPU
+    cfg.model.attention_impl = "einsum"  # einsum | splash (TPU) | cudnn (GPU, bfloat16): kernels that keep no weights
+    cfg.model.scan_layers = False  # True loops over stacked layers: compiles one, but copies parameters every update
 
     cfg.loss = ConfigDict()
     cfg.loss.eps_ls = 0.1  # label smoothing; section 5.4
@@ -60,6 +62,11 @@ def default() -> ConfigDict:
     cfg.optim.weight_decay = 0.0  # of "adamw", decoupled; not on biases and layer norms
     cfg.optim.clip_norm = 0.0  # global gradient norm; 0 clips nothing
     cfg.optim.accumulate = 1  # slices that an update's batch is cut into, one after the other, to save memory
+
+    cfg.mesh = ConfigDict()  # devices along each axis, over all hosts; -1, for one axis at most, is what is left
+    cfg.mesh.data = -1  # batch rows
+    cfg.mesh.fsdp = 1  # batch rows, with parameters and optimiser state cut along d_model
+    cfg.mesh.tensor = 1  # heads, d_ff and vocabulary: best kept within one host
 
     cfg.checkpoint = ConfigDict()
     cfg.checkpoint.every = 1_500  # updates; about ten minutes of the paper's base run (section 6.1)

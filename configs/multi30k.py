@@ -1,15 +1,16 @@
 """A small Transformer on Multi30k English-German (29,000 image captions), scored on test_2016_flickr.
 
 Published: 41.02 BLEU, tokenised and lower-cased (Wu et al. 2021, "Good for Misconceived Reasons", the "tiny" model).
-Ours:      not run to its end yet.
-Cost:      not measured.
+Ours:      37.89 tokenised and lower-cased, 37.55 sacreBLEU, after 7,148 of 8,000 updates; the rest is in the README.
+Cost:      102 minutes on 2 shared CPU cores.
 
     python -m train --config=configs/multi30k.py:FOLDER --workdir=runs/multi30k
     python -m infer --workdir=runs/multi30k --split=test
 
 FOLDER holds {train,val,test_2016_flickr}.{en,de}.gz, one raw sentence a line; by default ../shared/data/multi30k.
 The recipe is the published one (4+4 layers, d_model 128, P_drop 0.3, peak learning rate 5e-3 after 2,000 updates,
-average of 10 checkpoints, beam 5) with cased text, fewer subwords and half the batch.
+average of 10 checkpoints, beam 5) with cased text, fewer subwords and half the batch. The length penalty is the best of
+0.6, 1.0, 1.4 and 2.0 on the validation split, where 0.6 gave translations a tenth too short.
 """
 
 from ml_collections import ConfigDict
@@ -42,5 +43,6 @@ def get_config(folder: str = "../shared/data/multi30k") -> ConfigDict:
     cfg.checkpoint.keep_last = 10
     cfg.eval.every = 560
     cfg.decode.beam = 5
+    cfg.decode.alpha = 1.4
     cfg.decode.checkpoint = "average:10"
     return cfg

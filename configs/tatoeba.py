@@ -1,6 +1,7 @@
 """A small Transformer on Tatoeba English-German (163,000 short sentences).
 
-Ours: not run yet. Cost: not measured.
+Ours:  27.64 sacreBLEU on the test split after 1,500 updates; the rest is in the README's table.
+Cost:  29 minutes on 2 shared CPU cores. The rate is still near its peak then: more updates would help.
 
     python -m train --config=configs/tatoeba.py:FOLDER --workdir=runs/tatoeba
     python -m infer --workdir=runs/tatoeba --split=test
@@ -17,17 +18,18 @@ from configs.common import default
 def get_config(folder: str = "../shared/data/tatoeba") -> ConfigDict:
     """Returns the run on the corpus in `folder`."""
     cfg = default()
-    cfg.steps = 12_000
+    cfg.steps = 1_500
     for split in ("train", "valid", "test"):
         cfg.data[split] = f"text:{folder}/split.en-de.{split}.{{en,de}}.gz"
     cfg.data.vocab_size = 8_000
     cfg.data.max_length = 64
     cfg.data.tokens_per_batch = 4_096
     cfg.data.buckets = (8, 10, 12, 15, 18, 24, 64)
-    cfg.model.N, cfg.model.d_model, cfg.model.d_ff = 3, 256, 1024
-    cfg.model.h, cfg.model.d_k, cfg.model.d_v = 4, 64, 64
+    cfg.model.N, cfg.model.d_model, cfg.model.d_ff = 3, 128, 512
+    cfg.model.h, cfg.model.d_k, cfg.model.d_v = 4, 32, 32
     cfg.model.dropout_bits = "hash"
-    cfg.optim.warmup = 2_000
-    cfg.checkpoint.every = 300
-    cfg.eval.every = 1_200
+    cfg.optim.lr = 2.0  # a peak of 5.6e-3
+    cfg.optim.warmup = 1_000
+    cfg.checkpoint.every = 100
+    cfg.eval.every = 250
     return cfg

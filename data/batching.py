@@ -47,7 +47,6 @@ def bucket_plan(
     *,
     tokens: int,
     buckets: Sequence[int],
-    rows_multiple: int = 1,
     seed: int = 0,
     epoch: int = 0,
 ) -> list[PlannedBatch]:
@@ -60,7 +59,6 @@ def bucket_plan(
         lengths_n2: tokens of each pair's source and target, EOS counted.
         tokens: positions a side in one batch, at most.
         buckets: row lengths, ascending; each gives one batch shape.
-        rows_multiple: every batch's number of rows is a multiple of this.
         seed: with `epoch`, decides the order of rows and of batches.
         epoch: counts from 0.
 
@@ -77,7 +75,7 @@ def bucket_plan(
     batches: list[PlannedBatch] = []
     waiting = np.empty(0, np.int32)
     for number, length in enumerate(buckets[: int(bucket_of.max()) + 1]):
-        rows = _rows(tokens, length, rows_multiple)
+        rows = _rows(tokens, length)
         pool = np.concatenate([waiting, shuffled[bucket_of == number]])
         left = len(pool) % rows
         # Stable, so that which of equally long pairs stay behind still follows the shuffle.
@@ -100,13 +98,12 @@ def pack_plan(
     *,
     tokens: int,
     pack_length: int,
-    rows_multiple: int = 1,
     seed: int = 0,
     epoch: int = 0,
 ) -> list[PlannedBatch]:
     """Several pairs a row of `pack_length` source and `pack_length` target positions; arguments as `bucket_plan`."""
     order = np.random.default_rng([seed, epoch])
-    rows = _rows(tokens, pack_length, rows_multiple)
+    rows = _rows(tokens, pack_length)
     if int(lengths_n2.max()) > pack_length:
         raise UserError(f"data.pack_length is {pack_length}, but a pair has {int(lengths_n2.max())} tokens on one side")
     shuffled = order.permutation(len(lengths_n2)).astype(np.int32)
@@ -122,14 +119,10 @@ def pack_plan(
     return [batches[index] for index in order.permutation(len(batches))]
 
 
-def _rows(tokens: int, length: int, rows_multiple: int) -> int:
-    rows = tokens // length // rows_multiple * rows_multiple
-    if rows < 1:
-        raise UserError(
-            f"data.tokens_per_batch is {tokens}: too few for {rows_multiple} row(s) of {length} tokens;"
-            f" at least {rows_multiple * length} are needed"
-        )
-    return rows
+def _rows(tokens: int, length: int) -> int:
+    if tokens < length:
+        raise UserError(f"data.tokens_per_batch is {tokens}: too few for a row of {length} tokens")
+    return tokens // length
 
 
 def _first_fit(lengths_n2: np.ndarray, capacity: int) -> np.ndarray:

@@ -6,8 +6,10 @@ is needed to go on exactly where a run stopped. Batches made ahead but not hande
 
 import queue
 import threading
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
 
 import numpy as np
 from ml_collections import ConfigDict
@@ -20,34 +22,44 @@ _AHEAD = 8  # batches made before they are asked for
 State = dict[str, int]
 
 
+class Share(NamedTuple):
+    """Which rows of a batch this process reads: from part `first` to before part `end` of `parts` equal parts.
+
+    A batch is planned without regard to the machines that will share it, and gets empty rows to a multiple of
+    `multiple`, itself one of `parts`. So the same sentences make the same update on any number of devices.
+    """
+
+    first: int = 0
+    end: int = 1
+    parts: int = 1
+    multiple: int = 1
+
+    def of(self, planned: PlannedBatch) -> PlannedBatch:
+        """The rows of `planned` that are this process's."""
+        empty = -len(planned.rows_bc) % self.multiple
+        rows_bc = np.pad(planned.rows_bc, ((0, empty), (0, 0)), constant_values=-1)
+        part = len(rows_bc) // self.parts
+        return planned._replace(rows_bc=rows_bc[self.first * part : self.end * part])
+
+
+WHOLE = Share()
+
+
 class TrainingBatches:
     """Iterator over `Batch`, epoch after epoch; `get_state` before a `next` is where that `next` can be repeated."""
 
-    def __init__(
-        self,
-        prepared: Prepared,
-        cfg_data: ConfigDict,
-        *,
-        seed: int,
-        rows_multiple: int = 1,
-        process_index: int = 0,
-        process_count: int = 1,
-    ):
+    def __init__(self, prepared: Prepared, cfg_data: ConfigDict, *, seed: int, share: Share = WHOLE):
         """Checks the settings; reading starts with the first `next`.
 
         Args:
             prepared: the training corpus.
             cfg_data: `config.data`; see `configs/common.py`.
             seed: decides the order of every epoch.
-            rows_multiple: the rows of a global batch are a multiple of this; itself one of `process_count`.
-            process_index: this process's number: it gets its own contiguous slice of every global batch's rows.
-            process_count: processes that share a batch; all make the same plan.
+            share: this process's part of every batch; all processes make the same plan.
 
         Raises:
             UserError: rows, tokens and lengths of `cfg_data` do not fit together.
         """
-        if rows_multiple % process_count:
-            raise UserError(f"batch rows in multiples of {rows_multiple} cannot be shared by {process_count} processes")
         longest = _longest_row(cfg_data)
         if cfg_data.max_length > longest[1]:
             raise UserError(
@@ -57,7 +69,7 @@ class TrainingBatches:
         self._prepared, self._seed = prepared, seed
         self._batching, self._tokens = cfg_data.batching, cfg_data.tokens_per_batch
         self._buckets, self._pack_length = tuple(cfg_data.buckets), cfg_data.pack_length
-        self._rows_multiple, self._share = rows_multiple, (process_index, process_count)
+        self._share = share
         self._state: State = {"epoch": 0, "batch": 0}
         self._worker: _Worker | None = None
 
@@ -92,7 +104,6 @@ class TrainingBatches:
                 self._prepared.lengths,
                 tokens=self._tokens,
                 pack_length=self._pack_length,
-                rows_multiple=self._rows_multiple,
                 seed=self._seed,
                 epoch=epoch,
             )
@@ -100,7 +111,6 @@ class TrainingBatches:
             self._prepared.lengths,
             tokens=self._tokens,
             buckets=self._buckets,
-            rows_multiple=self._rows_multiple,
             seed=self._seed,
             epoch=epoch,
         )
@@ -108,7 +118,6 @@ class TrainingBatches:
     def _produce(self, state: State) -> Iterator[tuple[Batch, State]]:
         """Yields batches from `state` on, each with the position behind it."""
         epoch, batch = state["epoch"], state["batch"]
-        index, count = self._share
         with ThreadPoolExecutor(1, "plan") as planner:
             ahead: Future[list[PlannedBatch]] = planner.submit(self.plan, epoch)
             while True:
@@ -116,10 +125,11 @@ class TrainingBatches:
                 if batch >= len(plan):
                     raise UserError(f"data position: batch {batch} of an epoch of {len(plan)}; the run's data changed")
                 for number in range(batch, len(plan)):
-                    rows = len(plan[number].rows_bc) // count
-                    share = plan[number]._replace(rows_bc=plan[number].rows_bc[index * rows : (index + 1) * rows])
                     position = (epoch, number + 1) if number + 1 < len(plan) else (epoch + 1, 0)
-                    yield _read(self._prepared, share), dict(zip(("epoch", "batch"), position, strict=True))
+                    yield (
+                        _read(self._prepared, self._share.of(plan[number])),
+                        dict(zip(("epoch", "batch"), position, strict=True)),
+                    )
                 epoch, batch = epoch + 1, 0
 
 
@@ -133,17 +143,27 @@ def _longest_row(cfg_data: ConfigDict) -> tuple[str, int]:
     return "the largest of data.buckets", cfg_data.buckets[-1]
 
 
+def row_lengths(cfg_data: ConfigDict) -> list[int]:
+    """Row lengths that pairs of up to `data.max_length` subwords need, short ones first; each is a program."""
+    if cfg_data.batching == "pack":
+        return [cfg_data.pack_length]
+    return list(cfg_data.buckets[: bisect_left(cfg_data.buckets, cfg_data.max_length) + 1])
+
+
 def _read(prepared: Prepared, planned: PlannedBatch) -> Batch:
     return lay_out(prepared.records(planned.rows_bc[planned.rows_bc >= 0]), planned)
 
 
-def evaluation_batches(prepared: Prepared, tokens: int, buckets: Sequence[int]) -> Iterator[Batch]:
+def evaluation_batches(
+    prepared: Prepared, tokens: int, buckets: Sequence[int], share: Share = WHOLE
+) -> Iterator[Batch]:
     """Every pair once, one a row, shortest first, in rows of bucket lengths; longer pairs get longer rows.
 
     Args:
         prepared: the corpus.
         tokens: positions a side in one batch, at most, unless one row is longer by itself.
         buckets: row lengths, ascending; doubled beyond the largest as far as the corpus needs.
+        share: this process's part of every batch.
     """
     longest_n = prepared.lengths.max(axis=1)
     order = np.argsort(longest_n, kind="stable")
@@ -158,7 +178,7 @@ def evaluation_batches(prepared: Prepared, tokens: int, buckets: Sequence[int]) 
             rows_b1 = np.full((rows, 1), -1, np.int32)
             part = members[start : start + rows]
             rows_b1[: len(part), 0] = part
-            yield _read(prepared, PlannedBatch(length, length, rows_b1))
+            yield _read(prepared, share.of(PlannedBatch(length, length, rows_b1)))
 
 
 class _Worker:

@@ -262,13 +262,15 @@ def prepare_all(cfg_data: ConfigDict, tokenizer_path: str | Path | None = None) 
 def _trained_tokenizer(cfg_data: ConfigDict) -> Tokenizer:
     """The cached tokenizer of the training corpus; learned first if need be."""
     corpus = open_corpus(cfg_data.train)
+    if corpus.symbols and cfg_data.lowercase:
+        raise UserError(f"data.lowercase is True, but the labels of {corpus.spec} have capitals: set it to False")
     key = _key(FORMAT, corpus.fingerprint, cfg_data.vocab_size, cfg_data.lowercase)
     path = Path(cfg_data.cache) / f"{key}.model"
     if path.exists():
         return Tokenizer.from_file(path)
     with Progress(f"learning {cfg_data.vocab_size:,} subwords from {corpus.spec}", "lines") as progress:
         lines = progress.count(text for pair in corpus.pairs() for text in pair)
-        return Tokenizer.train(lines, cfg_data.vocab_size, path, lowercase=cfg_data.lowercase)
+        return Tokenizer.train(lines, cfg_data.vocab_size, path, lowercase=cfg_data.lowercase, symbols=corpus.symbols)
 
 
 def main(argv: list[str]) -> None:

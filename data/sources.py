@@ -6,6 +6,8 @@
 | `text:PREFIX.{en,de}[.gz]` | two files, one sentence a line; line i of one translates line i of the other |
 | `tsv:FILE[:{en,de}]` | lines of source, tab, target (more columns are ignored); the braces name columns 1, 2 |
 | `tfds:NAME[:SPLIT]:{en,de}` | a translation set of tensorflow-datasets, or a folder that it prepared |
+| `trees:FILE`, `trees:FILE.gz` | a treebank in Penn brackets: sentences, and their trees as lines (`data.linearise`) |
+| `trees:grammar:SPLIT[:COUNT]` | the English side of the built-in grammar and its trees |
 
 The source language comes first, so `{de,en}` turns the direction of `grammar:`, `text:` and `tfds:`. Only a line feed
 ends a line (a carriage return before it is dropped): U+2028, U+0085 and the like are part of a sentence.
@@ -24,6 +26,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from data.errors import UserError
+from data.linearise import SYMBOL, linearise
+from data.syntax import Tree
+from data.treebank import cleaned, read_trees
 
 Pairs = Iterator[tuple[str, str]]
 _GRAMMAR_SIZES = {"train": 100_000, "valid": 1_000, "test": 1_000}
@@ -31,13 +36,17 @@ _BRACES = re.compile(r"\{([^{},]+),([^{},]+)\}")
 
 
 class Corpus(NamedTuple):
-    """A parallel corpus, read afresh by each call of `pairs`; `fingerprint` changes with the text or the direction."""
+    """A parallel corpus, read afresh by each call of `pairs`; `fingerprint` changes with the text or the direction.
+
+    Words that match `symbols` become one subword each, however rare they are.
+    """
 
     spec: str
     source_language: str
     target_language: str
     pairs: Callable[[], Pairs]
     fingerprint: str
+    symbols: re.Pattern[str] | None = None
 
 
 def open_corpus(spec: str) -> Corpus:
@@ -161,10 +170,45 @@ def _grammar(spec: str, rest: str) -> Corpus:
             english, german = example.english, example.german
             yield (english, german) if source == "en" else (german, english)
 
-    # The text follows from the code. The whole room is more than that, and is never too little.
-    code = [_file_digest(path) for path in sorted(Path(grammar.__file__).parent.glob("*.py"))]
-    fingerprint = _digest("grammar", *code, split, str(count), source)
+    fingerprint = _digest("grammar", _code_digest(), split, str(count), source)
     return Corpus(spec, source, target, lambda: _not_empty(spec, pairs()), fingerprint)
+
+
+def _code_digest() -> str:
+    """The grammar's text follows from its code. The whole room is more than that, and is never too little."""
+    return _digest(*(_file_digest(path) for path in sorted(Path(__file__).parent.glob("*.py"))))
+
+
+# Treebanks
+
+
+def _trees(spec: str, rest: str) -> Corpus:
+    match = re.fullmatch(r"grammar:(\w+)(?::(\d+))?", rest)
+    if match and match[1] in _GRAMMAR_SIZES:
+        split, count = match[1], int(match[2]) if match[2] else _GRAMMAR_SIZES[match[1]]
+        fingerprint = _digest("trees grammar", _code_digest(), split, str(count))
+        return _treebank(spec, lambda: _grammar_trees(split, count), fingerprint)
+    if rest.startswith("grammar:") or not rest:
+        raise UserError(
+            f"corpus {spec!r}: write trees:FILE or trees:grammar:SPLIT[:COUNT], SPLIT one of train, valid, test"
+        )
+    path = Path(rest).expanduser()
+    return _treebank(spec, lambda: read_trees(read_lines(path), str(path)), _digest("trees", _file_digest(path)))
+
+
+def _treebank(spec: str, trees: Callable[[], Iterator[Tree]], fingerprint: str) -> Corpus:
+    def pairs() -> Pairs:
+        for tree in trees():
+            yield " ".join(tree.leaves()), linearise(tree)
+
+    return Corpus(spec, "en", "trees", lambda: _not_empty(spec, pairs()), fingerprint, SYMBOL)
+
+
+def _grammar_trees(split: str, count: int) -> Iterator[Tree]:
+    from data import grammar
+
+    for index in range(count):
+        yield cleaned(grammar.pair(split, index).tree)
 
 
 # tensorflow-datasets: the one place that imports it; TensorFlow itself at most in `download`
@@ -262,4 +306,10 @@ def _refuse(spec: str, name: str, error: Exception) -> NoReturn:
     raise UserError(message) from error
 
 
-_SCHEMES: dict[str, Callable[[str, str], Corpus]] = {"grammar": _grammar, "text": _text, "tsv": _tsv, "tfds": _tfds}
+_SCHEMES: dict[str, Callable[[str, str], Corpus]] = {
+    "grammar": _grammar,
+    "text": _text,
+    "tsv": _tsv,
+    "tfds": _tfds,
+    "trees": _trees,
+}

@@ -53,19 +53,31 @@ class Tokenizer:
             raise UserError(f"tokenizer {path}: cannot be read ({error.strerror})") from error
 
     @classmethod
-    def train(cls, lines: Iterable[str], vocab_size: int, path: str | Path, *, lowercase: bool = False) -> "Tokenizer":
+    def train(
+        cls,
+        lines: Iterable[str],
+        vocab_size: int,
+        path: str | Path,
+        *,
+        lowercase: bool = False,
+        symbols: re.Pattern[str] | None = None,
+    ) -> "Tokenizer":
         """Learns `vocab_size` subwords from `lines` and writes the model to `path`.
+
+        What matches `symbols` at the start of a word becomes one subword, however rare it is.
 
         Raises:
             UserError: `vocab_size` is larger or smaller than the text allows; the message says what would do.
         """
-        model = io.BytesIO()
+        model, sample = io.BytesIO(), _sample(lines, TRAINING_LINES)
+        whole = {f"▁{word}" for line in sample for word in symbols.findall(line)} if symbols else set()
         try:
             sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=iter(_sample(lines, TRAINING_LINES)),
+                sentence_iterator=iter(sample),
                 model_writer=model,
                 model_type="bpe",
                 vocab_size=vocab_size,
+                user_defined_symbols=sorted(whole),
                 byte_fallback=True,
                 character_coverage=0.9999,  # the rarest characters are spelled in bytes rather than given an id each
                 normalization_rule_name="nmt_nfkc_cf" if lowercase else "nmt_nfkc",

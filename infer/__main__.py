@@ -3,7 +3,8 @@
 python -m infer --workdir=runs/quickstart --split=test [--checkpoint=average:5] [--json]
 python -m infer --workdir=runs/base --source=newstest2014.en --reference=newstest2014.de [--output=out.de]
 
-The result and the translations are also kept in the run, under evaluations/, for tables to be made from.
+The result and the translations are also kept in the run, under evaluations/, for tables to be made from. All devices
+share the work; on many hosts, start the same command on each, as for training.
 """
 
 import json
@@ -25,6 +26,7 @@ from infer.perplexity import perplexity
 from infer.runs import Run, count_parameters, open_run, params_sha256
 from infer.score import language_of, read_pair, report
 from infer.translator import Translator
+from train.distributed import connect, is_main
 
 SPLITS = ("test", "valid", "train")
 
@@ -81,6 +83,17 @@ def evaluate(model_run: Run, sentences: Sentences, *, beam: int, alpha: float) -
         "signatures": scores["signatures"],
         "seconds": seconds,
         "tokens_per_second": sum(len(translation.hypotheses[0].tokens) + 1 for translation in translations) / seconds,
+        **provenance(model_run, sentences),
+        "beam": beam,
+        "alpha": alpha,
+        "extra_length": extra_length,
+    }
+    return record, hypotheses
+
+
+def provenance(model_run: Run, sentences: Sentences) -> dict[str, Any]:
+    """What any record says of the parameters, the sentences, the machine and the hour."""
+    return {
         "params": count_parameters(model_run.params),
         "params_sha256": params_sha256(model_run.params),
         "step": model_run.step,
@@ -89,19 +102,18 @@ def evaluate(model_run: Run, sentences: Sentences, *, beam: int, alpha: float) -
         "split": sentences.name,
         "sentences": len(sentences.sources),
         "language": sentences.language,
-        "beam": beam,
-        "alpha": alpha,
-        "extra_length": extra_length,
         "device": jax.devices()[0].device_kind,
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    return record, hypotheses
 
 
-def keep(model_run: Run, record: dict[str, Any], hypotheses: list[str], checkpoint: str) -> Path:
-    """Writes `evaluations/NAME.json` and the translations as `NAME.txt`; the same evaluation again replaces both."""
+def keep(model_run: Run, record: dict[str, Any], hypotheses: list[str], checkpoint: str, kind: str = "") -> Path:
+    """Writes `evaluations/NAME.json` and the translations as `NAME.txt`; the same evaluation again replaces both.
+
+    NAME begins with `kind` and names split, step, checkpoint, beam and length penalty.
+    """
     parts = (record["split"], f"step{record['step']}", checkpoint, f"beam{record['beam']}", f"alpha{record['alpha']:g}")
-    name = re.sub(r"[^\w.-]+", "_", "-".join(parts))
+    name = re.sub(r"[^\w.-]+", "_", "-".join((*kind.split(), *parts)))
     folder = model_run.workdir / "evaluations"
     folder.mkdir(exist_ok=True)
     write_lines(folder / f"{name}.txt", hypotheses)
@@ -148,6 +160,8 @@ def main(argv: list[str]) -> None:
         beam=decode.beam if options.beam is None else options.beam,
         alpha=decode.alpha if options.alpha is None else options.alpha,
     )
+    if not is_main():
+        return
     print(json.dumps(record, indent=2, ensure_ascii=False) if options.json else table(record), flush=True)
     try:
         print(
@@ -162,6 +176,12 @@ def main(argv: list[str]) -> None:
             raise UserError(f"--output={options.output}: cannot be written ({error.strerror})") from error
 
 
+def connected(argv: list[str]) -> None:
+    """`main` in one of many processes."""
+    connect()
+    main(argv)
+
+
 if __name__ == "__main__":
     flags.DEFINE_string("workdir", None, "folder of the run")
     flags.DEFINE_enum("split", None, SPLITS, "which corpus of the run's config to translate")
@@ -174,4 +194,4 @@ if __name__ == "__main__":
     flags.DEFINE_bool("json", False, "print JSON rather than a table")
     flags.DEFINE_string("output", None, "also write the translations to this file")
     flags.mark_flags_as_required(["workdir"])
-    run(main)
+    run(connected)

@@ -11,20 +11,19 @@ from typing import Any
 from absl import flags
 
 from data.errors import UserError, flat, run
-from infer.runs import count_parameters, list_checkpoints, params_sha256, read_config
-from train.checkpoint import load_params
+from infer.runs import count_parameters, list_checkpoints, load_choice, params_sha256, read_config
 
 
 def inspect(workdir: Path) -> dict[str, Any]:
-    """Facts about a run, as JSON values; `step`, `params` and `params_sha256` are of the newest checkpoint."""
+    """Facts about a run, as JSON values; `step`, `params` and `params_sha256` are of the newest whole checkpoint."""
     config = read_config(workdir)
     checkpoints = list_checkpoints(workdir)
     if not checkpoints:
         raise UserError(f"--workdir={workdir}: the run has no checkpoint yet")
-    params = load_params(workdir, checkpoints[-1].step)
+    (step,), params = load_choice(workdir, "latest")
     return {
         "workdir": str(workdir),
-        "step": checkpoints[-1].step,
+        "step": step,
         "params": count_parameters(params),
         "params_sha256": params_sha256(params),
         "checkpoints": [

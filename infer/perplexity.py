@@ -14,6 +14,7 @@ from data.tokenizer import EOS, Tokenizer
 from model.config import ModelConfig
 from model.scoring import forced_log_probs
 from model.transformer import Transformer
+from train.sharding import cut_rows, data_mesh, fetch, place_params, row_parts
 
 SHORTEST_ROW = 16
 
@@ -39,25 +40,30 @@ def perplexity(
         ([*tokenizer.encode(source), EOS], [*tokenizer.encode(reference), EOS])
         for source, reference in zip(sources, references, strict=True)
     ]
-    log_probs = jax.jit(partial(forced_log_probs, Transformer(config)))
+    log_probs, mesh = jax.jit(partial(forced_log_probs, Transformer(config))), data_mesh()
+    params = place_params(mesh, params)
     total, count = 0.0, sum(len(target) for _, target in encoded)
     try:
-        for source_bs, target_bt in _batches(encoded, tokens):
-            total += float(np.asarray(log_probs(params, source_bs, target_bt), np.float64).sum())
+        for source_bs, target_bt in _batches(encoded, tokens, row_parts(mesh)):
+            with jax.set_mesh(mesh):
+                found_bt = log_probs(params, cut_rows(mesh, source_bs), cut_rows(mesh, target_bt))
+            total += float(fetch(found_bt).astype(np.float64).sum())
     except ValueError as error:
         raise UserError(f"a sentence is too long for this model: {error}") from error
     nll = -total / count
     return math.exp(nll) if nll < 700 else math.inf
 
 
-def _batches(pairs: list[tuple[list[int], list[int]]], tokens: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _batches(
+    pairs: list[tuple[list[int], list[int]]], tokens: int, multiple: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Rows of like length, one shape for every power of two, so that few programs are compiled."""
     by_length = defaultdict(list)
     for pair in pairs:
         longest = max(map(len, pair))
         by_length[max(SHORTEST_ROW, 1 << (longest - 1).bit_length())].append(pair)
     for length, group in sorted(by_length.items()):
-        rows = max(1, tokens // length)
+        rows = -(-max(1, tokens // length) // multiple) * multiple
         for start in range(0, len(group), rows):
             batch_2bl = np.zeros((2, rows, length), np.int32)
             for row, pair in enumerate(group[start : start + rows]):

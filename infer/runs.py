@@ -13,7 +13,7 @@ from data.errors import UserError
 from data.tokenizer import Tokenizer
 from infer.average import Checkpoint, average, choose
 from model.config import ModelConfig, parameter_count
-from train.checkpoint import Checkpoints, load_params
+from train.checkpoint import Checkpoints, DamagedError, load_params
 from train.run import model_config, read_json
 
 
@@ -41,8 +41,7 @@ def open_run(workdir: str | Path, checkpoint: str | int | None = None) -> Run:
     config = read_config(workdir)
     tokenizer = Tokenizer.from_file(workdir / "tokenizer.model")
     model = model_config(config, tokenizer.vocab_size)
-    steps = choose(str(config.decode.checkpoint if checkpoint is None else checkpoint), list_checkpoints(workdir))
-    params = average(lambda step: load_params(workdir, step), steps)
+    steps, params = load_choice(workdir, str(config.decode.checkpoint if checkpoint is None else checkpoint))
     if count_parameters(params) != parameter_count(model):
         raise UserError(
             f"{workdir}/checkpoints/{steps[-1]} holds {count_parameters(params):,} parameters; the model of "
@@ -50,6 +49,26 @@ def open_run(workdir: str | Path, checkpoint: str | int | None = None) -> Run:
         )
     print(f"parameters of {workdir}: step {', '.join(map(str, steps))}", file=sys.stderr)
     return Run(workdir, config, model, tokenizer, params, steps[-1], tuple(steps))
+
+
+def load_choice(workdir: Path, choice: str) -> tuple[list[int], Any]:
+    """Returns the steps that `choice` names and the mean of their parameters, as float32 numpy arrays.
+
+    Damaged checkpoints are left out of the choice, each with a note on stderr.
+
+    Raises:
+      UserError: `choice` names nothing that is there and whole.
+    """
+    checkpoints = list_checkpoints(workdir)
+    while True:
+        steps = choose(choice, checkpoints)
+        try:
+            return steps, average(lambda step: load_params(workdir, step), steps)
+        except DamagedError as error:
+            checkpoints = [checkpoint for checkpoint in checkpoints if checkpoint.step != error.step]
+            if choice.isdecimal() or not checkpoints:
+                raise
+            print(f"note: {workdir}/checkpoints/{error.step} is damaged ({error.how}) and left out", file=sys.stderr)
 
 
 def read_config(workdir: Path) -> ConfigDict:

@@ -14,12 +14,14 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 
 from data.tokenizer import EOS, PAD, Tokenizer
 from model.config import ModelConfig
 from model.sampling import sample
 from model.search import Hypotheses, beam_search
 from model.transformer import Transformer
+from train.sharding import cut_rows, data_mesh, fetch, place_params, row_parts
 
 SHORTEST_ROW = 8
 MAX_INPUT = 512  # source subwords with EOS; longer lines are translated in pieces
@@ -80,6 +82,8 @@ class Translator:
       sampling: draws translations at random; line i's draws depend on the seed, on i and on the line.
       max_input: source subwords (EOS counted) beyond which a line is cut; at most the model's learned positions.
       batch_tokens: source positions in a full batch.
+      mesh: devices to cut batches over, by rows; `train.sharding.data_mesh()`, all of them, where it is None. In a run
+        of many processes each translates its share, and each gets all translations.
 
     Raises:
       ValueError: an option out of its range, at the first translation.
@@ -97,7 +101,9 @@ class Translator:
         sampling: Sampling | None = None,
         max_input: int = MAX_INPUT,
         batch_tokens: int = FULL_BATCH,
+        mesh: Mesh | None = None,
     ) -> None:
+        self._mesh = data_mesh() if mesh is None else mesh
         self._tokenizer, self._sampling, self._batch_tokens = tokenizer, sampling, batch_tokens
         self._max_input = (
             min(max_input, model_config.max_positions) if model_config.positions == "learned" else max_input
@@ -140,7 +146,8 @@ class Translator:
             line_rows.append(range(len(rows), len(rows) + len(pieces)))
             rows += pieces
         numbers = [line for line, of_line in enumerate(line_rows, first_line) for _ in of_line]
-        found = self._translate_rows(jax.device_put(params), rows, numbers, progress)
+        with jax.set_mesh(self._mesh):
+            found = self._translate_rows(place_params(self._mesh, params), rows, numbers, progress)
         return [_join([found[row] for row in of_line]) for of_line in line_rows]
 
     def _cut(self, text: str) -> list[list[int]]:
@@ -191,18 +198,19 @@ class Translator:
         ]
 
     def _row_count(self, length: int, needed: int) -> int:
+        parts = row_parts(self._mesh)
         full = max(1, self._batch_tokens // length)
         small = max(1, full // SMALL_SHARE)
-        return small if needed <= small else full
+        return -(-(small if needed <= small else full) // parts) * parts
 
     def _decode(self, params: Any, source_bs: np.ndarray, numbers: list[int]) -> list[list[Hypothesis]]:
         if self._sampling is None:
-            found = self._find(params, source_bs)
+            found = self._find(params, cut_rows(self._mesh, source_bs))
         else:
             line_b = np.array(numbers + [0] * (len(source_bs) - len(numbers)), np.uint32)
-            keys_b = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(self._key, line_b)
-            found = self._find(params, source_bs, keys_b)
-        found = jax.device_get(found)
+            keys_b = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(self._key, cut_rows(self._mesh, line_b))
+            found = self._find(params, cut_rows(self._mesh, source_bs), keys_b)
+        found = fetch(found)
         return [self._hypotheses(found, row) for row in range(len(numbers))]
 
     def _hypotheses(self, found: Hypotheses, row: int) -> list[Hypothesis]:

@@ -1,4 +1,7 @@
-"""Scaled dot-product attention and multi-head attention (section 3.2). This einsum form is the definition."""
+"""Scaled dot-product attention and multi-head attention (section 3.2).
+
+This einsum form is the definition; model/kernels.py has faster ones, which tests/test_kernels.py holds to it.
+"""
 
 from typing import NamedTuple
 
@@ -9,6 +12,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from model.config import ModelConfig
 from model.dropout import Dropout
+from model.kernels import attend
+from model.masks import Segments
 from model.positions import alibi_bias, rotate
 
 # Finite, so that a query which sees no key at all gets uniform weights and not NaN.
@@ -70,10 +75,13 @@ class MultiHeadAttention(nn.Module):
         x_btd: Float[Array, "b t d"],
         positions_bt: Int[Array, "b t"],
         seen: KeysValues,
-        mask_bts: Bool[Array, "b t s"],
-        train: bool,
-    ) -> tuple[Float[Array, "b t d"], Float[Array, "b h t s"]]:
-        """Attends from x to what is seen; returns the output [b,t,d] and the weights [b,h,t,s] in float32."""
+        mask: Bool[Array, "b t s"] | Segments,
+        rows_b: Int[Array, " b"] | None,
+    ) -> tuple[Float[Array, "b t d"], Float[Array, "b h t s"] | None]:
+        """Attends from x to what is seen; returns the output [b,t,d] and the weights [b,h,t,s] in float32.
+
+        With a mask told as segments a kernel attends, which makes no weights: None.
+        """
         dtype = x_btd.dtype
         q_bhtk = jnp.einsum("btd,dhk->bhtk", x_btd, self.wq.astype(dtype))
         bias_bhts = None
@@ -81,7 +89,11 @@ class MultiHeadAttention(nn.Module):
             q_bhtk = rotate(q_bhtk, positions_bt)
         if self.relative and self.config.positions == "alibi":
             bias_bhts = alibi_bias(positions_bt, seen.positions_bs, self.config.h)
-        weights_bhts = attention_weights(q_bhtk, seen.k_bhsk, mask_bts, bias_bhts)
-        kept_bhts = self.dropout(weights_bhts, train).astype(dtype)
-        heads_bhte = jnp.einsum("bhts,bhse->bhte", kept_bhts, seen.v_bhse)
+        if isinstance(mask, Segments):
+            weights_bhts = None
+            heads_bhte = attend(self.config.attention_impl, q_bhtk, seen.k_bhsk, seen.v_bhse, mask)
+        else:
+            weights_bhts = attention_weights(q_bhtk, seen.k_bhsk, mask, bias_bhts)
+            kept_bhts = self.dropout(weights_bhts, rows_b).astype(dtype)
+            heads_bhte = jnp.einsum("bhts,bhse->bhte", kept_bhts, seen.v_bhse)
         return jnp.einsum("bhte,hed->btd", heads_bhte, self.wo.astype(dtype)), weights_bhts

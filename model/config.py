@@ -6,6 +6,8 @@ POSITIONS = ("sinusoidal", "learned", "rope", "alibi", "none")
 NORMS = ("post", "pre")
 DTYPES = ("float32", "bfloat16")
 DROPOUT_BITS = ("threefry", "hash")
+ATTENTION_IMPLS = ("einsum", "splash", "cudnn")
+REMATS = ("none", "full", "dots")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,10 +33,14 @@ class ModelConfig:
     norm: str = "post"
     tie_embeddings: bool = True
     dtype: str = "float32"
-    remat: bool = False
+    remat: str | bool = "none"
     dropout_bits: str = "threefry"
+    attention_impl: str = "einsum"
+    scan_layers: bool = False
 
     def __post_init__(self) -> None:
+        # Runs from before there was a choice have recorded False or True.
+        object.__setattr__(self, "remat", {"False": "none", "True": "full"}.get(str(self.remat), self.remat))
         for field in ("vocab_size", "N", "d_model", "d_ff", "h", "d_k", "d_v", "max_positions"):
             if getattr(self, field) < 1:
                 raise ValueError(f"model.{field} is {getattr(self, field)}; it must be at least 1")
@@ -45,7 +51,9 @@ class ModelConfig:
             ("positions", POSITIONS),
             ("norm", NORMS),
             ("dtype", DTYPES),
+            ("remat", REMATS),
             ("dropout_bits", DROPOUT_BITS),
+            ("attention_impl", ATTENTION_IMPLS),
         ):
             if getattr(self, field) not in allowed:
                 raise ValueError(f"model.{field} is {getattr(self, field)!r}; it must be one of {', '.join(allowed)}")
@@ -53,6 +61,25 @@ class ModelConfig:
             raise ValueError(f"model.d_model is {self.d_model}; sinusoidal positions need an even width")
         if self.positions == "rope" and self.d_k % 2:
             raise ValueError(f"model.d_k is {self.d_k}; rotary positions rotate pairs and need an even width")
+        if self.attention_impl != "einsum":
+            self._check_kernel()
+
+    def _check_kernel(self) -> None:
+        """What kernels cannot do that the einsum can. That they need their device shows when the model is compiled."""
+        kernel = f"model.attention_impl is {self.attention_impl!r}"
+        if self.P_drop_attention:
+            raise ValueError(f"{kernel}, which drops no weights out; set model.P_drop_attention=0, or take einsum")
+        if self.positions == "alibi":
+            raise ValueError(f"{kernel}, which takes no bias; model.positions=alibi needs einsum")
+        if self.attention_impl == "cudnn" and self.dtype != "bfloat16":
+            raise ValueError(
+                f"{kernel}, which computes in half precision only; set model.dtype=bfloat16, or take einsum"
+            )
+        if self.attention_impl == "cudnn" and (self.d_k != self.d_v or self.d_k % 8 or self.d_k > 256):
+            raise ValueError(
+                f"{kernel}, which needs d_k = d_v, a multiple of 8 up to 256; model.d_k is {self.d_k} and model.d_v "
+                f"{self.d_v}: change them, or take einsum"
+            )
 
 
 def parameter_count(config: ModelConfig) -> int:

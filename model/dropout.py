@@ -11,7 +11,7 @@ import math
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jaxtyping import Array, Bool, Float, PRNGKeyArray, UInt32
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
 from model.config import DROPOUT_BITS
 
@@ -19,15 +19,21 @@ WORD = 2**32
 
 
 def dropout(
-    x: Float[Array, "*shape"], rate: float, key: PRNGKeyArray | None, bits: str = "threefry"
-) -> Float[Array, "*shape"]:
+    x: Float[Array, "b *shape"],
+    rate: float,
+    key: PRNGKeyArray | None,
+    bits: str = "threefry",
+    rows_b: Int[Array, " b"] | None = None,
+) -> Float[Array, "b *shape"]:
     """Zeroes each element with probability `rate` and divides the rest by 1 - rate, so the expected value is x.
 
     Args:
       x: any floating-point array; the result has its shape and dtype.
       rate: a static Python number in [0, 1); 0 returns x itself and needs no key.
       key: a typed or raw JAX PRNG key, one per call site and step.
-      bits: "threefry" or "hash". Both depend on the key and the element's index only, never on how x is sharded.
+      bits: "threefry" or "hash". An element's fate depends on the key, its row's number and its place in the row only:
+        not on the rows beside it, nor on how x is sharded.
+      rows_b: numbers of the rows (entries of the first axis) in their batch; 0, 1, .. where not given.
 
     Raises:
       ValueError: rate outside [0, 1), unknown bits, or no key where one is needed.
@@ -40,15 +46,21 @@ def dropout(
         return x
     if key is None:
         raise ValueError(f"dropout at rate {rate} needs a PRNG key")
+    rows_b = jnp.arange(x.shape[0], dtype=jnp.int32) if rows_b is None else rows_b
     if bits == "threefry":
-        keep = jax.random.bernoulli(key, 1.0 - rate, x.shape)
+        key_b = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, rows_b)
+        keep = jax.vmap(lambda row_key: jax.random.bernoulli(row_key, 1.0 - rate, x.shape[1:]))(key_b)
     else:
-        keep = keep_mask(jax.random.bits(key, (2,), jnp.uint32), x.shape, rate)
+        keep = keep_mask(jax.random.bits(key, (2,), jnp.uint32), x.shape, rate, rows_b)
     return jnp.where(keep, x / (1.0 - rate), jnp.zeros((), x.dtype))
 
 
-def keep_mask(seed: UInt32[Array, "2"], shape: tuple[int, ...], rate: float) -> Bool[Array, "..."]:
+def keep_mask(
+    seed: UInt32[Array, "2"], shape: tuple[int, ...], rate: float, rows_b: Int[Array, " b"]
+) -> Bool[Array, "..."]:
     """Returns a boolean mask that is True with probability 1 - rate, a function of (seed, element index) alone.
+
+    The index of an element is that in the whole batch, of which this array holds the rows `rows_b`.
 
     The index passes through three multiply-and-shift rounds (constants of Wellons' "triple32" search). The first seed
     word offsets the index; the second enters after the first round, because two masks that differ by an offset only
@@ -57,7 +69,7 @@ def keep_mask(seed: UInt32[Array, "2"], shape: tuple[int, ...], rate: float) -> 
     Raises:
       ValueError: one axis alone is longer than 2^32.
     """
-    low, high = index_words(shape)
+    low, high = index_words(shape, rows_b)
     n = low + seed[0]
     n = (n ^ (n >> 17)) * jnp.uint32(0xED5AD4BB)
     n = n ^ (seed[1] if high is None else seed[1] + high * jnp.uint32(0x9E3779B9))
@@ -68,10 +80,13 @@ def keep_mask(seed: UInt32[Array, "2"], shape: tuple[int, ...], rate: float) -> 
     return n >= jnp.uint32(min(round(rate * WORD), WORD - 1))
 
 
-def index_words(shape: tuple[int, ...]) -> tuple[UInt32[Array, "..."], UInt32[Array, "..."] | None]:
+def index_words(
+    shape: tuple[int, ...], rows_b: Int[Array, " b"]
+) -> tuple[UInt32[Array, "..."], UInt32[Array, "..."] | None]:
     """Returns every element's row-major index as (low, high) uint32 words; high is None where low is enough.
 
     Where one word is not enough, low counts over the trailing axes that fit into it and high over the leading ones.
+    The first axis is numbered by `rows_b`.
     Built from one iota per axis, so that a sharded array computes its own part of it and nothing else.
 
     Raises:
@@ -85,7 +100,10 @@ def index_words(shape: tuple[int, ...]) -> tuple[UInt32[Array, "..."], UInt32[Ar
     low = jnp.zeros(shape, jnp.uint32)
     high = jnp.zeros(shape, jnp.uint32) if split else None
     for axis in range(len(shape)):
-        iota = jax.lax.broadcasted_iota(jnp.uint32, shape, axis)
+        if axis == 0:
+            iota = jnp.broadcast_to(rows_b.astype(jnp.uint32).reshape(-1, *(1,) * (len(shape) - 1)), shape)
+        else:
+            iota = jax.lax.broadcasted_iota(jnp.uint32, shape, axis)
         if axis >= split:
             low = low + iota * jnp.uint32(math.prod(shape[axis + 1 :]) % WORD)
         else:
@@ -94,12 +112,15 @@ def index_words(shape: tuple[int, ...]) -> tuple[UInt32[Array, "..."], UInt32[Ar
 
 
 class Dropout(nn.Module):
-    """`dropout` as a module: each call in a training pass draws a key of its own from the "dropout" stream."""
+    """`dropout` as a module: each call in a training pass draws a key of its own from the "dropout" stream.
+
+    A training pass is one that numbers its rows; `rows_b` is None otherwise.
+    """
 
     rate: float
     bits: str
 
-    def __call__(self, x: Float[Array, "*shape"], train: bool) -> Float[Array, "*shape"]:
-        if not train or self.rate == 0.0:
+    def __call__(self, x: Float[Array, "b *shape"], rows_b: Int[Array, " b"] | None) -> Float[Array, "b *shape"]:
+        if rows_b is None or self.rate == 0.0:
             return x
-        return dropout(x, self.rate, self.make_rng("dropout"), self.bits)
+        return dropout(x, self.rate, self.make_rng("dropout"), self.bits, rows_b)

@@ -12,6 +12,7 @@ from model.attention import KeysValues, MultiHeadAttention
 from model.cache import write
 from model.config import ModelConfig
 from model.dropout import Dropout
+from model.masks import Segments
 
 glorot = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform")
 
@@ -34,10 +35,10 @@ class FeedForward(nn.Module):
         self.b2 = self.param("b2", nn.initializers.zeros, (c.d_model,))
         self.dropout = Dropout(c.P_drop_relu, c.dropout_bits)
 
-    def __call__(self, x_btd: Float[Array, "b t d"], train: bool) -> Float[Array, "b t d"]:
+    def __call__(self, x_btd: Float[Array, "b t d"], rows_b: Int[Array, " b"] | None) -> Float[Array, "b t d"]:
         w1, b1, w2, b2 = (w.astype(x_btd.dtype) for w in (self.w1, self.b1, self.w2, self.b2))
         x_btf = jax.nn.relu(jnp.einsum("btd,df->btf", x_btd, w1) + b1[None, None])
-        return jnp.einsum("btf,fd->btd", self.dropout(x_btf, train), w2) + b2[None, None]
+        return jnp.einsum("btf,fd->btd", self.dropout(x_btf, rows_b), w2) + b2[None, None]
 
 
 def residual(
@@ -72,24 +73,28 @@ class EncoderLayer(nn.Module):
         self,
         x_bsd: Float[Array, "b s d"],
         positions_bs: Int[Array, "b s"],
-        mask_bss: Bool[Array, "b s s"],
-        train: bool,
-    ) -> tuple[Float[Array, "b s d"], Float[Array, "b h s s"]]:
-        """Returns the layer's output and its attention weights."""
+        mask: Bool[Array, "b s s"] | Segments,
+        rows_b: Int[Array, " b"] | None,
+    ) -> tuple[Float[Array, "b s d"], Float[Array, "b h s s"] | None]:
+        """Returns the layer's output and its attention weights, None where the mask is told as segments."""
         norm = self.config.norm
-        weights: dict[str, Array] = {}
+        made: dict[str, Any] = {}
 
         def drop(y_bsd: Array) -> Array:
-            return self.dropout(y_bsd, train)
+            return self.dropout(y_bsd, rows_b)
 
         def attend(y_bsd: Array) -> Array:
             seen = self.self_attention.keys_values(y_bsd, positions_bs)
-            out_bsd, weights["self"] = self.self_attention(y_bsd, positions_bs, seen, mask_bss, train)
+            out_bsd, made["self"] = self.self_attention(y_bsd, positions_bs, seen, mask, rows_b)
             return out_bsd
 
         x_bsd = residual(x_bsd, attend, self.norm_1, norm, drop)
-        x_bsd = residual(x_bsd, lambda y_bsd: self.feed_forward(y_bsd, train), self.norm_2, norm, drop)
-        return x_bsd, weights["self"]
+        x_bsd = residual(x_bsd, lambda y_bsd: self.feed_forward(y_bsd, rows_b), self.norm_2, norm, drop)
+        return x_bsd, made["self"]
+
+    def dropouts(self) -> list[Dropout]:
+        """In the order of their calls in a pass."""
+        return [self.self_attention.dropout, self.dropout, self.feed_forward.dropout, self.dropout]
 
 
 class DecoderLayer(nn.Module):
@@ -113,13 +118,13 @@ class DecoderLayer(nn.Module):
         self,
         x_btd: Float[Array, "b t d"],
         positions_bt: Int[Array, "b t"],
-        self_mask_btc: Bool[Array, "b t c"],
+        self_mask: Bool[Array, "b t c"] | Segments,
         source: KeysValues,
-        source_mask_bts: Bool[Array, "b t s"],
-        train: bool,
+        source_mask: Bool[Array, "b t s"] | Segments,
+        rows_b: Int[Array, " b"] | None,
         past: KeysValues | None = None,
         slot: Int[Array, ""] | None = None,
-    ) -> tuple[Float[Array, "b t d"], KeysValues, Float[Array, "b h t c"], Float[Array, "b h t s"]]:
+    ) -> tuple[Float[Array, "b t d"], KeysValues, Float[Array, "b h t c"] | None, Float[Array, "b h t s"] | None]:
         """Returns output, the keys and values that self-attention saw, its weights and those over the source.
 
         Without `past` the tokens of x see each other (c = t); with it they are written into it from `slot` on and see
@@ -129,19 +134,24 @@ class DecoderLayer(nn.Module):
         made: dict[str, Any] = {}
 
         def drop(y_btd: Array) -> Array:
-            return self.dropout(y_btd, train)
+            return self.dropout(y_btd, rows_b)
 
         def attend_self(y_btd: Array) -> Array:
             new = self.self_attention.keys_values(y_btd, positions_bt)
             made["seen"] = new if past is None or slot is None else write(past, new, slot)
-            out_btd, made["self"] = self.self_attention(y_btd, positions_bt, made["seen"], self_mask_btc, train)
+            out_btd, made["self"] = self.self_attention(y_btd, positions_bt, made["seen"], self_mask, rows_b)
             return out_btd
 
         def attend_source(y_btd: Array) -> Array:
-            out_btd, made["cross"] = self.cross_attention(y_btd, positions_bt, source, source_mask_bts, train)
+            out_btd, made["cross"] = self.cross_attention(y_btd, positions_bt, source, source_mask, rows_b)
             return out_btd
 
         x_btd = residual(x_btd, attend_self, self.norm_1, norm, drop)
         x_btd = residual(x_btd, attend_source, self.norm_2, norm, drop)
-        x_btd = residual(x_btd, lambda y_btd: self.feed_forward(y_btd, train), self.norm_3, norm, drop)
+        x_btd = residual(x_btd, lambda y_btd: self.feed_forward(y_btd, rows_b), self.norm_3, norm, drop)
         return x_btd, made["seen"], made["self"], made["cross"]
+
+    def dropouts(self) -> list[Dropout]:
+        """In the order of their calls in a pass."""
+        self_attention, cross_attention = self.self_attention.dropout, self.cross_attention.dropout
+        return [self_attention, self.dropout, cross_attention, self.dropout, self.feed_forward.dropout, self.dropout]

@@ -1,5 +1,7 @@
 """The encoder-decoder Transformer (Figure 1), from token ids to logits."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
@@ -10,8 +12,20 @@ from model.cache import DecodeCache
 from model.config import ModelConfig
 from model.dropout import Dropout
 from model.layers import DecoderLayer, EncoderLayer, layer_norm
-from model.masks import causal, same_segment
+from model.masks import Segments
 from model.positions import sinusoids
+from model.scan import scan
+
+# What of a layer's forward pass is kept for its backward pass: nothing, or its products with parameters (projections
+# and feed-forward network), so that attention, norms and dropout are computed again.
+REMAT_POLICIES: dict[Any, Any] = {"full": None, "dots": jax.checkpoint_policies.checkpoint_dots_with_no_batch_dims}
+
+
+def _layers(layer: Any, config: ModelConfig) -> list[Any]:
+    """N layers of this class, which compute again in the backward pass what `config.remat` says."""
+    if config.remat != "none":
+        layer = nn.remat(layer, policy=REMAT_POLICIES[config.remat])
+    return [layer(config) for _ in range(config.N)]
 
 
 class Encoder(nn.Module):
@@ -20,19 +34,26 @@ class Encoder(nn.Module):
     config: ModelConfig
 
     def setup(self) -> None:
-        layer = nn.remat(EncoderLayer, static_argnums=(4,)) if self.config.remat else EncoderLayer
-        self.layer = [layer(self.config) for _ in range(self.config.N)]
+        self.layer = _layers(EncoderLayer, self.config)
         if self.config.norm == "pre":
             self.final_norm = layer_norm(self.config)
 
     def __call__(
-        self, x_bsd: Float[Array, "b s d"], positions_bs: Int[Array, "b s"], mask_bss: Bool[Array, "b s s"], train: bool
-    ) -> tuple[Float[Array, "b s d"], list[Float[Array, "b h s s"]]]:
-        """Returns the encoder's output and every layer's attention weights."""
+        self,
+        x_bsd: Float[Array, "b s d"],
+        positions_bs: Int[Array, "b s"],
+        mask: Bool[Array, "b s s"] | Segments,
+        rows_b: Int[Array, " b"] | None,
+        plain: bool,
+    ) -> tuple[Float[Array, "b s d"], list[Any]]:
+        """Returns the encoder's output and, where it is `plain`, every layer's attention weights [b,h,s,s]."""
         weights = []
-        for layer in self.layer:
-            x_bsd, weights_bhss = layer(x_bsd, positions_bs, mask_bss, train)
-            weights.append(weights_bhss)
+        if self.config.scan_layers and not plain:
+            x_bsd = scan(self.layer, lambda layer, x_bsd: layer(x_bsd, positions_bs, mask, rows_b)[0], x_bsd, rows_b)
+        else:
+            for layer in self.layer:
+                x_bsd, weights_bhss = layer(x_bsd, positions_bs, mask, rows_b)
+                weights.append(weights_bhss)
         return self.final_norm(x_bsd) if self.config.norm == "pre" else x_bsd, weights
 
 
@@ -42,8 +63,7 @@ class Decoder(nn.Module):
     config: ModelConfig
 
     def setup(self) -> None:
-        layer = nn.remat(DecoderLayer, static_argnums=(6,)) if self.config.remat else DecoderLayer
-        self.layer = [layer(self.config) for _ in range(self.config.N)]
+        self.layer = _layers(DecoderLayer, self.config)
         if self.config.norm == "pre":
             self.final_norm = layer_norm(self.config)
 
@@ -55,22 +75,30 @@ class Decoder(nn.Module):
         self,
         x_btd: Float[Array, "b t d"],
         positions_bt: Int[Array, "b t"],
-        self_mask_btc: Bool[Array, "b t c"],
+        self_mask: Bool[Array, "b t c"] | Segments,
         source: tuple[KeysValues, ...],
-        source_mask_bts: Bool[Array, "b t s"],
-        train: bool,
+        source_mask: Bool[Array, "b t s"] | Segments,
+        rows_b: Int[Array, " b"] | None,
+        plain: bool,
         past: tuple[KeysValues, ...] | None = None,
         slot: Int[Array, ""] | None = None,
-    ) -> tuple[Float[Array, "b t d"], tuple[KeysValues, ...], list[Array], list[Array]]:
-        """Returns the output, and of every layer what self-attention saw, its weights, those over the source."""
+    ) -> tuple[Float[Array, "b t d"], tuple[KeysValues, ...], list[Any], list[Any]]:
+        """Returns the output and, where it is `plain`, of every layer what self-attention saw and both weights."""
         seen, self_weights, cross_weights = [], [], []
-        for n, layer in enumerate(self.layer):
-            x_btd, seen_n, self_bhtc, cross_bhts = layer(
-                x_btd, positions_bt, self_mask_btc, source[n], source_mask_bts, train, past[n] if past else None, slot
-            )
-            seen.append(seen_n)
-            self_weights.append(self_bhtc)
-            cross_weights.append(cross_bhts)
+        if self.config.scan_layers and not plain:
+
+            def apply(layer: DecoderLayer, x_btd: Array, source_n: KeysValues) -> Array:
+                return layer(x_btd, positions_bt, self_mask, source_n, source_mask, rows_b)[0]
+
+            x_btd = scan(self.layer, apply, x_btd, rows_b, source)
+        else:
+            for n, layer in enumerate(self.layer):
+                x_btd, seen_n, self_bhtc, cross_bhts = layer(
+                    x_btd, positions_bt, self_mask, source[n], source_mask, rows_b, past[n] if past else None, slot
+                )
+                seen.append(seen_n)
+                self_weights.append(self_bhtc)
+                cross_weights.append(cross_bhts)
         if self.config.norm == "pre":
             x_btd = self.final_norm(x_btd)
         return x_btd, tuple(seen), self_weights, cross_weights
@@ -80,7 +108,10 @@ class Transformer(nn.Module):
     """The model of the paper. Ids are subwords, 0 is padding; segments tell the sentences of a packed row apart.
 
     Where segments are not given, every id but 0 belongs to the row's one sentence; where positions are not given,
-    tokens are numbered from 0 along the row.
+    tokens are numbered from 0 along the row. `train` turns dropout on; it goes by the rows' numbers in their batch,
+    `rows_b`, so that a part of a batch is treated as it would be in the whole. They count from 0 where not given.
+
+    Initialisation, attention maps and cached decoding are `plain`: attention is the einsum, and layers are not scanned.
 
     Raises:
       ValueError: learned positions, and a row longer than their table.
@@ -113,10 +144,11 @@ class Transformer(nn.Module):
         source_positions_bs: Int[Array, "b s"] | None = None,
         target_positions_bt: Int[Array, "b t"] | None = None,
         train: bool = False,
+        rows_b: Int[Array, " b"] | None = None,
     ) -> Float[Array, "b t v"]:
         """Logits of each target token given the source and the decoder inputs up to it (target shifted right)."""
         source_segments_bs = _segments(source_bs, source_segments_bs)
-        memory_bsd = self.encode(source_bs, source_segments_bs, source_positions_bs, train)
+        memory_bsd = self.encode(source_bs, source_segments_bs, source_positions_bs, train, rows_b)
         return self.decode(
             target_bt,
             memory_bsd,
@@ -125,6 +157,7 @@ class Transformer(nn.Module):
             source_positions_bs,
             target_positions_bt,
             train,
+            rows_b,
         )
 
     def encode(
@@ -133,9 +166,10 @@ class Transformer(nn.Module):
         source_segments_bs: Int[Array, "b s"] | None = None,
         source_positions_bs: Int[Array, "b s"] | None = None,
         train: bool = False,
+        rows_b: Int[Array, " b"] | None = None,
     ) -> Float[Array, "b s d"]:
         """The encoder's output."""
-        return self._encode(source_bs, source_segments_bs, source_positions_bs, train)[0]
+        return self._encode(source_bs, source_segments_bs, source_positions_bs, _rows(source_bs, train, rows_b))[0]
 
     def decode(
         self,
@@ -146,10 +180,12 @@ class Transformer(nn.Module):
         source_positions_bs: Int[Array, "b s"] | None = None,
         target_positions_bt: Int[Array, "b t"] | None = None,
         train: bool = False,
+        rows_b: Int[Array, " b"] | None = None,
     ) -> Float[Array, "b t v"]:
         """Logits of whole targets (teacher forcing)."""
         source = self.decoder.source(memory_bsd, _positions(source_segments_bs, source_positions_bs))
-        return self._decode(target_bt, source, source_segments_bs, target_segments_bt, target_positions_bt, train)[0]
+        rows_b = _rows(target_bt, train, rows_b)
+        return self._decode(target_bt, source, source_segments_bs, target_segments_bt, target_positions_bt, rows_b)[0]
 
     def start_cache(
         self, memory_bsd: Float[Array, "b s d"], source_segments_bs: Int[Array, "b s"], slots: int
@@ -178,12 +214,12 @@ class Transformer(nn.Module):
         """
         m = token_bm.shape[1]
         positions_bm = jnp.full(token_bm.shape, step, jnp.int32)
-        x_bmd = self._embed(token_bm, positions_bm, "target", train=False)
+        x_bmd = self._embed(token_bm, positions_bm, "target", None)
         source_mask_bms = jnp.broadcast_to(
             (cache.source_segments_bs != 0)[:, None], (*token_bm.shape, cache.source_segments_bs.shape[1])
         )
         x_bmd, past, _, _ = self.decoder(
-            x_bmd, positions_bm, visible_bmc, cache.source, source_mask_bms, False, cache.past, step * m
+            x_bmd, positions_bm, visible_bmc, cache.source, source_mask_bms, None, True, cache.past, step * m
         )
         return self._logits(x_bmd), cache._replace(past=past)
 
@@ -192,18 +228,25 @@ class Transformer(nn.Module):
     ) -> dict[str, Float[Array, "n b h _ _"]]:
         """Weights of all layers and heads: "encoder" [n,b,h,s,s], "decoder" [n,b,h,t,t], "cross" [n,b,h,t,s]."""
         segments_bs = _segments(source_bs, None)
-        memory_bsd, encoder = self._encode(source_bs, segments_bs, None, False)
+        memory_bsd, encoder = self._encode(source_bs, segments_bs, None, None, plain=True)
         source = self.decoder.source(memory_bsd, _positions(segments_bs, None))
-        _, decoder, cross = self._decode(target_bt, source, segments_bs, None, None, False)
+        _, decoder, cross = self._decode(target_bt, source, segments_bs, None, None, None, plain=True)
         return {"encoder": jnp.stack(encoder), "decoder": jnp.stack(decoder), "cross": jnp.stack(cross)}
 
     def _encode(
-        self, source_bs: Array, segments_bs: Array | None, positions_bs: Array | None, train: bool
-    ) -> tuple[Array, list[Array]]:
+        self,
+        source_bs: Array,
+        segments_bs: Array | None,
+        positions_bs: Array | None,
+        rows_b: Array | None,
+        plain: bool = False,
+    ) -> tuple[Array, list[Any]]:
         segments_bs = _segments(source_bs, segments_bs)
         positions_bs = _positions(source_bs, positions_bs)
-        x_bsd = self._embed(source_bs, positions_bs, "source", train)
-        return self.encoder(x_bsd, positions_bs, same_segment(segments_bs, segments_bs), train)
+        x_bsd = self._embed(source_bs, positions_bs, "source", rows_b)
+        plain = plain or self.is_initializing()
+        mask = self._mask(Segments(segments_bs, segments_bs), plain)
+        return self.encoder(x_bsd, positions_bs, mask, rows_b, plain)
 
     def _decode(
         self,
@@ -212,18 +255,23 @@ class Transformer(nn.Module):
         source_segments_bs: Array,
         segments_bt: Array | None,
         positions_bt: Array | None,
-        train: bool,
-    ) -> tuple[Array, list[Array], list[Array]]:
+        rows_b: Array | None,
+        plain: bool = False,
+    ) -> tuple[Array, list[Any], list[Any]]:
         segments_bt = _segments(target_bt, segments_bt)
         positions_bt = _positions(target_bt, positions_bt)
-        x_btd = self._embed(target_bt, positions_bt, "target", train)
-        source_mask_bts = same_segment(segments_bt, source_segments_bs)
-        x_btd, _, weights, cross_weights = self.decoder(
-            x_btd, positions_bt, causal(segments_bt), source, source_mask_bts, train
-        )
+        x_btd = self._embed(target_bt, positions_bt, "target", rows_b)
+        plain = plain or self.is_initializing()
+        source_mask = self._mask(Segments(segments_bt, source_segments_bs), plain)
+        mask = self._mask(Segments(segments_bt, segments_bt, causal=True), plain)
+        x_btd, _, weights, cross_weights = self.decoder(x_btd, positions_bt, mask, source, source_mask, rows_b, plain)
         return self._logits(x_btd), weights, cross_weights
 
-    def _embed(self, ids_bt: Array, positions_bt: Array, side: str, train: bool) -> Array:
+    def _mask(self, segments: Segments, plain: bool) -> Segments | Array:
+        """The mask as a kernel takes it where one attends, and else as the einsum does."""
+        return segments.table() if plain or self.config.attention_impl == "einsum" else segments
+
+    def _embed(self, ids_bt: Array, positions_bt: Array, side: str, rows_b: Array | None) -> Array:
         """Embeddings scaled by sqrt(d_model), plus positions, then dropout (sections 3.4, 3.5, 5.4)."""
         c = self.config
         embed_vd = self.source_embed if side == "source" else self.target_embed
@@ -235,7 +283,7 @@ class Transformer(nn.Module):
                 raise ValueError(f"a row of {ids_bt.shape[1]} tokens; model.max_positions is {c.max_positions}")
             table_ld = self.source_positions if side == "source" else self.target_positions
             x_btd = x_btd + table_ld[positions_bt]
-        return self.dropout(x_btd.astype(c.dtype), train)
+        return self.dropout(x_btd.astype(c.dtype), rows_b)
 
     def _logits(self, x_btd: Array) -> Array:
         """Logits x E^T, not scaled, without a bias (section 3.4); float32."""
@@ -250,6 +298,13 @@ def _segments(ids_bt: Array, segments_bt: Array | None) -> Array:
 def _positions(ids_bt: Array, positions_bt: Array | None) -> Array:
     row_t = jnp.arange(ids_bt.shape[1], dtype=jnp.int32)
     return jnp.broadcast_to(row_t[None], ids_bt.shape) if positions_bt is None else positions_bt
+
+
+def _rows(ids_bt: Array, train: bool, rows_b: Array | None) -> Array | None:
+    """Row numbers for dropout, or None where there is to be none."""
+    if not train:
+        return None
+    return jnp.arange(ids_bt.shape[0], dtype=jnp.int32) if rows_b is None else rows_b
 
 
 def init_params(config: ModelConfig, key: PRNGKeyArray) -> dict:

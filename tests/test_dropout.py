@@ -15,6 +15,7 @@ from model.config import DROPOUT_BITS
 from model.dropout import dropout, index_words, keep_mask
 
 SHAPE = (128, 512)
+ROWS = jnp.arange(128)
 
 
 def mask(key, rate=0.1, bits="hash", shape=SHAPE):
@@ -68,10 +69,10 @@ def test_positions_within_a_mask_are_independent(bits):
 @pytest.mark.parametrize("bit", range(32))
 def test_near_seeds_are_not_shifted_copies(bit):
     """The worst pair there is: offsets a few elements apart, and second words that differ in a single bit."""
-    first = standardised(np.asarray(keep_mask(jnp.array([7, 99], jnp.uint32), SHAPE, 0.1)))
+    first = standardised(np.asarray(keep_mask(jnp.array([7, 99], jnp.uint32), SHAPE, 0.1, ROWS)))
     for offset in (0, 5, 512):
         seed = jnp.array([7 + offset, 99 ^ (1 << bit)], jnp.uint32)
-        second = standardised(np.asarray(keep_mask(seed, SHAPE, 0.1)))
+        second = standardised(np.asarray(keep_mask(seed, SHAPE, 0.1, ROWS)))
         assert np.abs(correlation_at_every_shift(first, second)).max() < 6.5 / np.sqrt(first.size)
 
 
@@ -105,6 +106,12 @@ def test_jit_typed_and_raw_keys_give_one_mask(bits):
 
 
 @pytest.mark.parametrize("bits", DROPOUT_BITS)
+def test_rows_are_treated_by_their_numbers_whatever_is_beside_them(bits):
+    whole, some = mask(jax.random.key(11), bits=bits, shape=(12, 5, 64)), jnp.array([7, 2, 11])
+    np.testing.assert_array_equal(dropout(jnp.ones((3, 5, 64)), 0.1, jax.random.key(11), bits, some) != 0, whole[some])
+
+
+@pytest.mark.parametrize("bits", DROPOUT_BITS)
 def test_gradient_passes_the_same_mask(bits):
     key, x = jax.random.key(9), jax.random.normal(jax.random.key(10), SHAPE)
     y, pullback = jax.vjp(lambda x: dropout(x, 0.1, key, bits), x)
@@ -120,11 +127,11 @@ def test_rate_zero_returns_x_and_dtype_is_kept(bits):
 
 
 def test_index_words_are_the_row_major_index_and_split_where_one_word_is_not_enough(monkeypatch):
-    low, high = index_words((3, 4, 5))
+    low, high = index_words((3, 4, 5), jnp.arange(3))
     assert high is None
     np.testing.assert_array_equal(low.ravel(), np.arange(60))
     monkeypatch.setattr(dropout_module, "WORD", 16)
-    low, high = index_words((3, 2, 2, 5))
+    low, high = index_words((3, 2, 2, 5), jnp.arange(3))
     index = np.arange(60)
     np.testing.assert_array_equal(np.asarray(low).ravel(), index % 10)
     np.testing.assert_array_equal(np.asarray(high).ravel(), index // 10)
@@ -132,10 +139,10 @@ def test_index_words_are_the_row_major_index_and_split_where_one_word_is_not_eno
 
 def test_arrays_beyond_one_word_get_two_and_axes_beyond_it_are_refused():
     shape = (2, 2**31 + 2)
-    low, high = jax.eval_shape(lambda: index_words(shape))
+    low, high = jax.eval_shape(lambda: index_words(shape, jnp.arange(2)))
     assert low.shape == high.shape == shape
     with pytest.raises(ValueError, match="axis longer"):
-        index_words((2**32 + 1,))
+        index_words((2**32 + 1,), jnp.arange(1))
 
 
 @pytest.mark.parametrize(

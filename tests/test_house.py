@@ -17,16 +17,22 @@ from configs import common
 ROOT = Path(__file__).parent.parent
 ROOMS = ("configs", "data", "model", "train", "infer", "paper")
 SOURCES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
-CONFIGS = sorted(path for path in (ROOT / "configs").glob("*.py") if path.stem not in ("__init__", "common"))
+CONFIGS = sorted(path for path in (ROOT / "configs").glob("*.py") if path.stem not in ("__init__", "common", "small"))
 
 # What each room may import from this repository: a room, or single files of one.
 MAY_IMPORT = {
-    "configs": ("configs",),
+    "configs": ("configs", "train.sweep.expressions"),
     "data": ("data", "configs.common"),
     "model": ("model",),
     "train": ("train", "model", "data", "infer.translator", "infer.bleu", "configs.common"),
-    "infer": ("infer", "model", "data", "train.checkpoint", "train.run", "configs.common"),
-    "paper": ("paper", "infer", "data", "train.run"),
+    "infer": (
+        *("infer", "model", "data", "configs.common"),
+        *("train.checkpoint", "train.distributed", "train.run", "train.sharding"),
+    ),
+    "paper": (
+        *("paper", "infer", "data", "model", "configs"),
+        *("train.run", "train.flops", "train.optim", "train.sweep.point"),
+    ),
 }
 NEVER_IMPORT = {
     "configs": ("jax", "flax", "optax", "tensorflow"),

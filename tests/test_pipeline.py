@@ -9,7 +9,7 @@ import pytest
 from configs.common import default
 from data.batching import Batch
 from data.errors import UserError
-from data.pipeline import TrainingBatches, evaluation_batches
+from data.pipeline import Share, TrainingBatches, evaluation_batches
 from data.prepare import Prepared, prepare
 from data.tokenizer import Tokenizer
 
@@ -106,21 +106,24 @@ def test_resuming_is_exact_from_any_point(prepared, mode) -> None:
 
 
 @MODES
-def test_processes_share_the_global_batch(prepared, mode) -> None:
-    whole = batches(prepared, mode, rows_multiple=2)
-    shares = [batches(prepared, mode, rows_multiple=2, process_index=i, process_count=2) for i in range(2)]
+def test_processes_share_the_same_batches_on_any_number_of_devices(prepared, mode) -> None:
+    whole = batches(prepared, mode)
+    shares = [batches(prepared, mode, share=Share(first, end, 3, 6)) for first, end in ((0, 1), (1, 3))]
     for _ in range(2 * len(whole.plan(0))):
-        parts = [next(share) for share in shares]
-        assert parts[0].source_bs.shape == parts[1].source_bs.shape
+        parts, batch = [next(share) for share in shares], next(whole)
+        assert 2 * len(parts[0].source_bs) == len(parts[1].source_bs)
         joined = Batch(*(np.concatenate(pair) for pair in zip(*parts, strict=True)))
-        check_equal([joined], [next(whole)])
+        rows = len(batch.source_bs)
+        assert len(joined.source_bs) == -(-rows // 6) * 6
+        check_equal([Batch(*(part[:rows] for part in joined))], [batch])
+        assert not any(part[rows:].any() for part in joined)
     assert shares[0].get_state() == whole.get_state()
     for iterator in (whole, *shares):
         iterator.close()
 
 
 def test_shapes_are_few_and_known(prepared) -> None:
-    iterator = batches(prepared, rows_multiple=2)
+    iterator = batches(prepared, share=Share(multiple=2))
     shapes = {batch.source_bs.shape for batch in take(iterator, 60)}
     iterator.close()
     assert shapes <= {(16, 8), (8, 16), (4, 32)}
@@ -146,11 +149,11 @@ def test_an_error_in_the_thread_is_raised_by_next_again_and_again(prepared, monk
 
 
 def test_settings_that_do_not_fit_are_said(prepared) -> None:
-    def fails(match: str, rows_multiple: int = 1, process_count: int = 1, **keys: object) -> None:
+    def fails(match: str, **keys: object) -> None:
         cfg = default().data
         cfg.update(keys)
         with pytest.raises(UserError, match=match):
-            iterator = TrainingBatches(prepared, cfg, seed=0, rows_multiple=rows_multiple, process_count=process_count)
+            iterator = TrainingBatches(prepared, cfg, seed=0)
             try:
                 next(iterator)
             finally:
@@ -161,7 +164,6 @@ def test_settings_that_do_not_fit_are_said(prepared) -> None:
     fails(r"data\.batching is 'sort'; it must be bucket or pack", batching="sort")
     fails(r"data\.buckets is \(8, 4, 256\)", buckets=(8, 4, 256))
     fails(r"data\.tokens_per_batch is 20: too few", tokens_per_batch=20)
-    fails("multiples of 3 cannot be shared by 2", rows_multiple=3, process_count=2)
     iterator = batches(prepared)
     iterator.set_state({"epoch": 0, "batch": 10_000})
     with pytest.raises(UserError, match="batch 10000 of an epoch of"):

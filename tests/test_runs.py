@@ -67,14 +67,19 @@ def test_a_checkpoint_of_another_model_is_refused(workdir: Path, tmp_path: Path)
         open_run(copy, "latest")
 
 
-def test_a_truncated_checkpoint_is_named(workdir: Path, tmp_path: Path):
+def test_a_truncated_checkpoint_is_named_and_another_serves(
+    workdir: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+):
     copy = shutil.copytree(workdir, tmp_path / "copy")
     for file in sorted((copy / "checkpoints" / "4" / "state").rglob("*")):
         if file.is_file() and file.stat().st_size > 4:
             file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
     with pytest.raises(UserError, match=r"checkpoints/4: this checkpoint is damaged"):
-        open_run(copy, "latest")
-    assert open_run(copy, "3").step == 3
+        open_run(copy, "4")
+    capsys.readouterr()
+    assert open_run(copy, "latest").step == 3
+    assert "checkpoints/4 is damaged (state/" in capsys.readouterr().err
+    assert open_run(copy, "average:2").checkpoints == (2, 3)
 
 
 def test_the_hash_is_of_names_types_shapes_and_values_only():

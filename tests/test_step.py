@@ -9,7 +9,7 @@ import optax
 import pytest
 
 from data.batching import Batch
-from model.config import ModelConfig
+from model.config import DROPOUT_BITS, ModelConfig
 from model.transformer import Transformer
 from tests.tiny_training import batch
 from train.step import Sums, TrainState, batch_loss, init_state, make_eval_step, make_train_step
@@ -19,8 +19,8 @@ TX = optax.sgd(1.0)  # new parameters = old - gradient: any error in the gradien
 KEY = jax.random.key(1)
 
 
-def model_config(P_drop: float = 0.0) -> ModelConfig:
-    return ModelConfig(vocab_size=20, N=1, d_model=8, d_ff=8, h=2, d_k=4, d_v=4, P_drop=P_drop)
+def model_config(P_drop: float = 0.0, bits: str = "threefry") -> ModelConfig:
+    return ModelConfig(vocab_size=20, N=1, d_model=8, d_ff=8, h=2, d_k=4, d_v=4, P_drop=P_drop, dropout_bits=bits)
 
 
 def fresh(config: ModelConfig) -> TrainState:
@@ -40,12 +40,15 @@ def whole() -> tuple[TrainState, Sums]:
     return step_of(model_config())(fresh(model_config()), batch(), KEY)
 
 
+@pytest.mark.parametrize("bits", DROPOUT_BITS)
 @pytest.mark.parametrize("accumulate", [2, 4])
-def test_accumulation_gives_the_same_update(accumulate: int, whole: tuple[TrainState, Sums]) -> None:
+def test_accumulation_gives_the_same_update_with_dropout(accumulate: int, bits: str) -> None:
     """The last slice of four is one empty row: a mean of the slices' means would differ."""
-    state, sums = step_of(model_config(), accumulate)(fresh(model_config()), batch(), KEY)
-    assert_close(state.params, whole[0].params)
-    assert_close(sums, whole[1], atol=1e-5)
+    config = model_config(P_drop=0.5, bits=bits)
+    state, sums = step_of(config)(fresh(config), batch(), KEY)
+    cut_state, cut_sums = step_of(config, accumulate)(fresh(config), batch(), KEY)
+    assert_close(cut_state.params, state.params)
+    assert_close(cut_sums, sums, atol=1e-5)
 
 
 def test_the_gradient_is_of_the_mean_over_real_tokens(whole: tuple[TrainState, Sums]) -> None:
@@ -72,7 +75,7 @@ def test_evaluation_is_the_loss_without_dropout(whole: tuple[TrainState, Sums]) 
     assert_close(loss, whole[1].loss, atol=1e-5)
 
 
-def test_dropout_differs_between_updates_slices_and_nothing_else() -> None:
+def test_dropout_differs_between_updates_and_rows_and_nothing_else() -> None:
     config = model_config(P_drop=0.5)
     train_step = step_of(config)
 
@@ -85,9 +88,9 @@ def test_dropout_differs_between_updates_slices_and_nothing_else() -> None:
 
     one = batch(rows=2)
     twice = Batch(*(np.concatenate([part, part]) for part in one))
-    summed = step_of(config, accumulate=2)(fresh(config), twice, KEY)[1].loss.loss_sum
-    alone = train_step(fresh(config), one, jax.random.key(9))[1].loss.loss_sum
-    assert float(summed) != pytest.approx(2 * float(alone), rel=1e-4)
+    both = train_step(fresh(config), twice, KEY)[1].loss.loss_sum
+    alone = train_step(fresh(config), one, KEY)[1].loss.loss_sum
+    assert float(both) != pytest.approx(2 * float(alone), rel=1e-4)
 
 
 def test_the_old_state_is_donated() -> None:

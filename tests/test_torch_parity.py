@@ -125,7 +125,7 @@ def test_multi_head_attention(kind):
     positions = [np.tile(np.arange(y.shape[1], dtype=np.int32), (2, 1)) for y in (x, memory)]
     variables = {"params": weights}
     seen = module.apply(variables, jnp.asarray(memory), jnp.asarray(positions[1]), method="keys_values")
-    out, attention = module.apply(variables, jnp.asarray(x), jnp.asarray(positions[0]), seen, jnp.asarray(mask), False)
+    out, attention = module.apply(variables, jnp.asarray(x), jnp.asarray(positions[0]), seen, jnp.asarray(mask), None)
 
     theirs = torch.nn.MultiheadAttention(CONFIG.d_model, CONFIG.h, batch_first=True)
     copy_attention(theirs, weights)

@@ -19,6 +19,7 @@ from ml_collections import config_flags
 from configs.common import default
 from data.errors import UserError, run
 from train.check import check
+from train.distributed import connect
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "the experiment, a file of configs/", lock_config=True)
 flags.DEFINE_string("workdir", None, "folder of the run; made if absent")
@@ -29,6 +30,7 @@ def main(argv: list[str]) -> int:
     if len(argv) > 1:
         raise UserError(f"{argv[1]}: not a flag; keys are set as --config.KEY=VALUE")
     check(_CONFIG.value, default())
+    connect()
     from train.loop import train  # only now: nobody should wait for jax to load to read about a mistyped key
 
     return train(_CONFIG.value, Path(flags.FLAGS.workdir))

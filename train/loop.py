@@ -1,6 +1,7 @@
 """The experiment, from top to bottom."""
 
 import time
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -13,9 +14,11 @@ from data.pipeline import TrainingBatches
 from data.prepare import prepare_all
 from model.transformer import Transformer
 from train.checkpoint import Checkpoints
+from train.distributed import all_stop, is_main, main_first, main_says
 from train.metrics import NotFiniteError, Reporter
 from train.optim import learning_rate, optimizer
 from train.run import as_json, model_config, open_folder, record_launch
+from train.sharding import make_mesh, own_share, place_rows, placed_shapes, shardings
 from train.signals import Signals
 from train.step import init_state, make_eval_step, make_train_step
 from train.validation import Validation
@@ -29,62 +32,78 @@ def train(cfg: ConfigDict, workdir: Path) -> int:
 
     Raises:
       UserError: the config, the data or the folder is at fault, or the loss is no longer finite.
+      SystemExit: with the status of the signal, if it came while there was nothing new to save.
     """
     config = model_config(cfg, cfg.data.vocab_size)
-    open_folder(cfg, workdir)
-    tokenizer, train_data, valid_data = prepare_all(cfg.data, workdir / "tokenizer.model")
+    with Signals(alone=jax.process_count() == 1) as signals, open_folder(cfg, workdir):
+        mesh = make_mesh(cfg.mesh)
+        with main_first("data"):
+            tokenizer, train_data, valid_data = prepare_all(cfg.data, workdir / "tokenizer.model")
 
-    model = Transformer(config)
-    tx = optimizer(cfg.optim, cfg.model.d_model, cfg.steps)
-    init_key, dropout_key = jax.random.split(jax.random.key(cfg.seed))
-    init = partial(init_state, config, tx)
-    train_step = make_train_step(model, tx, cfg.loss.eps_ls, cfg.optim.accumulate)
-    validate = Validation(cfg, config, tokenizer, valid_data, make_eval_step(model, cfg.loss.eps_ls))
-    batches = TrainingBatches(train_data, cfg.data, seed=cfg.seed, rows_multiple=cfg.optim.accumulate)
+        model = Transformer(config)
+        tx = optimizer(cfg.optim, cfg.model.d_model, cfg.steps)
+        init_key, dropout_key = jax.random.split(jax.random.key(cfg.seed))
+        init = partial(init_state, config, tx)
+        placed = placed_shapes(jax.eval_shape(init, init_key), mesh)
+        train_step = make_train_step(model, tx, cfg.loss.eps_ls, cfg.optim.accumulate, shardings(placed))
+        validate = Validation(cfg, config, tokenizer, valid_data, make_eval_step(model, cfg.loss.eps_ls), mesh)
+        batches = TrainingBatches(train_data, cfg.data, seed=cfg.seed, share=own_share(mesh, cfg.optim.accumulate))
 
-    checkpoints = Checkpoints(workdir / "checkpoints", cfg.checkpoint)
-    if checkpoints.latest() is None:
-        state = jax.jit(init)(init_key)
-    else:
-        state, position = checkpoints.restore(jax.eval_shape(init, init_key))
-        batches.set_state(position)
-    first = int(state.step) + 1
-    record_launch(workdir, {"train": train_data.manifest, "valid": valid_data.manifest}, first - 1)
+        checkpoints = Checkpoints(workdir / "checkpoints", cfg.checkpoint)
+        if checkpoints.latest() is None:
+            state = jax.jit(init, out_shardings=shardings(placed))(init_key)
+        else:
+            state, position = checkpoints.restore(placed)
+            batches.set_state(position)
+        first = int(state.step) + 1
+        if is_main():
+            record_launch(workdir, {"train": train_data.manifest, "valid": valid_data.manifest}, first - 1)
 
-    rate = partial(learning_rate, cfg.optim, cfg.model.d_model, cfg.steps)
-    saved_at = time.monotonic()
-    with Signals() as signals, Reporter(workdir, rate, first=first, last=cfg.steps, every=cfg.log_every) as reporter:
-        if first > 1:
-            reporter.message(f"resuming {workdir} after update {first - 1}")
-        pending = None  # the update in flight: it is read only when the next one is already queued
-        try:
-            for step in range(first, cfg.steps + 1):
-                batch = next(batches)
-                state, sums = train_step(state, batch, dropout_key)
-                if pending:
-                    reporter.update(*pending)
-                pending = (step, sums, np.size(batch.source_bs) + np.size(batch.target_in_bt))
-
-                stopping = signals.received is not None
-                overdue = 0 < cfg.checkpoint.every_minutes * 60 < time.monotonic() - saved_at
-                validating = not stopping and (step % cfg.eval.every == 0 or step == cfg.steps)
-                saving = stopping or overdue or step % cfg.checkpoint.every == 0 or step == cfg.steps
-                if validating or saving:
-                    reporter.update(*pending)  # nothing that is not finite is ever saved
-                    pending = None
+        rate = partial(learning_rate, cfg.optim, cfg.model.d_model, cfg.steps)
+        saved_at = time.monotonic()
+        folder = workdir if is_main() else None
+        reporting = Reporter(folder, rate, first=first, last=cfg.steps, every=cfg.log_every)
+        with jax.set_mesh(mesh), reporting as reporter, closing(batches), closing(checkpoints):
+            if first > 1:
+                reporter.message(f"resuming {workdir} after update {first - 1}")
+            pending = None  # the update in flight: it is read only when the next one is already queued
+            try:
+                due = first > 1 and ((first - 1) % cfg.eval.every == 0 or first > cfg.steps)
+                if due and not checkpoints.about(first - 1)[1]:  # a signal came before the metrics did
                     with reporter.paused():
-                        metrics = validate(state.params) if validating else None
-                        if metrics:
-                            reporter.validation(step, metrics)
-                        if saving:
-                            checkpoints.save(step, state, batches.get_state(), metrics, as_json(cfg))
-                            saved_at = time.monotonic()
-                if stopping:
-                    break
-        except NotFiniteError as error:
-            kept = f"checkpoint {checkpoints.latest()} is" if checkpoints.latest() else "no checkpoint was"
-            raise UserError(f"{error}; {kept} kept from before. A lower optim.lr or a clip_norm may help") from error
-        finally:
-            batches.close()
-            checkpoints.close()
+                        measured = validate(state.params)
+                        signals.hold()
+                        reporter.validation(first - 1, measured)
+                        checkpoints.add_metrics(first - 1, measured)
+                for step in range(first, cfg.steps + 1):
+                    batch = place_rows(mesh, next(batches))
+                    state, sums = train_step(state, batch, dropout_key)
+                    signals.hold()
+                    if pending:
+                        reporter.update(*pending)
+                    pending = (step, sums, np.size(batch.source_bs) + np.size(batch.target_in_bt))
+
+                    signals.received = all_stop(step, signals.received) or signals.received
+                    stopping = signals.received is not None
+                    minutes = (time.monotonic() - saved_at) / 60
+                    overdue = cfg.checkpoint.every_minutes > 0 and main_says(minutes > cfg.checkpoint.every_minutes)
+                    validating = not stopping and (step % cfg.eval.every == 0 or step == cfg.steps)
+                    saving = stopping or overdue or step % cfg.checkpoint.every == 0 or step == cfg.steps
+                    if validating or saving:
+                        reporter.update(*pending)  # nothing that is not finite is ever saved
+                        pending = None
+                        with reporter.paused():
+                            metrics = signals.attempt(validate, state.params) if validating else None
+                            stopping = stopping or (validating and metrics is None)
+                            if metrics:
+                                reporter.validation(step, metrics)
+                            if saving or stopping:
+                                checkpoints.save(step, state, batches.get_state(), metrics, as_json(cfg))
+                                saved_at = time.monotonic()
+                    if stopping:
+                        break
+            except NotFiniteError as error:
+                kept = f"checkpoint {checkpoints.latest()} is" if checkpoints.latest() else "no checkpoint was"
+                cure = "A lower optim.lr or a clip_norm may help"
+                raise UserError(f"{error}; {kept} kept from before. {cure}") from error
     return signals.exit_code

@@ -25,10 +25,14 @@ import jax
 from jaxtyping import Array
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from tensorboardX import SummaryWriter
+from tensorboardX.event_file_writer import EventsWriter
+from tensorboardX.proto.event_pb2 import Event, SessionLog
+from tensorboardX.record_writer import directory_check
+from tensorboardX.summary import scalar
 
 from train.step import Sums
 
+_SECONDS_BETWEEN_FLUSHES = 30.0
 _UPDATE = ("loss_sum", "nll_sum", "target_tokens", "source_tokens", "positions", "updates")
 
 
@@ -39,24 +43,26 @@ class NotFiniteError(ArithmeticError):
 class Reporter:
     """Turns the sums of updates into records, every `every` updates."""
 
-    def __init__(self, workdir: Path, rate: Callable[[int], Array], *, first: int, last: int, every: int) -> None:
+    def __init__(
+        self, workdir: Path | None, rate: Callable[[int], Array], *, first: int, last: int, every: int
+    ) -> None:
         """Continues the log of `workdir` at update `first`; records of later steps, never checkpointed, are dropped.
 
         Args:
-          workdir: folder of the run.
+          workdir: folder of the run; None in a process that only looks for what is not finite, for another reports.
           rate: learning rate of an update.
           first: number of the first update to come.
           last: number of the run's last.
           every: updates a record.
         """
         self._rate, self._every, self._last = rate, every, last
-        self._elapsed = _keep_records_before(workdir / "metrics.jsonl", first)
-        self._file = (workdir / "metrics.jsonl").open("a", encoding="utf-8")
-        self._tensorboard = SummaryWriter(str(workdir / "tensorboard"), purge_step=first)
+        self._elapsed = _keep_records_before(workdir / "metrics.jsonl", first) if workdir else 0.0
+        self._file = (workdir / "metrics.jsonl").open("a", encoding="utf-8") if workdir else None
+        self._tensorboard = _TensorBoard(workdir / "tensorboard", first) if workdir else None
         self._totals = dict.fromkeys(_UPDATE, 0.0)
         self._window_start = self._elapsed
         self._resumed_at = time.perf_counter()
-        self._bar = _bar() if sys.stderr.isatty() else None
+        self._bar = _bar() if workdir and sys.stderr.isatty() else None
         if self._bar:
             self._task = self._bar.add_task("training", total=last, completed=first - 1, numbers="")
 
@@ -70,8 +76,11 @@ class Reporter:
     ) -> None:
         if self._bar:
             self._bar.stop()
-        self._file.close()
-        self._tensorboard.close()
+        if self._file and self._tensorboard:
+            try:
+                self._file.close()
+            finally:
+                self._tensorboard.close()
 
     def update(self, step: int, sums: Sums, positions: int) -> None:
         """Adds one update; waits until the device has finished it.
@@ -104,7 +113,7 @@ class Reporter:
         """Prints a line on stderr, above the bar where there is one."""
         if self._bar:
             self._bar.console.print(text, highlight=False, markup=False)
-        else:
+        elif self._file:
             print(text, file=sys.stderr, flush=True)
 
     @contextmanager
@@ -138,15 +147,38 @@ class Reporter:
         self._write(record)
 
     def _write(self, record: dict[str, Any]) -> None:
+        if not (self._file and self._tensorboard):
+            return
         self._file.write(json.dumps(record) + "\n")
         self._file.flush()
-        for name, value in record.items():
-            if name not in ("step", "kind"):
-                self._tensorboard.add_scalar(f"{record['kind']}/{name}", value, record["step"])
+        self._tensorboard.write(record)
         if record["kind"] == "train" and self._bar:
             self._bar.update(self._task, numbers=_line(record))
         else:
             self.message(f"step {record['step']}/{self._last} {record['kind']}: {_line(record)}")
+
+
+class _TensorBoard:
+    """Scalars for TensorBoard, written in the calling thread: in tensorboardX's own a full disk is a wait for ever."""
+
+    def __init__(self, folder: Path, first: int) -> None:
+        directory_check(str(folder))
+        self._writer = EventsWriter(str(folder / "events"))
+        # TensorBoard hides what earlier launches wrote about this update and later ones.
+        self._writer.write_event(Event(step=first, session_log=SessionLog(status=SessionLog.START)))
+        self._flushed_at = time.monotonic()
+
+    def write(self, record: dict[str, Any]) -> None:
+        for name, value in record.items():
+            if name not in ("step", "kind"):
+                summary = scalar(f"{record['kind']}/{name}", value)
+                self._writer.write_event(Event(wall_time=time.time(), step=record["step"], summary=summary))
+        if time.monotonic() > self._flushed_at + _SECONDS_BETWEEN_FLUSHES:
+            self._writer.flush()  # which waits for the disk
+            self._flushed_at = time.monotonic()
+
+    def close(self) -> None:
+        self._writer.close()
 
 
 def perplexity(nll: float) -> float:

@@ -5,6 +5,8 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -15,9 +17,15 @@ from ml_collections import ConfigDict
 
 from data.errors import UserError, flat
 from model.config import ModelConfig
+from train.distributed import is_main
+from train.lock import NAME as LOCK
+from train.lock import lock
 
-# Keys that a resumed run may change: parameters after n updates do not depend on them.
-FREE_KEYS = ("checkpoint.", "decode.", "eval.", "data.cache", "data.test", "log_every")
+# Keys that a resumed run may change: parameters after n updates do not depend on them, but for rounding.
+FREE_KEYS = (
+    *("checkpoint.", "decode.", "eval.", "log_every", "data.cache", "data.test"),
+    *("mesh.", "optim.accumulate", "model.attention_impl", "model.remat", "model.scan_layers"),
+)
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy", "sentencepiece", "ml_collections")
 
 
@@ -29,34 +37,46 @@ def model_config(cfg: ConfigDict, vocab_size: int) -> ModelConfig:
         raise UserError(f"config: {error}") from error
 
 
-def open_folder(cfg: ConfigDict, workdir: Path) -> None:
-    """Makes `workdir` the folder of this config's run, or finds that it already is.
+@contextmanager
+def open_folder(cfg: ConfigDict, workdir: Path) -> Iterator[None]:
+    """Makes `workdir` the folder of this config's run, or finds that it already is, and holds it for this process.
 
-    A folder where training never began is taken over whatever its config was.
+    A folder where training never began is taken over whatever its config was. Of several processes of one run, the
+    first holds and writes for all.
 
     Raises:
-      UserError: it holds another config's run or something else, or cannot be written.
+      UserError: it holds another config's run or something else, another process trains in it, or, also from inside
+        the `with` statement, something in it cannot be written.
     """
-    config = as_json(cfg)
     try:
+        if not is_main():
+            yield
+            return
         workdir.mkdir(parents=True, exist_ok=True)
-        began = (workdir / "metrics.jsonl").exists()
-        if (workdir / "config.json").exists():
-            different = _differences(
-                read_json(workdir / "config.json"), config, steps_free=cfg.optim.schedule == "paper"
-            )
-            if different and began:
-                raise UserError(
-                    f"--workdir={workdir}: this folder holds the run of another config ({'; '.join(different)}); "
-                    "use another --workdir, or the config that it was started with"
-                )
-            if different:
-                (workdir / "tokenizer.model").unlink(missing_ok=True)
-        elif any(workdir.iterdir()):
+        begun = {LOCK, "config.json.tmp"}  # all that a process killed at this point may have left
+        if not (workdir / "config.json").exists() and {path.name for path in workdir.iterdir()} - begun:
             raise UserError(f"--workdir={workdir}: this folder is not empty and not a run; use a new one")
-        _write_json(workdir / "config.json", config)
+        with lock(workdir):
+            _take_over(as_json(cfg), workdir, steps_free=cfg.optim.schedule == "paper")
+            yield
     except OSError as error:
-        raise UserError(f"--workdir={workdir}: cannot be written ({error.strerror}); choose another folder") from error
+        raise UserError(
+            f"{error.filename or f'--workdir={workdir}'}: cannot be written ({error.strerror or error}); mend that and "
+            "give the same command, which goes on from the last checkpoint, or choose another folder"
+        ) from error
+
+
+def _take_over(config: dict[str, Any], workdir: Path, *, steps_free: bool) -> None:
+    if (workdir / "config.json").exists():
+        different = _differences(read_json(workdir / "config.json"), config, steps_free=steps_free)
+        if different and (workdir / "metrics.jsonl").exists():  # training began
+            raise UserError(
+                f"--workdir={workdir}: this folder holds the run of another config ({'; '.join(different)}); "
+                "use another --workdir, or the config that it was started with"
+            )
+        if different:
+            (workdir / "tokenizer.model").unlink(missing_ok=True)
+    _write_json(workdir / "config.json", config)
 
 
 def record_launch(workdir: Path, manifests: dict[str, dict], step: int) -> None:
@@ -78,11 +98,16 @@ def record_launch(workdir: Path, manifests: dict[str, dict], step: int) -> None:
             "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
             "git": _git(),
             "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
-            "device": {"kind": jax.devices()[0].device_kind, "count": jax.device_count(), "cpus": os.cpu_count()},
+            "device": {"kind": jax.devices()[0].device_kind, "count": jax.device_count(), "cpus": cpus()},
             "data": manifests,
         }
     )
     _write_json(path, {"launches": launches})
+
+
+def cpus() -> int:
+    """Processors that this process may use: fewer than the machine has, where it is bound to some (taskset, Slurm)."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def as_json(cfg: ConfigDict) -> dict[str, Any]:

@@ -2,35 +2,121 @@
 
 import os
 import signal
-import sys
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType, TracebackType
+from typing import TypeVar
+
+T = TypeVar("T")
+GRACE = 2.0  # seconds in which the main thread may tidy up where nothing needs saving
+HELD = b"\nstopping after this update and its checkpoint (Ctrl-C again: at once)\n"
+NOTHING_TO_SAVE = b"\nstopping: there is nothing new to save\n"
+
+
+class _Stop(SystemExit):
+    """A signal, where the work in hand may be given up. Not an `Exception`: no library may swallow it."""
 
 
 class Signals:
-    """While active, the first SIGINT or SIGTERM only sets `received`; a second SIGINT ends the process."""
+    """While active, a signal is noted in `received` for the loop to look at, or ends what may be given up.
 
-    def __init__(self) -> None:
+    Until `hold` is called there is nothing to save: a signal exits with its status, also out of the middle of a
+    compilation. After it the first signal is only noted, and a second Ctrl-C ends the process at once.
+
+    Args:
+      alone: False in a run of several processes, where all must stop after the same update. SIGTERM is then left to
+        the preemption service of `jax.distributed`, Ctrl-C is passed on to it as SIGTERM, and what that service says
+        (`reached_preemption_sync_point`) is to be put into `received`: no signal acts by itself.
+    """
+
+    def __init__(self, alone: bool = True) -> None:
         self.received: signal.Signals | None = None
+        self._alone = alone
+        self._handled = (signal.SIGINT, signal.SIGTERM) if alone else (signal.SIGINT,)
+        self._may_stop = True  # whether a signal raises `_Stop` in the main thread
+        self._held = False
+        self._left = threading.Event()
 
     def __enter__(self) -> "Signals":
-        self._before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
+        self._before = {number: signal.signal(number, self._handle) for number in self._handled}
+        # Python runs `_handle` in the main thread only, which may be minutes away in the compiler; the number of the
+        # signal is written here at once.
+        self._arrivals, arriving = socket.socketpair()
+        arriving.setblocking(False)
+        self._fd_before = signal.set_wakeup_fd(arriving.fileno(), warn_on_full_buffer=False)
+        self._arriving = arriving
+        self._watcher = threading.Thread(target=self._watch, name="signals", daemon=True)
+        self._watcher.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._may_stop = False
+        self._left.set()
+        signal.set_wakeup_fd(self._fd_before)
         for number, handler in self._before.items():
-            signal.signal(number, handler)
+            if handler is not None:  # None: it was not installed from Python, and cannot be from here
+                signal.signal(number, handler)
+        self._arriving.close()
+        self._watcher.join()
+        self._arrivals.close()
 
     @property
     def exit_code(self) -> int:
         """0, or as a shell reports a process that the signal ended: 130 for Ctrl-C, 143 for SIGTERM."""
         return 0 if self.received is None else 128 + self.received
 
+    def hold(self) -> None:
+        """From now on there is something to save: signals are only noted."""
+        self._held, self._may_stop = True, False
+
+    def attempt(self, work: Callable[..., T], *arguments: object) -> T | None:
+        """Returns `work(*arguments)`, or None if a signal arrives before it is done: it is given up where it is.
+
+        `work` must change nothing that is needed afterwards. Only for use after `hold`.
+        """
+        try:
+            try:
+                self._may_stop = True
+                return None if self.received else work(*arguments)
+            finally:
+                self._may_stop = False
+        except _Stop:  # around both, for it may also arrive between the work's end and the line above
+            self._may_stop = False
+            return None
+
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.received is not None and number == signal.SIGINT:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
-            os.kill(os.getpid(), signal.SIGINT)
-        self.received = self.received or signal.Signals(number)
-        # os.write: print is not safe inside a handler that may have interrupted another print
-        os.write(sys.stderr.fileno(), b"\nstopping after this update and its checkpoint (Ctrl-C again: at once)\n")
+        if not self._alone:
+            os.kill(os.getpid(), signal.SIGTERM)
+            return
+        first, self.received = self.received is None, self.received or signal.Signals(number)
+        if first and self._may_stop:
+            raise _Stop(self.exit_code)
+
+    def _watch(self) -> None:
+        """Tells the user, and leaves where that cannot wait for the main thread."""
+        first = True
+        while arrived := self._arrivals.recv(1):
+            number = arrived[0]
+            if number not in self._handled:  # other parts of the program may handle signals as well
+                continue
+            if not first and number == signal.SIGINT:
+                _leave(number)
+            if first:
+                first = False
+                _tell(HELD if self._held or not self._alone else NOTHING_TO_SAVE)
+                if self._alone and not (self._held or self._left.wait(GRACE) or self._held):
+                    _leave(number)
+
+
+def _tell(message: bytes) -> None:
+    with suppress(OSError):  # nobody may be listening any more, which may be why the signal came
+        os.write(2, message)
+
+
+def _leave(number: int) -> None:
+    _tell(b"\x1b[?25h" if os.isatty(2) else b"")  # a progress bar hides the cursor
+    os._exit(128 + number)

@@ -38,8 +38,15 @@ def init_state(config: ModelConfig, tx: optax.GradientTransformation, key: PRNGK
     return TrainState(step=jnp.zeros((), jnp.int32), params=params, opt_state=tx.init(params))
 
 
-def batch_loss(model: Transformer, params: dict, batch: Batch, eps_ls: float, key: PRNGKeyArray | None) -> Loss:
-    """Returns the summed loss of a batch: with dropout from `key`, or without any where it is None."""
+def batch_loss(
+    model: Transformer,
+    params: dict,
+    batch: Batch,
+    eps_ls: float,
+    key: PRNGKeyArray | None = None,
+    rows_b: Int[Array, " b"] | None = None,
+) -> Loss:
+    """Returns the summed loss of a batch: with dropout from `key` to the rows of these numbers, or without any."""
     logits_btv = model.apply(
         {"params": params},
         batch.source_bs,
@@ -49,52 +56,62 @@ def batch_loss(model: Transformer, params: dict, batch: Batch, eps_ls: float, ke
         batch.source_positions_bs,
         batch.target_positions_bt,
         train=key is not None,
+        rows_b=rows_b,
         rngs=None if key is None else {"dropout": key},
     )
     return cross_entropy(logits_btv, jnp.asarray(batch.target_out_bt), eps_ls)
 
 
 def make_train_step(
-    model: Transformer, tx: optax.GradientTransformation, eps_ls: float, accumulate: int
+    model: Transformer, tx: optax.GradientTransformation, eps_ls: float, accumulate: int, shardings: Any = None
 ) -> Callable[[TrainState, Batch, PRNGKeyArray], tuple[TrainState, Sums]]:
     """Returns the jitted update `(state, batch, key) -> (state, sums)`; it compiles once for each batch shape.
 
     The gradient is that of loss_sum / tokens over the whole batch, also where `accumulate` cuts it into that many
-    slices of rows to save memory: sums are added, and divided once. `key` is the same for every update, which folds
+    slices of rows to save memory: sums are added, and divided once. Row r goes to slice r mod `accumulate`, so that a
+    device which holds neighbouring rows holds its part of every slice. `key` is the same for every update, which folds
     in its own number, so that a run's dropout does not depend on where it was interrupted. The old state is donated:
     its buffers become the new one's.
+
+    Args:
+      model: the Transformer.
+      tx: the optimiser.
+      eps_ls: label smoothing.
+      accumulate: number of slices; a divisor of the batch's rows.
+      shardings: of the state, `train.sharding.shardings`; where it is None, the compiler's choice.
     """
 
-    def sums_and_gradient(params: dict, batch: Batch, key: PRNGKeyArray) -> tuple[Loss, dict]:
+    def sums_and_gradient(params: dict, batch: Batch, rows_b: Array, key: PRNGKeyArray) -> tuple[Loss, dict]:
         def loss_sum(params: dict) -> tuple[Array, Loss]:
-            loss = batch_loss(model, params, batch, eps_ls, key)
+            loss = batch_loss(model, params, batch, eps_ls, key, rows_b)
             return loss.loss_sum, loss
 
         (_, loss), gradient = jax.value_and_grad(loss_sum, has_aux=True)(params)
         return loss, gradient
 
-    def accumulated(params: dict, batch: Batch, key: PRNGKeyArray) -> tuple[Loss, dict]:
+    def accumulated(params: dict, batch: Batch, rows_b: Array, key: PRNGKeyArray) -> tuple[Loss, dict]:
         def add(total: tuple[Loss, dict], slice_: tuple[Batch, Array]) -> tuple[tuple[Loss, dict], None]:
-            part, number = slice_
-            one = sums_and_gradient(params, part, jax.random.fold_in(key, number))
-            return jax.tree.map(jnp.add, total, one), None
+            return jax.tree.map(jnp.add, total, sums_and_gradient(params, *slice_, key)), None
 
-        slices = jax.tree.map(lambda x: x.reshape(accumulate, x.shape[0] // accumulate, *x.shape[1:]), batch)
+        def cut(x: Array) -> Array:
+            return x.reshape(x.shape[0] // accumulate, accumulate, *x.shape[1:]).swapaxes(0, 1)
+
         zeros = Loss(jnp.zeros(()), jnp.zeros(()), jnp.zeros((), jnp.int32)), jax.tree.map(jnp.zeros_like, params)
-        return jax.lax.scan(add, zeros, (slices, jnp.arange(accumulate)))[0]
+        return jax.lax.scan(add, zeros, jax.tree.map(cut, (batch, rows_b)))[0]
 
     def train_step(state: TrainState, batch: Batch, key: PRNGKeyArray) -> tuple[TrainState, Sums]:
         gradient_of = sums_and_gradient if accumulate == 1 else accumulated
-        loss, gradient = gradient_of(state.params, batch, jax.random.fold_in(key, state.step))
+        rows_b = jnp.arange(batch.source_bs.shape[0], dtype=jnp.int32)
+        loss, gradient = gradient_of(state.params, batch, rows_b, jax.random.fold_in(key, state.step))
         gradient = jax.tree.map(lambda g: g / jnp.maximum(loss.tokens, 1), gradient)
         updates, opt_state = tx.update(gradient, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
         sums = Sums(loss, jnp.sum(batch.source_bs != 0, dtype=jnp.int32), optax.tree.norm(gradient))
         return TrainState(state.step + 1, params, opt_state), sums
 
-    return jax.jit(train_step, donate_argnums=0)
+    return jax.jit(train_step, donate_argnums=0, out_shardings=None if shardings is None else (shardings, None))
 
 
 def make_eval_step(model: Transformer, eps_ls: float) -> Callable[[dict, Batch], Loss]:
     """Returns the jitted `(params, batch) -> Loss`, without dropout."""
-    return jax.jit(lambda params, batch: batch_loss(model, params, batch, eps_ls, None))
+    return jax.jit(lambda params, batch: batch_loss(model, params, batch, eps_ls))

@@ -1,0 +1,80 @@
+"""Table 3: variations of the base model, English-German, on the development set newstest2013.
+
+Paper: perplexity, BLEU and parameters of each row in `TABLE3` of paper/published.py; base 4.92 and 25.8.
+Ours:  no row has been run.
+Cost:  the paper's base row took 12 hours on 8 P100 GPUs, its big row 3.5 days; ours not measured.
+
+    python -m data.prepare --config=configs/ablations.py     # once: downloads; needs `pip install -e ".[prep]"`
+    python -m train --config=configs/ablations.py:A1 --workdir=runs/A1
+    python -m infer --workdir=runs/A1 --split=valid          # Table 3 averages no checkpoints: the row's config says so
+    python -m train.sweep --config=configs/ablations.py --workdir=runs/table3    # all rows, one after the other
+
+Small twins (configs/small.py), for which two CPU cores are enough; two seeds of every row but big:
+
+    python -m train --config=configs/ablations.py:A1:small --workdir=runs/A1-small
+    python -m train.sweep --config=configs/ablations.py:base:small --workdir=runs/table3-small
+
+The labels A1 to D4 are ours; a row changes what it lists and nothing else.
+"""
+
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from configs.base import wmt14
+from configs.common import default
+from configs.small import choose, small
+
+ROWS: dict[str, dict[str, Any]] = {
+    "base": {},
+    # (A) heads, with the amount of computation kept
+    "A1": {"model.h": 1, "model.d_k": 512, "model.d_v": 512},
+    "A2": {"model.h": 4, "model.d_k": 128, "model.d_v": 128},
+    "A3": {"model.h": 16, "model.d_k": 32, "model.d_v": 32},
+    "A4": {"model.h": 32, "model.d_k": 16, "model.d_v": 16},
+    # (B) width of the keys
+    "B1": {"model.d_k": 16},
+    "B2": {"model.d_k": 32},
+    # (C) size
+    "C1": {"model.N": 2},
+    "C2": {"model.N": 4},
+    "C3": {"model.N": 8},
+    "C4": {"model.d_model": 256, "model.d_k": 32, "model.d_v": 32},
+    "C5": {"model.d_model": 1024, "model.d_k": 128, "model.d_v": 128},
+    "C6": {"model.d_ff": 1024},
+    "C7": {"model.d_ff": 4096},
+    # (D) dropout and label smoothing
+    "D1": {"model.P_drop": 0.0},
+    "D2": {"model.P_drop": 0.2},
+    "D3": {"loss.eps_ls": 0.0},
+    "D4": {"loss.eps_ls": 0.2},
+    # (E) learned positions
+    "E": {"model.positions": "learned"},
+    "big": {"model.d_model": 1024, "model.d_ff": 4096, "model.h": 16, "model.P_drop": 0.3, "steps": 300_000},
+}
+
+
+def get_config(argument: str = "base") -> ConfigDict:
+    """Returns the run of a row, or with ROW:small of its small twin."""
+    row, is_small = choose(argument, tuple(ROWS))
+    cfg = wmt14(default(), "en-de")
+    cfg.decode.checkpoint = "latest"
+    cfg.update_from_flattened_dict(ROWS[row])
+    return small(cfg) if is_small else cfg
+
+
+def sweep(argument: str = "base") -> list[dict[str, Any]]:
+    """Returns the rows as points of one sweep; of the small twins all but big, with two seeds each."""
+    if argument == "base":
+        return list(ROWS.values())
+    twins = {row: get_config(f"{row}:small") for row in ROWS if row != "big"}
+    return [{"seed": seed, **_difference(twins["base"], twin)} for seed in (0, 1) for twin in twins.values()]
+
+
+def _difference(base: ConfigDict, cfg: ConfigDict) -> dict[str, Any]:
+    return {
+        f"{group}.{key}": value
+        for group in ("model", "loss")
+        for key, value in cfg[group].items()
+        if value != base[group][key]
+    }

@@ -1,0 +1,128 @@
+"""Kernels that attend without ever holding the weights [t,s]; the definition is the einsum in model/attention.py.
+
+"splash" is a TPU kernel that JAX ships: of its two the one that takes d_k != d_v (Table 3, rows B); the other, "flash",
+has nothing that we need and it has not. "cudnn" is NVIDIA's, through `jax.nn.dot_product_attention`.
+
+They attend over whole rows: in training, in scoring and in the encoder. Three things always take the einsum:
+initialisation, attention maps, which want the weights, and cached decoding, whose queries are one token a beam and
+whose masks no segments can tell. A kernel works on blocks of keys, so rows far shorter than a block gain nothing.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import PartitionSpec as P
+from jaxtyping import Array, Float
+
+from model.masks import Segments
+
+PLATFORMS = {"splash": "tpu", "cudnn": "gpu"}
+LANES = 128  # a TPU register's width, and the least number of keys in a block of splash
+BLOCK = 512  # the most queries and keys in a block of splash
+NOWHERE = -1  # segment of the positions that fill up a row: no token of ours is of it
+
+
+def attend(
+    impl: str,
+    q_bhtk: Float[Array, "b h t k"],
+    k_bhsk: Float[Array, "b h s k"],
+    v_bhse: Float[Array, "b h s e"],
+    mask: Segments,
+) -> Float[Array, "b h t e"]:
+    """softmax(Q K^T / sqrt(d_k)) V over the keys that the mask allows, by the kernel "splash" or "cudnn".
+
+    Queries that see no key, as padding beside a source without any, get some finite value: nothing may depend on it.
+
+    Under `jax.set_mesh`, which splash needs on several devices, each of them attends for its own batch rows and, along
+    the axis `tensor`, its own heads.
+
+    Raises:
+      ValueError: this is compiled for a device that the kernel does not run on.
+    """
+    platform = compiled_for()
+    if platform != PLATFORMS[impl]:
+        raise ValueError(
+            f"model.attention_impl is {impl!r}, a kernel for {PLATFORMS[impl]}, and this is compiled for {platform}; "
+            "einsum runs everywhere"
+        )
+    if impl == "cudnn":
+        return cudnn(q_bhtk, k_bhsk, v_bhse, mask)
+    mesh = jax.sharding.get_abstract_mesh()
+    if mesh.empty:
+        return splash(q_bhtk, k_bhsk, v_bhse, mask)
+    # The compiler knows how to cut cuDNN's attention over devices, but not a Pallas kernel: so it is told.
+    rows = P(tuple(axis for axis in mesh.axis_names if axis != "tensor"))
+    heads = P(*rows, "tensor" if "tensor" in mesh.axis_names else None)
+    over_mesh = jax.shard_map(splash, in_specs=(heads, heads, heads, rows), out_specs=heads, check_vma=False)
+    return over_mesh(q_bhtk, k_bhsk, v_bhse, mask)
+
+
+def compiled_for() -> str:
+    """The platform of the ambient mesh, which may be a mere description, or else that of this process."""
+    device = jax.sharding.get_abstract_mesh().abstract_device
+    platform = jax.default_backend() if device is None else device.platform
+    return "gpu" if platform in ("cuda", "rocm") else platform
+
+
+def splash(
+    q_bhtk: Float[Array, "b h t k"], k_bhsk: Float[Array, "b h s k"], v_bhse: Float[Array, "b h s e"], mask: Segments
+) -> Float[Array, "b h t e"]:
+    """Attention on one TPU."""
+    # Here, because the import takes a while and only a TPU needs it.
+    from jax.experimental.pallas.ops.tpu import splash_attention as pallas
+
+    h, t, d_k, s = *q_bhtk.shape[1:], k_bhsk.shape[2]
+    block_t, block_s = (min(BLOCK, length + -length % LANES) for length in (t, s))
+    q_bhtk, k_bhsk, v_bhse, mask = fill_up(q_bhtk, k_bhsk, v_bhse, mask, block_t, block_s)
+    shape = q_bhtk.shape[2], k_bhsk.shape[2]
+    hidden = pallas.CausalMask(shape) if mask.causal else pallas.FullMask(shape)
+    kernel = pallas.make_splash_mha_single_device(
+        pallas.MultiHeadMask([hidden] * h),
+        block_sizes=pallas.BlockSizes(
+            block_q=block_t,
+            block_kv=block_s,
+            block_q_dkv=block_t,
+            block_kv_dkv=block_s,
+            block_q_dq=block_t,
+            block_kv_dq=block_s,
+        ),
+    )
+    scaled_bhtk = (q_bhtk / jnp.sqrt(jnp.float32(d_k))).astype(q_bhtk.dtype)
+    segments = pallas.SegmentIds(mask.queries_bt, mask.keys_bs)
+    return jax.vmap(kernel)(scaled_bhtk, k_bhsk, v_bhse, segments)[:, :, :t]
+
+
+def cudnn(
+    q_bhtk: Float[Array, "b h t k"], k_bhsk: Float[Array, "b h s k"], v_bhse: Float[Array, "b h s e"], mask: Segments
+) -> Float[Array, "b h t e"]:
+    """Attention on NVIDIA GPUs.
+
+    cuDNN's own masks are causality and one length a row. The segments of packed rows come as a table, one for all
+    heads, which jax turns into a bias in bfloat16.
+    """
+    t = q_bhtk.shape[2]
+    q_bhtk, k_bhsk, v_bhse, mask = fill_up(q_bhtk, k_bhsk, v_bhse, mask, 2, 2)  # a bias needs even lengths
+    heads_bthe = jax.nn.dot_product_attention(
+        q_bhtk.swapaxes(1, 2),
+        k_bhsk.swapaxes(1, 2),
+        v_bhse.swapaxes(1, 2),
+        mask=mask.replace(causal=False).table()[:, None],
+        is_causal=mask.causal,
+        implementation="cudnn",
+    )
+    return heads_bthe.swapaxes(1, 2)[:, :, :t]
+
+
+def fill_up(
+    q_bhtk: Array, k_bhsk: Array, v_bhse: Array, mask: Segments, multiple_t: int, multiple_s: int
+) -> tuple[Array, Array, Array, Segments]:
+    """Queries and keys with further ones, which see one another, so that their numbers are multiples of those given."""
+    t, s = -q_bhtk.shape[2] % multiple_t, -k_bhsk.shape[2] % multiple_s
+
+    def pad(x_bhtk: Array, more: int) -> Array:
+        return jnp.pad(x_bhtk, ((0, 0), (0, 0), (0, more), (0, 0)))
+
+    segments = mask.replace(
+        queries_bt=jnp.pad(mask.queries_bt, ((0, 0), (0, t)), constant_values=NOWHERE),
+        keys_bs=jnp.pad(mask.keys_bs, ((0, 0), (0, s)), constant_values=NOWHERE),
+    )
+    return pad(q_bhtk, t), pad(k_bhsk, s), pad(v_bhse, s), segments

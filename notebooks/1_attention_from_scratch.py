@@ -1,0 +1,215 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: py:percent,ipynb
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Attention from scratch
+#
+# Section 3.2 of the paper fits into a page of NumPy: the forward pass is equations, and the backward pass is the same
+# equations read from right to left. Here both are written down by hand and held against the model of this repository,
+# against finite differences, and, where PyTorch is installed, against `torch.nn.MultiheadAttention`.
+#
+# Letters are the same in the text, in names and in `einsum`: $b$ sentences, $t$ queries, $s$ keys, $d$ for
+# $d_{model}$, $h$ heads, $k$ for $d_k$ and $e$ for $d_v$. `q_bhtk` is a table of four axes, named in its name.
+
+# %%
+import importlib.util
+
+import jax
+import jax.numpy as jnp
+import matplotlib.pyplot as plt
+import numpy as np
+
+from model.attention import MultiHeadAttention
+from model.config import ModelConfig
+
+rng = np.random.default_rng(0)
+b, t, d, h, k, e = 2, 6, 32, 4, 8, 8
+
+# %% [markdown]
+# ## Forward
+#
+# A query is compared with every key by a dot product. The softmax turns a row of such scores into weights that sum to
+# one, and the output is the weighted mean of the values:
+#
+# $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\left(\frac{QK^\top}{\sqrt{d_k}}\right) V$$
+#
+# A query may be forbidden to see a key. Then its score is $-10^9$, and $e^{-10^9}$ is nothing.
+
+
+# %%
+def softmax(logits):
+    grown = np.exp(logits - logits.max(-1, keepdims=True))  # the largest exponent is 0: nothing overflows
+    return grown / grown.sum(-1, keepdims=True)
+
+
+def attention(q_bhtk, k_bhsk, v_bhse, mask_ts):
+    logits_bhts = np.einsum("bhtk,bhsk->bhts", q_bhtk, k_bhsk) / np.sqrt(q_bhtk.shape[-1])
+    weights_bhts = softmax(np.where(mask_ts, logits_bhts, -1e9))
+    return np.einsum("bhts,bhse->bhte", weights_bhts, v_bhse), weights_bhts
+
+
+# %% [markdown]
+# One head looks at one thing. The paper therefore projects queries, keys and values $h$ times, to $d_k$ or $d_v$
+# dimensions each, attends $h$ times, and puts the results side by side:
+#
+# $$\mathrm{MultiHead}(Q, K, V) = \mathrm{Concat}(\mathrm{head}_1, \ldots, \mathrm{head}_h) W^O, \qquad
+# \mathrm{head}_i = \mathrm{Attention}(QW_i^Q, KW_i^K, VW_i^V)$$
+#
+# With the heads as an axis of the matrices there is nothing to concatenate: the last `einsum` sums over heads and
+# $d_v$ at once, which is what multiplying the long vector by $W^O$ does.
+
+
+# %%
+def multi_head(x_btd, w, mask_ts):
+    q_bhtk = np.einsum("btd,dhk->bhtk", x_btd, w["wq"])
+    k_bhsk = np.einsum("bsd,dhk->bhsk", x_btd, w["wk"])
+    v_bhse = np.einsum("bsd,dhe->bhse", x_btd, w["wv"])
+    heads_bhte, weights_bhts = attention(q_bhtk, k_bhsk, v_bhse, mask_ts)
+    y_btd = np.einsum("bhte,hed->btd", heads_bhte, w["wo"])
+    return y_btd, (q_bhtk, k_bhsk, v_bhse, heads_bhte, weights_bhts)
+
+
+w = {name: rng.normal(size=(d, h, k)) * d**-0.5 for name in ("wq", "wk")}
+w |= {"wv": rng.normal(size=(d, h, e)) * d**-0.5, "wo": rng.normal(size=(h, e, d)) * (h * e) ** -0.5}
+x_btd = rng.normal(size=(b, t, d))
+causal_ts = np.tril(np.ones((t, t), bool))
+
+y_btd, kept = multi_head(x_btd, w, causal_ts)
+weights_bhts = kept[-1]
+
+# %% [markdown]
+# The mask is that of the decoder, where position $t$ sees positions up to $t$ (section 3.2.3). So the weights are
+# triangles. The parameters are random, and so are the patterns; every row sums to one.
+
+# %%
+figure, panels = plt.subplots(1, h, figsize=(8, 2.3), sharey=True, layout="constrained")
+for head, panel in enumerate(panels):
+    panel.imshow(weights_bhts[0, head], cmap="Blues", vmin=0, vmax=1)
+    panel.set(title=f"head {head}", xlabel="key s")
+panels[0].set_ylabel("query t")
+plt.show()
+
+assert np.allclose(weights_bhts.sum(-1), 1)
+
+# %% [markdown]
+# ## Backward
+#
+# Let a bar over a name mean the derivative of some loss by it: $\bar y$ is given, and $\bar x$ and $\bar W$ are
+# wanted. A product $C = AB$ hands back $\bar A = \bar C B^\top$ and $\bar B = A^\top \bar C$. In `einsum` this is
+# mechanical: exchange the output's letters with those of the operand whose derivative is wanted.
+#
+# Only the softmax needs thought. With $a = \mathrm{softmax}(z)$ we have $\partial a_i / \partial z_j = a_i
+# (\delta_{ij} - a_j)$, and therefore
+#
+# $$\bar z_j = a_j \left(\bar a_j - \sum_i a_i \bar a_i\right)$$
+#
+# A key gains by as much as it is better than the mean of what the query sees. It also shows the danger: where one
+# weight is 1 and the others 0, $\bar z$ is zero everywhere. That is why the scores are divided by $\sqrt{d_k}$; the
+# next notebook shows it.
+
+
+# %%
+def multi_head_backward(dy_btd, x_btd, w, kept):
+    q_bhtk, k_bhsk, v_bhse, heads_bhte, a_bhts = kept
+    dheads_bhte = np.einsum("btd,hed->bhte", dy_btd, w["wo"])
+    da_bhts = np.einsum("bhte,bhse->bhts", dheads_bhte, v_bhse)
+    dv_bhse = np.einsum("bhts,bhte->bhse", a_bhts, dheads_bhte)
+    dz_bhts = a_bhts * (da_bhts - (a_bhts * da_bhts).sum(-1, keepdims=True)) / np.sqrt(q_bhtk.shape[-1])
+    dq_bhtk = np.einsum("bhts,bhsk->bhtk", dz_bhts, k_bhsk)
+    dk_bhsk = np.einsum("bhts,bhtk->bhsk", dz_bhts, q_bhtk)
+    dw = {
+        "wq": np.einsum("btd,bhtk->dhk", x_btd, dq_bhtk),
+        "wk": np.einsum("bsd,bhsk->dhk", x_btd, dk_bhsk),
+        "wv": np.einsum("bsd,bhse->dhe", x_btd, dv_bhse),
+        "wo": np.einsum("bhte,btd->hed", heads_bhte, dy_btd),
+    }
+    dx_btd = np.einsum("bhtk,dhk->btd", dq_bhtk, w["wq"])
+    dx_btd += np.einsum("bhsk,dhk->bsd", dk_bhsk, w["wk"])  # x is read three times, and hears from all three
+    dx_btd += np.einsum("bhse,dhe->bsd", dv_bhse, w["wv"])
+    return dx_btd, dw
+
+
+dy_btd = rng.normal(size=y_btd.shape)
+dx_btd, dw = multi_head_backward(dy_btd, x_btd, w, kept)
+
+# %% [markdown]
+# Masked keys need no line of their own: their weight $a_j$ is 0, so their $\bar z_j$ is 0.
+#
+# ## Is it right?
+#
+# First by the definition of a derivative. Move one parameter a little to either side, and see what the loss $\sum
+# \bar y \cdot y$ does.
+
+
+# %%
+def by_differences(name, place, step=1e-5):
+    moved = {sign: {n: m.copy() for n, m in w.items()} for sign in (+1, -1)}
+    for sign in moved:
+        moved[sign][name][place] += sign * step
+    return sum(sign * (dy_btd * multi_head(x_btd, m, causal_ts)[0]).sum() for sign, m in moved.items()) / (2 * step)
+
+
+for name in w:
+    place = (1, 2, 3)
+    print(f"{name}{list(place)}: by hand {dw[name][place]:+.8f}, by differences {by_differences(name, place):+.8f}")
+    assert np.isclose(dw[name][place], by_differences(name, place), rtol=1e-5, atol=1e-8)
+
+# %% [markdown]
+# Then against `model/attention.py`, the module that the Transformer of this repository is made of, with JAX's own
+# derivatives. It computes in 32 bits, so six digits agree.
+
+# %%
+config = ModelConfig(vocab_size=4, d_model=d, h=h, d_k=k, d_v=e)
+module = MultiHeadAttention(config, relative=True)
+positions_bt = jnp.broadcast_to(jnp.arange(t)[None], (b, t))
+mask_bts = jnp.broadcast_to(causal_ts[None], (b, t, t))
+
+
+def ours(params, x_btd):
+    seen = module.apply({"params": params}, x_btd, positions_bt, method="keys_values")
+    return module.apply({"params": params}, x_btd, positions_bt, seen, mask_bts, None)[0]
+
+
+w32, x32_btd = jax.tree.map(lambda leaf: leaf.astype(np.float32), (w, x_btd))
+y_ours, backward = jax.vjp(jax.jit(ours), w32, x32_btd)
+dw_ours, dx_ours = backward(dy_btd.astype(np.float32))
+
+
+def difference(a, b):
+    return np.abs(np.asarray(a) - b).max() / np.abs(b).max()
+
+
+pairs = {"y": (y_ours, y_btd), "dx": (dx_ours, dx_btd)} | {f"d{name}": (dw_ours[name], dw[name]) for name in w}
+for name, (module_says, by_hand) in pairs.items():
+    print(f"{name:<4} largest relative difference {difference(module_says, by_hand):.1e}")
+    assert difference(module_says, by_hand) < 1e-5
+
+# %% [markdown]
+# And against PyTorch. Its module keeps the three input matrices as one, stacked and transposed, and calls the mask's
+# `True` "may not attend".
+
+# %%
+if importlib.util.find_spec("torch"):
+    import torch
+
+    theirs = torch.nn.MultiheadAttention(d, h, bias=False, batch_first=True, dtype=torch.float64)
+    with torch.no_grad():
+        theirs.in_proj_weight.copy_(
+            torch.tensor(np.concatenate([w[name].reshape(d, -1).T for name in ("wq", "wk", "wv")]))
+        )
+        theirs.out_proj.weight.copy_(torch.tensor(w["wo"].reshape(-1, d).T))
+    x_torch = torch.tensor(x_btd, requires_grad=True)
+    y_torch, _ = theirs(x_torch, x_torch, x_torch, attn_mask=torch.tensor(~causal_ts))
+    y_torch.backward(torch.tensor(dy_btd))
+    for name, torch_says, by_hand in (("y", y_torch.detach(), y_btd), ("dx", x_torch.grad, dx_btd)):
+        print(f"{name:<4} largest relative difference {difference(torch_says, by_hand):.1e}")
+        assert difference(torch_says, by_hand) < 1e-10
+else:
+    print("PyTorch is not installed: pip install -e '.[bench]' brings it")

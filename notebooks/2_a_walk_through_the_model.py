@@ -1,0 +1,222 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: py:percent,ipynb
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # A walk through the model
+#
+# Four things in section 3 of the paper take a line each and decide whether the model learns at all: the $\sqrt{d_k}$
+# under the scores, the masks, the place of dropout, and the positions. Here each of them is looked at by itself.
+
+# %%
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import matplotlib.pyplot as plt
+import numpy as np
+
+from model.config import ModelConfig, parameter_count
+from model.dropout import dropout
+from model.masks import Segments
+from model.positions import sinusoids
+from model.transformer import Transformer, init_params
+
+rng = np.random.default_rng(0)
+
+# %% [markdown]
+# ## Why $\sqrt{d_k}$
+#
+# Suppose the components of a query and of a key are independent, with mean 0 and variance 1. Their dot product is a
+# sum of $d_k$ terms of variance 1, so its variance is $d_k$: the wider the heads, the larger the scores.
+
+# %%
+widths = [1, 4, 16, 64, 256, 1024]
+keys = 16
+weights, entropy, gradient = {}, {"unscaled": [], "scaled": []}, {"unscaled": [], "scaled": []}
+for k in widths:
+    logits_ts = rng.normal(size=(400, k)) @ rng.normal(size=(keys, k)).T
+    print(f"d_k = {k:>4}: variance of the scores {logits_ts.var():>7.1f}")
+    for name, z_ts in (("unscaled", logits_ts), ("scaled", logits_ts / np.sqrt(k))):
+        a_ts = np.asarray(jax.nn.softmax(z_ts))
+        weights[name, k] = np.sort(a_ts, axis=-1)[:, ::-1].mean(0)
+        entropy[name].append(-(a_ts * np.log(a_ts + 1e-30)).sum(-1).mean())
+        gradient[name].append((a_ts * (1 - a_ts)).mean())
+
+# %% [markdown]
+# Large scores drive the softmax into saturation: one weight is nearly 1, the rest nearly 0. The derivative of a
+# weight by its own score is $a(1-a)$, which is then nearly 0 everywhere: the query has decided, and cannot be taught.
+# Divided by $\sqrt{d_k}$ the scores have variance 1 at every width, and nothing of this happens.
+
+# %%
+figure, panels = plt.subplots(1, 3, figsize=(9, 2.7), layout="constrained")
+for k in (4, 64, 1024):
+    panels[0].plot(range(1, keys + 1), weights["unscaled", k], "o-", markersize=3, label=f"$d_k$ = {k}")
+panels[0].plot(range(1, keys + 1), weights["scaled", 1024], "k--", label="$d_k$ = 1024, scaled")
+panels[0].set(xlabel="keys, the largest weight first", ylabel="mean weight")
+panels[0].legend(frameon=False)
+for panel, values, label in zip(
+    panels[1:], (entropy, gradient), ("entropy of the weights", "mean of a (1 - a)"), strict=True
+):
+    for name, style in (("unscaled", "o-"), ("scaled", "k--")):
+        panel.plot(widths, values[name], style, markersize=3, label=name)
+    panel.set(xscale="log", xlabel="$d_k$", ylabel=label, ylim=(0, None))
+panels[1].legend(frameon=False)
+plt.show()
+
+assert gradient["unscaled"][-1] < gradient["scaled"][-1] / 5
+
+# %% [markdown]
+# ## Masks
+#
+# Attention is used in three places, and a mask is the only difference in what they may see. In the encoder every
+# token sees every token. In the decoder a token sees those before it and itself, or else training would copy the
+# answer from the next position. From decoder to encoder everything is open again.
+#
+# A batch is a rectangle and sentences are not. Either rows are filled up with padding, which nobody may look at, or
+# several sentences share a row and must not see each other. Both are told by segments: 0 is padding, and 1, 2, … are
+# the sentences of the row.
+
+# %%
+source_bs = jnp.array([[1, 1, 1, 1, 2, 2, 2, 0, 0]])
+target_bt = jnp.array([[1, 1, 1, 2, 2, 2, 2, 2, 0]])
+masks = {
+    "encoder": Segments(source_bs, source_bs),
+    "decoder": Segments(target_bt, target_bt, causal=True),
+    "decoder over encoder": Segments(target_bt, source_bs),
+}
+figure, panels = plt.subplots(1, 3, figsize=(8, 2.8), layout="constrained")
+for panel, (name, segments) in zip(panels, masks.items(), strict=True):
+    panel.imshow(segments.table()[0], cmap="Blues", vmin=0, vmax=1.4)
+    panel.set(title=name, xticks=range(9), yticks=range(9), xlabel="key", ylabel="query")
+    panel.set_xticklabels(np.asarray(segments.keys_bs)[0])
+    panel.set_yticklabels(np.asarray(segments.queries_bt)[0])
+plt.show()
+
+# %% [markdown]
+# Does it hold in the whole model? Two targets that differ in their last token must have the same logits before it.
+# And a sentence must be translated alike, whether padding follows or not.
+
+# %%
+config = ModelConfig(vocab_size=30, N=2, d_model=32, d_ff=64, h=4, d_k=8, d_v=8, P_drop=0.1)
+params = init_params(config, jax.random.key(0))
+apply = jax.jit(Transformer(config).apply)
+source = jnp.array([[5, 6, 7, 8, 9]])
+target, other = jnp.array([[1, 10, 11, 12]]), jnp.array([[1, 10, 11, 25]])
+logits, changed = (np.asarray(apply({"params": params}, source, ids)) for ids in (target, other))
+padded = np.asarray(apply({"params": params}, jnp.pad(source, ((0, 0), (0, 4))), target))
+
+moved = np.abs(logits - changed).max(axis=(0, 2))
+print("largest change of the logits at each position:", moved.round(6))
+print("largest change by padding the source:", np.abs(logits - padded).max())
+assert moved[:-1].max() == 0 < moved[-1] and np.allclose(logits, padded, atol=1e-5)
+
+# %% [markdown]
+# ## Where dropout sits
+#
+# Dropout sets each number to 0 with probability $P_{drop}$ and divides the others by $1 - P_{drop}$, so that the mean
+# stays what it was and nothing has to be changed when it is switched off.
+
+# %%
+dropped = np.asarray(dropout(jnp.ones((1000, 100)), 0.1, jax.random.key(1)))
+print(f"set to 0: {(dropped == 0).mean():.3f}; the others: {dropped.max():.4f}; mean: {dropped.mean():.4f}")
+
+# %% [markdown]
+# Section 5.4 names two places, and no more. One is the sum of embeddings and positions, at the bottom of both stacks.
+# The other is the output of every sub-layer, before it is added to what came in and normalised:
+#
+# $$\mathrm{LayerNorm}(x + \mathrm{Dropout}(\mathrm{Sublayer}(x)))$$
+#
+# It stands inside the sum and not behind it. The path $x \to x$ from bottom to top therefore loses nothing: dropout
+# silences a sub-layer's opinion, never the token itself. Attention weights and the hidden layer of the feed-forward
+# network are left whole. Many implementations drop there too; here these are `P_drop_attention` and `P_drop_relu`,
+# and both are 0.
+#
+# What a difference the place makes shows in an encoder of six layers, twelve sub-layers, none of which has anything
+# to say: every $\mathrm{Sublayer}(x)$ is 0. How much of a token is left at the top?
+
+# %%
+inside = outside = jnp.ones((1000, 100))
+for key in jax.random.split(jax.random.key(2), 12):
+    inside = inside + dropout(jnp.zeros_like(inside), 0.1, key)
+    outside = dropout(outside + jnp.zeros_like(outside), 0.1, key)
+print(f"dropout inside the sum: {(inside != 0).mean():.2f} of the numbers; behind it: {(outside != 0).mean():.2f}")
+
+# %% [markdown]
+# ## Positions
+#
+# Attention is a sum over keys, and a sum has no order. Without positions, an encoder that reads a sentence backwards
+# says the same, backwards:
+
+# %%
+blind = ModelConfig(vocab_size=30, N=2, d_model=32, d_ff=64, h=4, d_k=8, d_v=8, positions="none")
+
+
+def read_both_ways(cfg):
+    encode = jax.jit(partial(Transformer(cfg).apply, method="encode"))
+    forwards, backwards = (np.asarray(encode({"params": params}, ids)) for ids in (source, source[:, ::-1]))
+    return np.abs(forwards - backwards[:, ::-1]).max()
+
+
+moved = {"without positions": read_both_ways(blind), "with sinusoids": read_both_ways(config)}
+for name, by in moved.items():
+    print(f"{name}: largest difference {by:.6f}")
+assert moved["without positions"] < 1e-5 < moved["with sinusoids"]
+
+# %% [markdown]
+# The paper adds to each embedding a vector that depends on the position alone (section 3.5),
+#
+# $$PE_{(pos, 2i)} = \sin(pos / 10000^{2i/d_{model}}), \qquad PE_{(pos, 2i+1)} = \cos(pos / 10000^{2i/d_{model}})$$
+#
+# Each pair of dimensions is the hand of a clock. The first turns once in $2\pi$ tokens, the last once in $10000 \cdot
+# 2\pi$.
+
+# %%
+encodings_td = np.asarray(sinusoids(jnp.arange(100)[None], 128))[0]
+figure, (table, lines) = plt.subplots(1, 2, figsize=(9, 3), layout="constrained")
+table.imshow(encodings_td, cmap="RdBu", vmin=-1, vmax=1, aspect="auto")
+table.set(xlabel="dimension", ylabel="position")
+for dimension in (4, 20, 40):
+    lines.plot(encodings_td[:, dimension], label=f"dimension {dimension}")
+lines.set(xlabel="position")
+lines.legend(frameon=False, loc="lower left")
+plt.show()
+
+# %% [markdown]
+# Why this form? To go $k$ tokens on, turn every hand by its angle for $k$ tokens: $PE_{pos+k}$ is a linear function
+# of $PE_{pos}$. That is one matrix for all positions, so a head can learn "three to the left" once. The matrix can be
+# written down, and it is the right one everywhere:
+
+# %%
+offset = 3
+angles = offset * 10000.0 ** (-np.arange(0, 128, 2) / 128)
+turn_dd = np.zeros((128, 128))
+for i, angle in enumerate(angles):
+    turn_dd[2 * i : 2 * i + 2, 2 * i : 2 * i + 2] = [[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]]
+error = np.abs(encodings_td[:-offset] @ turn_dd.T - encodings_td[offset:]).max()
+print(f"largest error of the turned positions: {error:.1e}")
+assert error < 1e-4
+
+# %% [markdown]
+# ## What it adds up to
+#
+# With $V$ subwords shared by source, target and softmax, the base model has
+
+# %%
+base = ModelConfig(vocab_size=37_000)
+A = 2 * base.d_model * base.h * base.d_k + 2 * base.d_model * base.h * base.d_v
+F = 2 * base.d_model * base.d_ff + base.d_ff + base.d_model
+norm = 2 * base.d_model
+P = base.vocab_size * base.d_model + base.N * ((A + F + 2 * norm) + (2 * A + F + 3 * norm))
+print(f"attention {A:,}, feed-forward {F:,}, embeddings {base.vocab_size * base.d_model:,}; in all {P:,} parameters")
+assert parameter_count(base) == P
+
+# %% [markdown]
+# Two thirds of an encoder layer are its feed-forward network, which looks at one token at a time. Attention only
+# decides what is brought there.

@@ -1,0 +1,61 @@
+"""What `python -m paper` does once its flags are known to be right."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from data.errors import UserError
+from paper import table1, table2, table3, table4
+from paper.launch import commands
+from paper.page import write
+from paper.records import Found, newest_with_checkpoints, search
+from paper.table import Table, as_csv, as_markdown, as_text
+
+TABLES = ("table1", "table2", "table3", "table4")
+
+
+def show(what: str, options: Any) -> None:
+    """Prints or writes what the flags of `paper.__main__` ask for."""
+    found = search(Path(options.runs).expanduser())
+    for note in found.notes:
+        print(note, file=sys.stderr)
+    if what == "figures":
+        draw(found, Path(options.output).expanduser(), options.runs)
+    made = make(what, found)
+    shown = [table for tables in made.values() for table in tables] + ([commands()] if options.commands else [])
+    form = as_markdown if options.markdown else as_csv if options.csv else as_text
+    if shown:
+        print("\n\n".join(map(form, shown)))
+    if options.html:
+        from paper.report import report  # only now: drawing is slow to load
+
+        write(Path(options.html).expanduser(), report(made, found, options.runs))
+
+
+def make(what: str, found: Found) -> dict[str, list[Table]]:
+    """Returns the tables that `what` names, by the number of the paper's table."""
+    makers = {"table1": layer_types, "table2": table2.tables, "table3": table3.tables, "table4": table4.tables}
+    return {name: makers[name](found) for name in TABLES if what in (name, "all")}
+
+
+def layer_types(found: Found) -> list[Table]:
+    """Table 1 from its record; a table that says how to make one where there is none."""
+    if found.layers:
+        return [table1.table(found.layers[-1])]
+    return [Table("table1", "Table 1: layer types", ("", "command"), [("not run", "python -m paper.table1")], [])]
+
+
+def draw(found: Found, output: Path, place: str) -> None:
+    """Draws the paper's figures into the folder `output`; prints their names.
+
+    Raises:
+      UserError: no run can draw them.
+    """
+    from paper.figures import figures  # only now: it loads the whole model
+
+    drawer = newest_with_checkpoints(found)
+    if drawer is None:
+        raise UserError(f"--runs={place}: no complete run in it that translates and has its checkpoints")
+    print(f"drawn by {drawer.path}", file=sys.stderr)
+    for path in figures(drawer.path, output):
+        print(path)

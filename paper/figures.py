@@ -1,0 +1,330 @@
+"""The paper's Figures 3 to 5 of a trained run, and what its sections 3.5 and 5.3 describe; as SVG files.
+
+python -m paper.figures --workdir=runs/quickstart --output=figures [--sentence="The dog that we saw calls them."]
+
+figure3          what a verb looks at in every head of a layer of the encoder; its particle is meant
+figure3_decoder  the same where a decoder writes a particle far behind its verb
+figure4          two heads at a pronoun: all of their attention, and that from the pronoun alone
+figure5          two heads of one layer that do different things
+heads            which head follows which relation (see `infer.heads`)
+alignment        encoder-decoder attention over the true word alignment
+positions        the sinusoids of section 3.5, and how alike they make two positions
+schedule         the learning rate of section 5.3
+
+Sentences are the grammar's, unseen in training; --sentence puts another into Figures 3 to 5 and the alignment. Layers
+and heads count from 0.
+"""
+
+import itertools
+import textwrap
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from absl import flags
+from jaxtyping import Bool, Float
+from ml_collections import ConfigDict
+
+from configs.common import default
+from data import grammar
+from data.errors import UserError, run
+from infer.attention_maps import KINDS, TITLES, AttentionMap, attention_maps, translate_one
+from infer.heads import BATCH, direction, kept, sentence_maps, spans_of
+from infer.roles import RELATIONS, Sentence, sentence
+from infer.runs import Run, open_run
+from model.positions import sinusoids
+from paper import drawing
+from train.optim import learning_rate
+
+PRONOUNS = {"he", "she", "it", "they", "him", "her", "them", "who", "its", "er", "sie", "es", "ihn", "ihm", "ihnen"}
+SEARCHED = 500  # sentences of the test split
+FIGURES = ("figure3", "figure3_decoder", "figure4", "figure5", "heads", "alignment", "positions", "schedule")
+WANTED = (("encoder", "particle"), ("decoder", "verb"), ("encoder", "antecedent"))  # of figures 3, 3_decoder and 4
+
+
+class Focus(NamedTuple):
+    """One kind of attention over a sentence, and a word in it to look at.
+
+    `query` is the row of that word's first subword, `right` the columns that it ought to look at, none where that is
+    not known.
+    """
+
+    kind: str
+    queries: list[str]
+    keys: list[str]
+    weights_nhts: Float[np.ndarray, "n h t s"]
+    query: int
+    right: list[int]
+
+    def towards_nh(self) -> Float[np.ndarray, "n h"]:
+        """The weight on what is right, or where that is not known how far away the word looks on the average."""
+        weights_nhs = self.weights_nhts[:, :, self.query]
+        if self.right:
+            return weights_nhs[..., self.right].sum(-1)
+        return weights_nhs @ np.abs(np.arange(len(self.keys)) - self.query)
+
+
+def figures(workdir: Path, output: Path, sentence: str | None = None, sentences: int = 500) -> list[Path]:
+    """Draws all figures of the run in `workdir` into the folder `output`, which is made; returns their files.
+
+    `sentence` stands in the place of the grammar's examples; `sentences` are those that head roles are judged on.
+
+    Raises:
+      UserError: the folder is no run's, the run is not one between English and German, or `output` cannot be written.
+    """
+    model_run = open_run(workdir)
+    pairs = searched(direction(model_run))
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--output={output}: cannot be made ({error.strerror})") from error
+    report = kept(model_run, sentences)
+    layer = report["alignment"]["best_layer"]["layer"]
+    if sentence is None:
+        verb, particle, pronoun = (example(model_run, pairs, *wanted) for wanted in WANTED)
+        alignment = aligned(model_run, most_crossed(pairs), layer)
+    else:
+        maps = own_maps(model_run, sentence)
+        verb, particle, pronoun = (given(maps, *wanted) for wanted in WANTED)
+        alignment = Alignment(
+            maps["cross"].queries, maps["cross"].keys, maps["cross"].weights_nhts[layer].mean(0), None
+        )
+    paths = {name: output / f"{name}.svg" for name in FIGURES}
+    draw_word(verb, paths["figure3"])
+    draw_word(particle, paths["figure3_decoder"])
+    draw_anaphora(pronoun, paths["figure4"])
+    draw_two(pronoun, paths["figure5"])
+    draw_roles(report["roles"], paths["heads"])
+    draw_alignment(alignment, layer, paths["alignment"])
+    draw_positions(default().model.d_model, paths["positions"])
+    draw_schedule(default().optim, paths["schedule"])
+    return list(paths.values())
+
+
+def searched(reverse: bool) -> list[Sentence]:
+    """The unseen sentences among which examples are looked for."""
+    return [sentence(grammar.pair("test", i), reverse) for i in range(SEARCHED)]
+
+
+def example(model_run: Run, pairs: Sequence[Sentence], kind: str, relation: str) -> Focus:
+    """A case of the relation that shows it well, as the paper's examples were picked to.
+
+    Of the longest cases of the test split, as many as are read at once, it is the one with the largest weight on the
+    right token, times the distance to it.
+    """
+    cases = [(pair, query, key) for pair in pairs for query, keys in pair.cases[kind, relation].items() for key in keys]
+    cases = sorted(cases, key=lambda case: -abs(case[1] - case[2]))[:BATCH]
+    weights = {id(pair): maps[kind] for pair, maps in sentence_maps(model_run, [pair for pair, _, _ in cases])}
+
+    def shown(case: tuple[Sentence, int, int]) -> float:
+        pair, query, key = case
+        return float(weights[id(pair)][:, :, query, key].max()) * abs(query - key)
+
+    pair, query, key = max(cases, key=shown)
+    found = spelled_maps(model_run, pair.source, pair.target)[kind]
+    spans = spans_of(model_run.tokenizer, pair)[kind]
+    right = [column for column, token in enumerate(spans.keys) if token == key]
+    return Focus(kind, *found, spans.queries.index(query), right)
+
+
+def given(maps: dict[str, AttentionMap], kind: str, relation: str) -> Focus:
+    """A sentence at its last pronoun where an antecedent is wanted, and else at the word that looks farthest."""
+    found = maps[kind]
+    words = [piece.lower() for piece in found.queries]
+    pronouns = [i for i, word in enumerate(words) if word in PRONOUNS]
+    distance_ts = np.abs(np.subtract.outer(np.arange(len(words)), np.arange(len(found.keys))))
+    looks_t = (found.weights_nhts * distance_ts).sum(-1).max((0, 1))[:-1]  # </s> is no word
+    query = pronouns[-1] if pronouns and relation == "antecedent" else int(looks_t.argmax()) if len(looks_t) else 0
+    return Focus(kind, *found, query, [])
+
+
+def own_maps(model_run: Run, text: str) -> dict[str, AttentionMap]:
+    """Attention over a sentence and the run's own translation of it; `UserError` if the sentence is too long."""
+    try:
+        return spelled_maps(model_run, text, translate_one(model_run, text))
+    except ValueError as error:
+        raise UserError(f"--sentence: {error}") from error
+
+
+def spelled_maps(model_run: Run, source: str, target: str) -> dict[str, AttentionMap]:
+    """Attention over a pair of sentences, its subwords spelled as labels."""
+    maps = attention_maps(model_run.model_config, model_run.params, model_run.tokenizer, source, target)
+    return {
+        kind: AttentionMap(drawing.spelled(found.queries), drawing.spelled(found.keys), found.weights_nhts)
+        for kind, found in maps.items()
+    }
+
+
+def draw_word(focus: Focus, path: Path) -> None:
+    """Figure 3: every head of the layer that looks most at what the word belongs to."""
+    layer = int(focus.towards_nh().sum(-1).argmax())
+    h = focus.weights_nhts.shape[1]
+    with drawing.drawn(path, 4.2, _height(focus) + 0.2) as figure:
+        axes = figure.subplots()
+        drawing.columns(axes, focus.queries, focus.keys, focus.query, reach=0.09 * h)
+        for head in range(h):
+            weights_ts = focus.weights_nhts[layer, head]
+            drawing.connect(axes, weights_ts, drawing.colour(head), [focus.query])
+            drawing.beside(axes, weights_ts[focus.query], 1.02 + 0.09 * head, 0.08, drawing.colour(head))
+            axes.plot([], [], color=drawing.colour(head), label=f"head {head}")
+        figure.legend(loc="outside lower center", ncols=min(h, 4), frameon=False, fontsize=7)
+        axes.set_title(f"{TITLES[focus.kind]}, layer {layer}")
+
+
+def draw_anaphora(focus: Focus, path: Path) -> None:
+    """Figure 4: the two heads that look most from the pronoun to its antecedent, whole and from the pronoun alone."""
+    order = focus.towards_nh().argsort(axis=None)[::-1][:2]
+    heads = [tuple(map(int, np.unravel_index(at, focus.weights_nhts.shape[:2]))) for at in order]
+    with drawing.drawn(path, 2.6 * (len(heads) + 1), _height(focus)) as figure:
+        *full, alone = figure.subplots(1, len(heads) + 1)
+        for shade, axes, (layer, head) in zip(itertools.count(), full, heads, strict=False):
+            _all_of(axes, focus, layer, head, drawing.colour(shade))
+        drawing.columns(alone, focus.queries, focus.keys, focus.query, reach=0.1 * len(heads))
+        for shade, (layer, head) in enumerate(heads):
+            weights_ts = focus.weights_nhts[layer, head]
+            drawing.connect(alone, weights_ts, drawing.colour(shade), [focus.query])
+            drawing.beside(alone, weights_ts[focus.query], 1.02 + 0.1 * shade, 0.09, drawing.colour(shade))
+        alone.set_title(f"from {focus.queries[focus.query]!r} alone", parse_math=False)
+
+
+def draw_two(focus: Focus, path: Path) -> None:
+    """Figure 5: the two heads of one layer whose weights differ most, by total variation, over the sentence."""
+    n, h = focus.weights_nhts.shape[:2]
+    pairs = [(layer, *two) for layer in range(n) for two in itertools.combinations(range(h), 2)] or [(0, 0, 0)]
+    layer, one, other = max(pairs, key=lambda pair: _apart(focus.weights_nhts[pair[0]], *pair[1:]))
+    with drawing.drawn(path, 5.2, _height(focus)) as figure:
+        for shade, axes, head in zip(("tab:green", "tab:red"), figure.subplots(1, 2), (one, other), strict=True):
+            _all_of(axes, focus, layer, head, shade)
+
+
+def _apart(weights_hts: np.ndarray, one: int, other: int) -> float:
+    return float(np.abs(weights_hts[one] - weights_hts[other]).sum(-1).mean() / 2)
+
+
+def _height(focus: Focus) -> float:
+    return drawing.ROW * max(len(focus.queries), len(focus.keys)) + 0.5
+
+
+def _all_of(axes: Any, focus: Focus, layer: int, head: int, shade: Any) -> None:
+    drawing.columns(axes, focus.queries, focus.keys)
+    drawing.connect(axes, focus.weights_nhts[layer, head], shade)
+    axes.set_title(f"layer {layer}, head {head}")
+
+
+def draw_roles(roles: dict[str, dict[str, Any]], path: Path) -> None:
+    """How often each head follows each relation; the head chosen on the valid sentences is framed."""
+    kinds = [kind for kind in KINDS if roles[kind]]
+    shapes = [np.shape(next(iter(roles[kind].values()))["accuracy"]) for kind in kinds]
+    heads = max(n * h for n, h in shapes)
+    width, height = 2.4 + max(0.27 * heads, 2.5), 0.19 * sum(len(roles[kind]) + 4 for kind in kinds)
+    with drawing.drawn(path, width, height) as figure:
+        grid = figure.subplots(len(kinds), 1, squeeze=False, height_ratios=[len(roles[kind]) for kind in kinds])
+        for axes, kind, (n, h) in zip(grid[:, 0], kinds, shapes, strict=True):
+            found = roles[kind]
+            values = np.array([np.ravel(role["accuracy"]) for role in found.values()])
+            names = [f"{RELATIONS[relation]} ({role['cases']:,})" for relation, role in found.items()]
+            labels = [f"{layer}.{head}" for layer in range(n) for head in range(h)]
+            drawing.heat(axes, values, names, labels, numbers=heads <= 64)
+            best = np.zeros(values.shape, bool)
+            for row, role in enumerate(found.values()):
+                best[row, role["best"]["layer"] * h + role["best"]["head"]] = True
+            drawing.mark(axes, best)
+            axes.set_title(f"{TITLES[kind]}{', to the translation' if kind == 'cross' else ''}: accuracy in %")
+        grid[-1, 0].set_xlabel("layer.head")
+        figure.suptitle("(cases); framed: best on other sentences", fontsize=8)
+
+
+class Alignment(NamedTuple):
+    """Encoder-decoder attention of a layer, the mean of its heads, and which links are true, None if not known."""
+
+    rows: list[str]
+    columns: list[str]
+    weights_ts: Float[np.ndarray, "t s"]
+    true_ts: Bool[np.ndarray, "t s"] | None
+
+
+def aligned(model_run: Run, pair: Sentence, layer: int) -> Alignment:
+    """That of a pair of the grammar, between tokens."""
+    ((_, maps),) = sentence_maps(model_run, [pair])
+    weights_ts = maps["cross"][layer].mean(0)
+    true_ts = np.zeros(weights_ts.shape, bool)
+    true_ts[tuple(zip(*pair.alignment, strict=True))] = True
+    return Alignment([*pair.target_tokens], [*pair.source_tokens, "</s>"], weights_ts, true_ts)
+
+
+def most_crossed(pairs: Sequence[Sentence]) -> Sentence:
+    """The first pair of at most 16 tokens a side in which most links of the alignment cross."""
+    short = [pair for pair in pairs if max(len(pair.source_tokens), len(pair.target_tokens)) <= 16]
+    return max(short, key=lambda pair: _crossings(sorted(pair.alignment)))
+
+
+def _crossings(links: Sequence[tuple[int, int]]) -> int:
+    return sum(a < b and c > d for (a, c), (b, d) in itertools.combinations(links, 2))
+
+
+def draw_alignment(found: Alignment, layer: int, path: Path) -> None:
+    """The weights as a heat map, true links framed."""
+    with drawing.drawn(path, 0.2 * len(found.columns) + 1.4, 0.2 * len(found.rows) + 1.4) as figure:
+        axes = figure.subplots()
+        drawing.heat(axes, found.weights_ts, found.rows, found.columns)
+        known = "" if found.true_ts is None else "; framed: the true alignment"
+        if found.true_ts is not None:
+            drawing.mark(axes, found.true_ts)
+        axes.set_title(textwrap.fill(f"decoder over encoder, layer {layer}, mean of heads{known}", 45))
+
+
+def draw_positions(d_model: int, path: Path) -> None:
+    """The sinusoids of 100 positions, and the dot products of positions that lie k apart, over their squared length."""
+    encodings_td = np.asarray(sinusoids(jnp.arange(101)[None], d_model))[0]
+    with drawing.drawn(path, 6.5, 2.8) as figure:
+        table, products = figure.subplots(1, 2, width_ratios=(3, 2))
+        image = table.imshow(encodings_td, cmap="RdBu", vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
+        table.set(xlabel="dimension", ylabel="position", title="PE(pos, i), $d_{model}$ = " + str(d_model))
+        figure.colorbar(image, ax=table)
+        for width, start in ((5, 0), (2.5, 25), (1, 50)):  # they lie on one another: only the distance counts
+            distance_s = np.arange(len(encodings_td)) - start
+            products.plot(
+                distance_s, encodings_td @ encodings_td[start] / (d_model / 2), lw=width, label=f"pos = {start}"
+            )
+        products.set(xlabel="distance k", title="PE(pos) · PE(pos + k) / (d/2)")
+        products.legend(frameon=False)
+        products.spines[["top", "right"]].set_visible(False)
+
+
+def draw_schedule(optim: ConfigDict, path: Path) -> None:
+    """Equation (3) for several widths and warm-ups; the solid line is the paper's base model."""
+    with drawing.drawn(path, 4.5, 2.8) as figure:
+        axes = figure.subplots()
+        steps = np.arange(1, 25_001, 50)
+        for style, (d_model, warmup) in zip(
+            ("-", "--", "-.", ":"), ((512, 4000), (1024, 4000), (512, 8000), (256, 4000)), strict=True
+        ):
+            cfg = ConfigDict({**optim.to_dict(), "schedule": "paper", "warmup": warmup})
+            rates = jax.vmap(partial(learning_rate, cfg, d_model, 0))(jnp.asarray(steps))
+            axes.plot(steps, rates, style, label=f"$d_{{model}}$ = {d_model}, warmup = {warmup}")
+        axes.set(xlabel="update", ylabel="learning rate", ylim=(0, None), xlim=(0, steps[-1]))
+        axes.ticklabel_format(axis="y", style="sci", scilimits=(0, 0))
+        axes.legend(frameon=False)
+        axes.spines[["top", "right"]].set_visible(False)
+
+
+def main(argv: list[str]) -> None:
+    """Entry point; flags below."""
+    options = flags.FLAGS
+    if len(argv) > 1:
+        raise UserError(f'unexpected argument {argv[1]!r}; put the sentence in quotes: --sentence="..."')
+    for path in figures(Path(options.workdir), Path(options.output).expanduser(), options.sentence, options.sentences):
+        print(path)
+
+
+if __name__ == "__main__":
+    flags.DEFINE_string("workdir", None, "folder of the run")
+    flags.DEFINE_string("output", None, "folder for the figures")
+    flags.DEFINE_string("sentence", None, "a sentence of the source language; default: examples of the grammar")
+    flags.DEFINE_integer("sentences", 500, "sentences that head roles are judged on", lower_bound=1)
+    flags.mark_flags_as_required(["workdir", "output"])
+    run(main)

@@ -1,0 +1,40 @@
+"""The command that runs each published row, at the paper's size or as a small twin."""
+
+from paper import table2, table3, table4
+from paper.published import TABLE3
+from paper.table import Table
+
+SWEEP = "python -m train.sweep --config={config} --workdir=runs/{folder}"
+
+
+def commands() -> Table:
+    """Every row of Tables 2 to 4 and what to type; a row has run once its evaluation stands in the run's folder."""
+    rows: list[tuple[str, ...]] = []
+    for pair in table2.PAIRS:
+        for size in table2.SIZES:
+            for scale in ("", ":small"):
+                rows.append(("table2", f"{size} {pair}{scale}", _train(table2.config_of(size, pair, scale), "test")))
+    for config, folder in ((table3.FILE, "table3"), (f"{table3.FILE}:base:small", "table3-small")):
+        rows.append(("table3", f"all of {folder}", SWEEP.format(config=config, folder=folder)))
+    rows += [
+        ("table3", f"{row}{scale}", _train(f"{table3.FILE}:{row}{scale}", "valid"))
+        for row in TABLE3
+        for scale in ("", ":small")
+    ]
+    rows += [
+        ("table4", config.partition(":")[2], _train(config, "test", "infer.parse"))
+        for config in (*table4.CONFIGS.values(), table4.SMALL)
+    ]
+    notes = [
+        "first, for the paper's size: python -m data.prepare --config=CONFIG (needs pip install -e '.[prep]')",
+        "each point of a sweep is a run of its own, to be evaluated like one",
+    ]
+    return Table("commands", "To run a row", ("table", "row", "command"), rows, notes)
+
+
+def _train(config: str, split: str, score: str = "infer") -> str:
+    folder = config.removeprefix("configs/").replace(".py", "").replace(":", "-")
+    return (
+        f"python -m train --config={config} --workdir=runs/{folder} && "
+        f"python -m {score} --workdir=runs/{folder} --split={split}"
+    )

@@ -1,0 +1,125 @@
+"""What Table 1 wants to know of a layer: operations, time, chains of products, and which position depends on which."""
+
+import statistics
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun, jaxprs_in_params
+from jaxtyping import Array, Bool, Float
+
+PRODUCTS = ("dot_general", "conv_general_dilated")
+
+
+def operations(function: Callable[..., Any], *arguments: Any) -> float:
+    """Floating-point operations of a call, as XLA counts them in the compiled program.
+
+    XLA counts the body of a loop once: here that of a `scan`, compiled by itself, counts as often as it runs.
+    """
+    total = _counted_once(function, *arguments)
+    for body, length in _loops(jax.make_jaxpr(function)(*arguments).jaxpr):
+        step = jaxpr_as_fun(body), *(jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in body.in_avals)
+        total += length * operations(*step) - _counted_once(*step)
+    return total
+
+
+def _counted_once(function: Callable[..., Any], *arguments: Any) -> float:
+    counts: Any = jax.jit(function).lower(*arguments).compile().cost_analysis()
+    return counts["flops"]
+
+
+def _loops(jaxpr: Jaxpr) -> list[tuple[ClosedJaxpr, int]]:
+    """The outermost scans of a program: body, and how often it runs."""
+    found = []
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "scan":
+            found.append((equation.params["jaxpr"], equation.params["length"]))
+        else:
+            found += [loop for inner in jaxprs_in_params(equation.params) for loop in _loops(inner)]
+    return found
+
+
+def seconds(function: Callable[..., Any], *arguments: Any, runs: int) -> float:
+    """Median duration of a call, of so many after one that is not counted; without compilation."""
+    compiled = jax.jit(function).lower(*arguments).compile()
+    taken = []
+    for _ in range(runs + 1):
+        start = time.perf_counter()
+        jax.block_until_ready(compiled(*arguments))
+        taken.append(time.perf_counter() - start)
+    return statistics.median(taken[1:])
+
+
+def sequential_products(function: Callable[..., Any], *arguments: Any) -> int:
+    """Length of the longest chain of matrix products (or convolutions) each of which needs the one before."""
+    program = jax.make_jaxpr(function)(*arguments).jaxpr
+    return max(_chains(program, [0] * len(program.invars)))
+
+
+def _chains(jaxpr: Jaxpr, before: list[int]) -> list[int]:
+    """The longest chain up to each output, where those up to the inputs are `before`; loops are gone through."""
+    longest = dict(zip(jaxpr.invars, before, strict=True))
+
+    def up_to(variable: Any) -> int:
+        return 0 if isinstance(variable, Literal) or variable in jaxpr.constvars else longest[variable]
+
+    for equation in jaxpr.eqns:
+        entering = [up_to(variable) for variable in equation.invars]
+        inner = list(jaxprs_in_params(equation.params))
+        if equation.primitive.name == "scan":
+            leaving = _scan_chains(equation.params, entering)
+        elif len(inner) == 1:
+            leaving = _chains(inner[0], entering)
+        elif inner:
+            raise ValueError(f"{equation.primitive.name}: how often its parts run, the program does not say")
+        else:
+            step = int(equation.primitive.name in PRODUCTS)
+            leaving = [max(entering, default=0) + step] * len(equation.outvars)
+        longest |= dict(zip(equation.outvars, leaving, strict=True))
+    return [up_to(variable) for variable in jaxpr.outvars]
+
+
+def _scan_chains(scan: dict[str, Any], entering: list[int]) -> list[int]:
+    constants, carried = scan["num_consts"], scan["num_carry"]
+    carry, outputs = entering[constants : constants + carried], [0] * (len(scan["jaxpr"].out_avals) - carried)
+    for _ in range(scan["length"]):
+        leaving = _chains(scan["jaxpr"].jaxpr, entering[:constants] + carry + entering[constants + carried :])
+        carry, outputs = leaving[:carried], [max(pair) for pair in zip(outputs, leaving[carried:], strict=True)]
+    return carry + outputs
+
+
+def dependencies(
+    layer: Callable[[Float[Array, "s d"]], Float[Array, "t e"]], x_sd: Float[Array, "s d"]
+) -> Bool[np.ndarray, "t s"]:
+    """Which outputs depend on which inputs: where the derivative at x, in a random direction, is not zero."""
+    direction_1sd = jax.random.normal(jax.random.key(1), (1, *x_sd.shape))
+    here_ss1 = np.eye(len(x_sd), dtype=x_sd.dtype)[:, :, None]
+    derivatives_ste = jax.jit(jax.vmap(lambda v_sd: jax.jvp(layer, (x_sd,), (v_sd,))[1]))(here_ss1 * direction_1sd)
+    return np.any(np.asarray(derivatives_ste) != 0, axis=-1).T
+
+
+def path_length(
+    steps: Iterable[Bool[np.ndarray, "t t"]],
+    known_ts: Bool[np.ndarray, "t s"],
+    entering_ts: Bool[np.ndarray, "t s"],
+    wanted_ts: Bool[np.ndarray, "t s"],
+) -> int:
+    """How many steps it takes until every wanted output depends on its input.
+
+    Args:
+      steps: which output of each step depends on which position before it.
+      known_ts: which inputs each position depends on before the first step.
+      entering_ts: which inputs each position reads anew in every step.
+      wanted_ts: the pairs to be connected.
+
+    Raises:
+      ValueError: the steps end before all are.
+    """
+    for count, step_tt in enumerate(steps, start=1):
+        known_ts = step_tt @ known_ts | entering_ts
+        if known_ts[wanted_ts].all():
+            return count
+    missing = int((wanted_ts & ~known_ts).sum())
+    raise ValueError(f"{missing} pairs of positions are still not connected")

@@ -1,0 +1,90 @@
+"""Trains a tiny model on every mesh of eight virtual devices, and prints what tests/test_sharding.py looks at as JSON.
+
+A program of its own, because the number of devices is settled once a process.
+"""
+
+import json
+import re
+import sys
+from collections import Counter
+from functools import partial
+from pathlib import Path
+
+import jax
+import numpy as np
+from absl import flags
+from ml_collections import ConfigDict
+
+from data.pipeline import TrainingBatches
+from data.prepare import prepare_all
+from model.transformer import Transformer
+from tests import tiny_training
+from train.optim import optimizer
+from train.run import model_config
+from train.sharding import make_mesh, own_share, place_rows, placed_shapes, row_parts, shardings
+from train.step import init_state, make_train_step
+
+UPDATES = 20
+COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
+
+
+def config(folder: Path) -> ConfigDict:
+    """A model whose every dimension can be cut in eight; 13 rows a batch, which no mesh can."""
+    cfg = tiny_training.config(folder)
+    cfg.steps = UPDATES
+    cfg.data.update({"vocab_size": 304, "tokens_per_batch": 13 * 48})
+    cfg.model.update({"N": 2, "d_model": 16, "d_ff": 32, "h": 8, "d_k": 4, "d_v": 4, "P_drop": 0.2})
+    return cfg
+
+
+def train(cfg: ConfigDict, folder: Path, sizes: tuple[int, ...], accumulate: int) -> dict:
+    """Twenty updates on the mesh of these sizes (data, fsdp, tensor), over as many devices as it needs."""
+    cfg.mesh.data, cfg.mesh.fsdp, cfg.mesh.tensor = sizes
+    mesh = make_mesh(cfg.mesh, jax.devices()[: int(np.prod(sizes))])
+    tokenizer, data, _ = prepare_all(cfg.data, folder / "tokenizer.model")
+    config, tx = model_config(cfg, tokenizer.vocab_size), optimizer(cfg.optim, cfg.model.d_model, cfg.steps)
+    init, keys = partial(init_state, config, tx), jax.random.split(jax.random.key(cfg.seed))
+    placed = placed_shapes(jax.eval_shape(init, keys[0]), mesh)
+    state = jax.jit(init, out_shardings=shardings(placed))(keys[0])
+    step = make_train_step(Transformer(config), tx, cfg.loss.eps_ls, accumulate, shardings(placed))
+    batches = TrainingBatches(data, cfg.data, seed=cfg.seed, share=own_share(mesh, accumulate))
+    compiled = step.lower(state, place_rows(mesh, next(batches)), keys[1]).compile()
+    batches.set_state({"epoch": 0, "batch": 0})
+    losses = []
+    for _ in range(UPDATES):
+        batch = place_rows(mesh, next(batches))
+        assert {len(shard.data) for shard in batch.source_bs.addressable_shards} == {
+            len(batch.source_bs) // row_parts(mesh)
+        }
+        state, sums = step(state, batch, keys[1])
+        losses.append(float(sums.loss.loss_sum / sums.loss.tokens))
+    batches.close()
+    adam = state.opt_state[0]
+    return {
+        "losses": losses,
+        "collectives": Counter(re.findall(rf" ({'|'.join(COLLECTIVES)})(?:-start)?\(", compiled.as_text())),
+        "as_planned": jax.tree.leaves(
+            jax.tree.map(lambda x, s: x.sharding.is_equivalent_to(s.sharding, x.ndim), state, placed)
+        ),
+        "moments_as_parameters": jax.tree.leaves(
+            jax.tree.map(lambda p, *m: all(x.sharding == p.sharding for x in m), state.params, adam.mu, adam.nu)
+        ),
+        "bytes_held": sum(leaf.addressable_shards[0].data.nbytes for leaf in jax.tree.leaves(state)),
+        "bytes": sum(leaf.nbytes for leaf in jax.tree.leaves(state)),
+    }
+
+
+def main(folder: Path, cases: list[tuple[tuple[int, ...], int, str]]) -> None:
+    """Prints {"8x1x1 accumulate 1 hash": {...}, ...}."""
+    cfg = config(folder)
+    found = {}
+    for sizes, accumulate, bits in cases:
+        cfg.model.dropout_bits = bits
+        found[f"{'x'.join(map(str, sizes))} accumulate {accumulate} {bits}"] = train(cfg, folder, sizes, accumulate)
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    jax.config.update("jax_num_cpu_devices", 8)
+    flags.FLAGS.mark_as_parsed()  # grain reads them
+    main(Path(sys.argv[1]), json.loads(sys.argv[2]))

@@ -1,0 +1,57 @@
+"""Run folders and records as training and scoring leave them, written by hand for tests of the tables."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from infer.bleu import READINGS
+from paper.records import load
+from train.run import as_json
+
+DEVICE = {"kind": "cpu", "count": 1, "cpus": 2}
+
+
+def planted_config(name: str, **changes: Any) -> dict[str, Any]:
+    """The config that a run of `name` records; `changes` are dotted keys with __ in the place of the dot."""
+    cfg = ConfigDict(load(name).to_dict())
+    cfg.update_from_flattened_dict({key.replace("__", "."): value for key, value in changes.items()})
+    return as_json(cfg)
+
+
+def scores(config: dict[str, Any], split: str, value: float, **changes: Any) -> dict[str, Any]:
+    """An evaluation as `config` asks for it; every score is `value`."""
+    decode, steps = config["decode"], config["steps"]
+    count = 1 if decode["checkpoint"] == "latest" else int(decode["checkpoint"].partition(":")[2])
+    every = config["checkpoint"]["every"]
+    return {
+        **dict.fromkeys((*READINGS, "perplexity"), value),
+        "signatures": {key: f"{key}:signature" for key in READINGS},
+        "params": 1_000_000,
+        "params_sha256": f"{value}",
+        "step": steps,
+        "checkpoints": [steps - every * place for place in reversed(range(count))],
+        "data": config["data"][split],
+        "split": split,
+        **{key: decode[key] for key in ("beam", "alpha", "extra_length")},
+        "time": "2026-01-01T00:00:00+00:00",
+        **changes,
+    }
+
+
+def plant(
+    folder: Path, config: dict[str, Any], *evaluations: dict[str, Any], steps: int | None = None, hours: float = 1.0
+) -> Path:
+    """Writes a run folder that has made `steps` updates, by default all, in `hours`; returns it."""
+    done = config["steps"] if steps is None else steps
+    (folder / "evaluations").mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "run.json").write_text(json.dumps({"launches": [{"device": DEVICE, "data": {}, "command": []}]}))
+    for number, evaluation in enumerate(evaluations):
+        (folder / "evaluations" / f"{evaluation['split']}-{number}.json").write_text(json.dumps(evaluation))
+    half = {"step": done // 2, "kind": "valid", "perplexity": 9.0, "nll": 2.2, "loss": 2.5}
+    update = {"step": done, "kind": "train", "seconds": 3600 * hours}
+    records = [half, update, {**half, "step": done, "perplexity": 5.0}]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    return folder

@@ -1,0 +1,210 @@
+"""`python -m train.compile` with the real compiler, on descriptions of TPU slices: what fits, and what does not.
+
+Without libtpu these tests are skipped, unless REQUIRE_LIBTPU=1 makes that a failure.
+"""
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from configs import base
+from configs.common import default
+from data.errors import UserError
+from model.config import ModelConfig
+from tests.conftest import ROOT
+from train import ahead
+from train.compile import as_text, estimate, prepare, refusal
+from train.flops import update_flops
+from train.hardware import CHIPS, GIB
+from train.sharding import make_mesh, own_share
+
+prepare()  # before a test makes the compiler's library load
+needs_compiler = pytest.mark.skipif(
+    importlib.util.find_spec("libtpu") is None and os.environ.get("REQUIRE_LIBTPU") != "1", reason="no libtpu"
+)
+SMALL = ("data.buckets=32,", "data.max_length=32", "data.tokens_per_batch=2048", "data.vocab_size=4096")
+SMALL += ("model.N=1", "model.d_model=256", "model.d_ff=1024", "model.h=4", "model.dropout_bits=hash")
+PAPER = [
+    (config, topology, slices)
+    for config in ("base", "big")
+    for topology, slices in (("v5e:2x2", 1), ("v5e:4x4", 1), ("v6e:4x4", 1), ("v5p:2x2x2", 1), ("v5e:4x4", 2))
+]
+
+
+def start(config: str, topology: str, *arguments: str, keys: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    """Runs the command without beam search, and with the compiler's own settings."""
+    command = [sys.executable, "-m", "train.compile", f"--config=configs/{config}.py", f"--topology={topology}"]
+    command += ["--nosearch", *arguments, *(f"--config.{key}" for key in ("model.dtype=bfloat16", *keys))]
+    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+
+
+def report(*arguments: str, **options: Any) -> dict[str, Any]:
+    done = start(*arguments, "--json", **options)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout)
+
+
+def check(found: dict[str, Any]) -> None:
+    """What acceptance asks of every program that trains."""
+    chip = CHIPS[found["topology"].partition(":")[0]]
+    for name in ("train_longest", "train_middle"):
+        program = found[name]
+        assert program["flops"] / program["flops_analytic"] == pytest.approx(1, abs=0.05)
+        assert 0 < program["memory"]["peak"] < chip.memory
+        assert program["memory"]["aliased"] == pytest.approx(program["state_bytes"], rel=0.01)  # donated
+        reduced = [e for e in program["exchanges"] if e["kind"] in ("all-reduce", "reduce-scatter")]
+        assert sum(e["bytes"] for e in reduced) >= 2 * found["parameters"] / found["mesh"]["tensor"]  # in bfloat16
+        across = [e for e in program["exchanges"] if e["kind"] == "send"]
+        assert bool(across) == (found["slices"] > 1)
+
+
+@pytest.fixture(scope="module")
+def small() -> dict[str, Any]:
+    return report("base", "v5e:2x2", keys=SMALL)
+
+
+@needs_compiler
+def test_a_small_model_fits_and_its_gradient_is_reduced_and_its_state_donated(small: dict[str, Any]) -> None:
+    check(small)
+    assert small["mesh"] == {"data": 4, "fsdp": 1, "tensor": 1}
+    assert (small["devices"], small["train_longest"]["rows"]) == (4, 64)
+
+
+@needs_compiler
+def test_the_report_says_what_it_is(small: dict[str, Any]) -> None:
+    text = as_text(small)
+    assert "4 chips TPU v5e of 16 GiB" in text
+    assert "all-reduce" in text and "hours for 100,000 updates" in text
+    assert "an estimate, not a measurement" in text
+
+
+@needs_compiler
+def test_what_does_not_fit_is_refused_with_its_numbers() -> None:
+    done = start("base", "v5e:2x2", keys=(*SMALL, "data.vocab_size=8000000"))
+    assert done.returncode == 1
+    numbers = r"does not fit: train_longest needs (\d+\.\d+) GiB a device, and v5e:2x2 has 15\.75"
+    assert float(_only(numbers, done.stderr)) > 16
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("topology", "reason"),
+    [
+        ("v9:2x2", "--topology=v9:2x2: it must be one of v4, v5e, v5p, v6e, a colon and a layout, like v5e:4x4"),
+        ("v5e:3x3", "v5e:3x3: .* is not divisible by .*; it must be like v5e:4x4"),
+        ("v5e", "v5e: .* is invalid .*; it must be like v5e:4x4"),
+    ],
+)
+def test_a_bad_topology_is_named(topology: str, reason: str) -> None:
+    with pytest.raises(UserError, match=reason):
+        ahead.open_topology(topology, 1)
+
+
+@needs_compiler
+def test_a_mistake_is_one_line_and_status_2() -> None:
+    done = start("base", "v5e:2x2", keys=("mesh.data=3",))
+    expected = "error: config: mesh.data=3, mesh.fsdp=1, mesh.tensor=1 do not divide 4 device(s); set one to -1 for"
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"{expected} what is left\n"
+
+
+@needs_compiler
+def test_slices_stand_along_the_data_axis() -> None:
+    cfg = default().mesh
+    cfg.fsdp = 2
+    _, devices = ahead.open_topology("v5e:2x2", 3)
+    grid = ahead.topology_mesh(cfg, devices, 3).devices
+    assert grid.shape == (6, 2, 1)
+    assert [{d.slice_index for d in rows.flat} for rows in grid.reshape(3, -1)] == [{0}, {1}, {2}]
+    cfg.data, cfg.fsdp = 4, 3
+    with pytest.raises(UserError, match=r"mesh.data=4 is no multiple of --slices=3"):
+        ahead.topology_mesh(cfg, devices, 3)
+
+
+@needs_compiler
+@pytest.mark.parametrize("topology", ["v5e:2x4", "v5e:4x4", "v5p:2x2x2"])
+def test_every_host_of_a_slice_can_read_its_rows(topology: str) -> None:
+    _, devices = ahead.open_topology(topology, 1)
+    assert own_share(make_mesh(default().mesh, devices)).parts == len(devices)
+
+
+def test_without_the_compiler_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"not installed; pip install -e '\.\[tpu\]'"):
+        ahead.open_topology("v5e:2x2", 1)
+
+
+@pytest.mark.parametrize(
+    ("message", "needed", "available"),
+    [
+        ("Ran out of memory in memory space hbm. Used 21.95G of 15.48G hbm. Exceeded", 21.95, 15.48),
+        (
+            "on HBM, the total memory required for temporaries (45.81G) exceeds available HBM (15.75G).",
+            45.81,
+            15.75,
+        ),
+        ("on HBM, the total memory required for arguments (512.00M) exceeds available HBM (0.25G).", 0.5, 0.25),
+    ],
+)
+def test_the_compilers_complaint_is_read(message: str, needed: float, available: float) -> None:
+    error = ahead._refusal(f"RESOURCE_EXHAUSTED: {message}")
+    assert error is not None
+    assert (error.needed, error.available) == (round(needed * GIB), round(available * GIB))
+    found = {"topology": "v5e:2x2", "refused": {"program": "search", "needed": error.needed, "available": 1}}
+    assert f"needs {needed:.2f} GiB" in refusal(found)
+
+
+def test_another_complaint_is_not_taken_for_one_about_memory() -> None:
+    assert ahead._refusal("INTERNAL: something else") is None
+
+
+def test_batches_are_those_of_the_config_with_rows_that_fill_the_mesh() -> None:
+    cfg = base.get_config()
+    cfg.data.max_length = 100
+    cfg.optim.accumulate = 2
+    shapes = ahead.batch_shapes(cfg, make_mesh(cfg.mesh))
+    assert shapes[-1] == (195, 196, 128)  # the bucket of 256 stays empty
+    cfg.data.batching = "pack"
+    assert ahead.batch_shapes(cfg, make_mesh(cfg.mesh)) == [(97, 98, 256)]
+    cfg.data.tokens_per_batch = 200
+    with pytest.raises(UserError, match="too few for a row of 256"):
+        ahead.batch_shapes(cfg, make_mesh(cfg.mesh))
+
+
+def test_an_estimate_is_a_roofline() -> None:
+    chip = CHIPS["v5e"]
+    flops = update_flops(ModelConfig(vocab_size=37_000), 1, 25_000, 25_000)
+    exchanges = [
+        {"kind": "all-reduce", "bytes": 90_000_000, "group": 4, "count": 1},
+        {"kind": "all-gather", "bytes": 90_000_000, "group": 2, "count": 1},
+        {"kind": "send", "bytes": 3_125_000, "group": 2, "count": 1},
+    ]
+    program = {"flops_analytic": flops, "traffic": chip.memory_bandwidth / 1000, "exchanges": exchanges}
+    found = estimate(chip, program, 25_000, 3_600)
+    assert found["compute_seconds"] == flops / 197e12
+    assert found["memory_seconds"] == pytest.approx(1e-3)
+    assert found["links_seconds"] == pytest.approx((2 * 3 / 4 + 1 / 2) * 1e-3)
+    assert found["network_seconds"] == pytest.approx(1e-3)
+    assert found["step_seconds_least"] == flops / 197e12
+    assert found["step_seconds_most"] == pytest.approx(flops / 197e12 + 4e-3)
+    assert found["hours_least"] == pytest.approx(found["step_seconds_least"])
+    assert found["positions_per_second_most"] == pytest.approx(25_000 / found["step_seconds_least"])
+
+
+@needs_compiler
+@pytest.mark.slow
+@pytest.mark.parametrize(("config", "topology", "slices"), PAPER)
+def test_the_papers_models_fit_at_the_papers_batch(config: str, topology: str, slices: int) -> None:
+    check(report(config, topology, f"--slices={slices}"))
+
+
+def _only(pattern: str, text: str) -> str:
+    (found,) = re.findall(pattern, text)
+    return found

@@ -1,0 +1,61 @@
+"""Every config: it loads, its keys are known, and its model, built by shape only, has as many parameters as it says."""
+
+import importlib
+import math
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from configs.ablations import ROWS, sweep
+from configs.ablations import get_config as ablation
+from configs.common import default
+from configs.small import SHORTER
+from model.config import parameter_count
+from model.transformer import Transformer
+from train.check import check
+from train.run import model_config
+
+NAMES = [
+    *("quickstart", "multi30k", "tatoeba"),
+    *(f"{file}:{pair}{size}" for file in ("base", "big") for pair in ("en-de", "en-fr") for size in ("", ":small")),
+    *(f"ablations:{row}{size}" for row in ROWS for size in ("", ":small")),
+    *(f"parsing:{row}" for row in ("wsj", "semi", "small")),
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_config_loads_and_its_model_has_as_many_parameters_as_the_formula_says(name: str) -> None:
+    file, _, argument = name.partition(":")
+    cfg = importlib.import_module(f"configs.{file}").get_config(*([argument] if argument else []))
+    check(cfg, default())
+    config = model_config(cfg, cfg.data.vocab_size)
+    ids_b1 = jnp.zeros((2, 1), jnp.int32)
+    shapes = jax.eval_shape(lambda: Transformer(config).init(jax.random.key(0), ids_b1, ids_b1))
+    assert sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(shapes)) == parameter_count(config)
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_a_small_twin_differs_from_its_base_as_the_row_does(row: str) -> None:
+    def ratios(size: str) -> dict[str, float]:
+        base, cfg = ablation(f"base{size}"), ablation(f"{row}{size}")
+        sizes = {key: cfg.model[key] / base.model[key] for key in ("N", "d_model", "d_ff", "h", "d_k", "d_v", "P_drop")}
+        rest = {"steps": cfg.steps / base.steps, "eps_ls": cfg.loss.eps_ls, "learned": cfg.model.positions == "learned"}
+        return sizes | rest
+
+    assert ratios(":small") == pytest.approx(ratios(""))
+    assert ablation(f"{row}:small").steps == ablation(row).steps // SHORTER
+
+
+def test_the_sweep_of_twins_has_nineteen_rows_twice() -> None:
+    points = sweep("base:small")
+    assert len(points) == 38
+    assert len({tuple(point.items()) for point in points}) == 38
+    assert {"model.d_k": 4, "seed": 1} in points
+    assert {"seed": 0, "model.positions": "learned"} in points
+
+
+@pytest.mark.parametrize("argument", ["A9", "A1:tiny", "", "small"])
+def test_a_row_that_is_not_there_is_named_with_those_that_are(argument: str) -> None:
+    with pytest.raises(ValueError, match=rf"^there is no row '{argument}'; the rows are base, A1, [^\n]*ROW:small$"):
+        ablation(argument)

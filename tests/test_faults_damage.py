@@ -1,0 +1,196 @@
+"""Damaged checkpoints: whatever was done to one, the newest that is whole is used, and a line says so."""
+
+import re
+import shutil
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from data.errors import UserError
+from infer.runs import load_choice
+from tests.test_checkpoint import assert_equal, filled, keep, state
+from train.checkpoint import Checkpoints, load_params
+from train.sums import fault, read_sums
+
+
+def arrays(checkpoint: Path) -> Path:
+    """The largest file of the arrays."""
+    return max((checkpoint / "state").rglob("d/*"), key=lambda path: path.stat().st_size)
+
+
+def halve(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def empty_all(checkpoint: Path) -> None:
+    for path in checkpoint.rglob("*"):
+        if path.is_file():
+            path.write_bytes(b"")
+
+
+def of_another_step(checkpoint: Path) -> None:
+    """Arrays that can be read without complaint, and are not those that were saved."""
+    shutil.rmtree(checkpoint / "state")
+    shutil.copytree(checkpoint.parent / "3" / "state", checkpoint / "state")
+
+
+# Each kind of damage, and how the message describes it.
+DAMAGES = {
+    "arrays truncated": (lambda folder: halve(arrays(folder)), r"state/\S*d/\w+ has changed"),
+    "arrays deleted": (lambda folder: arrays(folder).unlink(), r"state/\S*d/\w+ is missing"),
+    "arrays zero bytes": (lambda folder: arrays(folder).write_bytes(b""), r"state/\S*d/\w+ is empty"),
+    "arrays garbage": (lambda folder: arrays(folder).write_bytes(b"garbage" * 99), r"state/\S*d/\w+ has changed"),
+    "one bit flipped": (lambda folder: flip(arrays(folder)), r"state/\S*d/\w+ has changed"),
+    "readable, of another step": (of_another_step, r"state/\S+ (has changed|is missing)"),
+    "no manifest": (lambda folder: (folder / "state/manifest.ocdbt").unlink(), "state/manifest.ocdbt is missing"),
+    "no tree": (lambda folder: (folder / "state/_METADATA").unlink(), "state/_METADATA is missing"),
+    "tree empty": (lambda folder: (folder / "state/_METADATA").write_bytes(b""), "state/_METADATA is empty"),
+    "no arrays": (lambda folder: shutil.rmtree(folder / "state"), r"state/\S+ is missing"),
+    "no position": (lambda folder: shutil.rmtree(folder / "data"), r"data/\S+ is missing"),
+    "position half written": (lambda folder: halve(folder / "data/metadata"), "data/metadata has changed"),
+    "config half written": (lambda folder: halve(folder / "config/metadata"), "config/metadata has changed"),
+    "metrics half written": (lambda folder: halve(folder / "metrics/metrics"), "metrics/metrics is damaged"),
+    "no time": (lambda folder: (folder / "_CHECKPOINT_METADATA").unlink(), "_CHECKPOINT_METADATA is missing"),
+    "time empty": (
+        lambda folder: (folder / "_CHECKPOINT_METADATA").write_bytes(b""),
+        "_CHECKPOINT_METADATA is damaged",
+    ),
+    "sums garbage": (lambda folder: (folder / "SHA256SUMS").write_bytes(b"\xff\0"), "SHA256SUMS is damaged"),
+    "all zero bytes": (empty_all, "_CHECKPOINT_METADATA is damaged"),
+}
+KEEPS_PARAMETERS = ("no position", "position half written", "config half written")
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with checkpoints 3 and 5."""
+    workdir = tmp_path_factory.mktemp("two")
+    filled(workdir / "checkpoints", {3: {"loss": 2.0}, 5: {"loss": 1.0}}).close()
+    return workdir
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_a_damaged_checkpoint_is_put_aside_and_the_one_before_is_used(
+    two: Path, tmp_path: Path, capsys: pytest.CaptureFixture, kind: str
+) -> None:
+    damage, how = DAMAGES[kind]
+    folder = shutil.copytree(two, tmp_path / "run") / "checkpoints"
+    damage(folder / "5")
+    files = {path.relative_to(folder / "5"): path.read_bytes() for path in (folder / "5").rglob("*") if path.is_file()}
+
+    checkpoints = Checkpoints(folder, keep())
+    instead = r"it is kept as 5\.damaged, and training goes on from checkpoint 3"
+    assert re.fullmatch(rf"warning: {folder}/5 is damaged \({how}\): {instead}\n", capsys.readouterr().err)
+    assert checkpoints.latest() == 3
+    restored, position = checkpoints.restore(jax.eval_shape(lambda: state(0)))
+    assert_equal(restored, state(3))
+    assert position == {"epoch": 1, "batch": 3}
+    aside = folder / "5.damaged"
+    assert {path.relative_to(aside): path.read_bytes() for path in aside.rglob("*") if path.is_file()} == files
+
+    checkpoints.save(5, state(5), {}, None, {})  # its place is free
+    checkpoints.close()
+    assert_equal(load_params(tmp_path / "run", 5), state(5).params)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_inference_serves_what_is_whole_and_says_what_is_not(
+    two: Path, tmp_path: Path, capsys: pytest.CaptureFixture, kind: str
+) -> None:
+    damage, how = DAMAGES[kind]
+    workdir = shutil.copytree(two, tmp_path / "run")
+    damage(workdir / "checkpoints" / "5")
+    used = 5 if kind in KEEPS_PARAMETERS else 3
+    steps, params = load_choice(workdir, "latest")
+    assert steps == [used]
+    assert_equal(params, state(used).params)
+    told = capsys.readouterr().err
+    assert bool(re.fullmatch(rf"note: {workdir}/checkpoints/5 is damaged \({how}\) and left out\n", told)) == (
+        used == 3
+    )
+    assert load_choice(workdir, "average:2")[0] == ([3, 5] if used == 5 else [3])
+    if used == 3:
+        with pytest.raises(UserError, match=r"^[^\n]*(5: this checkpoint is damaged|no checkpoint at step 5)[^\n]*$"):
+            load_choice(workdir, "5")
+
+
+def test_where_nothing_is_whole_nothing_is_touched(two: Path, tmp_path: Path) -> None:
+    workdir = shutil.copytree(two, tmp_path / "run")
+    for step in (3, 5):
+        flip(arrays(workdir / "checkpoints" / str(step)))
+    before = sorted((workdir / "checkpoints").rglob("*"))
+    with pytest.raises(
+        UserError, match=r"^[^\n]*every checkpoint is damaged: 5 \(.*\), 3 \(.*\); put back a copy[^\n]*$"
+    ):
+        Checkpoints(workdir / "checkpoints", keep())
+    with pytest.raises(UserError, match=r"^[^\n]*checkpoints/3: this checkpoint is damaged[^\n]*$"):
+        load_choice(workdir, "latest")
+    assert sorted((workdir / "checkpoints").rglob("*")) == before
+
+
+def test_damaged_twice_both_are_kept(two: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(two, tmp_path / "run") / "checkpoints"
+    for _ in range(2):
+        (folder / "5" / "data" / "metadata").unlink()
+        checkpoints = Checkpoints(folder, keep())
+        checkpoints.save(5, state(5), {}, None, {})
+        checkpoints.close()
+    assert sorted(path.name for path in folder.iterdir()) == ["3", "5", "5.damaged", "5.damaged.damaged"]
+
+
+def test_every_file_of_a_checkpoint_has_its_sum(two: Path) -> None:
+    for step in ("3", "5"):
+        folder = two / "checkpoints" / step
+        files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+        assert set(read_sums(folder)) == files - {"_CHECKPOINT_METADATA", "commit_success.txt", "SHA256SUMS"}
+        assert fault(folder) is None
+
+
+def test_checkpoints_without_sums_are_still_read(two: Path, tmp_path: Path) -> None:
+    workdir = shutil.copytree(two, tmp_path / "run")
+    (workdir / "checkpoints/5/SHA256SUMS").unlink()
+    checkpoints = Checkpoints(workdir / "checkpoints", keep())
+    assert_equal(checkpoints.restore(jax.eval_shape(lambda: state(0)))[0], state(5))
+    checkpoints.close()
+    assert_equal(load_params(workdir, 5), state(5).params)
+
+
+@pytest.mark.parametrize("summed", [True, False])
+def test_arrays_that_cannot_be_unpacked_are_one_line(tmp_path: Path, summed: bool) -> None:
+    """Nothing else is printed: warnings are errors here, also those of reads that are never looked at."""
+    checkpoints = Checkpoints(tmp_path / "checkpoints", keep())
+    large = state(1, d=1 << 14)
+    large.params["embed"] = jnp.asarray(np.random.default_rng(0).normal(size=(3, 1 << 14)), jnp.float32)
+    checkpoints.save(1, large, {}, None, {})
+    checkpoints.wait()
+    data = arrays(tmp_path / "checkpoints" / "1")
+    content = bytearray(data.read_bytes())
+    place = len(content) // 5
+    content[place : place + 64] = bytes(64)
+    data.write_bytes(content)
+    if not summed:
+        (tmp_path / "checkpoints/1/SHA256SUMS").unlink()
+    with pytest.raises(UserError, match=r"^[^\n]*checkpoints/1: .*damaged[^\n]*from the beginning$"):
+        checkpoints.restore(jax.eval_shape(lambda: large))
+    checkpoints.close()
+
+
+def test_a_whole_checkpoint_of_another_optimiser_is_not_called_damaged(two: Path, tmp_path: Path) -> None:
+    checkpoints = Checkpoints(shutil.copytree(two, tmp_path / "run") / "checkpoints", keep())
+    other = state(0).replace(opt_state={"momentum": jnp.zeros(3)})
+    with pytest.raises(
+        UserError, match=r"^[^\n]*checkpoints/5: this checkpoint is whole, but cannot be restored[^\n]*$"
+    ):
+        checkpoints.restore(jax.eval_shape(lambda: other))
+    checkpoints.close()
+    assert (tmp_path / "run/checkpoints/5").is_dir()

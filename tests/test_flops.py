@@ -1,0 +1,91 @@
+"""The analytic count against the products in the traced program, and against XLA's own count."""
+
+import dataclasses
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+import pytest
+from jax.extend.core import jaxprs_in_params
+
+from data.batching import Batch
+from model.config import ModelConfig, parameter_count
+from model.transformer import Transformer
+from train.flops import counted_once, forward_flops, recomputed_flops, update_flops
+from train.step import init_state, make_train_step
+
+TINY = ModelConfig(vocab_size=40, N=2, d_model=12, d_ff=20, h=2, d_k=4, d_v=6, P_drop=0.1, dropout_bits="hash")
+BASE = ModelConfig(vocab_size=37_000)
+
+
+def lowered(config: ModelConfig, rows: int, source: int, target: int, accumulate: int = 1) -> Any:
+    """The traced train step, as jax gives it: `.jaxpr`, `.lower()`."""
+    tx, key = optax.adam(1e-3), jax.eval_shape(lambda: jax.random.key(0))
+    state = jax.eval_shape(lambda: init_state(config, tx, jax.random.key(0)))
+    source_bs, target_bt = (jax.ShapeDtypeStruct((rows, length), jnp.int32) for length in (source, target))
+    batch = Batch(source_bs, target_bt, target_bt, source_bs, source_bs, target_bt, target_bt)  # type: ignore[arg-type]
+    return make_train_step(Transformer(config), tx, 0.1, accumulate).trace(state, batch, key)
+
+
+def products(jaxpr: Any, loops: bool = True) -> int:
+    """Operations of all matrix products of a traced program and its inner ones, with loops repeated or met once."""
+    total = 0
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "dot_general":
+            (contracted, _), _ = equation.params["dimension_numbers"]
+            lengths = [equation.invars[0].aval.shape[axis] for axis in contracted]
+            total += 2 * math.prod(equation.outvars[0].aval.shape) * math.prod(lengths)
+        times = equation.params["length"] if loops and equation.primitive.name == "scan" else 1
+        total += times * sum(products(inner, loops) for inner in jaxprs_in_params(equation.params))
+    return total
+
+
+VARIANTS = {
+    "paper": {},
+    "pre-norm": {"norm": "pre"},
+    "untied": {"tie_embeddings": False},
+    "remat": {"remat": "full"},
+    "remat, pre-norm": {"remat": "full", "norm": "pre"},
+    "remat of attention": {"remat": "dots"},
+    "scanned": {"scan_layers": True},
+    "scanned remat": {"scan_layers": True, "remat": "full"},
+    "rope": {"positions": "rope"},
+}
+
+
+@pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
+def test_the_count_is_that_of_every_product_in_the_train_step(changes: dict) -> None:
+    config = dataclasses.replace(TINY, **changes)
+    step = lowered(config, 3, 5, 7).jaxpr.jaxpr
+    assert update_flops(config, 3, 5, 7) + recomputed_flops(config, 3, 5, 7) == products(step)
+    assert counted_once(config, 3, 5, 7) == products(step, loops=False)
+
+
+def test_slices_of_a_batch_make_the_same_count() -> None:
+    assert products(lowered(TINY, 4, 5, 7, accumulate=2).jaxpr.jaxpr) == update_flops(TINY, 4, 5, 7)
+
+
+def test_xla_counts_a_few_per_cent_more() -> None:
+    config = ModelConfig(vocab_size=2_000, N=2, d_model=256, d_ff=1024, h=4, dropout_bits="hash")
+    by_xla = lowered(config, 8, 16, 24).lower().cost_analysis()["flops"]
+    assert 1.0 < by_xla / update_flops(config, 8, 16, 24) < 1.05
+
+
+def test_short_rows_cost_six_operations_a_parameter_and_position() -> None:
+    """6 N B (Kaplan et al. 2020), for the lookups that cost nothing and the softmax share one matrix."""
+    flops = update_flops(BASE, 1_000, 1, 1)
+    assert flops / (6 * 1_000 * parameter_count(BASE)) == pytest.approx(1, rel=0.01)
+
+
+def test_only_attention_grows_with_the_row() -> None:
+    short, long = forward_flops(BASE, 64, 4, 4), forward_flops(BASE, 1, 256, 256)
+    assert short.softmax == long.softmax
+    more = 2 * 256 * (256 - 4) * BASE.h * (BASE.d_k + BASE.d_v)
+    assert long.encoder - short.encoder == BASE.N * more
+    assert long.decoder - short.decoder == BASE.N * 2 * more
+
+
+def test_nothing_is_recomputed_without_remat() -> None:
+    assert recomputed_flops(BASE, 2, 8, 8) == 0

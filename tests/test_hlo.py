@@ -1,0 +1,73 @@
+"""Exchanges in the text of compiled programs: every notation of groups, loops, and pieces of one exchange."""
+
+from train.hlo import Exchange, exchanges
+
+PROGRAM = """HloModule jit_step
+
+%fused_computation.1 (p: bf16[64,8]) -> bf16[256,8] {
+  %all-gather.1 = bf16[256,8]{1,0:T(8)} all-gather(%p), channel_id=7, replica_groups={{0,1,2,3}}, dimensions={0}
+}
+
+%fused_computation.2 (p: bf16[64,8]) -> bf16[256,8] {
+  ROOT %all-gather.2 = bf16[256,8]{1,0} all-gather(%p), channel_id=7, replica_groups={{0,1,2,3}}, dimensions={0}
+}
+
+%body (p: f32[4]) -> f32[4] {
+  %all-reduce.3 = f32[4]{0} all-reduce(%p), channel_id=8, replica_groups=mesh['axis_0'=2,'axis_1'=4] {'axis_1'}
+}
+
+%condition (p: s32[]) -> pred[] {
+  %all-reduce.9 = pred[]{:T(512)} all-reduce(%p), channel_id=9, replica_groups={}
+  %constant.1 = s32[]{:T(128)} constant(5)
+  ROOT %lt.1 = pred[]{:T(512)} compare(%p, %constant.1), direction=LT
+}
+
+%until_done (p: s32[]) -> pred[] {
+  %constant.2 = s32[]{:T(128)} constant(5)
+  %lt.2 = pred[]{:T(512)} compare(%p, %constant.2), direction=LT
+  ROOT %and.2 = pred[]{:T(512)} and(%p, %lt.2)
+}
+
+%step (p: f32[4]) -> f32[4] {
+  %all-gather.11 = f32[4]{0} all-gather(%p), channel_id=11, replica_groups=[2,4]<=[8], dimensions={0}
+}
+
+%add (a: f32[], b: f32[]) -> f32[] {
+  ROOT %sum = f32[] add(%a, %b)
+}
+
+%unused (p: f32[4]) -> f32[4] {
+  ROOT %all-reduce.10 = f32[4]{0} all-reduce(%p), channel_id=10, replica_groups={{0,1}}
+}
+
+ENTRY %main (p: f32[4]) -> f32[4] {
+  %fusion.1 = bf16[256,8] fusion(%p), kind=kLoop, calls=%fused_computation.1
+  %fusion.2 = bf16[256,8] fusion(%fusion.1), kind=kLoop, calls=%fused_computation.2
+  %all-reduce.4 = (f32[2,3]{1,0:T(8)}, /*index=1*/bf16[5]{0}) all-reduce(%p,%p), channel_id=1, replica_groups=[2,4]<=[8]
+  %reduce-scatter.5 = f32[2,8]{1,0} reduce-scatter(%p), channel_id=2, replica_groups={{0,2},{1,3}}, dimensions={0}
+  %send.6 = (f32[128,8]{1,0}, u32[], token[]) send(%p, %token), channel_id=2
+  %send-done.6 = token[] send-done(%send.6), channel_id=2
+  %collective-permute.7 = s32[8]{0} collective-permute(%p), channel_id=3, source_target_pairs={{0,1},{1,2},{2,0}}
+  %while.8 = f32[4]{0} while(%p), condition=%condition, body=%body
+  %while.9 = f32[4]{0} while(%p), condition=%until_done, body=%step
+  ROOT %all-to-all = f32[4]{0} all-to-all(%p), channel_id=4, replica_groups=mesh['axis_0'=8] {'axis_0':(1)2}
+}
+"""
+
+
+def test_each_exchange_is_read_once_with_its_bytes_group_and_times() -> None:
+    assert sorted(exchanges(PROGRAM, devices=8, slices=2)) == [
+        Exchange("all-gather", 4 * 4, 4, 1),
+        Exchange("all-gather", 256 * 8 * 2, 4, 1),
+        Exchange("all-reduce", 1, 8, 5),
+        Exchange("all-reduce", 4 * 4, 4, 5),
+        Exchange("all-reduce", 2 * 3 * 4 + 5 * 2, 4, 1),
+        Exchange("all-to-all", 4 * 4, 2, 1),
+        Exchange("collective-permute", 8 * 4, 3, 1),
+        Exchange("reduce-scatter", 2 * 2 * 8 * 4, 2, 1),
+        Exchange("send", 128 * 8 * 4, 2, 1),
+    ]
+
+
+def test_a_program_of_one_device_exchanges_nothing() -> None:
+    assert exchanges("ENTRY %main (p: f32[4]) -> f32[4] {\n  ROOT %x = f32[4] add(%p, %p)\n}\n", devices=1) == []

@@ -1,0 +1,21 @@
+"""What a command writes into a page stands between two lines, and nothing else changes."""
+
+from pathlib import Path
+
+import pytest
+
+from data.errors import UserError
+from data.markers import rewritten
+
+
+def test_only_what_is_between_the_lines_changes(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("before\n<a>\nold <b> old\n</a>\nafter </a>\n", encoding="utf-8")
+    assert rewritten(page, "<a>", "</a>", "new") == "before\n<a>\nnew\n</a>\nafter </a>\n"
+
+
+@pytest.mark.parametrize("text", ["", "<a>\n", "</a>\n", "</a>\n<a>\n"])
+def test_a_page_without_the_lines_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "page.md").write_text(text, encoding="utf-8")
+    with pytest.raises(UserError, match=rf"^{tmp_path}/page.md: the lines '<a>' and '</a>' must both stand in it$"):
+        rewritten(tmp_path / "page.md", "<a>", "</a>", "new")

@@ -1,0 +1,69 @@
+"""What abandoned tasks have to say is kept off the terminal, and nothing else is."""
+
+import asyncio
+import gc
+import logging
+import sys
+import types
+
+import pytest
+from absl import logging as absl_logging
+
+from train import quiet
+from train.quiet import Quiet
+
+
+def abandon() -> None:
+    """A task and a future fail, and are collected without anybody having asked how they ended."""
+
+    async def fails() -> None:
+        raise ValueError("no room")
+
+    async def outer() -> None:
+        task, future = asyncio.ensure_future(fails()), asyncio.get_running_loop().create_future()
+        future.set_exception(ValueError("no room either"))
+        await asyncio.sleep(0)
+        del task, future
+
+    asyncio.run(outer())
+    gc.collect()
+
+
+def test_what_is_abandoned_is_silent_also_after_closing(caplog: pytest.LogCaptureFixture) -> None:
+    logging.getLogger("asyncio").removeFilter(quiet._not_abandoned)
+    abandon()
+    assert sorted(record.getMessage().splitlines()[0] for record in caplog.records) == [
+        "Future exception was never retrieved",
+        "Task exception was never retrieved",
+    ]
+    caplog.clear()
+    Quiet().close()
+    abandon()
+    assert not caplog.records
+    logging.getLogger("asyncio").error("about something else")
+    assert len(caplog.records) == 1
+
+
+def test_a_coroutine_of_orbax_that_is_closed_early_is_silent_and_others_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def one() -> None: ...
+
+    shown: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", shown.append)
+    ours = one()
+    about = types.SimpleNamespace(object=ours)
+    with Quiet():
+        sys.unraisablehook(about)  # type: ignore[arg-type]
+        assert shown == [about]
+        monkeypatch.setattr(quiet, "_ORBAX", __file__)
+        sys.unraisablehook(about)  # type: ignore[arg-type]
+        assert shown == [about]
+    ours.close()
+
+
+def test_what_orbax_logs_is_silent_also_after_closing() -> None:
+    Quiet().close()
+    logger = absl_logging.get_absl_logger()
+    assert not logger.filter(logging.makeLogRecord({"pathname": "/site-packages/orbax/checkpoint/futures.py"}))
+    assert logger.filter(logging.makeLogRecord({"pathname": "/site-packages/other/futures.py"}))

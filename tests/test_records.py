@@ -1,0 +1,184 @@
+"""Runs are found and recognised by their config, in every state in which a run can be left."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data.errors import UserError
+from paper.records import Found, find, fits, identity, search
+from tests.planted import plant, planted_config, scores
+
+A1 = "configs/ablations.py:A1:small"
+
+
+def planted(folder: Path, value: float, time: str = "2026-01-01", name: str = A1, **changes: Any) -> Path:
+    config = planted_config(name, **changes)
+    return plant(folder, config, scores(config, "valid", value, time=time))
+
+
+def values(folder: Path, name: str = A1) -> list[float]:
+    return find(search(folder), name, "valid").values("perplexity")
+
+
+def test_a_run_is_its_config_and_not_its_folder(tmp_path: Path) -> None:
+    planted(tmp_path / "deep" / "B2", 7.0)
+    assert values(tmp_path) == [7.0]
+    assert values(tmp_path, "configs/ablations.py:B2:small") == []
+    assert values(tmp_path, "configs/ablations.py:A1") == []
+
+
+def test_the_folder_itself_may_be_a_run(tmp_path: Path) -> None:
+    planted(tmp_path / "run", 7.0)
+    assert values(tmp_path / "run") == [7.0]
+
+
+@pytest.mark.parametrize("key", ["model__P_drop", "optim__lr", "data__vocab_size", "loss__eps_ls", "steps"])
+def test_another_recipe_is_another_run(tmp_path: Path, key: str) -> None:
+    planted(tmp_path / "run", 7.0, **{key: 3})
+    assert values(tmp_path) == []
+
+
+def test_how_it_was_computed_does_not_matter_but_is_said(tmp_path: Path) -> None:
+    changes = {"model__dtype": "bfloat16", "mesh__fsdp": 4, "optim__accumulate": 2, "checkpoint__keep_best": 3}
+    planted(tmp_path / "run", 7.0, **changes)
+    row = find(search(tmp_path), A1, "valid")
+    assert row.values("perplexity") == [7.0]
+    assert row.notes == [f"{A1}: run with model.dtype=bfloat16"]
+
+
+def test_a_key_that_is_younger_than_the_run_has_its_default() -> None:
+    config = planted_config(A1)
+    old = {**config, "model": {key: value for key, value in config["model"].items() if key != "norm"}}
+    assert identity(old) == identity(config)
+    assert identity({**old, "model": {**old["model"], "norm": "pre"}}) != identity(config)
+
+
+def test_where_a_corpus_lies_does_not_matter() -> None:
+    base = planted_config("configs/base.py:en-de")
+
+    def at(spec: str) -> dict[str, Any]:
+        return identity({**base, "data": {**base["data"], "train": spec}})
+
+    assert at("tfds:/big disk/wmt14_translate/de-en/1.0.0:train:{en,de}") == identity(base)
+    assert at("tfds:wmt14_translate/fr-en:train:{en,fr}") != identity(base)
+    assert at("tfds:wmt14_translate/de-en:train[:9]:{en,de}") != identity(base)
+    assert at("text:a/b/train.{en,de}") == at("text:c/train.{en,de}")
+    assert at("text:a/train.{en,de}") != at("text:a/train.{de,en}")
+    assert at("text:a/train.{en,de}") != at("text:a/other.{en,de}")
+
+
+def test_the_newest_run_of_a_seed_is_taken(tmp_path: Path) -> None:
+    planted(tmp_path / "a", 7.0, "2026-01-02")
+    planted(tmp_path / "b", 8.0, "2026-01-01")
+    planted(tmp_path / "c", 9.0, "2026-01-01", seed=1)
+    row = find(search(tmp_path), A1, "valid")
+    assert row.values("perplexity") == [7.0, 9.0]
+    assert row.notes == [f"{A1}, seed 0: the newest is taken, {tmp_path}/a; not {tmp_path}/b"]
+
+
+def test_a_newer_run_that_is_incomplete_replaces_nothing(tmp_path: Path) -> None:
+    planted(tmp_path / "a", 7.0, "2026-01-01")
+    config = planted_config(A1)
+    plant(tmp_path / "b", config, scores(config, "valid", 8.0, time="2026-01-02"), steps=config["steps"] - 1)
+    row = find(search(tmp_path), A1, "valid")
+    assert (row.values("perplexity"), row.notes) == ([7.0], [])
+
+
+def test_a_record_and_its_own_run_are_one(tmp_path: Path) -> None:
+    run = planted(tmp_path / "run", 7.0)
+    write_record(tmp_path / "A1.json", run)
+    row = find(search(tmp_path), A1, "valid")
+    assert (row.values("perplexity"), row.notes) == ([7.0], [])
+
+
+def write_record(path: Path, run: Path) -> None:
+    config = json.loads((run / "config.json").read_text())
+    (evaluation,) = (json.loads(file.read_text()) for file in (run / "evaluations").glob("*.json"))
+    training = {"steps": config["steps"], "minutes": 60.0, "validations": []}
+    record = {"config": config, "evaluation": evaluation, "training": training}
+    record |= json.loads((run / "run.json").read_text())
+    path.write_text(json.dumps(record))
+
+
+def missing(folder: Path) -> tuple[str, list[str]]:
+    row = find(search(folder), A1, "valid")
+    assert row.scored == []
+    return row.missing, row.notes
+
+
+def test_nothing_is_missing_without_a_run(tmp_path: Path) -> None:
+    assert missing(tmp_path) == ("", [])
+
+
+def test_an_unfinished_run_says_how_far_it_came(tmp_path: Path) -> None:
+    run = plant(tmp_path / "run", planted_config(A1), steps=100)
+    what, notes = missing(tmp_path)
+    steps = planted_config(A1)["steps"]
+    assert what == "unfinished"
+    assert notes == [f"{A1}, seed 0: unfinished (100 of {steps} updates), {run}"]
+
+
+def test_a_run_that_never_began_is_unfinished(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(planted_config(A1)))
+    assert missing(tmp_path)[0] == "unfinished"
+
+
+def test_a_point_of_a_sweep_that_failed_says_why(tmp_path: Path) -> None:
+    plant(tmp_path / "point", planted_config(A1), steps=100)
+    results = tmp_path / "sweep" / "results"
+    results.mkdir(parents=True)
+    (results / "point.json").write_text(json.dumps({"state": "failed", "reason": "update 101: the loss is nan"}))
+    what, notes = missing(tmp_path)
+    assert what == "failed"
+    assert notes == [f"{A1}, seed 0: failed (update 101: the loss is nan), {tmp_path}/point"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"split": "test"}, {"beam": 5}, {"alpha": 1.0}, {"checkpoints": [1, 2]}, {"checkpoints": [1]}, {"data": "text:x"}],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_an_evaluation_made_otherwise_does_not_count(tmp_path: Path, changes: dict[str, Any]) -> None:
+    config = planted_config(A1)
+    plant(tmp_path / "run", config, {**scores(config, "valid", 7.0), **changes})
+    what, notes = missing(tmp_path)
+    assert what == "not evaluated on valid"
+    assert "no evaluation of valid with --checkpoint=latest, beam 4 and alpha 0.6" in notes[0]
+
+
+def test_an_average_must_be_of_as_many_checkpoints() -> None:
+    config = planted_config("configs/base.py:en-de:small")
+    whole = scores(config, "test", 7.0)
+    assert len(whole["checkpoints"]) == 5
+    assert fits(whole, config, "test")
+    assert not fits({**whole, "checkpoints": whole["checkpoints"][1:]}, config, "test")
+
+
+def test_what_cannot_be_read_is_left_out_with_a_note(tmp_path: Path) -> None:
+    planted(tmp_path / "run", 7.0)
+    broken = planted(tmp_path / "broken", 8.0, seed=1)
+    (broken / "config.json").write_text("{")
+    other = planted(tmp_path / "other", 9.0, seed=2)
+    (other / "metrics.jsonl").write_text("{nonsense}\n")
+    (tmp_path / "record.json").write_text("no")
+    (tmp_path / "list.json").write_text("[]")
+    found = search(tmp_path)
+    assert find(found, A1, "valid").values("perplexity") == [7.0]
+    assert [note.partition(": damaged")[0].partition("left out: ")[2] for note in found.notes] == [
+        str(tmp_path / "record.json"),
+        str(broken / "config.json"),
+        str(other / "metrics.jsonl"),
+    ]
+
+
+def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"--runs=.*nowhere: there is no such folder"):
+        search(tmp_path / "nowhere")
+
+
+def test_reports_of_the_compiler_are_found(tmp_path: Path) -> None:
+    (tmp_path / "aot").mkdir()
+    (tmp_path / "aot" / "x.json").write_text(json.dumps({"arguments": [], "report": {"devices": 4}}))
+    assert search(tmp_path) == Found([], [{"devices": 4}], [], [])

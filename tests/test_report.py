@@ -1,0 +1,113 @@
+"""The report and the command, from planted runs and from the committed records."""
+
+import csv
+import io
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from data.errors import UserError
+from paper.command import TABLES, draw, make
+from paper.curves import curves, trends
+from paper.launch import commands
+from paper.records import load, newest_with_checkpoints, search
+from paper.report import report
+from paper.table import as_text
+from tests.planted import plant, planted_config, scores
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture
+def planted(tmp_path: Path) -> Path:
+    for place, row in enumerate(("base", "A1", "C1")):
+        for seed in (0, 1):
+            config = planted_config(f"configs/ablations.py:{row}:small", seed=seed)
+            plant(tmp_path / f"{row} {seed}", config, scores(config, "valid", 90.0 - place, perplexity=1.0 + place))
+    plant(tmp_path / "mine", planted_config("configs/quickstart.py"))
+    return tmp_path
+
+
+def test_curves_are_of_rows_together_and_of_other_runs_alone(planted: Path) -> None:
+    plant(planted / "other" / "mine", planted_config("configs/quickstart.py"))
+    drawn = curves(search(planted))
+    assert list(drawn) == [
+        "Table 3, heads (A), small twins",
+        "Table 3, size (C), and big, small twins",
+        f"{planted}/mine (no row of the paper's)",
+        f"{planted}/other/mine (no row of the paper's)",
+    ]
+    svg = drawn["Table 3, heads (A), small twins"]
+    assert ">base<" in svg and ">A1<" in svg and ">C1<" not in svg
+    assert svg.startswith("<svg ") and "currentColor" in svg and "height=" not in svg.partition(">")[0]
+
+
+def test_trends_are_of_rows_that_have_run(planted: Path) -> None:
+    drawn = trends(search(planted))
+    assert list(drawn) == ["perplexity: rows of Table 3 minus base", "BLEU: rows of Table 3 minus base"]
+    assert all(">A1<" in svg and ">C1<" in svg and ">A2<" not in svg for svg in drawn.values())
+
+
+def test_the_report_needs_no_network_and_has_everything(planted: Path) -> None:
+    found = search(planted)
+    text = report(make("all", found), found, "there")
+    assert "from 7 runs in there, 7 of them complete." in text
+    for name in TABLES:
+        assert f'<h2 id="table-{name[-1]}">' in text
+    assert text.count("<svg ") == 5
+    assert not re.search(r"""(src|href)=["'](?!#|data:)""", text)
+    assert "url(" not in text.replace("url(#", "")
+    ids = re.findall(r' id="([^"]+)"', text)
+    assert len(ids) == len(set(ids)), "two drawings share a name"
+
+
+def test_figures_are_drawn_by_the_newest_complete_run_that_translates(planted: Path) -> None:
+    with pytest.raises(UserError, match="--runs=x: no complete run in it that translates and has its checkpoints"):
+        draw(search(planted), planted / "figures", "x")
+    (planted / "A1 0" / "checkpoints").mkdir()
+    config = planted_config("configs/base.py:en-de:small")
+    (plant(planted / "z unfinished", config, steps=1) / "checkpoints").mkdir()
+    (plant(planted / "trees", planted_config("configs/parsing.py:small")) / "checkpoints").mkdir()
+    drawer = newest_with_checkpoints(search(planted))
+    assert drawer is not None and drawer.path == planted / "A1 0"
+
+
+def test_every_command_names_a_config_that_there_is() -> None:
+    text = as_text(commands())
+    names = re.findall(r"--config=(configs/\S+)", text)
+    assert len(names) == 8 + 2 + 40 + 3
+    for name in names:
+        load(name if ":" in name else f"{name}:base")
+    assert "python -m train.sweep --config=configs/ablations.py --workdir=runs/table3\n" in text
+    assert re.search(r"ablations.py:A1 --workdir=(\S+) && python -m infer --workdir=\1 --split=valid", text)
+
+
+def paper(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "paper", *arguments], cwd=ROOT, capture_output=True, text=True)
+
+
+def test_the_command_prints_every_table_of_the_committed_records(tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    done = paper("all", "--runs=results", "--csv", "--commands", f"--html={page}")
+    assert (done.returncode, done.stderr) == (0, "")
+    blocks = [list(csv.reader(io.StringIO(block))) for block in done.stdout.split("\n\n")]
+    assert all(len(row) == len(block[0]) for block in blocks for row in block)
+    assert {block[1][0].partition("-")[0] for block in blocks if len(block) > 1} == {*TABLES, "commands"}
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["table9"], "table9: give one of table1, table2, table3, table4, figures, all; --help explains"),
+        (["table2", "--csv", "--markdown"], "--markdown and --csv: give one of them"),
+    ],
+    ids=["table", "forms"],
+)
+def test_a_mistake_is_one_line(arguments: list[str], error: str) -> None:
+    done = paper(*arguments)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: {error}") and done.stderr.count("\n") == 1

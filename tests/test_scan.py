@@ -1,0 +1,114 @@
+"""Layers in a loop, and what is computed again in the backward pass: neither changes a number, nor a dropout mask."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from model.transformer import Transformer, init_params
+from tests.model_cases import TINY, padded_ids, perturbed, relative_error, run
+
+DROPOUTS = {"P_drop": 0.2, "P_drop_attention": 0.1, "P_drop_relu": 0.1, "dropout_bits": "hash"}
+
+
+def loss_of(config, train=True):
+    """The mean square of the logits, so that a single wrong mask shows, as a function of the parameters."""
+    rng = np.random.default_rng(0)
+    source, target = (jnp.asarray(padded_ids(rng, [5, 3], 5, config.vocab_size)) for _ in range(2))
+
+    def loss(params):
+        rngs = {"dropout": jax.random.key(1)} if train else None
+        return (Transformer(config).apply({"params": params}, source, target, train=train, rngs=rngs) ** 2).mean()
+
+    return loss
+
+
+def assert_same(changes, config, train=True):
+    params = perturbed(config)
+    (value, gradient), (expected_value, expected_gradient) = (
+        jax.jit(jax.value_and_grad(loss_of(c, train)))(params) for c in (dataclasses.replace(config, **changes), config)
+    )
+    np.testing.assert_allclose(value, expected_value, rtol=1e-6)
+    assert max(jax.tree.leaves(jax.tree.map(relative_error, gradient, expected_gradient))) <= 1e-5
+
+
+@pytest.mark.parametrize(
+    "changes, train",
+    [
+        pytest.param({}, False, id="evaluation"),
+        pytest.param({"P_drop": 0.2}, True, id="threefry"),
+        pytest.param({**DROPOUTS, "N": 3, "norm": "pre", "positions": "rope"}, True, id="hash-everywhere-pre-rope"),
+    ],
+)
+def test_a_scan_gives_the_values_gradients_and_dropout_of_unrolled_layers(changes, train):
+    assert_same({"scan_layers": True}, dataclasses.replace(TINY, **changes), train)
+
+
+@pytest.mark.parametrize("scan_layers, N", [(False, 1), (True, 2)])
+def test_keeping_products_only_changes_no_number(scan_layers, N):
+    """What `full` does, which keeps nothing, is tested in test_invariants.py."""
+    assert_same({"remat": "dots", "scan_layers": scan_layers}, dataclasses.replace(TINY, N=N, **DROPOUTS))
+
+
+def test_a_scan_leaves_parameters_decoding_and_maps_as_they_are():
+    scanned = dataclasses.replace(TINY, scan_layers=True)
+    fresh, expected = (init_params(config, jax.random.key(0)) for config in (scanned, TINY))
+    jax.tree.map(np.testing.assert_array_equal, fresh, expected)
+    params, rng = perturbed(TINY), np.random.default_rng(1)
+    source, target = (padded_ids(rng, [4, 2], 4, TINY.vocab_size) for _ in range(2))
+    maps, expected = (run(config, params, source, target, method="attention_maps") for config in (scanned, TINY))
+    jax.tree.map(np.testing.assert_array_equal, maps, expected)
+
+    def step(config):
+        memory = run(config, params, source, method="encode")
+        cache = run(config, params, memory, source, slots=2, method="start_cache")
+        visible = jnp.zeros((2, 1, 2), bool).at[:, :, 0].set(True)
+        return run(config, params, jnp.ones((2, 1), jnp.int32), jnp.int32(0), visible, cache, method="decode_step")[0]
+
+    np.testing.assert_allclose(step(scanned), step(TINY), rtol=1e-5, atol=1e-6)
+
+
+def programs(jaxpr):
+    """A traced program and the programs in it, each once however often it runs."""
+    yield jaxpr
+    for equation in jaxpr.eqns:
+        for leaf in jax.tree.leaves(list(equation.params.values()), is_leaf=lambda x: hasattr(x, "jaxpr")):
+            inner = getattr(leaf, "jaxpr", leaf)
+            if hasattr(inner, "eqns"):
+                yield from programs(inner)
+
+
+def products(**changes):
+    config = dataclasses.replace(TINY, **changes)
+    traced = jax.make_jaxpr(jax.grad(loss_of(config)))(perturbed(config)).jaxpr
+    return sum(equation.primitive.name == "dot_general" for jaxpr in programs(traced) for equation in jaxpr.eqns)
+
+
+def test_a_scan_compiles_one_layer_whatever_their_number():
+    keys_and_values_of_the_source = 2 * 3  # made outside of the layers, forward and backward
+    assert products(N=3, scan_layers=True) - products(N=2, scan_layers=True) == keys_and_values_of_the_source
+    assert products(N=3) - products(N=2) > 50
+
+
+@pytest.mark.parametrize("scan_layers", [False, True])
+def test_full_computes_all_products_again_and_dots_those_of_attention(scan_layers):
+    none, full, dots = (products(N=1, scan_layers=scan_layers, remat=remat) for remat in ("none", "full", "dots"))
+    assert dots - none == 3 * 2  # Q K^T and the weights times V, of three attentions
+    encoder, decoder = 4 + 2 + 2, 4 + 2 + 2 + 2 + 2  # keys and values of the source are kept
+    assert full - none == encoder + decoder
+
+
+def test_attention_weights_leave_no_scan():
+    """A loop stacks what its body returns, and nobody would clear away what nobody reads."""
+    config = dataclasses.replace(TINY, scan_layers=True, h=7)
+    traced = jax.make_jaxpr(loss_of(config))(perturbed(config)).jaxpr
+    loops = [equation for equation in traced.eqns if equation.primitive.name == "scan"]
+    assert len(loops) == 2
+    assert not [v.aval.shape for loop in loops for v in loop.outvars if v.aval.shape[-3:] == (7, 5, 5)]
+
+
+@pytest.mark.parametrize("recorded, remat", [(False, "none"), (True, "full")])
+def test_runs_recorded_before_there_was_a_choice_still_open(recorded, remat):
+    assert dataclasses.replace(TINY, remat=recorded) == dataclasses.replace(TINY, remat=remat)

@@ -1,0 +1,121 @@
+"""The same run on every mesh: losses, shardings, collectives, and what a mesh cannot be."""
+
+import json
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from configs.common import default
+from data.errors import UserError
+from tests.conftest import ROOT
+from train.sharding import make_mesh, mesh_shape, placed_shapes
+
+ONE = "1x1x1 accumulate 1 hash"
+CASES = [
+    ((1, 1, 1), 1, "hash"),
+    ((8, 1, 1), 1, "hash"),
+    ((4, 2, 1), 1, "hash"),
+    ((2, 2, 2), 1, "hash"),
+    ((1, 8, 1), 1, "hash"),
+    ((1, 1, 8), 1, "hash"),
+    ((1, 1, 1), 4, "hash"),
+    ((2, 2, 2), 2, "hash"),
+    ((1, 1, 1), 1, "threefry"),
+    ((2, 2, 2), 2, "threefry"),
+]
+
+
+def name(case: tuple[tuple[int, ...], int, str]) -> str:
+    sizes, accumulate, bits = case
+    return f"{'x'.join(map(str, sizes))} accumulate {accumulate} {bits}"
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict:
+    command = [sys.executable, "-m", "tests.mesh_losses", tmp_path_factory.mktemp("meshes"), json.dumps(CASES)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("case", CASES[1:], ids=name)
+def test_twenty_updates_are_the_same_on_every_mesh_with_dropout(found: dict, case) -> None:
+    reference = found[f"1x1x1 accumulate 1 {case[2]}"]["losses"]
+    assert found[name(case)]["losses"] == pytest.approx(reference, rel=1e-5)
+    assert reference[-1] < reference[0]
+
+
+@pytest.mark.parametrize("case", CASES, ids=name)
+def test_state_is_where_the_table_says_and_moments_beside_their_parameters(found: dict, case) -> None:
+    assert all(found[name(case)]["as_planned"])
+    assert all(found[name(case)]["moments_as_parameters"])
+
+
+def test_cut_states_are_cut_and_whole_ones_are_whole(found: dict) -> None:
+    def share(case: str) -> float:
+        return found[case]["bytes_held"] / found[case]["bytes"]
+
+    assert share("8x1x1 accumulate 1 hash") == 1.0
+    assert share("1x8x1 accumulate 1 hash") < 0.2  # vectors, which this tiny model has many of, stay whole
+    assert share("1x1x8 accumulate 1 hash") < 0.2
+    assert share("2x2x2 accumulate 1 hash") < 0.35
+
+
+def test_collectives_are_those_of_the_kind_of_parallelism(found: dict) -> None:
+    def kinds(case: str) -> set[str]:
+        return set(found[case]["collectives"])
+
+    assert kinds(ONE) == set()
+    assert kinds("8x1x1 accumulate 1 hash") == {"all-reduce"}  # of gradients: nothing else is ever sent
+    assert {"all-gather", "all-reduce"} <= kinds("1x8x1 accumulate 1 hash")  # of parameters, before their use
+    assert "all-reduce" in kinds("1x1x8 accumulate 1 hash")  # of what each device's heads add to an output
+
+
+@pytest.mark.parametrize(
+    ("sizes", "devices", "expected"),
+    [((-1, 1, 1), 8, (8, 1, 1)), ((2, -1, 2), 8, (2, 2, 2)), ((1, 2, -1), 2, (1, 2, 1)), ((4, 2, 1), 8, (4, 2, 1))],
+)
+def test_an_axis_of_minus_one_takes_what_is_left(sizes, devices, expected) -> None:
+    cfg = default().mesh
+    cfg.data, cfg.fsdp, cfg.tensor = sizes
+    assert mesh_shape(cfg, devices) == expected
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ((3, 1, 1), "mesh.data=3, mesh.fsdp=1, mesh.tensor=1 do not divide 8 device"),
+        ((-1, 16, 1), "do not divide 8"),
+        ((-1, -1, 1), "one of them may be -1"),
+        ((0, 8, 1), "each must be at least 1"),
+    ],
+)
+def test_a_mesh_that_does_not_fit_is_refused(sizes, message) -> None:
+    cfg = default().mesh
+    cfg.data, cfg.fsdp, cfg.tensor = sizes
+    with pytest.raises(UserError, match=message):
+        mesh_shape(cfg, 8)
+
+
+def test_a_dimension_that_cannot_be_cut_is_named() -> None:
+    mesh = jax.sharding.AbstractMesh((1, 1, 8), ("data", "fsdp", "tensor"))
+    tree = {"encoder": {"layer_0": {"self_attention": {"wq": jnp.zeros((16, 6, 4))}}}}
+    with pytest.raises(UserError, match=r"mesh.tensor=8 does not divide 6, a dimension of encoder/layer_0/self_att"):
+        placed_shapes(tree, mesh)
+
+
+def test_every_array_of_the_state_is_in_the_table() -> None:
+    tree = {
+        "encoder": {"layer_0": {"feed_forward": {"b2": jnp.zeros(8), "w1": jnp.zeros((8, 4))}}},
+        "step": jnp.int32(0),
+    }
+    placed = placed_shapes({"opt_state": {"0": {"mu": tree}}}, make_mesh(default().mesh, jax.devices()[:1]))
+    specs = jax.tree.map(lambda leaf: leaf.sharding.spec, placed)["opt_state"]["0"]["mu"]
+    assert specs["encoder"]["layer_0"]["feed_forward"] == {
+        "b2": jax.sharding.PartitionSpec(),
+        "w1": jax.sharding.PartitionSpec("fsdp", "tensor"),
+    }
+    assert specs["step"] == jax.sharding.PartitionSpec()

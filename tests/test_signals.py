@@ -1,0 +1,149 @@
+"""Signals: what may be given up is, what must be saved first is waited for, and a second Ctrl-C waits for nothing."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from train import signals
+from train.signals import Signals
+
+ROOT = Path(__file__).parent.parent
+
+# As deep in the compiler: the main thread waits in C, where no handler of Python's can run, and has let go of the GIL.
+STUCK = """
+import ctypes, sys
+mutex, pthread = (ctypes.c_char * 256)(), ctypes.CDLL(None)
+pthread.pthread_mutex_lock(mutex)
+print("ready", flush=True)
+pthread.pthread_mutex_lock(mutex)
+"""
+
+
+def send(number: signal.Signals) -> None:
+    os.kill(os.getpid(), number)
+
+
+def wait_until_received(active: Signals) -> None:
+    while active.received is None:
+        time.sleep(0.001)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind() -> None:
+    """Handlers and the wake-up file are as before after each test."""
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    yield
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+    assert signal.set_wakeup_fd(-1) == -1
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_where_nothing_needs_saving_a_signal_exits_with_its_status(
+    number: signal.Signals, status: int, capfd: pytest.CaptureFixture
+) -> None:
+    with pytest.raises(SystemExit) as exit_, Signals():
+        send(number)
+        time.sleep(60)
+    assert exit_.value.code == status
+    assert capfd.readouterr().err == "\nstopping: there is nothing new to save\n"
+
+
+def test_once_there_is_something_to_save_a_signal_is_noted(capfd: pytest.CaptureFixture) -> None:
+    with Signals() as active:
+        active.hold()
+        assert (active.received, active.exit_code) == (None, 0)
+        send(signal.SIGTERM)
+        wait_until_received(active)
+        send(signal.SIGTERM)  # changes nothing
+        time.sleep(0.1)
+    assert (active.received, active.exit_code) == (signal.SIGTERM, 143)
+    assert capfd.readouterr().err == "\nstopping after this update and its checkpoint (Ctrl-C again: at once)\n"
+
+
+def test_an_attempt_returns_what_it_was_to_return() -> None:
+    with Signals() as active:
+        active.hold()
+        assert active.attempt(divmod, 7, 4) == (1, 3)
+        with pytest.raises(ZeroDivisionError):
+            active.attempt(divmod, 7, 0)
+
+
+def test_an_attempt_is_given_up_for_a_signal_wherever_it_is() -> None:
+    def work() -> str:
+        try:
+            send(signal.SIGTERM)
+            time.sleep(60)
+        except Exception:  # as libraries have it
+            time.sleep(60)
+        return "done"
+
+    with Signals() as active:
+        active.hold()
+        started = time.monotonic()
+        assert active.attempt(work) is None
+        assert active.attempt(work) is None  # not begun at all
+        assert time.monotonic() < started + 30
+        assert active.exit_code == 143
+
+
+def test_after_an_attempt_signals_are_only_noted_again() -> None:
+    with Signals() as active:
+        active.hold()
+        active.attempt(divmod, 7, 4)
+        send(signal.SIGINT)
+        wait_until_received(active)
+    assert active.exit_code == 130
+
+
+def test_of_several_processes_none_stops_alone() -> None:
+    """SIGTERM is left to jax's preemption service, and Ctrl-C is passed on to it."""
+    arrived: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: arrived.append(number))
+    try:
+        with Signals(alone=False) as active:
+            send(signal.SIGTERM)
+            active.hold()
+            assert active.attempt(lambda: send(signal.SIGINT) or "done") == "done"
+            assert arrived == [signal.SIGTERM] * 2
+            assert active.received is None
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def stuck(hold: bool) -> subprocess.Popen[str]:
+    code = f"from train.signals import Signals\nwith Signals() as active:\n    {'active.hold()' if hold else 'pass'}\n"
+    code += "".join(f"    {line}\n" for line in STUCK.strip().splitlines())
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(0.3)  # for the line after it
+    return process
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_the_compiler_is_not_waited_for_where_nothing_needs_saving(number: signal.Signals, status: int) -> None:
+    process, started = stuck(hold=False), time.monotonic()
+    process.send_signal(number)
+    assert process.communicate(timeout=60)[1].strip() == "stopping: there is nothing new to save"
+    assert process.returncode == status
+    assert time.monotonic() > started + signals.GRACE  # it was the watcher that left
+
+
+def test_a_second_ctrl_c_waits_for_nothing() -> None:
+    process = stuck(hold=True)
+    process.send_signal(signal.SIGINT)
+    assert process.stderr is not None
+    assert process.stderr.readline() + process.stderr.readline() == signals.HELD.decode()  # at once
+    process.send_signal(signal.SIGTERM)
+    time.sleep(0.2)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130

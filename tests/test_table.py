@@ -1,0 +1,66 @@
+"""A table of strings, written for terminals, Markdown and spreadsheets."""
+
+import csv
+import io
+
+import pytest
+
+from paper.table import Table, as_csv, as_markdown, as_text, difference, is_numeric, number, spread
+
+TABLE = Table(
+    "t",
+    "A title",
+    ("row", "BLEU: paper", "BLEU: ours", "cost: ours"),
+    [("a|b", "4.9", "not run", ""), ("c", "12.1", "−0.50 ± 0.10", "1 h, x")],
+    ["a note"],
+)
+
+
+def test_text_names_a_group_once_and_aligns_numbers_right() -> None:
+    assert as_text(TABLE).splitlines() == [
+        "A title",
+        "",
+        "row  BLEU: paper          ours  cost: ours",
+        "---  -----------  ------------  ----------",
+        "a|b          4.9       not run",
+        "c           12.1  −0.50 ± 0.10  1 h, x",
+        "",
+        "a note",
+    ]
+
+
+def test_markdown_keeps_bars_inside_cells() -> None:
+    assert as_markdown(TABLE).splitlines()[2:5] == [
+        "| row | BLEU: paper | ours | cost: ours |",
+        "|---|---:|---:|---|",
+        "| a\\|b | 4.9 | not run |  |",
+    ]
+    assert as_markdown(TABLE).endswith("\n\n- a note")
+
+
+def test_csv_has_whole_heads_and_the_tables_name() -> None:
+    rows = list(csv.reader(io.StringIO(as_csv(TABLE))))
+    assert rows[0] == ["table", "row", "BLEU: paper", "BLEU: ours", "cost: ours"]
+    assert rows[2] == ["t", "c", "12.1", "−0.50 ± 0.10", "1 h, x"]
+
+
+@pytest.mark.parametrize("form", [as_text, as_markdown, as_csv])
+def test_a_table_may_have_no_rows(form: object) -> None:
+    assert "ours" in form(TABLE._replace(rows=[]))  # type: ignore[operator]
+
+
+def test_what_is_a_number() -> None:
+    assert is_numeric(["", "1.2e18", "+0.1", "63,045,632", "unfinished", "not evaluated on valid"])
+    assert not is_numeric(["12 h, 8 x P100"])
+    assert not is_numeric(["", ""])
+
+
+def test_mean_and_sample_deviation() -> None:
+    assert spread([]) == ""
+    assert spread([1.234]) == "1.23"
+    assert spread([1.0, 2.0, 3.0]) == "2.00 ± 1.00"
+
+
+def test_differences_carry_their_sign() -> None:
+    assert (difference(1.0, 2.5), difference(2.5, 1.0, 1), difference(None, 1.0)) == ("−1.50", "+1.5", "")
+    assert number(None) == ""

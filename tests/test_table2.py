@@ -1,0 +1,65 @@
+"""Table 2 from planted runs: every reading, operations, and the paired test of two systems."""
+
+from pathlib import Path
+
+import pytest
+
+from paper import table2
+from paper.published import TABLE2
+from paper.records import Found, search
+from paper.table import Table
+from tests.planted import plant, planted_config, scores
+
+EMPTY = Found([], [], [], [])
+
+
+def tables(found: Found) -> dict[str, Table]:
+    return {table.name: table for table in table2.tables(found)}
+
+
+def rows(table: Table, first: str) -> list[dict[str, str]]:
+    return [dict(zip(table.head, cells, strict=True)) for cells in table.rows if cells[0] == first]
+
+
+def test_the_papers_rows_stand_there_and_ours_have_not_run() -> None:
+    made = tables(EMPTY)
+    for pair in table2.PAIRS:
+        table = made[f"table2-{pair}"]
+        assert [cells[0] for cells in table.rows] == [s.model for s in TABLE2 if pair in s.bleu]
+        assert sum("not run" in cells for cells in table.rows) == 2
+    assert "Transformer (big): 41.0 in the proceedings" in made["table2-en-fr"].notes
+
+
+@pytest.mark.parametrize(("pair", "reading"), [("en-de", "bleu_paper"), ("en-fr", "bleu_tok")])
+def test_ours_is_the_papers_reading_and_sacrebleu_has_a_column(tmp_path: Path, pair: str, reading: str) -> None:
+    config = planted_config(f"configs/big.py:{pair}")
+    plant(tmp_path / "x", config, scores(config, "test", 20.0, **{reading: 28.0, "sacrebleu": 27.0}), hours=84.0)
+    (found,) = rows(tables(search(tmp_path))[f"table2-{pair}"], "Transformer (big)")
+    assert (found["BLEU: ours"], found["sacreBLEU"]) == ("28.00", "27.00")
+    assert found["cost: ours"] == "84.0 h, 1 x cpu (2 cores)"
+    assert found["BLEU: delta"] == ("−0.40" if pair == "en-de" else "−13.80")
+
+
+def test_every_reading_has_its_signature(tmp_path: Path) -> None:
+    config = planted_config("configs/base.py:en-de:small")
+    plant(tmp_path / "x", config, scores(config, "test", 20.0, chrf=40.0))
+    table = tables(search(tmp_path))["table2-readings"]
+    (found,) = rows(table, "base, small twin")
+    assert (found["chrf"], found["bleu_paper"]) == ("40.00", "20.00")
+    assert "chrf: chrf:signature (base, small twin en-de)" in table.notes
+
+
+def test_small_twins_compare_the_step_from_base_to_big(tmp_path: Path) -> None:
+    for size, value in (("base", 90.0), ("big", 92.5)):
+        config = planted_config(f"configs/{size}.py:en-de:small")
+        plant(tmp_path / size, config, scores(config, "test", value))
+    (found, _) = rows(tables(search(tmp_path))["table2-small"], "Transformer (big), small twin")
+    assert (found["big − base: paper"], found["big − base: ours"]) == ("+1.1", "+2.50")
+
+
+def test_operations_are_the_papers_by_its_formula() -> None:
+    for model, value in (("Transformer (base)", "3.3e18"), ("Transformer (big)", "2.3e19")):
+        for found in rows(tables(EMPTY)["table2-flops"], model):
+            assert found["paper: printed"] == found["paper: hours x rate"] == value
+            assert found["ours: analytic"] != ""
+            assert (found["ours: hours x rate"], found["ours: XLA"], found["cost"]) == ("", "", "not run")

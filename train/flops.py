@@ -1,0 +1,90 @@
+"""Floating-point operations of the model, counted from its matrix products (paper, sections 3.1 to 3.4).
+
+The product of an [m,k] and a [k,n] matrix is 2 m k n operations. Norms, softmax, dropout and Adam are left out: a few
+per cent at the paper's sizes, and what they take is memory traffic. Lookups cost nothing. Positions count whether they
+are padding or not, for they are computed; so do those that a causal mask hides.
+"""
+
+from typing import NamedTuple
+
+from model.config import ModelConfig
+
+
+class Forward(NamedTuple):
+    """Operations of one pass from ids to logits, by part. Keys and values of the source are the decoder's."""
+
+    encoder: int
+    decoder: int
+    softmax: int
+
+
+def forward_flops(config: ModelConfig, rows: int, source_length: int, target_length: int) -> Forward:
+    """Operations of one pass over `rows` rows of `source_length` source and `target_length` target positions."""
+    c, s, t = config, rows * source_length, rows * target_length
+    return Forward(
+        encoder=c.N * (_projections(c, s, s) + _attention(c, s, source_length) + _feed_forward(c, s)),
+        decoder=c.N
+        * (
+            _projections(c, t, t)
+            + _attention(c, t, target_length)
+            + _projections(c, t, s)
+            + _attention(c, t, source_length)
+            + _feed_forward(c, t)
+        ),
+        softmax=2 * t * c.d_model * c.vocab_size,
+    )
+
+
+def update_flops(config: ModelConfig, rows: int, source_length: int, target_length: int) -> int:
+    """Operations of one update, forward and backward, whatever is computed twice: what utilisation is measured by.
+
+    Each product y = x w has two in the backward pass, dx = dy w^T and dw = x^T dy, of as many operations each.
+    """
+    return 3 * sum(forward_flops(config, rows, source_length, target_length))
+
+
+def recomputed_flops(config: ModelConfig, rows: int, source_length: int, target_length: int) -> int:
+    """Operations that `model.remat` adds to an update: "full" repeats every layer's forward pass, "dots" its attention.
+
+    Keys and values of the source are kept, being made outside of the layers. With pre-norm a layer's last product is
+    not needed again, since nothing comes after it but a sum.
+    """
+    c, s, t = config, rows * source_length, rows * target_length
+    if c.remat == "none":
+        return 0
+    if c.remat == "dots":
+        return c.N * (_attention(c, s, source_length) + _attention(c, t, target_length + source_length))
+    forward = forward_flops(config, rows, source_length, target_length)
+    kept = c.N * 2 * s * c.d_model * c.h * (c.d_k + c.d_v)
+    unneeded = c.N * _feed_forward(c, s + t) // 2 if c.norm == "pre" else 0
+    return forward.encoder + forward.decoder - kept - unneeded
+
+
+def counted_once(config: ModelConfig, rows: int, source_length: int, target_length: int) -> int:
+    """Operations of an update as a compiler counts them that meets the body of every loop once.
+
+    With `model.scan_layers` the layers of each stack are a loop; keys and values of the source are made outside of it.
+    """
+    c, s = config, rows * source_length
+    once = update_flops(config, rows, source_length, target_length)
+    once += recomputed_flops(config, rows, source_length, target_length)
+    if c.scan_layers:
+        forward = forward_flops(config, rows, source_length, target_length)
+        looped = 3 * (forward.encoder + forward.decoder - c.N * 2 * s * c.d_model * c.h * (c.d_k + c.d_v))
+        looped += recomputed_flops(config, rows, source_length, target_length)
+        once -= looped - looped // c.N
+    return once
+
+
+def _projections(c: ModelConfig, queries: int, keys: int) -> int:
+    """W^Q and W^O at every query, W^K and W^V at every key."""
+    return 2 * (queries + keys) * c.d_model * c.h * (c.d_k + c.d_v)
+
+
+def _attention(c: ModelConfig, queries: int, keys_each: int) -> int:
+    """Q K^T, and the weights times V."""
+    return 2 * queries * keys_each * c.h * (c.d_k + c.d_v)
+
+
+def _feed_forward(c: ModelConfig, positions: int) -> int:
+    return 4 * positions * c.d_model * c.d_ff

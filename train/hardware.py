@@ -1,0 +1,36 @@
+"""What makers say their accelerators can do, a chip each. Nothing here is measured.
+
+TPU: memory, bandwidth and peak from Google's pages on each generation (docs.cloud.google.com/tpu/docs/v5e, and so on);
+links and network from "How to Scale Your Model" (jax-ml.github.io/scaling-book/tpus), which gives what is usable of the
+links' nominal rate. GPU: NVIDIA's data sheets of the H100 and H200 (SXM), without sparsity, and the DGX user guides for
+the network, one 400 Gb/s adapter a GPU.
+"""
+
+from typing import NamedTuple
+
+GIB = 2**30
+
+
+class Chip(NamedTuple):
+    """One accelerator; bandwidths in bytes/s, each in one direction.
+
+    `link` is what a chip sends in a ring of neighbours, both ways round: two links of a TPU, all the NVLinks of a
+    GPU. `network` is a chip's share of the data-centre network, which joins slices or nodes.
+    """
+
+    name: str
+    memory: int  # bytes of HBM
+    peak: float  # bfloat16 operations/s
+    memory_bandwidth: float
+    link: float
+    network: float
+
+
+CHIPS = {
+    "v4": Chip("TPU v4", 32 * GIB, 275e12, 1200e9, 90e9, 6.25e9),
+    "v5e": Chip("TPU v5e", 16 * GIB, 197e12, 819e9, 90e9, 3.125e9),
+    "v5p": Chip("TPU v5p", 95 * GIB, 459e12, 2765e9, 180e9, 6.25e9),
+    "v6e": Chip("TPU v6e", 32 * GIB, 918e12, 1640e9, 180e9, 12.5e9),
+    "h100": Chip("NVIDIA H100 SXM", 80 * GIB, 989e12, 3350e9, 450e9, 50e9),
+    "h200": Chip("NVIDIA H200 SXM", 141 * GIB, 989e12, 4800e9, 450e9, 50e9),
+}

@@ -1,0 +1,97 @@
+"""What a compiled program sends between devices, read from its text (optimised HLO of one device's program).
+
+An exchange that the compiler spreads over several fused computations, to run beside other work, carries one channel
+number everywhere and counts once. What stands in the body of a loop counts as often as the loop runs, where that is a
+constant, and otherwise once.
+"""
+
+import math
+import re
+from typing import NamedTuple
+
+KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute", "send")
+_EXCHANGE = re.compile(rf" = (.*?) ({'|'.join(KINDS)})(?:-start)?\(")
+_COMPUTATION = re.compile(r"(?:ENTRY )?%([\w.-]+) \(.*\{$")
+_CALLED = re.compile(r"(?:calls|to_apply|body|condition|branch_computations)=\{?((?:%[\w.-]+(?:, )?)+)")
+_ARRAY = re.compile(r"\b(pred|[a-z]+\d\w*)\[([\d,]*)\]")
+
+
+class Exchange(NamedTuple):
+    """One collective operation, or in a program of several slices one array sent across the network.
+
+    `bytes` is the size of the whole array, or arrays, that a device has before an all-reduce, reduce-scatter,
+    all-to-all or send, and after an all-gather. `group` is the number of devices, or slices for a send, that take part.
+    """
+
+    kind: str
+    bytes: int
+    group: int
+    times: int
+
+
+def exchanges(text: str, devices: int, slices: int = 1) -> list[Exchange]:
+    """Returns everything that the program of one of `devices` devices in `slices` slices exchanges with others."""
+    lines: dict[str, list[str]] = {}
+    entry = inside = ""
+    for line in text.splitlines():
+        if opening := _COMPUTATION.match(line):
+            inside = opening[1]
+            lines[inside] = []
+            entry = inside if line.startswith("ENTRY") else entry
+        elif inside:
+            lines[inside].append(line)
+    times = dict.fromkeys(lines, 0)
+    _count(lines, entry, 1, times)
+    found: dict[tuple[str, str], Exchange] = {}
+    for name, body in lines.items():
+        for line in body:
+            if times[name] and (match := _EXCHANGE.search(line)):
+                channel = re.search(r"channel_id=(\d+)", line)
+                exchange = _exchange(match[2], match[1], line, devices, slices)
+                found[match[2], channel[1] if channel else line] = exchange._replace(times=times[name])
+    return list(found.values())
+
+
+def _count(lines: dict[str, list[str]], name: str, runs: int, times: dict[str, int]) -> None:
+    """Adds `runs` to the times that computation `name` runs, and to those it calls what follows from that."""
+    times[name] += runs
+    for line in lines[name]:
+        condition = re.search(r" while\(.*condition=%([\w.-]+)", line)
+        trips = _trips("\n".join(lines[condition[1]])) if condition else 1
+        for called in re.findall(r"%([\w.-]+)", " ".join(_CALLED.findall(line))):
+            _count(lines, called, runs * trips, times)
+
+
+def _trips(condition: str) -> int:
+    """How often a loop runs that counts from 0 to a constant, as scans do; of any other, 1."""
+    limit = re.search(r"ROOT .* compare\(.*%([\w.-]+)\), direction=LT", condition)
+    constant = limit and re.search(rf"%{re.escape(limit[1])} = s32\[\]\S* constant\((\d+)\)", condition)
+    return int(constant[1]) if constant else 1
+
+
+def _exchange(kind: str, shape: str, line: str, devices: int, slices: int) -> Exchange:
+    sizes = [_bytes(kind_of, dimensions) for kind_of, dimensions in _ARRAY.findall(shape)]
+    if kind == "send":  # with it go a context and a token
+        return Exchange(kind, sizes[0], slices, 1)
+    group = _group(line, devices)
+    return Exchange(kind, sum(sizes) * (group if kind == "reduce-scatter" else 1), group, 1)
+
+
+def _bytes(element: str, dimensions: str) -> int:
+    bits = 8 if element == "pred" else int(re.findall(r"\d+", element)[0])
+    return math.prod(int(size) for size in dimensions.split(",") if size) * bits // 8
+
+
+def _group(line: str, devices: int) -> int:
+    """Devices that exchange with each other, of the notations in which the compiler lists them."""
+    if listed := re.search(r"replica_groups=\{\{([\d,]+)\}", line):
+        return listed[1].count(",") + 1
+    if counted := re.search(r"replica_groups=\[\d+,(\d+)\]", line):
+        return int(counted[1])
+    if named := re.search(r"replica_groups=mesh\[([^\]]*)\] \{([^}]*)\}", line):
+        sizes = dict(re.findall(r"'(\w+)'=(\d+)", named[1]))
+        parts = re.findall(r"'(\w+)'(?::\(\d+\)(\d+))?", named[2])
+        return math.prod(int(part or sizes[axis]) for axis, part in parts)
+    if pairs := re.search(r"source_target_pairs=\{(.*?)\}\}", line):
+        return pairs[1].count("{")
+    return devices

@@ -1,0 +1,61 @@
+"""Trains many variants of one config: every point of a grid, or the trials of a search.
+
+    python -m train.sweep --config=FILE[:ARGUMENT] --workdir=DIR [--config.k=v]               # a grid
+    python -m train.sweep --config=FILE[:ARGUMENT] --workdir=DIR --trials=40 [--storage=URL]  # a search
+    python -m train.sweep --workdir=DIR --table [--csv | --json] [--plot=FILE.png]            # results, at any moment
+
+Beside `get_config()`, FILE has `sweep()`, which returns the points of a grid (written with the expressions of
+train/sweep/expressions.py), or `search(trial)`, which returns the keys that an Optuna trial sets. The same command,
+given again, also on other machines that reach the folder (or the database), is another worker: workers share the
+points, skip what is finished and take up what a dead worker left, from its last checkpoint. Each point is a run of its
+own, `python -m train`, in DIR/POINT; DIR/sweep has the plan, the results and the runs' output. See docs/sweeps.md.
+
+Ctrl-C and SIGTERM let the run save and give its point back (Ctrl-C twice: at once). Exit status: 0 all points are done,
+1 some have failed (the table says why; they did not stop the others), 2 a wrong config, folder or storage, 130 and 143
+stopped by Ctrl-C and SIGTERM.
+"""
+
+from pathlib import Path
+
+from absl import flags
+from ml_collections import config_flags
+
+from configs.common import default
+from data.errors import UserError, run
+from train.check import check
+
+_CONFIG = config_flags.DEFINE_config_file("config", None, "the experiment, with sweep() or search()", lock_config=True)
+flags.DEFINE_string("workdir", None, "folder of the sweep; made if absent")
+flags.DEFINE_integer("trials", None, "search with so many trials, in all", lower_bound=1)
+flags.DEFINE_string("storage", None, "SQLAlchemy URL of the search; by default a journal file in the folder")
+flags.DEFINE_string("study", None, "name of the search in its storage; by default that of the folder")
+flags.DEFINE_enum("pruner", "asha", ["asha", "hyperband", "none"], "what ends bad trials of a search early")
+flags.DEFINE_float("silence", 120.0, "seconds without a sign of life after which a worker is dead", lower_bound=1.0)
+flags.DEFINE_bool("table", False, "print the points and what they reached")
+flags.DEFINE_bool("csv", False, "as --table, in comma-separated values")
+flags.DEFINE_bool("json", False, "as --table, in JSON")
+flags.DEFINE_string("plot", None, "draw the results into this file")
+
+
+def main(argv: list[str]) -> int:
+    """See the module's docstring."""
+    options = flags.FLAGS
+    if len(argv) > 1:
+        raise UserError(f"{argv[1]}: not a flag; keys are set as --config.KEY=VALUE")
+    showing = options.table or options.csv or options.json or options.plot
+    if not showing:
+        if _CONFIG.value is None:
+            raise UserError("--config is missing; only --table, --csv, --json and --plot do without it")
+        check(_CONFIG.value, default())
+    from train.sweep.command import show, train  # only now: a mistyped key is not worth loading jax
+
+    workdir = Path(options.workdir)
+    try:
+        return show(options, workdir) if showing else train(options, workdir)
+    except OSError as error:
+        raise UserError(f"{error.filename or workdir}: {error.strerror or error}") from error
+
+
+if __name__ == "__main__":
+    flags.mark_flag_as_required("workdir")
+    run(main, default().to_dict())

@@ -1,0 +1,95 @@
+"""Lists of points: three small expressions for the `sweep()` that stands beside the config it sweeps.
+
+    def sweep():
+        return product(
+            chain(
+                [{}],  # the config as it is
+                zipped({"model.h": (1, 4, 16), "model.d_k": (512, 128, 32), "model.d_v": (512, 128, 32)}),
+                product({"model.N": (2, 4), "model.norm": ("post", "pre")}),
+            ),
+            {"seed": range(3)},
+        )
+
+A point is a dict of dotted config keys and their values. Each expression takes axes, a dict of keys and the values that
+they go through, or points that another expression made, and returns a list of points.
+"""
+
+import hashlib
+import itertools
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from data.errors import UserError
+
+Point = dict[str, Any]
+Axes = Mapping[str, Any]  # to a list of values
+_LONGEST_NAME = 100  # characters; file systems allow 255 bytes
+
+
+def product(*parts: Axes | Sequence[Point]) -> list[Point]:
+    """Every combination of the axes and lists in `parts`; the last varies fastest.
+
+    Raises:
+      UserError: a key is set by two parts, or an axis is not a list of values.
+    """
+    factors: list[list[Point]] = []
+    for part in parts:
+        factors += [_axis(key, part[key]) for key in part] if isinstance(part, Mapping) else [list(part)]
+    return [_merged(combination) for combination in itertools.product(*factors)]
+
+
+def zipped(axes: Axes) -> list[Point]:
+    """The first value of every axis, then the second of every axis, and so on.
+
+    Raises:
+      UserError: the axes are not of one length, or one is not a list of values.
+    """
+    columns = {key: _axis(key, values) for key, values in axes.items()}
+    if len({len(column) for column in columns.values()}) > 1:
+        lengths = ", ".join(f"{key} has {len(column)}" for key, column in columns.items())
+        raise UserError(f"zipped(): every key needs as many values as the others; {lengths}")
+    return [_merged(row) for row in zip(*columns.values(), strict=True)]
+
+
+def chain(*lists: Sequence[Point]) -> list[Point]:
+    """The points of each list, one list after the other."""
+    return [point for points in lists for point in points]
+
+
+def name_of(point: Point, known: Iterable[str]) -> str:
+    """Folder name of a point, the same on every machine: "h=4,d_k=128,seed=1", or "base" where nothing is changed.
+
+    Args:
+      point: keys and values.
+      known: every legal key; where two end alike (`eval.every`, `checkpoint.every`) the name has the whole key.
+    """
+    if not point:
+        return "base"
+    last = [key.rpartition(".")[2] for key in known]
+    short = {key: key if last.count(key.rpartition(".")[2]) > 1 else key.rpartition(".")[2] for key in point}
+    text = ",".join(f"{short[key]}={_plain(value)}" for key, value in point.items())
+    safe = re.sub(r"[^\w.,=+-]+", "_", text, flags=re.ASCII)[:_LONGEST_NAME]
+    if safe == text:
+        return safe
+    return f"{safe}-{hashlib.sha256(json.dumps(point, default=repr).encode()).hexdigest()[:8]}"
+
+
+def _axis(key: str, values: Any) -> list[Point]:
+    if isinstance(values, str | Mapping) or not isinstance(values, Iterable):
+        raise UserError(f"{key} is given {values!r}; an axis is a list of values, like ({values!r},)")
+    return [{key: value} for value in values]
+
+
+def _merged(points: Iterable[Point]) -> Point:
+    merged: Point = {}
+    for point in points:
+        if twice := merged.keys() & point.keys():
+            raise UserError(f"{min(twice)} is set by two parts of one product()")
+        merged |= point
+    return merged
+
+
+def _plain(value: Any) -> str:
+    return "-".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
