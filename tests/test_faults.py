@@ -40,7 +40,11 @@ def config(folder: Path, **changes: int) -> ConfigDict:
 
 def finished(process: subprocess.Popen[str]) -> tuple[int, str]:
     """Exit status and stderr without the lines of progress."""
-    out, err = process.communicate(timeout=300)
+    with process:
+        try:
+            out, err = process.communicate(timeout=300)
+        finally:
+            process.kill()
     assert out == ""
     return process.returncode, "".join(
         line for line in err.splitlines(True) if not line.startswith(("step ", "resuming "))
@@ -219,8 +223,12 @@ def test_a_lost_folder_is_not_made_again(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "run")
     with pytest.raises(UserError, match=r"checkpoints: this folder has disappeared; the run cannot be saved$"):
         checkpoints.save(2, state(2), {}, None, {})
-    checkpoints.close()
     assert not (tmp_path / "run").exists()
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)  # as a save in flight does
+    with pytest.raises(UserError, match=r"checkpoints: this folder has disappeared; the run cannot be saved$"):
+        checkpoints.save(2, state(2), {}, None, {})
+    checkpoints.close()
+    assert not list((tmp_path / "run" / "checkpoints").iterdir())
 
 
 def test_training_goes_on_from_the_newest_whole_checkpoint_to_the_same_end(

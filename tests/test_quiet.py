@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import subprocess
 import sys
 import types
 
@@ -67,3 +68,20 @@ def test_what_orbax_logs_is_silent_also_after_closing() -> None:
     logger = absl_logging.get_absl_logger()
     assert not logger.filter(logging.makeLogRecord({"pathname": "/site-packages/orbax/checkpoint/futures.py"}))
     assert logger.filter(logging.makeLogRecord({"pathname": "/site-packages/other/futures.py"}))
+
+
+def test_a_thread_that_waits_on_does_not_keep_the_process() -> None:
+    script = "\n".join(
+        [
+            "import threading",
+            "from train.quiet import leave_within",
+            "threading.Thread(target=threading.Event().wait).start()",
+            "leave_within(0.1, status=2)",
+        ]
+    )
+    assert subprocess.run([sys.executable, "-c", script], timeout=60).returncode == 2
+
+
+def test_who_leaves_in_time_leaves_with_their_own_status() -> None:
+    script = "from train.quiet import leave_within; leave_within(60, status=2); raise SystemExit(3)"
+    assert subprocess.run([sys.executable, "-c", script], timeout=50).returncode == 3

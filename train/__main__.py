@@ -20,6 +20,7 @@ from configs.common import default
 from data.errors import UserError, run
 from train.check import check
 from train.distributed import connect
+from train.quiet import leave_within
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "the experiment, a file of configs/", lock_config=True)
 flags.DEFINE_string("workdir", None, "folder of the run; made if absent")
@@ -33,7 +34,11 @@ def main(argv: list[str]) -> int:
     connect()
     from train.loop import train  # only now: nobody should wait for jax to load to read about a mistyped key
 
-    return train(_CONFIG.value, Path(flags.FLAGS.workdir))
+    try:
+        return train(_CONFIG.value, Path(flags.FLAGS.workdir))
+    except UserError:
+        leave_within(10.0, status=2)
+        raise
 
 
 if __name__ == "__main__":

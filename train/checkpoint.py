@@ -7,6 +7,7 @@ checkpoints: `*.orbax-checkpoint-tmp` is being written, `*.damaged` was put asid
 """
 
 import json
+import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -87,6 +88,7 @@ class Checkpoints:
             self._read_through = max(_steps(self.folder), default=None)
         self._manager = ocp.CheckpointManager(self.folder, options=options, item_names=("state", "data", "config"))
         self._quiet = Quiet() if cfg else None  # saving threads come and go until `close`
+        self._opened = os.open(self.folder, os.O_RDONLY) if cfg else None  # held: its number is given to no other
 
     def save(self, step: int, state: Any, data_state: dict, metrics: dict | None, config: dict) -> None:
         """Starts saving; `state` may be donated as soon as this returns. A step that is already saved stays.
@@ -97,7 +99,7 @@ class Checkpoints:
         self.wait()
         if step in self._manager.all_steps():
             return
-        if not self.folder.is_dir():  # orbax would make another, without what else belongs to the run
+        if not self._is_there():  # orbax would make another, without what else belongs to the run
             raise self._disappeared()
         items = ocp.args.Composite(
             state=ocp.args.StandardSave(state),
@@ -162,6 +164,9 @@ class Checkpoints:
         finally:
             if self._quiet:
                 self._quiet.close()
+            if self._opened is not None:
+                os.close(self._opened)
+                self._opened = None
 
     def _write_sums(self) -> None:
         """Called by orbax in its saving thread, of process 0, when all files are there and have no final name yet."""
@@ -174,7 +179,7 @@ class Checkpoints:
         try:
             yield
         except Exception as error:
-            if not self.folder.is_dir():
+            if not self._is_there():
                 raise self._disappeared() from error
             for partial in self.folder.glob(f"*{_TEMPORARY}"):
                 shutil.rmtree(partial, ignore_errors=True)
@@ -185,6 +190,13 @@ class Checkpoints:
                 f"{self.folder}: checkpoint {self._saving} could not be written ({reason(error)}); {kept} the same "
                 f"command {start} once that is mended"
             ) from error
+
+    def _is_there(self) -> bool:
+        """Whether the folder is the one that was opened: a save in flight makes it anew where it was removed."""
+        try:
+            return self._opened is None or os.path.samestat(os.fstat(self._opened), self.folder.stat())
+        except OSError:
+            return False
 
     def _disappeared(self) -> UserError:
         return UserError(f"{self.folder}: this folder has disappeared; the run cannot be saved")

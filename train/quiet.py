@@ -5,6 +5,7 @@ import logging
 import os
 import re
 import sys
+import threading
 from types import TracebackType
 from typing import Any
 
@@ -58,6 +59,16 @@ def _not_abandoned(record: logging.LogRecord) -> bool:
 
 def _verbose() -> bool:
     return absl_logging.get_verbosity() > absl_logging.WARNING
+
+
+def leave_within(seconds: float, status: int) -> None:
+    """Ends the process with `status` then, if it has not ended before.
+
+    Where a save fails, other threads of orbax's wait five minutes for files that never come, and Python for them.
+    """
+    timer = threading.Timer(seconds, os._exit, [status])
+    timer.daemon = True
+    timer.start()
 
 
 def reason(error: Exception) -> str:
