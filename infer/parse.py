@@ -9,8 +9,6 @@ leaves out those whose punctuation is tagged wrongly, and is kinder for it; its 
 record is kept in the run, under evaluations/, with the trees, one a line.
 """
 
-import json
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -20,13 +18,21 @@ from absl import flags
 from data.errors import UserError, run
 from data.linearise import restore
 from data.progress import Progress
-from data.sources import open_corpus
 from data.syntax import Tree
-from infer.__main__ import SPLITS, Sentences, keep, open_split, provenance, write_lines
 from infer.brackets import COLLINS, Parameters, read_parameters, report, score_sentence, summaries
+from infer.evaluation import (
+    Sentences,
+    check_output,
+    define_flags,
+    deliver,
+    headline,
+    open_sentences,
+    open_split,
+    provenance,
+)
 from infer.runs import Run, open_run
 from infer.translator import Translator
-from train.distributed import connect, is_main
+from train.distributed import connect
 
 BATCH_TOKENS = 512  # source positions at a time: a beam of 21 with room for 300 symbols more takes much memory
 SCORES = ("f1", "recall", "precision", "complete_match", "tagging_accuracy")
@@ -36,7 +42,7 @@ REPAIR = "line!=linearise(restore(line))"
 
 def open_trees(file: str) -> Sentences:
     """The sentences and trees of a bracket file."""
-    return _sentences(Path(file).name, f"trees:{file}")
+    return open_sentences(Path(file).name, f"trees:{file}")
 
 
 def open_parsed_split(model_run: Run, split: str) -> Sentences:
@@ -45,12 +51,6 @@ def open_parsed_split(model_run: Run, split: str) -> Sentences:
     if sentences.language != "trees":
         raise UserError(f"data.{split} is {sentences.data!r}: not a treebank; it would be trees:FILE, or give --trees")
     return sentences
-
-
-def _sentences(name: str, spec: str) -> Sentences:
-    corpus = open_corpus(spec)
-    pairs = list(corpus.pairs())
-    return Sentences(name, spec, corpus.target_language, [x for x, _ in pairs], [y for _, y in pairs])
 
 
 def evaluate(
@@ -106,14 +106,11 @@ def evaluate(
 
 def table(record: dict[str, Any]) -> str:
     """The record for people: what was parsed with what, EVALB's summary over every sentence, and what it leaves out."""
-    head = (
-        f"{record['data']}: {record['sentences']:,} sentences, beam {record['beam']}, alpha {record['alpha']:g}, "
-        f"step {', '.join(map(str, record['checkpoints']))}"
-    )
     repaired = f"repaired: {record['repaired_share']:.2f} % of the lines were no tree of their sentence"
     evalb = f"EVALB itself: F {record['evalb']['All']['f1']:.2f}, leaving out {record['errors']} sentences as errors"
     speed = f"{record['seconds']:.1f} seconds, {record['sentences_per_second']:,.1f} sentences a second"
-    return "\n".join((head, record["signatures"]["f1"], "", report(record["figures"]), "", evalb, repaired, speed))
+    head = (headline(record), record["signatures"]["f1"])
+    return "\n".join((*head, "", report(record["figures"]), "", evalb, repaired, speed))
 
 
 def main(argv: list[str]) -> None:
@@ -123,8 +120,7 @@ def main(argv: list[str]) -> None:
         raise UserError(f"unexpected argument {argv[1]!r}; a bracket file is given as --trees=FILE")
     if (options.split is None) == (options.trees is None):
         raise UserError("give either --split=test or --trees=FILE")
-    if options.output and not Path(options.output).expanduser().parent.is_dir():
-        raise UserError(f"--output={options.output}: there is no such folder")
+    check_output(options.output)
     parameters = read_parameters(options.parameters) if options.parameters else COLLINS
     read = open_trees(options.trees) if options.trees else None  # before the model, so that a bad file fails at once
     model_run = open_run(options.workdir, options.checkpoint)
@@ -137,22 +133,7 @@ def main(argv: list[str]) -> None:
         alpha=decode.alpha if options.alpha is None else options.alpha,
         extra_length=decode.extra_length if options.extra_length is None else options.extra_length,
     )
-    if not is_main():
-        return
-    print(json.dumps(record, indent=2, ensure_ascii=False) if options.json else table(record), flush=True)
-    lines = [tree.bracketed() for tree in trees]
-    try:
-        print(
-            f"kept in {keep(model_run, record, lines, options.checkpoint or decode.checkpoint, 'parse')}",
-            file=sys.stderr,
-        )
-    except OSError as error:
-        print(f"note: {model_run.workdir}/evaluations cannot be written ({error.strerror})", file=sys.stderr)
-    if options.output:
-        try:
-            write_lines(Path(options.output).expanduser(), lines)
-        except OSError as error:
-            raise UserError(f"--output={options.output}: cannot be written ({error.strerror})") from error
+    deliver(model_run, record, [tree.bracketed() for tree in trees], table, kind="parse")
 
 
 def connected(argv: list[str]) -> None:
@@ -162,18 +143,10 @@ def connected(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    flags.DEFINE_string("workdir", None, "folder of the run")
-    flags.DEFINE_enum("split", None, SPLITS, "which treebank of the run's config to parse the sentences of")
+    define_flags("trees")
     flags.DEFINE_string("trees", None, "bracket file to parse the sentences of instead; may be .gz")
     flags.DEFINE_string("parameters", None, "EVALB's parameter file; default: as COLLINS.prm")
-    flags.DEFINE_string("checkpoint", None, "latest, STEP, best, average:N, average:N@MINUTES or average-best:N; "
-                        "default: config.decode.checkpoint")  # fmt: skip
-    flags.DEFINE_integer("beam", None, "hypotheses kept; default: config.decode.beam", lower_bound=1)
-    flags.DEFINE_float("alpha", None, "length penalty; default: config.decode.alpha")
     flags.DEFINE_integer(
         "extra_length", None, "output symbols beyond the source's; default: config.decode", lower_bound=1
     )
-    flags.DEFINE_bool("json", False, "print JSON rather than a table")
-    flags.DEFINE_string("output", None, "also write the trees to this file, one a line")
-    flags.mark_flags_as_required(["workdir"])
     run(connected)

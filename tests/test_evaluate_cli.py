@@ -17,12 +17,13 @@ from absl import flags
 from data.errors import UserError
 from data.tokenizer import BOS, EOS
 from infer import bleu
+from infer.evaluation import open_split
 from infer.perplexity import perplexity
 from infer.runs import Run, open_run, params_sha256
 from model.transformer import Transformer
 from tests import tiny_run
 
-evaluation = importlib.import_module("infer.__main__")
+translation = importlib.import_module("infer.__main__")
 KEYS = {*bleu.READINGS, "perplexity", "signatures", "seconds", "tokens_per_second", "params", "params_sha256", "step",
         "checkpoints"}  # fmt: skip
 
@@ -48,7 +49,7 @@ def run_here(monkeypatch: pytest.MonkeyPatch, **given: object) -> None:
     """The command line in this process: flags that are not given are None."""
     names = ("workdir", "split", "source", "reference", "checkpoint", "beam", "alpha", "json", "output")
     monkeypatch.setattr(flags, "FLAGS", type("Options", (), {**dict.fromkeys(names), **given}))
-    evaluation.main(["infer"])
+    translation.main(["infer"])
 
 
 def test_split_as_json_has_every_key_and_is_kept_in_the_run(workdir: Path, tmp_path: Path):
@@ -69,16 +70,16 @@ def test_split_as_json_has_every_key_and_is_kept_in_the_run(workdir: Path, tmp_p
 
 def test_files_are_scored_as_the_split_of_the_same_lines_is(workdir: Path, run: Run):
     files = [str(workdir.parent / f"tiny.{language}") for language in ("en", "de")]
-    from_files, hypotheses = evaluation.evaluate(run, evaluation.open_files(*files), beam=1, alpha=0.6)
-    from_split, _ = evaluation.evaluate(run, evaluation.open_split(run, "test"), beam=1, alpha=0.6)
+    from_files, hypotheses = translation.evaluate(run, translation.open_files(*files), beam=1, alpha=0.6)
+    from_split, _ = translation.evaluate(run, open_split(run, "test"), beam=1, alpha=0.6)
     same = KEYS - {"seconds", "tokens_per_second"}
     assert {key: from_files[key] for key in same} == {key: from_split[key] for key in same}
     assert len(hypotheses) == from_files["sentences"] == 4 and from_files["language"] == "de"
 
 
 def test_the_table_shows_every_score_with_its_signature(workdir: Path, run: Run):
-    record, _ = evaluation.evaluate(run, evaluation.open_split(run, "test"), beam=1, alpha=0.6)
-    text = evaluation.table(record)
+    record, _ = translation.evaluate(run, open_split(run, "test"), beam=1, alpha=0.6)
+    text = translation.table(record)
     for name in (*bleu.READINGS, "perplexity"):
         assert any(line.startswith(name) and record["signatures"][name] in line for line in text.splitlines())
 
