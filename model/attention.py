@@ -48,7 +48,8 @@ def attention_weights(
 class MultiHeadAttention(nn.Module):
     """Concat(head_1 .. head_h) W^O, head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V), without biases (section 3.2.2).
 
-    `relative` marks self-attention, the only place where rotary and ALiBi positions act.
+    `relative` marks self-attention, the only place where rotary and ALiBi positions act. Projections have heads after
+    positions, where one product of two matrices yields them; with heads first XLA copies the weights on CPU every time.
     """
 
     config: ModelConfig
@@ -64,8 +65,8 @@ class MultiHeadAttention(nn.Module):
 
     def keys_values(self, x_bsd: Float[Array, "b s d"], positions_bs: Int[Array, "b s"]) -> KeysValues:
         """K W^K and V W^V of every head; keys are already rotated where positions are rotary."""
-        k_bhsk = jnp.einsum("bsd,dhk->bhsk", x_bsd, self.wk.astype(x_bsd.dtype))
-        v_bhse = jnp.einsum("bsd,dhe->bhse", x_bsd, self.wv.astype(x_bsd.dtype))
+        k_bhsk = jnp.einsum("bsd,dhk->bshk", x_bsd, self.wk.astype(x_bsd.dtype)).swapaxes(1, 2)
+        v_bhse = jnp.einsum("bsd,dhe->bshe", x_bsd, self.wv.astype(x_bsd.dtype)).swapaxes(1, 2)
         if self.relative and self.config.positions == "rope":
             k_bhsk = rotate(k_bhsk, positions_bs)
         return KeysValues(k_bhsk, v_bhse, positions_bs)
@@ -83,7 +84,7 @@ class MultiHeadAttention(nn.Module):
         With a mask told as segments a kernel attends, which makes no weights: None.
         """
         dtype = x_btd.dtype
-        q_bhtk = jnp.einsum("btd,dhk->bhtk", x_btd, self.wq.astype(dtype))
+        q_bhtk = jnp.einsum("btd,dhk->bthk", x_btd, self.wq.astype(dtype)).swapaxes(1, 2)
         bias_bhts = None
         if self.relative and self.config.positions == "rope":
             q_bhtk = rotate(q_bhtk, positions_bt)
@@ -96,4 +97,4 @@ class MultiHeadAttention(nn.Module):
             weights_bhts = attention_weights(q_bhtk, seen.k_bhsk, mask, bias_bhts)
             kept_bhts = self.dropout(weights_bhts, rows_b).astype(dtype)
             heads_bhte = jnp.einsum("bhts,bhse->bhte", kept_bhts, seen.v_bhse)
-        return jnp.einsum("bhte,hed->btd", heads_bhte, self.wo.astype(dtype)), weights_bhts
+        return jnp.einsum("bthe,hed->btd", heads_bhte.swapaxes(1, 2), self.wo.astype(dtype)), weights_bhts
