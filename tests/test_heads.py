@@ -67,6 +67,11 @@ def test_bytes_and_spaces_that_are_subwords_find_their_token(run: Run):
     ]
 
 
+def test_a_space_before_a_sentence_belongs_to_its_first_token(run: Run):
+    assert run.tokenizer.pieces(run.tokenizer.encode("\u4e00"))[0] == "▁"
+    assert owners(run.tokenizer, ("\u4e00",), "\u4e00") == [0] * 4
+
+
 def test_lower_cased_subwords_find_their_token(tmp_path: Path):
     lines = [text for pair in tiny_run.PAIRS for text in pair]
     tokenizer = Tokenizer.train(lines, 310, tmp_path / "t.model", lowercase=True)

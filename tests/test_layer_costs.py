@@ -53,6 +53,16 @@ def test_what_a_loop_only_reads_or_writes_makes_no_chain() -> None:
     assert sequential_products(loop, MATRIX) == 2
 
 
+def test_a_loops_output_waits_for_the_longest_of_its_rounds() -> None:
+    def loop(x: jax.Array) -> jax.Array:
+        def body(carry: jax.Array, _: None) -> tuple[jax.Array, jax.Array]:
+            return jnp.ones_like(carry), carry @ MATRIX
+
+        return jax.lax.scan(body, power(3, x), length=2)[1]
+
+    assert sequential_products(loop, MATRIX) == 4
+
+
 def test_a_loop_of_unknown_length_is_refused() -> None:
     def loop(x: jax.Array) -> jax.Array:
         return jax.lax.while_loop(lambda x: x.sum() < 1e6, lambda x: x @ MATRIX, x)
