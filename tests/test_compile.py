@@ -202,7 +202,11 @@ def test_an_estimate_is_a_roofline() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("config", "topology", "slices"), PAPER)
 def test_the_papers_models_fit_at_the_papers_batch(config: str, topology: str, slices: int) -> None:
-    check(report(config, topology, f"--slices={slices}"))
+    """The longest rows need the most memory; one length is one program, and layers in a scan are one layer to compile."""
+    found = report(config, topology, f"--slices={slices}", keys=("model.scan_layers=True", "data.buckets=256,"))
+    assert found["config"]["data"]["tokens_per_batch"] == 25_000
+    assert found["train_longest"]["length"] == 256
+    check(found)
 
 
 def _only(pattern: str, text: str) -> str:
