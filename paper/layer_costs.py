@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun, jaxprs_in_params
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxpr_as_fun, jaxprs_in_params
 from jaxtyping import Array, Bool, Float
 
 PRODUCTS = ("dot_general", "conv_general_dilated")
@@ -69,7 +69,7 @@ def _chains(jaxpr: Jaxpr, before: list[int]) -> list[int]:
         entering = [up_to(variable) for variable in equation.invars]
         inner = list(jaxprs_in_params(equation.params))
         if equation.primitive.name == "scan":
-            leaving = _scan_chains(equation.params, entering)
+            leaving = _scan_chains(equation, inner[0], entering)
         elif len(inner) == 1:
             leaving = _chains(inner[0], entering)
         elif inner:
@@ -81,13 +81,20 @@ def _chains(jaxpr: Jaxpr, before: list[int]) -> list[int]:
     return [up_to(variable) for variable in jaxpr.outvars]
 
 
-def _scan_chains(scan: dict[str, Any], entering: list[int]) -> list[int]:
-    constants, carried = scan["num_consts"], scan["num_carry"]
-    carry, outputs = entering[constants : constants + carried], [0] * (len(scan["jaxpr"].out_avals) - carried)
-    for _ in range(scan["length"]):
-        leaving = _chains(scan["jaxpr"].jaxpr, entering[:constants] + carry + entering[constants + carried :])
+def _scan_chains(scan: JaxprEqn, body: Jaxpr, entering: list[int]) -> list[int]:
+    """Rows of what a scan reads, and of what it stacks, have an axis less in its body; what is carried has not."""
+    read = sum(map(_is_row, scan.invars, body.invars))
+    carried = len(body.outvars) - sum(map(_is_row, scan.outvars, body.outvars))
+    constants = len(body.invars) - carried - read
+    carry, outputs = entering[constants : constants + carried], [0] * (len(body.outvars) - carried)
+    for _ in range(scan.params["length"]):
+        leaving = _chains(body, entering[:constants] + carry + entering[constants + carried :])
         carry, outputs = leaving[:carried], [max(pair) for pair in zip(outputs, leaving[carried:], strict=True)]
     return carry + outputs
+
+
+def _is_row(outside: Any, inside: Any) -> bool:
+    return len(outside.aval.shape) > len(inside.aval.shape)
 
 
 def dependencies(

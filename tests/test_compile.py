@@ -202,7 +202,7 @@ def test_an_estimate_is_a_roofline() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("config", "topology", "slices"), PAPER)
 def test_the_papers_models_fit_at_the_papers_batch(config: str, topology: str, slices: int) -> None:
-    """The longest rows need the most memory; one length is one program, and layers in a scan are one layer to compile."""
+    """The longest rows need the most memory; one length is one program, and scanned layers are one to compile."""
     found = report(config, topology, f"--slices={slices}", keys=("model.scan_layers=True", "data.buckets=256,"))
     assert found["config"]["data"]["tokens_per_batch"] == 25_000
     assert found["train_longest"]["length"] == 256

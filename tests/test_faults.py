@@ -23,7 +23,7 @@ from tests import tiny_training
 from tests.test_checkpoint import filled, state
 from tests.test_faults_damage import arrays, flip
 from tests.test_train_cli import start, wait_for
-from train import loop
+from train import loop, signals
 from train.checkpoint import Checkpoints, load_params
 from train.lock import lock
 from train.metrics import Reporter
@@ -259,6 +259,7 @@ def test_a_validation_given_up_for_a_signal_is_made_up_for(
         return validate(self, params)
 
     monkeypatch.setattr(Validation, "__call__", interrupted)
+    monkeypatch.setattr(signals, "GRACE", 300.0)  # a busy machine may need longer to leave than a user would wait
     run, cfg = tmp_path / "run", config(undisturbed)
     assert loop.train(cfg, run) == 143
     checkpoints = Checkpoints(run / "checkpoints")
