@@ -202,12 +202,9 @@ def test_an_estimate_is_a_roofline() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("config", "topology", "slices"), PAPER)
 def test_the_papers_models_fit_at_the_papers_batch(config: str, topology: str, slices: int) -> None:
-    """The longest rows need the most memory; one length is one program, and scanned layers are one to compile.
-
-    Not on several slices: there the compiler takes a round out of the backward loops, and counts it once more.
-    """
-    layers = ("model.scan_layers=True",) if slices == 1 else ()
-    found = report(config, topology, f"--slices={slices}", keys=("data.buckets=256,", *layers))
+    """The longest rows need the most memory; one length is one program, and scanned layers are one to compile."""
+    keys = ("data.buckets=256,", "model.scan_layers=True")
+    found = report(config, topology, f"--slices={slices}", keys=keys)
     assert found["config"]["data"]["tokens_per_batch"] == 25_000
     assert found["train_longest"]["length"] == 256
     check(found)

@@ -1,6 +1,6 @@
 """Exchanges in the text of compiled programs: every notation of groups, loops, and pieces of one exchange."""
 
-from train.hlo import Exchange, exchanges
+from train.hlo import Exchange, Loop, exchanges, loops
 
 PROGRAM = """HloModule jit_step
 
@@ -71,3 +71,20 @@ def test_each_exchange_is_read_once_with_its_bytes_group_and_times() -> None:
 
 def test_a_program_of_one_device_exchanges_nothing() -> None:
     assert exchanges("ENTRY %main (p: f32[4]) -> f32[4] {\n  ROOT %x = f32[4] add(%p, %p)\n}\n", devices=1) == []
+
+
+def test_a_loop_with_a_round_before_it_runs_once_less() -> None:
+    peeled = PROGRAM.replace(
+        "  %while.8 = f32[4]{0} while(%p),",
+        """  %constant.0 = s32[]{:T(128)} constant(2)
+  %copy.0 = s32[]{:T(128)} copy(%constant.0), backend_config={}
+  %tuple.0 = (s32[]{:T(128)}, f32[4]{0}) tuple(%copy.0, %p)
+  %while.8 = f32[4]{0} while(%tuple.0),""",
+    )
+    assert loops(PROGRAM) == [Loop(0, 5)]
+    assert loops(peeled) == [Loop(2, 5)]
+    (before,), (after,) = (
+        [e.times for e in exchanges(text, devices=8, slices=2) if e == e._replace(kind="all-reduce", bytes=16)]
+        for text in (PROGRAM, peeled)
+    )
+    assert (before, after) == (5, 3)

@@ -28,7 +28,7 @@ from model.search import beam_search
 from model.transformer import Transformer, init_params
 from train.flops import counted_once, recomputed_flops, update_flops
 from train.hardware import CHIPS, GIB, Chip
-from train.hlo import exchanges
+from train.hlo import exchanges, loops
 from train.optim import optimizer
 from train.sharding import AXES, ROWS, make_mesh, mesh_shape, placed_shapes, row_parts, shardings
 from train.step import init_state, make_train_step
@@ -109,8 +109,10 @@ def train_step(cfg: ConfigDict, config: ModelConfig, mesh: Mesh, rows: int, leng
     shape = config, rows, length, length
     analytic = update_flops(*shape) + recomputed_flops(*shape)
     found = facts(compiled, mesh)
+    # On several slices a round of each backward loop comes before it, so that its gradients travel meanwhile.
+    beside = sum(loop.start for loop in loops(compiled.as_text()) if loop.end == config.N)
     for counted in ("flops", "traffic"):  # the compiler counts a loop's body once: that of slices, and that of layers
-        found[counted] *= cfg.optim.accumulate * analytic / counted_once(*shape)
+        found[counted] *= cfg.optim.accumulate * analytic / counted_once(*shape, beside)
     return {
         "rows": rows,
         "length": length,

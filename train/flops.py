@@ -60,19 +60,21 @@ def recomputed_flops(config: ModelConfig, rows: int, source_length: int, target_
     return forward.encoder + forward.decoder - kept - unneeded
 
 
-def counted_once(config: ModelConfig, rows: int, source_length: int, target_length: int) -> int:
+def counted_once(config: ModelConfig, rows: int, source_length: int, target_length: int, beside: int = 0) -> int:
     """Operations of an update as a compiler counts them that meets the body of every loop once.
 
     With `model.scan_layers` the layers of each stack are a loop; keys and values of the source are made outside of it.
+    `beside` rounds of the backward loops, of both stacks together, stand beside the loop and are counted as well.
     """
     c, s = config, rows * source_length
     once = update_flops(config, rows, source_length, target_length)
     once += recomputed_flops(config, rows, source_length, target_length)
     if c.scan_layers:
         forward = forward_flops(config, rows, source_length, target_length)
-        looped = 3 * (forward.encoder + forward.decoder - c.N * 2 * s * c.d_model * c.h * (c.d_k + c.d_v))
-        looped += recomputed_flops(config, rows, source_length, target_length)
-        once -= looped - looped // c.N
+        ahead = forward.encoder + forward.decoder - c.N * 2 * s * c.d_model * c.h * (c.d_k + c.d_v)
+        back = 2 * ahead + recomputed_flops(config, rows, source_length, target_length)
+        once -= ahead + back - (ahead + back) // c.N
+        once += beside * back // (2 * c.N)
     return once
 
 

@@ -14,6 +14,14 @@ _EXCHANGE = re.compile(rf" = (.*?) ({'|'.join(KINDS)})(?:-start)?\(")
 _COMPUTATION = re.compile(r"(?:ENTRY )?%([\w.-]+) \(.*\{$")
 _CALLED = re.compile(r"(?:calls|to_apply|body|condition|branch_computations)=\{?((?:%[\w.-]+(?:, )?)+)")
 _ARRAY = re.compile(r"\b(pred|[a-z]+\d\w*)\[([\d,]*)\]")
+_DEFINITION = re.compile(r"\s*(?:ROOT )?%([\w.-]+) = (.*)")
+
+
+class Loop(NamedTuple):
+    """A loop that counts from `start` to below `end`: where a round stands before it, `start` is 1."""
+
+    start: int
+    end: int
 
 
 class Exchange(NamedTuple):
@@ -31,15 +39,7 @@ class Exchange(NamedTuple):
 
 def exchanges(text: str, devices: int, slices: int = 1) -> list[Exchange]:
     """Returns everything that the program of one of `devices` devices in `slices` slices exchanges with others."""
-    lines: dict[str, list[str]] = {}
-    entry = inside = ""
-    for line in text.splitlines():
-        if opening := _COMPUTATION.match(line):
-            inside = opening[1]
-            lines[inside] = []
-            entry = inside if line.startswith("ENTRY") else entry
-        elif inside:
-            lines[inside].append(line)
+    lines, entry = _computations(text)
     times = dict.fromkeys(lines, 0)
     _count(lines, entry, 1, times)
     found: dict[tuple[str, str], Exchange] = {}
@@ -52,21 +52,57 @@ def exchanges(text: str, devices: int, slices: int = 1) -> list[Exchange]:
     return list(found.values())
 
 
+def loops(text: str) -> list[Loop]:
+    """Returns every loop of a program that counts up to a constant."""
+    lines, _ = _computations(text)
+    found = [_loop(lines, body, line) for body in lines.values() for line in body if " while(" in line]
+    return [loop for loop in found if loop is not None]
+
+
+def _computations(text: str) -> tuple[dict[str, list[str]], str]:
+    """The lines of each computation, and the name of the one that the program begins with."""
+    lines: dict[str, list[str]] = {}
+    entry = inside = ""
+    for line in text.splitlines():
+        if opening := _COMPUTATION.match(line):
+            inside = opening[1]
+            lines[inside] = []
+            entry = inside if line.startswith("ENTRY") else entry
+        elif inside:
+            lines[inside].append(line)
+    return lines, entry
+
+
 def _count(lines: dict[str, list[str]], name: str, runs: int, times: dict[str, int]) -> None:
     """Adds `runs` to the times that computation `name` runs, and to those it calls what follows from that."""
     times[name] += runs
     for line in lines[name]:
-        condition = re.search(r" while\(.*condition=%([\w.-]+)", line)
-        trips = _trips("\n".join(lines[condition[1]])) if condition else 1
+        loop = _loop(lines, lines[name], line)
+        trips = loop.end - loop.start if loop else 1
         for called in re.findall(r"%([\w.-]+)", " ".join(_CALLED.findall(line))):
             _count(lines, called, runs * trips, times)
 
 
-def _trips(condition: str) -> int:
-    """How often a loop runs that counts from 0 to a constant, as scans do; of any other, 1."""
+def _loop(lines: dict[str, list[str]], beside: list[str], line: str) -> Loop | None:
+    """The loop of this line, which stands among others, if it counts up to a constant, as scans do."""
+    parts = re.search(r" while\(%([\w.-]+)\).*condition=%([\w.-]+)", line)
+    if not parts:
+        return None
+    condition = "\n".join(lines[parts[2]])
     limit = re.search(r"ROOT .* compare\(.*%([\w.-]+)\), direction=LT", condition)
-    constant = limit and re.search(rf"%{re.escape(limit[1])} = s32\[\]\S* constant\((\d+)\)", condition)
-    return int(constant[1]) if constant else 1
+    end = limit and re.search(rf"%{re.escape(limit[1])} = s32\[\]\S* constant\((\d+)\)", condition)
+    return Loop(_start(beside, parts[1]), int(end[1])) if end else None
+
+
+def _start(beside: list[str], carried: str) -> int:
+    """The constant that a loop's counter, the first of what it carries, has before the loop; 0 where it is none."""
+    defined = {match[1]: match[2] for line in beside if (match := _DEFINITION.match(line))}
+    first = re.search(r" tuple\([^%)]*%([\w.-]+)", defined.get(carried, ""))
+    counter = defined.get(first[1], "") if first else ""
+    while copied := re.search(r" copy\(%([\w.-]+)\)", counter):
+        counter = defined.get(copied[1], "")
+    constant = re.search(r"^s32\[\]\S* constant\((\d+)\)", counter)
+    return int(constant[1]) if constant else 0
 
 
 def _exchange(kind: str, shape: str, line: str, devices: int, slices: int) -> Exchange:

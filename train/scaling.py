@@ -52,13 +52,7 @@ def cases() -> list[Case]:
         case("meshes", f"v5e-4x4-{axis}", "big", "v5e:4x4", f"--config.mesh.{axis}=4", "--nosearch")
         for axis in ("fsdp", "tensor")
     ]
-    large = [
-        case("meshes", f"v5e-2x2-large{name}", "big", "v5e:2x2", "--config.data.tokens_per_batch=200000", *more)
-        for name, more in (
-            ("", ("--nosearch",)),
-            ("-accumulate", ("--config.optim.accumulate=8", "--nosearch")),
-        )
-    ]
+    large = [case("meshes", "v5e-2x2-large", "big", "v5e:2x2", "--config.data.tokens_per_batch=200000", "--nosearch")]
     weak = [
         case(f"weak {model}", f"weak-{chips}", model, topology, tokens, "--nosearch")
         for model in ("base", "big")
