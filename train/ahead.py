@@ -108,9 +108,10 @@ def train_step(cfg: ConfigDict, config: ModelConfig, mesh: Mesh, rows: int, leng
     compiled = _compile(step.lower(placed, Batch(*[ids_bt] * len(Batch._fields)), key))
     shape = config, rows, length, length
     analytic = update_flops(*shape) + recomputed_flops(*shape)
-    found = facts(compiled, mesh)
+    text = compiled.as_text()
+    found = facts(compiled, text, mesh)
     # On several slices a round of each backward loop comes before it, so that its gradients travel meanwhile.
-    beside = sum(loop.start for loop in loops(compiled.as_text()) if loop.end == config.N)
+    beside = sum(loop.start for loop in loops(text) if loop.end == config.N)
     for counted in ("flops", "traffic"):  # the compiler counts a loop's body once: that of slices, and that of layers
         found[counted] *= cfg.optim.accumulate * analytic / counted_once(*shape, beside)
     return {
@@ -134,11 +135,15 @@ def search(cfg: ConfigDict, config: ModelConfig, mesh: Mesh) -> dict[str, Any]:
     source_bs = jax.ShapeDtypeStruct((rows, SEARCH_LENGTH), jnp.int32, sharding=NamedSharding(mesh, ROWS))
     options = {"beam": cfg.decode.beam, "alpha": cfg.decode.alpha, "extra_length": cfg.decode.extra_length}
     find = jax.jit(partial(beam_search, Transformer(config), **options))
-    return {"rows": rows, "length": SEARCH_LENGTH, **facts(_compile(find.lower(params, source_bs)), mesh)}
+    compiled = _compile(find.lower(params, source_bs))
+    return {"rows": rows, "length": SEARCH_LENGTH, **facts(compiled, compiled.as_text(), mesh)}
 
 
-def facts(compiled: Any, mesh: Mesh) -> dict[str, Any]:
-    """What the compiler says of a program, for each device: memory and traffic in bytes, operations, exchanges."""
+def facts(compiled: Any, text: str, mesh: Mesh) -> dict[str, Any]:
+    """What the compiler says of a program, for each device: memory and traffic in bytes, operations, exchanges.
+
+    `text` is the program's own, `compiled.as_text()`, which takes long to make of a large one.
+    """
     memory, cost = compiled.memory_analysis(), compiled.cost_analysis()
     held = {
         "arguments": memory.argument_size_in_bytes,
@@ -151,7 +156,7 @@ def facts(compiled: Any, mesh: Mesh) -> dict[str, Any]:
     slices = len({getattr(device, "slice_index", 0) for device in mesh.devices.flat})
     sent = Counter[tuple[str, int]]()
     count = Counter[tuple[str, int]]()
-    for exchange in exchanges(compiled.as_text(), mesh.size, slices):
+    for exchange in exchanges(text, mesh.size, slices):
         count[exchange.kind, exchange.group] += exchange.times
         sent[exchange.kind, exchange.group] += exchange.times * exchange.bytes
     return {
