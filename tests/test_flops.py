@@ -89,3 +89,12 @@ def test_only_attention_grows_with_the_row() -> None:
 
 def test_nothing_is_recomputed_without_remat() -> None:
     assert recomputed_flops(BASE, 2, 8, 8) == 0
+
+
+def test_a_round_beside_its_loop_is_the_backward_pass_of_a_layer_of_each_stack() -> None:
+    config = ModelConfig(vocab_size=50, N=2, d_model=8, d_ff=16, h=2, d_k=4, d_v=3, scan_layers=True)
+    rows, source_length, target_length = 3, 5, 7
+    shape = rows, source_length, target_length
+    a_layer = update_flops(dataclasses.replace(config, N=3), *shape) - update_flops(config, *shape)
+    source = 3 * 2 * rows * source_length * 8 * 2 * (4 + 3)  # keys and values are made outside of the loops
+    assert counted_once(config, *shape, 2) - counted_once(config, *shape) == 2 * (a_layer - source) // 3
