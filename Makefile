@@ -33,7 +33,7 @@ quickstart: install  ## train on the built-in corpus, score the unseen test spli
 	@echo "[2/4] scoring the test split, sentences that training never saw" >&2
 	@$(BIN)/python -m infer --workdir=$(RUN) --split=test
 	@echo "[3/4] translating the first five of them" >&2
-	@$(BIN)/python -c 'from data.grammar import pair; [print(pair("test", i).english) for i in range(5)]' > $(RUN)/sample.en
+	@$(BIN)/python -c 'from data.grammar.sentences import pair; [print(pair("test", i).english) for i in range(5)]' > $(RUN)/sample.en
 	@$(BIN)/python -m infer.translate --workdir=$(RUN) < $(RUN)/sample.en > $(RUN)/sample.de
 	@paste -d '\n' $(RUN)/sample.en $(RUN)/sample.de | sed 'n; s/^/    /'
 	@echo "[4/4] drawing what each head attends to in the first" >&2

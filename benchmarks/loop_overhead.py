@@ -23,9 +23,9 @@ from configs.common import default
 from data.pipeline import TrainingBatches
 from data.prepare import prepare_all
 from model.transformer import Transformer
+from run.folder import model_config
 from train import loop
 from train.optim import optimizer
-from train.run import model_config
 from train.step import init_state, make_train_step
 
 _ROUNDS = flags.DEFINE_integer("rounds", 5, "pairs of measurements")

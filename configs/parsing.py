@@ -23,7 +23,7 @@ symbols beyond the input, and that all else is as in the base model but for drop
 on section 22 and are not printed. Those are tensor2tensor's here (`transformer_parsing_base_dr6`, v1.0.3): 0.2 on
 residuals and attention weights, five times the learning rate of translation, 16,000 updates of warm-up, 512 symbols a
 side. Neither are d_k and d_v printed: d_model / h, as tensor2tensor has it and row C5 of Table 3. Nor are the number of
-updates, which is the base model's, and what becomes of outputs that are no trees: see `data/linearise.py`.
+updates, which is the base model's, and what becomes of outputs that are no trees: see `data/trees/linearise.py`.
 """
 
 from ml_collections import ConfigDict

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int32
 
-from data.errors import UserError
+from base.errors import UserError
 from data.tokenizer import BOS
 
 Record = tuple[np.ndarray, np.ndarray]  # source ids, target ids; EOS ends both

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from ml_collections import ConfigDict
 
+from base.errors import UserError
 from data.batching import Batch, PlannedBatch, bucket_plan, lay_out, pack_plan
-from data.errors import UserError
 from data.prepare import Prepared
 
 _AHEAD = 8  # batches made before they are asked for

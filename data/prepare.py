@@ -26,10 +26,10 @@ from array_record.python.array_record_module import ArrayRecordWriter
 from jaxtyping import Int32
 from ml_collections import ConfigDict, config_flags
 
-from data import errors
+from base import errors
+from base.errors import UserError
+from base.progress import Progress
 from data.batching import Record
-from data.errors import UserError
-from data.progress import Progress
 from data.sources import Corpus, download, open_corpus
 from data.tokenizer import EOS, Tokenizer
 

@@ -6,7 +6,7 @@
 | `text:PREFIX.{en,de}[.gz]` | two files, one sentence a line; line i of one translates line i of the other |
 | `tsv:FILE[:{en,de}]` | lines of source, tab, target (more columns are ignored); the braces name columns 1, 2 |
 | `tfds:NAME[:SPLIT]:{en,de}` | a translation set of tensorflow-datasets, or a folder that it prepared |
-| `trees:FILE`, `trees:FILE.gz` | a treebank in Penn brackets: sentences, and their trees as lines (`data.linearise`) |
+| `trees:FILE`, `trees:FILE.gz` | a treebank in Penn brackets: sentences, and their trees as lines (`data.trees`) |
 | `trees:grammar:SPLIT[:COUNT]` | the English side of the built-in grammar and its trees |
 
 The source language comes first, so `{de,en}` turns the direction of `grammar:`, `text:` and `tfds:`. Only a line feed
@@ -25,10 +25,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from data.errors import UserError
-from data.linearise import SYMBOL, linearise
-from data.syntax import Tree
-from data.treebank import cleaned, read_trees
+from base.errors import UserError
+from data.trees.linearise import SYMBOL, linearise
+from data.trees.tree import Tree
+from data.trees.treebank import cleaned, read_trees
 
 Pairs = Iterator[tuple[str, str]]
 _GRAMMAR_SIZES = {"train": 100_000, "valid": 1_000, "test": 1_000}
@@ -153,7 +153,7 @@ def _tsv(spec: str, rest: str) -> Corpus:
 
 
 def _grammar(spec: str, rest: str) -> Corpus:
-    from data import grammar
+    from data.grammar import sentences as grammar
 
     match = re.fullmatch(r"(\w+)(?::(\d+))?(?::(\{.*\}))?", rest)
     split = match[1] if match else ""
@@ -175,8 +175,9 @@ def _grammar(spec: str, rest: str) -> Corpus:
 
 
 def _code_digest() -> str:
-    """The grammar's text follows from its code. The whole room is more than that, and is never too little."""
-    return _digest(*(_file_digest(path) for path in sorted(Path(__file__).parent.glob("*.py"))))
+    """The grammar's text follows from its code: `data/grammar/`, and the trees that it builds."""
+    room = Path(__file__).parent
+    return _digest(*(_file_digest(path) for path in (*sorted(room.glob("grammar/*.py")), room / "trees" / "tree.py")))
 
 
 # Treebanks
@@ -205,7 +206,7 @@ def _treebank(spec: str, trees: Callable[[], Iterator[Tree]], fingerprint: str) 
 
 
 def _grammar_trees(split: str, count: int) -> Iterator[Tree]:
-    from data import grammar
+    from data.grammar import sentences as grammar
 
     for index in range(count):
         yield cleaned(grammar.pair(split, index).tree)

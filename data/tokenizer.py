@@ -20,7 +20,7 @@ from typing import SupportsIndex
 
 import sentencepiece
 
-from data.errors import UserError
+from base.errors import UserError
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 TRAINING_LINES = 2_000_000  # subwords of a larger corpus are learned from a random sample, the same every time

@@ -13,15 +13,15 @@ from typing import Any
 
 from absl import flags
 
-from data.errors import UserError, run
-from data.progress import Progress
-from infer import bleu
+from base.errors import UserError, run
+from base.progress import Progress
 from infer.evaluation import Sentences, check_output, define_flags, deliver, headline, open_split, provenance
-from infer.perplexity import perplexity
 from infer.runs import Run, open_run
 from infer.score import language_of, read_pair, report
+from infer.scores import bleu
+from infer.scores.perplexity import perplexity
 from infer.translator import Translator
-from train.distributed import connect
+from run.distributed import connect
 
 
 def open_files(source: str, reference: str) -> Sentences:
@@ -34,7 +34,7 @@ def evaluate(model_run: Run, sentences: Sentences, *, beam: int, alpha: float) -
     """Returns the result record, of JSON values, and the translations.
 
     `seconds` is the wall time of translating, compilation included; `tokens_per_second` counts the subwords written,
-    with their EOS. `perplexity` is `infer.perplexity`'s; the other scores are percentages.
+    with their EOS. `perplexity` is `infer.scores.perplexity`'s; the other scores are percentages.
     """
     extra_length = model_run.config.decode.extra_length
     translator = Translator(

@@ -19,9 +19,9 @@ import numpy as np
 from absl import flags
 from jaxtyping import Float
 
-from data.errors import UserError, run
+from base.errors import UserError, run
 from data.tokenizer import BOS, EOS, Tokenizer
-from infer.attention_html import page
+from infer.attention.page import page
 from infer.runs import Run, open_run
 from infer.translator import Translator
 from model.config import ModelConfig

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from data.errors import UserError
-from train.checkpoint import quality
+from base.errors import UserError
+from run.checkpoint import quality
 
 CHOICES = "latest, STEP, best, average:N, average:N@MINUTES, average-best:N"
 

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 from absl import flags
 
-from data.errors import UserError, run
+from base.errors import UserError, run
 from data.sources import read_lines
-from data.syntax import Tree
-from data.treebank import BracketError, parse
+from data.trees.tree import Tree
+from data.trees.treebank import BracketError, parse
 from infer.score import read_pair
 
 Pairs = tuple[tuple[str, str], ...]

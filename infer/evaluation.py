@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import jax
 from absl import flags
 
-from data.errors import UserError
+from base.errors import UserError
 from data.sources import open_corpus
 from infer.runs import Run, count_parameters, params_sha256
-from train.distributed import is_main
+from run.distributed import is_main
 
 SPLITS = ("test", "valid", "train")
 

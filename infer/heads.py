@@ -27,15 +27,23 @@ import numpy as np
 from absl import flags
 from jaxtyping import Float, Int
 
-from data import grammar
-from data.errors import UserError, run
+from base.errors import UserError, run
+from data.grammar import sentences as grammar
 from data.tokenizer import BOS, EOS, PAD, Tokenizer
+from infer.attention.roles import (
+    RELATIONS,
+    AlignmentTally,
+    RoleTally,
+    Sentence,
+    alignment_report,
+    role_report,
+    sentence,
+)
 from infer.attention_maps import KINDS, TITLES
-from infer.roles import RELATIONS, AlignmentTally, RoleTally, Sentence, alignment_report, role_report, sentence
 from infer.runs import Run, open_run, params_sha256
 from model.config import ModelConfig
 from model.transformer import Transformer
-from train.run import read_json
+from run.folder import read_json
 
 BATCH = 32  # sentences whose maps are made at once
 WIDTH = 32  # rows are padded to a multiple of this, so that few shapes are compiled
@@ -167,8 +175,8 @@ def judge(model_run: Run, sentences: int = 500) -> dict[str, Any]:
     Accuracies and error rates are in [0, 1].
 
     Returns:
-      roles: by kind of attention and relation (see `infer.roles.role_report`).
-      alignment: of encoder-decoder attention (see `infer.roles.alignment_report`).
+      roles: by kind of attention and relation (see `infer.attention.roles.role_report`).
+      alignment: of encoder-decoder attention (see `infer.attention.roles.alignment_report`).
     """
     reverse = direction(model_run)
     valid, test = (

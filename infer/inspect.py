@@ -10,7 +10,7 @@ from typing import Any
 
 from absl import flags
 
-from data.errors import UserError, flat, run
+from base.errors import UserError, flat, run
 from infer.runs import count_parameters, list_checkpoints, load_choice, params_sha256, read_config
 
 

@@ -3,7 +3,7 @@
 python -m infer.parse --workdir=runs/parsing --split=test [--checkpoint=average:5] [--json] [--output=parsed.mrg]
 python -m infer.parse --workdir=runs/parsing --trees=wsj/23.mrg
 
-What the model writes is made a tree of just the sentence's words, by the rules of `data.linearise`; how many lines
+What the model writes is made a tree of just the sentence's words, by the rules of `data.trees`; how many lines
 needed that is part of the result. Every sentence counts: which words are punctuation, the gold tree says. EVALB itself
 leaves out those whose punctuation is tagged wrongly, and is kinder for it; its figures are in the record too. The
 record is kept in the run, under evaluations/, with the trees, one a line.
@@ -15,10 +15,10 @@ from typing import Any
 
 from absl import flags
 
-from data.errors import UserError, run
-from data.linearise import restore
-from data.progress import Progress
-from data.syntax import Tree
+from base.errors import UserError, run
+from base.progress import Progress
+from data.trees.linearise import restore
+from data.trees.tree import Tree
 from infer.brackets import COLLINS, Parameters, read_parameters, report, score_sentence, summaries
 from infer.evaluation import (
     Sentences,
@@ -32,7 +32,7 @@ from infer.evaluation import (
 )
 from infer.runs import Run, open_run
 from infer.translator import Translator
-from train.distributed import connect
+from run.distributed import connect
 
 BATCH_TOKENS = 512  # source positions at a time: a beam of 21 with room for 300 symbols more takes much memory
 SCORES = ("f1", "recall", "precision", "complete_match", "tagging_accuracy")

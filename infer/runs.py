@@ -9,12 +9,12 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-from data.errors import UserError
+from base.errors import UserError
 from data.tokenizer import Tokenizer
 from infer.average import Checkpoint, average, choose
 from model.config import ModelConfig, parameter_count
-from train.checkpoint import Checkpoints, DamagedError, load_params
-from train.run import model_config, read_json
+from run.checkpoint import Checkpoints, DamagedError, load_params
+from run.folder import model_config, read_json
 
 
 class Run(NamedTuple):

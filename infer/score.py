@@ -2,7 +2,7 @@
 
 python -m infer.score --hypothesis=out.de --reference=newstest2014.de.gz [--json]
 
-Prints BLEU in every reading, chrF and exact match, each with its signature; see infer/bleu.py for what they mean.
+Prints BLEU in every reading, chrF and exact match, each with its signature; see infer/scores/bleu.py.
 """
 
 import json
@@ -12,9 +12,9 @@ from typing import Any
 
 from absl import flags
 
-from data.errors import UserError, run
+from base.errors import UserError, run
 from data.sources import read_lines
-from infer import bleu
+from infer.scores import bleu
 
 
 def read_pair(left: str | Path, right: str | Path) -> tuple[list[str], list[str]]:

@@ -23,8 +23,8 @@ from typing import Any
 import jax
 from absl import flags
 
-from data.errors import UserError, run
-from data.progress import Progress
+from base.errors import UserError, run
+from base.progress import Progress
 from infer.runs import Run, open_run
 from infer.translator import Sampling, Translation, Translator
 

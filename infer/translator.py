@@ -21,7 +21,7 @@ from model.config import ModelConfig
 from model.sampling import sample
 from model.search import Hypotheses, beam_search
 from model.transformer import Transformer
-from train.sharding import cut_rows, data_mesh, fetch, place_params, row_parts
+from run.sharding import cut_rows, data_mesh, fetch, place_params, row_parts
 
 SHORTEST_ROW = 8
 MAX_INPUT = 512  # source subwords with EOS; longer lines are translated in pieces
@@ -82,7 +82,7 @@ class Translator:
       sampling: draws translations at random; line i's draws depend on the seed, on i and on the line.
       max_input: source subwords (EOS counted) beyond which a line is cut; at most the model's learned positions.
       batch_tokens: source positions in a full batch.
-      mesh: devices to cut batches over, by rows; `train.sharding.data_mesh()`, all of them, where it is None. In a run
+      mesh: devices to cut batches over, by rows; `run.sharding.data_mesh()`, all of them, where it is None. In a run
         of many processes each translates its share, and each gets all translations.
 
     Raises:

@@ -22,10 +22,10 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from data.grammar import pair
+from data.grammar.sentences import pair
+from infer.attention.roles import RELATIONS
 from infer.attention_maps import attention_maps, translate_one
 from infer.heads import direction, kept, table
-from infer.roles import RELATIONS
 from infer.runs import open_run
 from paper import drawing
 from paper.figures import example, searched

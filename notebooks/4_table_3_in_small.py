@@ -31,8 +31,8 @@ import matplotlib.pyplot as plt
 
 from paper.published import TABLE3
 from paper.records import find, search
-from paper.table import as_text, mean
-from paper.table3 import small
+from paper.tables.table import as_text, mean
+from paper.tables.table3 import small
 
 RESULTS = Path(os.environ.get("RESULTS", "../results"))
 

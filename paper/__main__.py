@@ -16,7 +16,7 @@ two, and what `figures` writes into FOLDER, are drawn by the newest finished run
 
 from absl import flags
 
-from data.errors import UserError, run
+from base.errors import UserError, run
 
 WHAT = ("table1", "table2", "table3", "table4", "figures", "all")
 

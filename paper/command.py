@@ -4,12 +4,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from data.errors import UserError
-from paper import table1, table2, table3, table4
+from base.errors import UserError
+from paper import table1
 from paper.launch import commands
-from paper.page import write
 from paper.records import Found, newest_with_checkpoints, search
-from paper.table import Table, as_csv, as_markdown, as_text
+from paper.report.page import write
+from paper.tables import table2, table3, table4
+from paper.tables.table import Table, as_csv, as_markdown, as_text
 
 TABLES = ("table1", "table2", "table3", "table4")
 
@@ -27,7 +28,7 @@ def show(what: str, options: Any) -> None:
     if shown:
         print("\n\n".join(map(form, shown)))
     if options.html:
-        from paper.report import report  # only now: drawing is slow to load
+        from paper.report.report import report  # only now: drawing is slow to load
 
         write(Path(options.html).expanduser(), report(made, found, options.runs))
 

@@ -16,7 +16,7 @@ from matplotlib import colormaps, rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from data.errors import UserError
+from base.errors import UserError
 
 # A salt and no date: the same run gives the same bytes. Letters are outlines, so that no reader needs the fonts.
 STYLE: Any = {"svg.hashsalt": "attention", "svg.fonttype": "path", "font.size": 8, "axes.titlesize": 8}

@@ -29,12 +29,12 @@ from absl import flags
 from jaxtyping import Bool, Float
 from ml_collections import ConfigDict
 
+from base.errors import UserError, run
 from configs.common import default
-from data import grammar
-from data.errors import UserError, run
+from data.grammar import sentences as grammar
+from infer.attention.roles import RELATIONS, Sentence, sentence
 from infer.attention_maps import KINDS, TITLES, AttentionMap, attention_maps, translate_one
 from infer.heads import BATCH, direction, kept, sentence_maps, spans_of
-from infer.roles import RELATIONS, Sentence, sentence
 from infer.runs import Run, open_run
 from model.positions import sinusoids
 from paper import drawing

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
+from base.errors import UserError, flat
 from configs.common import default
-from data.errors import UserError, flat
-from train.run import FREE_KEYS, as_json, read_json
+from run.folder import FREE_KEYS, as_json, read_json
 from train.sweep.point import read_records
 
 # Keys in which a run may differ from a row and be that row all the same: what a resumed run may change, the seed, and

@@ -21,12 +21,12 @@ from typing import Any
 
 from absl import flags
 
-from data.errors import UserError, run
-from data.markers import rewritten
+from base.errors import UserError, run
+from base.markers import rewritten
 from paper.command import make
 from paper.records import search
-from paper.table import as_markdown
-from train.run import read_json
+from paper.tables.table import as_markdown
+from run.folder import read_json
 
 RESULTS, README, TABLES = Path("results"), Path("README.md"), Path("docs/tables.md")
 BEGIN, END = "<!-- results: made by `python -m paper.results` -->", "<!-- end of results -->"

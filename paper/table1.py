@@ -30,10 +30,10 @@ import numpy as np
 from absl import flags
 from jaxtyping import Array, Float
 
-from data.errors import UserError, run
+from base.errors import UserError, run
 from paper import published
-from paper.layer_costs import dependencies, operations, path_length, seconds, sequential_products
-from paper.layer_types import (
+from paper.tables.layer_costs import dependencies, operations, path_length, seconds, sequential_products
+from paper.tables.layer_types import (
     Gates,
     Projections,
     State,
@@ -44,8 +44,8 @@ from paper.layer_types import (
     recurrent,
     self_attention,
 )
-from paper.table import Table, as_text
-from train.run import cpus
+from paper.tables.table import Table, as_text
+from run.folder import cpus
 
 
 class Sizes(NamedTuple):

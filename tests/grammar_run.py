@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from ml_collections import ConfigDict
 
-from data import grammar
+from data.grammar import sentences as grammar
 from tests import tiny_run
 
 

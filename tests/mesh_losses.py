@@ -18,10 +18,10 @@ from ml_collections import ConfigDict
 from data.pipeline import TrainingBatches
 from data.prepare import prepare_all
 from model.transformer import Transformer
+from run.folder import model_config
+from run.sharding import make_mesh, own_share, place_rows, placed_shapes, row_parts, shardings
 from tests import tiny_training
 from train.optim import optimizer
-from train.run import model_config
-from train.sharding import make_mesh, own_share, place_rows, placed_shapes, row_parts, shardings
 from train.step import init_state, make_train_step
 
 UPDATES = 20

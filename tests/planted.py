@@ -6,9 +6,9 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from infer.bleu import READINGS
+from infer.scores.bleu import READINGS
 from paper.records import load
-from train.run import as_json
+from run.folder import as_json
 
 DEVICE = {"kind": "cpu", "count": 1, "cpus": 2}
 

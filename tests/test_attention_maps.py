@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.errors import UserError
-from infer.attention_html import page
+from base.errors import UserError
+from infer.attention.page import page
 from infer.attention_maps import KINDS, AttentionMap, attention_maps, draw_png, select, translate_one, write_html
 from infer.runs import Run, open_run
 from tests import tiny_run

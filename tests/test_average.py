@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from data.errors import UserError
+from base.errors import UserError
 from infer.average import Checkpoint, average, choose
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from base.errors import UserError
 from data.batching import Batch, PlannedBatch, bucket_plan, lay_out, pack_plan
-from data.errors import UserError
 from data.sources import open_corpus
 from data.tokenizer import BOS, EOS, Tokenizer
 

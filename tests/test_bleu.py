@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from infer import bleu
+from infer.scores import bleu
 
 SHARED = Path(__file__).parents[2] / "shared"
 SYSTEM = SHARED / "fixtures/bleu/newstest2014.en-de.system.de.gz"

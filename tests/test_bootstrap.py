@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from data.errors import UserError
-from paper.bootstrap import compare, compare_rows
+from base.errors import UserError
 from paper.records import Row, Run, Scored
+from paper.tables.bootstrap import compare, compare_rows
 
 GERMAN = ["Der Hund schläft heute.", "Die Katze trinkt viel Milch.", "Das Kind lacht laut.", "Wir gehen nach Hause."]
 REFERENCES = GERMAN * 16

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from data.errors import UserError
-from data.treebank import parse
+from base.errors import UserError
+from data.trees.treebank import parse
 from infer import brackets
 from infer.brackets import (
     COLLINS,

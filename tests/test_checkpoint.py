@@ -11,10 +11,10 @@ import pytest
 from flax import struct
 from ml_collections import ConfigDict
 
+from base.errors import UserError
 from configs.common import default
-from data.errors import UserError
-from train.checkpoint import Checkpoints, load_params, quality
-from train.sums import fault
+from run.checkpoint import Checkpoints, load_params, quality
+from run.checksums import fault
 
 
 class State(struct.PyTreeNode):

@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
+from base.errors import UserError
 from configs import base
 from configs.common import default
-from data.errors import UserError
 from model.config import ModelConfig
+from run.sharding import make_mesh, own_share
 from tests.conftest import ROOT
-from train import ahead
+from train.aot import programs as ahead
+from train.aot.flops import update_flops
+from train.aot.hardware import CHIPS, GIB
 from train.compile import as_text, estimate, prepare, refusal
-from train.flops import update_flops
-from train.hardware import CHIPS, GIB
-from train.sharding import make_mesh, own_share
 
 prepare()  # before a test makes the compiler's library load
 needs_compiler = pytest.mark.skipif(

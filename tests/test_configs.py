@@ -13,8 +13,8 @@ from configs.common import default
 from configs.small import SHORTER
 from model.config import parameter_count
 from model.transformer import Transformer
+from run.folder import model_config
 from train.check import check
-from train.run import model_config
 
 NAMES = [
     *("quickstart", "multi30k", "tatoeba"),

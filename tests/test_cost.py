@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from paper.cost import analytic_flops, device_time_flops, paid, paper_flops, row_length, run_flops, xla_flops
 from paper.published import TABLE2
 from paper.records import Found, Run, Scored, load
+from paper.tables.cost import analytic_flops, device_time_flops, paid, paper_flops, row_length, run_flops, xla_flops
 from tests.planted import planted_config
 
 

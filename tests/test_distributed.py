@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
+from run.checkpoint import load_params
 from tests import tiny_training
 from tests.test_train_cli import ENVIRONMENT, ROOT
-from train.checkpoint import load_params
 
 STEPS = 8
 EVERY = 4

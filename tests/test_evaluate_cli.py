@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 from absl import flags
 
-from data.errors import UserError
+from base.errors import UserError
 from data.tokenizer import BOS, EOS
-from infer import bleu
 from infer.evaluation import open_split
-from infer.perplexity import perplexity
 from infer.runs import Run, open_run, params_sha256
+from infer.scores import bleu
+from infer.scores.perplexity import perplexity
 from model.transformer import Transformer
 from tests import tiny_run
 

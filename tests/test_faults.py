@@ -17,17 +17,18 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from data.errors import UserError
+from base.errors import UserError
 from infer.runs import load_choice
+from run import signals
+from run.checkpoint import Checkpoints, load_params
+from run.checksums import fault
+from run.lock import lock
 from tests import tiny_training
 from tests.test_checkpoint import filled, state
 from tests.test_faults_damage import arrays, flip
 from tests.test_train_cli import start, wait_for
-from train import loop, signals
-from train.checkpoint import Checkpoints, load_params
-from train.lock import lock
+from train import loop
 from train.metrics import Reporter
-from train.sums import fault
 from train.validation import Validation
 
 

@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from data.errors import UserError
+from base.errors import UserError
 from infer.runs import load_choice
+from run.checkpoint import Checkpoints, load_params
+from run.checksums import fault, read_sums
 from tests.test_checkpoint import assert_equal, filled, keep, state
-from train.checkpoint import Checkpoints, load_params
-from train.sums import fault, read_sums
 
 
 def arrays(checkpoint: Path) -> Path:

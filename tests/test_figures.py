@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from base.errors import UserError
 from configs.common import default
-from data import grammar
-from data.errors import UserError
+from data.grammar import sentences as grammar
+from infer.attention.roles import Sentence, sentence
 from infer.attention_maps import AttentionMap
-from infer.roles import Sentence, sentence
 from infer.runs import Run, open_run
 from paper import drawing, figures
 from tests import grammar_run

@@ -13,7 +13,7 @@ from jax.extend.core import jaxprs_in_params
 from data.batching import Batch
 from model.config import ModelConfig, parameter_count
 from model.transformer import Transformer
-from train.flops import counted_once, forward_flops, recomputed_flops, update_flops
+from train.aot.flops import counted_once, forward_flops, recomputed_flops, update_flops
 from train.step import init_state, make_train_step
 
 TINY = ModelConfig(vocab_size=40, N=2, d_model=12, d_ff=20, h=2, d_k=4, d_v=6, P_drop=0.1, dropout_bits="hash")

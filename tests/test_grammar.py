@@ -1,4 +1,4 @@
-"""data/grammar.py: deterministic, disjoint, a function of the English, and German that agrees with itself."""
+"""data/grammar/sentences.py: deterministic, disjoint, a function of the English, and German that agrees with itself."""
 
 import re
 from collections import Counter
@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from data import lexicon
-from data.grammar import SPLITS, Example, pair, split_of
+from data.grammar.sentences import SPLITS, Example, lexicon, pair, split_of
 
 PUNCTUATION = {",", ".", "?", "'s"}
 GOLDEN: list[tuple[str, str]] = [

@@ -9,14 +9,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data import grammar
-from data.errors import UserError
-from data.grammar import Example, Links
-from data.syntax import Tree
+from base.errors import UserError
+from data.grammar import sentences as grammar
+from data.grammar.sentences import Example, Links
 from data.tokenizer import Tokenizer
+from data.trees.tree import Tree
+from infer.attention.roles import (
+    RELATIONS,
+    AlignmentTally,
+    RoleTally,
+    Sentence,
+    alignment_report,
+    role_report,
+    sentence,
+)
 from infer.attention_maps import KINDS, attention_maps
 from infer.heads import Spans, direction, judge, kept, largest, owners, sentence_maps, spans_of, table, token_weights
-from infer.roles import RELATIONS, AlignmentTally, RoleTally, Sentence, alignment_report, role_report, sentence
 from infer.runs import Run, open_run
 from tests import grammar_run, tiny_run
 

@@ -1,6 +1,6 @@
 """Exchanges in the text of compiled programs: every notation of groups, loops, and pieces of one exchange."""
 
-from train.hlo import Exchange, Loop, exchanges, loops
+from train.aot.hlo import Exchange, Loop, exchanges, loops
 
 PROGRAM = """HloModule jit_step
 

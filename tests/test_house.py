@@ -15,29 +15,19 @@ from ml_collections import ConfigDict
 from configs import common
 
 ROOT = Path(__file__).parent.parent
-ROOMS = ("configs", "data", "model", "train", "infer", "paper")
+# From the bottom up: a room imports itself and those on the floors below. `configs/common.py`, which every command
+# reads, stands at the bottom; the other config files use what a sweep is written with, and nobody but `paper/`, which
+# compares runs with them, uses them.
+FLOORS = (("base", "configs.common"), ("model", "data"), ("run",), ("infer",), ("train",), ("configs",), ("paper",))
+ROOMS = tuple(room for floor in FLOORS for room in floor if "." not in room)
 SOURCES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 CONFIGS = sorted(path for path in (ROOT / "configs").glob("*.py") if path.stem not in ("__init__", "common", "small"))
-
-# What each room may import from this repository: a room, or single files of one.
-MAY_IMPORT = {
-    "configs": ("configs", "train.sweep.expressions"),
-    "data": ("data", "configs.common"),
-    "model": ("model",),
-    "train": ("train", "model", "data", "infer.translator", "infer.bleu", "configs.common"),
-    "infer": (
-        *("infer", "model", "data", "configs.common"),
-        *("train.checkpoint", "train.distributed", "train.run", "train.sharding"),
-    ),
-    "paper": (
-        *("paper", "infer", "data", "model", "configs"),
-        *("train.run", "train.flops", "train.optim", "train.sweep.point"),
-    ),
-}
 NEVER_IMPORT = {
+    "base": ("jax", "flax", "optax", "orbax", "grain", "ml_collections"),
     "configs": ("jax", "flax", "optax", "tensorflow"),
     "data": ("jax", "flax", "optax"),
     "model": ("ml_collections", "absl", "optax", "orbax", "grain", "time"),
+    "run": ("optax", "grain"),
     "train": (),
     "infer": ("optax",),
     "paper": ("optax",),
@@ -92,14 +82,47 @@ def test_a_file_fits_in_350_lines(path: Path) -> None:
     assert lines <= 350, f"{ids(path)} has {lines} lines: it holds more than one idea, split it"
 
 
+def floor(module: str) -> int:
+    """Returns the number of the floor that a module of ours is on, counted from the bottom."""
+    return min(number for number, rooms in enumerate(FLOORS) if within(module, rooms))
+
+
+def may_import(importer: str, imported: str) -> bool:
+    """Whether the order of the rooms lets one module of ours import another."""
+    same_room = importer.split(".")[0] == imported.split(".")[0]
+    return same_room or floor(imported) < floor(importer)
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=ids)
-def test_a_room_imports_only_what_it_may(path: Path) -> None:
-    room = name(path).split(".")[0]
-    allowed = MAY_IMPORT[room]
+def test_a_room_imports_only_rooms_below(path: Path) -> None:
     for module in sorted(imports(path)):
         if module.split(".")[0] in ROOMS:
-            assert within(module, allowed), f"{ids(path)} imports {module}; {room}/ may import {allowed}"
-        assert not within(module, NEVER_IMPORT[room]), f"{ids(path)} imports {module}, which {room}/ never does"
+            assert may_import(name(path), module), f"{ids(path)} imports {module}; rooms, from the bottom: {FLOORS}"
+        never = NEVER_IMPORT[name(path).split(".")[0]]
+        assert not within(module, never), f"{ids(path)} imports {module}, which its room never does"
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported", "allowed"),
+    [
+        ("infer.translator", "run.sharding", True),
+        ("infer.translator", "train.step", False),
+        ("train.step", "infer.translator", True),
+        ("run.folder", "infer.runs", False),
+        ("model.embed", "data.batching", False),
+        ("base.files", "model.config", False),
+        ("data.prepare", "configs.common", True),
+        ("train.loop", "configs.base", False),
+        ("configs.base", "train.sweep.expressions", True),
+    ],
+)
+def test_the_order_of_the_rooms(importer: str, imported: str, allowed: bool) -> None:
+    assert may_import(importer, imported) == allowed
+
+
+def test_contributing_draws_the_order_that_is_checked() -> None:
+    drawn = " → ".join(" ".join(room for room in floor if "." not in room) for floor in FLOORS)
+    assert f"`{drawn}`" in (ROOT / "CONTRIBUTING.md").read_text(), f"CONTRIBUTING.md must give the order `{drawn}`"
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=ids)

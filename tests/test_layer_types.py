@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from model.attention import attention_weights
-from paper.layer_types import (
+from paper.tables.layer_types import (
     Gates,
     Projections,
     attend_nearby,

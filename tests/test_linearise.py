@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.linearise import SYMBOL, linearise, restore
 from data.sources import open_corpus
-from data.syntax import Tree
 from data.tokenizer import Tokenizer
-from data.treebank import TOP, read_trees
+from data.trees.linearise import SYMBOL, linearise, restore
+from data.trees.tree import Tree
+from data.trees.treebank import TOP, read_trees
 
 LABELS = st.sampled_from(["S", "NP", "VP", "X", "NN"])
 TAGS = st.sampled_from(["NN", "S", ".", "``", "''", ":", "PRP$", "-LRB-", "$", "#"])

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
+from base.errors import UserError
 from configs.common import default
-from data.errors import UserError
+from run.checkpoint import Checkpoints
 from tests import tiny_training
 from train import loop
 from train.check import check
-from train.checkpoint import Checkpoints
 from train.loss import Loss
 from train.metrics import NotFiniteError, Reporter
 from train.step import Sums

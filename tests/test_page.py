@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from data.errors import UserError
-from paper.page import Section, drawings, folded, inner_page, page, pictures, table, write
-from paper.table import Table
+from base.errors import UserError
+from paper.report.page import Section, drawings, folded, inner_page, page, pictures, table, write
+from paper.tables.table import Table
 
 TABLE = Table(
     "t",

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from absl import flags
 
-from data.errors import UserError
-from data.linearise import linearise
+from base.errors import UserError
 from data.prepare import prepare_all
 from data.sources import read_lines
-from data.treebank import read_trees
+from data.trees.linearise import linearise
+from data.trees.treebank import read_trees
 from infer import parse
 from infer.brackets import COLLINS, score_lines, summaries
 from infer.runs import Run, open_run

@@ -6,9 +6,9 @@ import time
 import numpy as np
 import pytest
 
+from base.errors import UserError
 from configs.common import default
 from data.batching import Batch
-from data.errors import UserError
 from data.pipeline import Share, TrainingBatches, evaluation_batches
 from data.prepare import Prepared, prepare
 from data.tokenizer import Tokenizer

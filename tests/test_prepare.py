@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from base.errors import UserError
 from configs.common import default
 from data import prepare as module
-from data.errors import UserError
 from data.prepare import Prepared, prepare, prepare_all
 from data.sources import open_corpus
 from data.tokenizer import EOS, Tokenizer

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from absl import logging as absl_logging
 
+from run import quiet
+from run.quiet import Quiet
 from tests.conftest import ROOT
-from train import quiet
-from train.quiet import Quiet
 
 
 def abandon() -> None:
@@ -76,7 +76,7 @@ def test_a_thread_that_waits_on_does_not_keep_the_process() -> None:
     script = "\n".join(
         [
             "import threading",
-            "from train.quiet import leave_within",
+            "from run.quiet import leave_within",
             "threading.Thread(target=threading.Event().wait).start()",
             "leave_within(0.1, status=2)",
         ]
@@ -85,7 +85,7 @@ def test_a_thread_that_waits_on_does_not_keep_the_process() -> None:
 
 
 def test_who_leaves_in_time_leaves_with_their_own_status() -> None:
-    script = "from train.quiet import leave_within; leave_within(60, status=2); raise SystemExit(3)"
+    script = "from run.quiet import leave_within; leave_within(60, status=2); raise SystemExit(3)"
     assert subprocess.run([sys.executable, "-c", script], timeout=50).returncode == 3
 
 
@@ -93,13 +93,13 @@ def test_training_that_fails_leaves_without_the_threads_that_wait(tmp_path: Path
     script = "\n".join(
         [
             "import runpy, sys, threading",
-            "import train.loop, train.quiet",
-            "from data.errors import UserError",
+            "import train.loop, run.quiet",
+            "from base.errors import UserError",
             "def fails(cfg, workdir):",
             "    threading.Thread(target=threading.Event().wait).start()",
             "    raise UserError('no room')",
-            "soon, train.loop.train = train.quiet.leave_within, fails",
-            "train.quiet.leave_within = lambda seconds, status: soon(min(seconds, 3.0), status)",
+            "soon, train.loop.train = run.quiet.leave_within, fails",
+            "run.quiet.leave_within = lambda seconds, status: soon(min(seconds, 3.0), status)",
             f"sys.argv = ['train', '--config=configs/quickstart.py', '--workdir={tmp_path}/run']",
             "runpy.run_module('train', run_name='__main__')",
         ]

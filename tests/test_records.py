@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from data.errors import UserError
+from base.errors import UserError
 from paper.records import Found, find, fits, identity, search
 from tests.planted import plant, planted_config, scores
 

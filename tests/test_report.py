@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from data.errors import UserError
+from base.errors import UserError
 from paper.command import TABLES, draw, make
-from paper.curves import curves, trends
 from paper.launch import commands
 from paper.records import load, newest_with_checkpoints, search
-from paper.report import report
-from paper.table import as_text
+from paper.report.curves import curves, trends
+from paper.report.report import report
+from paper.tables.table import as_text
 from tests.planted import plant, planted_config, scores
 
 ROOT = Path(__file__).parent.parent

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from data.errors import UserError
+from base.errors import UserError
 from paper import results
-from paper.bootstrap import read_lines_of
 from paper.records import find, search
+from paper.tables.bootstrap import read_lines_of
 from tests.planted import plant, planted_config, scores
 
 ROOT = Path(__file__).parent.parent

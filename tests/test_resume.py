@@ -7,10 +7,10 @@ import jax
 import numpy as np
 import pytest
 
+from run.checkpoint import Checkpoints, load_params
 from tests import tiny_training
 from tests.test_train_cli import start, wait_for
 from train import loop
-from train.checkpoint import Checkpoints, load_params
 
 
 @pytest.mark.parametrize("batching", ["bucket", "pack"])

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from data.errors import UserError
+from base.errors import UserError
 from infer.runs import count_parameters, list_checkpoints, open_run, params_sha256
 from model.config import parameter_count
 from tests import tiny_run

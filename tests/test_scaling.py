@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from data.markers import rewritten
+from base.markers import rewritten
 from tests.conftest import ROOT
 from tests.test_compile import check
 from train import scaling

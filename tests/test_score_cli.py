@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from data.errors import UserError
-from infer import bleu, score
+from base.errors import UserError
+from infer import score
+from infer.scores import bleu
 
 REFERENCE = "Der Hund schläft.\nWir lesen ein neues Buch über E-Mail.\n"
 

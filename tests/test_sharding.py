@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from base.errors import UserError
 from configs.common import default
-from data.errors import UserError
+from run.sharding import make_mesh, mesh_shape, placed_shapes
 from tests.conftest import ROOT
-from train.sharding import make_mesh, mesh_shape, placed_shapes
 
 ONE = "1x1x1 accumulate 1 hash"
 CASES = [

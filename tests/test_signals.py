@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from train import signals
-from train.signals import Signals
+from run import signals
+from run.signals import Signals
 
 ROOT = Path(__file__).parent.parent
 
@@ -116,7 +116,7 @@ def test_of_several_processes_none_stops_alone() -> None:
 
 
 def stuck(hold: bool) -> subprocess.Popen[str]:
-    code = f"from train.signals import Signals\nwith Signals() as active:\n    {'active.hold()' if hold else 'pass'}\n"
+    code = f"from run.signals import Signals\nwith Signals() as active:\n    {'active.hold()' if hold else 'pass'}\n"
     code += "".join(f"    {line}\n" for line in STUCK.strip().splitlines())
     process = subprocess.Popen(
         [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import pytest
 
-from data.errors import UserError
+from base.errors import UserError
 from data.sources import download, open_corpus
 
 ROOT = Path(__file__).parent.parent

@@ -13,8 +13,8 @@ import pytest
 from absl import flags
 from ml_collections import config_flags
 
+from base.errors import UserError
 from configs import quickstart
-from data.errors import UserError
 from tests import tiny_training
 from train.sweep import claims
 from train.sweep.claims import Claim, Renewal, Silence, take, write_once

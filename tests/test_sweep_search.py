@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from data.errors import UserError
+from base.errors import UserError
 from train.sweep.point import Lost, Outcome
 
 optuna = pytest.importorskip("optuna")

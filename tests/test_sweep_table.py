@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from data.errors import UserError
+from base.errors import UserError
 from train.sweep.grid import Grid
 from train.sweep.plan import open_plan
 from train.sweep.point import Outcome, Row

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from data.errors import UserError
+from base.errors import UserError
 from paper import table1
-from paper.table import as_text
+from paper.report.table1_plot import plot
 from paper.table1 import ATTENTION, DILATED, PROJECTED, RECURRENT, TYPES, Sizes
-from paper.table1_plot import plot
+from paper.tables.table import as_text
 
 RECORD = Path(__file__).parent.parent / "results" / "table1.json"
 

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from model.config import parameter_count
-from paper import table3
 from paper.published import TABLE3
 from paper.records import Found, load, search
-from paper.table import Table
+from paper.tables import table3
+from paper.tables.table import Table
+from run.folder import model_config
 from tests.planted import plant, planted_config, scores
-from train.run import model_config
 
 EMPTY = Found([], [], [], [])
 

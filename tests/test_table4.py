@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from paper import table4
 from paper.published import TABLE4
 from paper.records import Found, search
+from paper.tables import table4
 from tests.planted import plant, planted_config, scores
 
 

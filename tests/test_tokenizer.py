@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from base.errors import UserError
 from data import tokenizer as module
-from data.errors import UserError
 from data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 
 WORDS = [

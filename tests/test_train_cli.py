@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from run.checkpoint import Checkpoints
 from tests import tiny_training
-from train.checkpoint import Checkpoints
 
 ROOT = Path(__file__).parent.parent
 ENVIRONMENT = {

@@ -9,7 +9,7 @@ import sys
 import jax
 import pytest
 
-from data.errors import UserError
+from base.errors import UserError
 from data.tokenizer import Tokenizer
 from infer.translate import chunks, layout, translate_stream
 from infer.translator import Hypothesis, Translation, Translator

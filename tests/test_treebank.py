@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from data.errors import UserError
-from data.grammar import pair
+from base.errors import UserError
+from data.grammar.sentences import pair
 from data.sources import open_corpus
-from data.syntax import Tree
-from data.treebank import DEEPEST, bare, parse, read_trees
+from data.trees.tree import Tree
+from data.trees.treebank import DEEPEST, bare, parse, read_trees
 from tests.test_sources import write
 
 WSJ = """

@@ -13,7 +13,7 @@ from configs.common import default
 from data.tokenizer import Tokenizer
 from model.config import ModelConfig
 from model.transformer import init_params
-from train.checkpoint import Checkpoints
+from run.checkpoint import Checkpoints
 
 PAIRS = [
     ("The dog sleeps.", "Der Hund schläft."),

@@ -16,11 +16,11 @@ from pathlib import Path
 from absl import flags
 from ml_collections import config_flags
 
+from base.errors import UserError, run
 from configs.common import default
-from data.errors import UserError, run
+from run.distributed import connect
+from run.quiet import leave_within
 from train.check import check
-from train.distributed import connect
-from train.quiet import leave_within
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "the experiment, a file of configs/", lock_config=True)
 flags.DEFINE_string("workdir", None, "folder of the run; made if absent")

@@ -5,7 +5,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from data.errors import UserError, flat, suggestion
+from base.errors import UserError, flat, suggestion
 
 CHOICES = {
     "data.batching": ("bucket", "pack"),

@@ -20,10 +20,10 @@ from typing import Any
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
+from base.errors import UserError, run
 from configs.common import default
-from data.errors import UserError, run
+from train.aot.hardware import CHIPS, GIB, Chip
 from train.check import check
-from train.hardware import CHIPS, GIB, Chip
 
 ASSUMPTIONS = (
     "an estimate, not a measurement: matrix products at the peak of bfloat16 (which TPUs also use for float32, by"
@@ -60,9 +60,9 @@ def report(cfg: ConfigDict, topology: str, slices: int, *, with_search: bool) ->
     import jax
 
     from model.config import parameter_count
-    from train import ahead
-    from train.run import as_json, model_config
-    from train.sharding import AXES
+    from run.folder import as_json, model_config
+    from run.sharding import AXES
+    from train.aot import programs as ahead
 
     chip, devices = ahead.open_topology(topology, slices)
     mesh = ahead.topology_mesh(cfg.mesh, devices, slices)

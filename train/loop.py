@@ -9,17 +9,17 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-from data.errors import UserError
+from base.errors import UserError
 from data.pipeline import TrainingBatches
 from data.prepare import prepare_all
 from model.transformer import Transformer
-from train.checkpoint import Checkpoints
-from train.distributed import all_stop, is_main, main_first, main_says
+from run.checkpoint import Checkpoints
+from run.distributed import all_stop, is_main, main_first, main_says
+from run.folder import as_json, model_config, open_folder, record_launch
+from run.sharding import make_mesh, own_share, place_rows, placed_shapes, shardings
+from run.signals import Signals
 from train.metrics import NotFiniteError, Reporter
 from train.optim import learning_rate, optimizer
-from train.run import as_json, model_config, open_folder, record_launch
-from train.sharding import make_mesh, own_share, place_rows, placed_shapes, shardings
-from train.signals import Signals
 from train.step import init_state, make_eval_step, make_train_step
 from train.validation import Validation
 

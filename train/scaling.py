@@ -13,11 +13,11 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from data.errors import UserError, run
-from data.markers import rewritten
+from base.errors import UserError, run
+from base.markers import rewritten
+from run.folder import read_json
+from train.aot.hardware import CHIPS, GIB
 from train.compile import ASSUMPTIONS
-from train.hardware import CHIPS, GIB
-from train.run import read_json
 
 RECORDS, PAGE = Path("results/aot"), Path("docs/scaling.md")
 BEGIN, END = "<!-- tables: made by `python -m train.scaling` -->", "<!-- end of tables -->"

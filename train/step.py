@@ -78,7 +78,7 @@ def make_train_step(
       tx: the optimiser.
       eps_ls: label smoothing.
       accumulate: number of slices; a divisor of the batch's rows.
-      shardings: of the state, `train.sharding.shardings`; where it is None, the compiler's choice.
+      shardings: of the state, `run.sharding.shardings`; where it is None, the compiler's choice.
     """
 
     def sums_and_gradient(params: dict, batch: Batch, rows_b: Array, key: PRNGKeyArray) -> tuple[Loss, dict]:

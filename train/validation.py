@@ -12,12 +12,12 @@ from data.pipeline import evaluation_batches
 from data.prepare import Prepared
 from data.sources import open_corpus
 from data.tokenizer import Tokenizer
-from infer.bleu import corpus_bleu
+from infer.scores.bleu import corpus_bleu
 from infer.translator import Translator
 from model.config import ModelConfig
+from run.sharding import own_share, place_rows
 from train.loss import Loss
 from train.metrics import perplexity
-from train.sharding import own_share, place_rows
 
 
 class Validation:

@@ -20,8 +20,8 @@ from pathlib import Path
 from absl import flags
 from ml_collections import config_flags
 
+from base.errors import UserError, run
 from configs.common import default
-from data.errors import UserError, run
 from train.check import check
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "the experiment, with sweep() or search()", lock_config=True)

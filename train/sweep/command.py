@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 from ml_collections import config_flags
 
-from data.errors import UserError, flat
-from train.run import as_json, read_json
+from base.errors import UserError, flat
+from run.folder import as_json, read_json
 from train.sweep.grid import Grid
 from train.sweep.plan import Sweep, open_plan
 from train.sweep.point import Held, Todo

@@ -21,7 +21,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from data.errors import UserError
+from base.errors import UserError
 
 Point = dict[str, Any]
 Axes = Mapping[str, Any]  # to a list of values

@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from train.run import read_json
+from run.folder import read_json
 from train.sweep.claims import Claim, Silence, latest_claim, take, write_once
 from train.sweep.expressions import Point
 from train.sweep.point import Lost, Outcome, Row, read_records, summary

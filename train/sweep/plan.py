@@ -9,10 +9,10 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from base.errors import UserError, flat, suggestion
 from configs.common import default
-from data.errors import UserError, flat, suggestion
+from run.folder import model_config, read_json
 from train.check import check
-from train.run import model_config, read_json
 from train.sweep.claims import write_once
 from train.sweep.expressions import Point, name_of
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from time import sleep
 from typing import Any
 
-from data.errors import UserError
+from base.errors import UserError
 from train.sweep.claims import Renewal, Silence
 from train.sweep.expressions import Point
 from train.sweep.point import OBJECTIVE, Lost, Outcome, Row, read_records, summary

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from data.errors import UserError
+from base.errors import UserError
 from train.sweep.point import OBJECTIVE, Row, read_records
 
 MEASURES = ("loss", "loss_best", "perplexity", "perplexity_best", "bleu", "bleu_best")

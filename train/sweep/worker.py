@@ -8,9 +8,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from data.errors import UserError
-from train.lock import lock
-from train.run import read_json
+from base.errors import UserError
+from run.folder import read_json
+from run.lock import lock
 from train.sweep.point import Held, Lost, Outcome, Todo, read_records, run_child, summary
 
 

@@ -1,0 +1,1 @@
+"""The built-in corpus: a synchronous English-German grammar."""

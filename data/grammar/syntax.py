@@ -1,0 +1,178 @@
+"""What the grammar builds with: dice, trees, German words that know their source, and the clause in its three orders.
+
+English grows as a constituency tree. German grows as words in the *fields* of the German clause, which is what
+makes its word order simple:
+
+    main clause      [first field]  FINITE  [subject]  middle field  RIGHT BRACKET          [after-field]
+    question         [question word] FINITE  subject   middle field  RIGHT BRACKET          [after-field]
+    subordinate      , weil                  subject   middle field  RIGHT BRACKET  FINITE  [after-field]
+
+The right bracket holds what German keeps for the end: participle, infinitive, or the particle of a separable verb
+(joined to the finite verb when they meet: `ruft ... an`, `weil ... anruft`).
+"""
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import NamedTuple, TypeVar
+
+from data.grammar.lexicon import ER, Noun
+from data.trees.tree import Tree
+
+Item = TypeVar("Item")
+
+
+class Word(NamedTuple):
+    """A German word and the English leaves it renders (by identity; none for a comma only German writes)."""
+
+    text: str
+    sources: tuple[Tree, ...] = ()
+
+
+class Phrase(NamedTuple):
+    """A constituent in both languages, with what the rest of the sentence must agree with.
+
+    `after` is its relative clause in German, which may move behind the right bracket. `agreement` is the verb form a
+    subject asks for; `pronoun` the English pronoun that may take the phrase up again ("" = none); `kinds` what it is;
+    `heads` the English leaf and the German word of its noun. `light` says pronoun (stands first in the middle field),
+    `definite` stands before `nicht`, otherwise behind; `negative` holds the negation already (kein).
+    """
+
+    en: Tree
+    de: list[Word]
+    after: Sequence[Word] = ()
+    agreement: int = ER
+    pronoun: str = ""
+    kinds: frozenset[str] = frozenset()
+    noun: Noun | None = None
+    heads: tuple[Tree, Word] | None = None
+    light: bool = False
+    definite: bool = True
+    negative: bool = False
+
+
+class Clause(NamedTuple):
+    """A proposition whose order is still open.
+
+    English: `layers` are the auxiliaries outside in, each with its `not` or adverb, over the `head` verb and its
+    `complements`; `adverb` stands before them all. German: the fields named above; `pronouns` and `middle` make the
+    middle field, the time between them. `time` may move to the first field, in both languages.
+    """
+
+    subject: Phrase
+    layers: list[tuple[Tree, ...]]
+    adverb: Tree | None
+    head: Tree
+    complements: list[Tree]
+    time: Phrase | None
+    finite: Word
+    particle: Word | None
+    bracket: list[Word]
+    pronouns: list[Word]
+    middle: list[Word]
+    after: list[Word]
+
+
+class Draft:
+    """The dice of one sentence, and the links noted while it grows.
+
+    A sentence is a number: every choice is a digit of it in a mixed radix, so the same key gives the same sentence on
+    every machine and Python. `links` holds (name, token, token) by object until positions are known.
+    """
+
+    def __init__(self, key: str) -> None:
+        self.key, self.page, self.number = key, 0, 0
+        self.links: list[tuple[str, Tree | Word, Tree | Word]] = []
+
+    def below(self, n: int) -> int:
+        """A whole number in [0, n)."""
+        if self.number < 1 << 32:  # nearly used up: what is left would be biased
+            self.number = int.from_bytes(blake2b(f"{self.key}/{self.page}".encode()).digest(), "little")
+            self.page += 1
+        self.number, digit = divmod(self.number, n)
+        return digit
+
+    def pick(self, items: Sequence[Item]) -> Item:
+        """One of the items, all equally likely."""
+        return items[self.below(len(items))]
+
+    def chance(self, percent: int) -> bool:
+        """True in `percent` of 100 cases."""
+        return self.below(100) < percent
+
+    def link(self, name: str, one: Tree | Word, other: Tree | Word) -> None:
+        """Note that two tokens of one language belong together."""
+        self.links.append((name, one, other))
+
+
+def leaf(label: str, word: str) -> Tree:
+    """One English token."""
+    return Tree(label, word)
+
+
+def comma() -> Word:
+    """A German comma; doubled ones and one before the final mark go when the sentence is finished."""
+    return Word(",")
+
+
+def _verb_phrase(clause: Clause, skip_first: bool, with_time: bool) -> Tree:
+    complements = [*clause.complements, clause.time.en] if clause.time and with_time else clause.complements
+    phrase = Tree("VP", (clause.head, *complements))
+    for depth in range(len(clause.layers) - 1, -1, -1):
+        words = clause.layers[depth][1:] if depth == 0 and skip_first else clause.layers[depth]
+        phrase = Tree("VP", (*words, phrase)) if words else phrase
+        if words and words[0].label == "TO":
+            phrase = Tree("S", (phrase,))
+    return phrase
+
+
+def predicate(clause: Clause) -> list[Tree]:
+    """English: everything of a clause but its subject, as the S above wants it."""
+    adverb = [clause.adverb] if clause.adverb else []
+    return [*adverb, _verb_phrase(clause, False, True)]
+
+
+def _tail(d: Draft, clause: Clause) -> list[Word]:
+    if clause.particle:
+        d.link("german_particles", clause.finite, clause.particle)
+        return [clause.particle]
+    return clause.bracket
+
+
+def _middle(clause: Clause, with_time: bool) -> list[Word]:
+    time = clause.time.de if clause.time and with_time else []
+    return [*clause.pronouns, *time, *clause.middle]
+
+
+def main_clause(d: Draft, clause: Clause, time_first: bool = False, inverted: bool = False) -> tuple[Tree, list[Word]]:
+    """Statement, verb second. `inverted`: something else (a subordinate clause) has taken the first field."""
+    subject = [*clause.subject.de, *clause.subject.after]
+    if time_first and clause.time:
+        adverb = [clause.adverb] if clause.adverb else []
+        en = Tree("S", (clause.time.en, clause.subject.en, *adverb, _verb_phrase(clause, False, False)))
+        de = [*clause.time.de, clause.finite, *subject, *_middle(clause, False)]
+    else:
+        en = Tree("S", (clause.subject.en, *predicate(clause)))
+        order = [clause.finite, *subject] if inverted else [*subject, clause.finite]
+        de = [*order, *_middle(clause, True)]
+    return en, [*de, *_tail(d, clause), *clause.after]
+
+
+def verb_last(clause: Clause) -> list[Word]:
+    """German of a subordinate clause, behind its first word."""
+    finite, bracket = clause.finite, clause.bracket
+    if clause.particle:
+        sources = (*finite.sources, *(s for s in clause.particle.sources if s not in finite.sources))
+        finite = Word(clause.particle.text + finite.text, sources)
+    subject = [*clause.subject.de, *clause.subject.after]
+    return [*subject, *_middle(clause, True), *bracket, finite, *clause.after]
+
+
+def question(d: Draft, clause: Clause) -> tuple[Tree, list[Word]]:
+    """SQ, verb first; the clause was built with an auxiliary to invert. A question word goes before both sides."""
+    adverb = [clause.adverb] if clause.adverb else []
+    rest = _verb_phrase(clause, True, True)
+    # was he tired: with the copula in front no verb is left to head a verb phrase
+    parts = (rest,) if isinstance(clause.head.children, str) or isinstance(rest.children, str) else rest.children
+    en = Tree("SQ", (clause.layers[0][0], clause.subject.en, *adverb, *parts))
+    de = [clause.finite, *clause.subject.de, *clause.subject.after, *_middle(clause, True)]
+    return en, [*de, *_tail(d, clause), *clause.after]

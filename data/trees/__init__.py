@@ -1,0 +1,1 @@
+"""Constituency trees: Penn brackets, and trees as lines of symbols."""

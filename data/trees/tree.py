@@ -1,0 +1,37 @@
+"""A constituency tree with Penn labels."""
+
+from typing import NamedTuple
+
+
+class Tree(NamedTuple):
+    """A constituent with Penn labels: `children` are trees, or the word itself at a leaf."""
+
+    label: str
+    children: "tuple[Tree, ...] | str"
+
+    def terminals(self) -> "list[Tree]":
+        """The leaf nodes (part-of-speech label over a word), left to right."""
+        found, waiting = [], [self]
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node.children, str):
+                found.append(node)
+            else:
+                waiting.extend(reversed(node.children))
+        return found
+
+    def leaves(self) -> list[str]:
+        """The tokens of the sentence."""
+        return [str(node.children) for node in self.terminals()]
+
+    def bracketed(self) -> str:
+        """Penn style on one line: `(S (NP (DT the) (NN dog)) ...)`."""
+        if isinstance(self.children, str):
+            return f"({self.label} {self.children})"
+        return f"({self.label} {' '.join(child.bracketed() for child in self.children)})"
+
+    def capitalised(self) -> "Tree":
+        """The same tree with a capital first letter."""
+        if isinstance(self.children, str):
+            return Tree(self.label, self.children[0].upper() + self.children[1:])
+        return Tree(self.label, (self.children[0].capitalised(), *self.children[1:]))

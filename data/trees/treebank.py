@@ -1,0 +1,122 @@
+"""Reads constituency trees in Penn brackets, one or many lines a tree: `( (S (NP-SBJ-1 (DT the) (NN dog)) ...))`.
+
+`parse` gives the trees as they stand, `read_trees` what parsers are trained and compared on: without traces, function
+tags and whatever name the treebank has for the outermost bracket.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+
+from base.errors import UserError
+from data.trees.tree import Tree
+
+TOP = "TOP"
+TRACE = "-NONE-"
+DEEPEST = 100  # brackets within each other; sentences have about thirty, and Python ends recursion at a thousand calls
+
+_OUTERMOST = ("", TOP, "ROOT", "S1")
+_TOKENS = re.compile(r"[()]|[^\s()]+")
+
+
+class BracketError(ValueError):
+    """Text that is not Penn brackets: `line` counts from 1."""
+
+    def __init__(self, line: int, reason: str):
+        super().__init__(reason)
+        self.line = line
+
+
+class _Open:
+    """A bracket that is being read."""
+
+    def __init__(self, line: int):
+        self.line = line
+        self.label: str | None = None
+        self.word: str | None = None
+        self.children: list[Tree] = []
+
+    def add(self, token: str) -> None:
+        if self.label is None and not self.children:
+            self.label = token
+        elif self.word is None and not self.children:
+            self.word = token
+        else:
+            raise BracketError(self.line, f"{token!r} beside other content: a bracket holds one word, or brackets")
+
+    def add_tree(self, tree: Tree) -> None:
+        if self.word is not None:
+            raise BracketError(self.line, f"a bracket beside the word {self.word!r}: it holds one word, or brackets")
+        self.children.append(tree)
+
+    def tree(self) -> Tree:
+        return Tree(self.label or "", tuple(self.children) if self.word is None else self.word)
+
+
+def parse(lines: Iterable[str]) -> Iterator[tuple[int, Tree]]:
+    """Yields every outermost bracket, as it stands, and the number of the line where it opens.
+
+    An unlabelled bracket has the label "", an empty one no children.
+
+    Raises:
+        BracketError: brackets that do not pair or nest deeper than `DEEPEST`, text outside of them, a word beside
+            other content of its bracket.
+    """
+    waiting: list[_Open] = []
+    for number, line in enumerate(lines, 1):
+        for token in _TOKENS.findall(line):
+            if token == "(":
+                waiting.append(_Open(number))
+                if len(waiting) > DEEPEST:
+                    raise BracketError(number, f"more than {DEEPEST} brackets within each other")
+            elif not waiting:
+                raise BracketError(number, f"{token!r} outside of any bracket")
+            elif token != ")":
+                waiting[-1].add(token)
+            else:
+                closed = waiting.pop()
+                if waiting:
+                    waiting[-1].add_tree(closed.tree())
+                else:
+                    yield closed.line, closed.tree()
+    if waiting:
+        raise BracketError(waiting[0].line, "a bracket opens here that never closes")
+
+
+def read_trees(lines: Iterable[str], name: str) -> Iterator[Tree]:
+    """Yields the cleaned trees of a file's lines.
+
+    Raises:
+        UserError: naming the file `name` and the line, for brackets that are not in order or a tree without words.
+    """
+    try:
+        for number, tree in parse(lines):
+            clean = cleaned(tree)
+            if not clean.children:
+                raise BracketError(number, "a tree without words")
+            yield clean
+    except BracketError as error:
+        raise UserError(f"{name}, line {error.line}: {error}") from error
+
+
+def cleaned(tree: Tree) -> Tree:
+    """The tree under a `TOP`, without traces and the phrases they leave empty, without function tags and indices.
+
+    An outermost bracket that is unlabelled or called TOP, ROOT or S1 becomes that TOP; any other is put under one.
+    """
+    if isinstance(tree.children, str) or tree.label not in _OUTERMOST:
+        return Tree(TOP, tuple(_cleaned(tree)))
+    return Tree(TOP, tuple(kept for child in tree.children for kept in _cleaned(child)))
+
+
+def bare(label: str) -> str:
+    """A phrase's label without what follows a hyphen or an equals sign: NP of NP-SBJ-1, but -LRB- of -LRB-."""
+    return label[:1] + re.split("[-=]", label[1:], maxsplit=1)[0] if label[:1] != "-" else label
+
+
+def _cleaned(tree: Tree) -> list[Tree]:
+    """What stands in the place of `tree`: nothing, itself, or what is in a bracket without a label of its own."""
+    if isinstance(tree.children, str):
+        return [] if tree.label == TRACE else [tree]
+    children = tuple(kept for child in tree.children for kept in _cleaned(child))
+    label = bare(tree.label)
+    return [Tree(label, children)] if children and label not in ("", TOP) else list(children)

@@ -1,0 +1,1 @@
+"""The report: tables, curves and attention maps as one page."""

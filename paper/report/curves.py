@@ -1,0 +1,138 @@
+"""The report's drawings: learning curves, and how our rows lie to the paper's. SVG in the colours of the page."""
+
+import io
+import re
+from collections.abc import Mapping, Sequence
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
+
+from paper.published import TABLE3
+from paper.records import Found, Row, Run, find
+from paper.tables.table import mean
+from paper.tables.table2 import PAIRS, SIZES, config_of
+from paper.tables.table3 import FILE
+
+INK = "#0a0b0c"  # a colour that nothing else has; it becomes the page's own text colour
+# Readable on white and on black, and told apart by their markers as well.
+COLOURS = ("#3b82c4", "#e0722f", "#2f9e78", "#c65b9b", "#a8861c", "#8a6fd1", "#d2504b", "#6d8296")
+MARKERS = "os^Dv<>P"
+FAMILIES = {
+    "heads (A)": ("A1", "A2", "A3", "A4"),
+    "width of the keys (B)": ("B1", "B2"),
+    "size (C), and big": ("C1", "C2", "C3", "C4", "C5", "C6", "C7", "big"),
+    "dropout and smoothing (D)": ("D1", "D2", "D3", "D4"),
+    "learned positions (E)": ("E",),
+}
+
+
+def curves(found: Found) -> dict[str, str]:
+    """Validation perplexity over updates, by title, as SVG: Table 3's families, Table 2's pairs, and other runs."""
+    groups: dict[str, dict[str, Sequence[Run]]] = {}
+    for scale, title in (("", ""), (":small", ", small twins")):
+        rows = {name: _runs(find(found, f"{FILE}:{name}{scale}", "valid")) for name in TABLE3}
+        for family, names in FAMILIES.items():
+            if any(rows[name] for name in names):
+                groups[f"Table 3, {family}{title}"] = {name: rows[name] for name in ("base", *names)}
+        for pair in PAIRS:
+            groups[f"Table 2, {pair}{title}"] = {
+                size: _runs(find(found, config_of(size, pair, scale), "test")) for size in SIZES
+            }
+    seen = {run.path for group in groups.values() for runs in group.values() for run in runs}
+    others = {str(run.path).removesuffix(".json"): [run] for run in found.runs if run.path not in seen}
+    groups |= {f"{name} (no row of the paper's)": {name: runs} for name, runs in others.items()}
+    drawn = {title: _draw_curves(title, group) for title, group in groups.items()}
+    return {title: svg for title, svg in drawn.items() if svg}
+
+
+def _runs(row: Row) -> list[Run]:
+    return [one.run for one in row.scored]
+
+
+def _draw_curves(title: str, group: Mapping[str, Sequence[Run]]) -> str:
+    shown = {name: [run for run in runs if run.validations] for name, runs in group.items()}
+    shown = {name: runs for name, runs in shown.items() if runs}
+    if not shown:
+        return ""
+    figure, axes = _figure()
+    for place, (name, runs) in enumerate(shown.items()):
+        for number, run in enumerate(runs):
+            steps = [record["step"] for record in run.validations]
+            values = [record["perplexity"] for record in run.validations]
+            axes.plot(
+                steps,
+                values,
+                color=COLOURS[place % len(COLOURS)],
+                marker=MARKERS[place % len(MARKERS)],
+                linestyle="-" if place < len(COLOURS) else "--",
+                markersize=3,
+                linewidth=1.2,
+                label=None if number else name,
+            )
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.set_xlabel("updates")
+    axes.set_ylabel("validation perplexity")
+    if len(shown) > 1:
+        axes.legend(frameon=False, labelcolor=INK, ncols=2 if len(shown) > 4 else 1, fontsize=8)
+    return _svg(figure, title)
+
+
+def trends(found: Found) -> dict[str, str]:
+    """Each row's distance from base, the paper's on one axis and the small twins' on the other, by title, as SVG."""
+    rows = {name: find(found, f"{FILE}:{name}:small", "valid") for name in TABLE3}
+    drawn = {}
+    for title, key, measure in (("perplexity", "perplexity", "perplexity"), ("BLEU", "bleu", "sacrebleu")):
+        ours = {name: mean(row.values(measure)) for name, row in rows.items()}
+        points = {
+            name: (getattr(TABLE3[name], key) - getattr(TABLE3["base"], key), value - ours["base"])
+            for name, value in ours.items()
+            if value is not None and ours["base"] is not None and name != "base"
+        }
+        if points:
+            drawn[f"{title}: rows of Table 3 minus base"] = _draw_trend(title, points)
+    return drawn
+
+
+def _draw_trend(title: str, points: Mapping[str, tuple[float, float]]) -> str:
+    figure, axes = _figure()
+    axes.axhline(0, color=INK, linewidth=0.6, alpha=0.5)
+    axes.axvline(0, color=INK, linewidth=0.6, alpha=0.5)
+    for name, point in points.items():
+        family = "ABCDE".find(name[0])
+        axes.plot(*point, COLOURS[family], marker=MARKERS[family], markersize=5, linestyle="none")
+        axes.annotate(name, point, xytext=(4, 3), textcoords="offset points", fontsize=7, color=INK)
+    axes.set_xlabel(f"{title} minus base, the paper's")
+    axes.set_ylabel(f"{title} minus base, our small twins'")
+    return _svg(figure, title)
+
+
+def _figure() -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(4.6, 3.3), layout="constrained")
+    axes = figure.subplots()
+    axes.tick_params(colors=INK, labelsize=8, which="both")
+    for label in (axes.xaxis.label, axes.yaxis.label):
+        label.set(color=INK, fontsize=9)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(INK)
+    axes.grid(color=INK, alpha=0.15, linewidth=0.6)
+    axes.patch.set_visible(False)
+    figure.patch.set_visible(False)
+    return figure, axes
+
+
+def _svg(figure: Figure, title: str) -> str:
+    """The drawing as an element of a page: as wide as its place, named by `title`, in the page's text colour."""
+    text = io.StringIO()
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": title}):
+        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+    svg = text.getvalue()
+    svg = re.sub(r"<(metadata|style).*?</\1>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
+    svg = re.sub(r' id="(?![mp][0-9a-f]{10}")[^"]*"', "", svg)  # names that several drawings of a page would share
+    svg = re.sub(r'(<svg [^>]*?) width="[^"]*" height="[^"]*"', rf'\1 role="img" aria-label="{title}"', svg, count=1)
+    svg = re.sub(r"font-family: [^;]*;", "font-family: inherit;", svg)
+    return svg.replace(INK, "currentColor")

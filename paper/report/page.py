@@ -1,0 +1,139 @@
+"""Tables, drawings and pictures as HTML, and the page around them, which needs no network."""
+
+import base64
+import html
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple
+
+from base.errors import UserError
+from paper.tables.table import ABSENT, Table, is_numeric
+
+TEMPLATE = Path(__file__).with_name("report.html")
+_TYPES = {".svg": "image/svg+xml", ".png": "image/png"}
+
+
+class Section(NamedTuple):
+    """A heading of the page and what stands below it, as HTML."""
+
+    title: str
+    parts: Sequence[str]
+
+
+def page(about: str, sections: Sequence[Section]) -> str:
+    """Returns the page as text; `about` is a sentence for its head, and sections without parts are left out."""
+    shown = [section for section in sections if section.parts]
+    contents = "\n".join(f'<a href="#{_anchor(s.title)}">{html.escape(s.title)}</a>' for s in shown)
+    body = "\n".join(
+        f'<section><h2 id="{_anchor(s.title)}">{html.escape(s.title)}</h2>\n{"".join(s.parts)}</section>' for s in shown
+    )
+    before, rest = TEMPLATE.read_text(encoding="utf-8").split("__ABOUT__")
+    between, rest = rest.split("__CONTENTS__")
+    middle, after = rest.split("__BODY__")
+    return f"{before}{html.escape(about)}{between}{contents}{middle}{body}{after}"
+
+
+def write(path: Path, text: str) -> None:
+    """Writes the page; `UserError` where that is not possible."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"--html={path}: cannot be written ({error.strerror})") from error
+
+
+def table(found: Table) -> str:
+    """A table in a box of its own that scrolls where the page is narrow, its notes below."""
+    title = html.escape(found.title, quote=True)
+    columns = list(zip(*found.rows, strict=True)) or [()] * len(found.head)
+    classes = _classes(found.head, columns)
+    rows = "\n".join(
+        f'<tr><th scope="row">{_text(row[0])}</th>{"".join(map(_td, row[1:], classes[1:]))}</tr>' for row in found.rows
+    )
+    return (
+        f'<h3>{title}</h3>\n<div class="scroll" tabindex="0" role="region" aria-label="{title}"><table>\n'
+        f"<thead>{_head(found.head, classes)}</thead>\n<tbody>\n{rows}\n</tbody></table></div>\n{_notes(found.notes)}"
+    )
+
+
+def _classes(head: Sequence[str], columns: Sequence[Sequence[str]]) -> list[list[str]]:
+    classes: list[list[str]] = []
+    before = ""
+    for name, column in zip(head, columns, strict=True):
+        group = name.rpartition(": ")[0]
+        classes.append(["number"] if is_numeric(column) else [])
+        if group != before:
+            classes[-1].append("group")
+        if name.endswith(": ours"):
+            classes[-1].append("ours")
+        before = group
+    return classes
+
+
+def _head(head: Sequence[str], classes: Sequence[Sequence[str]]) -> str:
+    """One line, or two where columns share a group."""
+    groups = [name.rpartition(": ")[0] for name in head]
+    if not any(groups):
+        return f"<tr>{''.join(_th(name, kind) for name, kind in zip(head, classes, strict=True))}</tr>"
+    above, below = [], []
+    for group, places in groupby(range(len(head)), key=groups.__getitem__):
+        inside = list(places)
+        if group:
+            above.append(f'<th colspan="{len(inside)}" scope="colgroup">{html.escape(group)}</th>')
+            below += [_th(head[place].removeprefix(f"{group}: "), classes[place]) for place in inside]
+        else:
+            above += [_th(head[place], classes[place], 'rowspan="2" ') for place in inside]
+    return f"<tr>{''.join(above)}</tr><tr>{''.join(below)}</tr>"
+
+
+def _th(name: str, kind: Sequence[str], more: str = "") -> str:
+    return f'<th {more}scope="col" class="{" ".join(kind)}">{html.escape(name)}</th>'
+
+
+def _td(cell: str, kind: Sequence[str]) -> str:
+    return f'<td class="{" ".join(kind)}">{_text(cell)}</td>'
+
+
+def _text(cell: str) -> str:
+    text = html.escape(cell)
+    if cell.startswith("python "):
+        return f"<code>{text}</code>"
+    return f'<span class="absent">{text}</span>' if cell.startswith(ABSENT) else text
+
+
+def _notes(notes: Sequence[str]) -> str:
+    lines = "".join(f"<li>{html.escape(note)}</li>" for note in dict.fromkeys(notes))
+    return f'<ul class="notes">{lines}</ul>' if lines else ""
+
+
+def drawings(drawn: Mapping[str, str]) -> list[str]:
+    """Drawings by title, SVG in the page's own colours, side by side where there is room."""
+    figures = [f"<figure><figcaption>{html.escape(title)}</figcaption>{svg}</figure>" for title, svg in drawn.items()]
+    return [f'<div class="drawings">{"".join(figures)}</div>'] if figures else []
+
+
+def pictures(paths: Sequence[Path]) -> list[str]:
+    """Finished pictures, SVG or PNG, on white: their colours are their own."""
+    return [f'<div class="drawings">{"".join(map(_picture, paths))}</div>'] if paths else []
+
+
+def _picture(path: Path) -> str:
+    data = base64.b64encode(path.read_bytes()).decode()
+    name = html.escape(path.stem.replace("_", " "), quote=True)
+    image = f'<img alt="{name}" src="data:{_TYPES[path.suffix]};base64,{data}">'
+    return f'<figure class="wide"><figcaption>{name}</figcaption><div class="sheet">{image}</div></figure>'
+
+
+def inner_page(title: str, text: str) -> str:
+    """Another self-contained page, in a frame of its own."""
+    title, text = html.escape(title, quote=True), html.escape(text, quote=True)
+    return f'<iframe title="{title}" loading="lazy" srcdoc="{text}"></iframe>'
+
+
+def folded(summary: str, inside: str) -> str:
+    """Something that is shown when asked for."""
+    return f"<details><summary>{html.escape(summary)}</summary>\n{inside}</details>"
+
+
+def _anchor(title: str) -> str:
+    return "".join(letter if letter.isalnum() else "-" for letter in title.lower())

@@ -1,0 +1,71 @@
+"""The report: every table, how training went, and what the models look at, as one page."""
+
+import html
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from base.errors import UserError
+from data.sources import open_corpus
+from paper.launch import commands
+from paper.records import Found, Run, newest_with_checkpoints
+from paper.report import table1_plot
+from paper.report.curves import curves, trends
+from paper.report.page import Section, drawings, folded, inner_page, page, pictures, table
+from paper.tables.table import Table
+
+_WORDS = range(8, 15)  # of the sentence whose attention is shown
+
+
+def report(tables: Mapping[str, list[Table]], found: Found, place: str) -> str:
+    """Returns the page as text.
+
+    Args:
+      tables: what to show, by "table1" and so on.
+      found: the runs that they were made of.
+      place: where those were found, for the page's head.
+    """
+    beside = {"table1": _layer_plot(found), "table3": drawings(trends(found) if "table3" in tables else {})}
+    sections = [
+        Section(f"Table {name[-1]}", [*map(table, made), *beside.get(name, [])]) for name, made in tables.items()
+    ]
+    sections.append(Section("Learning curves", drawings(curves(found))))
+    drawer = newest_with_checkpoints(found)
+    if drawer is not None:
+        sections.append(Section("Attention", _attention(drawer)))
+    sections.append(Section("To run it", [folded("one command for every row", table(commands()))]))
+    done = sum(not run.problem for run in found.runs)
+    about = f"Made by python -m paper from {len(found.runs)} runs in {place}, {done} of them complete."
+    return page(" ".join([about, *found.notes]), sections)
+
+
+def _layer_plot(found: Found) -> list[str]:
+    if not found.layers:
+        return []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "layer_types.svg"
+        table1_plot.plot(found.layers[-1], path)
+        return pictures([path])
+
+
+def _attention(run: Run) -> list[str]:
+    """The paper's figures as this run draws them, and every head over one sentence."""
+    from infer.attention.page import page as attention_page
+    from infer.attention_maps import KINDS, TITLES, attention_maps, translate_one
+    from infer.runs import open_run
+    from paper.figures import figures
+
+    parts = [f'<p class="soft">Drawn by {html.escape(str(run.path))}.</p>']
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            parts += pictures(figures(run.path, Path(folder)))
+        model_run = open_run(run.path)
+        pairs = open_corpus(run.config["data"]["valid"]).pairs()
+        source = next((source for source, _ in pairs if len(source.split()) in _WORDS), "The dog sleeps.")
+        target = translate_one(model_run, source)
+        maps = attention_maps(model_run.model_config, model_run.params, model_run.tokenizer, source, target)
+        title = f"{source} → {target}"
+        parts.append(inner_page(title, attention_page(title, {kind: (TITLES[kind], *maps[kind]) for kind in KINDS})))
+    except UserError as error:
+        parts.append(f"<p>{html.escape(str(error))}</p>")
+    return parts

@@ -1,0 +1,51 @@
+"""Draws the record of Table 1: operations, time and paths of every layer type as sequences grow."""
+
+from pathlib import Path
+from typing import Any
+
+from base.errors import UserError
+
+
+def plot(record: dict[str, Any], path: Path) -> None:
+    """Three panels over n, with logarithmic axes; where n = d, and where attention overtakes recurrence, is marked.
+
+    Time is told in units of the quickest layer's at the smallest n. The kind of file is that of the name of `path`.
+
+    Raises:
+      UserError: matplotlib knows no such kind of file, or it cannot be written.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(13, 4.2), layout="constrained")
+    if path.suffix.removeprefix(".") not in figure.canvas.get_supported_filetypes():
+        raise UserError(f"{path}: its name must end in .png, .svg or .pdf")
+    by_operations, by_time, by_path = figure.subplots(1, 3)
+    d, types = record["fixed"]["d"], record["types"]
+    unit = min(found["lines"]["n"][0]["seconds"] for found in types.values())
+    for name, found in types.items():
+        line = found["lines"]["n"]
+        n = [point["n"] for point in line]
+        by_operations.plot(n, [point["operations"] for point in line], marker=".", label=name)
+        by_time.plot(n, [point["seconds"] / unit for point in line], marker=".")
+        # Equal lengths are common: lines of falling width keep all of them in sight.
+        width = 1.5 * (len(types) - list(types).index(name))
+        by_path.plot([p["n"] for p in found["paths"]], [p["length"] for p in found["paths"]], linewidth=width)
+    for axes, title in (
+        (by_operations, f"operations, d = {d}"),
+        (by_time, f"time, d = {d}, quickest = 1"),
+        (by_path, "longest path, k = {k}, r = {r}".format(**record["paths_at"])),
+    ):
+        axes.set(xscale="log", yscale="log", xlabel="n", title=title)
+        axes.set_xscale("log", base=2)
+        if axes is not by_path:
+            axes.axvline(d, color="grey", linestyle=":")
+            axes.text(d, 0.98, " n = d", color="grey", transform=axes.get_xaxis_transform(), va="top")
+    recurrent = types["recurrent"]["lines"]["n"]
+    for crossing in filter(None, record["crossovers"].values()):
+        height = crossing / recurrent[0]["n"] * recurrent[0]["operations"]  # recurrence is linear in n
+        by_operations.plot(crossing, height, "o", color="black", fillstyle="none", markersize=10)
+    figure.legend(loc="outside lower center", ncols=len(types))
+    try:
+        figure.savefig(path, dpi=150)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written ({error.strerror})") from error

@@ -1,0 +1,162 @@
+"""The folder of a run: what was asked for (`config.json`), and by which code on which machine (`run.json`)."""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import jax
+from ml_collections import ConfigDict
+
+from base.errors import UserError, flat
+from model.config import ModelConfig
+from run.distributed import is_main
+from run.lock import NAME as LOCK
+from run.lock import lock
+
+# Keys that a resumed run may change: parameters after n updates do not depend on them, but for rounding.
+FREE_KEYS = (
+    *("checkpoint.", "decode.", "eval.", "log_every", "data.cache", "data.test"),
+    *("mesh.", "optim.accumulate", "model.attention_impl", "model.remat", "model.scan_layers"),
+)
+PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy", "sentencepiece", "ml_collections")
+
+
+def model_config(cfg: ConfigDict, vocab_size: int) -> ModelConfig:
+    """Returns `config.model` as the model's own frozen type; its complaints become a `UserError`."""
+    try:
+        return ModelConfig(vocab_size=vocab_size, **cfg.model.to_dict())
+    except ValueError as error:
+        raise UserError(f"config: {error}") from error
+
+
+@contextmanager
+def open_folder(cfg: ConfigDict, workdir: Path) -> Iterator[None]:
+    """Makes `workdir` the folder of this config's run, or finds that it already is, and holds it for this process.
+
+    A folder where training never began is taken over whatever its config was. Of several processes of one run, the
+    first holds and writes for all.
+
+    Raises:
+      UserError: it holds another config's run or something else, another process trains in it, or, also from inside
+        the `with` statement, something in it cannot be written.
+    """
+    try:
+        if not is_main():
+            yield
+            return
+        workdir.mkdir(parents=True, exist_ok=True)
+        begun = {LOCK, "config.json.tmp"}  # all that a process killed at this point may have left
+        if not (workdir / "config.json").exists() and {path.name for path in workdir.iterdir()} - begun:
+            raise UserError(f"--workdir={workdir}: this folder is not empty and not a run; use a new one")
+        with lock(workdir):
+            _take_over(as_json(cfg), workdir, steps_free=cfg.optim.schedule == "paper")
+            yield
+    except OSError as error:
+        raise UserError(
+            f"{error.filename or f'--workdir={workdir}'}: cannot be written ({error.strerror or error}); mend that and "
+            "give the same command, which goes on from the last checkpoint, or choose another folder"
+        ) from error
+
+
+def _take_over(config: dict[str, Any], workdir: Path, *, steps_free: bool) -> None:
+    if (workdir / "config.json").exists():
+        different = _differences(read_json(workdir / "config.json"), config, steps_free=steps_free)
+        if different and (workdir / "metrics.jsonl").exists():  # training began
+            raise UserError(
+                f"--workdir={workdir}: this folder holds the run of another config ({'; '.join(different)}); "
+                "use another --workdir, or the config that it was started with"
+            )
+        if different:
+            (workdir / "tokenizer.model").unlink(missing_ok=True)
+    _write_json(workdir / "config.json", config)
+
+
+def record_launch(workdir: Path, manifests: dict[str, dict], step: int) -> None:
+    """Appends to `run.json` how and where training starts at `step`, and what data it reads.
+
+    Raises:
+      UserError: the training data are not those that the run began with.
+    """
+    path = workdir / "run.json"
+    launches = read_json(path)["launches"] if path.exists() else []
+    if step and launches:
+        before, now = launches[-1]["data"]["train"].get("sha256"), manifests["train"].get("sha256")
+        if before != now:
+            raise UserError(f"data.train has changed since {workdir} began: the run cannot go on as the same run")
+    launches.append(
+        {
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+            "step": step,
+            "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+            "git": _git(),
+            "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
+            "device": {"kind": jax.devices()[0].device_kind, "count": jax.device_count(), "cpus": cpus()},
+            "data": manifests,
+        }
+    )
+    _write_json(path, {"launches": launches})
+
+
+def cpus() -> int:
+    """Processors that this process may use: fewer than the machine has, where it is bound to some (taskset, Slurm)."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+def as_json(cfg: ConfigDict) -> dict[str, Any]:
+    """Returns the config as plain JSON values, in which tuples are lists."""
+    return json.loads(json.dumps(cfg.to_dict()))
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Reads a JSON file of a run; `UserError` if it is absent or damaged."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: no such file; is this the folder of a run?") from error
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: damaged, not JSON ({error})") from error
+
+
+def _differences(old: dict[str, Any], new: dict[str, Any], *, steps_free: bool) -> list[str]:
+    """Names each key that decides the parameters and differs, with both values."""
+    old_flat, new_flat = flat(old), flat(new)
+    free = (*FREE_KEYS, "steps") if steps_free else FREE_KEYS
+    return [
+        f"{key} is {old_flat.get(key)!r} there and {new_flat.get(key)!r} here"
+        for key in sorted(old_flat.keys() | new_flat.keys())
+        if old_flat.get(key) != new_flat.get(key) and not key.startswith(free)
+    ]
+
+
+def _write_json(path: Path, value: dict[str, Any]) -> None:
+    replacement = path.with_name(path.name + ".tmp")
+    replacement.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    replacement.replace(path)
+
+
+def _git() -> dict[str, Any] | None:
+    """Commit of the code and whether it differs from that commit; None outside a git checkout."""
+    root = Path(__file__).parent.parent
+    try:
+        commit, status = (
+            subprocess.run(["git", "-C", root, *command], capture_output=True, text=True, check=True).stdout.strip()
+            for command in (["rev-parse", "HEAD"], ["status", "--porcelain"])
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return {"commit": commit, "dirty": bool(status)}
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,170 @@
+"""Where everything lives on many devices: a mesh with named axes, and one table from paths to axes.
+
+The axes are `data` (batch rows), `fsdp` (batch rows, and parameters cut along d_model) and `tensor` (heads, d_ff and
+vocabulary). The compiler derives from the table what to send where; the model does not know of it.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental import mesh_utils
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+from ml_collections import ConfigDict
+
+from base.errors import UserError
+from data.pipeline import Share
+
+AXES = ("data", "fsdp", "tensor")
+ROWS = P(("data", "fsdp"))  # a batch: rows along both axes
+
+# First match wins. Paths end alike in parameters and in what the optimiser keeps for them (`opt_state/0/mu/embed`), so
+# one table covers the whole state.
+RULES = (
+    (r"(embed|softmax)$", P("tensor", "fsdp")),  # [v,d]
+    (r"positions$", P(None, "fsdp")),  # [l,d]
+    (r"/w[qkv]$", P("fsdp", "tensor", None)),  # [d,h,k]
+    (r"/wo$", P("tensor", None, "fsdp")),  # [h,e,d]
+    (r"/w1$", P("fsdp", "tensor")),  # [d,f]
+    (r"/b1$", P("tensor")),  # [f]
+    (r"/w2$", P("tensor", "fsdp")),  # [f,d]
+    (r".*", P()),  # vectors of d_model and counters: too small to cut
+)
+
+
+def mesh_shape(cfg: ConfigDict, devices: int) -> tuple[int, ...]:
+    """Returns the sizes of the axes (data, fsdp, tensor); the one that `config.mesh` sets to -1 takes what is left.
+
+    Raises:
+      UserError: the sizes do not multiply to the number of devices.
+    """
+    sizes = [cfg[axis] for axis in AXES]
+    named = ", ".join(f"mesh.{axis}={size}" for axis, size in zip(AXES, sizes, strict=True))
+    if sizes.count(-1) > 1 or any(size < 1 and size != -1 for size in sizes):
+        raise UserError(f"config: {named}; each must be at least 1, and one of them may be -1 for what is left")
+    known = math.prod(size for size in sizes if size != -1)
+    shape = tuple(devices // known if size == -1 else size for size in sizes)
+    if math.prod(shape) != devices:
+        raise UserError(f"config: {named} do not divide {devices} device(s); set one to -1 for what is left")
+    return shape
+
+
+def data_mesh() -> Mesh:
+    """Returns all devices along `data`: whole parameters on each, and batches cut by rows."""
+    return jax.make_mesh((jax.device_count(), 1, 1), AXES, axis_types=(AxisType.Auto,) * len(AXES))
+
+
+def make_mesh(cfg: ConfigDict, devices: Sequence[Any] | None = None) -> Mesh:
+    """Returns the mesh of `config.mesh` over `devices` (all of them, on every host), neighbours next to each other.
+
+    The chips of a host are a block of it, so that the rows which a host reads are neighbours, too.
+
+    Raises:
+      UserError: the sizes do not multiply to the number of devices.
+    """
+    devices = jax.devices() if devices is None else list(devices)
+    shape = mesh_shape(cfg, len(devices))
+    kinds = (AxisType.Auto,) * len(AXES)
+    hosts = _hosts_along(shape, len({device.process_index for device in devices}))
+    if math.prod(hosts) == 1:
+        return jax.make_mesh(shape, AXES, axis_types=kinds, devices=devices)
+    chips = [size // along for size, along in zip(shape, hosts, strict=True)]
+    grid = mesh_utils.create_hybrid_device_mesh(chips, hosts, devices, process_is_granule=True)
+    return Mesh(grid, AXES, axis_types=kinds)
+
+
+def _hosts_along(shape: Sequence[int], hosts: int) -> list[int]:
+    """How many hosts stand along each axis, so that the chips of each are one block: as many as can along the first."""
+    along = []
+    for size in shape:
+        along.append(math.gcd(size, hosts))
+        hosts //= along[-1]
+    return along if hosts == 1 else [1] * len(along)
+
+
+def placed_shapes(tree: Any, mesh: Mesh | AbstractMesh) -> Any:
+    """Returns the shapes of `tree` (from `jax.eval_shape`), each with its place on the mesh by `RULES`.
+
+    Raises:
+      UserError: a dimension cannot be cut into as many equal parts as the mesh asks for.
+    """
+
+    def place(path: tuple[Any, ...], leaf: Any) -> jax.ShapeDtypeStruct:
+        name = jax.tree_util.keystr(path, simple=True, separator="/")
+        spec = next(spec for pattern, spec in RULES if re.search(pattern, name)) if leaf.ndim else P()
+        for size, axis in zip(leaf.shape, spec, strict=False):
+            if axis is not None and size % mesh.shape[axis]:
+                raise UserError(
+                    f"config: mesh.{axis}={mesh.shape[axis]} does not divide {size}, a dimension of {name} "
+                    f"{tuple(leaf.shape)}; choose a divisor of it"
+                )
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=NamedSharding(mesh, spec))
+
+    return jax.tree_util.tree_map_with_path(place, tree)
+
+
+def shardings(tree: Any) -> Any:
+    """Returns the sharding of each array, or placed shape, of `tree`."""
+    return jax.tree.map(lambda leaf: leaf.sharding, tree)
+
+
+def row_parts(mesh: Mesh) -> int:
+    """Parts that the rows of a batch are cut into, one for each place on the axes data and fsdp."""
+    return mesh.shape["data"] * mesh.shape["fsdp"]
+
+
+def own_share(mesh: Mesh, slices: int = 1) -> Share:
+    """Returns the rows that this process's devices hold of a batch, each part of it in `slices` equal slices.
+
+    Raises:
+      UserError: they are not neighbours, so that the process could not read them in one piece.
+    """
+    parts = row_parts(mesh)
+    here = NamedSharding(mesh, ROWS).addressable_devices_indices_map((parts,))
+    own = sorted({index[0].indices(parts)[0] for index in here.values() if index is not None})
+    if own != list(range(own[0], own[-1] + 1)):
+        raise UserError(
+            "config: mesh.tensor cuts across hosts so that their rows are no neighbours; let it divide a host"
+        )
+    return Share(own[0], own[-1] + 1, parts, parts * slices)
+
+
+def place_rows(mesh: Mesh, own: Any) -> Any:
+    """Makes global arrays, cut by rows over the mesh, from arrays (a tree of them) of this process's own rows."""
+    sharding, share = NamedSharding(mesh, ROWS), own_share(mesh)
+
+    def place(own_b: np.ndarray) -> jax.Array:
+        part = len(own_b) // (share.end - share.first)
+        rows, before = part * share.parts, part * share.first
+
+        def held(index: tuple[slice, ...] | None) -> np.ndarray:
+            assert index is not None
+            begin, end, _ = index[0].indices(rows)
+            return own_b[begin - before : end - before]
+
+        return jax.make_array_from_callback((rows, *own_b.shape[1:]), sharding, held)
+
+    return jax.tree.map(place, own)
+
+
+def cut_rows(mesh: Mesh, whole_b: np.ndarray) -> jax.Array:
+    """Makes a global array, cut by rows over the mesh, from one that every process holds whole."""
+    return jax.make_array_from_callback(whole_b.shape, NamedSharding(mesh, ROWS), lambda index: whole_b[index])
+
+
+def place_params(mesh: Mesh, params: Any) -> Any:
+    """Puts parameters, on the host or on devices, where the table says; those that are there already stay."""
+    return jax.device_put(params, shardings(placed_shapes(params, mesh)))
+
+
+def fetch(tree: Any) -> Any:
+    """Returns global arrays as numpy arrays, whole in every process."""
+    if jax.process_count() > 1:
+        from jax.experimental.multihost_utils import process_allgather
+
+        return process_allgather(tree, tiled=True)
+    return jax.device_get(tree)

@@ -1,0 +1,1 @@
+"""Ahead-of-time compilation for TPUs that this machine need not have."""

@@ -1,0 +1,199 @@
+"""A run's programs, compiled for TPUs that this machine need not have, and what the compiler says of them.
+
+Nothing is executed: jax compiles for a description of the hardware, with the compiler of `libtpu`.
+"""
+
+import importlib.util
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import mesh_utils, topologies
+from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+from ml_collections import ConfigDict
+
+from base.errors import UserError
+from data.batching import Batch
+from data.pipeline import row_lengths
+from infer.translator import FULL_BATCH
+from model.config import ModelConfig
+from model.search import beam_search
+from model.transformer import Transformer, init_params
+from run.sharding import AXES, ROWS, make_mesh, mesh_shape, placed_shapes, row_parts, shardings
+from train.aot.flops import counted_once, recomputed_flops, update_flops
+from train.aot.hardware import CHIPS, GIB, Chip
+from train.aot.hlo import exchanges, loops
+from train.optim import optimizer
+from train.step import init_state, make_train_step
+
+SEARCH_LENGTH = 32  # source positions of the batch that beam search is compiled for
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+class TooLarge(Exception):
+    """A program that its device's memory cannot hold: bytes that it needs at least, and that there are."""
+
+    def __init__(self, needed: int, available: int):
+        super().__init__(f"needs {needed / GIB:.2f} GiB a device, where there are {available / GIB:.2f} GiB")
+        self.needed, self.available = needed, available
+
+
+def open_topology(name: str, slices: int) -> tuple[Chip, list[Any]]:
+    """Returns the chip of a TPU topology such as "v5e:4x4", and the devices of so many slices of it.
+
+    Raises:
+      UserError: there is no such topology, or the compiler is not installed.
+    """
+    if importlib.util.find_spec("libtpu") is None:
+        raise UserError("the TPU compiler is not installed; pip install -e '.[tpu]'")
+    generation, _, layout = name.partition(":")
+    known = [key for key, chip in CHIPS.items() if chip.name.startswith("TPU")]
+    if generation not in known:
+        raise UserError(f"--topology={name}: it must be one of {', '.join(known)}, a colon and a layout, like v5e:4x4")
+    options: dict[str, Any] = {"num_slices": slices} if slices > 1 else {}
+    if set(layout.split("x")) == {"1"}:
+        options["chips_per_host_bounds"] = (1, 1, 1)
+    if generation == "v4":
+        options["chip_config_name"] = "megacore"  # a chip is one device, as on the machines that are let
+    try:
+        return CHIPS[generation], topologies.get_topology_desc(name, "tpu", **options).devices
+    except jax.errors.JaxRuntimeError as error:
+        reason = str(error).partition(": ")[2].splitlines()[0]
+        raise UserError(f"--topology={name}: {reason}; it must be like v5e:4x4 or v5p:2x2x2") from error
+
+
+def topology_mesh(cfg: ConfigDict, devices: Sequence[Any], slices: int) -> Mesh:
+    """Returns the mesh of `config.mesh`; slices, which are joined by a slow network, stand along the axis `data`.
+
+    Raises:
+      UserError: the sizes do not multiply to the number of devices, or the slices do not divide `data`.
+    """
+    if slices == 1:
+        return make_mesh(cfg, devices)
+    data, fsdp, tensor = mesh_shape(cfg, len(devices))
+    if data % slices:
+        raise UserError(f"config: mesh.data={data} is no multiple of --slices={slices}; slices can only share batches")
+    grid = mesh_utils.create_hybrid_device_mesh((data // slices, fsdp, tensor), (slices, 1, 1), devices)
+    return Mesh(grid, AXES, axis_types=(AxisType.Auto,) * len(AXES))
+
+
+def batch_shapes(cfg: ConfigDict, mesh: Mesh) -> list[tuple[int, int, int]]:
+    """Returns each batch shape of a run, short rows first: rows planned, rows with those that fill the mesh, length."""
+    data, lengths = cfg.data, row_lengths(cfg.data)
+    if data.tokens_per_batch < lengths[-1]:
+        raise UserError(f"data.tokens_per_batch is {data.tokens_per_batch}: too few for a row of {lengths[-1]} tokens")
+    multiple = row_parts(mesh) * cfg.optim.accumulate
+    planned = [data.tokens_per_batch // length for length in lengths]
+    return [(rows, rows + -rows % multiple, length) for rows, length in zip(planned, lengths, strict=True)]
+
+
+def train_step(cfg: ConfigDict, config: ModelConfig, mesh: Mesh, rows: int, length: int) -> dict[str, Any]:
+    """Compiles one update on `rows` rows of `length` positions a side; returns what `facts` does, and FLOPs.
+
+    Raises:
+      TooLarge: it does not fit.
+    """
+    tx = optimizer(cfg.optim, cfg.model.d_model, cfg.steps)
+    placed = placed_shapes(jax.eval_shape(partial(init_state, config, tx), jax.random.key(0)), mesh)
+    step: Any = make_train_step(Transformer(config), tx, cfg.loss.eps_ls, cfg.optim.accumulate, shardings(placed))
+    ids_bt: Any = jax.ShapeDtypeStruct((rows, length), jnp.int32, sharding=NamedSharding(mesh, ROWS))
+    key = jax.ShapeDtypeStruct((), jax.random.key(0).dtype, sharding=NamedSharding(mesh, P()))
+    compiled = _compile(step.lower(placed, Batch(*[ids_bt] * len(Batch._fields)), key))
+    shape = config, rows, length, length
+    analytic = update_flops(*shape) + recomputed_flops(*shape)
+    text = compiled.as_text()
+    found = facts(compiled, text, mesh)
+    # On several slices a round of each backward loop comes before it, so that its gradients travel meanwhile.
+    beside = sum(loop.start for loop in loops(text) if loop.end == config.N)
+    for counted in ("flops", "traffic"):  # the compiler counts a loop's body once: that of slices, and that of layers
+        found[counted] *= cfg.optim.accumulate * analytic / counted_once(*shape, beside)
+    return {
+        "rows": rows,
+        "length": length,
+        "state_bytes": _bytes_a_device(placed),
+        "flops_analytic": analytic / mesh.size,
+        **found,
+    }
+
+
+def search(cfg: ConfigDict, config: ModelConfig, mesh: Mesh) -> dict[str, Any]:
+    """Compiles beam search for a full batch of short sentences, as `infer.translator` makes them.
+
+    Raises:
+      TooLarge: it does not fit.
+    """
+    rows = FULL_BATCH // SEARCH_LENGTH
+    rows += -rows % row_parts(mesh)
+    params = placed_shapes(jax.eval_shape(partial(init_params, config), jax.random.key(0)), mesh)
+    source_bs = jax.ShapeDtypeStruct((rows, SEARCH_LENGTH), jnp.int32, sharding=NamedSharding(mesh, ROWS))
+    options = {"beam": cfg.decode.beam, "alpha": cfg.decode.alpha, "extra_length": cfg.decode.extra_length}
+    find = jax.jit(partial(beam_search, Transformer(config), **options))
+    compiled = _compile(find.lower(params, source_bs))
+    return {"rows": rows, "length": SEARCH_LENGTH, **facts(compiled, compiled.as_text(), mesh)}
+
+
+def facts(compiled: Any, text: str, mesh: Mesh) -> dict[str, Any]:
+    """What the compiler says of a program, for each device: memory and traffic in bytes, operations, exchanges.
+
+    `text` is the program's own, `compiled.as_text()`, which takes long to make of a large one.
+    """
+    memory, cost = compiled.memory_analysis(), compiled.cost_analysis()
+    held = {
+        "arguments": memory.argument_size_in_bytes,
+        "outputs": memory.output_size_in_bytes,
+        "aliased": memory.alias_size_in_bytes,
+        "temporaries": memory.temp_size_in_bytes,
+        "code": memory.generated_code_size_in_bytes,
+    }
+    held["peak"] = sum(held.values()) - 2 * held["aliased"]
+    slices = len({getattr(device, "slice_index", 0) for device in mesh.devices.flat})
+    sent = Counter[tuple[str, int]]()
+    count = Counter[tuple[str, int]]()
+    for exchange in exchanges(text, mesh.size, slices):
+        count[exchange.kind, exchange.group] += exchange.times
+        sent[exchange.kind, exchange.group] += exchange.times * exchange.bytes
+    return {
+        "memory": held,
+        "flops": cost["flops"],
+        "traffic": cost["bytes accessed"],
+        "exchanges": [
+            {"kind": kind, "group": group, "count": count[kind, group], "bytes": sent[kind, group]}
+            for kind, group in sorted(count)
+        ],
+    }
+
+
+def _compile(lowered: Any) -> Any:
+    try:
+        return lowered.compile()
+    except jax.errors.JaxRuntimeError as error:
+        refusal = _refusal(str(error))
+        if refusal is None:
+            raise
+        raise refusal from error
+
+
+def _refusal(message: str) -> TooLarge | None:
+    """The numbers in the compiler's complaint about memory; None if it complains about something else."""
+    sizes = r"([\d.]+)([KMGT]?)B?"
+    for pattern in (rf"Used {sizes} of {sizes} hbm", rf"total .*?\({sizes}\) exceeds available HBM \({sizes}\)"):
+        if found := re.search(pattern, message):
+            needed, available = (
+                round(float(number) * _UNITS[unit]) for number, unit in (found.groups()[:2], found.groups()[2:])
+            )
+            return TooLarge(needed, available)
+    return None
+
+
+def _bytes_a_device(placed: Any) -> int:
+    return sum(
+        math.prod(leaf.sharding.shard_shape(leaf.shape)) * np.dtype(leaf.dtype).itemsize
+        for leaf in jax.tree.leaves(placed)
+    )
