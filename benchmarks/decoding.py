@@ -23,10 +23,11 @@ import jax.numpy as jnp
 import numpy as np
 from absl import app, flags
 
+from base.ids import EOS
 from model.config import ModelConfig
 from model.positions import sinusoids
 from model.scoring import forced_log_probs
-from model.search import EOS, beam_search
+from model.search import beam_search
 from model.transformer import Transformer, init_params
 
 TOKENS = 20

@@ -32,9 +32,9 @@ import torch
 from absl import app, flags
 from torch import nn
 
+from base.ids import BOS
 from configs.common import default
 from data.batching import Batch
-from data.tokenizer import BOS
 from model.config import ModelConfig
 from model.positions import sinusoids
 from model.transformer import Transformer

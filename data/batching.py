@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Int32
 
 from base.errors import UserError
-from data.tokenizer import BOS
+from base.ids import BOS
 
 Record = tuple[np.ndarray, np.ndarray]  # source ids, target ids; EOS ends both
 _OPEN_ROWS = 16  # rows a stream of `pack_plan` fills at a time; more pack hardly tighter and take longer

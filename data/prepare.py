@@ -28,10 +28,11 @@ from ml_collections import ConfigDict, config_flags
 
 from base import errors
 from base.errors import UserError
+from base.ids import EOS
 from base.progress import Progress
 from data.batching import Record
 from data.sources import Corpus, download, open_corpus
-from data.tokenizer import EOS, Tokenizer
+from data.tokenizer import Tokenizer
 
 FORMAT = 1  # raised when the files change meaning; older folders are then prepared afresh
 _RECORDS, _LENGTHS, _MANIFEST = "pairs.array_record", "lengths.npy", "manifest.json"

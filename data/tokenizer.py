@@ -21,8 +21,8 @@ from typing import SupportsIndex
 import sentencepiece
 
 from base.errors import UserError
+from base.ids import BOS, EOS, PAD, UNK
 
-PAD, BOS, EOS, UNK = 0, 1, 2, 3
 TRAINING_LINES = 2_000_000  # subwords of a larger corpus are learned from a random sample, the same every time
 _LONGEST_TRAINING_LINE = 16_384  # bytes; subwords are not learned from longer lines
 _NEWLINES = {ord("\n"): " ", ord("\r"): " "}

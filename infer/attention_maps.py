@@ -20,7 +20,8 @@ from absl import flags
 from jaxtyping import Float
 
 from base.errors import UserError, run
-from data.tokenizer import BOS, EOS, Tokenizer
+from base.ids import BOS, EOS
+from data.tokenizer import Tokenizer
 from infer.attention.page import page
 from infer.runs import Run, open_run
 from infer.translator import Translator

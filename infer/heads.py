@@ -28,8 +28,9 @@ from absl import flags
 from jaxtyping import Float, Int
 
 from base.errors import UserError, run
+from base.ids import BOS, EOS, PAD
 from data.grammar import sentences as grammar
-from data.tokenizer import BOS, EOS, PAD, Tokenizer
+from data.tokenizer import Tokenizer
 from infer.attention.roles import (
     RELATIONS,
     AlignmentTally,

@@ -16,7 +16,8 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from data.tokenizer import EOS, PAD, Tokenizer
+from base.ids import EOS, PAD
+from data.tokenizer import Tokenizer
 from model.config import ModelConfig
 from model.sampling import sample
 from model.search import Hypotheses, beam_search

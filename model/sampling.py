@@ -6,9 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
+from base.ids import EOS, PAD
 from model.search import (
-    EOS,
-    PAD,
     Hypotheses,
     SearchState,
     forbid,

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from model.search import BOS, PAD
+from base.ids import BOS, PAD
 from model.transformer import Transformer
 
 

@@ -24,10 +24,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from base.ids import BOS, EOS, PAD
 from model.cache import DecodeCache
 from model.transformer import Transformer
 
-PAD, BOS, EOS = 0, 1, 2
 FIRST_STEPS = 16
 
 

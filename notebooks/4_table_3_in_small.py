@@ -29,9 +29,9 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 
+from base.table import as_text, mean
 from paper.published import TABLE3
 from paper.records import find, search
-from paper.tables.table import as_text, mean
 from paper.tables.table3 import small
 
 RESULTS = Path(os.environ.get("RESULTS", "../results"))

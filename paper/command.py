@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from base.errors import UserError
+from base.table import Table, as_csv, as_markdown, as_text
 from paper import table1
 from paper.launch import commands
 from paper.records import Found, newest_with_checkpoints, search
 from paper.report.page import write
 from paper.tables import table2, table3, table4
-from paper.tables.table import Table, as_csv, as_markdown, as_text
 
 TABLES = ("table1", "table2", "table3", "table4")
 

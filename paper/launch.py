@@ -1,8 +1,8 @@
 """The command that runs each published row, at the paper's size or as a small twin."""
 
+from base.table import Table
 from paper.published import TABLE3
 from paper.tables import table2, table3, table4
-from paper.tables.table import Table
 
 SWEEP = "python -m train.sweep --config={config} --workdir=runs/{folder}"
 

@@ -23,9 +23,9 @@ from absl import flags
 
 from base.errors import UserError, run
 from base.markers import rewritten
+from base.table import as_markdown
 from paper.command import make
 from paper.records import search
-from paper.tables.table import as_markdown
 from run.folder import read_json
 
 RESULTS, README, TABLES = Path("results"), Path("README.md"), Path("docs/tables.md")

@@ -31,6 +31,7 @@ from absl import flags
 from jaxtyping import Array, Float
 
 from base.errors import UserError, run
+from base.table import Table, as_text
 from paper import published
 from paper.tables.layer_costs import dependencies, operations, path_length, seconds, sequential_products
 from paper.tables.layer_types import (
@@ -44,7 +45,6 @@ from paper.tables.layer_types import (
     recurrent,
     self_attention,
 )
-from paper.tables.table import Table, as_text
 from run.folder import cpus
 
 

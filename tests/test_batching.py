@@ -7,9 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from base.errors import UserError
+from base.ids import BOS, EOS
 from data.batching import Batch, PlannedBatch, bucket_plan, lay_out, pack_plan
 from data.sources import open_corpus
-from data.tokenizer import BOS, EOS, Tokenizer
+from data.tokenizer import Tokenizer
 
 BUCKETS = (4, 8, 16)
 PLANS = {

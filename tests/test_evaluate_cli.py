@@ -15,7 +15,7 @@ import pytest
 from absl import flags
 
 from base.errors import UserError
-from data.tokenizer import BOS, EOS
+from base.ids import BOS, EOS
 from infer.evaluation import open_split
 from infer.runs import Run, open_run, params_sha256
 from infer.scores import bleu

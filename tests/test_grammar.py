@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from data.grammar.sentences import SPLITS, Example, lexicon, pair, split_of
+from data.grammar import lexicon
+from data.grammar.sentences import SPLITS, Example, pair, split_of
 
 PUNCTUATION = {",", ".", "?", "'s"}
 GOLDEN: list[tuple[str, str]] = [

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from base.errors import UserError
+from base.table import Table
 from paper.report.page import Section, drawings, folded, inner_page, page, pictures, table, write
-from paper.tables.table import Table
 
 TABLE = Table(
     "t",

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from base.errors import UserError
+from base.ids import EOS
 from configs.common import default
 from data import prepare as module
 from data.prepare import Prepared, prepare, prepare_all
 from data.sources import open_corpus
-from data.tokenizer import EOS, Tokenizer
+from data.tokenizer import Tokenizer
 
 ROOT = Path(__file__).parent.parent
 ENGLISH = ["the dog runs", "a cat", "", "the dog sees a cat and the cat sees the dog", "a", "the cat runs"] * 20

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from base.errors import UserError
+from base.table import as_text
 from paper.command import TABLES, draw, make
 from paper.launch import commands
 from paper.records import load, newest_with_checkpoints, search
 from paper.report.curves import curves, trends
 from paper.report.report import report
-from paper.tables.table import as_text
 from tests.planted import plant, planted_config, scores
 
 ROOT = Path(__file__).parent.parent

@@ -9,11 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from base.ids import BOS, EOS, PAD
 from model import search
 from model.config import ModelConfig
 from model.sampling import keep_likely, sample
 from model.scoring import forced_log_probs
-from model.search import BOS, EOS, PAD, beam_search
+from model.search import beam_search
 from model.transformer import Transformer, init_params
 
 SOURCE_BS = np.array(

@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from paper.tables.table import Table, as_csv, as_markdown, as_text, difference, is_numeric, number, spread
+from base.table import Table, as_csv, as_markdown, as_text, difference, is_numeric, number, spread
 
 TABLE = Table(
     "t",

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from base.errors import UserError
+from base.table import as_text
 from paper import table1
 from paper.report.table1_plot import plot
 from paper.table1 import ATTENTION, DILATED, PROJECTED, RECURRENT, TYPES, Sizes
-from paper.tables.table import as_text
 
 RECORD = Path(__file__).parent.parent / "results" / "table1.json"
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from base.table import Table
 from paper.published import TABLE2
 from paper.records import Found, search
 from paper.tables import table2
-from paper.tables.table import Table
 from tests.planted import plant, planted_config, scores
 
 EMPTY = Found([], [], [], [])

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from base.table import Table
 from model.config import parameter_count
 from paper.published import TABLE3
 from paper.records import Found, load, search
 from paper.tables import table3
-from paper.tables.table import Table
 from run.folder import model_config
 from tests.planted import plant, planted_config, scores
 

@@ -7,8 +7,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from base.errors import UserError
+from base.ids import BOS, EOS, PAD, UNK
 from data import tokenizer as module
-from data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+from data.tokenizer import Tokenizer
 
 WORDS = [
     "the",

@@ -10,7 +10,8 @@ import jax
 import numpy as np
 
 from base.errors import UserError
-from data.tokenizer import EOS, Tokenizer
+from base.ids import EOS
+from data.tokenizer import Tokenizer
 from model.config import ModelConfig
 from model.scoring import forced_log_probs
 from model.transformer import Transformer

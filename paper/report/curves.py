@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
+from base.table import mean
 from paper.published import TABLE3
 from paper.records import Found, Row, Run, find
-from paper.tables.table import mean
 from paper.tables.table2 import PAIRS, SIZES, config_of
 from paper.tables.table3 import FILE
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from base.errors import UserError
-from paper.tables.table import ABSENT, Table, is_numeric
+from base.table import ABSENT, Table, is_numeric
 
 TEMPLATE = Path(__file__).with_name("report.html")
 _TYPES = {".svg": "image/svg+xml", ".png": "image/png"}

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from base.errors import UserError
+from base.table import Table
 from data.sources import open_corpus
 from paper.launch import commands
 from paper.records import Found, Run, newest_with_checkpoints
 from paper.report import table1_plot
 from paper.report.curves import curves, trends
 from paper.report.page import Section, drawings, folded, inner_page, page, pictures, table
-from paper.tables.table import Table
 
 _WORDS = range(8, 15)  # of the sentence whose attention is shown
 

@@ -1,12 +1,12 @@
 """Table 2: BLEU on newstest2014 in every reading, and training operations by every count."""
 
 from base.errors import UserError
+from base.table import NOT_RUN, Table, difference, mean, number, spread
 from infer.scores.bleu import READINGS
 from paper.published import BIG_EN_FR_IN_THE_PROCEEDINGS, SUSTAINED, TABLE2, TIMES
 from paper.records import Found, Row, find, load
 from paper.tables.bootstrap import compare_rows
 from paper.tables.cost import analytic_flops, paid, paper_flops, run_flops, xla_flops
-from paper.tables.table import NOT_RUN, Table, difference, mean, number, spread
 
 PAIRS = {"en-de": "English-German", "en-fr": "English-French"}
 SIZES = ("base", "big")

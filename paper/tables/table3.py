@@ -7,12 +7,12 @@ a row lies from their base row can be held against the paper, which is what `tre
 import statistics
 from collections.abc import Callable, Sequence
 
+from base.table import NOT_RUN, Table, difference, mean, number, spread
 from configs.ablations import ROWS
 from model.config import parameter_count
 from paper.published import TABLE3, TIMES
 from paper.records import Found, Row, find, load
 from paper.tables.cost import paid
-from paper.tables.table import NOT_RUN, Table, difference, mean, number, spread
 from run.folder import model_config
 
 FILE = "configs/ablations.py"

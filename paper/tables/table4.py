@@ -1,9 +1,9 @@
 """Table 4: English constituency parsing, F1 on section 23 of the Wall Street Journal."""
 
+from base.table import NOT_RUN, Table, difference, mean, number, spread
 from paper.published import TABLE4
 from paper.records import Found, find
 from paper.tables.cost import paid
-from paper.tables.table import NOT_RUN, Table, difference, mean, number, spread
 
 CONFIGS = {"WSJ only, discriminative": "configs/parsing.py:wsj", "semi-supervised": "configs/parsing.py:semi"}
 SMALL = "configs/parsing.py:small"

@@ -1,0 +1,123 @@
+"""Files: written whole or not at all, hashed, and JSON read so that whatever is wrong with it is one line.
+
+    >>> read_json(Path("run.json"), {"launches": [{"step": int}]})["launches"][0]["step"]
+
+A schema is an example in types: `int`, `float` (whole numbers count), `str`, `bool`, `dict`, `list`, `object` for
+anything; a dict of the keys that must be there; a list of one schema, that of every item. Keys beyond it are let be.
+"""
+
+import contextlib
+import hashlib
+import json
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from base.errors import UserError
+
+Schema = Any
+_NAMES = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    dict: "an object",
+    list: "a list",
+}
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Writes a file under a temporary name beside `path` and renames it: no reader ever finds half of it.
+
+    Raises:
+      OSError: it cannot be written; `path` is then as it was, and nothing is left beside it.
+    """
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        draft.write_bytes(content)
+        draft.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+        raise
+
+
+def write_text(path: Path, text: str) -> None:
+    """`write_bytes` of UTF-8."""
+    write_bytes(path, text.encode())
+
+
+def write_json(path: Path, value: Any) -> None:
+    """`write_text` of JSON, indented, with a line feed at the end."""
+    write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+
+
+def sha256(path: Path) -> str:
+    """Returns the SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_json(path: Path, schema: Schema) -> Any:
+    """Returns the JSON value in a file.
+
+    Raises:
+      UserError: the file is absent or unreadable, is not JSON, or its value is not of the schema; the message names
+        the file and the place in it.
+    """
+    return _checked(path, "", _parsed(path, "", _content(path)), schema)
+
+
+def read_json_lines(path: Path, schema: Schema) -> list[Any]:
+    """Returns the value of each line of a file; [] where the file is absent.
+
+    The last line is left out if it has no line feed: a process was killed, or is busy, while it wrote it.
+
+    Raises:
+      UserError: as `read_json`; the message names the line.
+    """
+    if not path.exists():
+        return []
+    lines = _content(path).split(b"\n")[:-1]
+    return [_checked(path, f"line {n}", _parsed(path, f"line {n}", line), schema) for n, line in enumerate(lines, 1)]
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: no such file") from error
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+def _parsed(path: Path, where: str, content: bytes) -> Any:
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:  # of UTF-8, of JSON, of numbers with thousands of digits
+        raise UserError(f"{path}: damaged{where and f' in {where}'}, not JSON ({str(error)[:120]})") from error
+
+
+def _checked(path: Path, where: str, value: Any, schema: Schema) -> Any:
+    if wrong := _fault(value, schema, ""):
+        raise UserError(f"{path}: damaged{where and f' in {where}'}: {wrong}")
+    return value
+
+
+def _fault(value: Any, schema: Schema, at: str) -> str | None:
+    """What is wrong with `value`, which stands at this place; None if nothing is."""
+    kind: type = schema if isinstance(schema, type) else type(schema)
+    fits = isinstance(value, (int, float) if kind is float else kind)
+    if not fits or (isinstance(value, bool) and kind in (int, float)):
+        shown = json.dumps(value)
+        return f"{at or 'it'} is {shown if len(shown) < 60 else shown[:60] + '...'}; it must be {_NAMES[kind]}"
+    inside: Iterable[tuple[Any, Schema, str]] = ()
+    if isinstance(schema, dict):
+        missing = next((key for key in schema if key not in value), None)
+        if missing is not None:
+            return f"{at + ' has' if at else 'it has'} no {missing!r}"
+        inside = ((value[key], schema[key], f"{at}.{key}" if at else key) for key in schema)
+    elif isinstance(schema, list):
+        inside = ((item, schema[0], f"{at}[{number}]") for number, item in enumerate(value))
+    return next(filter(None, (_fault(*one) for one in inside)), None)

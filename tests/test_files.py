@@ -1,0 +1,93 @@
+"""base/files.py: files are whole or as they were, and a JSON file's fault is one line that names the place."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from base.errors import UserError
+from base.files import read_json, read_json_lines, sha256, write_json, write_text
+
+LAUNCHES = {"launches": [{"step": int, "git": {"commit": str}}]}
+
+
+def test_a_file_is_written_whole_and_nothing_stays_beside_it(tmp_path: Path) -> None:
+    write_text(tmp_path / "a", "one")
+    write_text(tmp_path / "a", "zwölf\n")
+    assert (tmp_path / "a").read_bytes() == "zwölf\n".encode()
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_file_that_cannot_be_written_stays_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_text(tmp_path / "a", "one")
+
+    def full(self: Path, content: bytes) -> int:
+        with self.open("wb") as file:
+            file.write(content[:1])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_text(tmp_path / "a", "two")
+    assert (tmp_path / "a").read_text() == "one"
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_json_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    value = {"launches": [{"step": 3, "git": {"commit": "abc"}, "more": [1.5, None]}]}
+    write_json(tmp_path / "a.json", value)
+    assert read_json(tmp_path / "a.json", LAUNCHES) == value
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "a.json: damaged, not JSON"),
+        (b"{", "a.json: damaged, not JSON"),
+        (b"\xff\xfe{}", "a.json: damaged, not JSON"),
+        (b"[" * 100_000, "a.json: damaged, not JSON"),
+        (b"[1, 2]", r"a.json: damaged: it is \[1, 2\]; it must be an object"),
+        (b"{}", "a.json: damaged: it has no 'launches'"),
+        (b'{"launches": 3}', "damaged: launches is 3; it must be a list"),
+        (b'{"launches": [{"step": 1, "git": {"commit": "a"}}, {}]}', r"launches\[1\] has no 'step'"),
+        (b'{"launches": [{"step": true, "git": {}}]}', r"launches\[0\].step is true; it must be a whole number"),
+        (b'{"launches": [{"step": 1, "git": {"commit": null}}]}', r"launches\[0\].git.commit is null; it must be text"),
+    ],
+)
+def test_what_is_wrong_with_json_is_one_line(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "a.json").write_bytes(content)
+    with pytest.raises(UserError, match=message) as caught:
+        read_json(tmp_path / "a.json", LAUNCHES)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < len(str(tmp_path)) + 300
+
+
+def test_a_json_file_that_is_not_there_or_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"a\.json: no such file"):
+        read_json(tmp_path / "a.json", dict)
+    with pytest.raises(UserError, match="cannot be read"):
+        read_json(tmp_path, dict)
+
+
+def test_lines_of_json(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    assert read_json_lines(path, dict) == []
+    path.write_text('{"step": 1}\n{"step": 2}\n{"st')
+    assert read_json_lines(path, {"step": int}) == [{"step": 1}, {"step": 2}]
+    path.write_text('{"step": 1}\n{"step": "x"}\n')
+    with pytest.raises(UserError, match='damaged in line 2: step is "x"; it must be a whole number'):
+        read_json_lines(path, {"step": int})
+    path.write_bytes(b'{"step": 1}\n\x00\x01\n')
+    with pytest.raises(UserError, match="damaged in line 2, not JSON"):
+        read_json_lines(path, {"step": int})
+
+
+def test_floats_may_be_whole_and_objects_anything(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({"a": 1, "b": [None, "x"], "c": 2.5}))
+    assert read_json(path, {"a": float, "b": [object], "c": float})["c"] == 2.5
+
+
+def test_sha256(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"abc")
+    assert sha256(tmp_path / "a") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
