@@ -16,6 +16,7 @@ import jax
 from ml_collections import ConfigDict
 
 from base.errors import UserError, flat
+from base.files import read_json_lines
 from model.config import ModelConfig
 from run.distributed import is_main
 from run.lock import NAME as LOCK
@@ -113,6 +114,15 @@ def cpus() -> int:
 def as_json(cfg: ConfigDict) -> dict[str, Any]:
     """Returns the config as plain JSON values, in which tuples are lists."""
     return json.loads(json.dumps(cfg.to_dict()))
+
+
+def read_metrics(workdir: Path) -> list[dict[str, Any]]:
+    """Returns the records of a run's `metrics.jsonl` (see `train.metrics`), also while it is written; [] without one.
+
+    Raises:
+      UserError: a line is damaged.
+    """
+    return read_json_lines(workdir / "metrics.jsonl", {"step": int, "kind": str})
 
 
 def read_json(path: Path) -> dict[str, Any]:
