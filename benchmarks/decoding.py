@@ -26,8 +26,8 @@ from absl import app, flags
 from base.ids import EOS
 from model.config import ModelConfig
 from model.positions import sinusoids
-from model.scoring import forced_log_probs
-from model.search import beam_search
+from model.search.beam import beam_search
+from model.search.scoring import forced_log_probs
 from model.transformer import Transformer, init_params
 
 TOKENS = 20

@@ -22,11 +22,12 @@ from ml_collections import ConfigDict
 from configs.common import default
 from data.pipeline import TrainingBatches
 from data.prepare import prepare_all
-from model.transformer import Transformer
 from run.folder import model_config
 from train import loop
 from train.optim import optimizer
 from train.step import init_state, make_train_step
+from train.tasks import translation
+from train.tasks.translation import objective
 
 _ROUNDS = flags.DEFINE_integer("rounds", 5, "pairs of measurements")
 _UPDATES = flags.DEFINE_integer("updates", 20, "updates in one measurement")
@@ -46,7 +47,7 @@ def config(updates: int) -> ConfigDict:
 def looped(cfg: ConfigDict, workdir: Path) -> float:
     """Goes on with the run for three windows; returns the last one's tokens/s, the first having compiled."""
     cfg.steps = cfg.steps + 3 * cfg.log_every
-    if status := loop.train(cfg, workdir):
+    if status := loop.train(cfg, workdir, translation.task):
         raise SystemExit(status)
     records = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
     return [record["tokens_per_second"] for record in records if record["kind"] == "train"][-1]
@@ -59,14 +60,14 @@ def main(argv: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         tokenizer, prepared, _ = prepare_all(cfg.data, None)
         logging.set_verbosity(logging.WARNING)
-        model = model_config(cfg, tokenizer.vocab_size)
+        goal = objective(model_config(cfg, tokenizer.vocab_size), cfg.loss.eps_ls)
         tx = optimizer(cfg.optim, cfg.model.d_model, 1 << 20)
-        train_step = make_train_step(Transformer(model), tx, cfg.loss.eps_ls, 1)
+        train_step = make_train_step(goal, tx, 1)
         stream = TrainingBatches(prepared, cfg.data, seed=cfg.seed)
         batches = [next(stream) for _ in range(_UPDATES.value)]
         stream.close()
         key = jax.random.key(cfg.seed)
-        state, _ = train_step(jax.jit(init_state, static_argnums=(0, 1))(model, tx, key), batches[0], key)
+        state, _ = train_step(jax.jit(init_state, static_argnums=(0, 1))(goal.init, tx, key), batches[0], key)
         tokens = sum(int(np.count_nonzero(batch.target_out_bt)) for batch in batches)
 
         rates: dict[str, list[float]] = {"bare": [], "loop": []}

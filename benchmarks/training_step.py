@@ -37,9 +37,9 @@ from configs.common import default
 from data.batching import Batch
 from model.config import ModelConfig
 from model.positions import sinusoids
-from model.transformer import Transformer
 from train.optim import optimizer
 from train.step import init_state, make_train_step
+from train.tasks.translation import objective
 
 TOKENS = flags.DEFINE_integer("tokens", 2048, "target tokens a step")
 LENGTH = flags.DEFINE_integer("length", 32, "tokens of a row")
@@ -63,8 +63,9 @@ def our_step(config: ModelConfig, batch: Batch) -> Callable[[], float]:
     """Returns a function that does one update and returns its loss, nats a token."""
     cfg = default()
     tx = optimizer(cfg.optim, config.d_model, cfg.steps)
-    state = init_state(config, tx, jax.random.key(0))
-    step = make_train_step(Transformer(config), tx, cfg.loss.eps_ls, 1)
+    goal = objective(config, cfg.loss.eps_ls)
+    state = init_state(goal.init, tx, jax.random.key(0))
+    step = make_train_step(goal, tx, 1)
     key, on_device = jax.random.key(1), jax.tree.map(jnp.asarray, batch)
 
     def run() -> float:

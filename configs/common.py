@@ -61,7 +61,7 @@ def default() -> ConfigDict:
     cfg.optim.eps = 1e-9
     cfg.optim.weight_decay = 0.0  # of "adamw", decoupled; not on biases and layer norms
     cfg.optim.clip_norm = 0.0  # global gradient norm; 0 clips nothing
-    cfg.optim.accumulate = 1  # slices that an update's batch is cut into, one after the other, to save memory
+    cfg.optim.accumulate = 1  # microbatches that an update's batch is split into, to save memory
 
     cfg.mesh = ConfigDict()  # devices along each axis, over all hosts; -1, for one axis at most, is what is left
     cfg.mesh.data = -1  # batch rows
@@ -70,7 +70,7 @@ def default() -> ConfigDict:
 
     cfg.checkpoint = ConfigDict()
     cfg.checkpoint.every = 1_500  # updates; about ten minutes of the paper's base run (section 6.1)
-    cfg.checkpoint.every_minutes = 0.0  # also save when so much wall time has passed; 0 does not
+    cfg.checkpoint.every_minutes = 0.0  # also save when so much time has passed, looked at every log_every; 0 is off
     cfg.checkpoint.keep_last = 5  # newest checkpoints kept; the paper averages 5 (base) or 20 (big)
     cfg.checkpoint.keep_best = 1  # and those of the best validation BLEU, or loss where BLEU is off
     cfg.checkpoint.keep_every = 0  # and every one whose step is a multiple of this; 0 keeps none

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from absl import flags
 from jaxtyping import Float
@@ -26,6 +27,7 @@ from infer.attention.page import page
 from infer.runs import Run, open_run
 from infer.translator import Translator
 from model.config import ModelConfig
+from model.tokens import Tokens
 from model.transformer import Transformer
 
 KINDS = ("encoder", "decoder", "cross")
@@ -47,7 +49,7 @@ def attention_maps(
     source_ids, target_ids = [*tokenizer.encode(source), EOS], [*tokenizer.encode(target), EOS]
     model = Transformer(config)
     maps = jax.jit(partial(model.apply, method="attention_maps"))(
-        {"params": params}, np.array([source_ids], np.int32), np.array([[BOS, *target_ids[:-1]]], np.int32)
+        {"params": params}, *(Tokens.of(jnp.array([ids])) for ids in (source_ids, [BOS, *target_ids[:-1]]))
     )
     read, written = tokenizer.pieces([BOS, *target_ids[:-1]]), tokenizer.pieces(target_ids)
     pieces = tokenizer.pieces(source_ids)

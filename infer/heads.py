@@ -18,7 +18,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,6 +43,7 @@ from infer.attention.roles import (
 from infer.attention_maps import KINDS, TITLES
 from infer.runs import Run, open_run, params_sha256
 from model.config import ModelConfig
+from model.tokens import Tokens
 from model.transformer import Transformer
 from run.folder import read_json
 
@@ -132,7 +133,8 @@ def sentence_maps(model_run: Run, pairs: Sequence[Sentence]) -> Iterator[tuple[S
 
 @cache
 def _compiled(config: ModelConfig) -> Any:
-    return jax.jit(partial(Transformer(config).apply, method="attention_maps"))
+    model = Transformer(config)
+    return jax.jit(lambda params, *ids: model.apply(params, *map(Tokens.of, ids), method="attention_maps"))
 
 
 def largest(weights_nhts: Float[np.ndarray, "... t s"]) -> Int[np.ndarray, "... t"]:

@@ -19,8 +19,9 @@ from jax.sharding import Mesh
 from base.ids import EOS, PAD
 from data.tokenizer import Tokenizer
 from model.config import ModelConfig
-from model.sampling import sample
-from model.search import Hypotheses, beam_search
+from model.search.beam import beam_search
+from model.search.sampling import sample
+from model.search.state import Hypotheses
 from model.transformer import Transformer
 from run.sharding import cut_rows, data_mesh, fetch, place_params, row_parts
 
@@ -53,7 +54,7 @@ class Translation(NamedTuple):
 
 
 class Sampling(NamedTuple):
-    """How to draw random translations instead of searching; see `model.sampling.sample`."""
+    """How to draw random translations instead of searching; see `model.search.sampling.sample`."""
 
     seed: int = 0
     temperature: float = 1.0

@@ -2,7 +2,9 @@
 
 import dataclasses
 
-POSITIONS = ("sinusoidal", "learned", "rope", "alibi", "none")
+from model.positions import KINDS, NoPositions
+
+POSITIONS = tuple(KINDS)
 NORMS = ("post", "pre")
 DTYPES = ("float32", "bfloat16")
 DROPOUT_BITS = ("threefry", "hash")
@@ -57,18 +59,20 @@ class ModelConfig:
         ):
             if getattr(self, field) not in allowed:
                 raise ValueError(f"model.{field} is {getattr(self, field)!r}; it must be one of {', '.join(allowed)}")
-        if self.positions == "sinusoidal" and self.d_model % 2:
-            raise ValueError(f"model.d_model is {self.d_model}; sinusoidal positions need an even width")
-        if self.positions == "rope" and self.d_k % 2:
-            raise ValueError(f"model.d_k is {self.d_k}; rotary positions rotate pairs and need an even width")
+        _ = self.encoding  # which checks the widths that it needs
         if self.attention_impl != "einsum":
             self._check_kernel()
 
+    @property
+    def encoding(self) -> NoPositions:
+        """What `positions` names."""
+        return KINDS[self.positions](self.d_model, self.d_k, self.h, self.max_positions)
+
     def _check_kernel(self) -> None:
-        """What kernels cannot do that the einsum can. That they need their device shows when the model is compiled."""
+        """Refuses what the einsum can do and kernels cannot. Whether their device is there shows at compilation."""
         kernel = f"model.attention_impl is {self.attention_impl!r}"
         if self.P_drop_attention:
-            raise ValueError(f"{kernel}, which drops no weights out; set model.P_drop_attention=0, or take einsum")
+            raise ValueError(f"{kernel}, which cannot drop weights; set model.P_drop_attention=0, or take einsum")
         if self.positions == "alibi":
             raise ValueError(f"{kernel}, which takes no bias; model.positions=alibi needs einsum")
         if self.attention_impl == "cudnn" and self.dtype != "bfloat16":
@@ -99,6 +103,6 @@ def parameter_count(config: ModelConfig) -> int:
     count += v * d if config.tie_embeddings else 3 * v * d
     if config.norm == "pre":
         count += 2 * norm
-    if config.positions == "learned":
+    if config.encoding.has_table:
         count += 2 * config.max_positions * d
     return count

@@ -1,5 +1,10 @@
-"""How a Transformer knows the order of its tokens: the paper's sinusoids, and what its readers proposed instead."""
+"""How a Transformer knows the order of its tokens: the paper's sinusoids, and what its readers proposed instead.
 
+One class a kind. Each says what is added to embeddings (`embed`), what happens to queries and keys of self-attention
+(`rotate`), what is added to its logits (`bias`), and how long a row may be (`limit`, None without end).
+"""
+
+import dataclasses
 import math
 
 import jax.numpy as jnp
@@ -7,6 +12,100 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 MAX_WAVELENGTH = 10_000.0
+
+
+@dataclasses.dataclass(frozen=True)
+class NoPositions:
+    """No positions at all, and what every kind does not do otherwise."""
+
+    d_model: int = 0
+    d_k: int = 0
+    h: int = 0
+    max_positions: int = 0  # rows of a learned table
+
+    has_table = False  # whether `embed` reads a learned table
+
+    @property
+    def limit(self) -> int | None:
+        """Tokens that a row may have at most."""
+        return None
+
+    def embed(
+        self, x_btd: Float[Array, "b t d"], positions_bt: Int[Array, "b t"], table_ld: Float[Array, "l d"] | None
+    ) -> Float[Array, "b t d"]:
+        """Returns embeddings with positions added."""
+        return x_btd
+
+    def rotate(self, x_bhtk: Float[Array, "b h t k"], positions_bt: Int[Array, "b t"]) -> Float[Array, "b h t k"]:
+        """Returns queries or keys that know their positions."""
+        return x_bhtk
+
+    def bias(self, positions_bt: Int[Array, "b t"], positions_bs: Int[Array, "b s"]) -> Float[Array, "b h t s"] | None:
+        """Returns what is added to the logits of queries at `positions_bt` over keys at `positions_bs`."""
+        return None
+
+
+@dataclasses.dataclass(frozen=True)
+class Sinusoidal(NoPositions):
+    """The paper's (section 3.5)."""
+
+    def __post_init__(self) -> None:
+        if self.d_model % 2:
+            raise ValueError(f"model.d_model is {self.d_model}; sinusoidal positions need an even width")
+
+    def embed(
+        self, x_btd: Float[Array, "b t d"], positions_bt: Int[Array, "b t"], table_ld: Float[Array, "l d"] | None
+    ) -> Float[Array, "b t d"]:
+        return x_btd + sinusoids(positions_bt, self.d_model)
+
+
+@dataclasses.dataclass(frozen=True)
+class Learned(NoPositions):
+    """A table of learned vectors (Table 3, row E)."""
+
+    has_table = True
+
+    @property
+    def limit(self) -> int | None:
+        return self.max_positions
+
+    def embed(
+        self, x_btd: Float[Array, "b t d"], positions_bt: Int[Array, "b t"], table_ld: Float[Array, "l d"] | None
+    ) -> Float[Array, "b t d"]:
+        """Raises `ValueError` for a row longer than the table."""
+        assert table_ld is not None
+        if positions_bt.shape[1] > self.max_positions:
+            raise ValueError(f"a row of {positions_bt.shape[1]} tokens; model.max_positions is {self.max_positions}")
+        return x_btd + table_ld[positions_bt]
+
+
+@dataclasses.dataclass(frozen=True)
+class Rotary(NoPositions):
+    """RoPE, Su et al. 2021 (arXiv 2104.09864)."""
+
+    def __post_init__(self) -> None:
+        if self.d_k % 2:
+            raise ValueError(f"model.d_k is {self.d_k}; rotary positions rotate pairs and need an even width")
+
+    def rotate(self, x_bhtk: Float[Array, "b h t k"], positions_bt: Int[Array, "b t"]) -> Float[Array, "b h t k"]:
+        return rotate(x_bhtk, positions_bt)
+
+
+@dataclasses.dataclass(frozen=True)
+class Alibi(NoPositions):
+    """ALiBi, Press et al. 2021 (arXiv 2108.12409)."""
+
+    def bias(self, positions_bt: Int[Array, "b t"], positions_bs: Int[Array, "b s"]) -> Float[Array, "b h t s"] | None:
+        return alibi_bias(positions_bt, positions_bs, self.h)
+
+
+KINDS: dict[str, type[NoPositions]] = {
+    "sinusoidal": Sinusoidal,
+    "learned": Learned,
+    "rope": Rotary,
+    "alibi": Alibi,
+    "none": NoPositions,
+}
 
 
 def _angles(positions_bt: Int[Array, "b t"], width: int) -> Float[Array, "b t half"]:
@@ -22,19 +121,19 @@ def sinusoids(positions_bt: Int[Array, "b t"], d_model: int) -> Float[Array, "b 
 
 
 def rotate(x_bhtk: Float[Array, "b h t k"], positions_bt: Int[Array, "b t"]) -> Float[Array, "b h t k"]:
-    """Turns each pair (x_2i, x_2i+1) by the angle pos / 10000^(2i/k): RoPE, Su et al. 2021 (arXiv 2104.09864).
+    """Rotates each pair (x_2i, x_2i+1) by the angle pos / 10000^(2i/k).
 
     The product of a query and a key rotated so depends on the difference of their positions only.
     """
     angles = _angles(positions_bt, x_bhtk.shape[-1])[:, None]
     sin, cos = jnp.sin(angles), jnp.cos(angles)
     even, odd = x_bhtk[..., 0::2].astype(jnp.float32), x_bhtk[..., 1::2].astype(jnp.float32)
-    turned = jnp.stack([even * cos - odd * sin, even * sin + odd * cos], axis=-1)
-    return turned.reshape(x_bhtk.shape).astype(x_bhtk.dtype)
+    rotated = jnp.stack([even * cos - odd * sin, even * sin + odd * cos], axis=-1)
+    return rotated.reshape(x_bhtk.shape).astype(x_bhtk.dtype)
 
 
 def alibi_slopes(h: int) -> np.ndarray:
-    """Slopes m_h = 2^(-8 i / h), i = 1 .. h, of ALiBi, Press et al. 2021 (arXiv 2108.12409), float64 [h].
+    """Slopes m_h = 2^(-8 i / h), i = 1 .. h, as float64 [h].
 
     Where h is no power of two: the slopes of the power of two below, then every other slope of the one above.
     """

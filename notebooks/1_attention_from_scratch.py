@@ -26,8 +26,9 @@ import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
 
-from model.attention import MultiHeadAttention
 from model.config import ModelConfig
+from model.mixers.attention import MultiHeadAttention
+from model.positions import NoPositions
 
 rng = np.random.default_rng(0)
 b, t, d, h, k, e = 2, 6, 32, 4, 8, 8
@@ -162,19 +163,18 @@ for name in w:
     assert np.isclose(dw[name][place], by_differences(name, place), rtol=1e-5, atol=1e-8)
 
 # %% [markdown]
-# Then against `model/attention.py`, the module that the Transformer of this repository is made of, with JAX's own
+# Then against `model/mixers/attention.py`, the module that the Transformer of this repository is made of, with JAX's own
 # derivatives. It computes in 32 bits, so six digits agree.
 
 # %%
 config = ModelConfig(vocab_size=4, d_model=d, h=h, d_k=k, d_v=e)
-module = MultiHeadAttention(config, relative=True)
+module = MultiHeadAttention(config, NoPositions())
 positions_bt = jnp.broadcast_to(jnp.arange(t)[None], (b, t))
 mask_bts = jnp.broadcast_to(causal_ts[None], (b, t, t))
 
 
 def ours(params, x_btd):
-    seen = module.apply({"params": params}, x_btd, positions_bt, method="keys_values")
-    return module.apply({"params": params}, x_btd, positions_bt, seen, mask_bts, None)[0]
+    return module.apply({"params": params}, x_btd, positions_bt, mask_bts)[0]
 
 
 w32, x32_btd = jax.tree.map(lambda leaf: leaf.astype(np.float32), (w, x_btd))

@@ -15,17 +15,16 @@
 # under the scores, the masks, the place of dropout, and the positions. Here each of them is looked at by itself.
 
 # %%
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
 
 from model.config import ModelConfig, parameter_count
-from model.dropout import dropout
-from model.masks import Segments
+from model.masks import Mask
+from model.noise import Noise, dropout
 from model.positions import sinusoids
+from model.tokens import Tokens
 from model.transformer import Transformer, init_params
 
 rng = np.random.default_rng(0)
@@ -80,23 +79,23 @@ assert gradient["unscaled"][-1] < gradient["scaled"][-1] / 5
 # answer from the next position. From decoder to encoder everything is open again.
 #
 # A batch is a rectangle and sentences are not. Either rows are filled up with padding, which nobody may look at, or
-# several sentences share a row and must not see each other. Both are told by segments: 0 is padding, and 1, 2, … are
+# several sentences share a row and must not see each other. Segments tell which is which: 0 is padding, and 1, 2, … are
 # the sentences of the row.
 
 # %%
 source_bs = jnp.array([[1, 1, 1, 1, 2, 2, 2, 0, 0]])
 target_bt = jnp.array([[1, 1, 1, 2, 2, 2, 2, 2, 0]])
 masks = {
-    "encoder": Segments(source_bs, source_bs),
-    "decoder": Segments(target_bt, target_bt, causal=True),
-    "decoder over encoder": Segments(target_bt, source_bs),
+    "encoder": Mask(source_bs, source_bs),
+    "decoder": Mask(target_bt, target_bt, causal=True),
+    "decoder over encoder": Mask(target_bt, source_bs),
 }
 figure, panels = plt.subplots(1, 3, figsize=(8, 2.8), layout="constrained")
-for panel, (name, segments) in zip(panels, masks.items(), strict=True):
-    panel.imshow(segments.table()[0], cmap="Blues", vmin=0, vmax=1.4)
+for panel, (name, mask) in zip(panels, masks.items(), strict=True):
+    panel.imshow(mask.dense()[0], cmap="Blues", vmin=0, vmax=1.4)
     panel.set(title=name, xticks=range(9), yticks=range(9), xlabel="key", ylabel="query")
-    panel.set_xticklabels(np.asarray(segments.keys_bs)[0])
-    panel.set_yticklabels(np.asarray(segments.queries_bt)[0])
+    panel.set_xticklabels(np.asarray(mask.keys_bs)[0])
+    panel.set_yticklabels(np.asarray(mask.queries_bt)[0])
 plt.show()
 
 # %% [markdown]
@@ -106,7 +105,7 @@ plt.show()
 # %%
 config = ModelConfig(vocab_size=30, N=2, d_model=32, d_ff=64, h=4, d_k=8, d_v=8, P_drop=0.1)
 params = init_params(config, jax.random.key(0))
-apply = jax.jit(Transformer(config).apply)
+apply = jax.jit(lambda params, *ids: Transformer(config).apply(params, *map(Tokens.of, ids)))
 source = jnp.array([[5, 6, 7, 8, 9]])
 target, other = jnp.array([[1, 10, 11, 12]]), jnp.array([[1, 10, 11, 25]])
 logits, changed = (np.asarray(apply({"params": params}, source, ids)) for ids in (target, other))
@@ -124,7 +123,7 @@ assert moved[:-1].max() == 0 < moved[-1] and np.allclose(logits, padded, atol=1e
 # stays what it was and nothing has to be changed when it is switched off.
 
 # %%
-dropped = np.asarray(dropout(jnp.ones((1000, 100)), 0.1, jax.random.key(1)))
+dropped = np.asarray(dropout(jnp.ones((1000, 100)), 0.1, Noise(jax.random.key(1), jnp.arange(1000))))
 print(f"set to 0: {(dropped == 0).mean():.3f}; the others: {dropped.max():.4f}; mean: {dropped.mean():.4f}")
 
 # %% [markdown]
@@ -144,8 +143,9 @@ print(f"set to 0: {(dropped == 0).mean():.3f}; the others: {dropped.max():.4f}; 
 # %%
 inside = outside = jnp.ones((1000, 100))
 for key in jax.random.split(jax.random.key(2), 12):
-    inside = inside + dropout(jnp.zeros_like(inside), 0.1, key)
-    outside = dropout(outside + jnp.zeros_like(outside), 0.1, key)
+    noise = Noise(key, jnp.arange(1000))
+    inside = inside + dropout(jnp.zeros_like(inside), 0.1, noise)
+    outside = dropout(outside + jnp.zeros_like(outside), 0.1, noise)
 print(f"dropout inside the sum: {(inside != 0).mean():.2f} of the numbers; behind it: {(outside != 0).mean():.2f}")
 
 # %% [markdown]
@@ -159,7 +159,7 @@ blind = ModelConfig(vocab_size=30, N=2, d_model=32, d_ff=64, h=4, d_k=8, d_v=8, 
 
 
 def read_both_ways(cfg):
-    encode = jax.jit(partial(Transformer(cfg).apply, method="encode"))
+    encode = jax.jit(lambda params, ids: Transformer(cfg).apply(params, Tokens.of(ids), method="encode"))
     forwards, backwards = (np.asarray(encode({"params": params}, ids)) for ids in (source, source[:, ::-1]))
     return np.abs(forwards - backwards[:, ::-1]).max()
 

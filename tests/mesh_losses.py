@@ -17,12 +17,12 @@ from ml_collections import ConfigDict
 
 from data.pipeline import TrainingBatches
 from data.prepare import prepare_all
-from model.transformer import Transformer
 from run.folder import model_config
 from run.sharding import make_mesh, own_share, place_rows, placed_shapes, row_parts, shardings
 from tests import tiny_training
 from train.optim import optimizer
 from train.step import init_state, make_train_step
+from train.tasks.translation import objective
 
 UPDATES = 20
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
@@ -42,11 +42,12 @@ def train(cfg: ConfigDict, folder: Path, sizes: tuple[int, ...], accumulate: int
     cfg.mesh.data, cfg.mesh.fsdp, cfg.mesh.tensor = sizes
     mesh = make_mesh(cfg.mesh, jax.devices()[: int(np.prod(sizes))])
     tokenizer, data, _ = prepare_all(cfg.data, folder / "tokenizer.model")
-    config, tx = model_config(cfg, tokenizer.vocab_size), optimizer(cfg.optim, cfg.model.d_model, cfg.steps)
-    init, keys = partial(init_state, config, tx), jax.random.split(jax.random.key(cfg.seed))
+    goal = objective(model_config(cfg, tokenizer.vocab_size), cfg.loss.eps_ls)
+    tx = optimizer(cfg.optim, cfg.model.d_model, cfg.steps)
+    init, keys = partial(init_state, goal.init, tx), jax.random.split(jax.random.key(cfg.seed))
     placed = placed_shapes(jax.eval_shape(init, keys[0]), mesh)
     state = jax.jit(init, out_shardings=shardings(placed))(keys[0])
-    step = make_train_step(Transformer(config), tx, cfg.loss.eps_ls, accumulate, shardings(placed))
+    step = make_train_step(goal, tx, accumulate, shardings(placed))
     batches = TrainingBatches(data, cfg.data, seed=cfg.seed, share=own_share(mesh, accumulate))
     compiled = step.lower(state, place_rows(mesh, next(batches)), keys[1]).compile()
     batches.set_state({"epoch": 0, "batch": 0})

@@ -5,6 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from model.config import ModelConfig
+from model.noise import Noise
+from model.tokens import Tokens
 from model.transformer import Transformer, init_params
 from tests.hurry import AS_IN_TRAINING
 
@@ -29,9 +31,21 @@ def padded_ids(rng, lengths, width, vocab_size):
     return np.where(np.arange(width) < np.asarray(lengths)[:, None], ids, 0).astype(np.int32)
 
 
+def tokens(ids, segments=None, positions=None):
+    """`Tokens` of arrays; segments and positions are those of one sentence a row where they are not given."""
+    one = Tokens.of(jnp.asarray(ids))
+    given = {"segments_bt": segments, "positions_bt": positions}
+    return one._replace(**{name: jnp.asarray(value) for name, value in given.items() if value is not None})
+
+
+def noise(seed=0, rows=8):
+    """The noise of a training pass over so many rows."""
+    return Noise(jax.random.key(seed), jnp.arange(rows))
+
+
 def apply(config, params, *args, **kwargs):
-    """`Transformer.apply` for NumPy arrays as well, which the annotations checked in tests do not admit."""
-    args = [jnp.asarray(x) if isinstance(x, np.ndarray) else x for x in args]
+    """`Transformer.apply`, in which arrays of ids stand for `tokens` of one sentence a row."""
+    args = [tokens(x) if getattr(x, "dtype", None) == np.int32 and x.ndim == 2 else x for x in args]
     return Transformer(config).apply({"params": params}, *args, **kwargs)
 
 
@@ -40,9 +54,9 @@ def jit_as_in_training(f):
     return jax.jit(f, compiler_options=AS_IN_TRAINING)
 
 
-def run(config, params, *args, rngs=None, **kwargs):
+def run(config, params, *args, **kwargs):
     """`apply`, compiled; not for use inside another compiled function."""
-    return jax.jit(lambda params, args, rngs: apply(config, params, *args, rngs=rngs, **kwargs))(params, args, rngs)
+    return jax.jit(lambda params, args: apply(config, params, *args, **kwargs))(params, args)
 
 
 def relative_error(actual, expected):

@@ -10,16 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from model import dropout as dropout_module
+from model import noise as noise_module
 from model.config import DROPOUT_BITS
-from model.dropout import dropout, index_words, keep_mask
+from model.noise import Noise, dropout, index_words, keep_mask
 
 SHAPE = (128, 512)
 ROWS = jnp.arange(128)
 
 
 def mask(key, rate=0.1, bits="hash", shape=SHAPE):
-    return np.asarray(dropout(jnp.ones(shape), rate, key, bits) != 0)
+    return np.asarray(dropout(jnp.ones(shape), rate, Noise(key, jnp.arange(shape[0])), bits) != 0)
 
 
 def standardised(keep):
@@ -89,7 +89,7 @@ def test_bytes_of_eight_neighbours_are_uniform(bits, axis):
 @pytest.mark.parametrize("bits", DROPOUT_BITS)
 def test_expected_value_is_preserved_and_survivors_are_scaled(bits):
     x = jnp.full((1024, 1024), 3.0)
-    y = np.asarray(dropout(x, 0.25, jax.random.key(6), bits))
+    y = np.asarray(dropout(x, 0.25, Noise(jax.random.key(6), jnp.arange(1024)), bits))
     np.testing.assert_allclose(np.unique(y), [0.0, 4.0], rtol=1e-6)
     assert abs(y.mean() - 3.0) < 5 * 4.0 * np.sqrt(0.25 * 0.75 / y.size)
 
@@ -100,7 +100,7 @@ def test_jit_typed_and_raw_keys_give_one_mask(bits):
     expected = mask(key, bits=bits)
     np.testing.assert_array_equal(expected, mask(key, bits=bits))
     np.testing.assert_array_equal(expected, mask(jax.random.key_data(key), bits=bits))
-    jitted = jax.jit(lambda x, key: dropout(x, 0.1, key, bits))(jnp.ones(SHAPE), key)
+    jitted = jax.jit(lambda x, key: dropout(x, 0.1, Noise(key, ROWS), bits))(jnp.ones(SHAPE), key)
     np.testing.assert_array_equal(expected, np.asarray(jitted) != 0)
     assert (expected != mask(jax.random.key(8), bits=bits)).any()
 
@@ -108,29 +108,31 @@ def test_jit_typed_and_raw_keys_give_one_mask(bits):
 @pytest.mark.parametrize("bits", DROPOUT_BITS)
 def test_rows_are_treated_by_their_numbers_whatever_is_beside_them(bits):
     whole, some = mask(jax.random.key(11), bits=bits, shape=(12, 5, 64)), jnp.array([7, 2, 11])
-    np.testing.assert_array_equal(dropout(jnp.ones((3, 5, 64)), 0.1, jax.random.key(11), bits, some) != 0, whole[some])
+    part = dropout(jnp.ones((3, 5, 64)), 0.1, Noise(jax.random.key(11), some), bits)
+    np.testing.assert_array_equal(part != 0, whole[some])
 
 
 @pytest.mark.parametrize("bits", DROPOUT_BITS)
 def test_gradient_passes_the_same_mask(bits):
     key, x = jax.random.key(9), jax.random.normal(jax.random.key(10), SHAPE)
-    y, pullback = jax.vjp(lambda x: dropout(x, 0.1, key, bits), x)
+    y, pullback = jax.vjp(lambda x: dropout(x, 0.1, Noise(key, ROWS), bits), x)
     (gradient,) = pullback(jnp.ones(SHAPE))
     np.testing.assert_allclose(gradient, np.where(np.asarray(y) != 0, 1 / 0.9, 0.0), rtol=1e-6)
 
 
 @pytest.mark.parametrize("bits", DROPOUT_BITS)
-def test_rate_zero_returns_x_and_dtype_is_kept(bits):
-    x = jnp.ones((2, 3), jnp.bfloat16)
-    assert dropout(x, 0.0, None, bits) is x
-    assert dropout(x, 0.5, jax.random.key(0), bits).dtype == jnp.bfloat16
+def test_rate_zero_and_no_noise_return_x_and_dtype_is_kept(bits):
+    x, noise = jnp.ones((2, 3), jnp.bfloat16), Noise(jax.random.key(0), jnp.arange(2))
+    assert dropout(x, 0.0, noise, bits) is x
+    assert dropout(x, 0.5, None, bits) is x
+    assert dropout(x, 0.5, noise, bits).dtype == jnp.bfloat16
 
 
 def test_index_words_are_the_row_major_index_and_split_where_one_word_is_not_enough(monkeypatch):
     low, high = index_words((3, 4, 5), jnp.arange(3))
     assert high is None
     np.testing.assert_array_equal(low.ravel(), np.arange(60))
-    monkeypatch.setattr(dropout_module, "WORD", 16)
+    monkeypatch.setattr(noise_module, "WORD", 16)
     low, high = index_words((3, 2, 2, 5), jnp.arange(3))
     index = np.arange(60)
     np.testing.assert_array_equal(np.asarray(low).ravel(), index % 10)
@@ -145,10 +147,7 @@ def test_arrays_beyond_one_word_get_two_and_axes_beyond_it_are_refused():
         index_words((2**32 + 1,), jnp.arange(1))
 
 
-@pytest.mark.parametrize(
-    "rate, key, bits, message",
-    [(1.0, 0, "hash", "rate"), (-0.1, 0, "hash", "rate"), (0.1, 0, "rbg", "bits"), (0.1, None, "hash", "key")],
-)
-def test_bad_arguments(rate, key, bits, message):
+@pytest.mark.parametrize("rate, bits, message", [(1.0, "hash", "rate"), (-0.1, "hash", "rate"), (0.1, "rbg", "bits")])
+def test_bad_arguments(rate, bits, message):
     with pytest.raises(ValueError, match=message):
-        dropout(jnp.ones(3), rate, None if key is None else jax.random.key(key), bits)
+        dropout(jnp.ones(3), rate, Noise(jax.random.key(0), jnp.arange(3)), bits)

@@ -29,7 +29,7 @@ from tests.test_faults_damage import arrays, flip
 from tests.test_train_cli import start, wait_for
 from train import loop
 from train.metrics import Reporter
-from train.validation import Validation
+from train.tasks.translation import task
 
 
 def config(folder: Path, **changes: int) -> ConfigDict:
@@ -79,7 +79,7 @@ def assert_same(one: Path, other: Path, step: int) -> None:
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of a corpus and of a run of 12 updates, `run`, with checkpoints 4, 8 and 12, validated at 8 and 12."""
     folder = tmp_path_factory.mktemp("undisturbed")
-    assert loop.train(config(folder), folder / "run") == 0
+    assert loop.train(config(folder), folder / "run", task) == 0
     return folder
 
 
@@ -122,7 +122,7 @@ def test_what_cannot_be_written_is_one_line_and_leaves_the_checkpoints_whole(
     assert re.fullmatch(rf"error: [^\n]*{message}[^\n]*\n", err)
     assert whole(run) == [4]
     assert not list((run / "checkpoints").glob("*tmp*"))
-    assert loop.train(config(undisturbed), run) == 0  # once there is room
+    assert loop.train(config(undisturbed), run, task) == 0  # once there is room
     jax.tree.map(np.testing.assert_array_equal, load_params(run, 12), load_params(undisturbed / "run", 12))
 
 
@@ -162,13 +162,13 @@ def test_a_full_disk_and_one_that_turns_read_only(undisturbed: Path, small_disk:
 
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
     with pytest.raises(UserError, match=rf"^{run}/lock: cannot be written \(Read-only file system\)[^\n]*$"):
-        loop.train(cfg, run)
+        loop.train(cfg, run, task)
     assert load_choice(run, "latest")[0] == [kept]
 
     subprocess.run(["mount", "-o", "remount,rw,size=9m", small_disk], check=True)
     cfg.steps = kept + 2
-    assert loop.train(cfg, run) == 0
-    assert loop.train(cfg, small_disk.parent / "other") == 0
+    assert loop.train(cfg, run, task) == 0
+    assert loop.train(cfg, small_disk.parent / "other", task) == 0
     jax.tree.map(
         np.testing.assert_array_equal, load_params(run, cfg.steps), load_params(small_disk.parent / "other", cfg.steps)
     )
@@ -185,7 +185,7 @@ def test_a_second_process_is_refused_and_readers_are_not_and_a_lost_folder_is_no
     with pytest.raises(
         UserError, match=rf"^--workdir={run}: another process is training in this folder \({holder}\)[^\n]*$"
     ):
-        loop.train(cfg, run)
+        loop.train(cfg, run, task)
     assert load_choice(run, "latest")[0]
 
     shutil.rmtree(run, ignore_errors=True)
@@ -238,7 +238,7 @@ def test_training_goes_on_from_the_newest_whole_checkpoint_to_the_same_end(
     run = shutil.copytree(undisturbed / "run", tmp_path / "run")
     for step in ("8", "12"):
         flip(arrays(run / "checkpoints" / step))
-    assert loop.train(config(undisturbed), run) == 0
+    assert loop.train(config(undisturbed), run, task) == 0
     err = capsys.readouterr().err
     assert (
         len(re.findall(r"warning: \S+/(8|12) is damaged \(state/\S+ has changed\)[^\n]*from checkpoint 4\n", err)) == 2
@@ -252,26 +252,26 @@ def test_training_goes_on_from_the_newest_whole_checkpoint_to_the_same_end(
 def test_a_validation_given_up_for_a_signal_is_made_up_for(
     undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
-    validate, validations = Validation.__call__, iter(range(9))
+    validate, validations = loop.validate, iter(range(9))
 
-    def interrupted(self: Validation, params: dict) -> dict:
+    def interrupted(*args: object) -> dict:
         if next(validations) in (step // 12, step // 12 + 1):  # also when it is made up for the first time
             os.kill(os.getpid(), signal.SIGTERM)
-        return validate(self, params)
+        return validate(*args)
 
-    monkeypatch.setattr(Validation, "__call__", interrupted)
+    monkeypatch.setattr(loop, "validate", interrupted)
     monkeypatch.setattr(signals, "GRACE", 300.0)  # a busy machine may need longer to leave than a user would wait
     run, cfg = tmp_path / "run", config(undisturbed)
-    assert loop.train(cfg, run) == 143
+    assert loop.train(cfg, run, task) == 143
     checkpoints = Checkpoints(run / "checkpoints")
     assert (checkpoints.latest(), checkpoints.about(step)[1]) == (step, {})
     assert not [record for record in records(run) if record["step"] == step and record["kind"] == "valid"]
     checkpoints.close()
 
     with pytest.raises(SystemExit) as exit_:
-        loop.train(cfg, run)
+        loop.train(cfg, run, task)
     assert (exit_.value.code, max(whole(run))) == (143, step)
-    assert loop.train(cfg, run) == 0
+    assert loop.train(cfg, run, task) == 0
     assert whole(run) == [4, 8, 12]
     assert_same(run, undisturbed / "run", 12)
     ours, theirs = Checkpoints(run / "checkpoints"), Checkpoints(undisturbed / "run" / "checkpoints")

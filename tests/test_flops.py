@@ -12,9 +12,9 @@ from jax.extend.core import jaxprs_in_params
 
 from data.batching import Batch
 from model.config import ModelConfig, parameter_count
-from model.transformer import Transformer
 from train.aot.flops import counted_once, forward_flops, recomputed_flops, update_flops
 from train.step import init_state, make_train_step
+from train.tasks.translation import objective
 
 TINY = ModelConfig(vocab_size=40, N=2, d_model=12, d_ff=20, h=2, d_k=4, d_v=6, P_drop=0.1, dropout_bits="hash")
 BASE = ModelConfig(vocab_size=37_000)
@@ -23,10 +23,11 @@ BASE = ModelConfig(vocab_size=37_000)
 def lowered(config: ModelConfig, rows: int, source: int, target: int, accumulate: int = 1) -> Any:
     """The traced train step, as jax gives it: `.jaxpr`, `.lower()`."""
     tx, key = optax.adam(1e-3), jax.eval_shape(lambda: jax.random.key(0))
-    state = jax.eval_shape(lambda: init_state(config, tx, jax.random.key(0)))
+    goal = objective(config, 0.1)
+    state = jax.eval_shape(lambda: init_state(goal.init, tx, jax.random.key(0)))
     source_bs, target_bt = (jax.ShapeDtypeStruct((rows, length), jnp.int32) for length in (source, target))
     batch = Batch(source_bs, target_bt, target_bt, source_bs, source_bs, target_bt, target_bt)  # type: ignore[arg-type]
-    return make_train_step(Transformer(config), tx, 0.1, accumulate).trace(state, batch, key)
+    return make_train_step(goal, tx, accumulate).trace(state, batch, key)
 
 
 def products(jaxpr: Any, loops: bool = True) -> int:

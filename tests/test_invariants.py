@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from model.attention import attention_weights
 from model.config import ModelConfig, parameter_count
+from model.mixers.attention import attention_weights
 from model.positions import alibi_bias, alibi_slopes, rotate, sinusoids
 from model.transformer import Transformer, init_params
-from tests.model_cases import TINY, apply, padded_ids, perturbed, relative_error, run
+from tests.model_cases import TINY, apply, noise, padded_ids, perturbed, relative_error, run, tokens
 
 VARIANTS = [
     pytest.param({}, id="paper"),
@@ -97,8 +97,8 @@ def test_packed_rows_equal_unpacked_ones_in_logits_and_gradients(changes):
         return (logits * cotangent).sum(), logits
 
     def together(params):
-        arrays = [table[side] for table in (segments, positions) for side in ("source", "target")]
-        logits = apply(config, params, packed["source"], packed["target"], *arrays)[0, :6]
+        rows = [tokens(packed[side], segments[side], positions[side]) for side in ("source", "target")]
+        logits = apply(config, params, *rows)[0, :6]
         return (logits * cotangent).sum(), logits
 
     (expected_gradients, expected), (gradients, logits) = (
@@ -144,10 +144,10 @@ def test_shifting_every_position_changes_nothing_where_positions_are_relative(ki
     params, rng = perturbed(config), np.random.default_rng(5)
     source = jnp.asarray(padded_ids(rng, [6], 6, config.vocab_size))
     positions = jnp.arange(6, dtype=jnp.int32)[None]
-    memory = run(config, params, source, None, positions, method="encode")
-    shifted = run(config, params, source, None, positions + 9, method="encode")
+    memory = run(config, params, tokens(source, None, positions), method="encode")
+    shifted = run(config, params, tokens(source, None, positions + 9), method="encode")
     np.testing.assert_allclose(shifted, memory, atol=2e-5)
-    stretched = run(config, params, source, None, positions * 2, method="encode")
+    stretched = run(config, params, tokens(source, None, positions * 2), method="encode")
     assert np.abs(stretched - memory).max() > 1e-3
 
 
@@ -249,7 +249,7 @@ def test_remat_changes_nothing_not_even_dropout(changes):
         model = Transformer(dataclasses.replace(config, remat=remat))
 
         def f(params):
-            out = model.apply({"params": params}, source, target, train=True, rngs={"dropout": jax.random.key(1)})
+            out = model.apply({"params": params}, tokens(source), tokens(target), noise(1, 2))
             return (out**2).mean()
 
         jaxpr = str(jax.make_jaxpr(jax.grad(f))(params))
@@ -267,13 +267,11 @@ def test_dropout_acts_in_training_only_and_depends_on_the_key():
     params = perturbed(config)
     ids = jnp.ones((1, 4), jnp.int32)
 
-    forward = jax.jit(
-        lambda seed, train=True: apply(config, params, ids, ids, train=train, rngs={"dropout": jax.random.key(seed)})
-    )
+    forward = jax.jit(lambda seed: apply(config, params, ids, ids, noise(seed, 1)))
     np.testing.assert_array_equal(forward(1), forward(1))
     assert np.abs(forward(1) - forward(2)).max() > 1e-3
-    still = [run(config, params, ids, ids, rngs={"dropout": jax.random.key(seed)}) for seed in (1, 2)]
-    np.testing.assert_array_equal(*still)
+    without = run(dataclasses.replace(config, P_drop=0.0), params, ids, ids)
+    np.testing.assert_array_equal(run(config, params, ids, ids), without)
 
 
 @variants

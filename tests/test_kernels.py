@@ -18,13 +18,13 @@ import numpy as np
 import pytest
 from jax.experimental.pallas.ops.tpu import splash_attention as pallas
 
-from model import kernels
-from model.attention import attention_weights
 from model.config import ModelConfig
-from model.kernels import attend
-from model.masks import Segments
+from model.masks import Mask
+from model.mixers import kernels
+from model.mixers.attention import attention_weights
+from model.mixers.kernels import attend
 from model.transformer import Transformer, init_params
-from tests.model_cases import TINY, apply, padded_ids, perturbed, relative_error, run
+from tests.model_cases import TINY, apply, noise, padded_ids, perturbed, relative_error, run, tokens
 
 HALF = {"dtype": "bfloat16", "d_k": 8, "d_v": 8}
 
@@ -52,21 +52,21 @@ def no_cudnn(monkeypatch):
 
 
 def segments(*rows, width):
-    """Segments of rows with sentences of these lengths, then padding."""
+    """Mask of rows with sentences of these lengths, then padding."""
     filled = [np.repeat(np.arange(1, len(row) + 1), row) for row in rows]
     return jnp.asarray([np.pad(row, (0, width - len(row))) for row in filled], jnp.int32)
 
 
 PADDED, PACKED = segments([5], [3], width=5), segments([4, 5], [9, 2], width=12)
 MASKS = {
-    "padding": Segments(PADDED, PADDED),
-    "causal": Segments(PADDED, PADDED, causal=True),
-    "packed": Segments(PACKED, PACKED),
-    "packed causal": Segments(PACKED, PACKED, causal=True),
-    "packed, t > s": Segments(PACKED, segments([1, 3], [2, 2], width=5)),
-    "no padding in the source": Segments(PADDED, segments([7], [7], width=7)),
-    "several blocks, causal": Segments(*[segments([150, 90], [200, 1], width=250)] * 2, causal=True),
-    "several blocks, t < s": Segments(segments([100, 90], [60, 1], width=191), segments([150, 90], [260], width=260)),
+    "padding": Mask(PADDED, PADDED),
+    "causal": Mask(PADDED, PADDED, causal=True),
+    "packed": Mask(PACKED, PACKED),
+    "packed causal": Mask(PACKED, PACKED, causal=True),
+    "packed, t > s": Mask(PACKED, segments([1, 3], [2, 2], width=5)),
+    "no padding in the source": Mask(PADDED, segments([7], [7], width=7)),
+    "several blocks, causal": Mask(*[segments([150, 90], [200, 1], width=250)] * 2, causal=True),
+    "several blocks, t < s": Mask(segments([100, 90], [60, 1], width=191), segments([150, 90], [260], width=260)),
 }
 
 
@@ -76,10 +76,10 @@ def assert_equals_the_definition(impl, mask, d_k, d_v, dtype, tolerance):
     q, k, v, cotangent = (
         jnp.asarray(rng.standard_normal((b, 2, *size)), dtype) for size in ((t, d_k), (s, d_k), (s, d_v), (t, d_v))
     )
-    sees_b1t1 = mask.table().any(-1)[:, None, :, None]
+    sees_b1t1 = mask.dense().any(-1)[:, None, :, None]
 
     def einsum(q, k, v):
-        weights = attention_weights(q, k, mask.table())
+        weights = attention_weights(q, k, mask.dense())
         return jnp.einsum("bhts,bhse->bhte", weights.astype(v.dtype), v)
 
     def value_and_gradients(attention):
@@ -134,8 +134,8 @@ def test_a_model_with_a_kernel_is_the_same_model(interpreter, changes):
     cotangent = rng.standard_normal((2, 12, config.vocab_size)) * (PACKED != 0)[:, :, None]
 
     def loss(impl, params):
-        changed, rngs = dataclasses.replace(config, attention_impl=impl), {"dropout": jax.random.key(0)}
-        logits = apply(changed, params, source, target, PACKED, PACKED, train=True, rngs=rngs)
+        changed = dataclasses.replace(config, attention_impl=impl)
+        logits = apply(changed, params, tokens(source, PACKED), tokens(target, PACKED), noise(0, 2))
         return (logits * cotangent).sum()
 
     (value, gradient), (expected, expected_gradient) = (
@@ -155,10 +155,11 @@ def test_initialisation_maps_and_cached_decoding_take_the_einsum(impl):
     source, target = (padded_ids(rng, [4, 2], 4, TINY.vocab_size) for _ in range(2))
     maps = (run(c, params, source, target, method="attention_maps") for c in (kernel, config))
     jax.tree.map(np.testing.assert_array_equal, *maps)
-    memory = run(config, params, source, method="encode")
-    cache = run(config, params, memory, source, slots=1, method="start_cache")
-    token, visible = jnp.ones((2, 1), jnp.int32), jnp.ones((2, 1, 1), bool)
-    steps = (run(c, params, token, jnp.int32(0), visible, cache, method="decode_step")[0] for c in (kernel, config))
+    token_b, cache = Transformer(config).apply({"params": params}, jnp.asarray(source), 1, 1, method="start")
+    steps = (
+        Transformer(c).apply({"params": params}, token_b[:, None], jnp.int32(0), cache, method="step")[0]
+        for c in (kernel, config)
+    )
     np.testing.assert_array_equal(*steps)
 
 
@@ -167,14 +168,14 @@ import jax, jax.numpy as jnp, numpy as np
 from functools import partial
 from jax.experimental.pallas.ops.tpu import splash_attention as pallas
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
-from model import kernels
-from model.masks import Segments
+from model.mixers import kernels
+from model.masks import Mask
 
 kernels.compiled_for = lambda: "tpu"
 pallas.make_splash_mha_single_device = partial(pallas.make_splash_mha_single_device, interpret=True)
 rng = np.random.default_rng(0)
 q, k, v = (rng.standard_normal((4, 2, length, 8)).astype(np.float32) for length in (5, 7, 7))
-mask = Segments(rng.integers(0, 3, (4, 5)).astype(np.int32), np.tile(np.arange(7, dtype=np.int32) % 3, (4, 1)))
+mask = Mask(rng.integers(0, 3, (4, 5)).astype(np.int32), np.tile(np.arange(7, dtype=np.int32) % 3, (4, 1)))
 
 @jax.jit
 def gradients(q, k, v, mask):
@@ -225,7 +226,7 @@ def test_splash_compiles_for_a_tpu_forward_and_backward_on_a_mesh(monkeypatch, d
         )
 
     arrays = [array(jnp.bfloat16, 4, 8, *size) for size in ((t, d_k), (s, d_k), (s, 64))]
-    mask = Segments(array(jnp.int32, 4, t), array(jnp.int32, 4, s), causal)
+    mask = Mask(array(jnp.int32, 4, t), array(jnp.int32, 4, s), causal)
 
     def gradients(q, k, v, mask):
         return jax.grad(lambda *a: attend("splash", *a, mask).astype(jnp.float32).sum(), (0, 1, 2))(q, k, v)
@@ -260,5 +261,5 @@ def test_another_device_is_refused_in_a_line(impl, device):
     config = dataclasses.replace(TINY, attention_impl=impl, **HALF)
     ids = jnp.ones((1, 2), jnp.int32)
     with pytest.raises(ValueError, match=f"attention_impl is '{impl}', a kernel for {device}") as error:
-        jax.eval_shape(lambda: Transformer(config).apply({"params": perturbed(config)}, ids, ids))
+        jax.eval_shape(lambda: Transformer(config).apply({"params": perturbed(config)}, tokens(ids), tokens(ids)))
     assert "\n" not in str(error.value)

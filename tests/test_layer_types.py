@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from model.attention import attention_weights
+from model.mixers.attention import attention_weights
 from paper.tables.layer_types import (
     Gates,
     Projections,

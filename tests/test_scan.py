@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from model.transformer import Transformer, init_params
-from tests.model_cases import TINY, padded_ids, perturbed, relative_error, run
+from tests.model_cases import TINY, noise, padded_ids, perturbed, relative_error, run, tokens
 
 DROPOUTS = {"P_drop": 0.2, "P_drop_attention": 0.1, "P_drop_relu": 0.1, "dropout_bits": "hash"}
 
@@ -16,11 +16,12 @@ DROPOUTS = {"P_drop": 0.2, "P_drop_attention": 0.1, "P_drop_relu": 0.1, "dropout
 def loss_of(config, train=True):
     """The mean square of the logits, so that a single wrong mask shows, as a function of the parameters."""
     rng = np.random.default_rng(0)
-    source, target = (jnp.asarray(padded_ids(rng, [5, 3], 5, config.vocab_size)) for _ in range(2))
+    source, target = (tokens(padded_ids(rng, [5, 3], 5, config.vocab_size)) for _ in range(2))
 
     def loss(params):
-        rngs = {"dropout": jax.random.key(1)} if train else None
-        return (Transformer(config).apply({"params": params}, source, target, train=train, rngs=rngs) ** 2).mean()
+        return (
+            Transformer(config).apply({"params": params}, source, target, noise(1, 2) if train else None) ** 2
+        ).mean()
 
     return loss
 
@@ -62,10 +63,11 @@ def test_a_scan_leaves_parameters_decoding_and_maps_as_they_are():
     jax.tree.map(np.testing.assert_array_equal, maps, expected)
 
     def step(config):
-        memory = run(config, params, source, method="encode")
-        cache = run(config, params, memory, source, slots=2, method="start_cache")
-        visible = jnp.zeros((2, 1, 2), bool).at[:, :, 0].set(True)
-        return run(config, params, jnp.ones((2, 1), jnp.int32), jnp.int32(0), visible, cache, method="decode_step")[0]
+        model = Transformer(config)
+        start = jax.jit(lambda params, ids: model.apply({"params": params}, ids, 1, 2, method="start"))
+        token_b, cache = start(params, jnp.asarray(source))
+        step = jax.jit(lambda params, *args: model.apply({"params": params}, *args, method="step"))
+        return step(params, token_b[:, None], jnp.int32(0), cache)[0]
 
     np.testing.assert_allclose(step(scanned), step(TINY), rtol=1e-5, atol=1e-6)
 

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from base.ids import BOS, EOS, PAD
-from model import search
 from model.config import ModelConfig
-from model.sampling import keep_likely, sample
-from model.scoring import forced_log_probs
-from model.search import beam_search
+from model.search import state
+from model.search.beam import beam_search, length_penalty
+from model.search.sampling import sample, truncate
+from model.search.scoring import forced_log_probs
+from model.tokens import Tokens
 from model.transformer import Transformer, init_params
 
 SOURCE_BS = np.array(
@@ -40,7 +41,9 @@ class Oracle:
 
     def __init__(self, model, params, width):
         self.params, self.width, self.seen = params, width, {}
-        self.apply = jax.jit(lambda p, source, target: jax.nn.log_softmax(model.apply({"params": p}, source, target)))
+        self.apply = jax.jit(
+            lambda p, *ids: jax.nn.log_softmax(model.apply({"params": p}, *(Tokens.of(jnp.asarray(i)) for i in ids)))
+        )
 
     def next(self, source, prefix):
         key = (*source, -1, *prefix)
@@ -57,7 +60,7 @@ def penalty(length, alpha):
 
 
 def plain_beam_search(oracle, source, beam, alpha, nbest, early_stop):
-    """The definition at the head of model/search.py, with lists."""
+    """The definition at the head of model/search/beam.py, with lists."""
     limit = len(source) + EXTRA
     alive, finished = [(0.0, [])], []
     for length in range(1, limit + 1):
@@ -140,7 +143,7 @@ def test_equals_the_definition(model_and_oracle, beam, alpha, nbest):
     ],
 )
 def test_equals_the_definition_for_every_kind_of_model_while_the_cache_grows(monkeypatch, variant):
-    monkeypatch.setattr(search, "FIRST_STEPS", 2)
+    monkeypatch.setattr(state, "FIRST_STEPS", 2)
     model, params = tiny(seed=3, **variant)
     oracle = Oracle(model, params, SOURCE_BS.shape[1] + EXTRA)
     found = searcher(model, beam=3, alpha=0.6, extra_length=EXTRA, nbest=3)(params, SOURCE_BS)
@@ -230,7 +233,7 @@ def test_hypotheses_are_distinct_and_sorted(model_and_oracle):
 
 
 def test_length_penalty_is_the_gnmt_formula():
-    np.testing.assert_allclose(search.length_penalty(jnp.array([1, 7]), 0.6), [1.0, 2.0**0.6], rtol=1e-6)
+    np.testing.assert_allclose(length_penalty(jnp.array([1, 7]), 0.6), [1.0, 2.0**0.6], rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -299,10 +302,10 @@ def test_first_tokens_are_drawn_with_the_models_probabilities(model_and_oracle):
 
 def test_top_k_and_top_p_keep_what_they_say():
     logits = jnp.log(jnp.array([[[0.1, 0.4, 0.2, 0.3]]]))
-    assert np.isfinite(keep_likely(logits, 2, 1.0))[0, 0].tolist() == [False, True, False, True]
-    assert np.isfinite(keep_likely(logits, 0, 0.65))[0, 0].tolist() == [False, True, False, True]
-    assert np.isfinite(keep_likely(logits, 0, 0.75))[0, 0].tolist() == [False, True, True, True]
-    assert np.all(np.isfinite(keep_likely(logits, 0, 1.0)))
+    assert np.isfinite(truncate(logits, 2, 1.0))[0, 0].tolist() == [False, True, False, True]
+    assert np.isfinite(truncate(logits, 0, 0.65))[0, 0].tolist() == [False, True, False, True]
+    assert np.isfinite(truncate(logits, 0, 0.75))[0, 0].tolist() == [False, True, True, True]
+    assert np.all(np.isfinite(truncate(logits, 0, 1.0)))
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ import pytest
 
 from data.batching import Batch
 from model.config import DROPOUT_BITS, ModelConfig
-from model.transformer import Transformer
 from tests.tiny_training import batch
-from train.step import Sums, TrainState, batch_loss, init_state, make_eval_step, make_train_step
+from train.step import Sums, TrainState, init_state, make_eval_step, make_train_step
+from train.tasks.translation import objective
 
 EPS_LS = 0.1
 TX = optax.sgd(1.0)  # new parameters = old - gradient: any error in the gradient shows
@@ -24,11 +24,11 @@ def model_config(P_drop: float = 0.0, bits: str = "threefry") -> ModelConfig:
 
 
 def fresh(config: ModelConfig) -> TrainState:
-    return jax.jit(init_state, static_argnums=(0, 1))(config, TX, jax.random.key(0))
+    return init_state(objective(config, EPS_LS).init, TX, jax.random.key(0))
 
 
 def step_of(config: ModelConfig, accumulate: int = 1) -> Callable:
-    return make_train_step(Transformer(config), TX, EPS_LS, accumulate)
+    return make_train_step(objective(config, EPS_LS), TX, accumulate)
 
 
 def assert_close(one: object, other: object, atol: float = 1e-6) -> None:
@@ -43,7 +43,7 @@ def whole() -> tuple[TrainState, Sums]:
 @pytest.mark.parametrize("bits", DROPOUT_BITS)
 @pytest.mark.parametrize("accumulate", [2, 4])
 def test_accumulation_gives_the_same_update_with_dropout(accumulate: int, bits: str) -> None:
-    """The last slice of four is one empty row: a mean of the slices' means would differ."""
+    """The last microbatch of four is one empty row: a mean of the microbatches' means would differ."""
     config = model_config(P_drop=0.5, bits=bits)
     state, sums = step_of(config)(fresh(config), batch(), KEY)
     cut_state, cut_sums = step_of(config, accumulate)(fresh(config), batch(), KEY)
@@ -52,10 +52,10 @@ def test_accumulation_gives_the_same_update_with_dropout(accumulate: int, bits: 
 
 
 def test_the_gradient_is_of_the_mean_over_real_tokens(whole: tuple[TrainState, Sums]) -> None:
-    model, state = Transformer(model_config()), fresh(model_config())
+    goal, state = objective(model_config(), EPS_LS), fresh(model_config())
 
     def mean(params: dict, batch: Batch) -> jax.Array:
-        loss = batch_loss(model, params, batch, EPS_LS, None)
+        loss = goal.loss(params, batch, None)
         return loss.loss_sum / jnp.sum(batch.target_out_bt != 0)
 
     gradient = jax.jit(jax.grad(mean))(state.params, batch())
@@ -67,11 +67,12 @@ def test_sums_count_tokens_and_the_step_counts_updates(whole: tuple[TrainState, 
     state, sums = whole
     assert int(state.step) == 1
     assert int(sums.loss.tokens) == np.count_nonzero(batch().target_out_bt)
-    assert int(sums.source_tokens) == np.count_nonzero(batch().source_bs)
+    read = np.count_nonzero(batch().source_bs) + np.count_nonzero(batch().target_in_bt)
+    assert int(sums.tokens) == read
 
 
 def test_evaluation_is_the_loss_without_dropout(whole: tuple[TrainState, Sums]) -> None:
-    loss = make_eval_step(Transformer(model_config(P_drop=0.5)), EPS_LS)(fresh(model_config()).params, batch())
+    loss = make_eval_step(objective(model_config(P_drop=0.5), EPS_LS))(fresh(model_config()).params, batch())
     assert_close(loss, whole[1].loss, atol=1e-5)
 
 

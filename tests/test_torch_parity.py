@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from model.attention import MultiHeadAttention
 from model.config import ModelConfig
-from model.masks import same_segment
-from model.positions import sinusoids
+from model.masks import Mask
+from model.mixers.attention import MultiHeadAttention
+from model.positions import NoPositions, sinusoids
 from model.transformer import Transformer
 from tests.model_cases import TINY, apply, padded_ids, perturbed, relative_error, run
 
@@ -121,11 +121,13 @@ def test_multi_head_attention(kind):
     if kind == "causal":
         mask &= np.tril(np.ones((5, 5), bool))
     weights = perturbed(CONFIG)["decoder"]["layer_1"]["cross_attention"]
-    module = MultiHeadAttention(CONFIG, relative=kind != "cross")
+    module = MultiHeadAttention(CONFIG, NoPositions() if kind == "cross" else CONFIG.encoding)
     positions = [np.tile(np.arange(y.shape[1], dtype=np.int32), (2, 1)) for y in (x, memory)]
     variables = {"params": weights}
-    seen = module.apply(variables, jnp.asarray(memory), jnp.asarray(positions[1]), method="keys_values")
-    out, attention = module.apply(variables, jnp.asarray(x), jnp.asarray(positions[0]), seen, jnp.asarray(mask), None)
+    keys_values = module.apply(variables, jnp.asarray(memory), jnp.asarray(positions[1]), method="keys_values")
+    out, attention = module.apply(
+        variables, jnp.asarray(x), jnp.asarray(positions[0]), keys_values, jnp.asarray(mask), method="attend"
+    )
 
     theirs = torch.nn.MultiheadAttention(CONFIG.d_model, CONFIG.h, batch_first=True)
     copy_attention(theirs, weights)
@@ -175,25 +177,20 @@ def decode_with_cache(config, params, source, tokens_bmt, parents_bmt):
 
     Starts with room for two steps and grows twice.
     """
-    b, m, t = tokens_bmt.shape
+    _, m, t = tokens_bmt.shape
     model = Transformer(config)
-    memory = run(config, params, source, method="encode")
-    cache = apply(config, params, memory, jnp.asarray(source != 0, jnp.int32), 2 * m, method="start_cache")
+    _, cache = jax.jit(lambda ids: model.apply({"params": params}, ids, m, 2 * m, method="start"))(jnp.asarray(source))
 
     @jax.jit
-    def decode_step(token_bm, step, visible_bmc, cache):
-        return model.apply({"params": params}, token_bm, step, visible_bmc, cache, method="decode_step")
+    def decode_step(token_bm, step, parents_bm, cache):
+        return model.apply({"params": params}, token_bm, step, cache.select(parents_bm), method="step")
 
-    visible, logits = np.zeros((b, m, 2 * m), bool), []
+    logits = []
     for step in range(t):
         if step in (2, 4):
-            more = {2: 4, 4: t}[step] * m
-            cache = cache.grow(more)
-            visible = np.pad(visible, ((0, 0), (0, 0), (0, more - visible.shape[2])))
-        visible = np.take_along_axis(visible, parents_bmt[:, :, step, None], axis=1)
-        visible[:, np.arange(m), step * m + np.arange(m)] = True
+            cache = cache.grow({2: 4, 4: t}[step] * m)
         logits_bmv, cache = decode_step(
-            jnp.asarray(tokens_bmt[:, :, step]), jnp.int32(step), jnp.asarray(visible), cache
+            jnp.asarray(tokens_bmt[:, :, step]), jnp.int32(step), jnp.asarray(parents_bmt[:, :, step]), cache
         )
         logits.append(np.asarray(logits_bmv))
     return np.stack(logits, axis=2)
@@ -247,5 +244,6 @@ def test_cached_decoding_is_teacher_forcing(changes, m):
 def test_masks_of_our_padding_agree_with_torch_on_real_positions():
     """Our padding sees padding and theirs sees sentences: so only real positions are compared."""
     source, _ = batch()
-    mask = np.asarray(same_segment(jnp.asarray(source != 0, jnp.int32), jnp.asarray(source != 0, jnp.int32)))
+    segments = jnp.asarray(source != 0, jnp.int32)
+    mask = np.asarray(Mask(segments, segments).dense())
     np.testing.assert_array_equal(mask[source != 0], np.repeat((source != 0)[:, None], 7, axis=1)[source != 0])

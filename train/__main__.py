@@ -33,9 +33,10 @@ def main(argv: list[str]) -> int:
     check(_CONFIG.value, default())
     connect()
     from train.loop import train  # only now: nobody should wait for jax to load to read about a mistyped key
+    from train.tasks import translation
 
     try:
-        return train(_CONFIG.value, Path(flags.FLAGS.workdir))
+        return train(_CONFIG.value, Path(flags.FLAGS.workdir), translation.task)
     except UserError:
         leave_within(10.0, status=2)
         raise

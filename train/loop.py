@@ -1,31 +1,33 @@
-"""The experiment, from top to bottom."""
+"""Training, from top to bottom."""
 
 import time
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from base.errors import UserError
-from data.pipeline import TrainingBatches
-from data.prepare import prepare_all
-from model.transformer import Transformer
 from run.checkpoint import Checkpoints
-from run.distributed import all_stop, is_main, main_first, main_says
-from run.folder import as_json, model_config, open_folder, record_launch
-from run.sharding import make_mesh, own_share, place_rows, placed_shapes, shardings
+from run.distributed import all_stop, is_main, main_says
+from run.folder import as_json, open_folder, record_launch
+from run.sharding import make_mesh, place_rows, placed_shapes, shardings
 from run.signals import Signals
 from train.metrics import NotFiniteError, Reporter
 from train.optim import learning_rate, optimizer
 from train.step import init_state, make_eval_step, make_train_step
-from train.validation import Validation
+from train.task import Task
+from train.validation import validate
 
 
-def train(cfg: ConfigDict, workdir: Path) -> int:
+def train(cfg: ConfigDict, workdir: Path, open_task: Callable[[ConfigDict, Path, Mesh], Task]) -> int:
     """Trains `cfg` in `workdir` until `cfg.steps`, from the folder's latest checkpoint if it has one.
+
+    `open_task` is the function `task` of a file of train/tasks/.
 
     Returns the exit status: 0 when it got there, 130 after Ctrl-C and 143 after SIGTERM, when the last update done is
     checkpointed and the same command goes on from it.
@@ -34,20 +36,16 @@ def train(cfg: ConfigDict, workdir: Path) -> int:
       UserError: the config, the data or the folder is at fault, or the loss is no longer finite.
       SystemExit: with the status of the signal, if it came while there was nothing new to save.
     """
-    config = model_config(cfg, cfg.data.vocab_size)
     with Signals(alone=jax.process_count() == 1) as signals, open_folder(cfg, workdir):
         mesh = make_mesh(cfg.mesh)
-        with main_first("data"):
-            tokenizer, train_data, valid_data = prepare_all(cfg.data, workdir / "tokenizer.model")
-
-        model = Transformer(config)
+        task = open_task(cfg, workdir, mesh)
         tx = optimizer(cfg.optim, cfg.model.d_model, cfg.steps)
         init_key, dropout_key = jax.random.split(jax.random.key(cfg.seed))
-        init = partial(init_state, config, tx)
+        init = partial(init_state, task.objective.init, tx)
         placed = placed_shapes(jax.eval_shape(init, init_key), mesh)
-        train_step = make_train_step(model, tx, cfg.loss.eps_ls, cfg.optim.accumulate, shardings(placed))
-        validate = Validation(cfg, config, tokenizer, valid_data, make_eval_step(model, cfg.loss.eps_ls), mesh)
-        batches = TrainingBatches(train_data, cfg.data, seed=cfg.seed, share=own_share(mesh, cfg.optim.accumulate))
+        train_step = make_train_step(task.objective, tx, cfg.optim.accumulate, shardings(placed))
+        validation = partial(validate, task, make_eval_step(task.objective), mesh)
+        batches = task.batches
 
         checkpoints = Checkpoints(workdir / "checkpoints", cfg.checkpoint)
         if checkpoints.latest() is None:
@@ -57,7 +55,7 @@ def train(cfg: ConfigDict, workdir: Path) -> int:
             batches.set_state(position)
         first = int(state.step) + 1
         if is_main():
-            record_launch(workdir, {"train": train_data.manifest, "valid": valid_data.manifest}, first - 1)
+            record_launch(workdir, task.manifests, first - 1)
 
         rate = partial(learning_rate, cfg.optim, cfg.model.d_model, cfg.steps)
         saved_at = time.monotonic()
@@ -71,29 +69,32 @@ def train(cfg: ConfigDict, workdir: Path) -> int:
                 due = first > 1 and ((first - 1) % cfg.eval.every == 0 or first > cfg.steps)
                 if due and not checkpoints.about(first - 1)[1]:  # a signal came before the metrics did
                     with reporter.paused():
-                        measured = validate(state.params)
+                        measured = validation(state.params)
                         signals.hold()
                         reporter.validation(first - 1, measured)
                         checkpoints.add_metrics(first - 1, measured)
                 for step in range(first, cfg.steps + 1):
                     batch = place_rows(mesh, next(batches))
                     state, sums = train_step(state, batch, dropout_key)
+                    positions = sum(np.size(tokens.ids_bt) for tokens in task.objective.tokens(batch))
                     signals.hold()
                     if pending:
                         reporter.update(*pending)
-                    pending = (step, sums, np.size(batch.source_bs) + np.size(batch.target_in_bt))
+                    pending = (step, sums, positions)
 
                     signals.received = all_stop(step, signals.received) or signals.received
                     stopping = signals.received is not None
-                    minutes = (time.monotonic() - saved_at) / 60
-                    overdue = cfg.checkpoint.every_minutes > 0 and main_says(minutes > cfg.checkpoint.every_minutes)
+                    overdue = False
+                    if cfg.checkpoint.every_minutes > 0 and step % cfg.log_every == 0:
+                        minutes = (time.monotonic() - saved_at) / 60
+                        overdue = main_says(minutes > cfg.checkpoint.every_minutes)
                     validating = not stopping and (step % cfg.eval.every == 0 or step == cfg.steps)
                     saving = stopping or overdue or step % cfg.checkpoint.every == 0 or step == cfg.steps
                     if validating or saving:
                         reporter.update(*pending)  # nothing that is not finite is ever saved
                         pending = None
                         with reporter.paused():
-                            metrics = signals.attempt(validate, state.params) if validating else None
+                            metrics = signals.attempt(validation, state.params) if validating else None
                             stopping = stopping or (validating and metrics is None)
                             if metrics:
                                 reporter.validation(step, metrics)

@@ -8,15 +8,19 @@ from jaxtyping import Array, Float, Int
 
 
 class Loss(NamedTuple):
-    """Sums over the non-pad target tokens, in nats; divide by `tokens` only once, after all the adding is done."""
+    """Weighted sums over predicted tokens, in nats; divide by `tokens` only once, after all the adding is done."""
 
     loss_sum: Float[Array, ""]  # cross-entropy against the smoothed distribution: what is minimised
     nll_sum: Float[Array, ""]  # negative log-likelihood of the true tokens: what perplexity is made of
-    tokens: Int[Array, ""]
+    tokens: Float[Array, ""]  # sum of the weights: the number of tokens, where each weighs 1 or 0
 
 
-def cross_entropy(logits_btv: Float[Array, "b t v"], target_bt: Int[Array, "b t"], eps_ls: float) -> Loss:
-    """Returns the smoothed and the plain cross-entropy of `target_bt`, summed over its non-pad (non-zero) tokens.
+def cross_entropy(
+    logits_btv: Float[Array, "b t v"], target_bt: Int[Array, "b t"], weights_bt: Float[Array, "b t"], eps_ls: float
+) -> Loss:
+    """Returns the smoothed and the plain cross-entropy of `target_bt`, each token weighted by `weights_bt`.
+
+    A token of weight 0 does not count, whatever its logits are.
 
     The paper does not say where the smoothed mass goes. Here, as in tensor2tensor and fairseq, the true token keeps
     1 - eps_ls and each of the other v - 1 gets eps_ls / (v - 1); the constant entropy of that distribution is not
@@ -30,9 +34,8 @@ def cross_entropy(logits_btv: Float[Array, "b t v"], target_bt: Int[Array, "b t"
     gold_bt = jnp.take_along_axis(logits_btv, target_bt[:, :, None], axis=-1)[:, :, 0]
     nll_bt = lse_bt - gold_bt
     loss_bt = lse_bt - (1.0 - eps_ls - low) * gold_bt - low * jnp.sum(logits_btv, axis=-1)
-    real_bt = target_bt != 0
-    return Loss(
-        loss_sum=jnp.sum(loss_bt, where=real_bt),
-        nll_sum=jnp.sum(nll_bt, where=real_bt),
-        tokens=jnp.sum(real_bt, dtype=jnp.int32),
-    )
+
+    def total(x_bt: Array) -> Array:
+        return jnp.sum(x_bt * weights_bt, where=weights_bt != 0)
+
+    return Loss(total(loss_bt), total(nll_bt), jnp.sum(weights_bt))

@@ -33,7 +33,7 @@ from tensorboardX.summary import scalar
 from train.step import Sums
 
 _SECONDS_BETWEEN_FLUSHES = 30.0
-_UPDATE = ("loss_sum", "nll_sum", "target_tokens", "source_tokens", "positions", "updates")
+_UPDATE = ("loss_sum", "nll_sum", "target_tokens", "tokens", "positions", "updates")
 
 
 class NotFiniteError(ArithmeticError):
@@ -88,7 +88,7 @@ class Reporter:
         Args:
           step: number of the update.
           sums: what it returned.
-          positions: cells of its batch, source and target, padding included.
+          positions: all positions of its batch that the model reads, padding included.
 
         Raises:
           NotFiniteError: its loss or gradient is NaN or infinite; the message names the step.
@@ -97,7 +97,7 @@ class Reporter:
         loss, gradient_norm = float(sums.loss.loss_sum), float(sums.gradient_norm)
         if not (math.isfinite(loss) and math.isfinite(gradient_norm)):
             raise NotFiniteError(f"update {step}: the loss is {loss} and the gradient norm {gradient_norm}")
-        values: tuple[Any, ...] = (loss, sums.loss.nll_sum, sums.loss.tokens, sums.source_tokens, positions, 1)
+        values: tuple[Any, ...] = (loss, sums.loss.nll_sum, sums.loss.tokens, sums.tokens, positions, 1)
         for name, value in zip(_UPDATE, values, strict=True):
             self._totals[name] += float(value)
         if step % self._every == 0 or step == self._last:
@@ -140,7 +140,7 @@ class Reporter:
             "gradient_norm": gradient_norm,
             "learning_rate": float(self._rate(step)),
             "tokens_per_second": totals["target_tokens"] / max(seconds - self._window_start, 1e-9),
-            "non_pad_share": (totals["target_tokens"] + totals["source_tokens"]) / totals["positions"],
+            "non_pad_share": totals["tokens"] / totals["positions"],
             "seconds": seconds,
         }
         self._totals, self._window_start = dict.fromkeys(_UPDATE, 0.0), seconds

@@ -13,7 +13,7 @@ from base.errors import UserError
 from base.ids import EOS
 from data.tokenizer import Tokenizer
 from model.config import ModelConfig
-from model.scoring import forced_log_probs
+from model.search.scoring import forced_log_probs
 from model.transformer import Transformer
 from run.sharding import cut_rows, data_mesh, fetch, place_params, row_parts
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from model.attention import attention_weights
+from model.mixers.attention import attention_weights
 
 Attend = Callable[[Float[Array, "t k"], Float[Array, "t k"], Float[Array, "t e"]], Float[Array, "t e"]]
 

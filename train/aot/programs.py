@@ -24,7 +24,7 @@ from data.batching import Batch
 from data.pipeline import row_lengths
 from infer.translator import FULL_BATCH
 from model.config import ModelConfig
-from model.search import beam_search
+from model.search.beam import beam_search
 from model.transformer import Transformer, init_params
 from run.sharding import AXES, ROWS, make_mesh, mesh_shape, placed_shapes, row_parts, shardings
 from train.aot.flops import counted_once, recomputed_flops, update_flops
@@ -32,6 +32,7 @@ from train.aot.hardware import CHIPS, GIB, Chip
 from train.aot.hlo import exchanges, loops
 from train.optim import optimizer
 from train.step import init_state, make_train_step
+from train.tasks.translation import objective
 
 SEARCH_LENGTH = 32  # source positions of the batch that beam search is compiled for
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -100,9 +101,9 @@ def train_step(cfg: ConfigDict, config: ModelConfig, mesh: Mesh, rows: int, leng
     Raises:
       TooLarge: it does not fit.
     """
-    tx = optimizer(cfg.optim, cfg.model.d_model, cfg.steps)
-    placed = placed_shapes(jax.eval_shape(partial(init_state, config, tx), jax.random.key(0)), mesh)
-    step: Any = make_train_step(Transformer(config), tx, cfg.loss.eps_ls, cfg.optim.accumulate, shardings(placed))
+    tx, goal = optimizer(cfg.optim, cfg.model.d_model, cfg.steps), objective(config, cfg.loss.eps_ls)
+    placed = placed_shapes(jax.eval_shape(partial(init_state, goal.init, tx), jax.random.key(0)), mesh)
+    step: Any = make_train_step(goal, tx, cfg.optim.accumulate, shardings(placed))
     ids_bt: Any = jax.ShapeDtypeStruct((rows, length), jnp.int32, sharding=NamedSharding(mesh, ROWS))
     key = jax.ShapeDtypeStruct((), jax.random.key(0).dtype, sharding=NamedSharding(mesh, P()))
     compiled = _compile(step.lower(placed, Batch(*[ids_bt] * len(Batch._fields)), key))

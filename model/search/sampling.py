@@ -6,21 +6,21 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
-from base.ids import EOS, PAD
-from model.search import (
+from base.ids import EOS
+from model.search.state import (
     Hypotheses,
+    Model,
     SearchState,
     forbid,
     keep_best,
-    limits,
     next_logits,
     run_while_alive,
     start,
+    without_leftovers,
 )
-from model.transformer import Transformer
 
 
-def keep_likely(logits_bmv: Float[Array, "b m v"], top_k: int, top_p: float) -> Float[Array, "b m v"]:
+def truncate(logits_bmv: Float[Array, "b m v"], top_k: int, top_p: float) -> Float[Array, "b m v"]:
     """-inf for all but the `top_k` most likely tokens (0: all), then for all but the fewest that reach `top_p`.
 
     The token that crosses `top_p` stays, so one always does; tokens as likely as the last one kept stay with it.
@@ -33,9 +33,9 @@ def keep_likely(logits_bmv: Float[Array, "b m v"], top_k: int, top_p: float) -> 
 
 
 def sample(
-    model: Transformer,
+    model: Model,
     params: Any,
-    source_bs: Int[Array, "b s"],
+    inputs_bs: Int[Array, "b s"],
     keys_b: Key[Array, " b"],
     *,
     samples: int,
@@ -60,16 +60,16 @@ def sample(
         raise ValueError(f"top_k is {top_k}; it must be at least 0, where 0 keeps every token")
     if not 0 < top_p <= 1:
         raise ValueError(f"top_p is {top_p}; it must be above 0 and at most 1")
-    limit_b, steps = limits(model, source_bs, extra_length)
+    limit_b, steps = model.output_limits(inputs_bs, extra_length)
     keys_bm = jax.vmap(lambda key: jax.random.split(key, samples))(keys_b)
 
     def advance(state: SearchState) -> SearchState:
-        logits_bmv, visible_bmc, cache = next_logits(model, params, state)
-        likely_bmv = keep_likely(forbid(logits_bmv, state.step, limit_b) / temperature, top_k, top_p)
+        logits_bmv, cache = next_logits(model, params, state)
+        truncated_bmv = truncate(forbid(logits_bmv, state.step, limit_b) / temperature, top_k, top_p)
         draw = jax.vmap(
             jax.vmap(lambda key, logits_v: jax.random.categorical(jax.random.fold_in(key, state.step), logits_v))
         )
-        token_bm = draw(keys_bm, likely_bmv).astype(jnp.int32)
+        token_bm = draw(keys_bm, truncated_bmv).astype(jnp.int32)
         token_log_probs_bm = jnp.take_along_axis(jax.nn.log_softmax(logits_bmv), token_bm[..., None], axis=-1)[..., 0]
         alive_bm = state.log_probs_bm > -jnp.inf
         log_probs_bm = jnp.where(alive_bm, state.log_probs_bm + token_log_probs_bm, -jnp.inf)
@@ -82,13 +82,11 @@ def sample(
             token_bm=token_bm,
             log_probs_bm=jnp.where(ended_bm, -jnp.inf, log_probs_bm),
             ids_bmt=ids_bmt,
-            visible_bmc=visible_bmc,
             cache=cache,
             finished=keep_best(state.finished, Hypotheses(ids_bmt, lengths_bm, ended_log_probs_bm, ended_log_probs_bm)),
         )
 
-    state = start(model, params, source_bs, samples, steps)
-    real_b = jnp.any(source_bs != PAD, axis=1)
-    state = state._replace(log_probs_bm=jnp.where(real_b[:, None], 0.0, state.log_probs_bm))
-    found = run_while_alive(advance, state, steps).finished
-    return found._replace(ids_bmt=jnp.where((found.lengths_bm > 0)[..., None], found.ids_bmt, PAD))
+    state = start(model, params, inputs_bs, samples, steps)
+    row_log_probs_b1 = state.log_probs_bm[:, :1]  # all samples of a row are alive, as the first is
+    state = state._replace(log_probs_bm=jnp.broadcast_to(row_log_probs_b1, state.log_probs_bm.shape))
+    return without_leftovers(run_while_alive(advance, state, steps).finished)

@@ -7,10 +7,10 @@ seeds, layers, positions and steps.
 """
 
 import math
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from flax import linen as nn
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
 from model.config import DROPOUT_BITS
@@ -18,40 +18,47 @@ from model.config import DROPOUT_BITS
 WORD = 2**32
 
 
+class Noise(NamedTuple):
+    """The randomness of one training pass. Where there is none, as in evaluation, None stands in its place.
+
+    `rows_b` numbers the rows of this part of a batch, so that each is treated as it would be in the whole batch.
+    """
+
+    key: PRNGKeyArray
+    rows_b: Int[Array, " b"]
+
+
+def fold(noise: Noise | None, site: Int[Array, ""] | int) -> Noise | None:
+    """Returns the noise of one place in the model (a layer, a sub-layer), independent of that of other places."""
+    return noise and noise._replace(key=jax.random.fold_in(noise.key, site))
+
+
 def dropout(
-    x: Float[Array, "b *shape"],
-    rate: float,
-    key: PRNGKeyArray | None,
-    bits: str = "threefry",
-    rows_b: Int[Array, " b"] | None = None,
+    x: Float[Array, "b *shape"], rate: float, noise: Noise | None, bits: str = "threefry"
 ) -> Float[Array, "b *shape"]:
     """Zeroes each element with probability `rate` and divides the rest by 1 - rate, so the expected value is x.
 
     Args:
       x: any floating-point array; the result has its shape and dtype.
-      rate: a static Python number in [0, 1); 0 returns x itself and needs no key.
-      key: a typed or raw JAX PRNG key, one per call site and step.
-      bits: "threefry" or "hash". An element's fate depends on the key, its row's number and its place in the row only:
-        not on the rows beside it, nor on how x is sharded.
-      rows_b: numbers of the rows (entries of the first axis) in their batch; 0, 1, .. where not given.
+      rate: a static Python number in [0, 1); 0 returns x itself.
+      noise: of this place, `fold`ed from that of the pass; None returns x itself. An element's fate depends on the
+        key, its row's number and its place in the row only: not on the rows beside it, nor on how x is sharded.
+      bits: "threefry" or "hash".
 
     Raises:
-      ValueError: rate outside [0, 1), unknown bits, or no key where one is needed.
+      ValueError: rate outside [0, 1), or unknown bits.
     """
     if not 0.0 <= rate < 1.0:
         raise ValueError(f"dropout rate must be in [0, 1), got {rate}")
     if bits not in DROPOUT_BITS:
         raise ValueError(f"dropout bits must be one of {', '.join(DROPOUT_BITS)}, got {bits!r}")
-    if rate == 0.0:
+    if rate == 0.0 or noise is None:
         return x
-    if key is None:
-        raise ValueError(f"dropout at rate {rate} needs a PRNG key")
-    rows_b = jnp.arange(x.shape[0], dtype=jnp.int32) if rows_b is None else rows_b
     if bits == "threefry":
-        key_b = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, rows_b)
+        key_b = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(noise.key, noise.rows_b)
         keep = jax.vmap(lambda row_key: jax.random.bernoulli(row_key, 1.0 - rate, x.shape[1:]))(key_b)
     else:
-        keep = keep_mask(jax.random.bits(key, (2,), jnp.uint32), x.shape, rate, rows_b)
+        keep = keep_mask(jax.random.bits(noise.key, (2,), jnp.uint32), x.shape, rate, noise.rows_b)
     return jnp.where(keep, x / (1.0 - rate), jnp.zeros((), x.dtype))
 
 
@@ -109,18 +116,3 @@ def index_words(
         else:
             high = high + iota * jnp.uint32(math.prod(shape[axis + 1 : split]) % WORD)
     return low, high
-
-
-class Dropout(nn.Module):
-    """`dropout` as a module: each call in a training pass draws a key of its own from the "dropout" stream.
-
-    A training pass is one that numbers its rows; `rows_b` is None otherwise.
-    """
-
-    rate: float
-    bits: str
-
-    def __call__(self, x: Float[Array, "b *shape"], rows_b: Int[Array, " b"] | None) -> Float[Array, "b *shape"]:
-        if rows_b is None or self.rate == 0.0:
-            return x
-        return dropout(x, self.rate, self.make_rng("dropout"), self.bits, rows_b)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from base.ids import BOS, PAD
+from model.tokens import Tokens
 from model.transformer import Transformer
 
 
@@ -19,6 +20,8 @@ def forced_log_probs(
     """
     shifted_bt = jnp.pad(target_bt, ((0, 0), (1, 0)), constant_values=BOS)[:, :-1]
     real_bt = target_bt != PAD
-    logits_btv: Any = model.apply({"params": params}, source_bs, jnp.where(real_bt, shifted_bt, PAD))
+    logits_btv: Any = model.apply(
+        {"params": params}, Tokens.of(source_bs), Tokens.of(jnp.where(real_bt, shifted_bt, PAD))
+    )
     log_probs_bt = jnp.take_along_axis(jax.nn.log_softmax(logits_btv), target_bt[..., None], axis=-1)[..., 0]
     return jnp.where(real_bt, log_probs_bt, 0.0)

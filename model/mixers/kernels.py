@@ -1,11 +1,11 @@
-"""Kernels that attend without ever holding the weights [t,s]; the definition is the einsum in model/attention.py.
+"""Kernels that attend without ever holding the weights [t,s]; the definition is the einsum in `attention.py`.
 
 "splash" is a TPU kernel that JAX ships: of its two the one that takes d_k != d_v (Table 3, rows B); the other, "flash",
 has nothing that we need and it has not. "cudnn" is NVIDIA's, through `jax.nn.dot_product_attention`.
 
 They attend over whole rows: in training, in scoring and in the encoder. Three things always take the einsum:
 initialisation, attention maps, which want the weights, and cached decoding, whose queries are one token a beam and
-whose masks no segments can tell. A kernel works on blocks of keys, so rows far shorter than a block gain nothing.
+whose masks segments cannot express. A kernel works on blocks of keys, so rows far shorter than a block gain nothing.
 """
 
 import jax
@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float
 
-from model.masks import Segments
+from model.masks import Mask
 
 PLATFORMS = {"splash": "tpu", "cudnn": "gpu"}
 LANES = 128  # a TPU register's width, and the least number of keys in a block of splash
@@ -26,7 +26,7 @@ def attend(
     q_bhtk: Float[Array, "b h t k"],
     k_bhsk: Float[Array, "b h s k"],
     v_bhse: Float[Array, "b h s e"],
-    mask: Segments,
+    mask: Mask,
 ) -> Float[Array, "b h t e"]:
     """softmax(Q K^T / sqrt(d_k)) V over the keys that the mask allows, by the kernel "splash" or "cudnn".
 
@@ -49,7 +49,7 @@ def attend(
     mesh = jax.sharding.get_abstract_mesh()
     if mesh.empty:
         return splash(q_bhtk, k_bhsk, v_bhse, mask)
-    # The compiler knows how to cut cuDNN's attention over devices, but not a Pallas kernel: so it is told.
+    # The compiler can shard cuDNN's attention by itself, but not a Pallas kernel.
     rows = P(tuple(axis for axis in mesh.axis_names if axis != "tensor"))
     heads = P(*rows, "tensor" if "tensor" in mesh.axis_names else None)
     over_mesh = jax.shard_map(splash, in_specs=(heads, heads, heads, rows), out_specs=heads, check_vma=False)
@@ -64,7 +64,7 @@ def compiled_for() -> str:
 
 
 def splash(
-    q_bhtk: Float[Array, "b h t k"], k_bhsk: Float[Array, "b h s k"], v_bhse: Float[Array, "b h s e"], mask: Segments
+    q_bhtk: Float[Array, "b h t k"], k_bhsk: Float[Array, "b h s k"], v_bhse: Float[Array, "b h s e"], mask: Mask
 ) -> Float[Array, "b h t e"]:
     """Attention on one TPU."""
     # Here, because the import takes a while and only a TPU needs it.
@@ -92,7 +92,7 @@ def splash(
 
 
 def cudnn(
-    q_bhtk: Float[Array, "b h t k"], k_bhsk: Float[Array, "b h s k"], v_bhse: Float[Array, "b h s e"], mask: Segments
+    q_bhtk: Float[Array, "b h t k"], k_bhsk: Float[Array, "b h s k"], v_bhse: Float[Array, "b h s e"], mask: Mask
 ) -> Float[Array, "b h t e"]:
     """Attention on NVIDIA GPUs.
 
@@ -105,7 +105,7 @@ def cudnn(
         q_bhtk.swapaxes(1, 2),
         k_bhsk.swapaxes(1, 2),
         v_bhse.swapaxes(1, 2),
-        mask=mask.replace(causal=False).table()[:, None],
+        mask=mask.replace(causal=False).dense()[:, None],
         is_causal=mask.causal,
         implementation="cudnn",
     )
@@ -113,8 +113,8 @@ def cudnn(
 
 
 def fill_up(
-    q_bhtk: Array, k_bhsk: Array, v_bhse: Array, mask: Segments, multiple_t: int, multiple_s: int
-) -> tuple[Array, Array, Array, Segments]:
+    q_bhtk: Array, k_bhsk: Array, v_bhse: Array, mask: Mask, multiple_t: int, multiple_s: int
+) -> tuple[Array, Array, Array, Mask]:
     """Queries and keys with further ones, which see one another, so that their numbers are multiples of those given."""
     t, s = -q_bhtk.shape[2] % multiple_t, -k_bhsk.shape[2] % multiple_s
 

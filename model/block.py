@@ -1,0 +1,143 @@
+"""The block that every model here is a stack of (Figure 1): a mixer, attention to a memory, a feed-forward network."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jaxtyping import Array, Bool, Float, Int
+
+from model.config import ModelConfig
+from model.masks import Mask
+from model.mixers.attention import KeysValues, KVCache, MultiHeadAttention
+from model.noise import Noise, dropout, fold
+from model.positions import NoPositions
+
+glorot = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform")
+
+# Where a block draws noise.
+SELF_WEIGHTS, SELF_OUTPUT, CROSS_WEIGHTS, CROSS_OUTPUT, RELU, FEED_FORWARD_OUTPUT = range(6)
+
+
+class Weights(NamedTuple):
+    """Attention weights of one block, [b,h,t,t] and [b,h,t,s]; None where there are none."""
+
+    self_bhtt: Any
+    cross_bhts: Any
+
+
+class BlockCache(NamedTuple):
+    """What a block remembers in a search: its mixer's cache, and the memory's keys and values, once a sentence
+    whatever the number of beams.
+    """
+
+    mixer: KVCache
+    memory: KeysValues | None
+
+
+def layer_norm(config: ModelConfig) -> nn.LayerNorm:
+    """Layer normalisation with scale and bias. Its epsilon is not in the paper; 1e-6 is tensor2tensor's."""
+    return nn.LayerNorm(epsilon=1e-6, dtype=config.dtype, use_fast_variance=False)
+
+
+class FeedForward(nn.Module):
+    """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2, at every position alike (section 3.3, equation 2)."""
+
+    config: ModelConfig
+
+    def setup(self) -> None:
+        c = self.config
+        self.w1 = self.param("w1", glorot, (c.d_model, c.d_ff))
+        self.b1 = self.param("b1", nn.initializers.zeros, (c.d_ff,))
+        self.w2 = self.param("w2", glorot, (c.d_ff, c.d_model))
+        self.b2 = self.param("b2", nn.initializers.zeros, (c.d_model,))
+
+    def __call__(self, x_btd: Float[Array, "b t d"], noise: Noise | None) -> Float[Array, "b t d"]:
+        w1, b1, w2, b2 = (w.astype(x_btd.dtype) for w in (self.w1, self.b1, self.w2, self.b2))
+        x_btf = jax.nn.relu(jnp.einsum("btd,df->btf", x_btd, w1) + b1[None, None])
+        x_btf = dropout(x_btf, self.config.P_drop_relu, noise, self.config.dropout_bits)
+        return jnp.einsum("btf,fd->btd", x_btf, w2) + b2[None, None]
+
+
+class Block(nn.Module):
+    """Sub-layers, each as LayerNorm(x + Dropout(f(x))) (sections 3.1 and 5.4).
+
+    With `config.norm` "pre", each is x + Dropout(f(LayerNorm(x))), as in Xiong et al. 2020 (arXiv 2002.04745).
+    Without `cross` it is the paper's encoder layer; with it, and a causal mask, its decoder layer.
+    """
+
+    config: ModelConfig
+    cross: bool
+
+    def setup(self) -> None:
+        c = self.config
+        self.self_attention = MultiHeadAttention(c, c.encoding)
+        if self.cross:
+            self.cross_attention = MultiHeadAttention(c, NoPositions())
+        self.feed_forward = FeedForward(c)
+        self.norm_1, self.norm_2 = layer_norm(c), layer_norm(c)
+        if self.cross:
+            self.norm_3 = layer_norm(c)
+
+    def __call__(
+        self,
+        x_btd: Float[Array, "b t d"],
+        positions_bt: Int[Array, "b t"],
+        mask: Bool[Array, "b t t"] | Mask,
+        memory: KeysValues | None = None,
+        memory_mask: Bool[Array, "b t s"] | Mask | None = None,
+        noise: Noise | None = None,
+    ) -> tuple[Float[Array, "b t d"], Weights]:
+        """Returns the output for whole rows, and the attention weights."""
+        y_btd, self_bhtt = self.self_attention(
+            self._before(x_btd, self.norm_1), positions_bt, mask, fold(noise, SELF_WEIGHTS)
+        )
+        x_btd = self._after(x_btd, y_btd, self.norm_1, fold(noise, SELF_OUTPUT))
+        cross_bhts = None
+        if self.cross:
+            assert memory is not None and memory_mask is not None
+            x_btd, cross_bhts = self._attend_to_memory(x_btd, positions_bt, memory, memory_mask, noise)
+        return self._feed_forward(x_btd, noise), Weights(self_bhtt, cross_bhts)
+
+    def memory(self, x_bsd: Float[Array, "b s d"], positions_bs: Int[Array, "b s"]) -> KeysValues:
+        """Returns the keys and values of cross-attention to an encoder's output."""
+        return self.cross_attention.keys_values(x_bsd, positions_bs)
+
+    def init_cache(self, memory: KeysValues | None, rows: int, beams: int, slots: int) -> BlockCache:
+        """Returns the cache before the first `step`; see the mixer's."""
+        return BlockCache(self.self_attention.init_cache(rows, beams, slots), memory)
+
+    def step(
+        self,
+        x_bmd: Float[Array, "b m d"],
+        positions_bm: Int[Array, "b m"],
+        cache: BlockCache,
+        memory_mask_bms: Bool[Array, "b m s"] | None,
+    ) -> tuple[Float[Array, "b m d"], BlockCache]:
+        """Returns the output for one more token of each of m beams, and the cache with it."""
+        y_bmd, mixer = self.self_attention.step(self._before(x_bmd, self.norm_1), positions_bm, cache.mixer)
+        x_bmd = self._after(x_bmd, y_bmd, self.norm_1, None)
+        if self.cross:
+            assert cache.memory is not None and memory_mask_bms is not None
+            x_bmd, _ = self._attend_to_memory(x_bmd, positions_bm, cache.memory, memory_mask_bms, None)
+        return self._feed_forward(x_bmd, None), cache._replace(mixer=mixer)
+
+    def _attend_to_memory(
+        self, x_btd: Array, positions_bt: Array, memory: KeysValues, mask: Array | Mask, noise: Noise | None
+    ) -> tuple[Array, Array | None]:
+        y_btd, weights_bhts = self.cross_attention.attend(
+            self._before(x_btd, self.norm_2), positions_bt, memory, mask, fold(noise, CROSS_WEIGHTS)
+        )
+        return self._after(x_btd, y_btd, self.norm_2, fold(noise, CROSS_OUTPUT)), weights_bhts
+
+    def _feed_forward(self, x_btd: Array, noise: Noise | None) -> Array:
+        norm = self.norm_3 if self.cross else self.norm_2
+        y_btd = self.feed_forward(self._before(x_btd, norm), fold(noise, RELU))
+        return self._after(x_btd, y_btd, norm, fold(noise, FEED_FORWARD_OUTPUT))
+
+    def _before(self, x_btd: Array, norm: nn.LayerNorm) -> Array:
+        return norm(x_btd) if self.config.norm == "pre" else x_btd
+
+    def _after(self, x_btd: Array, y_btd: Array, norm: nn.LayerNorm, noise: Noise | None) -> Array:
+        x_btd = x_btd + dropout(y_btd, self.config.P_drop, noise, self.config.dropout_bits)
+        return norm(x_btd) if self.config.norm == "post" else x_btd

@@ -1,0 +1,30 @@
+"""From ids to vectors and from vectors to logits (section 3.4)."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from model.config import ModelConfig
+from model.noise import Noise, dropout
+
+
+def embed(
+    config: ModelConfig,
+    embed_vd: Float[Array, "v d"],
+    positions_ld: Float[Array, "l d"] | None,
+    ids_bt: Int[Array, "b t"],
+    positions_bt: Int[Array, "b t"],
+    noise: Noise | None,
+) -> Float[Array, "b t d"]:
+    """Embeddings scaled by sqrt(d_model), plus positions, then dropout (sections 3.4, 3.5, 5.4).
+
+    Raises:
+      ValueError: learned positions, of which `positions_ld` is the table, and a row longer than it.
+    """
+    x_btd = embed_vd[ids_bt] * jnp.sqrt(jnp.float32(config.d_model))
+    x_btd = config.encoding.embed(x_btd, positions_bt, positions_ld)
+    return dropout(x_btd.astype(config.dtype), config.P_drop, noise, config.dropout_bits)
+
+
+def logits(x_btd: Float[Array, "b t d"], softmax_vd: Float[Array, "v d"]) -> Float[Array, "b t v"]:
+    """x E^T, not scaled, without a bias; float32."""
+    return jnp.einsum("btd,vd->btv", x_btd, softmax_vd.astype(x_btd.dtype), preferred_element_type=jnp.float32)

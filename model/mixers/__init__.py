@@ -1,0 +1,1 @@
+"""What moves information between positions."""

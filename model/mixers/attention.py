@@ -1,0 +1,163 @@
+"""Scaled dot-product attention and multi-head attention (section 3.2).
+
+This einsum form is the definition; model/mixers/kernels.py has faster ones, which tests/test_kernels.py compares to it.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jaxtyping import Array, Bool, Float, Int
+
+from model.config import ModelConfig
+from model.masks import Mask
+from model.mixers.kernels import attend
+from model.noise import Noise, dropout
+from model.positions import NoPositions
+
+# Finite, so that a query which may attend to no key gets uniform weights and not NaN.
+MASKED = -1e9
+
+glorot_in = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform", in_axis=0, out_axis=(1, 2))
+glorot_out = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform", in_axis=(0, 1), out_axis=2)
+
+
+class KeysValues(NamedTuple):
+    """What queries attend to: the keys and values of every head, and their positions in the sentence."""
+
+    k_bhsk: Float[Array, "b h s k"]
+    v_bhse: Float[Array, "b h s e"]
+    positions_bs: Int[Array, "b s"]
+
+
+class KVCache(NamedTuple):
+    """The keys and values of the tokens so far, for m beams a sentence.
+
+    Beams are queries, not batch rows: slot c = step * m + beam holds what beam `beam` wrote at `step`, and the table
+    `visible_bmc` says which slots hold the ancestors of a beam. Selecting beams permutes this small table and leaves
+    keys and values where they are.
+    """
+
+    past: KeysValues
+    visible_bmc: Bool[Array, "b m c"]
+    used: Int[Array, ""]  # slots
+
+    def append(self, new: KeysValues) -> "KVCache":
+        """Returns the cache with one more token of each beam, which that beam can see."""
+        b, m, _ = self.visible_bmc.shape
+        own_bmm = jnp.broadcast_to(jnp.eye(m, dtype=bool), (b, m, m))
+        write, past = jax.lax.dynamic_update_slice_in_dim, self.past
+        past = KeysValues(
+            write(past.k_bhsk, new.k_bhsk, self.used, axis=2),
+            write(past.v_bhse, new.v_bhse, self.used, axis=2),
+            write(past.positions_bs, new.positions_bs, self.used, axis=1),
+        )
+        return KVCache(past, write(self.visible_bmc, own_bmm, self.used, axis=2), self.used + m)
+
+    def select(self, parents_bm: Int[Array, "b m"]) -> "KVCache":
+        """Returns the cache in which beam i goes on from what was beam `parents_bm[:, i]`."""
+        return self._replace(visible_bmc=jnp.take_along_axis(self.visible_bmc, parents_bm[..., None], axis=1))
+
+    def grow(self, slots: int) -> "KVCache":
+        """Returns the cache with room for `slots` slots in all."""
+        more, past = slots - self.visible_bmc.shape[2], self.past
+        past = KeysValues(
+            jnp.pad(past.k_bhsk, ((0, 0), (0, 0), (0, more), (0, 0))),
+            jnp.pad(past.v_bhse, ((0, 0), (0, 0), (0, more), (0, 0))),
+            jnp.pad(past.positions_bs, ((0, 0), (0, more))),
+        )
+        return KVCache(past, jnp.pad(self.visible_bmc, ((0, 0), (0, 0), (0, more))), self.used)
+
+
+def attention_weights(
+    q_bhtk: Float[Array, "b h t k"],
+    k_bhsk: Float[Array, "b h s k"],
+    mask_bts: Bool[Array, "b t s"],
+    bias_bhts: Float[Array, "b h t s"] | None = None,
+) -> Float[Array, "b h t s"]:
+    """softmax(Q K^T / sqrt(d_k) + bias) over the keys the mask allows, in float32 (section 3.2.1, equation 1)."""
+    logits_bhts = jnp.einsum("bhtk,bhsk->bhts", q_bhtk, k_bhsk, preferred_element_type=jnp.float32)
+    logits_bhts = logits_bhts / jnp.sqrt(jnp.float32(q_bhtk.shape[-1]))
+    if bias_bhts is not None:
+        logits_bhts = logits_bhts + bias_bhts
+    return jax.nn.softmax(jnp.where(mask_bts[:, None], logits_bhts, MASKED), axis=-1)
+
+
+class MultiHeadAttention(nn.Module):
+    """Concat(head_1 .. head_h) W^O, head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V), without biases (section 3.2.2).
+
+    A mixer: `__call__` mixes the positions of whole rows, `step` takes one more token of each beam of a search, and
+    `init_cache` makes what `step` remembers. Over another sequence's positions (encoder-decoder attention) it is used
+    by its parts, `keys_values` and `attend`.
+
+    Projections have heads after positions, where one product of two matrices yields them; with heads first XLA copies
+    the weights on CPU every time.
+    """
+
+    config: ModelConfig
+    encoding: NoPositions  # which acts on self-attention only
+
+    def setup(self) -> None:
+        c = self.config
+        self.wq = self.param("wq", glorot_in, (c.d_model, c.h, c.d_k))
+        self.wk = self.param("wk", glorot_in, (c.d_model, c.h, c.d_k))
+        self.wv = self.param("wv", glorot_in, (c.d_model, c.h, c.d_v))
+        self.wo = self.param("wo", glorot_out, (c.h, c.d_v, c.d_model))
+
+    def __call__(
+        self,
+        x_btd: Float[Array, "b t d"],
+        positions_bt: Int[Array, "b t"],
+        mask: Bool[Array, "b t t"] | Mask,
+        noise: Noise | None = None,
+    ) -> tuple[Float[Array, "b t d"], Float[Array, "b h t t"] | None]:
+        """Returns what `attend` does where x attends to itself."""
+        return self.attend(x_btd, positions_bt, self.keys_values(x_btd, positions_bt), mask, noise)
+
+    def init_cache(self, rows: int, beams: int, slots: int) -> KVCache:
+        """Returns an empty cache with room for `slots` slots: `beams` are filled a step."""
+        c = self.config
+        nothing = KeysValues(
+            jnp.zeros((rows, c.h, slots, c.d_k), c.dtype),
+            jnp.zeros((rows, c.h, slots, c.d_v), c.dtype),
+            jnp.zeros((rows, slots), jnp.int32),
+        )
+        return KVCache(nothing, jnp.zeros((rows, beams, slots), bool), jnp.int32(0))
+
+    def step(
+        self, x_bmd: Float[Array, "b m d"], positions_bm: Int[Array, "b m"], cache: KVCache
+    ) -> tuple[Float[Array, "b m d"], KVCache]:
+        """Returns the output for one more token of each of m beams, and the cache with that token."""
+        cache = cache.append(self.keys_values(x_bmd, positions_bm))
+        return self.attend(x_bmd, positions_bm, cache.past, cache.visible_bmc)[0], cache
+
+    def keys_values(self, x_bsd: Float[Array, "b s d"], positions_bs: Int[Array, "b s"]) -> KeysValues:
+        """K W^K and V W^V of every head; keys are already rotated where positions are rotary."""
+        k_bhsk = jnp.einsum("bsd,dhk->bshk", x_bsd, self.wk.astype(x_bsd.dtype)).swapaxes(1, 2)
+        v_bhse = jnp.einsum("bsd,dhe->bshe", x_bsd, self.wv.astype(x_bsd.dtype)).swapaxes(1, 2)
+        return KeysValues(self.encoding.rotate(k_bhsk, positions_bs), v_bhse, positions_bs)
+
+    def attend(
+        self,
+        x_btd: Float[Array, "b t d"],
+        positions_bt: Int[Array, "b t"],
+        keys_values: KeysValues,
+        mask: Bool[Array, "b t s"] | Mask,
+        noise: Noise | None = None,
+    ) -> tuple[Float[Array, "b t d"], Float[Array, "b h t s"] | None]:
+        """Returns the output [b,t,d] and the weights [b,h,t,s] in float32.
+
+        With a dense mask the einsum attends. With a `Mask` a kernel does, which makes no weights: None.
+        """
+        dtype, (k_bhsk, v_bhse, positions_bs) = x_btd.dtype, keys_values
+        q_bhtk = jnp.einsum("btd,dhk->bthk", x_btd, self.wq.astype(dtype)).swapaxes(1, 2)
+        q_bhtk = self.encoding.rotate(q_bhtk, positions_bt)
+        if isinstance(mask, Mask):
+            weights_bhts = None
+            heads_bhte = attend(self.config.attention_impl, q_bhtk, k_bhsk, v_bhse, mask)
+        else:
+            weights_bhts = attention_weights(q_bhtk, k_bhsk, mask, self.encoding.bias(positions_bt, positions_bs))
+            kept_bhts = dropout(weights_bhts, self.config.P_drop_attention, noise, self.config.dropout_bits)
+            heads_bhte = jnp.einsum("bhts,bhse->bhte", kept_bhts.astype(dtype), v_bhse)
+        return jnp.einsum("bthe,hed->btd", heads_bhte.swapaxes(1, 2), self.wo.astype(dtype)), weights_bhts

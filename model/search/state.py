@@ -1,0 +1,111 @@
+"""What beam search and sampling share: a batch of hypotheses that grow by one token a step.
+
+The model is any Flax module with three methods: `output_limits(inputs, extra_length)`, the most tokens of each output;
+`start(inputs, beams, slots)`, the first token and the cache before it is read; `step(token_bm, step, cache)`, logits
+after one more token of each beam, and the cache with it. Its cache has `select(parents)`, which lets beams go on from
+others, and `grow(slots)`. Inputs are rows of ids; a row of zeros is skipped at no cost.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from base.ids import BOS, EOS, PAD
+
+Model = Any  # a Flax module as above
+FIRST_STEPS = 16  # for which the cache has room at first
+
+
+class Hypotheses(NamedTuple):
+    """The best m hypotheses of each sentence, best first; where there are fewer, length 0 and score -inf.
+
+    `ids_bmt` holds tokens with their EOS, then 0; `lengths_bm` counts EOS; `log_probs_bm` are natural logarithms.
+    """
+
+    ids_bmt: Int[Array, "b m t"]
+    lengths_bm: Int[Array, "b m"]
+    log_probs_bm: Float[Array, "b m"]
+    scores_bm: Float[Array, "b m"]
+
+
+class SearchState(NamedTuple):
+    """A search between two steps. An alive log-probability of -inf marks a beam that is not in use."""
+
+    step: Int[Array, ""]
+    token_bm: Int[Array, "b m"]
+    log_probs_bm: Float[Array, "b m"]
+    ids_bmt: Int[Array, "b m t"]
+    cache: Any  # the model's
+    finished: Hypotheses
+
+
+def start(model: Model, params: Any, inputs_bs: Int[Array, "b s"], beams: int, steps: int) -> SearchState:
+    """Returns the state before the first step, in which the first of all `beams` of a row is alive."""
+    rows = inputs_bs.shape[0]
+    slots = min(FIRST_STEPS, steps) * beams
+    token_b, cache = model.apply({"params": params}, inputs_bs, beams, slots, method="start")
+    nothing_bm = jnp.full((rows, beams), -jnp.inf)
+    real_b = jnp.any(inputs_bs != PAD, axis=1)
+    first_bm = real_b[:, None] & (jnp.arange(beams) == 0)[None, :]
+    ids_bmt = jnp.zeros((rows, beams, steps), jnp.int32)
+    return SearchState(
+        step=jnp.int32(0),
+        token_bm=jnp.broadcast_to(token_b[:, None], (rows, beams)),
+        log_probs_bm=jnp.where(first_bm, 0.0, -jnp.inf),
+        ids_bmt=ids_bmt,
+        cache=cache,
+        finished=Hypotheses(ids_bmt, jnp.zeros((rows, beams), jnp.int32), nothing_bm, nothing_bm),
+    )
+
+
+def next_logits(model: Model, params: Any, state: SearchState) -> tuple[Float[Array, "b m v"], Any]:
+    """Feeds each beam's newest token; returns logits and the cache with it."""
+    return model.apply({"params": params}, state.token_bm, state.step, state.cache, method="step")
+
+
+def forbid(logits_bmv: Float[Array, "b m v"], step: Int[Array, ""], limit_b: Int[Array, " b"]) -> Float[Array, "b m v"]:
+    """-inf for PAD and BOS, and for all but EOS where `step` is a sentence's last."""
+    vocabulary_v = jnp.arange(logits_bmv.shape[-1])
+    special_v = (vocabulary_v == PAD) | (vocabulary_v == BOS)
+    last_b = step + 1 >= limit_b
+    forbidden_bv = special_v[None, :] | (last_b[:, None] & (vocabulary_v != EOS)[None, :])
+    return jnp.where(forbidden_bv[:, None, :], -jnp.inf, logits_bmv)
+
+
+def run_while_alive(advance: Callable[[SearchState], SearchState], state: SearchState, steps: int) -> SearchState:
+    """Steps until nothing is alive, with a cache that starts small and doubles.
+
+    Attention costs what the cache has room for, used or not; a loop for each size costs compilation, and nothing at
+    run time when the search has ended before it.
+    """
+    beams = state.token_bm.shape[1]
+
+    def run_until(end: int, state: SearchState) -> SearchState:
+        return jax.lax.while_loop(lambda now: (now.step < end) & jnp.any(now.log_probs_bm > -jnp.inf), advance, state)
+
+    end = min(FIRST_STEPS, steps)
+    state = run_until(end, state)
+    while end < steps:
+        end = min(2 * end, steps)
+        state = run_until(end, state._replace(cache=state.cache.grow(end * beams)))
+    return state
+
+
+def take_beams(x_bm: Array, index_bk: Int[Array, "b k"]) -> Array:
+    """`x[b, index[b, k]]`, whatever axes follow."""
+    return jnp.take_along_axis(x_bm, index_bk.reshape(index_bk.shape + (1,) * (x_bm.ndim - 2)), axis=1)
+
+
+def keep_best(finished: Hypotheses, new: Hypotheses) -> Hypotheses:
+    """The best-scored of both, as many as `finished` has room for; of equals the older."""
+    both = Hypotheses(*(jnp.concatenate(pair, axis=1) for pair in zip(finished, new, strict=True)))
+    _, best_bm = jax.lax.top_k(both.scores_bm, finished.scores_bm.shape[1])
+    return Hypotheses(*(take_beams(field, best_bm) for field in both))
+
+
+def without_leftovers(found: Hypotheses) -> Hypotheses:
+    """Clears the ids of slots that no hypothesis reached, which are those of others."""
+    return found._replace(ids_bmt=jnp.where((found.lengths_bm > 0)[..., None], found.ids_bmt, PAD))

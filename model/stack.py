@@ -1,0 +1,138 @@
+"""N blocks, one after the other: an encoder, a decoder, or a whole model of one stack."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jaxtyping import Array, Float, Int
+
+from model.block import Block, BlockCache, Weights, layer_norm
+from model.config import ModelConfig
+from model.masks import Mask
+from model.mixers.attention import KeysValues
+from model.noise import Noise, fold
+from model.tokens import Tokens
+
+# What of a block's forward pass is kept for its backward pass: nothing, or its products with parameters (projections
+# and feed-forward network), so that attention, norms and dropout are computed again.
+REMAT_POLICIES: dict[str, Any] = {"full": None, "dots": jax.checkpoint_policies.checkpoint_dots_with_no_batch_dims}
+
+
+class Memory(NamedTuple):
+    """What the blocks of a decoder attend to: keys and values of an encoder's output, for each block its own."""
+
+    keys_values: tuple[KeysValues, ...]
+    segments_bs: Int[Array, "b s"]
+
+
+class StackCache(NamedTuple):
+    """What a stack remembers in a search of m beams a sentence."""
+
+    blocks: tuple[BlockCache, ...]
+    memory_segments_bs: Int[Array, "b s"] | None
+
+    def select(self, parents_bm: Int[Array, "b m"]) -> "StackCache":
+        """Returns the cache in which beam i goes on from what was beam `parents_bm[:, i]`."""
+        return self._replace(blocks=tuple(one._replace(mixer=one.mixer.select(parents_bm)) for one in self.blocks))
+
+    def grow(self, slots: int) -> "StackCache":
+        """Returns the cache with room for `slots` slots in all."""
+        return self._replace(blocks=tuple(one._replace(mixer=one.mixer.grow(slots)) for one in self.blocks))
+
+
+class Stack(nn.Module):
+    """N blocks, with `cross` each with attention to a memory; with pre-norm, a last norm (section 3.1)."""
+
+    config: ModelConfig
+    cross: bool
+    causal: bool
+
+    def setup(self) -> None:
+        c = self.config
+        block: Any = Block
+        if c.remat != "none":
+            block = nn.remat(block, policy=REMAT_POLICIES[str(c.remat)])
+        self.layer = [block(c, self.cross) for _ in range(c.N)]
+        if c.norm == "pre":
+            self.final_norm = layer_norm(c)
+
+    def __call__(
+        self,
+        x_btd: Float[Array, "b t d"],
+        tokens: Tokens,
+        memory: Memory | None = None,
+        noise: Noise | None = None,
+        return_weights: bool = False,
+    ) -> tuple[Float[Array, "b t d"], list[Weights]]:
+        """Returns the output for whole rows and, with `return_weights`, the attention weights of each block.
+
+        At initialisation and for weights, attention is the einsum and blocks are not scanned.
+        """
+        c = self.config
+        plain = return_weights or self.is_initializing()
+
+        def mask_of(queries_bt: Array, keys_bs: Array, causal: bool) -> Mask | Array:
+            mask = Mask(queries_bt, keys_bs, causal)
+            return mask.dense() if plain or c.attention_impl == "einsum" else mask
+
+        mask = mask_of(tokens.segments_bt, tokens.segments_bt, self.causal)
+        memory_mask = None if memory is None else mask_of(tokens.segments_bt, memory.segments_bs, False)
+
+        def apply(layer: Block, x_btd: Array, keys_values: KeysValues | None, noise: Noise | None) -> Any:
+            return layer(x_btd, tokens.positions_bt, mask, keys_values, memory_mask, noise)
+
+        weights = []
+        if c.scan_layers and not plain:
+            x_btd = self._scan(apply, x_btd, memory, noise)
+        else:
+            for n, layer in enumerate(self.layer):
+                x_btd, weights_n = apply(layer, x_btd, memory and memory.keys_values[n], fold(noise, n))
+                if return_weights:
+                    weights.append(weights_n)
+        return self.final_norm(x_btd) if c.norm == "pre" else x_btd, weights
+
+    def _scan(self, apply: Any, x_btd: Array, memory: Memory | None, noise: Noise | None) -> Array:
+        """Does the same in a loop, so that the compiler meets one block where it would meet N.
+
+        The parameters stay where they are in the tree (`encoder/layer_0/..`), and are stacked here.
+        """
+        each = [
+            (layer.variables["params"], memory and memory.keys_values[n], noise and jax.random.fold_in(noise.key, n))
+            for n, layer in enumerate(self.layer)
+        ]
+        stacked_n = jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
+        module = self.layer[0].clone(parent=None)
+
+        def body(x_btd: Array, layer: tuple[dict, KeysValues | None, Any]) -> tuple[Array, None]:
+            params, keys_values, key = layer
+            noise_n = noise and Noise(key, noise.rows_b)
+            return module.apply({"params": params}, x_btd, keys_values, noise_n, method=apply)[0], None
+
+        return jax.lax.scan(body, x_btd, stacked_n)[0]
+
+    def memory(self, x_bsd: Float[Array, "b s d"], tokens: Tokens) -> Memory:
+        """Returns what this stack attends to in an encoder's output."""
+        return Memory(tuple(layer.memory(x_bsd, tokens.positions_bt) for layer in self.layer), tokens.segments_bt)
+
+    def init_cache(self, memory: Memory | None, rows: int, beams: int, slots: int) -> StackCache:
+        """Returns the cache before the first `step`, with room for `slots` slots: `beams` are filled a step."""
+        blocks = tuple(
+            layer.init_cache(memory and memory.keys_values[n], rows, beams, slots) for n, layer in enumerate(self.layer)
+        )
+        return StackCache(blocks, memory and memory.segments_bs)
+
+    def step(
+        self, x_bmd: Float[Array, "b m d"], positions_bm: Int[Array, "b m"], cache: StackCache
+    ) -> tuple[Float[Array, "b m d"], StackCache]:
+        """Returns the output for one more token of each of m beams, and the cache with it."""
+        memory_mask_bms = None
+        if cache.memory_segments_bs is not None:
+            real_bs = cache.memory_segments_bs != 0
+            memory_mask_bms = jnp.broadcast_to(real_bs[:, None], (*positions_bm.shape, real_bs.shape[1]))
+        blocks = []
+        for layer, block in zip(self.layer, cache.blocks, strict=True):
+            x_bmd, block = layer.step(x_bmd, positions_bm, block, memory_mask_bms)
+            blocks.append(block)
+        x_bmd = self.final_norm(x_bmd) if self.config.norm == "pre" else x_bmd
+        return x_bmd, cache._replace(blocks=tuple(blocks))
