@@ -163,8 +163,8 @@ for name in w:
     assert np.isclose(dw[name][place], by_differences(name, place), rtol=1e-5, atol=1e-8)
 
 # %% [markdown]
-# Then against `model/mixers/attention.py`, the module that the Transformer of this repository is made of, with JAX's own
-# derivatives. It computes in 32 bits, so six digits agree.
+# Then against `model/mixers/attention.py`, the module that our Transformer is made of, with JAX's own derivatives. It
+# computes in 32 bits, so six digits agree.
 
 # %%
 config = ModelConfig(vocab_size=4, d_model=d, h=h, d_k=k, d_v=e)

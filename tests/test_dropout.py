@@ -3,6 +3,7 @@
 Bounds are five or six standard deviations of the statistic, and keys are fixed: a failure is a change of the generator.
 """
 
+import dataclasses
 import itertools
 
 import jax
@@ -12,7 +13,9 @@ import pytest
 
 from model import noise as noise_module
 from model.config import DROPOUT_BITS
+from model.embed import embed
 from model.noise import Noise, dropout, index_words, keep_mask
+from tests.model_cases import TINY, noise, perturbed, run
 
 SHAPE = (128, 512)
 ROWS = jnp.arange(128)
@@ -151,3 +154,26 @@ def test_arrays_beyond_one_word_get_two_and_axes_beyond_it_are_refused():
 def test_bad_arguments(rate, bits, message):
     with pytest.raises(ValueError, match=message):
         dropout(jnp.ones(3), rate, Noise(jax.random.key(0), jnp.arange(3)), bits)
+
+
+SITES = ("P_drop_attention", "P_drop_relu", "P_drop")
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_every_place_of_dropout_acts_by_itself_and_zero_switches_it_off(site):
+    """With the other two off, a block's output changes with the noise of this one, and by nothing at rate 0."""
+    rates = dict.fromkeys(SITES, 0.0)
+    params = perturbed(dataclasses.replace(TINY, **rates))
+    ids = np.array([[5, 6, 7, 8]], np.int32)
+    still = run(dataclasses.replace(TINY, **rates), params, ids, ids, noise(1, 1))
+    np.testing.assert_array_equal(still, run(TINY, params, ids, ids))
+    dropped = run(dataclasses.replace(TINY, **rates | {site: 0.5}), params, ids, ids, noise(1, 1))
+    assert np.abs(dropped - still).max() > 1e-3
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.5])
+def test_embeddings_are_dropped_too(rate):
+    config = dataclasses.replace(TINY, P_drop=rate)
+    table, ids = jnp.ones((TINY.vocab_size, TINY.d_model)), jnp.ones((8, 5), jnp.int32)
+    x = embed(config, table, None, ids, jnp.zeros_like(ids), noise(1))
+    assert (np.asarray(x) == 0).mean() == pytest.approx(rate, abs=0.05)

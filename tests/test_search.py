@@ -3,6 +3,7 @@
 import functools
 import itertools
 import math
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -316,3 +317,43 @@ def test_sampling_options_out_of_range_are_refused(wrong):
     model, params = tiny()
     with pytest.raises(ValueError, match="it must be"):
         sample(model, params, jnp.array(SOURCE_BS), jax.random.split(jax.random.key(0), 5), extra_length=EXTRA, **wrong)
+
+
+class Countdown:
+    """A model whose next token follows a table [step, vocabulary] of probabilities, whatever came before."""
+
+    def __init__(self, table):
+        self.logits_tv = jnp.log(jnp.asarray(table, jnp.float32))
+
+    def output_limits(self, inputs_bs, extra_length):
+        return jnp.full(len(inputs_bs), len(self.logits_tv)), len(self.logits_tv)
+
+    def apply(self, params, *args, method):
+        return getattr(self, method)(*args)
+
+    def start(self, inputs_bs, beams, slots):
+        return jnp.full(len(inputs_bs), BOS), NoCache()
+
+    def step(self, token_bm, step, cache):
+        return jnp.broadcast_to(self.logits_tv[step], (*token_bm.shape, self.logits_tv.shape[1])), cache
+
+
+class NoCache(NamedTuple):
+    def select(self, parents_bm):
+        return self
+
+    def grow(self, slots):
+        return self
+
+
+@pytest.mark.parametrize("alpha, length", [(2.0, 9), (0.0, 1)])
+def test_a_short_hypothesis_does_not_end_the_search_while_a_long_one_can_still_beat_it(alpha, length):
+    """EOS at once has probability 0.6; going on has 0.3 and then costs nothing: the penalty at the limit decides.
+
+    At the current length's penalty the search would end after the first step whatever alpha is.
+    """
+    tiny = 1e-6
+    first, later, last = [tiny, tiny, 0.6, 0.3, 0.1], [tiny, tiny, tiny, 1.0, tiny], [tiny, tiny, 1.0, tiny, tiny]
+    model = Countdown([first, *[later] * 7, last])
+    found = beam_search(model, None, jnp.ones((1, 3), jnp.int32), beam=2, alpha=alpha, extra_length=0)
+    assert int(found.lengths_bm[0, 0]) == length
