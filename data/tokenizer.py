@@ -13,7 +13,6 @@ import operator
 import os
 import random
 import re
-import uuid
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import SupportsIndex
@@ -21,6 +20,7 @@ from typing import SupportsIndex
 import sentencepiece
 
 from base.errors import UserError
+from base.files import write_bytes
 from base.ids import BOS, EOS, PAD, UNK
 
 TRAINING_LINES = 2_000_000  # subwords of a larger corpus are learned from a random sample, the same every time
@@ -97,14 +97,9 @@ class Tokenizer:
     def save(self, path: str | Path) -> None:
         """Writes the model file, whole or not at all."""
         path = Path(path)
-        part = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                part.write_bytes(self._model)
-                part.replace(path)
-            finally:
-                part.unlink(missing_ok=True)
+            write_bytes(path, self._model)
         except OSError as error:
             raise UserError(f"tokenizer {path}: cannot be written ({error.strerror})") from error
 

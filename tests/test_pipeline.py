@@ -1,6 +1,8 @@
 import hashlib
 import itertools
 import json
+import os
+import shutil
 import threading
 import time
 
@@ -182,6 +184,29 @@ def test_an_error_in_the_thread_is_raised_by_next_again_and_again(prepared, monk
         with pytest.raises(OSError, match="disk gone"):
             next(iterator)
     assert iterator.get_state()["batch"] == 3
+    iterator.close()
+
+
+@MODES
+def test_batches_go_on_when_the_prepared_data_are_removed(prepared, mode, tmp_path) -> None:
+    wanted = batches(prepared, mode)
+    shutil.copytree(prepared.folder, tmp_path / "copy")
+    copy = Prepared(tmp_path / "copy")
+    iterator = batches(copy, mode)
+    shutil.rmtree(tmp_path / "copy")
+    count = 2 * len(wanted.plan(0))
+    check_equal(take(iterator, count), take(wanted, count))
+    check_equal(list(evaluation_batches(copy, 64, (8, 16))), list(evaluation_batches(prepared, 64, (8, 16))))
+    iterator.close()
+    wanted.close()
+
+
+def test_prepared_data_that_are_cut_short_are_one_line(prepared, tmp_path) -> None:
+    shutil.copytree(prepared.folder, tmp_path / "copy")
+    iterator = batches(Prepared(tmp_path / "copy"))
+    os.truncate(tmp_path / "copy" / "ids.bin", 100)
+    with pytest.raises(UserError, match=r"copy/ids\.bin: shorter than it was"):
+        take(iterator, 9)
     iterator.close()
 
 
