@@ -140,7 +140,7 @@ def length_batches(
 
     Args:
         lengths_n: tokens of each sentence.
-        row_lengths: ascending; a sentence gets the shortest row that holds it. Doubled beyond the last as far as needed.
+        row_lengths: ascending, doubled beyond the last as far as needed; a sentence gets the shortest that holds it.
         tokens: positions in one batch, at most, unless one row is longer by itself.
         multiple: the number of rows is rounded up to a multiple of this.
         small: a batch that needs at most one `small`-th of the rows of a full one has just so many.
