@@ -17,6 +17,7 @@ from data import prepare as module
 from data.prepare import Prepared, prepare, prepare_all
 from data.sources import open_corpus
 from data.tokenizer import Tokenizer
+from run.folder import record_launch
 
 ROOT = Path(__file__).parent.parent
 ENGLISH = ["the dog runs", "a cat", "", "the dog sees a cat and the cat sees the dog", "a", "the cat runs"] * 20
@@ -259,6 +260,16 @@ def test_prepare_all_trains_keeps_and_reuses_the_tokenizer(spec, tmp_path, monke
     cfg.valid = ""
     with pytest.raises(UserError, match=r"data\.valid is empty"):
         prepare_all(cfg, tmp_path / "fourth.model")
+
+
+def test_a_run_of_the_first_format_goes_on_with_the_same_pairs_only(spec, tokenizer, tmp_path) -> None:
+    now = make(spec, tokenizer, tmp_path).manifest
+    first = now | {"format": 1, "sha256": {"pairs.array_record": "0", "lengths.npy": now["sha256"]["lengths.npy"]}}
+    record_launch(tmp_path, {"train": first, "valid": first}, 0)
+    record_launch(tmp_path, {"train": now, "valid": now}, 10)
+    other = make(spec, tokenizer, tmp_path, clean=True).manifest
+    with pytest.raises(UserError, match=r"data\.train has changed"):
+        record_launch(tmp_path, {"train": other, "valid": other}, 20)
 
 
 def command(spec: str, cache: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
