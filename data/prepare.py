@@ -43,7 +43,7 @@ from data.tokenizer import Tokenizer
 FORMAT = 2  # raised when the files change meaning; corpora are then prepared again
 _IDS, _LENGTHS, _MANIFEST = "ids.bin", "lengths.npy", "manifest.json"
 _CHUNK = 8_192  # pairs encoded at a time
-_ABANDONED = 24 * 3600.0  # seconds without a write, after which a preparation has died
+_ABANDONED = 24 * 3600.0  # seconds without a write after which a preparation counts as killed
 
 
 class Prepared:
@@ -65,10 +65,12 @@ class Prepared:
                 if sha256(folder / name) != self.manifest["sha256"][name]:
                     raise ValueError(f"{name} has changed")
             self.lengths: Int32[np.ndarray, "n 2"] = np.load(folder / _LENGTHS, allow_pickle=False)
+            self._type = _id_type(self.manifest["vocab_size"])
+            self._sizes_n = self.lengths.sum(axis=1, dtype=np.int64) * self._type.itemsize  # bytes
+            if os.fstat(self._file).st_size != self._sizes_n.sum():
+                raise ValueError(f"{_MANIFEST} does not fit {_IDS}")
         except (UserError, OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(f"prepared corpus {folder} is damaged ({error}); delete the folder") from error
-        self._type = _id_type(self.manifest["vocab_size"])
-        self._sizes_n = self.lengths.sum(axis=1, dtype=np.int64) * self._type.itemsize  # bytes
         self._starts_n = np.cumsum(self._sizes_n) - self._sizes_n
 
     def __len__(self) -> int:
@@ -89,7 +91,7 @@ class Prepared:
             raise UserError(f"{self.folder / _IDS}: shorter than it was when it was opened; start again")
         flat = np.frombuffer(content, self._type).astype(np.int32)
         ends = np.cumsum(self.lengths[indices]).tolist()
-        sides = [flat[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+        sides = [flat[start:end] for start, end in itertools.pairwise([0, *ends])]
         return list(zip(sides[::2], sides[1::2], strict=True))
 
 
@@ -187,9 +189,9 @@ def _write(folder: Path, corpus: Corpus, tokenizer: Tokenizer, cleaning: dict[st
 
 
 def _encoded(pairs: Iterator[tuple[str, str]], tokenizer: Tokenizer) -> Iterator[list[list[int]]]:
-    """Yields the ids of many texts at a time, source and target in turn, while the next are being encoded.
+    """Yields the ids of many texts at a time, source and target in turn, and encodes the next in the background.
 
-    The tokenizer needs the interpreter for none of its work but the last step, so all processors are busy.
+    Encoding holds the interpreter's lock only to convert its result, so this keeps all processors busy.
     """
     with ThreadPoolExecutor(1) as encoder:
         waiting: Future[list[list[int]]] | None = None
@@ -215,7 +217,7 @@ def _fault(source: int, target: int, cleaning: dict[str, Any] | None) -> str | N
 
 
 def _move(building: Path, folder: Path) -> None:
-    """Renames a finished folder into place, unless another process was first with an intact one."""
+    """Renames a finished folder into place, unless another process has put an intact one there first."""
     for _ in range(2):
         try:
             building.rename(folder)
@@ -247,7 +249,7 @@ def _key(*parts: Any) -> str:
 
 
 def prepare_all(cfg_data: ConfigDict, tokenizer_path: str | Path | None = None) -> tuple[Tokenizer, Prepared, Prepared]:
-    """Tokenizer, training and validation corpora of a config, made where they do not exist yet.
+    """Returns tokenizer, training and validation corpora of a config, made where they do not exist yet.
 
     Args:
         cfg_data: `config.data`; see `configs/common.py`.

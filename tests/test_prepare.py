@@ -177,6 +177,15 @@ def test_a_damaged_cached_tokenizer_is_learned_again(spec, tmp_path, damage) -> 
     assert again.sha256 == whole and path.read_bytes() == content
 
 
+def test_a_manifest_that_does_not_fit_the_ids_is_damaged(spec, tokenizer, tmp_path) -> None:
+    folder = make(spec, tokenizer, tmp_path).folder
+    manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
+    for damage in ({"vocab_size": 70_000}, {"vocab_size": "300"}, {"sha256": []}, {"format": 1}):
+        (folder / "manifest.json").write_text(json.dumps(manifest | damage), "utf-8")
+        with pytest.raises(UserError, match="is damaged"):
+            Prepared(folder)
+
+
 def test_a_failed_preparation_leaves_nothing(spec, tokenizer, tmp_path) -> None:
     for file, line in (("c.en", b"ok\n"), ("c.de", b"\xff\n")):
         (tmp_path / file).write_bytes(line)
