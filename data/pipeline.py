@@ -4,10 +4,9 @@ The position is two numbers, the epoch and the batch in it: the plan of an epoch
 is needed to resume exactly where a run stopped. Prefetched batches do not count until they are handed out.
 """
 
-import queue
-import threading
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -71,15 +70,18 @@ class TrainingBatches:
         self._buckets, self._pack_length = tuple(cfg_data.buckets), cfg_data.pack_length
         self._share = share
         self._state: State = {"epoch": 0, "batch": 0}
-        self._worker: _Worker | None = None
+        self._worker: ThreadPoolExecutor | None = None
 
     def __iter__(self) -> "TrainingBatches":
         return self
 
     def __next__(self) -> Batch:
         if self._worker is None:
-            self._worker = _Worker(self._produce(dict(self._state)))
-        batch, self._state = self._worker.get()
+            self._worker, self._items = ThreadPoolExecutor(1, "batches"), self._produce(dict(self._state))
+            self._waiting = deque(self._worker.submit(next, self._items) for _ in range(_PREFETCHED))
+        batch, self._state = self._waiting[0].result()  # an error stays first, so it is raised again by every `next`
+        self._waiting.popleft()
+        self._waiting.append(self._worker.submit(next, self._items))
         return batch
 
     def get_state(self) -> State:
@@ -94,7 +96,8 @@ class TrainingBatches:
     def close(self) -> None:
         """Ends the background thread; a later `next` starts another at the same position."""
         if self._worker is not None:
-            self._worker.close()
+            self._worker.shutdown(cancel_futures=True)
+            self._items.close()
             self._worker = None
 
     def plan(self, epoch: int) -> list[PlannedBatch]:
@@ -115,7 +118,7 @@ class TrainingBatches:
             epoch=epoch,
         )
 
-    def _produce(self, state: State) -> Iterator[tuple[Batch, State]]:
+    def _produce(self, state: State) -> Generator[tuple[Batch, State]]:
         """Yields batches from `state` on, each with the position after it."""
         epoch, batch = state["epoch"], state["batch"]
         with ThreadPoolExecutor(1, "plan") as planner:
@@ -169,47 +172,3 @@ def evaluation_batches(
         rows_b1 = np.full((rows, 1), -1, np.int32)
         rows_b1[: len(members), 0] = members
         yield _read(prepared, share.of(PlannedBatch(length, length, rows_b1)))
-
-
-class _Worker:
-    """Prefetches a bounded number of items of an endless iterator in a thread; its errors are raised by `get`."""
-
-    def __init__(self, items: Iterator[tuple[Batch, State]]):
-        self._items = items
-        self._queue: queue.Queue[tuple[Batch, State] | BaseException] = queue.Queue(_PREFETCHED)
-        self._stopping = threading.Event()
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="batches", daemon=True)
-        self._thread.start()
-
-    def get(self) -> tuple[Batch, State]:
-        if self._error is None:
-            item = self._queue.get()
-            if not isinstance(item, BaseException):
-                return item
-            self._error = item
-        raise self._error
-
-    def close(self) -> None:
-        self._stopping.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        try:
-            for item in self._items:
-                if not self._put(item):
-                    return
-        except BaseException as error:  # handed to the thread that waits for batches
-            self._put(error)
-        finally:
-            self._items.close()  # type: ignore[attr-defined]
-
-    def _put(self, item: tuple[Batch, State] | BaseException) -> bool:
-        """Waits for room; False when the iterator is being closed."""
-        while not self._stopping.is_set():
-            try:
-                self._queue.put(item, timeout=0.1)
-                return True
-            except queue.Full:
-                continue
-        return False
