@@ -1,8 +1,9 @@
 """Which sentence pairs make a batch, and the batch as arrays of static shape (section 5.1).
 
-A plan is made for a whole epoch from the sentence lengths alone, so it is the same in every process and cheap to make
-again on resume. Two plans share one interface: `bucket_plan` puts one pair in a row, among pairs of like length (the
-paper's way); `pack_plan` puts several pairs in a row and tells them apart by segment ids. Either holds every pair once.
+A plan covers a whole epoch and follows from the sentence lengths alone, so it is the same in every process and cheap to
+make again on resume. Two plans share one interface: `bucket_plan` puts one pair in a row, among pairs of like length
+(the paper's way); `pack_plan` puts several pairs in a row and tells them apart by segment ids. Either holds every pair
+once. `length_batches` groups sentences that are only read: for validation, translation and scoring.
 """
 
 from collections.abc import Sequence
@@ -15,8 +16,8 @@ from base.errors import UserError
 from base.ids import BOS
 
 Record = tuple[np.ndarray, np.ndarray]  # source ids, target ids; EOS ends both
-_OPEN_ROWS = 16  # rows a stream of `pack_plan` fills at a time; more pack hardly tighter and take longer
-_PAIRS_PER_STREAM = 2_000  # a stream leaves its open rows part-empty, so a small corpus is packed by few streams
+_OPEN_ROWS = 16  # rows that a stream of `pack_plan` fills at a time; more hardly save padding and take longer
+_PAIRS_PER_STREAM = 2_000  # a stream leaves its last rows part-empty, so a small corpus is packed by few streams
 
 
 class Batch(NamedTuple):
@@ -50,10 +51,10 @@ def bucket_plan(
     seed: int = 0,
     epoch: int = 0,
 ) -> list[PlannedBatch]:
-    """One pair a row; a pair goes to the smallest bucket that holds its longer side.
+    """Plans an epoch with one pair a row; a pair goes to the smallest bucket that holds its longer side.
 
-    What does not fill a batch of its bucket moves on to the next larger one, and the longest pairs move first, being
-    padded least there. Only the last batch of the epoch may have empty rows.
+    What does not fill a batch of its bucket moves to the next larger one, the longest pairs first, for they are padded
+    least there. Only the last batch of the epoch may have empty rows.
 
     Args:
         lengths_n2: tokens of each pair's source and target, EOS counted.
@@ -101,7 +102,7 @@ def pack_plan(
     seed: int = 0,
     epoch: int = 0,
 ) -> list[PlannedBatch]:
-    """Several pairs a row of `pack_length` source and `pack_length` target positions; arguments as `bucket_plan`."""
+    """Plans an epoch with several pairs a row of `pack_length` positions a side; arguments as `bucket_plan`."""
     order = np.random.default_rng([seed, epoch])
     rows = _rows(tokens, pack_length)
     if int(lengths_n2.max()) > pack_length:
@@ -119,6 +120,49 @@ def pack_plan(
     return [batches[index] for index in order.permutation(len(batches))]
 
 
+class LengthBatch(NamedTuple):
+    """Sentences of like length, which fill the first of `rows` rows of `length` positions."""
+
+    length: int
+    rows: int
+    members: list[int]
+
+
+def length_batches(
+    lengths_n: Sequence[int] | np.ndarray,
+    row_lengths: Sequence[int],
+    *,
+    tokens: int,
+    multiple: int = 1,
+    small: int = 1,
+) -> list[LengthBatch]:
+    """Every sentence once, shortest first, in arrays of few shapes: to read a text rather than to train on it.
+
+    Args:
+        lengths_n: tokens of each sentence.
+        row_lengths: ascending, doubled beyond the last as far as needed; a sentence gets the shortest that holds it.
+        tokens: positions in one batch, at most, unless one row is longer by itself.
+        multiple: the number of rows is rounded up to a multiple of this.
+        small: a batch that needs at most one `small`-th of the rows of a full one has just so many.
+    """
+    lengths_n = np.asarray(lengths_n, np.int64)
+    row_lengths = list(row_lengths)
+    while len(lengths_n) and row_lengths[-1] < lengths_n.max():
+        row_lengths.append(2 * row_lengths[-1])
+    order = np.argsort(lengths_n, kind="stable")
+    row_of = np.searchsorted(row_lengths, lengths_n[order])
+    batches = []
+    for number, length in enumerate(row_lengths):
+        of_length = order[row_of == number].tolist()
+        full = max(1, tokens // length)
+        for start in range(0, len(of_length), full):
+            members = of_length[start : start + full]
+            few = max(1, full // small)
+            rows = few if len(members) <= few else full
+            batches.append(LengthBatch(length, -(-rows // multiple) * multiple, members))
+    return batches
+
+
 def _rows(tokens: int, length: int) -> int:
     if tokens < length:
         raise UserError(f"data.tokens_per_batch is {tokens}: too few for a row of {length} tokens")
@@ -126,10 +170,10 @@ def _rows(tokens: int, length: int) -> int:
 
 
 def _first_fit(lengths_n2: np.ndarray, capacity: int) -> np.ndarray:
-    """Row number of every item, rows numbered from 0 without gaps, no side of a row beyond `capacity`.
+    """Returns the row number of every item: rows are numbered from 0 without gaps, and no side exceeds `capacity`.
 
-    The items are dealt to streams which pack side by side, each into the first of its open rows that has room; where
-    none has, the fullest is closed. The number of steps is then the same for large corpora as for small.
+    First fit, in many streams at once so that a step is a vector operation: each stream puts its next item into the
+    first of its open rows that has room; where none has, it closes the fullest and opens a new one.
     """
     count = len(lengths_n2)
     streams = max(1, count // _PAIRS_PER_STREAM)
@@ -154,13 +198,18 @@ def _first_fit(lengths_n2: np.ndarray, capacity: int) -> np.ndarray:
     return np.unique(row_of, return_inverse=True)[1]
 
 
-def lay_out(records: Sequence[Record], planned: PlannedBatch) -> Batch:
-    """The arrays of a planned batch; `records` are its pairs, row by row, as `planned.rows_bc[rows_bc >= 0]` lists."""
+def make_batch(records: Sequence[Record], planned: PlannedBatch) -> Batch:
+    """Returns the arrays of a planned batch.
+
+    Args:
+        records: its pairs, row by row, in the order of `planned.rows_bc[planned.rows_bc >= 0]`.
+        planned: which pairs each row holds, and how long rows are.
+    """
     counts_b = (planned.rows_bc >= 0).sum(axis=1)
-    source_bs, source_segments_bs, source_positions_bs, _ = _lay_side(
+    source_bs, source_segments_bs, source_positions_bs, _ = _make_side(
         [source for source, _ in records], counts_b, planned.row_length_source
     )
-    target_out_bt, target_segments_bt, target_positions_bt, starts = _lay_side(
+    target_out_bt, target_segments_bt, target_positions_bt, starts = _make_side(
         [target for _, target in records], counts_b, planned.row_length_target
     )
     target_in = np.zeros_like(target_out_bt.ravel())
@@ -178,7 +227,7 @@ def lay_out(records: Sequence[Record], planned: PlannedBatch) -> Batch:
     )
 
 
-def _lay_side(
+def _make_side(
     sentences: list[np.ndarray], counts_b: np.ndarray, length: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Returns ids, segments and positions [b, length], and the flat index of every sentence's first token."""

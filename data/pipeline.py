@@ -1,13 +1,12 @@
-"""Batches for training, for ever, from a background thread; and batches for validation, once.
+"""Endless batches for training, prefetched by a background thread; and batches for validation, once.
 
 The position is two numbers, the epoch and the batch in it: the plan of an epoch follows from the seed, so nothing else
-is needed to go on exactly where a run stopped. Batches made ahead but not handed out do not count.
+is needed to resume exactly where a run stopped. Prefetched batches do not count until they are handed out.
 """
 
-import queue
-import threading
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -15,18 +14,18 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from base.errors import UserError
-from data.batching import Batch, PlannedBatch, bucket_plan, lay_out, pack_plan
+from data.batching import Batch, PlannedBatch, bucket_plan, length_batches, make_batch, pack_plan
 from data.prepare import Prepared
 
-_AHEAD = 8  # batches made before they are asked for
+_PREFETCHED = 8  # batches
 State = dict[str, int]
 
 
 class Share(NamedTuple):
-    """Which rows of a batch this process reads: from part `first` to before part `end` of `parts` equal parts.
+    """Which rows of a batch this process reads: parts `first` to `end - 1` of `parts` equal parts.
 
-    A batch is planned without regard to the machines that will share it, and gets empty rows to a multiple of
-    `multiple`, itself one of `parts`. So the same sentences make the same update on any number of devices.
+    A batch is planned without regard to the machines that will share it, then padded with empty rows to a multiple of
+    `multiple`, which is a multiple of `parts`. So the same sentences make the same update on any number of devices.
     """
 
     first: int = 0
@@ -35,7 +34,7 @@ class Share(NamedTuple):
     multiple: int = 1
 
     def of(self, planned: PlannedBatch) -> PlannedBatch:
-        """The rows of `planned` that are this process's."""
+        """Returns `planned` with this process's rows only."""
         empty = -len(planned.rows_bc) % self.multiple
         rows_bc = np.pad(planned.rows_bc, ((0, empty), (0, 0)), constant_values=-1)
         part = len(rows_bc) // self.parts
@@ -46,7 +45,7 @@ WHOLE = Share()
 
 
 class TrainingBatches:
-    """Iterator over `Batch`, epoch after epoch; `get_state` before a `next` is where that `next` can be repeated."""
+    """Iterates over `Batch`, epoch after epoch; the state before a `next` is where that `next` can be repeated."""
 
     def __init__(self, prepared: Prepared, cfg_data: ConfigDict, *, seed: int, share: Share = WHOLE):
         """Checks the settings; reading starts with the first `next`.
@@ -71,34 +70,38 @@ class TrainingBatches:
         self._buckets, self._pack_length = tuple(cfg_data.buckets), cfg_data.pack_length
         self._share = share
         self._state: State = {"epoch": 0, "batch": 0}
-        self._worker: _Worker | None = None
+        self._worker: ThreadPoolExecutor | None = None
 
     def __iter__(self) -> "TrainingBatches":
         return self
 
     def __next__(self) -> Batch:
         if self._worker is None:
-            self._worker = _Worker(self._produce(dict(self._state)))
-        batch, self._state = self._worker.get()
+            self._worker, self._items = ThreadPoolExecutor(1, "batches"), self._produce(dict(self._state))
+            self._waiting = deque(self._worker.submit(next, self._items) for _ in range(_PREFETCHED))
+        batch, self._state = self._waiting[0].result()  # an error stays first, so it is raised again by every `next`
+        self._waiting.popleft()
+        self._waiting.append(self._worker.submit(next, self._items))
         return batch
 
     def get_state(self) -> State:
-        """Position of the batch that the next `next` gives; plain numbers, fit for JSON."""
+        """Returns the position of the batch that the next `next` gives; plain numbers, fit for JSON."""
         return dict(self._state)
 
     def set_state(self, state: State) -> None:
-        """Goes to a position that `get_state` told, of this corpus, seed and settings."""
+        """Goes to a position that `get_state` returned, for the same corpus, seed and settings."""
         self.close()
         self._state = {"epoch": int(state["epoch"]), "batch": int(state["batch"])}
 
     def close(self) -> None:
-        """Ends the background thread; a later `next` goes on from the same position."""
+        """Ends the background thread; a later `next` starts another at the same position."""
         if self._worker is not None:
-            self._worker.close()
+            self._worker.shutdown(cancel_futures=True)
+            self._items.close()
             self._worker = None
 
     def plan(self, epoch: int) -> list[PlannedBatch]:
-        """The global batches of an epoch, in order."""
+        """Returns the global batches of an epoch, in order."""
         if self._batching == "pack":
             return pack_plan(
                 self._prepared.lengths,
@@ -115,13 +118,13 @@ class TrainingBatches:
             epoch=epoch,
         )
 
-    def _produce(self, state: State) -> Iterator[tuple[Batch, State]]:
-        """Yields batches from `state` on, each with the position behind it."""
+    def _produce(self, state: State) -> Generator[tuple[Batch, State]]:
+        """Yields batches from `state` on, each with the position after it."""
         epoch, batch = state["epoch"], state["batch"]
         with ThreadPoolExecutor(1, "plan") as planner:
-            ahead: Future[list[PlannedBatch]] = planner.submit(self.plan, epoch)
+            following: Future[list[PlannedBatch]] = planner.submit(self.plan, epoch)
             while True:
-                plan, ahead = ahead.result(), planner.submit(self.plan, epoch + 1)
+                plan, following = following.result(), planner.submit(self.plan, epoch + 1)
                 if batch >= len(plan):
                     raise UserError(f"data position: batch {batch} of an epoch of {len(plan)}; the run's data changed")
                 for number in range(batch, len(plan)):
@@ -144,20 +147,20 @@ def _longest_row(cfg_data: ConfigDict) -> tuple[str, int]:
 
 
 def row_lengths(cfg_data: ConfigDict) -> list[int]:
-    """Row lengths that pairs of up to `data.max_length` subwords need, short ones first; each is a program."""
+    """Returns the row lengths that pairs of up to `data.max_length` subwords need, ascending; each is compiled."""
     if cfg_data.batching == "pack":
         return [cfg_data.pack_length]
     return list(cfg_data.buckets[: bisect_left(cfg_data.buckets, cfg_data.max_length) + 1])
 
 
 def _read(prepared: Prepared, planned: PlannedBatch) -> Batch:
-    return lay_out(prepared.records(planned.rows_bc[planned.rows_bc >= 0]), planned)
+    return make_batch(prepared.records(planned.rows_bc[planned.rows_bc >= 0]), planned)
 
 
 def evaluation_batches(
     prepared: Prepared, tokens: int, buckets: Sequence[int], share: Share = WHOLE
 ) -> Iterator[Batch]:
-    """Every pair once, one a row, shortest first, in rows of bucket lengths; longer pairs get longer rows.
+    """Yields every pair once, one a row, shortest first, in rows of bucket lengths; longer pairs get longer rows.
 
     Args:
         prepared: the corpus.
@@ -165,61 +168,7 @@ def evaluation_batches(
         buckets: row lengths, ascending; doubled beyond the largest as far as the corpus needs.
         share: this process's part of every batch.
     """
-    longest_n = prepared.lengths.max(axis=1)
-    order = np.argsort(longest_n, kind="stable")
-    ladder = list(buckets)
-    while ladder[-1] < longest_n.max():
-        ladder.append(2 * ladder[-1])
-    bucket_of = np.searchsorted(np.asarray(ladder), longest_n[order])
-    for number, length in enumerate(ladder):
-        members = order[bucket_of == number]
-        rows = max(1, tokens // length)
-        for start in range(0, len(members), rows):
-            rows_b1 = np.full((rows, 1), -1, np.int32)
-            part = members[start : start + rows]
-            rows_b1[: len(part), 0] = part
-            yield _read(prepared, share.of(PlannedBatch(length, length, rows_b1)))
-
-
-class _Worker:
-    """Runs an endless iterator in a thread, a bounded number of items ahead; its errors are raised by `get`."""
-
-    def __init__(self, items: Iterator[tuple[Batch, State]]):
-        self._items = items
-        self._queue: queue.Queue[tuple[Batch, State] | BaseException] = queue.Queue(_AHEAD)
-        self._stopping = threading.Event()
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="batches", daemon=True)
-        self._thread.start()
-
-    def get(self) -> tuple[Batch, State]:
-        if self._error is None:
-            item = self._queue.get()
-            if not isinstance(item, BaseException):
-                return item
-            self._error = item
-        raise self._error
-
-    def close(self) -> None:
-        self._stopping.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        try:
-            for item in self._items:
-                if not self._put(item):
-                    return
-        except BaseException as error:  # handed to the thread that waits for batches
-            self._put(error)
-        finally:
-            self._items.close()  # type: ignore[attr-defined]
-
-    def _put(self, item: tuple[Batch, State] | BaseException) -> bool:
-        """Waits for room; False when the iterator is being closed."""
-        while not self._stopping.is_set():
-            try:
-                self._queue.put(item, timeout=0.1)
-                return True
-            except queue.Full:
-                continue
-        return False
+    for length, rows, members in length_batches(prepared.lengths.max(axis=1), buckets, tokens=tokens):
+        rows_b1 = np.full((rows, 1), -1, np.int32)
+        rows_b1[: len(members), 0] = members
+        yield _read(prepared, share.of(PlannedBatch(length, length, rows_b1)))

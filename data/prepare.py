@@ -1,61 +1,77 @@
-"""Corpora into subword ids on disk, once: ArrayRecord, lengths and a manifest, found again by content.
+"""Corpora into subword ids on disk, once; found again by content.
 
 A prepared corpus is a folder of the cache, named after what decides its content (text, tokenizer, cleaning rules):
 
-    pairs.array_record  a record a pair, little-endian int32: number of source ids, source ids, target ids
-    lengths.npy         int32 [pairs, 2]: source and target ids of each pair, EOS counted
-    manifest.json       corpus, tokenizer hash, cleaning rules, what they dropped, token counts, SHA-256 of the files
+    ids.bin        the pairs one after another: source ids, EOS, target ids, EOS; little-endian, 2 bytes an id, or 4 for
+                   a vocabulary of more than 65,536
+    lengths.npy    int32 [pairs, 2]: source and target ids of each pair, EOS counted
+    manifest.json  corpus, tokenizer hash, cleaning rules, what they dropped, token counts, SHA-256 of the files
 
 It is written beside its place and renamed into it, so it is whole or absent, also when two processes prepare the same.
 `python -m data.prepare --config=FILE` does ahead of time what training otherwise does at its start.
 """
 
+import contextlib
 import hashlib
 import itertools
 import json
+import os
+import re
 import shutil
 import tempfile
+import time
+import weakref
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from absl import flags
-from array_record.python.array_record_module import ArrayRecordWriter
 from jaxtyping import Int32
 from ml_collections import ConfigDict, config_flags
 
 from base import errors
 from base.errors import UserError
+from base.files import read_json, sha256, write_json, write_text
 from base.ids import EOS
 from base.progress import Progress
 from data.batching import Record
 from data.sources import Corpus, download, open_corpus
 from data.tokenizer import Tokenizer
 
-FORMAT = 1  # raised when the files change meaning; older folders are then prepared afresh
-_RECORDS, _LENGTHS, _MANIFEST = "pairs.array_record", "lengths.npy", "manifest.json"
+FORMAT = 2  # raised when the files change meaning; corpora are then prepared again
+_IDS, _LENGTHS, _MANIFEST = "ids.bin", "lengths.npy", "manifest.json"
 _CHUNK = 8_192  # pairs encoded at a time
-_RESIDENT_BYTES = 1 << 29  # smaller corpora are held in memory, where a batch is gathered many times faster
+_ABANDONED = 24 * 3600.0  # seconds without a write after which a preparation counts as killed
 
 
 class Prepared:
-    """A prepared corpus: `prepared[i]` is (source ids, target ids), int32, EOS ending both."""
+    """A prepared corpus: `prepared[i]` is (source ids, target ids), int32, EOS ending both.
+
+    The ids stay on disk, in a file that is held open: reading goes on when the folder is removed.
+    """
 
     def __init__(self, folder: Path):
         """Opens a folder that `prepare` made; `UserError` if any of it is missing or damaged."""
         self.folder = folder
         try:
-            self.manifest: dict[str, Any] = json.loads((folder / _MANIFEST).read_text("utf-8"))
+            self.manifest: dict[str, Any] = read_json(folder / _MANIFEST, {"format": int, "vocab_size": int})
             if self.manifest["format"] != FORMAT:
                 raise ValueError(f"format {self.manifest['format']}")
-            for name in (_RECORDS, _LENGTHS):
-                if _sha256(folder / name) != self.manifest["sha256"][name]:
+            self._file = os.open(folder / _IDS, os.O_RDONLY)
+            weakref.finalize(self, os.close, self._file)
+            for name in (_IDS, _LENGTHS):
+                if sha256(folder / name) != self.manifest["sha256"][name]:
                     raise ValueError(f"{name} has changed")
             self.lengths: Int32[np.ndarray, "n 2"] = np.load(folder / _LENGTHS, allow_pickle=False)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            self._type = _id_type(self.manifest["vocab_size"])
+            self._sizes_n = self.lengths.sum(axis=1, dtype=np.int64) * self._type.itemsize  # bytes
+            if os.fstat(self._file).st_size != self._sizes_n.sum():
+                raise ValueError(f"{_MANIFEST} does not fit {_IDS}")
+        except (UserError, OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(f"prepared corpus {folder} is damaged ({error}); delete the folder") from error
+        self._starts_n = np.cumsum(self._sizes_n) - self._sizes_n
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -64,28 +80,23 @@ class Prepared:
         return self.records([index])[0]
 
     def records(self, indices: Sequence[int] | np.ndarray) -> list[Record]:
-        """The pairs of these numbers, in this order."""
-        if self._resident is not None:
-            flat, offsets = self._resident
-            found = [flat[offsets[index] : offsets[index + 1]] for index in indices]
-        else:
-            found = [np.frombuffer(record, "<i4") for record in self._source.__getitems__([int(i) for i in indices])]
-        return [(ids[1 : ids[0] + 1], ids[ids[0] + 1 :]) for ids in found]
+        """Returns the pairs of these numbers, in this order; `UserError` if the file cannot be read any more."""
+        indices = np.asarray(indices, np.int64)
+        sizes, starts = self._sizes_n[indices], self._starts_n[indices]
+        try:
+            content = b"".join(map(os.pread, itertools.repeat(self._file), sizes.tolist(), starts.tolist()))
+        except OSError as error:
+            raise UserError(f"{self.folder / _IDS}: cannot be read ({error.strerror})") from error
+        if len(content) != sizes.sum():
+            raise UserError(f"{self.folder / _IDS}: shorter than it was when it was opened; start again")
+        flat = np.frombuffer(content, self._type).astype(np.int32)
+        ends = np.cumsum(self.lengths[indices]).tolist()
+        sides = [flat[start:end] for start, end in itertools.pairwise([0, *ends])]
+        return list(zip(sides[::2], sides[1::2], strict=True))
 
-    @cached_property
-    def _source(self) -> Any:
-        from grain.sources import ArrayRecordDataSource
 
-        return ArrayRecordDataSource([str(self.folder / _RECORDS)])
-
-    @cached_property
-    def _resident(self) -> tuple[np.ndarray, list[int]] | None:
-        sizes = self.lengths.sum(axis=1, dtype=np.int64) + 1
-        if 4 * sizes.sum() > _RESIDENT_BYTES:
-            return None
-        numbers = range(len(self))
-        chunks = [b"".join(self._source.__getitems__(numbers[i : i + _CHUNK])) for i in range(0, len(self), _CHUNK)]
-        return np.frombuffer(b"".join(chunks), "<i4"), np.concatenate([[0], np.cumsum(sizes)]).tolist()
+def _id_type(vocab_size: int) -> np.dtype:
+    return np.dtype("<u2" if vocab_size <= 1 << 16 else "<i4")
 
 
 def prepare(
@@ -123,6 +134,7 @@ def prepare(
             pass  # partial or damaged: made again below
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned(folder.parent)
         building = Path(tempfile.mkdtemp(prefix=f".{key}-", dir=folder.parent))
         try:
             _write(building, corpus, tokenizer, cleaning, progress)
@@ -136,31 +148,30 @@ def prepare(
 
 def _write(folder: Path, corpus: Corpus, tokenizer: Tokenizer, cleaning: dict[str, Any] | None, report: bool) -> None:
     counts = {"read": 0, "kept": 0, "empty": 0, "too_long": 0, "ratio": 0}
-    lengths: list[tuple[int, int]] = []
-    try:
-        writer = ArrayRecordWriter(str(folder / _RECORDS), "group_size:1,uncompressed")
-        with Progress(f"preparing {corpus.spec}", "pairs", enabled=report) as progress:
-            for chunk in _chunks(corpus.pairs()):
-                encoded = tokenizer.encode_batch([text for pair in chunk for text in pair])
-                for source, target in zip(encoded[::2], encoded[1::2], strict=True):
-                    fault = _fault(len(source), len(target), cleaning)
-                    counts[fault or "kept"] += 1
-                    if not fault:
-                        lengths.append((len(source) + 1, len(target) + 1))
-                        writer.write(np.array([len(source) + 1, *source, EOS, *target, EOS], "<i4").tobytes())
-                counts["read"] += len(chunk)
-                progress.update(counts["read"])
-            progress.finish(", ".join(f"{count:,} {name}" for name, count in counts.items()))
-        writer.close()
-    except RuntimeError as error:  # what ArrayRecord raises for a full or failing disk
-        raise OSError(" ".join(str(error).split())) from error
-    if not lengths:
+    lengths: list[np.ndarray] = [np.empty((0, 2), np.int32)]
+    with (folder / _IDS).open("wb") as file, Progress(f"preparing {corpus.spec}", "pairs", enabled=report) as progress:
+        for encoded in _encoded(corpus.pairs(), tokenizer):
+            ids: list[int] = []
+            kept: list[tuple[int, int]] = []
+            for source, target in zip(encoded[::2], encoded[1::2], strict=True):
+                fault = _fault(len(source), len(target), cleaning)
+                counts[fault or "kept"] += 1
+                if not fault:
+                    kept.append((len(source) + 1, len(target) + 1))
+                    ids += (*source, EOS, *target, EOS)
+            file.write(np.array(ids, _id_type(tokenizer.vocab_size)).tobytes())
+            lengths.append(np.array(kept, np.int32).reshape(-1, 2))
+            counts["read"] += len(encoded) // 2
+            progress.update(counts["read"])
+        progress.finish(", ".join(f"{count:,} {name}" for name, count in counts.items()))
+    if not counts["kept"]:
         raise UserError(
             f"corpus {corpus.spec!r}: cleaning dropped all {counts['read']} pairs ({counts}); raise"
             " data.max_length or data.max_ratio"
         )
-    np.save(folder / _LENGTHS, np.array(lengths, np.int32), allow_pickle=False)
-    source_tokens, target_tokens = (int(total) for total in np.sum(lengths, axis=0))
+    lengths_n2 = np.concatenate(lengths)
+    np.save(folder / _LENGTHS, lengths_n2, allow_pickle=False)
+    source_tokens, target_tokens = lengths_n2.sum(axis=0, dtype=np.int64).tolist()
     manifest = {
         "format": FORMAT,
         "spec": corpus.spec,
@@ -172,13 +183,29 @@ def _write(folder: Path, corpus: Corpus, tokenizer: Tokenizer, cleaning: dict[st
         "cleaning": cleaning,
         "pairs": counts,
         "tokens": {"source": source_tokens, "target": target_tokens},
-        "sha256": {name: _sha256(folder / name) for name in (_RECORDS, _LENGTHS)},
+        "sha256": {name: sha256(folder / name) for name in (_IDS, _LENGTHS)},
     }
-    (folder / _MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    write_json(folder / _MANIFEST, manifest)
+
+
+def _encoded(pairs: Iterator[tuple[str, str]], tokenizer: Tokenizer) -> Iterator[list[list[int]]]:
+    """Yields the ids of many texts at a time, source and target in turn, and encodes the next in the background.
+
+    Encoding holds the interpreter's lock only to convert its result, so this keeps all processors busy.
+    """
+    with ThreadPoolExecutor(1) as encoder:
+        waiting: Future[list[list[int]]] | None = None
+        while chunk := list(itertools.islice(pairs, _CHUNK)):
+            started = encoder.submit(tokenizer.encode_batch, [text for pair in chunk for text in pair])
+            if waiting:
+                yield waiting.result()
+            waiting = started
+        if waiting:
+            yield waiting.result()
 
 
 def _fault(source: int, target: int, cleaning: dict[str, Any] | None) -> str | None:
-    """The first cleaning rule that a pair of so many subwords breaks."""
+    """Returns the first cleaning rule that a pair of so many subwords breaks."""
     if cleaning is None:
         return None
     shorter, longer = sorted((source, target))
@@ -189,13 +216,8 @@ def _fault(source: int, target: int, cleaning: dict[str, Any] | None) -> str | N
     return "ratio" if longer > cleaning["max_ratio"] * shorter else None
 
 
-def _chunks(pairs: Iterator[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
-    while chunk := list(itertools.islice(pairs, _CHUNK)):
-        yield chunk
-
-
 def _move(building: Path, folder: Path) -> None:
-    """Renames a finished folder into place, unless another process was first with an intact one."""
+    """Renames a finished folder into place, unless another process has put an intact one there first."""
     for _ in range(2):
         try:
             building.rename(folder)
@@ -212,17 +234,22 @@ def _move(building: Path, folder: Path) -> None:
             shutil.rmtree(damaged, ignore_errors=True)
 
 
+def _remove_abandoned(cache: Path) -> None:
+    """Removes what preparations that were killed have left: hidden names in which nothing was written for a day."""
+    for path in cache.iterdir():
+        if re.fullmatch(r"\.[0-9a-f]{20}[-.].*", path.name):
+            with contextlib.suppress(OSError):  # its owner, or another process, may be removing it too
+                written = max(entry.stat().st_mtime for entry in (path, *path.glob("*")))
+                if time.time() - written > _ABANDONED:
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
 def _key(*parts: Any) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:20]
 
 
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def prepare_all(cfg_data: ConfigDict, tokenizer_path: str | Path | None = None) -> tuple[Tokenizer, Prepared, Prepared]:
-    """Tokenizer, training and validation corpora of a config, made where they do not exist yet.
+    """Returns tokenizer, training and validation corpora of a config, made where they do not exist yet.
 
     Args:
         cfg_data: `config.data`; see `configs/common.py`.
@@ -261,17 +288,24 @@ def prepare_all(cfg_data: ConfigDict, tokenizer_path: str | Path | None = None) 
 
 
 def _trained_tokenizer(cfg_data: ConfigDict) -> Tokenizer:
-    """The cached tokenizer of the training corpus; learned first if need be."""
+    """Returns the tokenizer of the training corpus, from the cache if an intact one is there."""
     corpus = open_corpus(cfg_data.train)
     if corpus.symbols and cfg_data.lowercase:
         raise UserError(f"data.lowercase is True, but the labels of {corpus.spec} have capitals: set it to False")
     key = _key(FORMAT, corpus.fingerprint, cfg_data.vocab_size, cfg_data.lowercase)
     path = Path(cfg_data.cache) / f"{key}.model"
-    if path.exists():
-        return Tokenizer.from_file(path)
+    digest = path.with_suffix(".sha256")
+    with contextlib.suppress(OSError, UnicodeDecodeError):  # absent or damaged: learned again below
+        if sha256(path) == digest.read_text("utf-8"):
+            return Tokenizer.from_file(path)
     with Progress(f"learning {cfg_data.vocab_size:,} subwords from {corpus.spec}", "lines") as progress:
         lines = progress.count(text for pair in corpus.pairs() for text in pair)
-        return Tokenizer.train(lines, cfg_data.vocab_size, path, lowercase=cfg_data.lowercase, symbols=corpus.symbols)
+        tokenizer = Tokenizer.train(
+            lines, cfg_data.vocab_size, path, lowercase=cfg_data.lowercase, symbols=corpus.symbols
+        )
+    with contextlib.suppress(OSError):  # it is then learned again next time
+        write_text(digest, tokenizer.sha256)
+    return tokenizer
 
 
 def main(argv: list[str]) -> None:

@@ -10,7 +10,8 @@
 | `trees:grammar:SPLIT[:COUNT]` | the English side of the built-in grammar and its trees |
 
 The source language comes first, so `{de,en}` turns the direction of `grammar:`, `text:` and `tfds:`. Only a line feed
-ends a line (a carriage return before it is dropped): U+2028, U+0085 and the like are part of a sentence.
+ends a line (a carriage return before it is dropped): U+2028, U+0085 and the like are part of a sentence. A line has at
+most 16 MiB.
 """
 
 import contextlib
@@ -21,15 +22,18 @@ import importlib
 import importlib.util
 import itertools
 import re
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from base.errors import UserError
+from base.files import sha256
 from data.trees.linearise import SYMBOL, linearise
 from data.trees.tree import Tree
 from data.trees.treebank import cleaned, read_trees
 
+LONGEST_LINE = 1 << 24  # bytes; a file without line feeds must not fill the memory
 Pairs = Iterator[tuple[str, str]]
 _GRAMMAR_SIZES = {"train": 100_000, "valid": 1_000, "test": 1_000}
 _BRACES = re.compile(r"\{([^{},]+),([^{},]+)\}")
@@ -85,24 +89,30 @@ def _digest(*parts: str) -> str:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """Yields the lines of a plain or gzip file; errors name the file and the line."""
+    """Yields the lines of a plain or gzip file.
+
+    Raises:
+        UserError: naming the file and the line: it cannot be read or unpacked, is not UTF-8, or has a line of more than
+            `LONGEST_LINE` bytes.
+    """
     number = 0
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-            for line in file:
+            while line := file.readline(LONGEST_LINE + 1):
                 number += 1
+                if len(line) > LONGEST_LINE:
+                    raise UserError(f"{path}, line {number}: longer than {LONGEST_LINE:,} bytes; is this a text file?")
                 yield line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
     except UnicodeDecodeError as error:
         bad = f"byte 0x{error.object[error.start]:02x} at position {error.start + 1}"
         raise UserError(f"{path}, line {number}: not valid UTF-8 ({bad}); convert the file to UTF-8") from error
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:  # the last two are what a damaged .gz raises
         raise UserError(f"{path}, after line {number}: cannot be read ({error})") from error
 
 
 def _file_digest(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return sha256(path)
     except FileNotFoundError as error:
         raise UserError(f"{path}: no such file") from error
     except OSError as error:

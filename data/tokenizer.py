@@ -13,7 +13,6 @@ import operator
 import os
 import random
 import re
-import uuid
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import SupportsIndex
@@ -21,6 +20,7 @@ from typing import SupportsIndex
 import sentencepiece
 
 from base.errors import UserError
+from base.files import write_bytes
 from base.ids import BOS, EOS, PAD, UNK
 
 TRAINING_LINES = 2_000_000  # subwords of a larger corpus are learned from a random sample, the same every time
@@ -97,35 +97,30 @@ class Tokenizer:
     def save(self, path: str | Path) -> None:
         """Writes the model file, whole or not at all."""
         path = Path(path)
-        part = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                part.write_bytes(self._model)
-                part.replace(path)
-            finally:
-                part.unlink(missing_ok=True)
+            write_bytes(path, self._model)
         except OSError as error:
             raise UserError(f"tokenizer {path}: cannot be written ({error.strerror})") from error
 
     def normalise(self, text: str) -> str:
-        """What survives of `text`: the string that `decode(encode(text))` gives."""
+        """Returns the string that `decode(encode(text))` gives."""
         return self._processor.normalize(_encodable(text)).replace("▁", " ").strip(" ").translate(_NEWLINES)
 
     def encode(self, text: str) -> list[int]:
-        """Subword ids of `text`, without special symbols; of an empty text, none."""
+        """Returns the subword ids of `text`, without special symbols; none for an empty text."""
         return self._processor.encode(_encodable(text))
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """`encode` of every text, on all processors."""
+        """Returns `encode` of every text, computed on all processors."""
         return self._processor.encode([_encodable(text) for text in texts], num_threads=os.cpu_count() or 1)
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """The spelling of every id, special symbols included, for labels; `▁` marks the start of a word."""
+        """Returns the spelling of every id, special symbols included, for labels; `▁` marks the start of a word."""
         return [self._processor.id_to_piece(int(piece)) for piece in ids]
 
     def decode(self, ids: Iterable[SupportsIndex]) -> str:
-        """Text of `ids` up to the first EOS, without special symbols, and always of one line."""
+        """Returns the text of `ids` up to the first EOS, without special symbols, always a single line."""
         pieces = list(itertools.takewhile(lambda piece: piece != EOS, map(operator.index, ids)))
         pieces = [piece for piece in pieces if piece > UNK]
         # A model can spell a line feed in bytes; line i of the input must stay line i of the output.
@@ -138,7 +133,7 @@ def _encodable(text: str) -> str:
 
 
 def _sample(lines: Iterable[str], count: int) -> list[str]:
-    """Every line, or a uniform sample of `count` lines of a longer iterable; the same for the same lines."""
+    """Returns every line, or a uniform sample of `count` lines of a longer iterable; the same for the same lines."""
     chosen: list[str] = []
     choice = random.Random(0)
     for index, line in enumerate(lines):

@@ -29,6 +29,7 @@ from jaxtyping import Float, Int
 
 from base.errors import UserError, run
 from base.ids import BOS, EOS, PAD
+from data.batching import length_batches
 from data.grammar import sentences as grammar
 from data.tokenizer import Tokenizer
 from infer.attention.roles import (
@@ -47,7 +48,7 @@ from model.tokens import Tokens
 from model.transformer import Transformer
 from run.folder import read_json
 
-BATCH = 32  # sentences whose maps are made at once
+BATCH = 32  # sentences of up to `WIDTH` subwords whose maps are made at once; fewer of longer ones
 WIDTH = 32  # rows are padded to a multiple of this, so that few shapes are compiled
 
 
@@ -111,11 +112,10 @@ def sentence_maps(model_run: Run, pairs: Sequence[Sentence]) -> Iterator[tuple[S
     encode = model_run.tokenizer.encode
     ids = [([*encode(pair.source), EOS], [BOS, *encode(pair.target)]) for pair in pairs]
     maps_of = _compiled(model_run.model_config)
-    order = sorted(range(len(ids)), key=lambda i: max(map(len, ids[i])))
-    for start in range(0, len(order), BATCH):
-        chosen = order[start : start + BATCH]
-        width = -(-max(len(side) for i in chosen for side in ids[i]) // WIDTH) * WIDTH
-        sides = [np.full((BATCH, width), PAD, np.int32) for _ in range(2)]
+    longest = [max(map(len, sides)) for sides in ids]
+    row_lengths = range(WIDTH, max(longest, default=0) + WIDTH, WIDTH)
+    for width, rows, chosen in length_batches(longest, row_lengths, tokens=BATCH * WIDTH):
+        sides = [np.full((rows, width), PAD, np.int32) for _ in range(2)]
         for row, i in enumerate(chosen):
             for side, side_ids in zip(sides, ids[i], strict=True):
                 side[row, : len(side_ids)] = side_ids

@@ -17,6 +17,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from base.ids import EOS, PAD
+from data.batching import length_batches
 from data.tokenizer import Tokenizer
 from model.config import ModelConfig
 from model.search.beam import beam_search
@@ -110,6 +111,8 @@ class Translator:
         self._max_input = (
             min(max_input, model_config.max_positions) if model_config.positions == "learned" else max_input
         )
+        powers = [SHORTEST_ROW << n for n in range(self._max_input.bit_length())]
+        self._row_lengths = [*(length for length in powers if length < self._max_input), self._max_input]
         model = Transformer(model_config)
         if sampling is None:
             self._find = functools.partial(
@@ -172,8 +175,14 @@ class Translator:
     ) -> list[list[Hypothesis]]:
         found: list[list[Hypothesis]] = [[] for _ in rows]
         done = 0
-        for length, members in self._batches(rows):
-            source_bs = np.full((self._row_count(length, len(members)), length), PAD, np.int32)
+        for length, row_count, members in length_batches(
+            [len(row) + 1 for row in rows],
+            self._row_lengths,
+            tokens=self._batch_tokens,
+            multiple=row_parts(self._mesh),
+            small=SMALL_SHARE,
+        ):
+            source_bs = np.full((row_count, length), PAD, np.int32)
             for place, row in enumerate(members):
                 source_bs[place, : len(rows[row]) + 1] = [*rows[row], EOS]
             for row, hypotheses in zip(
@@ -183,27 +192,6 @@ class Translator:
             done += len(members)
             progress(done)
         return found
-
-    def _batches(self, rows: list[list[int]]) -> list[tuple[int, list[int]]]:
-        """Row length and row numbers of each batch, short rows first."""
-        by_length: dict[int, list[int]] = {}
-        for row in sorted(range(len(rows)), key=lambda row: len(rows[row])):
-            length = SHORTEST_ROW
-            while length < len(rows[row]) + 1:
-                length *= 2
-            by_length.setdefault(min(length, self._max_input), []).append(row)
-        return [
-            (length, members[start : start + size])
-            for length, members in by_length.items()
-            for size in [max(1, self._batch_tokens // length)]
-            for start in range(0, len(members), size)
-        ]
-
-    def _row_count(self, length: int, needed: int) -> int:
-        parts = row_parts(self._mesh)
-        full = max(1, self._batch_tokens // length)
-        small = max(1, full // SMALL_SHARE)
-        return -(-(small if needed <= small else full) // parts) * parts
 
     def _decode(self, params: Any, source_bs: np.ndarray, numbers: list[int]) -> list[list[Hypothesis]]:
         if self._sampling is None:

@@ -89,8 +89,8 @@ def record_launch(workdir: Path, manifests: dict[str, dict], step: int) -> None:
     path = workdir / "run.json"
     launches = read_json(path)["launches"] if path.exists() else []
     if step and launches:
-        before, now = launches[-1]["data"]["train"].get("sha256"), manifests["train"].get("sha256")
-        if before != now:
+        before, now = launches[-1]["data"]["train"].get("sha256", {}), manifests["train"].get("sha256", {})
+        if any(before[name] != now[name] for name in before.keys() & now):  # older formats have other files, too
             raise UserError(f"data.train has changed since {workdir} began: the run cannot go on as the same run")
     launches.append(
         {

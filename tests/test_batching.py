@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from base.errors import UserError
 from base.ids import BOS, EOS
-from data.batching import Batch, PlannedBatch, bucket_plan, lay_out, pack_plan
+from data.batching import Batch, PlannedBatch, bucket_plan, length_batches, make_batch, pack_plan
 from data.sources import open_corpus
 from data.tokenizer import Tokenizer
 
@@ -105,13 +105,13 @@ def test_packing_is_tight() -> None:
         assert non_pad_share(lengths_n2, pack_plan(lengths_n2, tokens=1024, pack_length=256)) > 0.92
 
 
-def test_laid_out_rows() -> None:
+def test_rows_as_arrays() -> None:
     records = [
         (np.array([11, 12, EOS]), np.array([21, EOS])),
         (np.array([13, EOS]), np.array([22, 23, EOS])),
         (np.array([14, EOS]), np.array([24, EOS])),
     ]
-    batch = lay_out(records, PlannedBatch(6, 5, np.array([[0, 1], [2, -1], [-1, -1]], np.int32)))
+    batch = make_batch(records, PlannedBatch(6, 5, np.array([[0, 1], [2, -1], [-1, -1]], np.int32)))
     expected = Batch(
         source_bs=[[11, 12, 2, 13, 2, 0], [14, 2, 0, 0, 0, 0], [0] * 6],
         target_in_bt=[[1, 21, 1, 22, 23], [1, 24, 0, 0, 0], [0] * 5],
@@ -124,8 +124,42 @@ def test_laid_out_rows() -> None:
     for name, array, wanted in zip(Batch._fields, batch, expected, strict=True):
         np.testing.assert_array_equal(array, np.array(wanted), name)
         assert array.dtype == np.int32
-    empty = lay_out([], PlannedBatch(6, 5, np.full((2, 1), -1, np.int32)))
+    empty = make_batch([], PlannedBatch(6, 5, np.full((2, 1), -1, np.int32)))
     assert all(not array.any() for array in empty) and empty.target_in_bt.shape == (2, 5)
+
+
+@given(
+    st.lists(st.integers(1, 70), max_size=60),
+    st.integers(1, 80),
+    st.integers(1, 4),
+    st.integers(1, 8),
+)
+@settings(deadline=None)
+def test_length_batches_hold_every_sentence_once_in_few_shapes(lengths_n, tokens, multiple, small) -> None:
+    found = length_batches(lengths_n, (4, 8, 12), tokens=tokens, multiple=multiple, small=small)
+    order = [member for batch in found for member in batch.members]
+    assert order == sorted(range(len(lengths_n)), key=lambda i: lengths_n[i])
+    for batch in found:
+        assert batch.length in (4, 8, 12, 24, 48, 96)
+        assert all(
+            batch.length >= lengths_n[i] > {4: 0, 8: 4, 12: 8}.get(batch.length, batch.length / 2)
+            for i in batch.members
+        )
+        assert 0 < len(batch.members) <= max(1, tokens // batch.length)
+    for length in {batch.length for batch in found}:
+        full = max(1, tokens // length)
+        counts = {-(-rows // multiple) * multiple for rows in (full, max(1, full // small))}
+        assert {batch.rows for batch in found if batch.length == length} <= counts
+
+
+def test_length_batches_are_full_but_for_the_last_of_a_length() -> None:
+    def shapes(lengths_n: list[int], **options: int) -> list[tuple[int, int, int]]:
+        return [(b.length, b.rows, len(b.members)) for b in length_batches(lengths_n, (8, 16), tokens=64, **options)]
+
+    assert shapes([8] * 17 + [9]) == [(8, 8, 8), (8, 8, 8), (8, 8, 1), (16, 4, 1)]
+    assert shapes([8] * 18 + [9], small=4) == [(8, 8, 8), (8, 8, 8), (8, 2, 2), (16, 1, 1)]
+    assert shapes([8] * 19, small=4, multiple=3) == [(8, 9, 8), (8, 9, 8), (8, 9, 3)]
+    assert shapes([200]) == [(256, 1, 1)] and shapes([]) == []
 
 
 @PLAN
@@ -135,7 +169,7 @@ def test_sentences_can_be_read_back(plan, lengths_n2) -> None:
     pairs = [tuple(np.append(np.arange(4, 3 + n) + 20 * i, EOS) for n in pair) for i, pair in enumerate(lengths_n2)]
     found = []
     for planned in plan(lengths_n2, tokens=48):
-        batch = lay_out([pairs[i] for i in planned.rows_bc[planned.rows_bc >= 0]], planned)
+        batch = make_batch([pairs[i] for i in planned.rows_bc[planned.rows_bc >= 0]], planned)
         for row, indices in enumerate(planned.rows_bc):
             for segment, index in enumerate(indices[indices >= 0], 1):
                 source = batch.source_segments_bs[row] == segment

@@ -1,5 +1,8 @@
+import hashlib
 import itertools
 import json
+import os
+import shutil
 import threading
 import time
 
@@ -122,6 +125,42 @@ def test_processes_share_the_same_batches_on_any_number_of_devices(prepared, mod
         iterator.close()
 
 
+class Numbers(Tokenizer):
+    """The subwords of a text are the numbers that it is made of."""
+
+    def __init__(self) -> None:
+        self.sha256, self.vocab_size = "numbers", 4_000
+
+    def encode_batch(self, texts: list[str]) -> list[list[int]]:
+        return [list(map(int, text.split())) for text in texts]
+
+
+GOLDEN = {  # of the first release: a checkpoint's position means these batches
+    "bucket": "41b21fd62df4e810",
+    "pack": "4e389fcfa1637af5",
+    "evaluation": "00c6d858c6ddefab",
+}
+
+
+def test_batches_are_the_same_in_every_release(tmp_path) -> None:
+    choice = np.random.default_rng(0)
+    sides = [[" ".join(map(str, choice.integers(4, 4_000, n))) for n in choice.integers(1, 32, 700)] for _ in range(2)]
+    (tmp_path / "c.tsv").write_text("".join(f"{left}\t{right}\n" for left, right in zip(*sides, strict=True)))
+    rules = {"max_length": 32, "max_ratio": 9.0, "clean": True, "progress": False}
+    prepared = prepare(f"tsv:{tmp_path / 'c.tsv'}", Numbers(), cache=tmp_path, **rules)
+    found = {}
+    for mode in ("bucket", "pack"):
+        iterator = batches(prepared, mode, share=Share(1, 3, 3, 6))
+        found[mode] = take(iterator, len(iterator.plan(0)) + 5)
+        iterator.close()
+    found["evaluation"] = list(evaluation_batches(prepared, 128, (8, 16)))
+    for name, golden in GOLDEN.items():
+        digest = hashlib.sha256()
+        for array in itertools.chain(*found[name]):
+            digest.update(repr((array.shape, str(array.dtype))).encode() + array.tobytes())
+        assert digest.hexdigest()[:16] == golden, name
+
+
 def test_shapes_are_few_and_known(prepared) -> None:
     iterator = batches(prepared, share=Share(multiple=2))
     shapes = {batch.source_bs.shape for batch in take(iterator, 60)}
@@ -145,6 +184,29 @@ def test_an_error_in_the_thread_is_raised_by_next_again_and_again(prepared, monk
         with pytest.raises(OSError, match="disk gone"):
             next(iterator)
     assert iterator.get_state()["batch"] == 3
+    iterator.close()
+
+
+@MODES
+def test_batches_go_on_when_the_prepared_data_are_removed(prepared, mode, tmp_path) -> None:
+    wanted = batches(prepared, mode)
+    shutil.copytree(prepared.folder, tmp_path / "copy")
+    copy = Prepared(tmp_path / "copy")
+    iterator = batches(copy, mode)
+    shutil.rmtree(tmp_path / "copy")
+    count = 2 * len(wanted.plan(0))
+    check_equal(take(iterator, count), take(wanted, count))
+    check_equal(list(evaluation_batches(copy, 64, (8, 16))), list(evaluation_batches(prepared, 64, (8, 16))))
+    iterator.close()
+    wanted.close()
+
+
+def test_prepared_data_that_are_cut_short_are_one_line(prepared, tmp_path) -> None:
+    shutil.copytree(prepared.folder, tmp_path / "copy")
+    iterator = batches(Prepared(tmp_path / "copy"))
+    os.truncate(tmp_path / "copy" / "ids.bin", 100)
+    with pytest.raises(UserError, match=r"copy/ids\.bin: shorter than it was"):
+        take(iterator, 9)
     iterator.close()
 
 

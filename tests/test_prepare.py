@@ -1,8 +1,10 @@
+import errno
 import json
 import multiprocessing
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,7 @@ from data import prepare as module
 from data.prepare import Prepared, prepare, prepare_all
 from data.sources import open_corpus
 from data.tokenizer import Tokenizer
+from run.folder import record_launch
 
 ROOT = Path(__file__).parent.parent
 ENGLISH = ["the dog runs", "a cat", "", "the dog sees a cat and the cat sees the dog", "a", "the cat runs"] * 20
@@ -50,9 +53,9 @@ def texts(prepared: Prepared, tokenizer: Tokenizer) -> list[tuple[str, str]]:
     return [tuple(tokenizer.decode(ids) for ids in prepared[i]) for i in range(len(prepared))]
 
 
-@pytest.mark.parametrize("resident_bytes", [1 << 29, 0], ids=["in memory", "from disk"])
-def test_every_pair_comes_back(spec, tokenizer, tmp_path, monkeypatch, resident_bytes) -> None:
-    monkeypatch.setattr(module, "_RESIDENT_BYTES", resident_bytes)
+@pytest.mark.parametrize("id_bytes", [2, 4])
+def test_every_pair_comes_back(spec, tokenizer, tmp_path, monkeypatch, id_bytes) -> None:
+    monkeypatch.setattr(module, "_id_type", lambda vocab_size: np.dtype({2: "<u2", 4: "<i4"}[id_bytes]))
     prepared = make(spec, tokenizer, tmp_path)
     assert texts(prepared, tokenizer) == list(zip(ENGLISH, GERMAN, strict=True))
     assert prepared.lengths.dtype == np.int32 and prepared.lengths.shape == (120, 2)
@@ -62,6 +65,7 @@ def test_every_pair_comes_back(spec, tokenizer, tmp_path, monkeypatch, resident_
         assert source[-1] == target[-1] == EOS
         assert [len(source), len(target)] == list(prepared.lengths[index])
         np.testing.assert_array_equal(source[:-1], tokenizer.encode(ENGLISH[index]))
+    assert (prepared.folder / "ids.bin").stat().st_size == id_bytes * prepared.lengths.sum()
 
 
 def test_cleaning_counts_what_it_drops(spec, tokenizer, tmp_path) -> None:
@@ -103,7 +107,7 @@ def test_the_cache_is_used_and_keyed_by_content(spec, tokenizer, tmp_path, monke
     assert len({first.folder, turned.folder, cleaned.folder, stricter.folder}) == 4
 
 
-@pytest.mark.parametrize("name", ["pairs.array_record", "lengths.npy", "manifest.json"])
+@pytest.mark.parametrize("name", ["ids.bin", "lengths.npy", "manifest.json"])
 @pytest.mark.parametrize("damage", ["truncated", "missing", "changed"])
 def test_a_damaged_cache_is_made_again(spec, tokenizer, tmp_path, name, damage) -> None:
     folder = make(spec, tokenizer, tmp_path).folder
@@ -118,6 +122,68 @@ def test_a_damaged_cache_is_made_again(spec, tokenizer, tmp_path, name, damage) 
     again = make(spec, tokenizer, tmp_path)
     assert texts(again, tokenizer) == list(zip(ENGLISH, GERMAN, strict=True))
     assert [path.name for path in tmp_path.iterdir()] == [folder.name]
+
+
+def test_ids_take_two_bytes_where_they_fit() -> None:
+    assert [module._id_type(size).itemsize for size in (300, 65_536, 65_537)] == [2, 2, 4]
+
+
+def test_the_ratio_of_lengths_may_be_reached_but_not_exceeded(tokenizer, tmp_path) -> None:
+    sizes = [(1, 3), (3, 1), (2, 6), (1, 4), (4, 1), (2, 7)]
+    lines = [tuple(" ".join("a" * n) for n in pair) for pair in sizes]
+    assert [tuple(len(tokenizer.encode(text)) for text in line) for line in lines] == sizes
+    (tmp_path / "c.tsv").write_text("".join(f"{left}\t{right}\n" for left, right in lines), "utf-8")
+    prepared = make(f"tsv:{tmp_path / 'c.tsv'}", tokenizer, tmp_path, clean=True, max_ratio=3.0)
+    assert (prepared.lengths - 1).tolist() == [[1, 3], [3, 1], [2, 6]]
+
+
+def test_two_tokenizers_share_a_cache(spec, tokenizer, tmp_path) -> None:
+    other = Tokenizer.train([*ENGLISH, *GERMAN], 300, tmp_path / "other.model")
+    first, second = make(spec, tokenizer, tmp_path), make(spec, other, tmp_path)
+    assert first.folder != second.folder and not np.array_equal(first.lengths, second.lengths)
+    for prepared, its in ((first, tokenizer), (second, other), (make(spec, tokenizer, tmp_path), tokenizer)):
+        assert texts(prepared, its) == list(zip(ENGLISH, GERMAN, strict=True))
+
+
+def test_what_killed_preparations_left_is_removed_after_a_day(spec, tokenizer, tmp_path) -> None:
+    hours = {f".{'0a' * 10}-dead": 25, f".{'1b' * 10}-busy": 23, ".my-own-folder": 999}
+    for name, age in hours.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "ids.bin").write_bytes(b"x")
+        for path in (tmp_path / name / "ids.bin", tmp_path / name):
+            os.utime(path, times=(time.time() - 3600 * age,) * 2)
+    writing = tmp_path / f".{'2c' * 10}-writing"  # the folder is old, what is written into it is not
+    writing.mkdir()
+    (writing / "ids.bin").write_bytes(b"x")
+    os.utime(writing, times=(0, 0))
+    kept = make(spec, tokenizer, tmp_path).folder.name
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {f".{'1b' * 10}-busy", ".my-own-folder", writing.name, kept}
+
+
+@pytest.mark.parametrize("damage", ["truncated", "changed", "unmarked"])
+def test_a_damaged_cached_tokenizer_is_learned_again(spec, tmp_path, damage) -> None:
+    cfg = data_config(spec, tmp_path)
+    whole = prepare_all(cfg)[0].sha256
+    (path,) = tmp_path.glob("*.model")
+    content = path.read_bytes()
+    if damage == "truncated":
+        path.write_bytes(content[: len(content) // 2])
+    elif damage == "changed":  # a tokenizer still, but another one
+        Tokenizer.train([*ENGLISH, *GERMAN, "x y z"], 320, path)
+    else:
+        path.with_suffix(".sha256").write_bytes(b"\xff")
+    again = prepare_all(cfg)[0]
+    assert again.sha256 == whole and path.read_bytes() == content
+
+
+def test_a_manifest_that_does_not_fit_the_ids_is_damaged(spec, tokenizer, tmp_path) -> None:
+    folder = make(spec, tokenizer, tmp_path).folder
+    manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
+    for damage in ({"vocab_size": 70_000}, {"vocab_size": "300"}, {"sha256": []}, {"format": 1}):
+        (folder / "manifest.json").write_text(json.dumps(manifest | damage), "utf-8")
+        with pytest.raises(UserError, match="is damaged"):
+            Prepared(folder)
 
 
 def test_a_failed_preparation_leaves_nothing(spec, tokenizer, tmp_path) -> None:
@@ -167,14 +233,10 @@ def test_a_cache_that_cannot_be_written_is_said(spec, tokenizer, tmp_path, monke
     with pytest.raises(UserError, match=r"data\.cache .*file: cannot be written"):
         make(spec, tokenizer, tmp_path / "file")
 
-    class Full:
-        def __init__(self, *_: object):
-            pass
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-        def write(self, record: bytes) -> None:
-            raise RuntimeError("write() failed: No space left on device")
-
-    monkeypatch.setattr(module, "ArrayRecordWriter", Full)
+    monkeypatch.setattr(module.np, "save", full)
     with pytest.raises(UserError, match=r"data\.cache .*No space left on device"):
         make(spec, tokenizer, tmp_path)
 
@@ -207,6 +269,16 @@ def test_prepare_all_trains_keeps_and_reuses_the_tokenizer(spec, tmp_path, monke
     cfg.valid = ""
     with pytest.raises(UserError, match=r"data\.valid is empty"):
         prepare_all(cfg, tmp_path / "fourth.model")
+
+
+def test_a_run_of_the_first_format_goes_on_with_the_same_pairs_only(spec, tokenizer, tmp_path) -> None:
+    now = make(spec, tokenizer, tmp_path).manifest
+    first = now | {"format": 1, "sha256": {"pairs.array_record": "0", "lengths.npy": now["sha256"]["lengths.npy"]}}
+    record_launch(tmp_path, {"train": first, "valid": first}, 0)
+    record_launch(tmp_path, {"train": now, "valid": now}, 10)
+    other = make(spec, tokenizer, tmp_path, clean=True).manifest
+    with pytest.raises(UserError, match=r"data\.train has changed"):
+        record_launch(tmp_path, {"train": other, "valid": other}, 20)
 
 
 def command(spec: str, cache: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -1,5 +1,7 @@
 import gzip
 import itertools
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +10,8 @@ from typing import ClassVar
 import pytest
 
 from base.errors import UserError
-from data.sources import download, open_corpus
+from data import sources
+from data.sources import LONGEST_LINE, download, open_corpus
 
 ROOT = Path(__file__).parent.parent
 
@@ -79,6 +82,22 @@ def test_faulty_files_are_named(tmp_path: Path) -> None:
     assert "d.en: cannot be read" in error(f"text:{tmp_path}/d.{{en,de}}")
 
 
+def test_a_damaged_gzip_stream_is_named(tmp_path: Path) -> None:
+    spec = text(tmp_path, "a\n" * 9999, "".join(f"{i} x\n" for i in range(9999)), ".gz")
+    whole = bytearray((tmp_path / "c.de.gz").read_bytes())
+    whole[len(whole) // 2 :] = b"\xff" * (len(whole) - len(whole) // 2)
+    (tmp_path / "c.de.gz").write_bytes(whole)
+    assert re.search(r"c\.de\.gz, after line \d+: cannot be read \(Error -3 while decompressing", error(spec))
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_a_line_without_an_end_is_not_held_in_memory(tmp_path: Path, ending: str) -> None:
+    spec = text(tmp_path, "a\n" + "b" * (LONGEST_LINE + 1), "x\ny\n", ending)
+    assert "c.en" + ending + ", line 2: longer than 16,777,216 bytes" in error(spec)
+    short = text(tmp_path, "a\n" + "b" * (LONGEST_LINE - 1) + "\n", "x\ny\n", ending)
+    assert len(list(open_corpus(short).pairs())) == 2
+
+
 def test_tsv(tmp_path: Path) -> None:
     path = write(tmp_path / "c.tsv", "a\tx\nb\ty\tlicence\n")
     corpus = open_corpus(f"tsv:{path}")
@@ -106,6 +125,19 @@ def test_grammar() -> None:
     for spec in ("grammar:dev", "grammar:", "grammar:train:x", "grammar:train:5:{en,fr}"):
         assert "SPLIT" in error(spec) or "{en,de} and {de,en} only" in error(spec)
     assert "is empty" in error("grammar:train:0")
+
+
+def test_the_fingerprint_of_the_grammar_covers_its_own_files_only(tmp_path: Path, monkeypatch) -> None:
+    shutil.copytree(ROOT / "data", tmp_path / "data")
+    monkeypatch.setattr(sources, "__file__", str(tmp_path / "data" / "sources.py"))
+    specs = ("grammar:test:3", "trees:grammar:test:3")
+    before = [open_corpus(spec).fingerprint for spec in specs]
+    for name, changes in {"batching.py": False, "grammar/lexicon.py": True, "trees/tree.py": True}.items():
+        with (tmp_path / "data" / name).open("a") as file:
+            file.write("# a comment\n")
+        after = [open_corpus(spec).fingerprint for spec in specs]
+        assert [old != new for old, new in zip(before, after, strict=True)] == [changes] * 2, name
+        before = after
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """The built-in corpus, from phrase to clause: who, the verb and its tense, whom, when and where.
 
-The verb chooses the case of its objects, the tense chooses what stands in the right bracket, and `not` meets an
-indefinite object as kein and stands behind everything definite otherwise.
+The verb chooses the case of its objects, the tense chooses what stands in the right bracket, and `not` becomes
+kein on an indefinite object and otherwise stands after everything definite.
 """
 
 from typing import NamedTuple
@@ -105,7 +105,7 @@ def verb_complex(verb: Verb, tense: str, agreement: int, negated: bool, asked: b
 
 
 def subject_phrase(d: Draft, kinds: tuple[str, ...], plain: bool = False, asked: bool = False) -> Phrase:
-    """Who does it: a pronoun, a name, two people, or a noun phrase, perhaps with a relative clause."""
+    """Returns who does it: a pronoun, a name, two people, or a noun phrase, perhaps with a relative clause."""
     kind = d.pick(kinds)
     if kind == "person":
         what = d.below(100)
@@ -127,7 +127,7 @@ def subject_phrase(d: Draft, kinds: tuple[str, ...], plain: bool = False, asked:
 def object_phrase(
     d: Draft, kinds: tuple[str, ...], case: int, subject: Phrase, not_leaf: Tree | None, plain: bool
 ) -> Phrase:
-    """Whom or what: for people also a pronoun or a name."""
+    """Returns whom or what: for people also a pronoun or a name."""
     kind = d.pick(kinds)
     if kind == "person":
         what = d.below(100)
@@ -187,7 +187,7 @@ def proposition(
     gap: Verb | None = None, positive: bool = False, frame: str = "", timed: bool = True, placed: bool = True,
     often: bool = True,
 ) -> Clause:  # fmt: skip
-    """A clause about a given or a new subject.
+    """Returns a clause about a given or a new subject.
 
     `plain`: no relative clauses inside; `asked`: with an auxiliary to invert; `gap`: this verb, its object stands
     elsewhere (relative pronoun, question word); `positive`: no negation; `frame`: verbs of this frame only;
@@ -279,7 +279,7 @@ def _also(parts: Complex, source: Tree) -> Complex:
 
 
 def _adjuncts(d: Draft, verb: Verb, objects: list[Phrase], bare: bool) -> list[Phrase]:
-    """What follows the objects: a goal the verb asks for, someone it is done for or with, a place."""
+    """Returns what follows the objects: a goal the verb asks for, someone it is done for or with, a place."""
     for frame in ("put", "motion", "ride", "swim"):
         if frame in verb.frames:
             return direction(d, frame)

@@ -1,6 +1,6 @@
-"""The words of the built-in corpus and how German bends them.
+"""The words of the built-in corpus and how German inflects them.
 
-Tables first, one line a word, then the few rules that turn a line into forms. Nothing here draws anything:
+Tables first, one line a word, then the few rules that turn a line into forms. Nothing here is random:
 `sentences.py` chooses, this file inflects. Columns are explained above each table; a word that appears twice
 with the same English (go, put, light, bank, know) is ambiguous on purpose, and the grammar only uses it where
 the words around it decide.
@@ -277,7 +277,7 @@ NUMBERS = {
 
 
 def adjective_form(stem: str, ending: str) -> str:
-    """Attribute form of an adjective: the e of the stem and of the ending melt (müde + e = müde)."""
+    """Returns an adjective before its noun: the e of the stem and of the ending merge (müde + e = müde)."""
     return stem + (ending[1:] if stem.endswith("e") else ending)
 
 

@@ -45,7 +45,7 @@ _TIMES = {  # word by word, so that they align
 
 
 def _determiner(d: Draft, style: str, noun: Noun, plural: bool, case: int, negated: bool) -> tuple[str, str, str, dict]:
-    """Penn label, English, German, and the table of endings an adjective takes behind it."""
+    """Penn label, English, German, and the table of endings an adjective takes after it."""
     gender = "p" if plural else noun.gender
     if style == "the":
         return "DT", "the", DEFINITE[gender][case], WEAK
@@ -77,7 +77,7 @@ def noun_phrase(
     plain: bool = False,
     singular: bool = False,
 ) -> Phrase:
-    """Determiner, perhaps an adjective, noun, perhaps a genitive; `not_leaf` is the English `not` that kein renders."""
+    """Returns determiner, adjective or none, noun, genitive or none; kein translates the English `not_leaf`."""
     plural = style in _PLURAL_ONLY or (style not in _SINGULAR_ONLY and not singular and d.chance(25))
     gender = "p" if plural else noun.gender
     en: list[Tree] = []
@@ -120,7 +120,7 @@ def noun_phrase(
 
 
 def pronoun_phrase(key: str, case: int, noun: Noun | None = None) -> Phrase:
-    """A personal pronoun; `it` takes its German gender from the noun it stands for."""
+    """Returns a personal pronoun; `it` takes its German gender from the noun it stands for."""
     if key == "it":
         assert noun is not None
         en = leaf("PRP", "it")
@@ -134,7 +134,7 @@ def pronoun_phrase(key: str, case: int, noun: Noun | None = None) -> Phrase:
 
 
 def name_phrase(d: Draft) -> Phrase:
-    """A first name, the same in every case."""
+    """Returns a first name, the same in every case."""
     name = d.pick(tuple(NAMES))
     en = leaf("NNP", name)
     word = Word(name, (en,))
@@ -142,7 +142,7 @@ def name_phrase(d: Draft) -> Phrase:
 
 
 def preposition(english: str, german: str, phrase: Phrase) -> Phrase:
-    """PP; German melts preposition and article where it can (in dem = im)."""
+    """Returns a PP; German contracts preposition and article where it can (in dem = im)."""
     en = leaf("TO" if english == "to" else "IN", english)
     first, *rest = phrase.de
     joined = CONTRACTIONS.get((german, first.text))
@@ -151,7 +151,7 @@ def preposition(english: str, german: str, phrase: Phrase) -> Phrase:
 
 
 def location(d: Draft, kinds: frozenset[str] = frozenset()) -> Phrase:
-    """Where: in / at / on a place, dative; what lies about may also lie on the table."""
+    """Returns where: in / at / on a place, dative; small things may also lie on the table."""
     if kinds & {"thing", "food"} and d.chance(40):
         return preposition(
             "on", "auf", noun_phrase(d, d.pick(NOUNS_OF["onto"]), DATIVE, "the", plain=True, singular=True)
@@ -202,7 +202,7 @@ def direction(d: Draft, frame: str) -> list[Phrase]:
 
 
 def time_phrase(d: Draft, tense: str) -> Phrase:
-    """When: a phrase that fits the tense."""
+    """Returns when: a phrase that fits the tense."""
     group = "past" if tense in ("past", "could") else "future" if tense in ("will", "want", "should") else "present"
     english, german = d.pick(_TIMES[group])
     hour = d.pick(("7", "8", "9", "10", "11"))

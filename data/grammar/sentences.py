@@ -5,8 +5,8 @@
 Every rule builds both languages at once (`syntax.py` shows how the orders differ), so word alignment, antecedents
 and particles are known by construction. English determines German: wherever an English word is ambiguous (bank,
 know, go, put, leave, light, when, if, you, it, her), other words of the sentence decide. A sentence belongs to the
-split its German hashes to, so no sentence of either language is in two splits. `I` and `you` take auxiliaries,
-modals and a few verbs of thinking only, which keeps the vocabulary small.
+split that a hash of its German gives, so no sentence of either language is in two splits. `I` and `you` take
+auxiliaries, modals and a few verbs of thinking only, which keeps the vocabulary small.
 """
 
 from collections.abc import Callable
@@ -112,7 +112,7 @@ def _inside(phrase: Tree, clause: Tree) -> Tree:
 
 
 def thought(d: Draft) -> Sides:
-    """Somebody knows that / asks whether: verb-final behind dass or ob; `know` is wissen here."""
+    """Somebody knows that / asks whether: verb-final after dass or ob; `know` is wissen here."""
     frame = d.pick(("that", "that", "whether"))
     matrix = proposition(
         d, ("present", "present", "past"), plain=True, frame=frame, timed=False, positive=frame == "that"
@@ -222,7 +222,7 @@ def purpose(d: Draft) -> Sides:
 
 
 def there_is(d: Draft) -> Sides:
-    """What there is somewhere: the place takes the German first field, so the subject stands behind the verb."""
+    """What there is somewhere: the place takes the German first field, so the subject follows the verb."""
     kind = d.pick(("person", "animal", "thing", "food"))
     thing = noun_phrase(d, d.pick(NOUNS_OF[kind]), NOMINATIVE, d.pick(("a", "a", "number", "many")))
     place, past, plural = location(d, thing.kinds), d.chance(30), thing.agreement == PLURAL
@@ -255,7 +255,7 @@ def _settled(words: list[Word]) -> list[Word]:
 
 
 def _written(tokens: list[str]) -> str:
-    """Tokens as a sentence: no space before punctuation and 's, a capital at the start."""
+    """Returns tokens as a sentence: no space before punctuation and 's, a capital at the start."""
     text = tokens[0][0].upper() + tokens[0][1:]
     for token in tokens[1:]:
         text += token if token in _PUNCTUATION or token == "'s" else " " + token
@@ -263,7 +263,7 @@ def _written(tokens: list[str]) -> str:
 
 
 def split_of(german: str) -> str:
-    """The split a sentence belongs to, by a hash of its German in lower case."""
+    """Returns the split a sentence belongs to, by a hash of its German in lower case."""
     bucket = int.from_bytes(blake2b(german.lower().encode(), digest_size=8).digest(), "little") % 100
     return "train" if bucket < _VALID_FROM else "valid" if bucket < _TEST_FROM else "test"
 
@@ -273,7 +273,7 @@ def _words(tokens: list[str]) -> int:
 
 
 def pair(split: str, index: int, seed: int = 0) -> Example:
-    """The pair number `index` of a split: always the same, and in no other split.
+    """Returns pair number `index` of a split: always the same, and in no other split.
 
     Raises ValueError for an unknown split or a negative index.
     """

@@ -1,7 +1,7 @@
-"""What the grammar builds with: dice, trees, German words that know their source, and the clause in its three orders.
+"""The parts of the grammar: random choices, trees, German words linked to English, and the three orders of a clause.
 
-English grows as a constituency tree. German grows as words in the *fields* of the German clause, which is what
-makes its word order simple:
+English is built as a constituency tree. German is built as words in the *fields* of the German clause, which makes its
+word order simple:
 
     main clause      [first field]  FINITE  [subject]  middle field  RIGHT BRACKET          [after-field]
     question         [question word] FINITE  subject   middle field  RIGHT BRACKET          [after-field]
@@ -31,10 +31,10 @@ class Word(NamedTuple):
 class Phrase(NamedTuple):
     """A constituent in both languages, with what the rest of the sentence must agree with.
 
-    `after` is its relative clause in German, which may move behind the right bracket. `agreement` is the verb form a
+    `after` is its relative clause in German, which may move after the right bracket. `agreement` is the verb form a
     subject asks for; `pronoun` the English pronoun that may take the phrase up again ("" = none); `kinds` what it is;
     `heads` the English leaf and the German word of its noun. `light` says pronoun (stands first in the middle field),
-    `definite` stands before `nicht`, otherwise behind; `negative` holds the negation already (kein).
+    `definite` stands before `nicht`, otherwise after it; `negative` already includes the negation (kein).
     """
 
     en: Tree
@@ -73,7 +73,7 @@ class Clause(NamedTuple):
 
 
 class Draft:
-    """The dice of one sentence, and the links noted while it grows.
+    """The random choices of one sentence, and the links recorded while it is built.
 
     A sentence is a number: every choice is a digit of it in a mixed radix, so the same key gives the same sentence on
     every machine and Python. `links` holds (name, token, token) by object until positions are known.
@@ -84,7 +84,7 @@ class Draft:
         self.links: list[tuple[str, Tree | Word, Tree | Word]] = []
 
     def below(self, n: int) -> int:
-        """A whole number in [0, n)."""
+        """Returns a whole number in [0, n)."""
         if self.number < 1 << 32:  # nearly used up: what is left would be biased
             self.number = int.from_bytes(blake2b(f"{self.key}/{self.page}".encode()).digest(), "little")
             self.page += 1
@@ -92,25 +92,25 @@ class Draft:
         return digit
 
     def pick(self, items: Sequence[Item]) -> Item:
-        """One of the items, all equally likely."""
+        """Returns one of the items, all equally likely."""
         return items[self.below(len(items))]
 
     def chance(self, percent: int) -> bool:
-        """True in `percent` of 100 cases."""
+        """Returns True in `percent` of 100 cases."""
         return self.below(100) < percent
 
     def link(self, name: str, one: Tree | Word, other: Tree | Word) -> None:
-        """Note that two tokens of one language belong together."""
+        """Records that two tokens of one language belong together."""
         self.links.append((name, one, other))
 
 
 def leaf(label: str, word: str) -> Tree:
-    """One English token."""
+    """Returns one English token."""
     return Tree(label, word)
 
 
 def comma() -> Word:
-    """A German comma; doubled ones and one before the final mark go when the sentence is finished."""
+    """Returns a German comma; doubled ones, and one before the final mark, are removed at the end."""
     return Word(",")
 
 
@@ -126,7 +126,7 @@ def _verb_phrase(clause: Clause, skip_first: bool, with_time: bool) -> Tree:
 
 
 def predicate(clause: Clause) -> list[Tree]:
-    """English: everything of a clause but its subject, as the S above wants it."""
+    """Returns the English clause without its subject, as children of the S above it."""
     adverb = [clause.adverb] if clause.adverb else []
     return [*adverb, _verb_phrase(clause, False, True)]
 
@@ -158,7 +158,7 @@ def main_clause(d: Draft, clause: Clause, time_first: bool = False, inverted: bo
 
 
 def verb_last(clause: Clause) -> list[Word]:
-    """German of a subordinate clause, behind its first word."""
+    """Returns the German words of a subordinate clause, after its first word."""
     finite, bracket = clause.finite, clause.bracket
     if clause.particle:
         sources = (*finite.sources, *(s for s in clause.particle.sources if s not in finite.sources))

@@ -1,4 +1,4 @@
-"""Trees as lines of symbols, so that a translator learns to parse (section 6.3), and lines as trees again.
+"""Trees as lines of symbols, so that a translator can learn to parse (section 6.3), and back.
 
 A phrase is an opening symbol, what is in it, and a closing symbol that names it too; a word is its part of speech and
 nothing else, for the sentence has the words; the outermost `TOP` is left out:
@@ -7,7 +7,7 @@ nothing else, for the sentence has the words; the outermost `TOP` is left out:
 
 This is the form of tensor2tensor's parser, with brackets in its symbols so that no label is mistaken for a tag.
 
-`restore` makes a tree of any line, of just the words it is given. Where a line is no tree of so many words:
+`restore` makes a tree of any line and exactly the given words. Where the line is not a tree of so many words:
 
 - a symbol with brackets that neither opens nor closes a phrase (`()`, `(NP)`, `(TOP`), or would open one too deep, is
   left out;
@@ -29,7 +29,7 @@ MISSING_TAG = "NN"
 
 
 def linearise(tree: Tree) -> str:
-    """The line of a tree; of a `TOP`, that of what it holds."""
+    """Returns the line of a tree; a `TOP` itself is left out."""
     if isinstance(tree.children, str):
         return tree.label
     inside = " ".join(map(linearise, tree.children))
@@ -42,7 +42,7 @@ class _Phrase(NamedTuple):
 
 
 def restore(line: str, words: Sequence[str]) -> tuple[Tree, bool]:
-    """The tree of a line, under a `TOP`, over exactly these words; and whether it had to be repaired.
+    """Returns the tree of a line, under a `TOP`, over exactly these words; and whether it had to be repaired.
 
     `restore(linearise(tree), tree.leaves()) == (tree, False)` for every `treebank.cleaned` tree that is not as
     deep as `treebank.DEEPEST`.
@@ -79,7 +79,7 @@ def _close(still_open: list[_Phrase], label: str) -> None:
 
 
 def _trees(phrase: _Phrase) -> tuple[Tree, ...]:
-    """The children of a phrase, without those that have no words."""
+    """Returns the children of a phrase, without those that have no words."""
     trees = []
     for child in phrase.children:
         if isinstance(child, Tree):

@@ -10,7 +10,7 @@ class Tree(NamedTuple):
     children: "tuple[Tree, ...] | str"
 
     def terminals(self) -> "list[Tree]":
-        """The leaf nodes (part-of-speech label over a word), left to right."""
+        """Returns the leaf nodes (part-of-speech label over a word), left to right."""
         found, waiting = [], [self]
         while waiting:
             node = waiting.pop()
@@ -21,17 +21,17 @@ class Tree(NamedTuple):
         return found
 
     def leaves(self) -> list[str]:
-        """The tokens of the sentence."""
+        """Returns the tokens of the sentence."""
         return [str(node.children) for node in self.terminals()]
 
     def bracketed(self) -> str:
-        """Penn style on one line: `(S (NP (DT the) (NN dog)) ...)`."""
+        """Returns Penn brackets on one line: `(S (NP (DT the) (NN dog)) ...)`."""
         if isinstance(self.children, str):
             return f"({self.label} {self.children})"
         return f"({self.label} {' '.join(child.bracketed() for child in self.children)})"
 
     def capitalised(self) -> "Tree":
-        """The same tree with a capital first letter."""
+        """Returns the same tree with a capital first letter."""
         if isinstance(self.children, str):
             return Tree(self.label, self.children[0].upper() + self.children[1:])
         return Tree(self.label, (self.children[0].capitalised(), *self.children[1:]))

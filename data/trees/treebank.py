@@ -1,7 +1,7 @@
 """Reads constituency trees in Penn brackets, one or many lines a tree: `( (S (NP-SBJ-1 (DT the) (NN dog)) ...))`.
 
-`parse` gives the trees as they stand, `read_trees` what parsers are trained and compared on: without traces, function
-tags and whatever name the treebank has for the outermost bracket.
+`parse` yields the trees unchanged; `read_trees` yields what parsers are trained and scored on: without traces, function
+tags or the treebank's own name for the outermost bracket.
 """
 
 import re
@@ -12,7 +12,7 @@ from data.trees.tree import Tree
 
 TOP = "TOP"
 TRACE = "-NONE-"
-DEEPEST = 100  # brackets within each other; sentences have about thirty, and Python ends recursion at a thousand calls
+DEEPEST = 100  # nested brackets; sentences have about thirty, and Python stops recursion at a thousand calls
 
 _OUTERMOST = ("", TOP, "ROOT", "S1")
 _TOKENS = re.compile(r"[()]|[^\s()]+")
@@ -53,7 +53,7 @@ class _Open:
 
 
 def parse(lines: Iterable[str]) -> Iterator[tuple[int, Tree]]:
-    """Yields every outermost bracket, as it stands, and the number of the line where it opens.
+    """Yields every outermost bracket, unchanged, and the number of the line where it opens.
 
     An unlabelled bracket has the label "", an empty one no children.
 
@@ -99,7 +99,7 @@ def read_trees(lines: Iterable[str], name: str) -> Iterator[Tree]:
 
 
 def cleaned(tree: Tree) -> Tree:
-    """The tree under a `TOP`, without traces and the phrases they leave empty, without function tags and indices.
+    """Returns the tree under a `TOP`, without traces, phrases that they leave empty, function tags and indices.
 
     An outermost bracket that is unlabelled or called TOP, ROOT or S1 becomes that TOP; any other is put under one.
     """
@@ -109,12 +109,12 @@ def cleaned(tree: Tree) -> Tree:
 
 
 def bare(label: str) -> str:
-    """A phrase's label without what follows a hyphen or an equals sign: NP of NP-SBJ-1, but -LRB- of -LRB-."""
+    """Returns a phrase's label without what follows a hyphen or an equals sign: NP of NP-SBJ-1, but -LRB- of -LRB-."""
     return label[:1] + re.split("[-=]", label[1:], maxsplit=1)[0] if label[:1] != "-" else label
 
 
 def _cleaned(tree: Tree) -> list[Tree]:
-    """What stands in the place of `tree`: nothing, itself, or what is in a bracket without a label of its own."""
+    """Returns what replaces `tree`: nothing, itself, or the children of a bracket without a label of its own."""
     if isinstance(tree.children, str):
         return [] if tree.label == TRACE else [tree]
     children = tuple(kept for child in tree.children for kept in _cleaned(child))

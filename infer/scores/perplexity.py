@@ -1,8 +1,7 @@
 """How well a model expects the references: perplexity a subword, teacher-forced and without label smoothing."""
 
 import math
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from base.errors import UserError
 from base.ids import EOS
+from data.batching import length_batches
 from data.tokenizer import Tokenizer
 from model.config import ModelConfig
 from model.search.scoring import forced_log_probs
@@ -45,7 +45,12 @@ def perplexity(
     params = place_params(mesh, params)
     total, count = 0.0, sum(len(target) for _, target in encoded)
     try:
-        for source_bs, target_bt in _batches(encoded, tokens, row_parts(mesh)):
+        lengths = [max(map(len, pair)) for pair in encoded]
+        for length, rows, members in length_batches(lengths, (SHORTEST_ROW,), tokens=tokens, multiple=row_parts(mesh)):
+            source_bs, target_bt = np.zeros((2, rows, length), np.int32)
+            for row, member in enumerate(members):
+                source, target = encoded[member]
+                source_bs[row, : len(source)], target_bt[row, : len(target)] = source, target
             with jax.set_mesh(mesh):
                 found_bt = log_probs(params, cut_rows(mesh, source_bs), cut_rows(mesh, target_bt))
             total += float(fetch(found_bt).astype(np.float64).sum())
@@ -53,21 +58,3 @@ def perplexity(
         raise UserError(f"a sentence is too long for this model: {error}") from error
     nll = -total / count
     return math.exp(nll) if nll < 700 else math.inf
-
-
-def _batches(
-    pairs: list[tuple[list[int], list[int]]], tokens: int, multiple: int
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Rows of like length, one shape for every power of two, so that few programs are compiled."""
-    by_length = defaultdict(list)
-    for pair in pairs:
-        longest = max(map(len, pair))
-        by_length[max(SHORTEST_ROW, 1 << (longest - 1).bit_length())].append(pair)
-    for length, group in sorted(by_length.items()):
-        rows = -(-max(1, tokens // length) // multiple) * multiple
-        for start in range(0, len(group), rows):
-            batch_2bl = np.zeros((2, rows, length), np.int32)
-            for row, pair in enumerate(group[start : start + rows]):
-                for side, ids in enumerate(pair):
-                    batch_2bl[side, row, : len(ids)] = ids
-            yield batch_2bl[0], batch_2bl[1]
