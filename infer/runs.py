@@ -13,8 +13,9 @@ from base.errors import UserError
 from data.tokenizer import Tokenizer
 from infer.average import Checkpoint, average, choose
 from model.config import ModelConfig, parameter_count
-from run.checkpoint import Checkpoints, DamagedError, load_params
+from run.checkpoint import Checkpoints, load_params
 from run.folder import model_config, read_json
+from run.saved import DamagedError
 
 
 class Run(NamedTuple):

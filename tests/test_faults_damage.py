@@ -152,7 +152,7 @@ def test_every_file_of_a_checkpoint_has_its_sum(two: Path) -> None:
     for step in ("3", "5"):
         folder = two / "checkpoints" / step
         files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-        assert set(read_sums(folder)) == files - {"_CHECKPOINT_METADATA", "commit_success.txt", "SHA256SUMS"}
+        assert set(read_sums(folder)) == files - {"commit_success.txt", "SHA256SUMS"}
         assert fault(folder) is None
 
 

@@ -55,6 +55,17 @@ def check(cfg: ConfigDict, default: ConfigDict) -> None:
     _require(ascending, "data.buckets", buckets, "positive lengths in ascending order")
 
 
+def check_device(cfg: ConfigDict) -> None:
+    """Raises a `UserError` if `model.attention_impl` is a kernel for another kind of device than this process has."""
+    import jax  # only now: `check` is to be quick
+
+    from model.kernels import PLATFORMS
+
+    impl, device = cfg.model.attention_impl, jax.default_backend()
+    runs = impl not in PLATFORMS or PLATFORMS[impl] == device
+    _require(runs, "model.attention_impl", impl, f"einsum on this device ({device})")
+
+
 def _require(right: bool, key: str, value: Any, what: str) -> None:
     if not right:
         raise UserError(f"config: {key} is {value!r}; it must be {what}")
