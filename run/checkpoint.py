@@ -129,8 +129,8 @@ class Checkpoints:
         return restored["state"], restored["data"]
 
     def steps(self) -> list[int]:
-        """Returns the steps of the complete checkpoints, oldest first."""
-        return sorted(set(saved.steps(self.folder)) - self._left_out)
+        """Returns the steps of the complete checkpoints and of one that is being written, oldest first."""
+        return sorted(set(self._manager.all_steps() if self._manager else saved.steps(self.folder)) - self._left_out)
 
     def latest(self) -> int | None:
         """Returns the step of the newest complete checkpoint, or None."""
