@@ -64,8 +64,10 @@ class Checkpoints:
         self._verified = max(saved.steps(self.folder), default=None)
         # Policies, not max_to_keep with best_fn: those delete the latest checkpoint once it is not among the best.
         policies = [LatestN(n=cfg.keep_last)]
-        policies += [BestN(get_metric_fn=quality, n=cfg.keep_best)] * bool(cfg.keep_best)
-        policies += [EveryNSteps(interval_steps=cfg.keep_every)] * bool(cfg.keep_every)
+        if cfg.keep_best:
+            policies.append(BestN(get_metric_fn=quality, n=cfg.keep_best))
+        if cfg.keep_every:
+            policies.append(EveryNSteps(interval_steps=cfg.keep_every))
         options = ocp.CheckpointManagerOptions(
             preservation_policy=AnyPreservationPolicy(policies),
             best_fn=quality,  # metrics are only written where this is set
@@ -122,7 +124,7 @@ class Checkpoints:
         cure = f"remove that folder to go on from {f'checkpoint {earlier}' if earlier else 'the beginning'}"
         if step != self._verified and (how := saved.fault(folder)):
             raise DamagedError(folder, how, cure)
-        _check_shapes(folder, saved.shapes(folder, cure), saved.tree_shapes(abstract_state.params))
+        saved.check_shapes(folder, abstract_state.params, cure)
         items = ocp.args.Composite(state=ocp.args.StandardRestore(abstract_state), data=ocp.args.JsonRestore())
         with saved.reading(folder, cure):
             restored = self._manager.restore(step, args=items)
@@ -222,13 +224,3 @@ def load_params(workdir: str | Path, step: int) -> dict:
     if how := checksums.fault(folder, "state/"):
         raise DamagedError(folder, how, cure)
     return saved.load(folder, cure, "params")["params"]
-
-
-def _check_shapes(folder: Path, there: dict[str, tuple[int, ...]], here: dict[str, tuple[int, ...]]) -> None:
-    """Compares names and shapes before any array is read: orbax's own messages are a page long."""
-    for name in sorted(there.keys() | here.keys()):
-        if there.get(name) != here.get(name):
-            raise UserError(
-                f"{folder}: this checkpoint is of another model: {name} is {there.get(name, 'absent')} in it and "
-                f"{here.get(name, 'absent')} in the configured one; use that model's config or another --workdir"
-            )

@@ -107,10 +107,21 @@ def rename_damaged(folder: Path) -> None:
         print(f"warning: {what}, and training goes on from checkpoint {intact}", file=sys.stderr)
 
 
-def shapes(folder: Path, cure: str) -> dict[str, tuple[int, ...]]:
-    """Returns the shape of each array of the parameters, by its path; raises as `load` does."""
+def check_shapes(folder: Path, params: Any, cure: str) -> None:
+    """Compares the parameters of a checkpoint with those of a model, before any array is read.
+
+    Raises:
+      UserError: a name or a shape differs: orbax's own messages about that are a page long. Or as `load` does.
+    """
     with reading(folder, cure):
-        return tree_shapes(_tree(folder)["params"])
+        there = _shapes(_tree(folder)["params"])
+    here = _shapes(params)
+    for name in sorted(there.keys() | here.keys()):
+        if there.get(name) != here.get(name):
+            raise UserError(
+                f"{folder}: this checkpoint is of another model: {name} is {there.get(name, 'absent')} in it and "
+                f"{here.get(name, 'absent')} in the configured one; use that model's config or another --workdir"
+            )
 
 
 def load(folder: Path, cure: str, *names: str) -> dict:
@@ -154,12 +165,6 @@ def replace_metrics(folder: Path, metrics: dict[str, float]) -> None:
         checksums.write_sums(folder, sums, [_METRICS])
 
 
-def tree_shapes(params: Any) -> dict[str, tuple[int, ...]]:
-    """Returns the shape of each leaf by its path, whose keys are joined by `/`."""
-    leaves = jax.tree_util.tree_leaves_with_path(params)
-    return {jax.tree_util.keystr(path, simple=True, separator="/"): tuple(leaf.shape) for path, leaf in leaves}
-
-
 @contextmanager
 def reading(folder: Path, cure: str) -> Iterator[None]:
     """Turns whatever orbax and its storage raise into one line about `folder`: many kinds, none saying what to do."""
@@ -178,3 +183,9 @@ def reading(folder: Path, cure: str) -> Iterator[None]:
 def _tree(folder: Path) -> dict:
     """Returns names, shapes and types of the arrays of a saved state."""
     return ocp.PyTreeCheckpointHandler().metadata(folder / "state").tree
+
+
+def _shapes(params: Any) -> dict[str, tuple[int, ...]]:
+    """Returns the shape of each leaf by its path, whose keys are joined by `/`."""
+    leaves = jax.tree_util.tree_leaves_with_path(params)
+    return {jax.tree_util.keystr(path, simple=True, separator="/"): tuple(leaf.shape) for path, leaf in leaves}
