@@ -1,9 +1,10 @@
-"""Errors that are the user's to mend, and how every command prints them."""
+"""Errors that the user can fix, and how every command prints them."""
 
 import difflib
 import re
 import sys
 from collections.abc import Callable, Iterable
+from logging import CRITICAL, getLogger
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,9 @@ def run(main: Callable[[list[str]], int | None], keys: dict[str, Any] | None = N
             if isinstance(argv, UserError):
                 raise argv
             if not flags.FLAGS["verbosity"].present:
-                logging.set_verbosity(logging.WARNING)  # orbax tells its inner life at the default, INFO
+                # Orbax logs every step at INFO, and at ERROR a page about each error that it also raises.
+                logging.set_verbosity(logging.FATAL)
+                getLogger("asyncio").setLevel(CRITICAL)  # used by orbax alone: its reads and writes given up
             return main(argv) or 0
         except UserError as error:
             print(f"error: {error}", file=sys.stderr)

@@ -1,14 +1,15 @@
-"""Files: written whole or not at all, hashed, and JSON read so that whatever is wrong with it is one line.
+"""Files: written whole or not at all, hashed, and JSON read so that any fault in it becomes a one-line error.
 
     >>> read_json(Path("run.json"), {"launches": [{"step": int}]})["launches"][0]["step"]
 
 A schema is an example in types: `int`, `float` (whole numbers count), `str`, `bool`, `dict`, `list`, `object` for
-anything; a dict of the keys that must be there; a list of one schema, that of every item. Keys beyond it are let be.
+anything; a dict of the keys that must be there; a list of one schema, that of every item. Further keys are allowed.
 """
 
 import contextlib
 import hashlib
 import json
+import re
 import uuid
 from collections.abc import Iterable
 from pathlib import Path
@@ -25,6 +26,20 @@ _NAMES = {
     dict: "an object",
     list: "a list",
 }
+
+
+def folder(flag: str, path: str | Path) -> Path:
+    """Returns the folder that the flag `--FLAG` names, with `~` expanded; it need not exist.
+
+    Raises:
+      UserError: it is a URL, which would silently become a local folder named `gs:`.
+    """
+    if re.match(r"[A-Za-z][\w+.-]+:/", str(path)):
+        raise UserError(
+            f"--{flag}={path}: this is a URL; only mounted file systems are read and written: mount the bucket (gs:// "
+            "with gcsfuse) and give the folder that it is mounted on"
+        )
+    return Path(path).expanduser()
 
 
 def write_bytes(path: Path, content: bytes) -> None:

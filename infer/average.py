@@ -23,10 +23,10 @@ class Checkpoint(NamedTuple):
 
 
 def average(load: Callable[[int], Any], steps: Sequence[int]) -> Any:
-    """Mean of the parameters `load(step)` over `steps`, as a float32 tree; of a single step, exactly its parameters.
+    """Returns the mean of the parameters `load(step)` over `steps`, in float32; of a single step, exactly its own.
 
-    One checkpoint is in memory at a time, beside a float64 sum: 12 bytes a parameter at most, however many steps. In
-    float64 the order of the steps does not matter and no rounding of the sum reaches the float32 result.
+    Only one checkpoint is in memory at a time, besides a float64 sum: at most 12 bytes per parameter, however many
+    steps. In float64 the order of the steps does not matter, and no rounding of the sum reaches the float32 result.
 
     Raises:
       UserError: the checkpoints are not of one model.
@@ -48,7 +48,7 @@ def average(load: Callable[[int], Any], steps: Sequence[int]) -> Any:
 
 
 def choose(choice: str, checkpoints: Sequence[Checkpoint]) -> list[int]:
-    """Steps that `choice` names, ascending. Too few to average is a note on stderr, not an error.
+    """Returns the steps that `choice` names, ascending. Too few to average is a note on stderr, not an error.
 
     `latest`; a step; `best` validation score; `average:N` the last N; `average:N@MINUTES` the last N such that each is
     at least so many minutes older than the next; `average-best:N` the N best.
@@ -74,8 +74,10 @@ def choose(choice: str, checkpoints: Sequence[Checkpoint]) -> list[int]:
     count = int(match[2])
     if match[1] == "average-best":
         chosen = [checkpoint.step for checkpoint in _best_first(ordered)[:count]]
-    else:
-        chosen = _last_apart(ordered, count, 60 * float(match[3] or 0))
+    elif match[3]:
+        chosen = _last_apart(ordered, count, 60 * float(match[3]))
+    else:  # without looking at times: a clock that was set back drops no checkpoint
+        chosen = steps[-count:]
     if len(chosen) < count:
         print(f"note: {choice} asks for {count} checkpoints; averaging the {len(chosen)} there are", file=sys.stderr)
     return sorted(chosen)

@@ -11,11 +11,13 @@ from typing import Any
 from absl import flags
 
 from base.errors import UserError, flat, run
-from infer.runs import count_parameters, list_checkpoints, load_choice, params_sha256, read_config
+from base.files import folder
+from infer.runs import count_parameters, list_checkpoints, load_choice, params_sha256
+from run.config import read_config
 
 
 def inspect(workdir: Path) -> dict[str, Any]:
-    """Facts about a run, as JSON values; `step`, `params` and `params_sha256` are of the newest whole checkpoint."""
+    """Returns facts about a run as JSON values; step, params and params_sha256 are of the newest intact checkpoint."""
     config = read_config(workdir)
     checkpoints = list_checkpoints(workdir)
     if not checkpoints:
@@ -39,7 +41,7 @@ def inspect(workdir: Path) -> dict[str, Any]:
 
 
 def report(facts: dict[str, Any]) -> str:
-    """The same facts for people."""
+    """Returns the same facts as text."""
     lines = [f"{name:<14} {facts[name]}" for name in ("workdir", "step")]
     lines += [
         f"{'params':<14} {facts['params']:,}",
@@ -55,10 +57,10 @@ def report(facts: dict[str, Any]) -> str:
 
 
 def main(argv: list[str]) -> None:
-    """Entry point; flags below."""
+    """See the module's docstring."""
     if len(argv) > 1:
         raise UserError(f"unexpected argument {argv[1]!r}; the run is given as --workdir=DIR")
-    facts = inspect(Path(flags.FLAGS.workdir).expanduser())
+    facts = inspect(folder("workdir", flags.FLAGS.workdir))
     print(json.dumps(facts, indent=2) if flags.FLAGS.json else report(facts))
 
 

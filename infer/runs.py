@@ -1,4 +1,4 @@
-"""Opens the folder of a run: config, tokenizer, and the parameters of the checkpoints that are asked for."""
+"""Opens the folder of a run: its config, its tokenizer, and the parameters of the checkpoints that are asked for."""
 
 import hashlib
 import sys
@@ -10,11 +10,14 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from base.errors import UserError
+from base.files import folder
 from data.tokenizer import Tokenizer
 from infer.average import Checkpoint, average, choose
 from model.config import ModelConfig, parameter_count
-from run.checkpoint import Checkpoints, DamagedError, load_params
-from run.folder import model_config, read_json
+from run.checkpoint import Checkpoints, load_params
+from run.config import read_config
+from run.folder import model_config
+from run.saved import DamagedError
 
 
 class Run(NamedTuple):
@@ -37,7 +40,7 @@ def open_run(workdir: str | Path, checkpoint: str | int | None = None) -> Run:
     Raises:
       UserError: the folder is not a run's, has no such checkpoint, or the checkpoint is damaged or another model's.
     """
-    workdir = Path(workdir).expanduser()
+    workdir = folder("workdir", workdir)
     config = read_config(workdir)
     tokenizer = Tokenizer.from_file(workdir / "tokenizer.model")
     model = model_config(config, tokenizer.vocab_size)
@@ -57,7 +60,7 @@ def load_choice(workdir: Path, choice: str) -> tuple[list[int], Any]:
     Damaged checkpoints are left out of the choice, each with a note on stderr.
 
     Raises:
-      UserError: `choice` names nothing that is there and whole.
+      UserError: `choice` names no intact checkpoint.
     """
     checkpoints = list_checkpoints(workdir)
     while True:
@@ -71,17 +74,8 @@ def load_choice(workdir: Path, choice: str) -> tuple[list[int], Any]:
             print(f"note: {workdir}/checkpoints/{error.step} is damaged ({error.how}) and left out", file=sys.stderr)
 
 
-def read_config(workdir: Path) -> ConfigDict:
-    """The resolved config that a run was started with."""
-    if not workdir.is_dir():
-        raise UserError(f"--workdir={workdir}: no such folder")
-    if not (workdir / "config.json").is_file():
-        raise UserError(f"--workdir={workdir}: not the folder of a run, for it has no config.json")
-    return ConfigDict(read_json(workdir / "config.json"))
-
-
 def list_checkpoints(workdir: Path) -> list[Checkpoint]:
-    """The complete checkpoints of a run, oldest first; none before the first is saved."""
+    """Returns the complete checkpoints of a run, oldest first; none before the first is saved."""
     if not (workdir / "checkpoints").is_dir():
         return []
     checkpoints = Checkpoints(workdir / "checkpoints")
@@ -92,12 +86,12 @@ def list_checkpoints(workdir: Path) -> list[Checkpoint]:
 
 
 def count_parameters(params: Any) -> int:
-    """Number of scalars in a tree of arrays."""
+    """Returns the number of scalars in a tree of arrays."""
     return sum(leaf.size for leaf in jax.tree.leaves(params))
 
 
 def params_sha256(params: Any) -> str:
-    """SHA-256 of a tree of arrays: of `PATH DTYPE SHAPE` and a line feed, then the bytes, array by array in path order.
+    """Returns the SHA-256 of a tree of arrays: in path order, of `PATH DTYPE SHAPE`, a line feed and the array's bytes.
 
     Bytes are little-endian and in C order; a path is its keys joined by `/`, so the hash is of values and names only,
     the same on every machine and for every storage format.

@@ -1,59 +1,60 @@
-"""Whether files are still what was written: `SHA256SUMS` beside them, as `sha256sum --check SHA256SUMS` reads it."""
+"""Detects changed files: `SHA256SUMS` beside them, in the format of `sha256sum --check SHA256SUMS`."""
 
-import hashlib
 import re
+import sys
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+
+from base.files import sha256, write_text
 
 NAME = "SHA256SUMS"
 
 
-def write_sums(folder: Path) -> None:
-    """Writes the SHA-256 of every file in the folders below `folder` to `folder/SHA256SUMS`; not of those beside it."""
-    files = sorted(path for path in folder.glob("*/**/*") if path.is_file())
-    replace_sums(folder, {path.relative_to(folder).as_posix(): sha256(path) for path in files})
-
-
-def replace_sums(folder: Path, sums: dict[str, str]) -> None:
-    """Writes `folder/SHA256SUMS`, whole or not at all, from the SHA-256 of each file name."""
-    replacement = folder / f"{NAME}.tmp"
-    replacement.write_text("".join(f"{digest}  {name}\n" for name, digest in sums.items()), encoding="utf-8")
-    replacement.replace(folder / NAME)
+def write_sums(folder: Path, known: dict[str, str], names: Iterable[str]) -> None:
+    """Writes `folder/SHA256SUMS`, whole or not at all: sums that are `known`, and those of the files `names`."""
+    sums = {**known, **{name: sha256(folder / name) for name in names}}
+    write_text(folder / NAME, "".join(f"{digest}  {name}\n" for name, digest in sums.items()))
 
 
 def read_sums(folder: Path) -> dict[str, str]:
-    """Returns the SHA-256 of each file name, as it was written; `ValueError` where the file is damaged itself."""
+    """Returns the SHA-256 of each file name.
+
+    Raises:
+      ValueError: `SHA256SUMS` is damaged itself, or names a file outside the folder: a run may come from a stranger.
+    """
     lines = (folder / NAME).read_text(encoding="utf-8", errors="replace").splitlines()
     matches = [re.fullmatch(r"([0-9a-f]{64})  (.+)", line) for line in lines]
     if not matches or None in matches:
         raise ValueError(f"{NAME} is damaged")
-    return {match[2]: match[1] for match in matches if match}
+    sums = {match[2]: match[1] for match in matches if match}
+    for name in map(PurePosixPath, sums):
+        if name.is_absolute() or ".." in name.parts:
+            raise ValueError(f"{NAME} names a file outside this folder")
+    return sums
 
 
 def fault(folder: Path, below: str = "") -> str | None:
-    """Says which file of `folder` is not what was written, of those whose name starts with `below`, and how.
+    """Says which file of `folder`, of those whose name starts with `below`, has changed and how; None if none has.
 
-    None where all are, and where no sums were written: older checkpoints have none.
+    Checkpoints of the first versions have no `SHA256SUMS`: a note on stderr, since damage to them cannot be detected.
     """
     if not (folder / NAME).exists():
+        print(f"note: {folder} has no {NAME}: whether its files have changed cannot be checked", file=sys.stderr)
         return None
     try:
         wanted = {name: digest for name, digest in read_sums(folder).items() if name.startswith(below)}
     except (OSError, ValueError) as error:
         return str(error)
-    with ThreadPoolExecutor() as threads:  # hashing and reading let other threads run
+    with ThreadPoolExecutor() as threads:  # hashing and reading release the GIL
         faults = threads.map(lambda name: _fault(folder / name, name, wanted[name]), wanted)
-        return next(filter(None, faults), None)
-
-
-def sha256(path: Path) -> str:
-    """Returns the SHA-256 of a file, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return next(filter(None, faults), None if wanted else f"{NAME} lists no file of {below or 'this folder'}")
 
 
 def _fault(path: Path, name: str, wanted: str) -> str | None:
     try:
+        if path.exists() and not path.is_file():  # a device or a pipe may never end
+            return f"{name} is not a file"
         if sha256(path) == wanted:
             return None
         return f"{name} has changed" if path.stat().st_size else f"{name} is empty"

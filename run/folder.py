@@ -15,9 +15,11 @@ from typing import Any
 import jax
 from ml_collections import ConfigDict
 
+from base import files
 from base.errors import UserError, flat
-from base.files import read_json_lines
+from base.files import read_json_lines, write_json
 from model.config import ModelConfig
+from run.config import read_config
 from run.distributed import is_main
 from run.lock import NAME as LOCK
 from run.lock import lock
@@ -54,8 +56,9 @@ def open_folder(cfg: ConfigDict, workdir: Path) -> Iterator[None]:
             yield
             return
         workdir.mkdir(parents=True, exist_ok=True)
-        begun = {LOCK, "config.json.tmp"}  # all that a process killed at this point may have left
-        if not (workdir / "config.json").exists() and {path.name for path in workdir.iterdir()} - begun:
+        begun = (LOCK, ".config.json.")  # how the names begin of what a process killed at this point may have left
+        foreign = [path for path in workdir.iterdir() if not path.name.startswith(begun)]
+        if not (workdir / "config.json").exists() and foreign:
             raise UserError(f"--workdir={workdir}: this folder is not empty and not a run; use a new one")
         with lock(workdir):
             _take_over(as_json(cfg), workdir, steps_free=cfg.optim.schedule == "paper")
@@ -69,7 +72,7 @@ def open_folder(cfg: ConfigDict, workdir: Path) -> Iterator[None]:
 
 def _take_over(config: dict[str, Any], workdir: Path, *, steps_free: bool) -> None:
     if (workdir / "config.json").exists():
-        different = _differences(read_json(workdir / "config.json"), config, steps_free=steps_free)
+        different = _differences(as_json(read_config(workdir)), config, steps_free=steps_free)
         if different and (workdir / "metrics.jsonl").exists():  # training began
             raise UserError(
                 f"--workdir={workdir}: this folder holds the run of another config ({'; '.join(different)}); "
@@ -77,21 +80,21 @@ def _take_over(config: dict[str, Any], workdir: Path, *, steps_free: bool) -> No
             )
         if different:
             (workdir / "tokenizer.model").unlink(missing_ok=True)
-    _write_json(workdir / "config.json", config)
+    write_json(workdir / "config.json", config)
 
 
 def record_launch(workdir: Path, manifests: dict[str, dict], step: int) -> None:
     """Appends to `run.json` how and where training starts at `step`, and what data it reads.
 
     Raises:
-      UserError: the training data are not those that the run began with.
+      UserError: some of the data are not those that the run began with, or `run.json` is damaged.
     """
-    path = workdir / "run.json"
-    launches = read_json(path)["launches"] if path.exists() else []
+    launches = read_launches(workdir)
     if step and launches:
-        before, now = launches[-1]["data"]["train"].get("sha256", {}), manifests["train"].get("sha256", {})
-        if any(before[name] != now[name] for name in before.keys() & now):  # older formats have other files, too
-            raise UserError(f"data.train has changed since {workdir} began: the run cannot go on as the same run")
+        for name, manifest in manifests.items():
+            before, now = launches[-1]["data"][name]["sha256"], manifest["sha256"]
+            if any(before[file] != now[file] for file in before.keys() & now):  # older formats have other files, too
+                raise UserError(f"data.{name} has changed since {workdir} began: the run cannot go on as the same run")
     launches.append(
         {
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -103,7 +106,19 @@ def record_launch(workdir: Path, manifests: dict[str, dict], step: int) -> None:
             "data": manifests,
         }
     )
-    _write_json(path, {"launches": launches})
+    write_json(workdir / "run.json", {"launches": launches})
+
+
+def read_launches(workdir: Path) -> list[dict[str, Any]]:
+    """Returns the launches that a run's `run.json` records, oldest first; [] without one.
+
+    Raises:
+      UserError: it is damaged.
+    """
+    path, corpus = workdir / "run.json", {"sha256": object}
+    if not path.exists():
+        return []
+    return files.read_json(path, {"launches": [{"step": int, "data": {"train": corpus, "valid": corpus}}]})["launches"]
 
 
 def cpus() -> int:
@@ -144,12 +159,6 @@ def _differences(old: dict[str, Any], new: dict[str, Any], *, steps_free: bool) 
         for key in sorted(old_flat.keys() | new_flat.keys())
         if old_flat.get(key) != new_flat.get(key) and not key.startswith(free)
     ]
-
-
-def _write_json(path: Path, value: dict[str, Any]) -> None:
-    replacement = path.with_name(path.name + ".tmp")
-    replacement.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    replacement.replace(path)
 
 
 def _git() -> dict[str, Any] | None:

@@ -12,15 +12,17 @@ from pathlib import Path
 from base.errors import UserError
 
 NAME = "lock"
+_SINCE = datetime.now(UTC).isoformat(timespec="microseconds")
 
 
 @contextmanager
 def lock(workdir: Path) -> Iterator[None]:
     """Holds `workdir/lock` for this process inside a `with` statement; readers of the run take no lock.
 
-    The kernel lets go of it when the process ends, however it ends, so no lock is ever left behind; the file stays. On
-    one machine, and on NFS 4 where the server passes locks on, it is exact. Where the file system has no locks (some
-    network mounts, buckets mounted by gcsfuse) a line on stderr says that nobody guards the folder.
+    The kernel releases it when the process ends, however it ends, so no stale lock is left; the file stays, and says
+    which process held it last. On one machine, and on NFS 4 where the server supports locks, this is exact. Where the
+    file system has no locks (some network mounts, buckets mounted by gcsfuse) a note on stderr says so, and a second
+    process is only noticed afterwards, by `other_holder`.
 
     Raises:
       UserError: another process holds it; the message says which one, and since when.
@@ -31,7 +33,7 @@ def lock(workdir: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             file.seek(0)
-            holder = file.read().strip() or "it has not said which"
+            holder = file.read().strip() or "unknown"
             raise UserError(
                 f"--workdir={workdir}: another process is training in this folder ({holder}); wait for it, stop it, "
                 "or use another --workdir"
@@ -41,8 +43,19 @@ def lock(workdir: Path) -> Iterator[None]:
                 f"note: {workdir} cannot be locked ({error.strerror}): train in it only once at a time", file=sys.stderr
             )
         file.truncate(0)
-        file.write(
-            f"pid {os.getpid()} on {socket.gethostname()} since {datetime.now(UTC).isoformat(timespec='seconds')}"
-        )
+        file.write(_identity())
         file.flush()
         yield
+
+
+def other_holder(workdir: Path) -> str | None:
+    """Returns which other process has begun to train in `workdir` since this one did; None if none has."""
+    try:
+        holder = (workdir / NAME).read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:  # nobody has locked it
+        return None
+    return holder if holder and holder != _identity() else None
+
+
+def _identity() -> str:
+    return f"pid {os.getpid()} on {socket.gethostname()} since {_SINCE}"

@@ -1,7 +1,7 @@
-"""Where everything lives on many devices: a mesh with named axes, and one table from paths to axes.
+"""How arrays are sharded over devices: a mesh with named axes, and one table from parameter paths to axes.
 
-The axes are `data` (batch rows), `fsdp` (batch rows, and parameters cut along d_model) and `tensor` (heads, d_ff and
-vocabulary). The compiler derives from the table what to send where; the model does not know of it.
+The axes are `data` (batch rows), `fsdp` (batch rows, and parameters along d_model) and `tensor` (heads, d_ff and
+vocabulary). The compiler derives the communication from the table; the model does not know of it.
 """
 
 import math
@@ -23,7 +23,8 @@ AXES = ("data", "fsdp", "tensor")
 ROWS = P(("data", "fsdp"))  # a batch: rows along both axes
 
 # First match wins. Paths end alike in parameters and in what the optimiser keeps for them (`opt_state/0/mu/embed`), so
-# one table covers the whole state.
+# one table covers the whole state. Vectors and counters that no rule names are small, and replicated. A matrix that no
+# rule names is an error, since replicating it silently could cost most of the memory that sharding saves.
 RULES = (
     (r"(embed|softmax)$", P("tensor", "fsdp")),  # [v,d]
     (r"positions$", P(None, "fsdp")),  # [l,d]
@@ -32,7 +33,6 @@ RULES = (
     (r"/w1$", P("fsdp", "tensor")),  # [d,f]
     (r"/b1$", P("tensor")),  # [f]
     (r"/w2$", P("tensor", "fsdp")),  # [f,d]
-    (r".*", P()),  # vectors of d_model and counters: too small to cut
 )
 
 
@@ -54,14 +54,14 @@ def mesh_shape(cfg: ConfigDict, devices: int) -> tuple[int, ...]:
 
 
 def data_mesh() -> Mesh:
-    """Returns all devices along `data`: whole parameters on each, and batches cut by rows."""
+    """Returns a mesh of all devices along `data`: parameters replicated, batches sharded by rows."""
     return jax.make_mesh((jax.device_count(), 1, 1), AXES, axis_types=(AxisType.Auto,) * len(AXES))
 
 
 def make_mesh(cfg: ConfigDict, devices: Sequence[Any] | None = None) -> Mesh:
-    """Returns the mesh of `config.mesh` over `devices` (all of them, on every host), neighbours next to each other.
+    """Returns the mesh of `config.mesh` over `devices` (by default all, on every host), nearby chips side by side.
 
-    The chips of a host are a block of it, so that the rows which a host reads are neighbours, too.
+    The chips of a host are a block of it, so that the rows which a host reads are contiguous, too.
 
     Raises:
       UserError: the sizes do not multiply to the number of devices.
@@ -78,7 +78,7 @@ def make_mesh(cfg: ConfigDict, devices: Sequence[Any] | None = None) -> Mesh:
 
 
 def _hosts_along(shape: Sequence[int], hosts: int) -> list[int]:
-    """How many hosts stand along each axis, so that the chips of each are one block: as many as can along the first."""
+    """Returns the number of hosts along each axis, most along the first, so that the chips of each host are a block."""
     along = []
     for size in shape:
         along.append(math.gcd(size, hosts))
@@ -87,15 +87,19 @@ def _hosts_along(shape: Sequence[int], hosts: int) -> list[int]:
 
 
 def placed_shapes(tree: Any, mesh: Mesh | AbstractMesh) -> Any:
-    """Returns the shapes of `tree` (from `jax.eval_shape`), each with its place on the mesh by `RULES`.
+    """Returns the shapes of `tree` (from `jax.eval_shape`), each with its sharding on the mesh by `RULES`.
 
     Raises:
-      UserError: a dimension cannot be cut into as many equal parts as the mesh asks for.
+      UserError: a dimension cannot be divided into as many equal parts as the mesh asks for.
+      ValueError: no rule names an array of two or more dimensions.
     """
 
     def place(path: tuple[Any, ...], leaf: Any) -> jax.ShapeDtypeStruct:
         name = jax.tree_util.keystr(path, simple=True, separator="/")
-        spec = next(spec for pattern, spec in RULES if re.search(pattern, name)) if leaf.ndim else P()
+        spec = next((spec for pattern, spec in RULES if re.search(pattern, name)), None) if leaf.ndim else P()
+        if spec is None and leaf.ndim > 1:
+            raise ValueError(f"run/sharding.py: no rule names {name} {tuple(leaf.shape)}; add one for this matrix")
+        spec = spec or P()
         for size, axis in zip(leaf.shape, spec, strict=False):
             if axis is not None and size % mesh.shape[axis]:
                 raise UserError(
@@ -113,28 +117,28 @@ def shardings(tree: Any) -> Any:
 
 
 def row_parts(mesh: Mesh) -> int:
-    """Parts that the rows of a batch are cut into, one for each place on the axes data and fsdp."""
+    """Returns into how many parts the rows of a batch are divided: the axes data and fsdp together."""
     return mesh.shape["data"] * mesh.shape["fsdp"]
 
 
 def own_share(mesh: Mesh, slices: int = 1) -> Share:
-    """Returns the rows that this process's devices hold of a batch, each part of it in `slices` equal slices.
+    """Returns which rows of a batch this process's devices hold, each part of it in `slices` equal slices.
 
     Raises:
-      UserError: they are not neighbours, so that the process could not read them in one piece.
+      UserError: they are not contiguous, so that the process could not read them in one piece.
     """
     parts = row_parts(mesh)
     here = NamedSharding(mesh, ROWS).addressable_devices_indices_map((parts,))
     own = sorted({index[0].indices(parts)[0] for index in here.values() if index is not None})
     if own != list(range(own[0], own[-1] + 1)):
         raise UserError(
-            "config: mesh.tensor cuts across hosts so that their rows are no neighbours; let it divide a host"
+            "config: mesh.tensor spans hosts, whose rows are then not contiguous; let it divide the devices of a host"
         )
     return Share(own[0], own[-1] + 1, parts, parts * slices)
 
 
 def place_rows(mesh: Mesh, own: Any) -> Any:
-    """Makes global arrays, cut by rows over the mesh, from arrays (a tree of them) of this process's own rows."""
+    """Returns global arrays, sharded by rows over the mesh, from a tree of arrays of this process's own rows."""
     sharding, share = NamedSharding(mesh, ROWS), own_share(mesh)
 
     def place(own_b: np.ndarray) -> jax.Array:
@@ -152,12 +156,12 @@ def place_rows(mesh: Mesh, own: Any) -> Any:
 
 
 def cut_rows(mesh: Mesh, whole_b: np.ndarray) -> jax.Array:
-    """Makes a global array, cut by rows over the mesh, from one that every process holds whole."""
+    """Returns a global array, sharded by rows over the mesh, from one that every process holds whole."""
     return jax.make_array_from_callback(whole_b.shape, NamedSharding(mesh, ROWS), lambda index: whole_b[index])
 
 
 def place_params(mesh: Mesh, params: Any) -> Any:
-    """Puts parameters, on the host or on devices, where the table says; those that are there already stay."""
+    """Returns parameters, from the host or from devices, sharded as the table says."""
     return jax.device_put(params, shardings(placed_shapes(params, mesh)))
 
 

@@ -59,6 +59,10 @@ def test_choices(choice: str, steps: list[int]):
     assert choose(choice, checkpoints[::-1]) == steps
 
 
+def test_an_average_without_minutes_does_not_look_at_times():
+    assert choose("average:2", [Checkpoint(1, 100.0, {}), Checkpoint(2, 99.999, {})]) == [1, 2]
+
+
 def test_best_is_the_least_loss_where_bleu_is_off_and_the_earlier_of_equals():
     assert choose("best", run({"loss": 2.0}, {"loss": 1.0}, {"loss": 3.0})) == [20]
     assert choose("best", run({"bleu": 4.0}, {"bleu": 5.0}, {"bleu": 5.0})) == [20]

@@ -219,6 +219,23 @@ def test_a_folder_without_locks_is_trained_in_with_a_note(
     )
 
 
+def test_a_second_process_where_there_are_no_locks_is_named_and_the_first_saves_no_more(tmp_path: Path) -> None:
+    with lock(tmp_path):
+        checkpoints = filled(tmp_path / "checkpoints", {1: None})
+        other = "pid 1 on elsewhere since 2026-01-01T00:00:00+00:00"
+        (tmp_path / "lock").write_text(other)
+        theirs = tmp_path / "checkpoints" / "2.orbax-checkpoint-tmp"
+        theirs.mkdir()
+        message = rf"^--workdir={tmp_path}: another process has begun to train in this folder \({re.escape(other)}\)"
+        with pytest.raises(UserError, match=message):
+            checkpoints.save(2, state(2), {}, None, {})
+        with pytest.raises(UserError, match=message), checkpoints._writing():  # a save that the other one disturbed
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        assert theirs.is_dir()
+        checkpoints.close()
+    assert Checkpoints(tmp_path / "checkpoints").steps() == [1]
+
+
 def test_a_lost_folder_is_not_made_again(tmp_path: Path) -> None:
     checkpoints = filled(tmp_path / "run" / "checkpoints", {1: None})
     shutil.rmtree(tmp_path / "run")

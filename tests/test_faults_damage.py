@@ -1,7 +1,9 @@
 """Damaged checkpoints: whatever was done to one, the newest that is whole is used, and a line says so."""
 
+import os
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import jax
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 
 from base.errors import UserError
+from base.files import sha256
 from infer.runs import load_choice
 from run.checkpoint import Checkpoints, load_params
 from run.checksums import fault, read_sums
@@ -43,6 +46,41 @@ def of_another_step(checkpoint: Path) -> None:
     shutil.copytree(checkpoint.parent / "3" / "state", checkpoint / "state")
 
 
+def swap(checkpoint: Path) -> None:
+    """A whole checkpoint, sums included, under the name of another step."""
+    shutil.rmtree(checkpoint)
+    shutil.copytree(checkpoint.parent / "3", checkpoint)
+
+
+def link(checkpoint: Path) -> None:
+    shutil.rmtree(checkpoint)
+    checkpoint.symlink_to(checkpoint.parent / "3")
+
+
+def change_time(checkpoint: Path) -> None:
+    path = checkpoint / "_CHECKPOINT_METADATA"
+    path.write_text(re.sub(r'("commit_timestamp_nsecs": \d+)\d', r"\g<1>", path.read_text()))
+
+
+def wrong_json(name: str, content: bytes) -> Callable[[Path], object]:
+    return lambda checkpoint: (checkpoint / name).write_bytes(content)
+
+
+def sums_of_outside(checkpoint: Path) -> None:
+    """Sums from a stranger, which are right, but of a file that is none of the checkpoint's."""
+    outside = checkpoint.parent / "outside"
+    outside.write_text("secret")
+    with (checkpoint / "SHA256SUMS").open("a") as file:
+        file.write(f"{sha256(outside)}  state/../../outside\n")
+
+
+def sums_of_absolute(checkpoint: Path) -> None:
+    outside = checkpoint.parent / "outside"
+    outside.write_text("secret")
+    with (checkpoint / "SHA256SUMS").open("a") as file:
+        file.write(f"{sha256(outside)}  {outside}\n")
+
+
 # Each kind of damage, and how the message describes it.
 DAMAGES = {
     "arrays truncated": (lambda folder: halve(arrays(folder)), r"state/\S*d/\w+ has changed"),
@@ -65,9 +103,26 @@ DAMAGES = {
         "_CHECKPOINT_METADATA is damaged",
     ),
     "sums garbage": (lambda folder: (folder / "SHA256SUMS").write_bytes(b"\xff\0"), "SHA256SUMS is damaged"),
+    "sums of a file outside": (sums_of_outside, "SHA256SUMS names a file outside this folder"),
+    "sums of an absolute path": (sums_of_absolute, "SHA256SUMS names a file outside this folder"),
+    "another step's": (swap, "it holds the state of step 3"),
+    "linked to another step": (link, "it holds the state of step 3"),
+    "time changed": (change_time, "_CHECKPOINT_METADATA has changed"),
+    "time a text": (
+        wrong_json("_CHECKPOINT_METADATA", b'{"commit_timestamp_nsecs": "x"}'),
+        "_CHECKPOINT_METADATA is damaged",
+    ),
+    "time a list": (wrong_json("_CHECKPOINT_METADATA", b"[1, 2]"), "_CHECKPOINT_METADATA is damaged"),
+    "time huge": (
+        wrong_json("_CHECKPOINT_METADATA", b'{"commit_timestamp_nsecs": 999999999999999999999999}'),
+        "_CHECKPOINT_METADATA is damaged",
+    ),
+    "metrics a list": (wrong_json("metrics/metrics", b"[1, 2]"), "metrics/metrics is damaged"),
+    "metrics a text": (wrong_json("metrics/metrics", b'{"loss": "low"}'), "metrics/metrics is damaged"),
+    "metrics binary": (wrong_json("metrics/metrics", b"\xff\0"), "metrics/metrics is damaged"),
     "all zero bytes": (empty_all, "_CHECKPOINT_METADATA is damaged"),
 }
-KEEPS_PARAMETERS = ("no position", "position half written", "config half written")
+KEEPS_PARAMETERS = ("no position", "position half written", "config half written", "time changed")
 
 
 @pytest.fixture(scope="module")
@@ -152,17 +207,49 @@ def test_every_file_of_a_checkpoint_has_its_sum(two: Path) -> None:
     for step in ("3", "5"):
         folder = two / "checkpoints" / step
         files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-        assert set(read_sums(folder)) == files - {"_CHECKPOINT_METADATA", "commit_success.txt", "SHA256SUMS"}
+        assert set(read_sums(folder)) == files - {"commit_success.txt", "SHA256SUMS"}
         assert fault(folder) is None
 
 
-def test_checkpoints_without_sums_are_still_read(two: Path, tmp_path: Path) -> None:
+def test_checkpoints_without_sums_are_still_read_with_a_note(
+    two: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
     workdir = shutil.copytree(two, tmp_path / "run")
     (workdir / "checkpoints/5/SHA256SUMS").unlink()
     checkpoints = Checkpoints(workdir / "checkpoints", keep())
     assert_equal(checkpoints.restore(jax.eval_shape(lambda: state(0)))[0], state(5))
     checkpoints.close()
     assert_equal(load_params(workdir, 5), state(5).params)
+    note = f"note: {workdir}/checkpoints/5 has no SHA256SUMS: whether its files have changed cannot be checked\n"
+    assert capsys.readouterr().err == 2 * note
+
+
+def test_sums_that_list_no_array_are_damaged(two: Path, tmp_path: Path) -> None:
+    workdir = shutil.copytree(two, tmp_path / "run")
+    path = workdir / "checkpoints/5/SHA256SUMS"
+    path.write_text("".join(line for line in path.read_text().splitlines(True) if "  state/" not in line))
+    with pytest.raises(UserError, match=r"checkpoints/5: .*damaged \(SHA256SUMS lists no file of state/\)"):
+        load_params(workdir, 5)
+
+
+def test_sums_of_the_landed_version_which_lack_the_time_are_enough(two: Path, tmp_path: Path) -> None:
+    workdir = shutil.copytree(two, tmp_path / "run")
+    path = workdir / "checkpoints/5/SHA256SUMS"
+    path.write_text("".join(line for line in path.read_text().splitlines(True) if "_CHECKPOINT_METADATA" not in line))
+    checkpoints = Checkpoints(workdir / "checkpoints", keep())
+    assert checkpoints.latest() == 5
+    checkpoints.close()
+    assert_equal(load_params(workdir, 5), state(5).params)
+
+
+def test_what_is_listed_but_is_no_file_is_not_opened(two: Path, tmp_path: Path) -> None:
+    """A pipe, of which reading never ends."""
+    workdir = shutil.copytree(two, tmp_path / "run")
+    os.mkfifo(workdir / "checkpoints/5/state/pipe")
+    with (workdir / "checkpoints/5/SHA256SUMS").open("a") as file:
+        file.write(f"{'0' * 64}  state/pipe\n")
+    with pytest.raises(UserError, match=r"damaged \(state/pipe is not a file\)"):
+        load_params(workdir, 5)
 
 
 @pytest.mark.parametrize("summed", [True, False])

@@ -6,9 +6,22 @@ from pathlib import Path
 import pytest
 
 from base.errors import UserError
-from base.files import read_json, read_json_lines, sha256, write_json, write_text
+from base.files import folder, read_json, read_json_lines, sha256, write_json, write_text
 
 LAUNCHES = {"launches": [{"step": int, "git": {"commit": str}}]}
+
+
+@pytest.mark.parametrize("url", ["gs://bucket/run", "s3://bucket", "gs:/bucket/run", "file:///runs/a", "https://a/b"])
+def test_a_url_is_not_made_a_folder(url: str) -> None:
+    for path in (url, Path(url)):
+        with pytest.raises(UserError, match=rf"^--workdir={path}: this is a URL; .* mount the bucket[^\n]*$"):
+            folder("workdir", path)
+
+
+def test_a_folder_is_where_it_says() -> None:
+    for path in ("runs/a", "/a:b/c", "gs:", "a/gs://b", "C:/runs"):
+        assert folder("workdir", path) == Path(path)
+    assert folder("workdir", "~/runs") == Path.home() / "runs"
 
 
 def test_a_file_is_written_whole_and_nothing_stays_beside_it(tmp_path: Path) -> None:

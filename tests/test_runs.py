@@ -9,10 +9,22 @@ import jax
 import numpy as np
 import pytest
 
-from base.errors import UserError
+from base.errors import UserError, flat
+from configs.common import default
 from infer.runs import count_parameters, list_checkpoints, open_run, params_sha256
 from model.config import parameter_count
+from run.config import ADDED, read_config
 from tests import tiny_run
+
+FIRST_KEYS = """
+    seed steps log_every checkpoint.every checkpoint.every_minutes checkpoint.keep_best checkpoint.keep_every
+    checkpoint.keep_last data.batching data.buckets data.cache data.lowercase data.max_length data.max_ratio
+    data.pack_length data.test data.tokenizer data.tokens_per_batch data.train data.valid data.vocab_size decode.alpha
+    decode.beam decode.checkpoint decode.extra_length eval.bleu_sentences eval.every loss.eps_ls model.N model.P_drop
+    model.P_drop_attention model.P_drop_relu model.d_ff model.d_k model.d_model model.d_v model.dropout_bits model.dtype
+    model.h model.max_positions model.norm model.positions model.remat model.tie_embeddings optim.accumulate optim.b1
+    optim.b2 optim.clip_norm optim.eps optim.lr optim.name optim.schedule optim.warmup optim.weight_decay
+"""
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +68,57 @@ def test_what_is_not_a_run_is_named(workdir: Path, tmp_path: Path):
     shutil.rmtree(copy / "checkpoints")
     with pytest.raises(UserError, match="no checkpoint"):
         open_run(copy, "latest")
+
+
+def test_a_url_is_refused():
+    with pytest.raises(UserError, match="--workdir=gs://bucket/run: this is a URL"):
+        open_run("gs://bucket/run")
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (b"[1, 2]", r"it is \[1, 2\]; it must be an object"),
+        (b"{}", "is missing; configs.common.default\\(\\) has every key"),
+        (b"\xff\0", "not JSON"),
+        ({"model": 3}, "there is no key model"),
+        ({"data": []}, "there is no key data"),
+        ({"model.d_model": "wide"}, "model.d_model is 'wide'; it must be a whole number up to 2147483647, like 512"),
+        ({"model.d_model": 2**40}, f"model.d_model is {2**40}; it must be a whole number"),
+        ({"model.h": None}, "model.h is None"),
+        ({"model.dmodel": 8}, r"there is no key model\.dmodel; did you mean model\.d_model\?"),
+        ({"decode.alpha": float("nan")}, "decode.alpha is nan; it must be a finite number, like 0.6"),
+        ({"decode.beam": True}, "decode.beam is True; it must be a whole number"),
+        ({"data.buckets": [8, "x"]}, "data.buckets is .*; it must be whole numbers"),
+        ({"decode.beam": ...}, "decode.beam is missing"),
+    ],
+)
+def test_a_damaged_config_is_one_line(workdir: Path, tmp_path: Path, damage: bytes | dict, message: str):
+    path = shutil.copytree(workdir, tmp_path / "run", ignore=shutil.ignore_patterns("checkpoints")) / "config.json"
+    if isinstance(damage, bytes):
+        path.write_bytes(damage)
+    else:
+        ((key, value),) = damage.items()
+        config = json.loads(path.read_text())
+        *groups, name = key.split(".")
+        group = config[groups[0]] if groups else config
+        group[name] = value
+        if value is ...:
+            del group[name]
+        path.write_text(json.dumps(config))
+    with pytest.raises(UserError, match=rf"^{path}: damaged[^\n]*{message}[^\n]*$"):
+        read_config(path.parent)
+
+
+def test_configs_of_earlier_versions_are_read(workdir: Path, tmp_path: Path):
+    """Of the first version, before meshes and kernels; and every key that came since is in `ADDED`."""
+    config = json.loads((workdir / "config.json").read_text())
+    del config["mesh"], config["model"]["attention_impl"], config["model"]["scan_layers"]
+    config["model"]["remat"] = False
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    read = read_config(tmp_path)
+    assert (read.mesh.data, read.model.attention_impl, read.model.d_model) == (-1, "einsum", 8)
+    assert flat(default().to_dict()).keys() - set(ADDED) == set(FIRST_KEYS.split())
 
 
 def test_a_checkpoint_of_another_model_is_refused(workdir: Path, tmp_path: Path):

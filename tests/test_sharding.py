@@ -1,6 +1,7 @@
 """The same run on every mesh: losses, shardings, collectives, and what a mesh cannot be."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -105,6 +106,15 @@ def test_a_dimension_that_cannot_be_cut_is_named() -> None:
     tree = {"encoder": {"layer_0": {"self_attention": {"wq": jnp.zeros((16, 6, 4))}}}}
     with pytest.raises(UserError, match=r"mesh.tensor=8 does not divide 6, a dimension of encoder/layer_0/self_att"):
         placed_shapes(tree, mesh)
+
+
+@pytest.mark.parametrize("shape", [(8, 4), (2, 8, 4)])
+def test_a_matrix_that_no_rule_names_is_an_error(shape: tuple[int, ...]) -> None:
+    mesh = make_mesh(default().mesh, jax.devices()[:1])
+    with pytest.raises(ValueError, match=rf"no rule names decoder/router {re.escape(str(shape))}"):
+        placed_shapes({"decoder": {"router": jnp.zeros(shape), "bias": jnp.zeros(8)}}, mesh)
+    placed = placed_shapes({"decoder": {"bias": jnp.zeros(8)}}, mesh)
+    assert placed["decoder"]["bias"].sharding.spec == jax.sharding.PartitionSpec()
 
 
 def test_every_array_of_the_state_is_in_the_table() -> None:

@@ -41,6 +41,24 @@ def wait_for(path: Path, process: subprocess.Popen[str], seconds: float = 300.0)
         (["--config.modle.N=3"], "error: --config.modle.N: there is no such key; did you mean model.N?"),
         (["--config.steps=ten"], "error: --config.steps=ten: not of its type; it must be like 100000"),
         (["--config.model.P_drop=2.0"], "error: config: model.P_drop is 2.0; it must be at least 0 and below 1"),
+        (
+            ["--config.seed=99999999999999999999"],
+            "error: config: seed is 99999999999999999999; it must be a whole number up to 2147483647, like 0",
+        ),
+        (
+            ["--config.data.vocab_size=2147483648"],
+            "error: config: data.vocab_size is 2147483648; it must be a whole number up to 2147483647, like 37000",
+        ),
+        (["--config.optim.lr=nan"], "error: config: optim.lr is nan; it must be a finite number, like 1.0"),
+        (
+            ["--config.model.attention_impl=splash"],
+            "error: config: model.attention_impl is 'splash'; it must be einsum on this device (cpu)",
+        ),
+        (
+            ["--workdir=gs://bucket/run", "--config.steps=0"],
+            "error: --workdir=gs://bucket/run: this is a URL; only mounted file systems are read and written: mount "
+            "the bucket (gs:// with gcsfuse) and give the folder that it is mounted on",
+        ),
         (["--wrkdir=x"], "error: Unknown command line flag 'wrkdir'. Did you mean: workdir ?; --help lists the flags"),
     ],
 )

@@ -11,16 +11,14 @@ metrics.jsonl and TensorBoard files. Exit status: 0 done, 2 a wrong config, fold
 finite any more (one line on stderr says which).
 """
 
-from pathlib import Path
-
 from absl import flags
 from ml_collections import config_flags
 
 from base.errors import UserError, run
+from base.files import folder
 from configs.common import default
 from run.distributed import connect
-from run.quiet import leave_within
-from train.check import check
+from train.check import check, check_device
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "the experiment, a file of configs/", lock_config=True)
 flags.DEFINE_string("workdir", None, "folder of the run; made if absent")
@@ -30,16 +28,14 @@ def main(argv: list[str]) -> int:
     """See the module's docstring."""
     if len(argv) > 1:
         raise UserError(f"{argv[1]}: not a flag; keys are set as --config.KEY=VALUE")
+    workdir = folder("workdir", flags.FLAGS.workdir)
     check(_CONFIG.value, default())
     connect()
+    check_device(_CONFIG.value)
     from train.loop import train  # only now: nobody should wait for jax to load to read about a mistyped key
     from train.tasks import translation
 
-    try:
-        return train(_CONFIG.value, Path(flags.FLAGS.workdir), translation.task)
-    except UserError:
-        leave_within(10.0, status=2)
-        raise
+    return train(_CONFIG.value, workdir, translation.task)
 
 
 if __name__ == "__main__":

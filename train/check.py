@@ -5,7 +5,8 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from base.errors import UserError, flat, suggestion
+from base.errors import UserError, flat
+from run.config import check_keys
 
 CHOICES = {
     "data.batching": ("bucket", "pack"),
@@ -28,18 +29,10 @@ FRACTIONS = ("optim.b1", "optim.b2", "loss.eps_ls")  # at least 0, below 1
 def check(cfg: ConfigDict, default: ConfigDict) -> None:
     """Raises a `UserError` naming the first key that is unknown, missing, of a wrong type or of a wrong value.
 
-    `default` holds every legal key and, by example, its type. The values of `model.*` are for `model.config` to judge,
-    corpora for `data.sources`.
+    `default` has every legal key. The values of `model.*` are checked by `model.config`, corpora by `data.sources`.
     """
-    known, given = flat(default.to_dict()), flat(cfg.to_dict())
-    for key in given:
-        if key not in known:
-            raise UserError(f"config: there is no key {key}{suggestion(key, known)}")
-    for key, example in known.items():
-        if key not in given:
-            raise UserError(f"config: {key} is missing; start from configs.common.default()")
-        if not _same_type(given[key], example):
-            raise UserError(f"config: {key} is {given[key]!r}; it must be {_type_name(example)}, like {example!r}")
+    check_keys(cfg.to_dict(), default.to_dict(), "config")
+    given = flat(cfg.to_dict())
     for key, allowed in CHOICES.items():
         _require(given[key] in allowed, key, given[key], f"one of {', '.join(allowed)}")
     for key in AT_LEAST_1:
@@ -55,19 +48,17 @@ def check(cfg: ConfigDict, default: ConfigDict) -> None:
     _require(ascending, "data.buckets", buckets, "positive lengths in ascending order")
 
 
+def check_device(cfg: ConfigDict) -> None:
+    """Raises a `UserError` if `model.attention_impl` is a kernel for another kind of device than this process has."""
+    import jax  # only now: `check` is to be quick
+
+    from model.mixers.kernels import PLATFORMS
+
+    impl, device = cfg.model.attention_impl, jax.default_backend()
+    runs = impl not in PLATFORMS or PLATFORMS[impl] == device
+    _require(runs, "model.attention_impl", impl, f"einsum on this device ({device})")
+
+
 def _require(right: bool, key: str, value: Any, what: str) -> None:
     if not right:
         raise UserError(f"config: {key} is {value!r}; it must be {what}")
-
-
-def _same_type(value: Any, example: Any) -> bool:
-    if isinstance(example, tuple):
-        return isinstance(value, (tuple, list)) and all(_same_type(item, example[0]) for item in value)
-    if isinstance(example, float):
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
-    return type(value) is type(example)
-
-
-def _type_name(example: Any) -> str:
-    names = {bool: "true or false", int: "a whole number", float: "a number", str: "text", tuple: "whole numbers"}
-    return names[type(example)]

@@ -1,0 +1,76 @@
+"""Which keys a config has and of what types: one from a file of `configs/`, or the `config.json` of a run."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from base.errors import UserError, flat, suggestion
+from base.files import read_json
+from configs.common import default
+
+# Keys that runs of earlier versions do not have: they were trained with what is the default now. A new key of
+# `configs/common.py` belongs here.
+ADDED = ("mesh.data", "mesh.fsdp", "mesh.tensor", "model.attention_impl", "model.scan_layers")
+LARGEST = 2**31 - 1  # sizes, ids, step numbers and seeds are 32 bits wide on the device
+
+
+def read_config(workdir: Path) -> ConfigDict:
+    """Returns the config that a run was started with; keys that its version did not have yet are at their defaults.
+
+    Raises:
+      UserError: the folder is not a run's, or its `config.json` is damaged.
+    """
+    if not workdir.is_dir():
+        raise UserError(f"--workdir={workdir}: no such folder")
+    path = workdir / "config.json"
+    if not path.is_file():
+        raise UserError(f"--workdir={workdir}: not the folder of a run, for it has no config.json")
+    config = read_json(path, dict)
+    given, example = flat(config), default().to_dict()
+    for group, _, name in (key.rpartition(".") for key in ADDED if key not in given):
+        if isinstance(config.setdefault(group, {}), dict):
+            config[group][name] = example[group][name]
+    check_keys(config, example, f"{path}: damaged")
+    return ConfigDict(config)
+
+
+def check_keys(config: dict[str, Any], example: dict[str, Any], where: str) -> None:
+    """Compares the keys of a config, and the types of their values, with those of an example that has every key.
+
+    Raises:
+      UserError: a key is unknown or missing, its value is of another type, a whole number does not fit in 32 bits, or
+        another number is not finite; the message begins with `where`.
+    """
+    known, given = flat(example), flat(config)
+    for key in given:
+        if key not in known:
+            raise UserError(f"{where}: there is no key {key}{suggestion(key, known)}")
+    for key, value in known.items():
+        if key not in given:
+            raise UserError(f"{where}: {key} is missing; configs.common.default() has every key")
+        if key == "model.remat" and isinstance(given[key], bool):
+            continue  # what runs recorded before there was a choice
+        if not _fits(given[key], value):
+            raise UserError(f"{where}: {key} is {given[key]!r}; it must be {_kind(value)}, like {value!r}")
+
+
+def _fits(value: Any, example: Any) -> bool:
+    if isinstance(example, tuple):
+        return isinstance(value, (tuple, list)) and all(_fits(item, example[0]) for item in value)
+    if isinstance(example, float) and isinstance(value, float):
+        return math.isfinite(value)
+    kind = int if isinstance(example, float) else type(example)
+    return type(value) is kind and (kind is not int or abs(value) <= LARGEST)
+
+
+def _kind(example: Any) -> str:
+    kinds = {
+        bool: "true or false",
+        int: f"a whole number up to {LARGEST}",
+        float: "a finite number",
+        str: "text",
+        tuple: "whole numbers",
+    }
+    return kinds[type(example)]

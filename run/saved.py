@@ -1,0 +1,191 @@
+"""Saved checkpoints: what is in them, and whether it still is what was saved. `run.checkpoint` describes the files."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+
+from base.errors import UserError
+from base.files import read_json, write_text
+from run import checksums
+from run.quiet import quiet, reason
+
+_TIME, _METRICS = "_CHECKPOINT_METADATA", "metrics/metrics"
+
+
+class DamagedError(UserError):
+    """The checkpoint of `step` is not what was saved; `how` says which file, or which other step it holds."""
+
+    def __init__(self, folder: Path, how: str, cure: str) -> None:
+        super().__init__(f"{folder}: this checkpoint is damaged ({how}); {cure}")
+        self.step, self.how = int(folder.name), how
+
+
+def about(folder: Path) -> tuple[float, dict[str, float]]:
+    """Returns when a checkpoint was saved, in seconds since 1970, and its metrics.
+
+    Raises:
+      ValueError: one of the two files is damaged or missing; the message says which.
+    """
+    name = _TIME
+    try:
+        saved_at = read_json(folder / name, {"commit_timestamp_nsecs": int})["commit_timestamp_nsecs"] / 1e9
+        if not 0 <= saved_at < 1e10:  # the years 1970 to 2286
+            raise UserError("no time")
+        name = _METRICS
+        metrics = read_json(folder / name, dict)
+        return saved_at, read_json(folder / name, dict.fromkeys(metrics, float))
+    except UserError as error:
+        raise ValueError(f"{name} is {'damaged' if (folder / name).exists() else 'missing'}") from error
+
+
+def fault(folder: Path) -> str | None:
+    """Reads all of a checkpoint and says what has changed since it was saved; None if nothing has."""
+    if how := checksums.fault(folder):
+        return how
+    try:
+        load(folder, "", "step")
+    except DamagedError as error:
+        return error.how
+    return None
+
+
+def steps(folder: Path) -> list[int]:
+    """Returns the steps of the complete checkpoints, newest first, damaged or not."""
+    return sorted(ocp.utils.checkpoint_steps(folder), reverse=True) if folder.is_dir() else []
+
+
+def unreadable(folder: Path) -> set[int]:
+    """Returns the steps whose time and metrics cannot be read, with a note on stderr about each."""
+    found = set()
+    for step in steps(folder):
+        try:
+            about(folder / str(step))
+        except ValueError as error:
+            print(f"note: {folder / str(step)} is damaged ({error}) and left out", file=sys.stderr)
+            found.add(step)
+    return found
+
+
+def rename_damaged(folder: Path) -> None:
+    """Renames damaged checkpoints, from the newest to the newest intact one, of which every byte is verified.
+
+    Of older ones only time and metrics are read: the manager raises an error where it cannot read those.
+
+    Raises:
+      UserError: there are checkpoints, and all of them are damaged; nothing is renamed.
+    """
+    damaged, intact = {}, None
+    for step in steps(folder):
+        try:
+            about(folder / str(step))
+            how = None if intact else fault(folder / str(step))
+        except ValueError as error:
+            how = str(error)
+        if how:
+            damaged[step] = how
+        elif intact is None:
+            intact = step
+    if damaged and intact is None:
+        listed = ", ".join(f"{step} ({how})" for step, how in damaged.items())
+        raise UserError(
+            f"{folder}: every checkpoint is damaged: {listed}; put back a copy of one, or remove that folder to train "
+            "from the beginning"
+        )
+    for step, how in damaged.items():
+        kept = folder / f"{step}.damaged"
+        while kept.exists():
+            kept = kept.with_name(f"{kept.name}.damaged")
+        (folder / str(step)).rename(kept)
+        what = f"{folder / str(step)} is damaged ({how}): it is kept as {kept.name}"
+        print(f"warning: {what}, and training goes on from checkpoint {intact}", file=sys.stderr)
+
+
+def check_shapes(folder: Path, params: Any, cure: str) -> None:
+    """Compares the parameters of a checkpoint with those of a model, before any array is read.
+
+    Raises:
+      UserError: a name or a shape differs: orbax's own messages about that are a page long. Or as `load` does.
+    """
+    with reading(folder, cure):
+        there = _shapes(_tree(folder)["params"])
+    here = _shapes(params)
+    for name in sorted(there.keys() | here.keys()):
+        if there.get(name) != here.get(name):
+            raise UserError(
+                f"{folder}: this checkpoint is of another model: {name} is {there.get(name, 'absent')} in it and "
+                f"{here.get(name, 'absent')} in the configured one; use that model's config or another --workdir"
+            )
+
+
+def load(folder: Path, cure: str, *names: str) -> dict:
+    """Returns these parts of a saved state as numpy arrays.
+
+    Raises:
+      UserError: they cannot be read (`DamagedError`, whose message ends with `cure`), or the state is that of another
+        step than the folder's name says: folders may have been swapped, renamed or linked.
+    """
+    with reading(folder, cure):
+        tree = _tree(folder)
+        wanted = {name: tree[name] for name in {"step", *names}}
+        as_numpy = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), wanted)
+        args = ocp.args.PyTreeRestore(item=wanted, restore_args=as_numpy, partial_restore=True)
+        state = ocp.PyTreeCheckpointHandler().restore(folder / "state", args=args)
+        step = int(state["step"])
+    if step != int(folder.name):
+        raise DamagedError(folder, f"it holds the state of step {step}", cure)
+    return state
+
+
+def write_sums(folder: Path) -> None:
+    """Writes the SHA-256 of the files of all items, while orbax still has to write the one with the time."""
+    names = (path.relative_to(folder).as_posix() for path in sorted(folder.glob("*/**/*")) if path.is_file())
+    checksums.write_sums(folder, {}, names)
+
+
+def add_time(folder: Path) -> None:
+    """Adds the file with the time, which orbax writes last, to the sums."""
+    if (folder / checksums.NAME).exists() and _TIME not in (sums := checksums.read_sums(folder)):
+        checksums.write_sums(folder, sums, [_TIME])
+
+
+def replace_metrics(folder: Path, metrics: dict[str, float]) -> None:
+    """Writes the metrics of a checkpoint anew; at no moment does the file differ from its sum."""
+    sums = checksums.read_sums(folder) if (folder / checksums.NAME).exists() else {}
+    if sums:
+        checksums.write_sums(folder, {name: digest for name, digest in sums.items() if name != _METRICS}, [])
+    write_text(folder / _METRICS, json.dumps(metrics))
+    if sums:
+        checksums.write_sums(folder, sums, [_METRICS])
+
+
+@contextmanager
+def reading(folder: Path, cure: str) -> Iterator[None]:
+    """Turns whatever orbax and its storage raise into one line about `folder`: many kinds, none saying what to do."""
+    try:
+        with quiet():
+            yield
+    except Exception as error:
+        if (folder / checksums.NAME).exists():  # and every file is what was written
+            raise UserError(
+                f"{folder}: this checkpoint is whole, but cannot be restored here ({reason(error)}); use the code, the "
+                "config and the package versions that it was saved with"
+            ) from error
+        raise DamagedError(folder, reason(error), cure) from error
+
+
+def _tree(folder: Path) -> dict:
+    """Returns names, shapes and types of the arrays of a saved state."""
+    return ocp.PyTreeCheckpointHandler().metadata(folder / "state").tree
+
+
+def _shapes(params: Any) -> dict[str, tuple[int, ...]]:
+    """Returns the shape of each leaf by its path, whose keys are joined by `/`."""
+    leaves = jax.tree_util.tree_leaves_with_path(params)
+    return {jax.tree_util.keystr(path, simple=True, separator="/"): tuple(leaf.shape) for path, leaf in leaves}

@@ -1,0 +1,85 @@
+"""The folder of a run: whose it is, what it was started with, and one line where its records are damaged."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from base.errors import UserError
+from configs.common import default
+from run.folder import open_folder, read_launches, read_metrics, record_launch
+
+
+def manifests(train: str = "a", valid: str = "b") -> dict[str, dict]:
+    return {"train": {"sha256": {"pairs": train}}, "valid": {"sha256": {"pairs": valid}}}
+
+
+@pytest.mark.parametrize("name", ["train", "valid"])
+def test_data_that_changed_are_not_those_of_the_run(tmp_path: Path, name: str) -> None:
+    """With other validation data, losses of two sets would stand in one log."""
+    record_launch(tmp_path, manifests(), 0)
+    record_launch(tmp_path, manifests(), 5)
+    before = (tmp_path / "run.json").read_bytes()
+    with pytest.raises(UserError, match=rf"^data\.{name} has changed since {tmp_path} began[^\n]*$"):
+        record_launch(tmp_path, manifests(**{name: "c"}), 5)
+    assert (tmp_path / "run.json").read_bytes() == before
+    record_launch(tmp_path, manifests(**{name: "c"}), 0)  # nothing was kept of the run before
+    assert [launch["step"] for launch in read_launches(tmp_path)] == [0, 5, 0]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"[1, 2]", r"it is \[1, 2\]; it must be an object"),
+        (b"{}", "it has no 'launches'"),
+        (b"\xff\0", "not JSON"),
+        (b'{"launches": {}}', "launches is {}; it must be a list"),
+        (b'{"launches": [3]}', r"launches\[0\] is 3; it must be an object"),
+        (b'{"launches": [{"step": 0, "data": []}]}', r"launches\[0\].data is \[\]; it must be an object"),
+        (b'{"launches": [{"step": 0, "data": {"train": {}}}]}', r"launches\[0\].data has no 'valid'"),
+    ],
+)
+def test_a_damaged_run_json_is_one_line(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "run.json").write_bytes(content)
+    with pytest.raises(UserError, match=rf"^{tmp_path}/run.json: damaged[^\n]*{message}[^\n]*$"):
+        record_launch(tmp_path, manifests(), 5)
+    assert (tmp_path / "run.json").read_bytes() == content
+
+
+@pytest.mark.parametrize("line", [b"[1, 2]", b"{}", b"\xff\0", b'{"step": "x", "kind": "train"}', b'{"step": 1}'])
+def test_damaged_metrics_are_one_line(tmp_path: Path, line: bytes) -> None:
+    (tmp_path / "metrics.jsonl").write_bytes(b'{"step": 1, "kind": "train"}\n' + line + b"\n")
+    with pytest.raises(UserError, match=rf"^{tmp_path}/metrics.jsonl: damaged in line 2[^\n]*$"):
+        read_metrics(tmp_path)
+
+
+@pytest.mark.parametrize("schedule", ["paper", "cosine"])
+def test_steps_may_change_where_the_schedule_does_not_depend_on_them(tmp_path: Path, schedule: str) -> None:
+    cfg = default()
+    cfg.optim.schedule = schedule
+    with open_folder(cfg, tmp_path):
+        (tmp_path / "metrics.jsonl").touch()
+    cfg.steps = 50
+    if schedule == "paper":
+        with open_folder(cfg, tmp_path):
+            assert json.loads((tmp_path / "config.json").read_text())["steps"] == 50
+        return
+    message = rf"^--workdir={tmp_path}: .* another config \(steps is 100000 there and 50 here\)"
+    with pytest.raises(UserError, match=message), open_folder(cfg, tmp_path):
+        pass
+
+
+def test_a_damaged_config_is_not_taken_over(tmp_path: Path) -> None:
+    with open_folder(default(), tmp_path):
+        (tmp_path / "metrics.jsonl").touch()
+    (tmp_path / "config.json").write_text('{"seed": 0, "model": [1, 2]}')
+    with pytest.raises(UserError, match=rf"^{tmp_path}/config.json: damaged[^\n]*$"), open_folder(default(), tmp_path):
+        pass
+    assert (tmp_path / "config.json").read_text() == '{"seed": 0, "model": [1, 2]}'
+
+
+def test_what_a_process_killed_at_its_start_left_is_no_obstacle(tmp_path: Path) -> None:
+    (tmp_path / "lock").touch()
+    (tmp_path / ".config.json.0123").write_text('{"se')
+    with open_folder(default(), tmp_path):
+        assert (tmp_path / "config.json").is_file()
