@@ -80,14 +80,12 @@ class Sweep:
 
     def _resolved(self, point: Point, where: str) -> ConfigDict:
         """Returns the checked config of a point; `where` begins the messages."""
-        cfg, known = ConfigDict(self.base.to_dict()), flat(default().to_dict())
-        for key in point:
+        tree, known = self.base.to_dict(), flat(default().to_dict())
+        for key, value in point.items():
             if key not in known:
                 raise self._error(f"{where}: there is no key {key}{suggestion(key, known)}")
             if key in self.given:
                 raise self._error(f"{where} sets {key}, and so does --config.{key}; leave one of them out")
-        tree = cfg.to_dict()
-        for key, value in point.items():
             *groups, last = key.split(".")
             parent = tree
             for group in groups:

@@ -24,7 +24,7 @@ from typing import Any
 
 import optuna
 from optuna.exceptions import ExperimentalWarning, OptunaError, UpdateFinishedTrialError
-from optuna.pruners import BasePruner, HyperbandPruner, NopPruner, SuccessiveHalvingPruner
+from optuna.pruners import HyperbandPruner, NopPruner, SuccessiveHalvingPruner
 from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback, fail_stale_trials
 from optuna.trial import FrozenTrial, Trial, TrialState
 from sqlalchemy import NullPool, event, make_url
@@ -45,15 +45,9 @@ class Study:
     def __init__(self, workdir: Path, plan: dict, url: str | None, silence: int, pruner: str | None = None) -> None:
         """Opens the study of a plan (see `train.sweep.plan`), or with a `pruner` creates it.
 
-        Args:
-          workdir: folder of the sweep. Workers that share it resume an interrupted run; others begin it again.
-          plan: its "eval.every" and "steps" tell the pruner the least and the most updates of a trial.
-          url: SQLAlchemy URL of the storage; None: `sweep/study.db` in the folder.
-          silence: the grace period: seconds without a heartbeat after which a worker counts as dead.
-          pruner: "asha" (asynchronous successive halving), "hyperband" or "none".
-
-        Raises:
-          UserError: the storage cannot be used, or its study of that name is absent or of another sweep.
+        `url` is the storage's SQLAlchemy URL, None for `sweep/study.db` in the folder; `silence` is the grace period:
+        seconds without a heartbeat after which a worker counts as dead. Raises `UserError` where the storage cannot be
+        used, or its study of that name is absent or of another sweep.
         """
         self.workdir, self.search, self.silence = workdir, plan["kind"] == "search", silence
         name, text = plan["study"], json.dumps([plan["kind"], plan["config"]], sort_keys=True)
@@ -65,7 +59,13 @@ class Study:
                 return
             # Trials that other workers are training count as bad ones, so that the next is tried elsewhere.
             sampler = optuna.samplers.TPESampler(constant_liar=True)
-            policy = _pruner(pruner, plan["config"]) if self.search else NopPruner()
+            least, most = max(1, plan["config"]["eval"]["every"]), plan["config"]["steps"]  # updates of a trial
+            pruners = {
+                "asha": SuccessiveHalvingPruner(min_resource=least),
+                "hyperband": HyperbandPruner(min_resource=least, max_resource=most),
+                "none": NopPruner(),
+            }
+            policy = pruners[pruner if self.search else "none"]
             self.study = optuna.create_study(
                 study_name=name, storage=self.storage, sampler=sampler, pruner=policy, load_if_exists=True
             )
@@ -76,13 +76,8 @@ class Study:
     def enqueue(self, points: dict[str, Point | None], suggest: Callable[[Trial], Point], *, retry: bool) -> None:
         """Makes these points this worker's task, and enqueues those that the study does not have.
 
-        Args:
-          points: name to overrides, or None where `suggest` chooses them.
-          suggest: returns the overrides of a trial; its `UserError` fails that trial alone.
-          retry: enqueue points that failed once more.
-
-        Raises:
-          UserError: a grid had a point that is not among `points`.
+        `points` is name to overrides, None where `suggest` is to choose them, whose `UserError` fails that trial alone.
+        With `retry`, points that failed are enqueued once more. Raises `UserError` where a grid would lose a point.
         """
         self.points, self.suggest = points, suggest
         with reachable():
@@ -124,11 +119,7 @@ class Study:
         return None
 
     def statuses(self) -> list[PointStatus]:
-        """Returns what is known of each point, in the order in which they were enqueued.
-
-        Raises:
-          UserError: the storage cannot be used, or the study is damaged.
-        """
+        """Returns what is known of each point, in the order of enqueueing; `UserError` where the study is damaged."""
         with reachable():
             stale = self.storage._get_stale_trial_ids(self.study._study_id)
             trials = self._counting()
@@ -176,9 +167,7 @@ class HeldPoint:
     def heartbeat(self) -> bool:
         """Records a heartbeat and new validations when it is time to; returns whether the pruner stops the point.
 
-        Raises:
-          Lost: another worker has the point, or may have it soon.
-          UserError: the run's metrics are damaged.
+        Raises `Lost` where another worker has the point or may have it soon, `UserError` where the metrics are damaged.
         """
         since, pruned = monotonic() - self._last, False
         if since > self._study.silence / 2:
@@ -204,9 +193,7 @@ class HeldPoint:
     def finish(self, outcome: Outcome) -> Outcome:
         """Records how the point ended, in the study and in `sweep/results`; returns what was recorded.
 
-        Raises:
-          Lost: another worker has the point.
-          UserError: the storage cannot be used.
+        Raises `Lost` where another worker has the point.
         """
         best = outcome.summary.get(f"{OBJECTIVE}_best", math.inf)
         if outcome.state == "done" and self._study.search and not math.isfinite(best):
@@ -230,12 +217,12 @@ class HeldPoint:
 
     def _report(self, records: list[dict[str, Any]]) -> bool:
         """Reports validations; returns whether one that is new is too bad to go on."""
-        new = [record for record in records if record["kind"] == "valid" and record["step"] not in self._reported]
         pruned = False
-        for record in new:
-            self._reported.add(record["step"])
-            self._trial.report(record[OBJECTIVE], record["step"])
-            pruned = self._trial.should_prune() or pruned
+        for record in records:
+            if record["kind"] == "valid" and record["step"] not in self._reported:
+                self._reported.add(record["step"])
+                self._trial.report(record[OBJECTIVE], record["step"])
+                pruned = self._trial.should_prune() or pruned
         return pruned
 
 
@@ -289,13 +276,6 @@ def _connect(url: str | None, workdir: Path, silence: int) -> RDBStorage:
     if lite:  # Optuna reads a trial's state before it writes it, which SELECT ... FOR UPDATE guards where there is one
         event.listen(storage.engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
     return storage
-
-
-def _pruner(name: str, config: dict[str, Any]) -> BasePruner:
-    least = max(1, config["eval"]["every"])
-    if name == "asha":
-        return SuccessiveHalvingPruner(min_resource=least)
-    return HyperbandPruner(min_resource=least, max_resource=config["steps"]) if name == "hyperband" else NopPruner()
 
 
 def _abandoned(trial: FrozenTrial) -> bool:

@@ -23,7 +23,7 @@ def as_records(points: Sequence[PointStatus], config: dict[str, Any]) -> list[di
     that `train.sweep.point.summary` explains, None where there is none; "minutes" of training; "reason" or "".
     """
     keys = dict.fromkeys(key for point in points for key in point.overrides)  # a dict, for the order
-    values = {key: [point.overrides.get(key, config.get(key)) for point in points] for key in keys}
+    values = {key: [{key: None, **config, **point.overrides}[key] for point in points] for key in keys}
     differing = [key for key in keys if any(value != values[key][0] for value in values[key])]
     return [
         {

@@ -48,8 +48,7 @@ def work(study: Study, command: Command, stop: Stop, idle: float) -> None:
                 point.release()
                 _say(point, "given back")
             else:
-                outcome = point.finish(outcome)
-                _say(point, f"{outcome.state}: {outcome.reason}" if outcome.reason else outcome.state)
+                _say(point, ": ".join(filter(None, point.finish(outcome)[:2])))
         except Lost:
             _say(point, "lost to another worker")
 
