@@ -16,8 +16,7 @@ from ml_collections import ConfigDict
 
 from base.errors import UserError, flat
 from configs.common import default
-from run.folder import FREE_KEYS, as_json, read_json
-from train.sweep.point import read_records
+from run.folder import FREE_KEYS, as_json, read_json, read_metrics
 
 # Keys in which a run may differ from a row and be that row all the same: what a resumed run may change, the seed, and
 # how numbers are computed, not which. Where a corpus lies is left out as well, see `_without_folders`.
@@ -113,10 +112,7 @@ def read_run(folder: Path) -> Run:
     """Reads a run folder; `UserError` where a file of it is damaged."""
     config = read_json(folder / "config.json")
     launches = read_json(folder / "run.json")["launches"] if (folder / "run.json").exists() else []
-    try:
-        records = read_records(folder)
-    except json.JSONDecodeError as error:
-        raise UserError(f"{folder}/metrics.jsonl: damaged, not JSON ({error})") from error
+    records = read_metrics(folder)
     updates = [record for record in records if record["kind"] == "train"]
     return Run(
         folder,

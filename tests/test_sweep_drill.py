@@ -128,9 +128,12 @@ def test_a_grid(tmp_path: Path) -> None:
     assert all(result["state"] == "done" and result["summary"]["step"] == 12 for result in results)
 
 
-def test_a_search_in_a_journal(tmp_path: Path) -> None:
-    pytest.importorskip("optuna")
+def test_a_search(tmp_path: Path) -> None:
     drill(tmp_path, f"--trials={RUNS}")
+
+
+def test_a_grid_in_postgresql(tmp_path: Path, postgresql: str) -> None:
+    drill(tmp_path, f"--storage={postgresql}")
 
 
 def test_a_search_in_postgresql(tmp_path: Path, postgresql: str) -> None:
@@ -140,7 +143,6 @@ def test_a_search_in_postgresql(tmp_path: Path, postgresql: str) -> None:
 @pytest.fixture
 def postgresql() -> Iterator[str]:
     """The URL of a database that exists only for this test, reached through a socket; it refuses to run as root."""
-    pytest.importorskip("optuna")
     pytest.importorskip("psycopg")
     tools = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
     found = shutil.which("initdb", path=os.pathsep.join([*map(str, reversed(tools)), os.environ["PATH"]]))

@@ -6,9 +6,9 @@
 
 Beside `get_config()`, FILE has `sweep()`, which returns the points of a grid (written with the expressions of
 train/sweep/expressions.py), or `search(trial)`, which returns the keys that an Optuna trial sets. The same command,
-given again, also on other machines that reach the folder (or the database), is another worker: workers share the
-points, skip what is finished and take up what a dead worker left, from its last checkpoint. Each point is a run of its
-own, `python -m train`, in DIR/POINT; DIR/sweep has the plan, the results and the runs' output. See docs/sweeps.md.
+given again, is another worker; on other machines, too, if --storage is a database that they all reach. Workers share
+the points, skip what is finished and resume what a dead worker left from its last checkpoint. Each point is a run of
+its own, `python -m train`, in DIR/POINT; DIR/sweep has the study, the results and the runs' output. See docs/sweeps.md.
 
 Ctrl-C and SIGTERM let the run save and give its point back (Ctrl-C twice: at once). Exit status: 0 all points are done,
 1 some have failed (the table says why; they did not stop the others), 2 a wrong config, folder or storage, 130 and 143
@@ -26,11 +26,12 @@ from train.check import check
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "the experiment, with sweep() or search()", lock_config=True)
 flags.DEFINE_string("workdir", None, "folder of the sweep; made if absent")
-flags.DEFINE_integer("trials", None, "search with so many trials, in all", lower_bound=1)
-flags.DEFINE_string("storage", None, "SQLAlchemy URL of the search; by default a journal file in the folder")
-flags.DEFINE_string("study", None, "name of the search in its storage; by default that of the folder")
+flags.DEFINE_integer("trials", None, "search with this many trials in all", lower_bound=1, upper_bound=100_000)
+flags.DEFINE_string("storage", None, "SQLAlchemy URL of the study's database; by default an SQLite file in the folder")
+flags.DEFINE_string("study", None, "name of the study in its storage; by default that of the folder")
 flags.DEFINE_enum("pruner", "asha", ["asha", "hyperband", "none"], "what ends bad trials of a search early")
-flags.DEFINE_float("silence", 120.0, "seconds without a sign of life after which a worker is dead", lower_bound=1.0)
+flags.DEFINE_integer("silence", 120, "seconds without a heartbeat after which a worker counts as dead", lower_bound=1)
+flags.DEFINE_bool("retry", False, "train points that failed once more")
 flags.DEFINE_bool("table", False, "print the points and what they reached")
 flags.DEFINE_bool("csv", False, "as --table, in comma-separated values")
 flags.DEFINE_bool("json", False, "as --table, in JSON")

@@ -10,8 +10,8 @@
             {"seed": range(3)},
         )
 
-A point is a dict of dotted config keys and their values. Each expression takes axes, a dict of keys and the values that
-they go through, or points that another expression made, and returns a list of points.
+A point is a dict of dotted config keys and their values. Each expression takes axes, a dict from keys to lists of
+values, or points that another expression returned, and returns a list of points.
 """
 
 import hashlib
@@ -29,10 +29,9 @@ _LONGEST_NAME = 100  # characters; file systems allow 255 bytes
 
 
 def product(*parts: Axes | Sequence[Point]) -> list[Point]:
-    """Every combination of the axes and lists in `parts`; the last varies fastest.
+    """Returns every combination of the axes and lists in `parts`; the last varies fastest.
 
-    Raises:
-      UserError: a key is set by two parts, or an axis is not a list of values.
+    Raises `UserError` where two parts set one key, or an axis is not a list of values.
     """
     factors: list[list[Point]] = []
     for part in parts:
@@ -41,10 +40,9 @@ def product(*parts: Axes | Sequence[Point]) -> list[Point]:
 
 
 def zipped(axes: Axes) -> list[Point]:
-    """The first value of every axis, then the second of every axis, and so on.
+    """Returns the first value of every axis, then the second of every axis, and so on.
 
-    Raises:
-      UserError: the axes are not of one length, or one is not a list of values.
+    Raises `UserError` where the axes are not of one length, or one is not a list of values.
     """
     columns = {key: _axis(key, values) for key, values in axes.items()}
     if len({len(column) for column in columns.values()}) > 1:
@@ -54,16 +52,14 @@ def zipped(axes: Axes) -> list[Point]:
 
 
 def chain(*lists: Sequence[Point]) -> list[Point]:
-    """The points of each list, one list after the other."""
+    """Returns the points of each list, one list after the other."""
     return [point for points in lists for point in points]
 
 
 def name_of(point: Point, known: Iterable[str]) -> str:
-    """Folder name of a point, the same on every machine: "h=4,d_k=128,seed=1", or "base" where nothing is changed.
+    """Returns a point's folder name, the same on every machine: "h=4,d_k=128,seed=1", "base" where nothing is changed.
 
-    Args:
-      point: keys and values.
-      known: every legal key; where two end alike (`eval.every`, `checkpoint.every`) the name has the whole key.
+    `known` is every legal key; where two end alike (`eval.every`, `checkpoint.every`) the name has the whole key.
     """
     if not point:
         return "base"

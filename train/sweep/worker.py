@@ -6,16 +6,18 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 from base.errors import UserError
-from run.folder import read_json
+from base.files import read_json
 from run.lock import lock
-from train.sweep.point import Held, Lost, Outcome, Todo, read_records, run_child, summary
+from train.sweep.point import Lost, Outcome, measurements, run_child, summary
+from train.sweep.study import HeldPoint, Study
+
+Command = Callable[[HeldPoint, Path], list[str]]  # what trains a point in a folder
 
 
 class Stop:
-    """The first Ctrl-C or SIGTERM is noted; a second Ctrl-C ends the process, and with it its run."""
+    """Notes the first Ctrl-C or SIGTERM; a second Ctrl-C ends the process, and with it its run."""
 
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
@@ -33,58 +35,50 @@ class Stop:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def work(todo: Todo, workdir: Path, command: Callable[[Held, Path], list[str]], idle: float, stop: Stop) -> None:
-    """Trains one point after the other until all are finished, by whomever, or a signal comes.
-
-    Args:
-      todo: the points.
-      workdir: folder of their runs.
-      command: what trains a point in a folder.
-      idle: seconds between looks for something to do.
-      stop: the signals.
-    """
-    while not stop.received and not todo.finished():
-        held = todo.take()
-        if held is None:
+def work(study: Study, command: Command, stop: Stop, idle: float) -> None:
+    """Trains one point after another until all have ended, wherever, or a signal comes; polls every `idle` seconds."""
+    while not stop.received and not study.finished():
+        point = study.take()
+        if point is None:
             stop.pause(idle)
             continue
         try:
-            outcome = _train(held, workdir, command, stop)
+            outcome = _train(point, study.workdir, command, stop)
             if outcome is None:
-                held.release()
-                _say(held, "given back")
+                point.release()
+                _say(point, "given back")
             else:
-                held.finish(outcome)
-                _say(held, f"{outcome.state}: {outcome.reason}" if outcome.reason else outcome.state)
+                _say(point, ": ".join(filter(None, point.finish(outcome)[:2])))
         except Lost:
-            _say(held, "lost to another worker")
+            _say(point, "lost to another worker")
 
 
-def _train(held: Held, workdir: Path, command: Callable[[Held, Path], list[str]], stop: Stop) -> Outcome | None:
+def _train(point: HeldPoint, workdir: Path, command: Command, stop: Stop) -> Outcome | None:
     """Returns how the point ended; None where its run was only interrupted."""
-    folder = workdir / held.name
-    pruned = False
+    folder, pruned = workdir / point.name, False
 
-    def attend() -> bool:
+    def watch() -> bool:
         nonlocal pruned
-        pruned = held.renew() or pruned
+        pruned = point.heartbeat() or pruned
         return pruned or stop.received is not None
 
-    folder.mkdir(exist_ok=True)
-    while True:  # where a run outlives its worker (not on Linux), it is still in there
-        try:
-            with lock(folder):
-                break
-        except UserError:
-            if attend():
+    try:
+        folder.mkdir(exist_ok=True)
+        while not _is_free(folder):  # a run that outlived its worker (not on Linux) is still in there
+            if watch():
                 return None
             stop.pause(1.0)
-    _say(held, "begins" if held.attempt == 1 else f"goes on, attempt {held.attempt}")
-    status, last_line = run_child(command(held, folder), workdir / "sweep" / "logs" / f"{held.name}.log", attend)
-    stop.pause(1.0 if status < 0 else 0.0)  # what killed the run may be about to reach this process, too
-    records = read_records(folder)
+        _say(point, "begins" if point.attempt == 1 else f"goes on, attempt {point.attempt}")
+        status, last_line = run_child(command(point, folder), workdir / "sweep" / "logs" / f"{point.name}.log", watch)
+        stop.pause(1.0 if status < 0 else 0.0)  # what killed the run may be about to reach this process, too
+        records = measurements(folder)
+    except UserError as error:
+        return Outcome("failed", str(error), {})
     measures = summary(records)
-    if status == 0 or (pruned and _is_complete(folder, records)):
+    if pruned and status and records:  # it may have come to its end by itself
+        last = {"step": read_json(folder / "config.json", {"steps": int})["steps"], "kind": "valid"}
+        status = 0 if last.items() <= records[-1].items() else status
+    if status == 0:
         return Outcome("done", "", measures)
     if pruned:
         return Outcome("pruned", "", measures)
@@ -93,11 +87,13 @@ def _train(held: Held, workdir: Path, command: Callable[[Held, Path], list[str]]
     return Outcome("failed", last_line, measures)
 
 
-def _is_complete(folder: Path, records: list[dict[str, Any]]) -> bool:
-    """Whether a run that was asked to stop had come to its end by itself."""
-    last = {"step": read_json(folder / "config.json")["steps"], "kind": "valid"}
-    return bool(records) and last.items() <= records[-1].items()
+def _is_free(folder: Path) -> bool:
+    try:
+        with lock(folder):
+            return True
+    except UserError:
+        return False
 
 
-def _say(held: Held, text: str) -> None:
-    print(f"{held.name}: {text}", file=sys.stderr, flush=True)
+def _say(point: HeldPoint, text: str) -> None:
+    print(f"{point.name}: {text}", file=sys.stderr, flush=True)

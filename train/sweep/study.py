@@ -1,0 +1,282 @@
+"""The points of a sweep as trials of an Optuna study, which any number of workers share.
+
+A point is a trial, enqueued with its "name" as a user attribute; one of a grid has its "overrides" from the start, one
+of a search gets them from `search(trial)` when it begins. The worker that moves a trial from WAITING to RUNNING trains
+it and records Optuna's heartbeats. When those stop for the grace period, another worker ends the trial as FAIL and
+enqueues it again under its name, which is that of the run's folder. A point given back is handled alike; a trial that
+failed by itself has a "reason". Optuna never changes a trial that has ended, so each point ends once. Two workers may
+enqueue a point at the same moment: the first trial not abandoned counts, and whoever gets another drops it.
+
+Heartbeats come from the loop that watches the run: `Study.optimize` records them in a thread, beside which forking the
+run is unsafe, and which ends when the database is away for a moment.
+"""
+
+import copy
+import json
+import math
+import sqlite3
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+import optuna
+from optuna.exceptions import ExperimentalWarning, OptunaError, UpdateFinishedTrialError
+from optuna.pruners import HyperbandPruner, NopPruner, SuccessiveHalvingPruner
+from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback, fail_stale_trials
+from optuna.trial import FrozenTrial, Trial, TrialState
+from sqlalchemy import NullPool, event, make_url
+from sqlalchemy.exc import SQLAlchemyError
+
+from base.errors import UserError
+from base.files import write_json
+from train.sweep.expressions import Point
+from train.sweep.plan import another
+from train.sweep.point import OBJECTIVE, Lost, Outcome, PointStatus, measurements, summary
+
+_STATES = dict(zip(TrialState, ("running", "done", "pruned", "interrupted", "waiting"), strict=True))
+
+
+class Study:
+    """An Optuna study whose trials are the points of a sweep."""
+
+    def __init__(self, workdir: Path, plan: dict, url: str | None, silence: int, pruner: str | None = None) -> None:
+        """Opens the study of a plan (see `train.sweep.plan`), or with a `pruner` creates it.
+
+        `url` is the storage's SQLAlchemy URL, None for `sweep/study.db` in the folder; `silence` is the grace period:
+        seconds without a heartbeat after which a worker counts as dead. Raises `UserError` where the storage cannot be
+        used, or its study of that name is absent or of another sweep.
+        """
+        self.workdir, self.search, self.silence = workdir, plan["kind"] == "search", silence
+        name, text = plan["study"], json.dumps([plan["kind"], plan["config"]], sort_keys=True)
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        with reachable():
+            self.storage = _connect(url, workdir, silence)
+            if pruner is None:
+                self.study = optuna.load_study(study_name=name, storage=self.storage)
+                return
+            # Trials that other workers are training count as bad ones, so that the next is tried elsewhere.
+            sampler = optuna.samplers.TPESampler(constant_liar=True)
+            least, most = max(1, plan["config"]["eval"]["every"]), plan["config"]["steps"]  # updates of a trial
+            pruners = {
+                "asha": SuccessiveHalvingPruner(min_resource=least),
+                "hyperband": HyperbandPruner(min_resource=least, max_resource=most),
+                "none": NopPruner(),
+            }
+            policy = pruners[pruner if self.search else "none"]
+            self.study = optuna.create_study(
+                study_name=name, storage=self.storage, sampler=sampler, pruner=policy, load_if_exists=True
+            )
+            if self.study.user_attrs.get("sweep", text) != text:
+                raise UserError(f"the study {name} in that storage is of another sweep; choose another --study")
+            self.study.set_user_attr("sweep", text)
+
+    def enqueue(self, points: dict[str, Point | None], suggest: Callable[[Trial], Point], *, retry: bool) -> None:
+        """Makes these points this worker's task, and enqueues those that the study does not have.
+
+        `points` is name to overrides, None where `suggest` is to choose them, whose `UserError` fails that trial alone.
+        With `retry`, points that failed are enqueued once more. Raises `UserError` where a grid would lose a point.
+        """
+        self.points, self.suggest = points, suggest
+        with reachable():
+            known = self._counting()
+            if not self.search and (gone := [name for name in known if name not in points]):
+                raise another(self.workdir, f"its point {gone[0]} is not among those of sweep()")
+            for name, overrides in points.items():
+                old = known.get(name)
+                if old is None or (retry and "reason" in old.user_attrs):
+                    attributes = {"name": name, "overrides": overrides, "replaces": old and old.number}
+                    self.study.enqueue_trial(old.params if old else {}, user_attrs=attributes)
+
+    def finished(self) -> bool:
+        """Returns whether every point is done, pruned or failed."""
+        with reachable():
+            known = self._counting()
+        return all(known[name].state.is_finished() and not _abandoned(known[name]) for name in self.points)
+
+    def take(self) -> "HeldPoint | None":
+        """Returns a point that only this worker holds; None while others hold all that are left."""
+        with reachable():
+            fail_stale_trials(self.study)
+            retry = RetryHeartbeatStaleTrialCallback(inherit_intermediate_values=True)
+            for trial in filter(_abandoned, self._counting().values()):
+                retry(self.study, copy.deepcopy(trial))
+            waiting = self.study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
+            held = (self._claim(trial) for trial in waiting if trial.user_attrs.get("name") in self.points)
+            return next(filter(None, held), None)
+
+    def _claim(self, trial: FrozenTrial) -> "HeldPoint | None":
+        self.storage.record_heartbeat(trial._trial_id)  # first: a RUNNING trial without a heartbeat never becomes stale
+        with suppress(UpdateFinishedTrialError):
+            if self.storage.set_trial_state_values(trial._trial_id, TrialState.RUNNING):
+                held = HeldPoint(self, trial)
+                if self._counting()[held.name].number != trial.number:
+                    held.release()
+                elif trial.user_attrs["overrides"] is not None or held.choose():
+                    return held
+        return None
+
+    def statuses(self) -> list[PointStatus]:
+        """Returns what is known of each point, in the order of enqueueing; `UserError` where the study is damaged."""
+        with reachable():
+            stale = self.storage._get_stale_trial_ids(self.study._study_id)
+            trials = self._counting()
+        statuses = []
+        for name, trial in trials.items():
+            known = {"overrides": None, "reason": "", "summary": {}, **trial.user_attrs}
+            overrides, reason, measures = known["overrides"] or {}, known["reason"], known["summary"]
+            if not (isinstance(overrides, dict) and isinstance(measures, dict) and isinstance(reason, str)):
+                raise UserError(f"--storage: the study is damaged: trial {trial.number} is not the record of a point")
+            state = "failed" if reason else "interrupted" if trial._trial_id in stale else _STATES[trial.state]
+            statuses.append(PointStatus(name, overrides, state, reason, measures, trial.intermediate_values))
+        return statuses
+
+    def _counting(self) -> dict[str, FrozenTrial]:
+        """Returns the trial that counts of each point."""
+        groups: dict[str, list[FrozenTrial]] = {}
+        trials = self.study.get_trials(deepcopy=False)
+        for trial in trials:
+            if isinstance(name := trial.user_attrs.get("name"), str):
+                groups.setdefault(name, []).append(trial)
+        out = {trial.user_attrs.get("replaces") for trial in trials} | {t.number for t in trials if _abandoned(t)}
+        return {name: next((t for t in group if t.number not in out), group[-1]) for name, group in groups.items()}
+
+
+class HeldPoint:
+    """A point that this worker trains."""
+
+    def __init__(self, study: Study, waiting: FrozenTrial) -> None:
+        self._study, self._trial = study, Trial(study.study, waiting._trial_id)
+        self.name: str = waiting.user_attrs["name"]
+        self.overrides: Point = waiting.user_attrs["overrides"] or {}
+        self.attempt = 1 + len(RetryHeartbeatStaleTrialCallback.retry_history(waiting))
+        self._reported, self._last = set(waiting.intermediate_values), monotonic()
+
+    def choose(self) -> bool:
+        """Lets `search(trial)` choose the overrides; returns False where that failed, and with it the point."""
+        try:
+            self.overrides = self._study.suggest(self._trial)
+        except UserError as error:
+            self.finish(Outcome("failed", str(error), {}))
+            return False
+        self._trial.set_user_attr("overrides", self.overrides)
+        return True
+
+    def heartbeat(self) -> bool:
+        """Records a heartbeat and new validations when it is time to; returns whether the pruner stops the point.
+
+        Raises `Lost` where another worker has the point or may have it soon, `UserError` where the metrics are damaged.
+        """
+        since, pruned = monotonic() - self._last, False
+        if since > self._study.silence / 2:
+            raise Lost
+        if since > self._study.silence / 6:
+            records = measurements(self._study.workdir / self.name)
+            try:
+                self._trial.set_user_attr("summary", summary(records))
+                pruned = self._report(records)
+                self._study.storage.record_heartbeat(self._trial._trial_id)
+                self._last = monotonic()
+            except UpdateFinishedTrialError as error:
+                raise Lost from error
+            except (OptunaError, SQLAlchemyError):
+                pass  # the storage may be back in a moment; if not, `Lost` follows
+        return pruned
+
+    def release(self) -> None:
+        """Gives the point back unfinished; does nothing where it is lost."""
+        with reachable(), suppress(UpdateFinishedTrialError, ValueError):
+            self._study.study.tell(self._trial, state=TrialState.FAIL)
+
+    def finish(self, outcome: Outcome) -> Outcome:
+        """Records how the point ended, in the study and in `sweep/results`; returns what was recorded.
+
+        Raises `Lost` where another worker has the point.
+        """
+        best = outcome.summary.get(f"{OBJECTIVE}_best", math.inf)
+        if outcome.state == "done" and self._study.search and not math.isfinite(best):
+            outcome = Outcome("failed", "the run has no finite validation loss", outcome.summary)
+        workdir, tell = self._study.workdir, self._study.study.tell
+        with reachable():
+            try:
+                self._trial.set_user_attr("summary", outcome.summary)
+                if outcome.state == "failed":
+                    self._trial.set_user_attr("reason", outcome.reason)
+                else:  # a run may be too short for a heartbeat, but later ones are compared with it
+                    self._report(measurements(workdir / self.name))
+                write_json(workdir / "sweep" / "results" / f"{self.name}.json", outcome._asdict())
+                if outcome.state == "done":
+                    tell(self._trial, math.inf if math.isnan(best) else best)
+                else:
+                    tell(self._trial, state=TrialState.FAIL if outcome.state == "failed" else TrialState.PRUNED)
+            except (UpdateFinishedTrialError, ValueError) as error:
+                raise Lost from error
+        return outcome
+
+    def _report(self, records: list[dict[str, Any]]) -> bool:
+        """Reports validations; returns whether one that is new is too bad to go on."""
+        pruned = False
+        for record in records:
+            if record["kind"] == "valid" and record["step"] not in self._reported:
+                self._reported.add(record["step"])
+                self._trial.report(record[OBJECTIVE], record["step"])
+                pruned = self._trial.should_prune() or pruned
+        return pruned
+
+
+@contextmanager
+def reachable() -> Iterator[None]:
+    """Turns what a storage raises when it cannot be used into a `UserError`."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExperimentalWarning)  # Optuna's heartbeats
+            yield
+    except KeyError as error:
+        raise UserError("--storage: it does not have this study") from error
+    except (OptunaError, SQLAlchemyError, ImportError, RuntimeError, ValueError) as error:
+        reason = (
+            str(getattr(error, "orig", None) or getattr(error.__cause__, "orig", None) or error).strip().splitlines()
+        )
+        raise UserError(f"--storage: {reason[0] if reason else type(error).__name__}") from error
+
+
+def without_password(url: str | None) -> str | None:
+    """Returns what a file may keep of a URL; raises `UserError` where it is none."""
+    with reachable():
+        return url and make_url(url).render_as_string(hide_password=True)
+
+
+def try_out(suggest: Callable[[Trial], Point]) -> None:
+    """Calls `suggest` once for nothing, so that a mistake in it is found before anything runs."""
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    suggest(optuna.create_study().ask())
+
+
+def _connect(url: str | None, workdir: Path, silence: int) -> RDBStorage:
+    own = workdir / "sweep" / "study.db"
+    if url is None and (own.is_symlink() or own.parent.is_symlink()):
+        raise UserError(f"{own}: a link to elsewhere; give the database that you mean as --storage=URL")
+    lite = url is None or make_url(url).get_backend_name() == "sqlite"
+    file = own if url is None else make_url(url).database
+    engine: dict[str, Any] = {"pool_pre_ping": True}
+    if lite:
+        engine = {"poolclass": NullPool, "creator": lambda: sqlite3.connect(file or "", 60, isolation_level=None)}
+    for attempt in range(5):
+        try:
+            storage = RDBStorage(
+                url or "sqlite://", engine, heartbeat_interval=max(1, silence // 6), grace_period=silence
+            )
+            break
+        except SQLAlchemyError:
+            if attempt == 4:
+                raise
+            sleep(1)  # workers that start together create the tables together: one of them succeeds
+    if lite:  # Optuna reads a trial's state before it writes it, which SELECT ... FOR UPDATE guards where there is one
+        event.listen(storage.engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+    return storage
+
+
+def _abandoned(trial: FrozenTrial) -> bool:
+    return trial.state == TrialState.FAIL and "reason" not in trial.user_attrs
