@@ -15,7 +15,7 @@ TABLES = ("table1", "table2", "table3", "table4")
 
 
 def show(what: str, options: Any) -> None:
-    """Prints or writes what the flags of `paper.__main__` ask for."""
+    """Prints and writes what the flags of `paper.__main__` ask for."""
     records = find_records(Path(options.runs).expanduser())
     for note in records.notes:
         print(note, file=sys.stderr)
@@ -27,7 +27,7 @@ def show(what: str, options: Any) -> None:
     if shown:
         print("\n\n".join(map(form, shown)))
     if options.html:
-        from paper.report.report import report  # only now: drawing is slow to load
+        from paper.report.report import report  # only now: it loads matplotlib
 
         write(Path(options.html).expanduser(), report(made, records, options.runs))
 
