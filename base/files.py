@@ -81,7 +81,7 @@ def read_json(path: Path, schema: Schema) -> Any:
       UserError: the file is absent or unreadable, is not JSON, or its value is not of the schema; the message names
         the file and the place in it.
     """
-    return _checked(path, "", _parsed(path, "", _content(path)), schema)
+    return check(path, "", _parsed(path, "", _content(path)), schema)
 
 
 def read_json_lines(path: Path, schema: Schema) -> list[Any]:
@@ -95,7 +95,7 @@ def read_json_lines(path: Path, schema: Schema) -> list[Any]:
     if not path.exists():
         return []
     lines = _content(path).split(b"\n")[:-1]
-    return [_checked(path, f"line {n}", _parsed(path, f"line {n}", line), schema) for n, line in enumerate(lines, 1)]
+    return [check(path, f"line {n}", _parsed(path, f"line {n}", line), schema) for n, line in enumerate(lines, 1)]
 
 
 def _content(path: Path) -> bytes:
@@ -114,7 +114,12 @@ def _parsed(path: Path, where: str, content: bytes) -> Any:
         raise UserError(f"{path}: damaged{where and f' in {where}'}, not JSON ({str(error)[:120]})") from error
 
 
-def _checked(path: Path, where: str, value: Any, schema: Schema) -> Any:
+def check(path: Path, where: str, value: Any, schema: Schema) -> Any:
+    """Returns `value`, which was read from `path` ("" or a place in it), if it is of the schema.
+
+    Raises:
+      UserError: it is not; the message names the file and the place in it.
+    """
     if wrong := _fault(value, schema, ""):
         raise UserError(f"{path}: damaged{where and f' in {where}'}: {wrong}")
     return value

@@ -19,9 +19,10 @@
 # python -m train.sweep --config=configs/ablations.py:base:small --workdir=runs/table3-small
 # ```
 #
-# A twin's BLEU says nothing about newstest2013. What can be compared is the direction: does a row that is worse than
-# base in the paper lie below base here too? This notebook reads the runs, or the records of runs, in one folder, and
-# shows what there is. Rows that have not run are left blank.
+# A twin's BLEU says nothing about newstest2013. What can be compared is the direction: is a row that is worse than base
+# in the paper worse than base here too? This notebook reads the runs, or the records of runs, in one folder. Rows that
+# have not run are left blank. The notes below the table count the rows that agree in direction, test each row's
+# difference from base over seeds, and give the rank correlation with the paper and its bootstrap interval.
 
 # %%
 import os
@@ -31,12 +32,12 @@ import matplotlib.pyplot as plt
 
 from base.table import as_text, mean
 from paper.published import TABLE3
-from paper.records import find, search
+from paper.records import find_records, row_runs
 from paper.tables.table3 import small
 
 RESULTS = Path(os.environ.get("RESULTS", "../results"))
 
-found = search(RESULTS)
+found = find_records(RESULTS)
 print(as_text(small(found)))
 
 # %% [markdown]
@@ -46,7 +47,9 @@ print(as_text(small(found)))
 # larger models, (D) less and more regularisation, (E) learned positions. To the right is better than base.
 
 # %%
-ours = {name: mean(find(found, f"configs/ablations.py:{name}:small", "valid").values("sacrebleu")) for name in TABLE3}
+ours = {
+    name: mean(row_runs(found, f"configs/ablations.py:{name}:small", "valid").values("sacrebleu")) for name in TABLE3
+}
 ran = [name for name in TABLE3 if ours[name] is not None and ours["base"] is not None and name != "base"]
 figure, panels = plt.subplots(1, 2, figsize=(8, 0.22 * len(TABLE3) + 1), sharey=True, layout="constrained")
 for place, name in enumerate(TABLE3):
@@ -77,6 +80,6 @@ panel.set(xlabel="paper: BLEU − base", ylabel="here: sacreBLEU − base", titl
 plt.show()
 
 # %% [markdown]
-# Two cautions. The seeds of one row differ among themselves, and the table gives that spread where there are two or
-# more: a distance smaller than it is no distance. And a twin is short of data in other places than the original: the
-# grammar has no end of sentences, so what helps against overfitting, row (D), cannot help here.
+# Two cautions. Seeds of one row differ, so read a difference from base together with its standard error in the table.
+# And the twins solve another task than the original: the grammar's sentences hardly repeat, so in short runs there is
+# little overfitting for dropout, row (D), to prevent.

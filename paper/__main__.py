@@ -3,15 +3,15 @@
     python -m paper table1|table2|table3|table4|all --runs=DIR [--markdown | --csv] [--html=FILE] [--commands]
     python -m paper figures --runs=DIR --output=FOLDER
 
-DIR is searched, with all folders in it, for run folders (of `python -m train`, evaluated by `python -m infer`) and for
-the records that `python -m paper.results` makes of them. A run is recognised by the config that it has recorded, not by
-its name; runs of other configs are passed over. A row shows the mean of its seeds, of two or more ± their standard
-deviation. A row that has not run says so, and --commands prints how to run it. Tables 2 and 4 want evaluations of the
-test split, Table 3 of the validation split (`python -m infer --split=valid`). Table 1 is measured by
-`python -m paper.table1`, and its record found in DIR like the others.
+All run folders below DIR are read (of `python -m train`, evaluated by `python -m infer`), and all records that
+`python -m paper.results` makes of them. A run is recognised by its recorded config, not by its name; runs of other
+configs are ignored. A row shows the mean of its seeds, of two or more ± their standard deviation; a dagger marks runs
+whose code cannot be checked out again. A row that has not run says so; --commands prints how to run it. Tables 2 and 4
+need evaluations of the test split, Table 3 of the validation split (`python -m infer --split=valid`). Table 1 needs
+the record of `python -m paper.table1`.
 
---html writes one page that needs no network, with the tables, learning curves, figures and attention maps. The latter
-two, and what `figures` writes into FOLDER, are drawn by the newest finished run in DIR that still has checkpoints.
+--html writes one page that loads nothing from the network, with the tables, learning curves, figures and attention
+maps. The last two, and what `figures` writes into FOLDER, come from the newest finished run that still has checkpoints.
 """
 
 from absl import flags
@@ -28,7 +28,7 @@ def main(argv: list[str]) -> None:
         raise UserError(f"{' '.join(argv[1:]) or 'no table'}: give one of {', '.join(WHAT)}; --help explains")
     if options.markdown and options.csv:
         raise UserError("--markdown and --csv: give one of them")
-    from paper.command import show  # only now: a mistyped flag is not worth loading jax
+    from paper.command import show  # only now: it loads jax
 
     show(argv[1], options)
 

@@ -1,4 +1,4 @@
-"""What `python -m paper` does once its flags are known to be right."""
+"""What `python -m paper` does once its flags have been checked."""
 
 import sys
 from pathlib import Path
@@ -6,47 +6,46 @@ from typing import Any
 
 from base.errors import UserError
 from base.table import Table, as_csv, as_markdown, as_text
-from paper import table1
 from paper.launch import commands
-from paper.records import Found, newest_with_checkpoints, search
+from paper.records import Records, find_records, newest_with_checkpoints
 from paper.report.page import write
-from paper.tables import table2, table3, table4
+from paper.tables import table1, table2, table3, table4
 
 TABLES = ("table1", "table2", "table3", "table4")
 
 
 def show(what: str, options: Any) -> None:
-    """Prints or writes what the flags of `paper.__main__` ask for."""
-    found = search(Path(options.runs).expanduser())
-    for note in found.notes:
+    """Prints and writes what the flags of `paper.__main__` ask for."""
+    records = find_records(Path(options.runs).expanduser())
+    for note in records.notes:
         print(note, file=sys.stderr)
     if what == "figures":
-        draw(found, Path(options.output).expanduser(), options.runs)
-    made = make(what, found)
+        draw(records, Path(options.output).expanduser(), options.runs)
+    made = make(what, records)
     shown = [table for tables in made.values() for table in tables] + ([commands()] if options.commands else [])
     form = as_markdown if options.markdown else as_csv if options.csv else as_text
     if shown:
         print("\n\n".join(map(form, shown)))
     if options.html:
-        from paper.report.report import report  # only now: drawing is slow to load
+        from paper.report.report import report  # only now: it loads matplotlib
 
-        write(Path(options.html).expanduser(), report(made, found, options.runs))
+        write(Path(options.html).expanduser(), report(made, records, options.runs))
 
 
-def make(what: str, found: Found) -> dict[str, list[Table]]:
-    """Returns the tables that `what` names, by the number of the paper's table."""
+def make(what: str, records: Records) -> dict[str, list[Table]]:
+    """Returns the tables that `what` names, by the paper's table."""
     makers = {"table1": layer_types, "table2": table2.tables, "table3": table3.tables, "table4": table4.tables}
-    return {name: makers[name](found) for name in TABLES if what in (name, "all")}
+    return {name: makers[name](records) for name in TABLES if what in (name, "all")}
 
 
-def layer_types(found: Found) -> list[Table]:
-    """Table 1 from its record; a table that says how to make one where there is none."""
-    if found.layers:
-        return [table1.table(found.layers[-1])]
+def layer_types(records: Records) -> list[Table]:
+    """Returns Table 1 from its record; without one, a table that says how to make it."""
+    if records.layers:
+        return [table1.table(records.layers[-1])]
     return [Table("table1", "Table 1: layer types", ("", "command"), [("not run", "python -m paper.table1")], [])]
 
 
-def draw(found: Found, output: Path, place: str) -> None:
+def draw(records: Records, output: Path, place: str) -> None:
     """Draws the paper's figures into the folder `output`; prints their names.
 
     Raises:
@@ -54,7 +53,7 @@ def draw(found: Found, output: Path, place: str) -> None:
     """
     from paper.figures import figures  # only now: it loads the whole model
 
-    drawer = newest_with_checkpoints(found)
+    drawer = newest_with_checkpoints(records)
     if drawer is None:
         raise UserError(f"--runs={place}: no complete run in it that translates and has its checkpoints")
     print(f"drawn by {drawer.path}", file=sys.stderr)

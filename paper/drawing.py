@@ -1,4 +1,4 @@
-"""How the figures are drawn: attention as lines between two columns of tokens, heat maps, curves; SVG files.
+"""Draws figures as SVG: attention as lines between two columns of tokens, and heat maps.
 
 Nothing here knows of a run. Weights are [t,s], rows queries and columns keys, and their rows sum to 1.
 """
@@ -18,20 +18,20 @@ from matplotlib.figure import Figure
 
 from base.errors import UserError
 
-# A salt and no date: the same run gives the same bytes. Letters are outlines, so that no reader needs the fonts.
+# A fixed salt and no date: the same run gives the same bytes. Letters are outlines, so that no reader needs the fonts.
 STYLE: Any = {"svg.hashsalt": "attention", "svg.fonttype": "path", "font.size": 8, "axes.titlesize": 8}
 ROW = 0.17  # inches of a line of text
 
 
 @contextmanager
 def drawn(path: Path, width: float, height: float) -> Iterator[Figure]:
-    """A figure of so many inches, written to `path` where the block ends.
+    """Yields a figure of `width` x `height` inches and writes it to `path` when the block ends.
 
     Raises:
       UserError: the file cannot be written.
     """
     with rc_context(STYLE), warnings.catch_warnings():
-        # A sentence may hold characters that the font lacks: they are drawn as boxes.
+        # Characters that the font lacks are drawn as boxes.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
         figure = Figure(figsize=(width, height), layout="constrained")
@@ -43,12 +43,12 @@ def drawn(path: Path, width: float, height: float) -> Iterator[Figure]:
 
 
 def colour(head: int) -> Any:
-    """The colour of a head, the same in every figure."""
+    """Returns the colour of a head, the same in every figure."""
     return colormaps["tab10"](head % 10)
 
 
 def spelled(pieces: Sequence[str]) -> list[str]:
-    """Subwords as labels: between two parts of a word stands a hyphen."""
+    """Returns subwords as labels, with a hyphen between two parts of a word."""
     broken = [piece[-1:].isalpha() and after.isalpha() for piece, after in zip(pieces, [*pieces[1:], ""], strict=True)]
     return [(piece.lstrip("▁") or piece) + "-" * part for piece, part in zip(pieces, broken, strict=True)]
 
@@ -56,9 +56,9 @@ def spelled(pieces: Sequence[str]) -> list[str]:
 def columns(
     axes: Axes, queries: Sequence[str], keys: Sequence[str], bold: int | None = None, reach: float = 0.0
 ) -> None:
-    """Two columns of tokens: on the left who looks, on the right what is looked at; others grey where one is `bold`.
+    """Draws two columns of tokens, queries on the left and keys on the right; with a `bold` query the others are grey.
 
-    The columns are 1 apart; `reach` leaves room beside the right one for `beside`.
+    The columns are 1 apart; `reach` is the room to the right for `beside`.
     """
     axes.set(xlim=(-0.75, 1.75 + reach), ylim=(max(len(queries), len(keys)) - 0.4, -0.6))
     axes.axis("off")
@@ -73,17 +73,17 @@ def columns(
 def connect(
     axes: Axes, weights_ts: Float[np.ndarray, "t s"], colour: Any, queries: Sequence[int] | None = None
 ) -> None:
-    """A line from every query, or the chosen ones, to every key, as strong as its weight."""
+    """Draws a line from every query, or the chosen ones, to every key, as opaque as its weight."""
     for i in range(len(weights_ts)) if queries is None else queries:
         for j, weight in enumerate(weights_ts[i]):
-            if weight > 0.04:  # fainter lines are not seen and make large files
+            if weight > 0.04:  # fainter lines are invisible and make large files
                 axes.plot(
                     (0, 1), (i, j), color=colour, alpha=float(min(weight, 1)), linewidth=1.6, solid_capstyle="butt"
                 )
 
 
 def beside(axes: Axes, weights_s: Float[np.ndarray, " s"], place: float, width: float, colour: Any) -> None:
-    """A cell at every key of one query, as dark as the weight: which head looks where, even if lines lie on others."""
+    """Draws a cell at every key of one query, as dark as its weight, which is readable where lines overlap."""
     for j, weight in enumerate(weights_s):
         axes.fill_between((place, place + width), j - 0.42, j + 0.42, color=colour, alpha=float(min(weight, 1)), lw=0)
 
@@ -96,7 +96,7 @@ def heat(
     *,
     numbers: bool = False,
 ) -> None:
-    """A heat map of values in [0, 1], white to dark, in per cent where `numbers`."""
+    """Draws a heat map of values in [0, 1], white to dark, with per cents if `numbers`."""
     axes.imshow(values, cmap="Blues", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
     axes.set_xticks(range(len(columns)), columns, rotation=90, parse_math=False)
     axes.set_yticks(range(len(rows)), rows, parse_math=False)
@@ -108,7 +108,7 @@ def heat(
 
 
 def mark(axes: Axes, cells_ts: Bool[np.ndarray, "t s"]) -> None:
-    """A frame around every chosen cell of a heat map."""
+    """Draws a frame around every chosen cell of a heat map."""
     for i, j in np.argwhere(cells_ts):
         box_x, box_y = (j - 0.4, j + 0.4, j + 0.4, j - 0.4, j - 0.4), (i - 0.4, i - 0.4, i + 0.4, i + 0.4, i - 0.4)
         axes.plot(box_x, box_y, color="tab:red", linewidth=1.1)

@@ -8,7 +8,7 @@ SWEEP = "python -m train.sweep --config={config} --workdir=runs/{folder}"
 
 
 def commands() -> Table:
-    """Every row of Tables 2 to 4 and what to type; a row has run once its evaluation stands in the run's folder."""
+    """Returns every row of Tables 2 to 4 with its command; a row has run once its run folder has the evaluation."""
     rows: list[tuple[str, ...]] = []
     for pair in table2.PAIRS:
         for size in table2.SIZES:
@@ -27,7 +27,7 @@ def commands() -> Table:
     ]
     notes = [
         "first, for the paper's size: python -m data.prepare --config=CONFIG (needs pip install -e '.[prep]')",
-        "each point of a sweep is a run of its own, to be evaluated like one",
+        "each point of a sweep is a run of its own and evaluated like one",
     ]
     return Table("commands", "To run a row", ("table", "row", "command"), rows, notes)
 

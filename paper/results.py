@@ -5,14 +5,16 @@
     python -m paper.results --workdir=runs/table3 --name=table3 --split=valid    # a sweep: a record of every point
     python -m paper.results                       # rewrites the table in README.md and all tables of docs/tables.md
 
-A record holds the resolved config, the newest evaluation of that split that `python -m infer` kept in the run, how the
-run was launched (versions, git commit, device), how long it trained and what its validations were; --translations adds
-what was translated, as NAME.txt, for paired tests. The README's table is made from the records directly in results/ and
-from nothing else, docs/tables.md (what `python -m paper all` prints) from those in its subfolders as well. A new record
-replaces the old one.
+A record holds the resolved config, the newest evaluation of that split by `python -m infer`, how the run was launched
+(versions, git commit, device, processor), how long it trained, its validations, and the SHA-256 of its translations;
+--translations saves those too, as NAME.txt, for paired tests. A run is refused if its code cannot be checked out again:
+uncommitted changes, a commit that is not in the repository, launches by several commits. --allow_dirty records it all
+the same, and every table marks it with a dagger.
+
+The README's table is made from the records directly in results/ and from nothing else, docs/tables.md (what
+`python -m paper all` prints) from those in its subfolders as well. A new record replaces the old one.
 """
 
-import json
 import re
 import shutil
 import sys
@@ -22,11 +24,11 @@ from typing import Any
 from absl import flags
 
 from base.errors import UserError, run
+from base.files import check, sha256, write_json, write_text
 from base.markers import rewritten
-from base.table import as_markdown
+from base.table import Table, as_markdown
 from paper.command import make
-from paper.records import search
-from run.folder import read_json
+from paper.records import Evaluation, RowRuns, RunRecord, ScoredRun, caveat_notes, find_records, read_run
 
 RESULTS, README, TABLES = Path("results"), Path("README.md"), Path("docs/tables.md")
 BEGIN, END = "<!-- results: made by `python -m paper.results` -->", "<!-- end of results -->"
@@ -40,118 +42,128 @@ COLUMNS = {  # heading: key of the evaluation
     "exact match %": "exact_match",
     "perplexity": "perplexity",
 }
+MANIFEST = {"pairs": dict, "tokens": dict, "sha256": dict}
 
 
-def newest_evaluation(workdir: Path, split: str) -> Path:
-    """The file of a run's newest evaluation of `split`; its translations lie beside it, as .txt.
+def newest_evaluation(run_record: RunRecord, split: str) -> Evaluation:
+    """Returns a run's newest evaluation of `split`.
 
     Raises:
       UserError: the split has not been evaluated.
     """
-    names = (f"{split}-*.json", f"parse-{split}-*.json")  # of infer, and of infer.parse
-    paths = {read_json(path)["time"]: path for name in names for path in (workdir / "evaluations").glob(name)}
-    if not paths:
+    evaluations = [one for one in run_record.evaluations if one.scores["split"] == split]
+    if not evaluations:
         raise UserError(
-            f"{workdir}: no evaluation of the {split} split; run python -m infer --workdir={workdir} --split={split}, "
-            "or for a parser infer.parse"
+            f"{run_record.path}: no evaluation of the {split} split; run python -m infer --workdir={run_record.path} "
+            f"--split={split}, or for a parser infer.parse"
         )
-    return paths[max(paths)]
+    return max(evaluations, key=lambda one: one.scores["time"])
 
 
-def make_record(workdir: Path, split: str = "test") -> dict[str, Any]:
+def make_record(workdir: Path, split: str = "test", *, allow_dirty: bool = False) -> dict[str, Any]:
     """Returns the record of the newest evaluation of `split` by the run in `workdir`.
 
     Raises:
-      UserError: the folder is not a run's, or the split has not been evaluated.
+      UserError: the folder is not a run's, the split has not been evaluated, or, unless `allow_dirty`, the code that
+        made the run cannot be checked out again.
     """
-    config, launches = read_json(workdir / "config.json"), read_json(workdir / "run.json")["launches"]
-    evaluation = newest_evaluation(workdir, split)
-    last = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    trained = [record for record in last if record["kind"] == "train"]
+    run_record = read_run(workdir)
+    evaluation = newest_evaluation(run_record, split)
+    if run_record.caveats and not allow_dirty:
+        raise UserError(
+            f"{workdir}: not recorded, since {'; '.join(run_record.caveats)}; commit and train again, or give "
+            "--allow_dirty, and every table will mark the run"
+        )
+    launches = [
+        {**launch, "command": _without_folder(launch["command"]), "data": _counts(workdir, launch["data"])}
+        for launch in run_record.launches
+    ]
     return {
-        "config": config,
-        "evaluation": read_json(evaluation),
-        "launches": [
-            {**launch, "command": _without_folder(launch["command"]), "data": _counts(launch["data"])}
-            for launch in launches
-        ],
+        "config": run_record.config,
+        "evaluation": evaluation.scores,
+        "translations_sha256": sha256(evaluation.lines) if evaluation.lines.is_file() else None,
+        "caveats": run_record.caveats,
+        "launches": launches,
         "training": {
-            "steps": trained[-1]["step"],
-            "minutes": trained[-1]["seconds"] / 60,
-            "validations": [record for record in last if record["kind"] == "valid"],
+            "steps": run_record.steps,
+            "minutes": run_record.minutes,
+            "validations": run_record.validations,
         },
     }
 
 
 def runs_of(workdir: Path, name: str) -> dict[str, Path]:
-    """The run by its record's name; of a sweep every point, as NAME/POINT."""
+    """Returns the run by its record's name; of a sweep every point, as NAME/POINT."""
     if not (workdir / "sweep").is_dir():
         return {name: workdir}
     return {f"{name}/{path.parent.name}": path.parent for path in sorted(workdir.glob("*/config.json"))}
 
 
-def keep(workdir: Path, name: str, split: str, *, translations: bool) -> None:
-    """Writes the record of a run as results/NAME.json and, if wanted, what it translated as results/NAME.txt."""
-    record, path = make_record(workdir, split), RESULTS / f"{name}.json"
+def write_record(workdir: Path, name: str, split: str, *, translations: bool, allow_dirty: bool) -> None:
+    """Writes the record of a run as results/NAME.json and, if wanted, its translations as results/NAME.txt."""
+    record, path = make_record(workdir, split, allow_dirty=allow_dirty), RESULTS / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_json(path, record)
     if translations:
-        shutil.copyfile(newest_evaluation(workdir, split).with_suffix(".txt"), path.with_suffix(".txt"))
+        lines = newest_evaluation(read_run(workdir), split).lines
+        if not lines.is_file():
+            raise UserError(f"--translations: {lines}: no such file; evaluate the run again")
+        shutil.copyfile(lines, path.with_suffix(".txt"))
 
 
 def _without_folder(command: list[str]) -> list[str]:
-    """The flags but --workdir, which is of the machine and not of the run."""
+    """The flags but --workdir, which is a path of this machine."""
     return [flag for flag in command if not flag.startswith("--workdir=")]
 
 
-def _counts(manifests: dict[str, Any]) -> dict[str, Any]:
-    """What was read: counts and hashes, without the paths of the machine it was read on."""
-    return {name: {key: manifest[key] for key in ("pairs", "tokens", "sha256")} for name, manifest in manifests.items()}
+def _counts(workdir: Path, manifests: dict[str, Any]) -> dict[str, Any]:
+    """What was read: counts and hashes, without paths of this machine."""
+    check(workdir / "run.json", "data", manifests, dict.fromkeys(manifests, MANIFEST))
+    return {name: {key: manifest[key] for key in MANIFEST} for name, manifest in manifests.items()}
 
 
-def table(records: dict[str, dict[str, Any]]) -> str:
-    """The records as a Markdown table, one row a record, and every signature below it."""
-    head = ["result", *COLUMNS, "parameters", "seed", "device", "training minutes"]
-    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+def table(records: dict[str, RunRecord]) -> str:
+    """Returns the records as a Markdown table, one row each, with every signature below it."""
+    head = ("result", *COLUMNS, "parameters", "seed", "device", "training minutes")
+    rows: list[tuple[str, ...]] = []
     signatures: dict[str, list[str]] = {}
-    for name, record in sorted(records.items()):
-        evaluation, launch = record["evaluation"], record["launches"][-1]
-        scores = [f"{evaluation[key]:.2f}" for key in COLUMNS.values()]
-        device = f"{launch['device']['kind']}, {launch['device']['cpus']} cores"
-        rest = [
-            f"{evaluation['params']:,}",
-            str(record["config"]["seed"]),
-            device,
-            f"{record['training']['minutes']:.0f}",
-        ]
-        lines.append(f"| [{name}](results/{name}.json) | {' | '.join(scores + rest)} |")
+    shown = {name: RowRuns([ScoredRun(one, *one.evaluations[0])], "", []) for name, one in sorted(records.items())}
+    for name, row in shown.items():
+        ((one, scores, _),) = row.scored
+        cells = (
+            *(f"{scores[key]:.2f}" for key in COLUMNS.values()),
+            *(f"{scores['params']:,}", str(one.config["seed"])),
+            *(f"{one.device['kind']}, {one.device['cpus']} cores", f"{one.minutes:.0f}"),
+        )
+        rows.append((row.label(f"[{name}](results/{name}.json)"), *cells))
         for heading, key in COLUMNS.items():
-            if key in evaluation["signatures"]:
-                signatures.setdefault(f"{heading}: `{evaluation['signatures'][key]}`", []).append(name)
-    lines += ["", *(f"- {signature} ({', '.join(names)})" for signature, names in signatures.items())]
-    return "\n".join(lines)
-
-
-def all_tables() -> str:
-    """Tables 1-4 of all records, as Markdown."""
-    made = make("all", search(RESULTS))
-    return "\n\n".join(as_markdown(table) for tables in made.values() for table in tables)
+            if key in scores["signatures"]:
+                signatures.setdefault(f"{heading}: `{scores['signatures'][key]}`", []).append(name)
+    notes = [*(f"{signature} ({', '.join(names)})" for signature, names in signatures.items()), *caveat_notes(shown)]
+    return as_markdown(Table("results", "", head, rows, notes)).partition("\n\n")[2]
 
 
 def pages() -> dict[Path, str]:
-    """The pages that are made of records, as they ought to be.
+    """Returns the pages that are made of records, as they ought to be.
 
     Raises:
-      UserError: the lines between which tables stand are missing in one.
+      UserError: a record is damaged, or the lines between which tables are put are missing in a page.
     """
-    made = {README: table(read_records()), TABLES: all_tables()}
+    records = find_records(RESULTS)
+    if records.notes:
+        raise UserError(records.notes[0].removeprefix("left out: "))
+    tables = [as_markdown(table) for tables in make("all", records).values() for table in tables]
+    made = {README: table(translation_records(records.runs)), TABLES: "\n\n".join(tables)}
     return {page: rewritten(page, BEGIN, END, text) for page, text in made.items()}
 
 
-def read_records() -> dict[str, dict[str, Any]]:
-    """The committed records of translation by name, those in subfolders left out."""
-    contents = {path.stem: read_json(path) for path in sorted(RESULTS.glob("*.json"))}
-    return {name: content for name, content in contents.items() if "sacrebleu" in content.get("evaluation", {})}
+def translation_records(runs: list[RunRecord]) -> dict[str, RunRecord]:
+    """Returns the records of translation directly in results/, by name."""
+    return {
+        one.path.stem: one
+        for one in runs
+        if one.path.parent == RESULTS and any("sacrebleu" in evaluation.scores for evaluation in one.evaluations)
+    }
 
 
 def main(argv: list[str]) -> None:
@@ -162,21 +174,22 @@ def main(argv: list[str]) -> None:
     if options.workdir:
         if not re.fullmatch(r"[\w=,+-][\w=,.+-]*(/[\w=,+-][\w=,.+-]*)*", options.name):
             raise UserError(f"--name={options.name}: it must be like base or table3-small/A1-seed0, without .json")
-        runs = runs_of(Path(options.workdir).expanduser(), options.name)
-        for name, run_folder in runs.items():
+        wanted = {"translations": options.translations, "allow_dirty": options.allow_dirty}
+        for name, folder in runs_of(Path(options.workdir).expanduser(), options.name).items():
             try:
-                keep(run_folder, name, options.split, translations=options.translations)
+                write_record(folder, name, options.split, **wanted)
             except UserError as error:
                 if name == options.name:
                     raise
                 print(f"left out: {error}", file=sys.stderr)  # one bad point must not hide the others
     for page, text in pages().items():
-        page.write_text(text, encoding="utf-8")
+        write_text(page, text)
 
 
 if __name__ == "__main__":
     flags.DEFINE_string("workdir", None, "folder of a finished, evaluated run, or of a sweep of such runs")
     flags.DEFINE_string("name", None, "name of that record, or for a sweep of a folder of records")
-    flags.DEFINE_enum("split", "test", ("test", "valid"), "whose evaluation to keep")
-    flags.DEFINE_bool("translations", False, "keep the translations as well, for paired tests")
+    flags.DEFINE_enum("split", "test", ("test", "valid"), "whose evaluation to record")
+    flags.DEFINE_bool("translations", False, "also save the translations, for paired tests")
+    flags.DEFINE_bool("allow_dirty", False, "also record runs whose code cannot be checked out again; tables mark them")
     run(main)

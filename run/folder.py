@@ -6,7 +6,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -102,7 +102,12 @@ def record_launch(workdir: Path, manifests: dict[str, dict], step: int) -> None:
             "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
             "git": _git(),
             "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
-            "device": {"kind": jax.devices()[0].device_kind, "count": jax.device_count(), "cpus": cpus()},
+            "device": {
+                "kind": jax.devices()[0].device_kind,
+                "count": jax.device_count(),
+                "cpus": cpus(),
+                "cpu": _cpu_model(),
+            },
             "data": manifests,
         }
     )
@@ -124,6 +129,15 @@ def read_launches(workdir: Path) -> list[dict[str, Any]]:
 def cpus() -> int:
     """Processors that this process may use: fewer than the machine has, where it is bound to some (taskset, Slurm)."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+def _cpu_model() -> str:
+    """Returns the processor's name as its maker gives it, or, where the system does not tell, its architecture."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 def as_json(cfg: ConfigDict) -> dict[str, Any]:

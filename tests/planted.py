@@ -1,6 +1,8 @@
 """Run folders and records as training and scoring leave them, written by hand for tests of the tables."""
 
 import json
+import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,16 @@ from ml_collections import ConfigDict
 from infer.scores.bleu import READINGS
 from paper.records import load
 from run.folder import as_json
+from tests.conftest import ROOT
 
 DEVICE = {"kind": "cpu", "count": 1, "cpus": 2}
+
+
+@cache
+def head() -> str:
+    """The commit that is checked out; any other where git does not tell."""
+    done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    return done.stdout.strip() or "0" * 40
 
 
 def planted_config(name: str, **changes: Any) -> dict[str, Any]:
@@ -47,7 +57,8 @@ def plant(
     done = config["steps"] if steps is None else steps
     (folder / "evaluations").mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(config))
-    (folder / "run.json").write_text(json.dumps({"launches": [{"device": DEVICE, "data": {}, "command": []}]}))
+    launch = {"device": DEVICE, "data": {}, "command": [], "git": {"commit": head(), "dirty": False}}
+    (folder / "run.json").write_text(json.dumps({"launches": [launch]}))
     for number, evaluation in enumerate(evaluations):
         (folder / "evaluations" / f"{evaluation['split']}-{number}.json").write_text(json.dumps(evaluation))
     half = {"step": done // 2, "kind": "valid", "perplexity": 9.0, "nll": 2.2, "loss": 2.5}

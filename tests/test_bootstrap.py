@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from base.errors import UserError
-from paper.records import Row, Run, Scored
+from paper.records import RowRuns, RunRecord, ScoredRun
 from paper.tables.bootstrap import compare, compare_rows
 
 GERMAN = ["Der Hund schläft heute.", "Die Katze trinkt viel Milch.", "Das Kind lacht laut.", "Wir gehen nach Hause."]
@@ -35,9 +35,9 @@ def test_unequal_lengths_are_an_error() -> None:
         compare(REFERENCES[1:], REFERENCES, REFERENCES)
 
 
-def row(path: Path, spec: str) -> Row:
-    run = Run(path, {}, "", 1.0, {}, [], [])
-    return Row([Scored(run, {"data": spec}, path)], "", [])
+def row(path: Path, spec: str) -> RowRuns:
+    run = RunRecord(path, {}, "", 1, 1.0, [], [], [], [])
+    return RowRuns([ScoredRun(run, {"data": spec}, path)], "", [])
 
 
 def test_rows_are_compared_on_their_own_test_set(tmp_path: Path) -> None:
@@ -47,4 +47,4 @@ def test_rows_are_compared_on_their_own_test_set(tmp_path: Path) -> None:
     found = compare_rows(base, big)
     assert found is not None and found.p < 0.05 and found.scores[1] > found.scores[0]
     assert compare_rows(base, row(tmp_path / "lost.txt", "")) is None
-    assert compare_rows(base, Row([], "", [])) is None
+    assert compare_rows(base, RowRuns([], "", [])) is None

@@ -19,10 +19,11 @@ from configs.common import default
 from model.config import ModelConfig
 from run.sharding import make_mesh, own_share
 from tests.conftest import ROOT
-from train.aot import programs as ahead
+from train.aot import programs
 from train.aot.flops import update_flops
 from train.aot.hardware import CHIPS, GIB
-from train.compile import as_text, estimate, prepare, refusal
+from train.aot.report import as_text, estimate, refusal
+from train.compile import prepare
 
 prepare()  # before a test makes the compiler's library load
 needs_compiler = pytest.mark.skipif(
@@ -59,9 +60,9 @@ def check(found: dict[str, Any]) -> None:
         assert program["flops"] / program["flops_analytic"] == pytest.approx(1, abs=0.05)
         assert 0 < program["memory"]["peak"] < chip.memory
         assert program["memory"]["aliased"] == pytest.approx(program["state_bytes"], rel=0.01)  # donated
-        reduced = [e for e in program["exchanges"] if e["kind"] in ("all-reduce", "reduce-scatter")]
+        reduced = [e for e in program["collectives"] if e["kind"] in ("all-reduce", "reduce-scatter")]
         assert sum(e["bytes"] for e in reduced) >= 2 * found["parameters"] / found["mesh"]["tensor"]  # in bfloat16
-        across = [e for e in program["exchanges"] if e["kind"] == "send"]
+        across = [e for e in program["collectives"] if e["kind"] == "send"]
         assert bool(across) == (found["slices"] > 1)
 
 
@@ -104,7 +105,7 @@ def test_what_does_not_fit_is_refused_with_its_numbers() -> None:
 )
 def test_a_bad_topology_is_named(topology: str, reason: str) -> None:
     with pytest.raises(UserError, match=reason):
-        ahead.open_topology(topology, 1)
+        programs.open_topology(topology, 1)
 
 
 @needs_compiler
@@ -119,26 +120,26 @@ def test_a_mistake_is_one_line_and_status_2() -> None:
 def test_slices_stand_along_the_data_axis() -> None:
     cfg = default().mesh
     cfg.fsdp = 2
-    _, devices = ahead.open_topology("v5e:2x2", 3)
-    grid = ahead.topology_mesh(cfg, devices, 3).devices
+    _, devices = programs.open_topology("v5e:2x2", 3)
+    grid = programs.topology_mesh(cfg, devices, 3).devices
     assert grid.shape == (6, 2, 1)
     assert [{d.slice_index for d in rows.flat} for rows in grid.reshape(3, -1)] == [{0}, {1}, {2}]
     cfg.data, cfg.fsdp = 4, 3
     with pytest.raises(UserError, match=r"mesh.data=4 is no multiple of --slices=3"):
-        ahead.topology_mesh(cfg, devices, 3)
+        programs.topology_mesh(cfg, devices, 3)
 
 
 @needs_compiler
 @pytest.mark.parametrize("topology", ["v5e:2x4", "v5e:4x4", "v5p:2x2x2"])
 def test_every_host_of_a_slice_can_read_its_rows(topology: str) -> None:
-    _, devices = ahead.open_topology(topology, 1)
+    _, devices = programs.open_topology(topology, 1)
     assert own_share(make_mesh(default().mesh, devices)).parts == len(devices)
 
 
 def test_without_the_compiler_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"not installed; pip install -e '\.\[tpu\]'"):
-        ahead.open_topology("v5e:2x2", 1)
+        programs.open_topology("v5e:2x2", 1)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +155,7 @@ def test_without_the_compiler_its_extra_is_named(monkeypatch: pytest.MonkeyPatch
     ],
 )
 def test_the_compilers_complaint_is_read(message: str, needed: float, available: float) -> None:
-    error = ahead._refusal(f"RESOURCE_EXHAUSTED: {message}")
+    error = programs._too_large(f"RESOURCE_EXHAUSTED: {message}")
     assert error is not None
     assert (error.needed, error.available) == (round(needed * GIB), round(available * GIB))
     found = {"topology": "v5e:2x2", "refused": {"program": "search", "needed": error.needed, "available": 1}}
@@ -162,31 +163,31 @@ def test_the_compilers_complaint_is_read(message: str, needed: float, available:
 
 
 def test_another_complaint_is_not_taken_for_one_about_memory() -> None:
-    assert ahead._refusal("INTERNAL: something else") is None
+    assert programs._too_large("INTERNAL: something else") is None
 
 
 def test_batches_are_those_of_the_config_with_rows_that_fill_the_mesh() -> None:
     cfg = base.get_config()
     cfg.data.max_length = 100
     cfg.optim.accumulate = 2
-    shapes = ahead.batch_shapes(cfg, make_mesh(cfg.mesh))
+    shapes = programs.batch_shapes(cfg, make_mesh(cfg.mesh))
     assert shapes[-1] == (195, 196, 128)  # the bucket of 256 stays empty
     cfg.data.batching = "pack"
-    assert ahead.batch_shapes(cfg, make_mesh(cfg.mesh)) == [(97, 98, 256)]
+    assert programs.batch_shapes(cfg, make_mesh(cfg.mesh)) == [(97, 98, 256)]
     cfg.data.tokens_per_batch = 200
     with pytest.raises(UserError, match="too few for a row of 256"):
-        ahead.batch_shapes(cfg, make_mesh(cfg.mesh))
+        programs.batch_shapes(cfg, make_mesh(cfg.mesh))
 
 
 def test_an_estimate_is_a_roofline() -> None:
     chip = CHIPS["v5e"]
     flops = update_flops(ModelConfig(vocab_size=37_000), 1, 25_000, 25_000)
-    exchanges = [
+    collectives = [
         {"kind": "all-reduce", "bytes": 90_000_000, "group": 4, "count": 1},
         {"kind": "all-gather", "bytes": 90_000_000, "group": 2, "count": 1},
         {"kind": "send", "bytes": 3_125_000, "group": 2, "count": 1},
     ]
-    program = {"flops_analytic": flops, "traffic": chip.memory_bandwidth / 1000, "exchanges": exchanges}
+    program = {"flops_analytic": flops, "traffic": chip.memory_bandwidth / 1000, "collectives": collectives}
     found = estimate(chip, program, 25_000, 3_600)
     assert found["compute_seconds"] == flops / 197e12
     assert found["memory_seconds"] == pytest.approx(1e-3)

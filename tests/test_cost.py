@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from paper.published import TABLE2
-from paper.records import Found, Run, Scored, load
-from paper.tables.cost import analytic_flops, device_time_flops, paid, paper_flops, row_length, run_flops, xla_flops
+from paper.records import Records, RunRecord, ScoredRun, load
+from paper.tables.cost import analytic_flops, cost, device_time_flops, paper_flops, row_length, run_flops, xla_flops
 from tests.planted import planted_config
 
 
-def scored(kind: str, minutes: float = 60.0, count: int = 1) -> Scored:
+def scored(kind: str, minutes: float = 60.0, count: int = 1) -> ScoredRun:
     device = {"kind": kind, "count": count, "cpus": 2}
-    return Scored(Run(Path("x"), {}, "", minutes, device, [], []), {}, Path("x.txt"))
+    return ScoredRun(RunRecord(Path("x"), {}, "", 1, minutes, [{"device": device}], [], [], []), {}, Path("x.txt"))
 
 
 @pytest.mark.parametrize("size", ["base", "big"])
@@ -51,13 +51,13 @@ def test_xla_counts_are_those_of_the_same_config_for_a_whole_run() -> None:
     name = "configs/base.py:en-de"
     config = planted_config(name, model__dtype="bfloat16", model__scan_layers=True)
     other = planted_config(name, model__N=5)
-    found = Found([], [report(other, 1.0), {"config": config, "refused": {}}, report(config, 1e12)], [], [])
+    found = Records([], [report(other, 1.0), {"config": config, "refused": {}}, report(config, 1e12)], [], [])
     planned = 25_000 // 28
     assert xla_flops(found, load(name)) == pytest.approx(100_000 * 4 * 1e12 * planned / 1024)
     assert xla_flops(found, load("configs/big.py:en-de")) is None
 
 
-def test_what_was_paid_is_the_mean_of_the_seeds() -> None:
-    assert paid([]) == ""
-    assert paid([scored("cpu", 3.0), scored("cpu", 9.0)]) == "0.10 h, 1 x cpu (2 cores)"
-    assert paid([scored("TPU v5e", 900.0, 16)]) == "15.0 h, 16 x TPU v5e"
+def test_cost_is_the_mean_of_the_seeds() -> None:
+    assert cost([]) == ""
+    assert cost([scored("cpu", 3.0), scored("cpu", 9.0)]) == "0.10 h, 1 x cpu (2 cores)"
+    assert cost([scored("TPU v5e", 900.0, 16)]) == "15.0 h, 16 x TPU v5e"

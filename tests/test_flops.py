@@ -64,7 +64,7 @@ def test_the_count_is_that_of_every_product_in_the_train_step(changes: dict) -> 
     assert counted_once(config, 3, 5, 7) == products(step, loops=False)
 
 
-def test_slices_of_a_batch_make_the_same_count() -> None:
+def test_microbatches_make_the_same_count() -> None:
     assert products(lowered(TINY, 4, 5, 7, accumulate=2).jaxpr.jaxpr) == update_flops(TINY, 4, 5, 7)
 
 
@@ -92,7 +92,7 @@ def test_nothing_is_recomputed_without_remat() -> None:
     assert recomputed_flops(BASE, 2, 8, 8) == 0
 
 
-def test_a_round_beside_its_loop_is_the_backward_pass_of_a_layer_of_each_stack() -> None:
+def test_a_peeled_iteration_is_the_backward_pass_of_a_layer_of_each_stack() -> None:
     config = ModelConfig(vocab_size=50, N=2, d_model=8, d_ff=16, h=2, d_k=4, d_v=3, scan_layers=True)
     rows, source_length, target_length = 3, 5, 7
     shape = rows, source_length, target_length

@@ -1,6 +1,6 @@
-"""Exchanges in the text of compiled programs: every notation of groups, loops, and pieces of one exchange."""
+"""Collectives in the text of compiled programs: every notation of groups, loops, and pieces of one collective."""
 
-from train.aot.hlo import Exchange, Loop, exchanges, loops
+from train.aot.hlo import Collective, Loop, collectives, loops
 
 PROGRAM = """HloModule jit_step
 
@@ -55,22 +55,22 @@ ENTRY %main (p: f32[4]) -> f32[4] {
 """
 
 
-def test_each_exchange_is_read_once_with_its_bytes_group_and_times() -> None:
-    assert sorted(exchanges(PROGRAM, devices=8, slices=2)) == [
-        Exchange("all-gather", 4 * 4, 4, 1),
-        Exchange("all-gather", 256 * 8 * 2, 4, 1),
-        Exchange("all-reduce", 1, 8, 5),
-        Exchange("all-reduce", 4 * 4, 4, 5),
-        Exchange("all-reduce", 2 * 3 * 4 + 5 * 2, 4, 1),
-        Exchange("all-to-all", 4 * 4, 2, 1),
-        Exchange("collective-permute", 8 * 4, 3, 1),
-        Exchange("reduce-scatter", 2 * 2 * 8 * 4, 2, 1),
-        Exchange("send", 128 * 8 * 4, 2, 1),
+def test_each_collective_is_read_once_with_its_bytes_group_and_times() -> None:
+    assert sorted(collectives(PROGRAM, devices=8, slices=2)) == [
+        Collective("all-gather", 4 * 4, 4, 1),
+        Collective("all-gather", 256 * 8 * 2, 4, 1),
+        Collective("all-reduce", 1, 8, 5),
+        Collective("all-reduce", 4 * 4, 4, 5),
+        Collective("all-reduce", 2 * 3 * 4 + 5 * 2, 4, 1),
+        Collective("all-to-all", 4 * 4, 2, 1),
+        Collective("collective-permute", 8 * 4, 3, 1),
+        Collective("reduce-scatter", 2 * 2 * 8 * 4, 2, 1),
+        Collective("send", 128 * 8 * 4, 2, 1),
     ]
 
 
-def test_a_program_of_one_device_exchanges_nothing() -> None:
-    assert exchanges("ENTRY %main (p: f32[4]) -> f32[4] {\n  ROOT %x = f32[4] add(%p, %p)\n}\n", devices=1) == []
+def test_a_program_of_one_device_has_no_collectives() -> None:
+    assert collectives("ENTRY %main (p: f32[4]) -> f32[4] {\n  ROOT %x = f32[4] add(%p, %p)\n}\n", devices=1) == []
 
 
 def test_a_loop_with_a_round_before_it_runs_once_less() -> None:
@@ -84,7 +84,7 @@ def test_a_loop_with_a_round_before_it_runs_once_less() -> None:
     assert loops(PROGRAM) == [Loop(0, 5)]
     assert loops(peeled) == [Loop(2, 5)]
     (before,), (after,) = (
-        [e.times for e in exchanges(text, devices=8, slices=2) if e == e._replace(kind="all-reduce", bytes=16)]
+        [e.times for e in collectives(text, devices=8, slices=2) if e == e._replace(kind="all-reduce", bytes=16)]
         for text in (PROGRAM, peeled)
     )
     assert (before, after) == (5, 3)

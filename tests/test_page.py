@@ -1,6 +1,7 @@
 """The page: whatever stands in a cell, it is one file that asks the network for nothing."""
 
 import html.parser
+import re
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,27 @@ def test_a_page_within_the_page_stays_in_its_frame() -> None:
     text = inner_page('"q" <t>', '<p class="x">&amp;</p>')
     assert parsed(text).open == []
     assert 'srcdoc="&lt;p class=&quot;x&quot;&gt;&amp;amp;&lt;/p&gt;"' in text
+
+
+def policy(text: str) -> str:
+    (found,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
+    (scripts,) = re.findall(r"script-src ([^;]*)", found)
+    return scripts
+
+
+def test_only_the_scripts_that_are_named_may_run() -> None:
+    assert policy(page("x", [])) == "'none'"
+    # SHA-256 of "alert(1)", in base64.
+    assert policy(page("x", [], ["alert(1)"])) == "'sha256-bhHHL3z2vDgxUt0W3dWQOrprscmda2Y5pLsLg4GF+pI='"
+
+
+def test_what_looks_like_a_place_of_the_template_is_only_text() -> None:
+    assert "__BODY__ __X__" in page("__BODY__ __X__", [Section("one", ["text"])])
+
+
+def test_a_name_that_is_not_unicode_can_be_written(tmp_path: Path) -> None:
+    write(tmp_path / "x.html", "a \udcff b")
+    assert (tmp_path / "x.html").read_bytes() == b"a \\udcff b"
 
 
 def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:

@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 
 from base.errors import UserError
-from paper.records import Found, find, fits, identity, search
-from tests.planted import plant, planted_config, scores
+from paper import provenance
+from paper.records import Records, caveat_notes, find_records, fits, identity, read_run, row_runs
+from paper.tables import table3
+from tests.conftest import ROOT
+from tests.planted import head, plant, planted_config, scores
 
 A1 = "configs/ablations.py:A1:small"
 
@@ -19,7 +22,7 @@ def planted(folder: Path, value: float, time: str = "2026-01-01", name: str = A1
 
 
 def values(folder: Path, name: str = A1) -> list[float]:
-    return find(search(folder), name, "valid").values("perplexity")
+    return row_runs(find_records(folder), name, "valid").values("perplexity")
 
 
 def test_a_run_is_its_config_and_not_its_folder(tmp_path: Path) -> None:
@@ -43,7 +46,7 @@ def test_another_recipe_is_another_run(tmp_path: Path, key: str) -> None:
 def test_how_it_was_computed_does_not_matter_but_is_said(tmp_path: Path) -> None:
     changes = {"model__dtype": "bfloat16", "mesh__fsdp": 4, "optim__accumulate": 2, "checkpoint__keep_best": 3}
     planted(tmp_path / "run", 7.0, **changes)
-    row = find(search(tmp_path), A1, "valid")
+    row = row_runs(find_records(tmp_path), A1, "valid")
     assert row.values("perplexity") == [7.0]
     assert row.notes == [f"{A1}: run with model.dtype=bfloat16"]
 
@@ -73,7 +76,7 @@ def test_the_newest_run_of_a_seed_is_taken(tmp_path: Path) -> None:
     planted(tmp_path / "a", 7.0, "2026-01-02")
     planted(tmp_path / "b", 8.0, "2026-01-01")
     planted(tmp_path / "c", 9.0, "2026-01-01", seed=1)
-    row = find(search(tmp_path), A1, "valid")
+    row = row_runs(find_records(tmp_path), A1, "valid")
     assert row.values("perplexity") == [7.0, 9.0]
     assert row.notes == [f"{A1}, seed 0: the newest is taken, {tmp_path}/a; not {tmp_path}/b"]
 
@@ -82,14 +85,14 @@ def test_a_newer_run_that_is_incomplete_replaces_nothing(tmp_path: Path) -> None
     planted(tmp_path / "a", 7.0, "2026-01-01")
     config = planted_config(A1)
     plant(tmp_path / "b", config, scores(config, "valid", 8.0, time="2026-01-02"), steps=config["steps"] - 1)
-    row = find(search(tmp_path), A1, "valid")
+    row = row_runs(find_records(tmp_path), A1, "valid")
     assert (row.values("perplexity"), row.notes) == ([7.0], [])
 
 
 def test_a_record_and_its_own_run_are_one(tmp_path: Path) -> None:
     run = planted(tmp_path / "run", 7.0)
     write_record(tmp_path / "A1.json", run)
-    row = find(search(tmp_path), A1, "valid")
+    row = row_runs(find_records(tmp_path), A1, "valid")
     assert (row.values("perplexity"), row.notes) == ([7.0], [])
 
 
@@ -103,7 +106,7 @@ def write_record(path: Path, run: Path) -> None:
 
 
 def missing(folder: Path) -> tuple[str, list[str]]:
-    row = find(search(folder), A1, "valid")
+    row = row_runs(find_records(folder), A1, "valid")
     assert row.scored == []
     return row.missing, row.notes
 
@@ -164,8 +167,8 @@ def test_what_cannot_be_read_is_left_out_with_a_note(tmp_path: Path) -> None:
     (other / "metrics.jsonl").write_text("{nonsense}\n")
     (tmp_path / "record.json").write_text("no")
     (tmp_path / "list.json").write_text("[]")
-    found = search(tmp_path)
-    assert find(found, A1, "valid").values("perplexity") == [7.0]
+    found = find_records(tmp_path)
+    assert row_runs(found, A1, "valid").values("perplexity") == [7.0]
     assert [note.partition(": damaged")[0].partition("left out: ")[2] for note in found.notes] == [
         str(tmp_path / "record.json"),
         str(broken / "config.json"),
@@ -175,10 +178,131 @@ def test_what_cannot_be_read_is_left_out_with_a_note(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"--runs=.*nowhere: there is no such folder"):
-        search(tmp_path / "nowhere")
+        find_records(tmp_path / "nowhere")
 
 
 def test_reports_of_the_compiler_are_found(tmp_path: Path) -> None:
     (tmp_path / "aot").mkdir()
-    (tmp_path / "aot" / "x.json").write_text(json.dumps({"arguments": [], "report": {"devices": 4}}))
-    assert search(tmp_path) == Found([], [{"devices": 4}], [], [])
+    report = (ROOT / "results" / "aot" / "base-v5e-2x2.json").read_text()
+    (tmp_path / "aot" / "x.json").write_text(report)
+    assert find_records(tmp_path) == Records([], [json.loads(report)["report"]], [], [])
+
+
+DAMAGE = [
+    ("config.json", [], "it is [1, 2]; it must be an object"),
+    ("config.json", ["seed"], "seed is [1, 2]; it must be a whole number"),
+    ("config.json", ["data", "train"], "data.train is [1, 2]; it must be text"),
+    ("run.json", [], "it is [1, 2]; it must be an object"),
+    ("run.json", ["launches"], "launches[0] is 1; it must be an object"),
+    ("run.json", ["launches", 0, "git"], "[0] is [1, 2]; it must be an object"),
+    ("run.json", ["launches", 0, "device", "cpus"], "[0].device.cpus is [1, 2]; it must be a whole number"),
+    ("evaluations/valid-0.json", [], "it is [1, 2]; it must be an object"),
+    ("evaluations/valid-0.json", ["sacrebleu"], "sacrebleu is [1, 2]; it must be a number"),
+    ("evaluations/valid-0.json", ["checkpoints"], 'checkpoints[0] is "x"; it must be a whole number'),
+    ("evaluations/valid-0.json", ["time"], "time is [1, 2]; it must be text"),
+]
+
+
+def put(path: Path, keys: list[Any], value: Any) -> None:
+    """Replaces what is at `keys` in a JSON file, or all of it."""
+    content = json.loads(path.read_text()) if keys else value
+    place = content
+    for key in keys[:-1]:
+        place = place[key]
+    if keys:
+        place[keys[-1]] = value
+    path.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(("file", "keys", "wrong"), DAMAGE, ids=lambda value: str(value))
+def test_a_damaged_run_is_one_line_and_the_others_go_on(tmp_path: Path, file: str, keys: list[Any], wrong: str) -> None:
+    planted(tmp_path / "fine", 7.0)
+    broken = planted(tmp_path / "broken", 8.0, seed=1)
+    put(broken / file, keys, ["x"] if keys == ["checkpoints"] else [1, 2])
+    records = find_records(tmp_path)
+    assert row_runs(records, A1, "valid").values("perplexity") == [7.0]
+    (note,) = records.notes
+    assert note.startswith(f"left out: {broken}/{file}: damaged") and wrong in note and "\n" not in note
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"[1, 2]",
+        b"{}",
+        b"\xff\xfe\x00",
+        b'{"step": "1", "kind": "train", "seconds": 1}',
+        b'{"step": 1, "kind": "train"}',
+        b'{"step": 1, "kind": "valid", "perplexity": "x"}',
+    ],
+)
+def test_a_damaged_line_of_metrics_is_named(tmp_path: Path, line: bytes) -> None:
+    broken = planted(tmp_path, 8.0)
+    with (broken / "metrics.jsonl").open("ab") as file:
+        file.write(line + b"\n")
+    with pytest.raises(UserError, match=r"metrics\.jsonl: damaged in line 4"):
+        read_run(broken)
+
+
+@pytest.mark.parametrize(
+    ("keys", "wrong"),
+    [
+        (["config"], "config is [1, 2]; it must be an object"),
+        (["evaluation", "perplexity"], "in evaluation: perplexity is [1, 2]; it must be a number"),
+        (["training", "minutes"], "training.minutes is [1, 2]; it must be a number"),
+        (["launches", 0, "device"], "in launches: [0].device is [1, 2]; it must be an object"),
+        (["caveats"], "in caveats: [0] is 1; it must be text"),
+    ],
+    ids=str,
+)
+def test_a_damaged_record_is_one_line_and_the_others_go_on(tmp_path: Path, keys: list[Any], wrong: str) -> None:
+    planted(tmp_path / "fine", 7.0)
+    write_record(tmp_path / "x.json", planted(tmp_path / "run" / "checkpoints", 8.0, seed=1))
+    put(tmp_path / "x.json", keys, [1, 2])
+    records = find_records(tmp_path)
+    assert row_runs(records, A1, "valid").values("perplexity") == [7.0]
+    (note,) = records.notes
+    assert note.startswith(f"left out: {tmp_path}/x.json: damaged") and wrong in note
+
+
+def test_an_evaluation_without_checkpoints_does_not_count(tmp_path: Path) -> None:
+    config = planted_config(A1)
+    plant(tmp_path / "run", config, {**scores(config, "valid", 7.0), "checkpoints": []})
+    assert missing(tmp_path)[0] == "not evaluated on valid"
+
+
+def test_other_files_among_the_evaluations_are_passed_over(tmp_path: Path) -> None:
+    run = planted(tmp_path / "run", 7.0)
+    (run / "evaluations" / "heads.json").write_text('{"roles": {}}')
+    assert values(tmp_path) == [7.0]
+
+
+GOOD = {"commit": head(), "dirty": False}
+
+
+@pytest.mark.parametrize(
+    ("launches", "expected"),
+    [
+        ([GOOD], []),
+        ([GOOD, GOOD], []),
+        ([], [provenance.UNKNOWN]),
+        ([None], [provenance.UNKNOWN]),
+        ([GOOD, {**GOOD, "dirty": True}], [provenance.DIRTY]),
+        ([{**GOOD, "commit": "1" * 40}], [provenance.UNREACHABLE]),
+        ([{**GOOD, "commit": "--help"}], [provenance.UNREACHABLE]),
+        ([GOOD, {**GOOD, "commit": "1" * 40}], [provenance.UNREACHABLE, provenance.SEVERAL]),
+    ],
+    ids=str,
+)
+def test_caveats_are_what_keeps_the_code_from_being_checked_out(launches: list[Any], expected: list[str]) -> None:
+    if provenance.UNREACHABLE in expected and not provenance.history_is_known():
+        pytest.skip("no git checkout, or a shallow one")
+    assert provenance.caveats([{"git": git} for git in launches]) == expected
+
+
+def test_a_row_of_a_dirty_run_is_marked_and_the_note_says_why(tmp_path: Path) -> None:
+    put(planted(tmp_path / "run", 7.0) / "run.json", ["launches", 0, "git", "dirty"], True)
+    row = row_runs(find_records(tmp_path), A1, "valid")
+    assert row.label("A1") == "A1 †"
+    assert caveat_notes({"A1": row, "A2": row}) == ["† the code had uncommitted changes: A1, A2"]
+    assert all("A1 †" in {cells[0] for cells in table.rows} for table in [table3.small(find_records(tmp_path))])

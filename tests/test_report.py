@@ -1,7 +1,11 @@
 """The report and the command, from planted runs and from the committed records."""
 
+import base64
 import csv
+import hashlib
+import html.parser
 import io
+import json
 import re
 import subprocess
 import sys
@@ -11,11 +15,13 @@ import pytest
 
 from base.errors import UserError
 from base.table import as_text
+from paper import figures
 from paper.command import TABLES, draw, make
 from paper.launch import commands
-from paper.records import load, newest_with_checkpoints, search
+from paper.records import find_records, load, newest_with_checkpoints
 from paper.report.curves import curves, trends
 from paper.report.report import report
+from tests import grammar_run
 from tests.planted import plant, planted_config, scores
 
 ROOT = Path(__file__).parent.parent
@@ -33,7 +39,7 @@ def planted(tmp_path: Path) -> Path:
 
 def test_curves_are_of_rows_together_and_of_other_runs_alone(planted: Path) -> None:
     plant(planted / "other" / "mine", planted_config("configs/quickstart.py"))
-    drawn = curves(search(planted))
+    drawn = curves(find_records(planted))
     assert list(drawn) == [
         "Table 3, heads (A), small twins",
         "Table 3, size (C), and big, small twins",
@@ -46,13 +52,13 @@ def test_curves_are_of_rows_together_and_of_other_runs_alone(planted: Path) -> N
 
 
 def test_trends_are_of_rows_that_have_run(planted: Path) -> None:
-    drawn = trends(search(planted))
-    assert list(drawn) == ["perplexity: rows of Table 3 minus base", "BLEU: rows of Table 3 minus base"]
+    drawn = trends(find_records(planted))
+    assert list(drawn) == ["log perplexity: rows of Table 3 minus base", "BLEU: rows of Table 3 minus base"]
     assert all(">A1<" in svg and ">C1<" in svg and ">A2<" not in svg for svg in drawn.values())
 
 
 def test_the_report_needs_no_network_and_has_everything(planted: Path) -> None:
-    found = search(planted)
+    found = find_records(planted)
     text = report(make("all", found), found, "there")
     assert "from 7 runs in there, 7 of them complete." in text
     for name in TABLES:
@@ -64,14 +70,57 @@ def test_the_report_needs_no_network_and_has_everything(planted: Path) -> None:
     assert len(ids) == len(set(ids)), "two drawings share a name"
 
 
+class Elements(html.parser.HTMLParser):
+    """Collects what a browser would make of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.labels: list[str | None] = []
+        self.frames: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attributes}
+        self.labels += [value for name, value in attributes if tag == "svg" and name == "aria-label"]
+        self.frames += [value or "" for name, value in attributes if name == "srcdoc"]
+
+
+def test_a_folders_name_is_only_text_on_the_page(tmp_path: Path) -> None:
+    names = ['"><img src=x onerror=alert(1)>', r"a\1b\g<2>", "font-family: x;"]
+    for name in names:
+        plant(tmp_path / name, planted_config("configs/quickstart.py"))
+    records = find_records(tmp_path)
+    page = Elements(report(make("table4", records), records, "there"))
+    assert "img" not in page.tags and not any(attribute.startswith("on") for attribute in page.attributes)
+    assert set(page.labels) == {f"{tmp_path}/{name} (no row of the paper's)" for name in names}
+
+
+def test_the_scripts_of_the_frames_and_no_others_may_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = grammar_run.make(tmp_path / "run")
+    settings = json.loads((run / "config.json").read_text())
+    data = {**settings["data"], "valid": "grammar:valid:20:{en,de}"}
+    (run / "config.json").write_text(json.dumps({**settings, "steps": 4, "data": data}))
+    (run / "metrics.jsonl").write_text('{"step": 4, "kind": "train", "seconds": 1}\n')
+    monkeypatch.setattr(figures, "figures", lambda workdir, output: [])
+    text = report({}, find_records(tmp_path), "there")
+    (frame,) = Elements(text).frames
+    scripts = re.findall(r"<script>(.*?)</script>", frame, re.DOTALL)
+    hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    (allowed,) = re.findall(r"script-src ([^;]*);", text.partition("<title>")[0])
+    assert hashes and allowed.split() == [f"'sha256-{one}'" for one in hashes]
+
+
 def test_figures_are_drawn_by_the_newest_complete_run_that_translates(planted: Path) -> None:
     with pytest.raises(UserError, match="--runs=x: no complete run in it that translates and has its checkpoints"):
-        draw(search(planted), planted / "figures", "x")
+        draw(find_records(planted), planted / "figures", "x")
     (planted / "A1 0" / "checkpoints").mkdir()
     config = planted_config("configs/base.py:en-de:small")
     (plant(planted / "z unfinished", config, steps=1) / "checkpoints").mkdir()
     (plant(planted / "trees", planted_config("configs/parsing.py:small")) / "checkpoints").mkdir()
-    drawer = newest_with_checkpoints(search(planted))
+    drawer = newest_with_checkpoints(find_records(planted))
     assert drawer is not None and drawer.path == planted / "A1 0"
 
 

@@ -1,15 +1,19 @@
 """Result records become the README's table, and nothing else does."""
 
+import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from base.errors import UserError
 from paper import results
-from paper.records import find, search
+from paper.provenance import DIRTY
+from paper.records import PARSING, find_records, row_runs
 from paper.tables.bootstrap import read_lines_of
-from tests.planted import plant, planted_config, scores
+from run import folder
+from tests.planted import head, plant, planted_config, scores
 
 ROOT = Path(__file__).parent.parent
 A1 = "configs/ablations.py:A1:small"
@@ -22,48 +26,102 @@ def test_the_pages_show_the_committed_records(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_run_without_an_evaluation_makes_no_record(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text("{}")
-    (tmp_path / "run.json").write_text('{"launches": []}')
+    plant(tmp_path / "run", planted_config(A1))
     with pytest.raises(UserError, match=r"no evaluation of the test split; run python -m infer"):
-        results.make_record(tmp_path)
+        results.make_record(tmp_path / "run")
     with pytest.raises(UserError, match=r"no evaluation of the valid split; run .* --split=valid"):
-        results.make_record(tmp_path, "valid")
+        results.make_record(tmp_path / "run", "valid")
+
+
+def launch(run: Path, **changes: Any) -> None:
+    """Changes the only launch of a planted run."""
+    (one,) = json.loads((run / "run.json").read_text())["launches"]
+    (run / "run.json").write_text(json.dumps({"launches": [{**one, **changes}]}))
 
 
 def test_a_record_holds_the_newest_evaluation_and_the_last_update(tmp_path: Path) -> None:
-    data = {"train": {"pairs": 1, "tokens": 2, "sha256": "x", "folder": "/not/kept"}}
-    (tmp_path / "config.json").write_text('{"seed": 3}')
-    (tmp_path / "run.json").write_text(
-        json.dumps({"launches": [{"data": data, "command": ["a", "--seed=3", "--workdir=/mine/runs/x"]}]})
+    config = planted_config(A1, seed=3)
+    times = {"test": ("2026-01-02", "2026-01-01"), "valid": ("2026-01-03",)}
+    evaluations = [scores(config, split, 7.0, time=time) for split in times for time in times[split]]
+    run = plant(tmp_path / "run", config, *evaluations, hours=0.5)
+    manifest = {"pairs": {"kept": 1}, "tokens": {"source": 2}, "sha256": {"x": "y"}}
+    command = ["a", "--config.seed=3", "--workdir=/mine/runs/x"]
+    launch(run, data={"train": {**manifest, "folder": "/not/kept"}}, command=command)
+    (run / "evaluations" / "test-0.txt").write_bytes(b"Der Hund\n")
+    record = results.make_record(run)
+    assert record["evaluation"] == evaluations[0]
+    assert record["translations_sha256"] == hashlib.sha256(b"Der Hund\n").hexdigest()
+    assert record["caveats"] == []
+    training = record["training"]
+    assert (training["steps"], training["minutes"]) == (config["steps"], 30.0)
+    assert [one["step"] for one in training["validations"]] == [config["steps"] // 2, config["steps"]]
+    assert results.make_record(run, "valid")["evaluation"]["time"] == "2026-01-03"
+    assert (record["launches"][0]["data"], record["launches"][0]["command"]) == (
+        {"train": manifest},
+        ["a", "--config.seed=3"],
     )
-    (tmp_path / "evaluations").mkdir()
-    for name, time in (("test-a", "2026-01-02"), ("test-b", "2026-01-01"), ("valid-c", "2026-01-03")):
-        (tmp_path / "evaluations" / f"{name}.json").write_text(json.dumps({"time": time, "name": name}))
-    updates = [{"kind": "train", "step": 5, "seconds": 60}, {"kind": "train", "step": 9, "seconds": 120}]
-    lines = [json.dumps(record) for record in (*updates, {"kind": "valid", "step": 9})]
-    (tmp_path / "metrics.jsonl").write_text("\n".join(lines))
-    record = results.make_record(tmp_path)
-    assert record["evaluation"]["name"] == "test-a"
-    validations = [{"kind": "valid", "step": 9}]
-    assert record["training"] == {"steps": 9, "minutes": 2.0, "validations": validations}
-    assert results.make_record(tmp_path, "valid")["evaluation"]["name"] == "valid-c"
-    kept = {"train": {"pairs": 1, "tokens": 2, "sha256": "x"}}
-    assert record["launches"] == [{"data": kept, "command": ["a", "--seed=3"]}]
-    (tmp_path / "evaluations" / "parse-test-d.json").write_text('{"time": "2026-01-04", "name": "trees"}')
-    assert results.make_record(tmp_path)["evaluation"]["name"] == "trees"
+    trees = {**scores(config, "test", 1.0, time="2026-01-04"), "f1": 1.0, **dict.fromkeys(PARSING, 1.0)}
+    (run / "evaluations" / "parse-test-d.json").write_text(json.dumps(trees))
+    assert results.make_record(run)["evaluation"]["time"] == "2026-01-04"
+
+
+def test_a_run_whose_code_is_lost_is_refused_or_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = planted_config(A1)
+    run = plant(tmp_path / "run", config, scores(config, "test", 7.0))
+    launch(run, git={"commit": head(), "dirty": True})
+    with pytest.raises(UserError, match=r"run: not recorded, since the code had uncommitted changes; commit and train"):
+        results.make_record(run)
+    monkeypatch.chdir(tmp_path)
+    results.write_record(run, "x", "test", translations=False, allow_dirty=True)
+    (record,) = find_records(Path("results")).runs
+    assert record.caveats == [DIRTY]
+    text = results.table(results.translation_records([record]))
+    assert "| [x](results/x.json) † | 7.00 |" in text and "- † the code had uncommitted changes: x" in text
+
+
+def test_a_launch_carries_what_a_record_needs(tmp_path: Path) -> None:
+    folder.record_launch(tmp_path, {"train": {"pairs": {}, "tokens": {}, "sha256": {}}}, 0)
+    config = planted_config(A1)
+    (tmp_path / "run.json").replace(plant(tmp_path / "run", config, scores(config, "test", 7.0)) / "run.json")
+    device = results.make_record(tmp_path / "run", allow_dirty=True)["launches"][0]["device"]
+    assert device["cpu"] and device["cpu"] == device["cpu"].strip()
+    if "model name" in (text := Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""):
+        assert device["cpu"] in text
+
+
+def test_damaged_manifests_are_one_line(tmp_path: Path) -> None:
+    config = planted_config(A1)
+    run = plant(tmp_path / "run", config, scores(config, "test", 7.0))
+    launch(run, data={"train": {"pairs": 3, "tokens": {}, "sha256": {}}})
+    with pytest.raises(UserError, match=r"run.json: damaged in data: train.pairs is 3; it must be an object"):
+        results.make_record(run)
+
+
+def test_a_damaged_record_stops_the_pages_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "x.json").write_text("no")
+    with pytest.raises(UserError, match=r"^results/x.json: damaged, not JSON"):
+        results.pages()
 
 
 def test_a_record_may_lie_deeper_and_keep_translations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = planted_config(A1)
     run = plant(tmp_path / "run", config, scores(config, "valid", 7.0))
-    (run / "evaluations" / "valid-0.txt").write_text("Der Hund schläft.\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    results.keep(run, "table3-small/A1-seed0", "valid", translations=True)
-    (one,) = find(search(Path("results")), A1, "valid").scored
+    with pytest.raises(UserError, match=r"--translations: .*valid-0.txt: no such file; evaluate the run again"):
+        results.write_record(run, "table3-small/A1-seed0", "valid", translations=True, allow_dirty=False)
+    (run / "evaluations" / "valid-0.txt").write_text("Der Hund schläft.\n", encoding="utf-8")
+    results.write_record(run, "table3-small/A1-seed0", "valid", translations=True, allow_dirty=False)
+    records = find_records(Path("results"))
+    (one,) = row_runs(records, A1, "valid").scored
     assert one.scores == scores(config, "valid", 7.0)
     assert [record["step"] for record in one.run.validations] == [config["steps"] // 2, config["steps"]]
     assert read_lines_of(one) == ["Der Hund schläft."]
-    assert results.read_records() == {}, "the README shows what lies directly in results/"
+    assert results.translation_records(records.runs) == {}, "the README shows what lies directly in results/"
+    one.lines.write_bytes(b"\xff\n")
+    with pytest.raises(UserError, match=r"A1-seed0.txt: damaged, not UTF-8"):
+        read_lines_of(one)
 
 
 def test_every_point_of_a_sweep_has_its_record(tmp_path: Path) -> None:
@@ -79,7 +137,10 @@ def test_every_point_of_a_sweep_has_its_record(tmp_path: Path) -> None:
 
 def test_the_readme_passes_over_what_is_no_translation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "results").mkdir()
-    for name, content in (("table1", {"types": {}}), ("parsing", {"evaluation": {"f1": 1.0}})):
-        (tmp_path / "results" / f"{name}.json").write_text(json.dumps(content))
-    assert results.read_records() == {}
+    config = planted_config("configs/parsing.py:small")
+    trees = {key: value for key, value in scores(config, "test", 1.0).items() if key != "sacrebleu"}
+    run = plant(tmp_path / "run", config, {**trees, **dict.fromkeys(PARSING, 1.0)})
+    results.write_record(run, "parsing", "test", translations=False, allow_dirty=False)
+    records = find_records(Path("results"))
+    assert len(records.runs) == 1 and records.notes == []
+    assert results.translation_records(records.runs) == {}

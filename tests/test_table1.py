@@ -2,15 +2,18 @@
 
 import json
 import math
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from base.errors import UserError
 from base.table import as_text
-from paper import table1
+from paper.published import TABLE1
 from paper.report.table1_plot import plot
-from paper.table1 import ATTENTION, DILATED, PROJECTED, RECURRENT, TYPES, Sizes
+from paper.tables import table1
+from paper.tables.table1 import ATTENTION, DILATED, PROJECTED, RECURRENT, TYPES, Sizes
 
 RECORD = Path(__file__).parent.parent / "results" / "table1.json"
 
@@ -61,7 +64,7 @@ def test_the_committed_exponents_are_the_papers(name: str, record: dict) -> None
         assert found["exponents"]["operations"][axis] == pytest.approx(expected, abs=0.25), axis
     grows = float(TYPES[name].paper.sequential == "O(n)")
     assert found["exponents"]["sequential"] == pytest.approx(grows, abs=0.01)
-    if "log" not in TYPES[name].paper.path:
+    if name != DILATED:  # the paper's O(log_k n) is for dilated kernels
         assert found["exponents"]["path"] == pytest.approx(float("n" in TYPES[name].paper.path), abs=0.05)
 
 
@@ -108,6 +111,38 @@ def test_the_table_tells_what_the_record_holds(record: dict) -> None:
     assert table.rows[2][1:3] == ("O(n d^2)", shown)
     crossing = record["crossovers"][ATTENTION]
     assert f"up to n = {crossing:.0f} = {crossing / record['fixed']['d']:.1f} d" in as_text(table)
+
+
+def test_the_papers_columns_are_its_table(record: dict) -> None:
+    for row in table1.table(record).rows:
+        (paper,) = [
+            layer for layer in TABLE1 if layer.layer == row[0].removesuffix(" with projections").split(", dil")[0]
+        ]
+        complexity = "left out" if row[0] == PROJECTED else paper.complexity
+        assert (row[1], row[4], row[6]) == (complexity, paper.sequential, paper.path)
+
+
+@pytest.mark.parametrize(
+    ("keys", "value", "wrong"),
+    [
+        (["runs"], "5", 'runs is "5"; it must be a whole number'),
+        (["types"], {}, "types has no 'self-attention'"),
+        (["types", RECURRENT, "lines", "n"], [], "types.recurrent has no points"),
+        (["types", RECURRENT, "lines", "n", 0, "seconds"], None, "types.recurrent.lines.n[0].seconds is null"),
+        (["types", RECURRENT, "exponents", "seconds", "n"], "x", 'types.recurrent: [0] is "x"; it must be a number'),
+        (["crossovers", ATTENTION], "x", 'crossovers: [0] is "x"; it must be a number'),
+    ],
+    ids=str,
+)
+def test_a_damaged_record_is_one_line(record: dict, keys: list[Any], value: Any, wrong: str) -> None:
+    damaged = json.loads(json.dumps(record))
+    assert table1.check_record(RECORD, damaged) is damaged
+    place = damaged
+    for key in keys[:-1]:
+        place = place[key]
+    place[keys[-1]] = value
+    with pytest.raises(UserError, match=rf"table1\.json: damaged.*{re.escape(wrong)}"):
+        table1.check_record(RECORD, damaged)
 
 
 def test_a_record_of_small_grids_can_be_drawn(

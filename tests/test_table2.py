@@ -6,14 +6,14 @@ import pytest
 
 from base.table import Table
 from paper.published import TABLE2
-from paper.records import Found, search
+from paper.records import Records, find_records
 from paper.tables import table2
 from tests.planted import plant, planted_config, scores
 
-EMPTY = Found([], [], [], [])
+EMPTY = Records([], [], [], [])
 
 
-def tables(found: Found) -> dict[str, Table]:
+def tables(found: Records) -> dict[str, Table]:
     return {table.name: table for table in table2.tables(found)}
 
 
@@ -34,7 +34,7 @@ def test_the_papers_rows_stand_there_and_ours_have_not_run() -> None:
 def test_ours_is_the_papers_reading_and_sacrebleu_has_a_column(tmp_path: Path, pair: str, reading: str) -> None:
     config = planted_config(f"configs/big.py:{pair}")
     plant(tmp_path / "x", config, scores(config, "test", 20.0, **{reading: 28.0, "sacrebleu": 27.0}), hours=84.0)
-    (found,) = rows(tables(search(tmp_path))[f"table2-{pair}"], "Transformer (big)")
+    (found,) = rows(tables(find_records(tmp_path))[f"table2-{pair}"], "Transformer (big)")
     assert (found["BLEU: ours"], found["sacreBLEU"]) == ("28.00", "27.00")
     assert found["cost: ours"] == "84.0 h, 1 x cpu (2 cores)"
     assert found["BLEU: delta"] == ("−0.40" if pair == "en-de" else "−13.80")
@@ -43,7 +43,7 @@ def test_ours_is_the_papers_reading_and_sacrebleu_has_a_column(tmp_path: Path, p
 def test_every_reading_has_its_signature(tmp_path: Path) -> None:
     config = planted_config("configs/base.py:en-de:small")
     plant(tmp_path / "x", config, scores(config, "test", 20.0, chrf=40.0))
-    table = tables(search(tmp_path))["table2-readings"]
+    table = tables(find_records(tmp_path))["table2-readings"]
     (found,) = rows(table, "base, small twin")
     assert (found["chrf"], found["bleu_paper"]) == ("40.00", "20.00")
     assert "chrf: chrf:signature (base, small twin en-de)" in table.notes
@@ -53,7 +53,7 @@ def test_small_twins_compare_the_step_from_base_to_big(tmp_path: Path) -> None:
     for size, value in (("base", 90.0), ("big", 92.5)):
         config = planted_config(f"configs/{size}.py:en-de:small")
         plant(tmp_path / size, config, scores(config, "test", value))
-    (found, _) = rows(tables(search(tmp_path))["table2-small"], "Transformer (big), small twin")
+    (found, _) = rows(tables(find_records(tmp_path))["table2-small"], "Transformer (big), small twin")
     assert (found["big − base: paper"], found["big − base: ours"]) == ("+1.1", "+2.50")
 
 

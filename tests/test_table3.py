@@ -2,17 +2,18 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from base.table import Table
 from model.config import parameter_count
 from paper.published import TABLE3
-from paper.records import Found, load, search
-from paper.tables import table3
+from paper.records import Records, find_records, load
+from paper.tables import table3, trend
 from run.folder import model_config
 from tests.planted import plant, planted_config, scores
 
-EMPTY = Found([], [], [], [])
+EMPTY = Records([], [], [], [])
 
 
 def row(table: Table, name: str) -> dict[str, str]:
@@ -36,14 +37,14 @@ def test_every_row_of_the_paper_stands_there_and_says_that_it_has_not_run() -> N
 def test_a_full_size_row_stands_beside_the_papers(tmp_path: Path) -> None:
     plant_row(tmp_path, "A1", 5.39, 24.5, seed=0)
     plant_row(tmp_path, "A1", 5.29, 24.7, seed=1)
-    found = row(table3.full(search(tmp_path)), "A1")
+    found = row(table3.full(find_records(tmp_path)), "A1")
     assert found["perplexity: paper"] == "5.29"
     assert found["perplexity: ours"] == "5.34 ± 0.07"
     assert found["perplexity: delta"] == "+0.05"
     assert (found["BLEU: ours"], found["BLEU: delta"]) == ("24.60 ± 0.14", "−0.30")
     assert (found["seeds"], found["cost: ours"]) == ("2", "1.00 h, 1 x cpu (2 cores)")
     assert found["parameters: ours"] == "1,000,000"
-    assert row(table3.full(search(tmp_path)), "A2")["perplexity: ours"] == "not run"
+    assert row(table3.full(find_records(tmp_path)), "A2")["perplexity: ours"] == "not run"
 
 
 def test_parameters_are_exact_beside_the_papers_rounded_ones() -> None:
@@ -57,33 +58,87 @@ def test_small_twins_show_how_far_from_base_they_are(tmp_path: Path) -> None:
     plant_row(tmp_path, "base:small", 1.5, 80.0)
     plant_row(tmp_path, "A1:small", 1.8, 77.0, seed=0)
     plant_row(tmp_path, "A1:small", 1.6, 78.0, seed=1)
-    table = table3.small(search(tmp_path))
+    table = table3.small(find_records(tmp_path))
     found = row(table, "A1")
-    assert (found["perplexity − base: paper"], found["perplexity − base: ours"]) == ("+0.37", "+0.200")
-    assert (found["BLEU − base: paper"], found["BLEU − base: ours"]) == ("−0.9", "−2.50")
+    # Paired: base has seed 0 alone. log(5.29 / 4.92) and log(1.8 / 1.5).
+    assert (found["log perplexity − base: paper"], found["log perplexity − base: ours"]) == ("+0.073", "+0.182")
+    assert (found["BLEU − base: paper"], found["BLEU − base: ours"]) == ("−0.9", "−3.00")
+    plant_row(tmp_path, "base:small", 1.55, 80.5, seed=1)
+    found = row(table3.small(find_records(tmp_path)), "A1")
+    # log(1.8 / 1.5) = 0.1823 and log(1.6 / 1.55) = 0.0317: mean 0.1070, half their distance 0.0753.
+    assert found["log perplexity − base: ours"] == "+0.107 ± 0.075"
+    assert found["BLEU − base: ours"] == "−2.75 ± 0.25"
     assert row(table, "A2")["perplexity"] == "not run"
-    assert row(table3.full(search(tmp_path)), "A1")["perplexity: ours"] == "not run"
+    assert row(table3.full(find_records(tmp_path)), "A1")["perplexity: ours"] == "not run"
 
 
 def test_an_unfinished_row_says_so(tmp_path: Path) -> None:
     plant(tmp_path / "run", planted_config("configs/ablations.py:D1:small"), steps=10)
-    table = table3.small(search(tmp_path))
+    table = table3.small(find_records(tmp_path))
     assert row(table, "D1")["perplexity"] == "unfinished"
     assert any("D1:small, seed 0: unfinished (10 of" in note for note in table.notes)
 
 
-def test_the_trend_counts_sides_and_ranks(tmp_path: Path) -> None:
+def test_the_trend_counts_signs_and_ranks(tmp_path: Path) -> None:
     for name, perplexity in (("base", 1.5), ("A1", 1.8), ("C1", 1.4), ("C5", 1.3)):
         plant_row(tmp_path, f"{name}:small", perplexity, 50.0)
-    notes = table3.small(search(tmp_path)).notes
+    notes = table3.small(find_records(tmp_path)).notes
     # The paper: C5 4.66 < base 4.92 < A1 5.29 < C1 6.11. Ours: C5 < C1 < base < A1, so ranks 0 2 3 1 beside 0 1 2 3.
-    sides = "on the paper's side of base in 2 of 3 rows that differ from it there"
-    assert f"perplexity: {sides}; rank correlation of 4 rows 0.40" in notes
-    assert not any(note.startswith("sacrebleu: ") and "rank" in note for note in notes)
+    assert "perplexity: the sign of the difference from base is the paper's in 2 of 3 rows" in notes
+    (ranked,) = [note for note in notes if "rank correlation" in note]
+    assert ranked.startswith(
+        "perplexity: Spearman's rank correlation with the paper over 4 rows is 0.40, 95 % bootstrap"
+    )
+    assert ranked.endswith("which includes 0: no agreement is shown")
+
+
+def test_clear_differences_are_told_from_lucky_ones(tmp_path: Path) -> None:
+    noise = (0.0, 0.1, -0.1, 0.05)
+    for seed, luck in enumerate(noise):  # base's luck is shared by A1 and D2, as that of one seed's batches is
+        plant_row(tmp_path, "base:small", 2.0 + luck, 50.0, seed)
+        plant_row(tmp_path, "A1:small", 2.5 + 1.25 * luck, 50.0, seed)
+        plant_row(tmp_path, "D2:small", 2.0 - noise[seed - 1], 50.0, seed)
+        plant_row(tmp_path, "C5:small", 2.5 + luck / 2, 50.0, seed)
+    notes = table3.small(find_records(tmp_path)).notes
+    (line,) = [note for note in notes if note.startswith("perplexity: the sign")]
+    assert (
+        "; 2 of 3 (A1, C5) differ from base with p < 0.05 in a paired t-test over seeds (about 0 would by chance), "
+        in line
+    )
+    assert line.endswith("1 of them with the paper's sign")  # A1 is worse than base in the paper, too; C5 is better
+
+
+def test_p_is_students() -> None:
+    # The quantile of any table: t = 3.1824 with 3 degrees of freedom has p = 0.05.
+    differences = np.array([-1.0, 0.0, 0.0, 1.0])
+    assert trend.p_value(differences + 3.1824 * differences.std(ddof=1) / 2) == pytest.approx(0.05, abs=1e-4)
+    assert trend.p_value(np.array([1.0])) is None
+    assert trend.p_value(np.zeros(3)) == 1.0
+    assert trend.p_value(np.ones(3)) == 0.0
+    # With one degree of freedom the distribution is Cauchy's: p of t = 1 is a half.
+    assert trend.p_value(np.array([0.0, 1.0])) == pytest.approx(0.5, abs=1e-5)
+
+
+def test_the_bootstrap_interval_holds_the_correlation_and_narrows_with_rows() -> None:
+    generator = np.random.default_rng(1)
+
+    def interval(rows: int, noise: float) -> tuple[float, float]:
+        paper = np.arange(rows, dtype=float)
+        seeds = [value + noise * generator.normal(size=3) for value in paper]
+        low, high = trend.bootstrap_interval(paper.tolist(), [one.tolist() for one in seeds])
+        middle = trend.rank_correlation(paper, np.array([one.mean() for one in seeds]))
+        assert low <= middle <= high
+        return low, high
+
+    few, many = interval(6, 3.0), interval(60, 30.0)
+    assert many[1] - many[0] < few[1] - few[0]
+    assert interval(20, 0.0) == (1.0, 1.0)
+    low, high = interval(20, 1000.0)
+    assert low < 0 < high
 
 
 def test_ranks_of_equal_values_are_shared() -> None:
-    assert table3.ranks([5.0, 1.0, 5.0, 7.0]) == pytest.approx([1.5, 0, 1.5, 3])
+    assert trend.ranks(np.array([5.0, 1.0, 5.0, 7.0])) == pytest.approx([1.5, 0, 1.5, 3])
 
 
 def test_what_a_row_changes_is_said_in_its_own_size() -> None:

@@ -1,6 +1,8 @@
-"""The report's drawings: learning curves, and how our rows lie to the paper's. SVG in the colours of the page."""
+"""The report's drawings: learning curves, and our rows against the paper's. SVG in the colours of the page."""
 
+import html
 import io
+import math
 import re
 from collections.abc import Mapping, Sequence
 
@@ -9,14 +11,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
-from base.table import mean
 from paper.published import TABLE3
-from paper.records import Found, Row, Run, find
+from paper.records import Records, RowRuns, RunRecord, row_runs
 from paper.tables.table2 import PAIRS, SIZES, config_of
 from paper.tables.table3 import FILE
+from paper.tables.trend import paired_differences, standard_error
 
-INK = "#0a0b0c"  # a colour that nothing else has; it becomes the page's own text colour
-# Readable on white and on black, and told apart by their markers as well.
+INK = "#0a0b0c"  # used for nothing else, and replaced by the page's text colour
+# Readable on white and on black; markers tell them apart as well.
 COLOURS = ("#3b82c4", "#e0722f", "#2f9e78", "#c65b9b", "#a8861c", "#8a6fd1", "#d2504b", "#6d8296")
 MARKERS = "os^Dv<>P"
 FAMILIES = {
@@ -28,30 +30,30 @@ FAMILIES = {
 }
 
 
-def curves(found: Found) -> dict[str, str]:
-    """Validation perplexity over updates, by title, as SVG: Table 3's families, Table 2's pairs, and other runs."""
-    groups: dict[str, dict[str, Sequence[Run]]] = {}
+def curves(records: Records) -> dict[str, str]:
+    """Draws validation perplexity over updates of Table 3's families, Table 2's pairs and other runs: SVG by title."""
+    groups: dict[str, dict[str, Sequence[RunRecord]]] = {}
     for scale, title in (("", ""), (":small", ", small twins")):
-        rows = {name: _runs(find(found, f"{FILE}:{name}{scale}", "valid")) for name in TABLE3}
+        rows = {name: _runs(row_runs(records, f"{FILE}:{name}{scale}", "valid")) for name in TABLE3}
         for family, names in FAMILIES.items():
             if any(rows[name] for name in names):
                 groups[f"Table 3, {family}{title}"] = {name: rows[name] for name in ("base", *names)}
         for pair in PAIRS:
             groups[f"Table 2, {pair}{title}"] = {
-                size: _runs(find(found, config_of(size, pair, scale), "test")) for size in SIZES
+                size: _runs(row_runs(records, config_of(size, pair, scale), "test")) for size in SIZES
             }
-    seen = {run.path for group in groups.values() for runs in group.values() for run in runs}
-    others = {str(run.path).removesuffix(".json"): [run] for run in found.runs if run.path not in seen}
+    drawn_before = {run.path for group in groups.values() for runs in group.values() for run in runs}
+    others = {str(run.path).removesuffix(".json"): [run] for run in records.runs if run.path not in drawn_before}
     groups |= {f"{name} (no row of the paper's)": {name: runs} for name, runs in others.items()}
     drawn = {title: _draw_curves(title, group) for title, group in groups.items()}
     return {title: svg for title, svg in drawn.items() if svg}
 
 
-def _runs(row: Row) -> list[Run]:
+def _runs(row: RowRuns) -> list[RunRecord]:
     return [one.run for one in row.scored]
 
 
-def _draw_curves(title: str, group: Mapping[str, Sequence[Run]]) -> str:
+def _draw_curves(title: str, group: Mapping[str, Sequence[RunRecord]]) -> str:
     shown = {name: [run for run in runs if run.validations] for name, runs in group.items()}
     shown = {name: runs for name, runs in shown.items() if runs}
     if not shown:
@@ -82,32 +84,35 @@ def _draw_curves(title: str, group: Mapping[str, Sequence[Run]]) -> str:
     return _svg(figure, title)
 
 
-def trends(found: Found) -> dict[str, str]:
-    """Each row's distance from base, the paper's on one axis and the small twins' on the other, by title, as SVG."""
-    rows = {name: find(found, f"{FILE}:{name}:small", "valid") for name in TABLE3}
+def trends(records: Records) -> dict[str, str]:
+    """Draws each row's difference from base: the paper's on one axis, the small twins' on the other; see `curves`."""
+    rows = {name: row_runs(records, f"{FILE}:{name}:small", "valid") for name in TABLE3}
     drawn = {}
-    for title, key, measure in (("perplexity", "perplexity", "perplexity"), ("BLEU", "bleu", "sacrebleu")):
-        ours = {name: mean(row.values(measure)) for name, row in rows.items()}
+    for title, key, of in (
+        ("log perplexity", "perplexity", lambda row: math.log(row.perplexity)),
+        ("BLEU", "sacrebleu", lambda row: row.bleu),
+    ):
+        ours = {name: paired_differences(row, rows["base"], key) for name, row in rows.items() if name != "base"}
         points = {
-            name: (getattr(TABLE3[name], key) - getattr(TABLE3["base"], key), value - ours["base"])
-            for name, value in ours.items()
-            if value is not None and ours["base"] is not None and name != "base"
+            name: (of(TABLE3[name]) - of(TABLE3["base"]), seeds.mean(), standard_error(seeds))
+            for name, seeds in ours.items()
+            if len(seeds)
         }
         if points:
             drawn[f"{title}: rows of Table 3 minus base"] = _draw_trend(title, points)
     return drawn
 
 
-def _draw_trend(title: str, points: Mapping[str, tuple[float, float]]) -> str:
+def _draw_trend(title: str, points: Mapping[str, tuple[float, float, float | None]]) -> str:
     figure, axes = _figure()
     axes.axhline(0, color=INK, linewidth=0.6, alpha=0.5)
     axes.axvline(0, color=INK, linewidth=0.6, alpha=0.5)
-    for name, point in points.items():
+    for name, (paper, ours, error) in points.items():
         family = "ABCDE".find(name[0])
-        axes.plot(*point, COLOURS[family], marker=MARKERS[family], markersize=5, linestyle="none")
-        axes.annotate(name, point, xytext=(4, 3), textcoords="offset points", fontsize=7, color=INK)
+        axes.errorbar(paper, ours, error, color=COLOURS[family], marker=MARKERS[family], markersize=5, linewidth=0.8)
+        axes.annotate(name, (paper, ours), xytext=(4, 3), textcoords="offset points", fontsize=7, color=INK)
     axes.set_xlabel(f"{title} minus base, the paper's")
-    axes.set_ylabel(f"{title} minus base, our small twins'")
+    axes.set_ylabel(f"{title} minus base, small twins ± standard error")
     return _svg(figure, title)
 
 
@@ -126,13 +131,13 @@ def _figure() -> tuple[Figure, Axes]:
 
 
 def _svg(figure: Figure, title: str) -> str:
-    """The drawing as an element of a page: as wide as its place, named by `title`, in the page's text colour."""
+    """Returns the drawing as an element of a page: labelled `title`, as wide as its box, in the page's colours."""
     text = io.StringIO()
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": title}):
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
     svg = text.getvalue()
     svg = re.sub(r"<(metadata|style).*?</\1>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
-    svg = re.sub(r' id="(?![mp][0-9a-f]{10}")[^"]*"', "", svg)  # names that several drawings of a page would share
-    svg = re.sub(r'(<svg [^>]*?) width="[^"]*" height="[^"]*"', rf'\1 role="img" aria-label="{title}"', svg, count=1)
-    svg = re.sub(r"font-family: [^;]*;", "font-family: inherit;", svg)
-    return svg.replace(INK, "currentColor")
+    svg = re.sub(r' id="(?![mp][0-9a-f]{10}")[^"]*"', "", svg)  # other names are the same in every drawing
+    svg = re.sub(r"font-family: [^;]*;", "font-family: inherit;", svg).replace(INK, "currentColor")
+    label = f' role="img" aria-label="{html.escape(title)}"'
+    return re.sub(r'(<svg [^>]*?) width="[^"]*" height="[^"]*"', lambda match: match[1] + label, svg, count=1)

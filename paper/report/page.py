@@ -1,13 +1,16 @@
-"""Tables, drawings and pictures as HTML, and the page around them, which needs no network."""
+"""Tables, drawings and pictures as HTML, and the page around them, which loads nothing from the network."""
 
 import base64
+import hashlib
 import html
+import re
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
 from base.errors import UserError
+from base.files import write_bytes
 from base.table import ABSENT, Table, is_numeric
 
 TEMPLATE = Path(__file__).with_name("report.html")
@@ -15,44 +18,49 @@ _TYPES = {".svg": "image/svg+xml", ".png": "image/png"}
 
 
 class Section(NamedTuple):
-    """A heading of the page and what stands below it, as HTML."""
+    """A heading of the page and what is below it, as HTML."""
 
     title: str
     parts: Sequence[str]
 
 
-def page(about: str, sections: Sequence[Section]) -> str:
-    """Returns the page as text; `about` is a sentence for its head, and sections without parts are left out."""
+def page(about: str, sections: Sequence[Section], scripts: Sequence[str] = ()) -> str:
+    """Returns the page as text.
+
+    Args:
+      about: a sentence for its head.
+      sections: those without parts are left out.
+      scripts: the text of every script that may run in it and in its frames; a browser refuses all others.
+    """
     shown = [section for section in sections if section.parts]
     contents = "\n".join(f'<a href="#{_anchor(s.title)}">{html.escape(s.title)}</a>' for s in shown)
     body = "\n".join(
         f'<section><h2 id="{_anchor(s.title)}">{html.escape(s.title)}</h2>\n{"".join(s.parts)}</section>' for s in shown
     )
-    before, rest = TEMPLATE.read_text(encoding="utf-8").split("__ABOUT__")
-    between, rest = rest.split("__CONTENTS__")
-    middle, after = rest.split("__BODY__")
-    return f"{before}{html.escape(about)}{between}{contents}{middle}{body}{after}"
+    allowed = [f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" for script in scripts]
+    parts = {"SCRIPTS": " ".join(allowed) or "'none'", "ABOUT": html.escape(about), "CONTENTS": contents, "BODY": body}
+    return re.sub("__([A-Z]+)__", lambda match: parts[match[1]], TEMPLATE.read_text(encoding="utf-8"))
 
 
 def write(path: Path, text: str) -> None:
-    """Writes the page; `UserError` where that is not possible."""
+    """Writes the page; raises `UserError` where that is not possible."""
     try:
-        path.write_text(text, encoding="utf-8")
+        write_bytes(path, text.encode(errors="backslashreplace"))  # a folder's name need not be Unicode
     except OSError as error:
         raise UserError(f"--html={path}: cannot be written ({error.strerror})") from error
 
 
-def table(found: Table) -> str:
-    """A table in a box of its own that scrolls where the page is narrow, its notes below."""
-    title = html.escape(found.title, quote=True)
-    columns = list(zip(*found.rows, strict=True)) or [()] * len(found.head)
-    classes = _classes(found.head, columns)
+def table(shown: Table) -> str:
+    """Returns a table in a box that scrolls where the page is narrow, with its notes below."""
+    title = html.escape(shown.title, quote=True)
+    columns = list(zip(*shown.rows, strict=True)) or [()] * len(shown.head)
+    classes = _classes(shown.head, columns)
     rows = "\n".join(
-        f'<tr><th scope="row">{_text(row[0])}</th>{"".join(map(_td, row[1:], classes[1:]))}</tr>' for row in found.rows
+        f'<tr><th scope="row">{_text(row[0])}</th>{"".join(map(_td, row[1:], classes[1:]))}</tr>' for row in shown.rows
     )
     return (
         f'<h3>{title}</h3>\n<div class="scroll" tabindex="0" role="region" aria-label="{title}"><table>\n'
-        f"<thead>{_head(found.head, classes)}</thead>\n<tbody>\n{rows}\n</tbody></table></div>\n{_notes(found.notes)}"
+        f"<thead>{_head(shown.head, classes)}</thead>\n<tbody>\n{rows}\n</tbody></table></div>\n{_notes(shown.notes)}"
     )
 
 
@@ -71,7 +79,7 @@ def _classes(head: Sequence[str], columns: Sequence[Sequence[str]]) -> list[list
 
 
 def _head(head: Sequence[str], classes: Sequence[Sequence[str]]) -> str:
-    """One line, or two where columns share a group."""
+    """Returns one header line, or two where columns share a group."""
     groups = [name.rpartition(": ")[0] for name in head]
     if not any(groups):
         return f"<tr>{''.join(_th(name, kind) for name, kind in zip(head, classes, strict=True))}</tr>"
@@ -107,13 +115,13 @@ def _notes(notes: Sequence[str]) -> str:
 
 
 def drawings(drawn: Mapping[str, str]) -> list[str]:
-    """Drawings by title, SVG in the page's own colours, side by side where there is room."""
+    """Returns drawings by title, SVG in the page's own colours, side by side where there is room."""
     figures = [f"<figure><figcaption>{html.escape(title)}</figcaption>{svg}</figure>" for title, svg in drawn.items()]
     return [f'<div class="drawings">{"".join(figures)}</div>'] if figures else []
 
 
 def pictures(paths: Sequence[Path]) -> list[str]:
-    """Finished pictures, SVG or PNG, on white: their colours are their own."""
+    """Returns pictures, SVG or PNG, on a white background, since their colours are fixed."""
     return [f'<div class="drawings">{"".join(map(_picture, paths))}</div>'] if paths else []
 
 
@@ -125,13 +133,13 @@ def _picture(path: Path) -> str:
 
 
 def inner_page(title: str, text: str) -> str:
-    """Another self-contained page, in a frame of its own."""
+    """Returns another self-contained page, in a frame."""
     title, text = html.escape(title, quote=True), html.escape(text, quote=True)
     return f'<iframe title="{title}" loading="lazy" srcdoc="{text}"></iframe>'
 
 
 def folded(summary: str, inside: str) -> str:
-    """Something that is shown when asked for."""
+    """Returns `inside` folded away behind `summary`."""
     return f"<details><summary>{html.escape(summary)}</summary>\n{inside}</details>"
 
 

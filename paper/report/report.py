@@ -1,6 +1,7 @@
 """The report: every table, how training went, and what the models look at, as one page."""
 
 import html
+import re
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +10,7 @@ from base.errors import UserError
 from base.table import Table
 from data.sources import open_corpus
 from paper.launch import commands
-from paper.records import Found, Run, newest_with_checkpoints
+from paper.records import Records, RunRecord, newest_with_checkpoints
 from paper.report import table1_plot
 from paper.report.curves import curves, trends
 from paper.report.page import Section, drawings, folded, inner_page, page, pictures, table
@@ -17,38 +18,41 @@ from paper.report.page import Section, drawings, folded, inner_page, page, pictu
 _WORDS = range(8, 15)  # of the sentence whose attention is shown
 
 
-def report(tables: Mapping[str, list[Table]], found: Found, place: str) -> str:
+def report(tables: Mapping[str, list[Table]], records: Records, place: str) -> str:
     """Returns the page as text.
 
     Args:
       tables: what to show, by "table1" and so on.
-      found: the runs that they were made of.
-      place: where those were found, for the page's head.
+      records: what they were made of.
+      place: the folder that holds those, for the page's head.
     """
-    beside = {"table1": _layer_plot(found), "table3": drawings(trends(found) if "table3" in tables else {})}
+    beside = {"table1": _layer_plot(records), "table3": drawings(trends(records) if "table3" in tables else {})}
     sections = [
         Section(f"Table {name[-1]}", [*map(table, made), *beside.get(name, [])]) for name, made in tables.items()
     ]
-    sections.append(Section("Learning curves", drawings(curves(found))))
-    drawer = newest_with_checkpoints(found)
+    sections.append(Section("Learning curves", drawings(curves(records))))
+    drawer, scripts = newest_with_checkpoints(records), []
     if drawer is not None:
+        from infer.attention.page import TEMPLATE  # only now: attention needs the whole model
+
         sections.append(Section("Attention", _attention(drawer)))
+        scripts = re.findall("<script>(.*?)</script>", TEMPLATE.read_text(encoding="utf-8"), re.DOTALL)
     sections.append(Section("To run it", [folded("one command for every row", table(commands()))]))
-    done = sum(not run.problem for run in found.runs)
-    about = f"Made by python -m paper from {len(found.runs)} runs in {place}, {done} of them complete."
-    return page(" ".join([about, *found.notes]), sections)
+    done = sum(not run.problem for run in records.runs)
+    about = f"Made by python -m paper from {len(records.runs)} runs in {place}, {done} of them complete."
+    return page(" ".join([about, *records.notes]), sections, scripts)
 
 
-def _layer_plot(found: Found) -> list[str]:
-    if not found.layers:
+def _layer_plot(records: Records) -> list[str]:
+    if not records.layers:
         return []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "layer_types.svg"
-        table1_plot.plot(found.layers[-1], path)
+        table1_plot.plot(records.layers[-1], path)
         return pictures([path])
 
 
-def _attention(run: Run) -> list[str]:
+def _attention(run: RunRecord) -> list[str]:
     """The paper's figures as this run draws them, and every head over one sentence."""
     from infer.attention.page import page as attention_page
     from infer.attention_maps import KINDS, TITLES, attention_maps, translate_one

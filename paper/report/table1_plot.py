@@ -7,9 +7,9 @@ from base.errors import UserError
 
 
 def plot(record: dict[str, Any], path: Path) -> None:
-    """Three panels over n, with logarithmic axes; where n = d, and where attention overtakes recurrence, is marked.
+    """Draws three panels over n on logarithmic axes and marks n = d and where attention overtakes recurrence.
 
-    Time is told in units of the quickest layer's at the smallest n. The kind of file is that of the name of `path`.
+    Time is in units of the fastest layer's at the smallest n. The suffix of `path` decides the kind of file.
 
     Raises:
       UserError: matplotlib knows no such kind of file, or it cannot be written.
@@ -27,12 +27,12 @@ def plot(record: dict[str, Any], path: Path) -> None:
         n = [point["n"] for point in line]
         by_operations.plot(n, [point["operations"] for point in line], marker=".", label=name)
         by_time.plot(n, [point["seconds"] / unit for point in line], marker=".")
-        # Equal lengths are common: lines of falling width keep all of them in sight.
+        # Equal lengths are common: lines of decreasing width keep all of them visible.
         width = 1.5 * (len(types) - list(types).index(name))
         by_path.plot([p["n"] for p in found["paths"]], [p["length"] for p in found["paths"]], linewidth=width)
     for axes, title in (
         (by_operations, f"operations, d = {d}"),
-        (by_time, f"time, d = {d}, quickest = 1"),
+        (by_time, f"time, d = {d}, fastest = 1"),
         (by_path, "longest path, k = {k}, r = {r}".format(**record["paths_at"])),
     ):
         axes.set(xscale="log", yscale="log", xlabel="n", title=title)

@@ -1,4 +1,4 @@
-"""Is one of our systems better than another, or was it lucky in its test sentences? sacreBLEU's paired bootstrap."""
+"""sacreBLEU's paired bootstrap: is one of our systems better than another, or lucky in its test sentences?"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from sacrebleu.significance import PairedTest, Result
 
 from base.errors import UserError
 from data.sources import open_corpus
-from paper.records import Row, Scored
+from paper.records import RowRuns, ScoredRun
 
 SAMPLES = 1000
 
@@ -27,8 +27,8 @@ def compare(
 ) -> Comparison:
     """Tests `system` against `baseline`, line for line translations of the same sentences (Koehn 2004).
 
-    `p` is how often a difference as large comes from `samples` draws of sentences alone. The generator's seed is
-    sacreBLEU's, and stands in the signature.
+    `p` is the share of `samples` draws of sentences with a difference as large by chance. The generator's seed is
+    sacreBLEU's and part of the signature.
 
     Raises:
       UserError: the three differ in length.
@@ -40,19 +40,26 @@ def compare(
     test = PairedTest(named, {"BLEU": BLEU()}, [list(references)], test_type="bs", n_samples=samples)
     signatures, results = test()
     one, other = (result for result in results["BLEU"] if isinstance(result, Result))
-    assert one.ci is not None and other.ci is not None and other.p_value is not None  # other tests leave them out
+    assert one.ci is not None and other.ci is not None and other.p_value is not None
     return Comparison((one.score, other.score), (one.ci, other.ci), other.p_value, str(signatures["BLEU"]))
 
 
-def read_lines_of(one: Scored) -> list[str] | None:
-    """What an evaluation translated, line by line; None where it was not kept."""
-    if not one.translations.is_file():
+def read_lines_of(one: ScoredRun) -> list[str] | None:
+    """Returns the translations of an evaluation; None where they were not saved.
+
+    Raises:
+      UserError: the file is not UTF-8.
+    """
+    if not one.lines.is_file():
         return None
-    return one.translations.read_text(encoding="utf-8").split("\n")[:-1]
+    try:
+        return one.lines.read_text(encoding="utf-8").split("\n")[:-1]
+    except UnicodeDecodeError as error:
+        raise UserError(f"{one.lines}: damaged, not UTF-8 ({error})") from error
 
 
-def compare_rows(baseline: Row, system: Row) -> Comparison | None:
-    """Compares the first seed of each; None where one has not run, or its translations were not kept.
+def compare_rows(baseline: RowRuns, system: RowRuns) -> Comparison | None:
+    """Compares the first seed of each; None where one has not run, or its translations were not saved.
 
     Raises:
       UserError: the test set is not on this machine.

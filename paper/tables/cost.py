@@ -1,7 +1,7 @@
-"""What a run has cost: time on which device, and operations counted in three ways that must not be mixed up.
+"""What a run has cost: hours on a device, and operations counted in three ways that must not be mixed up.
 
-- The paper's own (Table 2): training time x devices x the rate that a device is taken to sustain. An upper bound, for
-  it counts waiting as work.
+- The paper's own (Table 2): training time x devices x the rate that a device is assumed to sustain. An upper bound,
+  since waiting counts as work.
 - Analytic: the matrix products of one update (`train.aot.flops`), times updates. What the model needs.
 - XLA's: the compiler's count of every operation of the same update (`train.compile`), times updates.
 """
@@ -14,39 +14,39 @@ from ml_collections import ConfigDict
 
 from data.pipeline import row_lengths
 from paper.published import SUSTAINED, TIMES
-from paper.records import Found, Scored, identity
+from paper.records import Records, ScoredRun, identity
 from run.folder import as_json, model_config
 from train.aot.flops import update_flops
 
 
 def device_time_flops(hours: float, devices: int, rate: float) -> float:
-    """The paper's formula: hours x devices x operations a second that one device sustains."""
+    """Returns the paper's formula: hours x devices x operations a second that one device sustains."""
     return 3600 * hours * devices * rate
 
 
 def paper_flops(name: str) -> float:
-    """The formula with the paper's own hours, for "base" or "big": the unrounded value of its Table 2."""
+    """Returns the formula with the paper's own hours, for "base" or "big": the unrounded value of its Table 2."""
     time = TIMES[name]
     return device_time_flops(time.hours, time.devices, SUSTAINED[time.device])
 
 
 def row_length(cfg: ConfigDict) -> int:
-    """Positions of the row that stands for all in counts: of the middle bucket, as in `train.compile`."""
+    """Returns the positions of a row in the middle bucket, for which operations are counted, as in `train.compile`."""
     lengths = row_lengths(cfg.data)
     return lengths[len(lengths) // 2]
 
 
 def analytic_flops(cfg: ConfigDict) -> int:
-    """Operations of a whole run in matrix products, forward and backward; padding counts, for it is computed."""
+    """Returns the operations of a whole run in matrix products, forward and backward, padding included."""
     length = row_length(cfg)
     rows = cfg.data.tokens_per_batch // length
     return cfg.steps * update_flops(model_config(cfg, cfg.data.vocab_size), rows, length, length)
 
 
-def xla_flops(found: Found, cfg: ConfigDict) -> float | None:
-    """Operations of a whole run as XLA counts them, from a report of `train.compile` on the same config; else None."""
+def xla_flops(records: Records, cfg: ConfigDict) -> float | None:
+    """Returns XLA's count of the operations of a whole run; None without a report of `train.compile` on the config."""
     wanted = identity(as_json(cfg))
-    for report in found.compiled:
+    for report in records.compiled:
         if "train_middle" in report and identity(report["config"]) == wanted:
             program = report["train_middle"]
             planned = cfg.data.tokens_per_batch // program["length"]  # without rows that only fill the mesh
@@ -54,14 +54,14 @@ def xla_flops(found: Found, cfg: ConfigDict) -> float | None:
     return None
 
 
-def run_flops(one: Scored) -> float | None:
-    """The paper's formula with a run's own time; None where the paper has no rate for its device."""
+def run_flops(one: ScoredRun) -> float | None:
+    """Returns the paper's formula with a run's own time; None where the paper has no rate for its device."""
     rates = [rate for name, rate in SUSTAINED.items() if name in one.run.device["kind"]]
     return device_time_flops(one.run.minutes / 60, one.run.device["count"], rates[0]) if rates else None
 
 
-def paid(scored: Sequence[Scored]) -> str:
-    """Mean hours of one seed and its devices, as "0.05 h, 1 x cpu (2 cores)"; "" of nothing."""
+def cost(scored: Sequence[ScoredRun]) -> str:
+    """Returns the mean hours of a seed and its devices, as "0.05 h, 1 x cpu (2 cores)"; "" without a seed."""
     if not scored:
         return ""
     hours = statistics.fmean(one.run.minutes for one in scored) / 60

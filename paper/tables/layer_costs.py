@@ -1,4 +1,4 @@
-"""What Table 1 wants to know of a layer: operations, time, chains of products, and which position depends on which."""
+"""Measures a layer for Table 1: operations, time, chains of products, and which position depends on which."""
 
 import statistics
 import time
@@ -14,9 +14,9 @@ PRODUCTS = ("dot_general", "conv_general_dilated")
 
 
 def operations(function: Callable[..., Any], *arguments: Any) -> float:
-    """Floating-point operations of a call, as XLA counts them in the compiled program.
+    """Returns the floating-point operations of a call, as XLA counts them in the compiled program.
 
-    XLA counts the body of a loop once: here that of a `scan`, compiled by itself, counts as often as it runs.
+    XLA counts the body of a loop once; here the body of a `scan`, compiled separately, counts as often as it runs.
     """
     total = _counted_once(function, *arguments)
     for body, length in _loops(jax.make_jaxpr(function)(*arguments).jaxpr):
@@ -31,18 +31,18 @@ def _counted_once(function: Callable[..., Any], *arguments: Any) -> float:
 
 
 def _loops(jaxpr: Jaxpr) -> list[tuple[ClosedJaxpr, int]]:
-    """The outermost scans of a program: body, and how often it runs."""
-    found = []
+    """Returns the outermost scans of a program: body and number of iterations."""
+    loops = []
     for equation in jaxpr.eqns:
         if equation.primitive.name == "scan":
-            found.append((equation.params["jaxpr"], equation.params["length"]))
+            loops.append((equation.params["jaxpr"], equation.params["length"]))
         else:
-            found += [loop for inner in jaxprs_in_params(equation.params) for loop in _loops(inner)]
-    return found
+            loops += [loop for inner in jaxprs_in_params(equation.params) for loop in _loops(inner)]
+    return loops
 
 
 def seconds(function: Callable[..., Any], *arguments: Any, runs: int) -> float:
-    """Median duration of a call, of so many after one that is not counted; without compilation."""
+    """Returns the median duration of `runs` calls after a first one that is not counted, without compilation."""
     compiled = jax.jit(function).lower(*arguments).compile()
     taken = []
     for _ in range(runs + 1):
@@ -53,13 +53,13 @@ def seconds(function: Callable[..., Any], *arguments: Any, runs: int) -> float:
 
 
 def sequential_products(function: Callable[..., Any], *arguments: Any) -> int:
-    """Length of the longest chain of matrix products (or convolutions) each of which needs the one before."""
+    """Returns the length of the longest chain of dependent matrix products (or convolutions)."""
     program = jax.make_jaxpr(function)(*arguments).jaxpr
     return max(_chains(program, [0] * len(program.invars)))
 
 
 def _chains(jaxpr: Jaxpr, before: list[int]) -> list[int]:
-    """The longest chain up to each output, where those up to the inputs are `before`; loops are gone through."""
+    """Returns the longest chain up to each output, given those up to the inputs, `before`; loops are unrolled."""
     longest = dict(zip(jaxpr.invars, before, strict=True))
 
     def up_to(variable: Any) -> int:
@@ -73,7 +73,7 @@ def _chains(jaxpr: Jaxpr, before: list[int]) -> list[int]:
         elif len(inner) == 1:
             leaving = _chains(inner[0], entering)
         elif inner:
-            raise ValueError(f"{equation.primitive.name}: how often its parts run, the program does not say")
+            raise ValueError(f"{equation.primitive.name}: the program does not say how often its parts run")
         else:
             step = int(equation.primitive.name in PRODUCTS)
             leaving = [max(entering, default=0) + step] * len(equation.outvars)
@@ -82,7 +82,7 @@ def _chains(jaxpr: Jaxpr, before: list[int]) -> list[int]:
 
 
 def _scan_chains(scan: JaxprEqn, body: Jaxpr, entering: list[int]) -> list[int]:
-    """Rows of what a scan reads, and of what it stacks, have an axis less in its body; what is carried has not."""
+    """As `_chains` for a scan: what it reads row by row, or stacks, has one axis less in the body than outside."""
     read = sum(map(_is_row, scan.invars, body.invars))
     carried = len(body.outvars) - sum(map(_is_row, scan.outvars, body.outvars))
     constants = len(body.invars) - carried - read
@@ -100,7 +100,7 @@ def _is_row(outside: Any, inside: Any) -> bool:
 def dependencies(
     layer: Callable[[Float[Array, "s d"]], Float[Array, "t e"]], x_sd: Float[Array, "s d"]
 ) -> Bool[np.ndarray, "t s"]:
-    """Which outputs depend on which inputs: where the derivative at x, in a random direction, is not zero."""
+    """Returns which outputs depend on which inputs: where the derivative at x, in a random direction, is not zero."""
     direction_1sd = jax.random.normal(jax.random.key(1), (1, *x_sd.shape))
     here_ss1 = np.eye(len(x_sd), dtype=x_sd.dtype)[:, :, None]
     derivatives_ste = jax.jit(jax.vmap(lambda v_sd: jax.jvp(layer, (x_sd,), (v_sd,))[1]))(here_ss1 * direction_1sd)
@@ -113,16 +113,16 @@ def path_length(
     entering_ts: Bool[np.ndarray, "t s"],
     wanted_ts: Bool[np.ndarray, "t s"],
 ) -> int:
-    """How many steps it takes until every wanted output depends on its input.
+    """Returns how many steps it takes until every wanted output depends on its input.
 
     Args:
       steps: which output of each step depends on which position before it.
       known_ts: which inputs each position depends on before the first step.
-      entering_ts: which inputs each position reads anew in every step.
-      wanted_ts: the pairs to be connected.
+      entering_ts: which inputs each position reads again in every step.
+      wanted_ts: the pairs to connect.
 
     Raises:
-      ValueError: the steps end before all are.
+      ValueError: the steps end before all pairs are connected.
     """
     for count, step_tt in enumerate(steps, start=1):
         known_ts = step_tt @ known_ts | entering_ts

@@ -1,8 +1,8 @@
 """The layer types of Table 1 (section 4), each a plain function of its parameters and one sequence x_td.
 
-A sequence of t positions, d wide, becomes another of the same shape. `s` counts the positions that are looked at, and
-`r`, as in the paper, those that one position of restricted self-attention sees. Kernels are `w` wide here, for `k` is
-the width of queries and keys.
+Each maps a sequence of t positions, d wide, to another of the same shape. `s` counts keys and `r`, as in the paper, the
+positions that restricted self-attention attends to. Kernels are `w` wide here, since `k` is the width of queries and
+keys.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ class Projections(NamedTuple):
 
 
 class Gates(NamedTuple):
-    """An LSTM's weights on the input and on the last output, of its four gates g."""
+    """An LSTM's weights on the input and on the previous output, for its four gates g."""
 
     wx: Float[Array, "d g e"]
     wh: Float[Array, "e g e"]
@@ -49,7 +49,7 @@ def self_attention(params: Projections, x_td: Float[Array, "t d"], attend: Atten
 def attend_to_all(
     q_tk: Float[Array, "t k"], k_sk: Float[Array, "s k"], v_se: Float[Array, "s e"]
 ) -> Float[Array, "t e"]:
-    """softmax(Q K^T / sqrt(d_k)) V (equation 1) of one head that sees every position."""
+    """softmax(Q K^T / sqrt(d_k)) V (equation 1) of one head that attends to every position."""
     everything_1ts = jnp.ones((1, len(q_tk), len(k_sk)), bool)
     weights_11ts = attention_weights(q_tk[None, None], k_sk[None, None], everything_1ts)
     return jnp.einsum("ts,se->te", weights_11ts[0, 0], v_se)
@@ -58,10 +58,10 @@ def attend_to_all(
 def attend_nearby(
     q_tk: Float[Array, "t k"], k_tk: Float[Array, "t k"], v_te: Float[Array, "t e"], r: int
 ) -> Float[Array, "t e"]:
-    """The same of a head that sees r positions, its own in their middle: fewer at the ends of the sequence.
+    """The same, of a head that attends to r positions with its own in the middle, fewer at the ends of the sequence.
 
-    Positions are cut into blocks of (r - 1) / 2, each of which sees itself and the blocks beside it, 3 (r - 1) / 2
-    positions, of which a mask hides those too far away. So the products grow with r t, and nothing is [t,t].
+    Positions are split into blocks of (r - 1) / 2, each attending to itself and its two neighbours, 3 (r - 1) / 2
+    positions, and a mask hides those too far away. So the products grow with r t, and no array is [t,t].
 
     Raises:
       ValueError: r is even or below 3.
@@ -71,7 +71,7 @@ def attend_nearby(
     t, reach = len(q_tk), r // 2
     blocks = -(-t // reach)
 
-    def cut(x_tk: Float[Array, "t k"]) -> Float[Array, "b q k"]:
+    def split(x_tk: Float[Array, "t k"]) -> Float[Array, "b q k"]:
         return jnp.pad(x_tk, ((0, blocks * reach - t), (0, 0))).reshape(blocks, reach, -1)
 
     def beside(x_bqk: Float[Array, "b q k"]) -> Float[Array, "b s k"]:
@@ -81,10 +81,10 @@ def attend_nearby(
     start_b11 = reach * jnp.arange(blocks)[:, None, None]
     query_bq1 = start_b11 + jnp.arange(reach)[None, :, None]
     key_b1s = start_b11 + jnp.arange(-reach, 2 * reach)[None, None, :]
-    seen_bqs = (jnp.abs(query_bq1 - key_b1s) <= reach) & (key_b1s >= 0) & (key_b1s < t)
-    # Blocks stand where the batch usually does, for the head is one.
-    weights_b1qs = attention_weights(cut(q_tk)[:, None], beside(cut(k_tk))[:, None], seen_bqs)
-    heads_bqe = jnp.einsum("bqs,bse->bqe", weights_b1qs[:, 0], beside(cut(v_te)))
+    mask_bqs = (jnp.abs(query_bq1 - key_b1s) <= reach) & (key_b1s >= 0) & (key_b1s < t)
+    # Blocks take the place of the batch; there is one head.
+    weights_b1qs = attention_weights(split(q_tk)[:, None], beside(split(k_tk))[:, None], mask_bqs)
+    heads_bqe = jnp.einsum("bqs,bse->bqe", weights_b1qs[:, 0], beside(split(v_te)))
     return heads_bqe.reshape(blocks * reach, -1)[:t]
 
 
@@ -100,7 +100,7 @@ def recurrent(params: Gates, x_td: Float[Array, "t d"]) -> Float[Array, "t e"]:
 
 
 def cell(params: Gates, before: State, x_d: Float[Array, " d"]) -> State:
-    """One position of an LSTM, which has a forget gate, neither biases nor peepholes."""
+    """One step of an LSTM with a forget gate, without biases and peepholes."""
     gates_ge = jnp.einsum("d,dge->ge", x_d, params.wx) + jnp.einsum("f,fge->ge", before.h, params.wh)
     enter_e, keep_e, leave_e = jax.nn.sigmoid(gates_ge[:3])
     c_e = keep_e * before.c + enter_e * jnp.tanh(gates_ge[3])
@@ -108,9 +108,9 @@ def cell(params: Gates, before: State, x_d: Float[Array, " d"]) -> State:
 
 
 def convolutional(w_wde: Float[Array, "w d e"], x_td: Float[Array, "t d"], dilation: int) -> Float[Array, "t e"]:
-    """Sees w positions: its own and those before it, `dilation` apart.
+    """A convolution over w positions: its own and those before it, `dilation` apart.
 
-    It looks back only, like the recurrent layer. With centred kernels a stack of dilations 1, w, w^2, ... would not
+    It only looks back, like the recurrent layer. With centred kernels a stack of dilations 1, w, w^2, ... would not
     connect all pairs near the ends, where some paths would have to leave the sequence and return.
     """
     before = (w_wde.shape[0] - 1) * dilation

@@ -1,12 +1,12 @@
-"""Table 2: BLEU on newstest2014 in every reading, and training operations by every count."""
+"""Table 2: BLEU on newstest2014, and training operations."""
 
 from base.errors import UserError
 from base.table import NOT_RUN, Table, difference, mean, number, spread
 from infer.scores.bleu import READINGS
 from paper.published import BIG_EN_FR_IN_THE_PROCEEDINGS, SUSTAINED, TABLE2, TIMES
-from paper.records import Found, Row, find, load
+from paper.records import Records, RowRuns, caveat_notes, load, row_runs
 from paper.tables.bootstrap import compare_rows
-from paper.tables.cost import analytic_flops, paid, paper_flops, run_flops, xla_flops
+from paper.tables.cost import analytic_flops, cost, paper_flops, run_flops, xla_flops
 
 PAIRS = {"en-de": "English-German", "en-fr": "English-French"}
 SIZES = ("base", "big")
@@ -15,34 +15,35 @@ READING = {"en-de": "bleu_paper", "en-fr": "bleu_tok"}
 
 
 def config_of(size: str, pair: str, scale: str = "") -> str:
-    """The config of a Transformer row; `scale` is "" or ":small"."""
+    """Returns the config of a Transformer row; `scale` is "" or ":small"."""
     return f"configs/{size}.py:{pair}{scale}"
 
 
-def tables(found: Found) -> list[Table]:
-    """BLEU of each pair, the small twins, every reading, operations."""
+def tables(records: Records) -> list[Table]:
+    """Returns BLEU of each pair, the small twins, every reading, and operations."""
     rows = {
-        (size, pair, scale): find(found, config_of(size, pair, scale), "test")
+        (size, pair, scale): row_runs(records, config_of(size, pair, scale), "test")
         for scale in ("", ":small")
         for pair in PAIRS
         for size in SIZES
     }
-    return [*(bleu(rows, pair) for pair in PAIRS), small(rows), readings(rows), operations(found, rows)]
+    return [*(bleu(rows, pair) for pair in PAIRS), small(rows), readings(rows), operations(records, rows)]
 
 
-Rows = dict[tuple[str, str, str], Row]
+Rows = dict[tuple[str, str, str], RowRuns]
 
 
 def bleu(rows: Rows, pair: str) -> Table:
-    """One language pair: the paper's systems, and ours beside its Transformers."""
+    """Returns one language pair: the paper's systems, and ours beside its Transformers."""
     head = ("model", "BLEU: paper", "BLEU: ours", "BLEU: delta", "sacreBLEU", "seeds", "cost: paper", "cost: ours")
     lines: list[tuple[str, ...]] = []
     notes: list[str] = []
     for system in (system for system in TABLE2 if pair in system.bleu):
         size = size_of(system.model)
-        cells: tuple[str, ...] = ("",) * 6
+        name, cells = system.model, ("",) * 6
         if size:
             row, time = rows[size, pair, ""], TIMES[size]
+            name = row.label(name)
             values = row.values(READING[pair])
             cells = (
                 spread(values) or row.missing or NOT_RUN,
@@ -50,20 +51,21 @@ def bleu(rows: Rows, pair: str) -> Table:
                 spread(row.values("sacrebleu")),
                 str(len(row.scored)),
                 f"{time.hours:g} h, {time.devices} x {time.device}",
-                paid(row.scored),
+                cost(row.scored),
             )
             notes += row.notes
-        lines.append((system.model, f"{system.bleu[pair]:g}", *cells))
+        lines.append((name, f"{system.bleu[pair]:g}", *cells))
     if pair == "en-fr":
         notes.append(f"Transformer (big): {BIG_EN_FR_IN_THE_PROCEEDINGS} in the proceedings")
     notes += paired(rows, pair, "")
     reading = "tokenised, compounds split, quotes normalised" if pair == "en-de" else "tokenised"
     notes.append(f"ours: {reading}, as the paper's; sacreBLEU is what compares across papers")
+    notes += _caveats(rows, pair, "")
     return Table(f"table2-{pair}", f"Table 2: BLEU on newstest2014, {PAIRS[pair]}", head, lines, notes)
 
 
 def small(rows: Rows) -> Table:
-    """The small twins, whose BLEU is of the built-in corpus: only the step from base to big compares with the paper."""
+    """Returns the small twins; their BLEU is of the built-in corpus, so only big minus base compares with the paper."""
     head = ("model", "pair", "big − base: paper", "big − base: ours", "sacreBLEU", "perplexity", "seeds", "cost")
     lines: list[tuple[str, ...]] = []
     notes: list[str] = []
@@ -75,22 +77,22 @@ def small(rows: Rows) -> Table:
             steps = difference(printed["big", pair], printed["base", pair], 1), difference(big, base)
             lines.append(
                 (
-                    f"Transformer ({size}), small twin",
+                    row.label(f"Transformer ({size}), small twin"),
                     pair,
                     *(steps if size == "big" else ("", "")),
                     *(spread(row.values("sacrebleu")) or row.missing or NOT_RUN, spread(row.values("perplexity"), 3)),
-                    *(str(len(row.scored)), paid(row.scored)),
+                    *(str(len(row.scored)), cost(row.scored)),
                 )
             )
             notes += row.notes
-        notes += paired(rows, pair, ":small")
+        notes += paired(rows, pair, ":small") + _caveats(rows, pair, ":small")
     notes.append("the built-in corpus stands for both pairs, turned round for en-fr; 1,000 test sentences")
     title = "Table 2, small twins: a quarter of the width, half of the layers, built-in corpus"
     return Table("table2-small", title, head, lines, notes)
 
 
 def readings(rows: Rows) -> Table:
-    """Every reading of each of our systems; the signatures stand below."""
+    """Returns every reading of each of our systems, with the signatures as notes."""
     head = ("model", "pair", "perplexity", *READINGS)
     lines: list[tuple[str, ...]] = []
     notes: dict[str, list[str]] = {}
@@ -98,15 +100,16 @@ def readings(rows: Rows) -> Table:
         if row.scored:
             name = f"{size}{', small twin' if scale else ''}"
             values = (spread(row.values(key)) for key in ("perplexity", *READINGS))
-            lines.append((name, pair, *values))
+            lines.append((row.label(name), pair, *values))
             for key, signature in row.scored[0].scores["signatures"].items():
                 notes.setdefault(f"{key}: {signature}", []).append(f"{name} {pair}")
     notes_text = [f"{signature} ({', '.join(names)})" for signature, names in notes.items()]
+    notes_text += [note for pair in PAIRS for scale in ("", ":small") for note in _caveats(rows, pair, scale)]
     return Table("table2-readings", "Table 2: our systems in every reading", head, lines, notes_text or [NOT_RUN])
 
 
-def operations(found: Found, rows: Rows) -> Table:
-    """Training operations; see paper/tables/cost.py for what the columns mean and why they differ."""
+def operations(records: Records, rows: Rows) -> Table:
+    """Returns training operations; paper/tables/cost.py explains the columns."""
     head = (
         *("model", "pair", "paper: printed", "paper: hours x rate", "ours: hours x rate"),
         *("ours: analytic", "ours: XLA", "XLA / analytic", "cost"),
@@ -120,16 +123,16 @@ def operations(found: Found, rows: Rows) -> Table:
                 continue
             for scale in ("", ":small"):
                 name, row = config_of(size, pair, scale), rows[size, pair, scale]
-                analytic, xla = analytic_flops(load(name)), xla_flops(found, load(name))
+                analytic, xla = analytic_flops(load(name)), xla_flops(records, load(name))
                 timed = [count for one in row.scored if (count := run_flops(one))]
                 lines.append(
                     (
-                        f"{system.model}{', small twin' if scale else ''}",
+                        row.label(f"{system.model}{', small twin' if scale else ''}"),
                         pair,
                         *("" if scale else _power(value) for value in (flops, paper_flops(size))),
                         _power(mean(timed)),
                         *(_power(analytic), _power(xla), number(xla and xla / analytic, 3)),
-                        paid(row.scored) or NOT_RUN,
+                        cost(row.scored) or NOT_RUN,
                     )
                 )
     rates = ", ".join(f"{device} {rate / 1e12:g}" for device, rate in SUSTAINED.items())
@@ -139,23 +142,29 @@ def operations(found: Found, rows: Rows) -> Table:
         "analytic: matrix products of all updates, from train/aot/flops.py, for rows as long as the middle bucket's",
         "XLA: the compiler's count of the same updates, where a report of train.compile is found",
         "energy: no run has measured it",
+        *(note for pair in PAIRS for scale in ("", ":small") for note in _caveats(rows, pair, scale)),
     ]
     return Table("table2-flops", "Table 2: training operations (FLOPs)", head, lines, notes)
 
 
 def paired(rows: Rows, pair: str, scale: str) -> list[str]:
-    """A line on whether big is better than base by more than chance."""
+    """Returns a line on whether big is better than base by more than chance; none without translations of both."""
     try:
-        found = compare_rows(*(rows[size, pair, scale] for size in SIZES))
+        test = compare_rows(*(rows[size, pair, scale] for size in SIZES))
     except UserError as error:
         return [f"no paired test of base and big, {pair}: {error}"]
-    if found is None:
+    if test is None:
         return []
-    (base, big), (low, high) = found.scores, found.intervals
+    (base, big), (low, high) = test.scores, test.intervals
     return [
         f"paired bootstrap, {pair}{', small twins' if scale else ''}: base {base:.2f} ± {low:.2f}, "
-        f"big {big:.2f} ± {high:.2f}, p {found.p:.3f} ({found.signature})"
+        f"big {big:.2f} ± {high:.2f}, p {test.p:.3f} ({test.signature})"
     ]
+
+
+def _caveats(rows: Rows, pair: str, scale: str) -> list[str]:
+    twin = ", small twin" if scale else ""
+    return caveat_notes({f"{size}{twin} {pair}": rows[size, pair, scale] for size in SIZES})
 
 
 def size_of(model: str) -> str | None:

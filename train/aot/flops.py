@@ -1,8 +1,8 @@
 """Floating-point operations of the model, counted from its matrix products (paper, sections 3.1 to 3.4).
 
 The product of an [m,k] and a [k,n] matrix is 2 m k n operations. Norms, softmax, dropout and Adam are left out: a few
-per cent at the paper's sizes, and what they take is memory traffic. Lookups cost nothing. Positions count whether they
-are padding or not, for they are computed; so do those that a causal mask hides.
+per cent at the paper's sizes, and bound by memory traffic. Embedding lookups cost nothing. Padding counts, since it is
+computed, and so do the positions that a causal mask hides.
 """
 
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from model.config import ModelConfig
 
 
 class Forward(NamedTuple):
-    """Operations of one pass from ids to logits, by part. Keys and values of the source are the decoder's."""
+    """Operations of one pass from ids to logits, by part; keys and values of the source count with the decoder."""
 
     encoder: int
     decoder: int
@@ -19,7 +19,7 @@ class Forward(NamedTuple):
 
 
 def forward_flops(config: ModelConfig, rows: int, source_length: int, target_length: int) -> Forward:
-    """Operations of one pass over `rows` rows of `source_length` source and `target_length` target positions."""
+    """Returns the operations of one pass over `rows` rows of `source_length` and `target_length` positions."""
     c, s, t = config, rows * source_length, rows * target_length
     return Forward(
         encoder=c.N * (_projections(c, s, s) + _attention(c, s, source_length) + _feed_forward(c, s)),
@@ -36,7 +36,7 @@ def forward_flops(config: ModelConfig, rows: int, source_length: int, target_len
 
 
 def update_flops(config: ModelConfig, rows: int, source_length: int, target_length: int) -> int:
-    """Operations of one update, forward and backward, whatever is computed twice: what utilisation is measured by.
+    """Returns the operations of one update, forward and backward, without recomputation: the basis of utilisation.
 
     Each product y = x w has two in the backward pass, dx = dy w^T and dw = x^T dy, of as many operations each.
     """
@@ -44,10 +44,10 @@ def update_flops(config: ModelConfig, rows: int, source_length: int, target_leng
 
 
 def recomputed_flops(config: ModelConfig, rows: int, source_length: int, target_length: int) -> int:
-    """Operations that `model.remat` adds to an update: "full" repeats every layer's forward pass, "dots" its attention.
+    """Returns what `model.remat` adds to an update: "full" repeats every layer's forward pass, "dots" its attention.
 
-    Keys and values of the source are kept, being made outside of the layers. With pre-norm a layer's last product is
-    not needed again, since nothing comes after it but a sum.
+    Keys and values of the source are stored, being computed outside of the layers. With pre-norm a layer's last product
+    is not needed again, since only a sum follows it.
     """
     c, s, t = config, rows * source_length, rows * target_length
     if c.remat == "none":
@@ -55,26 +55,26 @@ def recomputed_flops(config: ModelConfig, rows: int, source_length: int, target_
     if c.remat == "dots":
         return c.N * (_attention(c, s, source_length) + _attention(c, t, target_length + source_length))
     forward = forward_flops(config, rows, source_length, target_length)
-    kept = c.N * 2 * s * c.d_model * c.h * (c.d_k + c.d_v)
+    stored = c.N * 2 * s * c.d_model * c.h * (c.d_k + c.d_v)
     unneeded = c.N * _feed_forward(c, s + t) // 2 if c.norm == "pre" else 0
-    return forward.encoder + forward.decoder - kept - unneeded
+    return forward.encoder + forward.decoder - stored - unneeded
 
 
-def counted_once(config: ModelConfig, rows: int, source_length: int, target_length: int, beside: int = 0) -> int:
-    """Operations of an update as a compiler counts them that meets the body of every loop once.
+def counted_once(config: ModelConfig, rows: int, source_length: int, target_length: int, peeled: int = 0) -> int:
+    """Returns the operations of an update as the compiler counts them, the body of every loop once.
 
-    With `model.scan_layers` the layers of each stack are a loop; keys and values of the source are made outside of it.
-    `beside` rounds of the backward loops, of both stacks together, stand beside the loop and are counted as well.
+    With `model.scan_layers` the layers of each stack are a loop; keys and values of the source are computed outside of
+    it. `peeled` iterations of the backward loops, of both stacks together, are outside as well and count too.
     """
     c, s = config, rows * source_length
     once = update_flops(config, rows, source_length, target_length)
     once += recomputed_flops(config, rows, source_length, target_length)
     if c.scan_layers:
         forward = forward_flops(config, rows, source_length, target_length)
-        ahead = forward.encoder + forward.decoder - c.N * 2 * s * c.d_model * c.h * (c.d_k + c.d_v)
-        back = 2 * ahead + recomputed_flops(config, rows, source_length, target_length)
-        once -= ahead + back - (ahead + back) // c.N
-        once += beside * back // (2 * c.N)
+        looped = forward.encoder + forward.decoder - c.N * 2 * s * c.d_model * c.h * (c.d_k + c.d_v)
+        back = 2 * looped + recomputed_flops(config, rows, source_length, target_length)
+        once -= looped + back - (looped + back) // c.N
+        once += peeled * back // (2 * c.N)
     return once
 
 

@@ -1,4 +1,4 @@
-"""What makers say their accelerators can do, a chip each. Nothing here is measured.
+"""What the makers say of their accelerators, per chip. Nothing here is measured.
 
 TPU: memory, bandwidth and peak from Google's pages on each generation (docs.cloud.google.com/tpu/docs/v5e, and so on);
 links and network from "How to Scale Your Model" (jax-ml.github.io/scaling-book/tpus), which gives what is usable of the
@@ -14,8 +14,8 @@ GIB = 2**30
 class Chip(NamedTuple):
     """One accelerator; bandwidths in bytes/s, each in one direction.
 
-    `link` is what a chip sends in a ring of neighbours, both ways round: two links of a TPU, all the NVLinks of a
-    GPU. `network` is a chip's share of the data-centre network, which joins slices or nodes.
+    `link` is what a chip sends in a ring of neighbours, in both directions: two links of a TPU, all the NVLinks of a
+    GPU. `network` is a chip's share of the data-centre network between slices or nodes.
     """
 
     name: str
@@ -34,3 +34,11 @@ CHIPS = {
     "h100": Chip("NVIDIA H100 SXM", 80 * GIB, 989e12, 3350e9, 450e9, 50e9),
     "h200": Chip("NVIDIA H200 SXM", 141 * GIB, 989e12, 4800e9, 450e9, 50e9),
 }
+
+# What times estimated from these numbers take for granted.
+ASSUMPTIONS = (
+    "an estimate, not a measurement: matrix products at the peak of bfloat16 (which TPUs also use for float32, by"
+    " default), memory traffic as the compiler counts it, at full bandwidth (more than reaches HBM, since some stays"
+    " on the chip), collectives in rings of neighbours at full bandwidth; the lower time overlaps all three, the upper"
+    " one overlaps nothing; no waiting for data, validation or checkpoints"
+)

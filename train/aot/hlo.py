@@ -1,7 +1,7 @@
-"""What a compiled program sends between devices, read from its text (optimised HLO of one device's program).
+"""The collectives of a compiled program, read from its text (optimised HLO of one device's program).
 
-An exchange that the compiler spreads over several fused computations, to run beside other work, carries one channel
-number everywhere and counts once. What stands in the body of a loop counts as often as the loop runs, where that is a
+A collective that the compiler spreads over several fused computations, to overlap it with other work, has one channel
+number in all of them and counts once. In the body of a loop it counts as often as the loop runs, where that is a
 constant, and otherwise once.
 """
 
@@ -10,7 +10,7 @@ import re
 from typing import NamedTuple
 
 KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute", "send")
-_EXCHANGE = re.compile(rf" = (.*?) ({'|'.join(KINDS)})(?:-start)?\(")
+_COLLECTIVE = re.compile(rf" = (.*?) ({'|'.join(KINDS)})(?:-start)?\(")
 _COMPUTATION = re.compile(r"(?:ENTRY )?%([\w.-]+) \(.*\{$")
 _CALLED = re.compile(r"(?:calls|to_apply|body|condition|branch_computations)=\{?((?:%[\w.-]+(?:, )?)+)")
 _ARRAY = re.compile(r"\b(pred|[a-z]+\d\w*)\[([\d,]*)\]")
@@ -18,14 +18,14 @@ _DEFINITION = re.compile(r"\s*(?:ROOT )?%([\w.-]+) = (.*)")
 
 
 class Loop(NamedTuple):
-    """A loop that counts from `start` to below `end`: where a round stands before it, `start` is 1."""
+    """A loop that counts from `start` to below `end`; `start` is the number of iterations peeled off before it."""
 
     start: int
     end: int
 
 
-class Exchange(NamedTuple):
-    """One collective operation, or in a program of several slices one array sent across the network.
+class Collective(NamedTuple):
+    """One collective, or in a program for several slices one array sent across the network.
 
     `bytes` is the size of the whole array, or arrays, that a device has before an all-reduce, reduce-scatter,
     all-to-all or send, and after an all-gather. `group` is the number of devices, or slices for a send, that take part.
@@ -37,18 +37,18 @@ class Exchange(NamedTuple):
     times: int
 
 
-def exchanges(text: str, devices: int, slices: int = 1) -> list[Exchange]:
-    """Returns everything that the program of one of `devices` devices in `slices` slices exchanges with others."""
+def collectives(text: str, devices: int, slices: int = 1) -> list[Collective]:
+    """Returns the collectives in the program of one of `devices` devices, which form `slices` slices."""
     lines, entry = _computations(text)
     times = dict.fromkeys(lines, 0)
     _count(lines, entry, 1, times)
-    found: dict[tuple[str, str], Exchange] = {}
+    found: dict[tuple[str, str], Collective] = {}
     for name, body in lines.items():
         for line in body:
-            if times[name] and (match := _EXCHANGE.search(line)):
+            if times[name] and (match := _COLLECTIVE.search(line)):
                 channel = re.search(r"channel_id=(\d+)", line)
-                exchange = _exchange(match[2], match[1], line, devices, slices)
-                found[match[2], channel[1] if channel else line] = exchange._replace(times=times[name])
+                collective = _collective(match[2], match[1], line, devices, slices)
+                found[match[2], channel[1] if channel else line] = collective._replace(times=times[name])
     return list(found.values())
 
 
@@ -60,7 +60,7 @@ def loops(text: str) -> list[Loop]:
 
 
 def _computations(text: str) -> tuple[dict[str, list[str]], str]:
-    """The lines of each computation, and the name of the one that the program begins with."""
+    """Returns the lines of each computation, and the name of the entry computation."""
     lines: dict[str, list[str]] = {}
     entry = inside = ""
     for line in text.splitlines():
@@ -74,7 +74,7 @@ def _computations(text: str) -> tuple[dict[str, list[str]], str]:
 
 
 def _count(lines: dict[str, list[str]], name: str, runs: int, times: dict[str, int]) -> None:
-    """Adds `runs` to the times that computation `name` runs, and to those it calls what follows from that."""
+    """Adds `runs` to how often computation `name` runs, and the corresponding number to those it calls."""
     times[name] += runs
     for line in lines[name]:
         loop = _loop(lines, lines[name], line)
@@ -84,7 +84,7 @@ def _count(lines: dict[str, list[str]], name: str, runs: int, times: dict[str, i
 
 
 def _loop(lines: dict[str, list[str]], beside: list[str], line: str) -> Loop | None:
-    """The loop of this line, which stands among others, if it counts up to a constant, as scans do."""
+    """Returns the loop on this line, one of a computation's, if it counts up to a constant, as scans do."""
     parts = re.search(r" while\(%([\w.-]+)\).*condition=%([\w.-]+)", line)
     if not parts:
         return None
@@ -95,7 +95,7 @@ def _loop(lines: dict[str, list[str]], beside: list[str], line: str) -> Loop | N
 
 
 def _start(beside: list[str], carried: str) -> int:
-    """The constant that a loop's counter, the first of what it carries, has before the loop; 0 where it is none."""
+    """Returns the constant at which a loop's counter, the first value it carries, starts; 0 where it is none."""
     defined = {match[1]: match[2] for line in beside if (match := _DEFINITION.match(line))}
     first = re.search(r" tuple\([^%)]*%([\w.-]+)", defined.get(carried, ""))
     counter = defined.get(first[1], "") if first else ""
@@ -105,12 +105,12 @@ def _start(beside: list[str], carried: str) -> int:
     return int(constant[1]) if constant else 0
 
 
-def _exchange(kind: str, shape: str, line: str, devices: int, slices: int) -> Exchange:
+def _collective(kind: str, shape: str, line: str, devices: int, slices: int) -> Collective:
     sizes = [_bytes(kind_of, dimensions) for kind_of, dimensions in _ARRAY.findall(shape)]
-    if kind == "send":  # with it go a context and a token
-        return Exchange(kind, sizes[0], slices, 1)
+    if kind == "send":  # the rest is a context and a token
+        return Collective(kind, sizes[0], slices, 1)
     group = _group(line, devices)
-    return Exchange(kind, sum(sizes) * (group if kind == "reduce-scatter" else 1), group, 1)
+    return Collective(kind, sum(sizes) * (group if kind == "reduce-scatter" else 1), group, 1)
 
 
 def _bytes(element: str, dimensions: str) -> int:
@@ -119,7 +119,7 @@ def _bytes(element: str, dimensions: str) -> int:
 
 
 def _group(line: str, devices: int) -> int:
-    """Devices that exchange with each other, of the notations in which the compiler lists them."""
+    """Returns how many devices take part, from any of the compiler's notations for them."""
     if listed := re.search(r"replica_groups=\{\{([\d,]+)\}", line):
         return listed[1].count(",") + 1
     if counted := re.search(r"replica_groups=\[\d+,(\d+)\]", line):

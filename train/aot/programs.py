@@ -1,4 +1,4 @@
-"""A run's programs, compiled for TPUs that this machine need not have, and what the compiler says of them.
+"""Compiles a run's programs for TPUs that this machine need not have, and reads what the compiler says of them.
 
 Nothing is executed: jax compiles for a description of the hardware, with the compiler of `libtpu`.
 """
@@ -29,7 +29,7 @@ from model.transformer import Transformer, init_params
 from run.sharding import AXES, ROWS, make_mesh, mesh_shape, placed_shapes, row_parts, shardings
 from train.aot.flops import counted_once, recomputed_flops, update_flops
 from train.aot.hardware import CHIPS, GIB, Chip
-from train.aot.hlo import exchanges, loops
+from train.aot.hlo import collectives, loops
 from train.optim import optimizer
 from train.step import init_state, make_train_step
 from train.tasks.translation import objective
@@ -39,7 +39,7 @@ _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 class TooLarge(Exception):
-    """A program that its device's memory cannot hold: bytes that it needs at least, and that there are."""
+    """A program does not fit into its device's memory: bytes needed at least, and available."""
 
     def __init__(self, needed: int, available: int):
         super().__init__(f"needs {needed / GIB:.2f} GiB a device, where there are {available / GIB:.2f} GiB")
@@ -62,7 +62,7 @@ def open_topology(name: str, slices: int) -> tuple[Chip, list[Any]]:
     if set(layout.split("x")) == {"1"}:
         options["chips_per_host_bounds"] = (1, 1, 1)
     if generation == "v4":
-        options["chip_config_name"] = "megacore"  # a chip is one device, as on the machines that are let
+        options["chip_config_name"] = "megacore"  # a chip is one device, as on Cloud TPU
     try:
         return CHIPS[generation], topologies.get_topology_desc(name, "tpu", **options).devices
     except jax.errors.JaxRuntimeError as error:
@@ -96,7 +96,7 @@ def batch_shapes(cfg: ConfigDict, mesh: Mesh) -> list[tuple[int, int, int]]:
 
 
 def train_step(cfg: ConfigDict, config: ModelConfig, mesh: Mesh, rows: int, length: int) -> dict[str, Any]:
-    """Compiles one update on `rows` rows of `length` positions a side; returns what `facts` does, and FLOPs.
+    """Compiles one update on `rows` rows of `length` positions a side; returns its `facts` and FLOPs.
 
     Raises:
       TooLarge: it does not fit.
@@ -111,10 +111,13 @@ def train_step(cfg: ConfigDict, config: ModelConfig, mesh: Mesh, rows: int, leng
     analytic = update_flops(*shape) + recomputed_flops(*shape)
     text = compiled.as_text()
     found = facts(compiled, text, mesh)
-    # On several slices a round of each backward loop comes before it, so that its gradients travel meanwhile.
-    beside = sum(loop.start for loop in loops(text) if loop.end == config.N)
-    for counted in ("flops", "traffic"):  # the compiler counts a loop's body once: that of slices, and that of layers
-        found[counted] *= cfg.optim.accumulate * analytic / counted_once(*shape, beside)
+    # For several slices the compiler peels an iteration off each backward loop, to send its gradients meanwhile.
+    peeled = sum(loop.start for loop in loops(text) if loop.end == config.N)
+    for counted in (
+        "flops",
+        "traffic",
+    ):  # a loop's body counts once: over microbatches, over layers
+        found[counted] *= cfg.optim.accumulate * analytic / counted_once(*shape, peeled)
     return {
         "rows": rows,
         "length": length,
@@ -124,7 +127,7 @@ def train_step(cfg: ConfigDict, config: ModelConfig, mesh: Mesh, rows: int, leng
     }
 
 
-def search(cfg: ConfigDict, config: ModelConfig, mesh: Mesh) -> dict[str, Any]:
+def search_program(cfg: ConfigDict, config: ModelConfig, mesh: Mesh) -> dict[str, Any]:
     """Compiles beam search for a full batch of short sentences, as `infer.translator` makes them.
 
     Raises:
@@ -141,30 +144,30 @@ def search(cfg: ConfigDict, config: ModelConfig, mesh: Mesh) -> dict[str, Any]:
 
 
 def facts(compiled: Any, text: str, mesh: Mesh) -> dict[str, Any]:
-    """What the compiler says of a program, for each device: memory and traffic in bytes, operations, exchanges.
+    """Returns memory and traffic in bytes, operations and collectives of a program, per device, as the compiler counts.
 
-    `text` is the program's own, `compiled.as_text()`, which takes long to make of a large one.
+    `text` is `compiled.as_text()`, which takes long for a large program.
     """
-    memory, cost = compiled.memory_analysis(), compiled.cost_analysis()
-    held = {
-        "arguments": memory.argument_size_in_bytes,
-        "outputs": memory.output_size_in_bytes,
-        "aliased": memory.alias_size_in_bytes,
-        "temporaries": memory.temp_size_in_bytes,
-        "code": memory.generated_code_size_in_bytes,
+    analysis, cost = compiled.memory_analysis(), compiled.cost_analysis()
+    memory = {
+        "arguments": analysis.argument_size_in_bytes,
+        "outputs": analysis.output_size_in_bytes,
+        "aliased": analysis.alias_size_in_bytes,
+        "temporaries": analysis.temp_size_in_bytes,
+        "code": analysis.generated_code_size_in_bytes,
     }
-    held["peak"] = sum(held.values()) - 2 * held["aliased"]
+    memory["peak"] = sum(memory.values()) - 2 * memory["aliased"]
     slices = len({getattr(device, "slice_index", 0) for device in mesh.devices.flat})
     sent = Counter[tuple[str, int]]()
     count = Counter[tuple[str, int]]()
-    for exchange in exchanges(text, mesh.size, slices):
-        count[exchange.kind, exchange.group] += exchange.times
-        sent[exchange.kind, exchange.group] += exchange.times * exchange.bytes
+    for one in collectives(text, mesh.size, slices):
+        count[one.kind, one.group] += one.times
+        sent[one.kind, one.group] += one.times * one.bytes
     return {
-        "memory": held,
+        "memory": memory,
         "flops": cost["flops"],
         "traffic": cost["bytes accessed"],
-        "exchanges": [
+        "collectives": [
             {"kind": kind, "group": group, "count": count[kind, group], "bytes": sent[kind, group]}
             for kind, group in sorted(count)
         ],
@@ -175,14 +178,14 @@ def _compile(lowered: Any) -> Any:
     try:
         return lowered.compile()
     except jax.errors.JaxRuntimeError as error:
-        refusal = _refusal(str(error))
-        if refusal is None:
+        too_large = _too_large(str(error))
+        if too_large is None:
             raise
-        raise refusal from error
+        raise too_large from error
 
 
-def _refusal(message: str) -> TooLarge | None:
-    """The numbers in the compiler's complaint about memory; None if it complains about something else."""
+def _too_large(message: str) -> TooLarge | None:
+    """Returns the numbers in the compiler's complaint about memory; None if it complains about something else."""
     sizes = r"([\d.]+)([KMGT]?)B?"
     for pattern in (rf"Used {sizes} of {sizes} hbm", rf"total .*?\({sizes}\) exceeds available HBM \({sizes}\)"):
         if found := re.search(pattern, message):

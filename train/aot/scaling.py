@@ -1,0 +1,205 @@
+"""The tables of docs/scaling.md: the cases that are compiled, their records, and the tables made of those."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from base.errors import UserError
+from base.files import Schema, check, read_json
+from base.table import Table, as_markdown
+from train.aot.hardware import ASSUMPTIONS, CHIPS, GIB
+
+RECORDS = Path("results/aot")
+A_CHIP = 6_250  # positions a side: the paper's 25,000 on four chips, with which weak scaling begins
+PARTS = ("compute", "memory", "links", "network")
+REPORT: Schema = {
+    **{"topology": str, "slices": int, "devices": int, "mesh": {"data": int, "fsdp": int, "tensor": int}},
+    **{"config": {"data": {"tokens_per_batch": int}}, "versions": {"jax": str, "libtpu": str}},
+}
+REFUSED: Schema = {"program": str, "needed": int, "available": int}
+PROGRAM: Schema = {
+    **{"rows": int, "length": int, "flops": float, "flops_analytic": float, "memory": {"peak": float}},
+    "collectives": [{"kind": str, "bytes": int, "group": int, "count": int}],
+}
+RANGES = ("step_seconds", "positions_per_second", "hours")
+ESTIMATE = [f"{part}_seconds" for part in PARTS] + [f"{name}_{end}" for name in RANGES for end in ("least", "most")]
+COMPILED: Schema = {
+    **{"train_longest": PROGRAM, "train_middle": PROGRAM, "estimate": dict.fromkeys(ESTIMATE, float)},
+    "config": {"data": {"train": str, "valid": str}},
+}
+
+
+class Case(NamedTuple):
+    """One row: its table, its record's name, and the arguments of `train.compile`."""
+
+    table: str
+    name: str
+    arguments: tuple[str, ...]
+
+
+def cases() -> list[Case]:
+    """Every row of every table."""
+
+    def case(table: str, name: str, model: str, topology: str, *more: str) -> Case:
+        config = (f"--config=configs/{model}.py", "--config.model.dtype=bfloat16", "--config.model.scan_layers=True")
+        return Case(table, f"{model}-{name}", (*config, f"--topology={topology}", *more))
+
+    paper = [
+        case("paper", topology.replace(":", "-"), model, topology, *(() if topology == "v5e:4x4" else ("--nosearch",)))
+        for model in ("base", "big")
+        for topology in ("v5e:2x2", "v5e:4x4", "v6e:4x4", "v5p:2x2x2")
+    ]
+    slices = [
+        case("paper", "v5e-4x4-2-slices", model, "v5e:4x4", "--slices=2", "--nosearch") for model in ("base", "big")
+    ]
+    meshes = [
+        case("meshes", f"v5e-4x4-{axis}", "big", "v5e:4x4", f"--config.mesh.{axis}=4", "--nosearch")
+        for axis in ("fsdp", "tensor")
+    ]
+    large = [case("meshes", "v5e-2x2-large", "big", "v5e:2x2", "--config.data.tokens_per_batch=200000", "--nosearch")]
+    weak = [
+        case(f"weak {model}", f"weak-{chips}", model, topology, tokens, "--nosearch")
+        for model in ("base", "big")
+        for topology, chips in (("v5e:4x4", 16), ("v5e:8x8", 64), ("v5e:16x16", 256))
+        for tokens in (f"--config.data.tokens_per_batch={A_CHIP * chips}",)
+    ]
+    weak += [c._replace(table=f"weak {c.name.partition('-')[0]}") for c in paper if c.name.endswith("-v5e-2x2")]
+    weak.sort(key=lambda c: (c.table, "weak" in c.name))
+    return sorted(paper + slices, key=lambda c: c.name.partition("-")[0]) + meshes + large + weak
+
+
+def make_record(case: Case) -> dict[str, Any]:
+    """Compiles a case in a process of its own, whose memory goes with it.
+
+    Raises:
+      UserError: it does not compile, for another reason than too little memory.
+    """
+    command = [sys.executable, "-m", "train.compile", *case.arguments, "--json"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    if done.returncode not in (0, 1) or not done.stdout:
+        raise UserError(f"{' '.join(command)}: status {done.returncode}")
+    return {"arguments": list(case.arguments), "report": json.loads(done.stdout)}
+
+
+def check_report(path: Path, content: Any) -> dict[str, Any]:
+    """Returns `content`, which was read from `path`, if it is as `make_record` makes it.
+
+    Raises:
+      UserError: it is not.
+    """
+    found = check(path, "", content, {"arguments": [str], "report": REPORT})["report"]
+    if found["topology"].partition(":")[0] not in CHIPS:
+        raise UserError(f"{path}: damaged: report.topology is {found['topology']!r}; it must begin like v5e:4x4")
+    check(path, "report", found, {"refused": REFUSED} if "refused" in found else COMPILED)
+    return content
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """Reads a record; raises `UserError` if it is damaged."""
+    return check_report(path, read_json(path, dict))
+
+
+def read_records() -> dict[str, dict[str, Any]]:
+    """Reads the committed record of every case that has one, by name."""
+    return {path.stem: read_record(path) for path in sorted(RECORDS.glob("*.json"))}
+
+
+def tables(records: dict[str, dict[str, Any]]) -> str:
+    """Returns all tables, in Markdown, of the cases that have been compiled, and the names of those that have not."""
+    reports: dict[str, dict[str, dict[str, Any]]] = {}
+    for case in cases():
+        if case.name in records:
+            reports.setdefault(case.table, {})[case.name] = records[case.name]["report"]
+    missing = dict.fromkeys(case.name for case in cases() if case.name not in records)
+    versions = sorted(
+        {f"jax {v['jax']}, libtpu {v['libtpu']}" for v in (r["report"]["versions"] for r in records.values())}
+    )
+    sections = (
+        ("paper", "The paper's batch of 25,000 positions a side", _rows),
+        ("meshes", "Other meshes, and what does not fit", _rows),
+        ("weak base", "Weak scaling of base: as many positions a chip on 4 to 256 chips", _weak),
+        ("weak big", "Weak scaling of big: as many positions a chip on 4 to 256 chips", _weak),
+    )
+    parts = [
+        as_markdown(Table(name, title, *rows(reports[name]), [])) for name, title, rows in sections if name in reports
+    ]
+    parts += [f"Times and rates: {ASSUMPTIONS}.", f"Compiled with {'; '.join(versions) or 'nothing yet'}."]
+    return "\n\n".join([*parts, *([f"Not compiled yet: {', '.join(missing)}."] if missing else [])])
+
+
+Rows = tuple[tuple[str, ...], list[tuple[str, ...]]]
+
+
+def _rows(reports: dict[str, dict[str, Any]]) -> Rows:
+    head = ("record", "chips", "mesh", "positions a chip", "memory GiB", "of HBM", "FLOPs / analytic")
+    return (*head, "collectives MB", "update ms", "bound by", "positions/s", "hours"), [
+        (_link(name), *_columns(found)) for name, found in reports.items()
+    ]
+
+
+def _columns(found: dict[str, Any]) -> tuple[str, ...]:
+    chip = CHIPS[found["topology"].partition(":")[0]]
+    slices = f"{found['slices']} x " if found["slices"] > 1 else ""
+    mesh = " ".join(f"{axis} {size}" for axis, size in found["mesh"].items() if size > 1)
+    tokens = found["config"]["data"]["tokens_per_batch"]
+    columns = f"{slices}{found['topology']}", mesh, f"{tokens / found['devices']:,.0f}"
+    if "refused" in found:
+        needed, available = (found["refused"][key] / GIB for key in ("needed", "available"))
+        return (*columns, f"**does not fit**: {needed:.1f} of {available:.2f}", *["-"] * 7)
+    longest, middle, e = found["train_longest"], found["train_middle"], found["estimate"]
+    return (
+        *columns,
+        f"{longest['memory']['peak'] / GIB:.2f}",
+        f"{longest['memory']['peak'] / chip.memory:.0%}",
+        f"{middle['flops'] / middle['flops_analytic']:.3f}",
+        "; ".join(f"{kind} {size / 1e6:,.0f}" for kind, size in _collective_bytes(middle).items()),
+        _range(e, "step_seconds", 1e3, ".1f"),
+        max(PARTS, key=lambda part: e[f"{part}_seconds"]),
+        _range(e, "positions_per_second", 1.0, ",.0f"),
+        _range(e, "hours", 1.0, ".1f"),
+    )
+
+
+def _weak(reports: dict[str, dict[str, Any]]) -> Rows:
+    head = ("record", "chips", "positions in an update", "memory GiB", "compute ms", "memory ms", "links ms")
+    first = next((_rate(found) for found in reports.values() if "estimate" in found), 1.0)
+    rows = [(_link(name), *_weak_columns(found, first)) for name, found in reports.items()]
+    return (*head, "update ms", "positions/s", "of linear"), rows
+
+
+def _rate(found: dict[str, Any]) -> float:
+    """Positions a second of one chip, at least."""
+    return found["estimate"]["positions_per_second_least"] / found["devices"]
+
+
+def _weak_columns(found: dict[str, Any], first: float) -> tuple[str, ...]:
+    columns = str(found["devices"]), f"{found['config']['data']['tokens_per_batch']:,}"
+    if "refused" in found:
+        return (*columns, "**does not fit**", *["-"] * 6)
+    e = found["estimate"]
+    return (
+        *columns,
+        f"{found['train_longest']['memory']['peak'] / GIB:.2f}",
+        *(f"{1e3 * e[f'{part}_seconds']:.2f}" for part in ("compute", "memory", "links")),
+        _range(e, "step_seconds", 1e3, ".1f"),
+        _range(e, "positions_per_second", 1.0, ",.0f"),
+        f"{_rate(found) / first:.1%}",
+    )
+
+
+def _collective_bytes(program: dict[str, Any]) -> dict[str, int]:
+    """Bytes by kind, largest first."""
+    sizes: dict[str, int] = {}
+    for one in program["collectives"]:
+        sizes[one["kind"]] = sizes.get(one["kind"], 0) + one["bytes"]
+    return {kind: sizes[kind] for kind in sorted(sizes, key=sizes.__getitem__, reverse=True)}
+
+
+def _range(values: dict[str, float], name: str, factor: float, form: str) -> str:
+    return f"{factor * values[f'{name}_least']:{form}} - {factor * values[f'{name}_most']:{form}}"
+
+
+def _link(name: str) -> str:
+    return f"[{name}](../{RECORDS}/{name}.json)"
