@@ -32,10 +32,11 @@ from ml_collections import ConfigDict
 from base.errors import UserError, run
 from configs.common import default
 from data.grammar import sentences as grammar
-from infer.attention.roles import RELATIONS, Sentence, sentence
-from infer.attention_maps import KINDS, TITLES, AttentionMap, attention_maps, translate_one
-from infer.heads import BATCH, direction, kept, sentence_maps, spans_of
+from infer.attention.heads import BATCH, direction, kept, sentence_maps, spans_of
+from infer.attention.maps import KINDS, TITLES, AttentionMap, attention_maps
+from infer.attention.roles import RELATIONS, AnnotatedPair, annotate
 from infer.runs import Run, open_run
+from infer.translator import translate_one
 from model.positions import sinusoids
 from paper import drawing
 from train.optim import learning_rate
@@ -105,12 +106,12 @@ def figures(workdir: Path, output: Path, sentence: str | None = None, sentences:
     return list(paths.values())
 
 
-def searched(reverse: bool) -> list[Sentence]:
+def searched(reverse: bool) -> list[AnnotatedPair]:
     """The unseen sentences among which examples are looked for."""
-    return [sentence(grammar.pair("test", i), reverse) for i in range(SEARCHED)]
+    return [annotate(grammar.pair("test", i), reverse) for i in range(SEARCHED)]
 
 
-def example(model_run: Run, pairs: Sequence[Sentence], kind: str, relation: str) -> Focus:
+def example(model_run: Run, pairs: Sequence[AnnotatedPair], kind: str, relation: str) -> Focus:
     """A case of the relation that shows it well, as the paper's examples were picked to.
 
     Of the longest cases of the test split, as many as are read at once, it is the one with the largest weight on the
@@ -120,7 +121,7 @@ def example(model_run: Run, pairs: Sequence[Sentence], kind: str, relation: str)
     cases = sorted(cases, key=lambda case: -abs(case[1] - case[2]))[:BATCH]
     weights = {id(pair): maps[kind] for pair, maps in sentence_maps(model_run, [pair for pair, _, _ in cases])}
 
-    def shown(case: tuple[Sentence, int, int]) -> float:
+    def shown(case: tuple[AnnotatedPair, int, int]) -> float:
         pair, query, key = case
         return float(weights[id(pair)][:, :, query, key].max()) * abs(query - key)
 
@@ -247,7 +248,7 @@ class Alignment(NamedTuple):
     true_ts: Bool[np.ndarray, "t s"] | None
 
 
-def aligned(model_run: Run, pair: Sentence, layer: int) -> Alignment:
+def aligned(model_run: Run, pair: AnnotatedPair, layer: int) -> Alignment:
     """That of a pair of the grammar, between tokens."""
     ((_, maps),) = sentence_maps(model_run, [pair])
     weights_ts = maps["cross"][layer].mean(0)
@@ -256,7 +257,7 @@ def aligned(model_run: Run, pair: Sentence, layer: int) -> Alignment:
     return Alignment([*pair.target_tokens], [*pair.source_tokens, "</s>"], weights_ts, true_ts)
 
 
-def most_crossed(pairs: Sequence[Sentence]) -> Sentence:
+def most_crossed(pairs: Sequence[AnnotatedPair]) -> AnnotatedPair:
     """The first pair of at most 16 tokens a side in which most links of the alignment cross."""
     short = [pair for pair in pairs if max(len(pair.source_tokens), len(pair.target_tokens)) <= 16]
     return max(short, key=lambda pair: _crossings(sorted(pair.alignment)))

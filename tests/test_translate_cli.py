@@ -11,7 +11,8 @@ import pytest
 
 from base.errors import UserError
 from data.tokenizer import Tokenizer
-from infer.translate import chunks, layout, translate_stream
+from infer.decoding import Decoding
+from infer.translate import chunks, formatted, translate_stream
 from infer.translator import Hypothesis, Translation, Translator
 from model.config import ModelConfig
 from model.transformer import init_params
@@ -71,15 +72,15 @@ def test_chunks_hold_their_size():
 
 def test_layouts():
     translation = Translation((Hypothesis("Hund", -0.25, -0.5, ()), Hypothesis("Hunde", -1.5, -2.0, ())))
-    assert layout(translation, 7, 1, scores=False) == "Hund\n"
-    assert layout(translation, 7, 1, scores=True) == "Hund\t-0.250000\n"
-    assert layout(translation, 7, 2, scores=False) == "7 ||| Hund ||| -0.250000\n7 ||| Hunde ||| -1.500000\n"
+    assert formatted(translation, 7, 1, scores=False) == "Hund\n"
+    assert formatted(translation, 7, 1, scores=True) == "Hund\t-0.250000\n"
+    assert formatted(translation, 7, 2, scores=False) == "7 ||| Hund ||| -0.250000\n7 ||| Hunde ||| -1.500000\n"
 
 
 def test_a_real_translator_fits_the_filter(tmp_path):
     tokenizer = Tokenizer.train(["the dog sleeps", "a cat"], 274, tmp_path / "tokenizer.model")
     config = ModelConfig(tokenizer.vocab_size, N=1, d_model=8, d_ff=8, h=1, d_k=8, d_v=8)
-    translator = Translator(config, tokenizer, beam=1, alpha=0.0, extra_length=1)
+    translator = Translator(config, tokenizer, Decoding(beam=1, alpha=0.0, extra_length=1))
     params = init_params(config, jax.random.key(0))
     (output,) = translate_stream(translator, params, [b"dog\n", b"\n", b"cat\n"], chunk=9, nbest=1, scores=True)
     lines = output.decode().split("\n")

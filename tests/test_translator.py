@@ -8,7 +8,8 @@ import pytest
 
 from data.tokenizer import Tokenizer
 from infer import translator as module
-from infer.translator import Sampling, Translator
+from infer.decoding import Decoding, Sampling
+from infer.translator import Translator
 from model.config import ModelConfig
 from model.transformer import init_params
 
@@ -34,7 +35,9 @@ def params(config):
 
 
 def make(config, tokenizer, **options):
-    return Translator(config, tokenizer, **{"beam": 2, "alpha": 0.6, "extra_length": 2, "batch_tokens": 64} | options)
+    sizes = {name: options.pop(name) for name in ("max_input", "batch_tokens") if name in options}
+    decoding = Decoding(**{"beam": 2, "alpha": 0.6, "extra_length": 2} | options)
+    return Translator(config, tokenizer, decoding, **{"batch_tokens": 64} | sizes)
 
 
 def test_order_and_batch_size_change_nothing(config, tokenizer, params):

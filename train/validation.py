@@ -12,6 +12,7 @@ from data.pipeline import evaluation_batches
 from data.prepare import Prepared
 from data.sources import open_corpus
 from data.tokenizer import Tokenizer
+from infer.decoding import Decoding
 from infer.scores.bleu import corpus_bleu
 from infer.translator import Translator
 from model.config import ModelConfig
@@ -35,9 +36,8 @@ class Validation:
         self._cfg, self._prepared, self._eval_step, self._mesh = cfg, prepared, eval_step, mesh
         pairs = list(itertools.islice(open_corpus(cfg.data.valid).pairs(), cfg.eval.bleu_sentences))
         self._sources, self._references = [source for source, _ in pairs], [target for _, target in pairs]
-        self._translator = Translator(
-            model_config, tokenizer, beam=1, alpha=0.0, extra_length=cfg.decode.extra_length, mesh=mesh
-        )
+        greedy = Decoding(beam=1, alpha=0.0, extra_length=cfg.decode.extra_length)
+        self._translator = Translator(model_config, tokenizer, greedy, mesh=mesh)
 
     def __call__(self, params: dict) -> dict[str, float]:
         """Returns {"loss", "nll", "perplexity"} in nats a target token, and "bleu" unless that is off."""

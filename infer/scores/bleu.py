@@ -6,7 +6,7 @@ Transformer paper's (`bleu_paper`) is computed on quote-normalised, Moses-tokeni
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -101,6 +101,12 @@ def all_scores(hypotheses: Sequence[str], references: Sequence[str], language: s
         **{name: score.value for name, score in scores.items()},
         "signatures": {name: score.signature for name, score in scores.items()},
     }
+
+
+def as_text(record: Mapping[str, Any]) -> str:
+    """Returns the readings that `record` has (see `all_scores`), a line each: name, percent, signature."""
+    rows = [(name, record[name], record["signatures"][name]) for name in READINGS if name in record]
+    return "\n".join(f"{name:<12} {value:6.2f}   {signature}" for name, value, signature in rows)
 
 
 def tokenise(lines: Sequence[str], language: str) -> list[str]:
