@@ -256,8 +256,7 @@ def test_matches_and_crossings_of_random_trees_equal_their_definition(labeled: i
         assert (score.matched, score.crossing) == (matched, crossing)
 
 
-def test_a_tree_of_twenty_thousand_brackets_is_no_deeper_than_a_loop() -> None:
-    """Deep and flat; a quadratic comparison of either would be noticed, and so would recursion."""
+def test_a_tree_may_have_any_number_of_brackets_in_each_other() -> None:
     chain = "(A " * 10_000 + "(X a)" + ")" * 10_000
     nested = "".join(f"(A (X w{i}) " for i in range(10_000)) + ")" * 10_000
     for line in (chain, nested):
