@@ -110,7 +110,7 @@ def as_text(record: Mapping[str, Any]) -> str:
 
 
 def tokenise(lines: Sequence[str], language: str) -> list[str]:
-    """Returns the Moses tokens of each line, joined by single spaces, XML-escaped as `tokenizer.perl` does by default."""
+    """Returns the Moses tokens of each line, joined by single spaces, XML-escaped as by `tokenizer.perl`."""
     return list(_tokens(tuple(lines), language))
 
 
