@@ -7,43 +7,35 @@ The result and the translations are also kept in the run, under evaluations/, fo
 share the work; on many hosts, start the same command on each, as for training.
 """
 
-import time
 from pathlib import Path
 from typing import Any
 
 from absl import flags
 
 from base.errors import UserError, run
-from base.progress import Progress
-from infer.evaluation import Sentences, check_output, define_flags, deliver, headline, open_split, provenance
+from infer.decoding import Decoding
+from infer.evaluation import Sentences, check_output, define_flags, deliver, headline, open_split, provenance, translate
+from infer.options import decoding
 from infer.runs import Run, open_run
-from infer.score import language_of, read_pair, report
 from infer.scores import bleu
+from infer.scores.pairs import language_of, read_pair
 from infer.scores.perplexity import perplexity
-from infer.translator import Translator
 from run.distributed import connect
 
 
 def open_files(source: str, reference: str) -> Sentences:
-    """Two files, line by line."""
+    """Returns two files, line by line."""
     sources, references = read_pair(source, reference)
     return Sentences(Path(source).name, f"{source} {reference}", language_of(reference), sources, references)
 
 
-def evaluate(model_run: Run, sentences: Sentences, *, beam: int, alpha: float) -> tuple[dict[str, Any], list[str]]:
+def evaluate(model_run: Run, sentences: Sentences, decoding: Decoding) -> tuple[dict[str, Any], list[str]]:
     """Returns the result record, of JSON values, and the translations.
 
     `seconds` is the wall time of translating, compilation included; `tokens_per_second` counts the subwords written,
     with their EOS. `perplexity` is `infer.scores.perplexity`'s; the other scores are percentages.
     """
-    extra_length = model_run.config.decode.extra_length
-    translator = Translator(
-        model_run.model_config, model_run.tokenizer, beam=beam, alpha=alpha, extra_length=extra_length
-    )
-    started = time.perf_counter()
-    with Progress("translating", "lines") as progress:
-        translations = translator.translate(model_run.params, sentences.sources, progress=progress.update)
-    seconds = time.perf_counter() - started
+    translations, seconds = translate(model_run, sentences, decoding, "translating", "lines")
     hypotheses = [translation.text for translation in translations]
     scores = bleu.all_scores(hypotheses, sentences.references, sentences.language)
     vocabulary = model_run.tokenizer.vocab_size
@@ -56,19 +48,16 @@ def evaluate(model_run: Run, sentences: Sentences, *, beam: int, alpha: float) -
         "signatures": scores["signatures"],
         "seconds": seconds,
         "tokens_per_second": sum(len(translation.hypotheses[0].tokens) + 1 for translation in translations) / seconds,
-        **provenance(model_run, sentences),
-        "beam": beam,
-        "alpha": alpha,
-        "extra_length": extra_length,
+        **provenance(model_run, sentences, decoding),
     }
     return record, hypotheses
 
 
 def table(record: dict[str, Any]) -> str:
-    """The record for people: what was translated with what, then every score."""
+    """Returns the record as text: what was translated with what, then every score."""
     speed = f"{record['seconds']:.1f} seconds, {record['tokens_per_second']:,.0f} subwords a second"
     perplexity_line = f"{'perplexity':<12} {record['perplexity']:6.3f}   {record['signatures']['perplexity']}"
-    return "\n".join((headline(record), "", report(record), perplexity_line, "", speed))
+    return "\n".join((headline(record), "", bleu.as_text(record), perplexity_line, "", speed))
 
 
 def main(argv: list[str]) -> None:
@@ -82,13 +71,8 @@ def main(argv: list[str]) -> None:
     check_output(options.output)
     read = open_files(*files) if options.split is None else None  # before the model, so that a bad file fails at once
     model_run = open_run(options.workdir, options.checkpoint)
-    decode = model_run.config.decode
-    record, hypotheses = evaluate(
-        model_run,
-        read or open_split(model_run, options.split),
-        beam=decode.beam if options.beam is None else options.beam,
-        alpha=decode.alpha if options.alpha is None else options.alpha,
-    )
+    sentences = read or open_split(model_run, options.split)
+    record, hypotheses = evaluate(model_run, sentences, decoding(model_run.config))
     deliver(model_run, record, hypotheses, table)
 
 

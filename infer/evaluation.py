@@ -1,8 +1,9 @@
-"""What the evaluations of a run share: the sentences, what every record says, and where it is kept."""
+"""What the evaluations of a run share: the sentences, the record, and where it is kept."""
 
 import json
 import re
 import sys
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,8 +13,13 @@ import jax
 from absl import flags
 
 from base.errors import UserError
+from base.files import write_text
+from base.progress import Progress
 from data.sources import open_corpus
+from infer.decoding import Decoding
+from infer.options import define_decoding_flags, define_run_flags
 from infer.runs import Run, count_parameters, params_sha256
+from infer.translator import FULL_BATCH, Translation, Translator
 from run.distributed import is_main
 
 SPLITS = ("test", "valid", "train")
@@ -30,26 +36,22 @@ class Sentences(NamedTuple):
 
 
 def define_flags(written: str) -> None:
-    """The flags of every evaluation; `written` says what the model writes."""
-    flags.DEFINE_string("workdir", None, "folder of the run")
-    flags.DEFINE_enum("split", None, SPLITS, "which corpus of the run's config to take the sentences of")
-    flags.DEFINE_string("checkpoint", None, "latest, STEP, best, average:N, average:N@MINUTES or average-best:N; "
-                        "default: config.decode.checkpoint")  # fmt: skip
-    flags.DEFINE_integer("beam", None, "hypotheses kept; default: config.decode.beam", lower_bound=1)
-    flags.DEFINE_float("alpha", None, "length penalty; default: config.decode.alpha")
-    flags.DEFINE_bool("json", False, "print JSON rather than a table")
+    """Defines the flags of every evaluation; `written` says what the model writes."""
+    define_run_flags()
+    define_decoding_flags()
+    flags.DEFINE_enum("split", None, SPLITS, "the corpus of the run's config to read the sentences from")
+    flags.DEFINE_bool("json", False, "print JSON instead of a table")
     flags.DEFINE_string("output", None, f"also write the {written} to this file, one a line")
-    flags.mark_flags_as_required(["workdir"])
 
 
 def check_output(path: str | None) -> None:
-    """Refuses, before anything is computed, a file whose folder is not there."""
+    """Raises `UserError` if the folder of this file is not there: before anything is computed."""
     if path and not Path(path).expanduser().parent.is_dir():
         raise UserError(f"--output={path}: there is no such folder")
 
 
 def open_split(model_run: Run, split: str) -> Sentences:
-    """The corpus that the run's config names for `split`."""
+    """Returns the corpus that the run's config names for `split`."""
     spec = model_run.config.data[split]
     if not spec:
         raise UserError(f"--split={split}: the run's config has no data.{split}; give the sentences as files")
@@ -57,14 +59,25 @@ def open_split(model_run: Run, split: str) -> Sentences:
 
 
 def open_sentences(name: str, spec: str) -> Sentences:
-    """The corpus of a spec (`data.sources.open_corpus`), under a name."""
+    """Returns the corpus of a spec (`data.sources.open_corpus`), under a name."""
     corpus = open_corpus(spec)
     pairs = list(corpus.pairs())
     return Sentences(name, spec, corpus.target_language, [x for x, _ in pairs], [y for _, y in pairs])
 
 
-def provenance(model_run: Run, sentences: Sentences) -> dict[str, Any]:
-    """What any record says of the parameters, the sentences, the machine and the hour."""
+def translate(
+    model_run: Run, sentences: Sentences, decoding: Decoding, job: str, unit: str, batch_tokens: int = FULL_BATCH
+) -> tuple[list[Translation], float]:
+    """Returns the translations and the wall time in seconds, compilation included; `job` and `unit` name the work."""
+    translator = Translator(model_run.model_config, model_run.tokenizer, decoding, batch_tokens=batch_tokens)
+    started = time.perf_counter()
+    with Progress(job, unit) as progress:
+        translations = translator.translate(model_run.params, sentences.sources, progress=progress.update)
+    return translations, time.perf_counter() - started
+
+
+def provenance(model_run: Run, sentences: Sentences, decoding: Decoding) -> dict[str, Any]:
+    """Returns what every record says of the parameters, sentences, search, machine and time."""
     return {
         "params": count_parameters(model_run.params),
         "params_sha256": params_sha256(model_run.params),
@@ -76,11 +89,14 @@ def provenance(model_run: Run, sentences: Sentences) -> dict[str, Any]:
         "language": sentences.language,
         "device": jax.devices()[0].device_kind,
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "beam": decoding.beam,
+        "alpha": decoding.alpha,
+        "extra_length": decoding.extra_length,
     }
 
 
 def headline(record: dict[str, Any]) -> str:
-    """What was read, and with which parameters and search."""
+    """Returns what was read, and with which parameters and search."""
     return (
         f"{record['data']}: {record['sentences']:,} sentences, beam {record['beam']}, alpha {record['alpha']:g}, "
         f"step {', '.join(map(str, record['checkpoints']))}"
@@ -90,9 +106,9 @@ def headline(record: dict[str, Any]) -> str:
 def deliver(
     model_run: Run, record: dict[str, Any], lines: list[str], table: Callable[[dict[str, Any]], str], kind: str = ""
 ) -> None:
-    """Prints the record as --json says, keeps it in the run with the lines written, and writes these to --output.
+    """Prints the record as --json says, keeps it in the run with the lines, and writes the lines to --output.
 
-    Only the first of many processes does. A run that cannot be written to is a note: the result has been printed.
+    Only the first of many processes does. If the run cannot be written to, that is a note: the result was printed.
 
     Raises:
       UserError: --output cannot be written.
@@ -123,14 +139,12 @@ def keep(model_run: Run, record: dict[str, Any], lines: list[str], checkpoint: s
     folder = model_run.workdir / "evaluations"
     folder.mkdir(exist_ok=True)
     write_lines(folder / f"{name}.txt", lines)
-    write_lines(
-        folder / f"{name}.json", [json.dumps({**record, "checkpoint": checkpoint}, indent=2, ensure_ascii=False)]
+    write_text(
+        folder / f"{name}.json", json.dumps({**record, "checkpoint": checkpoint}, indent=2, ensure_ascii=False) + "\n"
     )
     return folder / f"{name}.json"
 
 
 def write_lines(path: Path, lines: list[str]) -> None:
-    """Writes a file whole or not at all."""
-    part = path.with_name(f".{path.name}.part")
-    part.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
-    part.replace(path)
+    """Writes a file, a line feed after each line."""
+    write_text(path, "".join(f"{line}\n" for line in lines))

@@ -1,252 +1,23 @@
-"""What every attention head does, judged on sentences whose structure is known: head roles and alignment error.
+"""Shows what every attention head does, on sentences whose structure is known: head roles and alignment error.
 
 python -m infer.heads --workdir=runs/quickstart [--sentences=500] [--json]
 
-The built-in grammar knows which noun a relative pronoun belongs to, which particle a verb, which antecedent a pronoun,
-and which word translates which. A head follows such a relation as often as its largest weight lies on the right token.
-The best head is chosen on sentences of `grammar:valid` and scored on `grammar:test`; training has seen neither. Beside
-it stand two heads that look at nothing: the best fixed distance, chosen likewise, and any visible token at random.
+The built-in grammar knows which noun a relative pronoun refers to, which particle belongs to a verb, which antecedent
+to a pronoun, and which word translates which. A head's accuracy on such a relation is how often its largest weight is
+on the right token. The best head is chosen on sentences of `grammar:valid` and scored on `grammar:test`; neither is
+trained on. Two baselines stand beside it: the best fixed distance, chosen in the same way, and a random visible token.
 
-Weights of subwords become weights of tokens as in Clark et al. 2019 (arXiv 1906.04341, section 4.1): those to the parts
-of a token are added, those from its parts averaged. As in `infer.attention_maps` a decoder row is the token that it
-writes. In encoder-decoder attention a relation leads to the translation of the token that it names. The result is kept
-in the run, as evaluations/heads.json.
+The result is kept in the run, as evaluations/heads.json. See infer/attention/heads.py for the definitions.
 """
 
 import json
-import re
-import sys
-from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
-from functools import cache
-from pathlib import Path
-from typing import Any, NamedTuple
 
-import jax
-import numpy as np
 from absl import flags
-from jaxtyping import Float, Int
 
 from base.errors import UserError, run
-from base.ids import BOS, EOS, PAD
-from data.batching import length_batches
-from data.grammar import sentences as grammar
-from data.tokenizer import Tokenizer
-from infer.attention.roles import (
-    RELATIONS,
-    AlignmentTally,
-    RoleTally,
-    Sentence,
-    alignment_report,
-    role_report,
-    sentence,
-)
-from infer.attention_maps import KINDS, TITLES
-from infer.runs import Run, open_run, params_sha256
-from model.config import ModelConfig
-from model.tokens import Tokens
-from model.transformer import Transformer
-from run.folder import read_json
-
-BATCH = 32  # sentences of up to `WIDTH` subwords whose maps are made at once; fewer of longer ones
-WIDTH = 32  # rows are padded to a multiple of this, so that few shapes are compiled
-
-
-class Spans(NamedTuple):
-    """Of every subword that is read or written the number of its token, -1 for <s> and </s>; see `token_weights`."""
-
-    queries: list[int]
-    keys: list[int]
-
-
-def owners(tokenizer: Tokenizer, tokens: Sequence[str], text: str) -> list[int]:
-    """The token that each subword of `text` belongs to, as a position in `tokens`.
-
-    A subword that reaches over two tokens belongs to the one where it ends.
-
-    Raises:
-      ValueError: `tokens` are not the tokens of `text`.
-    """
-    spelled = tokenizer.normalise(text).encode()
-    owner_at, at = [-1], 0  # by byte, behind the space that sentencepiece puts before a sentence
-    for number, token in enumerate(tokens):
-        letters = tokenizer.normalise(token).encode()
-        start = spelled.find(letters, at)
-        if start < 0 or spelled[at:start].strip():
-            raise ValueError(f"{token!r} is not token {number} of {text!r}")
-        owner_at += [number] * (start + len(letters) - at)
-        at = start + len(letters)
-    found, end = [], 0
-    for piece in tokenizer.pieces(tokenizer.encode(text)):
-        end += 1 if re.fullmatch(r"<0x[0-9A-F]{2}>", piece) else len(piece.replace("▁", " ").encode())
-        found.append(owner_at[min(end, len(owner_at)) - 1])
-    # A space that is a subword of its own belongs to the token behind it.
-    return [max(owner, 0) for owner in found]
-
-
-def token_weights(weights_nhts: Float[np.ndarray, "n h t s"], spans: Spans) -> Float[np.ndarray, "n h q k"]:
-    """Weights between subwords as weights between tokens; the last of the keys is all that is no token."""
-    queries, keys = max(spans.queries) + 1, max(spans.keys) + 2
-    rows_qt = np.array(spans.queries)[None, :] == np.arange(queries)[:, None]
-    columns_sk = (np.array(spans.keys)[:, None] % keys) == np.arange(keys)[None, :]
-    rows_qt = rows_qt / rows_qt.sum(-1, keepdims=True)
-    return np.einsum("qt,nhts,sk->nhqk", rows_qt, weights_nhts, columns_sk.astype(np.float64), optimize=True)
-
-
-def spans_of(tokenizer: Tokenizer, pair: Sentence) -> dict[str, Spans]:
-    """The tokens of the rows and columns of every kind of attention."""
-    source = [*owners(tokenizer, pair.source_tokens, pair.source), -1]
-    target = owners(tokenizer, pair.target_tokens, pair.target)
-    return {
-        "encoder": Spans(source, source),
-        "decoder": Spans([*target, -1], [-1, *target]),
-        "cross": Spans([*target, -1], source),
-    }
-
-
-def sentence_maps(model_run: Run, pairs: Sequence[Sentence]) -> Iterator[tuple[Sentence, dict[str, Any]]]:
-    """Every pair and its weights between tokens [n,h,t,s] by kind, as `token_weights` makes them; shorter pairs first.
-
-    The target is read and written as it stands (teacher forcing).
-    """
-    encode = model_run.tokenizer.encode
-    ids = [([*encode(pair.source), EOS], [BOS, *encode(pair.target)]) for pair in pairs]
-    maps_of = _compiled(model_run.model_config)
-    longest = [max(map(len, sides)) for sides in ids]
-    row_lengths = range(WIDTH, max(longest, default=0) + WIDTH, WIDTH)
-    for width, rows, chosen in length_batches(longest, row_lengths, tokens=BATCH * WIDTH):
-        sides = [np.full((rows, width), PAD, np.int32) for _ in range(2)]
-        for row, i in enumerate(chosen):
-            for side, side_ids in zip(sides, ids[i], strict=True):
-                side[row, : len(side_ids)] = side_ids
-        maps = {kind: np.asarray(found) for kind, found in maps_of({"params": model_run.params}, *sides).items()}
-        for row, i in enumerate(chosen):
-            spans = spans_of(model_run.tokenizer, pairs[i])
-            yield (
-                pairs[i],
-                {
-                    kind: token_weights(maps[kind][:, row, :, : len(span.queries), : len(span.keys)], span)
-                    for kind, span in spans.items()
-                },
-            )
-
-
-@cache
-def _compiled(config: ModelConfig) -> Any:
-    model = Transformer(config)
-    return jax.jit(lambda params, *ids: model.apply(params, *map(Tokens.of, ids), method="attention_maps"))
-
-
-def largest(weights_nhts: Float[np.ndarray, "... t s"]) -> Int[np.ndarray, "... t"]:
-    """The key with the largest weight of each query; -1 where it is no token."""
-    chosen = weights_nhts.argmax(-1)
-    return np.where(chosen == weights_nhts.shape[-1] - 1, -1, chosen)
-
-
-def tally(model_run: Run, pairs: Sequence[Sentence]) -> tuple[RoleTally, AlignmentTally, AlignmentTally]:
-    """Counts over `pairs`: of the relations, of every head's alignment [n,h], and of its layers' averages [n,1]."""
-    n, h = model_run.model_config.N, model_run.model_config.h
-    roles, heads, layers = RoleTally(n, h), AlignmentTally(n, h), AlignmentTally(n, 1)
-    for pair, maps in sentence_maps(model_run, pairs):
-        for kind in KINDS:
-            roles.add(pair, kind, largest(maps[kind]))
-        heads.add(pair, largest(maps["cross"]))
-        layers.add(pair, largest(maps["cross"].mean(1, keepdims=True)))
-    return roles, heads, layers
-
-
-def direction(model_run: Run) -> bool:
-    """Whether a run translates from German: the languages of its training corpus, English to German if it names none.
-
-    Raises:
-      UserError: the run translates other languages, which the grammar does not know.
-    """
-    spec = model_run.config.data.train
-    languages = re.search(r"\{(\w+),(\w+)\}", spec)
-    found = languages.groups() if languages else ("en", "de")
-    if set(found) != {"en", "de"} or spec.startswith("trees:"):
-        raise UserError(
-            f"--workdir={model_run.workdir}: trained on {spec}; heads are judged on the built-in grammar, which is "
-            "English and German"
-        )
-    return found == ("de", "en")
-
-
-def judge(model_run: Run, sentences: int = 500) -> dict[str, Any]:
-    """Head roles and alignment error, as JSON values; `sentences` of `grammar:valid` choose, as many of the test score.
-
-    Accuracies and error rates are in [0, 1].
-
-    Returns:
-      roles: by kind of attention and relation (see `infer.attention.roles.role_report`).
-      alignment: of encoder-decoder attention (see `infer.attention.roles.alignment_report`).
-    """
-    reverse = direction(model_run)
-    valid, test = (
-        tally(model_run, [sentence(grammar.pair(split, i), reverse) for i in range(sentences)])
-        for split in ("valid", "test")
-    )
-    return {
-        "roles": role_report(valid[0], test[0]),
-        "alignment": alignment_report(valid[1:], test[1:]),
-        "chosen_on": f"grammar:valid:{sentences}",
-        "scored_on": f"grammar:test:{sentences}",
-        "step": model_run.step,
-        "checkpoints": list(model_run.checkpoints),
-        "params_sha256": params_sha256(model_run.params),
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-
-
-def kept(model_run: Run, sentences: int = 500) -> dict[str, Any]:
-    """What `judge` says, read from the run where these parameters have been judged on these sentences before."""
-    path = model_run.workdir / "evaluations" / "heads.json"
-    if path.is_file():
-        found = read_json(path)
-        if (found["params_sha256"], found["scored_on"]) == (
-            params_sha256(model_run.params),
-            f"grammar:test:{sentences}",
-        ):
-            return found
-    found = judge(model_run, sentences)
-    keep(path, found)
-    return found
-
-
-def keep(path: Path, found: dict[str, Any]) -> None:
-    """Writes the result whole or not at all; a folder that cannot be written is a note on stderr."""
-    part = path.with_name(f".{path.name}.part")
-    try:
-        path.parent.mkdir(exist_ok=True)
-        part.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-        part.replace(path)
-    except OSError as error:
-        print(f"note: {path} cannot be written ({error.strerror})", file=sys.stderr)
-
-
-def table(found: dict[str, Any]) -> str:
-    """The result for people: the best head of every relation, then the alignment."""
-    lines = [f"best heads, chosen on {found['chosen_on']} and scored on {found['scored_on']}; accuracies in %"]
-    for kind in KINDS:
-        lines += ["", f"{TITLES[kind]:<38} layer  head  accuracy  fixed distance  chance   cases"]
-        for relation, role in found["roles"][kind].items():
-            name = RELATIONS[relation] if kind != "cross" else f"{RELATIONS[relation]}, translated"
-            best, fixed = role["best"], role["fixed"]
-            lines.append(
-                f"  {name:<36} {best['layer']:>5}  {best['head']:>4}  {100 * best['accuracy']:>8.1f}"
-                f"  {100 * fixed['accuracy']:>8.1f} ({fixed['distance']:+d})  {100 * role['chance']:>6.1f}"
-                f"  {role['cases']:>6,}"
-            )
-    alignment = found["alignment"]
-    layer, head = alignment["best_layer"], alignment["best_head"]
-    lines += [
-        "",
-        "alignment error rate, all links sure, in %",
-        f"  {'average of the best layer, ' + str(layer['layer']):<38} {100 * layer['error']:>6.1f}",
-        f"  {'best head, layer ' + str(head['layer']) + ' head ' + str(head['head']):<38} {100 * head['error']:>6.1f}",
-        f"  {'the diagonal':<38} {100 * alignment['diagonal']:>6.1f}",
-    ]
-    return "\n".join(lines)
+from infer.attention.heads import judge, keep, table
+from infer.options import define_run_flags
+from infer.runs import open_run
 
 
 def main(argv: list[str]) -> None:
@@ -261,9 +32,7 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    flags.DEFINE_string("workdir", None, "folder of the run")
-    flags.DEFINE_integer("sentences", 500, "sentences of the grammar that choose, and that score", lower_bound=1)
-    flags.DEFINE_string("checkpoint", None, "latest, STEP, best, average:N; default: config.decode.checkpoint")
-    flags.DEFINE_bool("json", False, "print JSON rather than tables")
-    flags.mark_flags_as_required(["workdir"])
+    define_run_flags()
+    flags.DEFINE_integer("sentences", 500, "grammar sentences to choose heads on, and to score on", lower_bound=1)
+    flags.DEFINE_bool("json", False, "print JSON instead of tables")
     run(main)

@@ -9,17 +9,15 @@ leaves out those whose punctuation is tagged wrongly, and is kinder for it; its 
 record is kept in the run, under evaluations/, with the trees, one a line.
 """
 
-import time
 from pathlib import Path
 from typing import Any
 
 from absl import flags
 
 from base.errors import UserError, run
-from base.progress import Progress
 from data.trees.linearise import restore
 from data.trees.tree import Tree
-from infer.brackets import COLLINS, Parameters, read_parameters, report, score_sentence, summaries
+from infer.decoding import Decoding
 from infer.evaluation import (
     Sentences,
     check_output,
@@ -29,9 +27,11 @@ from infer.evaluation import (
     open_sentences,
     open_split,
     provenance,
+    translate,
 )
+from infer.options import decoding
 from infer.runs import Run, open_run
-from infer.translator import Translator
+from infer.scores.brackets import COLLINS, Parameters, read_parameters, report, score_sentence, summaries
 from run.distributed import connect
 
 BATCH_TOKENS = 512  # source positions at a time: a beam of 21 with room for 300 symbols more takes much memory
@@ -54,25 +54,14 @@ def open_parsed_split(model_run: Run, split: str) -> Sentences:
 
 
 def evaluate(
-    model_run: Run, sentences: Sentences, parameters: Parameters, *, beam: int, alpha: float, extra_length: int
+    model_run: Run, sentences: Sentences, parameters: Parameters, decoding: Decoding
 ) -> tuple[dict[str, Any], list[Tree]]:
     """Returns the result record, of JSON values, and the trees.
 
     Scores and `repaired_share` are percentages. `figures` has all those of `infer.brackets` over every sentence;
     `evalb` has them as EVALB would print them, without its `errors`.
     """
-    translator = Translator(
-        model_run.model_config,
-        model_run.tokenizer,
-        beam=beam,
-        alpha=alpha,
-        extra_length=extra_length,
-        batch_tokens=BATCH_TOKENS,
-    )
-    started = time.perf_counter()
-    with Progress("parsing", "sentences") as progress:
-        lines = translator.translate(model_run.params, sentences.sources, progress=progress.update)
-    seconds = time.perf_counter() - started
+    lines, seconds = translate(model_run, sentences, decoding, "parsing", "sentences", BATCH_TOKENS)
     words = [source.split() for source in sentences.sources]
     restored = [restore(line.text, of_line) for line, of_line in zip(lines, words, strict=True)]
     trees = [tree for tree, _ in restored]
@@ -80,7 +69,7 @@ def evaluate(
     figures, evalb = (
         summaries(
             [
-                score_sentence([one], [other], parameters, same_words=same_words)
+                score_sentence(one.bracketed(), other.bracketed(), parameters, same_words=same_words)
                 for one, other in zip(gold, trees, strict=True)
             ],
             parameters,
@@ -96,10 +85,7 @@ def evaluate(
         "signatures": {**dict.fromkeys(SCORES, f"{parameters.signature()}|{COUNTED}"), "repaired_share": REPAIR},
         "seconds": seconds,
         "sentences_per_second": len(trees) / seconds,
-        **provenance(model_run, sentences),
-        "beam": beam,
-        "alpha": alpha,
-        "extra_length": extra_length,
+        **provenance(model_run, sentences, decoding),
     }
     return record, trees
 
@@ -124,15 +110,8 @@ def main(argv: list[str]) -> None:
     parameters = read_parameters(options.parameters) if options.parameters else COLLINS
     read = open_trees(options.trees) if options.trees else None  # before the model, so that a bad file fails at once
     model_run = open_run(options.workdir, options.checkpoint)
-    decode = model_run.config.decode
-    record, trees = evaluate(
-        model_run,
-        read or open_parsed_split(model_run, options.split),
-        parameters,
-        beam=decode.beam if options.beam is None else options.beam,
-        alpha=decode.alpha if options.alpha is None else options.alpha,
-        extra_length=decode.extra_length if options.extra_length is None else options.extra_length,
-    )
+    sentences = read or open_parsed_split(model_run, options.split)
+    record, trees = evaluate(model_run, sentences, parameters, decoding(model_run.config))
     deliver(model_run, record, [tree.bracketed() for tree in trees], table, kind="parse")
 
 
@@ -146,7 +125,4 @@ if __name__ == "__main__":
     define_flags("trees")
     flags.DEFINE_string("trees", None, "bracket file to parse the sentences of instead; may be .gz")
     flags.DEFINE_string("parameters", None, "EVALB's parameter file; default: as COLLINS.prm")
-    flags.DEFINE_integer(
-        "extra_length", None, "output symbols beyond the source's; default: config.decode", lower_bound=1
-    )
     run(connected)

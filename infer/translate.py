@@ -25,8 +25,10 @@ from absl import flags
 
 from base.errors import UserError, run
 from base.progress import Progress
+from infer.decoding import Sampling
+from infer.options import check, decoding, define_decoding_flags, define_run_flags
 from infer.runs import Run, open_run
-from infer.translator import Sampling, Translation, Translator
+from infer.translator import Translation, Translator
 
 CHUNK = 1_000
 OUTPUT_CLOSED = 141  # what a shell reports for SIGPIPE
@@ -55,7 +57,7 @@ def chunks(source: Iterable[bytes], size: int) -> Iterator[list[str]]:
         yield lines
 
 
-def layout(translation: Translation, line: int, nbest: int, scores: bool) -> str:
+def formatted(translation: Translation, line: int, nbest: int, scores: bool) -> str:
     """What is printed for one line; see the head of this file."""
     if nbest > 1:
         return "".join(f"{line} ||| {text} ||| {score:.6f}\n" for text, score, _, _ in translation.hypotheses)
@@ -75,32 +77,20 @@ def translate_stream(
     with Progress("translating", "lines") as progress:
         for lines in chunks(source, chunk):
             translations = translator.translate(params, lines, first_line=done + 1, progress=report)
-            laid_out = (layout(translation, line, nbest, scores) for line, translation in enumerate(translations, done))
-            yield "".join(laid_out).encode()
+            yield "".join(
+                formatted(translation, line, nbest, scores) for line, translation in enumerate(translations, done)
+            ).encode()
             done += len(lines)
             progress.update(done)
         progress.finish(f"{done:,} lines")
 
 
 def make_translator(model_run: Run) -> Translator:
-    """The translator that the flags ask for; what they leave open is as the run's config says."""
-    options, decode = flags.FLAGS, model_run.config.decode
-    beam = decode.beam if options.beam is None else options.beam
-    alpha = decode.alpha if options.alpha is None else options.alpha
-    extra_length = decode.extra_length if options.extra_length is None else options.extra_length
-    if not options.sample and options.nbest > beam:
-        raise UserError(f"--nbest={options.nbest} is more than the beam holds; raise --beam={beam} to as many")
-    cuts = Sampling(options.seed, options.temperature, options.top_k, options.top_p)
-    return Translator(
-        model_run.model_config,
-        model_run.tokenizer,
-        beam=beam,
-        alpha=alpha,
-        extra_length=extra_length,
-        nbest=options.nbest,
-        sampling=cuts if options.sample else None,
-        max_input=options.max_input,
-    )
+    """Returns the translator that the flags ask for; what they leave open is as the run's config says."""
+    options = flags.FLAGS
+    sampling = Sampling(options.seed, options.temperature, options.top_k, options.top_p) if options.sample else None
+    chosen = decoding(model_run.config, nbest=options.nbest, sampling=sampling)
+    return Translator(model_run.model_config, model_run.tokenizer, chosen, max_input=options.max_input)
 
 
 def main(argv: list[str]) -> int:
@@ -130,27 +120,20 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    flags.DEFINE_string("workdir", None, "folder of the run")
-    flags.DEFINE_string("checkpoint", None, "latest, STEP, best, average:N; default: config.decode.checkpoint")
-    flags.DEFINE_integer("beam", None, "hypotheses kept, 1 is greedy; default: config.decode.beam", lower_bound=1)
-    flags.DEFINE_float("alpha", None, "length penalty; default: config.decode.alpha", lower_bound=0.0)
-    flags.DEFINE_integer(
-        "extra_length", None, "output subwords beyond the source's; default: config.decode", lower_bound=1
-    )
-    flags.DEFINE_integer(
-        "nbest", 1, "translations (or samples) a line; more than 1 prints LINE ||| TEXT ||| SCORE", lower_bound=1
-    )
+    define_run_flags()
+    define_decoding_flags()
+    flags.DEFINE_integer("nbest", 1, "translations (or samples) a line; more than 1 prints LINE ||| TEXT ||| SCORE")
     flags.DEFINE_boolean("scores", False, "print TEXT <tab> SCORE")
     flags.DEFINE_boolean("sample", False, "draw translations at random instead of searching")
-    flags.DEFINE_float("temperature", 1.0, "of --sample: below 1 sharper, above 1 flatter", lower_bound=1e-6)
-    flags.DEFINE_integer("top_k", 0, "of --sample: from the K likeliest subwords only; 0 is all", lower_bound=0)
-    flags.DEFINE_float("top_p", 1.0, "of --sample: from the fewest subwords of this probability", 1e-6, 1.0)
+    flags.DEFINE_float("temperature", 1.0, "of --sample: below 1 sharper, above 1 flatter")
+    flags.DEFINE_integer("top_k", 0, "of --sample: from the K likeliest subwords only; 0 is all")
+    flags.DEFINE_float("top_p", 1.0, "of --sample: from the fewest subwords of this probability")
     flags.DEFINE_integer("seed", 0, "of --sample")
+    check("nbest", "temperature", "top_k", "top_p", "seed")
     flags.DEFINE_integer(
         "chunk", None, "lines read before they are translated; default: 1,000, on a terminal 1", lower_bound=1
     )
     flags.DEFINE_integer(
         "max_input", 512, "source subwords beyond which a line is translated in pieces", lower_bound=64
     )
-    flags.mark_flag_as_required("workdir")
     run(main)

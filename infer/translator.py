@@ -16,9 +16,12 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
+from base.errors import UserError
 from base.ids import EOS, PAD
 from data.batching import length_batches
 from data.tokenizer import Tokenizer
+from infer.decoding import Decoding
+from infer.runs import Run
 from model.config import ModelConfig
 from model.search.beam import beam_search
 from model.search.sampling import sample
@@ -30,6 +33,7 @@ SHORTEST_ROW = 8
 MAX_INPUT = 512  # source subwords with EOS; longer lines are translated in pieces
 FULL_BATCH = 2048  # source positions in one full batch
 SMALL_SHARE = 8  # a small batch has this fraction of a full one's rows
+WIDE_BEAM = 32  # hypotheses up to which a full batch fits: attention over all beams' keys grows with the square
 
 _BREAKS = (r"(?<=[.!?。！？])\s+", r"(?<=[,;:])\s+", r"\s+", r"(?=.)")
 
@@ -54,15 +58,6 @@ class Translation(NamedTuple):
         return self.hypotheses[0].text
 
 
-class Sampling(NamedTuple):
-    """How to draw random translations instead of searching; see `model.search.sampling.sample`."""
-
-    seed: int = 0
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-
-
 NOTHING = Hypothesis("", 0.0, 0.0, ())
 
 # Shared by all translators: those of the same model and options compile once.
@@ -78,50 +73,42 @@ class Translator:
     Args:
       model_config: sizes and variant of the model.
       tokenizer: text to ids and back.
-      beam: hypotheses kept at each step; 1 is greedy. Not used when `sampling`.
-      alpha: length penalty, see `model.search`.
-      extra_length: output subwords allowed beyond the source's.
-      nbest: translations returned for each line, at most `beam`; samples drawn, when `sampling`.
-      sampling: draws translations at random; line i's draws depend on the seed, on i and on the line.
-      max_input: source subwords (EOS counted) beyond which a line is cut; at most the model's learned positions.
-      batch_tokens: source positions in a full batch.
-      mesh: devices to cut batches over, by rows; `run.sharding.data_mesh()`, all of them, where it is None. In a run
-        of many processes each translates its share, and each gets all translations.
+      decoding: beam search and its options, or sampling: line i's draws depend on the seed, on i and on the line.
+      max_input: source subwords (EOS counted) beyond which a line is split; at most the model's learned positions.
+      batch_tokens: source positions in a full batch; fewer for beams above `WIDE_BEAM`, for the sake of memory.
+      mesh: devices to shard batches over, by rows; `run.sharding.data_mesh()`, all of them, if None. In a run of many
+        processes each translates its share, and each gets all translations.
 
     Raises:
-      ValueError: an option out of its range, at the first translation.
+      UserError: the beam is larger than the vocabulary.
     """
 
     def __init__(
         self,
         model_config: ModelConfig,
         tokenizer: Tokenizer,
+        decoding: Decoding,
         *,
-        beam: int,
-        alpha: float,
-        extra_length: int,
-        nbest: int = 1,
-        sampling: Sampling | None = None,
         max_input: int = MAX_INPUT,
         batch_tokens: int = FULL_BATCH,
         mesh: Mesh | None = None,
     ) -> None:
+        if decoding.beam > tokenizer.vocab_size:
+            raise UserError(f"beam is {decoding.beam}; it must be at most {tokenizer.vocab_size}, the vocabulary")
         self._mesh = data_mesh() if mesh is None else mesh
-        self._tokenizer, self._sampling, self._batch_tokens = tokenizer, sampling, batch_tokens
-        self._max_input = (
-            min(max_input, model_config.max_positions) if model_config.positions == "learned" else max_input
-        )
+        self._tokenizer, self._sampling = tokenizer, decoding.sampling
+        self._batch_tokens = batch_tokens * WIDE_BEAM**2 // max(WIDE_BEAM, decoding.rows) ** 2
+        self._max_input = min(max_input, model_config.encoding.limit or max_input)
         powers = [SHORTEST_ROW << n for n in range(self._max_input.bit_length())]
         self._row_lengths = [*(length for length in powers if length < self._max_input), self._max_input]
-        model = Transformer(model_config)
-        if sampling is None:
-            self._find = functools.partial(
-                _search, model, beam=beam, alpha=alpha, extra_length=extra_length, nbest=nbest
-            )
+        model, nbest, extra_length = Transformer(model_config), decoding.nbest, decoding.extra_length
+        if self._sampling is None:
+            options: dict[str, Any] = {"beam": decoding.beam, "alpha": decoding.alpha, "nbest": nbest}
+            self._find = functools.partial(_search, model, extra_length=extra_length, **options)
         else:
-            self._key = jax.random.key(sampling.seed)
-            cuts = {"temperature": sampling.temperature, "top_k": sampling.top_k, "top_p": sampling.top_p}
-            self._find = functools.partial(_sample, model, samples=nbest, extra_length=extra_length, **cuts)
+            options = self._sampling._asdict()
+            self._key = jax.random.key(options.pop("seed"))
+            self._find = functools.partial(_sample, model, samples=nbest, extra_length=extra_length, **options)
 
     def translate(
         self,
@@ -229,3 +216,10 @@ def _join(pieces: list[list[Hypothesis]]) -> Translation:
             )
         )
     return Translation(tuple(joined))
+
+
+def translate_one(model_run: Run, text: str) -> str:
+    """Returns the run's own translation of one line, with the decoding of its config."""
+    decode = model_run.config.decode
+    decoding = Decoding(decode.beam, decode.alpha, decode.extra_length)
+    return Translator(model_run.model_config, model_run.tokenizer, decoding).translate(model_run.params, [text])[0].text

@@ -23,10 +23,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from data.grammar.sentences import pair
+from infer.attention.heads import direction, kept, table
+from infer.attention.maps import attention_maps
 from infer.attention.roles import RELATIONS
-from infer.attention_maps import attention_maps, translate_one
-from infer.heads import direction, kept, table
 from infer.runs import open_run
+from infer.translator import translate_one
 from paper import drawing
 from paper.figures import example, searched
 

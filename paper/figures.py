@@ -2,17 +2,17 @@
 
 python -m paper.figures --workdir=runs/quickstart --output=figures [--sentence="The dog that we saw calls them."]
 
-figure3          what a verb attends to in every head of one encoder layer; it should be its particle
-figure3_decoder  the same where the decoder writes a particle far behind its verb
-figure4          two heads at a pronoun: all their attention, and that from the pronoun alone
+figure3          what a verb looks at in every head of a layer of the encoder; its particle is meant
+figure3_decoder  the same where a decoder writes a particle far behind its verb
+figure4          two heads at a pronoun: all of their attention, and that from the pronoun alone
 figure5          two heads of one layer that do different things
 heads            which head follows which relation (see `infer.heads`)
-alignment        encoder-decoder attention with the true word alignment
-positions        the sinusoids of section 3.5, and how similar they make two positions
+alignment        encoder-decoder attention over the true word alignment
+positions        the sinusoids of section 3.5, and how alike they make two positions
 schedule         the learning rate of section 5.3
 
-Sentences are the grammar's, unseen in training; --sentence uses another in Figures 3 to 5 and the alignment. Layers and
-heads count from 0.
+Sentences are the grammar's, unseen in training; --sentence puts another into Figures 3 to 5 and the alignment. Layers
+and heads count from 0.
 """
 
 import itertools
@@ -32,10 +32,11 @@ from ml_collections import ConfigDict
 from base.errors import UserError, run
 from configs.common import default
 from data.grammar import sentences as grammar
-from infer.attention.roles import RELATIONS, Sentence, sentence
-from infer.attention_maps import KINDS, TITLES, AttentionMap, attention_maps, translate_one
-from infer.heads import BATCH, direction, kept, sentence_maps, spans_of
+from infer.attention.heads import BATCH, direction, kept, sentence_maps, spans_of
+from infer.attention.maps import KINDS, TITLES, AttentionMap, attention_maps
+from infer.attention.roles import RELATIONS, AnnotatedPair, annotate
 from infer.runs import Run, open_run
+from infer.translator import translate_one
 from model.positions import sinusoids
 from paper import drawing
 from train.optim import learning_rate
@@ -47,9 +48,10 @@ WANTED = (("encoder", "particle"), ("decoder", "verb"), ("encoder", "antecedent"
 
 
 class Focus(NamedTuple):
-    """One kind of attention over a sentence, and the word in it whose attention is shown.
+    """One kind of attention over a sentence, and a word in it to look at.
 
-    `query` is the row of that word's first subword, `right` the columns that it should attend to, none if unknown.
+    `query` is the row of that word's first subword, `right` the columns that it ought to look at, none where that is
+    not known.
     """
 
     kind: str
@@ -60,7 +62,7 @@ class Focus(NamedTuple):
     right: list[int]
 
     def towards_nh(self) -> Float[np.ndarray, "n h"]:
-        """Returns the weight on the right columns; if unknown, the mean distance that the word attends over."""
+        """The weight on what is right, or where that is not known how far away the word looks on the average."""
         weights_nhs = self.weights_nhts[:, :, self.query]
         if self.right:
             return weights_nhs[..., self.right].sum(-1)
@@ -68,9 +70,9 @@ class Focus(NamedTuple):
 
 
 def figures(workdir: Path, output: Path, sentence: str | None = None, sentences: int = 500) -> list[Path]:
-    """Draws all figures of the run in `workdir` into the folder `output`, creating it, and returns the files.
+    """Draws all figures of the run in `workdir` into the folder `output`, which is made; returns their files.
 
-    `sentence` replaces the grammar's examples; head roles are measured on `sentences` sentences.
+    `sentence` stands in the place of the grammar's examples; `sentences` are those that head roles are judged on.
 
     Raises:
       UserError: the folder is no run's, the run is not one between English and German, or `output` cannot be written.
@@ -104,22 +106,22 @@ def figures(workdir: Path, output: Path, sentence: str | None = None, sentences:
     return list(paths.values())
 
 
-def searched(reverse: bool) -> list[Sentence]:
-    """Returns the unseen sentences among which examples are searched."""
-    return [sentence(grammar.pair("test", i), reverse) for i in range(SEARCHED)]
+def searched(reverse: bool) -> list[AnnotatedPair]:
+    """The unseen sentences among which examples are looked for."""
+    return [annotate(grammar.pair("test", i), reverse) for i in range(SEARCHED)]
 
 
-def example(model_run: Run, pairs: Sequence[Sentence], kind: str, relation: str) -> Focus:
-    """Returns a case that shows the relation well, as the paper's examples were chosen to.
+def example(model_run: Run, pairs: Sequence[AnnotatedPair], kind: str, relation: str) -> Focus:
+    """A case of the relation that shows it well, as the paper's examples were picked to.
 
-    Among a batch of the longest cases of the test split it has the largest product of the weight on the right token and
-    the distance to it.
+    Of the longest cases of the test split, as many as are read at once, it is the one with the largest weight on the
+    right token, times the distance to it.
     """
     cases = [(pair, query, key) for pair in pairs for query, keys in pair.cases[kind, relation].items() for key in keys]
     cases = sorted(cases, key=lambda case: -abs(case[1] - case[2]))[:BATCH]
     weights = {id(pair): maps[kind] for pair, maps in sentence_maps(model_run, [pair for pair, _, _ in cases])}
 
-    def shown(case: tuple[Sentence, int, int]) -> float:
+    def shown(case: tuple[AnnotatedPair, int, int]) -> float:
         pair, query, key = case
         return float(weights[id(pair)][:, :, query, key].max()) * abs(query - key)
 
@@ -131,7 +133,7 @@ def example(model_run: Run, pairs: Sequence[Sentence], kind: str, relation: str)
 
 
 def given(maps: dict[str, AttentionMap], kind: str, relation: str) -> Focus:
-    """Returns the attention of the last pronoun for the antecedent, otherwise of the word that attends farthest."""
+    """A sentence at its last pronoun where an antecedent is wanted, and else at the word that looks farthest."""
     found = maps[kind]
     words = [piece.lower() for piece in found.queries]
     pronouns = [i for i, word in enumerate(words) if word in PRONOUNS]
@@ -142,7 +144,7 @@ def given(maps: dict[str, AttentionMap], kind: str, relation: str) -> Focus:
 
 
 def own_maps(model_run: Run, text: str) -> dict[str, AttentionMap]:
-    """Returns attention over a sentence and the run's translation of it; `UserError` if the sentence is too long."""
+    """Attention over a sentence and the run's own translation of it; `UserError` if the sentence is too long."""
     try:
         return spelled_maps(model_run, text, translate_one(model_run, text))
     except ValueError as error:
@@ -150,7 +152,7 @@ def own_maps(model_run: Run, text: str) -> dict[str, AttentionMap]:
 
 
 def spelled_maps(model_run: Run, source: str, target: str) -> dict[str, AttentionMap]:
-    """Returns attention over a pair of sentences, with its subwords as labels."""
+    """Attention over a pair of sentences, its subwords spelled as labels."""
     maps = attention_maps(model_run.model_config, model_run.params, model_run.tokenizer, source, target)
     return {
         kind: AttentionMap(drawing.spelled(found.queries), drawing.spelled(found.keys), found.weights_nhts)
@@ -159,7 +161,7 @@ def spelled_maps(model_run: Run, source: str, target: str) -> dict[str, Attentio
 
 
 def draw_word(focus: Focus, path: Path) -> None:
-    """Draws Figure 3: every head of the layer with the most weight on what the word belongs to."""
+    """Figure 3: every head of the layer that looks most at what the word belongs to."""
     layer = int(focus.towards_nh().sum(-1).argmax())
     h = focus.weights_nhts.shape[1]
     with drawing.drawn(path, 4.2, _height(focus) + 0.2) as figure:
@@ -175,7 +177,7 @@ def draw_word(focus: Focus, path: Path) -> None:
 
 
 def draw_anaphora(focus: Focus, path: Path) -> None:
-    """Draws Figure 4: the two heads with most weight from pronoun to antecedent, whole and from the pronoun alone."""
+    """Figure 4: the two heads that look most from the pronoun to its antecedent, whole and from the pronoun alone."""
     order = focus.towards_nh().argsort(axis=None)[::-1][:2]
     heads = [tuple(map(int, np.unravel_index(at, focus.weights_nhts.shape[:2]))) for at in order]
     with drawing.drawn(path, 2.6 * (len(heads) + 1), _height(focus)) as figure:
@@ -191,7 +193,7 @@ def draw_anaphora(focus: Focus, path: Path) -> None:
 
 
 def draw_two(focus: Focus, path: Path) -> None:
-    """Draws Figure 5: the two heads of one layer whose weights differ most, by total variation, over the sentence."""
+    """Figure 5: the two heads of one layer whose weights differ most, by total variation, over the sentence."""
     n, h = focus.weights_nhts.shape[:2]
     pairs = [(layer, *two) for layer in range(n) for two in itertools.combinations(range(h), 2)] or [(0, 0, 0)]
     layer, one, other = max(pairs, key=lambda pair: _apart(focus.weights_nhts[pair[0]], *pair[1:]))
@@ -215,7 +217,7 @@ def _all_of(axes: Any, focus: Focus, layer: int, head: int, shade: Any) -> None:
 
 
 def draw_roles(roles: dict[str, dict[str, Any]], path: Path) -> None:
-    """Draws how often each head follows each relation; a frame marks the head chosen on the valid sentences."""
+    """How often each head follows each relation; the head chosen on the valid sentences is framed."""
     kinds = [kind for kind in KINDS if roles[kind]]
     shapes = [np.shape(next(iter(roles[kind].values()))["accuracy"]) for kind in kinds]
     heads = max(n * h for n, h in shapes)
@@ -238,7 +240,7 @@ def draw_roles(roles: dict[str, dict[str, Any]], path: Path) -> None:
 
 
 class Alignment(NamedTuple):
-    """Encoder-decoder attention of a layer, the mean of its heads, and which links are true, None if unknown."""
+    """Encoder-decoder attention of a layer, the mean of its heads, and which links are true, None if not known."""
 
     rows: list[str]
     columns: list[str]
@@ -246,8 +248,8 @@ class Alignment(NamedTuple):
     true_ts: Bool[np.ndarray, "t s"] | None
 
 
-def aligned(model_run: Run, pair: Sentence, layer: int) -> Alignment:
-    """Returns the alignment of a pair of the grammar, between tokens."""
+def aligned(model_run: Run, pair: AnnotatedPair, layer: int) -> Alignment:
+    """That of a pair of the grammar, between tokens."""
     ((_, maps),) = sentence_maps(model_run, [pair])
     weights_ts = maps["cross"][layer].mean(0)
     true_ts = np.zeros(weights_ts.shape, bool)
@@ -255,8 +257,8 @@ def aligned(model_run: Run, pair: Sentence, layer: int) -> Alignment:
     return Alignment([*pair.target_tokens], [*pair.source_tokens, "</s>"], weights_ts, true_ts)
 
 
-def most_crossed(pairs: Sequence[Sentence]) -> Sentence:
-    """Returns the first pair of at most 16 tokens a side in which most links of the alignment cross."""
+def most_crossed(pairs: Sequence[AnnotatedPair]) -> AnnotatedPair:
+    """The first pair of at most 16 tokens a side in which most links of the alignment cross."""
     short = [pair for pair in pairs if max(len(pair.source_tokens), len(pair.target_tokens)) <= 16]
     return max(short, key=lambda pair: _crossings(sorted(pair.alignment)))
 
@@ -266,7 +268,7 @@ def _crossings(links: Sequence[tuple[int, int]]) -> int:
 
 
 def draw_alignment(found: Alignment, layer: int, path: Path) -> None:
-    """Draws the weights as a heat map with the true links framed."""
+    """The weights as a heat map, true links framed."""
     with drawing.drawn(path, 0.2 * len(found.columns) + 1.4, 0.2 * len(found.rows) + 1.4) as figure:
         axes = figure.subplots()
         drawing.heat(axes, found.weights_ts, found.rows, found.columns)
@@ -277,14 +279,14 @@ def draw_alignment(found: Alignment, layer: int, path: Path) -> None:
 
 
 def draw_positions(d_model: int, path: Path) -> None:
-    """Draws the sinusoids of 100 positions, and the dot products of positions k apart over their squared length."""
+    """The sinusoids of 100 positions, and the dot products of positions that lie k apart, over their squared length."""
     encodings_td = np.asarray(sinusoids(jnp.arange(101)[None], d_model))[0]
     with drawing.drawn(path, 6.5, 2.8) as figure:
         table, products = figure.subplots(1, 2, width_ratios=(3, 2))
         image = table.imshow(encodings_td, cmap="RdBu", vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
         table.set(xlabel="dimension", ylabel="position", title="PE(pos, i), $d_{model}$ = " + str(d_model))
         figure.colorbar(image, ax=table)
-        for width, start in ((5, 0), (2.5, 25), (1, 50)):  # the curves coincide: only the distance counts
+        for width, start in ((5, 0), (2.5, 25), (1, 50)):  # they lie on one another: only the distance counts
             distance_s = np.arange(len(encodings_td)) - start
             products.plot(
                 distance_s, encodings_td @ encodings_td[start] / (d_model / 2), lw=width, label=f"pos = {start}"
@@ -295,7 +297,7 @@ def draw_positions(d_model: int, path: Path) -> None:
 
 
 def draw_schedule(optim: ConfigDict, path: Path) -> None:
-    """Draws equation (3) for several widths and warm-ups; the solid line is the paper's base model."""
+    """Equation (3) for several widths and warm-ups; the solid line is the paper's base model."""
     with drawing.drawn(path, 4.5, 2.8) as figure:
         axes = figure.subplots()
         steps = np.arange(1, 25_001, 50)

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from base.errors import UserError
+from infer.attention.drawing import draw_png, write_html
+from infer.attention.maps import KINDS, AttentionMap, attention_maps, select
 from infer.attention.page import page
-from infer.attention_maps import KINDS, AttentionMap, attention_maps, draw_png, select, translate_one, write_html
 from infer.runs import Run, open_run
+from infer.translator import translate_one
 from tests import tiny_run
 
 NASTY = "</script><script>alert(1)</script> & <!-- $x$ __DATA__ __TITLE__ \u2028 \\ 'q' \"z\" 🐕"

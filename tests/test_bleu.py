@@ -2,9 +2,12 @@
 
 import gzip
 import math
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import sacremoses
 
 from infer.scores import bleu
 
@@ -55,6 +58,36 @@ def test_the_papers_reading_forgives_the_style_of_quotes():
     system, reference = ["Er sagt: „Das ist ‚gut‘ so“."], ["Er sagt: \"Das ist 'gut' so\"."]
     scores = bleu.all_scores(system, reference, "de")
     assert scores["bleu_paper"] == pytest.approx(100) and scores["bleu_split"] < 100
+
+
+def test_the_papers_reading_forgives_guillemets_and_nothing_else_of_them():
+    reference = ['Er sagt: "Das ist gut".']
+    for system in ("Er sagt: »Das ist gut«.", "Er sagt: «Das ist gut»."):
+        scores = bleu.all_scores([system], reference, "de")
+        assert scores["bleu_paper"] == pytest.approx(100) and scores["bleu_split"] < 100
+    assert bleu.all_scores(["Er sagt: ›Das ist gut‹."], reference, "de")["bleu_paper"] < 100  # not of the paper's list
+
+
+def test_tokens_are_those_of_sacremoses():
+    lines = ["z. B. am 3. Mai. und so. Weiter. Ab.c. 1.2. x. ö. É. é.", "Nr. 5. nr. art. pp. 3 a.m. Ende", "«a.» ... ."]
+    for language in ("de", "en", "fr"):
+        moses = sacremoses.MosesTokenizer(lang=language)
+        plain = [re.sub(r"(?<=[^\s.])\.$", " .", moses.tokenize(line, return_str=True)) for line in lines]
+        assert bleu.tokenise(lines, language) == plain
+
+
+def test_letters_are_not_collected_anew_for_every_full_stop(monkeypatch: pytest.MonkeyPatch):
+    collected = []
+
+    class Letters(str):
+        def __iter__(self) -> Iterator[str]:
+            collected.append(self)
+            return super().__iter__()
+
+    for name in ("IsLower", "IsAlpha"):
+        monkeypatch.setattr(sacremoses.MosesTokenizer, name, Letters(getattr(sacremoses.MosesTokenizer, name)))
+    assert bleu.tokenise(["hund. katze. x.y. c d."], "de") == ["hund. katze. x.y. c d ."]
+    assert not collected
 
 
 def test_compounds_split_as_the_perl_script_does():

@@ -16,6 +16,7 @@ from absl import flags
 
 from base.errors import UserError
 from base.ids import BOS, EOS
+from infer.decoding import Decoding
 from infer.evaluation import open_split
 from infer.runs import Run, open_run, params_sha256
 from infer.scores import bleu
@@ -24,6 +25,7 @@ from model.transformer import Transformer
 from tests import tiny_run
 
 translation = importlib.import_module("infer.__main__")
+GREEDY = Decoding(beam=1, alpha=0.6, extra_length=3)
 KEYS = {*bleu.READINGS, "perplexity", "signatures", "seconds", "tokens_per_second", "params", "params_sha256", "step",
         "checkpoints"}  # fmt: skip
 
@@ -47,7 +49,7 @@ def run_cli(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def run_here(monkeypatch: pytest.MonkeyPatch, **given: object) -> None:
     """The command line in this process: flags that are not given are None."""
-    names = ("workdir", "split", "source", "reference", "checkpoint", "beam", "alpha", "json", "output")
+    names = ("workdir", "split", "source", "reference", "checkpoint", "beam", "alpha", "extra_length", "json", "output")
     monkeypatch.setattr(flags, "FLAGS", type("Options", (), {**dict.fromkeys(names), **given}))
     translation.main(["infer"])
 
@@ -70,15 +72,15 @@ def test_split_as_json_has_every_key_and_is_kept_in_the_run(workdir: Path, tmp_p
 
 def test_files_are_scored_as_the_split_of_the_same_lines_is(workdir: Path, run: Run):
     files = [str(workdir.parent / f"tiny.{language}") for language in ("en", "de")]
-    from_files, hypotheses = translation.evaluate(run, translation.open_files(*files), beam=1, alpha=0.6)
-    from_split, _ = translation.evaluate(run, open_split(run, "test"), beam=1, alpha=0.6)
+    from_files, hypotheses = translation.evaluate(run, translation.open_files(*files), GREEDY)
+    from_split, _ = translation.evaluate(run, open_split(run, "test"), GREEDY)
     same = KEYS - {"seconds", "tokens_per_second"}
     assert {key: from_files[key] for key in same} == {key: from_split[key] for key in same}
     assert len(hypotheses) == from_files["sentences"] == 4 and from_files["language"] == "de"
 
 
 def test_the_table_shows_every_score_with_its_signature(workdir: Path, run: Run):
-    record, _ = translation.evaluate(run, open_split(run, "test"), beam=1, alpha=0.6)
+    record, _ = translation.evaluate(run, open_split(run, "test"), GREEDY)
     text = translation.table(record)
     for name in (*bleu.READINGS, "perplexity"):
         assert any(line.startswith(name) and record["signatures"][name] in line for line in text.splitlines())

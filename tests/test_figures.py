@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from base.errors import UserError
 from configs.common import default
 from data.grammar import sentences as grammar
-from infer.attention.roles import Sentence, sentence
-from infer.attention_maps import AttentionMap
+from infer.attention.maps import AttentionMap
+from infer.attention.roles import AnnotatedPair, annotate
 from infer.runs import Run, open_run
 from paper import drawing, figures
 from tests import grammar_run
@@ -154,7 +154,7 @@ def test_roles_are_drawn_as_measured_and_the_chosen_head_is_framed(drawn: list[F
 
 
 def test_an_example_is_the_longest_case_that_shows(run: Run):
-    pair = sentence(grammar.pair("test", 24))  # "... ruft uns nie an, bevor er ..."
+    pair = annotate(grammar.pair("test", 24))  # "... ruft uns nie an, bevor er ..."
     particle = figures.example(run, [pair], "decoder", "verb")
     assert particle.queries[particle.query].startswith("an") and particle.right
     assert "".join(particle.keys[column] for column in particle.right).replace("-", "") == "ruft"
@@ -175,8 +175,8 @@ def test_a_given_sentence_is_read_at_its_last_pronoun():
 
 
 def test_the_most_crossed_pair_is_the_one_with_most_crossings():
-    def pair(*links: tuple[int, int]) -> Sentence:
-        return Sentence("", "", ("a",) * 3, ("b",) * 3, {}, frozenset(links))
+    def pair(*links: tuple[int, int]) -> AnnotatedPair:
+        return AnnotatedPair("", "", ("a",) * 3, ("b",) * 3, {}, frozenset(links))
 
     straight, crossed = pair((0, 0), (1, 1), (2, 2)), pair((0, 2), (1, 1), (2, 0))
     long = crossed._replace(source_tokens=("a",) * 17)
@@ -184,7 +184,7 @@ def test_the_most_crossed_pair_is_the_one_with_most_crossings():
 
 
 def test_the_true_alignment_is_framed(run: Run, drawn: list[Figure]):
-    pair = sentence(grammar.pair("test", 24))
+    pair = annotate(grammar.pair("test", 24))
     found = figures.aligned(run, pair, 1)
     np.testing.assert_allclose(found.weights_ts.sum(-1), 1, atol=1e-5)
     figures.draw_alignment(found, 1, Path("x"))

@@ -14,17 +14,28 @@ from data.grammar import sentences as grammar
 from data.grammar.sentences import Example, Links
 from data.tokenizer import Tokenizer
 from data.trees.tree import Tree
+from infer.attention.heads import (
+    Spans,
+    direction,
+    judge,
+    kept,
+    largest,
+    owners,
+    sentence_maps,
+    spans_of,
+    table,
+    token_weights,
+)
+from infer.attention.maps import KINDS, attention_maps
 from infer.attention.roles import (
     RELATIONS,
     AlignmentTally,
+    AnnotatedPair,
     RoleTally,
-    Sentence,
     alignment_report,
+    annotate,
     role_report,
-    sentence,
 )
-from infer.attention_maps import KINDS, attention_maps
-from infer.heads import Spans, direction, judge, kept, largest, owners, sentence_maps, spans_of, table, token_weights
 from infer.runs import Run, open_run
 from tests import grammar_run, tiny_run
 
@@ -46,7 +57,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return open_run(grammar_run.make(tmp_path_factory.mktemp("heads") / "run"), "latest")
 
 
-def follower(pair: Sentence, kind: str, relation: str) -> np.ndarray:
+def follower(pair: AnnotatedPair, kind: str, relation: str) -> np.ndarray:
     """What a head chooses that follows one relation and elsewhere looks at no token: [t]."""
     queries = len(pair.source_tokens if kind == "encoder" else pair.target_tokens)
     cases = pair.cases[kind, relation]
@@ -56,7 +67,7 @@ def follower(pair: Sentence, kind: str, relation: str) -> np.ndarray:
 @pytest.mark.parametrize("reverse", [False, True])
 def test_subwords_of_a_token_spell_it(run: Run, reverse: bool):
     for example in (EXAMPLE, *SENTENCES[:10]):
-        pair = sentence(example, reverse)
+        pair = annotate(example, reverse)
         found = owners(run.tokenizer, pair.source_tokens, pair.source)
         ids = run.tokenizer.encode(pair.source)
         assert found == sorted(found)
@@ -102,7 +113,7 @@ def test_weights_to_parts_are_added_and_from_parts_averaged():
 
 
 def test_relations_lead_where_the_sentence_says():
-    cases = sentence(EXAMPLE).cases
+    cases = annotate(EXAMPLE).cases
     assert cases["encoder", "antecedent"] == {4: {2}} and cases["encoder", "relative"] == {8: {7}}
     assert cases["encoder", "verb"] == {} == cases["encoder", "particle"]
     assert cases["decoder", "verb"] == {3: {1}} and cases["decoder", "particle"] == {}
@@ -112,16 +123,16 @@ def test_relations_lead_where_the_sentence_says():
     assert cases["cross", "previous"][4] == {1} and cases["cross", "next"][2] == {1}
     assert cases["encoder", "it"] == {} == cases["decoder", "it"]
     tired = EXAMPLE._replace(tree=Tree("S", tuple(Tree("X", "it" if word == "we" else word) for word in ENGLISH)))
-    assert sentence(tired).cases["encoder", "it"] == {4: {2}} and sentence(tired).cases["decoder", "it"] == {6: {2}}
-    turned = sentence(EXAMPLE, reverse=True)
+    assert annotate(tired).cases["encoder", "it"] == {4: {2}} and annotate(tired).cases["decoder", "it"] == {6: {2}}
+    turned = annotate(EXAMPLE, reverse=True)
     assert turned.source_tokens == GERMAN and turned.cases["encoder", "particle"] == {1: {3}}
     assert turned.cases["cross", "same"][1] == {1, 3} and (1, 3) in turned.alignment
-    assert sentence(EXAMPLE).alignment == {(t, s) for s, t in EXAMPLE.alignment}
+    assert annotate(EXAMPLE).alignment == {(t, s) for s, t in EXAMPLE.alignment}
 
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_a_head_that_follows_a_relation_is_found_and_one_that_does_not_is_not(reverse: bool):
-    pairs = [sentence(example, reverse) for example in (EXAMPLE, *SENTENCES)]
+    pairs = [annotate(example, reverse) for example in (EXAMPLE, *SENTENCES)]
     for kind in KINDS:
         for relation in RELATIONS:
             tally = RoleTally(2, 2)
@@ -139,7 +150,7 @@ def test_a_head_that_follows_a_relation_is_found_and_one_that_does_not_is_not(re
 
 
 def test_the_head_is_chosen_on_the_valid_sentences_and_scored_on_the_test_ones():
-    pair = sentence(EXAMPLE)
+    pair = annotate(EXAMPLE)
     right, wrong = follower(pair, "encoder", "antecedent"), np.full(len(ENGLISH), 5)
     valid, test = RoleTally(1, 2), RoleTally(1, 2)
     valid.add(pair, "encoder", np.stack([wrong, right])[None])
@@ -150,7 +161,7 @@ def test_the_head_is_chosen_on_the_valid_sentences_and_scored_on_the_test_ones()
 
 def test_baselines_are_the_best_distance_and_any_visible_token():
     tally = RoleTally(1, 1)
-    pair = sentence(EXAMPLE)
+    pair = annotate(EXAMPLE)
     for kind in KINDS:
         tally.add(pair, kind, np.zeros((1, 1, len(ENGLISH if kind == "encoder" else GERMAN)), int))
     report = role_report(tally, tally)
@@ -163,7 +174,7 @@ def test_baselines_are_the_best_distance_and_any_visible_token():
 
 
 def test_alignment_error_by_hand():
-    pair = Sentence("a b c", "x y z", ("a", "b", "c"), ("x", "y", "z"), {}, frozenset({(0, 0), (1, 1), (1, 2)}))
+    pair = AnnotatedPair("a b c", "x y z", ("a", "b", "c"), ("x", "y", "z"), {}, frozenset({(0, 0), (1, 1), (1, 2)}))
     tally = AlignmentTally(1, 2)
     tally.add(pair, np.array([[[0, 2, -1], [1, 0, 2]]]))
     np.testing.assert_allclose(tally.error_nh(), [[1 - 4 / (2 + 3), 1.0]])
@@ -171,7 +182,7 @@ def test_alignment_error_by_hand():
 
 
 def test_the_best_layer_and_head_for_alignment_are_chosen_on_the_valid_sentences():
-    pair = Sentence("a b", "x y", ("a", "b"), ("x", "y"), {}, frozenset({(0, 0), (1, 1)}))
+    pair = AnnotatedPair("a b", "x y", ("a", "b"), ("x", "y"), {}, frozenset({(0, 0), (1, 1)}))
 
     def tallies(first: list[int], second: list[int]) -> list[AlignmentTally]:
         made = [AlignmentTally(2, 1), AlignmentTally(2, 1)]
@@ -186,7 +197,7 @@ def test_the_best_layer_and_head_for_alignment_are_chosen_on_the_valid_sentences
 
 
 def test_batches_and_padding_change_no_weights(run: Run):
-    pairs = [sentence(EXAMPLE), *(sentence(example) for example in SENTENCES[:2])]
+    pairs = [annotate(EXAMPLE), *(annotate(example) for example in SENTENCES[:2])]
     seen = []
     for pair, maps in sentence_maps(run, pairs):
         alone = attention_maps(run.model_config, run.params, run.tokenizer, pair.source, pair.target)

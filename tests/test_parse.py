@@ -15,8 +15,9 @@ from data.sources import read_lines
 from data.trees.linearise import linearise
 from data.trees.treebank import read_trees
 from infer import parse
-from infer.brackets import COLLINS, score_lines, summaries
+from infer.decoding import Decoding
 from infer.runs import Run, open_run
+from infer.scores.brackets import COLLINS, score_lines, summaries
 from infer.translator import Hypothesis, Translation, Translator
 from tests import tiny_training
 from train import loop
@@ -76,7 +77,7 @@ def written_instead(monkeypatch: pytest.MonkeyPatch, lines: Sequence[str]) -> No
 
 def evaluate(run: Run, **options: Any) -> dict[str, Any]:
     options = {"beam": 1, "alpha": 0.3, "extra_length": 4} | options
-    record, trees = parse.evaluate(run, parse.open_parsed_split(run, "test"), COLLINS, **options)
+    record, trees = parse.evaluate(run, parse.open_parsed_split(run, "test"), COLLINS, Decoding(**options))
     assert [" ".join(tree.leaves()) for tree in trees] == SENTENCES
     return record
 

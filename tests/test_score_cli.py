@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from base.errors import UserError
-from infer import score
 from infer.scores import bleu
+from infer.scores.pairs import language_of, read_pair
 
 REFERENCE = "Der Hund schläft.\nWir lesen ein neues Buch über E-Mail.\n"
 
@@ -39,7 +39,7 @@ def test_json_has_every_reading_and_equals_the_functions(files: tuple[Path, Path
 
 def test_the_table_has_a_line_for_every_reading(files: tuple[Path, Path], tmp_path: Path):
     scores = bleu.all_scores(["a b c d"], ["a b c d"], "fr")
-    lines = score.report(scores).splitlines()
+    lines = bleu.as_text(scores).splitlines()
     assert [line.split()[0] for line in lines] == list(bleu.READINGS)
     assert lines[0].split()[1] == "100.00" and scores["signatures"]["sacrebleu"] in lines[0]
 
@@ -57,21 +57,21 @@ def test_unequal_empty_and_missing_files_are_named(files: tuple[Path, Path], tmp
     short.write_text("eins\n")
     empty.write_text("")
     with pytest.raises(UserError, match=r"short\.de has 1 lines, .*test\.de\.gz has 2"):
-        score.read_pair(short, files[1])
+        read_pair(short, files[1])
     with pytest.raises(UserError, match=r"empty\.de and .*empty\.de are empty"):
-        score.read_pair(empty, empty)
+        read_pair(empty, empty)
     with pytest.raises(UserError, match=r"missing\.de"):
-        score.read_pair(files[0], tmp_path / "missing.de")
+        read_pair(files[0], tmp_path / "missing.de")
 
 
 def test_empty_lines_are_sentences_and_count(tmp_path: Path):
     left, right = tmp_path / "a.de", tmp_path / "b.de"
     left.write_text("eins\n\n\n")
     right.write_text("eins\nzwei\n\n")
-    assert score.read_pair(left, right) == (["eins", "", ""], ["eins", "zwei", ""])
+    assert read_pair(left, right) == (["eins", "", ""], ["eins", "zwei", ""])
 
 
 def test_language_comes_from_the_file_name():
-    assert score.language_of("data/newstest2014.fr.gz") == "fr"
-    assert score.language_of("x.en") == "en"
-    assert score.language_of("x.txt") == "de"
+    assert language_of("data/newstest2014.fr.gz") == "fr"
+    assert language_of("x.en") == "en"
+    assert language_of("x.txt") == "de"

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -11,7 +12,8 @@ import pytest
 
 from base.errors import UserError
 from data.tokenizer import Tokenizer
-from infer.translate import chunks, layout, translate_stream
+from infer.decoding import Decoding, Sampling
+from infer.translate import chunks, formatted, translate_stream
 from infer.translator import Hypothesis, Translation, Translator
 from model.config import ModelConfig
 from model.transformer import init_params
@@ -27,6 +29,12 @@ class Echo(Translator):
         self.asked.append((first_line, list(texts)))
         progress(len(texts))
         return [Translation((Hypothesis(text.upper(), -0.5, -1.0, ()),)) for text in texts]
+
+
+def command(*arguments):
+    """Runs a command with nothing on standard input."""
+    environment = os.environ | {"JAX_PLATFORMS": "cpu"}
+    return subprocess.run([sys.executable, "-m", *arguments], input="", capture_output=True, text=True, env=environment)
 
 
 def filtered(source, *, chunk=2, nbest=1, scores=False):
@@ -71,15 +79,15 @@ def test_chunks_hold_their_size():
 
 def test_layouts():
     translation = Translation((Hypothesis("Hund", -0.25, -0.5, ()), Hypothesis("Hunde", -1.5, -2.0, ())))
-    assert layout(translation, 7, 1, scores=False) == "Hund\n"
-    assert layout(translation, 7, 1, scores=True) == "Hund\t-0.250000\n"
-    assert layout(translation, 7, 2, scores=False) == "7 ||| Hund ||| -0.250000\n7 ||| Hunde ||| -1.500000\n"
+    assert formatted(translation, 7, 1, scores=False) == "Hund\n"
+    assert formatted(translation, 7, 1, scores=True) == "Hund\t-0.250000\n"
+    assert formatted(translation, 7, 2, scores=False) == "7 ||| Hund ||| -0.250000\n7 ||| Hunde ||| -1.500000\n"
 
 
 def test_a_real_translator_fits_the_filter(tmp_path):
     tokenizer = Tokenizer.train(["the dog sleeps", "a cat"], 274, tmp_path / "tokenizer.model")
     config = ModelConfig(tokenizer.vocab_size, N=1, d_model=8, d_ff=8, h=1, d_k=8, d_v=8)
-    translator = Translator(config, tokenizer, beam=1, alpha=0.0, extra_length=1)
+    translator = Translator(config, tokenizer, Decoding(beam=1, alpha=0.0, extra_length=1))
     params = init_params(config, jax.random.key(0))
     (output,) = translate_stream(translator, params, [b"dog\n", b"\n", b"cat\n"], chunk=9, nbest=1, scores=True)
     lines = output.decode().split("\n")
@@ -95,11 +103,35 @@ def test_a_real_translator_fits_the_filter(tmp_path):
     ],
 )
 def test_errors_are_one_line(arguments, message):
-    command = [sys.executable, "-m", "infer.translate", *arguments]
-    done = subprocess.run(
-        command, input=b"", capture_output=True, check=False, env=os.environ | {"JAX_PLATFORMS": "cpu"}
-    )
-    assert done.returncode == 2 and done.stdout == b""
-    assert message in done.stderr.decode() and len(done.stderr.decode().splitlines()) == 1, json.dumps(
-        done.stderr.decode()
-    )
+    done = command("infer.translate", *arguments)
+    assert done.returncode == 2 and done.stdout == ""
+    assert message in done.stderr and len(done.stderr.splitlines()) == 1, json.dumps(done.stderr)
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["--alpha=nan", "--alpha=inf", "--alpha=-1", "--beam=2000", "--extra_length=2147483648", "--nbest=100000",
+     "--seed=99999999999999999999", "--seed=-1", "--temperature=nan", "--temperature=inf", "--temperature=0",
+     "--top_p=nan", "--top_p=2", "--top_k=2147483648"],
+)  # fmt: skip
+def test_decoding_options_that_make_no_sense_are_refused_before_anything_is_read(option):
+    """As flags, whatever the run, in one line that names the flag and what it may be."""
+    sample = ["--sample"] if option.startswith(("--seed", "--temp", "--top", "--nbest")) else []
+    done = command("infer.translate", "--workdir=nowhere", option, *sample)
+    assert done.returncode == 2 and done.stdout == ""
+    assert f"flag {option}" in done.stderr and "must be from" in done.stderr and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"alpha": float("nan")}, "alpha is nan; it must be from 0 to 10"),
+        ({"beam": 0}, "beam is 0; it must be from 1 to 1000"),
+        ({"nbest": 5}, "nbest is 5, which is more than the beam holds; raise beam, 4, too"),
+        ({"nbest": 2000, "sampling": Sampling()}, "nbest is 2000; it must be from 1 to 1000"),
+        ({"sampling": Sampling(top_p=float("nan"))}, "top_p is nan; it must be from 1e-06 to 1"),
+    ],
+)
+def test_options_of_a_config_or_of_python_are_checked_alike(options, message):
+    with pytest.raises(UserError, match=re.escape(message)):
+        Decoding(**{"beam": 4, "alpha": 0.6, "extra_length": 5} | options)

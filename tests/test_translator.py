@@ -6,10 +6,14 @@ import jax
 import numpy as np
 import pytest
 
+from base.errors import UserError
+from base.ids import EOS
 from data.tokenizer import Tokenizer
 from infer import translator as module
-from infer.translator import Sampling, Translator
+from infer.decoding import Decoding, Sampling
+from infer.translator import Hypothesis, Translator
 from model.config import ModelConfig
+from model.search import Hypotheses
 from model.transformer import init_params
 
 TEXT = "the a dog cat sleeps sees and not old house in front of green who barks loudly"
@@ -34,7 +38,9 @@ def params(config):
 
 
 def make(config, tokenizer, **options):
-    return Translator(config, tokenizer, **{"beam": 2, "alpha": 0.6, "extra_length": 2, "batch_tokens": 64} | options)
+    sizes = {name: options.pop(name) for name in ("max_input", "batch_tokens") if name in options}
+    decoding = Decoding(**{"beam": 2, "alpha": 0.6, "extra_length": 2} | options)
+    return Translator(config, tokenizer, decoding, **{"batch_tokens": 64} | sizes)
 
 
 def test_order_and_batch_size_change_nothing(config, tokenizer, params):
@@ -111,6 +117,46 @@ def test_nbest_are_distinct_and_sorted(config, tokenizer, params):
             length = len(hypothesis.tokens) + 1
             np.testing.assert_allclose(hypothesis.score, hypothesis.log_prob / ((5 + length) / 6) ** 0.6, rtol=1e-5)
             assert hypothesis.text == tokenizer.decode(hypothesis.tokens)
+
+
+def test_nbest_of_a_line_in_pieces_joins_the_kth_best_of_each(config, tokenizer, params):
+    sentence = "the old dog sleeps in front of the green house ."
+    limit = len(tokenizer.encode(sentence)) + 8
+    translator = make(config, tokenizer, beam=4, nbest=3, max_input=limit, batch_tokens=256)
+    found, alone = translator.translate(params, [f"{sentence} {sentence}", sentence])
+    assert len(found.hypotheses) == len(alone.hypotheses) == 3
+    for both, one in zip(found.hypotheses, alone.hypotheses, strict=True):
+        assert both.text == f"{one.text} {one.text}" and both.tokens == one.tokens * 2
+        np.testing.assert_allclose([both.score, both.log_prob], [2 * one.score, 2 * one.log_prob], rtol=1e-5)
+
+
+def test_a_piece_with_fewer_translations_gives_its_last_again():
+    first = [Hypothesis("a", -1.0, -2.0, (5,)), Hypothesis("b", -3.0, -4.0, (6, 7))]
+    joined = module._join([first, [Hypothesis("c", -0.5, -0.5, (8,))]])
+    assert joined.hypotheses == (("a c", -1.5, -2.5, (5, 8)), ("b c", -3.5, -4.5, (6, 7, 8)))
+
+
+def test_line_ends_that_the_model_spells_in_bytes_do_not_end_the_line(config, tokenizer, params):
+    """`<0x0D>` and `<0x0A>` are subwords like others: their text must not make two lines of one."""
+    ids = {tokenizer.pieces([number])[0]: number for number in range(tokenizer.vocab_size)}
+    written = [*tokenizer.encode("dog"), ids["<0x0D>"], ids["<0x0A>"], *tokenizer.encode("cat"), ids["<0x0D>"], EOS]
+    translator = make(config, tokenizer)
+
+    def find(params, source_bs):
+        rows = len(source_bs)
+        ids_bmt, scores_bm = np.tile(np.array(written), (rows, 1, 1)), np.zeros((rows, 1))
+        return Hypotheses(ids_bmt, np.full((rows, 1), len(written)), scores_bm, scores_bm)
+
+    translator._find = find
+    (found,) = translator.translate(params, ["the dog"])
+    assert not set(found.text) & {"\r", "\n"} and found.text.split() == ["dog", "cat"]
+
+
+def test_a_wide_beam_takes_smaller_batches_and_none_exceeds_the_vocabulary(config, tokenizer):
+    sizes = [make(config, tokenizer, beam=beam, batch_tokens=256)._batch_tokens for beam in (4, 32, 64, 128, 256)]
+    assert sizes == [256, 256, 64, 16, 4]
+    with pytest.raises(UserError, match=f"beam is 900; it must be at most {tokenizer.vocab_size}, the vocabulary"):
+        make(config, tokenizer, beam=900)
 
 
 def test_samples_depend_on_seed_and_line_only(config, tokenizer, params):

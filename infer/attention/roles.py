@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Int
 
 from data.grammar.sentences import Example
-from infer.attention_maps import KINDS
+from infer.attention.maps import KINDS
 
 RELATIONS = {  # name: label
     "previous": "previous token",
@@ -26,7 +26,7 @@ RELATIONS = {  # name: label
 Cases = dict[int, frozenset[int]]  # query: right keys
 
 
-class Sentence(NamedTuple):
+class AnnotatedPair(NamedTuple):
     """A sentence pair, its tokens, its cases by (kind, relation), and its alignment {(target, source), ...}."""
 
     source: str
@@ -37,7 +37,7 @@ class Sentence(NamedTuple):
     alignment: frozenset[tuple[int, int]]
 
 
-def sentence(example: Example, reverse: bool = False) -> Sentence:
+def annotate(example: Example, reverse: bool = False) -> AnnotatedPair:
     """A pair of the grammar, English to German or in `reverse`.
 
     In decoder self-attention, a row is a token being written and sees those before it: cases whose right keys are
@@ -76,7 +76,7 @@ def sentence(example: Example, reverse: bool = False) -> Sentence:
         cases["cross", relation] = _cases(
             (q, s) for q, keys in found.items() for k in keys for s in translated.get(k, frozenset())
         )
-    return Sentence(sides[source][0], sides[target][0], sides[source][1], sides[target][1], cases, alignment)
+    return AnnotatedPair(sides[source][0], sides[target][0], sides[source][1], sides[target][1], cases, alignment)
 
 
 def _cases(pairs: Iterable[tuple[int, int]]) -> Cases:
@@ -96,7 +96,7 @@ class RoleTally:
         self.hits_nh: dict[tuple[str, str], np.ndarray] = {}
         self.distances: dict[tuple[str, str], Counter[int]] = {}  # cases that a fixed key - query would hit
 
-    def add(self, pair: Sentence, kind: str, chosen_nht: Int[np.ndarray, "n h t"]) -> None:
+    def add(self, pair: AnnotatedPair, kind: str, chosen_nht: Int[np.ndarray, "n h t"]) -> None:
         """Counts one sentence's attention of one kind: the key that each head looks at most, -1 for no token."""
         for relation in RELATIONS:
             name = (kind, relation)
@@ -143,7 +143,7 @@ class AlignmentTally:
         self.true = 0
         self.diagonal_made = self.diagonal_right = 0
 
-    def add(self, pair: Sentence, chosen_nht: Int[np.ndarray, "n h t"]) -> None:
+    def add(self, pair: AnnotatedPair, chosen_nht: Int[np.ndarray, "n h t"]) -> None:
         """Counts one sentence: each target token is linked to the source token it looks at most, -1 for none."""
         t, s = len(pair.target_tokens), len(pair.source_tokens)
         true_ts = np.zeros((t, s + 1), bool)  # the last column is what -1 points at, and is never true

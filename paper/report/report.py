@@ -54,9 +54,10 @@ def _layer_plot(records: Records) -> list[str]:
 
 def _attention(run: RunRecord) -> list[str]:
     """The paper's figures as this run draws them, and every head over one sentence."""
+    from infer.attention.maps import KINDS, TITLES, attention_maps
     from infer.attention.page import page as attention_page
-    from infer.attention_maps import KINDS, TITLES, attention_maps, translate_one
     from infer.runs import open_run
+    from infer.translator import translate_one
     from paper.figures import figures
 
     parts = [f'<p class="soft">Drawn by {html.escape(str(run.path))}.</p>']

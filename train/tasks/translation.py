@@ -12,6 +12,7 @@ from data.batching import Batch
 from data.pipeline import TrainingBatches, evaluation_batches
 from data.prepare import prepare_all
 from data.sources import open_corpus
+from infer.decoding import Decoding
 from infer.scores.bleu import corpus_bleu
 from infer.translator import Translator
 from model.config import ModelConfig
@@ -56,7 +57,8 @@ def task(cfg: ConfigDict, workdir: Path, mesh: Mesh) -> Task:
     with main_first("data"):
         tokenizer, train_data, valid_data = prepare_all(cfg.data, workdir / "tokenizer.model")
     pairs = list(itertools.islice(open_corpus(cfg.data.valid).pairs(), cfg.eval.bleu_sentences))
-    translator = Translator(config, tokenizer, beam=1, alpha=0.0, extra_length=cfg.decode.extra_length, mesh=mesh)
+    greedy = Decoding(beam=1, alpha=0.0, extra_length=cfg.decode.extra_length)
+    translator = Translator(config, tokenizer, greedy, mesh=mesh)
 
     def measure(params: dict) -> dict[str, float]:
         if not pairs:

@@ -1,0 +1,65 @@
+"""Attention maps as files: a PNG of one kind of attention, or one interactive HTML page of all kinds."""
+
+import textwrap
+from pathlib import Path
+from typing import Any
+
+from base.errors import UserError
+from infer.attention.maps import KINDS, TITLES, AttentionMap, select
+from infer.attention.page import page
+
+
+def draw_png(attention: AttentionMap, title: str, layer: int | None, head: int | None, output: Path) -> None:
+    """Draws heat maps, a row for each layer and a column for each head, or the chosen one; 0 is white, 1 dark.
+
+    Raises:
+      UserError: the model has no such layer or head, or the file cannot be written.
+    """
+    from matplotlib.figure import Figure
+
+    maps = select(attention, layer, head)
+    rows, columns = len({i for i, _ in maps}), len({j for _, j in maps})
+    single = len(maps) == 1
+    cell = 0.28 if single else min(0.16, 30 / (max(rows, columns) * max(len(attention.queries), len(attention.keys))))
+    size = (cell * len(attention.keys), cell * len(attention.queries))
+    margin = 1.6 if single else 1.0
+    figure = Figure(
+        figsize=(columns * size[0] + margin + 1, rows * (size[1] + 0.3) + margin + 0.6), layout="constrained"
+    )
+    grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+    labels: dict[str, Any] = {"fontsize": min(10, 60 * cell), "parse_math": False}  # a $ in a sentence is not a formula
+    for axes, ((i, j), weights_ts) in zip(grid.flat, maps.items(), strict=True):
+        axes.imshow(weights_ts, cmap="Blues", vmin=0, vmax=1, aspect="equal", interpolation="nearest")
+        axes.set_title(f"layer {i}, head {j}", fontsize=8)
+        axes.set_xticks(range(len(attention.keys)), attention.keys, rotation=90, **labels)
+        axes.set_yticks(range(len(attention.queries)), attention.queries, **labels)
+        axes.tick_params(length=0)
+    wide = int(12 * figure.get_figwidth())  # characters of this size that fit
+    figure.suptitle(textwrap.fill(title, wide), fontsize=10, parse_math=False)
+    _save(figure, output)
+
+
+def _save(figure: Any, output: Path) -> None:
+    import logging
+    import warnings
+
+    with warnings.catch_warnings():
+        # A sentence may hold characters that the font lacks: they are drawn as boxes.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
+        try:
+            figure.savefig(output, dpi=150)
+        except OSError as error:
+            raise UserError(f"--output={output}: cannot be written ({error.strerror})") from error
+
+
+def write_html(maps: dict[str, AttentionMap], title: str, output: Path) -> None:
+    """Writes one page that holds everything: choose kind, layer and head, point at a token to see its weights.
+
+    Raises:
+      UserError: the file cannot be written.
+    """
+    try:
+        output.write_text(page(title, {kind: (TITLES[kind], *maps[kind]) for kind in KINDS}), encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"--output={output}: cannot be written ({error.strerror})") from error

@@ -1,0 +1,65 @@
+"""The attention of every layer and head over a pair of sentences.
+
+Rows are queries and columns keys (section 3.2). A decoder row is named after the token that it writes, and a column of
+decoder self-attention after the token that was read: `<s>`, then the target. Layers and heads count from 0, as in the
+parameters' names.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from base.errors import UserError
+from base.ids import BOS, EOS
+from data.tokenizer import Tokenizer
+from model.config import ModelConfig
+from model.tokens import Tokens
+from model.transformer import Transformer
+
+KINDS = ("encoder", "decoder", "cross")
+TITLES = {"encoder": "encoder self-attention", "decoder": "decoder self-attention", "cross": "decoder over encoder"}
+
+
+class AttentionMap(NamedTuple):
+    """One kind of attention over one pair of sentences: weights of each layer and head, and the tokens as text."""
+
+    queries: list[str]
+    keys: list[str]
+    weights_nhts: Float[np.ndarray, "n h t s"]
+
+
+def attention_maps(
+    config: ModelConfig, params: Any, tokenizer: Tokenizer, source: str, target: str
+) -> dict[str, AttentionMap]:
+    """Returns the attention of every layer and head, by kind, while `target` is forced as the translation of `source`.
+
+    Raises:
+      ValueError: a sentence is longer than the model's learned positions.
+    """
+    source_ids, target_ids = [*tokenizer.encode(source), EOS], [*tokenizer.encode(target), EOS]
+    model = Transformer(config)
+    maps = jax.jit(partial(model.apply, method="attention_maps"))(
+        {"params": params}, *(Tokens.of(jnp.array([ids])) for ids in (source_ids, [BOS, *target_ids[:-1]]))
+    )
+    read, written = tokenizer.pieces([BOS, *target_ids[:-1]]), tokenizer.pieces(target_ids)
+    pieces = tokenizer.pieces(source_ids)
+    tokens = {"encoder": (pieces, pieces), "decoder": (written, read), "cross": (written, pieces)}
+    return {kind: AttentionMap(*tokens[kind], np.asarray(maps[kind][:, 0], np.float32)) for kind in KINDS}
+
+
+def select(attention: AttentionMap, layer: int | None, head: int | None) -> dict[tuple[int, int], np.ndarray]:
+    """Returns the chosen weights by (layer, head); None chooses all.
+
+    Raises:
+      UserError: the model has no such layer or head.
+    """
+    n, h = attention.weights_nhts.shape[:2]
+    for name, value, count in (("layer", layer, n), ("head", head, h)):
+        if value is not None and not 0 <= value < count:
+            raise UserError(f"--{name}={value}: the model's {name}s are 0 to {count - 1}")
+    layers, heads = range(n) if layer is None else (layer,), range(h) if head is None else (head,)
+    return {(i, j): attention.weights_nhts[i, j] for i in layers for j in heads}

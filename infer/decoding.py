@@ -1,0 +1,70 @@
+"""How to look for translations, and which values make sense: every command and the Python API check them here."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from base.errors import UserError
+
+LIMITS: dict[str, tuple[int | float, int | float]] = {
+    "beam": (1, 1000),  # attention over the beams' KV cache takes memory in proportion to the square
+    "alpha": (0, 10),  # the score of a long output would leave the range of a float32
+    "extra_length": (0, 10_000),
+    "nbest": (1, 1000),
+    "seed": (0, 2**32 - 1),  # jax.random takes no more bits, and each of these draws something else
+    "temperature": (1e-6, 1e6),
+    "top_k": (0, 2**31 - 1),
+    "top_p": (1e-6, 1),
+}
+
+
+def allowed(name: str, value: int | float | None) -> bool:
+    """Returns whether an option may have this value; NaN is outside of every range, None stands for the default."""
+    low, high = LIMITS[name]
+    return value is None or low <= value <= high
+
+
+def rule(name: str) -> str:
+    """Returns what `allowed` asks of an option, in words."""
+    low, high = LIMITS[name]
+    return f"it must be from {low:g} to {high:g}" if isinstance(low, float) else f"it must be from {low} to {high}"
+
+
+class Sampling(NamedTuple):
+    """Options of random translations; see `model.sampling.sample`."""
+
+    seed: int = 0
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """Options of a search for translations.
+
+    `beam` hypotheses are kept at each step; 1 is greedy. `alpha` is the length penalty (section 6.1). An output has at
+    most `extra_length` subwords more than its source. `nbest` translations of each line are returned, at most `beam`;
+    with `sampling`, as many are drawn at random, and `beam` and `alpha` are not used.
+
+    Raises:
+      UserError: a value is outside of `LIMITS`, or `nbest` exceeds the beam.
+    """
+
+    beam: int
+    alpha: float
+    extra_length: int
+    nbest: int = 1
+    sampling: Sampling | None = None
+
+    def __post_init__(self) -> None:
+        given = {name: value for name, value in vars(self).items() if name in LIMITS}
+        for name, value in {**given, **(self.sampling._asdict() if self.sampling else {})}.items():
+            if not allowed(name, value):
+                raise UserError(f"{name} is {value}; {rule(name)}")
+        if self.sampling is None and self.nbest > self.beam:
+            raise UserError(f"nbest is {self.nbest}, which is more than the beam holds; raise beam, {self.beam}, too")
+
+    @property
+    def rows(self) -> int:
+        """Hypotheses that are extended at each step, of one sentence."""
+        return self.beam if self.sampling is None else self.nbest

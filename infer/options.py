@@ -1,0 +1,42 @@
+"""Command-line flags that several commands have."""
+
+from absl import flags
+from ml_collections import ConfigDict
+
+from infer.decoding import Decoding, Sampling, allowed, rule
+
+
+def define_run_flags() -> None:
+    """Defines --workdir and --checkpoint."""
+    flags.DEFINE_string("workdir", None, "folder of the run")
+    flags.DEFINE_string("checkpoint", None, "latest, STEP, best, average:N, average:N@MINUTES or average-best:N; "
+                        "default: config.decode.checkpoint")  # fmt: skip
+    flags.mark_flag_as_required("workdir")
+
+
+def define_decoding_flags() -> None:
+    """Defines --beam, --alpha and --extra_length."""
+    flags.DEFINE_integer("beam", None, "hypotheses kept, 1 is greedy; default: config.decode.beam")
+    flags.DEFINE_float("alpha", None, "length penalty; default: config.decode.alpha")
+    flags.DEFINE_integer(
+        "extra_length", None, "output subwords beyond the source's; default: config.decode.extra_length"
+    )
+    check("beam", "alpha", "extra_length")
+
+
+def check(*names: str) -> None:
+    """Makes values of these flags that are outside of `infer.decoding.LIMITS` an error of the command line."""
+    for name in names:
+        flags.register_validator(name, lambda value, name=name: allowed(name, value), message=rule(name))
+
+
+def decoding(config: ConfigDict, *, nbest: int = 1, sampling: Sampling | None = None) -> Decoding:
+    """Returns the decoding that the flags ask for; what they leave open is as `config.decode` of the run says."""
+    options, decode = flags.FLAGS, config.decode
+    return Decoding(
+        beam=decode.beam if options.beam is None else options.beam,
+        alpha=decode.alpha if options.alpha is None else options.alpha,
+        extra_length=decode.extra_length if options.extra_length is None else options.extra_length,
+        nbest=nbest,
+        sampling=sampling,
+    )

@@ -1,0 +1,346 @@
+"""The figures of EVALB (Sekine and Collins 1997, with the quotes of Ellis's revision): labelled brackets compared."""
+
+import difflib
+import itertools
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from base.errors import UserError
+from data.sources import read_lines
+
+Pairs = tuple[tuple[str, str], ...]
+VALID, ERROR, SKIPPED = 0, 1, 2
+Span = tuple[int, int, str]  # first word, word behind the last, label
+# A tagged word, an opening bracket, a closing one, or text out of place.
+_TOKENS = re.compile(r"\((?P<tag>[^\s()]*)\s++(?P<word>[^\s()]*)\)|\((?P<label>[^\s()]*)|\)|[^\s()]+", re.ASCII)
+_QUOTES = ("'", '"', "/")  # the words that QUOTE_LABEL is about
+
+
+class Parameters(NamedTuple):
+    """What an EVALB parameter file says; the defaults are EVALB's where it has none.
+
+    `delete_labels` removes words by their tag, and brackets by their label but not what is in them. `eq_labels` and
+    `eq_words` are pairs held to be equal. `quote_labels` are tags of quotation marks: if the sides have unequal numbers
+    of words, a mark deleted on one side alone is put back.
+    """
+
+    debug: int = 0
+    max_error: int = 10
+    cutoff_len: int = 40
+    labeled: int = 1
+    delete_labels: tuple[str, ...] = ()
+    delete_labels_for_length: tuple[str, ...] = ()
+    quote_labels: tuple[str, ...] = ()
+    eq_labels: Pairs = ()
+    eq_words: Pairs = ()
+
+    def same_label(self, one: str, other: str) -> bool:
+        """Whether two labels are equal, or declared to be."""
+        return one == other or (one, other) in self.eq_labels or (other, one) in self.eq_labels
+
+    def equal_labels(self, label: str) -> set[str]:
+        """Returns the label itself and those declared equal to it."""
+        return {label, *(name for pair in self.eq_labels if label in pair for name in pair)}
+
+    def same_word(self, one: str, other: str) -> bool:
+        """Whether two words are equal, or declared to be."""
+        return one == other or (one, other) in self.eq_words or (other, one) in self.eq_words
+
+    def signature(self) -> str:
+        """Every setting that decides a score."""
+        lists = {
+            "delete": self.delete_labels,
+            "delete_for_length": self.delete_labels_for_length,
+            "quotes": self.quote_labels,
+            "eq_label": ["=".join(pair) for pair in self.eq_labels],
+            "eq_word": ["=".join(pair) for pair in self.eq_words],
+        }
+        parts = [f"{name}:{' '.join(values)}" for name, values in lists.items() if values]
+        return "|".join(["evalb", f"labeled:{'yes' if self.labeled else 'no'}", *parts])
+
+
+COLLINS = Parameters(
+    delete_labels=("TOP", "-NONE-", ",", ":", "``", "''", "."),
+    delete_labels_for_length=("-NONE-",),
+    eq_labels=(("ADVP", "PRT"),),
+)
+_NUMBERS = {name.upper(): name for name in ("debug", "max_error", "cutoff_len", "labeled")}
+_LABELS = {
+    "DELETE_LABEL": "delete_labels",
+    "DELETE_LABEL_FOR_LENGTH": "delete_labels_for_length",
+    "QUOTE_LABEL": "quote_labels",
+}
+_EQUAL = {"EQ_LABEL": "eq_labels", "EQ_WORD": "eq_words"}
+
+
+def read_parameters(path: str | Path) -> Parameters:
+    """Reads a parameter file; `UserError` names the line of an unknown keyword or a value that does not fit it."""
+    found: dict[str, Any] = {}
+    known = {**_NUMBERS, **_LABELS, **_EQUAL}
+    for number, line in enumerate(read_lines(Path(path)), 1):
+        if line.startswith("#") or not line.strip():
+            continue
+        keyword, *values = line.split()
+        where, wanted = f"{path}, line {number}: {keyword}", 2 if keyword in _EQUAL else 1
+        if keyword not in known:
+            near = difflib.get_close_matches(keyword, known, n=1) or [", ".join(known)]
+            raise UserError(f"{where} is no parameter of EVALB's; did you mean {near[0]}?")
+        if len(values) != wanted or (keyword in _NUMBERS and not values[0].isdecimal()):
+            kind = "a whole number" if keyword in _NUMBERS else f"{wanted} word{'s' * (wanted - 1)}"
+            raise UserError(f"{where} has {' '.join(values) or 'no value'!r}; it must have {kind}")
+        if keyword in _NUMBERS:
+            found[known[keyword]] = int(values[0])
+        else:
+            value = values[0] if wanted == 1 else (values[0], values[1])
+            found[known[keyword]] = (*found.get(known[keyword], ()), value)
+    return Parameters(**found)
+
+
+class SentenceScore(NamedTuple):
+    """Counts of one sentence. `status` is 0 valid, 1 error (not the same words), 2 skipped (no word was parsed).
+
+    `length` is EVALB's; `words` are those of the gold tree that are not deleted; `messages` are the errors that EVALB
+    would report. The counts between them are 0 unless the sentence is valid.
+    """
+
+    length: int
+    words: int
+    status: int = VALID
+    matched: int = 0
+    gold: int = 0
+    parsed: int = 0
+    crossing: int = 0
+    tags: int = 0
+    messages: int = 0
+
+
+class _Leaf(NamedTuple):
+    tag: str
+    word: str
+
+
+class _Side:
+    """Words and brackets of a line, by position among all of its words, and which words are not deleted.
+
+    Reads as EVALB does: only ASCII white space separates, and `(NP )` is an empty word tagged NP. Brackets that do not
+    pair are errors after which it goes on; so is text outside of brackets, at which EVALB itself ends.
+    """
+
+    def __init__(self, line: str, parameters: Parameters):
+        self.leaves: list[_Leaf] = []
+        self.brackets: list[Span] = []  # in the order in which they open
+        self.messages = 0
+        still_open: list[int] = []
+        for token in _TOKENS.finditer(line):
+            if token["word"] is not None:
+                self.leaves.append(_Leaf(token["tag"], token["word"]))
+            elif token["label"] is not None:
+                still_open.append(len(self.brackets))
+                self.brackets.append((len(self.leaves), len(self.leaves), token["label"]))
+            elif token[0] == ")" and still_open:
+                place = still_open.pop()
+                start, _, label = self.brackets[place]
+                self.brackets[place] = (start, len(self.leaves), label)
+            else:
+                self.messages += 1
+        self.messages += bool(still_open)
+        self.kept = [leaf.tag not in parameters.delete_labels for leaf in self.leaves]
+
+    def words(self) -> list[_Leaf]:
+        """Returns the words that count."""
+        return list(itertools.compress(self.leaves, self.kept))
+
+    def spans(self, parameters: Parameters) -> list[Span]:
+        """Returns the brackets that count, by position among the words that do: not empty, not deleted."""
+        before = list(itertools.accumulate(self.kept, initial=0))
+        spans = []
+        for start, end, label in self.brackets:
+            stem = re.split("[-=]", label, maxsplit=1)[0]
+            deleted = any(parameters.same_label(stem, gone) for gone in parameters.delete_labels)
+            if before[start] < before[end] and not deleted:
+                spans.append((before[start], before[end], stem))
+        return spans
+
+    def quotes(self, parameters: Parameters) -> tuple[list[int], list[int]]:
+        """Returns the quotation marks that may have been tagged as something else.
+
+        Each by its position among all words, and among those that are not deleted.
+        """
+        places = [
+            place for place, (tag, word) in enumerate(self.leaves) if tag in parameters.quote_labels and word in _QUOTES
+        ]
+        before = list(itertools.accumulate(self.kept, initial=0))
+        return places, [before[place] for place in places]
+
+
+def score_sentence(gold: str, parsed: str, parameters: Parameters, *, same_words: bool = False) -> SentenceScore:
+    """Compares the trees on two lines; usually there is one on each.
+
+    EVALB deletes words by the tags of each side, so a full stop tagged as a noun makes the sentence an error, which no
+    figure counts. If the parser was given the words (`same_words`), the gold tags decide for both sides.
+    """
+    one, other = _Side(gold, parameters), _Side(parsed, parameters)
+    if same_words:
+        other.kept = one.kept
+    length = sum(leaf.tag not in parameters.delete_labels_for_length for leaf in one.leaves)
+    messages = one.messages + other.messages
+    result = SentenceScore(length, sum(one.kept), messages=messages)
+    if not any(other.kept):
+        return result._replace(status=SKIPPED)
+    if sum(one.kept) != sum(other.kept):
+        _put_quotes_back(one, other, parameters)
+    words, parsed_words = one.words(), other.words()
+    if len(words) != len(parsed_words) or not all(
+        parameters.same_word(a.word, b.word) for a, b in zip(words, parsed_words, strict=True)
+    ):
+        return result._replace(status=ERROR, messages=messages + 1)
+    if messages:
+        return result._replace(status=ERROR)
+    gold_spans, parsed_spans = one.spans(parameters), other.spans(parameters)
+    return result._replace(
+        words=len(words),
+        matched=_matched(gold_spans, parsed_spans, parameters),
+        gold=len(gold_spans),
+        parsed=len(parsed_spans),
+        crossing=_crossing(gold_spans, parsed_spans, len(words)),
+        tags=sum(parameters.same_label(a.tag, b.tag) for a, b in zip(words, parsed_words, strict=True)),
+    )
+
+
+def _put_quotes_back(one: _Side, other: _Side, parameters: Parameters) -> None:
+    """Keeps a quotation mark that only one side deletes, if both have it before the same word."""
+    (ours, ours_at), (theirs, theirs_at) = one.quotes(parameters), other.quotes(parameters)
+    first = 0
+    for their, place in enumerate(theirs):
+        while first < len(ours) and ours_at[first] < theirs_at[their]:
+            first += 1
+        for our in range(first, len(ours)):
+            if ours_at[our] != theirs_at[their]:
+                break
+            if one.kept[ours[our]] != other.kept[place]:
+                later, number = (theirs_at, their) if one.kept[ours[our]] else (ours_at, our)
+                one.kept[ours[our]] = other.kept[place] = True
+                later[number + 1 :] = [at + 1 for at in later[number + 1 :]]
+
+
+def _matched(gold: Iterable[Span], parsed: Iterable[Span], parameters: Parameters) -> int:
+    """Returns how many brackets can be paired, in the order in which they open: the same words and equal labels."""
+    free: dict[Span, deque[int]] = {}
+    for place, (start, end, label) in enumerate(parsed):
+        free.setdefault((start, end, label if parameters.labeled else ""), deque()).append(place)
+    matched = 0
+    for start, end, label in gold:
+        labels = parameters.equal_labels(label) if parameters.labeled else {""}
+        found = [places for name in labels if (places := free.get((start, end, name)))]
+        if found:
+            min(found, key=lambda places: places[0]).popleft()
+            matched += 1
+    return matched
+
+
+def _crossing(gold: Iterable[Span], parsed: Iterable[Span], words: int) -> int:
+    """Returns how many parsed brackets cross a gold one: they share words, and each has words that the other has not.
+
+    A gold bracket crosses (start, end) if it begins inside and ends later, or ends inside and began earlier.
+    """
+    last_end, first_start = np.zeros(words + 1, int), np.full(words + 1, words)
+    for start, end, _ in gold:
+        last_end[start] = max(last_end[start], end)
+        first_start[end] = min(first_start[end], start)
+    return sum(
+        bool(last_end[start + 1 : end].max(initial=0) > end or first_start[start + 1 : end].min(initial=words) < start)
+        for start, end, _ in parsed
+    )
+
+
+def score_lines(gold: Sequence[str], parsed: Sequence[str], parameters: Parameters) -> list[SentenceScore]:
+    """Compares line by line."""
+    return [score_sentence(one, other, parameters) for one, other in zip(gold, parsed, strict=True)]
+
+
+SUMMARY: dict[str, tuple[str, str]] = {  # key: EVALB's name, format
+    "sentences": ("Number of sentence", "6d"),
+    "errors": ("Number of Error sentence", "6d"),
+    "skipped": ("Number of Skip  sentence", "6d"),
+    "valid": ("Number of Valid sentence", "6d"),
+    "recall": ("Bracketing Recall", "6.2f"),
+    "precision": ("Bracketing Precision", "6.2f"),
+    "f1": ("Bracketing FMeasure", "6.2f"),
+    "complete_match": ("Complete match", "6.2f"),
+    "average_crossing": ("Average crossing", "6.2f"),
+    "no_crossing": ("No crossing", "6.2f"),
+    "crossing_2_or_less": ("2 or less crossing", "6.2f"),
+    "tagging_accuracy": ("Tagging accuracy", "6.2f"),
+}
+
+
+def summary(sentences: Iterable[SentenceScore]) -> dict[str, int | float]:
+    """EVALB's figures by the keys of `SUMMARY`: counts, percentages, and crossing brackets a sentence.
+
+    Only valid sentences count towards anything but the counts of sentences. A share of nothing is 0.
+    """
+    every = list(sentences)
+    valid = [s for s in every if s.status == VALID]
+    matched = sum(s.matched for s in valid)
+    recall = _percent(matched, sum(s.gold for s in valid))
+    precision = _percent(matched, sum(s.parsed for s in valid))
+    return {
+        "sentences": len(every),
+        "errors": sum(s.status == ERROR for s in every),
+        "skipped": sum(s.status == SKIPPED for s in every),
+        "valid": len(valid),
+        "recall": recall,
+        "precision": precision,
+        "f1": 2 * recall * precision / (recall + precision) if matched else 0.0,
+        "complete_match": _share(valid, lambda s: s.gold == s.parsed == s.matched),
+        "average_crossing": sum(s.crossing for s in valid) / max(1, len(valid)),
+        "no_crossing": _share(valid, lambda s: s.crossing == 0),
+        "crossing_2_or_less": _share(valid, lambda s: s.crossing <= 2),
+        "tagging_accuracy": _percent(sum(s.tags for s in valid), sum(s.words for s in valid)),
+    }
+
+
+def summaries(sentences: Sequence[SentenceScore], parameters: Parameters) -> dict[str, dict[str, int | float]]:
+    """The summary of all sentences, and of those up to the cut-off length, under the headings that EVALB gives them."""
+    cutoff = parameters.cutoff_len
+    short = [sentence for sentence in sentences if sentence.length <= cutoff]
+    return {"All": summary(sentences), f"len<={cutoff}": summary(short)}
+
+
+def _percent(part: int, whole: int) -> float:
+    return 100 * part / whole if whole else 0.0
+
+
+def _share(sentences: Sequence[SentenceScore], holds: Callable[[SentenceScore], bool]) -> float:
+    return _percent(sum(map(holds, sentences)), len(sentences))
+
+
+def report(blocks: dict[str, dict[str, int | float]]) -> str:
+    """The summaries as EVALB prints them."""
+    lines = ["=== Summary ==="]
+    for heading, figures in blocks.items():
+        lines += ["", f"-- {heading} --"]
+        lines += [f"{name:<25} = {figures[key]:{form}}" for key, (name, form) in SUMMARY.items()]
+    return "\n".join(lines)
+
+
+def rows(sentences: Iterable[SentenceScore]) -> str:
+    """A line for each sentence, as EVALB prints them."""
+    line = "=" * 76
+    lines = [
+        "  Sent.                        Matched  Bracket   Cross        Correct Tag",
+        " ID  Len.  Stat. Recal  Prec.  Bracket gold test Bracket Words  Tags Accracy",
+        line,
+    ]
+    for number, s in enumerate(sentences, 1):
+        recall, precision, tags = _percent(s.matched, s.gold), _percent(s.matched, s.parsed), _percent(s.tags, s.words)
+        lines.append(
+            f"{number:4d}  {s.length:3d}    {s.status}  {recall:6.2f} {precision:6.2f}   {s.matched:3d}    "
+            f"{s.gold:3d}  {s.parsed:3d}    {s.crossing:3d}   {s.words:4d}  {s.tags:4d}   {tags:6.2f}"
+        )
+    return "\n".join([*lines, line])
