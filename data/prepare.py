@@ -66,12 +66,11 @@ class Prepared:
                     raise ValueError(f"{name} has changed")
             self.lengths: Int32[np.ndarray, "n 2"] = np.load(folder / _LENGTHS, allow_pickle=False)
             self._type = _id_type(self.manifest["vocab_size"])
-            self._sizes_n = self.lengths.sum(axis=1, dtype=np.int64) * self._type.itemsize  # bytes
-            if os.fstat(self._file).st_size != self._sizes_n.sum():
+            if os.fstat(self._file).st_size != self.lengths.sum(dtype=np.int64) * self._type.itemsize:
                 raise ValueError(f"{_MANIFEST} does not fit {_IDS}")
         except (UserError, OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(f"prepared corpus {folder} is damaged ({error}); delete the folder") from error
-        self._starts_n = np.cumsum(self._sizes_n) - self._sizes_n
+        self._ends_n = self.lengths.sum(axis=1, dtype=np.int64).cumsum()
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -82,7 +81,9 @@ class Prepared:
     def records(self, indices: Sequence[int] | np.ndarray) -> list[Record]:
         """Returns the pairs of these numbers, in this order; `UserError` if the file cannot be read any more."""
         indices = np.asarray(indices, np.int64)
-        sizes, starts = self._sizes_n[indices], self._starts_n[indices]
+        lengths_i2 = self.lengths[indices]
+        ids_i = lengths_i2.sum(axis=1, dtype=np.int64)
+        sizes, starts = (count * self._type.itemsize for count in (ids_i, self._ends_n[indices] - ids_i))  # in bytes
         try:
             content = b"".join(map(os.pread, itertools.repeat(self._file), sizes.tolist(), starts.tolist()))
         except OSError as error:
@@ -90,7 +91,7 @@ class Prepared:
         if len(content) != sizes.sum():
             raise UserError(f"{self.folder / _IDS}: shorter than it was when it was opened; start again")
         flat = np.frombuffer(content, self._type).astype(np.int32)
-        ends = np.cumsum(self.lengths[indices]).tolist()
+        ends = lengths_i2.cumsum().tolist()
         sides = [flat[start:end] for start, end in itertools.pairwise([0, *ends])]
         return list(zip(sides[::2], sides[1::2], strict=True))
 

@@ -180,14 +180,14 @@ def _grammar(spec: str, rest: str) -> Corpus:
             english, german = example.english, example.german
             yield (english, german) if source == "en" else (german, english)
 
-    fingerprint = _digest("grammar", _code_digest(), split, str(count), source)
+    fingerprint = _digest("grammar", _code_digest("grammar/*.py", "trees/tree.py"), split, str(count), source)
     return Corpus(spec, source, target, lambda: _not_empty(spec, pairs()), fingerprint)
 
 
-def _code_digest() -> str:
-    """The grammar's text follows from its code: `data/grammar/`, and the trees that it builds."""
+def _code_digest(*patterns: str) -> str:
+    """Returns a digest of the files of this room from whose code a corpus's text follows."""
     room = Path(__file__).parent
-    return _digest(*(_file_digest(path) for path in (*sorted(room.glob("grammar/*.py")), room / "trees" / "tree.py")))
+    return _digest(*(_file_digest(path) for pattern in patterns for path in sorted(room.glob(pattern))))
 
 
 # Treebanks
@@ -197,14 +197,15 @@ def _trees(spec: str, rest: str) -> Corpus:
     match = re.fullmatch(r"grammar:(\w+)(?::(\d+))?", rest)
     if match and match[1] in _GRAMMAR_SIZES:
         split, count = match[1], int(match[2]) if match[2] else _GRAMMAR_SIZES[match[1]]
-        fingerprint = _digest("trees grammar", _code_digest(), split, str(count))
+        fingerprint = _digest("trees grammar", _code_digest("grammar/*.py", "trees/*.py"), split, str(count))
         return _treebank(spec, lambda: _grammar_trees(split, count), fingerprint)
     if rest.startswith("grammar:") or not rest:
         raise UserError(
             f"corpus {spec!r}: write trees:FILE or trees:grammar:SPLIT[:COUNT], SPLIT one of train, valid, test"
         )
     path = Path(rest).expanduser()
-    return _treebank(spec, lambda: read_trees(read_lines(path), str(path)), _digest("trees", _file_digest(path)))
+    fingerprint = _digest("trees", _code_digest("trees/*.py"), _file_digest(path))
+    return _treebank(spec, lambda: read_trees(read_lines(path), str(path)), fingerprint)
 
 
 def _treebank(spec: str, trees: Callable[[], Iterator[Tree]], fingerprint: str) -> Corpus:
