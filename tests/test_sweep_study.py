@@ -216,6 +216,19 @@ def test_a_trial_whose_keys_do_not_fit_together_fails_alone(worker: Callable[...
     assert (points[0].state, points[0].reason) == ("failed", "config: model.h is odd")
 
 
+def test_a_trial_taken_away_while_its_keys_are_chosen_is_dropped(worker: Callable[..., Study]) -> None:
+    def slow(trial: Any) -> dict[str, Any]:
+        here.storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
+        try:
+            return suggest(trial)
+        except Exception as error:  # as `Sweep` does with whatever search(trial) raises
+            raise UserError(f"search(): {error}") from error
+
+    here = worker(trials=1, suggest=slow)
+    assert here.take() is None
+    assert here.statuses()[0].state == "interrupted"
+
+
 def test_a_trial_that_failed_is_tried_again_with_its_parameters(worker: Callable[..., Study]) -> None:
     here = worker(trials=1)
     held = take(here)
