@@ -165,6 +165,19 @@ def test_a_silent_trial_is_taken_up_and_its_worker_finds_out(
     assert [trial.state for trial in slow.study.trials] == [TrialState.FAIL, TrialState.COMPLETE]
 
 
+def test_a_worker_silent_for_half_the_grace_period_stops_before_another_may_begin(
+    worker: Callable[..., Study], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(studies, "monotonic", lambda: clock[0])
+    held = take(worker(trials=1))
+    clock[0] = LONG / 2
+    held.heartbeat()
+    clock[0] = LONG + 1
+    with pytest.raises(Lost):
+        held.heartbeat()
+
+
 def test_a_worker_killed_as_it_takes_a_point_does_not_keep_it(
     worker: Callable[..., Study], monkeypatch: pytest.MonkeyPatch
 ) -> None:
