@@ -290,6 +290,7 @@ def test_a_trial_taken_up_again_keeps_what_it_reported(worker: Callable[..., Stu
     held.release()
     assert here.statuses()[0].losses == {1: 3.0, 2: 2.0}
     again = take(here)
+    assert here.statuses()[0].losses == {1: 3.0, 2: 2.0}
     write_valid(tmp_path, held.name, 3.0, 2.0, 1.5)
     again.finish(DONE)
     assert here.statuses()[0].losses == {1: 3.0, 2: 2.0, 3: 1.5}
