@@ -165,6 +165,19 @@ def test_a_silent_trial_is_taken_up_and_its_worker_finds_out(
     assert [trial.state for trial in slow.study.trials] == [TrialState.FAIL, TrialState.COMPLETE]
 
 
+def test_a_worker_silent_for_half_the_grace_period_stops_before_another_may_begin(
+    worker: Callable[..., Study], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(studies, "monotonic", lambda: clock[0])
+    held = take(worker(trials=1))
+    clock[0] = LONG / 2
+    held.heartbeat()
+    clock[0] = LONG + 1
+    with pytest.raises(Lost):
+        held.heartbeat()
+
+
 def test_a_worker_killed_as_it_takes_a_point_does_not_keep_it(
     worker: Callable[..., Study], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,6 +229,19 @@ def test_a_trial_whose_keys_do_not_fit_together_fails_alone(worker: Callable[...
     assert (points[0].state, points[0].reason) == ("failed", "config: model.h is odd")
 
 
+def test_a_trial_taken_away_while_its_keys_are_chosen_is_dropped(worker: Callable[..., Study]) -> None:
+    def slow(trial: Any) -> dict[str, Any]:
+        here.storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
+        try:
+            return suggest(trial)
+        except Exception as error:  # as `Sweep` does with whatever search(trial) raises
+            raise UserError(f"search(): {error}") from error
+
+    here = worker(trials=1, suggest=slow)
+    assert here.take() is None
+    assert here.statuses()[0].state == "interrupted"
+
+
 def test_a_trial_that_failed_is_tried_again_with_its_parameters(worker: Callable[..., Study]) -> None:
     here = worker(trials=1)
     held = take(here)
@@ -264,6 +290,7 @@ def test_a_trial_taken_up_again_keeps_what_it_reported(worker: Callable[..., Stu
     held.release()
     assert here.statuses()[0].losses == {1: 3.0, 2: 2.0}
     again = take(here)
+    assert here.statuses()[0].losses == {1: 3.0, 2: 2.0}
     write_valid(tmp_path, held.name, 3.0, 2.0, 1.5)
     again.finish(DONE)
     assert here.statuses()[0].losses == {1: 3.0, 2: 2.0, 3: 1.5}

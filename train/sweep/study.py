@@ -57,6 +57,9 @@ class Study:
             if pruner is None:
                 self.study = optuna.load_study(study_name=name, storage=self.storage)
                 return
+            if self.storage.engine.dialect.name == "sqlite":
+                # Optuna reads a trial's state before it writes it and relies on SELECT ... FOR UPDATE: SQLite has none.
+                event.listen(self.storage.engine, "begin", lambda link: link.exec_driver_sql("BEGIN IMMEDIATE"))
             # Trials that other workers are training count as bad ones, so that the next is tried elsewhere.
             sampler = optuna.samplers.TPESampler(constant_liar=True)
             least, most = max(1, plan["config"]["eval"]["every"]), plan["config"]["steps"]  # updates of a trial
@@ -109,7 +112,7 @@ class Study:
 
     def _claim(self, trial: FrozenTrial) -> "HeldPoint | None":
         self.storage.record_heartbeat(trial._trial_id)  # first: a RUNNING trial without a heartbeat never becomes stale
-        with suppress(UpdateFinishedTrialError):
+        with suppress(UpdateFinishedTrialError, Lost):  # so slow that it became stale
             if self.storage.set_trial_state_values(trial._trial_id, TrialState.RUNNING):
                 held = HeldPoint(self, trial)
                 if self._counting()[held.name].number != trial.number:
@@ -265,17 +268,12 @@ def _connect(url: str | None, workdir: Path, silence: int) -> RDBStorage:
         engine = {"poolclass": NullPool, "creator": lambda: sqlite3.connect(file or "", 60, isolation_level=None)}
     for attempt in range(5):
         try:
-            storage = RDBStorage(
-                url or "sqlite://", engine, heartbeat_interval=max(1, silence // 6), grace_period=silence
-            )
-            break
+            return RDBStorage(url or "sqlite://", engine, heartbeat_interval=max(1, silence // 6), grace_period=silence)
         except SQLAlchemyError:
             if attempt == 4:
                 raise
             sleep(1)  # workers that start together create the tables together: one of them succeeds
-    if lite:  # Optuna reads a trial's state before it writes it, which SELECT ... FOR UPDATE guards where there is one
-        event.listen(storage.engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
-    return storage
+    raise AssertionError
 
 
 def _abandoned(trial: FrozenTrial) -> bool:
