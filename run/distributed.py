@@ -1,4 +1,4 @@
-"""Many processes, one program: how they find each other, who writes, who waits, and how they stop together."""
+"""Training in several processes: how they find each other, which one writes, and how they stop together."""
 
 import signal
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from jax.experimental import multihost_utils
 
 from base.errors import UserError
 
-flags.DEFINE_string("coordinator", None, "HOST:PORT of process 0, where no cluster manager tells it")
+flags.DEFINE_string("coordinator", None, "HOST:PORT of process 0, where no cluster manager provides it")
 flags.DEFINE_integer("processes", None, "processes in all; goes with --coordinator", lower_bound=1)
 flags.DEFINE_integer("process", None, "number of this process, from 0; goes with --coordinator", lower_bound=0)
 
@@ -18,34 +18,34 @@ flags.DEFINE_integer("process", None, "number of this process, from 0; goes with
 def connect() -> None:
     """Joins the other processes of this run, before anything else asks jax for its devices.
 
-    Found by themselves: Cloud TPU slices, Slurm steps, Open MPI and Kubernetes jobs (`jax.distributed`). Elsewhere the
-    three flags say it; on a single machine there is nothing to join.
+    Cloud TPU slices, Slurm steps, Open MPI and Kubernetes jobs are detected (`jax.distributed`). Elsewhere the three
+    flags are needed; on a single machine there is nothing to join.
 
     Raises:
       UserError: some of the flags, but not all; or the others do not answer.
     """
-    told = [flags.FLAGS[name].value for name in ("coordinator", "processes", "process")]
-    if told != [None] * 3 and None in told:
+    given = [flags.FLAGS[name].value for name in ("coordinator", "processes", "process")]
+    if given != [None] * 3 and None in given:
         raise UserError("--coordinator, --processes and --process go together: give all three or none")
     if jax.distributed.is_initialized():
         return
     try:
-        jax.distributed.initialize(*told)
+        jax.distributed.initialize(*given)
     except ValueError:
-        if told[0] is not None:
+        if given[0] is not None:
             raise
     except RuntimeError as error:
-        raise UserError(f"--coordinator={told[0]}: no connection ({str(error).splitlines()[0]})") from error
+        raise UserError(f"--coordinator={given[0]}: no connection ({str(error).splitlines()[0]})") from error
 
 
 def is_main() -> bool:
-    """Whether this process writes what only one may write."""
+    """Returns whether this is process 0, which writes what only one may write."""
     return jax.process_index() == 0
 
 
 @contextmanager
 def main_first(what: str) -> Iterator[None]:
-    """Lets process 0 do the work inside before the others, who find its result where they share a disk."""
+    """Runs the block in process 0 first, then in the others, which find its result where they share a disk."""
     if not is_main():
         _meet(what)
     yield
@@ -56,7 +56,7 @@ def main_first(what: str) -> Iterator[None]:
 def all_stop(step: int, received: signal.Signals | None) -> signal.Signals | None:
     """Returns the signal to stop after `step`: the same answer in every process, whichever of them it reached.
 
-    Where there are many, jax itself catches SIGTERM and settles on a step that all of them can still reach.
+    Where there are many, jax itself catches SIGTERM and agrees on a step that all of them can still reach.
     """
     if jax.process_count() == 1:
         return received
@@ -64,7 +64,7 @@ def all_stop(step: int, received: signal.Signals | None) -> signal.Signals | Non
 
 
 def main_says(answer: bool) -> bool:
-    """Returns process 0's answer in every process: for what depends on a clock, and must be done by all or by none."""
+    """Returns process 0's answer in every process: for what depends on a clock and must be done by all or none."""
     return answer if jax.process_count() == 1 else bool(multihost_utils.broadcast_one_to_all(answer))
 
 

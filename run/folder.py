@@ -1,4 +1,4 @@
-"""The folder of a run: what was asked for (`config.json`), and by which code on which machine (`run.json`)."""
+"""The folder of a run: what was configured (`config.json`), and by which code on which machine it ran (`run.json`)."""
 
 import json
 import os
@@ -33,7 +33,7 @@ PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "sent
 
 
 def model_config(cfg: ConfigDict, vocab_size: int) -> ModelConfig:
-    """Returns `config.model` as the model's own frozen type; its complaints become a `UserError`."""
+    """Returns `config.model` as the model's own frozen type; a `ValueError` of it becomes a `UserError`."""
     try:
         return ModelConfig(vocab_size=vocab_size, **cfg.model.to_dict())
     except ValueError as error:
@@ -42,10 +42,10 @@ def model_config(cfg: ConfigDict, vocab_size: int) -> ModelConfig:
 
 @contextmanager
 def open_folder(cfg: ConfigDict, workdir: Path) -> Iterator[None]:
-    """Makes `workdir` the folder of this config's run, or finds that it already is, and holds it for this process.
+    """Makes `workdir` the folder of this config's run, or checks that it already is, and locks it for this process.
 
-    A folder where training never began is taken over whatever its config was. Of several processes of one run, the
-    first holds and writes for all.
+    A folder where training never began is reused whatever its config was. Of several processes of one run, process 0
+    locks and writes for all.
 
     Raises:
       UserError: it holds another config's run or something else, another process trains in it, or, also from inside
@@ -127,7 +127,7 @@ def read_launches(workdir: Path) -> list[dict[str, Any]]:
 
 
 def cpus() -> int:
-    """Processors that this process may use: fewer than the machine has, where it is bound to some (taskset, Slurm)."""
+    """Returns how many processors this process may use: fewer than the machine has under taskset or Slurm."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
@@ -165,7 +165,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def _differences(old: dict[str, Any], new: dict[str, Any], *, steps_free: bool) -> list[str]:
-    """Names each key that decides the parameters and differs, with both values."""
+    """Returns, for each key that differs and affects the parameters, its name and both values."""
     old_flat, new_flat = flat(old), flat(new)
     free = (*FREE_KEYS, "steps") if steps_free else FREE_KEYS
     return [
@@ -176,7 +176,7 @@ def _differences(old: dict[str, Any], new: dict[str, Any], *, steps_free: bool) 
 
 
 def _git() -> dict[str, Any] | None:
-    """Commit of the code and whether it differs from that commit; None outside a git checkout."""
+    """Returns the commit of the code and whether the code differs from it; None outside a git checkout."""
     root = Path(__file__).parent.parent
     try:
         commit, status = (

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: finish the update, save, leave; a second Ctrl-C leaves at once."""
+"""Ctrl-C and SIGTERM: finish the update, save, exit; a second Ctrl-C exits at once."""
 
 import os
 import signal
@@ -16,11 +16,11 @@ NOTHING_TO_SAVE = b"\nstopping: there is nothing new to save\n"
 
 
 class _Stop(SystemExit):
-    """A signal, where the work in hand may be given up. Not an `Exception`: no library may swallow it."""
+    """Raised by a signal where the current work may be abandoned. Not an `Exception`: no library may swallow it."""
 
 
 class Signals:
-    """While active, a signal is noted in `received` for the loop to look at, or ends what may be given up.
+    """While active, notes a signal in `received` for the loop to check, or ends work that may be abandoned.
 
     Until `hold` is called there is nothing to save: a signal exits with its status, also out of the middle of a
     compilation. After it the first signal is only noted, and a second Ctrl-C ends the process at once.
@@ -66,15 +66,15 @@ class Signals:
 
     @property
     def exit_code(self) -> int:
-        """0, or as a shell reports a process that the signal ended: 130 for Ctrl-C, 143 for SIGTERM."""
+        """Returns 0, or what a shell reports of a process that the signal ended: 130 for Ctrl-C, 143 for SIGTERM."""
         return 0 if self.received is None else 128 + self.received
 
     def hold(self) -> None:
-        """From now on there is something to save: signals are only noted."""
+        """Declares that there is something to save: from now on signals are only noted."""
         self._held, self._may_stop = True, False
 
     def attempt(self, work: Callable[..., T], *arguments: object) -> T | None:
-        """Returns `work(*arguments)`, or None if a signal arrives before it is done: it is given up where it is.
+        """Returns `work(*arguments)`, or None if a signal arrives before it is done: it is abandoned where it is.
 
         `work` must change nothing that is needed afterwards. Only for use after `hold`.
         """
@@ -97,7 +97,7 @@ class Signals:
             raise _Stop(self.exit_code)
 
     def _watch(self) -> None:
-        """Tells the user, and leaves where that cannot wait for the main thread."""
+        """Informs the user, and exits where that cannot wait for the main thread."""
         first = True
         while arrived := self._arrivals.recv(1):
             number = arrived[0]
