@@ -275,6 +275,7 @@ def test_other_files_among_the_evaluations_are_passed_over(tmp_path: Path) -> No
     run = planted(tmp_path / "run", 7.0)
     (run / "evaluations" / "heads.json").write_text('{"roles": {}}')
     assert values(tmp_path) == [7.0]
+    assert [one.lines.name for one in read_run(run).evaluations] == ["valid-0.txt"]
 
 
 GOOD = {"commit": head(), "dirty": False}
@@ -289,7 +290,7 @@ GOOD = {"commit": head(), "dirty": False}
         ([None], [provenance.UNKNOWN]),
         ([GOOD, {**GOOD, "dirty": True}], [provenance.DIRTY]),
         ([{**GOOD, "commit": "1" * 40}], [provenance.UNREACHABLE]),
-        ([{**GOOD, "commit": "--help"}], [provenance.UNREACHABLE]),
+        ([{**GOOD, "commit": "HEAD"}], [provenance.UNREACHABLE]),
         ([GOOD, {**GOOD, "commit": "1" * 40}], [provenance.UNREACHABLE, provenance.SEVERAL]),
     ],
     ids=str,
