@@ -180,6 +180,8 @@ def _checked_launches(path: Path, where: str, launches: list[dict[str, Any]]) ->
 def _evaluation(path: Path, where: str, scores: dict[str, Any]) -> Evaluation:
     for kind in SCORES.keys() & scores.keys():
         check(path, where, scores, EVALUATION | SCORES[kind])
+        if kind == "sacrebleu" and scores["perplexity"] <= 0:
+            raise UserError(f"{path}: damaged: perplexity is {scores['perplexity']}; it must be above 0")
     return Evaluation(scores, path.with_suffix(".txt"))
 
 

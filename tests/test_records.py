@@ -198,6 +198,7 @@ DAMAGE = [
     ("run.json", ["launches", 0, "device", "cpus"], "[0].device.cpus is [1, 2]; it must be a whole number"),
     ("evaluations/valid-0.json", [], "it is [1, 2]; it must be an object"),
     ("evaluations/valid-0.json", ["sacrebleu"], "sacrebleu is [1, 2]; it must be a number"),
+    ("evaluations/valid-0.json", ["perplexity"], "perplexity is -1; it must be above 0"),
     ("evaluations/valid-0.json", ["checkpoints"], 'checkpoints[0] is "x"; it must be a whole number'),
     ("evaluations/valid-0.json", ["time"], "time is [1, 2]; it must be text"),
 ]
@@ -218,7 +219,8 @@ def put(path: Path, keys: list[Any], value: Any) -> None:
 def test_a_damaged_run_is_one_line_and_the_others_go_on(tmp_path: Path, file: str, keys: list[Any], wrong: str) -> None:
     planted(tmp_path / "fine", 7.0)
     broken = planted(tmp_path / "broken", 8.0, seed=1)
-    put(broken / file, keys, ["x"] if keys == ["checkpoints"] else [1, 2])
+    values = {"checkpoints": ["x"], "perplexity": -1}
+    put(broken / file, keys, values.get(keys[-1], [1, 2]) if keys else [1, 2])
     records = find_records(tmp_path)
     assert row_runs(records, A1, "valid").values("perplexity") == [7.0]
     (note,) = records.notes
@@ -275,6 +277,7 @@ def test_other_files_among_the_evaluations_are_passed_over(tmp_path: Path) -> No
     run = planted(tmp_path / "run", 7.0)
     (run / "evaluations" / "heads.json").write_text('{"roles": {}}')
     assert values(tmp_path) == [7.0]
+    assert [one.lines.name for one in read_run(run).evaluations] == ["valid-0.txt"]
 
 
 GOOD = {"commit": head(), "dirty": False}
@@ -289,7 +292,7 @@ GOOD = {"commit": head(), "dirty": False}
         ([None], [provenance.UNKNOWN]),
         ([GOOD, {**GOOD, "dirty": True}], [provenance.DIRTY]),
         ([{**GOOD, "commit": "1" * 40}], [provenance.UNREACHABLE]),
-        ([{**GOOD, "commit": "--help"}], [provenance.UNREACHABLE]),
+        ([{**GOOD, "commit": "HEAD"}], [provenance.UNREACHABLE]),
         ([GOOD, {**GOOD, "commit": "1" * 40}], [provenance.UNREACHABLE, provenance.SEVERAL]),
     ],
     ids=str,

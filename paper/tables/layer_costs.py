@@ -73,7 +73,7 @@ def _chains(jaxpr: Jaxpr, before: list[int]) -> list[int]:
         elif len(inner) == 1:
             leaving = _chains(inner[0], entering)
         elif inner:
-            raise ValueError(f"{equation.primitive.name}: the program does not say how often its parts run")
+            raise ValueError(f"{equation.primitive.name}: how often its parts run, the program does not say")
         else:
             step = int(equation.primitive.name in PRODUCTS)
             leaving = [max(entering, default=0) + step] * len(equation.outvars)

@@ -102,11 +102,11 @@ def sequence(sizes: Sizes) -> Float[Array, "t d"]:
     return jax.random.normal(jax.random.key(1), (sizes.n, sizes.d))
 
 
-def _all(sizes: Sizes) -> tuple[Callable[..., Any], Any]:
+def _attention(sizes: Sizes) -> tuple[Callable[..., Any], Any]:
     return lambda params, x_td: attend_to_all(x_td, x_td, x_td), ()
 
 
-def _nearby(sizes: Sizes) -> tuple[Callable[..., Any], Any]:
+def _restricted(sizes: Sizes) -> tuple[Callable[..., Any], Any]:
     return lambda params, x_td: attend_nearby(x_td, x_td, x_td, sizes.r), ()
 
 
@@ -118,25 +118,24 @@ def _recurrent(sizes: Sizes) -> tuple[Callable[..., Any], Any]:
     return recurrent, Gates(*[normal(2 * sizes.d, sizes.d, 4, sizes.d)] * 2)
 
 
-def _convolutional(sizes: Sizes) -> tuple[Callable[..., Any], Any]:
-    return partial(convolutional, dilation=1), normal(sizes.k * sizes.d, sizes.k, sizes.d, sizes.d)
+def _convolutional(sizes: Sizes, dilation: int = 1) -> tuple[Callable[..., Any], Any]:
+    return partial(convolutional, dilation=dilation), normal(sizes.k * sizes.d, sizes.k, sizes.d, sizes.d)
 
 
 def _dilated(sizes: Sizes) -> tuple[Callable[..., Any], Any]:
-    layer, w_wde = _convolutional(sizes)
-    return partial(layer, dilation=sizes.k**sizes.below), w_wde
+    return _convolutional(sizes, sizes.k**sizes.below)
 
 
 ATTENTION, PROJECTED = "self-attention", "self-attention with projections"
 RECURRENT, DILATED = "recurrent", "convolutional, dilated"
 PAPER = {row.layer: row for row in published.TABLE1}
 TYPES = {
-    ATTENTION: Type(PAPER[ATTENTION], {"n": 2, "d": 1}, _all),
+    ATTENTION: Type(PAPER[ATTENTION], {"n": 2, "d": 1}, _attention),
     PROJECTED: Type(PAPER[ATTENTION]._replace(complexity="left out"), {}, _projected),
     RECURRENT: Type(PAPER[RECURRENT], {"n": 1, "d": 2}, _recurrent),
     "convolutional": Type(PAPER["convolutional"], {"k": 1, "n": 1, "d": 2}, _convolutional),
     DILATED: Type(PAPER["convolutional"], {"k": 1, "n": 1, "d": 2}, _dilated),
-    "self-attention, restricted": Type(PAPER["self-attention, restricted"], {"r": 1, "n": 1, "d": 1}, _nearby),
+    "self-attention, restricted": Type(PAPER["self-attention, restricted"], {"r": 1, "n": 1, "d": 1}, _restricted),
 }
 
 

@@ -111,7 +111,8 @@ def tables(records: dict[str, dict[str, Any]]) -> str:
     reports: dict[str, dict[str, dict[str, Any]]] = {}
     for case in cases():
         if case.name in records:
-            reports.setdefault(case.table, {})[case.name] = records[case.name]["report"]
+            link = f"[{case.name}](../{RECORDS}/{case.name}.json)"
+            reports.setdefault(case.table, {})[link] = records[case.name]["report"]
     missing = dict.fromkeys(case.name for case in cases() if case.name not in records)
     versions = sorted(
         {f"jax {v['jax']}, libtpu {v['libtpu']}" for v in (r["report"]["versions"] for r in records.values())}
@@ -135,7 +136,7 @@ Rows = tuple[tuple[str, ...], list[tuple[str, ...]]]
 def _rows(reports: dict[str, dict[str, Any]]) -> Rows:
     head = ("record", "chips", "mesh", "positions a chip", "memory GiB", "of HBM", "FLOPs / analytic")
     return (*head, "collectives MB", "update ms", "bound by", "positions/s", "hours"), [
-        (_link(name), *_columns(found)) for name, found in reports.items()
+        (link, *_columns(found)) for link, found in reports.items()
     ]
 
 
@@ -165,7 +166,7 @@ def _columns(found: dict[str, Any]) -> tuple[str, ...]:
 def _weak(reports: dict[str, dict[str, Any]]) -> Rows:
     head = ("record", "chips", "positions in an update", "memory GiB", "compute ms", "memory ms", "links ms")
     first = next((_rate(found) for found in reports.values() if "estimate" in found), 1.0)
-    rows = [(_link(name), *_weak_columns(found, first)) for name, found in reports.items()]
+    rows = [(link, *_weak_columns(found, first)) for link, found in reports.items()]
     return (*head, "update ms", "positions/s", "of linear"), rows
 
 
@@ -199,7 +200,3 @@ def _collective_bytes(program: dict[str, Any]) -> dict[str, int]:
 
 def _range(values: dict[str, float], name: str, factor: float, form: str) -> str:
     return f"{factor * values[f'{name}_least']:{form}} - {factor * values[f'{name}_most']:{form}}"
-
-
-def _link(name: str) -> str:
-    return f"[{name}](../{RECORDS}/{name}.json)"
