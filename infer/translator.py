@@ -19,7 +19,7 @@ from jax.sharding import Mesh
 from base.errors import UserError
 from base.ids import EOS, PAD
 from data.tokenizer import Tokenizer
-from infer.decoding import Decoding
+from infer.decoding import Decoding, chosen
 from infer.runs import Run
 from model.config import ModelConfig
 from model.sampling import sample
@@ -233,6 +233,5 @@ def _join(pieces: list[list[Hypothesis]]) -> Translation:
 
 def translate_one(model_run: Run, text: str) -> str:
     """Returns the run's own translation of one line, with the decoding of its config."""
-    decode = model_run.config.decode
-    decoding = Decoding(decode.beam, decode.alpha, decode.extra_length)
-    return Translator(model_run.model_config, model_run.tokenizer, decoding).translate(model_run.params, [text])[0].text
+    translator = Translator(model_run.model_config, model_run.tokenizer, chosen(model_run.config.decode))
+    return translator.translate(model_run.params, [text])[0].text
