@@ -28,7 +28,7 @@ def allowed(name: str, value: int | float | None) -> bool:
 def rule(name: str) -> str:
     """Returns what `allowed` asks of an option, in words."""
     low, high = LIMITS[name]
-    return f"it must be from {low:g} to {high:g}" if isinstance(low, float) else f"it must be from {low} to {high}"
+    return f"it must be from {low} to {high}"
 
 
 class Sampling(NamedTuple):
