@@ -1,1 +1,36 @@
-"""Parameters and text to translations, scores and attention maps."""
+"""Parameters and text to translations, scores and attention maps; in Python as at the command line.
+
+Load a run, translate, score, and look at the attention (`infer.api.LoadedRun`):
+
+    from infer import load_run
+
+    model = load_run("runs/quickstart")
+    lines = ["The dog sleeps.", "We read a new book."]
+    print(model.translate(lines), model.translate(lines, beam=1))
+
+    scores = model.score(lines, ["Der Hund schläft.", "Wir lesen ein neues Buch."])
+    print(scores["sacrebleu"], scores["signatures"]["sacrebleu"], scores["perplexity"])
+
+    cross = model.attention_maps("The dog sleeps.")["cross"]
+    print(cross.queries, cross.keys, cross.weights_nhts.shape)
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from infer.api import LoadedRun
+
+
+def load_run(workdir: str | Path, checkpoint: str | int | None = None) -> LoadedRun:
+    """Loads a run, with the parameters that its config names or those of `checkpoint`: latest, 5000, best, average:5.
+
+    Raises:
+      UserError: the folder is not a run's, has no such checkpoint, or the checkpoint is damaged.
+    """
+    from infer.api import LoadedRun  # here, because it loads jax, which commands without a model do not need
+    from infer.runs import open_run
+
+    return LoadedRun(open_run(workdir, checkpoint))

@@ -14,12 +14,21 @@ from absl import flags
 
 from base.errors import UserError, run
 from infer.decoding import Decoding
-from infer.evaluation import Sentences, check_output, define_flags, deliver, headline, open_split, provenance, translate
+from infer.evaluation import (
+    Sentences,
+    check_output,
+    define_flags,
+    deliver,
+    headline,
+    open_split,
+    provenance,
+    score,
+    translate,
+)
 from infer.options import decoding
 from infer.runs import Run, open_run
 from infer.scores import bleu
 from infer.scores.pairs import language_of, read_pair
-from infer.scores.perplexity import perplexity
 from run.distributed import connect
 
 
@@ -37,15 +46,8 @@ def evaluate(model_run: Run, sentences: Sentences, decoding: Decoding) -> tuple[
     """
     translations, seconds = translate(model_run, sentences, decoding, "translating", "lines")
     hypotheses = [translation.text for translation in translations]
-    scores = bleu.all_scores(hypotheses, sentences.references, sentences.language)
-    vocabulary = model_run.tokenizer.vocab_size
-    scores["signatures"]["perplexity"] = f"unit:subword|vocabulary:{vocabulary}|eos:yes|smoothing:none"
     record = {
-        **{name: scores[name] for name in bleu.READINGS},
-        "perplexity": perplexity(
-            model_run.model_config, model_run.params, model_run.tokenizer, sentences.sources, sentences.references
-        ),
-        "signatures": scores["signatures"],
+        **score(model_run, sentences.sources, hypotheses, sentences.references, sentences.language),
         "seconds": seconds,
         "tokens_per_second": sum(len(translation.hypotheses[0].tokens) + 1 for translation in translations) / seconds,
         **provenance(model_run, sentences, decoding),

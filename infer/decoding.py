@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ml_collections import ConfigDict
+
 from base.errors import UserError
 
 LIMITS: dict[str, tuple[int | float, int | float]] = {
@@ -26,7 +28,7 @@ def allowed(name: str, value: int | float | None) -> bool:
 def rule(name: str) -> str:
     """Returns what `allowed` asks of an option, in words."""
     low, high = LIMITS[name]
-    return f"it must be from {low:g} to {high:g}" if isinstance(low, float) else f"it must be from {low} to {high}"
+    return f"it must be from {low} to {high}"
 
 
 class Sampling(NamedTuple):
@@ -68,3 +70,22 @@ class Decoding:
     def rows(self) -> int:
         """Hypotheses that are extended at each step, of one sentence."""
         return self.beam if self.sampling is None else self.nbest
+
+
+def chosen(
+    decode: ConfigDict,
+    *,
+    beam: int | None = None,
+    alpha: float | None = None,
+    extra_length: int | None = None,
+    nbest: int = 1,
+    sampling: Sampling | None = None,
+) -> Decoding:
+    """Returns a decoding of these options; those that are None are as in `decode`, a run's `config.decode`."""
+    return Decoding(
+        beam=decode.beam if beam is None else beam,
+        alpha=decode.alpha if alpha is None else alpha,
+        extra_length=decode.extra_length if extra_length is None else extra_length,
+        nbest=nbest,
+        sampling=sampling,
+    )

@@ -4,7 +4,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +19,8 @@ from data.sources import open_corpus
 from infer.decoding import Decoding
 from infer.options import define_decoding_flags, define_run_flags
 from infer.runs import Run, count_parameters, params_sha256
+from infer.scores import bleu
+from infer.scores.perplexity import perplexity
 from infer.translator import FULL_BATCH, Translation, Translator
 from run.distributed import is_main
 
@@ -74,6 +76,26 @@ def translate(
     with Progress(job, unit) as progress:
         translations = translator.translate(model_run.params, sentences.sources, progress=progress.update)
     return translations, time.perf_counter() - started
+
+
+def score(
+    model_run: Run, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str], language: str
+) -> dict[str, Any]:
+    """Returns every reading of `infer.scores.bleu`, the references' perplexity, and `signatures` of all of them.
+
+    Raises:
+      ValueError: if the sides differ in length or are empty.
+    """
+    scores = bleu.all_scores(hypotheses, references, language)
+    vocabulary = model_run.tokenizer.vocab_size
+    signatures = scores["signatures"] | {
+        "perplexity": f"unit:subword|vocabulary:{vocabulary}|eos:yes|smoothing:none",
+    }
+    return {
+        **{name: scores[name] for name in bleu.READINGS},
+        "perplexity": perplexity(model_run.model_config, model_run.params, model_run.tokenizer, sources, references),
+        "signatures": signatures,
+    }
 
 
 def provenance(model_run: Run, sentences: Sentences, decoding: Decoding) -> dict[str, Any]:

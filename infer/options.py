@@ -3,7 +3,7 @@
 from absl import flags
 from ml_collections import ConfigDict
 
-from infer.decoding import Decoding, Sampling, allowed, rule
+from infer.decoding import Decoding, Sampling, allowed, chosen, rule
 
 
 def define_run_flags() -> None:
@@ -32,11 +32,12 @@ def check(*names: str) -> None:
 
 def decoding(config: ConfigDict, *, nbest: int = 1, sampling: Sampling | None = None) -> Decoding:
     """Returns the decoding that the flags ask for; what they leave open is as `config.decode` of the run says."""
-    options, decode = flags.FLAGS, config.decode
-    return Decoding(
-        beam=decode.beam if options.beam is None else options.beam,
-        alpha=decode.alpha if options.alpha is None else options.alpha,
-        extra_length=decode.extra_length if options.extra_length is None else options.extra_length,
+    options = flags.FLAGS
+    return chosen(
+        config.decode,
+        beam=options.beam,
+        alpha=options.alpha,
+        extra_length=options.extra_length,
         nbest=nbest,
         sampling=sampling,
     )

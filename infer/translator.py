@@ -2,8 +2,8 @@
 
 Lines are sorted by length into a few shapes: rows of 8, 16, 32, .. source subwords, and for each of these one full and
 one small number of rows, so that little is compiled and nothing again when the parameters change. The length of a row
-depends on its line alone, and search keeps the sentences of a batch apart, so a line's company never changes its
-translation.
+depends on its line alone, and the sentences of a batch are searched independently, so the other lines of a batch never
+change a translation.
 """
 
 import functools
@@ -20,7 +20,7 @@ from base.errors import UserError
 from base.ids import EOS, PAD
 from data.batching import length_batches
 from data.tokenizer import Tokenizer
-from infer.decoding import Decoding
+from infer.decoding import Decoding, chosen
 from infer.runs import Run
 from model.config import ModelConfig
 from model.search.beam import beam_search
@@ -60,7 +60,7 @@ class Translation(NamedTuple):
 
 NOTHING = Hypothesis("", 0.0, 0.0, ())
 
-# Shared by all translators: those of the same model and options compile once.
+# Shared by all translators: those with the same model and options compile once.
 _search = jax.jit(beam_search, static_argnums=0, static_argnames=("beam", "alpha", "extra_length", "nbest"))
 _sample = jax.jit(
     sample, static_argnums=0, static_argnames=("samples", "temperature", "top_k", "top_p", "extra_length")
@@ -118,12 +118,12 @@ class Translator:
         first_line: int = 1,
         progress: Callable[[int], None] = lambda done: None,
     ) -> list[Translation]:
-        """Translations of `texts` in their order; of a line without a single subword, the empty text.
+        """Returns the translations of `texts` in their order; of a line without a single subword, the empty text.
 
-        A line beyond the input limit is cut, at the end of a sentence or else between words where it can be, its
+        A line beyond the input limit is split, at the end of a sentence or else between words if it can be, its
         pieces are translated one by one and joined with spaces, and a warning goes to stderr; log-probabilities
         and scores are then sums over the pieces. `first_line` numbers the first text, in warnings and for sampling.
-        `progress` is told how many rows (lines or pieces) are done.
+        `progress` is called with the number of rows (lines or pieces) done.
         """
         rows: list[list[int]] = []
         line_rows: list[range] = []
@@ -143,7 +143,7 @@ class Translator:
         return [_join([found[row] for row in of_line]) for of_line in line_rows]
 
     def _cut(self, text: str) -> list[list[int]]:
-        """Ids of `text`, in pieces that fit the input with an EOS."""
+        """Returns the ids of `text`, in pieces that fit the input with an EOS."""
         ids = self._tokenizer.encode(text)
         if len(ids) < self._max_input:
             return [ids]
@@ -191,7 +191,7 @@ class Translator:
         return [self._hypotheses(found, row) for row in range(len(numbers))]
 
     def _hypotheses(self, found: Hypotheses, row: int) -> list[Hypothesis]:
-        """The hypotheses of one row; the empty one, if parameters that are not finite let none be found."""
+        """Returns the hypotheses of one row; the empty one if none was found, because the parameters are not finite."""
         hypotheses = []
         for ids_t, length, log_prob, score in zip(*(field[row] for field in found), strict=True):
             if length > 0:
@@ -201,7 +201,7 @@ class Translator:
 
 
 def _join(pieces: list[list[Hypothesis]]) -> Translation:
-    """The k-th best of a line is the k-th best of each piece; a piece that has fewer gives its last."""
+    """Joins the k-th best of each piece to the k-th best of the line; a piece that has fewer gives its last."""
     if not pieces:
         return Translation((NOTHING,))
     joined = []
@@ -220,6 +220,5 @@ def _join(pieces: list[list[Hypothesis]]) -> Translation:
 
 def translate_one(model_run: Run, text: str) -> str:
     """Returns the run's own translation of one line, with the decoding of its config."""
-    decode = model_run.config.decode
-    decoding = Decoding(decode.beam, decode.alpha, decode.extra_length)
-    return Translator(model_run.model_config, model_run.tokenizer, decoding).translate(model_run.params, [text])[0].text
+    translator = Translator(model_run.model_config, model_run.tokenizer, chosen(model_run.config.decode))
+    return translator.translate(model_run.params, [text])[0].text

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -230,6 +231,30 @@ def test_a_result_is_kept_and_used_while_the_parameters_are_the_same(run: Run):
     assert kept(run, 2)["scored_on"] == "grammar:test:2"
     other = open_run(run.workdir, "2")
     assert kept(other, 2)["params_sha256"] != first["params_sha256"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda found: [found], r"heads\.json: damaged: it is \[.*; it must be an object"),
+        (lambda found: found | {"roles": {}}, r"heads\.json: damaged: roles has no 'encoder'"),
+        (lambda found: found | {"alignment": found["alignment"] | {"diagonal": "x"}}, r"alignment\.diagonal is \"x\""),
+        (
+            lambda found: found | {"roles": found["roles"] | {"cross": {"same": {}}}},
+            r"roles\.cross\.same has no 'cases'",
+        ),
+    ],
+)
+def test_a_damaged_result_is_named_in_one_line(run: Run, damage: Callable[[dict], object], message: str):
+    path = run.workdir / "evaluations" / "heads.json"
+    found = kept(run, 2)
+    try:
+        path.write_text(json.dumps(damage(found)))
+        with pytest.raises(UserError, match=message) as error:
+            kept(run, 2)
+        assert "\n" not in str(error.value)
+    finally:
+        path.write_text(json.dumps(found))
 
 
 def test_judge_scores_what_the_sentences_hold(run: Run):

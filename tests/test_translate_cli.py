@@ -122,6 +122,12 @@ def test_decoding_options_that_make_no_sense_are_refused_before_anything_is_read
     assert f"flag {option}" in done.stderr and "must be from" in done.stderr and done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("module", ["infer", "infer.parse"])
+def test_every_evaluation_checks_them_too(module):
+    done = command(module, "--workdir=nowhere", "--split=test", "--alpha=nan")
+    assert done.returncode == 2 and "flag --alpha=nan" in done.stderr and done.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

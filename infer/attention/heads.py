@@ -71,7 +71,7 @@ class Spans(NamedTuple):
 
 
 def owners(tokenizer: Tokenizer, tokens: Sequence[str], text: str) -> list[int]:
-    """The token that each subword of `text` belongs to, as a position in `tokens`.
+    """Returns the token that each subword of `text` belongs to, as a position in `tokens`.
 
     A subword that reaches over two tokens belongs to the one where it ends.
 
@@ -96,7 +96,7 @@ def owners(tokenizer: Tokenizer, tokens: Sequence[str], text: str) -> list[int]:
 
 
 def token_weights(weights_nhts: Float[np.ndarray, "n h t s"], spans: Spans) -> Float[np.ndarray, "n h q k"]:
-    """Weights between subwords as weights between tokens; the last of the keys is all that is no token."""
+    """Returns weights between tokens from those between subwords; the last key is everything that is no token."""
     queries, keys = max(spans.queries) + 1, max(spans.keys) + 2
     rows_qt = np.array(spans.queries)[None, :] == np.arange(queries)[:, None]
     columns_sk = (np.array(spans.keys)[:, None] % keys) == np.arange(keys)[None, :]
@@ -105,7 +105,7 @@ def token_weights(weights_nhts: Float[np.ndarray, "n h t s"], spans: Spans) -> F
 
 
 def spans_of(tokenizer: Tokenizer, pair: AnnotatedPair) -> dict[str, Spans]:
-    """The tokens of the rows and columns of every kind of attention."""
+    """Returns the tokens of the rows and columns of every kind of attention."""
     source = [*owners(tokenizer, pair.source_tokens, pair.source), -1]
     target = owners(tokenizer, pair.target_tokens, pair.target)
     return {
@@ -116,9 +116,9 @@ def spans_of(tokenizer: Tokenizer, pair: AnnotatedPair) -> dict[str, Spans]:
 
 
 def sentence_maps(model_run: Run, pairs: Sequence[AnnotatedPair]) -> Iterator[tuple[AnnotatedPair, dict[str, Any]]]:
-    """Every pair and its weights between tokens [n,h,t,s] by kind, as `token_weights` makes them; shorter pairs first.
+    """Yields every pair and its weights between tokens [n,h,t,s] by kind, as `token_weights` makes them.
 
-    The target is read and written as it stands (teacher forcing).
+    Shorter pairs come first. The target is read and written as it stands (teacher forcing).
     """
     encode = model_run.tokenizer.encode
     ids = [([*encode(pair.source), EOS], [BOS, *encode(pair.target)]) for pair in pairs]
@@ -149,13 +149,13 @@ def _compiled(config: ModelConfig) -> Any:
 
 
 def largest(weights_nhts: Float[np.ndarray, "... t s"]) -> Int[np.ndarray, "... t"]:
-    """The key with the largest weight of each query; -1 where it is no token."""
+    """Returns the key with the largest weight of each query; -1 where it is no token."""
     chosen = weights_nhts.argmax(-1)
     return np.where(chosen == weights_nhts.shape[-1] - 1, -1, chosen)
 
 
 def tally(model_run: Run, pairs: Sequence[AnnotatedPair]) -> tuple[RoleTally, AlignmentTally, AlignmentTally]:
-    """Counts over `pairs`: of the relations, of every head's alignment [n,h], and of its layers' averages [n,1]."""
+    """Returns counts over `pairs`: of relations, of every head's alignment [n,h], and of its layers' averages [n,1]."""
     n, h = model_run.model_config.N, model_run.model_config.h
     roles, heads, layers = RoleTally(n, h), AlignmentTally(n, h), AlignmentTally(n, 1)
     for pair, maps in sentence_maps(model_run, pairs):
@@ -167,7 +167,7 @@ def tally(model_run: Run, pairs: Sequence[AnnotatedPair]) -> tuple[RoleTally, Al
 
 
 def direction(model_run: Run) -> bool:
-    """Whether a run translates from German: the languages of its training corpus, English to German if it names none.
+    """Returns whether a run translates from German, by the languages of its training corpus; False if it names none.
 
     Raises:
       UserError: the run translates other languages, which the grammar does not know.
@@ -184,7 +184,9 @@ def direction(model_run: Run) -> bool:
 
 
 def judge(model_run: Run, sentences: int = 500) -> dict[str, Any]:
-    """Head roles and alignment error, as JSON values; `sentences` of `grammar:valid` choose, as many of the test score.
+    """Returns head roles and alignment error, as JSON values, over `sentences` each of `grammar:valid` and the test.
+
+    Heads are chosen on the former and scored on the latter.
 
     Accuracies and error rates are in [0, 1].
 
@@ -239,7 +241,7 @@ def keep(path: Path, found: dict[str, Any]) -> None:
 
 
 def table(found: dict[str, Any]) -> str:
-    """The result for people: the best head of every relation, then the alignment."""
+    """Returns the result as text: the best head of every relation, then the alignment."""
     lines = [f"best heads, chosen on {found['chosen_on']} and scored on {found['scored_on']}; accuracies in %"]
     for kind in KINDS:
         lines += ["", f"{TITLES[kind]:<38} layer  head  accuracy  fixed distance  chance   cases"]

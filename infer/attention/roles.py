@@ -1,4 +1,4 @@
-"""Which token a head ought to look at, by relation, and how often it does; alignments and their error rate.
+"""Which token a head should attend to, by relation, and how often it does; alignments and their error rate.
 
 A case is a token (the query) and the tokens that the relation leads it to (the right keys), all of them positions.
 """
@@ -38,11 +38,11 @@ class AnnotatedPair(NamedTuple):
 
 
 def annotate(example: Example, reverse: bool = False) -> AnnotatedPair:
-    """A pair of the grammar, English to German or in `reverse`.
+    """Returns a pair of the grammar with its cases, English to German or in `reverse`.
 
-    In decoder self-attention, a row is a token being written and sees those before it: cases whose right keys are
-    elsewhere are left out. In encoder-decoder attention a relation between target tokens leads on to the source tokens
-    that the named one translates.
+    In decoder self-attention, a row is a token being written, and only those before it are visible: cases whose right
+    keys are elsewhere are left out. In encoder-decoder attention a relation between target tokens leads on to the
+    source tokens that the named one translates.
     """
     sides = {
         "english": (example.english, tuple(example.tree.leaves())),
@@ -97,13 +97,13 @@ class RoleTally:
         self.distances: dict[tuple[str, str], Counter[int]] = {}  # cases that a fixed key - query would hit
 
     def add(self, pair: AnnotatedPair, kind: str, chosen_nht: Int[np.ndarray, "n h t"]) -> None:
-        """Counts one sentence's attention of one kind: the key that each head looks at most, -1 for no token."""
+        """Counts one sentence's attention of one kind: the key of each head's largest weight, -1 for no token."""
         for relation in RELATIONS:
             name = (kind, relation)
             for query, keys in pair.cases[name].items():
-                seen = query if kind == "decoder" else len(pair.source_tokens)
+                visible = query if kind == "decoder" else len(pair.source_tokens)
                 self.cases[name] += 1
-                self.chance[name] += len(keys) / (seen + 1)  # with <s> or </s>
+                self.chance[name] += len(keys) / (visible + 1)  # with <s> or </s>
                 hits_nh = self.hits_nh.setdefault(name, np.zeros(self.shape, np.int64))
                 hits_nh += np.isin(chosen_nht[:, :, query], list(keys))
                 self.distances.setdefault(name, Counter()).update(key - query for key in keys)
@@ -144,7 +144,7 @@ class AlignmentTally:
         self.diagonal_made = self.diagonal_right = 0
 
     def add(self, pair: AnnotatedPair, chosen_nht: Int[np.ndarray, "n h t"]) -> None:
-        """Counts one sentence: each target token is linked to the source token it looks at most, -1 for none."""
+        """Counts one sentence: each target token is linked to the source token of its largest weight, -1 for none."""
         t, s = len(pair.target_tokens), len(pair.source_tokens)
         true_ts = np.zeros((t, s + 1), bool)  # the last column is what -1 points at, and is never true
         true_ts[tuple(zip(*pair.alignment, strict=True))] = True

@@ -61,7 +61,7 @@ def tokenised_bleu(
 ) -> Score:
     """What `tokenizer.perl -l language | multi-bleu.perl` prints: unsmoothed BLEU of Moses tokens, XML-escaped.
 
-    `quotes` first writes „“”«» as " and ‚‘’ as '; `split` then cuts compounds at their hyphens; `lowercase` comes last.
+    `quotes` first writes „“”«» as " and ‚‘’ as '; `split` then splits compounds at hyphens; `lowercase` comes last.
     """
 
     def prepare(lines: Sequence[str]) -> list[str]:
@@ -123,7 +123,7 @@ def _tokens(lines: tuple[str, ...], language: str) -> list[str]:
 
 
 def split_compounds(line: str) -> str:
-    """`E-Mail` -> `E ##AT##-##AT## Mail`, without overlaps, so `a-b-c` is cut once, as by the Perl script."""
+    """`E-Mail` -> `E ##AT##-##AT## Mail`, without overlaps, so `a-b-c` is split once, as by the Perl script."""
     return re.sub(r"(\S)-(\S)", r"\1 ##AT##-##AT## \2", line)
 
 

@@ -40,7 +40,7 @@ class Parameters(NamedTuple):
     eq_words: Pairs = ()
 
     def same_label(self, one: str, other: str) -> bool:
-        """Whether two labels are equal, or declared to be."""
+        """Returns whether two labels are equal, or declared to be."""
         return one == other or (one, other) in self.eq_labels or (other, one) in self.eq_labels
 
     def equal_labels(self, label: str) -> set[str]:
@@ -48,11 +48,11 @@ class Parameters(NamedTuple):
         return {label, *(name for pair in self.eq_labels if label in pair for name in pair)}
 
     def same_word(self, one: str, other: str) -> bool:
-        """Whether two words are equal, or declared to be."""
+        """Returns whether two words are equal, or declared to be."""
         return one == other or (one, other) in self.eq_words or (other, one) in self.eq_words
 
     def signature(self) -> str:
-        """Every setting that decides a score."""
+        """Returns every setting that decides a score."""
         lists = {
             "delete": self.delete_labels,
             "delete_for_length": self.delete_labels_for_length,
@@ -79,7 +79,11 @@ _EQUAL = {"EQ_LABEL": "eq_labels", "EQ_WORD": "eq_words"}
 
 
 def read_parameters(path: str | Path) -> Parameters:
-    """Reads a parameter file; `UserError` names the line of an unknown keyword or a value that does not fit it."""
+    """Reads a parameter file.
+
+    Raises:
+      UserError: a keyword is unknown or its value does not fit; the message names the line.
+    """
     found: dict[str, Any] = {}
     known = {**_NUMBERS, **_LABELS, **_EQUAL}
     for number, line in enumerate(read_lines(Path(path)), 1):
@@ -280,7 +284,7 @@ SUMMARY: dict[str, tuple[str, str]] = {  # key: EVALB's name, format
 
 
 def summary(sentences: Iterable[SentenceScore]) -> dict[str, int | float]:
-    """EVALB's figures by the keys of `SUMMARY`: counts, percentages, and crossing brackets a sentence.
+    """Returns EVALB's figures by the keys of `SUMMARY`: counts, percentages, and crossing brackets a sentence.
 
     Only valid sentences count towards anything but the counts of sentences. A share of nothing is 0.
     """
@@ -306,7 +310,7 @@ def summary(sentences: Iterable[SentenceScore]) -> dict[str, int | float]:
 
 
 def summaries(sentences: Sequence[SentenceScore], parameters: Parameters) -> dict[str, dict[str, int | float]]:
-    """The summary of all sentences, and of those up to the cut-off length, under the headings that EVALB gives them."""
+    """Returns the summary of all sentences and of those up to the cut-off length, under EVALB's headings."""
     cutoff = parameters.cutoff_len
     short = [sentence for sentence in sentences if sentence.length <= cutoff]
     return {"All": summary(sentences), f"len<={cutoff}": summary(short)}
@@ -321,7 +325,7 @@ def _share(sentences: Sequence[SentenceScore], holds: Callable[[SentenceScore], 
 
 
 def report(blocks: dict[str, dict[str, int | float]]) -> str:
-    """The summaries as EVALB prints them."""
+    """Returns the summaries as EVALB prints them."""
     lines = ["=== Summary ==="]
     for heading, figures in blocks.items():
         lines += ["", f"-- {heading} --"]
@@ -330,7 +334,7 @@ def report(blocks: dict[str, dict[str, int | float]]) -> str:
 
 
 def rows(sentences: Iterable[SentenceScore]) -> str:
-    """A line for each sentence, as EVALB prints them."""
+    """Returns a line for each sentence, as EVALB prints them."""
     line = "=" * 76
     lines = [
         "  Sent.                        Matched  Bracket   Cross        Correct Tag",

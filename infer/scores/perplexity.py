@@ -29,7 +29,7 @@ def perplexity(
     *,
     tokens: int = 4096,
 ) -> float:
-    """exp of the mean negative log-likelihood (nats) of the references' subwords, EOS of every sentence counted.
+    """Returns exp of the mean negative log-likelihood (nats) of the references' subwords, every EOS counted.
 
     `tokens` bounds the positions a side of one batch. It depends on the subwords: compare it only between models with
     one tokenizer. `inf` where it exceeds what a float can hold.

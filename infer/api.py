@@ -1,0 +1,62 @@
+"""What `infer.load_run` returns: a run to translate, score and draw with."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from base.errors import UserError
+from infer import evaluation
+from infer.attention.maps import AttentionMap, attention_maps
+from infer.decoding import chosen
+from infer.runs import Run
+from infer.translator import Translator
+
+
+class LoadedRun:
+    """A trained model and its tokenizer; `run` has its config, parameters and step."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+
+    def translate(
+        self,
+        lines: Sequence[str],
+        *,
+        beam: int | None = None,
+        alpha: float | None = None,
+        extra_length: int | None = None,
+    ) -> list[str]:
+        """Returns the best translation of each line; options that are not given are as in the run's `config.decode`.
+
+        Raises:
+          UserError: an option is outside of `infer.decoding.LIMITS`.
+        """
+        decoding = chosen(self.run.config.decode, beam=beam, alpha=alpha, extra_length=extra_length)
+        translator = Translator(self.run.model_config, self.run.tokenizer, decoding)
+        return [translation.text for translation in translator.translate(self.run.params, lines)]
+
+    def score(self, sources: Sequence[str], references: Sequence[str], language: str | None = None) -> dict[str, Any]:
+        """Translates `sources` and returns every reading of BLEU, chrF, exact match and perplexity, with `signatures`.
+
+        All but perplexity are percentages. `language` is that of the references, for the Moses tokeniser; if None,
+        that which the run's training corpus names, or else "de".
+
+        Raises:
+          UserError: there are not as many sources as references, or none.
+        """
+        if len(sources) != len(references) or not sources:
+            raise UserError(f"{len(sources)} sources and {len(references)} references: give one for each, at least one")
+        named = re.search(r"\{\w+,(\w+)\}", self.run.config.data.train)
+        target = language or (named[1] if named else "de")
+        return evaluation.score(self.run, sources, self.translate(sources), references, target)
+
+    def attention_maps(self, source: str, target: str | None = None) -> dict[str, AttentionMap]:
+        """Returns the weights of every layer and head as "encoder", "decoder" and "cross", with their tokens.
+
+        `target` is forced as the translation; if None, it is the model's own.
+
+        Raises:
+          ValueError: a sentence is longer than the model's learned positions.
+        """
+        translation = self.translate([source])[0] if target is None else target
+        return attention_maps(self.run.model_config, self.run.params, self.run.tokenizer, source, translation)
