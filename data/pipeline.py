@@ -1,15 +1,15 @@
-"""Endless batches for training, prefetched by a background thread; and batches for validation, once.
+"""Endless batches for training, prefetched by grain; and batches for validation, once.
 
 The position is two numbers, the epoch and the batch in it: the plan of an epoch follows from the seed, so nothing else
 is needed to resume exactly where a run stopped. Prefetched batches do not count until they are handed out.
 """
 
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
+import grain
 import numpy as np
 from ml_collections import ConfigDict
 
@@ -70,18 +70,19 @@ class TrainingBatches:
         self._buckets, self._pack_length = tuple(cfg_data.buckets), cfg_data.pack_length
         self._share = share
         self._state: State = {"epoch": 0, "batch": 0}
-        self._worker: ThreadPoolExecutor | None = None
+        self._items: Generator[tuple[Batch, State]] | None = None
 
     def __iter__(self) -> "TrainingBatches":
         return self
 
     def __next__(self) -> Batch:
-        if self._worker is None:
-            self._worker, self._items = ThreadPoolExecutor(1, "batches"), self._produce(dict(self._state))
-            self._waiting = deque(self._worker.submit(next, self._items) for _ in range(_PREFETCHED))
-        batch, self._state = self._waiting[0].result()  # an error stays first, so it is raised again by every `next`
-        self._waiting.popleft()
-        self._waiting.append(self._worker.submit(next, self._items))
+        if self._items is None:
+            self._items = self._produce(dict(self._state))
+        try:
+            batch, self._state = next(self._items)
+        except Exception:
+            self._items = None  # so that the next `next` meets the error again, and not the end of the generator
+            raise
         return batch
 
     def get_state(self) -> State:
@@ -94,11 +95,10 @@ class TrainingBatches:
         self._state = {"epoch": int(state["epoch"]), "batch": int(state["batch"])}
 
     def close(self) -> None:
-        """Ends the background thread; a later `next` starts another at the same position."""
-        if self._worker is not None:
-            self._worker.shutdown(cancel_futures=True)
+        """Ends the background threads; a later `next` starts others at the same position."""
+        if self._items is not None:
             self._items.close()
-            self._worker = None
+            self._items = None
 
     def plan(self, epoch: int) -> list[PlannedBatch]:
         """Returns the global batches of an epoch, in order."""
@@ -127,13 +127,15 @@ class TrainingBatches:
                 plan, following = following.result(), planner.submit(self.plan, epoch + 1)
                 if batch >= len(plan):
                     raise UserError(f"data position: batch {batch} of an epoch of {len(plan)}; the run's data changed")
-                for number in range(batch, len(plan)):
-                    position = (epoch, number + 1) if number + 1 < len(plan) else (epoch + 1, 0)
-                    yield (
-                        _read(self._prepared, self._share.of(plan[number])),
-                        dict(zip(("epoch", "batch"), position, strict=True)),
-                    )
+                planned = grain.MapDataset.source(plan[batch:]).map(self._read)
+                options = grain.ReadOptions(num_threads=1, prefetch_buffer_size=_PREFETCHED)
+                for number, read in enumerate(planned.to_iter_dataset(options), batch + 1):
+                    last = number == len(plan)
+                    yield read, {"epoch": epoch + last, "batch": 0 if last else number}
                 epoch, batch = epoch + 1, 0
+
+    def _read(self, planned: PlannedBatch) -> Batch:
+        return _read(self._prepared, self._share.of(planned))
 
 
 def _longest_row(cfg_data: ConfigDict) -> tuple[str, int]:

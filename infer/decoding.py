@@ -32,7 +32,7 @@ def rule(name: str) -> str:
 
 
 class Sampling(NamedTuple):
-    """Options of random translations; see `model.sampling.sample`."""
+    """Options of random translations; see `model.search.sampling.sample`."""
 
     seed: int = 0
     temperature: float = 1.0

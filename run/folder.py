@@ -29,7 +29,7 @@ FREE_KEYS = (
     *("checkpoint.", "decode.", "eval.", "log_every", "data.cache", "data.test"),
     *("mesh.", "optim.accumulate", "model.attention_impl", "model.remat", "model.scan_layers"),
 )
-PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "sentencepiece", "ml_collections")
+PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy", "sentencepiece", "ml_collections")
 
 
 def model_config(cfg: ConfigDict, vocab_size: int) -> ModelConfig:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
+from absl import flags
 from ml_collections import ConfigDict
 
 from data.pipeline import TrainingBatches
@@ -86,4 +87,5 @@ def main(folder: Path, cases: list[tuple[tuple[int, ...], int, str]]) -> None:
 
 if __name__ == "__main__":
     jax.config.update("jax_num_cpu_devices", 8)
+    flags.FLAGS.mark_as_parsed()  # grain reads them
     main(Path(sys.argv[1]), json.loads(sys.argv[2]))

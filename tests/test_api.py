@@ -70,3 +70,11 @@ def test_maps_are_of_the_given_target_or_the_models_own(model: LoadedRun) -> Non
 def test_importing_the_package_loads_no_jax() -> None:
     code = "import sys, infer, infer.score; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[1]).returncode == 0
+
+
+def test_the_readme_shows_the_documented_example() -> None:
+    lines = [line[4:] for line in (infer.__doc__ or "").splitlines() if line.startswith("    ")]
+    example = "\n".join(line for line in lines if line)
+    readme = (Path(__file__).parent.parent / "README.md").read_text()
+    shown = readme.partition("```python\n")[2].partition("```")[0]
+    assert "\n".join(line for line in shown.splitlines() if line) == example

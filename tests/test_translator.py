@@ -13,7 +13,7 @@ from infer import translator as module
 from infer.decoding import Decoding, Sampling
 from infer.translator import Hypothesis, Translator
 from model.config import ModelConfig
-from model.search import Hypotheses
+from model.search.state import Hypotheses
 from model.transformer import init_params
 
 TEXT = "the a dog cat sleeps sees and not old house in front of green who barks loudly"

@@ -30,6 +30,9 @@ from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.record_writer import directory_check
 from tensorboardX.summary import scalar
 
+from base.files import write_text
+from infer.scores.perplexity import from_nll
+from run.folder import read_metrics
 from train.step import Sums
 
 _SECONDS_BETWEEN_FLUSHES = 30.0
@@ -56,7 +59,7 @@ class Reporter:
           every: updates a record.
         """
         self._rate, self._every, self._last = rate, every, last
-        self._elapsed = _keep_records_before(workdir / "metrics.jsonl", first) if workdir else 0.0
+        self._elapsed = _drop_records(workdir, first) if workdir else 0.0
         self._file = (workdir / "metrics.jsonl").open("a", encoding="utf-8") if workdir else None
         self._tensorboard = _TensorBoard(workdir / "tensorboard", first) if workdir else None
         self._totals = dict.fromkeys(_UPDATE, 0.0)
@@ -136,7 +139,7 @@ class Reporter:
             "kind": "train",
             "loss": totals["loss_sum"] / max(totals["target_tokens"], 1.0),
             "nll": nll,
-            "perplexity": perplexity(nll),
+            "perplexity": from_nll(nll),
             "gradient_norm": gradient_norm,
             "learning_rate": float(self._rate(step)),
             "tokens_per_second": totals["target_tokens"] / max(seconds - self._window_start, 1e-9),
@@ -181,11 +184,6 @@ class _TensorBoard:
         self._writer.close()
 
 
-def perplexity(nll: float) -> float:
-    """exp of a mean negative log-likelihood; infinite rather than an error where that overflows."""
-    return math.exp(nll) if nll < 700 else math.inf
-
-
 def _line(record: dict[str, Any]) -> str:
     line = f"loss {record['loss']:.4f}  perplexity {record['perplexity']:.2f}"
     if "bleu" in record:
@@ -208,21 +206,12 @@ def _bar() -> Progress:
     return Progress(*columns, console=Console(stderr=True), refresh_per_second=2)
 
 
-def _keep_records_before(path: Path, first: int) -> float:
-    """Drops the records of steps from `first` on, and any half-written line; returns the last kept "seconds"."""
-    if not path.exists():
-        path.touch()
-        return 0.0
-    kept, seconds = [], 0.0
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            record = json.loads(line)
-        except json.JSONDecodeError:
-            continue
-        if record["step"] < first:
-            kept.append(line + "\n")
-            seconds = record.get("seconds", seconds)
-    replacement = path.with_suffix(".jsonl.tmp")
-    replacement.write_text("".join(kept), encoding="utf-8")
-    replacement.replace(path)
-    return seconds
+def _drop_records(workdir: Path, first: int) -> float:
+    """Drops the records of steps from `first` on, and a half-written last line; returns the last kept "seconds".
+
+    Raises:
+      UserError: a line is damaged.
+    """
+    records = [record for record in read_metrics(workdir) if record["step"] < first]
+    write_text(workdir / "metrics.jsonl", "".join(f"{json.dumps(record)}\n" for record in records))
+    return next((float(record["seconds"]) for record in reversed(records) if "seconds" in record), 0.0)

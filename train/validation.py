@@ -5,9 +5,9 @@ from collections.abc import Callable
 import jax
 from jax.sharding import Mesh
 
+from infer.scores.perplexity import from_nll
 from run.sharding import place_rows
 from train.loss import Loss
-from train.metrics import perplexity
 from train.task import Batch, Task
 
 
@@ -18,4 +18,4 @@ def validate(task: Task, eval_step: Callable[[dict, Batch], Loss], mesh: Mesh, p
         loss = jax.device_get(eval_step(params, place_rows(mesh, batch)))
         loss_sum, nll_sum, tokens = loss_sum + loss.loss_sum, nll_sum + loss.nll_sum, tokens + loss.tokens
     nll = float(nll_sum / tokens)
-    return {"loss": float(loss_sum / tokens), "nll": nll, "perplexity": perplexity(nll), **task.measure(params)}
+    return {"loss": float(loss_sum / tokens), "nll": nll, "perplexity": from_nll(nll), **task.measure(params)}

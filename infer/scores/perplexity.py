@@ -56,5 +56,9 @@ def perplexity(
             total += float(fetch(found_bt).astype(np.float64).sum())
     except ValueError as error:
         raise UserError(f"a sentence is too long for this model: {error}") from error
-    nll = -total / count
+    return from_nll(-total / count)
+
+
+def from_nll(nll: float) -> float:
+    """Returns the perplexity of a mean negative log-likelihood in nats; infinite rather than an error on overflow."""
     return math.exp(nll) if nll < 700 else math.inf
