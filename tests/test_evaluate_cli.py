@@ -21,6 +21,7 @@ from infer.evaluation import open_split
 from infer.runs import Run, open_run, params_sha256
 from infer.scores import bleu
 from infer.scores.perplexity import perplexity
+from model.tokens import Tokens
 from model.transformer import Transformer
 from tests import tiny_run
 
@@ -88,13 +89,14 @@ def test_the_table_shows_every_score_with_its_signature(workdir: Path, run: Run)
 
 def test_perplexity_equals_its_definition_sentence_by_sentence(run: Run):
     pairs = [*tiny_run.PAIRS, ("The dog sleeps. " * 3, "Katze"), ("", "")]
-    apply, total, count = jax.jit(Transformer(run.model_config).apply), 0.0, 0
+    model, total, count = Transformer(run.model_config), 0.0, 0
+    apply = jax.jit(lambda params, *ids: model.apply({"params": params}, *map(Tokens.of, ids)))
     for source, reference in pairs:
         source_1s, target_1t = np.zeros((1, 64), np.int32), np.zeros((1, 64), np.int32)
         target = [*run.tokenizer.encode(reference), EOS]
         for row_1t, ids in ((source_1s, [*run.tokenizer.encode(source), EOS]), (target_1t, [BOS, *target[:-1]])):
             row_1t[0, : len(ids)] = ids
-        log_probs_tv = jax.nn.log_softmax(apply({"params": run.params}, source_1s, target_1t)[0])
+        log_probs_tv = jax.nn.log_softmax(apply(run.params, source_1s, target_1t)[0])
         total += sum(float(log_probs_tv[t, token]) for t, token in enumerate(target))
         count += len(target)
     sources, references = [x for x, _ in pairs], [y for _, y in pairs]
