@@ -311,8 +311,6 @@ def _trained_tokenizer(cfg_data: ConfigDict) -> Tokenizer:
 
 def main(argv: list[str]) -> None:
     """Prepares `data.train` and `data.valid`, downloading if need be; prints the manifests as JSON."""
-    if len(argv) > 1:
-        raise UserError(f"unexpected argument {argv[1]!r}; keys are set as --config.data.KEY=VALUE")
     cfg_data = flags.FLAGS.config.data
     for spec in (cfg_data.train, cfg_data.valid, cfg_data.test):
         download(spec)
@@ -327,4 +325,4 @@ def main(argv: list[str]) -> None:
 if __name__ == "__main__":
     config_flags.DEFINE_config_file("config", None, "configuration file; its data.* keys say what to prepare")
     flags.mark_flag_as_required("config")
-    errors.run(main)
+    errors.run(main, stray="keys are set as --config.data.KEY=VALUE")

@@ -96,8 +96,6 @@ def make_translator(model_run: Run) -> Translator:
 def main(argv: list[str]) -> int:
     """Entry point; flags below."""
     options = flags.FLAGS
-    if len(argv) > 1:
-        raise UserError(f"unexpected argument {argv[1]!r}; text is read from standard input: < FILE")
     model_run = open_run(options.workdir, options.checkpoint)
     chunk = options.chunk or (1 if sys.stdin.isatty() else CHUNK)
     outputs = translate_stream(
@@ -136,4 +134,4 @@ if __name__ == "__main__":
     flags.DEFINE_integer(
         "max_input", 512, "source subwords beyond which a line is translated in pieces", lower_bound=64
     )
-    run(main)
+    run(main, stray="text is read from standard input: < FILE")

@@ -316,8 +316,6 @@ def draw_schedule(optim: ConfigDict, path: Path) -> None:
 def main(argv: list[str]) -> None:
     """Entry point; flags below."""
     options = flags.FLAGS
-    if len(argv) > 1:
-        raise UserError(f'unexpected argument {argv[1]!r}; put the sentence in quotes: --sentence="..."')
     for path in figures(Path(options.workdir), Path(options.output).expanduser(), options.sentence, options.sentences):
         print(path)
 
@@ -328,4 +326,4 @@ if __name__ == "__main__":
     flags.DEFINE_string("sentence", None, "a sentence of the source language; default: examples of the grammar")
     flags.DEFINE_integer("sentences", 500, "sentences that head roles are judged on", lower_bound=1)
     flags.mark_flags_as_required(["workdir", "output"])
-    run(main)
+    run(main, stray='put the sentence in quotes: --sentence="..."')

@@ -192,4 +192,4 @@ if __name__ == "__main__":
     flags.DEFINE_enum("split", "test", ("test", "valid"), "whose evaluation to record")
     flags.DEFINE_bool("translations", False, "also save the translations, for paired tests")
     flags.DEFINE_bool("allow_dirty", False, "also record runs whose code cannot be checked out again; tables mark them")
-    run(main)
+    run(main, stray="the run is given as --workdir=DIR")

@@ -41,8 +41,6 @@ flags.DEFINE_string("plot", None, "draw the results into this file")
 def main(argv: list[str]) -> int:
     """See the module's docstring."""
     options = flags.FLAGS
-    if len(argv) > 1:
-        raise UserError(f"{argv[1]}: not a flag; keys are set as --config.KEY=VALUE")
     showing = options.table or options.csv or options.json or options.plot
     if not showing:
         if _CONFIG.value is None:
@@ -59,4 +57,4 @@ def main(argv: list[str]) -> int:
 
 if __name__ == "__main__":
     flags.mark_flag_as_required("workdir")
-    run(main, default().to_dict())
+    run(main, default().to_dict(), stray="keys are set as --config.KEY=VALUE")
