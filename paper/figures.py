@@ -30,6 +30,7 @@ from jaxtyping import Bool, Float
 from ml_collections import ConfigDict
 
 from base.errors import UserError, run
+from base.files import folder
 from configs.common import default
 from data.grammar import sentences as grammar
 from infer.attention.heads import BATCH, direction, kept, sentence_maps, spans_of
@@ -69,7 +70,7 @@ class Focus(NamedTuple):
         return weights_nhs @ np.abs(np.arange(len(self.keys)) - self.query)
 
 
-def figures(workdir: Path, output: Path, sentence: str | None = None, sentences: int = 500) -> list[Path]:
+def figures(workdir: str | Path, output: Path, sentence: str | None = None, sentences: int = 500) -> list[Path]:
     """Draws all figures of the run in `workdir` into the folder `output`, which is made; returns their files.
 
     `sentence` stands in the place of the grammar's examples; `sentences` are those that head roles are judged on.
@@ -316,7 +317,7 @@ def draw_schedule(optim: ConfigDict, path: Path) -> None:
 def main(argv: list[str]) -> None:
     """Entry point; flags below."""
     options = flags.FLAGS
-    for path in figures(Path(options.workdir), Path(options.output).expanduser(), options.sentence, options.sentences):
+    for path in figures(options.workdir, folder("output", options.output), options.sentence, options.sentences):
         print(path)
 
 

@@ -24,7 +24,7 @@ from typing import Any
 from absl import flags
 
 from base.errors import UserError, run
-from base.files import check, sha256, write_json, write_text
+from base.files import check, folder, sha256, write_json, write_text
 from base.markers import rewritten
 from base.table import Table, as_markdown
 from paper.command import make
@@ -175,9 +175,9 @@ def main(argv: list[str]) -> None:
         if not re.fullmatch(r"[\w=,+-][\w=,.+-]*(/[\w=,+-][\w=,.+-]*)*", options.name):
             raise UserError(f"--name={options.name}: it must be like base or table3-small/A1-seed0, without .json")
         wanted = {"translations": options.translations, "allow_dirty": options.allow_dirty}
-        for name, folder in runs_of(Path(options.workdir).expanduser(), options.name).items():
+        for name, path in runs_of(folder("workdir", options.workdir), options.name).items():
             try:
-                write_record(folder, name, options.split, **wanted)
+                write_record(path, name, options.split, **wanted)
             except UserError as error:
                 if name == options.name:
                     raise

@@ -15,9 +15,8 @@ from typing import Any
 import jax
 from ml_collections import ConfigDict
 
-from base import files
 from base.errors import UserError, flat
-from base.files import read_json_lines, write_json
+from base.files import read_json, read_json_lines, write_json
 from model.config import ModelConfig
 from run.config import read_config
 from run.distributed import is_main
@@ -123,7 +122,7 @@ def read_launches(workdir: Path) -> list[dict[str, Any]]:
     path, corpus = workdir / "run.json", {"sha256": object}
     if not path.exists():
         return []
-    return files.read_json(path, {"launches": [{"step": int, "data": {"train": corpus, "valid": corpus}}]})["launches"]
+    return read_json(path, {"launches": [{"step": int, "data": {"train": corpus, "valid": corpus}}]})["launches"]
 
 
 def cpus() -> int:
@@ -152,16 +151,6 @@ def read_metrics(workdir: Path) -> list[dict[str, Any]]:
       UserError: a line is damaged.
     """
     return read_json_lines(workdir / "metrics.jsonl", {"step": int, "kind": str})
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Reads a JSON file of a run; `UserError` if it is absent or damaged."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise UserError(f"{path}: no such file; is this the folder of a run?") from error
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: damaged, not JSON ({error})") from error
 
 
 def _differences(old: dict[str, Any], new: dict[str, Any], *, steps_free: bool) -> list[str]:
