@@ -16,7 +16,7 @@ import jax
 from ml_collections import ConfigDict
 
 from base.errors import UserError, flat
-from base.files import read_json, read_json_lines, write_json
+from base.files import check, read_json, read_json_lines, write_json
 from model.config import ModelConfig
 from run.config import read_config
 from run.distributed import is_main
@@ -29,6 +29,8 @@ FREE_KEYS = (
     *("mesh.", "optim.accumulate", "model.attention_impl", "model.remat", "model.scan_layers"),
 )
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy", "sentencepiece", "ml_collections")
+
+_MEASURES = {"train": {"seconds": float}, "valid": dict.fromkeys(("loss", "nll", "perplexity"), float)}
 
 
 def model_config(cfg: ConfigDict, vocab_size: int) -> ModelConfig:
@@ -150,7 +152,12 @@ def read_metrics(workdir: Path) -> list[dict[str, Any]]:
     Raises:
       UserError: a line is damaged.
     """
-    return read_json_lines(workdir / "metrics.jsonl", {"step": int, "kind": str})
+    path = workdir / "metrics.jsonl"
+    records = read_json_lines(path, {"step": int, "kind": str})
+    for number, record in enumerate(records, start=1):
+        bleu = {"bleu": float} if "bleu" in record else {}
+        check(path, f"line {number}", record, {**_MEASURES.get(record["kind"], {}), **bleu})
+    return records
 
 
 def _differences(old: dict[str, Any], new: dict[str, Any], *, steps_free: bool) -> list[str]:
