@@ -106,6 +106,13 @@ def test_a_wrong_list_is_one_line_before_anything_runs(tmp_path: Path, code: str
     assert "\n" not in str(error.value)
 
 
+def test_a_point_changes_neither_the_next_nor_the_config(tmp_path: Path) -> None:
+    sweep = sweep_of(tmp_path, "def sweep(): return [{'model.h': 1}, {}, {'model.N': 3}]")
+    before = sweep.base.to_dict()
+    assert list(sweep.points()) == ["h=1", "base", "N=3"]
+    assert sweep.base.to_dict() == before
+
+
 def test_the_argument_of_the_config_reaches_a_sweep_that_takes_one(tmp_path: Path) -> None:
     sweep_of(tmp_path, "def sweep(rows): return product({'seed': range(int(rows))})")
     sweep = Sweep(f"{tmp_path}/tiny_config.py:2", tiny_training.config(tmp_path), {})

@@ -80,7 +80,7 @@ class Sweep:
 
     def _resolved(self, point: Point, where: str) -> ConfigDict:
         """Returns the checked config of a point; `where` begins the messages."""
-        cfg, known = ConfigDict(self.base), flat(default().to_dict())
+        cfg, known = self.base.copy_and_resolve_references(), flat(default().to_dict())
         for key in point:
             if key not in known:
                 raise self._error(f"{where}: there is no key {key}{suggestion(key, known)}")
