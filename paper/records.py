@@ -15,6 +15,7 @@ from ml_collections import ConfigDict
 
 from base.errors import UserError, flat
 from base.files import Schema, check, read_json
+from base.table import NOT_RUN, spread
 from configs.common import default
 from infer.scores.bleu import READINGS
 from paper.provenance import caveats
@@ -28,6 +29,7 @@ COMPUTED = ("model.dtype", "model.dropout_bits")
 FREE = (*FREE_KEYS, *COMPUTED, "seed")
 PARSING = ("f1", "precision", "recall", "complete_match", "tagging_accuracy", "repaired_share")
 _NOT_RUNS = {"checkpoints", "tensorboard", "evaluations", "sweep"}  # folders that hold no runs
+_DEFAULTS = flat(as_json(default()))
 _NO_DEVICE = {"kind": "unknown device", "count": 1, "cpus": 0}
 
 CONFIG: Schema = {"seed": int, "steps": int, "data": {"train": str, "valid": str, "test": str}}
@@ -99,6 +101,10 @@ class RowRuns(NamedTuple):
     def values(self, key: str) -> list[float]:
         """Returns a score of every seed."""
         return [one.scores[key] for one in self.scored]
+
+    def shown(self, key: str, digits: int = 2) -> str:
+        """Returns the mean of a score over the seeds and its spread, or in few words why there is none."""
+        return spread(self.values(key), digits) or self.missing or NOT_RUN
 
     def label(self, name: str) -> str:
         """Returns the row's name, with a dagger if a run has caveats."""
@@ -248,12 +254,7 @@ def identity(config: dict[str, Any]) -> dict[str, Any]:
 
 def _complete(config: dict[str, Any]) -> dict[str, Any]:
     """All keys; one that a record lacks is newer than the record and has its default, with which new keys are off."""
-    return _defaults() | flat(config)
-
-
-@cache
-def _defaults() -> dict[str, Any]:
-    return flat(as_json(default()))
+    return _DEFAULTS | flat(config)
 
 
 def _without_folders(spec: str) -> str:

@@ -74,8 +74,12 @@ def make_record(workdir: Path, split: str = "test", *, allow_dirty: bool = False
             f"{workdir}: not recorded, since {'; '.join(run_record.caveats)}; commit and train again, or give "
             "--allow_dirty, and every table will mark the run"
         )
-    launches = [
-        {**launch, "command": _without_folder(launch["command"]), "data": _counts(workdir, launch["data"])}
+    launches = [  # without paths of this machine
+        {
+            **launch,
+            "command": [flag for flag in launch["command"] if not flag.startswith("--workdir=")],
+            "data": _counts(workdir, launch["data"]),
+        }
         for launch in run_record.launches
     ]
     return {
@@ -109,11 +113,6 @@ def write_record(workdir: Path, name: str, split: str, *, translations: bool, al
         if not lines.is_file():
             raise UserError(f"--translations: {lines}: no such file; evaluate the run again")
         shutil.copyfile(lines, path.with_suffix(".txt"))
-
-
-def _without_folder(command: list[str]) -> list[str]:
-    """The flags but --workdir, which is a path of this machine."""
-    return [flag for flag in command if not flag.startswith("--workdir=")]
 
 
 def _counts(workdir: Path, manifests: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +102,7 @@ def record_launch(workdir: Path, manifests: dict[str, dict], step: int) -> None:
             "step": step,
             "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
             "git": _git(),
-            "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
+            "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
             "device": {
                 "kind": jax.devices()[0].device_kind,
                 "count": jax.device_count(),
@@ -182,10 +182,3 @@ def _git() -> dict[str, Any] | None:
     except (OSError, subprocess.CalledProcessError):
         return None
     return {"commit": commit, "dirty": bool(status)}
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
