@@ -12,6 +12,7 @@ from configs.ablations import get_config as ablation
 from configs.common import default
 from configs.small import SHORTER
 from model.config import parameter_count
+from model.tokens import Tokens
 from model.transformer import Transformer
 from run.folder import model_config
 from train.check import check
@@ -31,7 +32,7 @@ def test_a_config_loads_and_its_model_has_as_many_parameters_as_the_formula_says
     check(cfg, default())
     config = model_config(cfg, cfg.data.vocab_size)
     ids_b1 = jnp.zeros((2, 1), jnp.int32)
-    shapes = jax.eval_shape(lambda: Transformer(config).init(jax.random.key(0), ids_b1, ids_b1))
+    shapes = jax.eval_shape(lambda: Transformer(config).init(jax.random.key(0), *[Tokens.of(ids_b1)] * 2))
     assert sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(shapes)) == parameter_count(config)
 
 

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from absl import flags
@@ -21,6 +22,7 @@ from infer.evaluation import open_split
 from infer.runs import Run, open_run, params_sha256
 from infer.scores import bleu
 from infer.scores.perplexity import perplexity
+from model.tokens import Tokens
 from model.transformer import Transformer
 from tests import tiny_run
 
@@ -94,7 +96,9 @@ def test_perplexity_equals_its_definition_sentence_by_sentence(run: Run):
         target = [*run.tokenizer.encode(reference), EOS]
         for row_1t, ids in ((source_1s, [*run.tokenizer.encode(source), EOS]), (target_1t, [BOS, *target[:-1]])):
             row_1t[0, : len(ids)] = ids
-        log_probs_tv = jax.nn.log_softmax(apply({"params": run.params}, source_1s, target_1t)[0])
+        log_probs_tv = jax.nn.log_softmax(
+            apply({"params": run.params}, *(Tokens.of(jnp.asarray(ids)) for ids in (source_1s, target_1t)))[0]
+        )
         total += sum(float(log_probs_tv[t, token]) for t, token in enumerate(target))
         count += len(target)
     sources, references = [x for x, _ in pairs], [y for _, y in pairs]
