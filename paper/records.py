@@ -283,16 +283,13 @@ def row_runs(records: Records, name: str, split: str, measure: str = "sacrebleu"
         same = [run for run in mine if run.config["seed"] == seed]
         complete = [run for run in same if not run.problem]
         evaluated = [ScoredRun(run, *e) for run in complete for e in run.evaluations if measure in e.scores]
-        fitting = sorted(
-            (one for one in evaluated if fits(one.scores, config, split)), key=lambda one: one.scores["time"]
-        )
-        if fitting:
-            newest, parameters = fitting[-1], fitting[-1].scores["params_sha256"]
+        if fitting := [one for one in evaluated if fits(one.scores, config, split)]:
+            newest = max(fitting, key=lambda one: one.scores["time"])
             scored.append(newest)
-            others = {one.run.path for one in fitting if one.scores["params_sha256"] != parameters} - {newest.run.path}
-            if others:
+            parameters, path = newest.scores["params_sha256"], newest.run.path
+            if others := {one.run.path for one in fitting if one.scores["params_sha256"] != parameters} - {path}:
                 names = ", ".join(sorted(map(str, others)))
-                notes.append(f"{name}, seed {seed}: the newest is taken, {newest.run.path}; not {names}")
+                notes.append(f"{name}, seed {seed}: the newest is taken, {path}; not {names}")
         else:
             problems += [run.problem or f"not evaluated on {split}" for run in same]
             notes += [f"{name}, seed {seed}: {run.problem}, {run.path}" for run in same if run.problem]
