@@ -218,10 +218,8 @@ def kept(model_run: Run, sentences: int = 500) -> dict[str, Any]:
     path = model_run.workdir / "evaluations" / "heads.json"
     if path.is_file():
         found = read_json(path, _KEPT)
-        if (found["params_sha256"], found["scored_on"]) == (
-            params_sha256(model_run.params),
-            f"grammar:test:{sentences}",
-        ):
+        wanted = {"params_sha256": params_sha256(model_run.params), "scored_on": f"grammar:test:{sentences}"}
+        if wanted.items() <= found.items():
             roles = {kind: dict.fromkeys(found["roles"][kind], _ROLE) for kind in KINDS}
             return read_json(path, {"roles": roles})
     found = judge(model_run, sentences)
