@@ -15,7 +15,7 @@ class UserError(Exception):
     """A wrong file, line, key or value. The message is one line: what is wrong, where, and what would be right."""
 
 
-def run(main: Callable[[list[str]], int | None], keys: dict[str, Any] | None = None) -> None:
+def run(main: Callable[[list[str]], int | None], keys: dict[str, Any] | None = None, stray: str = "") -> None:
     """Runs an absl `main`; a `UserError` becomes one line on stderr and exit status 2, without a traceback.
 
     So does a wrong flag, or a wrong key or value in `--config.KEY=VALUE`. Ctrl-C exits with 130.
@@ -23,6 +23,7 @@ def run(main: Callable[[list[str]], int | None], keys: dict[str, Any] | None = N
     Args:
       main: takes what is left of the command line after the flags; returns the exit status.
       keys: every legal config key and an example of its value, nested, of a command that has `--config`.
+      stray: what to write instead of an argument that is no flag, for a command that takes none.
     """
     known = flat(keys or {})
 
@@ -44,6 +45,8 @@ def run(main: Callable[[list[str]], int | None], keys: dict[str, Any] | None = N
         try:
             if isinstance(argv, UserError):
                 raise argv
+            if stray and len(argv) > 1:
+                raise UserError(f"unexpected argument {argv[1]!r}; {stray}")
             if not flags.FLAGS["verbosity"].present:
                 # Orbax logs every step at INFO, and at ERROR a page about each error that it also raises.
                 logging.set_verbosity(logging.FATAL)

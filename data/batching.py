@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Int32
 
 from base.errors import UserError
-from base.ids import BOS
+from base.ids import BOS, PAD
 
 Record = tuple[np.ndarray, np.ndarray]  # source ids, target ids; EOS ends both
 _OPEN_ROWS = 16  # rows that a stream of `pack_plan` fills at a time; more hardly save padding and take longer
@@ -126,6 +126,13 @@ class LengthBatch(NamedTuple):
     length: int
     rows: int
     members: list[int]
+
+    def padded(self, sentences: Sequence[Sequence[int]]) -> Int32[np.ndarray, "b t"]:
+        """Returns the ids of the members, of all `sentences`, one in a row."""
+        ids_bt = np.full((self.rows, self.length), PAD, np.int32)
+        for row, member in enumerate(self.members):
+            ids_bt[row, : len(sentences[member])] = sentences[member]
+        return ids_bt
 
 
 def length_batches(

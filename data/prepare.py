@@ -33,7 +33,7 @@ from ml_collections import ConfigDict, config_flags
 
 from base import errors
 from base.errors import UserError
-from base.files import read_json, sha256, write_json, write_text
+from base.files import folder, read_json, sha256, write_json, write_text
 from base.ids import EOS
 from base.progress import Progress
 from data.batching import Record
@@ -256,6 +256,7 @@ def prepare_all(cfg_data: ConfigDict, tokenizer_path: str | Path | None = None) 
         cfg_data: `config.data`; see `configs/common.py`.
         tokenizer_path: where a run keeps its tokenizer: read if it exists, else written. None: only in the cache.
     """
+    cache = folder("config.data.cache", cfg_data.cache)
     for key in ("train", "valid"):
         if not cfg_data[key]:
             raise UserError(f"data.{key} is empty: name a corpus, as in grammar:{key} or text:PREFIX.{{en,de}}")
@@ -265,7 +266,7 @@ def prepare_all(cfg_data: ConfigDict, tokenizer_path: str | Path | None = None) 
     elif cfg_data.tokenizer:
         tokenizer = Tokenizer.from_file(cfg_data.tokenizer)
     else:
-        tokenizer = _trained_tokenizer(cfg_data)
+        tokenizer = _trained_tokenizer(cfg_data, cache)
     for key, wanted, found in (
         ("vocab_size", cfg_data.vocab_size, tokenizer.vocab_size),
         ("lowercase", cfg_data.lowercase, tokenizer.lowercase),
@@ -278,7 +279,7 @@ def prepare_all(cfg_data: ConfigDict, tokenizer_path: str | Path | None = None) 
         prepare(
             spec,
             tokenizer,
-            cache=cfg_data.cache,
+            cache=cache,
             max_length=cfg_data.max_length,
             max_ratio=cfg_data.max_ratio,
             clean=clean,
@@ -288,13 +289,13 @@ def prepare_all(cfg_data: ConfigDict, tokenizer_path: str | Path | None = None) 
     return tokenizer, train, valid
 
 
-def _trained_tokenizer(cfg_data: ConfigDict) -> Tokenizer:
+def _trained_tokenizer(cfg_data: ConfigDict, cache: Path) -> Tokenizer:
     """Returns the tokenizer of the training corpus, from the cache if an intact one is there."""
     corpus = open_corpus(cfg_data.train)
     if corpus.symbols and cfg_data.lowercase:
         raise UserError(f"data.lowercase is True, but the labels of {corpus.spec} have capitals: set it to False")
     key = _key(FORMAT, corpus.fingerprint, cfg_data.vocab_size, cfg_data.lowercase)
-    path = Path(cfg_data.cache) / f"{key}.model"
+    path = cache / f"{key}.model"
     digest = path.with_suffix(".sha256")
     with contextlib.suppress(OSError, UnicodeDecodeError):  # absent or damaged: learned again below
         if sha256(path) == digest.read_text("utf-8"):
@@ -311,8 +312,6 @@ def _trained_tokenizer(cfg_data: ConfigDict) -> Tokenizer:
 
 def main(argv: list[str]) -> None:
     """Prepares `data.train` and `data.valid`, downloading if need be; prints the manifests as JSON."""
-    if len(argv) > 1:
-        raise UserError(f"unexpected argument {argv[1]!r}; keys are set as --config.data.KEY=VALUE")
     cfg_data = flags.FLAGS.config.data
     for spec in (cfg_data.train, cfg_data.valid, cfg_data.test):
         download(spec)
@@ -327,4 +326,4 @@ def main(argv: list[str]) -> None:
 if __name__ == "__main__":
     config_flags.DEFINE_config_file("config", None, "configuration file; its data.* keys say what to prepare")
     flags.mark_flag_as_required("config")
-    errors.run(main)
+    errors.run(main, stray="keys are set as --config.data.KEY=VALUE")

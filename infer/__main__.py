@@ -65,8 +65,6 @@ def table(record: dict[str, Any]) -> str:
 def main(argv: list[str]) -> None:
     """Entry point; flags below."""
     options = flags.FLAGS
-    if len(argv) > 1:
-        raise UserError(f"unexpected argument {argv[1]!r}; translate standard input with python -m infer.translate")
     files = (options.source, options.reference)
     if (options.split is None) == (files == (None, None)) or (options.split is None and None in files):
         raise UserError("give either --split=test or both --source=FILE and --reference=FILE")
@@ -88,4 +86,4 @@ if __name__ == "__main__":
     define_flags("translations")
     flags.DEFINE_string("source", None, "file to translate instead of a split; plain text, or gzip if it ends in .gz")
     flags.DEFINE_string("reference", None, "its references, line for line; x.de or x.de.gz names the language")
-    run(connected)
+    run(connected, stray="translate standard input with python -m infer.translate")

@@ -23,8 +23,6 @@ from infer.translator import translate_one
 def main(argv: list[str]) -> None:
     """Entry point; flags below."""
     options = flags.FLAGS
-    if len(argv) > 1:
-        raise UserError(f'unexpected argument {argv[1]!r}; put the sentence in quotes: --source="..."')
     output = Path(options.output).expanduser()
     if output.suffix not in (".png", ".html"):
         raise UserError(f"--output={output}: its name must end in .png or .html")
@@ -54,4 +52,4 @@ if __name__ == "__main__":
     flags.DEFINE_integer("head", None, "head of a PNG, from 0; default: all")
     flags.DEFINE_string("output", None, "file to write: NAME.png or NAME.html")
     flags.mark_flags_as_required(["source", "output"])
-    run(main)
+    run(main, stray='put the sentence in quotes: --source="..."')

@@ -19,8 +19,6 @@ from infer.scores.pairs import read_pair
 def main(argv: list[str]) -> None:
     """Entry point; flags below."""
     options = flags.FLAGS
-    if len(argv) > 1:
-        raise UserError(f"unexpected argument {argv[1]!r}; files are given as --gold=FILE --parsed=FILE")
     parameters = read_parameters(options.parameters) if options.parameters else COLLINS
     sentences = score_lines(*read_pair(options.gold, options.parsed), parameters)
     blocks = summaries(sentences, parameters)
@@ -45,4 +43,4 @@ if __name__ == "__main__":
     flags.DEFINE_string("parameters", None, "EVALB's parameter file; default: as COLLINS.prm")
     flags.DEFINE_bool("json", False, "print JSON instead of a summary")
     flags.mark_flags_as_required(["gold", "parsed"])
-    run(main)
+    run(main, stray="files are given as --gold=FILE --parsed=FILE")

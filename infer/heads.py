@@ -14,7 +14,7 @@ import json
 
 from absl import flags
 
-from base.errors import UserError, run
+from base.errors import run
 from infer.attention.heads import judge, keep, table
 from infer.options import define_run_flags
 from infer.runs import open_run
@@ -23,8 +23,6 @@ from infer.runs import open_run
 def main(argv: list[str]) -> None:
     """Entry point; flags below."""
     options = flags.FLAGS
-    if len(argv) > 1:
-        raise UserError(f"unexpected argument {argv[1]!r}; the run is given as --workdir=DIR")
     model_run = open_run(options.workdir, options.checkpoint)
     found = judge(model_run, options.sentences)
     print(json.dumps(found, indent=1) if options.json else table(found))
@@ -35,4 +33,4 @@ if __name__ == "__main__":
     define_run_flags()
     flags.DEFINE_integer("sentences", 500, "grammar sentences to choose heads on, and to score on", lower_bound=1)
     flags.DEFINE_bool("json", False, "print JSON instead of tables")
-    run(main)
+    run(main, stray="the run is given as --workdir=DIR")

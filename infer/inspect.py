@@ -58,8 +58,6 @@ def report(facts: dict[str, Any]) -> str:
 
 def main(argv: list[str]) -> None:
     """See the module's docstring."""
-    if len(argv) > 1:
-        raise UserError(f"unexpected argument {argv[1]!r}; the run is given as --workdir=DIR")
     facts = inspect(folder("workdir", flags.FLAGS.workdir))
     print(json.dumps(facts, indent=2) if flags.FLAGS.json else report(facts))
 
@@ -68,4 +66,4 @@ if __name__ == "__main__":
     flags.DEFINE_string("workdir", None, "folder of the run")
     flags.DEFINE_bool("json", False, "print JSON rather than a summary")
     flags.mark_flags_as_required(["workdir"])
-    run(main)
+    run(main, stray="the run is given as --workdir=DIR")

@@ -102,8 +102,6 @@ def table(record: dict[str, Any]) -> str:
 def main(argv: list[str]) -> None:
     """Entry point; flags below."""
     options = flags.FLAGS
-    if len(argv) > 1:
-        raise UserError(f"unexpected argument {argv[1]!r}; a bracket file is given as --trees=FILE")
     if (options.split is None) == (options.trees is None):
         raise UserError("give either --split=test or --trees=FILE")
     check_output(options.output)
@@ -125,4 +123,4 @@ if __name__ == "__main__":
     define_flags("trees")
     flags.DEFINE_string("trees", None, "bracket file to parse the sentences of instead; may be .gz")
     flags.DEFINE_string("parameters", None, "EVALB's parameter file; default: as COLLINS.prm")
-    run(connected)
+    run(connected, stray="a bracket file is given as --trees=FILE")

@@ -9,15 +9,13 @@ import json
 
 from absl import flags
 
-from base.errors import UserError, run
+from base.errors import run
 from infer.scores import bleu
 from infer.scores.pairs import language_of, read_pair
 
 
 def main(argv: list[str]) -> None:
     """Entry point; flags below."""
-    if len(argv) > 1:
-        raise UserError(f"unexpected argument {argv[1]!r}; files are given as --hypothesis=FILE --reference=FILE")
     options = flags.FLAGS
     hypotheses, references = read_pair(options.hypothesis, options.reference)
     scores = bleu.all_scores(hypotheses, references, options.language or language_of(options.reference))
@@ -30,4 +28,4 @@ if __name__ == "__main__":
     flags.DEFINE_string("language", None, "target language for the Moses tokeniser; default: from --reference, or de")
     flags.DEFINE_bool("json", False, "print JSON instead of a table")
     flags.mark_flags_as_required(["hypothesis", "reference"])
-    run(main)
+    run(main, stray="files are given as --hypothesis=FILE --reference=FILE")

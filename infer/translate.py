@@ -27,7 +27,7 @@ from base.errors import UserError, run
 from base.progress import Progress
 from infer.decoding import Sampling
 from infer.options import check, decoding, define_decoding_flags, define_run_flags
-from infer.runs import Run, open_run
+from infer.runs import open_run
 from infer.translator import Translation, Translator
 
 CHUNK = 1_000
@@ -85,23 +85,15 @@ def translate_stream(
         progress.finish(f"{done:,} lines")
 
 
-def make_translator(model_run: Run) -> Translator:
-    """Returns the translator that the flags ask for; what they leave open is as the run's config says."""
-    options = flags.FLAGS
-    sampling = Sampling(options.seed, options.temperature, options.top_k, options.top_p) if options.sample else None
-    chosen = decoding(model_run.config, nbest=options.nbest, sampling=sampling)
-    return Translator(model_run.model_config, model_run.tokenizer, chosen, max_input=options.max_input)
-
-
 def main(argv: list[str]) -> int:
     """Entry point; flags below."""
     options = flags.FLAGS
-    if len(argv) > 1:
-        raise UserError(f"unexpected argument {argv[1]!r}; text is read from standard input: < FILE")
     model_run = open_run(options.workdir, options.checkpoint)
+    sampling = Sampling(options.seed, options.temperature, options.top_k, options.top_p) if options.sample else None
+    chosen = decoding(model_run.config, nbest=options.nbest, sampling=sampling)
     chunk = options.chunk or (1 if sys.stdin.isatty() else CHUNK)
     outputs = translate_stream(
-        make_translator(model_run),
+        Translator(model_run.model_config, model_run.tokenizer, chosen, max_input=options.max_input),
         jax.device_put(model_run.params),
         sys.stdin.buffer,
         chunk=chunk,
@@ -136,4 +128,4 @@ if __name__ == "__main__":
     flags.DEFINE_integer(
         "max_input", 512, "source subwords beyond which a line is translated in pieces", lower_bound=64
     )
-    run(main)
+    run(main, stray="text is read from standard input: < FILE")

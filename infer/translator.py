@@ -17,7 +17,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from base.errors import UserError
-from base.ids import EOS, PAD
+from base.ids import EOS
 from data.batching import length_batches
 from data.tokenizer import Tokenizer
 from infer.decoding import Decoding, chosen
@@ -160,23 +160,20 @@ class Translator:
     def _translate_rows(
         self, params: Any, rows: list[list[int]], numbers: list[int], progress: Callable[[int], None]
     ) -> list[list[Hypothesis]]:
+        sources = [[*row, EOS] for row in rows]
         found: list[list[Hypothesis]] = [[] for _ in rows]
         done = 0
-        for length, row_count, members in length_batches(
-            [len(row) + 1 for row in rows],
+        for batch in length_batches(
+            [*map(len, sources)],
             self._row_lengths,
             tokens=self._batch_tokens,
             multiple=row_parts(self._mesh),
             small=SMALL_SHARE,
         ):
-            source_bs = np.full((row_count, length), PAD, np.int32)
-            for place, row in enumerate(members):
-                source_bs[place, : len(rows[row]) + 1] = [*rows[row], EOS]
-            for row, hypotheses in zip(
-                members, self._decode(params, source_bs, [numbers[r] for r in members]), strict=True
-            ):
-                found[row] = hypotheses
-            done += len(members)
+            hypotheses = self._decode(params, batch.padded(sources), [numbers[row] for row in batch.members])
+            for row, of_row in zip(batch.members, hypotheses, strict=True):
+                found[row] = of_row
+            done += len(batch.members)
             progress(done)
         return found
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from base.errors import UserError
+from base.files import folder
 from base.table import Table, as_csv, as_markdown, as_text
 from paper.launch import commands
 from paper.records import Records, find_records, newest_with_checkpoints
@@ -16,20 +17,21 @@ TABLES = ("table1", "table2", "table3", "table4")
 
 def show(what: str, options: Any) -> None:
     """Prints and writes what the flags of `paper.__main__` ask for."""
-    records = find_records(Path(options.runs).expanduser())
+    output, page = folder("output", options.output), options.html and folder("html", options.html)
+    records = find_records(folder("runs", options.runs))
     for note in records.notes:
         print(note, file=sys.stderr)
     if what == "figures":
-        draw(records, Path(options.output).expanduser(), options.runs)
+        draw(records, output, options.runs)
     made = make(what, records)
     shown = [table for tables in made.values() for table in tables] + ([commands()] if options.commands else [])
     form = as_markdown if options.markdown else as_csv if options.csv else as_text
     if shown:
         print("\n\n".join(map(form, shown)))
-    if options.html:
+    if page:
         from paper.report.report import report  # only now: it loads matplotlib
 
-        write(Path(options.html).expanduser(), report(made, records, options.runs))
+        write(page, report(made, records, options.runs))
 
 
 def make(what: str, records: Records) -> dict[str, list[Table]]:

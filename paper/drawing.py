@@ -3,8 +3,6 @@
 Nothing here knows of a run. Weights are [t,s], rows queries and columns keys, and their rows sum to 1.
 """
 
-import logging
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +14,7 @@ from matplotlib import colormaps, rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from base.errors import UserError
+from infer.attention.drawing import save
 
 # A fixed salt and no date: the same run gives the same bytes. Letters are outlines, so that no reader needs the fonts.
 STYLE: Any = {"svg.hashsalt": "attention", "svg.fonttype": "path", "font.size": 8, "axes.titlesize": 8}
@@ -30,16 +28,10 @@ def drawn(path: Path, width: float, height: float) -> Iterator[Figure]:
     Raises:
       UserError: the file cannot be written.
     """
-    with rc_context(STYLE), warnings.catch_warnings():
-        # Characters that the font lacks are drawn as boxes.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
+    with rc_context(STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")
         yield figure
-        try:
-            figure.savefig(path, metadata={"Date": None})
-        except OSError as error:
-            raise UserError(f"{path}: cannot be written ({error.strerror})") from error
+        save(figure, path, str(path), metadata={"Date": None})
 
 
 def colour(head: int) -> Any:

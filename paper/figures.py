@@ -30,6 +30,7 @@ from jaxtyping import Bool, Float
 from ml_collections import ConfigDict
 
 from base.errors import UserError, run
+from base.files import folder
 from configs.common import default
 from data.grammar import sentences as grammar
 from infer.attention.heads import BATCH, direction, kept, sentence_maps, spans_of
@@ -69,7 +70,7 @@ class Focus(NamedTuple):
         return weights_nhs @ np.abs(np.arange(len(self.keys)) - self.query)
 
 
-def figures(workdir: Path, output: Path, sentence: str | None = None, sentences: int = 500) -> list[Path]:
+def figures(workdir: str | Path, output: Path, sentence: str | None = None, sentences: int = 500) -> list[Path]:
     """Draws all figures of the run in `workdir` into the folder `output`, which is made; returns their files.
 
     `sentence` stands in the place of the grammar's examples; `sentences` are those that head roles are judged on.
@@ -135,9 +136,8 @@ def example(model_run: Run, pairs: Sequence[AnnotatedPair], kind: str, relation:
 def given(maps: dict[str, AttentionMap], kind: str, relation: str) -> Focus:
     """A sentence at its last pronoun where an antecedent is wanted, and else at the word that looks farthest."""
     found = maps[kind]
-    words = [piece.lower() for piece in found.queries]
-    pronouns = [i for i, word in enumerate(words) if word in PRONOUNS]
-    distance_ts = np.abs(np.subtract.outer(np.arange(len(words)), np.arange(len(found.keys))))
+    pronouns = [i for i, piece in enumerate(found.queries) if piece.lower() in PRONOUNS]
+    distance_ts = np.abs(np.subtract.outer(np.arange(len(found.queries)), np.arange(len(found.keys))))
     looks_t = (found.weights_nhts * distance_ts).sum(-1).max((0, 1))[:-1]  # </s> is no word
     query = pronouns[-1] if pronouns and relation == "antecedent" else int(looks_t.argmax()) if len(looks_t) else 0
     return Focus(kind, *found, query, [])
@@ -196,14 +196,11 @@ def draw_two(focus: Focus, path: Path) -> None:
     """Figure 5: the two heads of one layer whose weights differ most, by total variation, over the sentence."""
     n, h = focus.weights_nhts.shape[:2]
     pairs = [(layer, *two) for layer in range(n) for two in itertools.combinations(range(h), 2)] or [(0, 0, 0)]
-    layer, one, other = max(pairs, key=lambda pair: _apart(focus.weights_nhts[pair[0]], *pair[1:]))
+    of = focus.weights_nhts
+    layer, one, other = max(pairs, key=lambda p: np.abs(of[p[0], p[1]] - of[p[0], p[2]]).sum())
     with drawing.drawn(path, 5.2, _height(focus)) as figure:
         for shade, axes, head in zip(("tab:green", "tab:red"), figure.subplots(1, 2), (one, other), strict=True):
             _all_of(axes, focus, layer, head, shade)
-
-
-def _apart(weights_hts: np.ndarray, one: int, other: int) -> float:
-    return float(np.abs(weights_hts[one] - weights_hts[other]).sum(-1).mean() / 2)
 
 
 def _height(focus: Focus) -> float:
@@ -259,12 +256,11 @@ def aligned(model_run: Run, pair: AnnotatedPair, layer: int) -> Alignment:
 
 def most_crossed(pairs: Sequence[AnnotatedPair]) -> AnnotatedPair:
     """The first pair of at most 16 tokens a side in which most links of the alignment cross."""
-    short = [pair for pair in pairs if max(len(pair.source_tokens), len(pair.target_tokens)) <= 16]
-    return max(short, key=lambda pair: _crossings(sorted(pair.alignment)))
 
+    def crossings(pair: AnnotatedPair) -> int:
+        return sum(a < b and c > d for (a, c), (b, d) in itertools.combinations(sorted(pair.alignment), 2))
 
-def _crossings(links: Sequence[tuple[int, int]]) -> int:
-    return sum(a < b and c > d for (a, c), (b, d) in itertools.combinations(links, 2))
+    return max((p for p in pairs if max(len(p.source_tokens), len(p.target_tokens)) <= 16), key=crossings)
 
 
 def draw_alignment(found: Alignment, layer: int, path: Path) -> None:
@@ -272,10 +268,11 @@ def draw_alignment(found: Alignment, layer: int, path: Path) -> None:
     with drawing.drawn(path, 0.2 * len(found.columns) + 1.4, 0.2 * len(found.rows) + 1.4) as figure:
         axes = figure.subplots()
         drawing.heat(axes, found.weights_ts, found.rows, found.columns)
-        known = "" if found.true_ts is None else "; framed: the true alignment"
+        title = f"decoder over encoder, layer {layer}, mean of heads"
         if found.true_ts is not None:
             drawing.mark(axes, found.true_ts)
-        axes.set_title(textwrap.fill(f"decoder over encoder, layer {layer}, mean of heads{known}", 45))
+            title += "; framed: the true alignment"
+        axes.set_title(textwrap.fill(title, 45))
 
 
 def draw_positions(d_model: int, path: Path) -> None:
@@ -316,9 +313,7 @@ def draw_schedule(optim: ConfigDict, path: Path) -> None:
 def main(argv: list[str]) -> None:
     """Entry point; flags below."""
     options = flags.FLAGS
-    if len(argv) > 1:
-        raise UserError(f'unexpected argument {argv[1]!r}; put the sentence in quotes: --sentence="..."')
-    for path in figures(Path(options.workdir), Path(options.output).expanduser(), options.sentence, options.sentences):
+    for path in figures(options.workdir, folder("output", options.output), options.sentence, options.sentences):
         print(path)
 
 
@@ -328,4 +323,4 @@ if __name__ == "__main__":
     flags.DEFINE_string("sentence", None, "a sentence of the source language; default: examples of the grammar")
     flags.DEFINE_integer("sentences", 500, "sentences that head roles are judged on", lower_bound=1)
     flags.mark_flags_as_required(["workdir", "output"])
-    run(main)
+    run(main, stray='put the sentence in quotes: --sentence="..."')

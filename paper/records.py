@@ -15,6 +15,7 @@ from ml_collections import ConfigDict
 
 from base.errors import UserError, flat
 from base.files import Schema, check, read_json
+from base.table import NOT_RUN, spread
 from configs.common import default
 from infer.scores.bleu import READINGS
 from paper.provenance import caveats
@@ -28,6 +29,7 @@ COMPUTED = ("model.dtype", "model.dropout_bits")
 FREE = (*FREE_KEYS, *COMPUTED, "seed")
 PARSING = ("f1", "precision", "recall", "complete_match", "tagging_accuracy", "repaired_share")
 _NOT_RUNS = {"checkpoints", "tensorboard", "evaluations", "sweep"}  # folders that hold no runs
+_DEFAULTS = flat(as_json(default()))
 _NO_DEVICE = {"kind": "unknown device", "count": 1, "cpus": 0}
 
 CONFIG: Schema = {"seed": int, "steps": int, "data": {"train": str, "valid": str, "test": str}}
@@ -100,6 +102,10 @@ class RowRuns(NamedTuple):
         """Returns a score of every seed."""
         return [one.scores[key] for one in self.scored]
 
+    def shown(self, key: str, digits: int = 2) -> str:
+        """Returns the mean of a score over the seeds and its spread, or in few words why there is none."""
+        return spread(self.values(key), digits) or self.missing or NOT_RUN
+
     def label(self, name: str) -> str:
         """Returns the row's name, with a dagger if a run has caveats."""
         return f"{name} †" if any(one.run.caveats for one in self.scored) else name
@@ -153,9 +159,7 @@ def read_run(folder: Path) -> RunRecord:
     """
     config, path = read_json(folder / "config.json", CONFIG), folder / "run.json"
     launches = read_json(path, {"launches": [dict]})["launches"] if path.exists() else []
-    metrics, kinds = read_metrics(folder), {"train": {"seconds": float}, "valid": {"perplexity": float}}
-    for number, record in enumerate(metrics, start=1):
-        check(folder / "metrics.jsonl", f"line {number}", record, kinds.get(record["kind"], {}))
+    metrics = read_metrics(folder)
     updates = [record for record in metrics if record["kind"] == "train"] or [{"step": 0, "seconds": 0}]
     evaluations = [(file, read_json(file, dict)) for file in sorted((folder / "evaluations").glob("*.json"))]
     return RunRecord(
@@ -250,12 +254,7 @@ def identity(config: dict[str, Any]) -> dict[str, Any]:
 
 def _complete(config: dict[str, Any]) -> dict[str, Any]:
     """All keys; one that a record lacks is newer than the record and has its default, with which new keys are off."""
-    return _defaults() | flat(config)
-
-
-@cache
-def _defaults() -> dict[str, Any]:
-    return flat(as_json(default()))
+    return _DEFAULTS | flat(config)
 
 
 def _without_folders(spec: str) -> str:
@@ -284,16 +283,13 @@ def row_runs(records: Records, name: str, split: str, measure: str = "sacrebleu"
         same = [run for run in mine if run.config["seed"] == seed]
         complete = [run for run in same if not run.problem]
         evaluated = [ScoredRun(run, *e) for run in complete for e in run.evaluations if measure in e.scores]
-        fitting = sorted(
-            (one for one in evaluated if fits(one.scores, config, split)), key=lambda one: one.scores["time"]
-        )
-        if fitting:
-            newest, parameters = fitting[-1], fitting[-1].scores["params_sha256"]
+        if fitting := [one for one in evaluated if fits(one.scores, config, split)]:
+            newest = max(fitting, key=lambda one: one.scores["time"])
             scored.append(newest)
-            others = {one.run.path for one in fitting if one.scores["params_sha256"] != parameters} - {newest.run.path}
-            if others:
+            parameters, path = newest.scores["params_sha256"], newest.run.path
+            if others := {one.run.path for one in fitting if one.scores["params_sha256"] != parameters} - {path}:
                 names = ", ".join(sorted(map(str, others)))
-                notes.append(f"{name}, seed {seed}: the newest is taken, {newest.run.path}; not {names}")
+                notes.append(f"{name}, seed {seed}: the newest is taken, {path}; not {names}")
         else:
             problems += [run.problem or f"not evaluated on {split}" for run in same]
             notes += [f"{name}, seed {seed}: {run.problem}, {run.path}" for run in same if run.problem]

@@ -24,7 +24,7 @@ from typing import Any
 from absl import flags
 
 from base.errors import UserError, run
-from base.files import check, sha256, write_json, write_text
+from base.files import check, folder, sha256, write_json, write_text
 from base.markers import rewritten
 from base.table import Table, as_markdown
 from paper.command import make
@@ -74,8 +74,12 @@ def make_record(workdir: Path, split: str = "test", *, allow_dirty: bool = False
             f"{workdir}: not recorded, since {'; '.join(run_record.caveats)}; commit and train again, or give "
             "--allow_dirty, and every table will mark the run"
         )
-    launches = [
-        {**launch, "command": _without_folder(launch["command"]), "data": _counts(workdir, launch["data"])}
+    launches = [  # without paths of this machine
+        {
+            **launch,
+            "command": [flag for flag in launch["command"] if not flag.startswith("--workdir=")],
+            "data": _counts(workdir, launch["data"]),
+        }
         for launch in run_record.launches
     ]
     return {
@@ -109,11 +113,6 @@ def write_record(workdir: Path, name: str, split: str, *, translations: bool, al
         if not lines.is_file():
             raise UserError(f"--translations: {lines}: no such file; evaluate the run again")
         shutil.copyfile(lines, path.with_suffix(".txt"))
-
-
-def _without_folder(command: list[str]) -> list[str]:
-    """The flags but --workdir, which is a path of this machine."""
-    return [flag for flag in command if not flag.startswith("--workdir=")]
 
 
 def _counts(workdir: Path, manifests: dict[str, Any]) -> dict[str, Any]:
@@ -175,9 +174,9 @@ def main(argv: list[str]) -> None:
         if not re.fullmatch(r"[\w=,+-][\w=,.+-]*(/[\w=,+-][\w=,.+-]*)*", options.name):
             raise UserError(f"--name={options.name}: it must be like base or table3-small/A1-seed0, without .json")
         wanted = {"translations": options.translations, "allow_dirty": options.allow_dirty}
-        for name, folder in runs_of(Path(options.workdir).expanduser(), options.name).items():
+        for name, path in runs_of(folder("workdir", options.workdir), options.name).items():
             try:
-                write_record(folder, name, options.split, **wanted)
+                write_record(path, name, options.split, **wanted)
             except UserError as error:
                 if name == options.name:
                     raise
@@ -192,4 +191,4 @@ if __name__ == "__main__":
     flags.DEFINE_enum("split", "test", ("test", "valid"), "whose evaluation to record")
     flags.DEFINE_bool("translations", False, "also save the translations, for paired tests")
     flags.DEFINE_bool("allow_dirty", False, "also record runs whose code cannot be checked out again; tables mark them")
-    run(main)
+    run(main, stray="the run is given as --workdir=DIR")

@@ -18,8 +18,6 @@ from paper.tables.table1 import make_record, table
 
 def main(argv: list[str]) -> None:
     """Entry point; flags below."""
-    if len(argv) > 1:
-        raise UserError(f"unexpected argument {argv[1]!r}; the only option is --output=FILE.json")
     output = Path(flags.FLAGS.output)
     if not output.parent.is_dir():
         raise UserError(f"--output={output}: there is no folder {output.parent}")
@@ -33,4 +31,4 @@ def main(argv: list[str]) -> None:
 
 if __name__ == "__main__":
     flags.DEFINE_string("output", "results/table1.json", "file to write the record to")
-    run(main)
+    run(main, stray="the only option is --output=FILE.json")

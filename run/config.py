@@ -14,6 +14,13 @@ from configs.common import default
 # `configs/common.py` belongs here.
 ADDED = ("mesh.data", "mesh.fsdp", "mesh.tensor", "model.attention_impl", "model.scan_layers")
 LARGEST = 2**31 - 1  # sizes, ids, step numbers and seeds are 32 bits wide on the device
+_KINDS = {
+    bool: "true or false",
+    int: f"a whole number up to {LARGEST}",
+    float: "a finite number",
+    str: "text",
+    tuple: "whole numbers",
+}
 
 
 def read_config(workdir: Path) -> ConfigDict:
@@ -53,7 +60,7 @@ def check_keys(config: dict[str, Any], example: dict[str, Any], where: str) -> N
         if key == "model.remat" and isinstance(given[key], bool):
             continue  # what runs recorded before there was a choice
         if not _fits(given[key], value):
-            raise UserError(f"{where}: {key} is {given[key]!r}; it must be {_kind(value)}, like {value!r}")
+            raise UserError(f"{where}: {key} is {given[key]!r}; it must be {_KINDS[type(value)]}, like {value!r}")
 
 
 def _fits(value: Any, example: Any) -> bool:
@@ -63,14 +70,3 @@ def _fits(value: Any, example: Any) -> bool:
         return math.isfinite(value)
     kind = int if isinstance(example, float) else type(example)
     return type(value) is kind and (kind is not int or abs(value) <= LARGEST)
-
-
-def _kind(example: Any) -> str:
-    kinds = {
-        bool: "true or false",
-        int: f"a whole number up to {LARGEST}",
-        float: "a finite number",
-        str: "text",
-        tuple: "whole numbers",
-    }
-    return kinds[type(example)]

@@ -8,16 +8,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import jax
 from ml_collections import ConfigDict
 
-from base import files
 from base.errors import UserError, flat
-from base.files import read_json_lines, write_json
+from base.files import check, read_json, read_json_lines, write_json
 from model.config import ModelConfig
 from run.config import read_config
 from run.distributed import is_main
@@ -30,6 +29,8 @@ FREE_KEYS = (
     *("mesh.", "optim.accumulate", "model.attention_impl", "model.remat", "model.scan_layers"),
 )
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy", "sentencepiece", "ml_collections")
+
+_MEASURES = {"train": {"seconds": float}, "valid": dict.fromkeys(("loss", "nll", "perplexity"), float)}
 
 
 def model_config(cfg: ConfigDict, vocab_size: int) -> ModelConfig:
@@ -101,7 +102,7 @@ def record_launch(workdir: Path, manifests: dict[str, dict], step: int) -> None:
             "step": step,
             "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
             "git": _git(),
-            "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
+            "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
             "device": {
                 "kind": jax.devices()[0].device_kind,
                 "count": jax.device_count(),
@@ -123,7 +124,7 @@ def read_launches(workdir: Path) -> list[dict[str, Any]]:
     path, corpus = workdir / "run.json", {"sha256": object}
     if not path.exists():
         return []
-    return files.read_json(path, {"launches": [{"step": int, "data": {"train": corpus, "valid": corpus}}]})["launches"]
+    return read_json(path, {"launches": [{"step": int, "data": {"train": corpus, "valid": corpus}}]})["launches"]
 
 
 def cpus() -> int:
@@ -151,17 +152,12 @@ def read_metrics(workdir: Path) -> list[dict[str, Any]]:
     Raises:
       UserError: a line is damaged.
     """
-    return read_json_lines(workdir / "metrics.jsonl", {"step": int, "kind": str})
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Reads a JSON file of a run; `UserError` if it is absent or damaged."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise UserError(f"{path}: no such file; is this the folder of a run?") from error
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: damaged, not JSON ({error})") from error
+    path = workdir / "metrics.jsonl"
+    records = read_json_lines(path, {"step": int, "kind": str})
+    for number, record in enumerate(records, start=1):
+        bleu = {"bleu": float} if "bleu" in record else {}
+        check(path, f"line {number}", record, {**_MEASURES.get(record["kind"], {}), **bleu})
+    return records
 
 
 def _differences(old: dict[str, Any], new: dict[str, Any], *, steps_free: bool) -> list[str]:
@@ -186,10 +182,3 @@ def _git() -> dict[str, Any] | None:
     except (OSError, subprocess.CalledProcessError):
         return None
     return {"commit": commit, "dirty": bool(status)}
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None

@@ -12,7 +12,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from base.errors import UserError
-from base.files import read_json, write_text
+from base.files import check, read_json, write_text
 from run import checksums
 from run.quiet import quiet, reason
 
@@ -40,7 +40,7 @@ def about(folder: Path) -> tuple[float, dict[str, float]]:
             raise UserError("no time")
         name = _METRICS
         metrics = read_json(folder / name, dict)
-        return saved_at, read_json(folder / name, dict.fromkeys(metrics, float))
+        return saved_at, check(folder / name, "", metrics, dict.fromkeys(metrics, float))
     except UserError as error:
         raise ValueError(f"{name} is {'damaged' if (folder / name).exists() else 'missing'}") from error
 

@@ -48,7 +48,7 @@ def test_a_damaged_run_json_is_one_line(tmp_path: Path, content: bytes, message:
 
 @pytest.mark.parametrize("line", [b"[1, 2]", b"{}", b"\xff\0", b'{"step": "x", "kind": "train"}', b'{"step": 1}'])
 def test_damaged_metrics_are_one_line(tmp_path: Path, line: bytes) -> None:
-    (tmp_path / "metrics.jsonl").write_bytes(b'{"step": 1, "kind": "train"}\n' + line + b"\n")
+    (tmp_path / "metrics.jsonl").write_bytes(b'{"step": 1, "kind": "train", "seconds": 1}\n' + line + b"\n")
     with pytest.raises(UserError, match=rf"^{tmp_path}/metrics.jsonl: damaged in line 2[^\n]*$"):
         read_metrics(tmp_path)
 

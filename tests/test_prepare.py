@@ -228,6 +228,13 @@ def test_the_second_of_two_at_once_takes_the_first_ones(spec, tokenizer, tmp_pat
     assert len(list(tmp_path.iterdir())) == 1
 
 
+def test_a_cache_at_a_url_is_refused() -> None:
+    cfg = default()
+    cfg.data.cache = "gs://bucket/cache"
+    with pytest.raises(UserError, match=r"^--config\.data\.cache=gs://bucket/cache: this is a URL"):
+        prepare_all(cfg.data)
+
+
 def test_a_cache_that_cannot_be_written_is_said(spec, tokenizer, tmp_path, monkeypatch) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"data\.cache .*file: cannot be written"):

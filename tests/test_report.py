@@ -153,8 +153,11 @@ def test_the_command_prints_every_table_of_the_committed_records(tmp_path: Path)
     [
         (["table9"], "table9: give one of table1, table2, table3, table4, figures, all; --help explains"),
         (["table2", "--csv", "--markdown"], "--markdown and --csv: give one of them"),
+        (["table3", "--runs=gs://bucket/runs"], "--runs=gs://bucket/runs: this is a URL; only mounted file systems"),
+        (["figures", "--output=gs://bucket/x"], "--output=gs://bucket/x: this is a URL; only mounted file systems"),
+        (["table1", "--html=s3://b/x.html"], "--html=s3://b/x.html: this is a URL; only mounted file systems"),
     ],
-    ids=["table", "forms"],
+    ids=["table", "forms", "runs", "output", "html"],
 )
 def test_a_mistake_is_one_line(arguments: list[str], error: str) -> None:
     done = paper(*arguments)

@@ -2,6 +2,9 @@
 
 import hashlib
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +98,15 @@ def test_damaged_manifests_are_one_line(tmp_path: Path) -> None:
     launch(run, data={"train": {"pairs": 3, "tokens": {}, "sha256": {}}})
     with pytest.raises(UserError, match=r"run.json: damaged in data: train.pairs is 3; it must be an object"):
         results.make_record(run)
+
+
+@pytest.mark.parametrize("module", ["results", "figures"])
+def test_a_url_is_not_made_a_folder(module: str) -> None:
+    flag = "--name=x" if module == "results" else "--output=gs://bucket/x"
+    command = [sys.executable, "-m", f"paper.{module}", "--workdir=gs://bucket/run", flag]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert re.match(r"error: --(workdir|output)=gs://bucket/\w+: this is a URL; only mounted", done.stderr)
 
 
 def test_a_damaged_record_stops_the_pages_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

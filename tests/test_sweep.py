@@ -15,11 +15,12 @@ from ml_collections import config_flags
 
 from base.errors import UserError
 from configs import quickstart
+from run.folder import read_metrics
 from run.lock import lock
 from tests import tiny_training
 from train.sweep.expressions import chain, name_of, product, zipped
 from train.sweep.plan import Sweep, open_plan
-from train.sweep.point import Lost, measurements, summary
+from train.sweep.point import Lost, summary
 from train.sweep.study import HeldPoint, Study
 from train.sweep.worker import Stop, work
 
@@ -103,6 +104,13 @@ def test_a_wrong_list_is_one_line_before_anything_runs(tmp_path: Path, code: str
     with pytest.raises(UserError, match=r"--config=.*tiny_config.py: .*" + message) as error:
         sweep_of(tmp_path, code, {"seed": 7} if "'seed'" in code else {}).points()
     assert "\n" not in str(error.value)
+
+
+def test_a_point_changes_neither_the_next_nor_the_config(tmp_path: Path) -> None:
+    sweep = sweep_of(tmp_path, "def sweep(): return [{'model.h': 1}, {}, {'model.N': 3}]")
+    before = sweep.base.to_dict()
+    assert list(sweep.points()) == ["h=1", "base", "N=3"]
+    assert sweep.base.to_dict() == before
 
 
 def test_the_argument_of_the_config_reaches_a_sweep_that_takes_one(tmp_path: Path) -> None:
@@ -325,7 +333,7 @@ def test_a_run_dies_with_its_worker(tmp_path: Path) -> None:
 
 
 def test_records_of_a_run_that_is_being_written(tmp_path: Path) -> None:
-    assert measurements(tmp_path) == []
+    assert read_metrics(tmp_path) == []
     assert summary([]) == {}
     lines = [
         {"step": 4, "kind": "valid", "loss": 3.0, "nll": 2.5, "perplexity": 12.0, "bleu": 9.0},
@@ -334,7 +342,7 @@ def test_records_of_a_run_that_is_being_written(tmp_path: Path) -> None:
     ]
     text = "".join(json.dumps(line) + "\n" for line in lines)
     (tmp_path / "metrics.jsonl").write_text(text + '{"step": 12, "ki')
-    assert summary(measurements(tmp_path)) == {
+    assert summary(read_metrics(tmp_path)) == {
         "step": 8,
         "minutes": 1.5,
         **{"loss": 3.5, "loss_best": 3.0, "nll": 2.0, "nll_best": 2.0},
@@ -347,9 +355,9 @@ def test_records_of_a_run_that_is_being_written(tmp_path: Path) -> None:
     [
         (
             '{"step": 4, "kind": "valid", "loss": 3.0, "nll": "x", "perplexity": 2.0}',
-            "nll of update 4 is not a number",
+            'in line 1: nll is "x"; it must be a number',
         ),
-        ('{"step": 4, "kind": "train"}', "seconds of update 4 is not a number"),
+        ('{"step": 4, "kind": "train"}', "in line 1: it has no 'seconds'"),
         ("[1, 2]", "in line 1: it is"),
         ("\\x00", "in line 1, not JSON"),
     ],
@@ -357,7 +365,7 @@ def test_records_of_a_run_that_is_being_written(tmp_path: Path) -> None:
 def test_damaged_records_are_one_line(tmp_path: Path, line: str, message: str) -> None:
     (tmp_path / "metrics.jsonl").write_text(line + "\n")
     with pytest.raises(UserError, match=rf"metrics.jsonl: damaged.*{message}") as error:
-        measurements(tmp_path)
+        read_metrics(tmp_path)
     assert "\n" not in str(error.value)
 
 

@@ -108,6 +108,13 @@ def shown(workdir: Path, *arguments: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
+def test_a_url_is_not_made_a_folder() -> None:
+    command = [sys.executable, "-m", "train.sweep", "--workdir=gs://bucket/heads", "--table"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith("error: --workdir=gs://bucket/heads: this is a URL; only mounted file systems")
+
+
 def test_a_search_without_any_trial_has_an_empty_table(tmp_path: Path) -> None:
     open_plan(tmp_path, {**PLAN, "kind": "search"})
     assert shown(tmp_path, "--table") == (0, "no points yet\n", "")

@@ -14,7 +14,7 @@ finite any more (one line on stderr says which).
 from absl import flags
 from ml_collections import config_flags
 
-from base.errors import UserError, run
+from base.errors import run
 from base.files import folder
 from configs.common import default
 from run.distributed import connect
@@ -26,8 +26,6 @@ flags.DEFINE_string("workdir", None, "folder of the run; made if absent")
 
 def main(argv: list[str]) -> int:
     """See the module's docstring."""
-    if len(argv) > 1:
-        raise UserError(f"{argv[1]}: not a flag; keys are set as --config.KEY=VALUE")
     workdir = folder("workdir", flags.FLAGS.workdir)
     check(_CONFIG.value, default())
     connect()
@@ -40,4 +38,4 @@ def main(argv: list[str]) -> int:
 
 if __name__ == "__main__":
     flags.mark_flags_as_required(["config", "workdir"])
-    run(main, default().to_dict())
+    run(main, default().to_dict(), stray="keys are set as --config.KEY=VALUE")

@@ -18,7 +18,7 @@ import sys
 from absl import flags
 from ml_collections import config_flags
 
-from base.errors import UserError, run
+from base.errors import run
 from configs.common import default
 from train.check import check
 
@@ -43,8 +43,6 @@ def prepare() -> None:
 def main(argv: list[str]) -> int:
     """See the module's docstring."""
     options = flags.FLAGS
-    if len(argv) > 1:
-        raise UserError(f"{argv[1]}: not a flag; keys are set as --config.KEY=VALUE")
     check(options.config, default())
     prepare()
     from train.aot.report import as_text, refusal, report  # only now: jax reads the environment when it is imported
@@ -63,4 +61,4 @@ if __name__ == "__main__":
     flags.DEFINE_boolean("search", True, "also compile beam search")
     flags.DEFINE_boolean("json", False, "print everything as JSON")
     flags.mark_flags_as_required(["config", "topology"])
-    run(main, default().to_dict())
+    run(main, default().to_dict(), stray="keys are set as --config.KEY=VALUE")

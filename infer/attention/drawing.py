@@ -1,6 +1,8 @@
 """Attention maps as files: a PNG of one kind of attention, or one interactive HTML page of all kinds."""
 
+import logging
 import textwrap
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -36,21 +38,22 @@ def draw_png(attention: AttentionMap, title: str, layer: int | None, head: int |
         axes.tick_params(length=0)
     wide = int(12 * figure.get_figwidth())  # characters of this size that fit
     figure.suptitle(textwrap.fill(title, wide), fontsize=10, parse_math=False)
-    _save(figure, output)
+    save(figure, output, f"--output={output}", dpi=150)
 
 
-def _save(figure: Any, output: Path) -> None:
-    import logging
-    import warnings
+def save(figure: Any, path: Path, name: str, **options: Any) -> None:
+    """Writes a matplotlib figure; characters that the font lacks become boxes. `options` are those of `savefig`.
 
+    Raises:
+      UserError: the file cannot be written, or is of a kind that matplotlib does not know; `name` begins the message.
+    """
+    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
     with warnings.catch_warnings():
-        # A sentence may hold characters that the font lacks: they are drawn as boxes.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
         try:
-            figure.savefig(output, dpi=150)
-        except OSError as error:
-            raise UserError(f"--output={output}: cannot be written ({error.strerror})") from error
+            figure.savefig(path, **options)
+        except (OSError, ValueError) as error:
+            raise UserError(f"{name}: cannot be written ({getattr(error, 'strerror', None) or error})") from error
 
 
 def write_html(maps: dict[str, AttentionMap], title: str, output: Path) -> None:

@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 
 from base.errors import UserError
 from base.files import read_json, write_json
-from base.ids import BOS, EOS, PAD
+from base.ids import BOS, EOS
 from data.batching import length_batches
 from data.grammar import sentences as grammar
 from data.tokenizer import Tokenizer
@@ -121,17 +121,15 @@ def sentence_maps(model_run: Run, pairs: Sequence[AnnotatedPair]) -> Iterator[tu
     Shorter pairs come first. The target is read and written as it stands (teacher forcing).
     """
     encode = model_run.tokenizer.encode
-    ids = [([*encode(pair.source), EOS], [BOS, *encode(pair.target)]) for pair in pairs]
-    maps_of = _compiled(model_run.model_config)
-    longest = [max(map(len, sides)) for sides in ids]
+    sources = [[*encode(pair.source), EOS] for pair in pairs]
+    targets = [[BOS, *encode(pair.target)] for pair in pairs]
+    maps_of, params = _compiled(model_run.model_config), {"params": model_run.params}
+    longest = [max(map(len, sides)) for sides in zip(sources, targets, strict=True)]
     row_lengths = range(WIDTH, max(longest, default=0) + WIDTH, WIDTH)
-    for width, rows, chosen in length_batches(longest, row_lengths, tokens=BATCH * WIDTH):
-        sides = [np.full((rows, width), PAD, np.int32) for _ in range(2)]
-        for row, i in enumerate(chosen):
-            for side, side_ids in zip(sides, ids[i], strict=True):
-                side[row, : len(side_ids)] = side_ids
-        maps = {kind: np.asarray(found) for kind, found in maps_of({"params": model_run.params}, *sides).items()}
-        for row, i in enumerate(chosen):
+    for batch in length_batches(longest, row_lengths, tokens=BATCH * WIDTH):
+        found = maps_of(params, batch.padded(sources), batch.padded(targets))
+        maps = {kind: np.asarray(weights) for kind, weights in found.items()}
+        for row, i in enumerate(batch.members):
             spans = spans_of(model_run.tokenizer, pairs[i])
             yield (
                 pairs[i],
@@ -220,10 +218,8 @@ def kept(model_run: Run, sentences: int = 500) -> dict[str, Any]:
     path = model_run.workdir / "evaluations" / "heads.json"
     if path.is_file():
         found = read_json(path, _KEPT)
-        if (found["params_sha256"], found["scored_on"]) == (
-            params_sha256(model_run.params),
-            f"grammar:test:{sentences}",
-        ):
+        wanted = {"params_sha256": params_sha256(model_run.params), "scored_on": f"grammar:test:{sentences}"}
+        if wanted.items() <= found.items():
             roles = {kind: dict.fromkeys(found["roles"][kind], _ROLE) for kind in KINDS}
             return read_json(path, {"roles": roles})
     found = judge(model_run, sentences)

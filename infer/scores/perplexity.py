@@ -37,26 +37,18 @@ def perplexity(
     Raises:
       UserError: a sentence is longer than a model with learned positions can read.
     """
-    encoded = [
-        ([*tokenizer.encode(source), EOS], [*tokenizer.encode(reference), EOS])
-        for source, reference in zip(sources, references, strict=True)
-    ]
+    sides = [[[*tokenizer.encode(text), EOS] for text in texts] for texts in (sources, references)]
     log_probs, mesh = jax.jit(partial(forced_log_probs, Transformer(config))), data_mesh()
-    params = place_params(mesh, params)
-    total, count = 0.0, sum(len(target) for _, target in encoded)
+    params, total = place_params(mesh, params), 0.0
     try:
-        lengths = [max(map(len, pair)) for pair in encoded]
-        for length, rows, members in length_batches(lengths, (SHORTEST_ROW,), tokens=tokens, multiple=row_parts(mesh)):
-            source_bs, target_bt = np.zeros((2, rows, length), np.int32)
-            for row, member in enumerate(members):
-                source, target = encoded[member]
-                source_bs[row, : len(source)], target_bt[row, : len(target)] = source, target
+        lengths = [max(map(len, pair)) for pair in zip(*sides, strict=True)]
+        for batch in length_batches(lengths, (SHORTEST_ROW,), tokens=tokens, multiple=row_parts(mesh)):
             with jax.set_mesh(mesh):
-                found_bt = log_probs(params, cut_rows(mesh, source_bs), cut_rows(mesh, target_bt))
+                found_bt = log_probs(params, *(cut_rows(mesh, batch.padded(side)) for side in sides))
             total += float(fetch(found_bt).astype(np.float64).sum())
     except ValueError as error:
         raise UserError(f"a sentence is too long for this model: {error}") from error
-    return from_nll(-total / count)
+    return from_nll(-total / sum(map(len, sides[1])))
 
 
 def from_nll(nll: float) -> float:

@@ -54,18 +54,14 @@ def _runs(row: RowRuns) -> list[RunRecord]:
 
 
 def _draw_curves(title: str, group: Mapping[str, Sequence[RunRecord]]) -> str:
-    shown = {name: [run for run in runs if run.validations] for name, runs in group.items()}
-    shown = {name: runs for name, runs in shown.items() if runs}
-    if not shown:
+    every = {name: [run for run in runs if run.validations] for name, runs in group.items()}
+    if not (shown := {name: runs for name, runs in every.items() if runs}):
         return ""
     figure, axes = _figure()
     for place, (name, runs) in enumerate(shown.items()):
         for number, run in enumerate(runs):
-            steps = [record["step"] for record in run.validations]
-            values = [record["perplexity"] for record in run.validations]
             axes.plot(
-                steps,
-                values,
+                *zip(*((record["step"], record["perplexity"]) for record in run.validations), strict=True),
                 color=COLOURS[place % len(COLOURS)],
                 marker=MARKERS[place % len(MARKERS)],
                 linestyle="-" if place < len(COLOURS) else "--",
@@ -73,12 +69,10 @@ def _draw_curves(title: str, group: Mapping[str, Sequence[RunRecord]]) -> str:
                 linewidth=1.2,
                 label=None if number else name,
             )
-    axes.set_yscale("log")
+    axes.set(yscale="log", xlabel="updates", ylabel="validation perplexity")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
     axes.yaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_minor_locator(NullLocator())
-    axes.set_xlabel("updates")
-    axes.set_ylabel("validation perplexity")
     if len(shown) > 1:
         axes.legend(frameon=False, labelcolor=INK, ncols=2 if len(shown) > 4 else 1, fontsize=8)
     return _svg(figure, title)
@@ -111,8 +105,8 @@ def _draw_trend(title: str, points: Mapping[str, tuple[float, float, float | Non
         family = "ABCDE".find(name[0])
         axes.errorbar(paper, ours, error, color=COLOURS[family], marker=MARKERS[family], markersize=5, linewidth=0.8)
         axes.annotate(name, (paper, ours), xytext=(4, 3), textcoords="offset points", fontsize=7, color=INK)
-    axes.set_xlabel(f"{title} minus base, the paper's")
-    axes.set_ylabel(f"{title} minus base, small twins ± standard error")
+    own = f"{title} minus base, small twins ± standard error"
+    axes.set(xlabel=f"{title} minus base, the paper's", ylabel=own)
     return _svg(figure, title)
 
 

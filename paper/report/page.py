@@ -3,9 +3,9 @@
 import base64
 import hashlib
 import html
+import itertools
 import re
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,17 +65,13 @@ def table(shown: Table) -> str:
 
 
 def _classes(head: Sequence[str], columns: Sequence[Sequence[str]]) -> list[list[str]]:
-    classes: list[list[str]] = []
-    before = ""
-    for name, column in zip(head, columns, strict=True):
-        group = name.rpartition(": ")[0]
-        classes.append(["number"] if is_numeric(column) else [])
-        if group != before:
-            classes[-1].append("group")
-        if name.endswith(": ours"):
-            classes[-1].append("ours")
-        before = group
-    return classes
+    groups = ["", *(name.rpartition(": ")[0] for name in head)]
+    applies = {
+        "number": [is_numeric(column) for column in columns],
+        "group": [group != before for before, group in itertools.pairwise(groups)],
+        "ours": [name.endswith(": ours") for name in head],
+    }
+    return [[kind for kind, places in applies.items() if places[place]] for place in range(len(head))]
 
 
 def _head(head: Sequence[str], classes: Sequence[Sequence[str]]) -> str:
@@ -84,7 +80,7 @@ def _head(head: Sequence[str], classes: Sequence[Sequence[str]]) -> str:
     if not any(groups):
         return f"<tr>{''.join(_th(name, kind) for name, kind in zip(head, classes, strict=True))}</tr>"
     above, below = [], []
-    for group, places in groupby(range(len(head)), key=groups.__getitem__):
+    for group, places in itertools.groupby(range(len(head)), key=groups.__getitem__):
         inside = list(places)
         if group:
             above.append(f'<th colspan="{len(inside)}" scope="colgroup">{html.escape(group)}</th>')

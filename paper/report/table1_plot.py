@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from base.errors import UserError
+from infer.attention.drawing import save
 
 
 def plot(record: dict[str, Any], path: Path) -> None:
@@ -45,7 +46,4 @@ def plot(record: dict[str, Any], path: Path) -> None:
         height = crossing / recurrent[0]["n"] * recurrent[0]["operations"]  # recurrence is linear in n
         by_operations.plot(crossing, height, "o", color="black", fillstyle="none", markersize=10)
     figure.legend(loc="outside lower center", ncols=len(types))
-    try:
-        figure.savefig(path, dpi=150)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written ({error.strerror})") from error
+    save(figure, path, str(path), dpi=150)

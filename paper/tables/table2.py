@@ -44,10 +44,9 @@ def bleu(rows: Rows, pair: str) -> Table:
         if size:
             row, time = rows[size, pair, ""], TIMES[size]
             name = row.label(name)
-            values = row.values(READING[pair])
             cells = (
-                spread(values) or row.missing or NOT_RUN,
-                difference(mean(values), system.bleu[pair]),
+                row.shown(READING[pair]),
+                difference(mean(row.values(READING[pair])), system.bleu[pair]),
                 spread(row.values("sacrebleu")),
                 str(len(row.scored)),
                 f"{time.hours:g} h, {time.devices} x {time.device}",
@@ -80,7 +79,7 @@ def small(rows: Rows) -> Table:
                     row.label(f"Transformer ({size}), small twin"),
                     pair,
                     *(steps if size == "big" else ("", "")),
-                    *(spread(row.values("sacrebleu")) or row.missing or NOT_RUN, spread(row.values("perplexity"), 3)),
+                    *(row.shown("sacrebleu"), spread(row.values("perplexity"), 3)),
                     *(str(len(row.scored)), cost(row.scored)),
                 )
             )

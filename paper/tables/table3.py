@@ -6,7 +6,8 @@ differences from their own base row can be compared with the paper, see paper/ta
 
 import math
 
-from base.table import NOT_RUN, Table, difference, mean, number, spread
+from base.errors import flat
+from base.table import Table, difference, mean, number, spread
 from configs.ablations import ROWS
 from model.config import parameter_count
 from paper.published import TABLE3, TIMES
@@ -36,16 +37,16 @@ def full(records: Records) -> Table:
     rows: list[tuple[str, ...]] = []
     for name, row in runs.items():
         paper = TABLE3[name]
-        perplexities, bleu = row.values("perplexity"), row.values("bleu_paper")
         printed = f"{paper.parameters}e6" if paper.parameters else ""
         time = TIMES.get(name)
         rows.append(
             (
                 row.label(name),
                 changed(name),
-                *(number(paper.perplexity), spread(perplexities) or row.missing or NOT_RUN),
-                difference(mean(perplexities), paper.perplexity),
-                *(number(paper.bleu, 1), spread(bleu) or row.missing or NOT_RUN, difference(mean(bleu), paper.bleu)),
+                *(number(paper.perplexity), row.shown("perplexity")),
+                difference(mean(row.values("perplexity")), paper.perplexity),
+                *(number(paper.bleu, 1), row.shown("bleu_paper")),
+                difference(mean(row.values("bleu_paper")), paper.bleu),
                 spread(row.values("sacrebleu")),
                 *(printed, f"{parameters(f'{FILE}:{name}', row):,}"),
                 str(len(row.scored)),
@@ -72,7 +73,7 @@ def small(records: Records) -> Table:
     base, paper_base = twins["base"], TABLE3["base"]
     rows: list[tuple[str, ...]] = []
     for name, row in twins.items():
-        paper, perplexities, bleu = TABLE3[name], row.values("perplexity"), row.values("sacrebleu")
+        paper = TABLE3[name]
         rows.append(
             (
                 row.label(name),
@@ -81,7 +82,7 @@ def small(records: Records) -> Table:
                 with_error(paired_differences(row, base, "perplexity"), 3) if name != "base" else "",
                 difference(paper.bleu, paper_base.bleu, 1),
                 with_error(paired_differences(row, base, "sacrebleu"), 2) if name != "base" else "",
-                *(spread(perplexities, 3) or row.missing or NOT_RUN, spread(bleu) or row.missing or NOT_RUN),
+                *(row.shown("perplexity", 3), row.shown("sacrebleu")),
                 f"{parameters(f'{FILE}:{name}:small', row):,}",
                 str(len(row.scored)),
                 cost(row.scored),
@@ -102,15 +103,9 @@ def small(records: Records) -> Table:
 
 def changed(argument: str) -> str:
     """Returns what a row changes, as "h 1, d_k 512", with the values of its size."""
-    cfg = load(f"{FILE}:{argument}")
-    keys = ROWS[argument.partition(":")[0]]
-    return ", ".join(f"{key.rpartition('.')[2]} {_value(cfg, key)}" for key in keys)
-
-
-def _value(cfg: object, key: str) -> object:
-    for part in key.split("."):
-        cfg = getattr(cfg, part)
-    return f"{cfg:,}" if key == "steps" else cfg
+    values = flat(load(f"{FILE}:{argument}").to_dict())
+    shown = {key: f"{values[key]:,}" if key == "steps" else values[key] for key in ROWS[argument.partition(":")[0]]}
+    return ", ".join(f"{key.rpartition('.')[2]} {value}" for key, value in shown.items())
 
 
 def parameters(name: str, row: RowRuns) -> int:

@@ -1,6 +1,6 @@
 """Table 4: English constituency parsing, F1 on section 23 of the Wall Street Journal."""
 
-from base.table import NOT_RUN, Table, difference, mean, number, spread
+from base.table import Table, difference, mean, number
 from paper.published import TABLE4
 from paper.records import PARSING, Records, caveat_notes, row_runs
 from paper.tables.cost import cost
@@ -27,9 +27,8 @@ def full(records: Records) -> Table:
         name, cells = published.parser, ("",) * 4
         if name.startswith("Transformer"):
             row = ours[published.training]
-            f1, name = row.values("f1"), row.label(name)
-            shown = spread(f1) or row.missing or NOT_RUN
-            cells = (shown, difference(mean(f1), published.f1), str(len(row.scored)), cost(row.scored))
+            delta, name = difference(mean(row.values("f1")), published.f1), row.label(name)
+            cells = (row.shown("f1"), delta, str(len(row.scored)), cost(row.scored))
         lines.append((name, published.training, number(published.f1, 1), *cells))
     notes = [*NOTES, *(note for row in ours.values() for note in row.notes), *caveat_notes(ours)]
     return Table("table4", "Table 4: constituency parsing, WSJ section 23", head, lines, notes)
@@ -38,7 +37,6 @@ def full(records: Records) -> Table:
 def small(records: Records) -> Table:
     """Returns every measure of our parser on the trees of the built-in corpus, for which the paper has no numbers."""
     row, name = row_runs(records, SMALL, "test", "f1"), "Transformer, small twin"
-    shown = [spread(row.values(measure)) or row.missing or NOT_RUN for measure in PARSING]
-    line: tuple[str, ...] = (row.label(name), *shown, str(len(row.scored)), cost(row.scored))
+    line: tuple[str, ...] = (row.label(name), *map(row.shown, PARSING), str(len(row.scored)), cost(row.scored))
     title, head = "Table 4, small twin: trees of the built-in corpus", ("parser", *PARSING, "seeds", "cost")
     return Table("table4-small", title, head, [line], [*NOTES, *row.notes, *caveat_notes({name: row})])

@@ -113,10 +113,7 @@ def train_step(cfg: ConfigDict, config: ModelConfig, mesh: Mesh, rows: int, leng
     found = facts(compiled, text, mesh)
     # For several slices the compiler peels an iteration off each backward loop, to send its gradients meanwhile.
     peeled = sum(loop.start for loop in loops(text) if loop.end == config.N)
-    for counted in (
-        "flops",
-        "traffic",
-    ):  # a loop's body counts once: over microbatches, over layers
+    for counted in ("flops", "traffic"):  # a loop's body counts once: over microbatches, over layers
         found[counted] *= cfg.optim.accumulate * analytic / counted_once(*shape, peeled)
     return {
         "rows": rows,

@@ -29,6 +29,14 @@ COMPILED: Schema = {
     **{"train_longest": PROGRAM, "train_middle": PROGRAM, "estimate": dict.fromkeys(ESTIMATE, float)},
     "config": {"data": {"train": str, "valid": str}},
 }
+SIZES = (
+    *("record", "topology", "mesh", "positions a chip", "memory GiB", "of HBM", "FLOPs / analytic", "collectives MB"),
+    *("update ms", "bound by", "positions/s", "hours"),
+)
+WEAK = (
+    *("record", "chips", "positions in an update", "memory GiB", "compute ms", "memory ms", "links ms"),
+    *("update ms", "positions/s", "of linear"),
+)
 
 
 class Case(NamedTuple):
@@ -118,76 +126,56 @@ def tables(records: dict[str, dict[str, Any]]) -> str:
         {f"jax {v['jax']}, libtpu {v['libtpu']}" for v in (r["report"]["versions"] for r in records.values())}
     )
     sections = (
-        ("paper", "The paper's batch of 25,000 positions a side", _rows),
-        ("meshes", "Other meshes, and what does not fit", _rows),
-        ("weak base", "Weak scaling of base: as many positions a chip on 4 to 256 chips", _weak),
-        ("weak big", "Weak scaling of big: as many positions a chip on 4 to 256 chips", _weak),
+        ("paper", "The paper's batch of 25,000 positions a side", SIZES),
+        ("meshes", "Other meshes, and what does not fit", SIZES),
+        ("weak base", "Weak scaling of base: as many positions a chip on 4 to 256 chips", WEAK),
+        ("weak big", "Weak scaling of big: as many positions a chip on 4 to 256 chips", WEAK),
     )
-    parts = [
-        as_markdown(Table(name, title, *rows(reports[name]), [])) for name, title, rows in sections if name in reports
-    ]
+    parts = []
+    for name, title, head in sections:
+        if found := reports.get(name):
+            first = next((_rate(report) for report in found.values() if "estimate" in report), 1.0)
+            cells = [{"record": link, **_cells(report, first)} for link, report in found.items()]
+            rows = [tuple(of.get(heading, "-") for heading in head) for of in cells]
+            parts.append(as_markdown(Table(name, title, head, rows, [])))
     parts += [f"Times and rates: {ASSUMPTIONS}.", f"Compiled with {'; '.join(versions) or 'nothing yet'}."]
     return "\n\n".join([*parts, *([f"Not compiled yet: {', '.join(missing)}."] if missing else [])])
 
 
-Rows = tuple[tuple[str, ...], list[tuple[str, ...]]]
-
-
-def _rows(reports: dict[str, dict[str, Any]]) -> Rows:
-    head = ("record", "chips", "mesh", "positions a chip", "memory GiB", "of HBM", "FLOPs / analytic")
-    return (*head, "collectives MB", "update ms", "bound by", "positions/s", "hours"), [
-        (link, *_columns(found)) for link, found in reports.items()
-    ]
-
-
-def _columns(found: dict[str, Any]) -> tuple[str, ...]:
+def _cells(found: dict[str, Any], first: float) -> dict[str, str]:
+    """Returns the cells of a report by heading, fewer where it does not fit; `first` is the `_rate` to compare with."""
     chip = CHIPS[found["topology"].partition(":")[0]]
     slices = f"{found['slices']} x " if found["slices"] > 1 else ""
-    mesh = " ".join(f"{axis} {size}" for axis, size in found["mesh"].items() if size > 1)
     tokens = found["config"]["data"]["tokens_per_batch"]
-    columns = f"{slices}{found['topology']}", mesh, f"{tokens / found['devices']:,.0f}"
+    cells = {
+        "topology": f"{slices}{found['topology']}",
+        "chips": str(found["devices"]),
+        "mesh": " ".join(f"{axis} {size}" for axis, size in found["mesh"].items() if size > 1),
+        "positions a chip": f"{tokens / found['devices']:,.0f}",
+        "positions in an update": f"{tokens:,}",
+    }
     if "refused" in found:
         needed, available = (found["refused"][key] / GIB for key in ("needed", "available"))
-        return (*columns, f"**does not fit**: {needed:.1f} of {available:.2f}", *["-"] * 7)
-    longest, middle, e = found["train_longest"], found["train_middle"], found["estimate"]
-    return (
-        *columns,
-        f"{longest['memory']['peak'] / GIB:.2f}",
-        f"{longest['memory']['peak'] / chip.memory:.0%}",
-        f"{middle['flops'] / middle['flops_analytic']:.3f}",
-        "; ".join(f"{kind} {size / 1e6:,.0f}" for kind, size in _collective_bytes(middle).items()),
-        _range(e, "step_seconds", 1e3, ".1f"),
-        max(PARTS, key=lambda part: e[f"{part}_seconds"]),
-        _range(e, "positions_per_second", 1.0, ",.0f"),
-        _range(e, "hours", 1.0, ".1f"),
-    )
-
-
-def _weak(reports: dict[str, dict[str, Any]]) -> Rows:
-    head = ("record", "chips", "positions in an update", "memory GiB", "compute ms", "memory ms", "links ms")
-    first = next((_rate(found) for found in reports.values() if "estimate" in found), 1.0)
-    rows = [(link, *_weak_columns(found, first)) for link, found in reports.items()]
-    return (*head, "update ms", "positions/s", "of linear"), rows
+        return {**cells, "memory GiB": f"**does not fit**: {needed:.1f} of {available:.2f}"}
+    peak, middle, e = found["train_longest"]["memory"]["peak"], found["train_middle"], found["estimate"]
+    return {
+        **cells,
+        "memory GiB": f"{peak / GIB:.2f}",
+        "of HBM": f"{peak / chip.memory:.0%}",
+        "FLOPs / analytic": f"{middle['flops'] / middle['flops_analytic']:.3f}",
+        "collectives MB": "; ".join(f"{kind} {size / 1e6:,.0f}" for kind, size in _collective_bytes(middle).items()),
+        **{f"{part} ms": f"{1e3 * e[f'{part}_seconds']:.2f}" for part in PARTS},
+        "update ms": _range(e, "step_seconds", 1e3, ".1f"),
+        "bound by": max(PARTS, key=lambda part: e[f"{part}_seconds"]),
+        "positions/s": _range(e, "positions_per_second", 1.0, ",.0f"),
+        "hours": _range(e, "hours", 1.0, ".1f"),
+        "of linear": f"{_rate(found) / first:.1%}",
+    }
 
 
 def _rate(found: dict[str, Any]) -> float:
     """Positions a second of one chip, at least."""
     return found["estimate"]["positions_per_second_least"] / found["devices"]
-
-
-def _weak_columns(found: dict[str, Any], first: float) -> tuple[str, ...]:
-    columns = str(found["devices"]), f"{found['config']['data']['tokens_per_batch']:,}"
-    if "refused" in found:
-        return (*columns, "**does not fit**", *["-"] * 6)
-    e = found["estimate"]
-    return (
-        *columns,
-        f"{found['train_longest']['memory']['peak'] / GIB:.2f}",
-        *(f"{1e3 * e[f'{part}_seconds']:.2f}" for part in ("compute", "memory", "links")),
-        _range(e, "step_seconds", 1e3, ".1f"),
-        _range(e, "positions_per_second", 1.0, ",.0f"),
-        f"{_rate(found) / first:.1%}",
-    )
 
 
 def _collective_bytes(program: dict[str, Any]) -> dict[str, int]:

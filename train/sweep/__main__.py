@@ -15,12 +15,11 @@ Ctrl-C and SIGTERM let the run save and give its point back (Ctrl-C twice: at on
 stopped by Ctrl-C and SIGTERM.
 """
 
-from pathlib import Path
-
 from absl import flags
 from ml_collections import config_flags
 
 from base.errors import UserError, run
+from base.files import folder
 from configs.common import default
 from train.check import check
 
@@ -41,8 +40,7 @@ flags.DEFINE_string("plot", None, "draw the results into this file")
 def main(argv: list[str]) -> int:
     """See the module's docstring."""
     options = flags.FLAGS
-    if len(argv) > 1:
-        raise UserError(f"{argv[1]}: not a flag; keys are set as --config.KEY=VALUE")
+    workdir = folder("workdir", options.workdir)
     showing = options.table or options.csv or options.json or options.plot
     if not showing:
         if _CONFIG.value is None:
@@ -50,7 +48,6 @@ def main(argv: list[str]) -> int:
         check(_CONFIG.value, default())
     from train.sweep.command import show, train  # only now: a mistyped key is not worth loading jax
 
-    workdir = Path(options.workdir)
     try:
         return show(options, workdir) if showing else train(options, workdir)
     except OSError as error:
@@ -59,4 +56,4 @@ def main(argv: list[str]) -> int:
 
 if __name__ == "__main__":
     flags.mark_flag_as_required("workdir")
-    run(main, default().to_dict())
+    run(main, default().to_dict(), stray="keys are set as --config.KEY=VALUE")

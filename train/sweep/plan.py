@@ -80,18 +80,14 @@ class Sweep:
 
     def _resolved(self, point: Point, where: str) -> ConfigDict:
         """Returns the checked config of a point; `where` begins the messages."""
-        tree, known = self.base.to_dict(), flat(default().to_dict())
-        for key, value in point.items():
+        cfg, known = self.base.copy_and_resolve_references(), flat(default().to_dict())
+        for key in point:
             if key not in known:
                 raise self._error(f"{where}: there is no key {key}{suggestion(key, known)}")
             if key in self.given:
                 raise self._error(f"{where} sets {key}, and so does --config.{key}; leave one of them out")
-            *groups, last = key.split(".")
-            parent = tree
-            for group in groups:
-                parent = parent[group]
-            parent[last] = value
-        cfg = ConfigDict(tree)
+        with cfg.ignore_type():  # `check` has better messages
+            cfg.update_from_flattened_dict(point)
         try:
             check(cfg, default())
             model_config(cfg, cfg.data.vocab_size)

@@ -10,13 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from base.errors import UserError
-from run.folder import read_metrics
 from train.sweep.expressions import Point
 
 Summary = dict[str, int | float]
 OBJECTIVE = "nll"  # validation loss without label smoothing: comparable also where eps_ls differs
-_MEASURES = {"train": {"seconds"}, "valid": {"loss", "nll", "perplexity"}}
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 _PR_SET_PDEATHSIG = 1
 
@@ -42,16 +39,6 @@ class PointStatus(NamedTuple):
     reason: str
     summary: Summary
     losses: dict[int, float]
-
-
-def measurements(run: Path) -> list[dict[str, Any]]:
-    """Returns the records of a run's `metrics.jsonl`, [] without one; raises `UserError` where one is damaged."""
-    records = read_metrics(run)
-    for record in records:
-        for name in _MEASURES.get(record["kind"], set()) | ({"bleu"} & record.keys()):
-            if not isinstance(record.get(name), int | float):
-                raise UserError(f"{run}/metrics.jsonl: damaged: {name} of update {record['step']} is not a number")
-    return records
 
 
 def summary(records: list[dict[str, Any]]) -> Summary:

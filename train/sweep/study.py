@@ -32,9 +32,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from base.errors import UserError
 from base.files import write_json
+from run.folder import read_metrics
 from train.sweep.expressions import Point
 from train.sweep.plan import another
-from train.sweep.point import OBJECTIVE, Lost, Outcome, PointStatus, measurements, summary
+from train.sweep.point import OBJECTIVE, Lost, Outcome, PointStatus, summary
 
 _STATES = dict(zip(TrialState, ("running", "done", "pruned", "interrupted", "waiting"), strict=True))
 
@@ -176,7 +177,7 @@ class HeldPoint:
         if since > self._study.silence / 2:
             raise Lost
         if since > self._study.silence / 6:
-            records = measurements(self._study.workdir / self.name)
+            records = read_metrics(self._study.workdir / self.name)
             try:
                 self._trial.set_user_attr("summary", summary(records))
                 pruned = self._report(records)
@@ -208,7 +209,7 @@ class HeldPoint:
                 if outcome.state == "failed":
                     self._trial.set_user_attr("reason", outcome.reason)
                 else:  # a run may be too short for a heartbeat, but later ones are compared with it
-                    self._report(measurements(workdir / self.name))
+                    self._report(read_metrics(workdir / self.name))
                 write_json(workdir / "sweep" / "results" / f"{self.name}.json", outcome._asdict())
                 if outcome.state == "done":
                     tell(self._trial, math.inf if math.isnan(best) else best)

@@ -73,6 +73,8 @@ def draw(points: Sequence[PointStatus], output: Path, *, search: bool) -> None:
     """
     from matplotlib.figure import Figure
 
+    from infer.attention.drawing import save
+
     figure = Figure(figsize=(9, 5.5), layout="constrained")
     axes = figure.subplots()
     best = {number: min(point.losses.values()) for number, point in enumerate(points) if point.losses}
@@ -93,7 +95,4 @@ def draw(points: Sequence[PointStatus], output: Path, *, search: bool) -> None:
     axes.set_xlabel("trial" if search else "updates")
     axes.set_ylabel("validation loss, nats a token")
     axes.grid(alpha=0.3)
-    try:
-        figure.savefig(output, dpi=150)
-    except (OSError, ValueError) as error:
-        raise UserError(f"--plot={output}: cannot be written ({getattr(error, 'strerror', None) or error})") from error
+    save(figure, output, f"--plot={output}", dpi=150)

@@ -4,13 +4,15 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
 from base.errors import UserError
 from base.files import read_json
+from run.folder import read_metrics
 from run.lock import lock
-from train.sweep.point import Lost, Outcome, measurements, run_child, summary
+from train.sweep.point import Lost, Outcome, run_child, summary
 from train.sweep.study import HeldPoint, Study
 
 Command = Callable[[HeldPoint, Path], list[str]]  # what trains a point in a folder
@@ -71,7 +73,7 @@ def _train(point: HeldPoint, workdir: Path, command: Command, stop: Stop) -> Out
         _say(point, "begins" if point.attempt == 1 else f"goes on, attempt {point.attempt}")
         status, last_line = run_child(command(point, folder), workdir / "sweep" / "logs" / f"{point.name}.log", watch)
         stop.pause(1.0 if status < 0 else 0.0)  # what killed the run may be about to reach this process, too
-        records = measurements(folder)
+        records = read_metrics(folder)
     except UserError as error:
         return Outcome("failed", str(error), {})
     measures = summary(records)
@@ -88,11 +90,9 @@ def _train(point: HeldPoint, workdir: Path, command: Command, stop: Stop) -> Out
 
 
 def _is_free(folder: Path) -> bool:
-    try:
-        with lock(folder):
-            return True
-    except UserError:
-        return False
+    with suppress(UserError), lock(folder):
+        return True
+    return False
 
 
 def _say(point: HeldPoint, text: str) -> None:
