@@ -113,7 +113,7 @@ def test_a_mistake_is_one_line_and_status_2() -> None:
     done = start("base", "v5e:2x2", keys=("mesh.data=3",))
     expected = "error: config: mesh.data=3, mesh.fsdp=1, mesh.tensor=1 do not divide 4 device(s); set one to -1 for"
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"{expected} what is left\n"
+    assert done.stderr == f"{expected} the remaining devices\n"
 
 
 @needs_compiler
