@@ -81,9 +81,9 @@ def test_a_label_is_cut_at_its_function_but_not_when_it_begins_with_a_hyphen() -
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("(S (NN a))\n(S\n(NN b)", "x.mrg, line 2: a bracket opens here that never closes"),
-        ("(S (NN a)))", "x.mrg, line 1: ')' outside of any bracket"),
-        ("(S (NN a))\nrubbish", "x.mrg, line 2: 'rubbish' outside of any bracket"),
+        ("(S (NN a))\n(S\n(NN b)", "x.mrg, line 2: the bracket that opens here is never closed"),
+        ("(S (NN a)))", "x.mrg, line 1: ')' outside any bracket"),
+        ("(S (NN a))\nrubbish", "x.mrg, line 2: 'rubbish' outside any bracket"),
         ("(S (NN a b))", "x.mrg, line 1: 'b' beside other content"),
         ("(S (NN a (B b)))", "x.mrg, line 1: a bracket beside the word 'a'"),
         ("(S (NN a) b)", "x.mrg, line 1: 'b' beside other content"),
