@@ -1,4 +1,4 @@
-# Needs make and Python 3.11 or newer; everything else is installed into .venv by the first target that needs it.
+# Needs make and Python 3.11 or newer; the first target that needs anything else installs it into .venv.
 PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11,$(shell \
 	$(p) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(p))) python3)
 JOBS ?= 2
@@ -8,10 +8,10 @@ STAMP := .venv/.installed
 .DEFAULT_GOAL := help
 .PHONY: help install quickstart test test-slow lint format lock clean
 
-help:  ## this list
+help:  ## print this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 
-install: $(STAMP)  ## the pinned dependencies and this project, in .venv
+install: $(STAMP)  ## install the pinned dependencies and this project into .venv
 	@:
 
 $(STAMP): requirements.lock pyproject.toml
@@ -23,28 +23,28 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
-# Compiled programs are kept between commands and runs; huge pages make large arrays cheaper on CPU.
+# Caches compiled programs between commands and runs; huge pages make large arrays faster on CPU.
 quickstart: export JAX_COMPILATION_CACHE_DIR = .cache/jax
 quickstart: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS = 0
 quickstart: export GLIBC_TUNABLES = glibc.malloc.hugetlb=1
-quickstart: install  ## train on the built-in corpus, score the unseen test split, translate, draw attention (5 minutes)
-	@echo "[1/4] training configs/quickstart.py (a finished or interrupted $(RUN) continues where it is)" >&2
+quickstart: install  ## train on the built-in corpus, score the test split, translate, draw attention (5 minutes)
+	@echo "[1/4] training configs/quickstart.py (resumes $(RUN) if it exists)" >&2
 	@$(BIN)/python -m train --config=configs/quickstart.py --workdir=$(RUN)
-	@echo "[2/4] scoring the test split, sentences that training never saw" >&2
+	@echo "[2/4] scoring the held-out test split" >&2
 	@$(BIN)/python -m infer --workdir=$(RUN) --split=test
-	@echo "[3/4] translating the first five of them" >&2
+	@echo "[3/4] translating its first five sentences" >&2
 	@$(BIN)/python -c 'from data.grammar.sentences import pair; [print(pair("test", i).english) for i in range(5)]' > $(RUN)/sample.en
 	@$(BIN)/python -m infer.translate --workdir=$(RUN) < $(RUN)/sample.en > $(RUN)/sample.de
 	@paste -d '\n' $(RUN)/sample.en $(RUN)/sample.de | sed 'n; s/^/    /'
-	@echo "[4/4] drawing what each head attends to in the first" >&2
+	@echo "[4/4] drawing what each head attends to in the first one" >&2
 	@for kind in png html; do $(BIN)/python -m infer.attention_maps --workdir=$(RUN) \
 	  --source="$$(head -n 1 $(RUN)/sample.en)" --output=$(RUN)/attention.$$kind || exit; done
 	@printf '%s\n' '' \
 	  'Done. In $(RUN):' \
-	  '  config.json run.json   what was trained, with which versions' \
+	  '  config.json run.json   what was trained, and with which versions' \
 	  '  checkpoints/           parameters        metrics.jsonl tensorboard/   learning curves' \
 	  '  sample.en sample.de    the sentences above' \
-	  '  attention.png          the heat map; attention.html lets you choose layer and head' \
+	  '  attention.png          the heat maps; attention.html lets you choose layer and head' \
 	  'Next:' \
 	  '  echo "$$(head -n 1 $(RUN)/sample.en)" | $(BIN)/python -m infer.translate --workdir=$(RUN) --nbest=4 --scores' \
 	  '  $(BIN)/python -m train --config=configs/quickstart.py --workdir=runs/one_head --config.model.h=1' \
@@ -52,16 +52,16 @@ quickstart: install  ## train on the built-in corpus, score the unseen test spli
 
 lint: install  ## ruff and mypy
 	@$(BIN)/ruff check --quiet .
-	@$(BIN)/ruff format --check --quiet . || { echo "error: unformatted files; 'make format' mends them" >&2; exit 1; }
+	@$(BIN)/ruff format --check --quiet . || { echo "error: unformatted files; 'make format' fixes them" >&2; exit 1; }
 	@$(BIN)/mypy
 
-format: install  ## rewrite the sources as ruff wants them
+format: install  ## format the sources with ruff
 	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format .
 
-test: lint  ## lint, then the tests with shapes and types checked at run time (under 15 minutes)
+test: lint  ## lint, then run the tests with shapes and types checked at run time (under 15 minutes)
 	@$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadfile --quiet
 
-test-slow: install  ## the tests that take minutes each
+test-slow: install  ## run the tests that take minutes each
 	@$(BIN)/python -m pytest -m slow
 
 lock: install  ## rewrite requirements.lock from pyproject.toml
@@ -69,6 +69,6 @@ lock: install  ## rewrite requirements.lock from pyproject.toml
 	@.cache/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --extra dev --upgrade --no-annotate \
 	  --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' --output-file requirements.lock pyproject.toml
 
-clean:  ## remove .venv and every cache; runs/ stays
+clean:  ## remove .venv and all caches; runs/ stays
 	rm -rf .venv .cache .mypy_cache .pytest_cache .ruff_cache build dist *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,1 +1,1 @@
-"""What any room may use: errors, progress, files."""
+"""Utilities that any room may use: errors, progress, files, tables."""

@@ -1,4 +1,4 @@
-"""Errors that the user can fix, and how every command prints them."""
+"""Errors that the user can fix, and the way every command prints them."""
 
 import difflib
 import re
@@ -21,9 +21,9 @@ def run(main: Callable[[list[str]], int | None], keys: dict[str, Any] | None = N
     So does a wrong flag, or a wrong key or value in `--config.KEY=VALUE`. Ctrl-C exits with 130.
 
     Args:
-      main: takes what is left of the command line after the flags; returns the exit status.
-      keys: every legal config key and an example of its value, nested, of a command that has `--config`.
-      stray: what to write instead of an argument that is no flag, for a command that takes none.
+      main: takes the command line without its flags; returns the exit status.
+      keys: for a command that has `--config`: every legal config key and an example of its value, nested.
+      stray: for a command without arguments: what to write instead of one.
     """
     known = flat(keys or {})
 
@@ -34,7 +34,7 @@ def run(main: Callable[[list[str]], int | None], keys: dict[str, Any] | None = N
         try:
             rest = flags.FLAGS(argv)
             if "config" in flags.FLAGS and flags.FLAGS["config"].value is not None:
-                flags.FLAGS["config"].value.to_dict()  # a file that is not there only raises when it is looked into
+                flags.FLAGS["config"].value.to_dict()  # a missing file only raises here
             return rest
         except Exception as error:  # whatever a config file or a flag may raise
             if not flags.FLAGS.is_parsed():
@@ -48,9 +48,9 @@ def run(main: Callable[[list[str]], int | None], keys: dict[str, Any] | None = N
             if stray and len(argv) > 1:
                 raise UserError(f"unexpected argument {argv[1]!r}; {stray}")
             if not flags.FLAGS["verbosity"].present:
-                # Orbax logs every step at INFO, and at ERROR a page about each error that it also raises.
+                # Orbax logs every step at INFO, and logs a page at ERROR about each error that it also raises.
                 logging.set_verbosity(logging.FATAL)
-                getLogger("asyncio").setLevel(CRITICAL)  # used by orbax alone: its reads and writes given up
+                getLogger("asyncio").setLevel(CRITICAL)  # only orbax uses it, and logs its abandoned reads and writes
             return main(argv) or 0
         except UserError as error:
             print(f"error: {error}", file=sys.stderr)
@@ -71,7 +71,7 @@ def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def suggestion(key: str, keys: Iterable[str]) -> str:
-    """Returns "; did you mean ...?" for the nearest of `keys`, or where to find them all."""
+    """Returns "; did you mean ...?" with the closest of `keys`, or says where all of them are listed."""
     by_last = {known.rpartition(".")[2]: known for known in keys}
     near = difflib.get_close_matches(key, by_last.values(), n=1) or [
         by_last[last] for last in difflib.get_close_matches(key.rpartition(".")[2], by_last, n=1)
@@ -91,7 +91,7 @@ def _explained(argv: list[str], error: Exception, known: dict[str, Any]) -> User
     reason = str(error).strip().splitlines()[-1] if str(error).strip() else ""
     wrong = re.match(r"flag --config\.([^=]+)=(.*?):", str(error)) if isinstance(error, flags.Error) else None
     if wrong and wrong[1] in known:
-        return UserError(f"--config.{wrong[1]}={wrong[2]}: not of its type; it must be like {known[wrong[1]]!r}")
+        return UserError(f"--config.{wrong[1]}={wrong[2]}: wrong type; it must be like {known[wrong[1]]!r}")
     if isinstance(error, flags.Error) and "parsing config file" not in str(error):
         return UserError(f"{reason}; --help lists the flags")
     kind = "" if isinstance(error, flags.Error) else f"{type(error).__name__}: "

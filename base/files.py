@@ -1,9 +1,9 @@
-"""Files: written whole or not at all, hashed, and JSON read so that any fault in it becomes a one-line error.
+"""Files: atomic writes, SHA-256, and JSON that is checked against a schema, with a one-line error for any fault.
 
     >>> read_json(Path("run.json"), {"launches": [{"step": int}]})["launches"][0]["step"]
 
-A schema is an example in types: `int`, `float` (whole numbers count), `str`, `bool`, `dict`, `list`, `object` for
-anything; a dict of the keys that must be there; a list of one schema, that of every item. Further keys are allowed.
+A schema is a type (`int`, `float`, which accepts whole numbers, `str`, `bool`, `dict`, `list`, or `object` for
+anything), a dict of required keys and their schemas, or a list of one schema for all items. Extra keys are allowed.
 """
 
 import contextlib
@@ -32,21 +32,21 @@ def folder(flag: str, path: str | Path) -> Path:
     """Returns the folder that the flag `--FLAG` names, with `~` expanded; it need not exist.
 
     Raises:
-      UserError: it is a URL, which would silently become a local folder named `gs:`.
+      UserError: the path is a URL, which would silently become a local folder named `gs:`.
     """
     if re.match(r"[A-Za-z][\w+.-]+:/", str(path)):
         raise UserError(
-            f"--{flag}={path}: this is a URL; only mounted file systems are read and written: mount the bucket (gs:// "
-            "with gcsfuse) and give the folder that it is mounted on"
+            f"--{flag}={path}: this is a URL; only mounted file systems are supported: mount the bucket (gs:// with "
+            "gcsfuse) and give its mount point"
         )
     return Path(path).expanduser()
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Writes a file under a temporary name beside `path` and renames it: no reader ever finds half of it.
+    """Writes a file atomically: to a temporary name beside `path`, which is then renamed.
 
     Raises:
-      OSError: it cannot be written; `path` is then as it was, and nothing is left beside it.
+      OSError: it cannot be written; `path` is then unchanged and the temporary file removed.
     """
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
@@ -59,12 +59,12 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """`write_bytes` of UTF-8."""
+    """Writes UTF-8 text atomically."""
     write_bytes(path, text.encode())
 
 
 def write_json(path: Path, value: Any) -> None:
-    """`write_text` of JSON, indented, with a line feed at the end."""
+    """Writes indented JSON, with a trailing newline, atomically."""
     write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
 
 
@@ -78,16 +78,16 @@ def read_json(path: Path, schema: Schema) -> Any:
     """Returns the JSON value in a file.
 
     Raises:
-      UserError: the file is absent or unreadable, is not JSON, or its value is not of the schema; the message names
-        the file and the place in it.
+      UserError: the file is absent or unreadable, is not JSON, or does not match the schema; the message names the
+        file and the place in it.
     """
     return check(path, "", _parsed(path, "", _content(path)), schema)
 
 
 def read_json_lines(path: Path, schema: Schema) -> list[Any]:
-    """Returns the value of each line of a file; [] where the file is absent.
+    """Returns the value of each line of a file; [] if the file is absent.
 
-    The last line is left out if it has no line feed: a process was killed, or is busy, while it wrote it.
+    A last line without a newline is skipped: a process was killed, or is still busy, writing it.
 
     Raises:
       UserError: as `read_json`; the message names the line.
@@ -110,15 +110,15 @@ def _content(path: Path) -> bytes:
 def _parsed(path: Path, where: str, content: bytes) -> Any:
     try:
         return json.loads(content)
-    except (ValueError, RecursionError) as error:  # of UTF-8, of JSON, of numbers with thousands of digits
+    except (ValueError, RecursionError) as error:  # bad UTF-8, bad JSON, or numbers with thousands of digits
         raise UserError(f"{path}: damaged{where and f' in {where}'}, not JSON ({str(error)[:120]})") from error
 
 
 def check(path: Path, where: str, value: Any, schema: Schema) -> Any:
-    """Returns `value`, which was read from `path` ("" or a place in it), if it is of the schema.
+    """Returns `value`, read from `path` at the place `where` ("" for the whole file), if it matches the schema.
 
     Raises:
-      UserError: it is not; the message names the file and the place in it.
+      UserError: it does not; the message names the file and the place in it.
     """
     if wrong := _fault(value, schema, ""):
         raise UserError(f"{path}: damaged{where and f' in {where}'}: {wrong}")
@@ -126,7 +126,7 @@ def check(path: Path, where: str, value: Any, schema: Schema) -> Any:
 
 
 def _fault(value: Any, schema: Schema, at: str) -> str | None:
-    """What is wrong with `value`, which stands at this place; None if nothing is."""
+    """Returns what is wrong with `value`, found at the place `at`; None if nothing is."""
     kind: type = schema if isinstance(schema, type) else type(schema)
     fits = isinstance(value, (int, float) if kind is float else kind)
     if not fits or (isinstance(value, bool) and kind in (int, float)):

@@ -1,4 +1,4 @@
-"""Pages written by hand, a part of which a command writes: it stands between two lines that stay."""
+"""Hand-written pages with a generated block between two marker lines."""
 
 from pathlib import Path
 
@@ -9,10 +9,10 @@ def rewritten(path: Path, begin: str, end: str, text: str) -> str:
     """Returns the page with everything between the lines `begin` and `end` replaced by `text`.
 
     Raises:
-      UserError: one of the lines does not stand in it.
+      UserError: one of the lines is missing.
     """
     before, found, rest = path.read_text(encoding="utf-8").partition(begin)
     _, closed, after = rest.partition(end)
     if not (found and closed):
-        raise UserError(f"{path}: the lines {begin!r} and {end!r} must both stand in it")
+        raise UserError(f"{path}: it must contain both of the lines {begin!r} and {end!r}")
     return f"{before}{begin}\n{text}\n{end}{after}"

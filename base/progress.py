@@ -1,4 +1,4 @@
-"""Progress of long work over text, on stderr: a bar on a terminal, a plain line now and then in a log."""
+"""Progress of long jobs, on stderr: a bar on a terminal, an occasional plain line in a log."""
 
 import sys
 import time
@@ -16,7 +16,7 @@ _SECONDS_BETWEEN_UPDATES = 0.1
 
 
 class Progress:
-    """Counts items of a job of unknown size, in a `with` statement."""
+    """Shows how many items a job of unknown size has done, in a `with` statement."""
 
     def __init__(self, job: str, unit: str, *, enabled: bool = True):
         self._job, self._unit, self._enabled = job, unit, enabled
@@ -47,7 +47,7 @@ class Progress:
             self._line(self._summary or f"{self._done:,} {self._unit}")
 
     def update(self, done: int) -> None:
-        """Says that `done` items are done in all."""
+        """Sets the total number of items done."""
         self._done = done
         now = time.monotonic()
         if self._bar and now - self._shown > _SECONDS_BETWEEN_UPDATES:
@@ -58,11 +58,11 @@ class Progress:
             self._shown = now
 
     def finish(self, summary: str) -> None:
-        """Sets what the last line says."""
+        """Sets the text of the last line."""
         self._summary = summary
 
     def count(self, items: Iterable[T]) -> Iterator[T]:
-        """Passes `items` on and counts them."""
+        """Yields `items` and counts them."""
         for number, item in enumerate(items, 1):
             yield item
             if number % 1024 == 0:

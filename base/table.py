@@ -1,4 +1,4 @@
-"""A table of strings, and the three ways to write one down without a browser."""
+"""A table of strings, and its three plain formats: text, Markdown and CSV."""
 
 import csv
 import io
@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 NOT_RUN = "not run"
-ABSENT = (NOT_RUN, "not ", "unfinished", "failed", "pruned")  # how what stands in the place of a number begins
+ABSENT = (NOT_RUN, "not ", "unfinished", "failed", "pruned")  # prefixes of what replaces a missing number
 _NUMBER = re.compile(r"[+−]?\d[\d.,e]*( ± [\d.]+)?$")
 
 
 class Table(NamedTuple):
-    """Heads and rows of equal length; `name` tells tables of one file apart, `notes` stand below.
+    """Column heads, rows of the same length, and notes; `name` distinguishes the tables in one file.
 
-    A head "BLEU: ours" is of the column "ours" in the group "BLEU".
+    A head "BLEU: ours" is the column "ours" in the group "BLEU".
     """
 
     name: str
@@ -26,7 +26,7 @@ class Table(NamedTuple):
 
 
 def as_text(table: Table) -> str:
-    """For a terminal: columns aligned, numbers to the right."""
+    """Formats a table for a terminal, with aligned columns and numbers to the right."""
     head = _short(table.head)
     columns = list(zip(head, *table.rows, strict=True))
     widths = [max(map(len, column)) for column in columns]
@@ -41,7 +41,7 @@ def as_text(table: Table) -> str:
 
 
 def as_markdown(table: Table) -> str:
-    """As Markdown, with the title as a heading and the notes as a list."""
+    """Formats a table as Markdown, with the title as a heading and the notes as a list."""
     numeric = [is_numeric(column) for column in zip(*table.rows, strict=True)] or [False] * len(table.head)
 
     def line(cells: Sequence[str]) -> str:
@@ -53,7 +53,7 @@ def as_markdown(table: Table) -> str:
 
 
 def as_csv(table: Table) -> str:
-    """As comma-separated values, the table's name in the first column; titles and notes are left out."""
+    """Formats a table as CSV, with its name in the first column and without title or notes."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("table", *table.head))
@@ -62,7 +62,7 @@ def as_csv(table: Table) -> str:
 
 
 def _short(head: Sequence[str]) -> list[str]:
-    """Heads for a reader: a group is named once."""
+    """Shortens the heads so that each group is named only once."""
     groups = ["", *(cell.rpartition(": ")[0] for cell in head)]
     return [
         cell.removeprefix(f"{before}: ") if before == group else cell
@@ -71,13 +71,13 @@ def _short(head: Sequence[str]) -> list[str]:
 
 
 def is_numeric(cells: Sequence[str]) -> bool:
-    """Whether a column holds numbers, or what stands in their place, and so stands to the right."""
+    """Returns whether a column holds only numbers, or words for missing ones, and so is right-aligned."""
     filled = [cell for cell in cells if cell]
     return bool(filled) and all(_NUMBER.match(cell) or cell.startswith(ABSENT) for cell in filled)
 
 
 def number(value: float | None, digits: int = 2, *, sign: bool = False) -> str:
-    """A number with so many decimals, "" for None; with `sign`, + or − stands before it."""
+    """Formats a number with `digits` decimals, None as ""; with `sign`, positive numbers get a +."""
     if value is None:
         return ""
     text = f"{value:+.{digits}f}" if sign else f"{value:.{digits}f}"
@@ -85,17 +85,17 @@ def number(value: float | None, digits: int = 2, *, sign: bool = False) -> str:
 
 
 def mean(values: Sequence[float]) -> float | None:
-    """The mean; None of nothing."""
+    """Returns the mean; None if there are no values."""
     return statistics.fmean(values) if values else None
 
 
 def spread(values: Sequence[float], digits: int = 2) -> str:
-    """The mean over seeds and, of two or more, ± the sample standard deviation."""
+    """Formats the mean over seeds and, for two or more, ± the sample standard deviation."""
     if len(values) < 2:
         return number(mean(values), digits)
     return f"{number(mean(values), digits)} ± {statistics.stdev(values):.{digits}f}"
 
 
 def difference(ours: float | None, paper: float | None, digits: int = 2) -> str:
-    """`ours` minus `paper` with its sign, "" where one is missing."""
+    """Formats `ours` minus `paper` with its sign; "" if one is missing."""
     return "" if ours is None or paper is None else number(ours - paper, digits, sign=True)

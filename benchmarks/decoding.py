@@ -3,11 +3,11 @@
 pip install -e '.[bench]'
 GLIBC_TUNABLES=glibc.malloc.hugetlb=1 python -m benchmarks.decoding [--rounds=9] [--sentences=8] [--beam=4]
 
-Weights are random and copied into a CTranslate2 model with the same sinusoids; that the copy is the same model is
-checked by scoring its outputs with ours. The end of sentence is suppressed in CTranslate2, here by a zero vector, so
-that both write 20 tokens; ours then takes one more step for the forced end of sentence. Rounds alternate between the
-two; a round in which a process got less than 90 % of the processors is dropped, for machines that are shared.
-Compilation is excluded. The last line is the ratio of medians.
+Random weights are copied into a CTranslate2 model with the same sinusoids; scoring its outputs with our model checks
+that the two are the same. EOS is suppressed, in CTranslate2 by an option and here by a zero embedding, so that both
+write 20 tokens; ours then takes one more step for the forced EOS. Rounds alternate between the two; a round that got
+less than 90 % of the processors is dropped, since the machine may be shared. Compilation is excluded. The last line is
+the ratio of medians.
 """
 
 import functools
@@ -35,7 +35,7 @@ SPECIALS = ["<pad>", "<s>", "</s>", "<unk>"]
 
 
 def ctranslate2_model(config: ModelConfig, params: Any, folder: str) -> ctranslate2.Translator:
-    """A CTranslate2 translator with our weights, float32."""
+    """Returns a CTranslate2 translator with our weights, in float32."""
     spec = ctranslate2.specs.TransformerSpec.from_config(config.N, config.h, pre_norm=False)
     positions = np.asarray(sinusoids(jnp.arange(256)[None], config.d_model)[0])
     ours = jax.tree.map(np.asarray, params)
@@ -89,14 +89,14 @@ def ctranslate2_model(config: ModelConfig, params: Any, folder: str) -> ctransla
 
 
 class Sample(NamedTuple):
-    """One timed run: wall seconds, and the processors it had."""
+    """One timed run: wall seconds, and the number of processors that it used."""
 
     seconds: float
     cpus: float
 
 
 def timed(work: Callable[[], Any]) -> Sample:
-    """Runs `work` once."""
+    """Times one run of `work`."""
     wall, cpu = time.perf_counter(), time.process_time()
     work()
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
@@ -104,7 +104,7 @@ def timed(work: Callable[[], Any]) -> Sample:
 
 
 def main(argv: list[str]) -> None:
-    """Entry point; flags at the end."""
+    """Runs the benchmark; flags below."""
     options = flags.FLAGS
     config = ModelConfig(vocab_size=options.vocab_size)
     model = Transformer(config)
@@ -162,6 +162,6 @@ def main(argv: list[str]) -> None:
 if __name__ == "__main__":
     flags.DEFINE_integer("rounds", 9, "timed runs of each")
     flags.DEFINE_integer("sentences", 8, "sentences in the batch")
-    flags.DEFINE_integer("beam", 4, "beam of both")
+    flags.DEFINE_integer("beam", 4, "beam size of both")
     flags.DEFINE_integer("vocab_size", 16_384, "subwords")
     app.run(main)

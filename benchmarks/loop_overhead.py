@@ -1,11 +1,11 @@
-"""The speed that the whole training loop keeps of the bare update: target tokens/s of `train` / of `train_step`.
+"""Measures the overhead of the training loop: target tokens/s of `train` divided by those of `train_step` alone.
 
     python -m benchmarks.loop_overhead [--rounds=5] [--updates=20]
 
 Both train the same small model (N 3, d_model 256) on the same packed batches of the built-in grammar, of one shape. The
-loop reads, lays out and prefetches them, logs and writes metrics; the bare update gets them from memory. Neither counts
-compilation, validation or checkpoints. Loop and bare update alternate; the ratio is of the medians. `cpus` is process
-time over wall time: compare only rounds that had the machine to themselves.
+loop reads, packs and prefetches them, logs and writes metrics; the bare update takes them from memory. Neither includes
+compilation, validation or checkpoints. Loop and bare update alternate; the ratio is that of the medians. `cpus` is
+process time over wall time: compare only rounds that had the machine to themselves.
 """
 
 import json
@@ -34,7 +34,7 @@ _UPDATES = flags.DEFINE_integer("updates", 20, "updates in one measurement")
 
 
 def config(updates: int) -> ConfigDict:
-    """A small model on the grammar; a record every `updates` updates, and nothing else in between."""
+    """Returns a small model on the grammar, with a metrics record every `updates` updates and nothing else."""
     cfg = default()
     cfg.data.update({"train": "grammar:train:5000", "valid": "grammar:valid:8", "vocab_size": 1_000})
     cfg.data.update({"batching": "pack", "pack_length": 64, "max_length": 64, "tokens_per_batch": 2_048})
@@ -45,7 +45,7 @@ def config(updates: int) -> ConfigDict:
 
 
 def looped(cfg: ConfigDict, workdir: Path) -> float:
-    """Goes on with the run for three windows; returns the last one's tokens/s, the first having compiled."""
+    """Continues the run for three windows, the first of which compiles; returns the tokens/s of the last."""
     cfg.steps = cfg.steps + 3 * cfg.log_every
     if status := loop.train(cfg, workdir, translation.task):
         raise SystemExit(status)
@@ -54,7 +54,7 @@ def looped(cfg: ConfigDict, workdir: Path) -> float:
 
 
 def main(argv: list[str]) -> None:
-    """Prints one line a round, and the ratio of the medians."""
+    """Prints one line per round, and the ratio of the medians."""
     cfg = config(_UPDATES.value)
     cfg.steps = 0
     with tempfile.TemporaryDirectory() as folder:

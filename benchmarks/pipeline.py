@@ -1,11 +1,11 @@
-"""The speed of the data pipeline on synthetic text: preparing a corpus, and batches from it.
+"""Measures the data pipeline on synthetic text: preparing a corpus, and making batches from it.
 
     python -m benchmarks.pipeline [--pairs=500000] [--seconds=10]
 
-Prints how long preparation takes on one and on two processors (and that both give the same files), then the positions a
-second of bucketed and of packed batches at the paper's sizes (`configs/common.py`). Positions are those of one side,
-padding counted, as `data.tokens_per_batch` counts them. Beside wall time stands processor time, of all threads: compare
-that on a busy machine. `peak` is the process's largest resident memory so far.
+Prints how long preparation takes on one and on two processors (checking that both give the same files), then the
+positions per second of bucketed and packed batches at the paper's sizes (`configs/common.py`). Positions are those of
+one side, padding included, as in `data.tokens_per_batch`. Processor time of all threads is printed with wall time:
+compare that on a busy machine. `peak` is the process's largest resident memory so far.
 """
 
 import itertools
@@ -24,7 +24,7 @@ from data.prepare import Prepared, prepare
 from data.tokenizer import Tokenizer
 
 _PAIRS = flags.DEFINE_integer("pairs", 500_000, "sentence pairs")
-_SECONDS = flags.DEFINE_float("seconds", 10.0, "how long each kind of batches is measured")
+_SECONDS = flags.DEFINE_float("seconds", 10.0, "how long to measure each kind of batches")
 
 
 def write_corpus(path: Path, pairs: int) -> None:
@@ -53,7 +53,7 @@ def prepared_on(cpus: set[int], spec: str, tokenizer: Tokenizer, cache: Path) ->
 
 
 def measure(prepared: Prepared, batching: str, seconds: float) -> None:
-    """Prints the positions a second of one kind of batches."""
+    """Prints the positions per second of one kind of batches."""
     cfg = default().data
     cfg.batching = batching
     batches = TrainingBatches(prepared, cfg, seed=0)
@@ -66,11 +66,11 @@ def measure(prepared: Prepared, batching: str, seconds: float) -> None:
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     batches.close()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"{positions / wall:,.0f} positions/s, {positions / cpu:,.0f} a processor second; peak {peak:,.0f} MiB")
+    print(f"{positions / wall:,.0f} positions/s, {positions / cpu:,.0f} per processor second; peak {peak:,.0f} MiB")
 
 
 def main(argv: list[str]) -> None:
-    """Prepares the corpus twice and reads it both ways."""
+    """Prepares the corpus twice, then measures both kinds of batches."""
     del argv
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "pairs.tsv"

@@ -1,18 +1,18 @@
-"""Times one training step of the base model against PyTorch eager, in one process and in turns.
+"""Times one training step of the base model against PyTorch eager, alternating in one process.
 
 pip install -e '.[bench]'
 GLIBC_TUNABLES=glibc.malloc.hugetlb=1 python -m benchmarks.training_step [--rounds=9] [--tokens=2048] [--length=32]
 
 A step is forward, backward and Adam in float32 on the CPU: 6+6 layers, d_model 512, d_ff 2048, 8 heads, 16,000
-subwords, dropout 0.1, label smoothing 0.1, 2,048 tokens a side in rows of 32 without padding. Ours is the step that
-`python -m train` runs, with either kind of dropout bits. Theirs is made of `nn.TransformerEncoderLayer` and
-`nn.TransformerDecoderLayer` (whose attention is SDPA) and `torch.optim.Adam`; it shares one embedding as ours does and
-drops where ours drops, which is less work than the layers' own default.
+subwords, dropout 0.1, label smoothing 0.1, 2,048 tokens per side in rows of 32 without padding. Ours is the step that
+`python -m train` runs, with each kind of dropout bits. PyTorch's uses `nn.TransformerEncoderLayer` and
+`nn.TransformerDecoderLayer` (whose attention is SDPA) and `torch.optim.Adam`; it shares one embedding and applies
+dropout in the same places as ours, which is less work than the layers' default.
 
-Rounds alternate between the three. Each does a step untimed before the one that counts, for whoever follows PyTorch
-finds memory and processors as PyTorch left them and needs up to half as long again. A step that got less than 90 % of
-the processors is dropped, for machines that are shared. Compilation is excluded. Peak memory is that of a process of
-its own. The last lines are ratios of medians.
+Rounds alternate between the three. Each runs an untimed step before the timed one, since a step right after PyTorch's
+finds memory and processors as PyTorch left them and takes up to half as long again. A step that got less than 90 % of
+the processors is dropped, since the machine may be shared. Compilation is excluded. Peak memory is measured in separate
+processes. The last lines are ratios of medians.
 """
 
 import dataclasses
@@ -41,17 +41,17 @@ from train.optim import optimizer
 from train.step import init_state, make_train_step
 from train.tasks.translation import objective
 
-TOKENS = flags.DEFINE_integer("tokens", 2048, "target tokens a step")
-LENGTH = flags.DEFINE_integer("length", 32, "tokens of a row")
+TOKENS = flags.DEFINE_integer("tokens", 2048, "target tokens per step")
+LENGTH = flags.DEFINE_integer("length", 32, "tokens per row")
 ROUNDS = flags.DEFINE_integer("rounds", 9, "samples of each contender")
-TINY = flags.DEFINE_bool("tiny", False, "a 1+1 layer model of width 64, to see whether this program works")
+TINY = flags.DEFINE_bool("tiny", False, "a 1+1 layer model of width 64, to check that this program works")
 MEMORY_OF = flags.DEFINE_string("memory_of", None, "internal: two steps of this contender, then its peak memory")
 
 CONTENDERS = ("ours-threefry", "ours-hash", "torch")
 
 
 def random_batch(rows: int, length: int, vocab_size: int) -> Batch:
-    """Full rows: no padding, one sentence each."""
+    """Returns a batch of full rows: one sentence each, without padding."""
     rng = np.random.default_rng(0)
     source, target = rng.integers(4, vocab_size, (2, rows, length), dtype=np.int32)
     target_in = np.concatenate([np.full((rows, 1), BOS, np.int32), target[:, :-1]], axis=1)
@@ -60,7 +60,7 @@ def random_batch(rows: int, length: int, vocab_size: int) -> Batch:
 
 
 def our_step(config: ModelConfig, batch: Batch) -> Callable[[], float]:
-    """Returns a function that does one update and returns its loss, nats a token."""
+    """Returns a function that does one update and returns its loss in nats per token."""
     cfg = default()
     tx = optimizer(cfg.optim, config.d_model, cfg.steps)
     goal = objective(config, cfg.loss.eps_ls)
@@ -77,7 +77,7 @@ def our_step(config: ModelConfig, batch: Batch) -> Callable[[], float]:
 
 
 def torch_step(config: ModelConfig, batch: Batch) -> Callable[[], float]:
-    """The same for PyTorch, written as its users write it."""
+    """Returns the same for PyTorch, in idiomatic PyTorch."""
     sizes = {
         "d_model": config.d_model,
         "nhead": config.h,
@@ -116,7 +116,7 @@ def torch_step(config: ModelConfig, batch: Batch) -> Callable[[], float]:
 
 
 def sample(run: Callable[[], float]) -> tuple[float, float]:
-    """Wall seconds of the second of two steps, and the cpus it had."""
+    """Returns the wall seconds of the second of two steps, and the number of processors that it used."""
     run()
     wall, cpu = time.perf_counter(), time.process_time()
     run()
@@ -125,7 +125,7 @@ def sample(run: Callable[[], float]) -> tuple[float, float]:
 
 
 def peak_memory(name: str) -> int:
-    """Peak resident memory in MiB of a process of its own that does two steps of one contender."""
+    """Returns the peak resident memory, in MiB, of a separate process that runs two steps of one contender."""
     command = [sys.executable, "-m", "benchmarks.training_step", *sys.argv[1:], f"--memory_of={name}"]
     return int(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.split()[-1])
 

@@ -1,1 +1,1 @@
-"""Experiments: one file per published row or family of rows; each starts from `configs.common.default()`."""
+"""Configs: one file per published row, or family of rows, each starting from `configs.common.default()`."""

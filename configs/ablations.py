@@ -27,12 +27,12 @@ from configs.small import choose, small
 
 ROWS: dict[str, dict[str, Any]] = {
     "base": {},
-    # (A) heads, with the amount of computation kept
+    # (A) heads, at constant computation
     "A1": {"model.h": 1, "model.d_k": 512, "model.d_v": 512},
     "A2": {"model.h": 4, "model.d_k": 128, "model.d_v": 128},
     "A3": {"model.h": 16, "model.d_k": 32, "model.d_v": 32},
     "A4": {"model.h": 32, "model.d_k": 16, "model.d_v": 16},
-    # (B) width of the keys
+    # (B) key size
     "B1": {"model.d_k": 16},
     "B2": {"model.d_k": 32},
     # (C) size
@@ -55,7 +55,7 @@ ROWS: dict[str, dict[str, Any]] = {
 
 
 def get_config(argument: str = "base") -> ConfigDict:
-    """Returns the run of a row, or with ROW:small of its small twin."""
+    """Returns the config of a row, or for ROW:small of its small twin."""
     row, is_small = choose(argument, tuple(ROWS))
     cfg = wmt14(default(), "en-de")
     cfg.decode.checkpoint = "latest"
@@ -64,7 +64,7 @@ def get_config(argument: str = "base") -> ConfigDict:
 
 
 def sweep(argument: str = "base") -> list[dict[str, Any]]:
-    """Returns the rows as points of one sweep; of the small twins all but big, with two seeds each."""
+    """Returns the rows as points of one sweep; for the small twins, all but big with two seeds each."""
     if argument == "base":
         return list(ROWS.values())
     twins = {row: get_config(f"{row}:small") for row in ROWS if row != "big"}

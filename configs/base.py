@@ -9,7 +9,7 @@ Cost:  12 hours on 8 P100 GPUs in the paper; ours not measured.
     python -m infer --workdir=runs/base --split=test
 
 `configs/base.py:en-fr` is the English-French run (38.1 BLEU in the paper). `configs/base.py:en-de:small` is a small
-twin on the built-in corpus, see configs/small.py; that of en-fr translates the other way round.
+twin on the built-in corpus, see configs/small.py; the twin of en-fr translates from German to English.
 """
 
 from ml_collections import ConfigDict
@@ -17,11 +17,11 @@ from ml_collections import ConfigDict
 from configs.common import default
 from configs.small import choose, small
 
-PAIRS = {"en-de": "{en,de}", "en-fr": "{de,en}"}  # and the direction of the built-in corpus that stands for each
+PAIRS = {"en-de": "{en,de}", "en-fr": "{de,en}"}  # with the direction of the built-in corpus in the small twin
 
 
 def wmt14(cfg: ConfigDict, pair: str) -> ConfigDict:
-    """Names the paper's corpora, English first, in `cfg`; `pair` is "en-de" or "en-fr" (32,000 subwords there)."""
+    """Sets the paper's corpora in `cfg`, English to German or (with 32,000 subwords) to French; returns it."""
     language = {"en-de": "de", "en-fr": "fr"}[pair]
     for split in ("train", "valid", "test"):
         part = {"train": "train", "valid": "validation", "test": "test"}[split]
@@ -31,7 +31,7 @@ def wmt14(cfg: ConfigDict, pair: str) -> ConfigDict:
 
 
 def get_config(argument: str = "en-de") -> ConfigDict:
-    """Returns the run for the language pair "en-de" or "en-fr", or with PAIR:small its small twin."""
+    """Returns the config for the language pair "en-de" or "en-fr", or for PAIR:small of its small twin."""
     pair, is_small = choose(argument, tuple(PAIRS))
     cfg = wmt14(default(), pair)
     return small(cfg, PAIRS[pair]) if is_small else cfg

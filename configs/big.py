@@ -20,7 +20,7 @@ from configs.small import choose, small
 
 
 def get_config(argument: str = "en-de") -> ConfigDict:
-    """Returns the run for the language pair "en-de" or "en-fr", or with PAIR:small its small twin."""
+    """Returns the config for the language pair "en-de" or "en-fr", or for PAIR:small of its small twin."""
     pair, is_small = choose(argument, tuple(PAIRS))
     cfg = wmt14(default(), pair)
     cfg.steps = 300_000

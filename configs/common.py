@@ -1,16 +1,16 @@
-"""Every legal configuration key, once, with its unit and the reason for its default.
+"""Every config key, defined once, with its unit and the reason for its default.
 
 A config file starts from `default()`, changes what differs and documents itself. The defaults are the paper's base
-model (Table 3, row "base") and its recipe (section 5); every departure that the code offers is a key that is off here.
+model (Table 3, row "base") and its recipe (section 5); every departure from the paper is a key that is off here.
 """
 
 from ml_collections import ConfigDict
 
 
 def default() -> ConfigDict:
-    """Returns the paper's base model and recipe; `data.*` corpora are left empty for the config file to name."""
+    """Returns the paper's base model and recipe; a config file sets the corpora of `data.*`, which are empty here."""
     cfg = ConfigDict()
-    cfg.seed = 0  # every random choice (parameters, shuffling, dropout) derives from this one integer
+    cfg.seed = 0  # all randomness (parameters, shuffling, dropout) derives from this one integer
     cfg.steps = 100_000  # parameter updates; section 5.2 (300,000 for big)
 
     cfg.data = ConfigDict()
@@ -18,18 +18,18 @@ def default() -> ConfigDict:
     cfg.data.valid = ""
     cfg.data.test = ""
     cfg.data.cache = ".cache/data"  # folder of prepared corpora, shared by runs; keyed by content, safe to delete
-    cfg.data.vocab_size = 37_000  # subwords, source and target together; section 5.1
+    cfg.data.vocab_size = 37_000  # subwords, shared by source and target; section 5.1
     cfg.data.tokenizer = ""  # a sentencepiece model to reuse; "" trains one on data.train
     cfg.data.lowercase = False  # True lower-cases both sides, as small published Multi30k systems do
-    cfg.data.max_length = 256  # subwords a side, EOS counted; longer training pairs are dropped and counted
-    cfg.data.max_ratio = 9.0  # subwords of the longer side / shorter side; worse pairs are dropped and counted
-    cfg.data.tokens_per_batch = 25_000  # positions a side in one update, the whole cluster together; section 5.1
-    cfg.data.batching = "bucket"  # "bucket": pairs of like length (section 5.1); "pack": several pairs a row
-    cfg.data.buckets = (10, 12, 14, 16, 18, 20, 24, 28, 32, 40, 48, 64, 96, 128, 256)  # row lengths; one program each
-    cfg.data.pack_length = 256  # row length of batching="pack"
+    cfg.data.max_length = 256  # subwords per side, EOS included; longer training pairs are dropped and counted
+    cfg.data.max_ratio = 9.0  # subwords of the longer side / shorter side; pairs above it are dropped and counted
+    cfg.data.tokens_per_batch = 25_000  # positions per side in one update, over the whole cluster; section 5.1
+    cfg.data.batching = "bucket"  # "bucket": pairs of similar length (section 5.1); "pack": several pairs per row
+    cfg.data.buckets = (10, 12, 14, 16, 18, 20, 24, 28, 32, 40, 48, 64, 96, 128, 256)  # row lengths; each is compiled
+    cfg.data.pack_length = 256  # row length for batching="pack"
 
     cfg.model = ConfigDict()
-    cfg.model.N = 6  # layers in the encoder, and in the decoder
+    cfg.model.N = 6  # layers, in the encoder and in the decoder each
     cfg.model.d_model = 512
     cfg.model.d_ff = 2048
     cfg.model.h = 8  # heads
@@ -39,14 +39,14 @@ def default() -> ConfigDict:
     cfg.model.P_drop_attention = 0.0  # attention weights; not part of the published recipe
     cfg.model.P_drop_relu = 0.0  # after the ReLU; not part of the published recipe
     cfg.model.positions = "sinusoidal"  # sinusoidal | learned (row E) | rope | alibi | none
-    cfg.model.max_positions = 1024  # rows of the learned table; no other kind has a limit
+    cfg.model.max_positions = 1024  # rows of the table of learned positions; no other kind has a limit
     cfg.model.norm = "post"  # "post": LN(x + f(x)), the paper; "pre": x + f(LN(x)) and a final LN
     cfg.model.tie_embeddings = True  # one matrix for source, target and softmax; section 3.4
     cfg.model.dtype = "float32"  # compute type, "bfloat16" on accelerators; parameters and softmax stay float32
-    cfg.model.remat = "none"  # in the backward pass compute again: none | full (each layer: a third more time) | dots
-    cfg.model.dropout_bits = "threefry"  # "threefry": jax.random; "hash": a cheap counter hash, faster on CPU
-    cfg.model.attention_impl = "einsum"  # einsum | splash (TPU) | cudnn (GPU, bfloat16): kernels that keep no weights
-    cfg.model.scan_layers = False  # True loops over stacked layers: compiles one, but copies parameters every update
+    cfg.model.remat = "none"  # rematerialisation: none | full (whole layers: a third more time) | dots (attention only)
+    cfg.model.dropout_bits = "threefry"  # "threefry": jax.random; "hash": a cheap counter-based hash, faster on CPU
+    cfg.model.attention_impl = "einsum"  # einsum | splash (TPU) | cudnn (GPU, bfloat16), the last two fused kernels
+    cfg.model.scan_layers = False  # True scans over layers: compiles one, but copies the parameters every update
 
     cfg.loss = ConfigDict()
     cfg.loss.eps_ls = 0.1  # label smoothing; section 5.4
@@ -54,36 +54,36 @@ def default() -> ConfigDict:
     cfg.optim = ConfigDict()
     cfg.optim.name = "adam"  # "adam" (section 5.3) | "adamw"
     cfg.optim.schedule = "paper"  # "paper": d_model^-0.5 min(step^-0.5, step warmup^-1.5) | "cosine"
-    cfg.optim.lr = 1.0  # factor on the paper's schedule; the peak learning rate of "cosine"
+    cfg.optim.lr = 1.0  # factor on the paper's schedule; for "cosine", the peak learning rate
     cfg.optim.warmup = 4_000  # updates
     cfg.optim.b1 = 0.9
     cfg.optim.b2 = 0.98
     cfg.optim.eps = 1e-9
-    cfg.optim.weight_decay = 0.0  # of "adamw", decoupled; not on biases and layer norms
-    cfg.optim.clip_norm = 0.0  # global gradient norm; 0 clips nothing
-    cfg.optim.accumulate = 1  # microbatches that an update's batch is split into, to save memory
+    cfg.optim.weight_decay = 0.0  # for "adamw", decoupled; not on biases and layer norms
+    cfg.optim.clip_norm = 0.0  # global gradient norm; 0 disables clipping
+    cfg.optim.accumulate = 1  # microbatches per update, accumulating gradients to save memory
 
-    cfg.mesh = ConfigDict()  # devices along each axis, over all hosts; -1, for one axis at most, is what is left
+    cfg.mesh = ConfigDict()  # devices along each axis, over all hosts; one axis may be -1 for the remaining devices
     cfg.mesh.data = -1  # batch rows
-    cfg.mesh.fsdp = 1  # batch rows, with parameters and optimiser state cut along d_model
+    cfg.mesh.fsdp = 1  # batch rows, with parameters and optimiser state sharded along d_model
     cfg.mesh.tensor = 1  # heads, d_ff and vocabulary: best kept within one host
 
     cfg.checkpoint = ConfigDict()
     cfg.checkpoint.every = 1_500  # updates; about ten minutes of the paper's base run (section 6.1)
-    cfg.checkpoint.every_minutes = 0.0  # also save when so much time has passed, looked at every log_every; 0 is off
-    cfg.checkpoint.keep_last = 5  # newest checkpoints kept; the paper averages 5 (base) or 20 (big)
-    cfg.checkpoint.keep_best = 1  # and those of the best validation BLEU, or loss where BLEU is off
-    cfg.checkpoint.keep_every = 0  # and every one whose step is a multiple of this; 0 keeps none
+    cfg.checkpoint.every_minutes = 0.0  # also save after this much time, checked every log_every updates; 0 is off
+    cfg.checkpoint.keep_last = 5  # newest checkpoints to keep; the paper averages 5 (base) or 20 (big)
+    cfg.checkpoint.keep_best = 1  # also keep this many with the best validation BLEU, or loss if BLEU is off
+    cfg.checkpoint.keep_every = 0  # also keep those whose step is a multiple of this; 0 is off
 
     cfg.eval = ConfigDict()
     cfg.eval.every = 1_500  # updates between validations
-    cfg.eval.bleu_sentences = 500  # validation sentences translated greedily for BLEU at each validation; 0 is off
+    cfg.eval.bleu_sentences = 500  # validation sentences to translate greedily for BLEU; 0 is off
 
-    cfg.decode = ConfigDict()  # the paper's decoding (section 6.1), recorded with the run
+    cfg.decode = ConfigDict()  # the paper's decoding options (section 6.1), recorded with the run
     cfg.decode.beam = 4
     cfg.decode.alpha = 0.6  # length penalty ((5 + length) / 6)^alpha, Wu et al. 2016
     cfg.decode.extra_length = 50  # output tokens allowed beyond the source's
-    cfg.decode.checkpoint = "average:5"  # what to translate with: latest | STEP | best | average:N
+    cfg.decode.checkpoint = "average:5"  # the parameters to use: latest | STEP | best | average:N
 
     cfg.log_every = 50  # updates between metric records
     return cfg

@@ -7,10 +7,10 @@ Cost:      102 minutes on 2 shared CPU cores.
     python -m train --config=configs/multi30k.py:FOLDER --workdir=runs/multi30k
     python -m infer --workdir=runs/multi30k --split=test
 
-FOLDER holds {train,val,test_2016_flickr}.{en,de}.gz, one raw sentence a line; by default ../shared/data/multi30k.
+FOLDER holds {train,val,test_2016_flickr}.{en,de}.gz, one raw sentence per line; by default ../shared/data/multi30k.
 The recipe is the published one (4+4 layers, d_model 128, P_drop 0.3, peak learning rate 5e-3 after 2,000 updates,
 average of 10 checkpoints, beam 5) with cased text, fewer subwords and half the batch. The length penalty is the best of
-0.6, 1.0, 1.4 and 2.0 on the validation split, where 0.6 gave translations a tenth too short.
+0.6, 1.0, 1.4 and 2.0 on the validation split, where translations with 0.6 were a tenth too short.
 """
 
 from ml_collections import ConfigDict
@@ -19,7 +19,7 @@ from configs.common import default
 
 
 def get_config(folder: str = "../shared/data/multi30k") -> ConfigDict:
-    """Returns the run on the corpus in `folder`."""
+    """Returns the config for the corpus in `folder`."""
     cfg = default()
     cfg.steps = 8_000
 

@@ -4,9 +4,9 @@
 |---|---|---|---|
 | wsj | Wall Street Journal only, about 40,000 sentences | 91.3 | not run |
 | semi | with the high-confidence and BerkeleyParser corpora, about 17 million sentences | 92.7 | not run |
-| small | the built-in grammar and its trees, 90,000 sentences | - | 99.7 on unseen sentences of the grammar |
+| small | the built-in grammar and its trees, 90,000 sentences | - | 99.7 on held-out sentences of the grammar |
 
-Cost:  the paper prints none; small takes 5 minutes of training on 2 CPU cores.
+Cost:  not given in the paper; small trains in 5 minutes on 2 CPU cores.
 
     python -m train --config=configs/parsing.py:small --workdir=runs/parsing
     python -m infer.parse --workdir=runs/parsing --split=test
@@ -14,16 +14,16 @@ Cost:  the paper prints none; small takes 5 minutes of training on 2 CPU cores.
     python -m train --config=configs/parsing.py:wsj --workdir=runs/wsj
     python -m infer.parse --workdir=runs/wsj --split=test
 
-The treebanks are their licensees': wsj wants wsj/02-21.mrg, wsj/22.mrg and wsj/23.mrg, which are the sections' own
-files put together (`cat wsj/0[2-9]/*.mrg wsj/1?/*.mrg wsj/2[01]/*.mrg`), traces and function tags and all; semi wants
-those and wsj/semi.mrg.gz, all of its training trees. `--config.data.train=trees:FILE` and the like name other places.
+The treebanks need a licence. wsj reads wsj/02-21.mrg, wsj/22.mrg and wsj/23.mrg, the concatenated files of the sections
+(`cat wsj/0[2-9]/*.mrg wsj/1?/*.mrg wsj/2[01]/*.mrg`), with traces and function tags; semi also reads wsj/semi.mrg.gz,
+all of its training trees. For other places set `--config.data.train=trees:FILE`, and likewise `valid` and `test`.
 
-The paper prints 4 layers, d_model 1024, vocabularies of 16,000 and 32,000, beam 21, alpha 0.3, outputs of up to 300
-symbols beyond the input, and that all else is as in the base model but for dropout and learning rate, which were chosen
-on section 22 and are not printed. Those are tensor2tensor's here (`transformer_parsing_base_dr6`, v1.0.3): 0.2 on
-residuals and attention weights, five times the learning rate of translation, 16,000 updates of warm-up, 512 symbols a
-side. Neither are d_k and d_v printed: d_model / h, as tensor2tensor has it and row C5 of Table 3. Nor are the number of
-updates, which is the base model's, and what becomes of outputs that are no trees: see `data/trees/linearise.py`.
+The paper gives 4 layers, d_model 1024, vocabularies of 16,000 and 32,000, beam 21, alpha 0.3, and outputs of up to 300
+symbols beyond the input. All else is as in the base model except dropout and learning rate, which were chosen on
+section 22 and are not given. Those are tensor2tensor's here (`transformer_parsing_base_dr6`, v1.0.3): 0.2 on residuals
+and attention weights, five times the learning rate of translation, 16,000 updates of warm-up, 512 symbols per side.
+The paper does not give d_k and d_v: d_model / h here, as in tensor2tensor and row C5 of Table 3. Nor does it give the
+number of updates, here the base model's, or the treatment of outputs that are not trees: see `data/trees/linearise.py`.
 """
 
 from ml_collections import ConfigDict
@@ -34,7 +34,7 @@ VOCABULARY = {"wsj": 16_000, "semi": 32_000}
 
 
 def get_config(row: str = "wsj") -> ConfigDict:
-    """Returns the run of the row "wsj", "semi" or "small"."""
+    """Returns the config of the row "wsj", "semi" or "small"."""
     if row not in (*VOCABULARY, "small"):
         raise ValueError(f"there is no row {row!r}; the rows are {', '.join(VOCABULARY)} and small")
     cfg = default()
@@ -66,7 +66,7 @@ def _small(cfg: ConfigDict) -> ConfigDict:
     cfg.data.train = "trees:grammar:train:90000"
     cfg.data.valid = "trees:grammar:valid:500"
     cfg.data.test = "trees:grammar:test:1000"
-    cfg.data.vocab_size = 1_000  # a subword a word
+    cfg.data.vocab_size = 1_000  # one subword per word
     cfg.data.tokens_per_batch = 4_096
     cfg.data.max_length = 96
     cfg.data.batching = "pack"
@@ -75,7 +75,7 @@ def _small(cfg: ConfigDict) -> ConfigDict:
 
     cfg.model.N, cfg.model.d_model, cfg.model.d_ff = 2, 128, 512
     cfg.model.h, cfg.model.d_k, cfg.model.d_v = 4, 32, 32
-    cfg.model.P_drop = 0.0  # no sentence is seen twice: nothing to overfit
+    cfg.model.P_drop = 0.0  # no sentence is trained on twice, so there is nothing to overfit
     cfg.model.dropout_bits = "hash"
 
     cfg.optim.schedule = "cosine"

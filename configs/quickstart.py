@@ -1,4 +1,4 @@
-"""The built-in corpus: a synchronous English-German grammar, learnt from nothing in a few minutes on a laptop.
+"""A small Transformer on the built-in corpus, a synchronous English-German grammar: minutes of training on a laptop.
 
 Ours:  see the README's table.
 Cost:  about three minutes of training on 2 CPU cores.
@@ -13,14 +13,14 @@ from configs.common import default
 
 
 def get_config() -> ConfigDict:
-    """Returns the run."""
+    """Returns the config."""
     cfg = default()
     cfg.steps = 370
 
     cfg.data.train = "grammar:train:40000"
     cfg.data.valid = "grammar:valid:500"
     cfg.data.test = "grammar:test:1000"
-    cfg.data.vocab_size = 1_800  # nearly a subword a word
+    cfg.data.vocab_size = 1_800  # nearly one subword per word
     cfg.data.tokens_per_batch = 4_096
     cfg.data.max_length = 64
     cfg.data.batching = "pack"
@@ -29,10 +29,10 @@ def get_config() -> ConfigDict:
 
     cfg.model.N, cfg.model.d_model, cfg.model.d_ff = 2, 128, 512
     cfg.model.h, cfg.model.d_k, cfg.model.d_v = 4, 32, 32
-    cfg.model.P_drop = 0.0  # few sentences are seen more than twice: nothing to overfit
+    cfg.model.P_drop = 0.0  # few sentences are trained on more than twice, so there is little to overfit
     cfg.model.dropout_bits = "hash"
 
-    cfg.optim.schedule = "cosine"  # so short a run gains much from a rate that falls to zero
+    cfg.optim.schedule = "cosine"  # a run this short gains much from a rate that decays to zero
     cfg.optim.lr = 5e-3
     cfg.optim.warmup = 80
 

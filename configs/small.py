@@ -1,25 +1,25 @@
 """Small twins of the paper's rows: a quarter of every width and half of the layers, on the built-in corpus.
 
-A config of the paper has its twin by the argument's second part, `configs/ablations.py:A1:small`. What a row changes it
-changes in its twin as well, in proportion, so the twins can be told apart the way the paper's rows are; their numbers
-are not the paper's. Everything that is not made smaller here is the row's own: heads, dropout, smoothing, positions,
-Adam, the schedule's shape, decoding.
+The second part of a config's argument selects the twin: `configs/ablations.py:A1:small`. A twin changes the same things
+as its row, in proportion, so twins can be compared with each other as the paper's rows can; their numbers are not the
+paper's. Everything that is not scaled down here is the row's own: heads, dropout, smoothing, positions, Adam, the shape
+of the schedule, decoding.
 
 Cost: 1 to 7 minutes each on one core of a busy machine (results/table3-small); the big one has not been run.
 """
 
 from ml_collections import ConfigDict
 
-SHORTER = 400  # times fewer updates: 250 where the paper made 100,000
+SHORTER = 400  # times fewer updates: 250 for the paper's 100,000
 WARMUP = 100
-FACTOR = 0.5  # on the paper's schedule, which would peak at 8.8e-3 after so short a warm-up
+FACTOR = 0.5  # on the paper's schedule, which would peak at 8.8e-3 after such a short warm-up
 
 
 def choose(argument: str, rows: tuple[str, ...]) -> tuple[str, bool]:
-    """Returns the row that the argument of --config names, and whether its small twin is meant.
+    """Returns the row that the argument of --config names, and whether it asks for the small twin.
 
     Raises:
-      ValueError: there is no such row, or what follows it is not "small".
+      ValueError: there is no such row, or it is followed by something other than "small".
     """
     row, colon, size = argument.partition(":")
     if row not in rows or (colon and size != "small"):
@@ -28,9 +28,9 @@ def choose(argument: str, rows: tuple[str, ...]) -> tuple[str, bool]:
 
 
 def small(cfg: ConfigDict, direction: str = "{en,de}") -> ConfigDict:
-    """Turns a config of a paper's row into its small twin, in place, and returns it.
+    """Turns the config of one of the paper's rows into its small twin, in place, and returns it.
 
-    `direction` is of the built-in corpus; turned round it stands for the paper's second language pair.
+    `direction` is that of the built-in corpus; the reverse stands for the paper's second language pair.
     """
     for split, count in (("train", 40_000), ("valid", 500), ("test", 1_000)):
         cfg.data[split] = f"grammar:{split}:{count}:{direction}"

@@ -1,13 +1,13 @@
 """A small Transformer on Tatoeba English-German (163,000 short sentences).
 
 Ours:  27.64 sacreBLEU on the test split after 1,500 updates; the rest is in the README's table.
-Cost:  29 minutes on 2 shared CPU cores. The rate is still near its peak then: more updates would help.
+Cost:  29 minutes on 2 shared CPU cores. The learning rate is then still near its peak: more updates would help.
 
     python -m train --config=configs/tatoeba.py:FOLDER --workdir=runs/tatoeba
     python -m infer --workdir=runs/tatoeba --split=test
 
-FOLDER holds split.en-de.{train,valid,test}.{en,de}.gz; by default ../shared/data/tatoeba. Parts share no sentence of
-either language.
+FOLDER holds split.en-de.{train,valid,test}.{en,de}.gz; by default ../shared/data/tatoeba. The splits share no sentence
+in either language.
 """
 
 from ml_collections import ConfigDict
@@ -16,7 +16,7 @@ from configs.common import default
 
 
 def get_config(folder: str = "../shared/data/tatoeba") -> ConfigDict:
-    """Returns the run on the corpus in `folder`."""
+    """Returns the config for the corpus in `folder`."""
     cfg = default()
     cfg.steps = 1_500
     for split in ("train", "valid", "test"):

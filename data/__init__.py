@@ -1,1 +1,1 @@
-"""Text to batches of subword ids, and back."""
+"""Data: text to batches of subword ids, and back."""

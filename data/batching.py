@@ -1,9 +1,9 @@
-"""Which sentence pairs make a batch, and the batch as arrays of static shape (section 5.1).
+"""Plans which sentence pairs form a batch, and makes the arrays, of static shape (section 5.1).
 
-A plan covers a whole epoch and follows from the sentence lengths alone, so it is the same in every process and cheap to
-make again on resume. Two plans share one interface: `bucket_plan` puts one pair in a row, among pairs of like length
-(the paper's way); `pack_plan` puts several pairs in a row and tells them apart by segment ids. Either holds every pair
-once. `length_batches` groups sentences that are only read: for validation, translation and scoring.
+A plan covers a whole epoch and depends only on the sentence lengths and the seed, so it is the same in every process
+and cheap to recompute on resume. Two plans share one interface: `bucket_plan` puts one pair in each row, with pairs of
+similar length in a batch (as the paper does); `pack_plan` packs several pairs into a row, with segment ids. Each holds
+every pair once. `length_batches` groups sentences for validation, translation and scoring.
 """
 
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ from base.errors import UserError
 from base.ids import BOS, PAD
 
 Record = tuple[np.ndarray, np.ndarray]  # source ids, target ids; EOS ends both
-_OPEN_ROWS = 16  # rows that a stream of `pack_plan` fills at a time; more hardly save padding and take longer
-_PAIRS_PER_STREAM = 2_000  # a stream leaves its last rows part-empty, so a small corpus is packed by few streams
+_OPEN_ROWS = 16  # rows that a stream of `pack_plan` fills at a time; more take longer and hardly save padding
+_PAIRS_PER_STREAM = 2_000  # a stream leaves its last rows partly empty, so a small corpus gets few streams
 
 
 class Batch(NamedTuple):
-    """Ids of one batch: `b` rows of `s` source and `t` target positions; padding is 0 throughout.
+    """One batch: `b` rows of `s` source and `t` target positions; padding is 0 in all arrays.
 
-    A segment is a sentence pair: 1 for the first of its row, and 0 is padding. Positions restart with every segment.
+    A segment is a sentence pair: 1 is the first of its row, 0 is padding. Positions restart with each segment.
     """
 
     source_bs: Int32[np.ndarray, "b s"]  # y1 .. yn EOS
@@ -36,7 +36,7 @@ class Batch(NamedTuple):
 
 
 class PlannedBatch(NamedTuple):
-    """A batch before its ids are read: row `b` holds the pairs numbered `rows_bc[b]`, where -1 is none."""
+    """A batch before its ids are read: row `b` holds the pairs with numbers `rows_bc[b]`; -1 is none."""
 
     row_length_source: int
     row_length_target: int
@@ -51,16 +51,16 @@ def bucket_plan(
     seed: int = 0,
     epoch: int = 0,
 ) -> list[PlannedBatch]:
-    """Plans an epoch with one pair a row; a pair goes to the smallest bucket that holds its longer side.
+    """Plans an epoch with one pair per row; a pair goes to the smallest bucket that holds its longer side.
 
-    What does not fill a batch of its bucket moves to the next larger one, the longest pairs first, for they are padded
-    least there. Only the last batch of the epoch may have empty rows.
+    Pairs left over from a bucket's full batches move to the next larger bucket, the longest first, since they need the
+    least padding there. Only the last batch of the epoch may have empty rows.
 
     Args:
-        lengths_n2: tokens of each pair's source and target, EOS counted.
-        tokens: positions a side in one batch, at most.
+        lengths_n2: tokens of each pair's source and target, EOS included.
+        tokens: the most positions per side in one batch.
         buckets: row lengths, ascending; each gives one batch shape.
-        seed: with `epoch`, decides the order of rows and of batches.
+        seed: with `epoch`, determines the order of rows and of batches.
         epoch: counts from 0.
 
     Raises:
@@ -79,7 +79,7 @@ def bucket_plan(
         rows = _rows(tokens, length)
         pool = np.concatenate([waiting, shuffled[bucket_of == number]])
         left = len(pool) % rows
-        # Stable, so that which of equally long pairs stay behind still follows the shuffle.
+        # Stable, so that the shuffle decides which of equally long pairs are left over.
         staying = np.argsort(longest_n[pool], kind="stable")[: len(pool) - left]
         mask = np.zeros(len(pool), bool)
         mask[staying] = True
@@ -102,7 +102,7 @@ def pack_plan(
     seed: int = 0,
     epoch: int = 0,
 ) -> list[PlannedBatch]:
-    """Plans an epoch with several pairs a row of `pack_length` positions a side; arguments as `bucket_plan`."""
+    """Plans an epoch with several pairs per row of `pack_length` positions per side; arguments as `bucket_plan`."""
     order = np.random.default_rng([seed, epoch])
     rows = _rows(tokens, pack_length)
     if int(lengths_n2.max()) > pack_length:
@@ -121,7 +121,7 @@ def pack_plan(
 
 
 class LengthBatch(NamedTuple):
-    """Sentences of like length, which fill the first of `rows` rows of `length` positions."""
+    """Sentences of similar length, for the first rows of a batch of `rows` rows of `length` positions."""
 
     length: int
     rows: int
@@ -143,14 +143,14 @@ def length_batches(
     multiple: int = 1,
     small: int = 1,
 ) -> list[LengthBatch]:
-    """Every sentence once, shortest first, in arrays of few shapes: to read a text rather than to train on it.
+    """Plans batches for inference: every sentence once, shortest first, in few shapes.
 
     Args:
         lengths_n: tokens of each sentence.
         row_lengths: ascending, doubled beyond the last as far as needed; a sentence gets the shortest that holds it.
-        tokens: positions in one batch, at most, unless one row is longer by itself.
+        tokens: the most positions in one batch, unless a single row is longer.
         multiple: the number of rows is rounded up to a multiple of this.
-        small: a batch that needs at most one `small`-th of the rows of a full one has just so many.
+        small: a batch that needs at most 1 / `small` of a full batch's rows has exactly that many.
     """
     lengths_n = np.asarray(lengths_n, np.int64)
     row_lengths = list(row_lengths)
@@ -179,8 +179,8 @@ def _rows(tokens: int, length: int) -> int:
 def _first_fit(lengths_n2: np.ndarray, capacity: int) -> np.ndarray:
     """Returns the row number of every item: rows are numbered from 0 without gaps, and no side exceeds `capacity`.
 
-    First fit, in many streams at once so that a step is a vector operation: each stream puts its next item into the
-    first of its open rows that has room; where none has, it closes the fullest and opens a new one.
+    First fit, in many streams at once so that each step is a vector operation: a stream puts its next item into the
+    first of its open rows with room; if none has room, it closes the fullest row and opens a new one.
     """
     count = len(lengths_n2)
     streams = max(1, count // _PAIRS_PER_STREAM)

@@ -1,7 +1,7 @@
-"""Endless batches for training, prefetched by grain; and batches for validation, once.
+"""Endless batches for training, prefetched by grain, and one pass of batches for validation.
 
-The position is two numbers, the epoch and the batch in it: the plan of an epoch follows from the seed, so nothing else
-is needed to resume exactly where a run stopped. Prefetched batches do not count until they are handed out.
+The position in the data is two numbers, the epoch and the batch in it: the plan of an epoch follows from the seed, so
+nothing else is needed to resume exactly. Prefetched batches count only once they are returned.
 """
 
 from bisect import bisect_left
@@ -24,8 +24,8 @@ State = dict[str, int]
 class Share(NamedTuple):
     """Which rows of a batch this process reads: parts `first` to `end - 1` of `parts` equal parts.
 
-    A batch is planned without regard to the machines that will share it, then padded with empty rows to a multiple of
-    `multiple`, which is a multiple of `parts`. So the same sentences make the same update on any number of devices.
+    Batches are planned independently of the number of processes, then padded with empty rows to a multiple of
+    `multiple`, itself a multiple of `parts`. So the same sentences make the same update on any number of devices.
     """
 
     first: int = 0
@@ -34,7 +34,7 @@ class Share(NamedTuple):
     multiple: int = 1
 
     def of(self, planned: PlannedBatch) -> PlannedBatch:
-        """Returns `planned` with this process's rows only."""
+        """Returns `planned` with only this process's rows."""
         empty = -len(planned.rows_bc) % self.multiple
         rows_bc = np.pad(planned.rows_bc, ((0, empty), (0, 0)), constant_values=-1)
         part = len(rows_bc) // self.parts
@@ -45,7 +45,7 @@ WHOLE = Share()
 
 
 class TrainingBatches:
-    """Iterates over `Batch`, epoch after epoch; the state before a `next` is where that `next` can be repeated."""
+    """Iterates over `Batch`, epoch after epoch; restoring the state from before a `next` repeats that `next`."""
 
     def __init__(self, prepared: Prepared, cfg_data: ConfigDict, *, seed: int, share: Share = WHOLE):
         """Checks the settings; reading starts with the first `next`.
@@ -54,10 +54,10 @@ class TrainingBatches:
             prepared: the training corpus.
             cfg_data: `config.data`; see `configs/common.py`.
             seed: decides the order of every epoch.
-            share: this process's part of every batch; all processes make the same plan.
+            share: this process's part of every batch; all processes compute the same plan.
 
         Raises:
-            UserError: rows, tokens and lengths of `cfg_data` do not fit together.
+            UserError: the row lengths, tokens and maximum length of `cfg_data` are inconsistent.
         """
         longest = _longest_row(cfg_data)
         if cfg_data.max_length > longest[1]:
@@ -81,21 +81,21 @@ class TrainingBatches:
         try:
             batch, self._state = next(self._items)
         except Exception:
-            self._items = None  # so that the next `next` meets the error again, and not the end of the generator
+            self._items = None  # so that the next `next` raises the error again, not StopIteration
             raise
         return batch
 
     def get_state(self) -> State:
-        """Returns the position of the batch that the next `next` gives; plain numbers, fit for JSON."""
+        """Returns the position of the batch that the next `next` returns, as values for JSON."""
         return dict(self._state)
 
     def set_state(self, state: State) -> None:
-        """Goes to a position that `get_state` returned, for the same corpus, seed and settings."""
+        """Moves to a position that `get_state` returned, for the same corpus, seed and settings."""
         self.close()
         self._state = {"epoch": int(state["epoch"]), "batch": int(state["batch"])}
 
     def close(self) -> None:
-        """Ends the background threads; a later `next` starts others at the same position."""
+        """Stops the background threads; a later `next` starts new ones at the same position."""
         if self._items is not None:
             self._items.close()
             self._items = None
@@ -149,7 +149,7 @@ def _longest_row(cfg_data: ConfigDict) -> tuple[str, int]:
 
 
 def row_lengths(cfg_data: ConfigDict) -> list[int]:
-    """Returns the row lengths that pairs of up to `data.max_length` subwords need, ascending; each is compiled."""
+    """Returns the row lengths needed for pairs of up to `data.max_length` subwords, ascending; each is compiled."""
     if cfg_data.batching == "pack":
         return [cfg_data.pack_length]
     return list(cfg_data.buckets[: bisect_left(cfg_data.buckets, cfg_data.max_length) + 1])
@@ -162,11 +162,11 @@ def _read(prepared: Prepared, planned: PlannedBatch) -> Batch:
 def evaluation_batches(
     prepared: Prepared, tokens: int, buckets: Sequence[int], share: Share = WHOLE
 ) -> Iterator[Batch]:
-    """Yields every pair once, one a row, shortest first, in rows of bucket lengths; longer pairs get longer rows.
+    """Yields every pair once, one per row, shortest first, in rows of bucket lengths; longer pairs get longer rows.
 
     Args:
         prepared: the corpus.
-        tokens: positions a side in one batch, at most, unless one row is longer by itself.
+        tokens: the most positions per side in one batch, unless a single row is longer.
         buckets: row lengths, ascending; doubled beyond the largest as far as the corpus needs.
         share: this process's part of every batch.
     """

@@ -1,14 +1,14 @@
-"""Corpora into subword ids on disk, once; found again by content.
+"""Prepares corpora: tokenises them once into subword ids on disk, in a cache keyed by content.
 
-A prepared corpus is a folder of the cache, named after what decides its content (text, tokenizer, cleaning rules):
+A prepared corpus is a folder of the cache, named by a hash of its text, tokenizer and cleaning rules:
 
-    ids.bin        the pairs one after another: source ids, EOS, target ids, EOS; little-endian, 2 bytes an id, or 4 for
-                   a vocabulary of more than 65,536
-    lengths.npy    int32 [pairs, 2]: source and target ids of each pair, EOS counted
+    ids.bin        the pairs one after another: source ids, EOS, target ids, EOS; little-endian, 2 bytes per id, or 4 if
+                   the vocabulary has more than 65,536
+    lengths.npy    int32 [pairs, 2]: numbers of source and target ids of each pair, EOS included
     manifest.json  corpus, tokenizer hash, cleaning rules, what they dropped, token counts, SHA-256 of the files
 
-It is written beside its place and renamed into it, so it is whole or absent, also when two processes prepare the same.
-`python -m data.prepare --config=FILE` does ahead of time what training otherwise does at its start.
+It is written to a temporary folder and renamed, so it is complete or absent, even if two processes prepare the same.
+`python -m data.prepare --config=FILE` does in advance what training otherwise does at its start.
 """
 
 import contextlib
@@ -40,20 +40,20 @@ from data.batching import Record
 from data.sources import Corpus, download, open_corpus
 from data.tokenizer import Tokenizer
 
-FORMAT = 2  # raised when the files change meaning; corpora are then prepared again
+FORMAT = 2  # increased when the file format changes; corpora are then prepared again
 _IDS, _LENGTHS, _MANIFEST = "ids.bin", "lengths.npy", "manifest.json"
 _CHUNK = 8_192  # pairs encoded at a time
-_ABANDONED = 24 * 3600.0  # seconds without a write after which a preparation counts as killed
+_ABANDONED = 24 * 3600.0  # seconds without a write after which a preparation is assumed killed
 
 
 class Prepared:
-    """A prepared corpus: `prepared[i]` is (source ids, target ids), int32, EOS ending both.
+    """A prepared corpus: `prepared[i]` is (source ids, target ids), int32, both ending in EOS.
 
-    The ids stay on disk, in a file that is held open: reading goes on when the folder is removed.
+    The ids stay on disk, in a file that is kept open, so they can be read even after the folder is removed.
     """
 
     def __init__(self, folder: Path):
-        """Opens a folder that `prepare` made; `UserError` if any of it is missing or damaged."""
+        """Opens a folder made by `prepare`; `UserError` if a file in it is missing or damaged."""
         self.folder = folder
         try:
             self.manifest: dict[str, Any] = read_json(folder / _MANIFEST, {"format": int, "vocab_size": int})
@@ -79,7 +79,7 @@ class Prepared:
         return self.records([index])[0]
 
     def records(self, indices: Sequence[int] | np.ndarray) -> list[Record]:
-        """Returns the pairs of these numbers, in this order; `UserError` if the file cannot be read any more."""
+        """Returns the pairs with these numbers, in this order; `UserError` if the file can no longer be read."""
         indices = np.asarray(indices, np.int64)
         lengths_i2 = self.lengths[indices]
         ids_i = lengths_i2.sum(axis=1, dtype=np.int64)
@@ -115,11 +115,11 @@ def prepare(
     Args:
         spec: see `data.sources`.
         tokenizer: its hash is part of the cache's key.
-        cache: folder of prepared corpora; made if absent.
-        max_length: with `clean`, pairs with more tokens than this on a side, EOS counted, are dropped.
-        max_ratio: with `clean`, pairs whose longer side has more than this times the shorter's subwords are dropped.
-        clean: False keeps every pair, as scoring needs; True also drops pairs with an empty side.
-        progress: report on stderr.
+        cache: folder of prepared corpora; created if absent.
+        max_length: with `clean`, drops pairs with more tokens than this on a side, EOS included.
+        max_ratio: with `clean`, drops pairs whose longer side has more than this many times the shorter's subwords.
+        clean: False keeps every pair, as scoring requires; True also drops pairs with an empty side.
+        progress: whether to report on stderr.
 
     Raises:
         UserError: the corpus is faulty, cleaning leaves nothing, or the cache cannot be written.
@@ -190,9 +190,9 @@ def _write(folder: Path, corpus: Corpus, tokenizer: Tokenizer, cleaning: dict[st
 
 
 def _encoded(pairs: Iterator[tuple[str, str]], tokenizer: Tokenizer) -> Iterator[list[list[int]]]:
-    """Yields the ids of many texts at a time, source and target in turn, and encodes the next in the background.
+    """Yields the ids of many texts at a time, source and target alternating, and encodes the next in the background.
 
-    Encoding holds the interpreter's lock only to convert its result, so this keeps all processors busy.
+    Encoding holds the GIL only to convert its result, so this keeps all processors busy.
     """
     with ThreadPoolExecutor(1) as encoder:
         waiting: Future[list[list[int]]] | None = None
@@ -206,7 +206,7 @@ def _encoded(pairs: Iterator[tuple[str, str]], tokenizer: Tokenizer) -> Iterator
 
 
 def _fault(source: int, target: int, cleaning: dict[str, Any] | None) -> str | None:
-    """Returns the first cleaning rule that a pair of so many subwords breaks."""
+    """Returns the first cleaning rule that a pair with these numbers of subwords violates, or None."""
     if cleaning is None:
         return None
     shorter, longer = sorted((source, target))
@@ -231,12 +231,12 @@ def _move(building: Path, folder: Path) -> None:
             return
         except UserError:
             damaged = building.with_name(building.name + "-damaged")
-            folder.rename(damaged)  # not deleted in place: another process may be looking at it
+            folder.rename(damaged)  # not deleted in place, since another process may be reading it
             shutil.rmtree(damaged, ignore_errors=True)
 
 
 def _remove_abandoned(cache: Path) -> None:
-    """Removes what preparations that were killed have left: hidden names in which nothing was written for a day."""
+    """Removes the remains of killed preparations: hidden names to which nothing has been written for a day."""
     for path in cache.iterdir():
         if re.fullmatch(r"\.[0-9a-f]{20}[-.].*", path.name):
             with contextlib.suppress(OSError):  # its owner, or another process, may be removing it too
@@ -250,11 +250,11 @@ def _key(*parts: Any) -> str:
 
 
 def prepare_all(cfg_data: ConfigDict, tokenizer_path: str | Path | None = None) -> tuple[Tokenizer, Prepared, Prepared]:
-    """Returns tokenizer, training and validation corpora of a config, made where they do not exist yet.
+    """Returns the tokenizer, training corpus and validation corpus of a config; makes those that do not exist yet.
 
     Args:
         cfg_data: `config.data`; see `configs/common.py`.
-        tokenizer_path: where a run keeps its tokenizer: read if it exists, else written. None: only in the cache.
+        tokenizer_path: the run's tokenizer: read if it exists, else written. None: only in the cache.
     """
     cache = folder("config.data.cache", cfg_data.cache)
     for key in ("train", "valid"):
@@ -311,7 +311,7 @@ def _trained_tokenizer(cfg_data: ConfigDict, cache: Path) -> Tokenizer:
 
 
 def main(argv: list[str]) -> None:
-    """Prepares `data.train` and `data.valid`, downloading if need be; prints the manifests as JSON."""
+    """Prepares `data.train` and `data.valid`, downloading them if necessary; prints the manifests as JSON."""
     cfg_data = flags.FLAGS.config.data
     for spec in (cfg_data.train, cfg_data.valid, cfg_data.test):
         download(spec)
@@ -324,6 +324,6 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    config_flags.DEFINE_config_file("config", None, "configuration file; its data.* keys say what to prepare")
+    config_flags.DEFINE_config_file("config", None, "config file; its data.* keys say what to prepare")
     flags.mark_flag_as_required("config")
     errors.run(main, stray="keys are set as --config.data.KEY=VALUE")

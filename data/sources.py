@@ -3,15 +3,15 @@
 | specification | corpus |
 |---|---|
 | `grammar:SPLIT[:COUNT][:{en,de}]` | the built-in grammar; SPLIT is train, valid or test |
-| `text:PREFIX.{en,de}[.gz]` | two files, one sentence a line; line i of one translates line i of the other |
+| `text:PREFIX.{en,de}[.gz]` | two files, one sentence per line; line i of one translates line i of the other |
 | `tsv:FILE[:{en,de}]` | lines of source, tab, target (more columns are ignored); the braces name columns 1, 2 |
-| `tfds:NAME[:SPLIT]:{en,de}` | a translation set of tensorflow-datasets, or a folder that it prepared |
-| `trees:FILE`, `trees:FILE.gz` | a treebank in Penn brackets: sentences, and their trees as lines (`data.trees`) |
+| `tfds:NAME[:SPLIT]:{en,de}` | a translation data set of tensorflow-datasets, or a folder that it prepared |
+| `trees:FILE`, `trees:FILE.gz` | a treebank in Penn brackets: sentences, and their linearised trees (`data.trees`) |
 | `trees:grammar:SPLIT[:COUNT]` | the English side of the built-in grammar and its trees |
 
-The source language comes first, so `{de,en}` turns the direction of `grammar:`, `text:` and `tfds:`. Only a line feed
-ends a line (a carriage return before it is dropped): U+2028, U+0085 and the like are part of a sentence. A line has at
-most 16 MiB.
+The source language comes first, so `{de,en}` reverses the direction of `grammar:`, `text:` and `tfds:`. Only a line
+feed ends a line (a carriage return before it is dropped): other separators, such as U+2028 or U+0085, are part of a
+sentence. A line has at most 16 MiB.
 """
 
 import contextlib
@@ -33,16 +33,16 @@ from data.trees.linearise import SYMBOL, linearise
 from data.trees.tree import Tree
 from data.trees.treebank import cleaned, read_trees
 
-LONGEST_LINE = 1 << 24  # bytes; a file without line feeds must not fill the memory
+LONGEST_LINE = 1 << 24  # bytes, so that a file without line feeds does not fill the memory
 Pairs = Iterator[tuple[str, str]]
 _GRAMMAR_SIZES = {"train": 100_000, "valid": 1_000, "test": 1_000}
 _BRACES = re.compile(r"\{([^{},]+),([^{},]+)\}")
 
 
 class Corpus(NamedTuple):
-    """A parallel corpus, read afresh by each call of `pairs`; `fingerprint` changes with the text or the direction.
+    """A parallel corpus, reread by each call of `pairs`; `fingerprint` changes with the text or the direction.
 
-    Words that match `symbols` become one subword each, however rare they are.
+    Words that match `symbols` become a single subword, however rare they are.
     """
 
     spec: str
@@ -54,7 +54,7 @@ class Corpus(NamedTuple):
 
 
 def open_corpus(spec: str) -> Corpus:
-    """Opens the corpus that `spec` names; `UserError` if there is none. Its `pairs` raises those of the text."""
+    """Opens the corpus that `spec` names; `UserError` if there is none. Its `pairs` raises errors in the text."""
     scheme, colon, rest = spec.partition(":")
     if not colon or scheme not in _SCHEMES:
         near = difflib.get_close_matches(scheme, _SCHEMES, n=1) if colon else []
@@ -92,8 +92,8 @@ def read_lines(path: Path) -> Iterator[str]:
     """Yields the lines of a plain or gzip file.
 
     Raises:
-        UserError: naming the file and the line: it cannot be read or unpacked, is not UTF-8, or has a line of more than
-            `LONGEST_LINE` bytes.
+        UserError: the file cannot be read or unpacked, is not UTF-8, or has a line of more than `LONGEST_LINE` bytes;
+            the message names the file and the line.
     """
     number = 0
     try:
@@ -106,7 +106,7 @@ def read_lines(path: Path) -> Iterator[str]:
     except UnicodeDecodeError as error:
         bad = f"byte 0x{error.object[error.start]:02x} at position {error.start + 1}"
         raise UserError(f"{path}, line {number}: not valid UTF-8 ({bad}); convert the file to UTF-8") from error
-    except (OSError, EOFError, zlib.error) as error:  # the last two are what a damaged .gz raises
+    except (OSError, EOFError, zlib.error) as error:  # a damaged .gz raises the last two
         raise UserError(f"{path}, after line {number}: cannot be read ({error})") from error
 
 
@@ -185,7 +185,7 @@ def _grammar(spec: str, rest: str) -> Corpus:
 
 
 def _code_digest(*patterns: str) -> str:
-    """Returns a digest of the files of this room from whose code a corpus's text follows."""
+    """Returns a digest of the files in this folder whose code generates a corpus's text."""
     room = Path(__file__).parent
     return _digest(*(_file_digest(path) for pattern in patterns for path in sorted(room.glob(pattern))))
 
@@ -223,7 +223,7 @@ def _grammar_trees(split: str, count: int) -> Iterator[Tree]:
         yield cleaned(grammar.pair(split, index).tree)
 
 
-# tensorflow-datasets: the one place that imports it; TensorFlow itself at most in `download`
+# tensorflow-datasets, imported only here; TensorFlow itself is needed at most in `download`
 
 
 def _tfds(spec: str, rest: str) -> Corpus:
@@ -258,7 +258,7 @@ def _tfds(spec: str, rest: str) -> Corpus:
 
 
 def _tfds_parts(spec: str, rest: str) -> tuple[str, str, str, str]:
-    """Returns name, split, source and target; the direction is never guessed, for tfds names list languages in any."""
+    """Returns name, split, source and target. The direction is required: tfds names list languages in any order."""
     match = re.fullmatch(r"([^:{}]+)(?::([^{}]+?))?(?::(\{.*\}))?", rest)
     if not match:
         raise UserError(f"corpus {spec!r}: write tfds:NAME[:SPLIT]:{{en,de}}")
@@ -278,7 +278,7 @@ def _tfds_prepared(spec: str, name: str) -> Any:
         if Path(name).expanduser().is_dir():
             return tfds.builder_from_directory(Path(name).expanduser())
         return tfds.core.read_only_builder.builder_from_files(name)
-    except (OSError, ValueError) as error:  # tfds's not-found errors are kinds of these
+    except (OSError, ValueError) as error:  # tfds's not-found errors are subclasses of these
         raise UserError(
             f"corpus {spec!r} is not on this machine: python -m data.prepare downloads it"
             " (first: pip install -e '.[prep]')"
@@ -286,7 +286,7 @@ def _tfds_prepared(spec: str, name: str) -> Any:
 
 
 def download(spec: str) -> None:
-    """Downloads and prepares a `tfds:` corpus that is not on this machine; does nothing for any other.
+    """Downloads and prepares a `tfds:` corpus if it is not on this machine; does nothing for other corpora.
 
     The builders of tensorflow-datasets may import TensorFlow, so only `python -m data.prepare` calls this.
     """
@@ -305,7 +305,7 @@ def download(spec: str) -> None:
                     f"tensorflow_datasets.translate.{name.split('/')[0].removesuffix('_translate')}"
                 )
             tfds.builder(name, file_format="array_record").download_and_prepare()
-        except Exception as error:  # whatever a builder's network, archives or missing imports raise
+        except Exception as error:  # anything that network, archives or missing imports may raise
             _refuse(spec, name, error)
 
 

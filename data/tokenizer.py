@@ -1,9 +1,9 @@
 """Subwords: byte-pair encoding shared by source and target (section 5.1), with sentencepiece.
 
-Text is normalised first: Unicode NFKC with sentencepiece's additions (`nmt_nfkc`: most ASCII control characters
-and zero-width spaces vanish, runs of white space become one space, none at either end), and lower-cased if the
-tokenizer was trained so. After that nothing is lost: `decode(encode(text)) == normalise(text)`, for characters outside
-the vocabulary are spelled in bytes. The model file is the whole tokenizer; training it twice gives the same file.
+Text is normalised first: Unicode NFKC with sentencepiece's additions (`nmt_nfkc`: removes most ASCII control characters
+and zero-width spaces, collapses and strips white space), and lower-cased if the tokenizer was trained that way. After
+that nothing is lost: `decode(encode(text)) == normalise(text)`, since characters outside the vocabulary fall back to
+bytes. The model file is the whole tokenizer; training twice gives the same file.
 """
 
 import hashlib
@@ -23,13 +23,13 @@ from base.errors import UserError
 from base.files import write_bytes
 from base.ids import BOS, EOS, PAD, UNK
 
-TRAINING_LINES = 2_000_000  # subwords of a larger corpus are learned from a random sample, the same every time
+TRAINING_LINES = 2_000_000  # subwords of a larger corpus are learned from a fixed random sample
 _LONGEST_TRAINING_LINE = 16_384  # bytes; subwords are not learned from longer lines
 _NEWLINES = {ord("\n"): " ", ord("\r"): " "}
 
 
 class Tokenizer:
-    """Text to ids and back. Ids 0 to 3 are padding, beginning and end of sentence, and unknown (never produced)."""
+    """Converts text to ids and back. Ids 0 to 3 are padding, BOS, EOS and unknown (never produced)."""
 
     def __init__(self, model: bytes, name: str = "tokenizer"):
         self._model = model
@@ -46,7 +46,7 @@ class Tokenizer:
 
     @classmethod
     def from_file(cls, path: str | Path) -> "Tokenizer":
-        """Reads a model file; `UserError` if it is missing, damaged, or numbers its special symbols differently."""
+        """Reads a model file; `UserError` if it is missing, damaged, or has other ids for the special symbols."""
         try:
             return cls(Path(path).read_bytes(), str(path))
         except OSError as error:
@@ -64,10 +64,10 @@ class Tokenizer:
     ) -> "Tokenizer":
         """Learns `vocab_size` subwords from `lines` and writes the model to `path`.
 
-        What matches `symbols` at the start of a word becomes one subword, however rare it is.
+        What matches `symbols` at the start of a word becomes a single subword, however rare it is.
 
         Raises:
-            UserError: `vocab_size` is larger or smaller than the text allows; the message says what would do.
+            UserError: `vocab_size` is larger or smaller than the text allows; the message gives the limit.
         """
         model, sample = io.BytesIO(), _sample(lines, TRAINING_LINES)
         whole = {f"▁{word}" for line in sample for word in symbols.findall(line)} if symbols else set()
@@ -79,7 +79,7 @@ class Tokenizer:
                 vocab_size=vocab_size,
                 user_defined_symbols=sorted(whole),
                 byte_fallback=True,
-                character_coverage=0.9999,  # the rarest characters are spelled in bytes rather than given an id each
+                character_coverage=0.9999,  # the rarest characters fall back to bytes instead of getting an id each
                 normalization_rule_name="nmt_nfkc_cf" if lowercase else "nmt_nfkc",
                 max_sentence_length=_LONGEST_TRAINING_LINE,
                 pad_id=PAD,
@@ -95,7 +95,7 @@ class Tokenizer:
         return tokenizer
 
     def save(self, path: str | Path) -> None:
-        """Writes the model file, whole or not at all."""
+        """Writes the model file atomically."""
         path = Path(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -108,7 +108,7 @@ class Tokenizer:
         return self._processor.normalize(_encodable(text)).replace("▁", " ").strip(" ").translate(_NEWLINES)
 
     def encode(self, text: str) -> list[int]:
-        """Returns the subword ids of `text`, without special symbols; none for an empty text."""
+        """Returns the subword ids of `text`, without special symbols; [] for an empty text."""
         return self._processor.encode(_encodable(text))
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
@@ -116,7 +116,7 @@ class Tokenizer:
         return self._processor.encode([_encodable(text) for text in texts], num_threads=os.cpu_count() or 1)
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """Returns the spelling of every id, special symbols included, for labels; `▁` marks the start of a word."""
+        """Returns each id's piece as text, special symbols included, for labels; `▁` marks the start of a word."""
         return [self._processor.id_to_piece(int(piece)) for piece in ids]
 
     def decode(self, ids: Iterable[SupportsIndex]) -> str:
@@ -128,12 +128,12 @@ class Tokenizer:
 
 
 def _encodable(text: str) -> str:
-    """Replaces unpaired surrogates, which no UTF-8 text holds but a Python string can."""
+    """Replaces unpaired surrogates, which a Python string can hold but UTF-8 cannot."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _sample(lines: Iterable[str], count: int) -> list[str]:
-    """Returns every line, or a uniform sample of `count` lines of a longer iterable; the same for the same lines."""
+    """Returns all lines, or of more than `count` a uniform random sample, which is the same for the same lines."""
     chosen: list[str] = []
     choice = random.Random(0)
     for index, line in enumerate(lines):

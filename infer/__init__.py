@@ -1,4 +1,4 @@
-"""Parameters and text to translations, scores and attention maps; in Python as at the command line.
+"""Inference with a trained run: translations, scores and attention maps, in Python or on the command line.
 
 Load a run, translate, score, and look at the attention (`infer.api.LoadedRun`):
 
@@ -28,9 +28,9 @@ def load_run(workdir: str | Path, checkpoint: str | int | None = None) -> Loaded
     """Loads a run, with the parameters that its config names or those of `checkpoint`: latest, 5000, best, average:5.
 
     Raises:
-      UserError: the folder is not a run's, has no such checkpoint, or the checkpoint is damaged.
+      UserError: the folder is not that of a run or has no such checkpoint, or the checkpoint is damaged.
     """
-    from infer.api import LoadedRun  # here, because it loads jax, which commands without a model do not need
+    from infer.api import LoadedRun  # here, since it imports jax, which commands without a model do not need
     from infer.runs import open_run
 
     return LoadedRun(open_run(workdir, checkpoint))

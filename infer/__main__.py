@@ -3,8 +3,8 @@
 python -m infer --workdir=runs/quickstart --split=test [--checkpoint=average:5] [--json]
 python -m infer --workdir=runs/base --source=newstest2014.en --reference=newstest2014.de [--output=out.de]
 
-The result and the translations are also kept in the run, under evaluations/, for tables to be made from. All devices
-share the work; on many hosts, start the same command on each, as for training.
+The result and the translations are also saved in the run, under evaluations/, from which the tables are made. All
+devices share the work; on several hosts, start the same command on each, as for training.
 """
 
 from pathlib import Path
@@ -33,7 +33,7 @@ from run.distributed import connect
 
 
 def open_files(source: str, reference: str) -> Sentences:
-    """Returns two files, line by line."""
+    """Returns the sentences of two files that correspond line by line."""
     sources, references = read_pair(source, reference)
     return Sentences(Path(source).name, f"{source} {reference}", language_of(reference), sources, references)
 
@@ -41,8 +41,8 @@ def open_files(source: str, reference: str) -> Sentences:
 def evaluate(model_run: Run, sentences: Sentences, decoding: Decoding) -> tuple[dict[str, Any], list[str]]:
     """Returns the result record, of JSON values, and the translations.
 
-    `seconds` is the wall time of translating, compilation included; `tokens_per_second` counts the subwords written,
-    with their EOS. `perplexity` is `infer.scores.perplexity`'s; the other scores are percentages.
+    `seconds` is the wall time of translation, compilation included; `tokens_per_second` counts output subwords, EOS
+    included. `perplexity` is that of `infer.scores.perplexity`; the other scores are percentages.
     """
     translations, seconds = translate(model_run, sentences, decoding, "translating", "lines")
     hypotheses = [translation.text for translation in translations]
@@ -56,14 +56,14 @@ def evaluate(model_run: Run, sentences: Sentences, decoding: Decoding) -> tuple[
 
 
 def table(record: dict[str, Any]) -> str:
-    """Returns the record as text: what was translated with what, then every score."""
-    speed = f"{record['seconds']:.1f} seconds, {record['tokens_per_second']:,.0f} subwords a second"
+    """Returns the record as text: the data and the search, then every score."""
+    speed = f"{record['seconds']:.1f} seconds, {record['tokens_per_second']:,.0f} subwords per second"
     perplexity_line = f"{'perplexity':<12} {record['perplexity']:6.3f}   {record['signatures']['perplexity']}"
     return "\n".join((headline(record), "", bleu.as_text(record), perplexity_line, "", speed))
 
 
 def main(argv: list[str]) -> None:
-    """Entry point; flags below."""
+    """Runs the command; flags below."""
     options = flags.FLAGS
     files = (options.source, options.reference)
     if (options.split is None) == (files == (None, None)) or (options.split is None and None in files):
@@ -77,7 +77,7 @@ def main(argv: list[str]) -> None:
 
 
 def connected(argv: list[str]) -> None:
-    """`main` in one of many processes."""
+    """Connects to the other processes, then runs `main`."""
     connect()
     main(argv)
 
@@ -85,5 +85,5 @@ def connected(argv: list[str]) -> None:
 if __name__ == "__main__":
     define_flags("translations")
     flags.DEFINE_string("source", None, "file to translate instead of a split; plain text, or gzip if it ends in .gz")
-    flags.DEFINE_string("reference", None, "its references, line for line; x.de or x.de.gz names the language")
+    flags.DEFINE_string("reference", None, "its references, line by line; x.de or x.de.gz names the language")
     run(connected, stray="translate standard input with python -m infer.translate")

@@ -1,4 +1,4 @@
-"""What `infer.load_run` returns: a run to translate, score and draw with."""
+"""The object that `infer.load_run` returns: it translates, scores and returns attention maps."""
 
 import re
 from collections.abc import Sequence
@@ -26,23 +26,23 @@ class LoadedRun:
         alpha: float | None = None,
         extra_length: int | None = None,
     ) -> list[str]:
-        """Returns the best translation of each line; options that are not given are as in the run's `config.decode`.
+        """Returns the best translation of each line; options default to the run's `config.decode`.
 
         Raises:
-          UserError: an option is outside of `infer.decoding.LIMITS`.
+          UserError: an option is outside `infer.decoding.LIMITS`.
         """
         decoding = chosen(self.run.config.decode, beam=beam, alpha=alpha, extra_length=extra_length)
         translator = Translator(self.run.model_config, self.run.tokenizer, decoding)
         return [translation.text for translation in translator.translate(self.run.params, lines)]
 
     def score(self, sources: Sequence[str], references: Sequence[str], language: str | None = None) -> dict[str, Any]:
-        """Translates `sources` and returns every reading of BLEU, chrF, exact match and perplexity, with `signatures`.
+        """Translates `sources` and returns every variant of BLEU, chrF, exact match and perplexity, with `signatures`.
 
-        All but perplexity are percentages. `language` is that of the references, for the Moses tokeniser; if None,
-        that which the run's training corpus names, or else "de".
+        All but perplexity are percentages. `language` is that of the references, for the Moses tokeniser; it defaults
+        to the target language that the run's training corpus names, or else to "de".
 
         Raises:
-          UserError: there are not as many sources as references, or none.
+          UserError: the numbers of sources and references differ, or are 0.
         """
         if len(sources) != len(references) or not sources:
             raise UserError(f"{len(sources)} sources and {len(references)} references: give one for each, at least one")
@@ -53,7 +53,7 @@ class LoadedRun:
     def attention_maps(self, source: str, target: str | None = None) -> dict[str, AttentionMap]:
         """Returns the weights of every layer and head as "encoder", "decoder" and "cross", with their tokens.
 
-        `target` is forced as the translation; if None, it is the model's own.
+        `target` is the translation to use (teacher forcing); if None, the model's own.
 
         Raises:
           ValueError: a sentence is longer than the model's learned positions.

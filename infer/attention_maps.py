@@ -1,11 +1,11 @@
-"""Draws the attention of every head, for any pair of sentences, as a PNG or as one interactive HTML page.
+"""Draws the attention of every head for any pair of sentences, as a PNG or as an interactive HTML page.
 
 python -m infer.attention_maps --workdir=runs/quickstart --source="The dog sleeps." --output=attention.html
 python -m infer.attention_maps --workdir=runs/quickstart --source="The dog sleeps." --target="Der Hund schläft." \
     --kind=cross --layer=1 --head=0 --output=attention.png
 
-Rows are queries and columns keys (section 3.2). A decoder row is named after the token that it writes, and a column of
-decoder self-attention after the token that was read: `<s>`, then the target. Layers and heads count from 0.
+Rows are queries and columns keys (section 3.2). A decoder row is labelled with the token that it predicts, a column of
+decoder self-attention with its input token: `<s>`, then the target. Layers and heads count from 0.
 """
 
 from pathlib import Path
@@ -21,7 +21,7 @@ from infer.translator import translate_one
 
 
 def main(argv: list[str]) -> None:
-    """Entry point; flags below."""
+    """Runs the command; flags below."""
     options = flags.FLAGS
     output = Path(options.output).expanduser()
     if output.suffix not in (".png", ".html"):
@@ -45,11 +45,11 @@ def main(argv: list[str]) -> None:
 
 if __name__ == "__main__":
     define_run_flags()
-    flags.DEFINE_string("source", None, "the sentence to read")
+    flags.DEFINE_string("source", None, "the source sentence")
     flags.DEFINE_string("target", None, "its translation; default: the model's own")
-    flags.DEFINE_enum("kind", "cross", KINDS, "which attention a PNG shows; a page has all three")
-    flags.DEFINE_integer("layer", None, "layer of a PNG, from 0; default: all")
-    flags.DEFINE_integer("head", None, "head of a PNG, from 0; default: all")
+    flags.DEFINE_enum("kind", "cross", KINDS, "which attention to draw in a PNG; a page has all three")
+    flags.DEFINE_integer("layer", None, "layer to draw in a PNG, from 0; default: all")
+    flags.DEFINE_integer("head", None, "head to draw in a PNG, from 0; default: all")
     flags.DEFINE_string("output", None, "file to write: NAME.png or NAME.html")
     flags.mark_flags_as_required(["source", "output"])
     run(main, stray='put the sentence in quotes: --source="..."')

@@ -1,4 +1,4 @@
-"""Which checkpoints to translate with, and the average of their parameters (section 6.1)."""
+"""Chooses checkpoints and averages their parameters (section 6.1)."""
 
 import re
 import sys
@@ -23,13 +23,13 @@ class Checkpoint(NamedTuple):
 
 
 def average(load: Callable[[int], Any], steps: Sequence[int]) -> Any:
-    """Returns the mean of the parameters `load(step)` over `steps`, in float32; of a single step, exactly its own.
+    """Returns the mean of the parameters `load(step)` over `steps`, in float32; for a single step, exactly its own.
 
-    Only one checkpoint is in memory at a time, besides a float64 sum: at most 12 bytes per parameter, however many
-    steps. In float64 the order of the steps does not matter, and no rounding of the sum reaches the float32 result.
+    Only one checkpoint and a float64 sum are in memory at a time: at most 12 bytes per parameter for any number of
+    steps. In float64 the order of the steps does not matter, and rounding of the sum does not reach the float32 result.
 
     Raises:
-      UserError: the checkpoints are not of one model.
+      UserError: the checkpoints are of different models.
     """
     total, shapes = None, None
     for step in steps:
@@ -48,13 +48,13 @@ def average(load: Callable[[int], Any], steps: Sequence[int]) -> Any:
 
 
 def choose(choice: str, checkpoints: Sequence[Checkpoint]) -> list[int]:
-    """Returns the steps that `choice` names, ascending. Too few to average is a note on stderr, not an error.
+    """Returns the steps that `choice` names, ascending. If there are too few to average, prints a note on stderr.
 
-    `latest`; a step; `best` validation score; `average:N` the last N; `average:N@MINUTES` the last N such that each is
-    at least so many minutes older than the next; `average-best:N` the N best.
+    `latest`; a step; `best` validation score; `average:N` the last N; `average:N@MINUTES` the last N that are at least
+    MINUTES apart; `average-best:N` the N best.
 
     Raises:
-      UserError: the choice is of no known form, names a step that is not there, or needs scores that were not saved.
+      UserError: the choice has no known form, names a missing step, or needs scores that were not saved.
     """
     if not checkpoints:
         raise UserError("there is no checkpoint to choose from: train first, or wait for the first one")
@@ -76,7 +76,7 @@ def choose(choice: str, checkpoints: Sequence[Checkpoint]) -> list[int]:
         chosen = [checkpoint.step for checkpoint in _best_first(ordered)[:count]]
     elif match[3]:
         chosen = _last_apart(ordered, count, 60 * float(match[3]))
-    else:  # without looking at times: a clock that was set back drops no checkpoint
+    else:  # times are not used, so a clock that was set back drops no checkpoint
         chosen = steps[-count:]
     if len(chosen) < count:
         print(f"note: {choice} asks for {count} checkpoints; averaging the {len(chosen)} there are", file=sys.stderr)

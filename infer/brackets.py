@@ -2,8 +2,8 @@
 
 python -m infer.brackets --gold=wsj23.mrg --parsed=parsed.mrg [--parameters=COLLINS.prm] [--json]
 
-Both files have a sentence a line. Prints EVALB's summary; with DEBUG 1 in the parameter file, a line for each sentence
-comes first. Without a parameter file it scores as with COLLINS.prm, the usual choice for the Wall Street Journal:
+Both files have one sentence per line. Prints EVALB's summary, preceded by a line for each sentence if the parameter
+file has DEBUG 1. The default parameters are those of COLLINS.prm, the usual choice for the Wall Street Journal:
 punctuation, traces and TOP do not count, and ADVP equals PRT.
 """
 
@@ -17,13 +17,13 @@ from infer.scores.pairs import read_pair
 
 
 def main(argv: list[str]) -> None:
-    """Entry point; flags below."""
+    """Runs the command; flags below."""
     options = flags.FLAGS
     parameters = read_parameters(options.parameters) if options.parameters else COLLINS
     sentences = score_lines(*read_pair(options.gold, options.parsed), parameters)
     blocks = summaries(sentences, parameters)
     messages = [sentence.messages for sentence in sentences]
-    if sum(messages) > parameters.max_error + 1:  # EVALB ends at the message after these
+    if sum(messages) > parameters.max_error + 1:  # EVALB stops at the next message
         first = next(line for line, count in enumerate(messages, 1) if count)
         raise UserError(
             f"{options.parsed}: {sum(messages)} errors, the first on line {first}: its words are not those of "
@@ -38,9 +38,9 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    flags.DEFINE_string("gold", None, "the correct trees, one a line; plain text, or gzip if the name ends in .gz")
-    flags.DEFINE_string("parsed", None, "the trees to score, line for line; an empty line is a sentence not parsed")
-    flags.DEFINE_string("parameters", None, "EVALB's parameter file; default: as COLLINS.prm")
+    flags.DEFINE_string("gold", None, "the gold trees, one per line; plain text, or gzip if the name ends in .gz")
+    flags.DEFINE_string("parsed", None, "the trees to score, line by line; an empty line is a sentence not parsed")
+    flags.DEFINE_string("parameters", None, "EVALB parameter file; default: as in COLLINS.prm")
     flags.DEFINE_bool("json", False, "print JSON instead of a summary")
     flags.mark_flags_as_required(["gold", "parsed"])
     run(main, stray="files are given as --gold=FILE --parsed=FILE")

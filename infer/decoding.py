@@ -1,4 +1,4 @@
-"""How to look for translations, and which values make sense: every command and the Python API check them here."""
+"""Decoding options and their limits, which every command and the Python API check here."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -8,11 +8,11 @@ from ml_collections import ConfigDict
 from base.errors import UserError
 
 LIMITS: dict[str, tuple[int | float, int | float]] = {
-    "beam": (1, 1000),  # attention over the beams' KV cache takes memory in proportion to the square
-    "alpha": (0, 10),  # the score of a long output would leave the range of a float32
+    "beam": (1, 1000),  # memory for attention over the KV cache grows with the square of the beam
+    "alpha": (0, 10),  # above, the score of a long output would leave the range of float32
     "extra_length": (0, 10_000),
     "nbest": (1, 1000),
-    "seed": (0, 2**32 - 1),  # jax.random takes no more bits, and each of these draws something else
+    "seed": (0, 2**32 - 1),  # jax.random uses 32 bits of it
     "temperature": (1e-6, 1e6),
     "top_k": (0, 2**31 - 1),
     "top_p": (1e-6, 1),
@@ -20,19 +20,19 @@ LIMITS: dict[str, tuple[int | float, int | float]] = {
 
 
 def allowed(name: str, value: int | float | None) -> bool:
-    """Returns whether an option may have this value; NaN is outside of every range, None stands for the default."""
+    """Returns whether an option may have this value; NaN is outside every range, None stands for the default."""
     low, high = LIMITS[name]
     return value is None or low <= value <= high
 
 
 def rule(name: str) -> str:
-    """Returns what `allowed` asks of an option, in words."""
+    """Returns the range that `allowed` checks, in words."""
     low, high = LIMITS[name]
     return f"it must be from {low} to {high}"
 
 
 class Sampling(NamedTuple):
-    """Options of random translations; see `model.search.sampling.sample`."""
+    """Options of sampling; see `model.search.sampling.sample`."""
 
     seed: int = 0
     temperature: float = 1.0
@@ -42,14 +42,14 @@ class Sampling(NamedTuple):
 
 @dataclass(frozen=True)
 class Decoding:
-    """Options of a search for translations.
+    """Options of decoding.
 
     `beam` hypotheses are kept at each step; 1 is greedy. `alpha` is the length penalty (section 6.1). An output has at
     most `extra_length` subwords more than its source. `nbest` translations of each line are returned, at most `beam`;
-    with `sampling`, as many are drawn at random, and `beam` and `alpha` are not used.
+    with `sampling`, `nbest` are drawn at random, and `beam` and `alpha` are ignored.
 
     Raises:
-      UserError: a value is outside of `LIMITS`, or `nbest` exceeds the beam.
+      UserError: a value is outside `LIMITS`, or `nbest` exceeds the beam.
     """
 
     beam: int
@@ -64,11 +64,11 @@ class Decoding:
             if not allowed(name, value):
                 raise UserError(f"{name} is {value}; {rule(name)}")
         if self.sampling is None and self.nbest > self.beam:
-            raise UserError(f"nbest is {self.nbest}, which is more than the beam holds; raise beam, {self.beam}, too")
+            raise UserError(f"nbest is {self.nbest}, more than the beam of {self.beam}; raise beam too")
 
     @property
     def rows(self) -> int:
-        """Hypotheses that are extended at each step, of one sentence."""
+        """The number of hypotheses per sentence that are extended at each step."""
         return self.beam if self.sampling is None else self.nbest
 
 
@@ -81,7 +81,7 @@ def chosen(
     nbest: int = 1,
     sampling: Sampling | None = None,
 ) -> Decoding:
-    """Returns a decoding of these options; those that are None are as in `decode`, a run's `config.decode`."""
+    """Returns a `Decoding` with these options; None takes the value of `decode`, a run's `config.decode`."""
     return Decoding(
         beam=decode.beam if beam is None else beam,
         alpha=decode.alpha if alpha is None else alpha,

@@ -1,4 +1,4 @@
-"""What the evaluations of a run share: the sentences, the record, and where it is kept."""
+"""What the evaluations of a run share: the sentences, the record, and the file it is saved in."""
 
 import json
 import re
@@ -28,7 +28,7 @@ SPLITS = ("test", "valid", "train")
 
 
 class Sentences(NamedTuple):
-    """Sentences to translate, their references, and where they are from."""
+    """Sentences to translate, their references, and where they come from."""
 
     name: str
     data: str
@@ -38,16 +38,16 @@ class Sentences(NamedTuple):
 
 
 def define_flags(written: str) -> None:
-    """Defines the flags of every evaluation; `written` says what the model writes."""
+    """Defines the flags that all evaluations share; `written` names what the model outputs."""
     define_run_flags()
     define_decoding_flags()
     flags.DEFINE_enum("split", None, SPLITS, "the corpus of the run's config to read the sentences from")
     flags.DEFINE_bool("json", False, "print JSON instead of a table")
-    flags.DEFINE_string("output", None, f"also write the {written} to this file, one a line")
+    flags.DEFINE_string("output", None, f"also write the {written} to this file, one per line")
 
 
 def check_output(path: str | None) -> None:
-    """Raises `UserError` if the folder of this file is not there: before anything is computed."""
+    """Raises `UserError` if the folder of this file does not exist, before anything is computed."""
     if path and not Path(path).expanduser().parent.is_dir():
         raise UserError(f"--output={path}: there is no such folder")
 
@@ -81,7 +81,7 @@ def translate(
 def score(
     model_run: Run, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str], language: str
 ) -> dict[str, Any]:
-    """Returns every reading of `infer.scores.bleu`, the references' perplexity, and `signatures` of all of them.
+    """Returns every score of `infer.scores.bleu`, the references' perplexity, and the `signatures` of all of them.
 
     Raises:
       ValueError: if the sides differ in length or are empty.
@@ -99,7 +99,7 @@ def score(
 
 
 def provenance(model_run: Run, sentences: Sentences, decoding: Decoding) -> dict[str, Any]:
-    """Returns what every record says of the parameters, sentences, search, machine and time."""
+    """Returns what every record says about the parameters, sentences, search, machine and time."""
     return {
         "params": count_parameters(model_run.params),
         "params_sha256": params_sha256(model_run.params),
@@ -118,7 +118,7 @@ def provenance(model_run: Run, sentences: Sentences, decoding: Decoding) -> dict
 
 
 def headline(record: dict[str, Any]) -> str:
-    """Returns what was read, and with which parameters and search."""
+    """Returns one line: the data, the search options and the checkpoint steps."""
     return (
         f"{record['data']}: {record['sentences']:,} sentences, beam {record['beam']}, alpha {record['alpha']:g}, "
         f"step {', '.join(map(str, record['checkpoints']))}"
@@ -128,9 +128,9 @@ def headline(record: dict[str, Any]) -> str:
 def deliver(
     model_run: Run, record: dict[str, Any], lines: list[str], table: Callable[[dict[str, Any]], str], kind: str = ""
 ) -> None:
-    """Prints the record as --json says, keeps it in the run with the lines, and writes the lines to --output.
+    """Prints the record (as JSON with --json), saves it in the run with the lines, and writes the lines to --output.
 
-    Only the first of many processes does. If the run cannot be written to, that is a note: the result was printed.
+    Only process 0 does so. If the run cannot be written to, a note says so: the result has been printed.
 
     Raises:
       UserError: --output cannot be written.
@@ -152,7 +152,7 @@ def deliver(
 
 
 def keep(model_run: Run, record: dict[str, Any], lines: list[str], checkpoint: str, kind: str = "") -> Path:
-    """Writes `evaluations/NAME.json` and the lines as `NAME.txt`; the same evaluation again replaces both.
+    """Writes `evaluations/NAME.json` and the lines as `NAME.txt`; repeating an evaluation replaces both.
 
     NAME begins with `kind` and names split, step, checkpoint, beam and length penalty.
     """
@@ -168,5 +168,5 @@ def keep(model_run: Run, record: dict[str, Any], lines: list[str], checkpoint: s
 
 
 def write_lines(path: Path, lines: list[str]) -> None:
-    """Writes a file, a line feed after each line."""
+    """Writes a file with a newline after each line."""
     write_text(path, "".join(f"{line}\n" for line in lines))

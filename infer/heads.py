@@ -1,13 +1,13 @@
-"""Shows what every attention head does, on sentences whose structure is known: head roles and alignment error.
+"""Shows what each attention head does on sentences of known structure: head roles and alignment error.
 
 python -m infer.heads --workdir=runs/quickstart [--sentences=500] [--json]
 
 The built-in grammar knows which noun a relative pronoun refers to, which particle belongs to a verb, which antecedent
 to a pronoun, and which word translates which. A head's accuracy on such a relation is how often its largest weight is
 on the right token. The best head is chosen on sentences of `grammar:valid` and scored on `grammar:test`; neither is
-trained on. Two baselines stand beside it: the best fixed distance, chosen in the same way, and a random visible token.
+trained on. There are two baselines: the best fixed distance, chosen in the same way, and a random visible token.
 
-The result is kept in the run, as evaluations/heads.json. See infer/attention/heads.py for the definitions.
+The result is saved in the run, as evaluations/heads.json. See infer/attention/heads.py for the definitions.
 """
 
 import json
@@ -21,7 +21,7 @@ from infer.runs import open_run
 
 
 def main(argv: list[str]) -> None:
-    """Entry point; flags below."""
+    """Runs the command; flags below."""
     options = flags.FLAGS
     model_run = open_run(options.workdir, options.checkpoint)
     found = judge(model_run, options.sentences)
@@ -31,6 +31,6 @@ def main(argv: list[str]) -> None:
 
 if __name__ == "__main__":
     define_run_flags()
-    flags.DEFINE_integer("sentences", 500, "grammar sentences to choose heads on, and to score on", lower_bound=1)
+    flags.DEFINE_integer("sentences", 500, "grammar sentences to choose heads on, and as many to score", lower_bound=1)
     flags.DEFINE_bool("json", False, "print JSON instead of tables")
     run(main, stray="the run is given as --workdir=DIR")

@@ -64,6 +64,6 @@ def main(argv: list[str]) -> None:
 
 if __name__ == "__main__":
     flags.DEFINE_string("workdir", None, "folder of the run")
-    flags.DEFINE_bool("json", False, "print JSON rather than a summary")
+    flags.DEFINE_bool("json", False, "print JSON instead of a summary")
     flags.mark_flags_as_required(["workdir"])
     run(main, stray="the run is given as --workdir=DIR")

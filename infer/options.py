@@ -1,4 +1,4 @@
-"""Command-line flags that several commands have."""
+"""Command-line flags that several commands share."""
 
 from absl import flags
 from ml_collections import ConfigDict
@@ -16,7 +16,7 @@ def define_run_flags() -> None:
 
 def define_decoding_flags() -> None:
     """Defines --beam, --alpha and --extra_length."""
-    flags.DEFINE_integer("beam", None, "hypotheses kept, 1 is greedy; default: config.decode.beam")
+    flags.DEFINE_integer("beam", None, "beam size, 1 is greedy; default: config.decode.beam")
     flags.DEFINE_float("alpha", None, "length penalty; default: config.decode.alpha")
     flags.DEFINE_integer(
         "extra_length", None, "output subwords beyond the source's; default: config.decode.extra_length"
@@ -25,13 +25,13 @@ def define_decoding_flags() -> None:
 
 
 def check(*names: str) -> None:
-    """Makes values of these flags that are outside of `infer.decoding.LIMITS` an error of the command line."""
+    """Makes the command line reject values of these flags outside `infer.decoding.LIMITS`."""
     for name in names:
         flags.register_validator(name, lambda value, name=name: allowed(name, value), message=rule(name))
 
 
 def decoding(config: ConfigDict, *, nbest: int = 1, sampling: Sampling | None = None) -> Decoding:
-    """Returns the decoding that the flags ask for; what they leave open is as `config.decode` of the run says."""
+    """Returns the decoding options of the flags; those not given come from the run's `config.decode`."""
     options = flags.FLAGS
     return chosen(
         config.decode,

@@ -1,12 +1,12 @@
-"""Parses with a run that was trained on trees, and scores the trees as EVALB does (section 6.3, Table 4).
+"""Parses sentences with a run trained on trees, and scores the trees as EVALB does (section 6.3, Table 4).
 
 python -m infer.parse --workdir=runs/parsing --split=test [--checkpoint=average:5] [--json] [--output=parsed.mrg]
 python -m infer.parse --workdir=runs/parsing --trees=wsj/23.mrg
 
-What the model writes is made a tree of just the sentence's words, by the rules of `data.trees`; how many lines
-needed that is part of the result. Every sentence counts: which words are punctuation, the gold tree says. EVALB itself
-leaves out those whose punctuation is tagged wrongly, and is kinder for it; its figures are in the record too. The
-record is kept in the run, under evaluations/, with the trees, one a line.
+Output that is not a tree over the sentence's words is repaired by the rules of `data.trees.linearise`; how many lines
+were repaired is part of the result. Every sentence counts, since the gold tree decides which words are punctuation.
+EVALB itself drops sentences whose punctuation is tagged wrongly, which gives higher figures; they are in the record
+too. The record is saved in the run, under evaluations/, with the trees, one per line.
 """
 
 from pathlib import Path
@@ -34,19 +34,19 @@ from infer.runs import Run, open_run
 from infer.scores.brackets import COLLINS, Parameters, read_parameters, report, score_sentence, summaries
 from run.distributed import connect
 
-BATCH_TOKENS = 512  # source positions at a time: a beam of 21 with room for 300 symbols more takes much memory
+BATCH_TOKENS = 512  # source positions per batch: a beam of 21 with 300 extra symbols needs much memory
 SCORES = ("f1", "recall", "precision", "complete_match", "tagging_accuracy")
 COUNTED = "sentences:all|deleted:by gold tags"
 REPAIR = "line!=linearise(restore(line))"
 
 
 def open_trees(file: str) -> Sentences:
-    """The sentences and trees of a bracket file."""
+    """Returns the sentences and trees of a bracket file."""
     return open_sentences(Path(file).name, f"trees:{file}")
 
 
 def open_parsed_split(model_run: Run, split: str) -> Sentences:
-    """The treebank that the run's config names for `split`."""
+    """Returns the treebank that the run's config names for `split`."""
     sentences = open_split(model_run, split)
     if sentences.language != "trees":
         raise UserError(f"data.{split} is {sentences.data!r}: not a treebank; it would be trees:FILE, or give --trees")
@@ -58,8 +58,8 @@ def evaluate(
 ) -> tuple[dict[str, Any], list[Tree]]:
     """Returns the result record, of JSON values, and the trees.
 
-    Scores and `repaired_share` are percentages. `figures` has all those of `infer.brackets` over every sentence;
-    `evalb` has them as EVALB would print them, without its `errors`.
+    Scores and `repaired_share` are percentages. `figures` has all figures of `infer.brackets` over every sentence;
+    `evalb` has them as EVALB would print them, without the sentences it counts as `errors`.
     """
     lines, seconds = translate(model_run, sentences, decoding, "parsing", "sentences", BATCH_TOKENS)
     words = [source.split() for source in sentences.sources]
@@ -91,16 +91,16 @@ def evaluate(
 
 
 def table(record: dict[str, Any]) -> str:
-    """The record for people: what was parsed with what, EVALB's summary over every sentence, and what it leaves out."""
-    repaired = f"repaired: {record['repaired_share']:.2f} % of the lines were no tree of their sentence"
-    evalb = f"EVALB itself: F {record['evalb']['All']['f1']:.2f}, leaving out {record['errors']} sentences as errors"
-    speed = f"{record['seconds']:.1f} seconds, {record['sentences_per_second']:,.1f} sentences a second"
+    """Returns the record as text: the data and the search, EVALB's summary over every sentence, and EVALB's own F."""
+    repaired = f"repaired: {record['repaired_share']:.2f} % of the lines were not a tree over their sentence"
+    evalb = f"EVALB itself: F {record['evalb']['All']['f1']:.2f}, dropping {record['errors']} sentences as errors"
+    speed = f"{record['seconds']:.1f} seconds, {record['sentences_per_second']:,.1f} sentences per second"
     head = (headline(record), record["signatures"]["f1"])
     return "\n".join((*head, "", report(record["figures"]), "", evalb, repaired, speed))
 
 
 def main(argv: list[str]) -> None:
-    """Entry point; flags below."""
+    """Runs the command; flags below."""
     options = flags.FLAGS
     if (options.split is None) == (options.trees is None):
         raise UserError("give either --split=test or --trees=FILE")
@@ -114,13 +114,13 @@ def main(argv: list[str]) -> None:
 
 
 def connected(argv: list[str]) -> None:
-    """`main` in one of many processes."""
+    """Connects to the other processes, then runs `main`."""
     connect()
     main(argv)
 
 
 if __name__ == "__main__":
     define_flags("trees")
-    flags.DEFINE_string("trees", None, "bracket file to parse the sentences of instead; may be .gz")
-    flags.DEFINE_string("parameters", None, "EVALB's parameter file; default: as COLLINS.prm")
+    flags.DEFINE_string("trees", None, "bracket file whose sentences to parse instead; may be .gz")
+    flags.DEFINE_string("parameters", None, "EVALB parameter file; default: as in COLLINS.prm")
     run(connected, stray="a bracket file is given as --trees=FILE")

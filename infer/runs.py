@@ -1,4 +1,4 @@
-"""Opens the folder of a run: its config, its tokenizer, and the parameters of the checkpoints that are asked for."""
+"""Opens the folder of a run: its config, its tokenizer, and the parameters of the chosen checkpoints."""
 
 import hashlib
 import sys
@@ -35,10 +35,11 @@ class Run(NamedTuple):
 def open_run(workdir: str | Path, checkpoint: str | int | None = None) -> Run:
     """Loads a run with the parameters that `checkpoint` names (see `infer.average.choose`), as float32 numpy arrays.
 
-    Without a choice it is the run's own, `config.decode.checkpoint`.
+    The default is the run's `config.decode.checkpoint`.
 
     Raises:
-      UserError: the folder is not a run's, has no such checkpoint, or the checkpoint is damaged or another model's.
+      UserError: the folder is not that of a run or has no such checkpoint, or the checkpoint is damaged or of another
+        model.
     """
     workdir = folder("workdir", workdir)
     config = read_config(workdir)
@@ -48,7 +49,7 @@ def open_run(workdir: str | Path, checkpoint: str | int | None = None) -> Run:
     if count_parameters(params) != parameter_count(model):
         raise UserError(
             f"{workdir}/checkpoints/{steps[-1]} holds {count_parameters(params):,} parameters; the model of "
-            f"{workdir}/config.json has {parameter_count(model):,}: this checkpoint is another model's"
+            f"{workdir}/config.json has {parameter_count(model):,}: this checkpoint is of another model"
         )
     print(f"parameters of {workdir}: step {', '.join(map(str, steps))}", file=sys.stderr)
     return Run(workdir, config, model, tokenizer, params, steps[-1], tuple(steps))
@@ -57,7 +58,7 @@ def open_run(workdir: str | Path, checkpoint: str | int | None = None) -> Run:
 def load_choice(workdir: Path, choice: str) -> tuple[list[int], Any]:
     """Returns the steps that `choice` names and the mean of their parameters, as float32 numpy arrays.
 
-    Damaged checkpoints are left out of the choice, each with a note on stderr.
+    Damaged checkpoints are ignored, each with a note on stderr.
 
     Raises:
       UserError: `choice` names no intact checkpoint.
@@ -71,11 +72,11 @@ def load_choice(workdir: Path, choice: str) -> tuple[list[int], Any]:
             checkpoints = [checkpoint for checkpoint in checkpoints if checkpoint.step != error.step]
             if choice.isdecimal() or not checkpoints:
                 raise
-            print(f"note: {workdir}/checkpoints/{error.step} is damaged ({error.how}) and left out", file=sys.stderr)
+            print(f"note: {workdir}/checkpoints/{error.step} is damaged ({error.how}) and ignored", file=sys.stderr)
 
 
 def list_checkpoints(workdir: Path) -> list[Checkpoint]:
-    """Returns the complete checkpoints of a run, oldest first; none before the first is saved."""
+    """Returns the complete checkpoints of a run, oldest first; [] before the first is saved."""
     if not (workdir / "checkpoints").is_dir():
         return []
     checkpoints = Checkpoints(workdir / "checkpoints")
@@ -91,10 +92,10 @@ def count_parameters(params: Any) -> int:
 
 
 def params_sha256(params: Any) -> str:
-    """Returns the SHA-256 of a tree of arrays: in path order, of `PATH DTYPE SHAPE`, a line feed and the array's bytes.
+    """Returns the SHA-256 of a tree of arrays: `PATH DTYPE SHAPE`, a newline and the array's bytes, in path order.
 
-    Bytes are little-endian and in C order; a path is its keys joined by `/`, so the hash is of values and names only,
-    the same on every machine and for every storage format.
+    Bytes are little-endian and in C order; a path is its keys joined by `/`. The hash depends on names and values only,
+    not on the machine or the storage format.
     """
     digest = hashlib.sha256()
     leaves = jax.tree_util.tree_leaves_with_path(params)

@@ -1,8 +1,8 @@
-"""Scores a file of translations against a file of references, one sentence a line, plain or .gz.
+"""Scores a file of translations against a file of references, one sentence per line, plain or .gz.
 
 python -m infer.score --hypothesis=out.de --reference=newstest2014.de.gz [--json]
 
-Prints BLEU in every reading, chrF and exact match, each with its signature; see infer/scores/bleu.py.
+Prints every variant of BLEU, chrF and exact match, each with its signature; see infer/scores/bleu.py.
 """
 
 import json
@@ -15,7 +15,7 @@ from infer.scores.pairs import language_of, read_pair
 
 
 def main(argv: list[str]) -> None:
-    """Entry point; flags below."""
+    """Runs the command; flags below."""
     options = flags.FLAGS
     hypotheses, references = read_pair(options.hypothesis, options.reference)
     scores = bleu.all_scores(hypotheses, references, options.language or language_of(options.reference))
@@ -23,8 +23,8 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    flags.DEFINE_string("hypothesis", None, "translations, one a line; plain text, or gzip if the name ends in .gz")
-    flags.DEFINE_string("reference", None, "references, line for line")
+    flags.DEFINE_string("hypothesis", None, "translations, one per line; plain text, or gzip if the name ends in .gz")
+    flags.DEFINE_string("reference", None, "references, line by line")
     flags.DEFINE_string("language", None, "target language for the Moses tokeniser; default: from --reference, or de")
     flags.DEFINE_bool("json", False, "print JSON instead of a table")
     flags.mark_flags_as_required(["hypothesis", "reference"])

@@ -4,15 +4,14 @@ python -m infer.translate --workdir=runs/quickstart < in.txt > out.txt
 python -m infer.translate --workdir=runs/quickstart --beam=8 --nbest=3 < in.txt
 python -m infer.translate --workdir=runs/quickstart --sample --top_p=0.9 --nbest=5 --seed=1 < in.txt
 
-Line i of the input is line i of the output; only a line feed ends a line. Output is written as each chunk of lines is
-done (--chunk; on a terminal each line is answered at once), progress goes to stderr. What is printed for a line:
+Line i of the output translates line i of the input; only a line feed ends a line. Output is written after each chunk of
+lines (--chunk; on a terminal after each line), progress goes to stderr. What is printed for a line:
 
 (default)     TEXT
 --scores      TEXT <tab> SCORE
 --nbest=K     LINE ||| TEXT ||| SCORE, K times or fewer, best first; lines count from 0, as in Moses
 
-SCORE is log p / ((5 + n)/6)^alpha with natural logarithms and n the number of subwords with the end of sentence;
-for samples it is log p.
+SCORE is log p / ((5 + n)/6)^alpha, with natural logarithms and n subwords, EOS included; for samples it is log p.
 """
 
 import os
@@ -35,10 +34,10 @@ OUTPUT_CLOSED = 141  # what a shell reports for SIGPIPE
 
 
 def chunks(source: Iterable[bytes], size: int) -> Iterator[list[str]]:
-    """Lines of UTF-8 text without their line feeds, `size` at a time.
+    """Yields lines of UTF-8 text without their line feeds, `size` at a time.
 
     Raises:
-      UserError: a line is not UTF-8; the lines before it have been yielded by then.
+      UserError: a line is not UTF-8; the lines before it are yielded first.
     """
     lines: list[str] = []
     for number, line in enumerate(source, 1):
@@ -58,7 +57,7 @@ def chunks(source: Iterable[bytes], size: int) -> Iterator[list[str]]:
 
 
 def formatted(translation: Translation, line: int, nbest: int, scores: bool) -> str:
-    """What is printed for one line; see the head of this file."""
+    """Returns the output for one line; see the top of this file."""
     if nbest > 1:
         return "".join(f"{line} ||| {text} ||| {score:.6f}\n" for text, score, _, _ in translation.hypotheses)
     best = translation.hypotheses[0]
@@ -68,7 +67,7 @@ def formatted(translation: Translation, line: int, nbest: int, scores: bool) -> 
 def translate_stream(
     translator: Translator, params: Any, source: Iterable[bytes], *, chunk: int, nbest: int, scores: bool
 ) -> Iterator[bytes]:
-    """What to print for each chunk of the lines of `source`."""
+    """Yields the output for each chunk of the lines of `source`."""
     done = 0
 
     def report(rows: int) -> None:
@@ -86,7 +85,7 @@ def translate_stream(
 
 
 def main(argv: list[str]) -> int:
-    """Entry point; flags below."""
+    """Runs the command; flags below."""
     options = flags.FLAGS
     model_run = open_run(options.workdir, options.checkpoint)
     sampling = Sampling(options.seed, options.temperature, options.top_k, options.top_p) if options.sample else None
@@ -105,7 +104,7 @@ def main(argv: list[str]) -> int:
             sys.stdout.buffer.write(output)
             sys.stdout.buffer.flush()
     except BrokenPipeError:
-        # Python would flush standard output once more at exit, and complain.
+        # Otherwise Python flushes standard output at exit, which fails with a message.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OUTPUT_CLOSED
     return 0
@@ -114,16 +113,16 @@ def main(argv: list[str]) -> int:
 if __name__ == "__main__":
     define_run_flags()
     define_decoding_flags()
-    flags.DEFINE_integer("nbest", 1, "translations (or samples) a line; more than 1 prints LINE ||| TEXT ||| SCORE")
+    flags.DEFINE_integer("nbest", 1, "translations (or samples) per line; more than 1 prints LINE ||| TEXT ||| SCORE")
     flags.DEFINE_boolean("scores", False, "print TEXT <tab> SCORE")
     flags.DEFINE_boolean("sample", False, "draw translations at random instead of searching")
-    flags.DEFINE_float("temperature", 1.0, "of --sample: below 1 sharper, above 1 flatter")
-    flags.DEFINE_integer("top_k", 0, "of --sample: from the K likeliest subwords only; 0 is all")
-    flags.DEFINE_float("top_p", 1.0, "of --sample: from the fewest subwords of this probability")
-    flags.DEFINE_integer("seed", 0, "of --sample")
+    flags.DEFINE_float("temperature", 1.0, "for --sample: below 1 sharper, above 1 flatter")
+    flags.DEFINE_integer("top_k", 0, "for --sample: from the K most likely subwords only; 0 is all")
+    flags.DEFINE_float("top_p", 1.0, "for --sample: from the fewest subwords that reach this probability")
+    flags.DEFINE_integer("seed", 0, "for --sample")
     check("nbest", "temperature", "top_k", "top_p", "seed")
     flags.DEFINE_integer(
-        "chunk", None, "lines read before they are translated; default: 1,000, on a terminal 1", lower_bound=1
+        "chunk", None, "lines to read before translating them; default: 1,000, or 1 on a terminal", lower_bound=1
     )
     flags.DEFINE_integer(
         "max_input", 512, "source subwords beyond which a line is translated in pieces", lower_bound=64

@@ -1,9 +1,8 @@
-"""Translates lines of text in any number and of any length; line i in is translation i out.
+"""Translates any number of lines of any length; translation i is that of line i.
 
-Lines are sorted by length into a few shapes: rows of 8, 16, 32, .. source subwords, and for each of these one full and
-one small number of rows, so that little is compiled and nothing again when the parameters change. The length of a row
-depends on its line alone, and the sentences of a batch are searched independently, so the other lines of a batch never
-change a translation.
+Lines are sorted by length into a few static shapes: rows of 8, 16, 32, .. source subwords, each with one full and one
+small batch size, so that little is compiled, and nothing again when the parameters change. The length of a row depends
+only on its line, and each sentence is searched independently, so the other rows of a batch never change a translation.
 """
 
 import functools
@@ -32,14 +31,14 @@ from run.sharding import cut_rows, data_mesh, fetch, place_params, row_parts
 SHORTEST_ROW = 8
 MAX_INPUT = 512  # source subwords with EOS; longer lines are translated in pieces
 FULL_BATCH = 2048  # source positions in one full batch
-SMALL_SHARE = 8  # a small batch has this fraction of a full one's rows
-WIDE_BEAM = 32  # hypotheses up to which a full batch fits: attention over all beams' keys grows with the square
+SMALL_SHARE = 8  # a small batch has 1 / SMALL_SHARE of the rows of a full one
+WIDE_BEAM = 32  # the largest beam for a full batch: memory for attention over all beams' keys grows with the square
 
 _BREAKS = (r"(?<=[.!?。！？])\s+", r"(?<=[,;:])\s+", r"\s+", r"(?=.)")
 
 
 class Hypothesis(NamedTuple):
-    """One translation. `log_prob` is natural and counts EOS; `score` is what it was ranked by; `tokens` have no EOS."""
+    """One translation. `log_prob` (natural) includes EOS; `score` decides the ranking; `tokens` exclude EOS."""
 
     text: str
     score: float
@@ -48,13 +47,13 @@ class Hypothesis(NamedTuple):
 
 
 class Translation(NamedTuple):
-    """The translations of one line, best first: at least one, at most as many as were asked for."""
+    """The translations of one line, best first: at least one, at most `nbest`."""
 
     hypotheses: tuple[Hypothesis, ...]
 
     @property
     def text(self) -> str:
-        """The best one's text."""
+        """The text of the best translation."""
         return self.hypotheses[0].text
 
 
@@ -68,15 +67,15 @@ _sample = jax.jit(
 
 
 class Translator:
-    """A model's shape, a tokenizer and decoding options; parameters come with each call.
+    """Translates with a model's config, a tokenizer and decoding options; parameters are passed with each call.
 
     Args:
       model_config: sizes and variant of the model.
       tokenizer: text to ids and back.
-      decoding: beam search and its options, or sampling: line i's draws depend on the seed, on i and on the line.
-      max_input: source subwords (EOS counted) beyond which a line is split; at most the model's learned positions.
-      batch_tokens: source positions in a full batch; fewer for beams above `WIDE_BEAM`, for the sake of memory.
-      mesh: devices to shard batches over, by rows; `run.sharding.data_mesh()`, all of them, if None. In a run of many
+      decoding: options of beam search or sampling; line i's samples depend only on the seed, on i and on the line.
+      max_input: source subwords (EOS included) beyond which a line is split; at most the model's learned positions.
+      batch_tokens: source positions in a full batch; fewer for beams above `WIDE_BEAM`, to save memory.
+      mesh: devices to shard batches over, by rows; None for all of them (`run.sharding.data_mesh()`). With several
         processes each translates its share, and each gets all translations.
 
     Raises:
@@ -118,12 +117,12 @@ class Translator:
         first_line: int = 1,
         progress: Callable[[int], None] = lambda done: None,
     ) -> list[Translation]:
-        """Returns the translations of `texts` in their order; of a line without a single subword, the empty text.
+        """Returns the translations of `texts`, in order; a line without subwords gives the empty text.
 
-        A line beyond the input limit is split, at the end of a sentence or else between words if it can be, its
-        pieces are translated one by one and joined with spaces, and a warning goes to stderr; log-probabilities
-        and scores are then sums over the pieces. `first_line` numbers the first text, in warnings and for sampling.
-        `progress` is called with the number of rows (lines or pieces) done.
+        A line beyond the input limit is split, if possible between sentences, or else between words; the translations
+        of its pieces are joined with spaces, their log-probabilities and scores are summed, and a warning goes to
+        stderr. `first_line` numbers the first text, in warnings and for sampling. `progress` is called with the number
+        of rows (lines or pieces) done.
         """
         rows: list[list[int]] = []
         line_rows: list[range] = []
@@ -143,7 +142,7 @@ class Translator:
         return [_join([found[row] for row in of_line]) for of_line in line_rows]
 
     def _cut(self, text: str) -> list[list[int]]:
-        """Returns the ids of `text`, in pieces that fit the input with an EOS."""
+        """Returns the ids of `text`, in pieces that fit the input limit with an EOS."""
         ids = self._tokenizer.encode(text)
         if len(ids) < self._max_input:
             return [ids]
@@ -188,7 +187,7 @@ class Translator:
         return [self._hypotheses(found, row) for row in range(len(numbers))]
 
     def _hypotheses(self, found: Hypotheses, row: int) -> list[Hypothesis]:
-        """Returns the hypotheses of one row; the empty one if none was found, because the parameters are not finite."""
+        """Returns the hypotheses of one row; an empty one if the parameters are not finite and none was found."""
         hypotheses = []
         for ids_t, length, log_prob, score in zip(*(field[row] for field in found), strict=True):
             if length > 0:
@@ -198,7 +197,7 @@ class Translator:
 
 
 def _join(pieces: list[list[Hypothesis]]) -> Translation:
-    """Joins the k-th best of each piece to the k-th best of the line; a piece that has fewer gives its last."""
+    """Joins the k-th best of each piece into the k-th best of the line; a piece with fewer repeats its last."""
     if not pieces:
         return Translation((NOTHING,))
     joined = []
@@ -216,6 +215,6 @@ def _join(pieces: list[list[Hypothesis]]) -> Translation:
 
 
 def translate_one(model_run: Run, text: str) -> str:
-    """Returns the run's own translation of one line, with the decoding of its config."""
+    """Returns the run's translation of one line, with the decoding options of its config."""
     translator = Translator(model_run.model_config, model_run.tokenizer, chosen(model_run.config.decode))
     return translator.translate(model_run.params, [text])[0].text

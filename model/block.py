@@ -1,4 +1,4 @@
-"""The block that every model here is a stack of (Figure 1): a mixer, attention to a memory, a feed-forward network."""
+"""The block that every model here stacks (Figure 1): a mixer, cross-attention to a memory, a feed-forward network."""
 
 from typing import Any, NamedTuple
 
@@ -27,8 +27,8 @@ class Weights(NamedTuple):
 
 
 class BlockCache(NamedTuple):
-    """What a block remembers in a search: its mixer's cache, and the memory's keys and values, once a sentence
-    whatever the number of beams.
+    """A block's cache during search: its mixer's, and the memory's keys and values, stored once per sentence and
+    shared by its beams.
     """
 
     mixer: KVCache
@@ -36,12 +36,12 @@ class BlockCache(NamedTuple):
 
 
 def layer_norm(config: ModelConfig) -> nn.LayerNorm:
-    """Layer normalisation with scale and bias. Its epsilon is not in the paper; 1e-6 is tensor2tensor's."""
+    """Returns layer normalisation with scale and bias. The paper gives no epsilon; 1e-6 is tensor2tensor's."""
     return nn.LayerNorm(epsilon=1e-6, dtype=config.dtype, use_fast_variance=False)
 
 
 class FeedForward(nn.Module):
-    """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2, at every position alike (section 3.3, equation 2)."""
+    """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2, at each position separately (section 3.3, equation 2)."""
 
     config: ModelConfig
 
@@ -104,7 +104,7 @@ class Block(nn.Module):
         return self.cross_attention.keys_values(x_bsd, positions_bs)
 
     def init_cache(self, memory: KeysValues | None, rows: int, beams: int, slots: int) -> BlockCache:
-        """Returns the cache before the first `step`; see the mixer's."""
+        """Returns an empty cache for `step`; the arguments are those of the mixer's `init_cache`."""
         return BlockCache(self.self_attention.init_cache(rows, beams, slots), memory)
 
     def step(
@@ -114,7 +114,7 @@ class Block(nn.Module):
         cache: BlockCache,
         memory_mask_bms: Bool[Array, "b m s"] | None,
     ) -> tuple[Float[Array, "b m d"], BlockCache]:
-        """Returns the output for one more token of each of m beams, and the cache with it."""
+        """Returns the output for the next token of each of m beams, and the updated cache."""
         y_bmd, mixer = self.self_attention.step(self._before(x_bmd, self.norm_1), positions_bm, cache.mixer)
         x_bmd = self._after(x_bmd, y_bmd, self.norm_1, None)
         if self.cross:

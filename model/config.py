@@ -41,7 +41,7 @@ class ModelConfig:
     scan_layers: bool = False
 
     def __post_init__(self) -> None:
-        # Runs from before there was a choice have recorded False or True.
+        # Older runs recorded False or True.
         object.__setattr__(self, "remat", {"False": "none", "True": "full"}.get(str(self.remat), self.remat))
         for field in ("vocab_size", "N", "d_model", "d_ff", "h", "d_k", "d_v", "max_positions"):
             if getattr(self, field) < 1:
@@ -59,17 +59,17 @@ class ModelConfig:
         ):
             if getattr(self, field) not in allowed:
                 raise ValueError(f"model.{field} is {getattr(self, field)!r}; it must be one of {', '.join(allowed)}")
-        _ = self.encoding  # which checks the widths that it needs
+        _ = self.encoding  # its constructor checks the widths
         if self.attention_impl != "einsum":
             self._check_kernel()
 
     @property
     def encoding(self) -> NoPositions:
-        """What `positions` names."""
+        """The positional encoding that `positions` names."""
         return KINDS[self.positions](self.d_model, self.d_k, self.h, self.max_positions)
 
     def _check_kernel(self) -> None:
-        """Refuses what the einsum can do and kernels cannot. Whether their device is there shows at compilation."""
+        """Rejects what only the einsum supports. A kernel's device is checked when it is compiled."""
         kernel = f"model.attention_impl is {self.attention_impl!r}"
         if self.P_drop_attention:
             raise ValueError(f"{kernel}, which cannot drop weights; set model.P_drop_attention=0, or take einsum")
@@ -87,11 +87,11 @@ class ModelConfig:
 
 
 def parameter_count(config: ModelConfig) -> int:
-    """Number of parameters by formula, without building anything.
+    """Returns the number of parameters by formula, without building the model.
 
-    The paper's equations have no biases in attention and in the softmax, two in each feed-forward network, and a
-    scale and a bias in each layer norm. The paper's own column (65e6, 213e6) does not close with a single shared
-    vocabulary of 37,000; this formula does what the equations say.
+    The paper's equations have no biases in attention or the softmax, two in each feed-forward network, and a scale and
+    a bias in each layer norm. The counts that the paper prints (65e6, 213e6) do not match a shared vocabulary of
+    37,000; this formula follows the equations.
     """
     d, f, v = config.d_model, config.d_ff, config.vocab_size
     attention = 2 * d * config.h * config.d_k + 2 * d * config.h * config.d_v

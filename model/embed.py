@@ -15,10 +15,10 @@ def embed(
     positions_bt: Int[Array, "b t"],
     noise: Noise | None,
 ) -> Float[Array, "b t d"]:
-    """Embeddings scaled by sqrt(d_model), plus positions, then dropout (sections 3.4, 3.5, 5.4).
+    """Returns embeddings scaled by sqrt(d_model), plus positions, after dropout (sections 3.4, 3.5, 5.4).
 
     Raises:
-      ValueError: learned positions, of which `positions_ld` is the table, and a row longer than it.
+      ValueError: a row is longer than the table of learned positions, `positions_ld`.
     """
     x_btd = embed_vd[ids_bt] * jnp.sqrt(jnp.float32(config.d_model))
     x_btd = config.encoding.embed(x_btd, positions_bt, positions_ld)
@@ -26,5 +26,5 @@ def embed(
 
 
 def logits(x_btd: Float[Array, "b t d"], softmax_vd: Float[Array, "v d"]) -> Float[Array, "b t v"]:
-    """x E^T, not scaled, without a bias; float32."""
+    """Returns x E^T in float32, without scale or bias."""
     return jnp.einsum("btd,vd->btv", x_btd, softmax_vd.astype(x_btd.dtype), preferred_element_type=jnp.float32)

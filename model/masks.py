@@ -1,4 +1,4 @@
-"""Who may attend to whom; True = may attend."""
+"""Which queries may attend to which keys; True = may attend."""
 
 from typing import Any
 
@@ -8,19 +8,19 @@ from jaxtyping import Array, Bool
 
 
 class Mask(struct.PyTreeNode):
-    """Queries attend to the keys of their own sentence; with `causal`, to those up to and including themselves.
+    """A mask in compact form: queries attend to keys of their own sentence; with `causal`, to none after themselves.
 
-    Sentences are told apart by segments (see `model.tokens`). Padding attends to padding, so that no query is without a
-    key. Kernels take the mask in this form and never hold the dense one.
+    Sentences are distinguished by segments (see `model.tokens`). Padding attends to padding, so every query has a key.
+    Kernels take the mask in this form and never materialise the dense one.
     """
 
-    # Any, because jax also builds this tree with tracers, shapes or shardings in the place of arrays.
+    # Any, because jax also builds this tree with tracers, shapes or shardings in place of arrays.
     queries_bt: Any  # int32 segments
     keys_bs: Any  # int32 segments
     causal: bool = struct.field(pytree_node=False, default=False)  # section 3.2.3
 
     def dense(self) -> Bool[Array, "b t s"]:
-        """Returns the mask as a table."""
+        """Returns the dense mask."""
         mask_bts = self.queries_bt[:, :, None] == self.keys_bs[:, None, :]
         if self.causal:
             t = self.queries_bt.shape[1]

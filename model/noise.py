@@ -1,9 +1,9 @@
 """Dropout (Srivastava et al. 2014; section 5.4 of the paper) with a choice of random bits.
 
 "threefry" draws the mask with `jax.random` and is the reference. "hash" computes it from each element's own index, a
-handful of integer operations that fuse with what surrounds them (benchmarks/training_step.py compares the two). It is
-a statistical generator, not a cryptographic one; tests/test_dropout.py holds it to its rate and to independence across
-seeds, layers, positions and steps.
+handful of integer operations that fuse with their neighbours (benchmarks/training_step.py compares the two). It is a
+statistical generator, not a cryptographic one; tests/test_dropout.py tests its rate and its independence across seeds,
+layers, positions and steps.
 """
 
 import math
@@ -19,9 +19,9 @@ WORD = 2**32
 
 
 class Noise(NamedTuple):
-    """The randomness of one training pass. Where there is none, as in evaluation, None stands in its place.
+    """The randomness of one training pass; None stands for no randomness, as in evaluation.
 
-    `rows_b` numbers the rows of this part of a batch, so that each is treated as it would be in the whole batch.
+    `rows_b` numbers the rows of this microbatch within the whole batch, so that splitting a batch changes no mask.
     """
 
     key: PRNGKeyArray
@@ -29,7 +29,7 @@ class Noise(NamedTuple):
 
 
 def fold(noise: Noise | None, site: Int[Array, ""] | int) -> Noise | None:
-    """Returns the noise of one place in the model (a layer, a sub-layer), independent of that of other places."""
+    """Returns the noise for one place in the model (a layer, a sub-layer), independent of that of other places."""
     return noise and noise._replace(key=jax.random.fold_in(noise.key, site))
 
 
@@ -41,8 +41,8 @@ def dropout(
     Args:
       x: any floating-point array; the result has its shape and dtype.
       rate: a static Python number in [0, 1); 0 returns x itself.
-      noise: of this place, `fold`ed from that of the pass; None returns x itself. An element's fate depends on the
-        key, its row's number and its place in the row only: not on the rows beside it, nor on how x is sharded.
+      noise: that of the pass, `fold`ed for this place; None returns x itself. Whether an element is dropped depends
+        only on the key, its row's number and its place in the row: not on other rows, nor on how x is sharded.
       bits: "threefry" or "hash".
 
     Raises:
@@ -67,11 +67,11 @@ def keep_mask(
 ) -> Bool[Array, "..."]:
     """Returns a boolean mask that is True with probability 1 - rate, a function of (seed, element index) alone.
 
-    The index of an element is that in the whole batch, of which this array holds the rows `rows_b`.
+    The index is the element's in the whole batch, of which this array holds the rows `rows_b`.
 
-    The index passes through three multiply-and-shift rounds (constants of Wellons' "triple32" search). The first seed
-    word offsets the index; the second enters after the first round, because two masks that differ by an offset only
-    would be shifted copies of one another.
+    It passes through three multiply-and-shift rounds (constants from Wellons' "triple32" search). The first seed word
+    offsets the index; the second enters after the first round, because masks that differed only by an offset would be
+    shifted copies of each other.
 
     Raises:
       ValueError: one axis alone is longer than 2^32.
@@ -81,8 +81,8 @@ def keep_mask(
     n = (n ^ (n >> 17)) * jnp.uint32(0xED5AD4BB)
     n = n ^ (seed[1] if high is None else seed[1] + high * jnp.uint32(0x9E3779B9))
     n = (n ^ (n >> 11)) * jnp.uint32(0xAC4C1B51)
-    # The rounds are bijections of 32 bits, so comparing with a 32-bit threshold gives the rate to within 2^-33. A last
-    # shift would only stir the low bits, which that comparison hardly sees.
+    # The rounds are bijections of 32 bits, so comparing with a 32-bit threshold gives the rate to within 2^-33. A final
+    # shift would only mix the low bits, which hardly affect that comparison.
     n = (n ^ (n >> 15)) * jnp.uint32(0x31848BAB)
     return n >= jnp.uint32(min(round(rate * WORD), WORD - 1))
 
@@ -90,11 +90,10 @@ def keep_mask(
 def index_words(
     shape: tuple[int, ...], rows_b: Int[Array, " b"]
 ) -> tuple[UInt32[Array, "..."], UInt32[Array, "..."] | None]:
-    """Returns every element's row-major index as (low, high) uint32 words; high is None where low is enough.
+    """Returns every element's row-major index as (low, high) uint32 words; high is None if one word is enough.
 
-    Where one word is not enough, low counts over the trailing axes that fit into it and high over the leading ones.
-    The first axis is numbered by `rows_b`.
-    Built from one iota per axis, so that a sharded array computes its own part of it and nothing else.
+    Otherwise low counts over the trailing axes that fit into it and high over the leading ones. The first axis is
+    numbered by `rows_b`. Each axis is one iota, so each device computes only its own shard.
 
     Raises:
       ValueError: one axis alone is longer than 2^32.

@@ -1,7 +1,7 @@
-"""How a Transformer knows the order of its tokens: the paper's sinusoids, and what its readers proposed instead.
+"""Positional encodings: the paper's sinusoids and later alternatives.
 
-One class a kind. Each says what is added to embeddings (`embed`), what happens to queries and keys of self-attention
-(`rotate`), what is added to its logits (`bias`), and how long a row may be (`limit`, None without end).
+One class per kind. It defines what is added to the embeddings (`embed`), how the queries and keys of self-attention are
+rotated (`rotate`), what is added to its logits (`bias`), and the longest row (`limit`, None for no limit).
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ MAX_WAVELENGTH = 10_000.0
 
 @dataclasses.dataclass(frozen=True)
 class NoPositions:
-    """No positions at all, and what every kind does not do otherwise."""
+    """No positions; also the defaults for the other kinds."""
 
     d_model: int = 0
     d_k: int = 0
@@ -27,7 +27,7 @@ class NoPositions:
 
     @property
     def limit(self) -> int | None:
-        """Tokens that a row may have at most."""
+        """The most tokens that a row may have; None for no limit."""
         return None
 
     def embed(
@@ -37,11 +37,11 @@ class NoPositions:
         return x_btd
 
     def rotate(self, x_bhtk: Float[Array, "b h t k"], positions_bt: Int[Array, "b t"]) -> Float[Array, "b h t k"]:
-        """Returns queries or keys that know their positions."""
+        """Returns queries or keys rotated by their positions."""
         return x_bhtk
 
     def bias(self, positions_bt: Int[Array, "b t"], positions_bs: Int[Array, "b s"]) -> Float[Array, "b h t s"] | None:
-        """Returns what is added to the logits of queries at `positions_bt` over keys at `positions_bs`."""
+        """Returns the bias added to the logits of queries at `positions_bt` and keys at `positions_bs`."""
         return None
 
 
@@ -109,7 +109,7 @@ KINDS: dict[str, type[NoPositions]] = {
 
 
 def _angles(positions_bt: Int[Array, "b t"], width: int) -> Float[Array, "b t half"]:
-    """Angles pos / 10000^(2i/width) for i = 0 .. width/2 - 1, in float32."""
+    """Returns the angles pos / 10000^(2i/width) for i = 0 .. width/2 - 1, in float32."""
     frequencies = MAX_WAVELENGTH ** (-np.arange(0, width, 2, dtype=np.float64) / width)
     return positions_bt[:, :, None].astype(jnp.float32) * jnp.asarray(frequencies, jnp.float32)[None, None, :]
 
@@ -123,7 +123,7 @@ def sinusoids(positions_bt: Int[Array, "b t"], d_model: int) -> Float[Array, "b 
 def rotate(x_bhtk: Float[Array, "b h t k"], positions_bt: Int[Array, "b t"]) -> Float[Array, "b h t k"]:
     """Rotates each pair (x_2i, x_2i+1) by the angle pos / 10000^(2i/k).
 
-    The product of a query and a key rotated so depends on the difference of their positions only.
+    The product of a rotated query and key then depends only on the difference of their positions.
     """
     angles = _angles(positions_bt, x_bhtk.shape[-1])[:, None]
     sin, cos = jnp.sin(angles), jnp.cos(angles)
@@ -133,9 +133,9 @@ def rotate(x_bhtk: Float[Array, "b h t k"], positions_bt: Int[Array, "b t"]) -> 
 
 
 def alibi_slopes(h: int) -> np.ndarray:
-    """Slopes m_h = 2^(-8 i / h), i = 1 .. h, as float64 [h].
+    """Returns the slopes m_h = 2^(-8 i / h), i = 1 .. h, as float64 [h].
 
-    Where h is no power of two: the slopes of the power of two below, then every other slope of the one above.
+    If h is not a power of two: the slopes of the power of two below it, then every other slope of the one above.
     """
     below = 2 ** math.floor(math.log2(h))
     slopes = [2.0 ** (-8.0 * i / below) for i in range(1, below + 1)]
@@ -144,10 +144,10 @@ def alibi_slopes(h: int) -> np.ndarray:
 
 
 def alibi_bias(positions_bt: Int[Array, "b t"], positions_bs: Int[Array, "b s"], h: int) -> Float[Array, "b h t s"]:
-    """-m_h |i - j|, added to the logits of self-attention after their division by sqrt(d_k).
+    """Returns -m_h |i - j|, which is added to the logits of self-attention after they are divided by sqrt(d_k).
 
-    Press et al. treat causal models only, where |i - j| = i - j. Taking the distance in the encoder, and no bias in
-    encoder-decoder attention, is our choice.
+    Press et al. treat only causal models, where |i - j| = i - j. Using the absolute distance in the encoder, and no
+    bias in encoder-decoder attention, is our choice.
     """
     distance_bts = jnp.abs(positions_bt[:, :, None] - positions_bs[:, None, :]).astype(jnp.float32)
     slopes_h = jnp.asarray(alibi_slopes(h), jnp.float32)

@@ -1,4 +1,4 @@
-"""N blocks, one after the other: an encoder, a decoder, or a whole model of one stack."""
+"""A stack of N blocks: an encoder, a decoder, or a whole single-stack model."""
 
 from typing import Any, NamedTuple
 
@@ -14,35 +14,35 @@ from model.mixers.attention import KeysValues
 from model.noise import Noise, fold
 from model.tokens import Tokens
 
-# What of a block's forward pass is kept for its backward pass: nothing, or its products with parameters (projections
-# and feed-forward network), so that attention, norms and dropout are computed again.
+# Rematerialisation. "full" recomputes a block's whole forward pass in the backward pass; "dots" saves its products with
+# parameters (projections and feed-forward network) and recomputes attention, norms and dropout.
 REMAT_POLICIES: dict[str, Any] = {"full": None, "dots": jax.checkpoint_policies.checkpoint_dots_with_no_batch_dims}
 
 
 class Memory(NamedTuple):
-    """What the blocks of a decoder attend to: keys and values of an encoder's output, for each block its own."""
+    """What a decoder's blocks attend to: each block's keys and values of the encoder's output."""
 
     keys_values: tuple[KeysValues, ...]
     segments_bs: Int[Array, "b s"]
 
 
 class StackCache(NamedTuple):
-    """What a stack remembers in a search of m beams a sentence."""
+    """A stack's cache during a search with m beams per sentence."""
 
     blocks: tuple[BlockCache, ...]
     memory_segments_bs: Int[Array, "b s"] | None
 
     def select(self, parents_bm: Int[Array, "b m"]) -> "StackCache":
-        """Returns the cache in which beam i goes on from what was beam `parents_bm[:, i]`."""
+        """Returns the cache in which beam i continues what was beam `parents_bm[:, i]`."""
         return self._replace(blocks=tuple(one._replace(mixer=one.mixer.select(parents_bm)) for one in self.blocks))
 
     def grow(self, slots: int) -> "StackCache":
-        """Returns the cache with room for `slots` slots in all."""
+        """Returns the cache padded to `slots` slots."""
         return self._replace(blocks=tuple(one._replace(mixer=one.mixer.grow(slots)) for one in self.blocks))
 
 
 class Stack(nn.Module):
-    """N blocks, with `cross` each with attention to a memory; with pre-norm, a last norm (section 3.1)."""
+    """N blocks (section 3.1), with cross-attention if `cross`; pre-norm adds a final layer norm."""
 
     config: ModelConfig
     cross: bool
@@ -67,7 +67,7 @@ class Stack(nn.Module):
     ) -> tuple[Float[Array, "b t d"], list[Weights]]:
         """Returns the output for whole rows and, with `return_weights`, the attention weights of each block.
 
-        At initialisation and for weights, attention is the einsum and blocks are not scanned.
+        At initialisation and with `return_weights`, attention is the einsum and blocks are not scanned.
         """
         c = self.config
         plain = return_weights or self.is_initializing()
@@ -93,9 +93,9 @@ class Stack(nn.Module):
         return self.final_norm(x_btd) if c.norm == "pre" else x_btd, weights
 
     def _scan(self, apply: Any, x_btd: Array, memory: Memory | None, noise: Noise | None) -> Array:
-        """Does the same in a loop, so that the compiler meets one block where it would meet N.
+        """Applies the blocks with a scan over layers, so that XLA compiles one block instead of N.
 
-        The parameters stay where they are in the tree (`encoder/layer_0/..`), and are stacked here.
+        The parameter tree stays as it is (`encoder/layer_0/..`); the layers are stacked here.
         """
         each = [
             (layer.variables["params"], memory and memory.keys_values[n], noise and jax.random.fold_in(noise.key, n))
@@ -112,11 +112,11 @@ class Stack(nn.Module):
         return jax.lax.scan(body, x_btd, stacked_n)[0]
 
     def memory(self, x_bsd: Float[Array, "b s d"], tokens: Tokens) -> Memory:
-        """Returns what this stack attends to in an encoder's output."""
+        """Returns the memory that this stack attends to, given an encoder's output."""
         return Memory(tuple(layer.memory(x_bsd, tokens.positions_bt) for layer in self.layer), tokens.segments_bt)
 
     def init_cache(self, memory: Memory | None, rows: int, beams: int, slots: int) -> StackCache:
-        """Returns the cache before the first `step`, with room for `slots` slots: `beams` are filled a step."""
+        """Returns an empty cache of `slots` slots; each step fills `beams` of them."""
         blocks = tuple(
             layer.init_cache(memory and memory.keys_values[n], rows, beams, slots) for n, layer in enumerate(self.layer)
         )
@@ -125,7 +125,7 @@ class Stack(nn.Module):
     def step(
         self, x_bmd: Float[Array, "b m d"], positions_bm: Int[Array, "b m"], cache: StackCache
     ) -> tuple[Float[Array, "b m d"], StackCache]:
-        """Returns the output for one more token of each of m beams, and the cache with it."""
+        """Returns the output for the next token of each of m beams, and the updated cache."""
         memory_mask_bms = None
         if cache.memory_segments_bs is not None:
             real_bs = cache.memory_segments_bs != 0

@@ -1,4 +1,4 @@
-"""What a model reads: ids, and for each of them its sentence and its place there."""
+"""A model's input: token ids, the sentence that each belongs to, and its position there."""
 
 from typing import Any, NamedTuple
 
@@ -14,13 +14,13 @@ class Tokens(NamedTuple):
     Segments are 0 for padding and 1, 2, .. for the sentences of the row; positions count from 0 in each sentence.
     """
 
-    # Any, because it also holds NumPy arrays, or shapes in the place of arrays.
+    # Any, because it also holds NumPy arrays, or shapes in place of arrays.
     ids_bt: Any  # int32
     segments_bt: Any
     positions_bt: Any
 
     @classmethod
     def of(cls, ids_bt: Int[Array, "b t"]) -> "Tokens":
-        """Returns rows of one sentence each: all ids but padding are of it, and positions count along the row."""
+        """Returns rows of one sentence each, with positions counted along the row."""
         row_t = jnp.arange(ids_bt.shape[1], dtype=jnp.int32)
         return cls(ids_bt, (ids_bt != PAD).astype(jnp.int32), jnp.broadcast_to(row_t[None], ids_bt.shape))

@@ -17,9 +17,9 @@ SOURCE, ENCODER, TARGET, DECODER = range(4)
 
 
 class Transformer(nn.Module):
-    """The model of the paper: an encoder of the source, and a causal decoder that attends to what the encoder makes.
+    """The paper's model: an encoder of the source, and a causal decoder that attends to the encoder's output.
 
-    `noise` turns dropout on, for training. Raises `ValueError` for learned positions and a row longer than their table.
+    Passing `noise` turns dropout on. Raises `ValueError` for a row longer than the table of learned positions.
     """
 
     config: ModelConfig
@@ -42,7 +42,7 @@ class Transformer(nn.Module):
         self.decoder = Stack(c, cross=True, causal=True)
 
     def __call__(self, source: Tokens, target: Tokens, noise: Noise | None = None) -> Float[Array, "b t v"]:
-        """Returns logits of the token after each of `target`, which is shifted right, given those up to it."""
+        """Returns the logits of the next token at each position of `target`, which is already shifted right."""
         return self.decode(target, self.encode(source, noise), source, noise)
 
     def encode(self, source: Tokens, noise: Noise | None = None) -> Float[Array, "b s d"]:
@@ -52,17 +52,17 @@ class Transformer(nn.Module):
     def decode(
         self, target: Tokens, memory_bsd: Float[Array, "b s d"], source: Tokens, noise: Noise | None = None
     ) -> Float[Array, "b t v"]:
-        """Returns logits, as `__call__` does, given the encoder's output for `source`."""
+        """Returns logits as `__call__` does, given the encoder's output for `source`."""
         memory = self.decoder.memory(memory_bsd, source)
         x_btd = self._embed_target(target.ids_bt, target.positions_bt, noise)
         return logits(self.decoder(x_btd, target, memory, fold(noise, DECODER))[0], self.softmax)
 
     @nn.nowrap
     def output_limits(self, source_bs: Int[Array, "b s"], extra_length: int) -> tuple[Int[Array, " b"], int]:
-        """Returns the most output tokens, EOS counted, of each sentence, and of any sentence of this shape.
+        """Returns the most output tokens, EOS included, for each sentence, and for any sentence in a row this long.
 
         Raises:
-          ValueError: `extra_length` leaves no room for a single token.
+          ValueError: `extra_length` leaves no room for even one token.
         """
         steps = min(source_bs.shape[1] + extra_length, self.config.encoding.limit or 2**31 - 1)
         if steps < 1:
@@ -70,7 +70,7 @@ class Transformer(nn.Module):
         return jnp.clip(jnp.sum(source_bs != PAD, axis=1) + extra_length, 1, steps), steps
 
     def start(self, source_bs: Int[Array, "b s"], beams: int, slots: int) -> tuple[Int[Array, " b"], StackCache]:
-        """Returns the token that every search begins with, BOS, and the cache before it is read."""
+        """Returns the first token of every search, BOS, and the empty cache."""
         source = Tokens.of(source_bs)
         memory: Memory = self.decoder.memory(self.encode(source), source)
         cache = self.decoder.init_cache(memory, source_bs.shape[0], beams, slots)
@@ -79,13 +79,13 @@ class Transformer(nn.Module):
     def step(
         self, token_bm: Int[Array, "b m"], step: Int[Array, ""], cache: StackCache
     ) -> tuple[Float[Array, "b m v"], StackCache]:
-        """Returns logits after token number `step`, from 0, of each of m beams, and the cache with it."""
+        """Returns the logits after token `step` (from 0) of each of m beams, and the updated cache."""
         positions_bm = jnp.full(token_bm.shape, step, jnp.int32)
         x_bmd, cache = self.decoder.step(self._embed_target(token_bm, positions_bm, None), positions_bm, cache)
         return logits(x_bmd, self.softmax), cache
 
     def attention_maps(self, source: Tokens, target: Tokens) -> dict[str, Float[Array, "n b h _ _"]]:
-        """Weights of all layers and heads: "encoder" [n,b,h,s,s], "decoder" [n,b,h,t,t], "cross" [n,b,h,t,s]."""
+        """Returns every head's weights: "encoder" [n,b,h,s,s], "decoder" [n,b,h,t,t], "cross" [n,b,h,t,s]."""
         memory_bsd, encoder = self.encoder(self._embed_source(source, None), source, return_weights=True)
         x_btd = self._embed_target(target.ids_bt, target.positions_bt, None)
         _, decoder = self.decoder(x_btd, target, self.decoder.memory(memory_bsd, source), return_weights=True)
@@ -105,6 +105,6 @@ class Transformer(nn.Module):
 
 
 def init_params(config: ModelConfig, key: PRNGKeyArray) -> dict:
-    """Fresh float32 parameters: Glorot-uniform matrices, embeddings N(0, 1/d_model), zero biases (tensor2tensor's)."""
+    """Returns new float32 parameters, as in tensor2tensor: Glorot-uniform matrices, embeddings N(0, 1/d_model)."""
     token = Tokens.of(jnp.ones((1, 1), jnp.int32))
     return jax.jit(Transformer(config).init)(key, token, token)["params"]

@@ -11,12 +11,12 @@
 # %% [markdown]
 # # Attention from scratch
 #
-# Section 3.2 of the paper fits into a page of NumPy: the forward pass is equations, and the backward pass is the same
-# equations read from right to left. Here both are written down by hand and held against the model of this repository,
-# against finite differences, and, where PyTorch is installed, against `torch.nn.MultiheadAttention`.
+# Section 3.2 of the paper fits into a page of NumPy: the forward pass is its equations, and the backward pass the same
+# equations read from right to left. Here both are written by hand and compared with the model of this repository, with
+# finite differences, and, if PyTorch is installed, with `torch.nn.MultiheadAttention`.
 #
 # Letters are the same in the text, in names and in `einsum`: $b$ sentences, $t$ queries, $s$ keys, $d$ for
-# $d_{model}$, $h$ heads, $k$ for $d_k$ and $e$ for $d_v$. `q_bhtk` is a table of four axes, named in its name.
+# $d_{model}$, $h$ heads, $k$ for $d_k$ and $e$ for $d_v$. `q_bhtk` is an array whose name lists its four axes.
 
 # %%
 import importlib.util
@@ -41,12 +41,12 @@ b, t, d, h, k, e = 2, 6, 32, 4, 8, 8
 #
 # $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\left(\frac{QK^\top}{\sqrt{d_k}}\right) V$$
 #
-# A query may be forbidden to see a key. Then its score is $-10^9$, and $e^{-10^9}$ is nothing.
+# A mask may forbid a query to attend to a key. The score is then $-10^9$, and $e^{-10^9}$ is 0.
 
 
 # %%
 def softmax(logits):
-    grown = np.exp(logits - logits.max(-1, keepdims=True))  # the largest exponent is 0: nothing overflows
+    grown = np.exp(logits - logits.max(-1, keepdims=True))  # the largest exponent is 0, so nothing overflows
     return grown / grown.sum(-1, keepdims=True)
 
 
@@ -57,8 +57,8 @@ def attention(q_bhtk, k_bhsk, v_bhse, mask_ts):
 
 
 # %% [markdown]
-# One head looks at one thing. The paper therefore projects queries, keys and values $h$ times, to $d_k$ or $d_v$
-# dimensions each, attends $h$ times, and puts the results side by side:
+# One head can attend to one thing only. The paper therefore projects queries, keys and values $h$ times, to $d_k$ or
+# $d_v$ dimensions each, attends $h$ times, and concatenates the results:
 #
 # $$\mathrm{MultiHead}(Q, K, V) = \mathrm{Concat}(\mathrm{head}_1, \ldots, \mathrm{head}_h) W^O, \qquad
 # \mathrm{head}_i = \mathrm{Attention}(QW_i^Q, KW_i^K, VW_i^V)$$
@@ -86,8 +86,8 @@ y_btd, kept = multi_head(x_btd, w, causal_ts)
 weights_bhts = kept[-1]
 
 # %% [markdown]
-# The mask is that of the decoder, where position $t$ sees positions up to $t$ (section 3.2.3). So the weights are
-# triangles. The parameters are random, and so are the patterns; every row sums to one.
+# The mask is the decoder's causal mask, under which position $t$ attends to positions up to $t$ (section 3.2.3). So the
+# weights are triangular. The parameters are random, and so are the patterns; every row sums to one.
 
 # %%
 figure, panels = plt.subplots(1, h, figsize=(8, 2.3), sharey=True, layout="constrained")
@@ -102,18 +102,18 @@ assert np.allclose(weights_bhts.sum(-1), 1)
 # %% [markdown]
 # ## Backward
 #
-# Let a bar over a name mean the derivative of some loss by it: $\bar y$ is given, and $\bar x$ and $\bar W$ are
-# wanted. A product $C = AB$ hands back $\bar A = \bar C B^\top$ and $\bar B = A^\top \bar C$. In `einsum` this is
-# mechanical: exchange the output's letters with those of the operand whose derivative is wanted.
+# Let a bar over a name mean the derivative of some loss with respect to it: $\bar y$ is given, and we want $\bar x$ and
+# $\bar W$. A product $C = AB$ gives $\bar A = \bar C B^\top$ and $\bar B = A^\top \bar C$. In `einsum` this is
+# mechanical: swap the output's letters with those of the operand whose derivative we want.
 #
 # Only the softmax needs thought. With $a = \mathrm{softmax}(z)$ we have $\partial a_i / \partial z_j = a_i
 # (\delta_{ij} - a_j)$, and therefore
 #
 # $$\bar z_j = a_j \left(\bar a_j - \sum_i a_i \bar a_i\right)$$
 #
-# A key gains by as much as it is better than the mean of what the query sees. It also shows the danger: where one
-# weight is 1 and the others 0, $\bar z$ is zero everywhere. That is why the scores are divided by $\sqrt{d_k}$; the
-# next notebook shows it.
+# A key's score rises in so far as the key is better than the weighted mean of the keys that the query attends to. The
+# equation also shows a danger: if one weight is 1 and the others 0, $\bar z$ is zero everywhere. That is why the scores
+# are divided by $\sqrt{d_k}$, as the next notebook shows.
 
 
 # %%
@@ -132,7 +132,7 @@ def multi_head_backward(dy_btd, x_btd, w, kept):
         "wo": np.einsum("bhte,btd->hed", heads_bhte, dy_btd),
     }
     dx_btd = np.einsum("bhtk,dhk->btd", dq_bhtk, w["wq"])
-    dx_btd += np.einsum("bhsk,dhk->bsd", dk_bhsk, w["wk"])  # x is read three times, and hears from all three
+    dx_btd += np.einsum("bhsk,dhk->bsd", dk_bhsk, w["wk"])  # x is used three times, so three gradients add up
     dx_btd += np.einsum("bhse,dhe->bsd", dv_bhse, w["wv"])
     return dx_btd, dw
 
@@ -141,12 +141,12 @@ dy_btd = rng.normal(size=y_btd.shape)
 dx_btd, dw = multi_head_backward(dy_btd, x_btd, w, kept)
 
 # %% [markdown]
-# Masked keys need no line of their own: their weight $a_j$ is 0, so their $\bar z_j$ is 0.
+# Masked keys need no extra line: their weight $a_j$ is 0, so their $\bar z_j$ is 0.
 #
 # ## Is it right?
 #
-# First by the definition of a derivative. Move one parameter a little to either side, and see what the loss $\sum
-# \bar y \cdot y$ does.
+# First by the definition of a derivative: move one parameter slightly in both directions, and see how the loss $\sum
+# \bar y \cdot y$ changes.
 
 
 # %%
@@ -163,8 +163,8 @@ for name in w:
     assert np.isclose(dw[name][place], by_differences(name, place), rtol=1e-5, atol=1e-8)
 
 # %% [markdown]
-# Then against `model/mixers/attention.py`, the module that our Transformer is made of, with JAX's own derivatives. It
-# computes in 32 bits, so six digits agree.
+# Then against `model/mixers/attention.py`, the module used in our Transformer, with JAX's automatic differentiation. It
+# computes in float32, so six digits agree.
 
 # %%
 config = ModelConfig(vocab_size=4, d_model=d, h=h, d_k=k, d_v=e)
@@ -192,8 +192,8 @@ for name, (module_says, by_hand) in pairs.items():
     assert difference(module_says, by_hand) < 1e-5
 
 # %% [markdown]
-# And against PyTorch. Its module keeps the three input matrices as one, stacked and transposed, and calls the mask's
-# `True` "may not attend".
+# And against PyTorch, whose module stores the three input matrices as one, stacked and transposed, and whose masks have
+# `True` for "may not attend".
 
 # %%
 if importlib.util.find_spec("torch"):

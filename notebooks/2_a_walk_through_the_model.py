@@ -11,8 +11,8 @@
 # %% [markdown]
 # # A walk through the model
 #
-# Four things in section 3 of the paper take a line each and decide whether the model learns at all: the $\sqrt{d_k}$
-# under the scores, the masks, the place of dropout, and the positions. Here each of them is looked at by itself.
+# Four things in section 3 of the paper take one line each and decide whether the model learns at all: the division of
+# the scores by $\sqrt{d_k}$, the masks, the place of dropout, and the positions. Here we look at each of them in turn.
 
 # %%
 import jax
@@ -49,9 +49,9 @@ for k in widths:
         gradient[name].append((a_ts * (1 - a_ts)).mean())
 
 # %% [markdown]
-# Large scores drive the softmax into saturation: one weight is nearly 1, the rest nearly 0. The derivative of a
-# weight by its own score is $a(1-a)$, which is then nearly 0 everywhere: the query has decided, and cannot be taught.
-# Divided by $\sqrt{d_k}$ the scores have variance 1 at every width, and nothing of this happens.
+# Large scores saturate the softmax: one weight is nearly 1, the rest nearly 0. The derivative of a weight with respect
+# to its own score is $a(1-a)$, which is then nearly 0 everywhere: the gradient vanishes and the query stops learning.
+# Divided by $\sqrt{d_k}$, the scores have variance 1 at every width, and this does not happen.
 
 # %%
 figure, panels = plt.subplots(1, 3, figsize=(9, 2.7), layout="constrained")
@@ -74,13 +74,13 @@ assert gradient["unscaled"][-1] < gradient["scaled"][-1] / 5
 # %% [markdown]
 # ## Masks
 #
-# Attention is used in three places, and a mask is the only difference in what they may see. In the encoder every
-# token sees every token. In the decoder a token sees those before it and itself, or else training would copy the
-# answer from the next position. From decoder to encoder everything is open again.
+# Attention is used in three places, which differ only in the mask. In the encoder every token attends to every token. In
+# the decoder a token attends to itself and those before it; otherwise training would copy the answer from the next
+# position. In encoder-decoder attention there is again no restriction.
 #
-# A batch is a rectangle and sentences are not. Either rows are filled up with padding, which nobody may look at, or
-# several sentences share a row and must not see each other. Segments tell which is which: 0 is padding, and 1, 2, … are
-# the sentences of the row.
+# A batch is rectangular and sentences vary in length. Either rows are filled with padding, to which no token may attend,
+# or several sentences are packed into a row and must not attend to each other. Segments distinguish them: 0 is padding,
+# and 1, 2, … are the sentences of the row.
 
 # %%
 source_bs = jnp.array([[1, 1, 1, 1, 2, 2, 2, 0, 0]])
@@ -99,8 +99,8 @@ for panel, (name, mask) in zip(panels, masks.items(), strict=True):
 plt.show()
 
 # %% [markdown]
-# Does it hold in the whole model? Two targets that differ in their last token must have the same logits before it.
-# And a sentence must be translated alike, whether padding follows or not.
+# Does this hold in the whole model? Two targets that differ only in their last token must have the same logits before it,
+# and padding after a sentence must not change its logits.
 
 # %%
 config = ModelConfig(vocab_size=30, N=2, d_model=32, d_ff=64, h=4, d_k=8, d_v=8, P_drop=0.1)
@@ -117,28 +117,28 @@ print("largest change by padding the source:", np.abs(logits - padded).max())
 assert moved[:-1].max() == 0 < moved[-1] and np.allclose(logits, padded, atol=1e-5)
 
 # %% [markdown]
-# ## Where dropout sits
+# ## Where dropout is applied
 #
-# Dropout sets each number to 0 with probability $P_{drop}$ and divides the others by $1 - P_{drop}$, so that the mean
-# stays what it was and nothing has to be changed when it is switched off.
+# Dropout sets each number to 0 with probability $P_{drop}$ and divides the others by $1 - P_{drop}$, so that the
+# expected value is unchanged and nothing needs rescaling at test time.
 
 # %%
 dropped = np.asarray(dropout(jnp.ones((1000, 100)), 0.1, Noise(jax.random.key(1), jnp.arange(1000))))
 print(f"set to 0: {(dropped == 0).mean():.3f}; the others: {dropped.max():.4f}; mean: {dropped.mean():.4f}")
 
 # %% [markdown]
-# Section 5.4 names two places, and no more. One is the sum of embeddings and positions, at the bottom of both stacks.
-# The other is the output of every sub-layer, before it is added to what came in and normalised:
+# Section 5.4 names only two places. One is the sum of embeddings and positions, at the bottom of both stacks. The other
+# is the output of every sub-layer, before it is added to the sub-layer's input and normalised:
 #
 # $$\mathrm{LayerNorm}(x + \mathrm{Dropout}(\mathrm{Sublayer}(x)))$$
 #
-# It stands inside the sum and not behind it. The path $x \to x$ from bottom to top therefore loses nothing: dropout
-# silences a sub-layer's opinion, never the token itself. Attention weights and the hidden layer of the feed-forward
-# network are left whole. Many implementations drop there too; here these are `P_drop_attention` and `P_drop_relu`,
-# and both are 0.
+# It is applied inside the sum, not after it. The residual path $x \to x$ from bottom to top therefore loses nothing:
+# dropout removes part of a sub-layer's output, never of the token itself. Attention weights and the hidden layer of the
+# feed-forward network have no dropout. Many implementations apply it there too; here these are `P_drop_attention` and
+# `P_drop_relu`, and both are 0.
 #
-# What a difference the place makes shows in an encoder of six layers, twelve sub-layers, none of which has anything
-# to say: every $\mathrm{Sublayer}(x)$ is 0. How much of a token is left at the top?
+# The difference shows in an encoder of six layers, with twelve sub-layers whose outputs $\mathrm{Sublayer}(x)$ are all
+# 0. How much of a token is left at the top?
 
 # %%
 inside = outside = jnp.ones((1000, 100))
@@ -151,8 +151,8 @@ print(f"dropout inside the sum: {(inside != 0).mean():.2f} of the numbers; behin
 # %% [markdown]
 # ## Positions
 #
-# Attention is a sum over keys, and a sum has no order. Without positions, an encoder that reads a sentence backwards
-# says the same, backwards:
+# Attention is a sum over keys, and a sum has no order. Without positions, an encoder gives the same outputs for a
+# reversed sentence, in reversed order:
 
 # %%
 blind = ModelConfig(vocab_size=30, N=2, d_model=32, d_ff=64, h=4, d_k=8, d_v=8, positions="none")
@@ -189,9 +189,9 @@ lines.legend(frameon=False, loc="lower left")
 plt.show()
 
 # %% [markdown]
-# Why this form? To go $k$ tokens on, turn every hand by its angle for $k$ tokens: $PE_{pos+k}$ is a linear function
-# of $PE_{pos}$. That is one matrix for all positions, so a head can learn "three to the left" once. The matrix can be
-# written down, and it is the right one everywhere:
+# Why this form? To move $k$ tokens forward, rotate every hand by its angle for $k$ tokens: $PE_{pos+k}$ is a linear
+# function of $PE_{pos}$, with one matrix for all positions, so a head can learn "three to the left" once. We can write
+# the matrix down and check it at every position:
 
 # %%
 offset = 3
@@ -218,5 +218,5 @@ print(f"attention {A:,}, feed-forward {F:,}, embeddings {base.vocab_size * base.
 assert parameter_count(base) == P
 
 # %% [markdown]
-# Two thirds of an encoder layer are its feed-forward network, which looks at one token at a time. Attention only
-# decides what is brought there.
+# Two thirds of an encoder layer's parameters are in its feed-forward network, which processes one token at a time.
+# Attention only decides what information reaches it.

@@ -9,11 +9,11 @@
 # ---
 
 # %% [markdown]
-# # What the heads of a trained run look at
+# # What the heads of a trained run attend to
 #
 # Section 4 of the paper says that heads learn to do different things, and its last pages show it in three figures.
-# This notebook draws the same for a run of yours, and then does what the paper does not: it counts. The run is one on
-# the built-in grammar, of which every sentence's structure is known. `make quickstart` trains it in a few minutes.
+# This notebook draws the same figures for your own run, and then does what the paper does not: it counts. The run is one
+# on the built-in grammar, in which the structure of every sentence is known. `make quickstart` trains it in a few minutes.
 
 # %%
 import os
@@ -41,8 +41,8 @@ print(f"{N} layers of {h} heads, after {run.step} updates")
 # %% [markdown]
 # ## One sentence
 #
-# The model reads a sentence of the test split and translates it. Rows are queries, columns are keys, a dark cell is a
-# large weight $a_{ts}$.
+# The model translates a sentence of the test split. Rows are queries, columns are keys, and a dark cell is a large
+# weight $a_{ts}$.
 
 # %%
 unseen = pair("test", 24)
@@ -61,16 +61,14 @@ for layer, panel in enumerate(panels[0]):
 plt.show()
 
 # %% [markdown]
-# In one of the layers the dark cells run along the word order of the other language: nobody has taught the model
-# which word translates which, and there it is. Whether it is right can be asked, for the grammar knows the true
-# alignment.
+# In one of the layers the dark cells follow the word order of the other language: the model has learned which word
+# translates which without being taught. Since the grammar has the true alignment, we can check whether it is right.
 #
 # ## A pronoun
 #
-# The paper's Figure 4 follows "its" back to "the Law". English *it* is *er*, *sie* or *es* in German, by the gender
-# of a noun that may stand far away, so somewhere between reading the one and writing the other the model must have
-# looked there. Of the test split's longest cases this is the one that shows it best; the paper's example was picked,
-# too.
+# The paper's Figure 4 resolves "its" to "the Law". English *it* is *er*, *sie* or *es* in German, depending on the gender
+# of a noun that may be far away, so to translate it the model must have attended to that noun at some point. Of the
+# longest cases in the test split this is the one that shows it best; the paper's example was also hand-picked.
 
 # %%
 focus = example(run, searched(direction(run)), "encoder", "antecedent")
@@ -87,21 +85,21 @@ plt.show()
 # %% [markdown]
 # ## Counting
 #
-# A picture of one sentence proves little: with many heads, some head looks anywhere. So every head is asked about
-# every relation, over many unseen sentences: how often does its largest weight lie on the right token? The best head
-# is chosen on sentences of the validation split and scored on others, and two heads stand beside it that do not read
-# at all: one that always looks a fixed distance away, and one that looks anywhere.
+# A picture of one sentence proves little: with many heads, some head will attend anywhere. So we measure every head on
+# every relation over many held-out sentences: how often is its largest weight on the right token? The best head is chosen
+# on sentences of the validation split and scored on the test split. There are two baselines: a head that always attends a
+# fixed distance away, and a random one.
 
 # %%
 found = kept(run, SENTENCES)
 print(table(found))
 
 # %% [markdown]
-# Some of these relations are places in the sentence, which a fixed distance follows as well. The others are not: no
-# distance leads from a particle back to its verb. Where the head is far ahead of the fixed distance, it has read.
+# Some of these relations are purely positional, and a fixed distance does just as well. The others are not: there is no
+# fixed distance from a particle to its verb. A head that is much better than the fixed distance uses the content.
 #
 # The decoder's row is the interesting one. German puts the particle of *anrufen* at the end of the clause. When the
-# model comes to write it, a head looks back at the verb, for which particle it is depends on that.
+# model writes it, a head attends to the verb, which decides the particle.
 
 # %%
 roles = found["roles"]["decoder"]
@@ -115,8 +113,8 @@ plt.show()
 # %% [markdown]
 # ## Alignment
 #
-# If each target token is linked to the source token that it looks at most, how many links are wrong? The alignment
-# error rate is $1 - 2|A \cap S| / (|A| + |S|)$ for our links $A$ and the true ones $S$.
+# If each target token is linked to the source token with its largest weight, how many links are wrong? The alignment
+# error rate is $1 - 2|A \cap S| / (|A| + |S|)$ for predicted links $A$ and true links $S$.
 
 # %%
 alignment = found["alignment"]
@@ -129,7 +127,7 @@ panel.legend(frameon=False)
 plt.show()
 
 # %% [markdown]
-# These figures and more, as files for print, are one command:
+# One command writes these figures and more, as files for print:
 #
 # ```
 # python -m paper.figures --workdir=runs/quickstart --output=figures

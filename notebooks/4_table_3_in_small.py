@@ -11,18 +11,18 @@
 # %% [markdown]
 # # Table 3 in small
 #
-# Which of the paper's choices matter? Its Table 3 answers with variations of the base model, most of which differ
-# from it in one thing. The base row alone took half a day on eight GPUs. `configs/ablations.py` has each row twice:
-# at the paper's size, and as a small twin, a quarter as wide, that trains on the built-in grammar on a laptop:
+# Which of the paper's choices matter? Its Table 3 answers with variations of the base model, most of which differ from
+# it in one setting. The base row alone took half a day on eight GPUs. `configs/ablations.py` has each row twice: at the
+# paper's size, and as a small twin, a quarter as wide, that trains on the built-in grammar on a laptop:
 #
 # ```
 # python -m train.sweep --config=configs/ablations.py:base:small --workdir=runs/table3-small
 # ```
 #
 # A twin's BLEU says nothing about newstest2013. What can be compared is the direction: is a row that is worse than base
-# in the paper worse than base here too? This notebook reads the runs, or the records of runs, in one folder. Rows that
-# have not run are left blank. The notes below the table count the rows that agree in direction, test each row's
-# difference from base over seeds, and give the rank correlation with the paper and its bootstrap interval.
+# in the paper also worse here? This notebook reads the runs, or the records of runs, in one folder. Rows that have not
+# run are blank. The notes below the table count the rows that agree in direction, test each row's difference from base
+# over seeds, and give the rank correlation with the paper and its bootstrap interval.
 
 # %%
 import os
@@ -44,7 +44,7 @@ print(as_text(small(found)))
 # ## Row by row
 #
 # Families are named as in the paper: (A) more and fewer heads at the same cost, (B) narrower keys, (C) smaller and
-# larger models, (D) less and more regularisation, (E) learned positions. To the right is better than base.
+# larger models, (D) less and more regularisation, (E) learned positions. Points to the right are better than base.
 
 # %%
 ours = {
@@ -63,10 +63,10 @@ for panel, title in zip(panels, ("paper: BLEU − base", "here: sacreBLEU − ba
 plt.show()
 
 # %% [markdown]
-# ## On one page
+# ## All rows in one plot
 #
-# The paper's distance from base on one axis, the twin's on the other. In the quarters to the upper right and the
-# lower left, both agree on the direction.
+# The paper's difference from base is on one axis, the twin's on the other. In the upper right and lower left quadrants,
+# both agree on the direction.
 
 # %%
 figure, panel = plt.subplots(figsize=(4.5, 4), layout="constrained")
@@ -80,6 +80,6 @@ panel.set(xlabel="paper: BLEU − base", ylabel="here: sacreBLEU − base", titl
 plt.show()
 
 # %% [markdown]
-# Two cautions. Seeds of one row differ, so read a difference from base together with its standard error in the table.
-# And the twins solve another task than the original: the grammar's sentences hardly repeat, so in short runs there is
-# little overfitting for dropout, row (D), to prevent.
+# Two cautions. The seeds of a row differ, so read a difference from base together with its standard error in the table.
+# And the twins solve a different task from the original: the grammar's sentences hardly repeat, so in short runs there
+# is little overfitting for dropout, row (D), to prevent.

@@ -1,1 +1,1 @@
-"""What a run is on disk and on devices: its folder, checkpoints, processes and mesh."""
+"""A run on disk and on devices: its folder, checkpoints, processes and mesh."""

@@ -1,9 +1,9 @@
 """Checkpoints of a run: a thin layer over orbax's CheckpointManager. Only this file and `run.saved` import orbax.
 
-`checkpoints/STEP/` holds `state` (step, parameters, optimiser), `data` (position of the batches, JSON), `config`
-(JSON), `metrics` (empty where the step was not validated) and `SHA256SUMS`, which detects changed files: orbax itself
-reads arrays with changed bytes without complaint. Nothing is pickled. Names other than steps are no checkpoints:
-`*.orbax-checkpoint-tmp` is being written, `*.damaged` was moved out of the way, `.deleted` is being deleted.
+`checkpoints/STEP/` holds `state` (step, parameters, optimiser), `data` (position in the data, JSON), `config` (JSON),
+`metrics` (empty if the step was not validated) and `SHA256SUMS`, which detects changed files: orbax itself reads arrays
+with changed bytes without complaint. Nothing is pickled. Other names are not checkpoints: `*.orbax-checkpoint-tmp` is
+being written, `*.damaged` failed verification, `.deleted` is being deleted.
 """
 
 import os
@@ -28,25 +28,25 @@ _TEMPORARY, _DELETED = ".orbax-checkpoint-tmp", ".deleted"
 
 
 def quality(metrics: dict) -> tuple[bool, float]:
-    """Returns what "best" means, larger is better: validation BLEU where it was measured, else minus the loss."""
+    """Returns the sort key for "best", larger is better: validation BLEU if it was measured, else minus the loss."""
     return (True, metrics["bleu"]) if "bleu" in metrics else (False, -metrics.get("loss", float("inf")))
 
 
 class Checkpoints:
-    """The checkpoints in `folder`; without a `cfg` (`config.checkpoint`) they are only read, and nothing is created.
+    """The checkpoints in `folder`. Without `cfg` (`config.checkpoint`) they are read-only, and nothing is created.
 
-    Saving is asynchronous: `save` returns once the arrays are copied, and a checkpoint gets its name only when it is
-    complete, so a process killed at any moment leaves the earlier ones usable.
+    Saving is asynchronous: `save` returns once the arrays are copied, and a checkpoint gets its final name only when it
+    is complete, so killing the process at any moment leaves the earlier ones usable.
 
-    With a `cfg` the newest checkpoint is verified first, and `latest` is the newest intact one: damaged ones are
-    renamed to `STEP.damaged`, with a line on stderr. Without, those whose metrics cannot be read are left out.
+    With `cfg` the newest checkpoint is verified first, and `latest` is the newest intact one: damaged ones are renamed
+    to `STEP.damaged`, with a line on stderr. Without it, those whose metrics cannot be read are ignored.
     """
 
     def __init__(self, folder: str | Path, cfg: ConfigDict | None = None) -> None:
         """Opens the folder.
 
         Raises:
-          UserError: there is no such folder to read, or all of its checkpoints are damaged.
+          UserError: the folder to read does not exist, or all of its checkpoints are damaged.
         """
         self.folder = Path(folder).absolute()
         self._left_out: set[int] = set()
@@ -72,21 +72,21 @@ class Checkpoints:
             preservation_policy=AnyPreservationPolicy(policies),
             best_fn=quality,  # metrics are only written where this is set
             cleanup_tmp_directories=True,
-            todelete_subdir=_DELETED,  # renamed first: a process killed while it deletes leaves no half checkpoint
+            todelete_subdir=_DELETED,  # renamed first: killing a process during deletion leaves no partial checkpoint
             async_options=ocp.AsyncOptions(
                 post_finalization_callback=self._write_sums,
-                # Otherwise, where a folder cannot be made, orbax's threads wait five minutes for it at exit.
+                # Otherwise, if a folder cannot be created, orbax's threads wait five minutes for it at exit.
                 create_directories_asynchronously=False,
             ),
         )
         self._manager = ocp.CheckpointManager(self.folder, options=options, item_names=("state", "data", "config"))
-        # Held open, so that a folder that is removed and made anew cannot get the same inode.
+        # Kept open, so that a folder which is removed and recreated cannot get the same inode.
         self._opened = os.open(self.folder, os.O_RDONLY)
         self._held.callback(os.close, self._opened)
-        self._held.enter_context(quiet())  # saving threads come and go until `close`
+        self._held.enter_context(quiet())  # saving threads run until `close`
 
     def save(self, step: int, state: Any, data_state: dict, metrics: dict | None, config: dict) -> None:
-        """Starts saving; `state` may be donated as soon as this returns. A step that is already saved stays.
+        """Starts saving; `state` may be donated as soon as this returns. A step that is already saved is kept as is.
 
         Raises:
           UserError: this save or the one before could not be written; the earlier checkpoints are intact.
@@ -105,7 +105,7 @@ class Checkpoints:
             self._manager.save(step, args=items, metrics=metrics or {}, force=True)
 
     def add_metrics(self, step: int, metrics: dict) -> None:
-        """Gives checkpoint `step`, which was saved without, the metrics of its validation."""
+        """Adds validation metrics to checkpoint `step`, which was saved without them."""
         self.wait()
         with main_first("metrics"):
             if is_main():
@@ -113,15 +113,15 @@ class Checkpoints:
         self._manager.reload()
 
     def restore(self, abstract_state: Any, step: int | None = None) -> tuple[Any, dict]:
-        """Returns (state, data position) of `step`, or of the latest, shaped and sharded as `abstract_state` says.
+        """Returns (state, data position) of `step` or of the latest, with the shapes and sharding of `abstract_state`.
 
         Raises:
-          UserError: the checkpoint is damaged, is another model's, or is not there.
+          UserError: the checkpoint is damaged, missing, or of another model.
         """
         step = self._existing(step)
         folder = self.folder / str(step)
         earlier = max((other for other in self.steps() if other < step), default=None)
-        cure = f"remove that folder to go on from {f'checkpoint {earlier}' if earlier else 'the beginning'}"
+        cure = f"remove that folder to resume from {f'checkpoint {earlier}' if earlier else 'the beginning'}"
         if step != self._verified and (how := saved.fault(folder)):
             raise DamagedError(folder, how, cure)
         saved.check_shapes(folder, abstract_state.params, cure)
@@ -131,7 +131,7 @@ class Checkpoints:
         return restored["state"], restored["data"]
 
     def steps(self) -> list[int]:
-        """Returns the steps of the complete checkpoints and of one that is being written, oldest first."""
+        """Returns the steps of the checkpoints, oldest first, including one that is being written."""
         return sorted(set(self._manager.all_steps() if self._manager else saved.steps(self.folder)) - self._left_out)
 
     def latest(self) -> int | None:
@@ -139,7 +139,7 @@ class Checkpoints:
         return max(self.steps(), default=None)
 
     def about(self, step: int) -> tuple[float, dict[str, float]]:
-        """Returns when `step` was saved, in seconds since 1970, and its validation metrics, {} where there are none."""
+        """Returns when `step` was saved, in seconds since 1970, and its validation metrics, {} if there are none."""
         # Read from the files: the manager's own metadata() warns about every item that it cannot also restore.
         return saved.about(self.folder / str(self._existing(step)))
 
@@ -161,12 +161,12 @@ class Checkpoints:
                 self._delete()
 
     def _write_sums(self) -> None:
-        """Called by orbax in its saving thread, of process 0, when all items are there and have no final name yet."""
+        """Called by orbax in process 0's saving thread, when all items are written but not yet renamed."""
         saved.write_sums(self.folder / f"{self._saving}{_TEMPORARY}")
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Turns whatever orbax and its storage raise when they cannot write into one line, and frees their space."""
+        """Turns any error of orbax or its storage while writing into one line, and deletes the partial checkpoint."""
         try:
             yield
         except Exception as error:
@@ -175,17 +175,17 @@ class Checkpoints:
                 shutil.rmtree(partial, ignore_errors=True)
             earlier = max((step for step in saved.steps(self.folder) if step != self._saving), default=None)
             kept = f"checkpoint {earlier} is intact and" if earlier else "no checkpoint is there yet, so"
-            start = "goes on from it" if earlier else "begins again"
+            start = "resumes from it" if earlier else "starts again"
             raise UserError(
                 f"{self.folder}: checkpoint {self._saving} could not be written ({reason(error)}); {kept} the same "
-                f"command {start} once that is mended"
+                f"command {start} once that is fixed"
             ) from error
 
     def _check_ours(self) -> None:
-        """Raises a `UserError` if the folder was removed, or another process has begun to train in it.
+        """Raises a `UserError` if the folder was removed, or if another process has started training in it.
 
-        Orbax would make a removed folder anew, without what else belongs to the run. Of two processes on a file system
-        without locks both would fail, each blaming the disk, since they delete each other's temporary files.
+        Orbax would recreate a removed folder without the run's other files. On a file system without locks, two
+        processes would delete each other's temporary files, and both would fail, blaming the disk.
         """
         try:
             there = os.path.samestat(os.fstat(self._opened), self.folder.stat())
@@ -195,8 +195,8 @@ class Checkpoints:
             raise UserError(f"{self.folder}: this folder has disappeared; the run cannot be saved")
         if is_main() and (holder := other_holder(self.folder.parent)):
             raise UserError(
-                f"--workdir={self.folder.parent}: another process has begun to train in this folder ({holder}), whose "
-                "file system has no locks to prevent it; this process stops here, and saves nothing more"
+                f"--workdir={self.folder.parent}: another process has started training in this folder ({holder}), "
+                "whose file system has no locks to prevent it; this process stops now without saving"
             )
 
     def _delete(self) -> None:
@@ -218,7 +218,7 @@ def load_params(workdir: str | Path, step: int) -> dict:
     Raises:
       UserError: there is no such checkpoint, or it is damaged (`DamagedError`).
     """
-    folder, cure = Path(workdir).absolute() / "checkpoints" / str(step), "choose another one, or put back a copy"
+    folder, cure = Path(workdir).absolute() / "checkpoints" / str(step), "choose another one, or restore a copy"
     if not folder.is_dir():
         raise UserError(f"{folder}: there is no such checkpoint")
     if how := checksums.fault(folder, "state/"):

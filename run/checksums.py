@@ -12,7 +12,7 @@ NAME = "SHA256SUMS"
 
 
 def write_sums(folder: Path, known: dict[str, str], names: Iterable[str]) -> None:
-    """Writes `folder/SHA256SUMS`, whole or not at all: sums that are `known`, and those of the files `names`."""
+    """Writes `folder/SHA256SUMS` atomically: the `known` sums, and those of the files `names`."""
     sums = {**known, **{name: sha256(folder / name) for name in names}}
     write_text(folder / NAME, "".join(f"{digest}  {name}\n" for name, digest in sums.items()))
 
@@ -21,7 +21,7 @@ def read_sums(folder: Path) -> dict[str, str]:
     """Returns the SHA-256 of each file name.
 
     Raises:
-      ValueError: `SHA256SUMS` is damaged itself, or names a file outside the folder: a run may come from a stranger.
+      ValueError: `SHA256SUMS` is damaged, or names a file outside the folder: a run may come from an untrusted source.
     """
     lines = (folder / NAME).read_text(encoding="utf-8", errors="replace").splitlines()
     matches = [re.fullmatch(r"([0-9a-f]{64})  (.+)", line) for line in lines]
@@ -35,12 +35,12 @@ def read_sums(folder: Path) -> dict[str, str]:
 
 
 def fault(folder: Path, below: str = "") -> str | None:
-    """Says which file of `folder`, of those whose name starts with `below`, has changed and how; None if none has.
+    """Returns which file of `folder` has changed and how, among names that start with `below`; None if none has.
 
-    Checkpoints of the first versions have no `SHA256SUMS`: a note on stderr, since damage to them cannot be detected.
+    Checkpoints of the first versions have no `SHA256SUMS`; a note on stderr says that they cannot be verified.
     """
     if not (folder / NAME).exists():
-        print(f"note: {folder} has no {NAME}: whether its files have changed cannot be checked", file=sys.stderr)
+        print(f"note: {folder} has no {NAME}: its files cannot be checked for changes", file=sys.stderr)
         return None
     try:
         wanted = {name: digest for name, digest in read_sums(folder).items() if name.startswith(below)}

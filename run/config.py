@@ -1,4 +1,4 @@
-"""Which keys a config has and of what types: one from a file of `configs/`, or the `config.json` of a run."""
+"""Checks the keys and types of a config, from a file in `configs/` or the `config.json` of a run."""
 
 import math
 from pathlib import Path
@@ -10,7 +10,7 @@ from base.errors import UserError, flat, suggestion
 from base.files import read_json
 from configs.common import default
 
-# Keys that runs of earlier versions do not have: they were trained with what is the default now. A new key of
+# Keys that runs of earlier versions lack: those runs were trained with today's defaults. A new key of
 # `configs/common.py` belongs here.
 ADDED = ("mesh.data", "mesh.fsdp", "mesh.tensor", "model.attention_impl", "model.scan_layers")
 LARGEST = 2**31 - 1  # sizes, ids, step numbers and seeds are 32 bits wide on the device
@@ -24,16 +24,16 @@ _KINDS = {
 
 
 def read_config(workdir: Path) -> ConfigDict:
-    """Returns the config that a run was started with; keys that its version did not have yet are at their defaults.
+    """Returns the config that a run was started with; keys added since then have their defaults.
 
     Raises:
-      UserError: the folder is not a run's, or its `config.json` is damaged.
+      UserError: the folder is not that of a run, or its `config.json` is damaged.
     """
     if not workdir.is_dir():
         raise UserError(f"--workdir={workdir}: no such folder")
     path = workdir / "config.json"
     if not path.is_file():
-        raise UserError(f"--workdir={workdir}: not the folder of a run, for it has no config.json")
+        raise UserError(f"--workdir={workdir}: not the folder of a run; it has no config.json")
     config = read_json(path, dict)
     given, example = flat(config), default().to_dict()
     for group, _, name in (key.rpartition(".") for key in ADDED if key not in given):
@@ -44,11 +44,11 @@ def read_config(workdir: Path) -> ConfigDict:
 
 
 def check_keys(config: dict[str, Any], example: dict[str, Any], where: str) -> None:
-    """Compares the keys of a config, and the types of their values, with those of an example that has every key.
+    """Checks the keys of a config, and the types of their values, against an example that has every key.
 
     Raises:
-      UserError: a key is unknown or missing, its value is of another type, a whole number does not fit in 32 bits, or
-        another number is not finite; the message begins with `where`.
+      UserError: a key is unknown or missing, a value has the wrong type, a whole number does not fit in 32 bits, or a
+        number is not finite; the message begins with `where`.
     """
     known, given = flat(example), flat(config)
     for key in given:
@@ -58,7 +58,7 @@ def check_keys(config: dict[str, Any], example: dict[str, Any], where: str) -> N
         if key not in given:
             raise UserError(f"{where}: {key} is missing; configs.common.default() has every key")
         if key == "model.remat" and isinstance(given[key], bool):
-            continue  # what runs recorded before there was a choice
+            continue  # as older runs recorded it
         if not _fits(given[key], value):
             raise UserError(f"{where}: {key} is {given[key]!r}; it must be {_KINDS[type(value)]}, like {value!r}")
 

@@ -1,4 +1,4 @@
-"""Training in several processes: how they find each other, which one writes, and how they stop together."""
+"""Training in several processes: how they connect, which one writes, and how they stop together."""
 
 import signal
 from collections.abc import Iterator
@@ -10,19 +10,19 @@ from jax.experimental import multihost_utils
 
 from base.errors import UserError
 
-flags.DEFINE_string("coordinator", None, "HOST:PORT of process 0, where no cluster manager provides it")
-flags.DEFINE_integer("processes", None, "processes in all; goes with --coordinator", lower_bound=1)
-flags.DEFINE_integer("process", None, "number of this process, from 0; goes with --coordinator", lower_bound=0)
+flags.DEFINE_string("coordinator", None, "HOST:PORT of process 0, if no cluster manager provides it")
+flags.DEFINE_integer("processes", None, "number of processes; used with --coordinator", lower_bound=1)
+flags.DEFINE_integer("process", None, "index of this process, from 0; used with --coordinator", lower_bound=0)
 
 
 def connect() -> None:
-    """Joins the other processes of this run, before anything else asks jax for its devices.
+    """Connects to the other processes of this run; to be called before jax looks for devices.
 
     Cloud TPU slices, Slurm steps, Open MPI and Kubernetes jobs are detected (`jax.distributed`). Elsewhere the three
-    flags are needed; on a single machine there is nothing to join.
+    flags are needed, except on a single machine.
 
     Raises:
-      UserError: some of the flags, but not all; or the others do not answer.
+      UserError: only some of the flags are given, or the other processes do not answer.
     """
     given = [flags.FLAGS[name].value for name in ("coordinator", "processes", "process")]
     if given != [None] * 3 and None in given:
@@ -39,13 +39,13 @@ def connect() -> None:
 
 
 def is_main() -> bool:
-    """Returns whether this is process 0, which writes what only one may write."""
+    """Returns whether this is process 0, the only one that writes shared files."""
     return jax.process_index() == 0
 
 
 @contextmanager
 def main_first(what: str) -> Iterator[None]:
-    """Runs the block in process 0 first, then in the others, which find its result where they share a disk."""
+    """Runs the block in process 0 first, then in the others, which find its result if they share a disk."""
     if not is_main():
         _meet(what)
     yield
@@ -54,9 +54,9 @@ def main_first(what: str) -> Iterator[None]:
 
 
 def all_stop(step: int, received: signal.Signals | None) -> signal.Signals | None:
-    """Returns the signal to stop after `step`: the same answer in every process, whichever of them it reached.
+    """Returns the signal to stop after `step`, the same in every process, whichever of them received it.
 
-    Where there are many, jax itself catches SIGTERM and agrees on a step that all of them can still reach.
+    With several processes, jax itself catches SIGTERM and agrees on a step that all of them can still reach.
     """
     if jax.process_count() == 1:
         return received
@@ -64,7 +64,7 @@ def all_stop(step: int, received: signal.Signals | None) -> signal.Signals | Non
 
 
 def main_says(answer: bool) -> bool:
-    """Returns process 0's answer in every process: for what depends on a clock and must be done by all or none."""
+    """Broadcasts process 0's answer, for decisions that depend on a clock and must be the same everywhere."""
     return answer if jax.process_count() == 1 else bool(multihost_utils.broadcast_one_to_all(answer))
 
 

@@ -1,4 +1,4 @@
-"""The folder of a run: what was configured (`config.json`), and by which code on which machine it ran (`run.json`)."""
+"""The folder of a run: its config (`config.json`), and the code and machine of each launch (`run.json`)."""
 
 import json
 import os
@@ -23,7 +23,7 @@ from run.distributed import is_main
 from run.lock import NAME as LOCK
 from run.lock import lock
 
-# Keys that a resumed run may change: parameters after n updates do not depend on them, but for rounding.
+# Keys that a resumed run may change: the parameters after n updates do not depend on them, except for rounding.
 FREE_KEYS = (
     *("checkpoint.", "decode.", "eval.", "log_every", "data.cache", "data.test"),
     *("mesh.", "optim.accumulate", "model.attention_impl", "model.remat", "model.scan_layers"),
@@ -34,7 +34,7 @@ _MEASURES = {"train": {"seconds": float}, "valid": dict.fromkeys(("loss", "nll",
 
 
 def model_config(cfg: ConfigDict, vocab_size: int) -> ModelConfig:
-    """Returns `config.model` as the model's own frozen type; a `ValueError` of it becomes a `UserError`."""
+    """Returns `config.model` as the model's own frozen type; its `ValueError`s become `UserError`s."""
     try:
         return ModelConfig(vocab_size=vocab_size, **cfg.model.to_dict())
     except ValueError as error:
@@ -45,19 +45,19 @@ def model_config(cfg: ConfigDict, vocab_size: int) -> ModelConfig:
 def open_folder(cfg: ConfigDict, workdir: Path) -> Iterator[None]:
     """Makes `workdir` the folder of this config's run, or checks that it already is, and locks it for this process.
 
-    A folder where training never began is reused whatever its config was. Of several processes of one run, process 0
-    locks and writes for all.
+    A folder in which training never started is reused, whatever its config. In a run of several processes, process 0
+    locks and writes for all of them.
 
     Raises:
-      UserError: it holds another config's run or something else, another process trains in it, or, also from inside
-        the `with` statement, something in it cannot be written.
+      UserError: the folder holds the run of another config or other files, another process is training in it, or it
+        cannot be written to, which may also be raised inside the `with` statement.
     """
     try:
         if not is_main():
             yield
             return
         workdir.mkdir(parents=True, exist_ok=True)
-        begun = (LOCK, ".config.json.")  # how the names begin of what a process killed at this point may have left
+        begun = (LOCK, ".config.json.")  # prefixes of what a process killed at this point may have left
         foreign = [path for path in workdir.iterdir() if not path.name.startswith(begun)]
         if not (workdir / "config.json").exists() and foreign:
             raise UserError(f"--workdir={workdir}: this folder is not empty and not a run; use a new one")
@@ -66,8 +66,8 @@ def open_folder(cfg: ConfigDict, workdir: Path) -> Iterator[None]:
             yield
     except OSError as error:
         raise UserError(
-            f"{error.filename or f'--workdir={workdir}'}: cannot be written ({error.strerror or error}); mend that and "
-            "give the same command, which goes on from the last checkpoint, or choose another folder"
+            f"{error.filename or f'--workdir={workdir}'}: cannot be written ({error.strerror or error}); fix that and "
+            "run the same command, which resumes from the last checkpoint, or choose another folder"
         ) from error
 
 
@@ -85,17 +85,17 @@ def _take_over(config: dict[str, Any], workdir: Path, *, steps_free: bool) -> No
 
 
 def record_launch(workdir: Path, manifests: dict[str, dict], step: int) -> None:
-    """Appends to `run.json` how and where training starts at `step`, and what data it reads.
+    """Appends a launch to `run.json`: how and where training starts at `step`, and which data it reads.
 
     Raises:
-      UserError: some of the data are not those that the run began with, or `run.json` is damaged.
+      UserError: some of the data has changed since the run began, or `run.json` is damaged.
     """
     launches = read_launches(workdir)
     if step and launches:
         for name, manifest in manifests.items():
             before, now = launches[-1]["data"][name]["sha256"], manifest["sha256"]
-            if any(before[file] != now[file] for file in before.keys() & now):  # older formats have other files, too
-                raise UserError(f"data.{name} has changed since {workdir} began: the run cannot go on as the same run")
+            if any(before[file] != now[file] for file in before.keys() & now):  # older formats have other files too
+                raise UserError(f"data.{name} has changed since {workdir} began: the run cannot be resumed")
     launches.append(
         {
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -116,7 +116,7 @@ def record_launch(workdir: Path, manifests: dict[str, dict], step: int) -> None:
 
 
 def read_launches(workdir: Path) -> list[dict[str, Any]]:
-    """Returns the launches that a run's `run.json` records, oldest first; [] without one.
+    """Returns the launches that a run's `run.json` records, oldest first; [] if there is no such file.
 
     Raises:
       UserError: it is damaged.
@@ -133,7 +133,7 @@ def cpus() -> int:
 
 
 def _cpu_model() -> str:
-    """Returns the processor's name as its maker gives it, or, where the system does not tell, its architecture."""
+    """Returns the processor's model name, or its architecture if the system does not report one."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
@@ -142,12 +142,12 @@ def _cpu_model() -> str:
 
 
 def as_json(cfg: ConfigDict) -> dict[str, Any]:
-    """Returns the config as plain JSON values, in which tuples are lists."""
+    """Returns the config as plain JSON values; tuples become lists."""
     return json.loads(json.dumps(cfg.to_dict()))
 
 
 def read_metrics(workdir: Path) -> list[dict[str, Any]]:
-    """Returns the records of a run's `metrics.jsonl` (see `train.metrics`), also while it is written; [] without one.
+    """Returns the records of a run's `metrics.jsonl` (see `train.metrics`), even during training; [] if absent.
 
     Raises:
       UserError: a line is damaged.

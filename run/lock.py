@@ -1,4 +1,4 @@
-"""One training process to a folder: the second is refused."""
+"""A lock that allows only one training process per folder."""
 
 import fcntl
 import os
@@ -19,13 +19,13 @@ _SINCE = datetime.now(UTC).isoformat(timespec="microseconds")
 def lock(workdir: Path) -> Iterator[None]:
     """Holds `workdir/lock` for this process inside a `with` statement; readers of the run take no lock.
 
-    The kernel releases it when the process ends, however it ends, so no stale lock is left; the file stays, and says
-    which process held it last. On one machine, and on NFS 4 where the server supports locks, this is exact. Where the
-    file system has no locks (some network mounts, buckets mounted by gcsfuse) a note on stderr says so, and a second
-    process is only noticed afterwards, by `other_holder`.
+    The kernel releases it however the process ends, so a lock is never stale; the file stays and names the process that
+    held it last. The lock is reliable on one machine, and on NFS 4 if the server supports locks. On a file system
+    without locks (some network mounts, buckets mounted with gcsfuse) a note on stderr says so, and a second process is
+    only noticed afterwards, by `other_holder`.
 
     Raises:
-      UserError: another process holds it; the message says which one, and since when.
+      UserError: another process holds it; the message says which, and since when.
       OSError: the file cannot be written.
     """
     with (workdir / NAME).open("a+", encoding="utf-8") as file:
@@ -39,9 +39,7 @@ def lock(workdir: Path) -> Iterator[None]:
                 "or use another --workdir"
             ) from error
         except OSError as error:
-            print(
-                f"note: {workdir} cannot be locked ({error.strerror}): train in it only once at a time", file=sys.stderr
-            )
+            print(f"note: {workdir} cannot be locked ({error.strerror}): run only one training in it", file=sys.stderr)
         file.truncate(0)
         file.write(_identity())
         file.flush()
@@ -49,10 +47,10 @@ def lock(workdir: Path) -> Iterator[None]:
 
 
 def other_holder(workdir: Path) -> str | None:
-    """Returns which other process has begun to train in `workdir` since this one did; None if none has."""
+    """Returns the other process that has started training in `workdir` since this one did, or None."""
     try:
         holder = (workdir / NAME).read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:  # nobody has locked it
+    except OSError:  # there is no lock file
         return None
     return holder if holder and holder != _identity() else None
 

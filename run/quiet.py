@@ -1,4 +1,4 @@
-"""Errors of orbax and its storage reported once: by the exception, not also in pages printed from their threads."""
+"""Silences the pages that threads of orbax and tensorstore print about errors which are also raised."""
 
 import gc
 import os
@@ -11,16 +11,16 @@ from typing import Any
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Prints no traceback of what orbax and tensorstore abandon inside the `with` statement.
+    """Suppresses tracebacks of operations that orbax and tensorstore abandon inside the `with` statement.
 
     Without it a full disk prints a page for each array in flight, besides the one-line error: their callbacks find the
-    event loop closed, and Python reports that to `sys.unraisablehook`, the only place where it can be stopped. What
-    orbax logs at the same time is held back by the log level that `base.errors.run` sets.
+    event loop closed, and Python reports that to `sys.unraisablehook`, the only place to intercept it. What orbax logs
+    at the same time is suppressed by the log level that `base.errors.run` sets.
     """
     hook = sys.unraisablehook
 
     def unraisable(event: Any) -> None:
-        code = getattr(event.object, "cr_code", None)  # of a coroutine
+        code = getattr(event.object, "cr_code", None)  # coroutines have it
         abandoned = event.object is None or (code is not None and f"{os.sep}orbax{os.sep}" in code.co_filename)
         if not abandoned:
             hook(event)
@@ -34,7 +34,7 @@ def quiet() -> Iterator[None]:
 
 
 def reason(error: Exception) -> str:
-    """Returns a few words on why reading or writing failed: the system's own, where it was the system that refused."""
+    """Returns in a few words why reading or writing failed: the operating system's message, if there is one."""
     code = re.search(r"os_error_code='(\d+)'", str(error))  # as tensorstore ends its messages
     if code:
         return os.strerror(int(code[1]))

@@ -1,4 +1,4 @@
-"""Saved checkpoints: what is in them, and whether it still is what was saved. `run.checkpoint` describes the files."""
+"""Saved checkpoints: reads them, and checks that they are unchanged. `run.checkpoint` describes the files."""
 
 import json
 import sys
@@ -20,7 +20,7 @@ _TIME, _METRICS = "_CHECKPOINT_METADATA", "metrics/metrics"
 
 
 class DamagedError(UserError):
-    """The checkpoint of `step` is not what was saved; `how` says which file, or which other step it holds."""
+    """The checkpoint of `step` has changed since it was saved; `how` names the file, or the other step it holds."""
 
     def __init__(self, folder: Path, how: str, cure: str) -> None:
         super().__init__(f"{folder}: this checkpoint is damaged ({how}); {cure}")
@@ -46,7 +46,7 @@ def about(folder: Path) -> tuple[float, dict[str, float]]:
 
 
 def fault(folder: Path) -> str | None:
-    """Reads all of a checkpoint and says what has changed since it was saved; None if nothing has."""
+    """Reads a whole checkpoint and returns what has changed since it was saved; None if nothing has."""
     if how := checksums.fault(folder):
         return how
     try:
@@ -68,18 +68,18 @@ def unreadable(folder: Path) -> set[int]:
         try:
             about(folder / str(step))
         except ValueError as error:
-            print(f"note: {folder / str(step)} is damaged ({error}) and left out", file=sys.stderr)
+            print(f"note: {folder / str(step)} is damaged ({error}) and ignored", file=sys.stderr)
             found.add(step)
     return found
 
 
 def rename_damaged(folder: Path) -> None:
-    """Renames damaged checkpoints, from the newest to the newest intact one, of which every byte is verified.
+    """Renames damaged checkpoints; verifies every byte, from the newest down to the newest intact one.
 
-    Of older ones only time and metrics are read: the manager raises an error where it cannot read those.
+    Of older ones only time and metrics are read, since the manager fails if it cannot read those.
 
     Raises:
-      UserError: there are checkpoints, and all of them are damaged; nothing is renamed.
+      UserError: there are checkpoints but all are damaged; nothing is renamed.
     """
     damaged, intact = {}, None
     for step in steps(folder):
@@ -95,7 +95,7 @@ def rename_damaged(folder: Path) -> None:
     if damaged and intact is None:
         listed = ", ".join(f"{step} ({how})" for step, how in damaged.items())
         raise UserError(
-            f"{folder}: every checkpoint is damaged: {listed}; put back a copy of one, or remove that folder to train "
+            f"{folder}: every checkpoint is damaged: {listed}; restore a copy of one, or remove that folder to train "
             "from the beginning"
         )
     for step, how in damaged.items():
@@ -104,14 +104,14 @@ def rename_damaged(folder: Path) -> None:
             kept = kept.with_name(f"{kept.name}.damaged")
         (folder / str(step)).rename(kept)
         what = f"{folder / str(step)} is damaged ({how}): it is kept as {kept.name}"
-        print(f"warning: {what}, and training goes on from checkpoint {intact}", file=sys.stderr)
+        print(f"warning: {what}, and training resumes from checkpoint {intact}", file=sys.stderr)
 
 
 def check_shapes(folder: Path, params: Any, cure: str) -> None:
-    """Compares the parameters of a checkpoint with those of a model, before any array is read.
+    """Compares a checkpoint's parameters with a model's before any array is read; orbax's own message is a page long.
 
     Raises:
-      UserError: a name or a shape differs: orbax's own messages about that are a page long. Or as `load` does.
+      UserError: a name or a shape differs, or as `load`.
     """
     with reading(folder, cure):
         there = _shapes(_tree(folder)["params"])
@@ -120,16 +120,16 @@ def check_shapes(folder: Path, params: Any, cure: str) -> None:
         if there.get(name) != here.get(name):
             raise UserError(
                 f"{folder}: this checkpoint is of another model: {name} is {there.get(name, 'absent')} in it and "
-                f"{here.get(name, 'absent')} in the configured one; use that model's config or another --workdir"
+                f"{here.get(name, 'absent')} in the config; use that model's config or another --workdir"
             )
 
 
 def load(folder: Path, cure: str, *names: str) -> dict:
-    """Returns these parts of a saved state as numpy arrays.
+    """Returns the named parts of a saved state as numpy arrays.
 
     Raises:
-      UserError: they cannot be read (`DamagedError`, whose message ends with `cure`), or the state is that of another
-        step than the folder's name says: folders may have been swapped, renamed or linked.
+      UserError: they cannot be read (`DamagedError`, whose message ends with `cure`), or the state's step is not that
+        of the folder's name: folders may have been swapped, renamed or linked.
     """
     with reading(folder, cure):
         tree = _tree(folder)
@@ -144,19 +144,19 @@ def load(folder: Path, cure: str, *names: str) -> dict:
 
 
 def write_sums(folder: Path) -> None:
-    """Writes the SHA-256 of the files of all items, while orbax still has to write the one with the time."""
+    """Writes the SHA-256 sums of all items' files, before orbax writes the file with the time."""
     names = (path.relative_to(folder).as_posix() for path in sorted(folder.glob("*/**/*")) if path.is_file())
     checksums.write_sums(folder, {}, names)
 
 
 def add_time(folder: Path) -> None:
-    """Adds the file with the time, which orbax writes last, to the sums."""
+    """Adds the sum of the file with the time, which orbax writes last."""
     if (folder / checksums.NAME).exists() and _TIME not in (sums := checksums.read_sums(folder)):
         checksums.write_sums(folder, sums, [_TIME])
 
 
 def replace_metrics(folder: Path, metrics: dict[str, float]) -> None:
-    """Writes the metrics of a checkpoint anew; at no moment does the file differ from its sum."""
+    """Rewrites the metrics of a checkpoint; the file never disagrees with its sum, even for a moment."""
     sums = checksums.read_sums(folder) if (folder / checksums.NAME).exists() else {}
     if sums:
         checksums.write_sums(folder, {name: digest for name, digest in sums.items() if name != _METRICS}, [])
@@ -167,25 +167,25 @@ def replace_metrics(folder: Path, metrics: dict[str, float]) -> None:
 
 @contextmanager
 def reading(folder: Path, cure: str) -> Iterator[None]:
-    """Turns whatever orbax and its storage raise into one line about `folder`: many kinds, none saying what to do."""
+    """Turns any error of orbax or its storage into one line about `folder` that says what to do."""
     try:
         with quiet():
             yield
     except Exception as error:
-        if (folder / checksums.NAME).exists():  # and every file is what was written
+        if (folder / checksums.NAME).exists():  # and every file has been verified
             raise UserError(
-                f"{folder}: this checkpoint is whole, but cannot be restored here ({reason(error)}); use the code, the "
+                f"{folder}: this checkpoint is intact but cannot be restored here ({reason(error)}); use the code, the "
                 "config and the package versions that it was saved with"
             ) from error
         raise DamagedError(folder, reason(error), cure) from error
 
 
 def _tree(folder: Path) -> dict:
-    """Returns names, shapes and types of the arrays of a saved state."""
+    """Returns the names, shapes and dtypes of a saved state's arrays."""
     return ocp.PyTreeCheckpointHandler().metadata(folder / "state").tree
 
 
 def _shapes(params: Any) -> dict[str, tuple[int, ...]]:
-    """Returns the shape of each leaf by its path, whose keys are joined by `/`."""
+    """Returns the shape of each leaf by its path, with keys joined by `/`."""
     leaves = jax.tree_util.tree_leaves_with_path(params)
     return {jax.tree_util.keystr(path, simple=True, separator="/"): tuple(leaf.shape) for path, leaf in leaves}

@@ -1,7 +1,7 @@
 """How arrays are sharded over devices: a mesh with named axes, and one table from parameter paths to axes.
 
 The axes are `data` (batch rows), `fsdp` (batch rows, and parameters along d_model) and `tensor` (heads, d_ff and
-vocabulary). The compiler derives the communication from the table; the model does not know of it.
+vocabulary). The compiler derives the collectives from the table; the model code does not mention sharding.
 """
 
 import math
@@ -22,9 +22,9 @@ from data.pipeline import Share
 AXES = ("data", "fsdp", "tensor")
 ROWS = P(("data", "fsdp"))  # a batch: rows along both axes
 
-# First match wins. Paths end alike in parameters and in what the optimiser keeps for them (`opt_state/0/mu/embed`), so
-# one table covers the whole state. Vectors and counters that no rule names are small, and replicated. A matrix that no
-# rule names is an error, since replicating it silently could cost most of the memory that sharding saves.
+# First match wins. Paths in the optimiser state end like those of the parameters (`opt_state/0/mu/embed`), so one table
+# covers the whole state. Vectors and counters that match no rule are small, and replicated. A matrix that matches no
+# rule is an error, since replicating it silently could cost most of the memory that sharding saves.
 RULES = (
     (r"(embed|softmax)$", P("tensor", "fsdp")),  # [v,d]
     (r"positions$", P(None, "fsdp")),  # [l,d]
@@ -37,19 +37,19 @@ RULES = (
 
 
 def mesh_shape(cfg: ConfigDict, devices: int) -> tuple[int, ...]:
-    """Returns the sizes of the axes (data, fsdp, tensor); the one that `config.mesh` sets to -1 takes what is left.
+    """Returns the sizes of the axes (data, fsdp, tensor); one that is -1 in `config.mesh` takes the remaining devices.
 
     Raises:
-      UserError: the sizes do not multiply to the number of devices.
+      UserError: the product of the sizes is not the number of devices.
     """
     sizes = [cfg[axis] for axis in AXES]
     named = ", ".join(f"mesh.{axis}={size}" for axis, size in zip(AXES, sizes, strict=True))
     if sizes.count(-1) > 1 or any(size < 1 and size != -1 for size in sizes):
-        raise UserError(f"config: {named}; each must be at least 1, and one of them may be -1 for what is left")
+        raise UserError(f"config: {named}; each must be at least 1, and one may be -1 for the remaining devices")
     known = math.prod(size for size in sizes if size != -1)
     shape = tuple(devices // known if size == -1 else size for size in sizes)
     if math.prod(shape) != devices:
-        raise UserError(f"config: {named} do not divide {devices} device(s); set one to -1 for what is left")
+        raise UserError(f"config: {named} do not divide {devices} device(s); set one to -1 for the remaining devices")
     return shape
 
 
@@ -59,12 +59,12 @@ def data_mesh() -> Mesh:
 
 
 def make_mesh(cfg: ConfigDict, devices: Sequence[Any] | None = None) -> Mesh:
-    """Returns the mesh of `config.mesh` over `devices` (by default all, on every host), nearby chips side by side.
+    """Returns the mesh of `config.mesh` over `devices` (by default all, on every host), with nearby chips adjacent.
 
-    The chips of a host are a block of it, so that the rows which a host reads are contiguous, too.
+    The chips of a host form a block of the mesh, so the rows that a host reads are contiguous too.
 
     Raises:
-      UserError: the sizes do not multiply to the number of devices.
+      UserError: the product of the sizes is not the number of devices.
     """
     devices = jax.devices() if devices is None else list(devices)
     shape = mesh_shape(cfg, len(devices))
@@ -78,7 +78,7 @@ def make_mesh(cfg: ConfigDict, devices: Sequence[Any] | None = None) -> Mesh:
 
 
 def _hosts_along(shape: Sequence[int], hosts: int) -> list[int]:
-    """Returns the number of hosts along each axis, most along the first, so that the chips of each host are a block."""
+    """Returns the number of hosts along each axis, most along the first, so that each host's chips form a block."""
     along = []
     for size in shape:
         along.append(math.gcd(size, hosts))
@@ -90,8 +90,8 @@ def placed_shapes(tree: Any, mesh: Mesh | AbstractMesh) -> Any:
     """Returns the shapes of `tree` (from `jax.eval_shape`), each with its sharding on the mesh by `RULES`.
 
     Raises:
-      UserError: a dimension cannot be divided into as many equal parts as the mesh asks for.
-      ValueError: no rule names an array of two or more dimensions.
+      UserError: a dimension is not divisible by the size of its mesh axis.
+      ValueError: an array of two or more dimensions matches no rule.
     """
 
     def place(path: tuple[Any, ...], leaf: Any) -> jax.ShapeDtypeStruct:
@@ -117,22 +117,22 @@ def shardings(tree: Any) -> Any:
 
 
 def row_parts(mesh: Mesh) -> int:
-    """Returns into how many parts the rows of a batch are divided: the axes data and fsdp together."""
+    """Returns the number of shards of a batch's rows: the axes data and fsdp together."""
     return mesh.shape["data"] * mesh.shape["fsdp"]
 
 
 def own_share(mesh: Mesh, slices: int = 1) -> Share:
-    """Returns which rows of a batch this process's devices hold, each part of it in `slices` equal slices.
+    """Returns which rows of a batch this process's devices hold; each shard has `slices` equal slices.
 
     Raises:
-      UserError: they are not contiguous, so that the process could not read them in one piece.
+      UserError: the rows are not contiguous, so the process cannot read them in one piece.
     """
     parts = row_parts(mesh)
     here = NamedSharding(mesh, ROWS).addressable_devices_indices_map((parts,))
     own = sorted({index[0].indices(parts)[0] for index in here.values() if index is not None})
     if own != list(range(own[0], own[-1] + 1)):
         raise UserError(
-            "config: mesh.tensor spans hosts, whose rows are then not contiguous; let it divide the devices of a host"
+            "config: mesh.tensor spans hosts, so their rows are not contiguous; let it divide the devices of a host"
         )
     return Share(own[0], own[-1] + 1, parts, parts * slices)
 
@@ -156,17 +156,17 @@ def place_rows(mesh: Mesh, own: Any) -> Any:
 
 
 def cut_rows(mesh: Mesh, whole_b: np.ndarray) -> jax.Array:
-    """Returns a global array, sharded by rows over the mesh, from one that every process holds whole."""
+    """Returns a global array, sharded by rows over the mesh, from one that every process holds in full."""
     return jax.make_array_from_callback(whole_b.shape, NamedSharding(mesh, ROWS), lambda index: whole_b[index])
 
 
 def place_params(mesh: Mesh, params: Any) -> Any:
-    """Returns parameters, from the host or from devices, sharded as the table says."""
+    """Returns parameters, from the host or from devices, sharded according to the table."""
     return jax.device_put(params, shardings(placed_shapes(params, mesh)))
 
 
 def fetch(tree: Any) -> Any:
-    """Returns global arrays as numpy arrays, whole in every process."""
+    """Gathers global arrays into full numpy arrays in every process."""
     if jax.process_count() > 1:
         from jax.experimental.multihost_utils import process_allgather
 

@@ -10,25 +10,25 @@ from types import FrameType, TracebackType
 from typing import TypeVar
 
 T = TypeVar("T")
-GRACE = 2.0  # seconds in which the main thread may tidy up where nothing needs saving
-HELD = b"\nstopping after this update and its checkpoint (Ctrl-C again: at once)\n"
+GRACE = 2.0  # seconds that the main thread has to clean up if nothing needs saving
+HELD = b"\nstopping after this update and its checkpoint (Ctrl-C again to exit at once)\n"
 NOTHING_TO_SAVE = b"\nstopping: there is nothing new to save\n"
 
 
 class _Stop(SystemExit):
-    """Raised by a signal where the current work may be abandoned. Not an `Exception`: no library may swallow it."""
+    """Raised by a signal when the current work may be abandoned. Not an `Exception`, so that no library swallows it."""
 
 
 class Signals:
-    """While active, notes a signal in `received` for the loop to check, or ends work that may be abandoned.
+    """While active, records a signal in `received` for the loop to check, or ends work that may be abandoned.
 
-    Until `hold` is called there is nothing to save: a signal exits with its status, also out of the middle of a
-    compilation. After it the first signal is only noted, and a second Ctrl-C ends the process at once.
+    Until `hold` is called there is nothing to save: a signal exits with its status, even during compilation. After
+    that the first signal is only recorded, and a second Ctrl-C ends the process at once.
 
     Args:
-      alone: False in a run of several processes, where all must stop after the same update. SIGTERM is then left to
-        the preemption service of `jax.distributed`, Ctrl-C is passed on to it as SIGTERM, and what that service says
-        (`reached_preemption_sync_point`) is to be put into `received`: no signal acts by itself.
+      alone: False in a run of several processes, which must all stop after the same update. SIGTERM is then left to
+        the preemption service of `jax.distributed`, Ctrl-C is forwarded to it as SIGTERM, and the caller sets
+        `received` from `reached_preemption_sync_point`: no signal acts by itself.
     """
 
     def __init__(self, alone: bool = True) -> None:
@@ -41,8 +41,8 @@ class Signals:
 
     def __enter__(self) -> "Signals":
         self._before = {number: signal.signal(number, self._handle) for number in self._handled}
-        # Python runs `_handle` in the main thread only, which may be minutes away in the compiler; the number of the
-        # signal is written here at once.
+        # Python runs `_handle` in the main thread, which may be busy compiling for minutes; the signal's number is
+        # written to this socket at once.
         self._arrivals, arriving = socket.socketpair()
         arriving.setblocking(False)
         self._fd_before = signal.set_wakeup_fd(arriving.fileno(), warn_on_full_buffer=False)
@@ -58,7 +58,7 @@ class Signals:
         self._left.set()
         signal.set_wakeup_fd(self._fd_before)
         for number, handler in self._before.items():
-            if handler is not None:  # None: it was not installed from Python, and cannot be from here
+            if handler is not None:  # None: not installed from Python, so it cannot be restored
                 signal.signal(number, handler)
         self._arriving.close()
         self._watcher.join()
@@ -66,17 +66,17 @@ class Signals:
 
     @property
     def exit_code(self) -> int:
-        """Returns 0, or what a shell reports of a process that the signal ended: 130 for Ctrl-C, 143 for SIGTERM."""
+        """0, or the status that a shell reports for a process ended by the signal: 130 for Ctrl-C, 143 for SIGTERM."""
         return 0 if self.received is None else 128 + self.received
 
     def hold(self) -> None:
-        """Declares that there is something to save: from now on signals are only noted."""
+        """Declares that there is something to save: from now on signals are only recorded."""
         self._held, self._may_stop = True, False
 
     def attempt(self, work: Callable[..., T], *arguments: object) -> T | None:
-        """Returns `work(*arguments)`, or None if a signal arrives before it is done: it is abandoned where it is.
+        """Returns `work(*arguments)`, or None if a signal arrives first; the work is then abandoned.
 
-        `work` must change nothing that is needed afterwards. Only for use after `hold`.
+        `work` must not change anything that is needed afterwards. Only for use after `hold`.
         """
         try:
             try:
@@ -84,7 +84,7 @@ class Signals:
                 return None if self.received else work(*arguments)
             finally:
                 self._may_stop = False
-        except _Stop:  # around both, for it may also arrive between the work's end and the line above
+        except _Stop:  # around both, since it may arrive between the end of the work and the line above
             self._may_stop = False
             return None
 
@@ -97,11 +97,11 @@ class Signals:
             raise _Stop(self.exit_code)
 
     def _watch(self) -> None:
-        """Informs the user, and exits where that cannot wait for the main thread."""
+        """Informs the user, and exits if that cannot wait for the main thread."""
         first = True
         while arrived := self._arrivals.recv(1):
             number = arrived[0]
-            if number not in self._handled:  # other parts of the program may handle signals as well
+            if number not in self._handled:  # other parts of the program may handle other signals
                 continue
             if not first and number == signal.SIGINT:
                 _leave(number)
@@ -113,7 +113,7 @@ class Signals:
 
 
 def _tell(message: bytes) -> None:
-    with suppress(OSError):  # nobody may be listening any more, which may be why the signal came
+    with suppress(OSError):  # stderr may be closed, which may be why the signal came
         os.write(2, message)
 
 

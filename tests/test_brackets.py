@@ -170,7 +170,7 @@ def test_parameter_files(tmp_path: Path) -> None:
     assert read_parameters(path) == expected
     assert len({p.signature() for p in (PLAIN, COLLINS, expected, PLAIN._replace(eq_words=(("x", "y"),)))}) == 4
     for line, message in {
-        "DELET_LABEL X": "x.prm, line 2: DELET_LABEL is no parameter of EVALB's; did you mean DELETE_LABEL?",
+        "DELET_LABEL X": "x.prm, line 2: DELET_LABEL is not an EVALB parameter; did you mean DELETE_LABEL?",
         "EQ_LABEL A": "line 2: EQ_LABEL has 'A'; it must have 2 words",
         "LABELED yes": "line 2: LABELED has 'yes'; it must have a whole number",
         "DELETE_LABEL": "line 2: DELETE_LABEL has 'no value'; it must have 1 word",

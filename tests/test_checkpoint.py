@@ -168,7 +168,7 @@ def test_a_checkpoint_that_is_deleted_loses_its_name_first(tmp_path: Path, monke
 
 def test_another_models_checkpoint_is_named_with_both_shapes(tmp_path: Path) -> None:
     checkpoints = filled(tmp_path / "checkpoints", {3: None})
-    with pytest.raises(UserError, match=r"another model: embed is \(3, 4\) in it and \(3, 8\) in the configured one"):
+    with pytest.raises(UserError, match=r"another model: embed is \(3, 4\) in it and \(3, 8\) in the config"):
         checkpoints.restore(jax.eval_shape(lambda: state(0, d=8)))
     checkpoints.close()
 

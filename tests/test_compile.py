@@ -81,7 +81,7 @@ def test_a_small_model_fits_and_its_gradient_is_reduced_and_its_state_donated(sm
 @needs_compiler
 def test_the_report_says_what_it_is(small: dict[str, Any]) -> None:
     text = as_text(small)
-    assert "4 chips TPU v5e of 16 GiB" in text
+    assert "4 TPU v5e chips with 16 GiB each" in text
     assert "all-reduce" in text and "hours for 100,000 updates" in text
     assert "an estimate, not a measurement" in text
 
@@ -90,7 +90,7 @@ def test_the_report_says_what_it_is(small: dict[str, Any]) -> None:
 def test_what_does_not_fit_is_refused_with_its_numbers() -> None:
     done = start("base", "v5e:2x2", keys=(*SMALL, "data.vocab_size=8000000"))
     assert done.returncode == 1
-    numbers = r"does not fit: train_longest needs (\d+\.\d+) GiB a device, and v5e:2x2 has 15\.75"
+    numbers = r"does not fit: train_longest needs (\d+\.\d+) GiB per device, and v5e:2x2 has 15\.75"
     assert float(_only(numbers, done.stderr)) > 16
 
 
@@ -113,7 +113,7 @@ def test_a_mistake_is_one_line_and_status_2() -> None:
     done = start("base", "v5e:2x2", keys=("mesh.data=3",))
     expected = "error: config: mesh.data=3, mesh.fsdp=1, mesh.tensor=1 do not divide 4 device(s); set one to -1 for"
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"{expected} what is left\n"
+    assert done.stderr == f"{expected} the remaining devices\n"
 
 
 @needs_compiler
@@ -125,7 +125,7 @@ def test_slices_stand_along_the_data_axis() -> None:
     assert grid.shape == (6, 2, 1)
     assert [{d.slice_index for d in rows.flat} for rows in grid.reshape(3, -1)] == [{0}, {1}, {2}]
     cfg.data, cfg.fsdp = 4, 3
-    with pytest.raises(UserError, match=r"mesh.data=4 is no multiple of --slices=3"):
+    with pytest.raises(UserError, match=r"mesh.data=4 is not a multiple of --slices=3"):
         programs.topology_mesh(cfg, devices, 3)
 
 

@@ -91,8 +91,8 @@ def first_four(undisturbed: Path, folder: Path) -> Path:
 
 
 FULL = (
-    r"checkpoint {lost} could not be written \({why}\); checkpoint {kept} is intact and the same command goes on from "
-    "it once that is mended"
+    r"checkpoint {lost} could not be written \({why}\); checkpoint {kept} is intact and the same command resumes from "
+    "it once that is fixed"
 )
 
 
@@ -215,7 +215,7 @@ def test_a_folder_without_locks_is_trained_in_with_a_note(
         pass
     assert (
         capsys.readouterr().err
-        == f"note: {tmp_path} cannot be locked (No locks available): train in it only once at a time\n"
+        == f"note: {tmp_path} cannot be locked (No locks available): run only one training in it\n"
     )
 
 
@@ -226,7 +226,7 @@ def test_a_second_process_where_there_are_no_locks_is_named_and_the_first_saves_
         (tmp_path / "lock").write_text(other)
         theirs = tmp_path / "checkpoints" / "2.orbax-checkpoint-tmp"
         theirs.mkdir()
-        message = rf"^--workdir={tmp_path}: another process has begun to train in this folder \({re.escape(other)}\)"
+        message = rf"^--workdir={tmp_path}: another process has started training in this folder \({re.escape(other)}\)"
         with pytest.raises(UserError, match=message):
             checkpoints.save(2, state(2), {}, None, {})
         with pytest.raises(UserError, match=message), checkpoints._writing():  # a save that the other one disturbed

@@ -143,7 +143,7 @@ def test_a_damaged_checkpoint_is_put_aside_and_the_one_before_is_used(
     files = {path.relative_to(folder / "5"): path.read_bytes() for path in (folder / "5").rglob("*") if path.is_file()}
 
     checkpoints = Checkpoints(folder, keep())
-    instead = r"it is kept as 5\.damaged, and training goes on from checkpoint 3"
+    instead = r"it is kept as 5\.damaged, and training resumes from checkpoint 3"
     assert re.fullmatch(rf"warning: {folder}/5 is damaged \({how}\): {instead}\n", capsys.readouterr().err)
     assert checkpoints.latest() == 3
     restored, position = checkpoints.restore(jax.eval_shape(lambda: state(0)))
@@ -170,9 +170,7 @@ def test_inference_serves_what_is_whole_and_says_what_is_not(
     assert steps == [used]
     assert_equal(params, state(used).params)
     told = capsys.readouterr().err
-    assert bool(re.fullmatch(rf"note: {workdir}/checkpoints/5 is damaged \({how}\) and left out\n", told)) == (
-        used == 3
-    )
+    assert bool(re.fullmatch(rf"note: {workdir}/checkpoints/5 is damaged \({how}\) and ignored\n", told)) == (used == 3)
     assert load_choice(workdir, "average:2")[0] == ([3, 5] if used == 5 else [3])
     if used == 3:
         with pytest.raises(UserError, match=r"^[^\n]*(5: this checkpoint is damaged|no checkpoint at step 5)[^\n]*$"):
@@ -185,7 +183,7 @@ def test_where_nothing_is_whole_nothing_is_touched(two: Path, tmp_path: Path) ->
         flip(arrays(workdir / "checkpoints" / str(step)))
     before = sorted((workdir / "checkpoints").rglob("*"))
     with pytest.raises(
-        UserError, match=r"^[^\n]*every checkpoint is damaged: 5 \(.*\), 3 \(.*\); put back a copy[^\n]*$"
+        UserError, match=r"^[^\n]*every checkpoint is damaged: 5 \(.*\), 3 \(.*\); restore a copy[^\n]*$"
     ):
         Checkpoints(workdir / "checkpoints", keep())
     with pytest.raises(UserError, match=r"^[^\n]*checkpoints/3: this checkpoint is damaged[^\n]*$"):
@@ -220,7 +218,7 @@ def test_checkpoints_without_sums_are_still_read_with_a_note(
     assert_equal(checkpoints.restore(jax.eval_shape(lambda: state(0)))[0], state(5))
     checkpoints.close()
     assert_equal(load_params(workdir, 5), state(5).params)
-    note = f"note: {workdir}/checkpoints/5 has no SHA256SUMS: whether its files have changed cannot be checked\n"
+    note = f"note: {workdir}/checkpoints/5 has no SHA256SUMS: its files cannot be checked for changes\n"
     assert capsys.readouterr().err == 2 * note
 
 
@@ -276,7 +274,7 @@ def test_a_whole_checkpoint_of_another_optimiser_is_not_called_damaged(two: Path
     checkpoints = Checkpoints(shutil.copytree(two, tmp_path / "run") / "checkpoints", keep())
     other = state(0).replace(opt_state={"momentum": jnp.zeros(3)})
     with pytest.raises(
-        UserError, match=r"^[^\n]*checkpoints/5: this checkpoint is whole, but cannot be restored[^\n]*$"
+        UserError, match=r"^[^\n]*checkpoints/5: this checkpoint is intact but cannot be restored[^\n]*$"
     ):
         checkpoints.restore(jax.eval_shape(lambda: other))
     checkpoints.close()

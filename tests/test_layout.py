@@ -1,4 +1,4 @@
-"""The rules of the house (CONTRIBUTING.md) that a machine can check, on the source text and on every config file."""
+"""The rules of CONTRIBUTING.md that can be checked automatically, on the sources and on every config file."""
 
 import ast
 import importlib.util
@@ -15,9 +15,9 @@ from ml_collections import ConfigDict
 from configs import common
 
 ROOT = Path(__file__).parent.parent
-# From the bottom up: a room imports itself and those on the floors below. `configs/common.py`, which every command
-# reads, stands at the bottom; the other config files use what a sweep is written with, and nobody but `paper/`, which
-# compares runs with them, uses them.
+# From the bottom up: a room may import itself and the floors below. `configs/common.py`, which every command reads, is
+# at the bottom; the other config files import the sweep expressions, and only `paper/`, which compares runs with them,
+# imports config files.
 FLOORS = (("base", "configs.common"), ("model", "data"), ("run",), ("infer",), ("train",), ("configs",), ("paper",))
 ROOMS = tuple(room for floor in FLOORS for room in floor if "." not in room)
 SOURCES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))

@@ -153,7 +153,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_is_never_saved(
 
     monkeypatch.setattr(loop, "make_train_step", poisoned)
     cfg = tiny_training.config(tmp_path)
-    with pytest.raises(UserError, match=rf"^update {bad}: the loss is nan .*; checkpoint 4 is kept"):
+    with pytest.raises(UserError, match=rf"^update {bad}: the loss is nan .*; checkpoint 4 was saved before it"):
         loop.train(cfg, tmp_path / "run", task)
     assert steps(tmp_path / "run") == [4]
 

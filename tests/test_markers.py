@@ -17,5 +17,5 @@ def test_only_what_is_between_the_lines_changes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "<a>\n", "</a>\n", "</a>\n<a>\n"])
 def test_a_page_without_the_lines_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "page.md").write_text(text, encoding="utf-8")
-    with pytest.raises(UserError, match=rf"^{tmp_path}/page.md: the lines '<a>' and '</a>' must both stand in it$"):
+    with pytest.raises(UserError, match=rf"^{tmp_path}/page.md: it must contain both of the lines '<a>' and '</a>'$"):
         rewritten(tmp_path / "page.md", "<a>", "</a>", "new")

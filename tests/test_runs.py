@@ -60,7 +60,7 @@ def test_checkpoints_are_listed_with_time_and_metrics(workdir: Path):
 def test_what_is_not_a_run_is_named(workdir: Path, tmp_path: Path):
     with pytest.raises(UserError, match="nowhere: no such folder"):
         open_run(tmp_path / "nowhere")
-    with pytest.raises(UserError, match=r"not the folder of a run, for it has no config\.json"):
+    with pytest.raises(UserError, match=r"not the folder of a run; it has no config\.json"):
         open_run(tmp_path)
     with pytest.raises(UserError, match="no checkpoint at step 7; there are 1, 2, 3, 4"):
         open_run(workdir, "7")
@@ -126,7 +126,7 @@ def test_a_checkpoint_of_another_model_is_refused(workdir: Path, tmp_path: Path)
     config = json.loads((copy / "config.json").read_text())
     config["model"]["d_ff"] = 24
     (copy / "config.json").write_text(json.dumps(config))
-    with pytest.raises(UserError, match=r"checkpoints/4 holds .* parameters; .* another model's"):
+    with pytest.raises(UserError, match=r"checkpoints/4 holds .* parameters; .* of another model"):
         open_run(copy, "latest")
 
 

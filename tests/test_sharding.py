@@ -90,7 +90,7 @@ def test_an_axis_of_minus_one_takes_what_is_left(sizes, devices, expected) -> No
     [
         ((3, 1, 1), "mesh.data=3, mesh.fsdp=1, mesh.tensor=1 do not divide 8 device"),
         ((-1, 16, 1), "do not divide 8"),
-        ((-1, -1, 1), "one of them may be -1"),
+        ((-1, -1, 1), "one may be -1"),
         ((0, 8, 1), "each must be at least 1"),
     ],
 )

@@ -62,7 +62,7 @@ def test_once_there_is_something_to_save_a_signal_is_noted(capfd: pytest.Capture
         send(signal.SIGTERM)  # changes nothing
         time.sleep(0.1)
     assert (active.received, active.exit_code) == (signal.SIGTERM, 143)
-    assert capfd.readouterr().err == "\nstopping after this update and its checkpoint (Ctrl-C again: at once)\n"
+    assert capfd.readouterr().err == "\nstopping after this update and its checkpoint (Ctrl-C again to exit at once)\n"
 
 
 def test_an_attempt_returns_what_it_was_to_return() -> None:

@@ -39,7 +39,7 @@ def wait_for(path: Path, process: subprocess.Popen[str], seconds: float = 300.0)
     ("arguments", "message"),
     [
         (["--config.modle.N=3"], "error: --config.modle.N: there is no such key; did you mean model.N?"),
-        (["--config.steps=ten"], "error: --config.steps=ten: not of its type; it must be like 100000"),
+        (["--config.steps=ten"], "error: --config.steps=ten: wrong type; it must be like 100000"),
         (["--config.model.P_drop=2.0"], "error: config: model.P_drop is 2.0; it must be at least 0 and below 1"),
         (
             ["--config.seed=99999999999999999999"],
@@ -56,8 +56,8 @@ def wait_for(path: Path, process: subprocess.Popen[str], seconds: float = 300.0)
         ),
         (
             ["--workdir=gs://bucket/run", "--config.steps=0"],
-            "error: --workdir=gs://bucket/run: this is a URL; only mounted file systems are read and written: mount "
-            "the bucket (gs:// with gcsfuse) and give the folder that it is mounted on",
+            "error: --workdir=gs://bucket/run: this is a URL; only mounted file systems are supported: mount the "
+            "bucket (gs:// with gcsfuse) and give its mount point",
         ),
         (["--wrkdir=x"], "error: Unknown command line flag 'wrkdir'. Did you mean: workdir ?; --help lists the flags"),
     ],

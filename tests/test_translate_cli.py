@@ -133,7 +133,7 @@ def test_every_evaluation_checks_them_too(module):
     [
         ({"alpha": float("nan")}, "alpha is nan; it must be from 0 to 10"),
         ({"beam": 0}, "beam is 0; it must be from 1 to 1000"),
-        ({"nbest": 5}, "nbest is 5, which is more than the beam holds; raise beam, 4, too"),
+        ({"nbest": 5}, "nbest is 5, more than the beam of 4; raise beam too"),
         ({"nbest": 2000, "sampling": Sampling()}, "nbest is 2000; it must be from 1 to 1000"),
         ({"sampling": Sampling(top_p=float("nan"))}, "top_p is nan; it must be from 1e-06 to 1"),
     ],

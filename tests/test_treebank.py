@@ -81,15 +81,15 @@ def test_a_label_is_cut_at_its_function_but_not_when_it_begins_with_a_hyphen() -
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("(S (NN a))\n(S\n(NN b)", "x.mrg, line 2: a bracket opens here that never closes"),
-        ("(S (NN a)))", "x.mrg, line 1: ')' outside of any bracket"),
-        ("(S (NN a))\nrubbish", "x.mrg, line 2: 'rubbish' outside of any bracket"),
+        ("(S (NN a))\n(S\n(NN b)", "x.mrg, line 2: the bracket that opens here is never closed"),
+        ("(S (NN a)))", "x.mrg, line 1: ')' outside any bracket"),
+        ("(S (NN a))\nrubbish", "x.mrg, line 2: 'rubbish' outside any bracket"),
         ("(S (NN a b))", "x.mrg, line 1: 'b' beside other content"),
         ("(S (NN a (B b)))", "x.mrg, line 1: a bracket beside the word 'a'"),
         ("(S (NN a) b)", "x.mrg, line 1: 'b' beside other content"),
         ("\n(S (NP (-NONE- *)))", "x.mrg, line 2: a tree without words"),
         ("(())", "x.mrg, line 1: a tree without words"),
-        ("\n" + "(S " * 5000, f"x.mrg, line 2: more than {DEEPEST} brackets"),
+        ("\n" + "(S " * 5000, f"x.mrg, line 2: more than {DEEPEST} nested brackets"),
     ],
 )
 def test_damage_is_one_line_with_its_place(text: str, message: str) -> None:
@@ -122,7 +122,7 @@ def test_faulty_treebanks_are_named(tmp_path: Path) -> None:
 
     assert "x.mrg' is empty" in fault("") and "x.mrg' is empty" in fault("\n\n")
     assert "x.mrg, line 2: not valid UTF-8 (byte 0xff at position 4)" in fault(b"(NN a)\n(NN\xff a)")
-    assert "x.mrg, line 1: a bracket opens here" in fault("(NN a")
+    assert "x.mrg, line 1: the bracket that opens here" in fault("(NN a")
     for spec in ("trees:", "trees:grammar:dev", "trees:grammar:train:x"):
         with pytest.raises(UserError, match="write trees:FILE or trees:grammar:SPLIT"):
             open_corpus(spec)

@@ -1,1 +1,1 @@
-"""Config and batches to parameters, checkpoints and metrics."""
+"""Training: from a config and batches to parameters, checkpoints and metrics."""

@@ -2,13 +2,13 @@
 
     python -m train --config=configs/base.py[:ARGUMENT] --workdir=DIR [--config.model.h=4 ...]
 
-Every key of the config can be set with --config.KEY=VALUE; configs/common.py lists and explains them. When DIR holds a
-run of the same config, training goes on from its latest checkpoint, so the same command starts and resumes.
-Ctrl-C finishes the update in hand, saves a checkpoint and exits with 130 (SIGTERM: 143); Ctrl-C twice exits at once.
+Every key of the config can be set with --config.KEY=VALUE; configs/common.py lists and explains them. If DIR holds a
+run of the same config, training resumes from its latest checkpoint, so the same command starts and resumes.
+Ctrl-C finishes the current update, saves a checkpoint and exits with 130 (SIGTERM: 143); a second Ctrl-C exits at once.
 
 DIR receives config.json (every key), run.json (versions, git commit, device, data), tokenizer.model, checkpoints/STEP,
-metrics.jsonl and TensorBoard files. Exit status: 0 done, 2 a wrong config, folder or corpus, or a loss that is not
-finite any more (one line on stderr says which).
+metrics.jsonl and TensorBoard files. Exit status: 0 when done; 2 for a wrong config, folder or corpus, or a loss that
+is no longer finite (one line on stderr says which).
 """
 
 from absl import flags
@@ -20,8 +20,8 @@ from configs.common import default
 from run.distributed import connect
 from train.check import check, check_device
 
-_CONFIG = config_flags.DEFINE_config_file("config", None, "the experiment, a file of configs/", lock_config=True)
-flags.DEFINE_string("workdir", None, "folder of the run; made if absent")
+_CONFIG = config_flags.DEFINE_config_file("config", None, "the experiment, a file in configs/", lock_config=True)
+flags.DEFINE_string("workdir", None, "folder of the run; created if absent")
 
 
 def main(argv: list[str]) -> int:
@@ -30,7 +30,7 @@ def main(argv: list[str]) -> int:
     check(_CONFIG.value, default())
     connect()
     check_device(_CONFIG.value)
-    from train.loop import train  # only now: nobody should wait for jax to load to read about a mistyped key
+    from train.loop import train  # only now, so that a mistyped key is reported without waiting for jax to load
     from train.tasks import translation
 
     return train(_CONFIG.value, workdir, translation.task)

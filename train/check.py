@@ -1,4 +1,4 @@
-"""Checks a config before anything is written: its keys, their types and their values."""
+"""Checks a config's keys, types and values before anything is written."""
 
 from itertools import pairwise
 from typing import Any
@@ -27,7 +27,7 @@ FRACTIONS = ("optim.b1", "optim.b2", "loss.eps_ls")  # at least 0, below 1
 
 
 def check(cfg: ConfigDict, default: ConfigDict) -> None:
-    """Raises a `UserError` naming the first key that is unknown, missing, of a wrong type or of a wrong value.
+    """Raises a `UserError` naming the first key that is unknown or missing, or has the wrong type or value.
 
     `default` has every legal key. The values of `model.*` are checked by `model.config`, corpora by `data.sources`.
     """
@@ -49,8 +49,8 @@ def check(cfg: ConfigDict, default: ConfigDict) -> None:
 
 
 def check_device(cfg: ConfigDict) -> None:
-    """Raises a `UserError` if `model.attention_impl` is a kernel for another kind of device than this process has."""
-    import jax  # only now: `check` is to be quick
+    """Raises a `UserError` if `model.attention_impl` is a kernel that this process's devices cannot run."""
+    import jax  # only now, to keep `check` fast
 
     from model.mixers.kernels import PLATFORMS
 

@@ -1,14 +1,14 @@
-"""Compiles a run for TPUs without owning one: does it fit, what does it send, how long might it take?
+"""Compiles a run for TPUs without having one: does it fit, what does it send, how long might it take?
 
     python -m train.compile --config=configs/base.py --config.model.dtype=bfloat16 --topology=v5e:4x4
     python -m train.compile --config=configs/big.py --topology=v5e:4x4 --slices=2 --config.mesh.fsdp=4 --json
 
 A topology is a TPU generation (v4, v5e, v5p, v6e) and the layout of its chips: v5e:2x2, v6e:4x4, v5p:2x2x2. The train
-step is compiled for the longest rows, which need the most memory, and for those of the middle bucket, from which the
-time is estimated; beam search for a full batch of short sentences. Needs `pip install -e '.[tpu]'`, and takes minutes
-at the sizes of the paper. Nothing is executed.
+step is compiled for the longest rows, which need the most memory, and for those of the middle bucket, which give the
+estimated time; beam search is compiled for a full batch of short sentences. Needs `pip install -e '.[tpu]'`, and takes
+minutes at the paper's sizes. Nothing is executed.
 
-Exit status: 0 it fits, 1 it does not (one line on stderr says what it needs and what there is), 2 a wrong flag or key.
+Exit status: 0 if it fits, 1 if not (one line on stderr says what is needed and available), 2 for a wrong flag or key.
 """
 
 import json
@@ -22,7 +22,7 @@ from base.errors import run
 from configs.common import default
 from train.check import check
 
-# Compiling happens here and only here: the compiler looks for no machine, and shares its library with other processes.
+# Keeps the compiler from looking for TPU hosts, and lets several processes load its library.
 ENVIRONMENT = {
     "TPU_SKIP_MDS_QUERY": "1",
     "TPU_ACCELERATOR_TYPE": "v5litepod-4",
@@ -34,7 +34,7 @@ ENVIRONMENT = {
 
 
 def prepare() -> None:
-    """Sets the environment for compiling; before jax is imported."""
+    """Sets the environment for compiling; to be called before jax is imported."""
     os.environ["JAX_PLATFORMS"] = "cpu"
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
@@ -45,7 +45,7 @@ def main(argv: list[str]) -> int:
     options = flags.FLAGS
     check(options.config, default())
     prepare()
-    from train.aot.report import as_text, refusal, report  # only now: jax reads the environment when it is imported
+    from train.aot.report import as_text, refusal, report  # only now: jax reads the environment at import
 
     found = report(options.config, options.topology, options.slices, with_search=options.search)
     print(json.dumps(found, indent=1) if options.json else as_text(found))
@@ -55,9 +55,9 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    config_flags.DEFINE_config_file("config", None, "the experiment, a file of configs/", lock_config=True)
+    config_flags.DEFINE_config_file("config", None, "the experiment, a file in configs/", lock_config=True)
     flags.DEFINE_string("topology", None, "TPU generation and layout, like v5e:4x4")
-    flags.DEFINE_integer("slices", 1, "slices of that topology, joined by the data-centre network", lower_bound=1)
+    flags.DEFINE_integer("slices", 1, "slices of that topology, connected by the data-centre network", lower_bound=1)
     flags.DEFINE_boolean("search", True, "also compile beam search")
     flags.DEFINE_boolean("json", False, "print everything as JSON")
     flags.mark_flags_as_required(["config", "topology"])

@@ -1,4 +1,4 @@
-"""Training, from top to bottom."""
+"""The training loop."""
 
 import time
 from collections.abc import Callable
@@ -25,16 +25,16 @@ from train.validation import validate
 
 
 def train(cfg: ConfigDict, workdir: Path, open_task: Callable[[ConfigDict, Path, Mesh], Task]) -> int:
-    """Trains `cfg` in `workdir` until `cfg.steps`, from the folder's latest checkpoint if it has one.
+    """Trains `cfg` in `workdir` until `cfg.steps`, resuming from the folder's latest checkpoint if it has one.
 
-    `open_task` is the function `task` of a file of train/tasks/.
+    `open_task` is the function `task` of a file in train/tasks/.
 
-    Returns the exit status: 0 when it got there, 130 after Ctrl-C and 143 after SIGTERM, when the last update done is
-    checkpointed and the same command goes on from it.
+    Returns the exit status: 0 when done, 130 after Ctrl-C and 143 after SIGTERM; the last update is then checkpointed
+    and the same command resumes from it.
 
     Raises:
       UserError: the config, the data or the folder is at fault, or the loss is no longer finite.
-      SystemExit: with the status of the signal, if it came while there was nothing new to save.
+      SystemExit: with the signal's status, if it arrived while there was nothing new to save.
     """
     with Signals(alone=jax.process_count() == 1) as signals, open_folder(cfg, workdir):
         mesh = make_mesh(cfg.mesh)
@@ -64,10 +64,10 @@ def train(cfg: ConfigDict, workdir: Path, open_task: Callable[[ConfigDict, Path,
         with jax.set_mesh(mesh), reporting as reporter, closing(batches), closing(checkpoints):
             if first > 1:
                 reporter.message(f"resuming {workdir} after update {first - 1}")
-            pending = None  # the update in flight: it is read only when the next one is already queued
+            pending = None  # the update in flight: its result is read only once the next one is queued
             try:
                 due = first > 1 and ((first - 1) % cfg.eval.every == 0 or first > cfg.steps)
-                if due and not checkpoints.about(first - 1)[1]:  # a signal came before the metrics did
+                if due and not checkpoints.about(first - 1)[1]:  # a signal interrupted the validation
                     with reporter.paused():
                         measured = validation(state.params)
                         signals.hold()
@@ -91,7 +91,7 @@ def train(cfg: ConfigDict, workdir: Path, open_task: Callable[[ConfigDict, Path,
                     validating = not stopping and (step % cfg.eval.every == 0 or step == cfg.steps)
                     saving = stopping or overdue or step % cfg.checkpoint.every == 0 or step == cfg.steps
                     if validating or saving:
-                        reporter.update(*pending)  # nothing that is not finite is ever saved
+                        reporter.update(*pending)  # raises before anything that is not finite is saved
                         pending = None
                         with reporter.paused():
                             metrics = signals.attempt(validation, state.params) if validating else None
@@ -104,7 +104,7 @@ def train(cfg: ConfigDict, workdir: Path, open_task: Callable[[ConfigDict, Path,
                     if stopping:
                         break
             except NotFiniteError as error:
-                kept = f"checkpoint {checkpoints.latest()} is" if checkpoints.latest() else "no checkpoint was"
-                cure = "A lower optim.lr or a clip_norm may help"
-                raise UserError(f"{error}; {kept} kept from before. {cure}") from error
+                kept = f"checkpoint {checkpoints.latest()} was" if checkpoints.latest() else "no checkpoint was"
+                cure = "A lower optim.lr or an optim.clip_norm may help"
+                raise UserError(f"{error}; {kept} saved before it. {cure}") from error
     return signals.exit_code

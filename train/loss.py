@@ -8,11 +8,11 @@ from jaxtyping import Array, Float, Int
 
 
 class Loss(NamedTuple):
-    """Weighted sums over predicted tokens, in nats; divide by `tokens` only once, after all the adding is done."""
+    """Weighted sums over predicted tokens, in nats; divide by `tokens` only after all sums have been added up."""
 
     loss_sum: Float[Array, ""]  # cross-entropy against the smoothed distribution: what is minimised
-    nll_sum: Float[Array, ""]  # negative log-likelihood of the true tokens: what perplexity is made of
-    tokens: Float[Array, ""]  # sum of the weights: the number of tokens, where each weighs 1 or 0
+    nll_sum: Float[Array, ""]  # negative log-likelihood of the true tokens, from which perplexity is computed
+    tokens: Float[Array, ""]  # sum of the weights: with weights 1 and 0, the number of tokens
 
 
 def cross_entropy(
@@ -20,14 +20,14 @@ def cross_entropy(
 ) -> Loss:
     """Returns the smoothed and the plain cross-entropy of `target_bt`, each token weighted by `weights_bt`.
 
-    A token of weight 0 does not count, whatever its logits are.
+    A token of weight 0 is ignored, even if its logits are not finite.
 
-    The paper does not say where the smoothed mass goes. Here, as in tensor2tensor and fairseq, the true token keeps
-    1 - eps_ls and each of the other v - 1 gets eps_ls / (v - 1); the constant entropy of that distribution is not
-    subtracted, so the smoothed loss cannot reach 0.
+    The paper does not say how the smoothing mass is distributed. Here, as in tensor2tensor and fairseq, the true token
+    keeps 1 - eps_ls and each of the other v - 1 gets eps_ls / (v - 1); the entropy of that distribution, a constant, is
+    not subtracted, so the smoothed loss cannot reach 0.
 
     With q the smoothed distribution, -sum_v q_v log p_v = lse(x) - sum_v q_v x_v, because q sums to one. This form
-    needs neither log-probabilities nor a one-hot target of the size of the logits.
+    needs neither log-probabilities nor one-hot targets of the size of the logits.
     """
     low = eps_ls / (logits_btv.shape[-1] - 1)
     lse_bt = jax.nn.logsumexp(logits_btv, axis=-1)

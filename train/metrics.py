@@ -1,10 +1,10 @@
 """What a run reports: `metrics.jsonl` (the record), TensorBoard files, and a bar or plain lines on stderr.
 
-Records of `metrics.jsonl`, one JSON object a line; losses are nats a token, over non-pad target tokens:
+Records of `metrics.jsonl`, one JSON object per line; losses are in nats per non-pad target token:
 
     {"step", "kind": "train", "loss", "nll", "perplexity", "gradient_norm", "learning_rate", "tokens_per_second",
-     "non_pad_share", "seconds"}                          means over the updates since the record before
-    {"step", "kind": "valid", "loss", "nll", "perplexity", "bleu"}       no "bleu" where it is not computed
+     "non_pad_share", "seconds"}                          means over the updates since the previous record
+    {"step", "kind": "valid", "loss", "nll", "perplexity", "bleu"}       no "bleu" if it is not computed
 
 `loss` is label-smoothed, `nll` and `perplexity` are not. `tokens_per_second` counts non-pad target tokens and wall
 time outside validation and checkpointing, compilation included. `non_pad_share` is non-pad tokens over computed
@@ -44,19 +44,19 @@ class NotFiniteError(ArithmeticError):
 
 
 class Reporter:
-    """Turns the sums of updates into records, every `every` updates."""
+    """Turns the sums of updates into one record per `every` updates."""
 
     def __init__(
         self, workdir: Path | None, rate: Callable[[int], Array], *, first: int, last: int, every: int
     ) -> None:
-        """Continues the log of `workdir` at update `first`; records of later steps, never checkpointed, are dropped.
+        """Continues the log of `workdir` at update `first`; drops records from `first` on, which no checkpoint has.
 
         Args:
-          workdir: folder of the run; None in a process that only looks for what is not finite, for another reports.
+          workdir: folder of the run; None in a process other than 0, which only checks that losses are finite.
           rate: learning rate of an update.
-          first: number of the first update to come.
-          last: number of the run's last.
-          every: updates a record.
+          first: number of the next update.
+          last: number of the run's last update.
+          every: updates per record.
         """
         self._rate, self._every, self._last = rate, every, last
         self._elapsed = _drop_records(workdir, first) if workdir else 0.0
@@ -86,12 +86,12 @@ class Reporter:
                 self._tensorboard.close()
 
     def update(self, step: int, sums: Sums, positions: int) -> None:
-        """Adds one update; waits until the device has finished it.
+        """Adds one update, after waiting until the device has finished it.
 
         Args:
           step: number of the update.
           sums: what it returned.
-          positions: all positions of its batch that the model reads, padding included.
+          positions: the number of positions in its batch, padding included.
 
         Raises:
           NotFiniteError: its loss or gradient is NaN or infinite; the message names the step.
@@ -113,7 +113,7 @@ class Reporter:
         self._write({"step": step, "kind": "valid", **metrics})
 
     def message(self, text: str) -> None:
-        """Prints a line on stderr, above the bar where there is one."""
+        """Prints a line on stderr, above the bar if there is one."""
         if self._bar:
             self._bar.console.print(text, highlight=False, markup=False)
         elif self._file:
@@ -121,7 +121,7 @@ class Reporter:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Keeps what happens inside out of the training time."""
+        """Excludes the time spent inside from the training time."""
         self._elapsed = self._seconds()
         try:
             yield
@@ -162,12 +162,12 @@ class Reporter:
 
 
 class _TensorBoard:
-    """Scalars for TensorBoard, written in the calling thread: in tensorboardX's own a full disk is a wait for ever."""
+    """Writes TensorBoard scalars in the calling thread: tensorboardX's own thread hangs for ever on a full disk."""
 
     def __init__(self, folder: Path, first: int) -> None:
         directory_check(str(folder))
         self._writer = EventsWriter(str(folder / "events"))
-        # TensorBoard hides what earlier launches wrote about this update and later ones.
+        # Makes TensorBoard hide what earlier launches wrote about this update and later ones.
         self._writer.write_event(Event(step=first, session_log=SessionLog(status=SessionLog.START)))
         self._flushed_at = time.monotonic()
 

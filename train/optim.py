@@ -12,13 +12,13 @@ Scalar = int | Int[Array, ""]
 def learning_rate(cfg: ConfigDict, d_model: int, steps: int, step: Scalar) -> Float[Array, ""]:
     """Returns the learning rate of update number `step`, counted from 1 as in the paper.
 
-    "paper": lr d_model^-0.5 min(step^-0.5, step warmup^-1.5), equation (3) with a factor in front.
-    "cosine": a linear rise to lr over `warmup` updates, then half a cosine down to 0 at `steps`.
+    "paper": lr d_model^-0.5 min(step^-0.5, step warmup^-1.5), equation (3) times a factor lr.
+    "cosine": linear warmup to lr over `warmup` updates, then half a cosine down to 0 at `steps`.
 
     Args:
       cfg: `config.optim`.
       d_model: width of the model, which scales the paper's schedule.
-      steps: updates in the whole run, which only "cosine" looks at.
+      steps: updates in the whole run; used by "cosine" only.
       step: number of the update.
     """
     n = jnp.asarray(step, jnp.float32)
@@ -42,5 +42,5 @@ def optimizer(cfg: ConfigDict, d_model: int, steps: int) -> optax.GradientTransf
 
 
 def _decayed(params: dict) -> dict:
-    """Weight decay is for matrices: biases and layer norms, the vectors, are left alone."""
+    """Returns the mask of weight decay: matrices decay; biases and layer norms, being vectors, do not."""
     return jax.tree.map(lambda leaf: leaf.ndim > 1, params)

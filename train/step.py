@@ -15,24 +15,24 @@ from train.task import Batch, Objective
 
 
 class TrainState(struct.PyTreeNode):
-    """Everything that training changes, and so everything that a checkpoint must hold besides the data position."""
+    """Everything that training changes, and so what a checkpoint must hold, besides the data position."""
 
-    # Any, because jax also builds this tree with shapes, shardings or None in the place of arrays.
+    # Any, because jax also builds this tree with shapes, shardings or None in place of arrays.
     step: Any  # int32 scalar: updates done
     params: Any  # float32, nested dicts
-    opt_state: Any  # what optax keeps for them
+    opt_state: Any  # optax's state
 
 
 class Sums(NamedTuple):
-    """What one update reports, over its whole batch; everything but `gradient_norm` may be added up across updates."""
+    """What one update reports about its batch; everything but `gradient_norm` can be summed across updates."""
 
     loss: Loss
-    tokens: Int[Array, ""]  # that the model read, padding left out
+    tokens: Int[Array, ""]  # input tokens of the model, without padding
     gradient_norm: Float[Array, ""]  # of the mean loss, before clipping; finite unless the update went wrong
 
 
 def init_state(init: Callable[[PRNGKeyArray], dict], tx: optax.GradientTransformation, key: PRNGKeyArray) -> TrainState:
-    """Returns the state before the first update. Under `jax.eval_shape`, the shapes that a checkpoint must have."""
+    """Returns the state before the first update; under `jax.eval_shape`, the shapes that a checkpoint must have."""
     params = init(key)
     return TrainState(step=jnp.zeros((), jnp.int32), params=params, opt_state=tx.init(params))
 
@@ -42,17 +42,17 @@ def make_train_step(
 ) -> Callable[[TrainState, Batch, PRNGKeyArray], tuple[TrainState, Sums]]:
     """Returns the jitted update `(state, batch, key) -> (state, sums)`; it compiles once for each batch shape.
 
-    The gradient is that of loss_sum / tokens over the whole batch, also where `accumulate` splits it into that many
-    microbatches of rows to save memory: sums are added, and divided once. Row r goes to microbatch r mod `accumulate`,
-    so that a device which holds neighbouring rows holds its part of every microbatch. `key` is the same for every
-    update, which folds in its own number, so that a run's dropout does not depend on where it was interrupted. The old
-    state is donated: its buffers become the new one's.
+    The gradient is that of loss_sum / tokens over the whole batch, even if `accumulate` splits it into microbatches to
+    save memory: sums are added up, then divided once. Row r goes to microbatch r mod `accumulate`, so a device that
+    holds neighbouring rows holds its part of every microbatch. `key` is the same for every update, which folds in its
+    step number, so a run's dropout does not depend on where it was interrupted. The old state is donated: its buffers
+    are reused for the new one.
 
     Args:
       objective: what is trained.
       tx: the optimiser.
-      accumulate: number of microbatches; a divisor of the batch's rows.
-      shardings: of the state, `run.sharding.shardings`; where it is None, the compiler's choice.
+      accumulate: number of microbatches; must divide the batch's rows.
+      shardings: of the state, from `run.sharding.shardings`; None leaves them to the compiler.
     """
 
     def sums_and_gradient(params: dict, batch: Batch, rows_b: Array, key: PRNGKeyArray) -> tuple[Loss, dict]:

@@ -1,4 +1,4 @@
-"""Validation during training: loss, unsmoothed perplexity, and what else the task measures."""
+"""Validation during training: loss, unsmoothed perplexity, and the task's own metrics."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ from train.task import Batch, Task
 
 
 def validate(task: Task, eval_step: Callable[[dict, Batch], Loss], mesh: Mesh, params: dict) -> dict[str, float]:
-    """Returns {"loss", "nll", "perplexity"} in nats a token over the validation data, and `task.measure`'s metrics."""
+    """Returns "loss" and "nll" in nats per validation token, "perplexity", and the metrics of `task.measure`."""
     loss_sum = nll_sum = tokens = 0.0
     for batch in task.validation():
         loss = jax.device_get(eval_step(params, place_rows(mesh, batch)))

@@ -1,7 +1,7 @@
-"""The built-in corpus, from phrase to clause: who, the verb and its tense, whom, when and where.
+"""The built-in corpus, from phrases to clauses: subject, verb and tense, objects, time and place.
 
-The verb chooses the case of its objects, the tense chooses what stands in the right bracket, and `not` becomes
-kein on an indefinite object and otherwise stands after everything definite.
+The verb determines the case of its objects, the tense what is in the right bracket, and `not` becomes kein on an
+indefinite object and otherwise follows everything definite.
 """
 
 from typing import NamedTuple
@@ -55,7 +55,7 @@ _OFTEN = {"often": "oft", "always": "immer", "never": "nie"}
 
 
 class Complex(NamedTuple):
-    """The verb of a clause in both languages; fields as in `Clause`. `not_leaf` is the leaf that carries `not`."""
+    """The verb of a clause in both languages, with fields as in `Clause`; `not_leaf` is the leaf that has `not`."""
 
     layers: list[tuple[Tree, ...]]
     head: Tree
@@ -70,7 +70,7 @@ def _support(agreement: int, past: bool) -> Tree:
 
 
 def verb_complex(verb: Verb, tense: str, agreement: int, negated: bool, asked: bool, rp: Tree | None) -> Complex:
-    """The verb in one tense: English auxiliaries in layers, German finite verb and right bracket."""
+    """Returns the verb in one tense: English auxiliaries in layers, German finite verb and right bracket."""
     base, third, past = verb.en
     third_person = agreement == ER
     lexical = (rp,) if rp else ()
@@ -105,7 +105,7 @@ def verb_complex(verb: Verb, tense: str, agreement: int, negated: bool, asked: b
 
 
 def subject_phrase(d: Draft, kinds: tuple[str, ...], plain: bool = False, asked: bool = False) -> Phrase:
-    """Returns who does it: a pronoun, a name, two people, or a noun phrase, perhaps with a relative clause."""
+    """Returns the subject: a pronoun, a name, two people, or a noun phrase, perhaps with a relative clause."""
     kind = d.pick(kinds)
     if kind == "person":
         what = d.below(100)
@@ -127,7 +127,7 @@ def subject_phrase(d: Draft, kinds: tuple[str, ...], plain: bool = False, asked:
 def object_phrase(
     d: Draft, kinds: tuple[str, ...], case: int, subject: Phrase, not_leaf: Tree | None, plain: bool
 ) -> Phrase:
-    """Returns whom or what: for people also a pronoun or a name."""
+    """Returns an object: a noun phrase, or for people also a pronoun or a name."""
     kind = d.pick(kinds)
     if kind == "person":
         what = d.below(100)
@@ -143,7 +143,7 @@ def object_phrase(
 
 
 def with_relative(d: Draft, phrase: Phrase) -> Phrase:
-    """The phrase with a relative clause: its pronoun takes gender and number from the noun, case from its own verb."""
+    """Adds a relative clause, whose pronoun takes gender and number from the noun and case from its own verb."""
     assert phrase.noun is not None and phrase.heads is not None
     noun, person = phrase.noun, "person" in phrase.noun.kinds
     gender = "p" if phrase.agreement == PLURAL else noun.gender
@@ -173,7 +173,7 @@ def with_relative(d: Draft, phrase: Phrase) -> Phrase:
 
 
 def _tense(d: Draft, tenses: tuple[str, ...], verb: Verb, agreement: int) -> str:
-    """A tense this verb has for this subject: put and read look alike in past and plural present, so one is dropped."""
+    """Returns a tense that is unambiguous for this verb and subject: the past of put and read equals the present."""
     if "stative" in verb.frames:
         return "present"
     bare = [tense for tense in tenses if tense != "present" or verb.present[agreement]]
@@ -187,9 +187,9 @@ def proposition(
     gap: Verb | None = None, positive: bool = False, frame: str = "", timed: bool = True, placed: bool = True,
     often: bool = True,
 ) -> Clause:  # fmt: skip
-    """Returns a clause about a given or a new subject.
+    """Returns a clause with a given or a new subject.
 
-    `plain`: no relative clauses inside; `asked`: with an auxiliary to invert; `gap`: this verb, its object stands
+    `plain`: no relative clauses inside; `asked`: with an auxiliary to invert; `gap`: use this verb, whose object is
     elsewhere (relative pronoun, question word); `positive`: no negation; `frame`: verbs of this frame only;
     `timed`, `placed`, `often`: may say when, where, how often.
     """
@@ -272,14 +272,14 @@ def proposition(
 
 
 def _also(parts: Complex, source: Tree) -> Complex:
-    """The German verb also renders the English preposition (look for = suchen)."""
+    """Aligns the German verb with the English preposition too (look for = suchen)."""
     if parts.bracket:
         return parts._replace(bracket=[Word(w.text, (*w.sources, source)) for w in parts.bracket])
     return parts._replace(finite=Word(parts.finite.text, (*parts.finite.sources, source)))
 
 
 def _adjuncts(d: Draft, verb: Verb, objects: list[Phrase], bare: bool) -> list[Phrase]:
-    """Returns what follows the objects: a goal the verb asks for, someone it is done for or with, a place."""
+    """Returns what follows the objects: a goal that the verb requires, someone it is done for or with, or a place."""
     for frame in ("put", "motion", "ride", "swim"):
         if frame in verb.frames:
             return direction(d, frame)
@@ -296,7 +296,7 @@ def _adjuncts(d: Draft, verb: Verb, objects: list[Phrase], bare: bool) -> list[P
 
 
 def _copula(d: Draft, tenses: tuple[str, ...], subject: Phrase, asked: bool, positive: bool, timed: bool) -> Clause:
-    """To be something or somewhere; the adjective stands alone and takes no ending."""
+    """Returns a clause with to be and an adjective or a place; a predicative adjective takes no ending."""
     past = any(t == "past" for t in tenses) and ("present" not in tenses or d.chance(40))
     future = not past and "will" in tenses and d.chance(20)
     index = subject.agreement

@@ -1,17 +1,16 @@
-"""The words of the built-in corpus and how German inflects them.
+"""The words of the built-in corpus and their German inflection.
 
-Tables first, one line a word, then the few rules that turn a line into forms. Nothing here is random:
-`sentences.py` chooses, this file inflects. Columns are explained above each table; a word that appears twice
-with the same English (go, put, light, bank, know) is ambiguous on purpose, and the grammar only uses it where
-the words around it decide.
+The tables come first, one word per line, then the few rules that turn a line into forms. Nothing here is random:
+`sentences.py` chooses, this file inflects. Comments above each table explain its columns. English words that appear
+twice (go, put, light, bank, know) are ambiguous on purpose; the grammar uses them only where the context decides.
 """
 
 from typing import NamedTuple
 
 NOMINATIVE, ACCUSATIVE, DATIVE, GENITIVE = range(4)
-ICH, DU, ER, PLURAL = range(4)  # the four shapes a finite verb takes; polite `Sie` shares the plural's
+ICH, DU, ER, PLURAL = range(4)  # the four forms of a finite verb; polite `Sie` has that of the plural
 
-# English singular, plural | gender, German singular, plural, genitive singular | what it is; he/she: its pronoun
+# English singular, plural | gender, German singular, plural, genitive singular | kinds; he/she: its pronoun
 _NOUNS = """
 uncle     uncles      | m Onkel    Onkel      Onkels    | person he
 aunt      aunts       | f Tante    Tanten     Tante     | person she
@@ -65,7 +64,7 @@ bank      banks       | f Bank     Banken     Bank      | money
 bank      banks       | n Ufer     Ufer       Ufers     | shore
 """
 
-# English, German stem | the kinds of noun it describes
+# English, German stem | the kinds of nouns that it describes
 _ADJECTIVES = """
 old           alt        | person animal thing text place on furniture
 young         jung       | person animal
@@ -86,7 +85,7 @@ fresh         frisch     | food
 """
 
 # English base, third person, past, [particle] | infinitive (particle+verb), third person (or ich/du/er), participle,
-# perfect auxiliary | frame | who does it | to what. Frames: none, acc, dat, give, put, motion, that, whether.
+# perfect auxiliary | frames: none, acc, dat, give, put, motion, that, whether | kinds of subject | kinds of object.
 _VERBS = """
 sleep  sleeps  slept           | schlafen schläft geschlafen haben | none | person animal |
 work   works   worked          | arbeiten arbeitet gearbeitet haben | none | person |
@@ -173,7 +172,7 @@ class Noun(NamedTuple):
 
 
 class Verb(NamedTuple):
-    """One reading of an English verb. `en` = base, third person, past; `present` by ICH..PLURAL, "" = unused."""
+    """One sense of an English verb. `en` = base, third person, past; `present` by ICH..PLURAL, "" = unused."""
 
     en: tuple[str, str, str]
     en_particle: str
@@ -277,11 +276,11 @@ NUMBERS = {
 
 
 def adjective_form(stem: str, ending: str) -> str:
-    """Returns an adjective before its noun: the e of the stem and of the ending merge (müde + e = müde)."""
+    """Returns the attributive form of an adjective: the e of the stem and of the ending merge (müde + e = müde)."""
     return stem + (ending[1:] if stem.endswith("e") else ending)
 
 
-# infinitive with zu, the last word of an infinitive clause: separable verbs take it inside (anzurufen)
+# The infinitive with zu, which ends an infinitive clause; zu goes inside separable verbs (anzurufen).
 ZU = {
     v.particle + v.infinitive: (f"{v.particle}zu{v.infinitive}",) if v.particle else ("zu", v.infinitive) for v in VERBS
 }

@@ -1,7 +1,7 @@
-"""The built-in corpus, from word to clause: noun phrases that agree, and propositions around a verb.
+"""The built-in corpus, from words to phrases: noun phrases with agreement, places, directions and times.
 
-Nouns choose the ending of article and adjective by gender, case, number and kind of article; verbs choose the case
-of their objects and the place where each part of the verb stands. Sentences are made of these in `sentences.py`.
+The endings of article and adjective follow from the noun's gender, case and number and the kind of article.
+`clauses.py` combines phrases into clauses.
 """
 
 from data.grammar.lexicon import (
@@ -37,7 +37,7 @@ _PLURAL_ONLY, _SINGULAR_ONLY = {"number", "many", "bare", "any"}, {"a", "every",
 _INDEFINITE = {"a", "number", "many", "bare", "any"}
 _PLACE_PREPOSITIONS = {"in": "in", "at": "an", "on": "auf"}
 
-_TIMES = {  # word by word, so that they align
+_TIMES = {  # one German word per English word, so that they align
     "present": (("DT every NN day", "jeden Tag"), ("NN today", "heute"), ("IN at CD {} NN o'clock", "um {} Uhr")),
     "past": (("NN yesterday", "gestern"), ("JJ last NN week", "letzte Woche"), ("IN on NNP Monday", "am Montag")),
     "future": (("NN tomorrow", "morgen"), ("JJ next NN week", "nächste Woche"), ("IN on NNP Friday", "am Freitag")),
@@ -45,7 +45,7 @@ _TIMES = {  # word by word, so that they align
 
 
 def _determiner(d: Draft, style: str, noun: Noun, plural: bool, case: int, negated: bool) -> tuple[str, str, str, dict]:
-    """Penn label, English, German, and the table of endings an adjective takes after it."""
+    """Returns Penn label, English, German, and the table of adjective endings after it."""
     gender = "p" if plural else noun.gender
     if style == "the":
         return "DT", "the", DEFINITE[gender][case], WEAK
@@ -77,7 +77,7 @@ def noun_phrase(
     plain: bool = False,
     singular: bool = False,
 ) -> Phrase:
-    """Returns determiner, adjective or none, noun, genitive or none; kein translates the English `not_leaf`."""
+    """Returns determiner, optional adjective, noun, optional genitive; kein translates the English `not_leaf`."""
     plural = style in _PLURAL_ONLY or (style not in _SINGULAR_ONLY and not singular and d.chance(25))
     gender = "p" if plural else noun.gender
     en: list[Tree] = []
@@ -120,7 +120,7 @@ def noun_phrase(
 
 
 def pronoun_phrase(key: str, case: int, noun: Noun | None = None) -> Phrase:
-    """Returns a personal pronoun; `it` takes its German gender from the noun it stands for."""
+    """Returns a personal pronoun; the German for `it` has the gender of the noun it stands for."""
     if key == "it":
         assert noun is not None
         en = leaf("PRP", "it")
@@ -134,7 +134,7 @@ def pronoun_phrase(key: str, case: int, noun: Noun | None = None) -> Phrase:
 
 
 def name_phrase(d: Draft) -> Phrase:
-    """Returns a first name, the same in every case."""
+    """Returns a first name, which is the same in every case."""
     name = d.pick(tuple(NAMES))
     en = leaf("NNP", name)
     word = Word(name, (en,))
@@ -142,7 +142,7 @@ def name_phrase(d: Draft) -> Phrase:
 
 
 def preposition(english: str, german: str, phrase: Phrase) -> Phrase:
-    """Returns a PP; German contracts preposition and article where it can (in dem = im)."""
+    """Returns a PP; German contracts preposition and article if possible (in dem = im)."""
     en = leaf("TO" if english == "to" else "IN", english)
     first, *rest = phrase.de
     joined = CONTRACTIONS.get((german, first.text))
@@ -151,7 +151,7 @@ def preposition(english: str, german: str, phrase: Phrase) -> Phrase:
 
 
 def location(d: Draft, kinds: frozenset[str] = frozenset()) -> Phrase:
-    """Returns where: in / at / on a place, dative; small things may also lie on the table."""
+    """Returns a place: in / at / on something, in the dative; small things may also be on the table."""
     if kinds & {"thing", "food"} and d.chance(40):
         return preposition(
             "on", "auf", noun_phrase(d, d.pick(NOUNS_OF["onto"]), DATIVE, "the", plain=True, singular=True)
@@ -174,7 +174,9 @@ def _bank_of_the_river() -> Phrase:
 
 
 def direction(d: Draft, frame: str) -> list[Phrase]:
-    """Where to, and by what: `into` takes the accusative, `to` is zu; swimmers reach another bank than walkers."""
+    """Returns goal and vehicle: `into` takes the accusative, `to` is zu; one swims to a river's bank, and walks to the
+    other kind.
+    """
     if frame == "put":
         return [
             preposition(
@@ -202,7 +204,7 @@ def direction(d: Draft, frame: str) -> list[Phrase]:
 
 
 def time_phrase(d: Draft, tense: str) -> Phrase:
-    """Returns when: a phrase that fits the tense."""
+    """Returns a time that fits the tense."""
     group = "past" if tense in ("past", "could") else "future" if tense in ("will", "want", "should") else "present"
     english, german = d.pick(_TIMES[group])
     hour = d.pick(("7", "8", "9", "10", "11"))

@@ -1,12 +1,12 @@
-"""The built-in corpus: a synchronous English-German grammar, unlimited sentence pairs from (split, index, seed).
+"""The built-in corpus: a synchronous English-German grammar with unlimited sentence pairs by (split, index, seed).
 
     >>> pair("train", 0).english, pair("train", 0).german
 
-Every rule builds both languages at once (`syntax.py` shows how the orders differ), so word alignment, antecedents
-and particles are known by construction. English determines German: wherever an English word is ambiguous (bank,
-know, go, put, leave, light, when, if, you, it, her), other words of the sentence decide. A sentence belongs to the
-split that a hash of its German gives, so no sentence of either language is in two splits. `I` and `you` take
-auxiliaries, modals and a few verbs of thinking only, which keeps the vocabulary small.
+Every rule builds both languages at once (`syntax.py` shows how their word orders differ), so word alignment,
+antecedents and particles are known by construction. English determines German: if an English word is ambiguous (bank,
+know, go, put, leave, light, when, if, you, it, her), other words of the sentence decide. A hash of the German sentence
+decides the split, so no sentence of either language is in two splits. `I` and `you` occur only with auxiliaries, modals
+and a few verbs of thinking, which keeps the vocabulary small.
 """
 
 from collections.abc import Callable
@@ -20,15 +20,15 @@ from data.grammar.syntax import Clause, Draft, Phrase, Word, comma, leaf, main_c
 from data.trees.tree import Tree
 
 SPLITS = ("train", "valid", "test")
-_VALID_FROM, _TEST_FROM = 80, 90  # of 100 hash buckets: train below, then valid, then test
-_LENGTHS = range(3, 31)  # words a side, punctuation not counted
+_VALID_FROM, _TEST_FROM = 80, 90  # of 100 hash buckets: below 80 train, then valid, then test
+_LENGTHS = range(3, 31)  # words per side, without punctuation
 _PUNCTUATION = {",", ".", "?"}
 Sides = tuple[Tree, list[Word]]
 
 
 class Links(NamedTuple):
-    """Token positions that belong together: (relative pronoun, its noun), (verb, its separated particle) and
-    (pronoun, the noun it takes up again).
+    """Pairs of related token positions: (relative pronoun, its noun), (verb, its separated particle) and
+    (pronoun, its antecedent).
     """
 
     english_relatives: tuple[tuple[int, int], ...] = ()
@@ -40,8 +40,8 @@ class Links(NamedTuple):
 
 
 class Example(NamedTuple):
-    """A sentence pair. Token positions (punctuation and 's are tokens of their own, see `tokens`) in `alignment`
-    ((english, german), ...) and `links`; `tree` is the English constituency tree.
+    """A sentence pair. `alignment` ((english, german), ...) and `links` hold token positions, where punctuation and 's
+    are tokens too; `tree` is the English constituency tree.
     """
 
     english: str
@@ -60,7 +60,7 @@ def _end(d: Draft, sides: Sides, mark: str = ".") -> Sides:
 
 
 def statement(d: Draft) -> Sides:
-    """One main clause, sometimes with the time in the first field."""
+    """Builds a main clause, sometimes with the time in the first field."""
     return _end(d, main_clause(d, proposition(d, ANY), time_first=d.chance(50)))
 
 
@@ -73,7 +73,7 @@ def _subordinate(english: tuple[str, str], german: str, clause: Clause) -> Sides
 
 
 def _taken_up(d: Draft, phrase: Phrase) -> Phrase | None:
-    """The subject again, as a pronoun."""
+    """Returns a pronoun for the subject, if it has one."""
     if not phrase.pronoun:
         return None
     again = pronoun_phrase(phrase.pronoun, NOMINATIVE, phrase.noun)
@@ -84,7 +84,7 @@ def _taken_up(d: Draft, phrase: Phrase) -> Phrase | None:
 
 
 def two_clauses(d: Draft) -> Sides:
-    """A main clause and a reason, condition or time, in either order; `when` is als in the past and wenn otherwise."""
+    """Builds a main clause with a reason, condition or time, in either order; past `when` is als, otherwise wenn."""
     kind = d.pick(("because", "because", "although", "when", "when", "if", "while", "before"))
     past = kind != "if" and d.chance(50)
     tenses = PAST if past else PRESENT
@@ -112,7 +112,7 @@ def _inside(phrase: Tree, clause: Tree) -> Tree:
 
 
 def thought(d: Draft) -> Sides:
-    """Somebody knows that / asks whether: verb-final after dass or ob; `know` is wissen here."""
+    """Builds "somebody knows that / asks whether ...": verb-final after dass or ob; here `know` is wissen."""
     frame = d.pick(("that", "that", "whether"))
     matrix = proposition(
         d, ("present", "present", "past"), plain=True, frame=frame, timed=False, positive=frame == "that"
@@ -126,12 +126,12 @@ def thought(d: Draft) -> Sides:
 
 
 def yes_no(d: Draft) -> Sides:
-    """Verb first; English needs do, German does not."""
+    """Builds a yes-no question, verb first; English needs do, German does not."""
     return _end(d, question(d, proposition(d, ANY, plain=True, asked=True, positive=True)), "?")
 
 
 def wh_question(d: Draft) -> Sides:
-    """A question word in the first field: where, when, why, or the object itself (whom is wen or wem)."""
+    """Builds a question with where, when, why, or the object (whom is wen or wem) in the first field."""
     english, german = d.pick((("where", "wo"), ("when", "wann"), ("why", "warum"), ("whom", ""), ("what", "was")))
     verb = None
     if english in ("whom", "what"):
@@ -150,7 +150,7 @@ def wh_question(d: Draft) -> Sides:
 
 
 def who_question(d: Draft) -> Sides:
-    """Who as the subject: no do in English, the order of a statement in both."""
+    """Builds a question with who as the subject: no do in English, the order of a statement in both."""
     en = leaf("WP", "who")
     word = Word("wer", (en,))
     who = Phrase(Tree("WHNP", (en,)), [word], (), ER, "", frozenset({"person"}), None, (en, word))
@@ -160,7 +160,7 @@ def who_question(d: Draft) -> Sides:
 
 
 def spoken_to(d: Draft) -> Sides:
-    """Somebody is called by name, which decides between du and Sie for every `you`."""
+    """Builds a sentence that addresses somebody by name, which decides between du and Sie for every `you`."""
     if d.chance(50):
         leaves: tuple[Tree, ...] = (leaf("NNP", d.pick(tuple(NAMES))),)
         de = [Word(str(leaves[0].children), leaves)]
@@ -180,7 +180,7 @@ def spoken_to(d: Draft) -> Sides:
 
 
 def two_statements(d: Draft) -> Sides:
-    """Two main clauses with and / but; the conjunction stands outside the German fields."""
+    """Builds two main clauses with and / but; the conjunction is outside the German fields."""
     english, german = d.pick((("and", "und"), ("but", "aber")))
     tenses = d.pick((PRESENT, PAST))
     first = proposition(d, tenses, plain=True, timed=False)
@@ -194,7 +194,7 @@ def two_statements(d: Draft) -> Sides:
 
 
 def purpose(d: Draft) -> Sides:
-    """In order to / try to: an infinitive with zu at the end, which separable verbs take inside (anzurufen)."""
+    """Builds in order to / try to: German ends in an infinitive with zu, inside a separable verb (anzurufen)."""
     trying = d.chance(40)
     frame = "infinitive" if trying else d.pick(("motion", "none", "acc"))
     tenses = ("present", "present", "past")
@@ -222,7 +222,7 @@ def purpose(d: Draft) -> Sides:
 
 
 def there_is(d: Draft) -> Sides:
-    """What there is somewhere: the place takes the German first field, so the subject follows the verb."""
+    """Builds "there is ..." with a place in the German first field, so that the subject follows the verb."""
     kind = d.pick(("person", "animal", "thing", "food"))
     thing = noun_phrase(d, d.pick(NOUNS_OF[kind]), NOMINATIVE, d.pick(("a", "a", "number", "many")))
     place, past, plural = location(d, thing.kinds), d.chance(30), thing.agreement == PLURAL
@@ -244,7 +244,7 @@ RULES: tuple[Callable[[Draft], Sides], ...] = (
 
 
 def _settled(words: list[Word]) -> list[Word]:
-    """Commas as German writes them: one where clauses meet, none before the final mark."""
+    """Removes surplus German commas: keeps one where clauses meet, none before the final punctuation."""
     kept: list[Word] = []
     for word in words:
         if kept and kept[-1].text == "," and word.text in _PUNCTUATION:
@@ -255,7 +255,7 @@ def _settled(words: list[Word]) -> list[Word]:
 
 
 def _written(tokens: list[str]) -> str:
-    """Returns tokens as a sentence: no space before punctuation and 's, a capital at the start."""
+    """Detokenises: no space before punctuation and 's, a capital at the start."""
     text = tokens[0][0].upper() + tokens[0][1:]
     for token in tokens[1:]:
         text += token if token in _PUNCTUATION or token == "'s" else " " + token
@@ -263,7 +263,7 @@ def _written(tokens: list[str]) -> str:
 
 
 def split_of(german: str) -> str:
-    """Returns the split a sentence belongs to, by a hash of its German in lower case."""
+    """Returns the split of a sentence, by a hash of its German in lower case."""
     bucket = int.from_bytes(blake2b(german.lower().encode(), digest_size=8).digest(), "little") % 100
     return "train" if bucket < _VALID_FROM else "valid" if bucket < _TEST_FROM else "test"
 

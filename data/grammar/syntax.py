@@ -1,14 +1,14 @@
-"""The parts of the grammar: random choices, trees, German words linked to English, and the three orders of a clause.
+"""The parts of the grammar: random choices, trees, German words aligned with English, and the three clause orders.
 
-English is built as a constituency tree. German is built as words in the *fields* of the German clause, which makes its
-word order simple:
+English is built as a constituency tree. German is built as words in the *topological fields* of the German clause,
+which makes its word order simple:
 
     main clause      [first field]  FINITE  [subject]  middle field  RIGHT BRACKET          [after-field]
     question         [question word] FINITE  subject   middle field  RIGHT BRACKET          [after-field]
     subordinate      , weil                  subject   middle field  RIGHT BRACKET  FINITE  [after-field]
 
-The right bracket holds what German keeps for the end: participle, infinitive, or the particle of a separable verb
-(joined to the finite verb when they meet: `ruft ... an`, `weil ... anruft`).
+The right bracket holds what German puts at the end: participle, infinitive, or the particle of a separable verb
+(joined to the finite verb when they are adjacent: `ruft ... an`, `weil ... anruft`).
 """
 
 from collections.abc import Sequence
@@ -22,19 +22,19 @@ Item = TypeVar("Item")
 
 
 class Word(NamedTuple):
-    """A German word and the English leaves it renders (by identity; none for a comma only German writes)."""
+    """A German word and the English leaves that it translates (by identity; none for a comma only German has)."""
 
     text: str
     sources: tuple[Tree, ...] = ()
 
 
 class Phrase(NamedTuple):
-    """A constituent in both languages, with what the rest of the sentence must agree with.
+    """A constituent in both languages, with the features that the rest of the sentence must agree with.
 
-    `after` is its relative clause in German, which may move after the right bracket. `agreement` is the verb form a
-    subject asks for; `pronoun` the English pronoun that may take the phrase up again ("" = none); `kinds` what it is;
-    `heads` the English leaf and the German word of its noun. `light` says pronoun (stands first in the middle field),
-    `definite` stands before `nicht`, otherwise after it; `negative` already includes the negation (kein).
+    `after` is its relative clause in German, which may move after the right bracket. `agreement` is the verb form that
+    it takes as a subject; `pronoun` the English pronoun that may refer back to it ("" = none); `kinds` what it is;
+    `heads` the English leaf and the German word of its noun. A `light` phrase is a pronoun, first in the middle field;
+    a `definite` one precedes `nicht`, any other follows it; a `negative` one includes the negation (kein).
     """
 
     en: Tree
@@ -51,11 +51,11 @@ class Phrase(NamedTuple):
 
 
 class Clause(NamedTuple):
-    """A proposition whose order is still open.
+    """A clause whose word order is not yet chosen.
 
-    English: `layers` are the auxiliaries outside in, each with its `not` or adverb, over the `head` verb and its
-    `complements`; `adverb` stands before them all. German: the fields named above; `pronouns` and `middle` make the
-    middle field, the time between them. `time` may move to the first field, in both languages.
+    English: `layers` are the auxiliaries from the outside in, each with its `not` or adverb, above the `head` verb and
+    its `complements`; `adverb` precedes them all. German: the fields named above; `pronouns` and `middle` form the
+    middle field, with the time between them. `time` may move to the first field in both languages.
     """
 
     subject: Phrase
@@ -75,8 +75,8 @@ class Clause(NamedTuple):
 class Draft:
     """The random choices of one sentence, and the links recorded while it is built.
 
-    A sentence is a number: every choice is a digit of it in a mixed radix, so the same key gives the same sentence on
-    every machine and Python. `links` holds (name, token, token) by object until positions are known.
+    Every choice is a digit, in a mixed radix, of a number hashed from the key, so the same key gives the same sentence
+    on every machine and Python. `links` holds (name, token, token) as objects until positions are known.
     """
 
     def __init__(self, key: str) -> None:
@@ -85,7 +85,7 @@ class Draft:
 
     def below(self, n: int) -> int:
         """Returns a whole number in [0, n)."""
-        if self.number < 1 << 32:  # nearly used up: what is left would be biased
+        if self.number < 1 << 32:  # nearly used up: the remaining digits would be biased
             self.number = int.from_bytes(blake2b(f"{self.key}/{self.page}".encode()).digest(), "little")
             self.page += 1
         self.number, digit = divmod(self.number, n)
@@ -100,7 +100,7 @@ class Draft:
         return self.below(100) < percent
 
     def link(self, name: str, one: Tree | Word, other: Tree | Word) -> None:
-        """Records that two tokens of one language belong together."""
+        """Records that two tokens of one language are related."""
         self.links.append((name, one, other))
 
 
@@ -110,7 +110,7 @@ def leaf(label: str, word: str) -> Tree:
 
 
 def comma() -> Word:
-    """Returns a German comma; doubled ones, and one before the final mark, are removed at the end."""
+    """Returns a German comma; double commas, and one before final punctuation, are removed at the end."""
     return Word(",")
 
 
@@ -144,7 +144,7 @@ def _middle(clause: Clause, with_time: bool) -> list[Word]:
 
 
 def main_clause(d: Draft, clause: Clause, time_first: bool = False, inverted: bool = False) -> tuple[Tree, list[Word]]:
-    """Statement, verb second. `inverted`: something else (a subordinate clause) has taken the first field."""
+    """Builds a statement, verb second; `inverted` if something else (a subordinate clause) is in the first field."""
     subject = [*clause.subject.de, *clause.subject.after]
     if time_first and clause.time:
         adverb = [clause.adverb] if clause.adverb else []
@@ -168,10 +168,10 @@ def verb_last(clause: Clause) -> list[Word]:
 
 
 def question(d: Draft, clause: Clause) -> tuple[Tree, list[Word]]:
-    """SQ, verb first; the clause was built with an auxiliary to invert. A question word goes before both sides."""
+    """Builds an SQ, verb first, from a clause with an auxiliary to invert; the caller puts a question word first."""
     adverb = [clause.adverb] if clause.adverb else []
     rest = _verb_phrase(clause, True, True)
-    # was he tired: with the copula in front no verb is left to head a verb phrase
+    # "was he tired": after the copula moves to the front, no verb is left to head a verb phrase
     parts = (rest,) if isinstance(clause.head.children, str) or isinstance(rest.children, str) else rest.children
     en = Tree("SQ", (clause.layers[0][0], clause.subject.en, *adverb, *parts))
     de = [clause.finite, *clause.subject.de, *clause.subject.after, *_middle(clause, True)]

@@ -1,1 +1,1 @@
-"""Constituency trees: Penn brackets, and trees as lines of symbols."""
+"""Constituency trees: reading Penn brackets, and linearising trees for a translation model."""

@@ -1,20 +1,19 @@
-"""Trees as lines of symbols, so that a translator can learn to parse (section 6.3), and back.
+"""Linearises trees, so that a translation model can learn to parse (section 6.3), and restores them.
 
-A phrase is an opening symbol, what is in it, and a closing symbol that names it too; a word is its part of speech and
-nothing else, for the sentence has the words; the outermost `TOP` is left out:
+A phrase becomes an opening symbol, its contents, and a closing symbol that repeats its label; a word becomes its
+part-of-speech tag alone, since the sentence has the words; the outermost `TOP` is omitted:
 
     (TOP (S (NP (DT the) (NN dog)) (VP (VBZ sleeps)) (. .)))   ->   (S (NP DT NN NP) (VP VBZ VP) . S)
 
-This is the form of tensor2tensor's parser, with brackets in its symbols so that no label is mistaken for a tag.
+This is the form of tensor2tensor's parser, with brackets in the symbols so that no label is mistaken for a tag.
 
-`restore` makes a tree of any line and exactly the given words. Where the line is not a tree of so many words:
+`restore` makes a tree from any line and exactly the given words. If the line is not a tree over that many words:
 
-- a symbol with brackets that neither opens nor closes a phrase (`()`, `(NP)`, `(TOP`), or would open one too deep, is
-  left out;
-- a closing symbol closes its phrase and those still open inside it; where no such phrase is open, it is left out;
-- tags beyond the last word are left out; words beyond the last tag are tagged NN, in the innermost phrase that the
-  line leaves open, or else in its last phrase;
-- phrases without words are left out; those still open at the end are closed.
+- a symbol with brackets that neither opens nor closes a phrase (`()`, `(NP)`, `(TOP`), or nests too deeply, is dropped;
+- a closing symbol closes its phrase and those still open inside it; if no such phrase is open, it is dropped;
+- surplus tags are dropped; words beyond the last tag are tagged NN, in the innermost phrase that the line leaves open,
+  or else in its last phrase;
+- phrases without words are dropped; those still open at the end are closed.
 """
 
 import re
@@ -29,7 +28,7 @@ MISSING_TAG = "NN"
 
 
 def linearise(tree: Tree) -> str:
-    """Returns the line of a tree; a `TOP` itself is left out."""
+    """Returns the linearised tree, without its `TOP`."""
     if isinstance(tree.children, str):
         return tree.label
     inside = " ".join(map(linearise, tree.children))
@@ -42,10 +41,10 @@ class _Phrase(NamedTuple):
 
 
 def restore(line: str, words: Sequence[str]) -> tuple[Tree, bool]:
-    """Returns the tree of a line, under a `TOP`, over exactly these words; and whether it had to be repaired.
+    """Returns the tree of a line, under a `TOP`, over exactly these words, and whether it had to be repaired.
 
-    `restore(linearise(tree), tree.leaves()) == (tree, False)` for every `treebank.cleaned` tree that is not as
-    deep as `treebank.DEEPEST`.
+    `restore(linearise(tree), tree.leaves()) == (tree, False)` for every `treebank.cleaned` tree less deep than
+    `treebank.DEEPEST`.
     """
     top = _Phrase(TOP, [])
     still_open, remaining = [top], list(reversed(words))
@@ -66,7 +65,7 @@ def restore(line: str, words: Sequence[str]) -> tuple[Tree, bool]:
 
 
 def _open(still_open: list[_Phrase], label: str) -> None:
-    if label != TOP and len(still_open) < DEEPEST - 1:  # one for the word, so that the tree can be read from a file
+    if label != TOP and len(still_open) < DEEPEST - 1:  # one level for the word, so that `parse` accepts the tree
         phrase = _Phrase(label, [])
         still_open[-1].children.append(phrase)
         still_open.append(phrase)
@@ -79,7 +78,7 @@ def _close(still_open: list[_Phrase], label: str) -> None:
 
 
 def _trees(phrase: _Phrase) -> tuple[Tree, ...]:
-    """Returns the children of a phrase, without those that have no words."""
+    """Returns the children of a phrase that have words."""
     trees = []
     for child in phrase.children:
         if isinstance(child, Tree):

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 
 class Tree(NamedTuple):
-    """A constituent with Penn labels: `children` are trees, or the word itself at a leaf."""
+    """A constituent with a Penn label; `children` are trees, or the word at a leaf."""
 
     label: str
     children: "tuple[Tree, ...] | str"
@@ -31,7 +31,7 @@ class Tree(NamedTuple):
         return f"({self.label} {' '.join(child.bracketed() for child in self.children)})"
 
     def capitalised(self) -> "Tree":
-        """Returns the same tree with a capital first letter."""
+        """Returns the tree with its first word capitalised."""
         if isinstance(self.children, str):
             return Tree(self.label, self.children[0].upper() + self.children[1:])
         return Tree(self.label, (self.children[0].capitalised(), *self.children[1:]))

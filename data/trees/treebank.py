@@ -1,7 +1,7 @@
-"""Reads constituency trees in Penn brackets, one or many lines a tree: `( (S (NP-SBJ-1 (DT the) (NN dog)) ...))`.
+"""Reads constituency trees in Penn brackets, on one or several lines: `( (S (NP-SBJ-1 (DT the) (NN dog)) ...))`.
 
-`parse` yields the trees unchanged; `read_trees` yields what parsers are trained and scored on: without traces, function
-tags or the treebank's own name for the outermost bracket.
+`parse` yields the trees unchanged; `read_trees` yields them as parsers are trained and scored: without traces and
+function tags, and with `TOP` as the outermost label.
 """
 
 import re
@@ -19,7 +19,7 @@ _TOKENS = re.compile(r"[()]|[^\s()]+")
 
 
 class BracketError(ValueError):
-    """Text that is not Penn brackets: `line` counts from 1."""
+    """The text is not in Penn brackets; `line` counts from 1."""
 
     def __init__(self, line: int, reason: str):
         super().__init__(reason)
@@ -53,13 +53,13 @@ class _Open:
 
 
 def parse(lines: Iterable[str]) -> Iterator[tuple[int, Tree]]:
-    """Yields every outermost bracket, unchanged, and the number of the line where it opens.
+    """Yields every outermost bracket, unchanged, with the number of the line on which it opens.
 
     An unlabelled bracket has the label "", an empty one no children.
 
     Raises:
-        BracketError: brackets that do not pair or nest deeper than `DEEPEST`, text outside of them, a word beside
-            other content of its bracket.
+        BracketError: brackets are unmatched or nest deeper than `DEEPEST`, text is outside brackets, or a word is not
+            alone in its bracket.
     """
     waiting: list[_Open] = []
     for number, line in enumerate(lines, 1):
@@ -67,9 +67,9 @@ def parse(lines: Iterable[str]) -> Iterator[tuple[int, Tree]]:
             if token == "(":
                 waiting.append(_Open(number))
                 if len(waiting) > DEEPEST:
-                    raise BracketError(number, f"more than {DEEPEST} brackets within each other")
+                    raise BracketError(number, f"more than {DEEPEST} nested brackets")
             elif not waiting:
-                raise BracketError(number, f"{token!r} outside of any bracket")
+                raise BracketError(number, f"{token!r} outside any bracket")
             elif token != ")":
                 waiting[-1].add(token)
             else:
@@ -79,14 +79,14 @@ def parse(lines: Iterable[str]) -> Iterator[tuple[int, Tree]]:
                 else:
                     yield closed.line, closed.tree()
     if waiting:
-        raise BracketError(waiting[0].line, "a bracket opens here that never closes")
+        raise BracketError(waiting[0].line, "the bracket that opens here is never closed")
 
 
 def read_trees(lines: Iterable[str], name: str) -> Iterator[Tree]:
     """Yields the cleaned trees of a file's lines.
 
     Raises:
-        UserError: naming the file `name` and the line, for brackets that are not in order or a tree without words.
+        UserError: the brackets are malformed, or a tree has no words; the message has the file `name` and the line.
     """
     try:
         for number, tree in parse(lines):
@@ -99,9 +99,9 @@ def read_trees(lines: Iterable[str], name: str) -> Iterator[Tree]:
 
 
 def cleaned(tree: Tree) -> Tree:
-    """Returns the tree under a `TOP`, without traces, phrases that they leave empty, function tags and indices.
+    """Returns the tree under a `TOP`, without traces, phrases left empty by them, function tags and indices.
 
-    An outermost bracket that is unlabelled or called TOP, ROOT or S1 becomes that TOP; any other is put under one.
+    An outermost bracket without a label, or labelled TOP, ROOT or S1, becomes that TOP; any other is put under one.
     """
     if isinstance(tree.children, str) or tree.label not in _OUTERMOST:
         return Tree(TOP, tuple(_cleaned(tree)))
@@ -109,12 +109,12 @@ def cleaned(tree: Tree) -> Tree:
 
 
 def bare(label: str) -> str:
-    """Returns a phrase's label without what follows a hyphen or an equals sign: NP of NP-SBJ-1, but -LRB- of -LRB-."""
+    """Returns a phrase's label up to its first hyphen or equals sign: NP for NP-SBJ-1, but -LRB- for -LRB-."""
     return label[:1] + re.split("[-=]", label[1:], maxsplit=1)[0] if label[:1] != "-" else label
 
 
 def _cleaned(tree: Tree) -> list[Tree]:
-    """Returns what replaces `tree`: nothing, itself, or the children of a bracket without a label of its own."""
+    """Returns what replaces `tree`: nothing, the cleaned tree, or the children of an unlabelled bracket."""
     if isinstance(tree.children, str):
         return [] if tree.label == TRACE else [tree]
     children = tuple(kept for child in tree.children for kept in _cleaned(child))

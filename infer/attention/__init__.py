@@ -1,1 +1,1 @@
-"""What attention heads look at."""
+"""Attention maps, and what attention heads attend to."""

@@ -12,7 +12,7 @@ from infer.attention.page import page
 
 
 def draw_png(attention: AttentionMap, title: str, layer: int | None, head: int | None, output: Path) -> None:
-    """Draws heat maps, a row for each layer and a column for each head, or the chosen one; 0 is white, 1 dark.
+    """Draws heat maps, one row per layer and one column per head, or only the chosen one; 0 is white, 1 dark.
 
     Raises:
       UserError: the model has no such layer or head, or the file cannot be written.
@@ -36,7 +36,7 @@ def draw_png(attention: AttentionMap, title: str, layer: int | None, head: int |
         axes.set_xticks(range(len(attention.keys)), attention.keys, rotation=90, **labels)
         axes.set_yticks(range(len(attention.queries)), attention.queries, **labels)
         axes.tick_params(length=0)
-    wide = int(12 * figure.get_figwidth())  # characters of this size that fit
+    wide = int(12 * figure.get_figwidth())  # characters that fit at this font size
     figure.suptitle(textwrap.fill(title, wide), fontsize=10, parse_math=False)
     save(figure, output, f"--output={output}", dpi=150)
 
@@ -57,7 +57,7 @@ def save(figure: Any, path: Path, name: str, **options: Any) -> None:
 
 
 def write_html(maps: dict[str, AttentionMap], title: str, output: Path) -> None:
-    """Writes one page that holds everything: choose kind, layer and head, point at a token to see its weights.
+    """Writes one self-contained page: choose kind, layer and head; point at a token to see its weights.
 
     Raises:
       UserError: the file cannot be written.

@@ -1,8 +1,8 @@
-"""What every attention head does on sentences whose structure is known: head roles and alignment error.
+"""What each attention head does on sentences of known structure: head roles and alignment error.
 
-Weights of subwords become weights of tokens as in Clark et al. 2019 (arXiv 1906.04341, section 4.1): those to the parts
-of a token are added, those from its parts averaged. As in `infer.attention.maps`, a decoder row is the token that it
-writes. In encoder-decoder attention a relation leads to the translation of the token that it names.
+Subword weights become token weights as in Clark et al. 2019 (arXiv 1906.04341, section 4.1): weights to a token's
+subwords are summed, weights from them averaged. As in `infer.attention.maps`, a decoder row is the token that it
+predicts. In encoder-decoder attention a relation points to the translation of the token that it names.
 """
 
 import re
@@ -38,8 +38,8 @@ from model.config import ModelConfig
 from model.tokens import Tokens
 from model.transformer import Transformer
 
-BATCH = 32  # sentences of up to `WIDTH` subwords whose maps are made at once; fewer of longer ones
-WIDTH = 32  # rows are padded to a multiple of this, so that few shapes are compiled
+BATCH = 32  # sentences of up to `WIDTH` subwords in a batch; fewer if they are longer
+WIDTH = 32  # rows are padded to a multiple of this, to limit the number of compiled shapes
 
 _ROLE = {
     "cases": int,
@@ -64,7 +64,7 @@ _KEPT = {
 
 
 class Spans(NamedTuple):
-    """Of every subword that is read or written the number of its token, -1 for <s> and </s>; see `token_weights`."""
+    """The token number of every query and key subword, -1 for <s> and </s>; see `token_weights`."""
 
     queries: list[int]
     keys: list[int]
@@ -73,7 +73,7 @@ class Spans(NamedTuple):
 def owners(tokenizer: Tokenizer, tokens: Sequence[str], text: str) -> list[int]:
     """Returns the token that each subword of `text` belongs to, as a position in `tokens`.
 
-    A subword that reaches over two tokens belongs to the one where it ends.
+    A subword that spans two tokens belongs to the one in which it ends.
 
     Raises:
       ValueError: `tokens` are not the tokens of `text`.
@@ -91,12 +91,12 @@ def owners(tokenizer: Tokenizer, tokens: Sequence[str], text: str) -> list[int]:
     for piece in tokenizer.pieces(tokenizer.encode(text)):
         end += 1 if re.fullmatch(r"<0x[0-9A-F]{2}>", piece) else len(piece.replace("▁", " ").encode())
         found.append(owner_at[min(end, len(owner_at)) - 1])
-    # A space that is a subword of its own belongs to the token behind it.
+    # A space that is its own subword belongs to the token after it.
     return [max(owner, 0) for owner in found]
 
 
 def token_weights(weights_nhts: Float[np.ndarray, "n h t s"], spans: Spans) -> Float[np.ndarray, "n h q k"]:
-    """Returns weights between tokens from those between subwords; the last key is everything that is no token."""
+    """Returns the weights between tokens from those between subwords; the last key stands for all non-tokens."""
     queries, keys = max(spans.queries) + 1, max(spans.keys) + 2
     rows_qt = np.array(spans.queries)[None, :] == np.arange(queries)[:, None]
     columns_sk = (np.array(spans.keys)[:, None] % keys) == np.arange(keys)[None, :]
@@ -105,7 +105,7 @@ def token_weights(weights_nhts: Float[np.ndarray, "n h t s"], spans: Spans) -> F
 
 
 def spans_of(tokenizer: Tokenizer, pair: AnnotatedPair) -> dict[str, Spans]:
-    """Returns the tokens of the rows and columns of every kind of attention."""
+    """Returns the tokens of the rows and columns for each kind of attention."""
     source = [*owners(tokenizer, pair.source_tokens, pair.source), -1]
     target = owners(tokenizer, pair.target_tokens, pair.target)
     return {
@@ -116,9 +116,9 @@ def spans_of(tokenizer: Tokenizer, pair: AnnotatedPair) -> dict[str, Spans]:
 
 
 def sentence_maps(model_run: Run, pairs: Sequence[AnnotatedPair]) -> Iterator[tuple[AnnotatedPair, dict[str, Any]]]:
-    """Yields every pair and its weights between tokens [n,h,t,s] by kind, as `token_weights` makes them.
+    """Yields every pair and its token weights [n,h,t,s] by kind (see `token_weights`), shortest pairs first.
 
-    Shorter pairs come first. The target is read and written as it stands (teacher forcing).
+    The decoder runs with teacher forcing.
     """
     encode = model_run.tokenizer.encode
     sources = [[*encode(pair.source), EOS] for pair in pairs]
@@ -147,13 +147,13 @@ def _compiled(config: ModelConfig) -> Any:
 
 
 def largest(weights_nhts: Float[np.ndarray, "... t s"]) -> Int[np.ndarray, "... t"]:
-    """Returns the key with the largest weight of each query; -1 where it is no token."""
+    """Returns the key with the largest weight for each query; -1 if it is not a token."""
     chosen = weights_nhts.argmax(-1)
     return np.where(chosen == weights_nhts.shape[-1] - 1, -1, chosen)
 
 
 def tally(model_run: Run, pairs: Sequence[AnnotatedPair]) -> tuple[RoleTally, AlignmentTally, AlignmentTally]:
-    """Returns counts over `pairs`: of relations, of every head's alignment [n,h], and of its layers' averages [n,1]."""
+    """Returns counts over `pairs`: of relations, and of alignments by head [n,h] and by layer average [n,1]."""
     n, h = model_run.model_config.N, model_run.model_config.h
     roles, heads, layers = RoleTally(n, h), AlignmentTally(n, h), AlignmentTally(n, 1)
     for pair, maps in sentence_maps(model_run, pairs):
@@ -165,10 +165,10 @@ def tally(model_run: Run, pairs: Sequence[AnnotatedPair]) -> tuple[RoleTally, Al
 
 
 def direction(model_run: Run) -> bool:
-    """Returns whether a run translates from German, by the languages of its training corpus; False if it names none.
+    """Returns whether a run translates from German, by its training corpus; False if that names no languages.
 
     Raises:
-      UserError: the run translates other languages, which the grammar does not know.
+      UserError: the run translates other languages, which the grammar does not have.
     """
     spec = model_run.config.data.train
     languages = re.search(r"\{(\w+),(\w+)\}", spec)
@@ -182,11 +182,10 @@ def direction(model_run: Run) -> bool:
 
 
 def judge(model_run: Run, sentences: int = 500) -> dict[str, Any]:
-    """Returns head roles and alignment error, as JSON values, over `sentences` each of `grammar:valid` and the test.
+    """Returns head roles and alignment error, as JSON values.
 
-    Heads are chosen on the former and scored on the latter.
-
-    Accuracies and error rates are in [0, 1].
+    Heads are chosen on `sentences` of `grammar:valid` and scored on as many of `grammar:test`. Accuracies and error
+    rates are in [0, 1].
 
     Returns:
       roles: by kind of attention and relation (see `infer.attention.roles.role_report`).
@@ -210,7 +209,8 @@ def judge(model_run: Run, sentences: int = 500) -> dict[str, Any]:
 
 
 def kept(model_run: Run, sentences: int = 500) -> dict[str, Any]:
-    """Returns the result of `judge`, read from the run if it is of these parameters and sentences, else made and kept.
+    """Returns the result of `judge`: read from the run if it matches these parameters and sentences, else computed and
+    saved.
 
     Raises:
       UserError: the file in the run is damaged.
@@ -228,7 +228,7 @@ def kept(model_run: Run, sentences: int = 500) -> dict[str, Any]:
 
 
 def keep(path: Path, found: dict[str, Any]) -> None:
-    """Writes the result into the run; a folder that cannot be written is a note on stderr."""
+    """Writes the result into the run; if the folder cannot be written, only prints a note on stderr."""
     try:
         path.parent.mkdir(exist_ok=True)
         write_json(path, found)

@@ -1,8 +1,8 @@
-"""The attention of every layer and head over a pair of sentences.
+"""The attention weights of every layer and head for a pair of sentences.
 
-Rows are queries and columns keys (section 3.2). A decoder row is named after the token that it writes, and a column of
-decoder self-attention after the token that was read: `<s>`, then the target. Layers and heads count from 0, as in the
-parameters' names.
+Rows are queries and columns keys (section 3.2). A decoder row is labelled with the token that it predicts, a column of
+decoder self-attention with its input token: `<s>`, then the target. Layers and heads count from 0, as in the names of
+the parameters.
 """
 
 from functools import partial
@@ -25,7 +25,7 @@ TITLES = {"encoder": "encoder self-attention", "decoder": "decoder self-attentio
 
 
 class AttentionMap(NamedTuple):
-    """One kind of attention over one pair of sentences: weights of each layer and head, and the tokens as text."""
+    """One kind of attention for a pair of sentences: the weights of each layer and head, and the tokens as text."""
 
     queries: list[str]
     keys: list[str]
@@ -35,7 +35,7 @@ class AttentionMap(NamedTuple):
 def attention_maps(
     config: ModelConfig, params: Any, tokenizer: Tokenizer, source: str, target: str
 ) -> dict[str, AttentionMap]:
-    """Returns the attention of every layer and head, by kind, while `target` is forced as the translation of `source`.
+    """Returns the attention of every layer and head, by kind, with `target` as the translation (teacher forcing).
 
     Raises:
       ValueError: a sentence is longer than the model's learned positions.
@@ -52,7 +52,7 @@ def attention_maps(
 
 
 def select(attention: AttentionMap, layer: int | None, head: int | None) -> dict[tuple[int, int], np.ndarray]:
-    """Returns the chosen weights by (layer, head); None chooses all.
+    """Returns the selected weights by (layer, head); None selects all.
 
     Raises:
       UserError: the model has no such layer or head.

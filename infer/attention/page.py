@@ -1,4 +1,4 @@
-"""The interactive page of attention maps: one file, no network, in which every word of the sentences is only data."""
+"""The interactive page of attention maps: a single file, no network access; the sentences enter it only as data."""
 
 import html
 import json
@@ -15,7 +15,7 @@ Kind = tuple[str, list[str], list[str], Float[np.ndarray, "n h t s"]]
 
 
 def page(title: str, kinds: Mapping[str, Kind]) -> str:
-    """Returns the page as text. Weights are stored in thousandths, which is what a screen can show."""
+    """Returns the page as text. Weights are stored in thousandths, as precise as a screen can show."""
     data = {
         name: {
             "title": heading,
@@ -31,6 +31,6 @@ def page(title: str, kinds: Mapping[str, Kind]) -> str:
 
 
 def _embed(data: object) -> str:
-    """JSON that cannot end the script element it stands in, whatever the tokens are."""
+    """Returns JSON that cannot close the script element around it, whatever the tokens are."""
     text = json.dumps(data, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

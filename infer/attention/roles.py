@@ -1,6 +1,6 @@
 """Which token a head should attend to, by relation, and how often it does; alignments and their error rate.
 
-A case is a token (the query) and the tokens that the relation leads it to (the right keys), all of them positions.
+A case is a token (the query) and the tokens that the relation points to (the correct keys), all as positions.
 """
 
 from collections import Counter, defaultdict
@@ -21,9 +21,9 @@ RELATIONS = {  # name: label
     "particle": "verb → its particle",
     "verb": "particle → its verb",
     "antecedent": "pronoun → antecedent",
-    "it": "it → antecedent",  # er, sie or es: the one pronoun that asks for the German gender of its noun
+    "it": "it → antecedent",  # er, sie or es: the only pronoun that depends on the German gender of its noun
 }
-Cases = dict[int, frozenset[int]]  # query: right keys
+Cases = dict[int, frozenset[int]]  # query: correct keys
 
 
 class AnnotatedPair(NamedTuple):
@@ -38,11 +38,11 @@ class AnnotatedPair(NamedTuple):
 
 
 def annotate(example: Example, reverse: bool = False) -> AnnotatedPair:
-    """Returns a pair of the grammar with its cases, English to German or in `reverse`.
+    """Returns a pair of the grammar with its cases, from English to German or in `reverse`.
 
-    In decoder self-attention, a row is a token being written, and only those before it are visible: cases whose right
-    keys are elsewhere are left out. In encoder-decoder attention a relation between target tokens leads on to the
-    source tokens that the named one translates.
+    In decoder self-attention a row is the token being predicted, and only earlier tokens are visible: cases whose
+    correct keys are not visible are omitted. In encoder-decoder attention a relation between target tokens points to
+    the source tokens that the named one translates.
     """
     sides = {
         "english": (example.english, tuple(example.tree.leaves())),
@@ -87,7 +87,7 @@ def _cases(pairs: Iterable[tuple[int, int]]) -> Cases:
 
 
 class RoleTally:
-    """Counts by (kind, relation) over sentences."""
+    """Counts over sentences, by (kind, relation)."""
 
     def __init__(self, n: int, h: int) -> None:
         self.shape = (n, h)
@@ -110,11 +110,11 @@ class RoleTally:
 
 
 def role_report(valid: RoleTally, test: RoleTally) -> dict[str, dict[str, Any]]:
-    """By kind and relation, as JSON values, relations without a case in either split left out.
+    """Returns the roles by kind and relation, as JSON values, without relations that have no case in either split.
 
-    `accuracy` of each layer and head on the test sentences; `best`, the head chosen on the valid ones, and its
-    accuracy on the test ones; `fixed`, the distance key - query that is most often right, chosen and scored likewise;
-    `chance`, of a visible token at random; `cases`, of the test sentences.
+    `accuracy` is that of each layer and head on the test sentences; `best` the head chosen on the validation sentences,
+    with its test accuracy; `fixed` the most often correct distance key - query, chosen and scored in the same way;
+    `chance` the accuracy of a random visible token; `cases` the number of cases in the test sentences.
     """
     report: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
     for kind, relation in test.hits_nh:
@@ -136,7 +136,7 @@ def role_report(valid: RoleTally, test: RoleTally) -> dict[str, dict[str, Any]]:
 
 
 class AlignmentTally:
-    """Counts of links: made by each of [n,h] heads, right among them, and true ones."""
+    """Counts of alignment links: predicted by each of [n,h] heads, correct among those, and in the gold alignment."""
 
     def __init__(self, n: int, h: int) -> None:
         self.made_nh, self.right_nh = np.zeros((n, h), np.int64), np.zeros((n, h), np.int64)
@@ -146,7 +146,7 @@ class AlignmentTally:
     def add(self, pair: AnnotatedPair, chosen_nht: Int[np.ndarray, "n h t"]) -> None:
         """Counts one sentence: each target token is linked to the source token of its largest weight, -1 for none."""
         t, s = len(pair.target_tokens), len(pair.source_tokens)
-        true_ts = np.zeros((t, s + 1), bool)  # the last column is what -1 points at, and is never true
+        true_ts = np.zeros((t, s + 1), bool)  # -1 indexes the last column, which is never true
         true_ts[tuple(zip(*pair.alignment, strict=True))] = True
         self.made_nh += (chosen_nht >= 0).sum(-1)
         self.right_nh += true_ts[np.arange(t), chosen_nht].sum(-1)
@@ -155,24 +155,24 @@ class AlignmentTally:
         self.diagonal_right += int(true_ts[np.arange(t), diagonal(t, s)].sum())
 
     def error_nh(self) -> np.ndarray:
-        """Alignment error rate [n,h]: 1 - 2 right / (made + true), Och and Ney 2003 with every link sure."""
+        """Returns the alignment error rate [n,h]: 1 - 2 right / (made + true), Och and Ney 2003 with all links sure."""
         return 1 - 2 * self.right_nh / (self.made_nh + self.true)
 
     def diagonal_error(self) -> float:
-        """That of the diagonal, for comparison."""
+        """Returns the alignment error rate of the diagonal, for comparison."""
         return 1 - 2 * self.diagonal_right / (self.diagonal_made + self.true)
 
 
 def diagonal(t: int, s: int) -> Int[np.ndarray, " t"]:
-    """For each of t target tokens the source token as far along in a sentence of s."""
+    """Returns, for each of t target tokens, the source token at the same relative position in a sentence of s."""
     return np.rint(np.arange(t) * (s - 1) / max(t - 1, 1)).astype(np.int64)
 
 
 def alignment_report(valid: Sequence[AlignmentTally], test: Sequence[AlignmentTally]) -> dict[str, Any]:
-    """Error rates on the test sentences, as JSON values, from tallies of (heads, averages of layers) on either split.
+    """Returns error rates on the test sentences, as JSON values, from each split's tallies of (heads, layer averages).
 
-    `heads` [n,h] and `layers` [n]; `best_layer` and `best_head` are chosen on the valid sentences; `diagonal` is the
-    error of the diagonal; `links`, the true ones.
+    `heads` [n,h] and `layers` [n]; `best_layer` and `best_head` are chosen on the validation sentences; `diagonal` is
+    the error of the diagonal; `links` the number of gold links.
     """
     heads_nh, layers_n = test[0].error_nh(), test[1].error_nh()[:, 0]
     layer, head = np.unravel_index(valid[0].error_nh().argmin(), heads_nh.shape)

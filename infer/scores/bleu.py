@@ -1,8 +1,8 @@
-"""BLEU in every reading that papers quote, each with the signature that says how it was computed.
+"""The variants of BLEU that papers quote, each with a signature that says how it was computed.
 
-One system output has many BLEUs. Today's (`sacrebleu`) tokenises by itself and is comparable across papers. The
-Transformer paper's (`bleu_paper`) is computed on quote-normalised, Moses-tokenised, compound-split text and lies about
-0.7 to 1.5 higher on newstest2014 English-German; the two must never share a column. All scores are percentages.
+The same output has many BLEU scores. Today's (`sacrebleu`) does its own tokenisation and is comparable across papers.
+The Transformer paper's (`bleu_paper`) is computed on quote-normalised, Moses-tokenised, compound-split text and is
+about 0.7 to 1.5 higher on newstest2014 English-German; the two must never share a column. All scores are percentages.
 """
 
 import re
@@ -20,31 +20,31 @@ _LAST_PERIOD = re.compile(r"(?<=[^\s.])\.$")
 
 
 class Score(NamedTuple):
-    """One reading: a percentage, and the settings that anyone needs to compute it again."""
+    """A score: a percentage, and the settings needed to reproduce it."""
 
     value: float
     signature: str
 
 
 def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    """sacreBLEU (13a, cased, percent) of plain detokenised lines; the number to watch during training."""
+    """Returns sacreBLEU (13a, cased, percent) of plain detokenised lines; the number to watch during training."""
     return sacrebleu(hypotheses, references).value
 
 
 def sacrebleu(hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> Score:
-    """The field's common scale: tokeniser 13a, exponential smoothing (Post 2018)."""
+    """Computes sacreBLEU, the field's standard: tokeniser 13a, exponential smoothing (Post 2018)."""
     return _bleu(BLEU(lowercase=lowercase), hypotheses, references)
 
 
 def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """chrF2: F-score of character n-grams up to 6, recall weighted twice (Popović 2016)."""
+    """Computes chrF2: the F-score of character n-grams up to 6, with recall weighted twice (Popović 2016)."""
     _check(hypotheses, references)
     metric = CHRF()
     return Score(metric.corpus_score(list(hypotheses), [list(references)]).score, str(metric.get_signature()))
 
 
 def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """Percentage of lines equal to their reference, surrounding white space aside."""
+    """Computes the percentage of lines equal to their reference, ignoring surrounding white space."""
     _check(hypotheses, references)
     equal = sum(h.strip() == r.strip() for h, r in zip(hypotheses, references, strict=True))
     return Score(100 * equal / len(references), "case:mixed|space:stripped")
@@ -59,9 +59,9 @@ def tokenised_bleu(
     split: bool = False,
     quotes: bool = False,
 ) -> Score:
-    """What `tokenizer.perl -l language | multi-bleu.perl` prints: unsmoothed BLEU of Moses tokens, XML-escaped.
+    """Computes what `tokenizer.perl -l language | multi-bleu.perl` prints: unsmoothed BLEU of XML-escaped Moses tokens.
 
-    `quotes` first writes „“”«» as " and ‚‘’ as '; `split` then splits compounds at hyphens; `lowercase` comes last.
+    `quotes` first replaces „“”«» by " and ‚‘’ by '; `split` then splits compounds at hyphens; `lowercase` comes last.
     """
 
     def prepare(lines: Sequence[str]) -> list[str]:
@@ -77,12 +77,12 @@ def tokenised_bleu(
 
 
 def paper_bleu(hypotheses: Sequence[str], references: Sequence[str], language: str) -> Score:
-    """The paper's own scale (Tables 2 and 3): quotes normalised, tokenised, compounds split."""
+    """Computes the paper's BLEU (Tables 2 and 3): quotes normalised, tokenised, compounds split."""
     return tokenised_bleu(hypotheses, references, language, split=True, quotes=True)
 
 
 def all_scores(hypotheses: Sequence[str], references: Sequence[str], language: str) -> dict[str, Any]:
-    """Every reading by its JSON key, and `signatures` under the same keys. `language` is the target's, such as "de".
+    """Returns every score by its JSON key, and `signatures` by the same keys; `language` is the target's, like "de".
 
     Raises:
       ValueError: if the two sides differ in length or are empty.
@@ -104,7 +104,7 @@ def all_scores(hypotheses: Sequence[str], references: Sequence[str], language: s
 
 
 def as_text(record: Mapping[str, Any]) -> str:
-    """Returns the readings that `record` has (see `all_scores`), a line each: name, percent, signature."""
+    """Returns the scores that `record` has (see `all_scores`), one per line: name, percent, signature."""
     rows = [(name, record[name], record["signatures"][name]) for name in READINGS if name in record]
     return "\n".join(f"{name:<12} {value:6.2f}   {signature}" for name, value, signature in rows)
 
@@ -114,16 +114,16 @@ def tokenise(lines: Sequence[str], language: str) -> list[str]:
     return list(_tokens(tuple(lines), language))
 
 
-@lru_cache(maxsize=2)  # three readings tokenise the same hypotheses and references
+@lru_cache(maxsize=2)  # three scores tokenise the same hypotheses and references
 def _tokens(lines: tuple[str, ...], language: str) -> list[str]:
     moses = _moses(language)
-    # tokenizer.perl always cuts the full stop off the last word ("Platz 24." -> "Platz 24 ."); sacremoses keeps it on
+    # tokenizer.perl always splits the full stop off the last word ("Platz 24." -> "Platz 24 ."); sacremoses keeps it on
     # abbreviations, ordinals and domain names. 14 of the 6,006 lines of newstest2014 de differ, worth 0.01 BLEU.
     return [_LAST_PERIOD.sub(" .", moses.tokenize(line, return_str=True)) for line in lines]
 
 
 def split_compounds(line: str) -> str:
-    """`E-Mail` -> `E ##AT##-##AT## Mail`, without overlaps, so `a-b-c` is split once, as by the Perl script."""
+    """Turns `E-Mail` into `E ##AT##-##AT## Mail`, without overlaps: `a-b-c` is split once, as by the Perl script."""
     return re.sub(r"(\S)-(\S)", r"\1 ##AT##-##AT## \2", line)
 
 
@@ -133,7 +133,7 @@ def _bleu(metric: BLEU, hypotheses: Sequence[str], references: Sequence[str]) ->
 
 
 class _Moses(sacremoses.MosesTokenizer):
-    """Its base makes sets of all letters of Unicode for every full stop, a minute for a line of a megabyte."""
+    """Caches the sets of all Unicode letters, which the base class rebuilds at every full stop: a minute per MB."""
 
     _lower, _alpha = frozenset(sacremoses.MosesTokenizer.IsLower), frozenset(sacremoses.MosesTokenizer.IsAlpha)
 

@@ -1,4 +1,4 @@
-"""The figures of EVALB (Sekine and Collins 1997, with the quotes of Ellis's revision): labelled brackets compared."""
+"""EVALB's labelled bracketing scores (Sekine and Collins 1997, with the quotes of Ellis's revision)."""
 
 import difflib
 import itertools
@@ -15,18 +15,18 @@ from data.sources import read_lines
 
 Pairs = tuple[tuple[str, str], ...]
 VALID, ERROR, SKIPPED = 0, 1, 2
-Span = tuple[int, int, str]  # first word, word behind the last, label
+Span = tuple[int, int, str]  # first word, one past the last word, label
 # A tagged word, an opening bracket, a closing one, or text out of place.
 _TOKENS = re.compile(r"\((?P<tag>[^\s()]*)\s++(?P<word>[^\s()]*)\)|\((?P<label>[^\s()]*)|\)|[^\s()]+", re.ASCII)
-_QUOTES = ("'", '"', "/")  # the words that QUOTE_LABEL is about
+_QUOTES = ("'", '"', "/")  # the words that QUOTE_LABEL affects
 
 
 class Parameters(NamedTuple):
-    """What an EVALB parameter file says; the defaults are EVALB's where it has none.
+    """The contents of an EVALB parameter file; the defaults are EVALB's without one.
 
-    `delete_labels` removes words by their tag, and brackets by their label but not what is in them. `eq_labels` and
-    `eq_words` are pairs held to be equal. `quote_labels` are tags of quotation marks: if the sides have unequal numbers
-    of words, a mark deleted on one side alone is put back.
+    `delete_labels` removes words by their tag, and brackets by their label but not their contents. `eq_labels` and
+    `eq_words` are pairs that count as equal. `quote_labels` are tags of quotation marks: if the sides have different
+    numbers of words, a mark deleted on one side only is restored.
     """
 
     debug: int = 0
@@ -40,7 +40,7 @@ class Parameters(NamedTuple):
     eq_words: Pairs = ()
 
     def same_label(self, one: str, other: str) -> bool:
-        """Returns whether two labels are equal, or declared to be."""
+        """Returns whether two labels are equal or declared equal."""
         return one == other or (one, other) in self.eq_labels or (other, one) in self.eq_labels
 
     def equal_labels(self, label: str) -> set[str]:
@@ -48,11 +48,11 @@ class Parameters(NamedTuple):
         return {label, *(name for pair in self.eq_labels if label in pair for name in pair)}
 
     def same_word(self, one: str, other: str) -> bool:
-        """Returns whether two words are equal, or declared to be."""
+        """Returns whether two words are equal or declared equal."""
         return one == other or (one, other) in self.eq_words or (other, one) in self.eq_words
 
     def signature(self) -> str:
-        """Returns every setting that decides a score."""
+        """Returns every setting that affects a score."""
         lists = {
             "delete": self.delete_labels,
             "delete_for_length": self.delete_labels_for_length,
@@ -93,7 +93,7 @@ def read_parameters(path: str | Path) -> Parameters:
         where, wanted = f"{path}, line {number}: {keyword}", 2 if keyword in _EQUAL else 1
         if keyword not in known:
             near = difflib.get_close_matches(keyword, known, n=1) or [", ".join(known)]
-            raise UserError(f"{where} is no parameter of EVALB's; did you mean {near[0]}?")
+            raise UserError(f"{where} is not an EVALB parameter; did you mean {near[0]}?")
         if len(values) != wanted or (keyword in _NUMBERS and not values[0].isdecimal()):
             kind = "a whole number" if keyword in _NUMBERS else f"{wanted} word{'s' * (wanted - 1)}"
             raise UserError(f"{where} has {' '.join(values) or 'no value'!r}; it must have {kind}")
@@ -106,9 +106,9 @@ def read_parameters(path: str | Path) -> Parameters:
 
 
 class SentenceScore(NamedTuple):
-    """Counts of one sentence. `status` is 0 valid, 1 error (not the same words), 2 skipped (no word was parsed).
+    """Counts for one sentence. `status` is 0 valid, 1 error (the words differ), 2 skipped (no word was parsed).
 
-    `length` is EVALB's; `words` are those of the gold tree that are not deleted; `messages` are the errors that EVALB
+    `length` is EVALB's; `words` counts the gold tree's words that are not deleted; `messages` the errors that EVALB
     would report. The counts between them are 0 unless the sentence is valid.
     """
 
@@ -129,10 +129,10 @@ class _Leaf(NamedTuple):
 
 
 class _Side:
-    """Words and brackets of a line, by position among all of its words, and which words are not deleted.
+    """The words and brackets of a line, by position among all its words, and which words are not deleted.
 
-    Reads as EVALB does: only ASCII white space separates, and `(NP )` is an empty word tagged NP. Brackets that do not
-    pair are errors after which it goes on; so is text outside of brackets, at which EVALB itself ends.
+    Reads a line as EVALB does: only ASCII white space separates, and `(NP )` is an empty word tagged NP. Unmatched
+    brackets are counted as errors; so is text outside brackets, at which EVALB itself stops.
     """
 
     def __init__(self, line: str, parameters: Parameters):
@@ -160,7 +160,7 @@ class _Side:
         return list(itertools.compress(self.leaves, self.kept))
 
     def spans(self, parameters: Parameters) -> list[Span]:
-        """Returns the brackets that count, by position among the words that do: not empty, not deleted."""
+        """Returns the brackets that count (not empty, not deleted), by position among the words that count."""
         before = list(itertools.accumulate(self.kept, initial=0))
         spans = []
         for start, end, label in self.brackets:
@@ -171,9 +171,9 @@ class _Side:
         return spans
 
     def quotes(self, parameters: Parameters) -> tuple[list[int], list[int]]:
-        """Returns the quotation marks that may have been tagged as something else.
+        """Returns the quotation marks that may be tagged as something else on the other side.
 
-        Each by its position among all words, and among those that are not deleted.
+        Gives their positions among all words, and among those that are not deleted.
         """
         places = [
             place for place, (tag, word) in enumerate(self.leaves) if tag in parameters.quote_labels and word in _QUOTES
@@ -183,10 +183,10 @@ class _Side:
 
 
 def score_sentence(gold: str, parsed: str, parameters: Parameters, *, same_words: bool = False) -> SentenceScore:
-    """Compares the trees on two lines; usually there is one on each.
+    """Compares the trees on two lines, usually one on each.
 
-    EVALB deletes words by the tags of each side, so a full stop tagged as a noun makes the sentence an error, which no
-    figure counts. If the parser was given the words (`same_words`), the gold tags decide for both sides.
+    EVALB deletes words by each side's own tags, so a full stop tagged as a noun makes the sentence an error, which is
+    left out of all figures. If the parser was given the words (`same_words`), the gold tags decide for both sides.
     """
     one, other = _Side(gold, parameters), _Side(parsed, parameters)
     if same_words:
@@ -217,7 +217,7 @@ def score_sentence(gold: str, parsed: str, parameters: Parameters, *, same_words
 
 
 def _put_quotes_back(one: _Side, other: _Side, parameters: Parameters) -> None:
-    """Keeps a quotation mark that only one side deletes, if both have it before the same word."""
+    """Restores a quotation mark that only one side deletes, if both have it before the same word."""
     (ours, ours_at), (theirs, theirs_at) = one.quotes(parameters), other.quotes(parameters)
     first = 0
     for their, place in enumerate(theirs):
@@ -233,7 +233,7 @@ def _put_quotes_back(one: _Side, other: _Side, parameters: Parameters) -> None:
 
 
 def _matched(gold: Iterable[Span], parsed: Iterable[Span], parameters: Parameters) -> int:
-    """Returns how many brackets can be paired, in the order in which they open: the same words and equal labels."""
+    """Returns how many brackets match, paired in the order in which they open: the same words and equal labels."""
     free: dict[Span, deque[int]] = {}
     for place, (start, end, label) in enumerate(parsed):
         free.setdefault((start, end, label if parameters.labeled else ""), deque()).append(place)
@@ -248,7 +248,7 @@ def _matched(gold: Iterable[Span], parsed: Iterable[Span], parameters: Parameter
 
 
 def _crossing(gold: Iterable[Span], parsed: Iterable[Span], words: int) -> int:
-    """Returns how many parsed brackets cross a gold one: they share words, and each has words that the other has not.
+    """Returns how many parsed brackets cross a gold one: they overlap, and neither contains the other.
 
     A gold bracket crosses (start, end) if it begins inside and ends later, or ends inside and began earlier.
     """
@@ -263,7 +263,7 @@ def _crossing(gold: Iterable[Span], parsed: Iterable[Span], words: int) -> int:
 
 
 def score_lines(gold: Sequence[str], parsed: Sequence[str], parameters: Parameters) -> list[SentenceScore]:
-    """Compares line by line."""
+    """Scores trees line by line."""
     return [score_sentence(one, other, parameters) for one, other in zip(gold, parsed, strict=True)]
 
 
@@ -284,9 +284,9 @@ SUMMARY: dict[str, tuple[str, str]] = {  # key: EVALB's name, format
 
 
 def summary(sentences: Iterable[SentenceScore]) -> dict[str, int | float]:
-    """Returns EVALB's figures by the keys of `SUMMARY`: counts, percentages, and crossing brackets a sentence.
+    """Returns EVALB's figures by the keys of `SUMMARY`: counts, percentages, and crossing brackets per sentence.
 
-    Only valid sentences count towards anything but the counts of sentences. A share of nothing is 0.
+    All but the counts of sentences are over valid sentences only. A percentage of 0 items is 0.
     """
     every = list(sentences)
     valid = [s for s in every if s.status == VALID]

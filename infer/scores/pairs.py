@@ -11,7 +11,7 @@ def read_pair(left: str | Path, right: str | Path) -> tuple[list[str], list[str]
     """Returns the lines of both files.
 
     Raises:
-      UserError: a file cannot be read, they are of unequal length, or both are empty.
+      UserError: a file cannot be read, their lengths differ, or both are empty.
     """
     first, second = list(read_lines(Path(left))), list(read_lines(Path(right)))
     if len(first) != len(second):

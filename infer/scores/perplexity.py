@@ -1,4 +1,4 @@
-"""How well a model expects the references: perplexity a subword, teacher-forced and without label smoothing."""
+"""Perplexity of the references per subword, with teacher forcing and without label smoothing."""
 
 import math
 from collections.abc import Sequence
@@ -29,13 +29,13 @@ def perplexity(
     *,
     tokens: int = 4096,
 ) -> float:
-    """Returns exp of the mean negative log-likelihood (nats) of the references' subwords, every EOS counted.
+    """Returns exp of the mean negative log-likelihood (nats) of the references' subwords, EOS included.
 
-    `tokens` bounds the positions a side of one batch. It depends on the subwords: compare it only between models with
-    one tokenizer. `inf` where it exceeds what a float can hold.
+    It depends on the subwords, so compare it only between models with the same tokenizer; it is `inf` on overflow.
+    `tokens` bounds the positions per side of a batch.
 
     Raises:
-      UserError: a sentence is longer than a model with learned positions can read.
+      UserError: a sentence is longer than the table of learned positions.
     """
     sides = [[[*tokenizer.encode(text), EOS] for text in texts] for texts in (sources, references)]
     log_probs, mesh = jax.jit(partial(forced_log_probs, Transformer(config))), data_mesh()

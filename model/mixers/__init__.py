@@ -1,1 +1,1 @@
-"""What moves information between positions."""
+"""Mixers: the layers that move information between positions."""

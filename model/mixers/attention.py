@@ -1,6 +1,6 @@
 """Scaled dot-product attention and multi-head attention (section 3.2).
 
-This einsum form is the definition; model/mixers/kernels.py has faster ones, which tests/test_kernels.py compares to it.
+This einsum is the definition; tests/test_kernels.py compares the faster kernels of model/mixers/kernels.py to it.
 """
 
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from model.mixers.kernels import attend
 from model.noise import Noise, dropout
 from model.positions import NoPositions
 
-# Finite, so that a query which may attend to no key gets uniform weights and not NaN.
+# Finite, so that a query with no key to attend to gets uniform weights rather than NaN.
 MASKED = -1e9
 
 glorot_in = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform", in_axis=0, out_axis=(1, 2))
@@ -24,7 +24,7 @@ glorot_out = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform", in_axis
 
 
 class KeysValues(NamedTuple):
-    """What queries attend to: the keys and values of every head, and their positions in the sentence."""
+    """The keys and values of every head, and their positions in the sentence."""
 
     k_bhsk: Float[Array, "b h s k"]
     v_bhse: Float[Array, "b h s e"]
@@ -32,11 +32,11 @@ class KeysValues(NamedTuple):
 
 
 class KVCache(NamedTuple):
-    """The keys and values of the tokens so far, for m beams a sentence.
+    """The KV cache: keys and values of the tokens so far, for m beams per sentence.
 
-    Beams are queries, not batch rows: slot c = step * m + beam holds what beam `beam` wrote at `step`, and the table
-    `visible_bmc` says which slots hold the ancestors of a beam. Selecting beams permutes this small table and leaves
-    keys and values where they are.
+    Beams are queries, not batch rows: slot c = step * m + beam holds what beam `beam` wrote at `step`, and the mask
+    `visible_bmc` marks the slots of a beam's ancestors. Selecting beams permutes this small mask; keys and values do
+    not move.
     """
 
     past: KeysValues
@@ -44,7 +44,7 @@ class KVCache(NamedTuple):
     used: Int[Array, ""]  # slots
 
     def append(self, new: KeysValues) -> "KVCache":
-        """Returns the cache with one more token of each beam, which that beam can see."""
+        """Returns the cache with one more token for each beam, visible to that beam only."""
         b, m, _ = self.visible_bmc.shape
         own_bmm = jnp.broadcast_to(jnp.eye(m, dtype=bool), (b, m, m))
         write, past = jax.lax.dynamic_update_slice_in_dim, self.past
@@ -56,11 +56,11 @@ class KVCache(NamedTuple):
         return KVCache(past, write(self.visible_bmc, own_bmm, self.used, axis=2), self.used + m)
 
     def select(self, parents_bm: Int[Array, "b m"]) -> "KVCache":
-        """Returns the cache in which beam i goes on from what was beam `parents_bm[:, i]`."""
+        """Returns the cache in which beam i continues what was beam `parents_bm[:, i]`."""
         return self._replace(visible_bmc=jnp.take_along_axis(self.visible_bmc, parents_bm[..., None], axis=1))
 
     def grow(self, slots: int) -> "KVCache":
-        """Returns the cache with room for `slots` slots in all."""
+        """Returns the cache padded to `slots` slots."""
         more, past = slots - self.visible_bmc.shape[2], self.past
         past = KeysValues(
             jnp.pad(past.k_bhsk, ((0, 0), (0, 0), (0, more), (0, 0))),
@@ -76,7 +76,7 @@ def attention_weights(
     mask_bts: Bool[Array, "b t s"],
     bias_bhts: Float[Array, "b h t s"] | None = None,
 ) -> Float[Array, "b h t s"]:
-    """softmax(Q K^T / sqrt(d_k) + bias) over the keys the mask allows, in float32 (section 3.2.1, equation 1)."""
+    """Returns softmax(Q K^T / sqrt(d_k) + bias) over unmasked keys, in float32 (section 3.2.1, equation 1)."""
     logits_bhts = jnp.einsum("bhtk,bhsk->bhts", q_bhtk, k_bhsk, preferred_element_type=jnp.float32)
     logits_bhts = logits_bhts / jnp.sqrt(jnp.float32(q_bhtk.shape[-1]))
     if bias_bhts is not None:
@@ -87,16 +87,15 @@ def attention_weights(
 class MultiHeadAttention(nn.Module):
     """Concat(head_1 .. head_h) W^O, head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V), without biases (section 3.2.2).
 
-    A mixer: `__call__` mixes the positions of whole rows, `step` takes one more token of each beam of a search, and
-    `init_cache` makes what `step` remembers. Over another sequence's positions (encoder-decoder attention) it is used
-    by its parts, `keys_values` and `attend`.
+    A mixer: `__call__` processes whole rows; `step` decodes the next token of each beam, with the cache that
+    `init_cache` makes. Encoder-decoder attention calls its parts, `keys_values` and `attend`.
 
-    Projections have heads after positions, where one product of two matrices yields them; with heads first XLA copies
-    the weights on CPU every time.
+    Projections compute heads after positions, as a single matrix product; with heads first, XLA copies the weights on
+    CPU every time.
     """
 
     config: ModelConfig
-    encoding: NoPositions  # which acts on self-attention only
+    encoding: NoPositions  # `NoPositions()` in cross-attention
 
     def setup(self) -> None:
         c = self.config
@@ -112,11 +111,11 @@ class MultiHeadAttention(nn.Module):
         mask: Bool[Array, "b t t"] | Mask,
         noise: Noise | None = None,
     ) -> tuple[Float[Array, "b t d"], Float[Array, "b h t t"] | None]:
-        """Returns what `attend` does where x attends to itself."""
+        """Returns `attend` of x to itself."""
         return self.attend(x_btd, positions_bt, self.keys_values(x_btd, positions_bt), mask, noise)
 
     def init_cache(self, rows: int, beams: int, slots: int) -> KVCache:
-        """Returns an empty cache with room for `slots` slots: `beams` are filled a step."""
+        """Returns an empty cache of `slots` slots; each step fills `beams` of them."""
         c = self.config
         nothing = KeysValues(
             jnp.zeros((rows, c.h, slots, c.d_k), c.dtype),
@@ -128,12 +127,12 @@ class MultiHeadAttention(nn.Module):
     def step(
         self, x_bmd: Float[Array, "b m d"], positions_bm: Int[Array, "b m"], cache: KVCache
     ) -> tuple[Float[Array, "b m d"], KVCache]:
-        """Returns the output for one more token of each of m beams, and the cache with that token."""
+        """Returns the output for the next token of each of m beams, and the updated cache."""
         cache = cache.append(self.keys_values(x_bmd, positions_bm))
         return self.attend(x_bmd, positions_bm, cache.past, cache.visible_bmc)[0], cache
 
     def keys_values(self, x_bsd: Float[Array, "b s d"], positions_bs: Int[Array, "b s"]) -> KeysValues:
-        """K W^K and V W^V of every head; keys are already rotated where positions are rotary."""
+        """Returns K W^K and V W^V of every head; with rotary positions the keys are already rotated."""
         k_bhsk = jnp.einsum("bsd,dhk->bshk", x_bsd, self.wk.astype(x_bsd.dtype)).swapaxes(1, 2)
         v_bhse = jnp.einsum("bsd,dhe->bshe", x_bsd, self.wv.astype(x_bsd.dtype)).swapaxes(1, 2)
         return KeysValues(self.encoding.rotate(k_bhsk, positions_bs), v_bhse, positions_bs)
@@ -148,7 +147,7 @@ class MultiHeadAttention(nn.Module):
     ) -> tuple[Float[Array, "b t d"], Float[Array, "b h t s"] | None]:
         """Returns the output [b,t,d] and the weights [b,h,t,s] in float32.
 
-        With a dense mask the einsum attends. With a `Mask` a kernel does, which makes no weights: None.
+        A dense mask selects the einsum; a `Mask` selects the kernel, which returns None for the weights.
         """
         dtype, (k_bhsk, v_bhse, positions_bs) = x_btd.dtype, keys_values
         q_bhtk = jnp.einsum("btd,dhk->bthk", x_btd, self.wq.astype(dtype)).swapaxes(1, 2)

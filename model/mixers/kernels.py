@@ -1,11 +1,11 @@
-"""Kernels that attend without ever holding the weights [t,s]; the definition is the einsum in `attention.py`.
+"""Fused attention kernels, which never materialise the weights [t,s]; the definition is the einsum in `attention.py`.
 
-"splash" is a TPU kernel that JAX ships: of its two the one that takes d_k != d_v (Table 3, rows B); the other, "flash",
-has nothing that we need and it has not. "cudnn" is NVIDIA's, through `jax.nn.dot_product_attention`.
+"splash" is one of the two TPU kernels in JAX, the one that allows d_k != d_v (Table 3, rows B); the other, "flash",
+adds nothing that we need. "cudnn" is NVIDIA's, called through `jax.nn.dot_product_attention`.
 
-They attend over whole rows: in training, in scoring and in the encoder. Three things always take the einsum:
-initialisation, attention maps, which want the weights, and cached decoding, whose queries are one token a beam and
-whose masks segments cannot express. A kernel works on blocks of keys, so rows far shorter than a block gain nothing.
+Kernels are used on whole rows: in training, in scoring and in the encoder. Three things always use the einsum:
+initialisation; attention maps, which need the weights; and cached decoding, whose masks segments cannot express.
+A kernel works on blocks of keys, so rows much shorter than a block gain nothing.
 """
 
 import jax
@@ -16,9 +16,9 @@ from jaxtyping import Array, Float
 from model.masks import Mask
 
 PLATFORMS = {"splash": "tpu", "cudnn": "gpu"}
-LANES = 128  # a TPU register's width, and the least number of keys in a block of splash
-BLOCK = 512  # the most queries and keys in a block of splash
-NOWHERE = -1  # segment of the positions that fill up a row: no token of ours is of it
+LANES = 128  # width of a TPU register, and the smallest block of keys that splash takes
+BLOCK = 512  # the largest block of queries or keys that we give to splash
+NOWHERE = -1  # segment of the positions that `fill_up` adds; no token has it
 
 
 def attend(
@@ -28,20 +28,19 @@ def attend(
     v_bhse: Float[Array, "b h s e"],
     mask: Mask,
 ) -> Float[Array, "b h t e"]:
-    """softmax(Q K^T / sqrt(d_k)) V over the keys that the mask allows, by the kernel "splash" or "cudnn".
+    """Returns softmax(Q K^T / sqrt(d_k)) V over unmasked keys, computed by the kernel "splash" or "cudnn".
 
-    Queries that see no key, as padding beside a source without any, get some finite value: nothing may depend on it.
+    A query with no key to attend to, as padding against a source without padding, gets an arbitrary finite value.
 
-    Under `jax.set_mesh`, which splash needs on several devices, each of them attends for its own batch rows and, along
-    the axis `tensor`, its own heads.
+    On several devices splash needs `jax.set_mesh`: batch rows, and along the axis `tensor` heads, are then sharded.
 
     Raises:
-      ValueError: this is compiled for a device that the kernel does not run on.
+      ValueError: the kernel does not run on the platform compiled for.
     """
     platform = compiled_for()
     if platform != PLATFORMS[impl]:
         raise ValueError(
-            f"model.attention_impl is {impl!r}, a kernel for {PLATFORMS[impl]}, and this is compiled for {platform}; "
+            f"model.attention_impl is {impl!r}, a kernel for {PLATFORMS[impl]}, but this is compiled for {platform}; "
             "einsum runs everywhere"
         )
     if impl == "cudnn":
@@ -57,7 +56,7 @@ def attend(
 
 
 def compiled_for() -> str:
-    """The platform of the ambient mesh, which may be a mere description, or else that of this process."""
+    """Returns the platform of the ambient mesh, which may be abstract, or else of this process's devices."""
     device = jax.sharding.get_abstract_mesh().abstract_device
     platform = jax.default_backend() if device is None else device.platform
     return "gpu" if platform in ("cuda", "rocm") else platform
@@ -66,8 +65,8 @@ def compiled_for() -> str:
 def splash(
     q_bhtk: Float[Array, "b h t k"], k_bhsk: Float[Array, "b h s k"], v_bhse: Float[Array, "b h s e"], mask: Mask
 ) -> Float[Array, "b h t e"]:
-    """Attention on one TPU."""
-    # Here, because the import takes a while and only a TPU needs it.
+    """Runs the splash kernel on one TPU."""
+    # Imported here because it is slow and only needed on TPUs.
     from jax.experimental.pallas.ops.tpu import splash_attention as pallas
 
     h, t, d_k, s = *q_bhtk.shape[1:], k_bhsk.shape[2]
@@ -94,10 +93,10 @@ def splash(
 def cudnn(
     q_bhtk: Float[Array, "b h t k"], k_bhsk: Float[Array, "b h s k"], v_bhse: Float[Array, "b h s e"], mask: Mask
 ) -> Float[Array, "b h t e"]:
-    """Attention on NVIDIA GPUs.
+    """Runs cuDNN's attention on NVIDIA GPUs.
 
-    cuDNN's own masks are causality and one length a row. The segments of packed rows come as a table, one for all
-    heads, which jax turns into a bias in bfloat16.
+    cuDNN itself masks only causally and by one length per row. The segments of packed rows are passed as a dense mask,
+    shared by all heads, which jax turns into a bfloat16 bias.
     """
     t = q_bhtk.shape[2]
     q_bhtk, k_bhsk, v_bhse, mask = fill_up(q_bhtk, k_bhsk, v_bhse, mask, 2, 2)  # a bias needs even lengths
@@ -115,7 +114,7 @@ def cudnn(
 def fill_up(
     q_bhtk: Array, k_bhsk: Array, v_bhse: Array, mask: Mask, multiple_t: int, multiple_s: int
 ) -> tuple[Array, Array, Array, Mask]:
-    """Queries and keys with further ones, which see one another, so that their numbers are multiples of those given."""
+    """Pads queries and keys to multiples of the given numbers; the padding attends only to itself."""
     t, s = -q_bhtk.shape[2] % multiple_t, -k_bhsk.shape[2] % multiple_s
 
     def pad(x_bhtk: Array, more: int) -> Array:

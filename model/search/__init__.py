@@ -1,1 +1,1 @@
-"""Sequences out of a model: beam search, sampling, and the log-probabilities of given ones."""
+"""Decoding: beam search, sampling, and the log-probabilities of given outputs."""

@@ -1,19 +1,19 @@
 """Beam search with the GNMT length penalty and the paper's early stopping (section 6.1; Wu et al. 2016, equation 14).
 
-The definition, for one sentence, beam m >= 2 and a limit L (tokens, EOS counted):
+The definition, for one sentence, beam m >= 2 and a limit of L tokens, EOS included:
 
-- A hypothesis of n tokens has log p = the sum of its tokens' log-probabilities, and the score
-  log p / ((5 + n)/6)^alpha; n counts EOS, as in tensor2tensor. PAD and BOS are never generated, yet keep their share of
-  the softmax, so log p is the one that teacher forcing gives.
+- A hypothesis of n tokens, EOS included as in tensor2tensor, has log p = the sum of its tokens' log-probabilities, and
+  the score log p / ((5 + n)/6)^alpha. PAD and BOS are never generated but keep their share of the softmax, so log p
+  equals the one under teacher forcing.
 - Each step extends the m alive hypotheses by every token and keeps the 2m most probable extensions. Those that end
-  in EOS are finished; the m best others are the next alive ones. The m best-scored finished hypotheses are kept.
+  in EOS are finished; the m best of the rest stay alive. The m finished hypotheses with the best scores are kept.
 - L is the source's length with its EOS, plus `extra_length`; the L-th token can only be EOS, at its own probability.
-- A sentence ends when its most probable alive hypothesis, were it to reach L at no further cost, could not beat the
-  nbest-th finished one. Scores only fall as log p does, so ending there changes nothing that is returned.
+- A sentence's search ends when its most probable alive hypothesis, even if it reached L at no further cost, could not
+  beat the nbest-th finished one. Scores only fall with log p, so stopping there does not change the result.
 
-Beam 1 is greedy decoding, as in tensor2tensor: one extension a step, and the end at the first EOS.
+Beam 1 is greedy decoding, as in tensor2tensor: one extension per step, until the first EOS.
 
-Each sentence has its own limit and its own end, so the others of its batch never change its output.
+Each sentence has its own limit and its own end, so the other rows of the batch never change its output.
 """
 
 from typing import Any
@@ -38,7 +38,7 @@ from model.search.state import (
 
 
 def length_penalty(length: Int[Array, "*n"], alpha: float) -> Float[Array, "*n"]:
-    """((5 + length) / 6)^alpha, by which log p is divided; `length` in tokens, EOS counted."""
+    """Returns ((5 + length) / 6)^alpha, by which log p is divided; `length` is in tokens, EOS included."""
     return ((5.0 + length.astype(jnp.float32)) / 6.0) ** alpha
 
 
@@ -54,7 +54,7 @@ def beam_search(
 ) -> Hypotheses:
     """Returns the `nbest` best outputs for each row of `inputs_bs` (for a translator, source ids with EOS, then 0).
 
-    Pure; jit it with everything but `params` and `inputs_bs` static. See the head of this file for the definition.
+    Pure; jit it with everything but `params` and `inputs_bs` static. The top of this file has the definition.
 
     Raises:
       ValueError: a negative `alpha` (early stopping would not be exact), or `nbest` not in 1..`beam`.

@@ -21,9 +21,9 @@ from model.search.state import (
 
 
 def truncate(logits_bmv: Float[Array, "b m v"], top_k: int, top_p: float) -> Float[Array, "b m v"]:
-    """-inf for all but the `top_k` most likely tokens (0: all), then for all but the fewest that reach `top_p`.
+    """Sets to -inf all but the `top_k` most likely tokens (0: keep all), then all but the fewest that reach `top_p`.
 
-    The token that crosses `top_p` stays, so one always does; tokens as likely as the last one kept stay with it.
+    The token that crosses `top_p` is kept, so at least one is; ties with the last token kept are kept too.
     """
     vocabulary = logits_bmv.shape[-1]
     likely_bmk, _ = jax.lax.top_k(logits_bmv, min(top_k, vocabulary) if top_k else vocabulary)
@@ -44,10 +44,10 @@ def sample(
     top_p: float = 1.0,
     extra_length: int,
 ) -> Hypotheses:
-    """`samples` independent translations of each row, the most probable first; repeats are possible.
+    """Returns `samples` independent translations of each row, the most probable first; repeats are possible.
 
-    A sentence's draws depend on its own key only, not on its place in the batch. Log-probabilities are the model's
-    own, before temperature and cuts, and are the scores. Length limits are those of beam search.
+    A sentence's draws depend only on its own key, not on its place in the batch. Scores are the model's
+    log-probabilities before temperature and truncation. Length limits are those of beam search.
 
     Raises:
       ValueError: `samples` < 1, `temperature` <= 0 (use beam 1), `top_k` < 0, or `top_p` not in (0, 1].

@@ -1,4 +1,4 @@
-"""Log-probabilities of translations that are given."""
+"""Log-probabilities of given translations, by teacher forcing."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from model.transformer import Transformer
 def forced_log_probs(
     model: Transformer, params: Any, source_bs: Int[Array, "b s"], target_bt: Int[Array, "b t"]
 ) -> Float[Array, "b t"]:
-    """Log-probability of each target token after the ones before it; 0 at padding.
+    """Returns the log-probability of each target token given those before it (teacher forcing); 0 at padding.
 
     Rows are ids with EOS, then 0. The sum of a row is the log p of beam search.
     """

@@ -1,9 +1,9 @@
-"""What beam search and sampling share: a batch of hypotheses that grow by one token a step.
+"""What beam search and sampling share: a batch of hypotheses that grow by one token per step.
 
-The model is any Flax module with three methods: `output_limits(inputs, extra_length)`, the most tokens of each output;
-`start(inputs, beams, slots)`, the first token and the cache before it is read; `step(token_bm, step, cache)`, logits
-after one more token of each beam, and the cache with it. Its cache has `select(parents)`, which lets beams go on from
-others, and `grow(slots)`. Inputs are rows of ids; a row of zeros is skipped at no cost.
+The model is any Flax module with three methods. `output_limits(inputs, extra_length)` returns the longest length of
+each output; `start(inputs, beams, slots)` the first token and the empty cache; `step(token_bm, step, cache)` the logits
+after the next token of each beam, and the updated cache. The cache has `select(parents)`, which makes each beam
+continue the given parent, and `grow(slots)`. Inputs are rows of ids; a row of zeros is skipped at no cost.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int
 from base.ids import BOS, EOS, PAD
 
 Model = Any  # a Flax module as above
-FIRST_STEPS = 16  # for which the cache has room at first
+FIRST_STEPS = 16  # the cache's initial size, in steps
 
 
 class Hypotheses(NamedTuple):
@@ -32,7 +32,7 @@ class Hypotheses(NamedTuple):
 
 
 class SearchState(NamedTuple):
-    """A search between two steps. An alive log-probability of -inf marks a beam that is not in use."""
+    """The state of a search between two steps. A log-probability of -inf marks a beam that is not alive."""
 
     step: Int[Array, ""]
     token_bm: Int[Array, "b m"]
@@ -43,7 +43,7 @@ class SearchState(NamedTuple):
 
 
 def start(model: Model, params: Any, inputs_bs: Int[Array, "b s"], beams: int, steps: int) -> SearchState:
-    """Returns the state before the first step, in which the first of all `beams` of a row is alive."""
+    """Returns the state before the first step; only the first of each row's `beams` is alive."""
     rows = inputs_bs.shape[0]
     slots = min(FIRST_STEPS, steps) * beams
     token_b, cache = model.apply({"params": params}, inputs_bs, beams, slots, method="start")
@@ -62,12 +62,12 @@ def start(model: Model, params: Any, inputs_bs: Int[Array, "b s"], beams: int, s
 
 
 def next_logits(model: Model, params: Any, state: SearchState) -> tuple[Float[Array, "b m v"], Any]:
-    """Feeds each beam's newest token; returns logits and the cache with it."""
+    """Feeds each beam's newest token; returns the logits and the updated cache."""
     return model.apply({"params": params}, state.token_bm, state.step, state.cache, method="step")
 
 
 def forbid(logits_bmv: Float[Array, "b m v"], step: Int[Array, ""], limit_b: Int[Array, " b"]) -> Float[Array, "b m v"]:
-    """-inf for PAD and BOS, and for all but EOS where `step` is a sentence's last."""
+    """Sets PAD and BOS to -inf, and everything but EOS at a sentence's last step."""
     vocabulary_v = jnp.arange(logits_bmv.shape[-1])
     special_v = (vocabulary_v == PAD) | (vocabulary_v == BOS)
     last_b = step + 1 >= limit_b
@@ -78,8 +78,8 @@ def forbid(logits_bmv: Float[Array, "b m v"], step: Int[Array, ""], limit_b: Int
 def run_while_alive(advance: Callable[[SearchState], SearchState], state: SearchState, steps: int) -> SearchState:
     """Steps until nothing is alive, with a cache that starts small and doubles.
 
-    Attention costs what the cache has room for, used or not; a loop for each size costs compilation, and nothing at
-    run time when the search has ended before it.
+    Attention is paid for every slot of the cache, used or not. One loop per size adds compilation time, but no run
+    time once the search has ended.
     """
     beams = state.token_bm.shape[1]
 
@@ -95,17 +95,17 @@ def run_while_alive(advance: Callable[[SearchState], SearchState], state: Search
 
 
 def take_beams(x_bm: Array, index_bk: Int[Array, "b k"]) -> Array:
-    """`x[b, index[b, k]]`, whatever axes follow."""
+    """Returns `x[b, index[b, k]]`, with any further axes."""
     return jnp.take_along_axis(x_bm, index_bk.reshape(index_bk.shape + (1,) * (x_bm.ndim - 2)), axis=1)
 
 
 def keep_best(finished: Hypotheses, new: Hypotheses) -> Hypotheses:
-    """The best-scored of both, as many as `finished` has room for; of equals the older."""
+    """Returns the best-scored of both, as many as `finished` holds; on ties, the older."""
     both = Hypotheses(*(jnp.concatenate(pair, axis=1) for pair in zip(finished, new, strict=True)))
     _, best_bm = jax.lax.top_k(both.scores_bm, finished.scores_bm.shape[1])
     return Hypotheses(*(take_beams(field, best_bm) for field in both))
 
 
 def without_leftovers(found: Hypotheses) -> Hypotheses:
-    """Clears the ids of slots that no hypothesis reached, which are those of others."""
+    """Clears the ids in slots without a hypothesis, which are left over from other hypotheses."""
     return found._replace(ids_bmt=jnp.where((found.lengths_bm > 0)[..., None], found.ids_bmt, PAD))

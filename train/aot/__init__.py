@@ -1,1 +1,1 @@
-"""Ahead-of-time compilation for TPUs that this machine need not have."""
+"""Ahead-of-time compilation for TPUs, on a machine without one."""

@@ -1,7 +1,7 @@
-"""Floating-point operations of the model, counted from its matrix products (paper, sections 3.1 to 3.4).
+"""Analytic FLOPs of the model, counted from its matrix products (paper, sections 3.1 to 3.4).
 
-The product of an [m,k] and a [k,n] matrix is 2 m k n operations. Norms, softmax, dropout and Adam are left out: a few
-per cent at the paper's sizes, and bound by memory traffic. Embedding lookups cost nothing. Padding counts, since it is
+The product of an [m,k] and a [k,n] matrix is 2 m k n operations. Norms, softmax, dropout and Adam are not counted: they
+are a few per cent at the paper's sizes, and memory-bound. Embedding lookups count as zero. Padding counts, since it is
 computed, and so do the positions that a causal mask hides.
 """
 
@@ -11,7 +11,7 @@ from model.config import ModelConfig
 
 
 class Forward(NamedTuple):
-    """Operations of one pass from ids to logits, by part; keys and values of the source count with the decoder."""
+    """FLOPs of one forward pass, by part; the source's keys and values count towards the decoder."""
 
     encoder: int
     decoder: int
@@ -19,7 +19,7 @@ class Forward(NamedTuple):
 
 
 def forward_flops(config: ModelConfig, rows: int, source_length: int, target_length: int) -> Forward:
-    """Returns the operations of one pass over `rows` rows of `source_length` and `target_length` positions."""
+    """Returns the FLOPs of a forward pass over `rows` rows of `source_length` and `target_length` positions."""
     c, s, t = config, rows * source_length, rows * target_length
     return Forward(
         encoder=c.N * (_projections(c, s, s) + _attention(c, s, source_length) + _feed_forward(c, s)),
@@ -36,18 +36,18 @@ def forward_flops(config: ModelConfig, rows: int, source_length: int, target_len
 
 
 def update_flops(config: ModelConfig, rows: int, source_length: int, target_length: int) -> int:
-    """Returns the operations of one update, forward and backward, without recomputation: the basis of utilisation.
+    """Returns the FLOPs of one update, forward and backward, without rematerialisation: the basis of utilisation.
 
-    Each product y = x w has two in the backward pass, dx = dy w^T and dw = x^T dy, of as many operations each.
+    Each product y = x w becomes two of the same size in the backward pass, dx = dy w^T and dw = x^T dy.
     """
     return 3 * sum(forward_flops(config, rows, source_length, target_length))
 
 
 def recomputed_flops(config: ModelConfig, rows: int, source_length: int, target_length: int) -> int:
-    """Returns what `model.remat` adds to an update: "full" repeats every layer's forward pass, "dots" its attention.
+    """Returns the FLOPs that `model.remat` adds: "full" repeats every layer's forward pass, "dots" only its attention.
 
-    Keys and values of the source are stored, being computed outside of the layers. With pre-norm a layer's last product
-    is not needed again, since only a sum follows it.
+    The source's keys and values are computed outside the layers, and so stored. With pre-norm a layer's last product is
+    not recomputed, since only a sum follows it.
     """
     c, s, t = config, rows * source_length, rows * target_length
     if c.remat == "none":
@@ -61,10 +61,10 @@ def recomputed_flops(config: ModelConfig, rows: int, source_length: int, target_
 
 
 def counted_once(config: ModelConfig, rows: int, source_length: int, target_length: int, peeled: int = 0) -> int:
-    """Returns the operations of an update as the compiler counts them, the body of every loop once.
+    """Returns the FLOPs of an update as the compiler counts them: the body of every loop once.
 
-    With `model.scan_layers` the layers of each stack are a loop; keys and values of the source are computed outside of
-    it. `peeled` iterations of the backward loops, of both stacks together, are outside as well and count too.
+    With `model.scan_layers` the layers of each stack are a loop; the source's keys and values are computed outside it.
+    `peeled` iterations of the backward loops, over both stacks, are outside too, and are counted.
     """
     c, s = config, rows * source_length
     once = update_flops(config, rows, source_length, target_length)
@@ -79,12 +79,12 @@ def counted_once(config: ModelConfig, rows: int, source_length: int, target_leng
 
 
 def _projections(c: ModelConfig, queries: int, keys: int) -> int:
-    """W^Q and W^O at every query, W^K and W^V at every key."""
+    """Counts W^Q and W^O at every query, W^K and W^V at every key."""
     return 2 * (queries + keys) * c.d_model * c.h * (c.d_k + c.d_v)
 
 
 def _attention(c: ModelConfig, queries: int, keys_each: int) -> int:
-    """Q K^T, and the weights times V."""
+    """Counts Q K^T, and the weights times V."""
     return 2 * queries * keys_each * c.h * (c.d_k + c.d_v)
 
 

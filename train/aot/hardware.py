@@ -1,9 +1,9 @@
-"""What the makers say of their accelerators, per chip. Nothing here is measured.
+"""Vendors' specifications of accelerators, per chip. Nothing here is measured.
 
 TPU: memory, bandwidth and peak from Google's pages on each generation (docs.cloud.google.com/tpu/docs/v5e, and so on);
-links and network from "How to Scale Your Model" (jax-ml.github.io/scaling-book/tpus), which gives what is usable of the
-links' nominal rate. GPU: NVIDIA's data sheets of the H100 and H200 (SXM), without sparsity, and the DGX user guides for
-the network, one 400 Gb/s adapter a GPU.
+links and network from "How to Scale Your Model" (jax-ml.github.io/scaling-book/tpus), which gives the usable part of
+the links' nominal rate. GPU: NVIDIA's data sheets for the H100 and H200 (SXM), without sparsity, and the DGX user
+guides for the network, one 400 Gb/s adapter per GPU.
 """
 
 from typing import NamedTuple
@@ -14,8 +14,8 @@ GIB = 2**30
 class Chip(NamedTuple):
     """One accelerator; bandwidths in bytes/s, each in one direction.
 
-    `link` is what a chip sends in a ring of neighbours, in both directions: two links of a TPU, all the NVLinks of a
-    GPU. `network` is a chip's share of the data-centre network between slices or nodes.
+    `link` is what a chip sends in a ring, in both directions together: two links of a TPU, all the NVLinks of a GPU.
+    `network` is a chip's share of the data-centre network between slices or nodes.
     """
 
     name: str
@@ -35,7 +35,7 @@ CHIPS = {
     "h200": Chip("NVIDIA H200 SXM", 141 * GIB, 989e12, 4800e9, 450e9, 50e9),
 }
 
-# What times estimated from these numbers take for granted.
+# What the estimated times assume.
 ASSUMPTIONS = (
     "an estimate, not a measurement: matrix products at the peak of bfloat16 (which TPUs also use for float32, by"
     " default), memory traffic as the compiler counts it, at full bandwidth (more than reaches HBM, since some stays"

@@ -1,7 +1,7 @@
-"""The collectives of a compiled program, read from its text (optimised HLO of one device's program).
+"""Lists the collectives of a compiled program, from its text (the optimised HLO of one device's program).
 
-A collective that the compiler spreads over several fused computations, to overlap it with other work, has one channel
-number in all of them and counts once. In the body of a loop it counts as often as the loop runs, where that is a
+A collective that the compiler splits over several fused computations, to overlap it with other work, has the same
+channel number in all of them and counts once. In a loop body it counts once per iteration if the trip count is
 constant, and otherwise once.
 """
 
@@ -18,17 +18,17 @@ _DEFINITION = re.compile(r"\s*(?:ROOT )?%([\w.-]+) = (.*)")
 
 
 class Loop(NamedTuple):
-    """A loop that counts from `start` to below `end`; `start` is the number of iterations peeled off before it."""
+    """A loop that counts from `start` to `end` - 1; `start` is the number of iterations peeled off before it."""
 
     start: int
     end: int
 
 
 class Collective(NamedTuple):
-    """One collective, or in a program for several slices one array sent across the network.
+    """One collective, or, in a program for several slices, one array sent across the network.
 
-    `bytes` is the size of the whole array, or arrays, that a device has before an all-reduce, reduce-scatter,
-    all-to-all or send, and after an all-gather. `group` is the number of devices, or slices for a send, that take part.
+    `bytes` is the total size of the arrays on a device before an all-reduce, reduce-scatter, all-to-all or send, and
+    after an all-gather. `group` is the number of participating devices, or of slices for a send.
     """
 
     kind: str
@@ -38,7 +38,7 @@ class Collective(NamedTuple):
 
 
 def collectives(text: str, devices: int, slices: int = 1) -> list[Collective]:
-    """Returns the collectives in the program of one of `devices` devices, which form `slices` slices."""
+    """Returns the collectives in one device's program, of `devices` devices in `slices` slices."""
     lines, entry = _computations(text)
     times = dict.fromkeys(lines, 0)
     _count(lines, entry, 1, times)
@@ -74,7 +74,7 @@ def _computations(text: str) -> tuple[dict[str, list[str]], str]:
 
 
 def _count(lines: dict[str, list[str]], name: str, runs: int, times: dict[str, int]) -> None:
-    """Adds `runs` to how often computation `name` runs, and the corresponding number to those it calls."""
+    """Adds `runs` to the run count of computation `name`, and the corresponding numbers to those it calls."""
     times[name] += runs
     for line in lines[name]:
         loop = _loop(lines, lines[name], line)
@@ -84,7 +84,7 @@ def _count(lines: dict[str, list[str]], name: str, runs: int, times: dict[str, i
 
 
 def _loop(lines: dict[str, list[str]], beside: list[str], line: str) -> Loop | None:
-    """Returns the loop on this line, one of a computation's, if it counts up to a constant, as scans do."""
+    """Returns the loop on this line of a computation, if it counts up to a constant, as scans do."""
     parts = re.search(r" while\(%([\w.-]+)\).*condition=%([\w.-]+)", line)
     if not parts:
         return None
@@ -95,7 +95,7 @@ def _loop(lines: dict[str, list[str]], beside: list[str], line: str) -> Loop | N
 
 
 def _start(beside: list[str], carried: str) -> int:
-    """Returns the constant at which a loop's counter, the first value it carries, starts; 0 where it is none."""
+    """Returns the constant at which a loop's counter, its first carried value, starts; 0 if it is not a constant."""
     defined = {match[1]: match[2] for line in beside if (match := _DEFINITION.match(line))}
     first = re.search(r" tuple\([^%)]*%([\w.-]+)", defined.get(carried, ""))
     counter = defined.get(first[1], "") if first else ""

@@ -1,6 +1,6 @@
-"""Compiles a run's programs for TPUs that this machine need not have, and reads what the compiler says of them.
+"""Compiles a run's programs ahead of time for TPUs, and reads the compiler's analysis of them.
 
-Nothing is executed: jax compiles for a description of the hardware, with the compiler of `libtpu`.
+Nothing is executed and no TPU is needed: jax compiles for a description of the hardware, with the compiler in `libtpu`.
 """
 
 import importlib.util
@@ -39,15 +39,15 @@ _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 class TooLarge(Exception):
-    """A program does not fit into its device's memory: bytes needed at least, and available."""
+    """A program does not fit into its device's memory: the bytes needed (at least) and available."""
 
     def __init__(self, needed: int, available: int):
-        super().__init__(f"needs {needed / GIB:.2f} GiB a device, where there are {available / GIB:.2f} GiB")
+        super().__init__(f"needs {needed / GIB:.2f} GiB per device; {available / GIB:.2f} GiB are available")
         self.needed, self.available = needed, available
 
 
 def open_topology(name: str, slices: int) -> tuple[Chip, list[Any]]:
-    """Returns the chip of a TPU topology such as "v5e:4x4", and the devices of so many slices of it.
+    """Returns the chip of a TPU topology such as "v5e:4x4", and the devices of `slices` slices of it.
 
     Raises:
       UserError: there is no such topology, or the compiler is not installed.
@@ -71,22 +71,24 @@ def open_topology(name: str, slices: int) -> tuple[Chip, list[Any]]:
 
 
 def topology_mesh(cfg: ConfigDict, devices: Sequence[Any], slices: int) -> Mesh:
-    """Returns the mesh of `config.mesh`; slices, which are joined by a slow network, stand along the axis `data`.
+    """Returns the mesh of `config.mesh`; slices, connected by a slow network, are split along the axis `data`.
 
     Raises:
-      UserError: the sizes do not multiply to the number of devices, or the slices do not divide `data`.
+      UserError: the product of the sizes is not the number of devices, or the slices do not divide `data`.
     """
     if slices == 1:
         return make_mesh(cfg, devices)
     data, fsdp, tensor = mesh_shape(cfg, len(devices))
     if data % slices:
-        raise UserError(f"config: mesh.data={data} is no multiple of --slices={slices}; slices can only share batches")
+        raise UserError(
+            f"config: mesh.data={data} is not a multiple of --slices={slices}; slices can only split the batch"
+        )
     grid = mesh_utils.create_hybrid_device_mesh((data // slices, fsdp, tensor), (slices, 1, 1), devices)
     return Mesh(grid, AXES, axis_types=(AxisType.Auto,) * len(AXES))
 
 
 def batch_shapes(cfg: ConfigDict, mesh: Mesh) -> list[tuple[int, int, int]]:
-    """Returns each batch shape of a run, short rows first: rows planned, rows with those that fill the mesh, length."""
+    """Returns each batch shape of a run, shortest first: rows planned, rows when padded to the mesh, row length."""
     data, lengths = cfg.data, row_lengths(cfg.data)
     if data.tokens_per_batch < lengths[-1]:
         raise UserError(f"data.tokens_per_batch is {data.tokens_per_batch}: too few for a row of {lengths[-1]} tokens")
@@ -96,7 +98,7 @@ def batch_shapes(cfg: ConfigDict, mesh: Mesh) -> list[tuple[int, int, int]]:
 
 
 def train_step(cfg: ConfigDict, config: ModelConfig, mesh: Mesh, rows: int, length: int) -> dict[str, Any]:
-    """Compiles one update on `rows` rows of `length` positions a side; returns its `facts` and FLOPs.
+    """Compiles one update on `rows` rows of `length` positions per side; returns its `facts` and FLOPs.
 
     Raises:
       TooLarge: it does not fit.
@@ -111,7 +113,7 @@ def train_step(cfg: ConfigDict, config: ModelConfig, mesh: Mesh, rows: int, leng
     analytic = update_flops(*shape) + recomputed_flops(*shape)
     text = compiled.as_text()
     found = facts(compiled, text, mesh)
-    # For several slices the compiler peels an iteration off each backward loop, to send its gradients meanwhile.
+    # For several slices the compiler peels an iteration off each backward loop, to overlap sending its gradients.
     peeled = sum(loop.start for loop in loops(text) if loop.end == config.N)
     for counted in ("flops", "traffic"):  # a loop's body counts once: over microbatches, over layers
         found[counted] *= cfg.optim.accumulate * analytic / counted_once(*shape, peeled)
@@ -125,7 +127,7 @@ def train_step(cfg: ConfigDict, config: ModelConfig, mesh: Mesh, rows: int, leng
 
 
 def search_program(cfg: ConfigDict, config: ModelConfig, mesh: Mesh) -> dict[str, Any]:
-    """Compiles beam search for a full batch of short sentences, as `infer.translator` makes them.
+    """Compiles beam search for a full batch of short sentences, as `infer.translator` forms them.
 
     Raises:
       TooLarge: it does not fit.
@@ -141,9 +143,9 @@ def search_program(cfg: ConfigDict, config: ModelConfig, mesh: Mesh) -> dict[str
 
 
 def facts(compiled: Any, text: str, mesh: Mesh) -> dict[str, Any]:
-    """Returns memory and traffic in bytes, operations and collectives of a program, per device, as the compiler counts.
+    """Returns a program's memory and traffic in bytes, FLOPs and collectives, per device, as the compiler counts them.
 
-    `text` is `compiled.as_text()`, which takes long for a large program.
+    `text` is `compiled.as_text()`, which is slow for a large program.
     """
     analysis, cost = compiled.memory_analysis(), compiled.cost_analysis()
     memory = {
@@ -182,7 +184,7 @@ def _compile(lowered: Any) -> Any:
 
 
 def _too_large(message: str) -> TooLarge | None:
-    """Returns the numbers in the compiler's complaint about memory; None if it complains about something else."""
+    """Returns the numbers in the compiler's out-of-memory message; None for any other message."""
     sizes = r"([\d.]+)([KMGT]?)B?"
     for pattern in (rf"Used {sizes} of {sizes} hbm", rf"total .*?\({sizes}\) exceeds available HBM \({sizes}\)"):
         if found := re.search(pattern, message):

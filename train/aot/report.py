@@ -1,4 +1,4 @@
-"""The report of `train.compile`: what each program of a run needs, and an estimate of how long an update takes."""
+"""The report of `train.compile`: what each program of a run needs, and an estimate of the time per update."""
 
 import sys
 from importlib.metadata import version
@@ -17,10 +17,10 @@ from train.aot.hardware import ASSUMPTIONS, CHIPS, GIB, Chip
 def report(cfg: ConfigDict, topology: str, slices: int, *, with_search: bool) -> dict[str, Any]:
     """Compiles `cfg` for the topology and returns `train.aot.programs.facts` of each program.
 
-    Where a program does not fit, `refused` says which, what it needs and what there is, in bytes, and it is the last.
+    Stops at a program that does not fit; `refused` then names it and the bytes needed and available.
 
     Raises:
-      UserError: config, topology and slices do not go together.
+      UserError: config, topology and slices are inconsistent.
     """
     chip, devices = programs.open_topology(topology, slices)
     mesh = programs.topology_mesh(cfg.mesh, devices, slices)
@@ -57,12 +57,12 @@ def report(cfg: ConfigDict, topology: str, slices: int, *, with_search: bool) ->
 
 
 def estimate(chip: Chip, program: dict[str, Any], positions: int, steps: int) -> dict[str, float]:
-    """Returns lower and upper estimates of the time of an update, and what follows from them; see ASSUMPTIONS.
+    """Returns lower and upper estimates of the time per update, and the rates that follow; see ASSUMPTIONS.
 
     Args:
       chip: the device.
       program: facts of the train step.
-      positions: target positions of one update, without the rows that pad the batch to the mesh.
+      positions: target positions per update, without the rows that pad the batch to the mesh.
       steps: updates in the whole run.
     """
     seconds = {"compute": program["flops_analytic"] / chip.peak, "memory": program["traffic"] / chip.memory_bandwidth}
@@ -81,8 +81,8 @@ def estimate(chip: Chip, program: dict[str, Any], positions: int, steps: int) ->
 
 
 def _sent(collective: dict[str, Any]) -> float:
-    """Bytes that leave a device, in a ring of its group; an all-reduce goes round twice."""
-    rounds = 2 if collective["kind"] in ("all-reduce", "send") else 1  # gradients sent between slices come back reduced
+    """Returns the bytes that a device sends in a ring of its group; an all-reduce goes round twice."""
+    rounds = 2 if collective["kind"] in ("all-reduce", "send") else 1  # slices send gradients and get them back reduced
     return rounds * collective["bytes"] * (collective["group"] - 1) / collective["group"]
 
 
@@ -91,21 +91,21 @@ def as_text(made: dict[str, Any]) -> str:
     chip, mesh = CHIPS[made["topology"].partition(":")[0]], made["mesh"]
     slices = f"{made['slices']} slices of " if made["slices"] > 1 else ""
     lines = [
-        f"{slices}{made['topology']}, {made['devices']} chips {chip.name} of {chip.memory / GIB:.0f} GiB",
+        f"{slices}{made['topology']}, {made['devices']} {chip.name} chips with {chip.memory / GIB:.0f} GiB each",
         f"mesh {' '.join(f'{axis}={size}' for axis, size in mesh.items())};"
-        f" {made['parameters']:,} parameters, {made['config']['model']['dtype']}; for each device:",
+        f" {made['parameters']:,} parameters, {made['config']['model']['dtype']}; per device:",
     ]
     titles = {"train_longest": "update", "train_middle": "update", "search": "beam search"}
     for name in titles:
         if name in made and (name != "train_middle" or made[name] != made["train_longest"]):
             program = made[name]
-            lines.append(f"{titles[name]}, {program['rows']} rows x {program['length']} positions a side")
+            lines.append(f"{titles[name]}, {program['rows']} rows x {program['length']} positions per side")
             lines += _program(program, chip)
     if "estimate" in made:
         e = made["estimate"]
         parts = (f"{name} {1e3 * e[f'{name}_seconds']:.2f}" for name in ("compute", "memory", "links", "network"))
         lines += [
-            f"estimated update, {made['train_middle']['length']} positions a row: {1e3 * e['step_seconds_least']:.2f}"
+            f"estimated update, {made['train_middle']['length']} positions per row: {1e3 * e['step_seconds_least']:.2f}"
             f" to {1e3 * e['step_seconds_most']:.2f} ms ({', '.join(parts)})",
             f"  {e['positions_per_second_least']:,.0f} to {e['positions_per_second_most']:,.0f} target positions/s;"
             f" {e['hours_least']:.2f} to {e['hours_most']:.2f} hours for {made['config']['steps']:,} updates",
@@ -120,7 +120,7 @@ def _program(program: dict[str, Any], chip: Chip) -> list[str]:
     lines = [f"  memory      {memory['peak'] / GIB:.3f} GiB, {memory['peak'] / chip.memory:.1%} of HBM ({parts})"]
     if "flops_analytic" in program:
         flops, analytic = program["flops"], program["flops_analytic"]
-        lines.append(f"  FLOPs       {flops:.4g}; in matrix products {analytic:.4g}; ratio {flops / analytic:.3f}")
+        lines.append(f"  FLOPs       {flops:.4g}; matrix products {analytic:.4g}; ratio {flops / analytic:.3f}")
     for e in program["collectives"]:
         lines.append(f"  {e['kind']:<18} {e['count']}, of {e['bytes'] / 1e6:.3f} MB, in groups of {e['group']}")
     return lines if program["collectives"] else [*lines, "  no collectives"]
@@ -130,6 +130,6 @@ def refusal(made: dict[str, Any]) -> str:
     """Returns one line about the program that does not fit."""
     needed, available = (made["refused"][key] / GIB for key in ("needed", "available"))
     return (
-        f"does not fit: {made['refused']['program']} needs {needed:.2f} GiB a device, and {made['topology']} has"
-        f" {available:.2f}; more devices, mesh.fsdp, mesh.tensor, optim.accumulate or model.remat need less"
+        f"does not fit: {made['refused']['program']} needs {needed:.2f} GiB per device, and {made['topology']} has"
+        f" {available:.2f}; more devices, mesh.fsdp, mesh.tensor, optim.accumulate or model.remat reduce that"
     )

@@ -1,4 +1,4 @@
-"""The tables of docs/scaling.md: the cases that are compiled, their records, and the tables made of those."""
+"""The tables of docs/scaling.md: the cases to compile, their records, and the tables made from them."""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ from base.table import Table, as_markdown
 from train.aot.hardware import ASSUMPTIONS, CHIPS, GIB
 
 RECORDS = Path("results/aot")
-A_CHIP = 6_250  # positions a side: the paper's 25,000 on four chips, with which weak scaling begins
+A_CHIP = 6_250  # positions per side and chip: weak scaling starts from the paper's 25,000 on four chips
 PARTS = ("compute", "memory", "links", "network")
 REPORT: Schema = {
     **{"topology": str, "slices": int, "devices": int, "mesh": {"data": int, "fsdp": int, "tensor": int}},
@@ -40,7 +40,7 @@ WEAK = (
 
 
 class Case(NamedTuple):
-    """One row: its table, its record's name, and the arguments of `train.compile`."""
+    """One row: its table, the name of its record, and the arguments of `train.compile`."""
 
     table: str
     name: str
@@ -48,7 +48,7 @@ class Case(NamedTuple):
 
 
 def cases() -> list[Case]:
-    """Every row of every table."""
+    """Returns every row of every table."""
 
     def case(table: str, name: str, model: str, topology: str, *more: str) -> Case:
         config = (f"--config=configs/{model}.py", "--config.model.dtype=bfloat16", "--config.model.scan_layers=True")
@@ -79,10 +79,10 @@ def cases() -> list[Case]:
 
 
 def make_record(case: Case) -> dict[str, Any]:
-    """Compiles a case in a process of its own, whose memory goes with it.
+    """Compiles a case in its own process, which frees its memory at the end.
 
     Raises:
-      UserError: it does not compile, for another reason than too little memory.
+      UserError: it does not compile, for a reason other than too little memory.
     """
     command = [sys.executable, "-m", "train.compile", *case.arguments, "--json"]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
@@ -92,10 +92,10 @@ def make_record(case: Case) -> dict[str, Any]:
 
 
 def check_report(path: Path, content: Any) -> dict[str, Any]:
-    """Returns `content`, which was read from `path`, if it is as `make_record` makes it.
+    """Returns `content`, read from `path`, if it has the form that `make_record` gives it.
 
     Raises:
-      UserError: it is not.
+      UserError: it does not.
     """
     found = check(path, "", content, {"arguments": [str], "report": REPORT})["report"]
     if found["topology"].partition(":")[0] not in CHIPS:
@@ -110,12 +110,12 @@ def read_record(path: Path) -> dict[str, Any]:
 
 
 def read_records() -> dict[str, dict[str, Any]]:
-    """Reads the committed record of every case that has one, by name."""
+    """Reads the committed records, by case name."""
     return {path.stem: read_record(path) for path in sorted(RECORDS.glob("*.json"))}
 
 
 def tables(records: dict[str, dict[str, Any]]) -> str:
-    """Returns all tables, in Markdown, of the cases that have been compiled, and the names of those that have not."""
+    """Returns all tables in Markdown, from the cases compiled so far, and the names of the missing ones."""
     reports: dict[str, dict[str, dict[str, Any]]] = {}
     for case in cases():
         if case.name in records:
@@ -174,12 +174,12 @@ def _cells(found: dict[str, Any], first: float) -> dict[str, str]:
 
 
 def _rate(found: dict[str, Any]) -> float:
-    """Positions a second of one chip, at least."""
+    """Returns the lower estimate of positions per second and chip."""
     return found["estimate"]["positions_per_second_least"] / found["devices"]
 
 
 def _collective_bytes(program: dict[str, Any]) -> dict[str, int]:
-    """Bytes by kind, largest first."""
+    """Returns the bytes of each kind, largest first."""
     sizes: dict[str, int] = {}
     for one in program["collectives"]:
         sizes[one["kind"]] = sizes.get(one["kind"], 0) + one["bytes"]

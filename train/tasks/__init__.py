@@ -1,1 +1,1 @@
-"""What can be trained, a file each: the model, its batches, its loss and what is measured on the validation set."""
+"""The tasks, one file each: the model, its batches, its loss and its validation metrics."""

@@ -1,4 +1,4 @@
-"""Translation: pairs of sentences, and the next target token given the source and the target so far."""
+"""Translation: predicts the next target token from the source sentence and the target so far."""
 
 import itertools
 from functools import partial
@@ -27,7 +27,7 @@ from train.task import Objective, Task
 
 
 def objective(config: ModelConfig, eps_ls: float) -> Objective:
-    """Returns the label-smoothed cross-entropy of the paper's model over target tokens."""
+    """Returns the paper's model with label-smoothed cross-entropy over target tokens."""
     model = Transformer(config)
 
     def loss(params: dict, batch: Batch, noise: Noise | None) -> Loss:
@@ -46,9 +46,9 @@ def tokens(batch: Batch) -> tuple[Tokens, Tokens]:
 
 
 def task(cfg: ConfigDict, workdir: Path, mesh: Mesh) -> Task:
-    """Returns the task of a config; prepares its corpora, and the run's tokenizer, where they do not exist yet.
+    """Returns the task of a config; prepares its corpora and the run's tokenizer if they do not exist yet.
 
-    `measure` gives {"bleu"}: greedy translations of the first `eval.bleu_sentences` of `data.valid`, unless that is 0.
+    `measure` returns {"bleu"}, of greedy translations of the first `eval.bleu_sentences` of `data.valid`; {} if 0.
 
     Raises:
       UserError: the config or the corpora are at fault.
