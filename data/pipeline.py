@@ -9,7 +9,6 @@ from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
-import grain
 import numpy as np
 from ml_collections import ConfigDict
 
@@ -120,6 +119,8 @@ class TrainingBatches:
 
     def _produce(self, state: State) -> Generator[tuple[Batch, State]]:
         """Yields batches from `state` on, each with the position after it."""
+        import grain  # here, because it loads jax, which reading corpora does not need
+
         epoch, batch = state["epoch"], state["batch"]
         with ThreadPoolExecutor(1, "plan") as planner:
             following: Future[list[PlannedBatch]] = planner.submit(self.plan, epoch)

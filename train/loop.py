@@ -14,7 +14,7 @@ from ml_collections import ConfigDict
 from base.errors import UserError
 from run.checkpoint import Checkpoints
 from run.distributed import all_stop, is_main, main_says
-from run.folder import as_json, open_folder, record_launch
+from run.folder import as_json, model_config, open_folder, record_launch
 from run.sharding import make_mesh, place_rows, placed_shapes, shardings
 from run.signals import Signals
 from train.metrics import NotFiniteError, Reporter
@@ -36,6 +36,7 @@ def train(cfg: ConfigDict, workdir: Path, open_task: Callable[[ConfigDict, Path,
       UserError: the config, the data or the folder is at fault, or the loss is no longer finite.
       SystemExit: with the signal's status, if it arrived while there was nothing new to save.
     """
+    model_config(cfg, cfg.data.vocab_size)  # a wrong one is refused before anything is written
     with Signals(alone=jax.process_count() == 1) as signals, open_folder(cfg, workdir):
         mesh = make_mesh(cfg.mesh)
         task = open_task(cfg, workdir, mesh)
