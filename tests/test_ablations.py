@@ -1,4 +1,4 @@
-"""Every row of Table 3 is what the paper prints: sizes, regularisation, steps, and a parameter count that fits it."""
+"""Every row of Table 3 is as the paper prints it: sizes, regularisation, steps, and a matching parameter count."""
 
 import pytest
 

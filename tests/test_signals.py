@@ -1,4 +1,4 @@
-"""Signals: what may be given up is, what must be saved first is waited for, and a second Ctrl-C waits for nothing."""
+"""Signals: work that may be abandoned is, unsaved updates are saved first, and a second Ctrl-C exits at once."""
 
 import os
 import signal
@@ -35,7 +35,7 @@ def wait_until_received(active: Signals) -> None:
 
 @pytest.fixture(autouse=True)
 def nothing_is_left_behind() -> None:
-    """Handlers and the wake-up file are as before after each test."""
+    """Checks that each test restores the signal handlers and the wake-up file descriptor."""
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     yield
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before

@@ -223,7 +223,7 @@ def torch_logits_of(config, seed):
 @pytest.mark.parametrize("m", [1, 3])
 @pytest.mark.parametrize("changes", VARIANTS, ids=["paper", "rope-pre", "alibi", "learned"])
 def test_cached_decoding_is_teacher_forcing(changes, m):
-    """Also after the cache has grown, and where beams go on from one another's prefixes."""
+    """Also after the cache has grown, and when beams continue each other's prefixes."""
     config: ModelConfig = dataclasses.replace(CONFIG, N=2, **changes)
     params, (source, _) = perturbed(config, seed=m), batch(m)
     rng, t = np.random.default_rng(m), 6
@@ -242,7 +242,7 @@ def test_cached_decoding_is_teacher_forcing(changes, m):
 
 
 def test_masks_of_our_padding_agree_with_torch_on_real_positions():
-    """Our padding sees padding and theirs sees sentences: so only real positions are compared."""
+    """Our padding attends to padding and theirs to sentences, so only real positions are compared."""
     source, _ = batch()
     segments = jnp.asarray(source != 0, jnp.int32)
     mask = np.asarray(Mask(segments, segments).dense())
