@@ -32,7 +32,7 @@ def padded_ids(rng, lengths, width, vocab_size):
 
 
 def tokens(ids, segments=None, positions=None):
-    """`Tokens` of arrays; segments and positions are those of one sentence a row where they are not given."""
+    """Returns `Tokens` of arrays; segments and positions default to one sentence per row."""
     one = Tokens.of(jnp.asarray(ids))
     given = {"segments_bt": segments, "positions_bt": positions}
     return one._replace(**{name: jnp.asarray(value) for name, value in given.items() if value is not None})
@@ -44,7 +44,7 @@ def noise(seed=0, rows=8):
 
 
 def apply(config, params, *args, **kwargs):
-    """`Transformer.apply`, in which arrays of ids stand for `tokens` of one sentence a row."""
+    """Calls `Transformer.apply`, turning arrays of ids into `tokens` of one sentence per row."""
     args = [tokens(x) if getattr(x, "dtype", None) == np.int32 and x.ndim == 2 else x for x in args]
     return Transformer(config).apply({"params": params}, *args, **kwargs)
 

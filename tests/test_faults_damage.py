@@ -252,7 +252,7 @@ def test_what_is_listed_but_is_no_file_is_not_opened(two: Path, tmp_path: Path) 
 
 @pytest.mark.parametrize("summed", [True, False])
 def test_arrays_that_cannot_be_unpacked_are_one_line(tmp_path: Path, summed: bool) -> None:
-    """Nothing else is printed: warnings are errors here, also those of reads that are never looked at."""
+    """Nothing else is printed: warnings are errors here, even those of reads whose results are never used."""
     checkpoints = Checkpoints(tmp_path / "checkpoints", keep())
     large = state(1, d=1 << 14)
     large.params["embed"] = jnp.asarray(np.random.default_rng(0).normal(size=(3, 1 << 14)), jnp.float32)

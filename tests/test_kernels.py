@@ -127,7 +127,7 @@ def test_cudnn_equals_the_definition(mask):
     ],
 )
 def test_a_model_with_a_kernel_is_the_same_model(interpreter, changes):
-    """Packed rows: logits and gradients where there are tokens; dropout beside attention is the same."""
+    """Compares logits and gradients at tokens of packed rows; dropout outside attention is the same."""
     config = dataclasses.replace(TINY, P_drop=0.1, dropout_bits="hash", **changes)
     params, rng = perturbed(config), np.random.default_rng(0)
     source, target = (padded_ids(rng, [9, 11], 12, config.vocab_size) for _ in range(2))

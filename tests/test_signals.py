@@ -14,7 +14,7 @@ from run.signals import Signals
 
 ROOT = Path(__file__).parent.parent
 
-# As deep in the compiler: the main thread waits in C, where no handler of Python's can run, and has let go of the GIL.
+# As deep in the compiler: the main thread waits in C, where no Python handler can run, and has released the GIL.
 STUCK = """
 import ctypes, sys
 mutex, pthread = (ctypes.c_char * 256)(), ctypes.CDLL(None)

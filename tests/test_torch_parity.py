@@ -173,7 +173,7 @@ def test_gradients():
 
 
 def decode_with_cache(config, params, source, tokens_bmt, parents_bmt):
-    """Logits [b, m, t, v] of every beam at every step; parents_bmt says whose prefix a beam goes on from.
+    """Returns logits [b, m, t, v] of every beam at every step; parents_bmt says whose prefix a beam continues.
 
     Starts with room for two steps and grows twice.
     """
@@ -197,7 +197,7 @@ def decode_with_cache(config, params, source, tokens_bmt, parents_bmt):
 
 
 def prefixes(tokens_bmt, parents_bmt, step):
-    """The tokens [b, m, step + 1] that each beam stands for after `step`."""
+    """Returns the tokens [b, m, step + 1] of each beam after `step`."""
     b, m, _ = tokens_bmt.shape
     rows = tokens_bmt[:, :, :0]
     for time in range(step + 1):

@@ -118,10 +118,10 @@ def tables(records: dict[str, dict[str, Any]]) -> str:
         {f"jax {v['jax']}, libtpu {v['libtpu']}" for v in (r["report"]["versions"] for r in records.values())}
     )
     sections = (
-        ("paper", "The paper's batch of 25,000 positions a side", _rows),
+        ("paper", "The paper's batch of 25,000 positions per side", _rows),
         ("meshes", "Other meshes, and what does not fit", _rows),
-        ("weak base", "Weak scaling of base: as many positions a chip on 4 to 256 chips", _weak),
-        ("weak big", "Weak scaling of big: as many positions a chip on 4 to 256 chips", _weak),
+        ("weak base", "Weak scaling of base: the same number of positions per chip on 4 to 256 chips", _weak),
+        ("weak big", "Weak scaling of big: the same number of positions per chip on 4 to 256 chips", _weak),
     )
     parts = [
         as_markdown(Table(name, title, *rows(reports[name]), [])) for name, title, rows in sections if name in reports
@@ -134,7 +134,7 @@ Rows = tuple[tuple[str, ...], list[tuple[str, ...]]]
 
 
 def _rows(reports: dict[str, dict[str, Any]]) -> Rows:
-    head = ("record", "chips", "mesh", "positions a chip", "memory GiB", "of HBM", "FLOPs / analytic")
+    head = ("record", "chips", "mesh", "positions per chip", "memory GiB", "of HBM", "FLOPs / analytic")
     return (*head, "collectives MB", "update ms", "bound by", "positions/s", "hours"), [
         (link, *_columns(found)) for link, found in reports.items()
     ]
@@ -164,7 +164,7 @@ def _columns(found: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _weak(reports: dict[str, dict[str, Any]]) -> Rows:
-    head = ("record", "chips", "positions in an update", "memory GiB", "compute ms", "memory ms", "links ms")
+    head = ("record", "chips", "positions per update", "memory GiB", "compute ms", "memory ms", "links ms")
     first = next((_rate(found) for found in reports.values() if "estimate" in found), 1.0)
     rows = [(link, *_weak_columns(found, first)) for link, found in reports.items()]
     return (*head, "update ms", "positions/s", "of linear"), rows
