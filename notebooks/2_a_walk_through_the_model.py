@@ -74,13 +74,13 @@ assert gradient["unscaled"][-1] < gradient["scaled"][-1] / 5
 # %% [markdown]
 # ## Masks
 #
-# Attention is used in three places, which differ only in the mask. In the encoder every token attends to every token. In
-# the decoder a token attends to itself and those before it; otherwise training would copy the answer from the next
+# Attention is used in three places, which differ only in the mask. In the encoder every token attends to every token.
+# In the decoder a token attends to itself and those before it; otherwise training would copy the answer from the next
 # position. In encoder-decoder attention there is again no restriction.
 #
-# A batch is rectangular and sentences vary in length. Either rows are filled with padding, to which no token may attend,
-# or several sentences are packed into a row and must not attend to each other. Segments distinguish them: 0 is padding,
-# and 1, 2, … are the sentences of the row.
+# A batch is rectangular and sentences vary in length. Either rows are filled with padding, to which no token may
+# attend, or several sentences are packed into a row and must not attend to each other. Segments distinguish them: 0 is
+# padding, and 1, 2, … are the sentences of the row.
 
 # %%
 source_bs = jnp.array([[1, 1, 1, 1, 2, 2, 2, 0, 0]])
@@ -99,8 +99,8 @@ for panel, (name, mask) in zip(panels, masks.items(), strict=True):
 plt.show()
 
 # %% [markdown]
-# Does this hold in the whole model? Two targets that differ only in their last token must have the same logits before it,
-# and padding after a sentence must not change its logits.
+# Does this hold in the whole model? Two targets that differ only in their last token must have the same logits before
+# it, and padding after a sentence must not change its logits.
 
 # %%
 config = ModelConfig(vocab_size=30, N=2, d_model=32, d_ff=64, h=4, d_k=8, d_v=8, P_drop=0.1)

@@ -11,9 +11,9 @@
 # %% [markdown]
 # # What the heads of a trained run attend to
 #
-# Section 4 of the paper says that heads learn to do different things, and its last pages show it in three figures.
-# This notebook draws the same figures for your own run, and then does what the paper does not: it counts. The run is one
-# on the built-in grammar, in which the structure of every sentence is known. `make quickstart` trains it in a few minutes.
+# Section 4 of the paper says that heads learn to do different things, and its last pages show it in three figures. This
+# notebook draws the same figures for your own run, and then does what the paper does not: it counts. The run is one on
+# the built-in grammar, in which the structure of every sentence is known. `make quickstart` trains it in a few minutes.
 
 # %%
 import os
@@ -66,9 +66,9 @@ plt.show()
 #
 # ## A pronoun
 #
-# The paper's Figure 4 resolves "its" to "the Law". English *it* is *er*, *sie* or *es* in German, depending on the gender
-# of a noun that may be far away, so to translate it the model must have attended to that noun at some point. Of the
-# longest cases in the test split this is the one that shows it best; the paper's example was also hand-picked.
+# The paper's Figure 4 resolves "its" to "the Law". English *it* is *er*, *sie* or *es* in German, depending on the
+# gender of a noun that may be far away, so to translate it the model must have attended to that noun at some point. Of
+# the longest cases in the test split this is the one that shows it best; the paper's example was also hand-picked.
 
 # %%
 focus = example(run, searched(direction(run)), "encoder", "antecedent")
@@ -86,9 +86,9 @@ plt.show()
 # ## Counting
 #
 # A picture of one sentence proves little: with many heads, some head will attend anywhere. So we measure every head on
-# every relation over many held-out sentences: how often is its largest weight on the right token? The best head is chosen
-# on sentences of the validation split and scored on the test split. There are two baselines: a head that always attends a
-# fixed distance away, and a random one.
+# every relation over many held-out sentences: how often is its largest weight on the right token? The best head is
+# chosen on sentences of the validation split and scored on the test split. There are two baselines: a head that always
+# attends a fixed distance away, and a random one.
 
 # %%
 found = kept(run, SENTENCES)

@@ -1,4 +1,4 @@
-"""What every test runs under: CPU, no silent rank promotion, compiled programs kept between test runs."""
+"""Sets up every test: CPU, no silent rank promotion, and a cache of compiled programs between test runs."""
 
 import os
 from pathlib import Path

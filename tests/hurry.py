@@ -1,4 +1,4 @@
-"""Compiler settings: a tiny model takes ten times longer to compile well than to run."""
+"""Compiler settings for fast compilation: optimising a tiny model takes ten times longer than running it."""
 
 from importlib.metadata import version
 

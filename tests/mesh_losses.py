@@ -1,6 +1,6 @@
-"""Trains a tiny model on every mesh of eight virtual devices, and prints what tests/test_sharding.py looks at as JSON.
+"""Trains a tiny model on every mesh of eight virtual devices, and prints JSON for tests/test_sharding.py.
 
-A program of its own, because the number of devices is settled once a process.
+A separate program, because the number of devices is fixed once per process.
 """
 
 import json
@@ -29,7 +29,7 @@ COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "coll
 
 
 def config(folder: Path) -> ConfigDict:
-    """A model whose every dimension can be cut in eight; 13 rows a batch, which no mesh can."""
+    """Returns a config whose dimensions can all be sharded in eight; the 13 rows per batch cannot."""
     cfg = tiny_training.config(folder)
     cfg.steps = UPDATES
     cfg.data.update({"vocab_size": 304, "tokens_per_batch": 13 * 48})

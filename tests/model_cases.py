@@ -14,7 +14,7 @@ TINY = ModelConfig(vocab_size=23, N=2, d_model=16, d_ff=24, h=2, d_k=6, d_v=10, 
 
 
 def perturbed(config, seed=0):
-    """Parameters of about their initial size, none special: biases are not 0, norm scales are not 1."""
+    """Returns parameters of about their initial size, none of them special: no bias is 0, no norm scale is 1."""
     rng = np.random.default_rng(seed)
     tree = jax.eval_shape(lambda: init_params(config, jax.random.key(0)))
 
@@ -26,13 +26,13 @@ def perturbed(config, seed=0):
 
 
 def padded_ids(rng, lengths, width, vocab_size):
-    """Rows of random ids of the given lengths, right-padded with 0 to `width`."""
+    """Returns rows of random ids of the given lengths, right-padded with 0 to `width`."""
     ids = rng.integers(1, vocab_size, (len(lengths), width))
     return np.where(np.arange(width) < np.asarray(lengths)[:, None], ids, 0).astype(np.int32)
 
 
 def tokens(ids, segments=None, positions=None):
-    """`Tokens` of arrays; segments and positions are those of one sentence a row where they are not given."""
+    """Returns `Tokens` of arrays; segments and positions default to one sentence per row."""
     one = Tokens.of(jnp.asarray(ids))
     given = {"segments_bt": segments, "positions_bt": positions}
     return one._replace(**{name: jnp.asarray(value) for name, value in given.items() if value is not None})
@@ -44,7 +44,7 @@ def noise(seed=0, rows=8):
 
 
 def apply(config, params, *args, **kwargs):
-    """`Transformer.apply`, in which arrays of ids stand for `tokens` of one sentence a row."""
+    """Calls `Transformer.apply`, turning arrays of ids into `tokens` of one sentence per row."""
     args = [tokens(x) if getattr(x, "dtype", None) == np.int32 and x.ndim == 2 else x for x in args]
     return Transformer(config).apply({"params": params}, *args, **kwargs)
 

@@ -132,7 +132,7 @@ class Oracle:
         return x, backward
 
     def loss(self, logits, labels, eps):
-        """Smoothed cross-entropy, nats a token: 1 - eps on the label, eps / (V - 1) elsewhere; and its gradient."""
+        """Smoothed cross-entropy in nats per token, 1 - eps on the label and eps / (V - 1) elsewhere; its gradient."""
         v, real = logits.shape[-1], (labels != PAD)[:, :, None]
         shifted = logits - logits.max(-1, keepdims=True)
         log_probs = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))

@@ -1,4 +1,4 @@
-"""Run folders and records as training and scoring leave them, written by hand for tests of the tables."""
+"""Makes run folders and records like those of training and scoring, for tests of the tables."""
 
 import json
 import subprocess
@@ -18,20 +18,20 @@ DEVICE = {"kind": "cpu", "count": 1, "cpus": 2}
 
 @cache
 def head() -> str:
-    """The commit that is checked out; any other where git does not tell."""
+    """Returns the commit that is checked out; an arbitrary one if git cannot tell."""
     done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True)
     return done.stdout.strip() or "0" * 40
 
 
 def planted_config(name: str, **changes: Any) -> dict[str, Any]:
-    """The config that a run of `name` records; `changes` are dotted keys with __ in the place of the dot."""
+    """Returns the config that a run of `name` records; `changes` are dotted keys with __ for the dot."""
     cfg = ConfigDict(load(name).to_dict())
     cfg.update_from_flattened_dict({key.replace("__", "."): value for key, value in changes.items()})
     return as_json(cfg)
 
 
 def scores(config: dict[str, Any], split: str, value: float, **changes: Any) -> dict[str, Any]:
-    """An evaluation as `config` asks for it; every score is `value`."""
+    """Returns an evaluation with the options of `config`; every score is `value`."""
     decode, steps = config["decode"], config["steps"]
     count = 1 if decode["checkpoint"] == "latest" else int(decode["checkpoint"].partition(":")[2])
     every = config["checkpoint"]["every"]
@@ -53,7 +53,7 @@ def scores(config: dict[str, Any], split: str, value: float, **changes: Any) -> 
 def plant(
     folder: Path, config: dict[str, Any], *evaluations: dict[str, Any], steps: int | None = None, hours: float = 1.0
 ) -> Path:
-    """Writes a run folder that has made `steps` updates, by default all, in `hours`; returns it."""
+    """Writes the folder of a run that did `steps` updates, by default all, in `hours`; returns it."""
     done = config["steps"] if steps is None else steps
     (folder / "evaluations").mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(config))

@@ -1,4 +1,4 @@
-"""Every row of Table 3 is what the paper prints: sizes, regularisation, steps, and a parameter count that fits it."""
+"""Every row of Table 3 is as the paper prints it: sizes, regularisation, steps, and a matching parameter count."""
 
 import pytest
 
@@ -24,6 +24,6 @@ def test_the_rows_are_those_of_the_table() -> None:
 
 @pytest.mark.parametrize("row", [row for row, values in TABLE3.items() if values.parameters and row != "big"])
 def test_parameters_round_to_the_papers_for_one_vocabulary(row: str) -> None:
-    """With 37,000 subwords no row does; with 41,100 all of them do but big, and no vocabulary fits that as well."""
+    """With 37,000 subwords no row does; with 41,100 all but big do, and no vocabulary also fits big."""
     model = get_config(row).model.to_dict()
     assert round(parameter_count(ModelConfig(vocab_size=41_100, **model)) / 1e6) == TABLE3[row].parameters

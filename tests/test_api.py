@@ -1,4 +1,4 @@
-"""`from infer import load_run`: the example of its documentation runs, and says what the commands say."""
+"""`from infer import load_run`: the documented example runs, and agrees with the commands."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Attention maps: the right weights under the right tokens, as a picture and as a page that no sentence can break."""
+"""Attention maps: the right weights for the right tokens, as a PNG and as a page that no sentence can break."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Every reading of BLEU against the reference tools' numbers, and against small cases computed by hand."""
+"""Every variant of BLEU against the reference tools' numbers, and against small cases computed by hand."""
 
 import gzip
 import math
@@ -33,7 +33,7 @@ REFERENCES = ["Der Hund sieht die alte Maus .", "Sie liest ein neues Buch ."]
 
 
 def test_tokenised_bleu_equals_the_formula_by_hand():
-    """13 tokens a side; the wrong word but one from the end spoils 1 of 13, 2 of 11, 2 of 9 and 2 of 7 n-grams."""
+    """13 tokens per side; the wrong word, last but one, spoils 1 of 13, 2 of 11, 2 of 9 and 2 of 7 n-grams."""
     expected = 100 * math.prod([12 / 13, 9 / 11, 7 / 9, 5 / 7]) ** 0.25
     assert bleu.tokenised_bleu(HYPOTHESIS, REFERENCES, "de").value == pytest.approx(expected)
 

@@ -1,4 +1,4 @@
-"""The paired test finds what is there and not what is chance."""
+"""The paired test detects a real difference and not a random one."""
 
 from pathlib import Path
 

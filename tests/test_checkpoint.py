@@ -1,4 +1,4 @@
-"""Checkpoints: what is saved comes back, the right ones are kept, and a bad one is one clear line."""
+"""Checkpoints: what is saved is restored, the right ones are kept, and a bad one is a one-line error."""
 
 import shutil
 from pathlib import Path
@@ -151,7 +151,7 @@ def test_metrics_that_come_later_leave_a_whole_checkpoint_whenever_they_are_inte
 
 
 def test_a_checkpoint_that_is_deleted_loses_its_name_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a process killed while it deletes leaves no checkpoint with files missing."""
+    """So killing a process during deletion leaves no checkpoint with missing files."""
     checkpoints = filled(tmp_path / "checkpoints", {1: None}, keep_last=1)
     monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
     checkpoints.save(2, state(2), {}, None, {})

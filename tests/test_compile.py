@@ -53,7 +53,7 @@ def report(*arguments: str, **options: Any) -> dict[str, Any]:
 
 
 def check(found: dict[str, Any]) -> None:
-    """What acceptance asks of every program that trains."""
+    """Checks what must hold for every training program."""
     chip = CHIPS[found["topology"].partition(":")[0]]
     for name in ("train_longest", "train_middle"):
         program = found[name]

@@ -1,4 +1,4 @@
-"""Every config: it loads, its keys are known, and its model, built by shape only, has as many parameters as it says."""
+"""Every config loads, its keys are known, and its model, built from shapes only, has the stated parameter count."""
 
 import importlib
 import math

@@ -1,4 +1,4 @@
-"""Two processes of four devices each: they train, validate, decode and save as one, and others can take over."""
+"""Two processes of four devices each train, validate, decode and save as one, and others can resume their run."""
 
 import json
 import shutil
@@ -31,7 +31,7 @@ def config(folder: Path) -> ConfigDict:
 
 
 def start(folder: Path, workdir: Path, processes: int, devices: int, *more: str) -> list[subprocess.Popen[str]]:
-    """Starts training in so many processes, each with so many devices of its own."""
+    """Starts training in several processes, each with its own devices."""
     return launch(["train", f"--config={folder}/tiny_config.py", f"--workdir={workdir}", *more], processes, devices)
 
 
@@ -54,7 +54,7 @@ def launch(module: list[str], processes: int, devices: int) -> list[subprocess.P
 
 
 def finish(started: list[subprocess.Popen[str]], status: int = 0) -> list[str]:
-    """Waits for all of them; returns what they said on stdout."""
+    """Waits for all of them; returns their stdout."""
     try:
         said = [process.communicate(timeout=600) for process in started]
     finally:

@@ -1,6 +1,6 @@
 """Both bit generators: exact rate, independence (also of shifted masks), inverted scaling and plumbing.
 
-Bounds are five or six standard deviations of the statistic, and keys are fixed: a failure is a change of the generator.
+Bounds are five or six standard deviations of the statistic, and keys are fixed: a failure means a changed generator.
 """
 
 import dataclasses
@@ -71,7 +71,7 @@ def test_positions_within_a_mask_are_independent(bits):
 
 @pytest.mark.parametrize("bit", range(32))
 def test_near_seeds_are_not_shifted_copies(bit):
-    """The worst pair there is: offsets a few elements apart, and second words that differ in a single bit."""
+    """The worst case: offsets a few elements apart, and second words that differ in a single bit."""
     first = standardised(np.asarray(keep_mask(jnp.array([7, 99], jnp.uint32), SHAPE, 0.1, ROWS)))
     for offset in (0, 5, 512):
         seed = jnp.array([7 + offset, 99 ^ (1 << bit)], jnp.uint32)

@@ -1,4 +1,4 @@
-"""Full disks, lost folders, a second process, a signal while validating: one line, nothing lost, the same end."""
+"""Full disks, removed folders, a second process, a signal during validation: a one-line error, and nothing is lost."""
 
 import errno
 import fcntl
@@ -57,7 +57,7 @@ def launch(folder: Path, cfg: ConfigDict, workdir: Path) -> subprocess.Popen[str
 
 
 def whole(workdir: Path) -> list[int]:
-    """Steps of the checkpoints, each of which is found to be whole and can be loaded."""
+    """Returns the steps of the checkpoints, after checking that each is intact and can be loaded."""
     steps = sorted(int(path.name) for path in (workdir / "checkpoints").iterdir() if path.name.isdigit())
     assert all(fault(workdir / "checkpoints" / str(step)) is None for step in steps)
     load_params(workdir, steps[-1])
@@ -65,7 +65,7 @@ def whole(workdir: Path) -> list[int]:
 
 
 def records(workdir: Path) -> list[dict]:
-    """The log, without what depends on the clock."""
+    """Returns the metrics records, without what depends on the clock."""
     lines = (workdir / "metrics.jsonl").read_text().splitlines()
     return [{k: v for k, v in json.loads(line).items() if "second" not in k} for line in lines]
 
@@ -101,7 +101,7 @@ FULL = (
 def test_what_cannot_be_written_is_one_line_and_leaves_the_checkpoints_whole(
     undisturbed: Path, tmp_path: Path, where: str
 ) -> None:
-    """A limit on the size of files fails as a full disk does, and anybody may set it."""
+    """A limit on file sizes fails as a full disk does, and needs no privileges."""
     run = first_four(undisturbed, tmp_path)
     if where == "checkpoints":
         limit, message = (

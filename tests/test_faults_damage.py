@@ -1,4 +1,4 @@
-"""Damaged checkpoints: whatever was done to one, the newest that is whole is used, and a line says so."""
+"""Damaged checkpoints: whatever the damage, the newest intact one is used, and a line says so."""
 
 import os
 import re
@@ -41,13 +41,13 @@ def empty_all(checkpoint: Path) -> None:
 
 
 def of_another_step(checkpoint: Path) -> None:
-    """Arrays that can be read without complaint, and are not those that were saved."""
+    """Puts in arrays that can be read without an error, but are not those that were saved."""
     shutil.rmtree(checkpoint / "state")
     shutil.copytree(checkpoint.parent / "3" / "state", checkpoint / "state")
 
 
 def swap(checkpoint: Path) -> None:
-    """A whole checkpoint, sums included, under the name of another step."""
+    """Puts an intact checkpoint, with its sums, under the name of another step."""
     shutil.rmtree(checkpoint)
     shutil.copytree(checkpoint.parent / "3", checkpoint)
 
@@ -67,7 +67,7 @@ def wrong_json(name: str, content: bytes) -> Callable[[Path], object]:
 
 
 def sums_of_outside(checkpoint: Path) -> None:
-    """Sums from a stranger, which are right, but of a file that is none of the checkpoint's."""
+    """Writes correct sums, but of a file outside the checkpoint, as an untrusted source might."""
     outside = checkpoint.parent / "outside"
     outside.write_text("secret")
     with (checkpoint / "SHA256SUMS").open("a") as file:
@@ -241,7 +241,7 @@ def test_sums_of_the_landed_version_which_lack_the_time_are_enough(two: Path, tm
 
 
 def test_what_is_listed_but_is_no_file_is_not_opened(two: Path, tmp_path: Path) -> None:
-    """A pipe, of which reading never ends."""
+    """A pipe, which could be read for ever."""
     workdir = shutil.copytree(two, tmp_path / "run")
     os.mkfifo(workdir / "checkpoints/5/state/pipe")
     with (workdir / "checkpoints/5/SHA256SUMS").open("a") as file:
@@ -252,7 +252,7 @@ def test_what_is_listed_but_is_no_file_is_not_opened(two: Path, tmp_path: Path) 
 
 @pytest.mark.parametrize("summed", [True, False])
 def test_arrays_that_cannot_be_unpacked_are_one_line(tmp_path: Path, summed: bool) -> None:
-    """Nothing else is printed: warnings are errors here, also those of reads that are never looked at."""
+    """Nothing else is printed: warnings are errors here, even those of reads whose results are never used."""
     checkpoints = Checkpoints(tmp_path / "checkpoints", keep())
     large = state(1, d=1 << 14)
     large.params["embed"] = jnp.asarray(np.random.default_rng(0).normal(size=(3, 1 << 14)), jnp.float32)

@@ -1,4 +1,4 @@
-"""The fault drill, a short one here; `python -m tests.faults.drill` is the whole one."""
+"""A short fault drill; `python -m tests.faults.drill` is the full one."""
 
 from pathlib import Path
 

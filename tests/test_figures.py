@@ -38,7 +38,7 @@ def few_sentences(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
-    """The figures that are drawn, in the place of files."""
+    """Collects the figures that are drawn instead of writing files."""
     made: list[Figure] = []
 
     @contextmanager
@@ -55,7 +55,7 @@ def texts(figure: Figure, axes: int = 0) -> list[str]:
 
 
 def planted(n: int, h: int, t: int) -> np.ndarray:
-    """Every head looks at itself, and nowhere else."""
+    """Makes every head attend to the token itself, and nowhere else."""
     return np.broadcast_to(np.eye(t), (n, h, t, t)).copy()
 
 

@@ -1,4 +1,4 @@
-"""base/files.py: files are whole or as they were, and a JSON file's fault is one line that names the place."""
+"""base/files.py: files are written atomically, and a fault in a JSON file is a one-line error that names the place."""
 
 import json
 from pathlib import Path

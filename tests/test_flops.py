@@ -31,7 +31,7 @@ def lowered(config: ModelConfig, rows: int, source: int, target: int, accumulate
 
 
 def products(jaxpr: Any, loops: bool = True) -> int:
-    """Operations of all matrix products of a traced program and its inner ones, with loops repeated or met once."""
+    """Counts FLOPs of all matrix products in a traced program and its sub-programs, with loops repeated or once."""
     total = 0
     for equation in jaxpr.eqns:
         if equation.primitive.name == "dot_general":

@@ -1,4 +1,4 @@
-"""The folder of a run: whose it is, what it was started with, and one line where its records are damaged."""
+"""The folder of a run: which config it belongs to, its launches, and a one-line error if a record is damaged."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ def manifests(train: str = "a", valid: str = "b") -> dict[str, dict]:
 
 @pytest.mark.parametrize("name", ["train", "valid"])
 def test_data_that_changed_are_not_those_of_the_run(tmp_path: Path, name: str) -> None:
-    """With other validation data, losses of two sets would stand in one log."""
+    """With other validation data, one log would mix the losses on two data sets."""
     record_launch(tmp_path, manifests(), 0)
     record_launch(tmp_path, manifests(), 5)
     before = (tmp_path / "run.json").read_bytes()

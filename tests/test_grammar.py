@@ -1,4 +1,4 @@
-"""data/grammar/sentences.py: deterministic, disjoint, a function of the English, and German that agrees with itself."""
+"""data/grammar/sentences.py: deterministic, disjoint splits, German determined by the English, and agreement."""
 
 import re
 from collections import Counter
@@ -179,7 +179,7 @@ DIESER = {
 
 
 def readings(article: str) -> tuple[set[str], str] | None:
-    """Cases and genders an article may announce, and its class (weak or mixed adjective behind it)."""
+    """Returns the cases and genders that an article may have, and its class (weak or mixed adjective after it)."""
     word = article.lower()
     if word in DEFINITE:
         return DEFINITE[word], "weak"
@@ -255,7 +255,7 @@ def test_order() -> None:
 
 
 def test_context_decides() -> None:
-    """bank, know, when, you and if: each reading occurs, and only beside the words that call for it."""
+    """bank, know, when, you and if: each sense occurs, and only in the context that requires it."""
     seen: Counter[str] = Counter()
     for example in sample():
         english, german = f" {example.english.lower()} ", f" {example.german} "

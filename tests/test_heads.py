@@ -59,7 +59,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def follower(pair: AnnotatedPair, kind: str, relation: str) -> np.ndarray:
-    """What a head chooses that follows one relation and elsewhere looks at no token: [t]."""
+    """Returns the keys [t] of a head that follows one relation and otherwise attends to no token."""
     queries = len(pair.source_tokens if kind == "encoder" else pair.target_tokens)
     cases = pair.cases[kind, relation]
     return np.array([min(cases[q]) if q in cases else -1 for q in range(queries)])

@@ -1,4 +1,4 @@
-"""`python -m infer.inspect`: the facts of a run, for scripts and for people."""
+"""`python -m infer.inspect`: the facts about a run, as JSON and as text."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""What must hold for any parameters: who can influence whom, what positions mean, what counts and precision are."""
+"""What must hold for any parameters: causality and padding, positions, parameter counts and precision."""
 
 import dataclasses
 import itertools
@@ -40,7 +40,7 @@ def test_causality_by_gradient_through_all_layers(changes):
     b, t, d = 2, 5, config.d_model
 
     def logits_of(noise_btd):
-        """Every token of the target gets an embedding of its own, to be moved on its own."""
+        """Gives every target token its own embedding, which can be changed separately."""
         rows = (embed[target] + noise_btd).reshape(b * t, d)
         own_ids = config.vocab_size + jnp.arange(b * t).reshape(b, t)
         moved = dict(params)

@@ -1,7 +1,7 @@
 """Kernels against the definition: values and gradients under every mask, on meshes, and what they refuse.
 
-The TPU's kernel runs on CPU in Pallas' interpreter, and compiles for a TPU that nobody owns where libtpu is installed
-(`pip install -e '.[tpu]'`). cuDNN's needs a GPU; elsewhere what surrounds it is tested around XLA's attention.
+The TPU kernel runs on CPU in Pallas' interpreter and, if libtpu is installed (`pip install -e '.[tpu]'`), is compiled
+ahead of time for a TPU. cuDNN's needs a GPU; elsewhere the code around it is tested with XLA's attention.
 """
 
 import dataclasses
@@ -39,7 +39,7 @@ def interpreter(monkeypatch):
 
 @pytest.fixture
 def no_cudnn(monkeypatch):
-    """XLA's attention in the place of cuDNN's."""
+    """Replaces cuDNN's attention by XLA's."""
     attention = jax.nn.dot_product_attention
 
     def xla(*arrays, implementation, **options):
@@ -71,7 +71,7 @@ MASKS = {
 
 
 def assert_equals_the_definition(impl, mask, d_k, d_v, dtype, tolerance):
-    """Compares at the queries that see a key, for those that see none are nobody's concern, but must be finite."""
+    """Compares queries that have a key to attend to; the outputs of others are arbitrary, but must be finite."""
     (b, t), s, rng = mask.queries_bt.shape, mask.keys_bs.shape[1], np.random.default_rng(0)
     q, k, v, cotangent = (
         jnp.asarray(rng.standard_normal((b, 2, *size)), dtype) for size in ((t, d_k), (s, d_k), (s, d_v), (t, d_v))
@@ -127,7 +127,7 @@ def test_cudnn_equals_the_definition(mask):
     ],
 )
 def test_a_model_with_a_kernel_is_the_same_model(interpreter, changes):
-    """Packed rows: logits and gradients where there are tokens; dropout beside attention is the same."""
+    """Compares logits and gradients at tokens of packed rows; dropout outside attention is the same."""
     config = dataclasses.replace(TINY, P_drop=0.1, dropout_bits="hash", **changes)
     params, rng = perturbed(config), np.random.default_rng(0)
     source, target = (padded_ids(rng, [9, 11], 12, config.vocab_size) for _ in range(2))
@@ -147,7 +147,7 @@ def test_a_model_with_a_kernel_is_the_same_model(interpreter, changes):
 
 @pytest.mark.parametrize("impl", ["splash", "cudnn"])
 def test_initialisation_maps_and_cached_decoding_take_the_einsum(impl):
-    """On this CPU, where a kernel is refused."""
+    """Runs on CPU, where kernels are rejected."""
     config = dataclasses.replace(TINY, **HALF)
     kernel = dataclasses.replace(config, attention_impl=impl)
     jax.tree.map(np.testing.assert_array_equal, *(init_params(c, jax.random.key(0)) for c in (kernel, config)))

@@ -16,7 +16,7 @@ MATRIX = jnp.ones((8, 8))
 
 
 def power(times: int, x: jax.Array) -> jax.Array:
-    """x times MATRIX, so often, in a loop."""
+    """Multiplies x by MATRIX repeatedly, in a loop."""
     return jax.lax.scan(lambda carry, _: (carry @ MATRIX, None), x, length=times)[0]
 
 

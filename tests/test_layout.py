@@ -88,7 +88,7 @@ def floor(module: str) -> int:
 
 
 def may_import(importer: str, imported: str) -> bool:
-    """Whether the order of the rooms lets one module of ours import another."""
+    """Returns whether the order of the rooms allows one module to import another."""
     same_room = importer.split(".")[0] == imported.split(".")[0]
     return same_room or floor(imported) < floor(importer)
 

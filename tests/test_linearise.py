@@ -1,4 +1,4 @@
-"""Trees to lines and back: exact for any tree, a tree of the right words from any line, one subword a symbol."""
+"""Linearising and restoring trees: exact for any tree, the right words from any line, one subword per symbol."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The whole loop on a tiny corpus: what a run leaves, what it refuses, and how it stops."""
+"""The whole training loop on a tiny corpus: what a run writes, what it rejects, and how it stops."""
 
 import json
 from collections.abc import Callable

@@ -26,7 +26,7 @@ def brute_force(logits_btv: np.ndarray, target_bt: np.ndarray, weights_bt: np.nd
 def test_sums_are_those_of_the_definition(eps_ls: float) -> None:
     rng = np.random.default_rng(0)
     logits_btv = rng.normal(scale=3.0, size=(3, 5, 7)).astype(np.float32)
-    target_bt = rng.integers(0, 7, size=(3, 5)).astype(np.int32)  # 0 is a token like others: weights decide
+    target_bt = rng.integers(0, 7, size=(3, 5)).astype(np.int32)  # 0 is an ordinary token: weights decide
     weights_bt = rng.choice([0.0, 0.5, 1.0], size=(3, 5)).astype(np.float32)
     assert {0.0, 0.5, 1.0} == set(weights_bt.flat)
     loss = cross_entropy(*map(jnp.asarray, (logits_btv, target_bt, weights_bt)), eps_ls)

@@ -1,4 +1,4 @@
-"""What a command writes into a page stands between two lines, and nothing else changes."""
+"""A command rewrites only the block between two marker lines of a page."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The notebooks: each runs from top to bottom on tiny runs, shows its pictures, and uses nothing private."""
+"""Each notebook runs from top to bottom on tiny runs, shows its figures, and uses nothing private."""
 
 import ast
 import re
@@ -25,7 +25,7 @@ def ids(path: Path) -> str:
 
 
 def execute(name: str, monkeypatch: pytest.MonkeyPatch, **environment: Any) -> tuple[dict[str, Any], int]:
-    """Runs a notebook where its readers do, in its folder; returns its variables and how many pictures it showed."""
+    """Runs a notebook in its own folder, as its readers do; returns its variables and the number of figures shown."""
     shown: list[int] = []
 
     def show() -> None:

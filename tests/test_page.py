@@ -1,4 +1,4 @@
-"""The page: whatever stands in a cell, it is one file that asks the network for nothing."""
+"""The report page: whatever its cells contain, it is one file that needs no network."""
 
 import html.parser
 import re

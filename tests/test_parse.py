@@ -1,4 +1,4 @@
-"""A treebank by hand, trained on, parsed and scored: the whole way from brackets to F1."""
+"""A hand-written treebank is trained on, parsed and scored: the whole pipeline from brackets to F1."""
 
 import json
 from collections.abc import Sequence
@@ -70,7 +70,7 @@ def run_here(monkeypatch: pytest.MonkeyPatch, **given: object) -> None:
 
 
 def written_instead(monkeypatch: pytest.MonkeyPatch, lines: Sequence[str]) -> None:
-    """Lets the model write these lines."""
+    """Replaces the model's output by these lines."""
     found = [Translation((Hypothesis(line, 0.0, 0.0, ()),)) for line in lines]
     monkeypatch.setattr(Translator, "translate", lambda *_, **__: found)
 
@@ -111,7 +111,7 @@ def test_right_lines_score_100_and_need_no_repair(run: Run, gold: list[str], mon
 def test_wrong_lines_cost_and_broken_ones_are_counted(
     run: Run, gold: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first line has no VP, the second a phrase that is not closed, the last nothing of a tree."""
+    """The first line has no VP, the second an unclosed phrase, the last nothing like a tree."""
     written_instead(monkeypatch, ["(S (NP DT NN NP) VBZ . S)", gold[1].replace("NP) ", "", 1), gold[2], "rubbish"])
     record = evaluate(run)
     assert record["repaired_share"] == 50

@@ -1,4 +1,4 @@
-"""The paper's own numbers hold together: they are typed by hand, so what can be computed from others is."""
+"""The paper's numbers, typed by hand, are consistent: those that follow from others are recomputed."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What orbax abandons is kept off the terminal and nothing else is, and no thread of its keeps a process alive."""
+"""Only what orbax abandons is kept off the terminal, and none of its threads keeps a process alive."""
 
 import subprocess
 import sys

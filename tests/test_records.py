@@ -1,4 +1,4 @@
-"""Runs are found and recognised by their config, in every state in which a run can be left."""
+"""Runs are found and recognised by their config, in every state that a run can be in."""
 
 import json
 from pathlib import Path

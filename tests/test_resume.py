@@ -1,4 +1,4 @@
-"""k updates = j updates, `kill -9`, resume, k - j updates: to the last bit."""
+"""k updates = j updates, `kill -9`, resume, k - j updates: bit for bit."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Opening runs: the right parameters for every choice, and one clear line where there is no such run."""
+"""Opening runs: the right parameters for every choice, and a one-line error if there is no such run."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""The tables of docs/scaling.md are made from the committed records, which hold what acceptance asks for."""
+"""The tables of docs/scaling.md are made from the committed records, which contain every required case."""
 
 import json
 from pathlib import Path
@@ -36,7 +36,7 @@ def test_every_record_has_its_row_and_is_of_a_program_that_fits_or_says_why_not(
 
 
 def refused(case: library.Case) -> dict[str, Any]:
-    """What is recorded of a case that does not fit."""
+    """Returns the record of a case that does not fit."""
     report = {
         "topology": "v5e:2x2",
         "slices": 1,

@@ -1,4 +1,4 @@
-"""Layers in a loop, and what is computed again in the backward pass: neither changes a number, nor a dropout mask."""
+"""Neither a scan over layers nor rematerialisation changes a number or a dropout mask."""
 
 import dataclasses
 
@@ -49,7 +49,7 @@ def test_a_scan_gives_the_values_gradients_and_dropout_of_unrolled_layers(change
 
 @pytest.mark.parametrize("scan_layers, N", [(False, 1), (True, 2)])
 def test_keeping_products_only_changes_no_number(scan_layers, N):
-    """What `full` does, which keeps nothing, is tested in test_invariants.py."""
+    """test_invariants.py tests `full`, which saves nothing."""
     assert_same({"remat": "dots", "scan_layers": scan_layers}, dataclasses.replace(TINY, N=N, **DROPOUTS))
 
 
@@ -103,7 +103,7 @@ def test_full_computes_all_products_again_and_dots_those_of_attention(scan_layer
 
 
 def test_attention_weights_leave_no_scan():
-    """A loop stacks what its body returns, and nobody would clear away what nobody reads."""
+    """A scan stacks what its body returns, even if it is never used."""
     config = dataclasses.replace(TINY, scan_layers=True, h=7)
     traced = jax.make_jaxpr(loss_of(config))(perturbed(config)).jaxpr
     loops = [equation for equation in traced.eqns if equation.primitive.name == "scan"]

@@ -1,4 +1,4 @@
-"""Beam search against the definition written in plain Python, and against trying everything."""
+"""Beam search against its definition in plain Python, and against exhaustive search."""
 
 import functools
 import itertools
@@ -61,7 +61,7 @@ def penalty(length, alpha):
 
 
 def plain_beam_search(oracle, source, beam, alpha, nbest, early_stop):
-    """The definition at the head of model/search/beam.py, with lists."""
+    """Implements the definition at the top of model/search/beam.py, with lists."""
     limit = len(source) + EXTRA
     alive, finished = [(0.0, [])], []
     for length in range(1, limit + 1):

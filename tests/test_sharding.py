@@ -1,4 +1,4 @@
-"""The same run on every mesh: losses, shardings, collectives, and what a mesh cannot be."""
+"""The same run on every mesh: losses, shardings, collectives, and the meshes that are rejected."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Signals: what may be given up is, what must be saved first is waited for, and a second Ctrl-C waits for nothing."""
+"""Signals: work that may be abandoned is, unsaved updates are saved first, and a second Ctrl-C exits at once."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ from run.signals import Signals
 
 ROOT = Path(__file__).parent.parent
 
-# As deep in the compiler: the main thread waits in C, where no handler of Python's can run, and has let go of the GIL.
+# As deep in the compiler: the main thread waits in C, where no Python handler can run, and has released the GIL.
 STUCK = """
 import ctypes, sys
 mutex, pthread = (ctypes.c_char * 256)(), ctypes.CDLL(None)
@@ -35,7 +35,7 @@ def wait_until_received(active: Signals) -> None:
 
 @pytest.fixture(autouse=True)
 def nothing_is_left_behind() -> None:
-    """Handlers and the wake-up file are as before after each test."""
+    """Checks that each test restores the signal handlers and the wake-up file descriptor."""
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     yield
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before

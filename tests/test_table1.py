@@ -17,7 +17,7 @@ from paper.tables.table1 import ATTENTION, DILATED, PROJECTED, RECURRENT, TYPES,
 
 RECORD = Path(__file__).parent.parent / "results" / "table1.json"
 
-# Products of a layer, each multiplication and addition an operation; restricted attention looks at three blocks.
+# Products of a layer, each multiplication and addition an operation; restricted attention covers three blocks.
 PRODUCTS = {
     ATTENTION: lambda s: 4 * s.n**2 * s.d,
     PROJECTED: lambda s: 4 * s.n**2 * s.d + 8 * s.n * s.d**2,

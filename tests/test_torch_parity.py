@@ -173,7 +173,7 @@ def test_gradients():
 
 
 def decode_with_cache(config, params, source, tokens_bmt, parents_bmt):
-    """Logits [b, m, t, v] of every beam at every step; parents_bmt says whose prefix a beam goes on from.
+    """Returns logits [b, m, t, v] of every beam at every step; parents_bmt says whose prefix a beam continues.
 
     Starts with room for two steps and grows twice.
     """
@@ -197,7 +197,7 @@ def decode_with_cache(config, params, source, tokens_bmt, parents_bmt):
 
 
 def prefixes(tokens_bmt, parents_bmt, step):
-    """The tokens [b, m, step + 1] that each beam stands for after `step`."""
+    """Returns the tokens [b, m, step + 1] of each beam after `step`."""
     b, m, _ = tokens_bmt.shape
     rows = tokens_bmt[:, :, :0]
     for time in range(step + 1):
@@ -223,7 +223,7 @@ def torch_logits_of(config, seed):
 @pytest.mark.parametrize("m", [1, 3])
 @pytest.mark.parametrize("changes", VARIANTS, ids=["paper", "rope-pre", "alibi", "learned"])
 def test_cached_decoding_is_teacher_forcing(changes, m):
-    """Also after the cache has grown, and where beams go on from one another's prefixes."""
+    """Also after the cache has grown, and when beams continue each other's prefixes."""
     config: ModelConfig = dataclasses.replace(CONFIG, N=2, **changes)
     params, (source, _) = perturbed(config, seed=m), batch(m)
     rng, t = np.random.default_rng(m), 6
@@ -242,7 +242,7 @@ def test_cached_decoding_is_teacher_forcing(changes, m):
 
 
 def test_masks_of_our_padding_agree_with_torch_on_real_positions():
-    """Our padding sees padding and theirs sees sentences: so only real positions are compared."""
+    """Our padding attends to padding and theirs to sentences, so only real positions are compared."""
     source, _ = batch()
     segments = jnp.asarray(source != 0, jnp.int32)
     mask = np.asarray(Mask(segments, segments).dense())

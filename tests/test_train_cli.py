@@ -1,4 +1,4 @@
-"""`python -m train` as a user meets it: one clear line for each mistake, and Ctrl-C."""
+"""`python -m train` as a user runs it: a one-line error for each mistake, and Ctrl-C."""
 
 import os
 import signal

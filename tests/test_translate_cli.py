@@ -1,4 +1,4 @@
-"""The filter: bytes in, bytes out, line by line."""
+"""`python -m infer.translate` as a filter: bytes in, bytes out, line by line."""
 
 import io
 import json
@@ -20,7 +20,7 @@ from model.transformer import init_params
 
 
 class Echo(Translator):
-    """Stands for a translator: answers in capitals and remembers what it was asked."""
+    """A fake translator: answers in capitals and records its inputs."""
 
     def __init__(self):
         self.asked = []
@@ -115,7 +115,7 @@ def test_errors_are_one_line(arguments, message):
      "--top_p=nan", "--top_p=2", "--top_k=2147483648"],
 )  # fmt: skip
 def test_decoding_options_that_make_no_sense_are_refused_before_anything_is_read(option):
-    """As flags, whatever the run, in one line that names the flag and what it may be."""
+    """In one line that names the flag and its allowed values, whatever the run."""
     sample = ["--sample"] if option.startswith(("--seed", "--temp", "--top", "--nbest")) else []
     done = command("infer.translate", "--workdir=nowhere", option, *sample)
     assert done.returncode == 2 and done.stdout == ""

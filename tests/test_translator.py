@@ -1,4 +1,4 @@
-"""Lines of every kind come back in order, and company never changes a translation."""
+"""Lines of every kind are translated in order, and other rows of the batch never change a translation."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Penn brackets: the layouts that treebanks come in, what cleaning removes, and one line for every kind of damage."""
+"""Penn brackets: the layouts of treebanks, what cleaning removes, and a one-line error for every kind of damage."""
 
 from pathlib import Path
 

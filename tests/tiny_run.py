@@ -1,4 +1,4 @@
-"""An untrained run of a tiny model in a folder, laid out as training leaves it."""
+"""Makes the folder of an untrained run of a tiny model, as training would leave it."""
 
 import json
 from functools import lru_cache
@@ -25,7 +25,7 @@ METRICS = {1: {"loss": 3.0, "bleu": 1.0}, 2: {"loss": 2.0, "bleu": 9.0}, 3: {"lo
 
 
 class State(NamedTuple):
-    """The part of a training state that readers look at."""
+    """The part of a training state that readers use."""
 
     step: Any
     params: Any
@@ -49,7 +49,7 @@ def make(folder: Path) -> Path:
 
 
 def config(folder: Path) -> ConfigDict:
-    """Two layers of two heads, and a test split that is not there yet when the run is."""
+    """Returns a config with two layers of two heads, and a test split that does not exist yet."""
     cfg = default()
     cfg.data.vocab_size = 320
     cfg.data.test = f"text:{folder.parent}/tiny.{{en,de}}"
@@ -59,7 +59,7 @@ def config(folder: Path) -> ConfigDict:
 
 
 def params(vocab_size: int, cfg: ConfigDict, step: int) -> Any:
-    """The parameters of checkpoint `step`: the same fresh ones for every step, and a little of their own."""
+    """Returns the parameters of checkpoint `step`: the same initial ones, with a small change for each step."""
     rng = np.random.default_rng(step)
     fresh = _fresh(ModelConfig(vocab_size=vocab_size, **cfg.model.to_dict()))
     return jax.tree.map(lambda leaf: leaf + rng.normal(scale=0.02, size=leaf.shape).astype(np.float32), fresh)

@@ -12,7 +12,7 @@ WORDS = ["a", "the", "dog", "cat", "man", "woman", "walks", "runs", "old", "youn
 
 
 def config(folder: Path) -> ConfigDict:
-    """One layer on 200 made-up pairs in `folder`, which are written; one batch shape, so one compilation."""
+    """Writes 200 random pairs into `folder` and returns a one-layer config; one batch shape, so one compilation."""
     rng = np.random.default_rng(0)
     for split, count in (("train", 200), ("valid", 8)):
         lines = [" ".join(rng.choice(WORDS, size=rng.integers(2, 7))) for _ in range(count)]
@@ -41,7 +41,7 @@ def config_file(folder: Path, cfg: ConfigDict) -> Path:
 
 
 def batch(rows: int = 4, length: int = 6, vocab_size: int = 20, seed: int = 0) -> Batch:
-    """Random sentences, one a row, of unequal lengths; the last row is empty, as in an epoch's last batch."""
+    """Returns random sentences, one per row, of unequal lengths; the last row is empty, as in an epoch's last batch."""
     rng = np.random.default_rng(seed)
     lengths_b = rng.integers(2, length + 1, size=rows)
     lengths_b[-1] = 0

@@ -1,12 +1,12 @@
-"""The fault drill: training is killed and stopped again and again, and must end as if nothing had happened.
+"""The fault drill: training is killed and stopped repeatedly, and must end as if nothing had happened.
 
     python -m tests.faults.drill [--kills=50] [--terms=21] [--runs=3] [--seed=0] [--folder=DIR]
 
-A tiny model is trained in `--runs` folders, with a checkpoint every other update and a validation every tenth, each
-saved while training goes on. Every launch ends by one fault: SIGKILL at a random moment, or SIGTERM in a chosen phase.
-The next launch must go on from the newest checkpoint that was complete by then, without a warning. At last every run
-is trained to one update number, and so is one that nobody disturbed: parameters, optimiser and the record of every
-update and validation must be equal to the last bit. Prints a line a fault and a summary; exit status 0 if all held.
+A tiny model is trained in `--runs` folders, with a checkpoint every other update, saved while training continues, and a
+validation every tenth. Every launch ends with one fault: SIGKILL at a random moment, or SIGTERM in a chosen phase. The
+next launch must resume from the newest checkpoint that was then complete, without a warning. Finally every run is
+trained to the same update number as an undisturbed one: parameters, optimiser state and the records of every update and
+validation must be equal bit for bit. Prints a line per fault and a summary; exit status 0 if nothing was lost.
 """
 
 import argparse
@@ -43,7 +43,7 @@ class FaultError(Exception):
 
 
 class Launch:
-    """One training process: its stderr is in a file, which also tells how far it is."""
+    """One training process, with its stderr in a file that also shows its progress."""
 
     def __init__(self, run: "Run", cache: Path, *changes: str) -> None:
         self.run, self.before = run, run.newest()
@@ -112,13 +112,13 @@ class Run:
         folder.mkdir()
 
     def newest(self) -> int:
-        """The newest complete checkpoint, by its name alone; 0 if there is none."""
+        """Returns the newest complete checkpoint, by name only; 0 if there is none."""
         names = [path.name for path in (self.workdir / "checkpoints").glob("*")]
         return max((int(name) for name in names if name.isdigit()), default=0)
 
 
 def configure(folder: Path) -> Path:
-    """A tiny model; validation takes long enough to be hit."""
+    """Returns the config of a tiny model, whose validation is slow enough to be interrupted."""
     cfg = tiny_training.config(folder)
     for language in ("en", "de"):
         lines = (folder / f"valid.{language}").read_text().splitlines()
@@ -129,7 +129,7 @@ def configure(folder: Path) -> Path:
 
 
 class Row(NamedTuple):
-    """What became of a launch: updates done, newest complete checkpoint, exit status."""
+    """The outcome of a launch: updates done, newest complete checkpoint, exit status."""
 
     signal: str
     aim: str
@@ -140,7 +140,7 @@ class Row(NamedTuple):
 
 
 def disturb(run: Run, phase: str, chance: random.Random, cache: Path) -> Row:
-    """Launches training, ends it in `phase`, and checks what is left."""
+    """Launches training, ends it in `phase`, and checks the state that it leaves."""
     bleu = 64 if phase == "decode" else 0
     with tempfile.TemporaryDirectory() as empty:
         there = Path(empty) if phase == "compile" else cache
@@ -158,7 +158,7 @@ def disturb(run: Run, phase: str, chance: random.Random, cache: Path) -> Row:
 
 
 def aim(launch: Launch, phase: str, chance: random.Random) -> None:
-    """Waits until `launch` is in `phase`, and there a little, at random."""
+    """Waits until `launch` is in `phase`, and then for a short random time."""
     if phase == RANDOM:
         since_start = chance.random() < 0.25  # else while it trains, validates and saves
         launch.wait_for(launch.holds_the_folder if since_start else launch.updates)
@@ -178,7 +178,7 @@ def aim(launch: Launch, phase: str, chance: random.Random) -> None:
 
 
 def checked(launch: Launch, phase: str, status: int) -> Row:
-    """Raises `FaultError` unless the launch began where the one before ended, and left what it should."""
+    """Raises `FaultError` unless the launch resumed where the previous one ended, and left what it should."""
     text, updates, left = launch.text(), launch.updates(), launch.run.newest()
     began = re.search(r"^resuming .* after update (\d+)$", text, re.MULTILINE)
     began_at = int(began[1]) if began else 0
@@ -220,13 +220,13 @@ def state_sha256(run: Run, step: int) -> str:
 
 
 def losses(run: Run) -> dict[tuple[str, int], tuple[float, float]]:
-    """What was recorded of each update and each validation."""
+    """Returns the records of each update and each validation."""
     lines = [json.loads(line) for line in (run.workdir / "metrics.jsonl").read_text().splitlines()]
     return {(line["kind"], line["step"]): (line["loss"], line["nll"]) for line in lines}
 
 
 def differences(run: Run, whole: Run, steps: int) -> list[str]:
-    """What is not the same at the end of the two."""
+    """Returns the differences between the final states of the two runs."""
     ours, theirs = losses(run), losses(whole)
     wrong = sorted(key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key))
     states = [] if state_sha256(run, steps) == state_sha256(whole, steps) else ["final parameters or optimiser"]
@@ -274,7 +274,7 @@ def drill(folder: Path, kills: int, terms: int, runs: int, seed: int, cache: Pat
 
 
 def main() -> int:
-    """Entry point."""
+    """Runs the drill."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in (("kills", 50), ("terms", 21), ("runs", 3), ("seed", 0)):
         parser.add_argument(f"--{name}", type=int, default=default)

@@ -83,7 +83,7 @@ def _count(lines: dict[str, list[str]], name: str, runs: int, times: dict[str, i
             _count(lines, called, runs * trips, times)
 
 
-def _loop(lines: dict[str, list[str]], beside: list[str], line: str) -> Loop | None:
+def _loop(lines: dict[str, list[str]], computation: list[str], line: str) -> Loop | None:
     """Returns the loop on this line of a computation, if it counts up to a constant, as scans do."""
     parts = re.search(r" while\(%([\w.-]+)\).*condition=%([\w.-]+)", line)
     if not parts:
@@ -91,12 +91,12 @@ def _loop(lines: dict[str, list[str]], beside: list[str], line: str) -> Loop | N
     condition = "\n".join(lines[parts[2]])
     limit = re.search(r"ROOT .* compare\(.*%([\w.-]+)\), direction=LT", condition)
     end = limit and re.search(rf"%{re.escape(limit[1])} = s32\[\]\S* constant\((\d+)\)", condition)
-    return Loop(_start(beside, parts[1]), int(end[1])) if end else None
+    return Loop(_start(computation, parts[1]), int(end[1])) if end else None
 
 
-def _start(beside: list[str], carried: str) -> int:
+def _start(computation: list[str], carried: str) -> int:
     """Returns the constant at which a loop's counter, its first carried value, starts; 0 if it is not a constant."""
-    defined = {match[1]: match[2] for line in beside if (match := _DEFINITION.match(line))}
+    defined = {match[1]: match[2] for line in computation if (match := _DEFINITION.match(line))}
     first = re.search(r" tuple\([^%)]*%([\w.-]+)", defined.get(carried, ""))
     counter = defined.get(first[1], "") if first else ""
     while copied := re.search(r" copy\(%([\w.-]+)\)", counter):

@@ -30,7 +30,7 @@ COMPILED: Schema = {
     "config": {"data": {"train": str, "valid": str}},
 }
 SIZES = (
-    *("record", "topology", "mesh", "positions a chip", "memory GiB", "of HBM", "FLOPs / analytic", "collectives MB"),
+    *("record", "topology", "mesh", "positions per chip", "memory GiB", "of HBM", "FLOPs / analytic", "collectives MB"),
     *("update ms", "bound by", "positions/s", "hours"),
 )
 WEAK = (
@@ -126,10 +126,10 @@ def tables(records: dict[str, dict[str, Any]]) -> str:
         {f"jax {v['jax']}, libtpu {v['libtpu']}" for v in (r["report"]["versions"] for r in records.values())}
     )
     sections = (
-        ("paper", "The paper's batch of 25,000 positions a side", SIZES),
+        ("paper", "The paper's batch of 25,000 positions per side", SIZES),
         ("meshes", "Other meshes, and what does not fit", SIZES),
-        ("weak base", "Weak scaling of base: as many positions a chip on 4 to 256 chips", WEAK),
-        ("weak big", "Weak scaling of big: as many positions a chip on 4 to 256 chips", WEAK),
+        ("weak base", "Weak scaling of base: the same number of positions per chip on 4 to 256 chips", WEAK),
+        ("weak big", "Weak scaling of big: the same number of positions per chip on 4 to 256 chips", WEAK),
     )
     parts = []
     for name, title, head in sections:
@@ -151,7 +151,7 @@ def _cells(found: dict[str, Any], first: float) -> dict[str, str]:
         "topology": f"{slices}{found['topology']}",
         "chips": str(found["devices"]),
         "mesh": " ".join(f"{axis} {size}" for axis, size in found["mesh"].items() if size > 1),
-        "positions a chip": f"{tokens / found['devices']:,.0f}",
+        "positions per chip": f"{tokens / found['devices']:,.0f}",
         "positions in an update": f"{tokens:,}",
     }
     if "refused" in found:
