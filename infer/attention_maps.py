@@ -13,11 +13,10 @@ from pathlib import Path
 from absl import flags
 
 from base.errors import UserError, run
+from infer import load_run
 from infer.attention.drawing import draw_png, write_html
-from infer.attention.maps import KINDS, TITLES, attention_maps, select
+from infer.attention.maps import KINDS, TITLES, select
 from infer.options import define_run_flags
-from infer.runs import open_run
-from infer.translator import translate_one
 
 
 def main(argv: list[str]) -> None:
@@ -28,10 +27,10 @@ def main(argv: list[str]) -> None:
         raise UserError(f"--output={output}: its name must end in .png or .html")
     if not output.parent.is_dir():
         raise UserError(f"--output={output}: there is no folder {output.parent}")
-    model_run = open_run(options.workdir, options.checkpoint)
-    target = translate_one(model_run, options.source) if options.target is None else options.target
+    model = load_run(options.workdir, options.checkpoint)
+    target = model.translate([options.source])[0] if options.target is None else options.target
     try:
-        maps = attention_maps(model_run.model_config, model_run.params, model_run.tokenizer, options.source, target)
+        maps = model.attention_maps(options.source, target)
     except ValueError as error:
         raise UserError(f"--source, --target: {error}") from error
     title = f"{options.source} → {target}"

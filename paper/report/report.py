@@ -9,6 +9,7 @@ from pathlib import Path
 from base.errors import UserError
 from base.table import Table
 from data.sources import open_corpus
+from infer import load_run
 from paper.launch import commands
 from paper.records import Records, RunRecord, newest_with_checkpoints
 from paper.report import table1_plot
@@ -54,21 +55,19 @@ def _layer_plot(records: Records) -> list[str]:
 
 def _attention(run: RunRecord) -> list[str]:
     """The paper's figures as this run draws them, and every head over one sentence."""
-    from infer.attention.maps import KINDS, TITLES, attention_maps
+    from infer.attention.maps import KINDS, TITLES
     from infer.attention.page import page as attention_page
-    from infer.runs import open_run
-    from infer.translator import translate_one
     from paper.figures import figures
 
     parts = [f'<p class="soft">Drawn by {html.escape(str(run.path))}.</p>']
     try:
         with tempfile.TemporaryDirectory() as folder:
             parts += pictures(figures(run.path, Path(folder)))
-        model_run = open_run(run.path)
+        model = load_run(run.path)
         pairs = open_corpus(run.config["data"]["valid"]).pairs()
         source = next((source for source, _ in pairs if len(source.split()) in _WORDS), "The dog sleeps.")
-        target = translate_one(model_run, source)
-        maps = attention_maps(model_run.model_config, model_run.params, model_run.tokenizer, source, target)
+        (target,) = model.translate([source])
+        maps = model.attention_maps(source, target)
         title = f"{source} → {target}"
         parts.append(inner_page(title, attention_page(title, {kind: (TITLES[kind], *maps[kind]) for kind in KINDS})))
     except UserError as error:
