@@ -21,7 +21,7 @@ PAIRS = {"en-de": "{en,de}", "en-fr": "{de,en}"}  # with the direction of the bu
 
 
 def wmt14(cfg: ConfigDict, pair: str) -> ConfigDict:
-    """Sets the paper's corpora in `cfg`, English to German or (with 32,000 subwords) to French; returns it."""
+    """Sets the paper's corpora for `pair`, "en-de" or "en-fr" (with 32,000 subwords), in `cfg`; returns it."""
     language = {"en-de": "de", "en-fr": "fr"}[pair]
     for split in ("train", "valid", "test"):
         part = {"train": "train", "valid": "validation", "test": "test"}[split]
