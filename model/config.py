@@ -2,9 +2,11 @@
 
 import dataclasses
 
+from model.mixers import MIXERS
 from model.positions import KINDS, NoPositions
 
 POSITIONS = tuple(KINDS)
+ABSOLUTE = ("sinusoidal", "learned", "none")  # positions that act on embeddings alone
 NORMS = ("post", "pre")
 DTYPES = ("float32", "bfloat16")
 DROPOUT_BITS = ("threefry", "hash")
@@ -39,11 +41,13 @@ class ModelConfig:
     dropout_bits: str = "threefry"
     attention_impl: str = "einsum"
     scan_layers: bool = False
+    mixer: str = "attention"
+    neighbours: int = 15
 
     def __post_init__(self) -> None:
         # Runs from before there was a choice have recorded False or True.
         object.__setattr__(self, "remat", {"False": "none", "True": "full"}.get(str(self.remat), self.remat))
-        for field in ("vocab_size", "N", "d_model", "d_ff", "h", "d_k", "d_v", "max_positions"):
+        for field in ("vocab_size", "N", "d_model", "d_ff", "h", "d_k", "d_v", "max_positions", "neighbours"):
             if getattr(self, field) < 1:
                 raise ValueError(f"model.{field} is {getattr(self, field)}; it must be at least 1")
         for field in ("P_drop", "P_drop_attention", "P_drop_relu"):
@@ -56,17 +60,30 @@ class ModelConfig:
             ("remat", REMATS),
             ("dropout_bits", DROPOUT_BITS),
             ("attention_impl", ATTENTION_IMPLS),
+            ("mixer", tuple(MIXERS)),
         ):
             if getattr(self, field) not in allowed:
                 raise ValueError(f"model.{field} is {getattr(self, field)!r}; it must be one of {', '.join(allowed)}")
         _ = self.encoding  # which checks the widths that it needs
         if self.attention_impl != "einsum":
             self._check_kernel()
+        self._check_mixer()
 
     @property
     def encoding(self) -> NoPositions:
         """What `positions` names."""
         return KINDS[self.positions](self.d_model, self.d_k, self.h, self.max_positions)
+
+    def _check_mixer(self) -> None:
+        """Refuses what the mixer cannot do, or what would have no effect on it."""
+        mixer, can = f"model.mixer is {self.mixer!r}", MIXERS[self.mixer]
+        if not can.relative and self.positions not in ABSOLUTE:
+            raise ValueError(
+                f"{mixer}, on which positions {self.positions!r} have no effect; set model.positions to one of "
+                f"{', '.join(ABSOLUTE)}"
+            )
+        if not can.kernels and self.attention_impl != "einsum":
+            raise ValueError(f"{mixer}, which no kernel computes; set model.attention_impl=einsum")
 
     def _check_kernel(self) -> None:
         """Refuses what the einsum can do and kernels cannot. Whether their device is there shows at compilation."""
@@ -94,11 +111,12 @@ def parameter_count(config: ModelConfig) -> int:
     vocabulary of 37,000; this formula does what the equations say.
     """
     d, f, v = config.d_model, config.d_ff, config.vocab_size
-    attention = 2 * d * config.h * config.d_k + 2 * d * config.h * config.d_v
+    attention = 2 * d * config.h * (config.d_k + config.d_v)
+    in_encoder, in_decoder = mixer_parameters(config, causal=False), mixer_parameters(config, causal=True)
     feed_forward = 2 * d * f + f + d
     norm = 2 * d
-    encoder_layer = attention + feed_forward + 2 * norm
-    decoder_layer = 2 * attention + feed_forward + 3 * norm
+    encoder_layer = in_encoder + feed_forward + 2 * norm
+    decoder_layer = in_decoder + attention + feed_forward + 3 * norm
     count = config.N * (encoder_layer + decoder_layer)
     count += v * d if config.tie_embeddings else 3 * v * d
     if config.norm == "pre":
@@ -106,3 +124,8 @@ def parameter_count(config: ModelConfig) -> int:
     if config.encoding.has_table:
         count += 2 * config.max_positions * d
     return count
+
+
+def mixer_parameters(config: ModelConfig, causal: bool) -> int:
+    """Returns the number of parameters of one mixer, in a causal stack or in an encoder."""
+    return 2 * config.d_model * config.h * (config.d_k + config.d_v)
