@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 from model.config import ModelConfig
 from model.masks import Mask
 from model.mixers.attention import KeysValues, MultiHeadAttention
+from model.mixers.linear import LinearAttention
 from model.mixers.restricted import RestrictedAttention
 from model.noise import Noise, dropout, fold
 from model.positions import NoPositions
@@ -46,6 +47,8 @@ def self_mixer(c: ModelConfig) -> Any:
     match c.mixer:
         case "restricted":
             return RestrictedAttention(c, c.encoding, name="restricted")
+        case "linear":
+            return LinearAttention(c, NoPositions(), name="linear")
         case _:
             return MultiHeadAttention(c, c.encoding, name="self_attention")
 

@@ -9,6 +9,7 @@ import pytest
 
 from model.config import ModelConfig, parameter_count
 from model.masks import Mask
+from model.mixers import linear
 from model.mixers.attention import MultiHeadAttention
 from model.mixers.restricted import RestrictedAttention
 from model.positions import NoPositions
@@ -22,6 +23,7 @@ from tests.model_cases import TINY, padded_ids, perturbed, run, tokens
 
 PLAIN = [
     pytest.param({"mixer": "restricted", "neighbours": 3}, id="restricted"),
+    pytest.param({"mixer": "linear"}, id="linear"),
 ]
 MIXERS = [
     *PLAIN,
@@ -174,6 +176,35 @@ def test_the_cache_of_restricted_attention_has_room_for_r_tokens_a_beam():
     assert cache.cache.visible_bmc.shape == (2, 4, 12)
 
 
+# Linear attention.
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("block", [1, 2, 3, 4, 64])
+def test_linear_attention_is_its_quadratic_definition_in_blocks_of_any_length(monkeypatch, block, causal):
+    monkeypatch.setattr(linear, "BLOCK", block)
+    rng = np.random.default_rng(block)
+    q, k = (np.abs(rng.standard_normal((2, 3, 11, 4))) for _ in range(2))
+    v = rng.standard_normal((2, 3, 11, 5))
+    segments = jnp.concatenate([SEGMENTS, jnp.ones_like(SEGMENTS)])
+    weights = np.einsum("bhtk,bhsk->bhts", q, k) * np.asarray(Mask(segments, segments, causal).dense())[:, None]
+    expected = np.einsum("bhts,bhse->bhte", weights / (weights.sum(-1, keepdims=True) + linear.LEAST), v)
+    found = linear.linear_attention(*(jnp.asarray(x, jnp.float32) for x in (q, k, v)), segments, causal)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_features_are_elu_plus_one_and_above_0():
+    x = jnp.array([-80.0, -30.0, -1.0, 0.0, 2.0])
+    np.testing.assert_allclose(linear.features(x), jax.nn.elu(x) + 1, atol=1e-6)
+    assert np.all(linear.features(x) > 0)
+    assert np.all(np.isfinite(jax.vmap(jax.grad(linear.features))(x * 1e3)))
+
+
+def test_linear_attention_costs_n_and_not_its_square():
+    module = linear.LinearAttention(dataclasses.replace(TINY, mixer="linear"), NoPositions())
+    assert cost(module, 1024) / cost(module, 256) == pytest.approx(4, rel=0.05)
+
+
 # What cannot be.
 
 
@@ -181,6 +212,7 @@ def test_the_cache_of_restricted_attention_has_room_for_r_tokens_a_beam():
     ("changes", "message"),
     [
         ({"mixer": "recurent"}, "model.mixer is 'recurent'; it must be one of attention, restricted"),
+        ({"mixer": "linear", "positions": "rope"}, "on which positions 'rope' have no effect; set model.positions to"),
         ({"mixer": "restricted", "neighbours": 0}, "model.neighbours is 0; it must be at least 1"),
         ({"mixer": "restricted", "attention_impl": "splash"}, "which no kernel computes; set model.attention_impl=ei"),
     ],

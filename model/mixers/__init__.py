@@ -14,4 +14,5 @@ class Abilities(NamedTuple):
 MIXERS = {
     "attention": Abilities(weights=True, relative=True, kernels=True),
     "restricted": Abilities(weights=True, relative=True, kernels=False),
+    "linear": Abilities(weights=False, relative=False, kernels=False),
 }
