@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 from model.config import ModelConfig
 from model.masks import Mask
 from model.mixers.attention import KeysValues, MultiHeadAttention
+from model.mixers.convolution import GatedConvolution
 from model.mixers.linear import LinearAttention
 from model.mixers.restricted import RestrictedAttention
 from model.noise import Noise, dropout, fold
@@ -49,6 +50,8 @@ def self_mixer(c: ModelConfig) -> Any:
             return RestrictedAttention(c, c.encoding, name="restricted")
         case "linear":
             return LinearAttention(c, NoPositions(), name="linear")
+        case "convolution":
+            return GatedConvolution(c, name="convolution")
         case _:
             return MultiHeadAttention(c, c.encoding, name="self_attention")
 

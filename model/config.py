@@ -43,11 +43,23 @@ class ModelConfig:
     scan_layers: bool = False
     mixer: str = "attention"
     neighbours: int = 15
+    kernel_width: int = 3
 
     def __post_init__(self) -> None:
         # Runs from before there was a choice have recorded False or True.
         object.__setattr__(self, "remat", {"False": "none", "True": "full"}.get(str(self.remat), self.remat))
-        for field in ("vocab_size", "N", "d_model", "d_ff", "h", "d_k", "d_v", "max_positions", "neighbours"):
+        for field in (
+            "vocab_size",
+            "N",
+            "d_model",
+            "d_ff",
+            "h",
+            "d_k",
+            "d_v",
+            "max_positions",
+            "neighbours",
+            "kernel_width",
+        ):
             if getattr(self, field) < 1:
                 raise ValueError(f"model.{field} is {getattr(self, field)}; it must be at least 1")
         for field in ("P_drop", "P_drop_attention", "P_drop_relu"):
@@ -128,4 +140,7 @@ def parameter_count(config: ModelConfig) -> int:
 
 def mixer_parameters(config: ModelConfig, causal: bool) -> int:
     """Returns the number of parameters of one mixer, in a causal stack or in an encoder."""
-    return 2 * config.d_model * config.h * (config.d_k + config.d_v)
+    d = config.d_model
+    if config.mixer == "convolution":
+        return 2 * config.kernel_width * d * d + 2 * d
+    return 2 * d * config.h * (config.d_k + config.d_v)

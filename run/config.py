@@ -14,7 +14,7 @@ from configs.common import default
 # `configs/common.py` belongs here.
 ADDED = (
     *("mesh.data", "mesh.fsdp", "mesh.tensor", "model.attention_impl", "model.scan_layers"),
-    *("model.mixer", "model.neighbours"),
+    *("model.mixer", "model.neighbours", "model.kernel_width"),
 )
 LARGEST = 2**31 - 1  # sizes, ids, step numbers and seeds are 32 bits wide on the device
 

@@ -11,6 +11,7 @@ from model.config import ModelConfig, parameter_count
 from model.masks import Mask
 from model.mixers import linear
 from model.mixers.attention import MultiHeadAttention
+from model.mixers.convolution import GatedConvolution
 from model.mixers.restricted import RestrictedAttention
 from model.positions import NoPositions
 from model.stack import Stack
@@ -24,11 +25,13 @@ from tests.model_cases import TINY, padded_ids, perturbed, run, tokens
 PLAIN = [
     pytest.param({"mixer": "restricted", "neighbours": 3}, id="restricted"),
     pytest.param({"mixer": "linear"}, id="linear"),
+    pytest.param({"mixer": "convolution", "kernel_width": 3}, id="convolution"),
 ]
 MIXERS = [
     *PLAIN,
     pytest.param({"mixer": "restricted", "neighbours": 2, "positions": "rope", "norm": "pre"}, id="restricted-rope"),
     pytest.param({"mixer": "restricted", "neighbours": 4, "positions": "alibi"}, id="restricted-alibi"),
+    pytest.param({"mixer": "convolution", "kernel_width": 4, "norm": "pre"}, id="convolution-pre"),
 ]
 mixers = pytest.mark.parametrize("changes", MIXERS)
 plain_mixers = pytest.mark.parametrize("changes", PLAIN)
@@ -41,6 +44,9 @@ def reach(config, causal):
     far = SEGMENTS.shape[1]
     before, after = {
         "restricted": (config.neighbours - 1, 0) if causal else (config.neighbours // 2,) * 2,
+        "convolution": (config.kernel_width - 1, 0)
+        if causal
+        else (config.kernel_width // 2, (config.kernel_width - 1) // 2),
     }.get(config.mixer, (far, 0) if causal else (far, far))
     return -after, before
 
@@ -205,6 +211,28 @@ def test_linear_attention_costs_n_and_not_its_square():
     assert cost(module, 1024) / cost(module, 256) == pytest.approx(4, rel=0.05)
 
 
+# Convolution.
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("w", [1, 2, 3, 6])
+def test_the_convolution_is_gated_and_over_each_sentence_alone(w, causal):
+    config = dataclasses.replace(TINY, mixer="convolution", kernel_width=w)
+    module, rng = GatedConvolution(config), np.random.default_rng(w)
+    x_btd = rng.standard_normal((1, 11, 16)).astype(np.float32)
+    mask = Mask(SEGMENTS, SEGMENTS, causal)
+    params = module.init(jax.random.key(0), jnp.asarray(x_btd), POSITIONS, mask)["params"]
+    params["bias"] = jnp.asarray(rng.standard_normal(32), jnp.float32)
+    found = module.apply({"params": params}, jnp.asarray(x_btd), POSITIONS, mask)[0]
+    before = w - 1 if causal else w // 2
+    for begin, end in ((0, 5), (5, 8), (8, 9)):
+        alone = np.pad(x_btd[0, begin:end], ((before, w - 1 - before), (0, 0)))
+        for t in range(end - begin):
+            value, gate = np.einsum("wd,wdge->ge", alone[t : t + w], params["kernel"]) + params["bias"].reshape(2, 16)
+            expected = value / (1 + np.exp(-gate))
+            np.testing.assert_allclose(found[0, begin + t], expected, rtol=1e-5, atol=1e-5)
+
+
 # What cannot be.
 
 
@@ -212,6 +240,7 @@ def test_linear_attention_costs_n_and_not_its_square():
     ("changes", "message"),
     [
         ({"mixer": "recurent"}, "model.mixer is 'recurent'; it must be one of attention, restricted"),
+        ({"mixer": "convolution", "kernel_width": 0}, "model.kernel_width is 0; it must be at least 1"),
         ({"mixer": "linear", "positions": "rope"}, "on which positions 'rope' have no effect; set model.positions to"),
         ({"mixer": "restricted", "neighbours": 0}, "model.neighbours is 0; it must be at least 1"),
         ({"mixer": "restricted", "attention_impl": "splash"}, "which no kernel computes; set model.attention_impl=ei"),
