@@ -46,7 +46,7 @@ def default() -> ConfigDict:
     cfg.model.remat = "none"  # in the backward pass compute again: none | full (each layer: a third more time) | dots
     cfg.model.dropout_bits = "threefry"  # "threefry": jax.random; "hash": a cheap counter hash, faster on CPU
     cfg.model.attention_impl = "einsum"  # einsum | splash (TPU) | cudnn (GPU, bfloat16): kernels that keep no weights
-    cfg.model.mixer = "attention"  # of self-attention's place: attention | restricted | linear | convolution
+    cfg.model.mixer = "attention"  # for self-attention: attention | restricted | linear | recurrent | convolution
     cfg.model.neighbours = 15  # r of "restricted": positions that each attends to, its own included; section 4
     cfg.model.kernel_width = 3  # positions that "convolution" covers
     cfg.model.scan_layers = False  # True loops over stacked layers: compiles one, but copies parameters every update

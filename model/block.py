@@ -12,6 +12,7 @@ from model.masks import Mask
 from model.mixers.attention import KeysValues, MultiHeadAttention
 from model.mixers.convolution import GatedConvolution
 from model.mixers.linear import LinearAttention
+from model.mixers.recurrent import Recurrent
 from model.mixers.restricted import RestrictedAttention
 from model.noise import Noise, dropout, fold
 from model.positions import NoPositions
@@ -43,13 +44,15 @@ def layer_norm(config: ModelConfig) -> nn.LayerNorm:
     return nn.LayerNorm(epsilon=1e-6, dtype=config.dtype, use_fast_variance=False)
 
 
-def self_mixer(c: ModelConfig) -> Any:
+def self_mixer(c: ModelConfig, causal: bool) -> Any:
     """Returns the mixer that `config.mixer` names, which is its name among the parameters, too."""
     match c.mixer:
         case "restricted":
             return RestrictedAttention(c, c.encoding, name="restricted")
         case "linear":
             return LinearAttention(c, NoPositions(), name="linear")
+        case "recurrent":
+            return Recurrent(c, causal, name="recurrent")
         case "convolution":
             return GatedConvolution(c, name="convolution")
         case _:
@@ -84,10 +87,11 @@ class Block(nn.Module):
 
     config: ModelConfig
     cross: bool
+    causal: bool
 
     def setup(self) -> None:
         c = self.config
-        self.mixer = self_mixer(c)
+        self.mixer = self_mixer(c, self.causal)
         if self.cross:
             self.cross_attention = MultiHeadAttention(c, NoPositions())
         self.feed_forward = FeedForward(c)

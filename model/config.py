@@ -94,6 +94,8 @@ class ModelConfig:
                 f"{mixer}, on which positions {self.positions!r} have no effect; set model.positions to one of "
                 f"{', '.join(ABSOLUTE)}"
             )
+        if self.mixer == "recurrent" and self.d_model % 2:
+            raise ValueError(f"{mixer}, whose encoder halves model.d_model; {self.d_model} is odd")
         if not can.kernels and self.attention_impl != "einsum":
             raise ValueError(f"{mixer}, which no kernel computes; set model.attention_impl=einsum")
 
@@ -141,6 +143,9 @@ def parameter_count(config: ModelConfig) -> int:
 def mixer_parameters(config: ModelConfig, causal: bool) -> int:
     """Returns the number of parameters of one mixer, in a causal stack or in an encoder."""
     d = config.d_model
+    if config.mixer == "recurrent":
+        width = d if causal else d // 2  # of one direction; there are d // width
+        return 4 * d * (d + width + 1)
     if config.mixer == "convolution":
         return 2 * config.kernel_width * d * d + 2 * d
     return 2 * d * config.h * (config.d_k + config.d_v)

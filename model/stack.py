@@ -53,7 +53,7 @@ class Stack(nn.Module):
         block: Any = Block
         if c.remat != "none":
             block = nn.remat(block, policy=REMAT_POLICIES[str(c.remat)])
-        self.layer = [block(c, self.cross) for _ in range(c.N)]
+        self.layer = [block(c, self.cross, self.causal) for _ in range(c.N)]
         if c.norm == "pre":
             self.final_norm = layer_norm(c)
 

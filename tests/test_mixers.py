@@ -12,6 +12,7 @@ from model.masks import Mask
 from model.mixers import linear
 from model.mixers.attention import MultiHeadAttention
 from model.mixers.convolution import GatedConvolution
+from model.mixers.recurrent import Recurrent
 from model.mixers.restricted import RestrictedAttention
 from model.positions import NoPositions
 from model.stack import Stack
@@ -26,6 +27,7 @@ PLAIN = [
     pytest.param({"mixer": "restricted", "neighbours": 3}, id="restricted"),
     pytest.param({"mixer": "linear"}, id="linear"),
     pytest.param({"mixer": "convolution", "kernel_width": 3}, id="convolution"),
+    pytest.param({"mixer": "recurrent"}, id="recurrent"),
 ]
 MIXERS = [
     *PLAIN,
@@ -211,6 +213,32 @@ def test_linear_attention_costs_n_and_not_its_square():
     assert cost(module, 1024) / cost(module, 256) == pytest.approx(4, rel=0.05)
 
 
+# Recurrence.
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_the_recurrence_is_an_lstm_over_each_sentence_alone_in_the_encoder_from_both_ends(causal):
+    module, rng = Recurrent(TINY, causal), np.random.default_rng(0)
+    x_btd = rng.standard_normal((1, 11, 16)).astype(np.float32)
+    mask = Mask(SEGMENTS, SEGMENTS, causal)
+    fresh = module.init(jax.random.key(0), jnp.asarray(x_btd), POSITIONS, mask)["params"]
+    e = 16 if causal else 8
+    np.testing.assert_array_equal(fresh["bias"].reshape(-1, 4, e).sum((0, 2)), [0, 16, 0, 0])
+    params = {name: rng.standard_normal(leaf.shape).astype(np.float32) for name, leaf in fresh.items()}
+    found = module.apply({"params": params}, jnp.asarray(x_btd), POSITIONS, mask)[0]
+    for direction in range(16 // e):
+        wx, wh = params["wx"][direction], params["wh"][direction]
+        bias = params["bias"].reshape(-1, 4, e)[direction]
+        for begin, end in ((0, 5), (5, 8), (8, 9)):
+            h, c = np.zeros(e), np.zeros(e)
+            for t in list(range(begin, end))[:: 1 - 2 * direction]:
+                gates = np.einsum("d,dge->ge", x_btd[0, t], wx) + np.einsum("f,fge->ge", h, wh) + bias
+                enter, keep, leave = 1 / (1 + np.exp(-gates[:3]))
+                c = keep * c + enter * np.tanh(gates[3])
+                h = leave * np.tanh(c)
+                np.testing.assert_allclose(found[0, t, direction * e :][:e], h, rtol=1e-4, atol=1e-5)
+
+
 # Convolution.
 
 
@@ -240,6 +268,11 @@ def test_the_convolution_is_gated_and_over_each_sentence_alone(w, causal):
     ("changes", "message"),
     [
         ({"mixer": "recurent"}, "model.mixer is 'recurent'; it must be one of attention, restricted"),
+        (
+            {"mixer": "recurrent", "positions": "alibi"},
+            "on which positions 'alibi' have no effect; set model.positions",
+        ),
+        ({"mixer": "recurrent", "d_model": 15, "positions": "none"}, "whose encoder halves model.d_model; 15 is odd"),
         ({"mixer": "convolution", "kernel_width": 0}, "model.kernel_width is 0; it must be at least 1"),
         ({"mixer": "linear", "positions": "rope"}, "on which positions 'rope' have no effect; set model.positions to"),
         ({"mixer": "restricted", "neighbours": 0}, "model.neighbours is 0; it must be at least 1"),

@@ -15,5 +15,6 @@ MIXERS = {
     "attention": Abilities(weights=True, relative=True, kernels=True),
     "restricted": Abilities(weights=True, relative=True, kernels=False),
     "linear": Abilities(weights=False, relative=False, kernels=False),
+    "recurrent": Abilities(weights=False, relative=False, kernels=False),
     "convolution": Abilities(weights=False, relative=False, kernels=False),
 }
