@@ -12,6 +12,16 @@ from model.noise import Noise, dropout
 NOWHERE = -1  # segment of the positions that fill up a row: no token is of it
 
 
+def reach(neighbours: int, causal: bool) -> tuple[int, int]:
+    """Returns how many positions before its own, and how many after, a query attends to."""
+    return (neighbours - 1, 0) if causal else (neighbours // 2, neighbours // 2)
+
+
+def block_length(neighbours: int, length: int, causal: bool) -> int:
+    """Returns the length of the blocks that rows of `length` are split into: as far as the neighbourhood reaches."""
+    return max(1, min(length, reach(neighbours, causal)[0]))
+
+
 class Window(NamedTuple):
     """A KV cache with room for the newest r tokens of each beam; every further token overwrites the oldest."""
 
@@ -40,8 +50,8 @@ class RestrictedAttention(Heads):
     ) -> tuple[Float[Array, "b t d"], Float[Array, "b h t t"]]:
         """Returns the output for whole rows and the weights, which cost nothing where they are not used."""
         c, (b, t, _) = self.config, x_btd.shape
-        before, after = (c.neighbours - 1, 0) if mask.causal else (c.neighbours // 2, c.neighbours // 2)
-        block = max(1, min(t, max(before, after)))
+        before, after = reach(c.neighbours, mask.causal)
+        block = block_length(c.neighbours, t, mask.causal)
         n, sides = -(-t // block), (1, 0) if mask.causal else (1, 1)
 
         def split(x_bt: Array, fill: int = 0) -> Array:
