@@ -46,6 +46,9 @@ def default() -> ConfigDict:
     cfg.model.remat = "none"  # rematerialisation: none | full (whole layers: a third more time) | dots (attention only)
     cfg.model.dropout_bits = "threefry"  # "threefry": jax.random; "hash": a cheap counter-based hash, faster on CPU
     cfg.model.attention_impl = "einsum"  # einsum | splash (TPU) | cudnn (GPU, bfloat16), the last two fused kernels
+    cfg.model.mixer = "attention"  # for self-attention: attention | restricted | linear | recurrent | convolution
+    cfg.model.neighbours = 15  # r of "restricted": positions that each attends to, its own included; section 4
+    cfg.model.kernel_width = 3  # positions that "convolution" covers
     cfg.model.scan_layers = False  # True scans over layers: compiles one, but copies the parameters every update
 
     cfg.loss = ConfigDict()

@@ -9,7 +9,11 @@ from jaxtyping import Array, Bool, Float, Int
 
 from model.config import ModelConfig
 from model.masks import Mask
-from model.mixers.attention import KeysValues, KVCache, MultiHeadAttention
+from model.mixers.attention import KeysValues, MultiHeadAttention
+from model.mixers.convolution import GatedConvolution
+from model.mixers.linear import LinearAttention
+from model.mixers.recurrent import Recurrent
+from model.mixers.restricted import RestrictedAttention
 from model.noise import Noise, dropout, fold
 from model.positions import NoPositions
 
@@ -31,13 +35,28 @@ class BlockCache(NamedTuple):
     shared by its beams.
     """
 
-    mixer: KVCache
+    mixer: Any
     memory: KeysValues | None
 
 
 def layer_norm(config: ModelConfig) -> nn.LayerNorm:
     """Returns layer normalisation with scale and bias. The paper gives no epsilon; 1e-6 is tensor2tensor's."""
     return nn.LayerNorm(epsilon=1e-6, dtype=config.dtype, use_fast_variance=False)
+
+
+def self_mixer(c: ModelConfig, causal: bool) -> Any:
+    """Returns the mixer that `config.mixer` names, which is its name among the parameters, too."""
+    match c.mixer:
+        case "restricted":
+            return RestrictedAttention(c, c.encoding, name="restricted")
+        case "linear":
+            return LinearAttention(c, NoPositions(), name="linear")
+        case "recurrent":
+            return Recurrent(c, causal, name="recurrent")
+        case "convolution":
+            return GatedConvolution(c, name="convolution")
+        case _:
+            return MultiHeadAttention(c, c.encoding, name="self_attention")
 
 
 class FeedForward(nn.Module):
@@ -68,10 +87,11 @@ class Block(nn.Module):
 
     config: ModelConfig
     cross: bool
+    causal: bool
 
     def setup(self) -> None:
         c = self.config
-        self.self_attention = MultiHeadAttention(c, c.encoding)
+        self.mixer = self_mixer(c, self.causal)
         if self.cross:
             self.cross_attention = MultiHeadAttention(c, NoPositions())
         self.feed_forward = FeedForward(c)
@@ -89,9 +109,7 @@ class Block(nn.Module):
         noise: Noise | None = None,
     ) -> tuple[Float[Array, "b t d"], Weights]:
         """Returns the output for whole rows, and the attention weights."""
-        y_btd, self_bhtt = self.self_attention(
-            self._before(x_btd, self.norm_1), positions_bt, mask, fold(noise, SELF_WEIGHTS)
-        )
+        y_btd, self_bhtt = self.mixer(self._before(x_btd, self.norm_1), positions_bt, mask, fold(noise, SELF_WEIGHTS))
         x_btd = self._after(x_btd, y_btd, self.norm_1, fold(noise, SELF_OUTPUT))
         cross_bhts = None
         if self.cross:
@@ -105,7 +123,7 @@ class Block(nn.Module):
 
     def init_cache(self, memory: KeysValues | None, rows: int, beams: int, slots: int) -> BlockCache:
         """Returns an empty cache for `step`; the arguments are those of the mixer's `init_cache`."""
-        return BlockCache(self.self_attention.init_cache(rows, beams, slots), memory)
+        return BlockCache(self.mixer.init_cache(rows, beams, slots), memory)
 
     def step(
         self,
@@ -115,7 +133,7 @@ class Block(nn.Module):
         memory_mask_bms: Bool[Array, "b m s"] | None,
     ) -> tuple[Float[Array, "b m d"], BlockCache]:
         """Returns the output for the next token of each of m beams, and the updated cache."""
-        y_bmd, mixer = self.self_attention.step(self._before(x_bmd, self.norm_1), positions_bm, cache.mixer)
+        y_bmd, mixer = self.mixer.step(self._before(x_bmd, self.norm_1), positions_bm, cache.mixer)
         x_bmd = self._after(x_bmd, y_bmd, self.norm_1, None)
         if self.cross:
             assert cache.memory is not None and memory_mask_bms is not None

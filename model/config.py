@@ -2,9 +2,11 @@
 
 import dataclasses
 
+from model.mixers import MIXERS
 from model.positions import KINDS, NoPositions
 
 POSITIONS = tuple(KINDS)
+ABSOLUTE = ("sinusoidal", "learned", "none")  # positions that act on embeddings alone
 NORMS = ("post", "pre")
 DTYPES = ("float32", "bfloat16")
 DROPOUT_BITS = ("threefry", "hash")
@@ -39,11 +41,25 @@ class ModelConfig:
     dropout_bits: str = "threefry"
     attention_impl: str = "einsum"
     scan_layers: bool = False
+    mixer: str = "attention"
+    neighbours: int = 15
+    kernel_width: int = 3
 
     def __post_init__(self) -> None:
         # Older runs recorded False or True.
         object.__setattr__(self, "remat", {"False": "none", "True": "full"}.get(str(self.remat), self.remat))
-        for field in ("vocab_size", "N", "d_model", "d_ff", "h", "d_k", "d_v", "max_positions"):
+        for field in (
+            "vocab_size",
+            "N",
+            "d_model",
+            "d_ff",
+            "h",
+            "d_k",
+            "d_v",
+            "max_positions",
+            "neighbours",
+            "kernel_width",
+        ):
             if getattr(self, field) < 1:
                 raise ValueError(f"model.{field} is {getattr(self, field)}; it must be at least 1")
         for field in ("P_drop", "P_drop_attention", "P_drop_relu"):
@@ -56,17 +72,32 @@ class ModelConfig:
             ("remat", REMATS),
             ("dropout_bits", DROPOUT_BITS),
             ("attention_impl", ATTENTION_IMPLS),
+            ("mixer", tuple(MIXERS)),
         ):
             if getattr(self, field) not in allowed:
                 raise ValueError(f"model.{field} is {getattr(self, field)!r}; it must be one of {', '.join(allowed)}")
         _ = self.encoding  # its constructor checks the widths
         if self.attention_impl != "einsum":
             self._check_kernel()
+        self._check_mixer()
 
     @property
     def encoding(self) -> NoPositions:
         """The positional encoding that `positions` names."""
         return KINDS[self.positions](self.d_model, self.d_k, self.h, self.max_positions)
+
+    def _check_mixer(self) -> None:
+        """Refuses what the mixer cannot do, or what would have no effect on it."""
+        mixer, can = f"model.mixer is {self.mixer!r}", MIXERS[self.mixer]
+        if not can.relative and self.positions not in ABSOLUTE:
+            raise ValueError(
+                f"{mixer}, on which positions {self.positions!r} have no effect; set model.positions to one of "
+                f"{', '.join(ABSOLUTE)}"
+            )
+        if self.mixer == "recurrent" and self.d_model % 2:
+            raise ValueError(f"{mixer}, whose encoder halves model.d_model; {self.d_model} is odd")
+        if not can.kernels and self.attention_impl != "einsum":
+            raise ValueError(f"{mixer}, which no kernel computes; set model.attention_impl=einsum")
 
     def _check_kernel(self) -> None:
         """Rejects what only the einsum supports. A kernel's device is checked when it is compiled."""
@@ -94,11 +125,12 @@ def parameter_count(config: ModelConfig) -> int:
     37,000; this formula follows the equations.
     """
     d, f, v = config.d_model, config.d_ff, config.vocab_size
-    attention = 2 * d * config.h * config.d_k + 2 * d * config.h * config.d_v
+    attention = 2 * d * config.h * (config.d_k + config.d_v)
+    in_encoder, in_decoder = mixer_parameters(config, causal=False), mixer_parameters(config, causal=True)
     feed_forward = 2 * d * f + f + d
     norm = 2 * d
-    encoder_layer = attention + feed_forward + 2 * norm
-    decoder_layer = 2 * attention + feed_forward + 3 * norm
+    encoder_layer = in_encoder + feed_forward + 2 * norm
+    decoder_layer = in_decoder + attention + feed_forward + 3 * norm
     count = config.N * (encoder_layer + decoder_layer)
     count += v * d if config.tie_embeddings else 3 * v * d
     if config.norm == "pre":
@@ -106,3 +138,14 @@ def parameter_count(config: ModelConfig) -> int:
     if config.encoding.has_table:
         count += 2 * config.max_positions * d
     return count
+
+
+def mixer_parameters(config: ModelConfig, causal: bool) -> int:
+    """Returns the number of parameters of one mixer, in a causal stack or in an encoder."""
+    d = config.d_model
+    if config.mixer == "recurrent":
+        width = d if causal else d // 2  # of one direction; there are d // width
+        return 4 * d * (d + width + 1)
+    if config.mixer == "convolution":
+        return 2 * config.kernel_width * d * d + 2 * d
+    return 2 * d * config.h * (config.d_k + config.d_v)

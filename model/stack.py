@@ -53,7 +53,7 @@ class Stack(nn.Module):
         block: Any = Block
         if c.remat != "none":
             block = nn.remat(block, policy=REMAT_POLICIES[str(c.remat)])
-        self.layer = [block(c, self.cross) for _ in range(c.N)]
+        self.layer = [block(c, self.cross, self.causal) for _ in range(c.N)]
         if c.norm == "pre":
             self.final_norm = layer_norm(c)
 
@@ -72,12 +72,14 @@ class Stack(nn.Module):
         c = self.config
         plain = return_weights or self.is_initializing()
 
-        def mask_of(queries_bt: Array, keys_bs: Array, causal: bool) -> Mask | Array:
-            mask = Mask(queries_bt, keys_bs, causal)
-            return mask.dense() if plain or c.attention_impl == "einsum" else mask
+        einsum = plain or c.attention_impl == "einsum"  # which takes dense masks
 
-        mask = mask_of(tokens.segments_bt, tokens.segments_bt, self.causal)
-        memory_mask = None if memory is None else mask_of(tokens.segments_bt, memory.segments_bs, False)
+        def mask_of(queries_bt: Array, keys_bs: Array, causal: bool, dense: bool) -> Mask | Array:
+            mask = Mask(queries_bt, keys_bs, causal)
+            return mask.dense() if dense else mask
+
+        mask = mask_of(tokens.segments_bt, tokens.segments_bt, self.causal, einsum and c.mixer == "attention")
+        memory_mask = None if memory is None else mask_of(tokens.segments_bt, memory.segments_bs, False, einsum)
 
         def apply(layer: Block, x_btd: Array, keys_values: KeysValues | None, noise: Noise | None) -> Any:
             return layer(x_btd, tokens.positions_bt, mask, keys_values, memory_mask, noise)

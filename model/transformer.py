@@ -8,6 +8,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from base.ids import BOS, PAD
 from model.config import ModelConfig
 from model.embed import embed, logits
+from model.mixers import MIXERS
 from model.noise import Noise, fold
 from model.stack import Memory, Stack, StackCache
 from model.tokens import Tokens
@@ -85,15 +86,18 @@ class Transformer(nn.Module):
         return logits(x_bmd, self.softmax), cache
 
     def attention_maps(self, source: Tokens, target: Tokens) -> dict[str, Float[Array, "n b h _ _"]]:
-        """Returns every head's weights: "encoder" [n,b,h,s,s], "decoder" [n,b,h,t,t], "cross" [n,b,h,t,s]."""
+        """Weights of all layers and heads: "encoder" [n,b,h,s,s], "decoder" [n,b,h,t,t], "cross" [n,b,h,t,s].
+
+        Of a mixer without weights "cross" alone.
+        """
         memory_bsd, encoder = self.encoder(self._embed_source(source, None), source, return_weights=True)
         x_btd = self._embed_target(target.ids_bt, target.positions_bt, None)
         _, decoder = self.decoder(x_btd, target, self.decoder.memory(memory_bsd, source), return_weights=True)
-        return {
-            "encoder": jnp.stack([weights.self_bhtt for weights in encoder]),
-            "decoder": jnp.stack([weights.self_bhtt for weights in decoder]),
-            "cross": jnp.stack([weights.cross_bhts for weights in decoder]),
-        }
+        maps = {"cross": jnp.stack([weights.cross_bhts for weights in decoder])}
+        if MIXERS[self.config.mixer].weights:
+            maps["encoder"] = jnp.stack([weights.self_bhtt for weights in encoder])
+            maps["decoder"] = jnp.stack([weights.self_bhtt for weights in decoder])
+        return maps
 
     def _embed_source(self, source: Tokens, noise: Noise | None) -> Array:
         table, positions = self.source_embed, self.source_positions

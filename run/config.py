@@ -12,7 +12,10 @@ from configs.common import default
 
 # Keys that runs of earlier versions lack: those runs were trained with today's defaults. A new key of
 # `configs/common.py` belongs here.
-ADDED = ("mesh.data", "mesh.fsdp", "mesh.tensor", "model.attention_impl", "model.scan_layers")
+ADDED = (
+    *("mesh.data", "mesh.fsdp", "mesh.tensor", "model.attention_impl", "model.scan_layers"),
+    *("model.mixer", "model.neighbours", "model.kernel_width"),
+)
 LARGEST = 2**31 - 1  # sizes, ids, step numbers and seeds are 32 bits wide on the device
 _KINDS = {
     bool: "true or false",

@@ -13,6 +13,7 @@ from infer.attention.maps import KINDS, AttentionMap, attention_maps, select
 from infer.attention.page import page
 from infer.runs import Run, open_run
 from infer.translator import translate_one
+from model.config import ModelConfig
 from tests import tiny_run
 
 NASTY = "</script><script>alert(1)</script> & <!-- $x$ __DATA__ __TITLE__ \u2028 \\ 'q' \"z\" 🐕"
@@ -33,6 +34,14 @@ def test_every_layer_and_head_has_weights_that_sum_to_one(run: Run, maps: dict[s
         queries, keys, weights_nhts = maps[kind]
         assert weights_nhts.shape == (2, 2, len(queries), len(keys))
         np.testing.assert_allclose(weights_nhts.sum(-1), 1, atol=1e-5)
+
+
+def test_a_mixer_without_weights_is_named(run: Run):
+    config = ModelConfig(12, N=1, d_model=8, d_ff=8, h=1, d_k=4, d_v=4, mixer="recurrent")
+    with pytest.raises(
+        UserError, match=r"^model\.mixer of this run is 'recurrent', which has no attention weights; att"
+    ):
+        attention_maps(config, {}, run.tokenizer, "The dog sleeps.", "Der Hund schläft.")
 
 
 def test_decoder_rows_are_the_tokens_written_and_columns_those_read(maps: dict[str, AttentionMap]):

@@ -9,9 +9,12 @@ import jax.numpy as jnp
 import optax
 import pytest
 from jax.extend.core import jaxprs_in_params
+from jax.interpreters.partial_eval import dce_jaxpr
 
 from data.batching import Batch
 from model.config import ModelConfig, parameter_count
+from model.tokens import Tokens
+from model.transformer import Transformer, init_params
 from train.aot.flops import counted_once, forward_flops, recomputed_flops, update_flops
 from train.step import init_state, make_train_step
 from train.tasks.translation import objective
@@ -62,6 +65,20 @@ def test_the_count_is_that_of_every_product_in_the_train_step(changes: dict) -> 
     step = lowered(config, 3, 5, 7).jaxpr.jaxpr
     assert update_flops(config, 3, 5, 7) + recomputed_flops(config, 3, 5, 7) == products(step)
     assert counted_once(config, 3, 5, 7) == products(step, loops=False)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"mixer": "restricted", "neighbours": 3}, {"mixer": "linear"}, {"mixer": "recurrent"}, {"mixer": "convolution"}],
+    ids=lambda changes: changes["mixer"],
+)
+def test_the_count_of_every_mixer_is_that_of_the_products_in_the_forward_pass(changes: dict) -> None:
+    config = dataclasses.replace(TINY, P_drop=0.0, **changes)
+    params = jax.eval_shape(lambda: init_params(config, jax.random.key(0)))
+    rows = [Tokens(*[jax.ShapeDtypeStruct((3, length), jnp.int32)] * 3) for length in (5, 7)]
+    traced = jax.make_jaxpr(lambda params, *rows: Transformer(config).apply({"params": params}, *rows))(params, *rows)
+    needed, _ = dce_jaxpr(traced.jaxpr, [True])  # without the weights, which nobody asks for
+    assert sum(forward_flops(config, 3, 5, 7)) == products(needed)
 
 
 def test_microbatches_make_the_same_count() -> None:

@@ -23,7 +23,7 @@ from base.ids import BOS, EOS
 from data.batching import length_batches
 from data.grammar import sentences as grammar
 from data.tokenizer import Tokenizer
-from infer.attention.maps import KINDS, TITLES
+from infer.attention.maps import KINDS, TITLES, require_weights
 from infer.attention.roles import (
     RELATIONS,
     AlignmentTally,
@@ -119,7 +119,11 @@ def sentence_maps(model_run: Run, pairs: Sequence[AnnotatedPair]) -> Iterator[tu
     """Yields every pair and its token weights [n,h,t,s] by kind (see `token_weights`), shortest pairs first.
 
     The decoder runs with teacher forcing.
+
+    Raises:
+      UserError: the model's mixer has no weights.
     """
+    require_weights(model_run.model_config)
     encode = model_run.tokenizer.encode
     sources = [[*encode(pair.source), EOS] for pair in pairs]
     targets = [[BOS, *encode(pair.target)] for pair in pairs]

@@ -17,6 +17,7 @@ from base.errors import UserError
 from base.ids import BOS, EOS
 from data.tokenizer import Tokenizer
 from model.config import ModelConfig
+from model.mixers import MIXERS
 from model.tokens import Tokens
 from model.transformer import Transformer
 
@@ -38,8 +39,10 @@ def attention_maps(
     """Returns the attention of every layer and head, by kind, with `target` as the translation (teacher forcing).
 
     Raises:
+      UserError: the model's mixer has no weights.
       ValueError: a sentence is longer than the model's learned positions.
     """
+    require_weights(config)
     source_ids, target_ids = [*tokenizer.encode(source), EOS], [*tokenizer.encode(target), EOS]
     model = Transformer(config)
     maps = jax.jit(partial(model.apply, method="attention_maps"))(
@@ -49,6 +52,13 @@ def attention_maps(
     pieces = tokenizer.pieces(source_ids)
     tokens = {"encoder": (pieces, pieces), "decoder": (written, read), "cross": (written, pieces)}
     return {kind: AttentionMap(*tokens[kind], np.asarray(maps[kind][:, 0], np.float32)) for kind in KINDS}
+
+
+def require_weights(config: ModelConfig) -> None:
+    """Raises a `UserError` if the model's mixer has no attention weights."""
+    if not MIXERS[config.mixer].weights:
+        having = ", ".join(name for name, can in MIXERS.items() if can.weights)
+        raise UserError(f"model.mixer of this run is {config.mixer!r}, which has no attention weights; {having} have")
 
 
 def select(attention: AttentionMap, layer: int | None, head: int | None) -> dict[tuple[int, int], np.ndarray]:

@@ -84,11 +84,8 @@ def attention_weights(
     return jax.nn.softmax(jnp.where(mask_bts[:, None], logits_bhts, MASKED), axis=-1)
 
 
-class MultiHeadAttention(nn.Module):
-    """Concat(head_1 .. head_h) W^O, head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V), without biases (section 3.2.2).
-
-    A mixer: `__call__` processes whole rows; `step` decodes the next token of each beam, with the cache that
-    `init_cache` makes. Encoder-decoder attention calls its parts, `keys_values` and `attend`.
+class Heads(nn.Module):
+    """The projections of every kind of attention here: W^Q, W^K, W^V and W^O of all heads, without biases.
 
     Projections compute heads after positions, as a single matrix product; with heads first, XLA copies the weights on
     CPU every time.
@@ -103,6 +100,30 @@ class MultiHeadAttention(nn.Module):
         self.wk = self.param("wk", glorot_in, (c.d_model, c.h, c.d_k))
         self.wv = self.param("wv", glorot_in, (c.d_model, c.h, c.d_v))
         self.wo = self.param("wo", glorot_out, (c.h, c.d_v, c.d_model))
+
+    def queries(self, x_btd: Float[Array, "b t d"], positions_bt: Int[Array, "b t"]) -> Float[Array, "b h t k"]:
+        """Returns Q W^Q of every head, rotated where positions are rotary."""
+        q_bhtk = jnp.einsum("btd,dhk->bthk", x_btd, self.wq.astype(x_btd.dtype)).swapaxes(1, 2)
+        return self.encoding.rotate(q_bhtk, positions_bt)
+
+    def keys_values(self, x_bsd: Float[Array, "b s d"], positions_bs: Int[Array, "b s"]) -> KeysValues:
+        """Returns K W^K and V W^V of every head; keys are already rotated where positions are rotary."""
+        k_bhsk = jnp.einsum("bsd,dhk->bshk", x_bsd, self.wk.astype(x_bsd.dtype)).swapaxes(1, 2)
+        v_bhse = jnp.einsum("bsd,dhe->bshe", x_bsd, self.wv.astype(x_bsd.dtype)).swapaxes(1, 2)
+        return KeysValues(self.encoding.rotate(k_bhsk, positions_bs), v_bhse, positions_bs)
+
+    def output(self, heads_bhte: Float[Array, "b h t e"]) -> Float[Array, "b t d"]:
+        """Returns Concat(head_1 .. head_h) W^O."""
+        return jnp.einsum("bthe,hed->btd", heads_bhte.swapaxes(1, 2), self.wo.astype(heads_bhte.dtype))
+
+
+class MultiHeadAttention(Heads):
+    """Concat(head_1 .. head_h) W^O, head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V) (section 3.2.2).
+
+    A mixer: `__call__` mixes the positions of whole rows, `step` takes one more token of each beam of a search, and
+    `init_cache` makes what `step` remembers. Over another sequence's positions (encoder-decoder attention) it is used
+    by its parts, `keys_values` and `attend`.
+    """
 
     def __call__(
         self,
@@ -131,12 +152,6 @@ class MultiHeadAttention(nn.Module):
         cache = cache.append(self.keys_values(x_bmd, positions_bm))
         return self.attend(x_bmd, positions_bm, cache.past, cache.visible_bmc)[0], cache
 
-    def keys_values(self, x_bsd: Float[Array, "b s d"], positions_bs: Int[Array, "b s"]) -> KeysValues:
-        """Returns K W^K and V W^V of every head; with rotary positions the keys are already rotated."""
-        k_bhsk = jnp.einsum("bsd,dhk->bshk", x_bsd, self.wk.astype(x_bsd.dtype)).swapaxes(1, 2)
-        v_bhse = jnp.einsum("bsd,dhe->bshe", x_bsd, self.wv.astype(x_bsd.dtype)).swapaxes(1, 2)
-        return KeysValues(self.encoding.rotate(k_bhsk, positions_bs), v_bhse, positions_bs)
-
     def attend(
         self,
         x_btd: Float[Array, "b t d"],
@@ -149,14 +164,13 @@ class MultiHeadAttention(nn.Module):
 
         A dense mask selects the einsum; a `Mask` selects the kernel, which returns None for the weights.
         """
-        dtype, (k_bhsk, v_bhse, positions_bs) = x_btd.dtype, keys_values
-        q_bhtk = jnp.einsum("btd,dhk->bthk", x_btd, self.wq.astype(dtype)).swapaxes(1, 2)
-        q_bhtk = self.encoding.rotate(q_bhtk, positions_bt)
+        k_bhsk, v_bhse, positions_bs = keys_values
+        q_bhtk = self.queries(x_btd, positions_bt)
         if isinstance(mask, Mask):
             weights_bhts = None
             heads_bhte = attend(self.config.attention_impl, q_bhtk, k_bhsk, v_bhse, mask)
         else:
             weights_bhts = attention_weights(q_bhtk, k_bhsk, mask, self.encoding.bias(positions_bt, positions_bs))
             kept_bhts = dropout(weights_bhts, self.config.P_drop_attention, noise, self.config.dropout_bits)
-            heads_bhte = jnp.einsum("bhts,bhse->bhte", kept_bhts.astype(dtype), v_bhse)
-        return jnp.einsum("bthe,hed->btd", heads_bhte.swapaxes(1, 2), self.wo.astype(dtype)), weights_bhts
+            heads_bhte = jnp.einsum("bhts,bhse->bhte", kept_bhts.astype(x_btd.dtype), v_bhse)
+        return self.output(heads_bhte), weights_bhts

@@ -8,6 +8,8 @@ computed, and so do the positions that a causal mask hides.
 from typing import NamedTuple
 
 from model.config import ModelConfig
+from model.mixers.linear import BLOCK
+from model.mixers.restricted import block_length
 
 
 class Forward(NamedTuple):
@@ -18,15 +20,21 @@ class Forward(NamedTuple):
     softmax: int
 
 
+class _Mixer(NamedTuple):
+    """Operations of one mixer: at each position by itself, with parameters; and between positions."""
+
+    each: int
+    between: int
+
+
 def forward_flops(config: ModelConfig, rows: int, source_length: int, target_length: int) -> Forward:
     """Returns the FLOPs of a forward pass over `rows` rows of `source_length` and `target_length` positions."""
     c, s, t = config, rows * source_length, rows * target_length
     return Forward(
-        encoder=c.N * (_projections(c, s, s) + _attention(c, s, source_length) + _feed_forward(c, s)),
+        encoder=c.N * (sum(_mixer(c, rows, source_length, causal=False)) + _feed_forward(c, s)),
         decoder=c.N
         * (
-            _projections(c, t, t)
-            + _attention(c, t, target_length)
+            sum(_mixer(c, rows, target_length, causal=True))
             + _projections(c, t, s)
             + _attention(c, t, source_length)
             + _feed_forward(c, t)
@@ -44,7 +52,7 @@ def update_flops(config: ModelConfig, rows: int, source_length: int, target_leng
 
 
 def recomputed_flops(config: ModelConfig, rows: int, source_length: int, target_length: int) -> int:
-    """Returns the FLOPs that `model.remat` adds: "full" repeats every layer's forward pass, "dots" only its attention.
+    """Returns the FLOPs that `model.remat` adds: "full" repeats every layer's forward pass, "dots" its mixing.
 
     The source's keys and values are computed outside the layers, and so stored. With pre-norm a layer's last product is
     not recomputed, since only a sum follows it.
@@ -53,7 +61,9 @@ def recomputed_flops(config: ModelConfig, rows: int, source_length: int, target_
     if c.remat == "none":
         return 0
     if c.remat == "dots":
-        return c.N * (_attention(c, s, source_length) + _attention(c, t, target_length + source_length))
+        encoder = _mixer(c, rows, source_length, causal=False).between
+        decoder = _mixer(c, rows, target_length, causal=True).between
+        return c.N * (encoder + decoder + _attention(c, t, source_length))
     forward = forward_flops(config, rows, source_length, target_length)
     stored = c.N * 2 * s * c.d_model * c.h * (c.d_k + c.d_v)
     unneeded = c.N * _feed_forward(c, s + t) // 2 if c.norm == "pre" else 0
@@ -76,6 +86,25 @@ def counted_once(config: ModelConfig, rows: int, source_length: int, target_leng
         once -= looped + back - (looped + back) // c.N
         once += peeled * back // (2 * c.N)
     return once
+
+
+def _mixer(c: ModelConfig, rows: int, length: int, causal: bool) -> _Mixer:
+    """Over rows of `length` positions; blocks of rows are computed whole, and count whole."""
+    positions, directions = rows * length, 1 if causal else 2
+    if c.mixer == "recurrent":  # not by each position alone: the two directions are a batch of products
+        return _Mixer(0, 2 * positions * 4 * c.d_model * (c.d_model + c.d_model // directions))
+    if c.mixer == "convolution":
+        return _Mixer(2 * positions * c.kernel_width * 2 * c.d_model**2, 0)
+    each = _projections(c, positions, positions)
+    if c.mixer == "restricted":
+        block = block_length(c.neighbours, length, causal)
+        return _Mixer(each, _attention(c, rows * -(-length // block) * block, (1 + directions) * block))
+    if c.mixer == "linear":
+        block = min(BLOCK, length)
+        filled = rows * -(-length // block) * block
+        sums = directions * 2 * c.d_k * (c.d_v + 1)  # made, and read
+        return _Mixer(each, 2 * filled * c.h * (block * (c.d_k + c.d_v + 1) + sums))
+    return _Mixer(each, _attention(c, positions, length))
 
 
 def _projections(c: ModelConfig, queries: int, keys: int) -> int:

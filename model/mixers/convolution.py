@@ -1,0 +1,57 @@
+"""A gated convolution in the place of self-attention (Gehring et al. 2017, arXiv 1705.03122, section 3.2)."""
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jaxtyping import Array, Float, Int
+
+from model.config import ModelConfig
+from model.masks import Mask
+from model.mixers.state import BeamState
+from model.noise import Noise
+
+glorot = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform", in_axis=(0, 1), out_axis=3, batch_axis=2)
+
+
+class GatedConvolution(nn.Module):
+    """A * sigmoid(B), A and B convolutions of w = `config.kernel_width` positions with a bias each.
+
+    Under a causal mask they are the position itself and the w - 1 before it; otherwise it is in their middle (of an
+    even number, one more is before it). Positions of other sentences count as 0, like those beyond the row.
+    """
+
+    config: ModelConfig
+
+    def setup(self) -> None:
+        c = self.config
+        self.kernel = self.param("kernel", glorot, (c.kernel_width, c.d_model, 2, c.d_model))
+        self.bias = self.param("bias", nn.initializers.zeros, (2 * c.d_model,))
+
+    def __call__(
+        self, x_btd: Float[Array, "b t d"], positions_bt: Int[Array, "b t"], mask: Mask, noise: Noise | None = None
+    ) -> tuple[Float[Array, "b t d"], None]:
+        """Returns the output for whole rows; there are no weights to drop or to draw."""
+        w, t, segments_bt = self.config.kernel_width, x_btd.shape[1], mask.queries_bt
+        before = w - 1 if mask.causal else w // 2
+        around = (before, w - 1 - before)
+        padded_btd = jnp.pad(x_btd, ((0, 0), around, (0, 0)))
+        segments_near = jnp.pad(segments_bt, ((0, 0), around), constant_values=-1)
+        window = [padded_btd[:, i : i + t] * (segments_near[:, i : i + t] == segments_bt)[..., None] for i in range(w)]
+        return self._gated(jnp.stack(window, axis=2)), None
+
+    def init_cache(self, rows: int, beams: int, slots: int) -> BeamState:
+        """Returns the w - 1 inputs before the first, which are 0."""
+        c = self.config
+        return BeamState((jnp.zeros((rows, beams, c.kernel_width - 1, c.d_model), c.dtype),))
+
+    def step(
+        self, x_bmd: Float[Array, "b m d"], positions_bm: Int[Array, "b m"], cache: BeamState
+    ) -> tuple[Float[Array, "b m d"], BeamState]:
+        """Returns the output for one more token of each of m beams, and the newest w - 1 inputs."""
+        window_bmwd = jnp.concatenate([cache.arrays[0], x_bmd[:, :, None]], axis=2)
+        return self._gated(window_bmwd), BeamState((window_bmwd[:, :, 1:],))
+
+    def _gated(self, x_btwd: Float[Array, "b t w d"]) -> Float[Array, "b t e"]:
+        y_btge = jnp.einsum("btwd,wdge->btge", x_btwd, self.kernel.astype(x_btwd.dtype))
+        y_btge = y_btge + self.bias.astype(x_btwd.dtype).reshape(1, 1, 2, -1)
+        return y_btge[:, :, 0] * jax.nn.sigmoid(y_btge[:, :, 1])

@@ -1,0 +1,129 @@
+"""Linear attention (Katharopoulos et al. 2020, arXiv 2006.16236): a product of features in the place of the softmax.
+
+With phi(x) = elu(x) + 1, y_i = sum_j phi(q_i)^T phi(k_j) v_j / sum_j phi(q_i)^T phi(k_j). The sums over j of
+phi(k_j) v_j^T and of phi(k_j) serve every query, so the cost grows with n and not with its square.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from model.masks import Mask
+from model.mixers.attention import Heads
+from model.mixers.state import BeamState
+from model.noise import Noise
+
+BLOCK = 64  # positions whose pairs are multiplied out; between blocks only sums are passed on
+NOWHERE = -1  # segment of the positions that fill up a row: no token is of it
+LEAST = 1e-6  # added to the denominator, as by its authors
+
+
+def features(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """Returns elu(x) + 1, as exp(x) below 0, where the sum would round to 0."""
+    return jnp.where(x > 0, x + 1, jnp.exp(jnp.minimum(x, 0)))
+
+
+class LinearAttention(Heads):
+    """Linear attention to the positions of the sentence, under a causal mask to those up to and including its own."""
+
+    def __call__(
+        self, x_btd: Float[Array, "b t d"], positions_bt: Int[Array, "b t"], mask: Mask, noise: Noise | None = None
+    ) -> tuple[Float[Array, "b t d"], None]:
+        """Returns the output for whole rows; there are no weights to drop or to draw."""
+        q_bhtk, k_bhtk, v_bhte = self._projected(x_btd, positions_bt)
+        return self.output(linear_attention(q_bhtk, k_bhtk, v_bhte, mask.queries_bt, mask.causal)), None
+
+    def init_cache(self, rows: int, beams: int, slots: int) -> BeamState:
+        """Returns the sums over no tokens at all."""
+        c = self.config
+        return BeamState((jnp.zeros((rows, beams, c.h, c.d_k, c.d_v + 1), jnp.float32),))
+
+    def step(
+        self, x_bmd: Float[Array, "b m d"], positions_bm: Int[Array, "b m"], cache: BeamState
+    ) -> tuple[Float[Array, "b m d"], BeamState]:
+        """Returns the output for one more token of each of m beams, and the sums with that token."""
+        q_bhmk, k_bhmk, v_bhme = self._projected(x_bmd, positions_bm)
+        new_bmhke = jnp.einsum("bhmk,bhme->bmhke", k_bhmk, _with_one(v_bhme), preferred_element_type=jnp.float32)
+        sums_bmhke = cache.arrays[0] + new_bmhke
+        heads_bhme = _normalised(jnp.einsum("bhmk,bmhke->bhme", q_bhmk.astype(jnp.float32), sums_bmhke))
+        return self.output(heads_bhme.astype(x_bmd.dtype)), BeamState((sums_bmhke,))
+
+    def _projected(self, x_btd: Array, positions_bt: Array) -> tuple[Array, Array, Array]:
+        k_bhtk, v_bhte, _ = self.keys_values(x_btd, positions_bt)
+        return features(self.queries(x_btd, positions_bt)), features(k_bhtk), v_bhte
+
+
+def linear_attention(
+    q_bhtk: Float[Array, "b h t k"],
+    k_bhtk: Float[Array, "b h t k"],
+    v_bhte: Float[Array, "b h t e"],
+    segments_bt: Int[Array, "b t"],
+    causal: bool,
+) -> Float[Array, "b h t e"]:
+    """Returns sum_j (q_i k_j) v_j / sum_j (q_i k_j) over the j of i's segment, causally over those up to i.
+
+    Rows are split into blocks. Within a block pairs are multiplied out; what the blocks before (and, without
+    `causal`, after) contribute comes from a scan over blocks, which carries the sums of k v^T of the segment that
+    crosses into the block.
+    """
+    b, h, t, _ = q_bhtk.shape
+    block = min(BLOCK, t)
+    n = -(-t // block)
+
+    def split(x_bhtk: Array) -> Array:
+        """From [b,h,t,k] to blocks [n,b,h,q,k]."""
+        x_bhtk = jnp.pad(x_bhtk, ((0, 0), (0, 0), (0, n * block - t), (0, 0)))
+        return jnp.moveaxis(x_bhtk.reshape(b, h, n, block, -1), 2, 0)
+
+    q, k, v = split(q_bhtk), split(k_bhtk), split(_with_one(v_bhte))
+    segments_bt = jnp.pad(segments_bt, ((0, 0), (0, n * block - t)), constant_values=NOWHERE)
+    segments_nbq = segments_bt.reshape(b, n, block).swapaxes(0, 1)
+    pairs_nbqs = segments_nbq[..., :, None] == segments_nbq[..., None, :]
+    if causal:
+        pairs_nbqs = pairs_nbqs & jnp.tril(jnp.ones((block, block), bool))[None, None]
+    scores = jnp.einsum("nbhqk,nbhsk->nbhqs", q, k, preferred_element_type=jnp.float32)
+    scores = jnp.where(pairs_nbqs[:, :, None], scores, 0.0).astype(v.dtype)
+    sums_nbhqe = jnp.einsum("nbhqs,nbhse->nbhqe", scores, v, preferred_element_type=jnp.float32)
+    for after in (False,) if causal else (False, True):
+        others_nbhke, segment_nb = _other_blocks(k, v, segments_nbq, after)
+        reads_nbq = (segments_nbq == segment_nb[..., None]).astype(jnp.float32)
+        more_nbhqe = jnp.einsum("nbhqk,nbhke->nbhqe", q.astype(jnp.float32), others_nbhke)
+        sums_nbhqe = sums_nbhqe + more_nbhqe * reads_nbq[:, :, None, :, None]
+    sums_bhte = jnp.moveaxis(sums_nbhqe, 0, 2).reshape(b, h, n * block, -1)[:, :, :t]
+    return _normalised(sums_bhte).astype(v_bhte.dtype)
+
+
+def _other_blocks(
+    k_nbhsk: Float[Array, "n b h s k"],
+    v_nbhse: Float[Array, "n b h s e"],
+    segments_nbs: Int[Array, "n b s"],
+    after: bool,
+) -> tuple[Float[Array, "n b h k e"], Int[Array, "n b"]]:
+    """Returns, for each block, the sum of k v^T over the blocks before it (or after it), and of which segment it is.
+
+    That is the segment of the position next to the block: no other reaches into it.
+    """
+    border = 0 if after else -1
+
+    def add(carry: tuple[Array, Array], block: tuple[Array, Array, Array]) -> tuple[tuple[Array, Array], Any]:
+        (sums_bhke, segment_b), (k_bhsk, v_bhse, segments_bs) = carry, block
+        next_b = segments_bs[:, border]
+        own_bhsk = k_bhsk * (segments_bs == next_b[:, None])[:, None, :, None]
+        own_bhke = jnp.einsum("bhsk,bhse->bhke", own_bhsk, v_bhse, preferred_element_type=jnp.float32)
+        kept_bhke = jnp.where((segment_b == next_b)[:, None, None, None], sums_bhke, 0.0)
+        return (kept_bhke + own_bhke, next_b), carry
+
+    _, b, h, _, k = k_nbhsk.shape
+    nothing = (jnp.zeros((b, h, k, v_nbhse.shape[-1]), jnp.float32), jnp.full((b,), NOWHERE, jnp.int32))
+    return jax.lax.scan(add, nothing, (k_nbhsk, v_nbhse, segments_nbs), reverse=after)[1]
+
+
+def _with_one(v_bhte: Float[Array, "b h t e"]) -> Float[Array, "b h t f"]:
+    """Values with a 1 behind each, whose weighted sum is the denominator."""
+    return jnp.concatenate([v_bhte, jnp.ones_like(v_bhte[..., :1])], axis=-1)
+
+
+def _normalised(sums_bhte: Float[Array, "b h t f"]) -> Float[Array, "b h t e"]:
+    return sums_bhte[..., :-1] / (sums_bhte[..., -1:] + LEAST)

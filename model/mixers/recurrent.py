@@ -1,0 +1,85 @@
+"""A recurrent layer in the place of self-attention: an LSTM (Hochreiter and Schmidhuber 1997) with a forget gate."""
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jaxtyping import Array, Float, Int
+
+from model.config import ModelConfig
+from model.masks import Mask
+from model.mixers.state import BeamState
+from model.noise import Noise
+
+glorot = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform", in_axis=1, out_axis=3, batch_axis=(0, 2))
+NOWHERE = -1  # segment before the first position of a row
+
+
+class Recurrent(nn.Module):
+    """An LSTM, whose state is reset at the beginning of every sentence.
+
+    Where it is `causal`, one LSTM of width d_model reads from left to right. In an encoder there are two of half that
+    width, one in each direction r, and their outputs are concatenated. Biases are 0 at first, and 1 in forget gates.
+    """
+
+    config: ModelConfig
+    causal: bool
+
+    def setup(self) -> None:
+        d, directions = self.config.d_model, 1 if self.causal else 2
+        e = d // directions
+        self.wx = self.param("wx", glorot, (directions, d, 4, e))
+        self.wh = self.param("wh", glorot, (directions, e, 4, e))
+        # A vector, as every bias is, so that weight decay and sharding treat it as one.
+        self.bias = self.param("bias", lambda _: jnp.zeros((directions, 4, e)).at[:, 1].set(1.0).reshape(-1))
+
+    def __call__(
+        self, x_btd: Float[Array, "b t d"], positions_bt: Int[Array, "b t"], mask: Mask, noise: Noise | None = None
+    ) -> tuple[Float[Array, "b t d"], None]:
+        """Returns the output for whole rows; there are no weights to drop or to draw."""
+
+        def directed(x_bt: Array) -> Array:
+            """From [b,t,..] to [b,t,r,..]: the second direction reads the row from its end."""
+            return jnp.stack([x_bt] if self.causal else [x_bt, x_bt[:, ::-1]], axis=2)
+
+        segments_btr = directed(mask.queries_bt)
+        before_btr = jnp.pad(segments_btr, ((0, 0), (1, 0), (0, 0)), constant_values=NOWHERE)[:, :-1]
+        rows = self._gates(directed(x_btd)).swapaxes(0, 1), (segments_btr != before_btr).swapaxes(0, 1)
+
+        def step(state: tuple[Array, Array], now: tuple[Array, Array]) -> tuple[tuple[Array, Array], Array]:
+            gates_brge, first_br = now
+            h_bre, c_bre = (jnp.where(first_br[..., None], 0, x_bre) for x_bre in state)
+            state = self._cell(gates_brge, h_bre, c_bre)
+            return state, state[0]
+
+        _, h_tbre = jax.lax.scan(step, self._nothing(x_btd.shape[0]), rows)
+        h_btre = h_tbre.swapaxes(0, 1)
+        both = [h_btre[:, :, 0]] if self.causal else [h_btre[:, :, 0], h_btre[:, ::-1, 1]]
+        return jnp.concatenate(both, axis=-1), None
+
+    def init_cache(self, rows: int, beams: int, slots: int) -> BeamState:
+        """Returns output and cell before the first token."""
+        return BeamState(self._nothing(rows, beams))
+
+    def step(
+        self, x_bmd: Float[Array, "b m d"], positions_bm: Int[Array, "b m"], cache: BeamState
+    ) -> tuple[Float[Array, "b m d"], BeamState]:
+        """Returns the output for one more token of each of m beams, and output and cell after it."""
+        h_bmre, c_bmre = self._cell(self._gates(x_bmd[:, :, None]), *cache.arrays)
+        return h_bmre[:, :, 0], BeamState((h_bmre, c_bmre))
+
+    def _nothing(self, *sizes: int) -> tuple[Array, Array]:
+        shape = (*sizes, self.wx.shape[0], self.wx.shape[3])
+        return jnp.zeros(shape, self.config.dtype), jnp.zeros(shape, jnp.float32)
+
+    def _gates(self, x_btrd: Float[Array, "b t r d"]) -> Float[Array, "b t r g e"]:
+        """What the input adds to the gates: input, forget, output and candidate."""
+        gates_btrge = jnp.einsum("btrd,rdge->btrge", x_btrd, self.wx.astype(x_btrd.dtype))
+        bias_rge = self.bias.astype(x_btrd.dtype).reshape(-1, 4, self.wx.shape[3])
+        return gates_btrge + bias_rge[None, None]
+
+    def _cell(self, gates: Array, h: Array, c: Array) -> tuple[Array, Array]:
+        """Returns output [..,r,e] and cell [..,r,e], which stays in float32, one position further."""
+        gates += jnp.einsum("...re,regf->...rgf", h, self.wh.astype(h.dtype), preferred_element_type=jnp.float32)
+        enter, keep, leave = (jax.nn.sigmoid(gates[..., i, :]) for i in range(3))
+        c = keep * c + enter * jnp.tanh(gates[..., 3, :])
+        return (leave * jnp.tanh(c)).astype(h.dtype), c

@@ -1,0 +1,120 @@
+"""Restricted self-attention (section 4): every position attends to its r neighbours, at a cost of r and not of n."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from model.masks import Mask
+from model.mixers.attention import Heads, KeysValues, KVCache, attention_weights
+from model.noise import Noise, dropout
+
+NOWHERE = -1  # segment of the positions that fill up a row: no token is of it
+
+
+def reach(neighbours: int, causal: bool) -> tuple[int, int]:
+    """Returns how many positions before its own, and how many after, a query attends to."""
+    return (neighbours - 1, 0) if causal else (neighbours // 2, neighbours // 2)
+
+
+def block_length(neighbours: int, length: int, causal: bool) -> int:
+    """Returns the length of the blocks that rows of `length` are split into: as far as the neighbourhood reaches."""
+    return max(1, min(length, reach(neighbours, causal)[0]))
+
+
+class Window(NamedTuple):
+    """A KV cache with room for the newest r tokens of each beam; every further token overwrites the oldest."""
+
+    cache: KVCache
+
+    def select(self, parents_bm: Int[Array, "b m"]) -> "Window":
+        """Returns the cache in which beam i goes on from what was beam `parents_bm[:, i]`."""
+        return Window(self.cache.select(parents_bm))
+
+    def grow(self, slots: int) -> "Window":
+        """Returns the cache itself, which needs no more room."""
+        return self
+
+
+class RestrictedAttention(Heads):
+    """Softmax attention to the r = `config.neighbours` nearest positions of the sentence.
+
+    Under a causal mask they are the position itself and the r - 1 before it; otherwise it and r // 2 on either side.
+
+    Rows are split into blocks as long as the neighbourhood reaches. The queries of a block attend to its own keys and
+    those of the blocks next to it, of which a mask hides those too far away: no array is [t,t].
+    """
+
+    def __call__(
+        self, x_btd: Float[Array, "b t d"], positions_bt: Int[Array, "b t"], mask: Mask, noise: Noise | None = None
+    ) -> tuple[Float[Array, "b t d"], Float[Array, "b h t t"]]:
+        """Returns the output for whole rows and the weights, which cost nothing where they are not used."""
+        c, (b, t, _) = self.config, x_btd.shape
+        before, after = reach(c.neighbours, mask.causal)
+        block = block_length(c.neighbours, t, mask.causal)
+        n, sides = -(-t // block), (1, 0) if mask.causal else (1, 1)
+
+        def split(x_bt: Array, fill: int = 0) -> Array:
+            """From [b,t,..] to blocks [b,n,q,..]."""
+            axes = ((0, 0),) * (x_bt.ndim - 2)
+            x_bt = jnp.pad(x_bt, ((0, 0), (0, n * block - t), *axes), constant_values=fill)
+            return x_bt.reshape(b, n, block, *x_bt.shape[2:])
+
+        def beside(x_bnq: Array, fill: int = 0) -> Array:
+            """From blocks [b,n,q,..] to each with its neighbours, [b,n,s,..]."""
+            axes = ((0, 0),) * (x_bnq.ndim - 2)
+            x_bnq = jnp.pad(x_bnq, ((0, 0), sides, *axes), constant_values=fill)
+            return jnp.concatenate([x_bnq[:, i : i + n] for i in range(1 + sum(sides))], axis=2)
+
+        def as_rows(x_bn: Array) -> Array:
+            """Blocks take the place of rows."""
+            return x_bn.reshape(b * n, *x_bn.shape[2:])
+
+        def blocks(x_bhtk: Array) -> Array:
+            return split(x_bhtk.swapaxes(1, 2))
+
+        k_bhsk, v_bhse, _ = self.keys_values(x_btd, positions_bt)
+        q = as_rows(blocks(self.queries(x_btd, positions_bt))).swapaxes(1, 2)
+        k, v = (as_rows(beside(blocks(x))).swapaxes(1, 2) for x in (k_bhsk, v_bhse))
+        positions = split(positions_bt)
+        bias = self.encoding.bias(as_rows(positions), as_rows(beside(positions)))
+        segments = split(mask.queries_bt, NOWHERE)
+        same_bnqs = segments[..., :, None] == beside(segments, NOWHERE)[..., None, :]
+        distance_qs = jnp.arange(block)[:, None] - jnp.arange(-block, sum(sides) * block)[None, :]
+        near_qs = (distance_qs <= before) & (distance_qs >= -after)
+        weights = attention_weights(q, k, as_rows(same_bnqs & near_qs[None, None]), bias)
+        weights_bnhqs = weights.reshape(b, n, *weights.shape[1:])
+        kept_bnhqs = dropout(weights_bnhqs, c.P_drop_attention, noise, c.dropout_bits)
+        heads = jnp.einsum("bhqs,bhse->bqhe", as_rows(kept_bnhqs).astype(x_btd.dtype), v)
+        heads_bthe = heads.reshape(b, n * block, *heads.shape[2:])[:, :t]
+        return self.output(heads_bthe.swapaxes(1, 2)), _whole(weights_bnhqs, block)[:, :, :t, :t]
+
+    def init_cache(self, rows: int, beams: int, slots: int) -> Window:
+        """Returns an empty cache, whose room does not depend on `slots`."""
+        c, room = self.config, self.config.neighbours * beams
+        nothing = KeysValues(
+            jnp.zeros((rows, c.h, room, c.d_k), c.dtype),
+            jnp.zeros((rows, c.h, room, c.d_v), c.dtype),
+            jnp.zeros((rows, room), jnp.int32),
+        )
+        return Window(KVCache(nothing, jnp.zeros((rows, beams, room), bool), jnp.int32(0)))
+
+    def step(
+        self, x_bmd: Float[Array, "b m d"], positions_bm: Int[Array, "b m"], window: Window
+    ) -> tuple[Float[Array, "b m d"], Window]:
+        """Returns the output for one more token of each of m beams, and the cache with that token."""
+        cache = window.cache.append(self.keys_values(x_bmd, positions_bm))
+        k_bhsk, v_bhse, positions_bs = cache.past
+        bias = self.encoding.bias(positions_bm, positions_bs)
+        weights_bhms = attention_weights(self.queries(x_bmd, positions_bm), k_bhsk, cache.visible_bmc, bias)
+        heads_bhme = jnp.einsum("bhms,bhse->bhme", weights_bhms.astype(x_bmd.dtype), v_bhse)
+        return self.output(heads_bhme), Window(cache._replace(used=cache.used % cache.visible_bmc.shape[2]))
+
+
+def _whole(weights_bnhqs: Float[Array, "b n h q s"], block: int) -> Float[Array, "b h t t"]:
+    """Returns weights over the keys of the whole row from those over the keys of blocks side by side."""
+    b, n, h, _, s = weights_bnhqs.shape
+    number_no = jnp.arange(n)[:, None] + jnp.arange(-1, s // block - 1)[None, :]
+    own_nop = (number_no[:, :, None] == jnp.arange(n)[None, None, :]).astype(weights_bnhqs.dtype)
+    weights_bnhqos = weights_bnhqs.reshape(b, n, h, block, s // block, block)
+    return jnp.einsum("bnhqos,nop->bhnqps", weights_bnhqos, own_nop).reshape(b, h, n * block, n * block)
