@@ -6,6 +6,7 @@ from model.positions import KINDS, NoPositions
 
 POSITIONS = tuple(KINDS)
 NORMS = ("post", "pre")
+ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu")
 DTYPES = ("float32", "bfloat16")
 DROPOUT_BITS = ("threefry", "hash")
 ATTENTION_IMPLS = ("einsum", "splash", "cudnn")
@@ -33,6 +34,10 @@ class ModelConfig:
     positions: str = "sinusoidal"
     max_positions: int = 1024
     norm: str = "post"
+    norm_epsilon: float = 1e-6
+    activation: str = "relu"
+    biases: bool = False
+    scale_embeddings: bool = True
     tie_embeddings: bool = True
     dtype: str = "float32"
     remat: str | bool = "none"
@@ -52,6 +57,7 @@ class ModelConfig:
         for field, allowed in (
             ("positions", POSITIONS),
             ("norm", NORMS),
+            ("activation", ACTIVATIONS),
             ("dtype", DTYPES),
             ("remat", REMATS),
             ("dropout_bits", DROPOUT_BITS),
@@ -59,6 +65,8 @@ class ModelConfig:
         ):
             if getattr(self, field) not in allowed:
                 raise ValueError(f"model.{field} is {getattr(self, field)!r}; it must be one of {', '.join(allowed)}")
+        if not self.norm_epsilon > 0.0:
+            raise ValueError(f"model.norm_epsilon is {self.norm_epsilon}; it must be above 0")
         _ = self.encoding  # which checks the widths that it needs
         if self.attention_impl != "einsum":
             self._check_kernel()
@@ -86,8 +94,8 @@ class ModelConfig:
             )
 
 
-def parameter_count(config: ModelConfig) -> int:
-    """Number of parameters by formula, without building anything.
+def parameter_count(config: ModelConfig, *, decoder_only: bool = False) -> int:
+    """Number of parameters by formula, without building anything; `decoder_only` for a language model.
 
     The paper's equations have no biases in attention and in the softmax, two in each feed-forward network, and a
     scale and a bias in each layer norm. The paper's own column (65e6, 213e6) does not close with a single shared
@@ -95,9 +103,14 @@ def parameter_count(config: ModelConfig) -> int:
     """
     d, f, v = config.d_model, config.d_ff, config.vocab_size
     attention = 2 * d * config.h * config.d_k + 2 * d * config.h * config.d_v
+    attention += config.h * (2 * config.d_k + config.d_v) + d if config.biases else 0
     feed_forward = 2 * d * f + f + d
     norm = 2 * d
     encoder_layer = attention + feed_forward + 2 * norm
+    if decoder_only:
+        count = config.N * encoder_layer + (1 if config.tie_embeddings else 2) * v * d
+        count += norm if config.norm == "pre" else 0
+        return count + (config.max_positions * d if config.encoding.has_table else 0)
     decoder_layer = 2 * attention + feed_forward + 3 * norm
     count = config.N * (encoder_layer + decoder_layer)
     count += v * d if config.tie_embeddings else 3 * v * d

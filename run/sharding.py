@@ -29,6 +29,7 @@ RULES = (
     (r"(embed|softmax)$", P("tensor", "fsdp")),  # [v,d]
     (r"positions$", P(None, "fsdp")),  # [l,d]
     (r"/w[qkv]$", P("fsdp", "tensor", None)),  # [d,h,k]
+    (r"/b[qkv]$", P("tensor", None)),  # [h,k]
     (r"/wo$", P("tensor", None, "fsdp")),  # [h,e,d]
     (r"/w1$", P("fsdp", "tensor")),  # [d,f]
     (r"/b1$", P("tensor")),  # [f]

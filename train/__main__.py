@@ -33,9 +33,10 @@ def main(argv: list[str]) -> int:
     connect()
     check_device(_CONFIG.value)
     from train.loop import train  # only now: nobody should wait for jax to load to read about a mistyped key
-    from train.tasks import translation
+    from train.tasks import language_model, translation
 
-    return train(_CONFIG.value, workdir, translation.task)
+    tasks = {"translation": translation.task, "language_model": language_model.task}
+    return train(_CONFIG.value, workdir, tasks[_CONFIG.value.task])
 
 
 if __name__ == "__main__":
