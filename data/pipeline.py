@@ -196,17 +196,15 @@ def evaluation_batches(
         yield _read(prepared, share.of(PlannedBatch(length, length, rows_b1)))
 
 
-def evaluation_windows(
-    prepared: Prepared, tokens: int, length: int, share: Share = WHOLE
-) -> Iterator[Batch | TextBatch]:
-    """Yields a text once, in rows of `length` ids, each of which begins anew: nothing before it is read with it.
+def text_batches(prepared: Prepared, cfg_data: ConfigDict, share: Share = WHOLE) -> Iterator[Batch | TextBatch]:
+    """Yields a text once: as `evaluation_batches`, or, where `data.batching` is window, in rows of `data.pack_length`.
 
-    Args:
-        prepared: the corpus.
-        tokens: positions in one batch, at most, unless one row is longer by itself.
-        length: the ids of a row; the last has what is left.
-        share: this process's part of every batch.
+    Each row begins anew: what is before it in the text is not read with it. The last has what is left.
     """
+    tokens, length = cfg_data.tokens_per_batch, cfg_data.pack_length
+    if cfg_data.batching != "window":
+        yield from evaluation_batches(prepared, tokens, cfg_data.buckets, share)
+        return
     starts, rows = np.arange(0, prepared.lengths.sum(dtype=np.int64), length), max(1, tokens // length)
     for first in range(0, len(starts), rows):
         rows_b1 = np.full((rows, 1), -1, np.int32)

@@ -46,6 +46,8 @@ def main(argv: list[str]) -> int:
     if len(argv) > 1:
         raise UserError(f"{argv[1]}: not a flag; keys are set as --config.KEY=VALUE")
     check(options.config, default())
+    if options.config.task != "translation":
+        raise UserError(f"config: task is {options.config.task}; only translation can be compiled ahead so far")
     prepare()
     from train.aot.report import as_text, refusal, report  # only now: jax reads the environment when it is imported
 

@@ -8,7 +8,7 @@ from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from data.batching import TextBatch
-from data.pipeline import TrainingBatches, evaluation_batches, evaluation_windows
+from data.pipeline import TrainingBatches, text_batches
 from data.prepare import prepare_all
 from model.config import ModelConfig
 from model.language_model import LanguageModel, init_params
@@ -47,14 +47,10 @@ def task(cfg: ConfigDict, workdir: Path, mesh: Mesh) -> Task:
     config = model_config(cfg, cfg.data.vocab_size)
     with main_first("data"):
         _, train_data, valid_data = prepare_all(cfg.data, workdir / "tokenizer.model", sides=1)
-    if cfg.data.batching == "window":
-        validation = partial(evaluation_windows, valid_data, cfg.data.tokens_per_batch, cfg.data.pack_length)
-    else:
-        validation = partial(evaluation_batches, valid_data, cfg.data.tokens_per_batch, cfg.data.buckets)
     return Task(
         objective(config, cfg.loss.eps_ls),
         TrainingBatches(train_data, cfg.data, seed=cfg.seed, share=own_share(mesh, cfg.optim.accumulate)),
-        partial(validation, share=own_share(mesh)),
+        partial(text_batches, valid_data, cfg.data, own_share(mesh)),
         lambda params: {},
         {"train": train_data.manifest, "valid": valid_data.manifest},
     )
