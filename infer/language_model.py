@@ -32,9 +32,9 @@ def negative_log_likelihood(model: LanguageModel, params: Any, batch: TextBatch)
 def evaluate(model_run: Run, split: str) -> dict[str, Any]:
     """Returns the result record, of JSON values, of the corpus that the run's config names for `split`.
 
-    `nll` is in nats a token, every EOS counted, and `perplexity` its exponential; `perplexity_byte` is that of a byte of
-    the UTF-8 text, each line's feed counted, so that vocabularies can be compared. Where `data.batching` is window, each
-    row of `data.pack_length` tokens is read without what is before it.
+    `nll` is in nats a token, every EOS counted, and `perplexity` its exponential. `perplexity_byte` is that of a byte
+    of the UTF-8 text, line feeds counted, which can be compared between vocabularies. Where `data.batching` is window,
+    each row of `data.pack_length` tokens is read without what is before it.
 
     Raises:
       UserError: the config names no corpus for `split`, or a line is longer than the learned positions.
