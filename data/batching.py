@@ -143,9 +143,7 @@ def window_plan(count: int, *, tokens: int, length: int, seed: int = 0, epoch: i
     """
     order, rows = np.random.default_rng([seed, epoch]), _rows(tokens, length)
     if not length <= count < 1 << 31:
-        raise UserError(
-            f"data.pack_length is {length}, but the text has {count:,} ids; it must have from {length} to 2^31"
-        )
+        raise UserError(f"data.pack_length is {length}, and the text has {count:,} ids: too few, or more than 2^31")
     starts = np.arange(order.integers(min(length, count - length + 1)), count - length + 1, length)
     rows_r = np.full(-(-len(starts) // rows) * rows, -1, np.int32)
     rows_r[: len(starts)] = order.permutation(starts)

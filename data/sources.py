@@ -204,7 +204,7 @@ def _grammar_trees(split: str, count: int) -> Iterator[Tree]:
 
 def _lines(spec: str, rest: str) -> Corpus:
     if rest.startswith("grammar:"):
-        both = _grammar(spec, rest)
+        both = _grammar(spec, rest.removeprefix("grammar:"))
         english = both.source_language == "en"
         fingerprint = _digest("lines", both.fingerprint)
         return Corpus(spec, "", "en", lambda: ((pair[0 if english else 1],) for pair in both.pairs()), fingerprint)
