@@ -5,6 +5,11 @@
     python -m infer.generate --workdir=runs/char_lm --prompt=ROMEO: --length=300
 
 FILE is a text; by default ../shared/data/tinyshakespeare.txt.gz. Its first nine tenths are trained on.
+Ours:  validation loss 1.7390 nats a character (seed 0, float32, CPU), over the whole last tenth in rows of 64, each
+       read without what is before it.
+Cost:  12 minutes on 2 CPU cores that others used, too.
+Sizes, rows and updates are the CPU preset of nanoGPT, for which 1.88 is published, over random rows that each begin
+with one more character of context than ours. The recipe is our own: ALiBi, a peak rate of 3e-3, no weight decay.
 """
 
 from ml_collections import ConfigDict
