@@ -11,10 +11,11 @@ def default() -> ConfigDict:
     """Returns the paper's base model and recipe; a config file sets the corpora of `data.*`, which are empty here."""
     cfg = ConfigDict()
     cfg.seed = 0  # all randomness (parameters, shuffling, dropout) derives from this one integer
+    cfg.task = "translation"  # what is trained: translation | language_model
     cfg.steps = 100_000  # parameter updates; section 5.2 (300,000 for big)
 
     cfg.data = ConfigDict()
-    cfg.data.train = ""  # corpus specs, source language first: `grammar:`, `text:`, `tsv:`, `tfds:`, `trees:`
+    cfg.data.train = ""  # corpus specs (data/sources.py lists them): pairs, source language first, or a text
     cfg.data.valid = ""
     cfg.data.test = ""
     cfg.data.cache = ".cache/data"  # folder of prepared corpora, shared by runs; keyed by content, safe to delete
@@ -24,9 +25,9 @@ def default() -> ConfigDict:
     cfg.data.max_length = 256  # subwords per side, EOS included; longer training pairs are dropped and counted
     cfg.data.max_ratio = 9.0  # subwords of the longer side / shorter side; pairs above it are dropped and counted
     cfg.data.tokens_per_batch = 25_000  # positions per side in one update, over the whole cluster; section 5.1
-    cfg.data.batching = "bucket"  # "bucket": pairs of similar length (section 5.1); "pack": several pairs per row
+    cfg.data.batching = "bucket"  # bucket: similar lengths (section 5.1) | pack: several per row | window: of a text
     cfg.data.buckets = (10, 12, 14, 16, 18, 20, 24, 28, 32, 40, 48, 64, 96, 128, 256)  # row lengths; each is compiled
-    cfg.data.pack_length = 256  # row length for batching="pack"
+    cfg.data.pack_length = 256  # row length for batching="pack" and "window"
 
     cfg.model = ConfigDict()
     cfg.model.N = 6  # layers, in the encoder and in the decoder each
@@ -41,6 +42,10 @@ def default() -> ConfigDict:
     cfg.model.positions = "sinusoidal"  # sinusoidal | learned (row E) | rope | alibi | none
     cfg.model.max_positions = 1024  # rows of the table of learned positions; no other kind has a limit
     cfg.model.norm = "post"  # "post": LN(x + f(x)), the paper; "pre": x + f(LN(x)) and a final LN
+    cfg.model.norm_epsilon = 1e-6  # added to the variance in layer norm; tensor2tensor's, for the paper is silent
+    cfg.model.activation = "relu"  # relu (section 3.3) | gelu | gelu_tanh (its approximation, GPT-2's) | silu
+    cfg.model.biases = False  # True: biases in the projections of attention, as GPT-2 and BERT have
+    cfg.model.scale_embeddings = True  # times sqrt(d_model), section 3.4; GPT-2 and BERT do not
     cfg.model.tie_embeddings = True  # one matrix for source, target and softmax; section 3.4
     cfg.model.dtype = "float32"  # compute type, "bfloat16" on accelerators; parameters and softmax stay float32
     cfg.model.remat = "none"  # rematerialisation: none | full (whole layers: a third more time) | dots (attention only)

@@ -1,9 +1,10 @@
 """Plans which sentence pairs form a batch, and makes the arrays, of static shape (section 5.1).
 
-A plan covers a whole epoch and depends only on the sentence lengths and the seed, so it is the same in every process
-and cheap to recompute on resume. Two plans share one interface: `bucket_plan` puts one pair in each row, with pairs of
-similar length in a batch (as the paper does); `pack_plan` packs several pairs into a row, with segment ids. Each holds
-every pair once. `length_batches` groups sentences for validation, translation and scoring.
+A plan covers a whole epoch and follows from the sentence lengths alone, so it is the same in every process and cheap to
+make again on resume. Three plans share one interface: `bucket_plan` puts one pair in a row, among pairs of like length
+(the paper's way); `pack_plan` puts several pairs in a row and tells them apart by segment ids; either holds every pair
+once. `window_plan` cuts a text into rows of one length. `length_batches` groups sentences that are only read: for
+validation, translation and scoring.
 """
 
 from collections.abc import Sequence
@@ -15,9 +16,9 @@ from jaxtyping import Int32
 from base.errors import UserError
 from base.ids import BOS, PAD
 
-Record = tuple[np.ndarray, np.ndarray]  # source ids, target ids; EOS ends both
-_OPEN_ROWS = 16  # rows that a stream of `pack_plan` fills at a time; more take longer and hardly save padding
-_PAIRS_PER_STREAM = 2_000  # a stream leaves its last rows partly empty, so a small corpus gets few streams
+Record = tuple[np.ndarray, ...]  # source ids, target ids; EOS ends both. Of a text: its ids alone
+_OPEN_ROWS = 16  # rows that a stream of `pack_plan` fills at a time; more hardly save padding and take longer
+_PAIRS_PER_STREAM = 2_000  # a stream leaves its last rows part-empty, so a small corpus is packed by few streams
 
 
 class Batch(NamedTuple):
@@ -35,8 +36,20 @@ class Batch(NamedTuple):
     target_positions_bt: Int32[np.ndarray, "b t"]
 
 
+class TextBatch(NamedTuple):
+    """As `Batch`, of a text: the target side alone."""
+
+    in_bt: Int32[np.ndarray, "b t"]  # BOS y1 .. yn-1
+    out_bt: Int32[np.ndarray, "b t"]  # y1 .. yn; EOS, where there is one, is the last
+    segments_bt: Int32[np.ndarray, "b t"]
+    positions_bt: Int32[np.ndarray, "b t"]
+
+
 class PlannedBatch(NamedTuple):
-    """A batch before its ids are read: row `b` holds the pairs with numbers `rows_bc[b]`; -1 is none."""
+    """A batch before its ids are read: row `b` holds the pairs numbered `rows_bc[b]`, where -1 is none.
+
+    Of `window_plan` it holds what begins at the place `rows_bc[b]` of the text.
+    """
 
     row_length_source: int
     row_length_target: int
@@ -44,7 +57,7 @@ class PlannedBatch(NamedTuple):
 
 
 def bucket_plan(
-    lengths_n2: Int32[np.ndarray, "n 2"],
+    lengths_nk: Int32[np.ndarray, "n sides"],
     *,
     tokens: int,
     buckets: Sequence[int],
@@ -57,8 +70,8 @@ def bucket_plan(
     least padding there. Only the last batch of the epoch may have empty rows.
 
     Args:
-        lengths_n2: tokens of each pair's source and target, EOS included.
-        tokens: the most positions per side in one batch.
+        lengths_nk: tokens of each pair's source and target, EOS counted.
+        tokens: positions a side in one batch, at most.
         buckets: row lengths, ascending; each gives one batch shape.
         seed: with `epoch`, determines the order of rows and of batches.
         epoch: counts from 0.
@@ -67,7 +80,7 @@ def bucket_plan(
         UserError: a pair is longer than the largest bucket, or `tokens` is too small for a bucket that is needed.
     """
     order = np.random.default_rng([seed, epoch])
-    longest_n = lengths_n2.max(axis=1)
+    longest_n = lengths_nk.max(axis=1)
     top = int(longest_n.max())
     if top > buckets[-1]:
         raise UserError(f"data.buckets: the largest is {buckets[-1]}, but a pair has {top} tokens on one side")
@@ -95,7 +108,7 @@ def bucket_plan(
 
 
 def pack_plan(
-    lengths_n2: Int32[np.ndarray, "n 2"],
+    lengths_nk: Int32[np.ndarray, "n sides"],
     *,
     tokens: int,
     pack_length: int,
@@ -105,10 +118,10 @@ def pack_plan(
     """Plans an epoch with several pairs per row of `pack_length` positions per side; arguments as `bucket_plan`."""
     order = np.random.default_rng([seed, epoch])
     rows = _rows(tokens, pack_length)
-    if int(lengths_n2.max()) > pack_length:
-        raise UserError(f"data.pack_length is {pack_length}, but a pair has {int(lengths_n2.max())} tokens on one side")
-    shuffled = order.permutation(len(lengths_n2)).astype(np.int32)
-    row_of = _first_fit(lengths_n2[shuffled], pack_length)
+    if int(lengths_nk.max()) > pack_length:
+        raise UserError(f"data.pack_length is {pack_length}, but a pair has {int(lengths_nk.max())} tokens on one side")
+    shuffled = order.permutation(len(lengths_nk)).astype(np.int32)
+    row_of = _first_fit(lengths_nk[shuffled], pack_length)
     sorting = np.argsort(row_of, kind="stable")
     counts = np.bincount(row_of)
     column = np.arange(len(sorting)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -118,6 +131,23 @@ def pack_plan(
     rows_rc[: len(counts)] = order.permutation(rows_rc[: len(counts)])
     batches = [PlannedBatch(pack_length, pack_length, rows_bc) for rows_bc in rows_rc.reshape(-1, rows, counts.max())]
     return [batches[index] for index in order.permutation(len(batches))]
+
+
+def window_plan(count: int, *, tokens: int, length: int, seed: int = 0, epoch: int = 0) -> list[PlannedBatch]:
+    """Plans an epoch of rows of `length` ids out of a text of `count`, one beginning where the one before ends.
+
+    Where the first begins is random; what is left over at either end, less than a row, is not in this epoch.
+
+    Raises:
+        UserError: the text is shorter than a row, or too long for places of 32 bits.
+    """
+    order, rows = np.random.default_rng([seed, epoch]), _rows(tokens, length)
+    if not length <= count < 1 << 31:
+        raise UserError(f"data.pack_length is {length}, and the text has {count:,} ids: too few, or more than 2^31")
+    starts = np.arange(order.integers(min(length, count - length + 1)), count - length + 1, length)
+    rows_r = np.full(-(-len(starts) // rows) * rows, -1, np.int32)
+    rows_r[: len(starts)] = order.permutation(starts)
+    return [PlannedBatch(length, length, rows_b1) for rows_b1 in rows_r.reshape(-1, rows, 1)]
 
 
 class LengthBatch(NamedTuple):
@@ -176,31 +206,31 @@ def _rows(tokens: int, length: int) -> int:
     return tokens // length
 
 
-def _first_fit(lengths_n2: np.ndarray, capacity: int) -> np.ndarray:
+def _first_fit(lengths_nk: np.ndarray, capacity: int) -> np.ndarray:
     """Returns the row number of every item: rows are numbered from 0 without gaps, and no side exceeds `capacity`.
 
     First fit, in many streams at once so that each step is a vector operation: a stream puts its next item into the
     first of its open rows with room; if none has room, it closes the fullest row and opens a new one.
     """
-    count = len(lengths_n2)
+    count = len(lengths_nk)
     streams = max(1, count // _PAIRS_PER_STREAM)
-    room_wo2 = np.full((streams, _OPEN_ROWS, 2), capacity, np.int32)
+    room_wok = np.full((streams, _OPEN_ROWS, lengths_nk.shape[1]), capacity, np.int32)
     row_wo = np.arange(streams * _OPEN_ROWS).reshape(streams, _OPEN_ROWS)
     next_row = row_wo.size
     row_of = np.empty(count, np.int64)
     for start in range(0, count, streams):
-        item_w2 = lengths_n2[start : start + streams]
-        w = np.arange(len(item_w2))
-        fits_wo = np.all(room_wo2[: len(w)] >= item_w2[:, None, :], axis=2)
+        item_wk = lengths_nk[start : start + streams]
+        w = np.arange(len(item_wk))
+        fits_wo = np.all(room_wok[: len(w)] >= item_wk[:, None, :], axis=2)
         chosen_w = fits_wo.argmax(axis=1)
         full = np.flatnonzero(~fits_wo[w, chosen_w])
         if len(full):
-            fullest = room_wo2[full].sum(axis=2).argmin(axis=1)
+            fullest = room_wok[full].sum(axis=2).argmin(axis=1)
             chosen_w[full] = fullest
-            room_wo2[full, fullest] = capacity
+            room_wok[full, fullest] = capacity
             row_wo[full, fullest] = next_row + np.arange(len(full))
             next_row += len(full)
-        room_wo2[w, chosen_w] -= item_w2
+        room_wok[w, chosen_w] -= item_wk
         row_of[start : start + streams] = row_wo[w, chosen_w]
     return np.unique(row_of, return_inverse=True)[1]
 
@@ -216,22 +246,29 @@ def make_batch(records: Sequence[Record], planned: PlannedBatch) -> Batch:
     source_bs, source_segments_bs, source_positions_bs, _ = _make_side(
         [source for source, _ in records], counts_b, planned.row_length_source
     )
-    target_out_bt, target_segments_bt, target_positions_bt, starts = _make_side(
-        [target for _, target in records], counts_b, planned.row_length_target
-    )
-    target_in = np.zeros_like(target_out_bt.ravel())
-    target_in[1:] = target_out_bt.ravel()[:-1]
-    target_in[starts] = BOS
-    target_in[target_segments_bt.ravel() == 0] = 0
+    target = make_text_batch([(target,) for _, target in records], planned)
     return Batch(
         source_bs,
-        target_in.reshape(target_out_bt.shape),
-        target_out_bt,
+        target.in_bt,
+        target.out_bt,
         source_segments_bs,
         source_positions_bs,
-        target_segments_bt,
-        target_positions_bt,
+        target.segments_bt,
+        target.positions_bt,
     )
+
+
+def make_text_batch(records: Sequence[Record], planned: PlannedBatch) -> TextBatch:
+    """Returns the arrays of a planned batch of a text; arguments as `make_batch`."""
+    counts_b = (planned.rows_bc >= 0).sum(axis=1)
+    out_bt, segments_bt, positions_bt, starts = _make_side(
+        [text for (text,) in records], counts_b, planned.row_length_target
+    )
+    flat_in = np.zeros_like(out_bt.ravel())
+    flat_in[1:] = out_bt.ravel()[:-1]
+    flat_in[starts] = BOS
+    flat_in[segments_bt.ravel() == 0] = 0
+    return TextBatch(flat_in.reshape(out_bt.shape), out_bt, segments_bt, positions_bt)
 
 
 def _make_side(

@@ -13,7 +13,17 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from base.errors import UserError
-from data.batching import Batch, PlannedBatch, bucket_plan, length_batches, make_batch, pack_plan
+from data.batching import (
+    Batch,
+    PlannedBatch,
+    TextBatch,
+    bucket_plan,
+    length_batches,
+    make_batch,
+    make_text_batch,
+    pack_plan,
+    window_plan,
+)
 from data.prepare import Prepared
 
 _PREFETCHED = 8  # batches
@@ -44,7 +54,10 @@ WHOLE = Share()
 
 
 class TrainingBatches:
-    """Iterates over `Batch`, epoch after epoch; restoring the state from before a `next` repeats that `next`."""
+    """Iterates over `Batch`, or `TextBatch` for a text, epoch after epoch; see the head of this file.
+
+    The state before a `next` is where that `next` can be repeated.
+    """
 
     def __init__(self, prepared: Prepared, cfg_data: ConfigDict, *, seed: int, share: Share = WHOLE):
         """Checks the settings; reading starts with the first `next`.
@@ -59,7 +72,9 @@ class TrainingBatches:
             UserError: the row lengths, tokens and maximum length of `cfg_data` are inconsistent.
         """
         longest = _longest_row(cfg_data)
-        if cfg_data.max_length > longest[1]:
+        if cfg_data.batching == "window" and prepared.lengths.shape[1] != 1:
+            raise UserError("data.batching is window; that is for texts, and data.train has pairs: take bucket or pack")
+        if cfg_data.batching != "window" and cfg_data.max_length > longest[1]:
             raise UserError(
                 f"data.max_length is {cfg_data.max_length}, but {longest[0]} is {longest[1]}: a pair of"
                 f" {cfg_data.max_length} tokens would fit no row"
@@ -69,12 +84,12 @@ class TrainingBatches:
         self._buckets, self._pack_length = tuple(cfg_data.buckets), cfg_data.pack_length
         self._share = share
         self._state: State = {"epoch": 0, "batch": 0}
-        self._items: Generator[tuple[Batch, State]] | None = None
+        self._items: Generator[tuple[Batch | TextBatch, State]] | None = None
 
     def __iter__(self) -> "TrainingBatches":
         return self
 
-    def __next__(self) -> Batch:
+    def __next__(self) -> Batch | TextBatch:
         if self._items is None:
             self._items = self._produce(dict(self._state))
         try:
@@ -101,6 +116,9 @@ class TrainingBatches:
 
     def plan(self, epoch: int) -> list[PlannedBatch]:
         """Returns the global batches of an epoch, in order."""
+        if self._batching == "window":
+            count = int(self._prepared.lengths.sum(dtype=np.int64))
+            return window_plan(count, tokens=self._tokens, length=self._pack_length, seed=self._seed, epoch=epoch)
         if self._batching == "pack":
             return pack_plan(
                 self._prepared.lengths,
@@ -117,7 +135,7 @@ class TrainingBatches:
             epoch=epoch,
         )
 
-    def _produce(self, state: State) -> Generator[tuple[Batch, State]]:
+    def _produce(self, state: State) -> Generator[tuple[Batch | TextBatch, State]]:
         """Yields batches from `state` on, each with the position after it."""
         import grain  # here, because it loads jax, which reading corpora does not need
 
@@ -135,35 +153,37 @@ class TrainingBatches:
                     yield read, {"epoch": epoch + last, "batch": 0 if last else number}
                 epoch, batch = epoch + 1, 0
 
-    def _read(self, planned: PlannedBatch) -> Batch:
-        return _read(self._prepared, self._share.of(planned))
+    def _read(self, planned: PlannedBatch) -> Batch | TextBatch:
+        return _read(self._prepared, self._share.of(planned), window=self._batching == "window")
 
 
 def _longest_row(cfg_data: ConfigDict) -> tuple[str, int]:
-    if cfg_data.batching == "pack":
+    if cfg_data.batching in ("pack", "window"):
         return "data.pack_length", cfg_data.pack_length
     if cfg_data.batching != "bucket":
-        raise UserError(f"data.batching is {cfg_data.batching!r}; it must be bucket or pack")
+        raise UserError(f"data.batching is {cfg_data.batching!r}; it must be bucket or pack, of a text also window")
     if list(cfg_data.buckets) != sorted(set(cfg_data.buckets)) or not cfg_data.buckets or cfg_data.buckets[0] < 1:
         raise UserError(f"data.buckets is {tuple(cfg_data.buckets)}; it must be positive lengths in ascending order")
     return "the largest of data.buckets", cfg_data.buckets[-1]
 
 
 def row_lengths(cfg_data: ConfigDict) -> list[int]:
-    """Returns the row lengths needed for pairs of up to `data.max_length` subwords, ascending; each is compiled."""
-    if cfg_data.batching == "pack":
+    """Returns the row lengths that pairs of up to `data.max_length` subwords need, ascending; each is compiled."""
+    if cfg_data.batching in ("pack", "window"):
         return [cfg_data.pack_length]
     return list(cfg_data.buckets[: bisect_left(cfg_data.buckets, cfg_data.max_length) + 1])
 
 
-def _read(prepared: Prepared, planned: PlannedBatch) -> Batch:
-    return make_batch(prepared.records(planned.rows_bc[planned.rows_bc >= 0]), planned)
+def _read(prepared: Prepared, planned: PlannedBatch, window: bool = False) -> Batch | TextBatch:
+    numbers = planned.rows_bc[planned.rows_bc >= 0]
+    records = prepared.windows(numbers, planned.row_length_target) if window else prepared.records(numbers)
+    return make_batch(records, planned) if prepared.lengths.shape[1] == 2 else make_text_batch(records, planned)
 
 
 def evaluation_batches(
     prepared: Prepared, tokens: int, buckets: Sequence[int], share: Share = WHOLE
-) -> Iterator[Batch]:
-    """Yields every pair once, one per row, shortest first, in rows of bucket lengths; longer pairs get longer rows.
+) -> Iterator[Batch | TextBatch]:
+    """Yields every pair once, one a row, shortest first, in rows of bucket lengths; longer pairs get longer rows.
 
     Args:
         prepared: the corpus.
@@ -175,3 +195,19 @@ def evaluation_batches(
         rows_b1 = np.full((rows, 1), -1, np.int32)
         rows_b1[: len(members), 0] = members
         yield _read(prepared, share.of(PlannedBatch(length, length, rows_b1)))
+
+
+def text_batches(prepared: Prepared, cfg_data: ConfigDict, share: Share = WHOLE) -> Iterator[Batch | TextBatch]:
+    """Yields a text once: as `evaluation_batches`, or, where `data.batching` is window, in rows of `data.pack_length`.
+
+    Each row begins anew: what is before it in the text is not read with it. The last has what is left.
+    """
+    tokens, length = cfg_data.tokens_per_batch, cfg_data.pack_length
+    if cfg_data.batching != "window":
+        yield from evaluation_batches(prepared, tokens, cfg_data.buckets, share)
+        return
+    starts, rows = np.arange(0, prepared.lengths.sum(dtype=np.int64), length), max(1, tokens // length)
+    for first in range(0, len(starts), rows):
+        rows_b1 = np.full((rows, 1), -1, np.int32)
+        rows_b1[: len(starts[first : first + rows]), 0] = starts[first : first + rows]
+        yield _read(prepared, share.of(PlannedBatch(length, length, rows_b1)), window=True)

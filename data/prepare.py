@@ -2,9 +2,9 @@
 
 A prepared corpus is a folder of the cache, named by a hash of its text, tokenizer and cleaning rules:
 
-    ids.bin        the pairs one after another: source ids, EOS, target ids, EOS; little-endian, 2 bytes per id, or 4 if
-                   the vocabulary has more than 65,536
-    lengths.npy    int32 [pairs, 2]: numbers of source and target ids of each pair, EOS included
+    ids.bin        the pairs one after another: source ids, EOS, target ids, EOS; little-endian, 2 bytes an id, or 4 for
+                   a vocabulary of more than 65,536. Of a text: each line's ids, EOS; in characters: its ids
+    lengths.npy    int32 [pairs, 2]: source and target ids of each pair, EOS counted; of a text, [lines, 1]
     manifest.json  corpus, tokenizer hash, cleaning rules, what they dropped, token counts, SHA-256 of the files
 
 It is written to a temporary folder and renamed, so it is complete or absent, even if two processes prepare the same.
@@ -47,7 +47,7 @@ _ABANDONED = 24 * 3600.0  # seconds without a write after which a preparation is
 
 
 class Prepared:
-    """A prepared corpus: `prepared[i]` is (source ids, target ids), int32, both ending in EOS.
+    """A prepared corpus: `prepared[i]` is (source ids, target ids), int32, EOS ending both; of a text, (ids,).
 
     The ids stay on disk, in a file that is kept open, so they can be read even after the folder is removed.
     """
@@ -64,7 +64,7 @@ class Prepared:
             for name in (_IDS, _LENGTHS):
                 if sha256(folder / name) != self.manifest["sha256"][name]:
                     raise ValueError(f"{name} has changed")
-            self.lengths: Int32[np.ndarray, "n 2"] = np.load(folder / _LENGTHS, allow_pickle=False)
+            self.lengths: Int32[np.ndarray, "n sides"] = np.load(folder / _LENGTHS, allow_pickle=False)
             self._type = _id_type(self.manifest["vocab_size"])
             if os.fstat(self._file).st_size != self.lengths.sum(dtype=np.int64) * self._type.itemsize:
                 raise ValueError(f"{_MANIFEST} does not fit {_IDS}")
@@ -81,9 +81,20 @@ class Prepared:
     def records(self, indices: Sequence[int] | np.ndarray) -> list[Record]:
         """Returns the pairs with these numbers, in this order; `UserError` if the file can no longer be read."""
         indices = np.asarray(indices, np.int64)
-        lengths_i2 = self.lengths[indices]
-        ids_i = lengths_i2.sum(axis=1, dtype=np.int64)
-        sizes, starts = (count * self._type.itemsize for count in (ids_i, self._ends_n[indices] - ids_i))  # in bytes
+        lengths_ik = self.lengths[indices]
+        ids_i = lengths_ik.sum(axis=1, dtype=np.int64)
+        flat, count = self._read(self._ends_n[indices] - ids_i, ids_i, lengths_ik), lengths_ik.shape[1]
+        return list(zip(*(flat[side::count] for side in range(count)), strict=True))
+
+    def windows(self, starts: Sequence[int] | np.ndarray, length: int) -> list[Record]:
+        """Returns `length` ids, fewer at the end, from these places of the whole text on; raises as `records` does."""
+        starts = np.asarray(starts, np.int64)
+        ids_i = np.minimum(length, self._ends_n[-1] - starts)
+        return [(ids,) for ids in self._read(starts, ids_i, ids_i)]
+
+    def _read(self, starts_i: np.ndarray, ids_i: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
+        """Reads `ids_i` ids from each of `starts_i` on, and splits all of them into these lengths."""
+        sizes, starts = (count * self._type.itemsize for count in (ids_i, starts_i))  # in bytes
         try:
             content = b"".join(map(os.pread, itertools.repeat(self._file), sizes.tolist(), starts.tolist()))
         except OSError as error:
@@ -91,9 +102,7 @@ class Prepared:
         if len(content) != sizes.sum():
             raise UserError(f"{self.folder / _IDS}: shorter than it was when it was opened; start again")
         flat = np.frombuffer(content, self._type).astype(np.int32)
-        ends = lengths_i2.cumsum().tolist()
-        sides = [flat[start:end] for start, end in itertools.pairwise([0, *ends])]
-        return list(zip(sides[::2], sides[1::2], strict=True))
+        return [flat[start:end] for start, end in itertools.pairwise([0, *lengths.cumsum().tolist()])]
 
 
 def _id_type(vocab_size: int) -> np.dtype:
@@ -115,17 +124,18 @@ def prepare(
     Args:
         spec: see `data.sources`.
         tokenizer: its hash is part of the cache's key.
-        cache: folder of prepared corpora; created if absent.
-        max_length: with `clean`, drops pairs with more tokens than this on a side, EOS included.
-        max_ratio: with `clean`, drops pairs whose longer side has more than this many times the shorter's subwords.
-        clean: False keeps every pair, as scoring requires; True also drops pairs with an empty side.
-        progress: whether to report on stderr.
+        cache: folder of prepared corpora; made if absent.
+        max_length: with `clean`, pairs with more tokens than this on a side, EOS counted, are dropped.
+        max_ratio: with `clean`, pairs whose longer side has more than this times the shorter's subwords are dropped.
+        clean: False keeps every pair, as scoring needs; True also drops pairs with an empty side. A text in characters
+            is kept whole.
+        progress: report on stderr.
 
     Raises:
         UserError: the corpus is faulty, cleaning leaves nothing, or the cache cannot be written.
     """
     corpus = open_corpus(spec)
-    cleaning = {"max_length": max_length, "max_ratio": max_ratio} if clean else None
+    cleaning = {"max_length": max_length, "max_ratio": max_ratio} if clean and not corpus.characters else None
     key = _key(FORMAT, corpus.fingerprint, tokenizer.sha256, cleaning)
     folder = Path(cache) / key
     if folder.exists():
@@ -149,20 +159,21 @@ def prepare(
 
 def _write(folder: Path, corpus: Corpus, tokenizer: Tokenizer, cleaning: dict[str, Any] | None, report: bool) -> None:
     counts = {"read": 0, "kept": 0, "empty": 0, "too_long": 0, "ratio": 0}
-    lengths: list[np.ndarray] = [np.empty((0, 2), np.int32)]
+    sides, end = corpus.sides, () if corpus.characters else (EOS,)
+    lengths: list[np.ndarray] = [np.empty((0, sides), np.int32)]
     with (folder / _IDS).open("wb") as file, Progress(f"preparing {corpus.spec}", "pairs", enabled=report) as progress:
         for encoded in _encoded(corpus.pairs(), tokenizer):
             ids: list[int] = []
-            kept: list[tuple[int, int]] = []
-            for source, target in zip(encoded[::2], encoded[1::2], strict=True):
-                fault = _fault(len(source), len(target), cleaning)
+            kept: list[list[int]] = []
+            for record in zip(*(encoded[side::sides] for side in range(sides)), strict=True):
+                fault = _fault([len(side) for side in record], cleaning)
                 counts[fault or "kept"] += 1
                 if not fault:
-                    kept.append((len(source) + 1, len(target) + 1))
-                    ids += (*source, EOS, *target, EOS)
+                    kept.append([len(side) + len(end) for side in record])
+                    ids += (token for side in record for token in (*side, *end))
             file.write(np.array(ids, _id_type(tokenizer.vocab_size)).tobytes())
-            lengths.append(np.array(kept, np.int32).reshape(-1, 2))
-            counts["read"] += len(encoded) // 2
+            lengths.append(np.array(kept, np.int32).reshape(-1, sides))
+            counts["read"] += len(encoded) // sides
             progress.update(counts["read"])
         progress.finish(", ".join(f"{count:,} {name}" for name, count in counts.items()))
     if not counts["kept"]:
@@ -170,9 +181,9 @@ def _write(folder: Path, corpus: Corpus, tokenizer: Tokenizer, cleaning: dict[st
             f"corpus {corpus.spec!r}: cleaning dropped all {counts['read']} pairs ({counts}); raise"
             " data.max_length or data.max_ratio"
         )
-    lengths_n2 = np.concatenate(lengths)
-    np.save(folder / _LENGTHS, lengths_n2, allow_pickle=False)
-    source_tokens, target_tokens = lengths_n2.sum(axis=0, dtype=np.int64).tolist()
+    lengths_nk = np.concatenate(lengths)
+    np.save(folder / _LENGTHS, lengths_nk, allow_pickle=False)
+    tokens = lengths_nk.sum(axis=0, dtype=np.int64).tolist()
     manifest = {
         "format": FORMAT,
         "spec": corpus.spec,
@@ -183,14 +194,14 @@ def _write(folder: Path, corpus: Corpus, tokenizer: Tokenizer, cleaning: dict[st
         "vocab_size": tokenizer.vocab_size,
         "cleaning": cleaning,
         "pairs": counts,
-        "tokens": {"source": source_tokens, "target": target_tokens},
+        "tokens": dict(zip(("source", "target")[-sides:], tokens, strict=True)),
         "sha256": {name: sha256(folder / name) for name in (_IDS, _LENGTHS)},
     }
     write_json(folder / _MANIFEST, manifest)
 
 
-def _encoded(pairs: Iterator[tuple[str, str]], tokenizer: Tokenizer) -> Iterator[list[list[int]]]:
-    """Yields the ids of many texts at a time, source and target alternating, and encodes the next in the background.
+def _encoded(pairs: Iterator[tuple[str, ...]], tokenizer: Tokenizer) -> Iterator[list[list[int]]]:
+    """Yields the ids of many texts at a time, source and target in turn, and encodes the next in the background.
 
     Encoding holds the GIL only to convert its result, so this keeps all processors busy.
     """
@@ -205,11 +216,11 @@ def _encoded(pairs: Iterator[tuple[str, str]], tokenizer: Tokenizer) -> Iterator
             yield waiting.result()
 
 
-def _fault(source: int, target: int, cleaning: dict[str, Any] | None) -> str | None:
-    """Returns the first cleaning rule that a pair with these numbers of subwords violates, or None."""
+def _fault(lengths: list[int], cleaning: dict[str, Any] | None) -> str | None:
+    """Returns the first cleaning rule that a pair of so many subwords breaks."""
     if cleaning is None:
         return None
-    shorter, longer = sorted((source, target))
+    shorter, longer = min(lengths), max(lengths)
     if shorter == 0:
         return "empty"
     if longer + 1 > cleaning["max_length"]:
@@ -249,17 +260,23 @@ def _key(*parts: Any) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:20]
 
 
-def prepare_all(cfg_data: ConfigDict, tokenizer_path: str | Path | None = None) -> tuple[Tokenizer, Prepared, Prepared]:
-    """Returns the tokenizer, training corpus and validation corpus of a config; makes those that do not exist yet.
+def prepare_all(
+    cfg_data: ConfigDict, tokenizer_path: str | Path | None = None, *, sides: int | None = None
+) -> tuple[Tokenizer, Prepared, Prepared]:
+    """Returns tokenizer, training and validation corpora of a config, made where they do not exist yet.
 
     Args:
         cfg_data: `config.data`; see `configs/common.py`.
-        tokenizer_path: the run's tokenizer: read if it exists, else written. None: only in the cache.
+        tokenizer_path: where a run keeps its tokenizer: read if it exists, else written. None: only in the cache.
+        sides: what the model reads: 2, pairs, or 1, a text. None: either.
     """
     cache = folder("config.data.cache", cfg_data.cache)
     for key in ("train", "valid"):
         if not cfg_data[key]:
             raise UserError(f"data.{key} is empty: name a corpus, as in grammar:{key} or text:PREFIX.{{en,de}}")
+        if sides and open_corpus(cfg_data[key]).sides != sides:
+            needs = "a text: lines:FILE or chars:FILE" if sides == 1 else "pairs: text:PREFIX.{en,de} or tsv:FILE"
+            raise UserError(f"data.{key} is {cfg_data[key]}, but this task needs {needs}")
     path = Path(tokenizer_path) if tokenizer_path is not None else None
     if path is not None and path.exists():
         tokenizer = Tokenizer.from_file(path)
@@ -302,6 +319,8 @@ def _trained_tokenizer(cfg_data: ConfigDict, cache: Path) -> Tokenizer:
             return Tokenizer.from_file(path)
     with Progress(f"learning {cfg_data.vocab_size:,} subwords from {corpus.spec}", "lines") as progress:
         lines = progress.count(text for pair in corpus.pairs() for text in pair)
+        if corpus.characters:
+            return Tokenizer.of_characters(lines, path)  # which is quicker than to look whether it is intact
         tokenizer = Tokenizer.train(
             lines, cfg_data.vocab_size, path, lowercase=cfg_data.lowercase, symbols=corpus.symbols
         )

@@ -1,4 +1,4 @@
-"""Corpora: one specification string names any parallel corpus.
+"""Corpora: one specification string names any parallel corpus, or a text for a language model.
 
 | specification | corpus |
 |---|---|
@@ -8,6 +8,9 @@
 | `tfds:NAME[:SPLIT]:{en,de}` | a translation data set of tensorflow-datasets, or a folder that it prepared |
 | `trees:FILE`, `trees:FILE.gz` | a treebank in Penn brackets: sentences, and their linearised trees (`data.trees`) |
 | `trees:grammar:SPLIT[:COUNT]` | the English side of the built-in grammar and its trees |
+| `lines:FILE`, `lines:FILE.gz` | a text, each of whose lines is a sequence |
+| `lines:grammar:SPLIT[:COUNT]` | the English side of the built-in grammar |
+| `chars:FILE[.gz][:PART]` | a text as one sequence of characters; PART is train, its first nine tenths, or valid |
 
 The source language comes first, so `{de,en}` reverses the direction of `grammar:`, `text:` and `tfds:`. Only a line
 feed ends a line (a carriage return before it is dropped): other separators, such as U+2028 or U+0085, are part of a
@@ -16,33 +19,31 @@ sentence. A line has at most 16 MiB.
 
 import contextlib
 import difflib
-import gzip
 import hashlib
 import importlib
 import importlib.util
 import itertools
 import re
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from base.errors import UserError
-from base.files import sha256
+from data.lines import file_digest, read_lines
 from data.trees.linearise import SYMBOL, linearise
 from data.trees.tree import Tree
 from data.trees.treebank import cleaned, read_trees
 
-LONGEST_LINE = 1 << 24  # bytes, so that a file without line feeds does not fill the memory
-Pairs = Iterator[tuple[str, str]]
+Pairs = Iterator[tuple[str, ...]]  # source and target, or a text alone
 _GRAMMAR_SIZES = {"train": 100_000, "valid": 1_000, "test": 1_000}
 _BRACES = re.compile(r"\{([^{},]+),([^{},]+)\}")
 
 
 class Corpus(NamedTuple):
-    """A parallel corpus, reread by each call of `pairs`; `fingerprint` changes with the text or the direction.
+    """A corpus, read afresh by each call of `pairs`; `fingerprint` changes with the text or the direction.
 
-    Words that match `symbols` become a single subword, however rare they are.
+    Words that match `symbols` become one subword each, however rare they are. A text alone has no source language; with
+    `characters` it is one sequence without an end, and its characters are the vocabulary.
     """
 
     spec: str
@@ -51,6 +52,12 @@ class Corpus(NamedTuple):
     pairs: Callable[[], Pairs]
     fingerprint: str
     symbols: re.Pattern[str] | None = None
+    characters: bool = False
+
+    @property
+    def sides(self) -> int:
+        """The number of texts in a record: 2, source and target, or 1."""
+        return 2 if self.source_language else 1
 
 
 def open_corpus(spec: str) -> Corpus:
@@ -76,7 +83,7 @@ def _languages(spec: str, text: str) -> tuple[str, str]:
 def _not_empty(spec: str, pairs: Pairs) -> Pairs:
     first = next(pairs, None)
     if first is None:
-        raise UserError(f"corpus {spec!r} is empty: it has no sentence pairs")
+        raise UserError(f"corpus {spec!r} is empty: it has no sentences")
     yield first
     yield from pairs
 
@@ -86,37 +93,6 @@ def _digest(*parts: str) -> str:
 
 
 # Files
-
-
-def read_lines(path: Path) -> Iterator[str]:
-    """Yields the lines of a plain or gzip file.
-
-    Raises:
-        UserError: the file cannot be read or unpacked, is not UTF-8, or has a line of more than `LONGEST_LINE` bytes;
-            the message names the file and the line.
-    """
-    number = 0
-    try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-            while line := file.readline(LONGEST_LINE + 1):
-                number += 1
-                if len(line) > LONGEST_LINE:
-                    raise UserError(f"{path}, line {number}: longer than {LONGEST_LINE:,} bytes; is this a text file?")
-                yield line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
-    except UnicodeDecodeError as error:
-        bad = f"byte 0x{error.object[error.start]:02x} at position {error.start + 1}"
-        raise UserError(f"{path}, line {number}: not valid UTF-8 ({bad}); convert the file to UTF-8") from error
-    except (OSError, EOFError, zlib.error) as error:  # a damaged .gz raises the last two
-        raise UserError(f"{path}, after line {number}: cannot be read ({error})") from error
-
-
-def _file_digest(path: Path) -> str:
-    try:
-        return sha256(path)
-    except FileNotFoundError as error:
-        raise UserError(f"{path}: no such file") from error
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
 
 
 def _text(spec: str, rest: str) -> Corpus:
@@ -138,7 +114,7 @@ def _text(spec: str, rest: str) -> Corpus:
                 )
             yield left, right
 
-    fingerprint = _digest("text", *(_file_digest(path) for path in paths))
+    fingerprint = _digest("text", *(file_digest(path) for path in paths))
     return Corpus(spec, source, target, lambda: _not_empty(spec, pairs()), fingerprint)
 
 
@@ -156,7 +132,7 @@ def _tsv(spec: str, rest: str) -> Corpus:
                 raise UserError(f"{path}, line {number}: no tab; a line must be source, tab, target")
             yield columns[0], columns[1]
 
-    return Corpus(spec, source, target, lambda: _not_empty(spec, pairs()), _digest("tsv", _file_digest(path)))
+    return Corpus(spec, source, target, lambda: _not_empty(spec, pairs()), _digest("tsv", file_digest(path)))
 
 
 # The built-in grammar
@@ -187,7 +163,7 @@ def _grammar(spec: str, rest: str) -> Corpus:
 def _code_digest(*patterns: str) -> str:
     """Returns a digest of the files in this folder whose code generates a corpus's text."""
     room = Path(__file__).parent
-    return _digest(*(_file_digest(path) for pattern in patterns for path in sorted(room.glob(pattern))))
+    return _digest(*(file_digest(path) for pattern in patterns for path in sorted(room.glob(pattern))))
 
 
 # Treebanks
@@ -204,7 +180,7 @@ def _trees(spec: str, rest: str) -> Corpus:
             f"corpus {spec!r}: write trees:FILE or trees:grammar:SPLIT[:COUNT], SPLIT one of train, valid, test"
         )
     path = Path(rest).expanduser()
-    fingerprint = _digest("trees", _code_digest("trees/*.py"), _file_digest(path))
+    fingerprint = _digest("trees", _code_digest("trees/*.py"), file_digest(path))
     return _treebank(spec, lambda: read_trees(read_lines(path), str(path)), fingerprint)
 
 
@@ -223,7 +199,36 @@ def _grammar_trees(split: str, count: int) -> Iterator[Tree]:
         yield cleaned(grammar.pair(split, index).tree)
 
 
-# tensorflow-datasets, imported only here; TensorFlow itself is needed at most in `download`
+# Texts for language models
+
+
+def _lines(spec: str, rest: str) -> Corpus:
+    if rest.startswith("grammar:"):
+        both = _grammar(spec, rest.removeprefix("grammar:"))
+        english = both.source_language == "en"
+        fingerprint = _digest("lines", both.fingerprint)
+        return Corpus(spec, "", "en", lambda: ((pair[0 if english else 1],) for pair in both.pairs()), fingerprint)
+    path = Path(rest).expanduser()
+    fingerprint = _digest("lines", file_digest(path))
+    return Corpus(spec, "", "", lambda: _not_empty(spec, ((line,) for line in read_lines(path))), fingerprint)
+
+
+def _chars(spec: str, rest: str) -> Corpus:
+    name, _, part = rest.rpartition(":") if rest.endswith((":train", ":valid")) else (rest, "", "")
+    path = Path(name).expanduser()
+
+    def text() -> Pairs:
+        whole = "\n".join(read_lines(path))
+        cut = len(whole) * 9 // 10
+        chosen = whole[:cut] if part == "train" else whole[cut:] if part == "valid" else whole
+        if chosen:
+            yield (chosen,)
+
+    fingerprint = _digest("chars", part, file_digest(path))
+    return Corpus(spec, "", "", lambda: _not_empty(spec, text()), fingerprint, characters=True)
+
+
+# tensorflow-datasets: the one place that imports it; TensorFlow itself at most in `download`
 
 
 def _tfds(spec: str, rest: str) -> Corpus:
@@ -319,6 +324,8 @@ def _refuse(spec: str, name: str, error: Exception) -> NoReturn:
 
 
 _SCHEMES: dict[str, Callable[[str, str], Corpus]] = {
+    "lines": _lines,
+    "chars": _chars,
     "grammar": _grammar,
     "text": _text,
     "tsv": _tsv,

@@ -1,9 +1,11 @@
 """Subwords: byte-pair encoding shared by source and target (section 5.1), with sentencepiece.
 
-Text is normalised first: Unicode NFKC with sentencepiece's additions (`nmt_nfkc`: removes most ASCII control characters
-and zero-width spaces, collapses and strips white space), and lower-cased if the tokenizer was trained that way. After
-that nothing is lost: `decode(encode(text)) == normalise(text)`, since characters outside the vocabulary fall back to
-bytes. The model file is the whole tokenizer; training twice gives the same file.
+Text is normalised first: Unicode NFKC with sentencepiece's additions (`nmt_nfkc`: most ASCII control characters
+and zero-width spaces vanish, runs of white space become one space, none at either end), and lower-cased if the
+tokenizer was trained so. After that nothing is lost: `decode(encode(text)) == normalise(text)`, for characters outside
+the vocabulary are spelled in bytes. The model file is the whole tokenizer; training it twice gives the same file.
+
+Or characters: then nothing is normalised, line feeds are characters, and those outside the vocabulary are unknown.
 """
 
 import hashlib
@@ -42,6 +44,7 @@ class Tokenizer:
             raise UserError(f"{name}: its ids of pad, bos, eos, unk are {specials}; they must be 0, 1, 2, 3")
         self.vocab_size: int = self._processor.get_piece_size()
         self.sha256: str = hashlib.sha256(model).hexdigest()
+        self.characters: bool = self._processor.normalize(" ") != ""
         self.lowercase: bool = self.normalise("A") == "a"
 
     @classmethod
@@ -94,6 +97,37 @@ class Tokenizer:
         tokenizer.save(path)
         return tokenizer
 
+    @classmethod
+    def of_characters(cls, texts: Iterable[str], path: str | Path) -> "Tokenizer":
+        """Writes a model whose vocabulary is the characters of `texts` to `path`.
+
+        Raises:
+            UserError: there are none.
+        """
+        model, characters = io.BytesIO(), sorted(set().union(*texts))
+        if not characters:
+            raise UserError(_explain("sentences_.empty()", 0))
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=(character for character in characters if character != "\n"),
+            model_writer=model,
+            model_type="char",
+            vocab_size=len(characters) + 4,
+            user_defined_symbols=["\n"],  # which no sentence can hold
+            character_coverage=1.0,
+            normalization_rule_name="identity",
+            add_dummy_prefix=False,
+            remove_extra_whitespaces=False,
+            hard_vocab_limit=False,
+            pad_id=PAD,
+            bos_id=BOS,
+            eos_id=EOS,
+            unk_id=UNK,
+            minloglevel=2,
+        )
+        tokenizer = cls(model.getvalue())
+        tokenizer.save(path)
+        return tokenizer
+
     def save(self, path: str | Path) -> None:
         """Writes the model file atomically."""
         path = Path(path)
@@ -104,8 +138,9 @@ class Tokenizer:
             raise UserError(f"tokenizer {path}: cannot be written ({error.strerror})") from error
 
     def normalise(self, text: str) -> str:
-        """Returns the string that `decode(encode(text))` gives."""
-        return self._processor.normalize(_encodable(text)).replace("▁", " ").strip(" ").translate(_NEWLINES)
+        """Returns the string that `decode(encode(text))` gives; of characters, if all are in the vocabulary."""
+        normalised = self._processor.normalize(_encodable(text)).replace("▁", " ")
+        return normalised if self.characters else normalised.strip(" ").translate(_NEWLINES)
 
     def encode(self, text: str) -> list[int]:
         """Returns the subword ids of `text`, without special symbols; [] for an empty text."""
@@ -120,11 +155,12 @@ class Tokenizer:
         return [self._processor.id_to_piece(int(piece)) for piece in ids]
 
     def decode(self, ids: Iterable[SupportsIndex]) -> str:
-        """Returns the text of `ids` up to the first EOS, without special symbols, always a single line."""
+        """Returns the text of `ids` up to the first EOS, without special symbols; of subwords, always a single line."""
         pieces = list(itertools.takewhile(lambda piece: piece != EOS, map(operator.index, ids)))
         pieces = [piece for piece in pieces if piece > UNK]
+        text = self._processor.decode(pieces)
         # A model can spell a line feed in bytes; line i of the input must stay line i of the output.
-        return self._processor.decode(pieces).translate(_NEWLINES)
+        return text if self.characters else text.translate(_NEWLINES)
 
 
 def _encodable(text: str) -> str:

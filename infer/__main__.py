@@ -2,17 +2,23 @@
 
 python -m infer --workdir=runs/quickstart --split=test [--checkpoint=average:5] [--json]
 python -m infer --workdir=runs/base --source=newstest2014.en --reference=newstest2014.de [--output=out.de]
+python -m infer --workdir=runs/char_lm --split=valid [--json]
+
+Of a language model the scores are nats and perplexity, a token and a byte; they are printed only.
 
 The result and the translations are also saved in the run, under evaluations/, from which the tables are made. All
 devices share the work; on several hosts, start the same command on each, as for training.
 """
 
+import json
 from pathlib import Path
 from typing import Any
 
 from absl import flags
 
 from base.errors import UserError, run
+from base.files import folder
+from infer import language_model
 from infer.decoding import Decoding
 from infer.evaluation import (
     Sentences,
@@ -29,7 +35,8 @@ from infer.options import decoding
 from infer.runs import Run, open_run
 from infer.scores import bleu
 from infer.scores.pairs import language_of, read_pair
-from run.distributed import connect
+from run.config import read_config
+from run.distributed import connect, is_main
 
 
 def open_files(source: str, reference: str) -> Sentences:
@@ -69,6 +76,14 @@ def main(argv: list[str]) -> None:
     if (options.split is None) == (files == (None, None)) or (options.split is None and None in files):
         raise UserError("give either --split=test or both --source=FILE and --reference=FILE")
     check_output(options.output)
+    if read_config(folder("workdir", options.workdir)).task == "language_model":
+        if options.split is None or options.output:
+            raise UserError("this run is of a language model: give --split=valid, and neither files nor --output")
+        model_run = open_run(options.workdir, options.checkpoint, task="language_model")
+        scores = language_model.evaluate(model_run, options.split)
+        if is_main():
+            print(json.dumps(scores, indent=2) if options.json else language_model.table(scores))
+        return
     read = open_files(*files) if options.split is None else None  # before the model, so that a bad file fails at once
     model_run = open_run(options.workdir, options.checkpoint)
     sentences = read or open_split(model_run, options.split)

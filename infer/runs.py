@@ -32,24 +32,27 @@ class Run(NamedTuple):
     checkpoints: tuple[int, ...]
 
 
-def open_run(workdir: str | Path, checkpoint: str | int | None = None) -> Run:
+def open_run(workdir: str | Path, checkpoint: str | int | None = None, task: str | None = "translation") -> Run:
     """Loads a run with the parameters that `checkpoint` names (see `infer.average.choose`), as float32 numpy arrays.
 
     The default is the run's `config.decode.checkpoint`.
 
     Raises:
-      UserError: the folder is not that of a run or has no such checkpoint, or the checkpoint is damaged or of another
-        model.
+      UserError: the folder is not a run's, or one of another task (None: of any); it has no such checkpoint, or the
+        checkpoint is damaged or another model's.
     """
     workdir = folder("workdir", workdir)
     config = read_config(workdir)
+    if task not in (None, config.task):
+        raise UserError(f"--workdir={workdir}: this run's task is {config.task}; this command is for {task}")
     tokenizer = Tokenizer.from_file(workdir / "tokenizer.model")
     model = model_config(config, tokenizer.vocab_size)
     steps, params = load_choice(workdir, str(config.decode.checkpoint if checkpoint is None else checkpoint))
-    if count_parameters(params) != parameter_count(model):
+    expected = parameter_count(model, decoder_only=config.task == "language_model")
+    if count_parameters(params) != expected:
         raise UserError(
             f"{workdir}/checkpoints/{steps[-1]} holds {count_parameters(params):,} parameters; the model of "
-            f"{workdir}/config.json has {parameter_count(model):,}: this checkpoint is of another model"
+            f"{workdir}/config.json has {expected:,}: this checkpoint is another model's"
         )
     print(f"parameters of {workdir}: step {', '.join(map(str, steps))}", file=sys.stderr)
     return Run(workdir, config, model, tokenizer, params, steps[-1], tuple(steps))

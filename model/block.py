@@ -1,5 +1,6 @@
 """The block that every model here stacks (Figure 1): a mixer, cross-attention to a memory, a feed-forward network."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -18,6 +19,13 @@ from model.noise import Noise, dropout, fold
 from model.positions import NoPositions
 
 glorot = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform")
+
+ACTIVATIONS: dict[str, Any] = {
+    "relu": jax.nn.relu,
+    "gelu": partial(jax.nn.gelu, approximate=False),
+    "gelu_tanh": partial(jax.nn.gelu, approximate=True),
+    "silu": jax.nn.silu,
+}
 
 # Where a block draws noise.
 SELF_WEIGHTS, SELF_OUTPUT, CROSS_WEIGHTS, CROSS_OUTPUT, RELU, FEED_FORWARD_OUTPUT = range(6)
@@ -40,8 +48,8 @@ class BlockCache(NamedTuple):
 
 
 def layer_norm(config: ModelConfig) -> nn.LayerNorm:
-    """Returns layer normalisation with scale and bias. The paper gives no epsilon; 1e-6 is tensor2tensor's."""
-    return nn.LayerNorm(epsilon=1e-6, dtype=config.dtype, use_fast_variance=False)
+    """Returns layer normalisation with scale and bias. The paper gives no epsilon; the default is tensor2tensor's."""
+    return nn.LayerNorm(epsilon=config.norm_epsilon, dtype=config.dtype, use_fast_variance=False)
 
 
 def self_mixer(c: ModelConfig, causal: bool) -> Any:
@@ -60,7 +68,10 @@ def self_mixer(c: ModelConfig, causal: bool) -> Any:
 
 
 class FeedForward(nn.Module):
-    """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2, at each position separately (section 3.3, equation 2)."""
+    """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2, at each position separately (section 3.3, equation 2).
+
+    `config.activation` may replace max(0, x).
+    """
 
     config: ModelConfig
 
@@ -73,7 +84,7 @@ class FeedForward(nn.Module):
 
     def __call__(self, x_btd: Float[Array, "b t d"], noise: Noise | None) -> Float[Array, "b t d"]:
         w1, b1, w2, b2 = (w.astype(x_btd.dtype) for w in (self.w1, self.b1, self.w2, self.b2))
-        x_btf = jax.nn.relu(jnp.einsum("btd,df->btf", x_btd, w1) + b1[None, None])
+        x_btf = ACTIVATIONS[self.config.activation](jnp.einsum("btd,df->btf", x_btd, w1) + b1[None, None])
         x_btf = dropout(x_btf, self.config.P_drop_relu, noise, self.config.dropout_bits)
         return jnp.einsum("btf,fd->btd", x_btf, w2) + b2[None, None]
 
@@ -139,6 +150,14 @@ class Block(nn.Module):
             assert cache.memory is not None and memory_mask_bms is not None
             x_bmd, _ = self._attend_to_memory(x_bmd, positions_bm, cache.memory, memory_mask_bms, None)
         return self._feed_forward(x_bmd, None), cache._replace(mixer=mixer)
+
+    def prefill(
+        self, x_btd: Float[Array, "b t d"], positions_bt: Int[Array, "b t"], mask: Mask, cache: BlockCache
+    ) -> tuple[Float[Array, "b t d"], BlockCache]:
+        """Returns the output for whole rows that every beam begins with, and the cache with them."""
+        y_btd, mixer = self.mixer.prefill(self._before(x_btd, self.norm_1), positions_bt, mask, cache.mixer)
+        x_btd = self._after(x_btd, y_btd, self.norm_1, None)
+        return self._feed_forward(x_btd, None), cache._replace(mixer=mixer)
 
     def _attend_to_memory(
         self, x_btd: Array, positions_bt: Array, memory: KeysValues, mask: Array | Mask, noise: Noise | None

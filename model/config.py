@@ -8,6 +8,7 @@ from model.positions import KINDS, NoPositions
 POSITIONS = tuple(KINDS)
 ABSOLUTE = ("sinusoidal", "learned", "none")  # positions that act on embeddings alone
 NORMS = ("post", "pre")
+ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu")
 DTYPES = ("float32", "bfloat16")
 DROPOUT_BITS = ("threefry", "hash")
 ATTENTION_IMPLS = ("einsum", "splash", "cudnn")
@@ -35,6 +36,10 @@ class ModelConfig:
     positions: str = "sinusoidal"
     max_positions: int = 1024
     norm: str = "post"
+    norm_epsilon: float = 1e-6
+    activation: str = "relu"
+    biases: bool = False
+    scale_embeddings: bool = True
     tie_embeddings: bool = True
     dtype: str = "float32"
     remat: str | bool = "none"
@@ -68,6 +73,7 @@ class ModelConfig:
         for field, allowed in (
             ("positions", POSITIONS),
             ("norm", NORMS),
+            ("activation", ACTIVATIONS),
             ("dtype", DTYPES),
             ("remat", REMATS),
             ("dropout_bits", DROPOUT_BITS),
@@ -76,6 +82,8 @@ class ModelConfig:
         ):
             if getattr(self, field) not in allowed:
                 raise ValueError(f"model.{field} is {getattr(self, field)!r}; it must be one of {', '.join(allowed)}")
+        if not self.norm_epsilon > 0.0:
+            raise ValueError(f"model.norm_epsilon is {self.norm_epsilon}; it must be above 0")
         _ = self.encoding  # its constructor checks the widths
         if self.attention_impl != "einsum":
             self._check_kernel()
@@ -117,18 +125,22 @@ class ModelConfig:
             )
 
 
-def parameter_count(config: ModelConfig) -> int:
-    """Returns the number of parameters by formula, without building the model.
+def parameter_count(config: ModelConfig, *, decoder_only: bool = False) -> int:
+    """Returns the number of parameters by formula, without building the model; `decoder_only` for a language model.
 
     The paper's equations have no biases in attention or the softmax, two in each feed-forward network, and a scale and
     a bias in each layer norm. The counts that the paper prints (65e6, 213e6) do not match a shared vocabulary of
     37,000; this formula follows the equations.
     """
     d, f, v = config.d_model, config.d_ff, config.vocab_size
-    attention = 2 * d * config.h * (config.d_k + config.d_v)
+    attention = attention_parameters(config)
     in_encoder, in_decoder = mixer_parameters(config, causal=False), mixer_parameters(config, causal=True)
     feed_forward = 2 * d * f + f + d
     norm = 2 * d
+    if decoder_only:
+        count = config.N * (in_decoder + feed_forward + 2 * norm) + (1 if config.tie_embeddings else 2) * v * d
+        count += norm if config.norm == "pre" else 0
+        return count + (config.max_positions * d if config.encoding.has_table else 0)
     encoder_layer = in_encoder + feed_forward + 2 * norm
     decoder_layer = in_decoder + attention + feed_forward + 3 * norm
     count = config.N * (encoder_layer + decoder_layer)
@@ -148,4 +160,10 @@ def mixer_parameters(config: ModelConfig, causal: bool) -> int:
         return 4 * d * (d + width + 1)
     if config.mixer == "convolution":
         return 2 * config.kernel_width * d * d + 2 * d
-    return 2 * d * config.h * (config.d_k + config.d_v)
+    return attention_parameters(config)
+
+
+def attention_parameters(config: ModelConfig) -> int:
+    """Returns the number of parameters of one multi-head attention."""
+    weights = 2 * config.d_model * config.h * (config.d_k + config.d_v)
+    return weights + (config.h * (2 * config.d_k + config.d_v) + config.d_model if config.biases else 0)

@@ -17,10 +17,14 @@ def embed(
 ) -> Float[Array, "b t d"]:
     """Returns embeddings scaled by sqrt(d_model), plus positions, after dropout (sections 3.4, 3.5, 5.4).
 
+    Without `config.scale_embeddings` they are not scaled.
+
     Raises:
       ValueError: a row is longer than the table of learned positions, `positions_ld`.
     """
-    x_btd = embed_vd[ids_bt] * jnp.sqrt(jnp.float32(config.d_model))
+    x_btd = embed_vd[ids_bt]
+    if config.scale_embeddings:
+        x_btd = x_btd * jnp.sqrt(jnp.float32(config.d_model))
     x_btd = config.encoding.embed(x_btd, positions_bt, positions_ld)
     return dropout(x_btd.astype(config.dtype), config.P_drop, noise, config.dropout_bits)
 

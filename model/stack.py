@@ -124,6 +124,14 @@ class Stack(nn.Module):
         )
         return StackCache(blocks, memory and memory.segments_bs)
 
+    def prefill(self, x_btd: Float[Array, "b t d"], tokens: Tokens, cache: StackCache) -> StackCache:
+        """Returns the cache with whole rows that every beam begins with; padding takes room, and nothing sees it."""
+        mask, blocks = Mask(tokens.segments_bt, tokens.segments_bt, self.causal), []
+        for layer, block in zip(self.layer, cache.blocks, strict=True):
+            x_btd, block = layer.prefill(x_btd, tokens.positions_bt, mask, block)
+            blocks.append(block)
+        return cache._replace(blocks=tuple(blocks))
+
     def step(
         self, x_bmd: Float[Array, "b m d"], positions_bm: Int[Array, "b m"], cache: StackCache
     ) -> tuple[Float[Array, "b m d"], StackCache]:

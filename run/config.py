@@ -13,7 +13,8 @@ from configs.common import default
 # Keys that runs of earlier versions lack: those runs were trained with today's defaults. A new key of
 # `configs/common.py` belongs here.
 ADDED = (
-    *("mesh.data", "mesh.fsdp", "mesh.tensor", "model.attention_impl", "model.scan_layers"),
+    *("task", "mesh.data", "mesh.fsdp", "mesh.tensor", "model.attention_impl", "model.scan_layers"),
+    *("model.norm_epsilon", "model.activation", "model.biases", "model.scale_embeddings"),
     *("model.mixer", "model.neighbours", "model.kernel_width"),
 )
 LARGEST = 2**31 - 1  # sizes, ids, step numbers and seeds are 32 bits wide on the device
@@ -40,8 +41,9 @@ def read_config(workdir: Path) -> ConfigDict:
     config = read_json(path, dict)
     given, example = flat(config), default().to_dict()
     for group, _, name in (key.rpartition(".") for key in ADDED if key not in given):
-        if isinstance(config.setdefault(group, {}), dict):
-            config[group][name] = example[group][name]
+        into, defaults = (config.setdefault(group, {}), example[group]) if group else (config, example)
+        if isinstance(into, dict):
+            into[name] = defaults[name]
     check_keys(config, example, f"{path}: damaged")
     return ConfigDict(config)
 

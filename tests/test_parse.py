@@ -10,8 +10,8 @@ import pytest
 from absl import flags
 
 from base.errors import UserError
+from data.lines import read_lines
 from data.prepare import prepare_all
-from data.sources import read_lines
 from data.trees.linearise import linearise
 from data.trees.treebank import read_trees
 from infer import parse

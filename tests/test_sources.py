@@ -11,7 +11,8 @@ import pytest
 
 from base.errors import UserError
 from data import sources
-from data.sources import LONGEST_LINE, download, open_corpus
+from data.lines import LONGEST_LINE
+from data.sources import download, open_corpus
 
 ROOT = Path(__file__).parent.parent
 

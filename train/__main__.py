@@ -31,9 +31,10 @@ def main(argv: list[str]) -> int:
     connect()
     check_device(_CONFIG.value)
     from train.loop import train  # only now, so that a mistyped key is reported without waiting for jax to load
-    from train.tasks import translation
+    from train.tasks import language_model, translation
 
-    return train(_CONFIG.value, workdir, translation.task)
+    tasks = {"translation": translation.task, "language_model": language_model.task}
+    return train(_CONFIG.value, workdir, tasks[_CONFIG.value.task])
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ from base.errors import UserError, flat
 from run.config import check_keys
 
 CHOICES = {
-    "data.batching": ("bucket", "pack"),
+    "task": ("translation", "language_model"),
+    "data.batching": ("bucket", "pack", "window"),
     "optim.name": ("adam", "adamw"),
     "optim.schedule": ("paper", "cosine"),
 }

@@ -18,7 +18,7 @@ import sys
 from absl import flags
 from ml_collections import config_flags
 
-from base.errors import run
+from base.errors import UserError, run
 from configs.common import default
 from train.check import check
 
@@ -44,6 +44,8 @@ def main(argv: list[str]) -> int:
     """See the module's docstring."""
     options = flags.FLAGS
     check(options.config, default())
+    if options.config.task != "translation":
+        raise UserError(f"config: task is {options.config.task}; only translation can be compiled ahead of time so far")
     prepare()
     from train.aot.report import as_text, refusal, report  # only now: jax reads the environment at import
 

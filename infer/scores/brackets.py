@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from base.errors import UserError
-from data.sources import read_lines
+from data.lines import read_lines
 
 Pairs = tuple[tuple[str, str], ...]
 VALID, ERROR, SKIPPED = 0, 1, 2

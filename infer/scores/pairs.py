@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from base.errors import UserError
-from data.sources import read_lines
+from data.lines import read_lines
 
 
 def read_pair(left: str | Path, right: str | Path) -> tuple[list[str], list[str]]:

@@ -46,14 +46,22 @@ class KVCache(NamedTuple):
     def append(self, new: KeysValues) -> "KVCache":
         """Returns the cache with one more token for each beam, visible to that beam only."""
         b, m, _ = self.visible_bmc.shape
-        own_bmm = jnp.broadcast_to(jnp.eye(m, dtype=bool), (b, m, m))
+        return self._write(new, jnp.broadcast_to(jnp.eye(m, dtype=bool), (b, m, m)))
+
+    def prefill(self, new: KeysValues, real_bs: Bool[Array, "b s"]) -> "KVCache":
+        """Returns the cache with the tokens that all beams begin with; those that are not real take room, unseen."""
+        b, m, _ = self.visible_bmc.shape
+        return self._write(new, jnp.broadcast_to(real_bs[:, None], (b, m, real_bs.shape[1])))
+
+    def _write(self, new: KeysValues, visible_bms: Bool[Array, "b m s"]) -> "KVCache":
         write, past = jax.lax.dynamic_update_slice_in_dim, self.past
         past = KeysValues(
             write(past.k_bhsk, new.k_bhsk, self.used, axis=2),
             write(past.v_bhse, new.v_bhse, self.used, axis=2),
             write(past.positions_bs, new.positions_bs, self.used, axis=1),
         )
-        return KVCache(past, write(self.visible_bmc, own_bmm, self.used, axis=2), self.used + m)
+        visible_bmc = write(self.visible_bmc, visible_bms, self.used, axis=2)
+        return KVCache(past, visible_bmc, self.used + visible_bms.shape[2])
 
     def select(self, parents_bm: Int[Array, "b m"]) -> "KVCache":
         """Returns the cache in which beam i continues what was beam `parents_bm[:, i]`."""
@@ -85,7 +93,9 @@ def attention_weights(
 
 
 class Heads(nn.Module):
-    """The projections of every kind of attention here: W^Q, W^K, W^V and W^O of all heads, without biases.
+    """The projections of every kind of attention here: W^Q, W^K, W^V and W^O of all heads.
+
+    The paper's have no biases; with `config.biases` each has one.
 
     Projections compute heads after positions, as a single matrix product; with heads first, XLA copies the weights on
     CPU every time.
@@ -100,29 +110,36 @@ class Heads(nn.Module):
         self.wk = self.param("wk", glorot_in, (c.d_model, c.h, c.d_k))
         self.wv = self.param("wv", glorot_in, (c.d_model, c.h, c.d_v))
         self.wo = self.param("wo", glorot_out, (c.h, c.d_v, c.d_model))
+        self.bq = self.bk = self.bv = self.bo = None
+        if c.biases:
+            self.bq = self.param("bq", nn.initializers.zeros, (c.h, c.d_k))
+            self.bk = self.param("bk", nn.initializers.zeros, (c.h, c.d_k))
+            self.bv = self.param("bv", nn.initializers.zeros, (c.h, c.d_v))
+            self.bo = self.param("bo", nn.initializers.zeros, (c.d_model,))
 
     def queries(self, x_btd: Float[Array, "b t d"], positions_bt: Int[Array, "b t"]) -> Float[Array, "b h t k"]:
         """Returns Q W^Q of every head, rotated where positions are rotary."""
-        q_bhtk = jnp.einsum("btd,dhk->bthk", x_btd, self.wq.astype(x_btd.dtype)).swapaxes(1, 2)
+        q_bhtk = _plus(jnp.einsum("btd,dhk->bthk", x_btd, self.wq.astype(x_btd.dtype)), self.bq).swapaxes(1, 2)
         return self.encoding.rotate(q_bhtk, positions_bt)
 
     def keys_values(self, x_bsd: Float[Array, "b s d"], positions_bs: Int[Array, "b s"]) -> KeysValues:
         """Returns K W^K and V W^V of every head; keys are already rotated where positions are rotary."""
-        k_bhsk = jnp.einsum("bsd,dhk->bshk", x_bsd, self.wk.astype(x_bsd.dtype)).swapaxes(1, 2)
-        v_bhse = jnp.einsum("bsd,dhe->bshe", x_bsd, self.wv.astype(x_bsd.dtype)).swapaxes(1, 2)
+        k_bhsk = _plus(jnp.einsum("bsd,dhk->bshk", x_bsd, self.wk.astype(x_bsd.dtype)), self.bk).swapaxes(1, 2)
+        v_bhse = _plus(jnp.einsum("bsd,dhe->bshe", x_bsd, self.wv.astype(x_bsd.dtype)), self.bv).swapaxes(1, 2)
         return KeysValues(self.encoding.rotate(k_bhsk, positions_bs), v_bhse, positions_bs)
 
     def output(self, heads_bhte: Float[Array, "b h t e"]) -> Float[Array, "b t d"]:
         """Returns Concat(head_1 .. head_h) W^O."""
-        return jnp.einsum("bthe,hed->btd", heads_bhte.swapaxes(1, 2), self.wo.astype(heads_bhte.dtype))
+        y_btd = jnp.einsum("bthe,hed->btd", heads_bhte.swapaxes(1, 2), self.wo.astype(heads_bhte.dtype))
+        return _plus(y_btd, self.bo)
 
 
 class MultiHeadAttention(Heads):
     """Concat(head_1 .. head_h) W^O, head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V) (section 3.2.2).
 
-    A mixer: `__call__` mixes the positions of whole rows, `step` takes one more token of each beam of a search, and
-    `init_cache` makes what `step` remembers. Over another sequence's positions (encoder-decoder attention) it is used
-    by its parts, `keys_values` and `attend`.
+    A mixer: `__call__` mixes the positions of whole rows, `step` takes one more token of each beam of a search,
+    `init_cache` makes what `step` remembers, and `prefill` fills it with whole rows. Encoder-decoder attention calls its
+    parts, `keys_values` and `attend`.
     """
 
     def __call__(
@@ -152,6 +169,13 @@ class MultiHeadAttention(Heads):
         cache = cache.append(self.keys_values(x_bmd, positions_bm))
         return self.attend(x_bmd, positions_bm, cache.past, cache.visible_bmc)[0], cache
 
+    def prefill(
+        self, x_btd: Float[Array, "b t d"], positions_bt: Int[Array, "b t"], mask: Mask, cache: KVCache
+    ) -> tuple[Float[Array, "b t d"], KVCache]:
+        """Returns the output for whole rows that every beam begins with, and the cache with them."""
+        new = self.keys_values(x_btd, positions_bt)
+        return self.attend(x_btd, positions_bt, new, mask.dense())[0], cache.prefill(new, mask.keys_bs != 0)
+
     def attend(
         self,
         x_btd: Float[Array, "b t d"],
@@ -174,3 +198,7 @@ class MultiHeadAttention(Heads):
             kept_bhts = dropout(weights_bhts, self.config.P_drop_attention, noise, self.config.dropout_bits)
             heads_bhte = jnp.einsum("bhts,bhse->bhte", kept_bhts.astype(x_btd.dtype), v_bhse)
         return self.output(heads_bhte), weights_bhts
+
+
+def _plus(x: Array, bias: Array | None) -> Array:
+    return x if bias is None else x + bias.astype(x.dtype)[None, None]

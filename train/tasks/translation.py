@@ -55,7 +55,7 @@ def task(cfg: ConfigDict, workdir: Path, mesh: Mesh) -> Task:
     """
     config = model_config(cfg, cfg.data.vocab_size)
     with main_first("data"):
-        tokenizer, train_data, valid_data = prepare_all(cfg.data, workdir / "tokenizer.model")
+        tokenizer, train_data, valid_data = prepare_all(cfg.data, workdir / "tokenizer.model", sides=2)
     pairs = list(itertools.islice(open_corpus(cfg.data.valid).pairs(), cfg.eval.bleu_sentences))
     greedy = Decoding(beam=1, alpha=0.0, extra_length=cfg.decode.extra_length)
     translator = Translator(config, tokenizer, greedy, mesh=mesh)

@@ -1,0 +1,51 @@
+"""A language model of Shakespeare's plays, character by character, for a CPU.
+
+    python -m train --config=configs/char_lm.py:FILE --workdir=runs/char_lm
+    python -m infer --workdir=runs/char_lm --split=valid
+    python -m infer.generate --workdir=runs/char_lm --prompt=ROMEO: --length=300
+
+FILE is a text; by default ../shared/data/tinyshakespeare.txt.gz. Its first nine tenths are trained on.
+Ours:  validation loss 1.7390 nats a character (seed 0, float32, CPU), over the whole last tenth in rows of 64, each
+       read without what is before it.
+Cost:  12 minutes on 2 CPU cores that others used, too.
+Sizes, rows and updates are the CPU preset of nanoGPT, for which 1.88 is published, over random rows that each begin
+with one more character of context than ours. The recipe is our own: ALiBi, a peak rate of 3e-3, no weight decay.
+"""
+
+from ml_collections import ConfigDict
+
+from configs.common import default
+
+
+def get_config(file: str = "../shared/data/tinyshakespeare.txt.gz") -> ConfigDict:
+    """Returns the run on a text."""
+    cfg = default()
+    cfg.task = "language_model"
+    cfg.steps = 2_000
+
+    cfg.data.train, cfg.data.valid = f"chars:{file}:train", f"chars:{file}:valid"
+    cfg.data.vocab_size = 69  # 65 characters and four special symbols
+    cfg.data.batching = "window"
+    cfg.data.pack_length = 64
+    cfg.data.tokens_per_batch = 12 * 64
+
+    cfg.model.N, cfg.model.d_model, cfg.model.d_ff = 4, 128, 512
+    cfg.model.h, cfg.model.d_k, cfg.model.d_v = 4, 32, 32
+    cfg.model.P_drop = 0.0
+    cfg.model.norm = "pre"
+    cfg.model.activation = "gelu"
+    cfg.model.positions = "alibi"  # so that it can write on beyond the 64 characters that it is trained on
+
+    cfg.loss.eps_ls = 0.0
+
+    cfg.optim.schedule = "cosine"
+    cfg.optim.lr = 3e-3
+    cfg.optim.warmup = 100
+    cfg.optim.b2 = 0.99
+    cfg.optim.clip_norm = 1.0
+
+    cfg.checkpoint.every = 500
+    cfg.eval.every = 500
+    cfg.eval.bleu_sentences = 0
+    cfg.decode.checkpoint = "latest"
+    return cfg

@@ -1,0 +1,43 @@
+"""Text files, line by line."""
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from base.errors import UserError
+from base.files import sha256
+
+LONGEST_LINE = 1 << 24  # bytes; a file without line feeds must not fill the memory
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """Yields the lines of a plain or gzip file.
+
+    Raises:
+        UserError: naming the file and the line: it cannot be read or unpacked, is not UTF-8, or has a line of more than
+            `LONGEST_LINE` bytes.
+    """
+    number = 0
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            while line := file.readline(LONGEST_LINE + 1):
+                number += 1
+                if len(line) > LONGEST_LINE:
+                    raise UserError(f"{path}, line {number}: longer than {LONGEST_LINE:,} bytes; is this a text file?")
+                yield line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
+    except UnicodeDecodeError as error:
+        bad = f"byte 0x{error.object[error.start]:02x} at position {error.start + 1}"
+        raise UserError(f"{path}, line {number}: not valid UTF-8 ({bad}); convert the file to UTF-8") from error
+    except (OSError, EOFError, zlib.error) as error:  # the last two are what a damaged .gz raises
+        raise UserError(f"{path}, after line {number}: cannot be read ({error})") from error
+
+
+def file_digest(path: Path) -> str:
+    """Returns the SHA-256 of a file; `UserError` if it cannot be read."""
+    try:
+        return sha256(path)
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: no such file") from error
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from error

@@ -1,0 +1,90 @@
+"""How well a language model expects a text: nats and perplexity a token, and perplexity a byte."""
+
+import time
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from base.errors import UserError
+from data.batching import TextBatch
+from data.pipeline import text_batches
+from data.prepare import prepare
+from data.sources import open_corpus
+from infer.runs import Run, count_parameters, params_sha256
+from infer.scores.perplexity import from_nll
+from model.language_model import LanguageModel
+from model.tokens import Tokens
+from run.sharding import data_mesh, own_share, place_params, place_rows
+
+
+def negative_log_likelihood(model: LanguageModel, params: Any, batch: TextBatch) -> Float[Array, ""]:
+    """Returns minus the log-probability, in nats, of all tokens of a batch together, each given those before it."""
+    tokens = Tokens(batch.in_bt, batch.segments_bt, batch.positions_bt)
+    log_probs_btv = jax.nn.log_softmax(model.apply({"params": params}, tokens))
+    log_probs_bt = jnp.take_along_axis(log_probs_btv, batch.out_bt[..., None], axis=-1)[..., 0]
+    return -jnp.sum(log_probs_bt, where=batch.segments_bt != 0)
+
+
+def evaluate(model_run: Run, split: str) -> dict[str, Any]:
+    """Returns the result record, of JSON values, of the corpus that the run's config names for `split`.
+
+    `nll` is in nats a token, every EOS counted, and `perplexity` its exponential. `perplexity_byte` is that of a byte
+    of the UTF-8 text, line feeds counted, which can be compared between vocabularies. Where `data.batching` is window,
+    each row of `data.pack_length` tokens is read without what is before it.
+
+    Raises:
+      UserError: the config names no corpus for `split`, or a line is longer than the learned positions.
+    """
+    cfg, spec = model_run.config.data, model_run.config.data[split]
+    if not spec:
+        raise UserError(f"--split={split}: the run's config has no data.{split}")
+    corpus = open_corpus(spec)
+    if corpus.sides != 1:
+        raise UserError(f"--split={split}: data.{split} is {spec}, which has pairs; a language model reads a text")
+    limits = {"max_length": cfg.max_length, "max_ratio": cfg.max_ratio}
+    prepared = prepare(spec, model_run.tokenizer, cache=cfg.cache, clean=False, **limits)
+    feeds = 0 if corpus.characters else 1
+    text_bytes = sum(len(text.encode()) + feeds for (text,) in corpus.pairs())
+    mesh, started = data_mesh(), time.perf_counter()
+    score = jax.jit(partial(negative_log_likelihood, LanguageModel(model_run.model_config)))
+    params, total = place_params(mesh, model_run.params), 0.0
+    try:
+        with jax.set_mesh(mesh):
+            for batch in text_batches(prepared, cfg, own_share(mesh)):
+                total += float(score(params, place_rows(mesh, batch)))
+    except ValueError as error:
+        raise UserError(f"a sentence is too long for this model: {error}") from error
+    tokens = int(prepared.lengths.sum(dtype="int64"))
+    vocabulary = f"vocabulary:{model_run.tokenizer.vocab_size}|smoothing:none"
+    unit = "character" if model_run.tokenizer.characters else "subword|eos:yes"
+    if cfg.batching == "window":
+        vocabulary += f"|row:{cfg.pack_length}"
+    return {
+        "nll": total / tokens,
+        "perplexity": from_nll(total / tokens),
+        "perplexity_byte": from_nll(total / text_bytes),
+        "signatures": {"perplexity": f"unit:{unit}|{vocabulary}", "perplexity_byte": f"unit:byte|{vocabulary}"},
+        "tokens": tokens,
+        "bytes": text_bytes,
+        "seconds": time.perf_counter() - started,
+        "params": count_parameters(model_run.params),
+        "params_sha256": params_sha256(model_run.params),
+        "step": model_run.step,
+        "checkpoints": list(model_run.checkpoints),
+        "data": spec,
+        "split": split,
+        "device": jax.devices()[0].device_kind,
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def table(record: dict[str, Any]) -> str:
+    """Returns the record as text."""
+    lines = [f"{record['data']}: {record['tokens']:,} tokens, step {', '.join(map(str, record['checkpoints']))}", ""]
+    lines.append(f"{'nll':<16} {record['nll']:8.4f}   nats a token")
+    lines += [f"{name:<16} {record[name]:8.4f}   {signature}" for name, signature in record["signatures"].items()]
+    return "\n".join(lines)

@@ -1,0 +1,102 @@
+"""A decoder-only language model: the paper's decoder without an encoder (Radford et al. 2018, "GPT")."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from flax import struct
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from base.ids import PAD
+from model.config import ModelConfig
+from model.embed import embed, logits
+from model.noise import Noise, fold
+from model.stack import Stack
+from model.tokens import Tokens
+
+# Where the model draws noise.
+EMBED, STACK = range(2)
+
+
+class PromptCache(struct.PyTreeNode):
+    """What the stack remembers of the prompts and of the tokens after them."""
+
+    # Any, because jax also builds this tree with tracers or shapes in the place of arrays.
+    stack: Any  # StackCache
+    last_b: Any  # int32 positions of the prompts' last tokens
+    room: int = struct.field(pytree_node=False)  # slots for the prompts
+
+    def select(self, parents_bm: Int[Array, "b m"]) -> "PromptCache":
+        """Returns the cache in which beam i goes on from what was beam `parents_bm[:, i]`."""
+        return self.replace(stack=self.stack.select(parents_bm))
+
+    def grow(self, slots: int) -> "PromptCache":
+        """Returns the cache with room for `slots` slots after the prompts."""
+        return self.replace(stack=self.stack.grow(self.room + slots))
+
+
+class LanguageModel(nn.Module):
+    """Logits of the token after each, given those up to it. A model of `model.search`, whose inputs are prompts.
+
+    Rows that it is trained on begin with BOS, and so should prompts; the empty prompt is BOS alone. `noise` turns
+    dropout on, for training. Raises `ValueError` for learned positions and a row longer than their table.
+    """
+
+    config: ModelConfig
+
+    def setup(self) -> None:
+        c = self.config
+        init = nn.initializers.normal(c.d_model**-0.5)
+        self.embed = self.param("embed", init, (c.vocab_size, c.d_model))
+        self.softmax = self.embed if c.tie_embeddings else self.param("softmax", init, (c.vocab_size, c.d_model))
+        self.positions = self.param("positions", init, (c.max_positions, c.d_model)) if c.encoding.has_table else None
+        self.decoder = Stack(c, cross=False, causal=True)
+
+    def __call__(self, tokens: Tokens, noise: Noise | None = None) -> Float[Array, "b t v"]:
+        """Returns the logits for whole rows."""
+        x_btd = self._embed(tokens.ids_bt, tokens.positions_bt, fold(noise, EMBED))
+        return logits(self.decoder(x_btd, tokens, None, fold(noise, STACK))[0], self.softmax)
+
+    @nn.nowrap
+    def output_limits(self, prompts_bs: Int[Array, "b s"], extra_length: int) -> tuple[Int[Array, " b"], int]:
+        """Returns the most output tokens, EOS counted, of each row, and of any: `extra_length` after each prompt.
+
+        Raises:
+          ValueError: there is no room for a token, or a prompt of this width and its output have no learned positions.
+        """
+        positions, limit = prompts_bs.shape[1] - 1 + extra_length, self.config.encoding.limit
+        if extra_length < 1 or (limit and positions > limit):
+            raise ValueError(f"a prompt of {prompts_bs.shape[1]} tokens and {extra_length} more: at least 1 must be "
+                             f"asked for, and learned positions are {limit}")  # fmt: skip
+        return jnp.full(prompts_bs.shape[0], extra_length, jnp.int32), extra_length
+
+    def start(self, prompts_bs: Int[Array, "b s"], beams: int, slots: int) -> tuple[Int[Array, " b"], PromptCache]:
+        """Returns the last token of each prompt, and the cache of what is before it, filled at once.
+
+        Rows are ids and then padding, as many as the prompt is shorter than the longest.
+        """
+        rows, room = prompts_bs.shape[0], prompts_bs.shape[1] - 1
+        last_b = jnp.maximum(jnp.sum(prompts_bs != PAD, axis=1, dtype=jnp.int32) - 1, 0)
+        cache = self.decoder.init_cache(None, rows, beams, room + slots)
+        if room:
+            before = Tokens.of(jnp.where(jnp.arange(room)[None] < last_b[:, None], prompts_bs[:, :-1], PAD))
+            cache = self.decoder.prefill(self._embed(before.ids_bt, before.positions_bt, None), before, cache)
+        token_b = jnp.take_along_axis(prompts_bs, last_b[:, None], axis=1)[:, 0]
+        return token_b, PromptCache(cache, last_b, room)
+
+    def step(
+        self, token_bm: Int[Array, "b m"], step: Int[Array, ""], cache: PromptCache
+    ) -> tuple[Float[Array, "b m v"], PromptCache]:
+        """Returns logits after token number `step` from the prompt's last, 0, of m beams, and the cache with it."""
+        positions_bm = jnp.broadcast_to((cache.last_b + step)[:, None], token_bm.shape)
+        x_bmd, stack = self.decoder.step(self._embed(token_bm, positions_bm, None), positions_bm, cache.stack)
+        return logits(x_bmd, self.softmax), cache.replace(stack=stack)
+
+    def _embed(self, ids_bt: Array, positions_bt: Array, noise: Noise | None) -> Array:
+        return embed(self.config, self.embed, self.positions, ids_bt, positions_bt, noise)
+
+
+def init_params(config: ModelConfig, key: PRNGKeyArray) -> dict:
+    """Returns fresh float32 parameters, drawn as those of `model.transformer`."""
+    return jax.jit(LanguageModel(config).init)(key, Tokens.of(jnp.ones((1, 1), jnp.int32)))["params"]

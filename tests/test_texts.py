@@ -1,0 +1,194 @@
+"""Texts for language models: their corpora, the character vocabulary, and how they are cut into rows."""
+
+import gzip
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from base.errors import UserError
+from base.ids import BOS, EOS, UNK
+from configs.common import default
+from data.batching import TextBatch, window_plan
+from data.pipeline import Share, TrainingBatches, text_batches
+from data.prepare import Prepared, prepare, prepare_all
+from data.sources import open_corpus
+from data.tokenizer import Tokenizer
+
+TEXT = "To be, or not to be:\n\n  that is — the question.\n" * 5 + "Whether"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "text.txt.gz"
+    path.write_bytes(gzip.compress(TEXT.encode()))
+    return path
+
+
+def characters(file: Path, part: str = "") -> Prepared:
+    """The text prepared in characters, a part of it or all."""
+    tokenizer = Tokenizer.of_characters([TEXT], file.parent / "characters.model")
+    limits = {"max_length": 3, "max_ratio": 1.0}
+    return prepare(f"chars:{file}{part}", tokenizer, cache=file.parent / "cache", clean=True, **limits)
+
+
+def settings(**keys: object):
+    cfg = default().data
+    cfg.update({"batching": "window", "pack_length": 8, "tokens_per_batch": 5 * 8, "max_length": 300, **keys})
+    return cfg
+
+
+def test_the_parts_of_a_text_are_its_first_nine_tenths_and_the_rest(file: Path) -> None:
+    whole, train, valid = (list(open_corpus(f"chars:{file}{part}").pairs()) for part in ("", ":train", ":valid"))
+    assert whole == [(TEXT,)]
+    assert len(train) == len(valid) == 1 and train[0][0] + valid[0][0] == TEXT
+    assert len(train[0][0]) == len(TEXT) * 9 // 10
+    assert len({open_corpus(f"chars:{file}{part}").fingerprint for part in ("", ":train", ":valid")}) == 3
+
+
+def test_a_line_is_a_sequence(file: Path) -> None:
+    corpus = open_corpus(f"lines:{file}")
+    assert list(corpus.pairs()) == [(line,) for line in TEXT.split("\n")]
+    assert corpus.sides == 1
+    english = [(english,) for english, _ in open_corpus("grammar:test:20").pairs()]
+    assert list(open_corpus("lines:grammar:test:20").pairs()) == english
+    assert list(open_corpus("lines:grammar:test:20:{de,en}").pairs()) == english
+
+
+@pytest.mark.parametrize("scheme", ["lines", "chars"])
+def test_empty_and_missing_texts_are_named(tmp_path: Path, scheme: str) -> None:
+    (tmp_path / "empty").write_text("")
+    with pytest.raises(UserError, match=f"^corpus '{scheme}:{tmp_path}/empty' is empty: it has no sentences$"):
+        list(open_corpus(f"{scheme}:{tmp_path}/empty").pairs())
+    with pytest.raises(UserError, match=f"^{tmp_path}/none: no such file$"):
+        open_corpus(f"{scheme}:{tmp_path}/none")
+
+
+def test_characters_there_and_back(file: Path) -> None:
+    path = file.parent / "vocabulary.model"
+    tokenizer = Tokenizer.of_characters([TEXT, "zyx"], path)
+    assert tokenizer.vocab_size == 4 + len(set(TEXT + "zyx"))
+    for text in (TEXT, "\n  \nz ", "", " "):
+        ids = tokenizer.encode(text)
+        assert len(ids) == len(text) and UNK not in ids
+        assert tokenizer.decode(ids) == tokenizer.normalise(text) == text
+    assert tokenizer.encode("eÄe")[1] == UNK
+    again = Tokenizer.from_file(path)
+    assert (again.sha256, again.characters, again.lowercase) == (tokenizer.sha256, True, False)
+    with pytest.raises(UserError, match="the training text is empty"):
+        Tokenizer.of_characters([""], path)
+
+
+def test_a_text_in_characters_is_stored_whole_and_without_an_end(file: Path) -> None:
+    prepared = characters(file)
+    tokenizer = Tokenizer.from_file(file.parent / "characters.model")
+    assert prepared.manifest["tokens"] == {"target": len(TEXT)} and prepared.lengths.tolist() == [[len(TEXT)]]
+    assert prepared[0][0].tolist() == tokenizer.encode(TEXT)
+    windows = prepared.windows([0, 7, len(TEXT) - 3], 10)
+    assert [tokenizer.decode(ids) for (ids,) in windows] == [TEXT[:10], TEXT[7:17], TEXT[-3:]]
+    assert prepared.windows([], 10) == []
+
+
+def test_lines_are_stored_one_after_another_and_cleaned(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("a b\n\nabab abab abab abab\nb\n")
+    tokenizer = Tokenizer.train(["a b"] * 3, 265, tmp_path / "model")
+    limits = {"max_length": 5, "max_ratio": 9.0}
+    kept, every = (
+        prepare(f"lines:{tmp_path}/text", tokenizer, cache=tmp_path / "cache", clean=clean, **limits)
+        for clean in (True, False)
+    )
+    assert [ids.tolist() for (ids,) in kept.records([0, 1])] == [[*tokenizer.encode(x), EOS] for x in ("a b", "b")]
+    assert kept.manifest["pairs"] == {"read": 4, "kept": 2, "empty": 1, "too_long": 1, "ratio": 0}
+    assert len(every) == 4 and every[1][0].tolist() == [EOS]
+
+
+def test_an_epoch_of_windows_is_the_text_once() -> None:
+    offsets = set()
+    for epoch in range(30):
+        plan = window_plan(103, tokens=40, length=8, seed=1, epoch=epoch)
+        assert all(planned.rows_bc.shape == (5, 1) for planned in plan)
+        rows = np.concatenate([planned.rows_bc[:, 0] for planned in plan])
+        starts = np.sort(rows[rows >= 0])
+        assert all(after - before == 8 for before, after in pairwise(starts))
+        assert 0 <= starts[0] < 8 and 103 - 8 < starts[-1] + 8 <= 103
+        assert not np.array_equal(rows[rows >= 0], starts)
+        offsets.add(int(starts[0]))
+        again = window_plan(103, tokens=40, length=8, seed=1, epoch=epoch)
+        np.testing.assert_array_equal(rows, np.concatenate([planned.rows_bc[:, 0] for planned in again]))
+    assert offsets == set(range(8))
+    assert window_plan(8, tokens=8, length=8)[0].rows_bc.tolist() == [[0]]
+    with pytest.raises(UserError, match=r"^data\.pack_length is 8, and the text has 7 ids: too few"):
+        window_plan(7, tokens=8, length=8)
+
+
+def test_rows_begin_with_bos_and_predict_what_follows(file: Path) -> None:
+    prepared = characters(file)
+    ids = prepared[0][0]
+    batches = TrainingBatches(prepared, settings(), seed=3)
+    epoch = len(batches.plan(0))
+    read: list[TextBatch] = [next(batches) for _ in range(epoch + 2)]
+    for batch, planned in zip(read, [*batches.plan(0), *batches.plan(1)[:2]], strict=True):
+        for row, start in enumerate(planned.rows_bc[:, 0]):
+            expected = ids[start : start + 8] if start >= 0 else np.zeros(8)
+            np.testing.assert_array_equal(batch.out_bt[row], expected)
+            assert batch.in_bt[row].tolist() == ([BOS, *expected[:-1]] if start >= 0 else [0] * 8)
+            assert batch.segments_bt[row].tolist() == [int(start >= 0)] * 8
+    state = batches.get_state()
+    assert state == {"epoch": 1, "batch": 2}
+    following = next(batches)
+    batches.set_state(state)
+    for again, before in zip(next(batches), following, strict=True):
+        np.testing.assert_array_equal(again, before)
+    batches.close()
+
+
+def test_processes_share_a_batch_of_windows(file: Path) -> None:
+    prepared, halves = characters(file), []
+    whole = TrainingBatches(prepared, settings(), seed=0, share=Share(0, 1, 1, 2))
+    for first in range(2):
+        batches = TrainingBatches(prepared, settings(), seed=0, share=Share(first, first + 1, 2, 2))
+        halves.append(next(batches))
+        batches.close()
+    np.testing.assert_array_equal(np.concatenate([half.out_bt for half in halves]), next(whole).out_bt)
+    whole.close()
+
+
+@pytest.mark.parametrize("batching", ["window", "pack"])
+def test_every_token_is_validated_once(file: Path, batching: str) -> None:
+    if batching == "window":
+        prepared = characters(file, ":valid")
+    else:
+        tokenizer = Tokenizer.train(TEXT.split("\n"), 300, file.parent / "model")
+        limits = {"max_length": 3, "max_ratio": 1.0}
+        prepared = prepare(f"lines:{file}", tokenizer, cache=file.parent / "cache", clean=False, **limits)
+    batches = list(text_batches(prepared, settings(batching=batching, buckets=(16, 32))))
+    read = np.concatenate([batch.out_bt[batch.segments_bt != 0] for batch in batches])
+    everything = np.concatenate([ids for (ids,) in prepared.records(range(len(prepared)))])
+    np.testing.assert_array_equal(np.sort(read), np.sort(everything))
+    if batching == "window":
+        np.testing.assert_array_equal(read, everything)
+
+
+@pytest.mark.parametrize(
+    ("spec", "sides", "message"),
+    [
+        (
+            "grammar:valid:5",
+            1,
+            r"^data\.train is grammar:valid:5, but this task needs a text: lines:FILE or",
+        ),
+        ("lines:grammar:valid:5", 2, r"^data\.train is lines:.*, but this task needs pairs: text:PREFIX\.{en,de} or"),
+    ],
+)
+def test_a_corpus_of_the_wrong_kind_is_named(tmp_path: Path, spec: str, sides: int, message: str) -> None:
+    cfg = settings(train=spec, valid=spec, cache=str(tmp_path), vocab_size=300)
+    with pytest.raises(UserError, match=message):
+        prepare_all(cfg, sides=sides)
+
+
+def test_pairs_are_not_cut_anywhere(tmp_path: Path) -> None:
+    cfg = settings(train="grammar:valid:50", valid="grammar:valid:5", cache=str(tmp_path), vocab_size=400)
+    _, train, _ = prepare_all(cfg)
+    with pytest.raises(UserError, match=r"^data\.batching is window; that is for texts, and data\.train has pairs"):
+        TrainingBatches(train, cfg, seed=0)
