@@ -137,9 +137,9 @@ class Heads(nn.Module):
 class MultiHeadAttention(Heads):
     """Concat(head_1 .. head_h) W^O, head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V) (section 3.2.2).
 
-    A mixer: `__call__` mixes the positions of whole rows, `step` takes one more token of each beam of a search,
-    `init_cache` makes what `step` remembers, and `prefill` fills it with whole rows. Encoder-decoder attention calls its
-    parts, `keys_values` and `attend`.
+    A mixer: `__call__` processes whole rows; `step` decodes the next token of each beam, with the cache that
+    `init_cache` makes and `prefill` fills with whole rows. Encoder-decoder attention calls its parts, `keys_values` and
+    `attend`.
     """
 
     def __call__(
