@@ -52,7 +52,7 @@ def open_run(workdir: str | Path, checkpoint: str | int | None = None, task: str
     if count_parameters(params) != expected:
         raise UserError(
             f"{workdir}/checkpoints/{steps[-1]} holds {count_parameters(params):,} parameters; the model of "
-            f"{workdir}/config.json has {expected:,}: this checkpoint is another model's"
+            f"{workdir}/config.json has {expected:,}: this checkpoint is of another model"
         )
     print(f"parameters of {workdir}: step {', '.join(map(str, steps))}", file=sys.stderr)
     return Run(workdir, config, model, tokenizer, params, steps[-1], tuple(steps))

@@ -164,7 +164,7 @@ def test_the_commands(trained: Run) -> None:
     [
         (["--beam=2", "--greedy"], "error: give --greedy or --beam, not both"),
         (["--beam=2", "--seed=1"], "error: --seed is for drawing at random; leave it out, or --greedy and --beam"),
-        (["--samples=2", "--greedy"], "error: nbest is 2, which is more than the beam holds; raise beam, 1, too"),
+        (["--samples=2", "--greedy"], "error: nbest is 2, more than the beam of 1; raise beam too"),
         (
             ["--temperature=0"],
             "error: flag --temperature=0.0: it must be from 1e-06 to 1000000.0; --help lists the flags",
