@@ -8,10 +8,12 @@ about 0.7 to 1.5 higher on newstest2014 English-German; the two must never share
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import sacremoses
 from sacrebleu.metrics import BLEU, CHRF
+
+if TYPE_CHECKING:
+    from infer.scores.moses import Moses
 
 READINGS = ("sacrebleu", "sacrebleu_lc", "chrf", "bleu_tok", "bleu_tok_lc", "bleu_split", "bleu_paper", "exact_match")
 
@@ -69,11 +71,13 @@ def tokenised_bleu(
         prepared = tokenise(prepared, language)
         return [split_compounds(line) for line in prepared] if split else prepared
 
+    from infer.scores.moses import VERSION
+
     _check(hypotheses, references)
     metric = BLEU(lowercase=lowercase, tokenize="none", smooth_method="none", force=True)
     value, signature = _bleu(metric, prepare(hypotheses), prepare(references))
     steps = f"quotes:{'ascii' if quotes else 'kept'}|moses:{language}|escape:yes|split:{'hyphen' if split else 'no'}"
-    return Score(value, f"{steps}|{signature}|sacremoses:{sacremoses.__version__}")
+    return Score(value, f"{steps}|{signature}|sacremoses:{VERSION}")
 
 
 def paper_bleu(hypotheses: Sequence[str], references: Sequence[str], language: str) -> Score:
@@ -132,21 +136,11 @@ def _bleu(metric: BLEU, hypotheses: Sequence[str], references: Sequence[str]) ->
     return Score(metric.corpus_score(list(hypotheses), [list(references)]).score, str(metric.get_signature()))
 
 
-class _Moses(sacremoses.MosesTokenizer):
-    """Caches the sets of all Unicode letters, which the base class rebuilds at every full stop: a minute per MB."""
-
-    _lower, _alpha = frozenset(sacremoses.MosesTokenizer.IsLower), frozenset(sacremoses.MosesTokenizer.IsAlpha)
-
-    def islower(self, text: str) -> bool:
-        return self._lower.issuperset(text)
-
-    def isanyalpha(self, text: str) -> bool:
-        return not self._alpha.isdisjoint(text)
-
-
 @lru_cache
-def _moses(language: str) -> _Moses:
-    return _Moses(lang=language)
+def _moses(language: str) -> "Moses":
+    from infer.scores.moses import Moses
+
+    return Moses(lang=language)
 
 
 def _check(hypotheses: Sequence[str], references: Sequence[str]) -> None:
