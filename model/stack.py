@@ -71,7 +71,6 @@ class Stack(nn.Module):
         """
         c = self.config
         plain = return_weights or self.is_initializing()
-
         einsum = plain or c.attention_impl == "einsum"  # which takes dense masks
 
         def mask_of(queries_bt: Array, keys_bs: Array, causal: bool, dense: bool) -> Mask | Array:
@@ -125,7 +124,7 @@ class Stack(nn.Module):
         return StackCache(blocks, memory and memory.segments_bs)
 
     def prefill(self, x_btd: Float[Array, "b t d"], tokens: Tokens, cache: StackCache) -> StackCache:
-        """Returns the cache with whole rows that every beam begins with; padding takes room, and nothing sees it."""
+        """Returns the cache with whole rows that every beam begins with; padding takes slots that no beam can see."""
         mask, blocks = Mask(tokens.segments_bt, tokens.segments_bt, self.causal), []
         for layer, block in zip(self.layer, cache.blocks, strict=True):
             x_btd, block = layer.prefill(x_btd, tokens.positions_bt, mask, block)

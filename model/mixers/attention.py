@@ -49,7 +49,7 @@ class KVCache(NamedTuple):
         return self._write(new, jnp.broadcast_to(jnp.eye(m, dtype=bool), (b, m, m)))
 
     def prefill(self, new: KeysValues, real_bs: Bool[Array, "b s"]) -> "KVCache":
-        """Returns the cache with the tokens that all beams begin with; those that are not real take room, unseen."""
+        """Returns the cache with the tokens that all beams begin with; padding takes slots that no beam can see."""
         b, m, _ = self.visible_bmc.shape
         return self._write(new, jnp.broadcast_to(real_bs[:, None], (b, m, real_bs.shape[1])))
 
