@@ -9,7 +9,7 @@ Cost:  the paper's base row took 12 hours on 8 P100 GPUs, its big row 3.5 days; 
     python -m infer --workdir=runs/A1 --split=valid          # Table 3 averages no checkpoints: the row's config says so
     python -m train.sweep --config=configs/ablations.py --workdir=runs/table3    # all rows, one after the other
 
-Small twins (configs/small.py), for which two CPU cores are enough; two seeds of every row but big:
+Small twins (configs/small.py), for which two CPU cores are enough; three seeds of every row, five of base:
 
     python -m train --config=configs/ablations.py:A1:small --workdir=runs/A1-small
     python -m train.sweep --config=configs/ablations.py:base:small --workdir=runs/table3-small
@@ -21,6 +21,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from base.errors import flat
 from configs.base import wmt14
 from configs.common import default
 from configs.small import choose, small
@@ -64,17 +65,17 @@ def get_config(argument: str = "base") -> ConfigDict:
 
 
 def sweep(argument: str = "base") -> list[dict[str, Any]]:
-    """Returns the rows as points of one sweep; for the small twins, all but big with two seeds each."""
+    """Returns the rows as points of one sweep; the small twins with three seeds each, base with five, big last."""
     if argument == "base":
         return list(ROWS.values())
-    twins = {row: get_config(f"{row}:small") for row in ROWS if row != "big"}
-    return [{"seed": seed, **_difference(twins["base"], twin)} for seed in (0, 1) for twin in twins.values()]
+    base = get_config("base:small")
+    changes = {row: _difference(base, get_config(f"{row}:small")) for row in ROWS}
+    rows = [row for row in ROWS if row != "big"]
+    launches = [(seed, row) for seed in (0, 1, 2) for row in rows] + [(seed, "base") for seed in (3, 4)]
+    launches += [(seed, "big") for seed in (0, 1, 2)]
+    return [{"seed": seed, **changes[row]} for seed, row in launches]
 
 
 def _difference(base: ConfigDict, cfg: ConfigDict) -> dict[str, Any]:
-    return {
-        f"{group}.{key}": value
-        for group in ("model", "loss")
-        for key, value in cfg[group].items()
-        if value != base[group][key]
-    }
+    before, after = flat(base.to_dict()), flat(cfg.to_dict())
+    return {key: after[key] for key in before if after[key] != before[key]}

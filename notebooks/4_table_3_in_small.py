@@ -13,7 +13,7 @@
 #
 # Which of the paper's choices matter? Its Table 3 answers with variations of the base model, most of which differ from
 # it in one setting. The base row alone took half a day on eight GPUs. `configs/ablations.py` has each row twice: at the
-# paper's size, and as a small twin, a quarter as wide, that trains on the built-in grammar on a laptop:
+# paper's size, and as a small twin, an eighth as wide, that trains on the built-in grammar on a laptop:
 #
 # ```
 # python -m train.sweep --config=configs/ablations.py:base:small --workdir=runs/table3-small

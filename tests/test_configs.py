@@ -48,11 +48,14 @@ def test_a_small_twin_differs_from_its_base_as_the_row_does(row: str) -> None:
     assert ablation(f"{row}:small").steps == ablation(row).steps // SHORTER
 
 
-def test_the_sweep_of_twins_has_nineteen_rows_twice() -> None:
+def test_the_sweep_of_twins_has_three_seeds_of_every_row_and_five_of_base() -> None:
     points = sweep("base:small")
-    assert len(points) == 38
-    assert len({tuple(point.items()) for point in points}) == 38
-    assert {"model.d_k": 4, "seed": 1} in points
+    assert len(points) == len({tuple(point.items()) for point in points}) == 62
+    assert [point["seed"] for point in points if list(point) == ["seed"]] == [0, 1, 2, 3, 4]
+    assert {"model.d_k": 2, "seed": 1} in points
+    big = [point for point in points if "steps" in point]
+    assert [point["seed"] for point in big] == [0, 1, 2]
+    assert big[0]["checkpoint.every"] == ablation("big:small").checkpoint.every
     assert {"seed": 0, "model.positions": "learned"} in points
 
 

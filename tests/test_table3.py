@@ -143,5 +143,5 @@ def test_ranks_of_equal_values_are_shared() -> None:
 
 def test_what_a_row_changes_is_said_in_its_own_size() -> None:
     assert table3.changed("A1") == "h 1, d_k 512, d_v 512"
-    assert table3.changed("A1:small") == "h 1, d_k 128, d_v 128"
+    assert table3.changed("A1:small") == "h 1, d_k 64, d_v 64"
     assert table3.changed("big").endswith("steps 300,000")

@@ -86,7 +86,7 @@ def small(rows: Rows) -> Table:
             notes += row.notes
         notes += paired(rows, pair, ":small") + _caveats(rows, pair, ":small")
     notes.append("the built-in corpus stands for both pairs, turned round for en-fr; 1,000 test sentences")
-    title = "Table 2, small twins: a quarter of the width, half of the layers, built-in corpus"
+    title = "Table 2, small twins: an eighth of the width, half of the layers, built-in corpus"
     return Table("table2-small", title, head, lines, notes)
 
 

@@ -97,7 +97,7 @@ def small(records: Records) -> Table:
         *summary(twins, "sacrebleu", lambda name: TABLE3[name].bleu),
         *caveat_notes(twins),
     ]
-    title = "Table 3, small twins: a quarter of the width, half of the layers, built-in corpus"
+    title = "Table 3, small twins: an eighth of the width, half of the layers, built-in corpus"
     return Table("table3-small", title, head, rows, notes)
 
 
