@@ -2,7 +2,7 @@
 
 | specification | corpus |
 |---|---|
-| `grammar:SPLIT[:COUNT][:{en,de}]` | the built-in grammar; SPLIT is train, valid or test |
+| `grammar:SPLIT[:COUNT][:{en,de}]` | the built-in grammar; SPLIT is train, valid, test, or a harder one of its own |
 | `text:PREFIX.{en,de}[.gz]` | two files, one sentence per line; line i of one translates line i of the other |
 | `tsv:FILE[:{en,de}]` | lines of source, tab, target (more columns are ignored); the braces name columns 1, 2 |
 | `tfds:NAME[:SPLIT]:{en,de}` | a translation data set of tensorflow-datasets, or a folder that it prepared |
@@ -35,7 +35,11 @@ from data.trees.tree import Tree
 from data.trees.treebank import cleaned, read_trees
 
 Pairs = Iterator[tuple[str, ...]]  # source and target, or a text alone
-_GRAMMAR_SIZES = {"train": 100_000, "valid": 1_000, "test": 1_000}
+_GRAMMAR_SIZES = {
+    **{"train": 100_000, "valid": 1_000, "test": 1_000},
+    **{"train_seen": 100_000, "deeper": 1_000, "longer": 1_000, "unseen": 1_000},
+}
+_GRAMMAR_SPLITS = ", ".join(_GRAMMAR_SIZES)
 _BRACES = re.compile(r"\{([^{},]+),([^{},]+)\}")
 
 
@@ -144,7 +148,7 @@ def _grammar(spec: str, rest: str) -> Corpus:
     match = re.fullmatch(r"(\w+)(?::(\d+))?(?::(\{.*\}))?", rest)
     split = match[1] if match else ""
     if not match or split not in _GRAMMAR_SIZES:
-        raise UserError(f"corpus {spec!r}: write grammar:SPLIT[:COUNT][:{{en,de}}], SPLIT one of train, valid, test")
+        raise UserError(f"corpus {spec!r}: write grammar:SPLIT[:COUNT][:{{en,de}}], SPLIT one of {_GRAMMAR_SPLITS}")
     count = int(match[2]) if match[2] else _GRAMMAR_SIZES[split]
     source, target = _languages(spec, match[3] or "{en,de}")
     if {source, target} != {"en", "de"}:
@@ -177,7 +181,7 @@ def _trees(spec: str, rest: str) -> Corpus:
         return _treebank(spec, lambda: _grammar_trees(split, count), fingerprint)
     if rest.startswith("grammar:") or not rest:
         raise UserError(
-            f"corpus {spec!r}: write trees:FILE or trees:grammar:SPLIT[:COUNT], SPLIT one of train, valid, test"
+            f"corpus {spec!r}: write trees:FILE or trees:grammar:SPLIT[:COUNT], SPLIT one of {_GRAMMAR_SPLITS}"
         )
     path = Path(rest).expanduser()
     fingerprint = _digest("trees", _code_digest("trees/*.py"), file_digest(path))

@@ -1,6 +1,7 @@
 """Evaluates a run: translates a split or a file, and prints every score with its signature.
 
 python -m infer --workdir=runs/quickstart --split=test [--checkpoint=average:5] [--json]
+python -m infer --workdir=runs/quickstart --corpus=grammar:deeper    # any corpus that a config could name
 python -m infer --workdir=runs/base --source=newstest2014.en --reference=newstest2014.de [--output=out.de]
 python -m infer --workdir=runs/char_lm --split=valid [--json]
 
@@ -26,6 +27,7 @@ from infer.evaluation import (
     define_flags,
     deliver,
     headline,
+    open_sentences,
     open_split,
     provenance,
     score,
@@ -73,8 +75,9 @@ def main(argv: list[str]) -> None:
     """Runs the command; flags below."""
     options = flags.FLAGS
     files = (options.source, options.reference)
-    if (options.split is None) == (files == (None, None)) or (options.split is None and None in files):
-        raise UserError("give either --split=test or both --source=FILE and --reference=FILE")
+    wanted = [options.split, options.corpus, None if files == (None, None) else files]
+    if sum(one is not None for one in wanted) != 1 or (wanted[2] and None in files):
+        raise UserError("give one of --split=test, --corpus=SPEC, or both --source=FILE and --reference=FILE")
     check_output(options.output)
     if read_config(folder("workdir", options.workdir)).task == "language_model":
         if options.split is None or options.output:
@@ -84,7 +87,9 @@ def main(argv: list[str]) -> None:
         if is_main():
             print(json.dumps(scores, indent=2) if options.json else language_model.table(scores))
         return
-    read = open_files(*files) if options.split is None else None  # before the model, so that a bad file fails at once
+    read = None  # what does not depend on the model comes before it, so that a wrong file fails at once
+    if options.split is None:
+        read = open_sentences(options.corpus, options.corpus) if options.corpus else open_files(*files)
     model_run = open_run(options.workdir, options.checkpoint)
     sentences = read or open_split(model_run, options.split)
     record, hypotheses = evaluate(model_run, sentences, decoding(model_run.config))
@@ -99,6 +104,7 @@ def connected(argv: list[str]) -> None:
 
 if __name__ == "__main__":
     define_flags("translations")
+    flags.DEFINE_string("corpus", None, "a corpus to translate instead of a split, as data.test would name it")
     flags.DEFINE_string("source", None, "file to translate instead of a split; plain text, or gzip if it ends in .gz")
     flags.DEFINE_string("reference", None, "its references, line by line; x.de or x.de.gz names the language")
     run(connected, stray="translate standard input with python -m infer.translate")

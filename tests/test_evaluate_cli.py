@@ -108,9 +108,11 @@ def test_perplexity_equals_its_definition_sentence_by_sentence(run: Run):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "give either --split=test or both"),
-        (("--source=x",), "give either --split=test or both"),
-        (("--split=test", "--source=x"), "give either --split=test or both"),
+        ((), "give one of --split=test, --corpus=SPEC, or both"),
+        (("--source=x",), "give one of --split=test, --corpus=SPEC, or both"),
+        (("--split=test", "--source=x"), "give one of --split=test, --corpus=SPEC, or both"),
+        (("--split=test", "--corpus=grammar:deeper"), "give one of --split=test, --corpus=SPEC, or both"),
+        (("--corpus=grammar:deepest",), "SPLIT one of train, valid, test, train_seen, deeper, longer, unseen"),
         (("--source={d}/tiny.en", "--reference={d}/none.de"), "none.de"),
         (("--split=train",), "the run's config has no data.train"),
     ],

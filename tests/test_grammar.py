@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from data.grammar import lexicon
-from data.grammar.sentences import SPLITS, Example, pair, split_of
+from data.grammar.sentences import HARD_SPLITS, SPLITS, Example, clause_depth, pair, split_of
 
 PUNCTUATION = {",", ".", "?", "'s"}
 GOLDEN: list[tuple[str, str]] = [
@@ -82,6 +82,44 @@ def test_english_determines_german() -> None:
     for split in SPLITS:
         for english, german in sentences(split):
             assert german_of.setdefault(english.lower(), german) == german, english
+
+
+@cache
+def hard_sentences(split: str) -> list[Example]:
+    return [pair(split, index) for index in range(50)]
+
+
+def words(tokens: list[str]) -> int:
+    return sum(token not in PUNCTUATION for token in tokens)
+
+
+def test_deeper_is_deeper_and_longer_is_longer_than_any_training_sentence() -> None:
+    assert max(clause_depth(example.tree) for example in sample()) == 1
+    assert min(clause_depth(example.tree) for example in hard_sentences("deeper")) == 2
+    for example in hard_sentences("longer"):
+        assert all(30 < words(list(side)) <= 60 for side in (example.tree.leaves(), example.german_tokens))
+
+
+def test_hard_splits_use_the_words_of_training_and_agree_with_it() -> None:
+    """Also that english determines german there, and each German word is aligned."""
+    vocabulary = {token.lower() for example in sample() for token in example.german_tokens}
+    for split in HARD_SPLITS:
+        examples = hard_sentences(split)
+        assert {token.lower() for example in examples for token in example.german_tokens} <= vocabulary
+        assert len({example.english for example in examples}) == len({example.german for example in examples}) > 45
+        assert examples[:3] == [pair(split, index) for index in range(3)]
+
+
+def test_train_seen_never_has_a_combination_that_unseen_has() -> None:
+    """A bag is one of the objects that are held out, whatever the verb."""
+    bag = re.compile(r" (buy|buys|bought|sell|sells|sold|find|finds|found) (the|a) bags?\b")
+    found = {
+        split: sum(bag.search(english) is not None for english, _ in in_parallel(texts, split, 3_000))
+        for split in ("train", "train_seen", "unseen")
+    }
+    assert found["train"] > 2
+    assert found["train_seen"] == 0
+    assert found["unseen"] > 10
 
 
 def test_other_processes_agree() -> None:

@@ -232,6 +232,9 @@ def proposition(
         last = object_phrase(d, verb.objects, case, subject, not_leaf, plain or "put" in verb.frames)
         objects.append(last)
         kein, after = last.negative, list(last.after)
+        for phrase, its_case in zip(reversed(objects), (case, DATIVE), strict=False):
+            if phrase.noun:
+                d.combinations += [(verb.infinitive, phrase.noun.en[0]), (phrase.noun.en[0], str(its_case))]
     for phrase in objects:
         (pronouns if phrase.light else definite if phrase.definite else indefinite).extend(phrase.de)
         complements.append(phrase.en)
