@@ -99,8 +99,8 @@ def evaluate(model_run: Run, split: str, row_length: int | None = None) -> dict[
 
 def _sum(one_t: np.ndarray, other_t: np.ndarray) -> np.ndarray:
     """Adds sums over rows of two lengths, in float64."""
-    length = max(len(one_t), len(other_t))
-    return sum((np.pad(sums_t.astype(np.float64), (0, length - len(sums_t))) for sums_t in (one_t, other_t)), 0.0)
+    short_t, long_t = sorted((one_t, other_t), key=len)
+    return long_t + np.pad(short_t.astype(np.float64), (0, len(long_t) - len(short_t)))
 
 
 def table(record: dict[str, Any]) -> str:

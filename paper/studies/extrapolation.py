@@ -83,7 +83,7 @@ def plot(records: Records, path: Path) -> None:
         for place, kind in enumerate(POSITIONS):
             row = row_runs(records, f"{FILE}:{kind}", "test", "nll_by_position")
             if row.scored:
-                nll_st = smoothed(row.values("nll_by_position"))
+                nll_st = smoothed([one.scores["nll_by_position"] for one in row.scored])
                 centres = (np.arange(nll_st.shape[1]) + 0.5) * SMOOTHED
                 axes.plot(centres, nll_st.mean(0), color=colour(place), label=kind)
                 axes.fill_between(centres, nll_st.min(0), nll_st.max(0), color=colour(place), alpha=0.15, linewidth=0)
