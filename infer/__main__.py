@@ -5,13 +5,13 @@ python -m infer --workdir=runs/quickstart --corpus=grammar:deeper    # any corpu
 python -m infer --workdir=runs/base --source=newstest2014.en --reference=newstest2014.de [--output=out.de]
 python -m infer --workdir=runs/char_lm --split=valid [--json]
 
-Of a language model the scores are nats and perplexity, a token and a byte; they are printed only.
+Of a language model the scores are nats and perplexity, a token and a byte; --row_length is for one that has been
+trained on rows of a text, to read longer ones.
 
 The result and the translations are also saved in the run, under evaluations/, from which the tables are made. All
 devices share the work; on several hosts, start the same command on each, as for training.
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ from infer.runs import Run, open_run
 from infer.scores import bleu
 from infer.scores.pairs import language_of, read_pair
 from run.config import read_config
-from run.distributed import connect, is_main
+from run.distributed import connect
 
 
 def open_files(source: str, reference: str) -> Sentences:
@@ -83,10 +83,11 @@ def main(argv: list[str]) -> None:
         if options.split is None or options.output:
             raise UserError("this run is of a language model: give --split=valid, and neither files nor --output")
         model_run = open_run(options.workdir, options.checkpoint, task="language_model")
-        scores = language_model.evaluate(model_run, options.split)
-        if is_main():
-            print(json.dumps(scores, indent=2) if options.json else language_model.table(scores))
+        record = language_model.evaluate(model_run, options.split, options.row_length)
+        deliver(model_run, record, [], language_model.table)
         return
+    if options.row_length:
+        raise UserError("--row_length is for language models; this run's task is another")
     read = None  # what does not depend on the model comes before it, so that a wrong file fails at once
     if options.split is None:
         read = open_sentences(options.corpus, options.corpus) if options.corpus else open_files(*files)
@@ -107,4 +108,5 @@ if __name__ == "__main__":
     flags.DEFINE_string("corpus", None, "a corpus to translate instead of a split, as data.test would name it")
     flags.DEFINE_string("source", None, "file to translate instead of a split; plain text, or gzip if it ends in .gz")
     flags.DEFINE_string("reference", None, "its references, line by line; x.de or x.de.gz names the language")
+    flags.DEFINE_integer("row_length", None, "tokens of a row of text, for a language model; default: data.pack_length")
     run(connected, stray="translate standard input with python -m infer.translate")

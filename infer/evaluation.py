@@ -152,15 +152,17 @@ def deliver(
 
 
 def keep(model_run: Run, record: dict[str, Any], lines: list[str], checkpoint: str, kind: str = "") -> Path:
-    """Writes `evaluations/NAME.json` and the lines as `NAME.txt`; repeating an evaluation replaces both.
+    """Writes `evaluations/NAME.json` and the lines, if any, as `NAME.txt`; repeating an evaluation replaces both.
 
-    NAME begins with `kind` and names split, step, checkpoint, beam and length penalty.
+    NAME begins with `kind` and names split, step, checkpoint, and what applies of beam, length penalty and row length.
     """
-    parts = (record["split"], f"step{record['step']}", checkpoint, f"beam{record['beam']}", f"alpha{record['alpha']:g}")
+    options = (f"{key}{record[key]:g}" for key in ("beam", "alpha", "row") if key in record)
+    parts = (record["split"], f"step{record['step']}", checkpoint, *options)
     name = re.sub(r"[^\w.-]+", "_", "-".join((*kind.split(), *parts)))
     folder = model_run.workdir / "evaluations"
     folder.mkdir(exist_ok=True)
-    write_lines(folder / f"{name}.txt", lines)
+    if lines:
+        write_lines(folder / f"{name}.txt", lines)
     write_text(
         folder / f"{name}.json", json.dumps({**record, "checkpoint": checkpoint}, indent=2, ensure_ascii=False) + "\n"
     )

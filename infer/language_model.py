@@ -7,7 +7,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+import numpy as np
+from jaxtyping import Array, Float, Int
 
 from base.errors import UserError
 from data.batching import TextBatch
@@ -21,25 +22,35 @@ from model.tokens import Tokens
 from run.sharding import data_mesh, own_share, place_params, place_rows
 
 
-def negative_log_likelihood(model: LanguageModel, params: Any, batch: TextBatch) -> Float[Array, ""]:
-    """Returns minus the log-probability, in nats, of all tokens of a batch together, each given those before it."""
+def negative_log_likelihood(
+    model: LanguageModel, params: Any, batch: TextBatch
+) -> tuple[Float[Array, " t"], Int[Array, " t"]]:
+    """Returns for each place of a row minus the log-probability, in nats, of the tokens there, and their number."""
     tokens = Tokens(batch.in_bt, batch.segments_bt, batch.positions_bt)
     log_probs_btv = jax.nn.log_softmax(model.apply({"params": params}, tokens))
     log_probs_bt = jnp.take_along_axis(log_probs_btv, batch.out_bt[..., None], axis=-1)[..., 0]
-    return -jnp.sum(log_probs_bt, where=batch.segments_bt != 0)
+    real_bt = batch.segments_bt != 0
+    return -jnp.sum(log_probs_bt, axis=0, where=real_bt), jnp.sum(real_bt, axis=0)
 
 
-def evaluate(model_run: Run, split: str) -> dict[str, Any]:
+def evaluate(model_run: Run, split: str, row_length: int | None = None) -> dict[str, Any]:
     """Returns the result record, of JSON values, of the corpus that the run's config names for `split`.
 
     `nll` is in nats a token, every EOS counted, and `perplexity` its exponential. `perplexity_byte` is that of a byte
     of the UTF-8 text, line feeds counted, which can be compared between vocabularies. Where `data.batching` is window,
-    each row of `data.pack_length` tokens is read without what is before it.
+    each row of `row_length` tokens, by default `data.pack_length`, is read without what is before it.
+    `nll_by_position` is that of the first token of a row or line, of the second, and so on.
 
     Raises:
-      UserError: the config names no corpus for `split`, or a line is longer than the learned positions.
+      UserError: the config names no corpus for `split`, a row is longer than the learned positions, or `row_length` is
+        given for a run whose rows are lines.
     """
-    cfg, spec = model_run.config.data, model_run.config.data[split]
+    cfg = model_run.config.data.copy_and_resolve_references()
+    if row_length is not None:
+        if cfg.batching != "window" or row_length < 1:
+            raise UserError(f"--row_length={row_length}: it must be at least 1, for a run with data.batching=window")
+        cfg.pack_length = row_length
+    spec = cfg[split]
     if not spec:
         raise UserError(f"--split={split}: the run's config has no data.{split}")
     corpus = open_corpus(spec)
@@ -51,23 +62,27 @@ def evaluate(model_run: Run, split: str) -> dict[str, Any]:
     text_bytes = sum(len(text.encode()) + feeds for (text,) in corpus.pairs())
     mesh, started = data_mesh(), time.perf_counter()
     score = jax.jit(partial(negative_log_likelihood, LanguageModel(model_run.model_config)))
-    params, total = place_params(mesh, model_run.params), 0.0
+    params = place_params(mesh, model_run.params)
+    nll_t, tokens_t = np.zeros(0), np.zeros(0)
     try:
         with jax.set_mesh(mesh):
             for batch in text_batches(prepared, cfg, own_share(mesh)):
-                total += float(score(params, place_rows(mesh, batch)))
+                found_nll_t, found_tokens_t = jax.device_get(score(params, place_rows(mesh, batch)))
+                nll_t, tokens_t = _sum(nll_t, found_nll_t), _sum(tokens_t, found_tokens_t)
     except ValueError as error:
         raise UserError(f"a sentence is too long for this model: {error}") from error
-    tokens = int(prepared.lengths.sum(dtype="int64"))
+    total, tokens = float(nll_t.sum()), int(prepared.lengths.sum(dtype="int64"))
     vocabulary = f"vocabulary:{model_run.tokenizer.vocab_size}|smoothing:none"
     unit = "character" if model_run.tokenizer.characters else "subword|eos:yes"
-    if cfg.batching == "window":
-        vocabulary += f"|row:{cfg.pack_length}"
+    row = {"row": cfg.pack_length} if cfg.batching == "window" else {}
+    vocabulary += "".join(f"|row:{length}" for length in row.values())
     return {
         "nll": total / tokens,
         "perplexity": from_nll(total / tokens),
         "perplexity_byte": from_nll(total / text_bytes),
         "signatures": {"perplexity": f"unit:{unit}|{vocabulary}", "perplexity_byte": f"unit:byte|{vocabulary}"},
+        "nll_by_position": (nll_t[tokens_t > 0] / tokens_t[tokens_t > 0]).tolist(),
+        **row,
         "tokens": tokens,
         "bytes": text_bytes,
         "seconds": time.perf_counter() - started,
@@ -80,6 +95,12 @@ def evaluate(model_run: Run, split: str) -> dict[str, Any]:
         "device": jax.devices()[0].device_kind,
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+
+
+def _sum(one_t: np.ndarray, other_t: np.ndarray) -> np.ndarray:
+    """Adds sums over rows of two lengths, in float64."""
+    short_t, long_t = sorted((one_t, other_t), key=len)
+    return long_t + np.pad(short_t.astype(np.float64), (0, len(long_t) - len(short_t)))
 
 
 def table(record: dict[str, Any]) -> str:

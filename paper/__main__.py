@@ -1,6 +1,7 @@
 """The paper's tables, its numbers beside ours, made from finished runs.
 
     python -m paper table1|table2|table3|table4|all --runs=DIR [--markdown | --csv] [--html=FILE] [--commands]
+    python -m paper layers|extrapolation --runs=DIR [--plot=FILE]
     python -m paper figures --runs=DIR --output=FOLDER
 
 All run folders below DIR are read (of `python -m train`, evaluated by `python -m infer`), and all records that
@@ -8,7 +9,8 @@ All run folders below DIR are read (of `python -m train`, evaluated by `python -
 configs are ignored. A row shows the mean of its seeds, of two or more ± their standard deviation; a dagger marks runs
 whose code cannot be checked out again. A row that has not run says so; --commands prints how to run it. Tables 2 and 4
 need evaluations of the test split, Table 3 of the validation split (`python -m infer --split=valid`). Table 1 needs
-the record of `python -m paper.table1`.
+the record of `python -m paper.table1`. The studies need evaluations of the test split: `layers` compares what can stand
+in self-attention's place, `extrapolation` positions beyond the training length; --plot draws the figure of one.
 
 --html writes one page that loads nothing from the network, with the tables, learning curves, figures and attention
 maps. The last two, and what `figures` writes into FOLDER, come from the newest finished run that still has checkpoints.
@@ -18,7 +20,7 @@ from absl import flags
 
 from base.errors import UserError, run
 
-WHAT = ("table1", "table2", "table3", "table4", "figures", "all")
+WHAT = ("table1", "table2", "table3", "table4", "layers", "extrapolation", "figures", "all")
 
 
 def main(argv: list[str]) -> None:
@@ -37,6 +39,7 @@ if __name__ == "__main__":
     flags.DEFINE_string("runs", "results", "folder with runs and records, at any depth")
     flags.DEFINE_string("html", None, "also write the tables, learning curves and figures as one page into this file")
     flags.DEFINE_string("output", "figures", "folder for `figures`; made if absent")
+    flags.DEFINE_string("plot", None, "also draw the study's figure into this file: .svg, .png or .pdf")
     flags.DEFINE_bool("markdown", False, "print Markdown")
     flags.DEFINE_bool("csv", False, "print comma-separated values, each row beginning with the name of its table")
     flags.DEFINE_bool("commands", False, "also print the command that runs each row")

@@ -10,6 +10,7 @@ from base.table import Table, as_csv, as_markdown, as_text
 from paper.launch import commands
 from paper.records import Records, find_records, newest_with_checkpoints
 from paper.report.page import write
+from paper.studies import STUDIES
 from paper.tables import table1, table2, table3, table4
 
 TABLES = ("table1", "table2", "table3", "table4")
@@ -17,6 +18,8 @@ TABLES = ("table1", "table2", "table3", "table4")
 
 def show(what: str, options: Any) -> None:
     """Prints and writes what the flags of `paper.__main__` ask for."""
+    if options.plot and what not in STUDIES:
+        raise UserError(f"--plot={options.plot}: only a study has a figure to put there: {', '.join(STUDIES)}")
     output, page = folder("output", options.output), options.html and folder("html", options.html)
     records = find_records(folder("runs", options.runs))
     for note in records.notes:
@@ -28,6 +31,8 @@ def show(what: str, options: Any) -> None:
     form = as_markdown if options.markdown else as_csv if options.csv else as_text
     if shown:
         print("\n\n".join(map(form, shown)))
+    if options.plot:
+        STUDIES[what].plot(records, folder("plot", options.plot))
     if page:
         from paper.report.report import report  # only now: it loads matplotlib
 
@@ -35,9 +40,10 @@ def show(what: str, options: Any) -> None:
 
 
 def make(what: str, records: Records) -> dict[str, list[Table]]:
-    """Returns the tables that `what` names, by the paper's table."""
+    """Returns the tables that `what` names, by the paper's table or the study."""
     makers = {"table1": layer_types, "table2": table2.tables, "table3": table3.tables, "table4": table4.tables}
-    return {name: makers[name](records) for name in TABLES if what in (name, "all")}
+    makers |= {name: study.tables for name, study in STUDIES.items()}
+    return {name: makers[name](records) for name in (*TABLES, *STUDIES) if what in (name, "all")}
 
 
 def layer_types(records: Records) -> list[Table]:

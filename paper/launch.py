@@ -1,14 +1,17 @@
 """The command that runs each published row, at the paper's size or as a small twin."""
 
 from base.table import Table
+from configs.extrapolation import LENGTH, POSITIONS
+from configs.layers import D_FF
 from paper.published import TABLE3
+from paper.studies import extrapolation, layers
 from paper.tables import table2, table3, table4
 
 SWEEP = "python -m train.sweep --config={config} --workdir=runs/{folder}"
 
 
 def commands() -> Table:
-    """Returns every row of Tables 2 to 4 with its command; a row has run once its run folder has the evaluation."""
+    """Returns every row of Tables 2 to 4 and of the studies with its command; it has run once evaluated."""
     rows: list[tuple[str, ...]] = []
     for pair in table2.PAIRS:
         for size in table2.SIZES:
@@ -25,6 +28,11 @@ def commands() -> Table:
         ("table4", config.partition(":")[2], _train(config, "test", "infer.parse"))
         for config in (*table4.CONFIGS.values(), table4.SMALL)
     ]
+    rows += [("layers", mixer, _train(layers.config_of(mixer), "test")) for mixer in D_FF]
+    for kind in POSITIONS:
+        row_length = LENGTH if kind == "learned" else 4 * LENGTH
+        command = f"{_train(f'{extrapolation.FILE}:{kind}', 'test')} --row_length={row_length}"
+        rows.append(("extrapolation", kind, command))
     notes = [
         "first, for the paper's size: python -m data.prepare --config=CONFIG (needs pip install -e '.[prep]')",
         "each point of a sweep is a run of its own and evaluated like one",

@@ -37,10 +37,15 @@ LAUNCH: Schema = {"device": {"kind": str, "count": int, "cpus": int}, "command":
 TRAINING: Schema = {"steps": int, "minutes": float, "validations": [{"step": int, "perplexity": float}]}
 EVALUATION: Schema = {
     **dict.fromkeys(("split", "data", "time", "params_sha256"), str),
-    **{"params": int, "checkpoints": [int], "beam": int, "alpha": float, "extra_length": int, "signatures": dict},
+    **{"params": int, "checkpoints": [int], "signatures": dict},
 }
+SEARCH: Schema = {"beam": int, "alpha": float, "extra_length": int}
 # What an evaluation holds beside that, by the score that tells its kind.
-SCORES = {"sacrebleu": dict.fromkeys((*READINGS, "perplexity"), float), "f1": dict.fromkeys(PARSING, float)}
+SCORES = {
+    "sacrebleu": SEARCH | dict.fromkeys((*READINGS, "perplexity"), float),
+    "f1": SEARCH | dict.fromkeys(PARSING, float),
+    "nll": {"nll": float, "perplexity": float, "nll_by_position": [float]},
+}
 
 
 class Evaluation(NamedTuple):
@@ -241,6 +246,7 @@ def newest_with_checkpoints(records: Records) -> RunRecord | None:
         for run in records.runs
         if not run.problem
         and (run.path / "checkpoints").is_dir()
+        and _complete(run.config)["task"] == "translation"
         and not run.config["data"]["train"].startswith("trees:")
     ]
     return max(able, key=lambda run: (run.path / "metrics.jsonl").stat().st_mtime, default=None)
@@ -317,5 +323,5 @@ def fits(scores: dict[str, Any], config: dict[str, Any], split: str) -> bool:
         scores["split"] == split
         and _without_folders(scores["data"]) == _without_folders(config["data"][split])
         and (len(steps), steps[-1:]) == (count, [config["steps"]])
-        and all(scores[key] == decode[key] for key in ("beam", "alpha", "extra_length"))
+        and all(scores[key] == decode[key] for key in SEARCH if key in scores)
     )

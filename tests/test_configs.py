@@ -10,6 +10,8 @@ import pytest
 from configs.ablations import ROWS, sweep
 from configs.ablations import get_config as ablation
 from configs.common import default
+from configs.layers import D_FF
+from configs.layers import get_config as layers
 from configs.small import SHORTER
 from model.config import parameter_count
 from model.tokens import Tokens
@@ -22,6 +24,7 @@ NAMES = [
     *(f"{file}:{pair}{size}" for file in ("base", "big") for pair in ("en-de", "en-fr") for size in ("", ":small")),
     *(f"ablations:{row}{size}" for row in ROWS for size in ("", ":small")),
     *(f"parsing:{row}" for row in ("wsj", "semi", "small")),
+    *(f"layers:{mixer}" for mixer in D_FF),
 ]
 
 
@@ -34,6 +37,12 @@ def test_a_config_loads_and_its_model_has_as_many_parameters_as_the_formula_says
     tokens = Tokens.of(jnp.zeros((2, 1), jnp.int32))
     shapes = jax.eval_shape(lambda: Transformer(config).init(jax.random.key(0), tokens, tokens))
     assert sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(shapes)) == parameter_count(config)
+
+
+@pytest.mark.parametrize("mixer", D_FF)
+def test_every_mixer_is_compared_at_equal_parameters(mixer: str) -> None:
+    attention, other = (model_config(cfg, cfg.data.vocab_size) for cfg in (layers("attention"), layers(mixer)))
+    assert parameter_count(other) == pytest.approx(parameter_count(attention), rel=1e-3)
 
 
 @pytest.mark.parametrize("row", ROWS)

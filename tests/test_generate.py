@@ -78,6 +78,33 @@ def test_it_learns_and_its_nll_is_that_of_the_whole_text(trained: Run) -> None:
     record = language_model.evaluate(trained, "valid")
     assert record["nll"] == pytest.approx(total / len(ids), rel=1e-5)
     assert record["perplexity"] == record["perplexity_byte"] == pytest.approx(math.exp(total / len(ids)), rel=1e-5)
+    assert (record["row"], len(record["nll_by_position"])) == (ROW, ROW)
+
+
+def test_longer_rows_are_read_position_by_position(trained: Run) -> None:
+    (text,) = next(open_corpus(trained.config.data.valid).pairs())
+    ids, row = trained.tokenizer.encode(text), 3 * ROW
+    nll = []
+    for start in range(0, len(ids), row):
+        expected = np.array(ids[start : start + row])
+        logits = logits_of(trained, [BOS, *ids[start : start + row - 1]])[: len(expected)]
+        log_probs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+        nll.append(-log_probs[np.arange(len(expected)), expected])
+    record = language_model.evaluate(trained, "valid", row)
+    by_position = [np.mean([one[place] for one in nll if place < len(one)]) for place in range(row)]
+    np.testing.assert_allclose(record["nll_by_position"], by_position, rtol=1e-4)
+    assert record["nll"] == pytest.approx(sum(map(np.sum, nll)) / len(ids), rel=1e-5)
+    assert (record["row"], record["signatures"]["perplexity"].endswith(f"|row:{row}")) == (row, True)
+
+
+def test_row_lengths_that_cannot_be_are_said(trained: Run) -> None:
+    with pytest.raises(
+        UserError, match=r"^--row_length=0: it must be at least 1, for a run with data.batching=window$"
+    ):
+        language_model.evaluate(trained, "valid", 0)
+    learned = trained._replace(model_config=_learned(trained))
+    with pytest.raises(UserError, match=r"too long for this model: "):
+        language_model.evaluate(learned, "valid")
     assert record["tokens"] == record["bytes"] == len(text)
     assert record["nll"] < 0.8 * math.log(trained.tokenizer.vocab_size)
     validated = [one for one in read_metrics(trained.workdir) if one["kind"] == "valid"]
@@ -154,6 +181,8 @@ def test_the_commands(trained: Run) -> None:
     done = command("infer", f"--workdir={trained.workdir}", "--split=valid", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["nll"] == pytest.approx(language_model.evaluate(trained, "valid")["nll"], rel=1e-5)
+    (kept,) = (trained.workdir / "evaluations").glob("valid-*-row16.json")
+    assert json.loads(kept.read_text())["nll"] == json.loads(done.stdout)["nll"]
     written = command("infer.generate", f"--workdir={trained.workdir}", "--prompt=to be", "--greedy", "--length=9")
     (greedy,) = generate(trained, "to be", Decoding(1, 0.0, 10))
     assert (written.returncode, written.stdout) == (0, greedy.text + "\n"), written.stderr

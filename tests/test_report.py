@@ -21,6 +21,7 @@ from paper.launch import commands
 from paper.records import find_records, load, newest_with_checkpoints
 from paper.report.curves import curves, trends
 from paper.report.report import report
+from paper.studies import STUDIES
 from tests import grammar_run
 from tests.planted import plant, planted_config, scores
 
@@ -61,8 +62,8 @@ def test_the_report_needs_no_network_and_has_everything(planted: Path) -> None:
     found = find_records(planted)
     text = report(make("all", found), found, "there")
     assert "from 7 runs in there, 7 of them complete." in text
-    for name in TABLES:
-        assert f'<h2 id="table-{name[-1]}">' in text
+    for name in (*(f"table-{name[-1]}" for name in TABLES), *STUDIES):
+        assert f'<h2 id="{name}">' in text
     assert text.count("<svg ") == 5
     assert not re.search(r"""(src|href)=["'](?!#|data:)""", text)
     assert "url(" not in text.replace("url(#", "")
@@ -119,6 +120,7 @@ def test_figures_are_drawn_by_the_newest_complete_run_that_translates(planted: P
     (planted / "A1 0" / "checkpoints").mkdir()
     config = planted_config("configs/base.py:en-de:small")
     (plant(planted / "z unfinished", config, steps=1) / "checkpoints").mkdir()
+    (plant(planted / "text", planted_config("configs/language_model.py")) / "checkpoints").mkdir()
     (plant(planted / "trees", planted_config("configs/parsing.py:small")) / "checkpoints").mkdir()
     drawer = newest_with_checkpoints(find_records(planted))
     assert drawer is not None and drawer.path == planted / "A1 0"
@@ -127,7 +129,7 @@ def test_figures_are_drawn_by_the_newest_complete_run_that_translates(planted: P
 def test_every_command_names_a_config_that_there_is() -> None:
     text = as_text(commands())
     names = re.findall(r"--config=(configs/\S+)", text)
-    assert len(names) == 8 + 2 + 40 + 3
+    assert len(names) == 8 + 2 + 40 + 3 + 5 + 5
     for name in names:
         load(name if ":" in name else f"{name}:base")
     assert "python -m train.sweep --config=configs/ablations.py --workdir=runs/table3\n" in text
@@ -144,20 +146,21 @@ def test_the_command_prints_every_table_of_the_committed_records(tmp_path: Path)
     assert (done.returncode, done.stderr) == (0, "")
     blocks = [list(csv.reader(io.StringIO(block))) for block in done.stdout.split("\n\n")]
     assert all(len(row) == len(block[0]) for block in blocks for row in block)
-    assert {block[1][0].partition("-")[0] for block in blocks if len(block) > 1} == {*TABLES, "commands"}
+    assert {block[1][0].partition("-")[0] for block in blocks if len(block) > 1} == {*TABLES, *STUDIES, "commands"}
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        (["table9"], "table9: give one of table1, table2, table3, table4, figures, all; --help explains"),
+        (["table9"], f"table9: give one of {', '.join([*TABLES, *STUDIES])}, figures, all; --help explains"),
         (["table2", "--csv", "--markdown"], "--markdown and --csv: give one of them"),
+        (["table1", "--plot=x.svg"], "--plot=x.svg: only a study has a figure to put there: layers, extrapolation"),
         (["table3", "--runs=gs://bucket/runs"], "--runs=gs://bucket/runs: this is a URL; only mounted file systems"),
         (["figures", "--output=gs://bucket/x"], "--output=gs://bucket/x: this is a URL; only mounted file systems"),
         (["table1", "--html=s3://b/x.html"], "--html=s3://b/x.html: this is a URL; only mounted file systems"),
     ],
-    ids=["table", "forms", "runs", "output", "html"],
+    ids=["table", "forms", "plot", "runs", "output", "html"],
 )
 def test_a_mistake_is_one_line(arguments: list[str], error: str) -> None:
     done = paper(*arguments)

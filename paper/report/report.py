@@ -3,7 +3,8 @@
 import html
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from base.errors import UserError
@@ -15,6 +16,7 @@ from paper.records import Records, RunRecord, newest_with_checkpoints
 from paper.report import table1_plot
 from paper.report.curves import curves, trends
 from paper.report.page import Section, drawings, folded, inner_page, page, pictures, table
+from paper.studies import STUDIES
 
 _WORDS = range(8, 15)  # of the sentence whose attention is shown
 
@@ -28,8 +30,10 @@ def report(tables: Mapping[str, list[Table]], records: Records, place: str) -> s
       place: the folder that holds those, for the page's head.
     """
     beside = {"table1": _layer_plot(records), "table3": drawings(trends(records) if "table3" in tables else {})}
+    beside |= {name: _drawn(name, partial(study.plot, records)) for name, study in STUDIES.items() if name in tables}
     sections = [
-        Section(f"Table {name[-1]}", [*map(table, made), *beside.get(name, [])]) for name, made in tables.items()
+        Section(name.capitalize() if name in STUDIES else f"Table {name[-1]}", [*map(table, made), *beside[name]])
+        for name, made in tables.items()
     ]
     sections.append(Section("Learning curves", drawings(curves(records))))
     drawer, scripts = newest_with_checkpoints(records), []
@@ -45,11 +49,13 @@ def report(tables: Mapping[str, list[Table]], records: Records, place: str) -> s
 
 
 def _layer_plot(records: Records) -> list[str]:
-    if not records.layers:
-        return []
+    return _drawn("layer_types", partial(table1_plot.plot, records.layers[-1])) if records.layers else []
+
+
+def _drawn(name: str, plot: Callable[[Path], None]) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "layer_types.svg"
-        table1_plot.plot(records.layers[-1], path)
+        path = Path(folder) / f"{name}.svg"
+        plot(path)
         return pictures([path])
 
 

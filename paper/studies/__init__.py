@@ -1,0 +1,5 @@
+"""Questions that the paper raises and its tables do not answer: a table and a figure each, made from finished runs."""
+
+from paper.studies import extrapolation, layers
+
+STUDIES = {"layers": layers, "extrapolation": extrapolation}

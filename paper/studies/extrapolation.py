@@ -1,0 +1,100 @@
+"""Positions beyond the training length (section 3.5): negative log-likelihood by position, out to four times it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+
+from base.table import NOT_RUN, Table, spread
+from configs.extrapolation import LENGTH, POSITIONS
+from model.config import parameter_count
+from paper.drawing import colour, drawn
+from paper.records import Records, RowRuns, caveat_notes, load, row_runs
+from paper.tables.cost import cost
+from paper.tables.trend import with_error
+from run.folder import model_config
+
+FILE = "configs/extrapolation.py"
+# The first is within the training length, with enough before it to read.
+BANDS = ((LENGTH // 2, LENGTH), (LENGTH, 2 * LENGTH), (2 * LENGTH, 4 * LENGTH))
+SMOOTHED = 4  # positions of a point of the figure
+
+
+def tables(records: Records) -> list[Table]:
+    """Returns one row for each kind of positions."""
+    names = [f"{first + 1} to {last}" for first, last in BANDS]
+    head = (
+        *("positions", *(f"nats a token at position: {name}" for name in names)),
+        *(f"minus {names[0]}: {name}" for name in names[1:]),
+        *("parameters", "seeds", "cost"),
+    )
+    found = {kind: row_runs(records, f"{FILE}:{kind}", "test", "nll_by_position") for kind in POSITIONS}
+    lines: list[tuple[str, ...]] = []
+    for kind, row in found.items():
+        cfg = load(f"{FILE}:{kind}")
+        config = model_config(cfg, cfg.data.vocab_size)
+        values = [banded(row, band) for band in BANDS]
+        limit = config.encoding.limit
+        lines.append(
+            (
+                row.label(kind),
+                *(
+                    spread(value.tolist(), 3) or _missing(row, band, limit)
+                    for value, band in zip(values, BANDS, strict=True)
+                ),
+                *(with_error(value - values[0], 3) if len(value) == len(values[0]) else "" for value in values[1:]),
+                f"{parameter_count(config, decoder_only=True):,}",
+                *(str(len(row.scored)), cost(row.scored)),
+            )
+        )
+    notes = [
+        f"language models of the built-in corpus's English, trained on rows of {LENGTH} tokens that begin anywhere, "
+        f"and read in rows of {BANDS[-1][1]}; position 1 is the first that is predicted",
+        f"a table of learned positions has {LENGTH} rows: longer rows cannot be read at all",
+        "mean over the seeds, ± standard deviation; differences, of the same seed: ± standard error",
+        *(note for row in found.values() for note in row.notes),
+        *caveat_notes(found),
+    ]
+    return [Table("extrapolation", "Positions beyond the training length", head, lines, notes)]
+
+
+def banded(row: RowRuns, band: tuple[int, int]) -> Float[np.ndarray, " seeds"]:
+    """Returns the mean over a band of positions of every seed; none unless all evaluations reach to its end."""
+    first, last = band
+    nll = [one.scores["nll_by_position"] for one in row.scored]
+    return np.array([np.mean(nll_t[first:last]) for nll_t in nll] if all(len(nll_t) >= last for nll_t in nll) else [])
+
+
+def _missing(row: RowRuns, band: tuple[int, int], limit: int | None) -> str:
+    if limit is not None and limit < band[1]:
+        return "not learned"
+    return "not evaluated" if row.scored else row.missing or NOT_RUN
+
+
+def plot(records: Records, path: Path) -> None:
+    """Draws the mean over the seeds by position, and between the lowest and the highest seed a band, into a file.
+
+    Raises:
+      UserError: the file cannot be written.
+    """
+    with drawn(path, 6.5, 4) as figure:
+        axes = figure.subplots()
+        for place, kind in enumerate(POSITIONS):
+            row = row_runs(records, f"{FILE}:{kind}", "test", "nll_by_position")
+            if row.scored:
+                nll_st = smoothed([one.scores["nll_by_position"] for one in row.scored])
+                centres = (np.arange(nll_st.shape[1]) + 0.5) * SMOOTHED
+                axes.plot(centres, nll_st.mean(0), color=colour(place), label=kind)
+                axes.fill_between(centres, nll_st.min(0), nll_st.max(0), color=colour(place), alpha=0.15, linewidth=0)
+        axes.axvline(LENGTH, color="grey", linestyle=":")
+        axes.text(LENGTH, 0.98, " longest trained on", color="grey", transform=axes.get_xaxis_transform(), va="top")
+        axes.set(xlabel=f"position, {SMOOTHED} together", ylabel="nats a token")
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend()
+
+
+def smoothed(nll: Sequence[Sequence[float]]) -> Float[np.ndarray, "seeds points"]:
+    """Returns the means of `SMOOTHED` positions, of every seed as far as all reach."""
+    length = min(map(len, nll)) // SMOOTHED * SMOOTHED
+    return np.array([nll_t[:length] for nll_t in nll]).reshape(len(nll), -1, SMOOTHED).mean(-1)

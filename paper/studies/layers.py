@@ -1,0 +1,86 @@
+"""Layers before and after self-attention: quality at equal parameters, against operations and time."""
+
+from pathlib import Path
+
+from base.table import NOT_RUN, Table, spread
+from configs.layers import D_FF
+from paper.drawing import colour, drawn
+from paper.records import Records, RowRuns, caveat_notes, load, row_runs
+from paper.tables.cost import analytic_flops, cost
+from paper.tables.table3 import parameters
+from paper.tables.trend import paired_differences, with_error
+
+FILE = "configs/layers.py"
+
+
+def tables(records: Records) -> list[Table]:
+    """Returns one row for each mixer."""
+    head = (
+        *("layer", "perplexity", "log perplexity − attention", "sacreBLEU", "sacreBLEU − attention"),
+        *("parameters", "training operations", "training minutes", "seeds", "cost"),
+    )
+    found = rows(records)
+    lines: list[tuple[str, ...]] = []
+    for mixer, row in found.items():
+        differences = {key: paired_differences(row, found["attention"], key) for key in ("perplexity", "sacrebleu")}
+        compared = mixer != "attention"
+        lines.append(
+            (
+                row.label(mixer),
+                row.shown("perplexity", 3),
+                with_error(differences["perplexity"], 3) if compared else "",
+                row.shown("sacrebleu"),
+                with_error(differences["sacrebleu"], 2) if compared else "",
+                f"{parameters(config_of(mixer), row):,}",
+                f"{analytic_flops(load(config_of(mixer))):.2e}".replace("e+", "e"),
+                spread([one.run.minutes for one in row.scored]) or NOT_RUN,
+                *(str(len(row.scored)), cost(row.scored)),
+            )
+        )
+    notes = [
+        "the built-in corpus; perplexity: of a subword of the references; sacreBLEU: decoded greedily",
+        "− attention: mean over the seeds that both rows have, ± standard error; other columns: mean over the seeds, "
+        "± standard deviation",
+        "training operations: matrix products, forward and backward, padding included",
+        *(note for row in found.values() for note in row.notes),
+        *caveat_notes(found),
+    ]
+    return [Table("layers", "Layers before and after self-attention, at equal parameters", head, lines, notes)]
+
+
+def plot(records: Records, path: Path) -> None:
+    """Draws perplexity as it falls and BLEU at the end, of every seed, over operations and over time, into a file.
+
+    Raises:
+      UserError: the file cannot be written.
+    """
+    found = rows(records)
+    with drawn(path, 7.5, 5.5) as figure:
+        grid = figure.subplots(2, 2, sharey="row", sharex="col")
+        for place, (mixer, row) in enumerate(found.items()):
+            _draw(grid, place, mixer, row)
+        grid[0, 0].set(yscale="log", ylabel="validation perplexity")
+        grid[1, 0].set(xlabel="training operations", ylabel="sacreBLEU of the test set")
+        grid[1, 1].set(xlabel="training minutes")
+        figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=len(found))
+
+
+def _draw(grid, place: int, mixer: str, row: RowRuns) -> None:  # type: ignore[no-untyped-def]  # axes
+    whole = analytic_flops(load(config_of(mixer)))
+    for number, (run, scores, _) in enumerate(row.scored):
+        shares = [record["step"] / run.steps for record in run.validations]
+        perplexities = [record["perplexity"] for record in run.validations]
+        for column, total in enumerate((whole, run.minutes)):
+            name = None if number else mixer
+            grid[0, column].plot([share * total for share in shares], perplexities, color=colour(place), label=name)
+            grid[1, column].plot(total, scores["sacrebleu"], "o", color=colour(place))
+
+
+def rows(records: Records) -> dict[str, RowRuns]:
+    """Returns the runs of each mixer."""
+    return {mixer: row_runs(records, config_of(mixer), "test") for mixer in D_FF}
+
+
+def config_of(mixer: str) -> str:
+    """Returns the config of a mixer."""
+    return f"{FILE}:{mixer}"
