@@ -1,5 +1,6 @@
 """The block that every model here stacks (Figure 1): a mixer, cross-attention to a memory, a feed-forward network."""
 
+import dataclasses
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from model.config import ModelConfig
 from model.masks import Mask
-from model.mixers.attention import KeysValues, MultiHeadAttention
+from model.mixers.attention import KeysValues, MultiHeadAttention, plus
 from model.mixers.convolution import GatedConvolution
 from model.mixers.linear import LinearAttention
 from model.mixers.recurrent import Recurrent
@@ -47,16 +48,22 @@ class BlockCache(NamedTuple):
     memory: KeysValues | None
 
 
-def layer_norm(config: ModelConfig) -> nn.LayerNorm:
-    """Returns layer normalisation with scale and bias. The paper gives no epsilon; the default is tensor2tensor's."""
-    return nn.LayerNorm(epsilon=config.norm_epsilon, dtype=config.dtype, use_fast_variance=False)
+def layer_norm(config: ModelConfig) -> Any:
+    """Returns layer normalisation with scale and bias. The paper gives no epsilon; the default is tensor2tensor's.
+
+    Of kind "rms" it divides by the root of the mean square and has a scale alone (Zhang and Sennrich 2019, arXiv
+    1910.07467).
+    """
+    kind = nn.RMSNorm if config.norm_kind == "rms" else nn.LayerNorm
+    return kind(epsilon=config.norm_epsilon, dtype=config.dtype, use_fast_variance=False)
 
 
 def self_mixer(c: ModelConfig, causal: bool) -> Any:
     """Returns the mixer that `config.mixer` names, which is its name among the parameters, too."""
+    encoding = dataclasses.replace(c.encoding, causal=causal)
     match c.mixer:
         case "restricted":
-            return RestrictedAttention(c, c.encoding, name="restricted")
+            return RestrictedAttention(c, encoding, name="restricted")
         case "linear":
             return LinearAttention(c, NoPositions(), name="linear")
         case "recurrent":
@@ -64,13 +71,13 @@ def self_mixer(c: ModelConfig, causal: bool) -> Any:
         case "convolution":
             return GatedConvolution(c, name="convolution")
         case _:
-            return MultiHeadAttention(c, c.encoding, name="self_attention")
+            return MultiHeadAttention(c, encoding, name="self_attention")
 
 
 class FeedForward(nn.Module):
     """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2, at each position separately (section 3.3, equation 2).
 
-    `config.activation` may replace max(0, x).
+    `config.activation` may replace max(0, x); without `config.feed_forward_biases` there are no b_1 and b_2.
     """
 
     config: ModelConfig
@@ -78,22 +85,25 @@ class FeedForward(nn.Module):
     def setup(self) -> None:
         c = self.config
         self.w1 = self.param("w1", glorot, (c.d_model, c.d_ff))
-        self.b1 = self.param("b1", nn.initializers.zeros, (c.d_ff,))
         self.w2 = self.param("w2", glorot, (c.d_ff, c.d_model))
-        self.b2 = self.param("b2", nn.initializers.zeros, (c.d_model,))
+        self.b1 = self.b2 = None
+        if c.feed_forward_biases:
+            self.b1 = self.param("b1", nn.initializers.zeros, (c.d_ff,))
+            self.b2 = self.param("b2", nn.initializers.zeros, (c.d_model,))
 
     def __call__(self, x_btd: Float[Array, "b t d"], noise: Noise | None) -> Float[Array, "b t d"]:
-        w1, b1, w2, b2 = (w.astype(x_btd.dtype) for w in (self.w1, self.b1, self.w2, self.b2))
-        x_btf = ACTIVATIONS[self.config.activation](jnp.einsum("btd,df->btf", x_btd, w1) + b1[None, None])
+        w1, w2 = (w.astype(x_btd.dtype) for w in (self.w1, self.w2))
+        x_btf = ACTIVATIONS[self.config.activation](plus(jnp.einsum("btd,df->btf", x_btd, w1), self.b1))
         x_btf = dropout(x_btf, self.config.P_drop_relu, noise, self.config.dropout_bits)
-        return jnp.einsum("btf,fd->btd", x_btf, w2) + b2[None, None]
+        return plus(jnp.einsum("btf,fd->btd", x_btf, w2), self.b2)
 
 
 class Block(nn.Module):
     """Sub-layers, each as LayerNorm(x + Dropout(f(x))) (sections 3.1 and 5.4).
 
     With `config.norm` "pre", each is x + Dropout(f(LayerNorm(x))), as in Xiong et al. 2020 (arXiv 2002.04745).
-    Without `cross` it is the paper's encoder layer; with it, and a causal mask, its decoder layer.
+    Without `cross` it is the paper's encoder layer; with it, and a causal mask, its decoder layer. `shared` are the
+    parameters that the mixers of a stack share: the table of biases, where positions have one.
     """
 
     config: ModelConfig
@@ -118,9 +128,11 @@ class Block(nn.Module):
         memory: KeysValues | None = None,
         memory_mask: Bool[Array, "b t s"] | Mask | None = None,
         noise: Noise | None = None,
+        shared: tuple[Array, ...] = (),
     ) -> tuple[Float[Array, "b t d"], Weights]:
         """Returns the output for whole rows, and the attention weights."""
-        y_btd, self_bhtt = self.mixer(self._before(x_btd, self.norm_1), positions_bt, mask, fold(noise, SELF_WEIGHTS))
+        x, noise_1 = self._before(x_btd, self.norm_1), fold(noise, SELF_WEIGHTS)
+        y_btd, self_bhtt = self.mixer(x, positions_bt, mask, noise_1, *shared)
         x_btd = self._after(x_btd, y_btd, self.norm_1, fold(noise, SELF_OUTPUT))
         cross_bhts = None
         if self.cross:
@@ -142,9 +154,10 @@ class Block(nn.Module):
         positions_bm: Int[Array, "b m"],
         cache: BlockCache,
         memory_mask_bms: Bool[Array, "b m s"] | None,
+        shared: tuple[Array, ...] = (),
     ) -> tuple[Float[Array, "b m d"], BlockCache]:
         """Returns the output for the next token of each of m beams, and the updated cache."""
-        y_bmd, mixer = self.mixer.step(self._before(x_bmd, self.norm_1), positions_bm, cache.mixer)
+        y_bmd, mixer = self.mixer.step(self._before(x_bmd, self.norm_1), positions_bm, cache.mixer, *shared)
         x_bmd = self._after(x_bmd, y_bmd, self.norm_1, None)
         if self.cross:
             assert cache.memory is not None and memory_mask_bms is not None
@@ -152,10 +165,15 @@ class Block(nn.Module):
         return self._feed_forward(x_bmd, None), cache._replace(mixer=mixer)
 
     def prefill(
-        self, x_btd: Float[Array, "b t d"], positions_bt: Int[Array, "b t"], mask: Mask, cache: BlockCache
+        self,
+        x_btd: Float[Array, "b t d"],
+        positions_bt: Int[Array, "b t"],
+        mask: Mask,
+        cache: BlockCache,
+        shared: tuple[Array, ...] = (),
     ) -> tuple[Float[Array, "b t d"], BlockCache]:
         """Returns the output for whole rows that every beam begins with, and the cache with them."""
-        y_btd, mixer = self.mixer.prefill(self._before(x_btd, self.norm_1), positions_bt, mask, cache.mixer)
+        y_btd, mixer = self.mixer.prefill(self._before(x_btd, self.norm_1), positions_bt, mask, cache.mixer, *shared)
         x_btd = self._after(x_btd, y_btd, self.norm_1, None)
         return self._feed_forward(x_btd, None), cache._replace(mixer=mixer)
 
@@ -172,9 +190,9 @@ class Block(nn.Module):
         y_btd = self.feed_forward(self._before(x_btd, norm), fold(noise, RELU))
         return self._after(x_btd, y_btd, norm, fold(noise, FEED_FORWARD_OUTPUT))
 
-    def _before(self, x_btd: Array, norm: nn.LayerNorm) -> Array:
+    def _before(self, x_btd: Array, norm: nn.Module) -> Array:
         return norm(x_btd) if self.config.norm == "pre" else x_btd
 
-    def _after(self, x_btd: Array, y_btd: Array, norm: nn.LayerNorm, noise: Noise | None) -> Array:
+    def _after(self, x_btd: Array, y_btd: Array, norm: nn.Module, noise: Noise | None) -> Array:
         x_btd = x_btd + dropout(y_btd, self.config.P_drop, noise, self.config.dropout_bits)
         return norm(x_btd) if self.config.norm == "post" else x_btd

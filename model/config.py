@@ -8,6 +8,7 @@ from model.positions import KINDS, NoPositions
 POSITIONS = tuple(KINDS)
 ABSOLUTE = ("sinusoidal", "learned", "none")  # positions that act on embeddings alone
 NORMS = ("post", "pre")
+NORM_KINDS = ("layer", "rms")
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu")
 DTYPES = ("float32", "bfloat16")
 DROPOUT_BITS = ("threefry", "hash")
@@ -36,10 +37,14 @@ class ModelConfig:
     positions: str = "sinusoidal"
     max_positions: int = 1024
     norm: str = "post"
+    norm_kind: str = "layer"
     norm_epsilon: float = 1e-6
     activation: str = "relu"
     biases: bool = False
+    feed_forward_biases: bool = True
+    scale_attention: bool = True
     scale_embeddings: bool = True
+    scale_logits: bool = False
     tie_embeddings: bool = True
     dtype: str = "float32"
     remat: str | bool = "none"
@@ -73,6 +78,7 @@ class ModelConfig:
         for field, allowed in (
             ("positions", POSITIONS),
             ("norm", NORMS),
+            ("norm_kind", NORM_KINDS),
             ("activation", ACTIVATIONS),
             ("dtype", DTYPES),
             ("remat", REMATS),
@@ -102,6 +108,8 @@ class ModelConfig:
                 f"{mixer}, on which positions {self.positions!r} have no effect; set model.positions to one of "
                 f"{', '.join(ABSOLUTE)}"
             )
+        if not can.weights and not self.scale_attention:
+            raise ValueError(f"{mixer}, on which model.scale_attention has no effect; leave it True")
         if self.mixer == "recurrent" and self.d_model % 2:
             raise ValueError(f"{mixer}, whose encoder halves model.d_model; {self.d_model} is odd")
         if not can.kernels and self.attention_impl != "einsum":
@@ -112,8 +120,10 @@ class ModelConfig:
         kernel = f"model.attention_impl is {self.attention_impl!r}"
         if self.P_drop_attention:
             raise ValueError(f"{kernel}, which cannot drop weights; set model.P_drop_attention=0, or take einsum")
-        if self.positions == "alibi":
-            raise ValueError(f"{kernel}, which takes no bias; model.positions=alibi needs einsum")
+        if self.positions in ("alibi", "t5"):
+            raise ValueError(f"{kernel}, which takes no bias; model.positions={self.positions} needs einsum")
+        if not self.scale_attention:
+            raise ValueError(f"{kernel}, which divides by sqrt(d_k); model.scale_attention=False needs einsum")
         if self.attention_impl == "cudnn" and self.dtype != "bfloat16":
             raise ValueError(
                 f"{kernel}, which computes in half precision only; set model.dtype=bfloat16, or take einsum"
@@ -135,16 +145,17 @@ def parameter_count(config: ModelConfig, *, decoder_only: bool = False) -> int:
     d, f, v = config.d_model, config.d_ff, config.vocab_size
     attention = attention_parameters(config)
     in_encoder, in_decoder = mixer_parameters(config, causal=False), mixer_parameters(config, causal=True)
-    feed_forward = 2 * d * f + f + d
-    norm = 2 * d
+    feed_forward = 2 * d * f + (f + d if config.feed_forward_biases else 0)
+    norm = d if config.norm_kind == "rms" else 2 * d
+    relative = config.encoding.biases * config.h  # of one stack
     if decoder_only:
         count = config.N * (in_decoder + feed_forward + 2 * norm) + (1 if config.tie_embeddings else 2) * v * d
-        count += norm if config.norm == "pre" else 0
+        count += relative + (norm if config.norm == "pre" else 0)
         return count + (config.max_positions * d if config.encoding.has_table else 0)
     encoder_layer = in_encoder + feed_forward + 2 * norm
     decoder_layer = in_decoder + attention + feed_forward + 3 * norm
     count = config.N * (encoder_layer + decoder_layer)
-    count += v * d if config.tie_embeddings else 3 * v * d
+    count += 2 * relative + (v * d if config.tie_embeddings else 3 * v * d)
     if config.norm == "pre":
         count += 2 * norm
     if config.encoding.has_table:

@@ -1,7 +1,8 @@
 """Positional encodings: the paper's sinusoids and later alternatives.
 
 One class per kind. It defines what is added to the embeddings (`embed`), how the queries and keys of self-attention are
-rotated (`rotate`), what is added to its logits (`bias`), and the longest row (`limit`, None for no limit).
+rotated (`rotate`), what is added to its logits (`bias`), and the longest row (`limit`, None for no limit). Those with a
+table of parameters say which: `has_table`, read by `embed`, or `biases`, the rows of a table read by `bias`.
 """
 
 import dataclasses
@@ -22,8 +23,10 @@ class NoPositions:
     d_k: int = 0
     h: int = 0
     max_positions: int = 0  # rows of a learned table
+    causal: bool = False  # whether no key is after its query
 
     has_table = False  # whether `embed` reads a learned table
+    biases = 0  # rows of the table that `bias` reads, which the layers of a stack share
 
     @property
     def limit(self) -> int | None:
@@ -40,7 +43,9 @@ class NoPositions:
         """Returns queries or keys rotated by their positions."""
         return x_bhtk
 
-    def bias(self, positions_bt: Int[Array, "b t"], positions_bs: Int[Array, "b s"]) -> Float[Array, "b h t s"] | None:
+    def bias(
+        self, positions_bt: Int[Array, "b t"], positions_bs: Int[Array, "b s"], table_rh: Float[Array, "r h"] | None
+    ) -> Float[Array, "b h t s"] | None:
         """Returns the bias added to the logits of queries at `positions_bt` and keys at `positions_bs`."""
         return None
 
@@ -95,8 +100,26 @@ class Rotary(NoPositions):
 class Alibi(NoPositions):
     """ALiBi, Press et al. 2021 (arXiv 2108.12409)."""
 
-    def bias(self, positions_bt: Int[Array, "b t"], positions_bs: Int[Array, "b s"]) -> Float[Array, "b h t s"] | None:
+    def bias(
+        self, positions_bt: Int[Array, "b t"], positions_bs: Int[Array, "b s"], table_rh: Float[Array, "r h"] | None
+    ) -> Float[Array, "b h t s"] | None:
         return alibi_bias(positions_bt, positions_bs, self.h)
+
+
+@dataclasses.dataclass(frozen=True)
+class T5Bias(NoPositions):
+    """T5's learned bias of each head for each bucket of distances, Raffel et al. 2020 (arXiv 1910.10683)."""
+
+    biases = 32
+
+    def bias(
+        self, positions_bt: Int[Array, "b t"], positions_bs: Int[Array, "b s"], table_rh: Float[Array, "r h"] | None
+    ) -> Float[Array, "b h t s"] | None:
+        assert table_rh is not None
+        after_bts = positions_bs[:, None, :] - positions_bt[:, :, None]
+        buckets = jnp.asarray(t5_buckets(self.biases, self.causal))
+        reach = len(buckets) // 2
+        return jnp.moveaxis(table_rh[buckets[jnp.clip(after_bts, -reach, reach) + reach]], 3, 1)
 
 
 KINDS: dict[str, type[NoPositions]] = {
@@ -104,6 +127,7 @@ KINDS: dict[str, type[NoPositions]] = {
     "learned": Learned,
     "rope": Rotary,
     "alibi": Alibi,
+    "t5": T5Bias,
     "none": NoPositions,
 }
 
@@ -152,3 +176,19 @@ def alibi_bias(positions_bt: Int[Array, "b t"], positions_bs: Int[Array, "b s"],
     distance_bts = jnp.abs(positions_bt[:, :, None] - positions_bs[:, None, :]).astype(jnp.float32)
     slopes_h = jnp.asarray(alibi_slopes(h), jnp.float32)
     return -slopes_h[None, :, None, None] * distance_bts[:, None]
+
+
+def t5_buckets(count: int, causal: bool, far: int = 128) -> np.ndarray:
+    """Returns the bucket of each distance from -far to far, that of a key after its query being positive.
+
+    Without `causal` half of the `count` buckets are for keys after their query. Of those for a side, half are for one
+    distance each, from 0 on, and the others for ranges that grow in proportion to the distance; the last has no end.
+    """
+    side = count if causal else count // 2
+    exact = side // 2
+    limits = exact * (far / exact) ** (np.arange(1, side - exact) / (side - exact))
+    distances = np.arange(far + 1)
+    # Rounded, so that no limit which is a whole number is missed by a rounding error.
+    buckets = np.where(distances < exact, distances, exact + np.searchsorted(limits.round(6), distances, "right"))
+    after = np.zeros(far, int) if causal else side + buckets[1:]
+    return np.concatenate([buckets[::-1], after])

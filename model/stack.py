@@ -56,6 +56,10 @@ class Stack(nn.Module):
         self.layer = [block(c, self.cross, self.causal) for _ in range(c.N)]
         if c.norm == "pre":
             self.final_norm = layer_norm(c)
+        self.shared: tuple[Array, ...] = ()
+        if c.encoding.biases:
+            init = nn.initializers.normal(c.d_model**-0.5)
+            self.shared = (self.param("relative_bias", init, (c.encoding.biases, c.h)),)
 
     def __call__(
         self,
@@ -80,8 +84,10 @@ class Stack(nn.Module):
         mask = mask_of(tokens.segments_bt, tokens.segments_bt, self.causal, einsum and c.mixer == "attention")
         memory_mask = None if memory is None else mask_of(tokens.segments_bt, memory.segments_bs, False, einsum)
 
+        shared = self.shared
+
         def apply(layer: Block, x_btd: Array, keys_values: KeysValues | None, noise: Noise | None) -> Any:
-            return layer(x_btd, tokens.positions_bt, mask, keys_values, memory_mask, noise)
+            return layer(x_btd, tokens.positions_bt, mask, keys_values, memory_mask, noise, shared)
 
         weights = []
         if c.scan_layers and not plain:
@@ -127,7 +133,7 @@ class Stack(nn.Module):
         """Returns the cache with whole rows that every beam begins with; padding takes slots that no beam can see."""
         mask, blocks = Mask(tokens.segments_bt, tokens.segments_bt, self.causal), []
         for layer, block in zip(self.layer, cache.blocks, strict=True):
-            x_btd, block = layer.prefill(x_btd, tokens.positions_bt, mask, block)
+            x_btd, block = layer.prefill(x_btd, tokens.positions_bt, mask, block, self.shared)
             blocks.append(block)
         return cache._replace(blocks=tuple(blocks))
 
@@ -141,7 +147,7 @@ class Stack(nn.Module):
             memory_mask_bms = jnp.broadcast_to(real_bs[:, None], (*positions_bm.shape, real_bs.shape[1]))
         blocks = []
         for layer, block in zip(self.layer, cache.blocks, strict=True):
-            x_bmd, block = layer.step(x_bmd, positions_bm, block, memory_mask_bms)
+            x_bmd, block = layer.step(x_bmd, positions_bm, block, memory_mask_bms, self.shared)
             blocks.append(block)
         x_bmd = self.final_norm(x_bmd) if self.config.norm == "pre" else x_bmd
         return x_bmd, cache._replace(blocks=tuple(blocks))

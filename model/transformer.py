@@ -56,7 +56,7 @@ class Transformer(nn.Module):
         """Returns logits as `__call__` does, given the encoder's output for `source`."""
         memory = self.decoder.memory(memory_bsd, source)
         x_btd = self._embed_target(target.ids_bt, target.positions_bt, noise)
-        return logits(self.decoder(x_btd, target, memory, fold(noise, DECODER))[0], self.softmax)
+        return logits(self.config, self.decoder(x_btd, target, memory, fold(noise, DECODER))[0], self.softmax)
 
     @nn.nowrap
     def output_limits(self, source_bs: Int[Array, "b s"], extra_length: int) -> tuple[Int[Array, " b"], int]:
@@ -83,7 +83,7 @@ class Transformer(nn.Module):
         """Returns the logits after token `step` (from 0) of each of m beams, and the updated cache."""
         positions_bm = jnp.full(token_bm.shape, step, jnp.int32)
         x_bmd, cache = self.decoder.step(self._embed_target(token_bm, positions_bm, None), positions_bm, cache)
-        return logits(x_bmd, self.softmax), cache
+        return logits(self.config, x_bmd, self.softmax), cache
 
     def attention_maps(self, source: Tokens, target: Tokens) -> dict[str, Float[Array, "n b h _ _"]]:
         """Weights of all layers and heads: "encoder" [n,b,h,s,s], "decoder" [n,b,h,t,t], "cross" [n,b,h,t,s].

@@ -84,8 +84,10 @@ def _take_over(config: dict[str, Any], workdir: Path, *, steps_free: bool) -> No
     write_json(workdir / "config.json", config)
 
 
-def record_launch(workdir: Path, manifests: dict[str, dict], step: int) -> None:
+def record_launch(workdir: Path, manifests: dict[str, dict], step: int, init: dict[str, Any] | None = None) -> None:
     """Appends a launch to `run.json`: how and where training starts at `step`, and which data it reads.
+
+    `init` describes the run whose parameters it starts with.
 
     Raises:
       UserError: some of the data has changed since the run began, or `run.json` is damaged.
@@ -110,6 +112,7 @@ def record_launch(workdir: Path, manifests: dict[str, dict], step: int) -> None:
                 "cpu": _cpu_model(),
             },
             "data": manifests,
+            **({"init": init} if init else {}),
         }
     )
     write_json(workdir / "run.json", {"launches": launches})

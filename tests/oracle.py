@@ -222,6 +222,9 @@ class Oracle:
         """Output and backward, which returns the gradients of x and of memory. One head at a time, as in the paper."""
         wq, wk, wv, wo = (self.p[f"{name}/{part}"] for part in ("wq", "wk", "wv", "wo"))
         rope, alibi = relative and self.c.positions == "rope", relative and self.c.positions == "alibi"
+        t5, table = relative and self.c.positions == "t5", f"{name.split('/')[0]}/relative_bias"
+        after_ts = np.arange(memory.shape[1])[None] - np.arange(x.shape[1])[:, None]
+        bucket_ts = np.abs(after_ts) + 16 * ((after_ts > 0) & name.startswith("encoder"))  # while all are near
         turn = rotations(memory.shape[1], self.c.d_k) if rope else None
         distance = np.abs(np.arange(x.shape[1])[:, None] - np.arange(memory.shape[1])[None])
         out, heads = 0.0, []
@@ -232,6 +235,8 @@ class Oracle:
             scores = q @ k.swapaxes(1, 2) / np.sqrt(self.c.d_k)
             if alibi:
                 scores = scores - slopes(self.c.h)[i] * distance
+            if t5:
+                scores = scores + self.p[table][bucket_ts, i]
             scores = np.where(mask, scores, -1e9)
             weights = np.exp(scores - scores.max(-1, keepdims=True))
             weights = weights / weights.sum(-1, keepdims=True)
@@ -246,6 +251,8 @@ class Oracle:
                 d_head = dy @ wo[i].T
                 d_weights, dv = d_head @ v.swapaxes(1, 2), weights.swapaxes(1, 2) @ d_head
                 d_scores = weights * (d_weights - (weights * d_weights).sum(-1, keepdims=True)) / np.sqrt(self.c.d_k)
+                if t5:
+                    np.add.at(self.gradients[table][:, i], bucket_ts, d_scores.sum(0) * np.sqrt(self.c.d_k))
                 dq, dk = d_scores @ k, d_scores.swapaxes(1, 2) @ q
                 if rope:
                     dq, dk = np.einsum("tij,bti->btj", turn, dq), np.einsum("sij,bsi->bsj", turn, dk)

@@ -138,7 +138,7 @@ def test_rope_turns_by_the_formula_and_sees_differences_of_positions_only():
     np.testing.assert_allclose(rotate(x, positions)[0, 0, :, 1::2], turned.imag, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["rope", "alibi"])
+@pytest.mark.parametrize("kind", ["rope", "alibi", "t5"])
 def test_shifting_every_position_changes_nothing_where_positions_are_relative(kind):
     config = dataclasses.replace(TINY, positions=kind)
     params, rng = perturbed(config), np.random.default_rng(5)
@@ -200,7 +200,9 @@ def test_parameter_counts_of_base_and_big(vocab_size, expected, changes):
 
 
 @pytest.mark.parametrize("tie", [True, False])
-@pytest.mark.parametrize("positions, norm", [("sinusoidal", "post"), ("learned", "pre"), ("rope", "pre")])
+@pytest.mark.parametrize(
+    "positions, norm", [("sinusoidal", "post"), ("learned", "pre"), ("rope", "pre"), ("t5", "pre")]
+)
 def test_parameter_count_is_that_of_the_tree(tie, positions, norm):
     for N, h, d_k, d_v in itertools.product((1, 3), (1, 3), (4,), (4, 6)):
         config = ModelConfig(11, N, 10, 14, h, d_k, d_v, positions=positions, norm=norm, tie_embeddings=tie)

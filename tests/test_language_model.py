@@ -25,6 +25,7 @@ VARIANTS = {
     "learned": {"positions": "learned", "norm": "pre", "activation": "gelu"},
     "rope": {"positions": "rope", "biases": True, "scale_embeddings": False},
     "alibi": {"positions": "alibi", "tie_embeddings": False, "activation": "silu"},
+    "t5": {"positions": "t5", "norm_kind": "rms", "feed_forward_biases": False, "scale_attention": False},
     "none": {"positions": "none", "norm": "pre", "activation": "gelu_tanh", "norm_epsilon": 1e-3},
 }
 

@@ -141,6 +141,15 @@ def test_equals_the_definition(model_and_oracle, beam, alpha, nbest):
         {"positions": "alibi", "norm": "pre"},
         {"positions": "learned", "max_positions": 10, "N": 2},
         {"tie_embeddings": True, "N": 2},
+        {
+            "positions": "t5",
+            "norm": "pre",
+            "N": 2,
+            "norm_kind": "rms",
+            "feed_forward_biases": False,
+            "scale_attention": False,
+            "scale_logits": True,
+        },
     ],
 )
 def test_equals_the_definition_for_every_kind_of_model_while_the_cache_grows(monkeypatch, variant):

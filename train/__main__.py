@@ -1,9 +1,12 @@
 """Trains a Transformer.
 
     python -m train --config=configs/base.py[:ARGUMENT] --workdir=DIR [--config.model.h=4 ...]
+    python -m train --config=FILE --workdir=DIR --init=RUN[:CHECKPOINT] --config.data.tokenizer=RUN/tokenizer.model
 
 Every key of the config can be set with --config.KEY=VALUE; configs/common.py lists and explains them. If DIR holds a
 run of the same config, training resumes from its latest checkpoint, so the same command starts and resumes.
+With --init a new run begins with the parameters of another, wherever path and shape match; once DIR has a checkpoint
+of its own, --init is ignored.
 Ctrl-C finishes the current update, saves a checkpoint and exits with 130 (SIGTERM: 143); a second Ctrl-C exits at once.
 
 DIR receives config.json (every key), run.json (versions, git commit, device, data), tokenizer.model, checkpoints/STEP,
@@ -22,6 +25,8 @@ from train.check import check, check_device
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "the experiment, a file in configs/", lock_config=True)
 flags.DEFINE_string("workdir", None, "folder of the run; created if absent")
+flags.DEFINE_string("init", None, "RUN[:CHECKPOINT] to take parameters from: latest, STEP, best, average:N, ..; "
+                    "default: its config.decode.checkpoint")  # fmt: skip
 
 
 def main(argv: list[str]) -> int:
@@ -34,7 +39,7 @@ def main(argv: list[str]) -> int:
     from train.tasks import language_model, translation
 
     tasks = {"translation": translation.task, "language_model": language_model.task}
-    return train(_CONFIG.value, workdir, tasks[_CONFIG.value.task])
+    return train(_CONFIG.value, workdir, tasks[_CONFIG.value.task], flags.FLAGS.init)
 
 
 if __name__ == "__main__":

@@ -22,12 +22,16 @@ from train.optim import learning_rate, optimizer
 from train.step import init_state, make_eval_step, make_train_step
 from train.task import Task
 from train.validation import validate
+from train.warm_start import warm_start
 
 
-def train(cfg: ConfigDict, workdir: Path, open_task: Callable[[ConfigDict, Path, Mesh], Task]) -> int:
+def train(
+    cfg: ConfigDict, workdir: Path, open_task: Callable[[ConfigDict, Path, Mesh], Task], init_from: str | None = None
+) -> int:
     """Trains `cfg` in `workdir` until `cfg.steps`, resuming from the folder's latest checkpoint if it has one.
 
-    `open_task` is the function `task` of a file in train/tasks/.
+    `open_task` is the function `task` of a file in train/tasks/. A run without a checkpoint begins with parameters of
+    the run that `init_from` names (`train.warm_start`), if any.
 
     Returns the exit status: 0 when done, 130 after Ctrl-C and 143 after SIGTERM; the last update is then checkpointed
     and the same command resumes from it.
@@ -49,14 +53,18 @@ def train(cfg: ConfigDict, workdir: Path, open_task: Callable[[ConfigDict, Path,
         batches = task.batches
 
         checkpoints = Checkpoints(workdir / "checkpoints", cfg.checkpoint)
+        taken = None
         if checkpoints.latest() is None:
             state = jax.jit(init, out_shardings=shardings(placed))(init_key)
+            if init_from:
+                params, taken = warm_start(init_from, state.params, workdir)
+                state = state.replace(params=params)
         else:
             state, position = checkpoints.restore(placed)
             batches.set_state(position)
         first = int(state.step) + 1
         if is_main():
-            record_launch(workdir, task.manifests, first - 1)
+            record_launch(workdir, task.manifests, first - 1, taken)
 
         rate = partial(learning_rate, cfg.optim, cfg.model.d_model, cfg.steps)
         saved_at = time.monotonic()

@@ -83,10 +83,15 @@ def attention_weights(
     k_bhsk: Float[Array, "b h s k"],
     mask_bts: Bool[Array, "b t s"],
     bias_bhts: Float[Array, "b h t s"] | None = None,
+    scale: bool = True,
 ) -> Float[Array, "b h t s"]:
-    """Returns softmax(Q K^T / sqrt(d_k) + bias) over unmasked keys, in float32 (section 3.2.1, equation 1)."""
+    """Returns softmax(Q K^T / sqrt(d_k) + bias) over unmasked keys, in float32 (section 3.2.1, equation 1).
+
+    Without `scale`, logits are not divided by sqrt(d_k).
+    """
     logits_bhts = jnp.einsum("bhtk,bhsk->bhts", q_bhtk, k_bhsk, preferred_element_type=jnp.float32)
-    logits_bhts = logits_bhts / jnp.sqrt(jnp.float32(q_bhtk.shape[-1]))
+    if scale:
+        logits_bhts = logits_bhts / jnp.sqrt(jnp.float32(q_bhtk.shape[-1]))
     if bias_bhts is not None:
         logits_bhts = logits_bhts + bias_bhts
     return jax.nn.softmax(jnp.where(mask_bts[:, None], logits_bhts, MASKED), axis=-1)
@@ -119,19 +124,19 @@ class Heads(nn.Module):
 
     def queries(self, x_btd: Float[Array, "b t d"], positions_bt: Int[Array, "b t"]) -> Float[Array, "b h t k"]:
         """Returns Q W^Q of every head, rotated where positions are rotary."""
-        q_bhtk = _plus(jnp.einsum("btd,dhk->bthk", x_btd, self.wq.astype(x_btd.dtype)), self.bq).swapaxes(1, 2)
+        q_bhtk = plus(jnp.einsum("btd,dhk->bthk", x_btd, self.wq.astype(x_btd.dtype)), self.bq).swapaxes(1, 2)
         return self.encoding.rotate(q_bhtk, positions_bt)
 
     def keys_values(self, x_bsd: Float[Array, "b s d"], positions_bs: Int[Array, "b s"]) -> KeysValues:
         """Returns K W^K and V W^V of every head; keys are already rotated where positions are rotary."""
-        k_bhsk = _plus(jnp.einsum("bsd,dhk->bshk", x_bsd, self.wk.astype(x_bsd.dtype)), self.bk).swapaxes(1, 2)
-        v_bhse = _plus(jnp.einsum("bsd,dhe->bshe", x_bsd, self.wv.astype(x_bsd.dtype)), self.bv).swapaxes(1, 2)
+        k_bhsk = plus(jnp.einsum("bsd,dhk->bshk", x_bsd, self.wk.astype(x_bsd.dtype)), self.bk).swapaxes(1, 2)
+        v_bhse = plus(jnp.einsum("bsd,dhe->bshe", x_bsd, self.wv.astype(x_bsd.dtype)), self.bv).swapaxes(1, 2)
         return KeysValues(self.encoding.rotate(k_bhsk, positions_bs), v_bhse, positions_bs)
 
     def output(self, heads_bhte: Float[Array, "b h t e"]) -> Float[Array, "b t d"]:
         """Returns Concat(head_1 .. head_h) W^O."""
         y_btd = jnp.einsum("bthe,hed->btd", heads_bhte.swapaxes(1, 2), self.wo.astype(heads_bhte.dtype))
-        return _plus(y_btd, self.bo)
+        return plus(y_btd, self.bo)
 
 
 class MultiHeadAttention(Heads):
@@ -148,9 +153,10 @@ class MultiHeadAttention(Heads):
         positions_bt: Int[Array, "b t"],
         mask: Bool[Array, "b t t"] | Mask,
         noise: Noise | None = None,
+        table_rh: Float[Array, "r h"] | None = None,
     ) -> tuple[Float[Array, "b t d"], Float[Array, "b h t t"] | None]:
         """Returns `attend` of x to itself."""
-        return self.attend(x_btd, positions_bt, self.keys_values(x_btd, positions_bt), mask, noise)
+        return self.attend(x_btd, positions_bt, self.keys_values(x_btd, positions_bt), mask, noise, table_rh)
 
     def init_cache(self, rows: int, beams: int, slots: int) -> KVCache:
         """Returns an empty cache of `slots` slots; each step fills `beams` of them."""
@@ -163,18 +169,28 @@ class MultiHeadAttention(Heads):
         return KVCache(nothing, jnp.zeros((rows, beams, slots), bool), jnp.int32(0))
 
     def step(
-        self, x_bmd: Float[Array, "b m d"], positions_bm: Int[Array, "b m"], cache: KVCache
+        self,
+        x_bmd: Float[Array, "b m d"],
+        positions_bm: Int[Array, "b m"],
+        cache: KVCache,
+        table_rh: Float[Array, "r h"] | None = None,
     ) -> tuple[Float[Array, "b m d"], KVCache]:
         """Returns the output for the next token of each of m beams, and the updated cache."""
         cache = cache.append(self.keys_values(x_bmd, positions_bm))
-        return self.attend(x_bmd, positions_bm, cache.past, cache.visible_bmc)[0], cache
+        return self.attend(x_bmd, positions_bm, cache.past, cache.visible_bmc, None, table_rh)[0], cache
 
     def prefill(
-        self, x_btd: Float[Array, "b t d"], positions_bt: Int[Array, "b t"], mask: Mask, cache: KVCache
+        self,
+        x_btd: Float[Array, "b t d"],
+        positions_bt: Int[Array, "b t"],
+        mask: Mask,
+        cache: KVCache,
+        table_rh: Float[Array, "r h"] | None = None,
     ) -> tuple[Float[Array, "b t d"], KVCache]:
         """Returns the output for whole rows that every beam begins with, and the cache with them."""
         new = self.keys_values(x_btd, positions_bt)
-        return self.attend(x_btd, positions_bt, new, mask.dense())[0], cache.prefill(new, mask.keys_bs != 0)
+        y_btd, _ = self.attend(x_btd, positions_bt, new, mask.dense(), None, table_rh)
+        return y_btd, cache.prefill(new, mask.keys_bs != 0)
 
     def attend(
         self,
@@ -183,10 +199,12 @@ class MultiHeadAttention(Heads):
         keys_values: KeysValues,
         mask: Bool[Array, "b t s"] | Mask,
         noise: Noise | None = None,
+        table_rh: Float[Array, "r h"] | None = None,
     ) -> tuple[Float[Array, "b t d"], Float[Array, "b h t s"] | None]:
         """Returns the output [b,t,d] and the weights [b,h,t,s] in float32.
 
-        A dense mask selects the einsum; a `Mask` selects the kernel, which returns None for the weights.
+        A dense mask selects the einsum; a `Mask` selects the kernel, which returns None for the weights. `table_rh` is
+        the stack's table of biases, where positions have one.
         """
         k_bhsk, v_bhse, positions_bs = keys_values
         q_bhtk = self.queries(x_btd, positions_bt)
@@ -194,11 +212,12 @@ class MultiHeadAttention(Heads):
             weights_bhts = None
             heads_bhte = attend(self.config.attention_impl, q_bhtk, k_bhsk, v_bhse, mask)
         else:
-            weights_bhts = attention_weights(q_bhtk, k_bhsk, mask, self.encoding.bias(positions_bt, positions_bs))
+            bias_bhts = self.encoding.bias(positions_bt, positions_bs, table_rh)
+            weights_bhts = attention_weights(q_bhtk, k_bhsk, mask, bias_bhts, self.config.scale_attention)
             kept_bhts = dropout(weights_bhts, self.config.P_drop_attention, noise, self.config.dropout_bits)
             heads_bhte = jnp.einsum("bhts,bhse->bhte", kept_bhts.astype(x_btd.dtype), v_bhse)
         return self.output(heads_bhte), weights_bhts
 
 
-def _plus(x: Array, bias: Array | None) -> Array:
+def plus(x: Array, bias: Array | None) -> Array:
     return x if bias is None else x + bias.astype(x.dtype)[None, None]

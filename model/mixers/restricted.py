@@ -46,7 +46,12 @@ class RestrictedAttention(Heads):
     """
 
     def __call__(
-        self, x_btd: Float[Array, "b t d"], positions_bt: Int[Array, "b t"], mask: Mask, noise: Noise | None = None
+        self,
+        x_btd: Float[Array, "b t d"],
+        positions_bt: Int[Array, "b t"],
+        mask: Mask,
+        noise: Noise | None = None,
+        table_rh: Float[Array, "r h"] | None = None,
     ) -> tuple[Float[Array, "b t d"], Float[Array, "b h t t"]]:
         """Returns the output for whole rows and the weights, which cost nothing where they are not used."""
         c, (b, t, _) = self.config, x_btd.shape
@@ -77,12 +82,12 @@ class RestrictedAttention(Heads):
         q = as_rows(blocks(self.queries(x_btd, positions_bt))).swapaxes(1, 2)
         k, v = (as_rows(beside(blocks(x))).swapaxes(1, 2) for x in (k_bhsk, v_bhse))
         positions = split(positions_bt)
-        bias = self.encoding.bias(as_rows(positions), as_rows(beside(positions)))
+        bias = self.encoding.bias(as_rows(positions), as_rows(beside(positions)), table_rh)
         segments = split(mask.queries_bt, NOWHERE)
         same_bnqs = segments[..., :, None] == beside(segments, NOWHERE)[..., None, :]
         distance_qs = jnp.arange(block)[:, None] - jnp.arange(-block, sum(sides) * block)[None, :]
         near_qs = (distance_qs <= before) & (distance_qs >= -after)
-        weights = attention_weights(q, k, as_rows(same_bnqs & near_qs[None, None]), bias)
+        weights = attention_weights(q, k, as_rows(same_bnqs & near_qs[None, None]), bias, c.scale_attention)
         weights_bnhqs = weights.reshape(b, n, *weights.shape[1:])
         kept_bnhqs = dropout(weights_bnhqs, c.P_drop_attention, noise, c.dropout_bits)
         heads = jnp.einsum("bhqs,bhse->bqhe", as_rows(kept_bnhqs).astype(x_btd.dtype), v)
@@ -100,13 +105,17 @@ class RestrictedAttention(Heads):
         return Window(KVCache(nothing, jnp.zeros((rows, beams, room), bool), jnp.int32(0)))
 
     def step(
-        self, x_bmd: Float[Array, "b m d"], positions_bm: Int[Array, "b m"], window: Window
+        self,
+        x_bmd: Float[Array, "b m d"],
+        positions_bm: Int[Array, "b m"],
+        window: Window,
+        table_rh: Float[Array, "r h"] | None = None,
     ) -> tuple[Float[Array, "b m d"], Window]:
         """Returns the output for one more token of each of m beams, and the cache with that token."""
         cache = window.cache.append(self.keys_values(x_bmd, positions_bm))
         k_bhsk, v_bhse, positions_bs = cache.past
-        bias = self.encoding.bias(positions_bm, positions_bs)
-        weights_bhms = attention_weights(self.queries(x_bmd, positions_bm), k_bhsk, cache.visible_bmc, bias)
+        bias, scale = self.encoding.bias(positions_bm, positions_bs, table_rh), self.config.scale_attention
+        weights_bhms = attention_weights(self.queries(x_bmd, positions_bm), k_bhsk, cache.visible_bmc, bias, scale)
         heads_bhme = jnp.einsum("bhms,bhse->bhme", weights_bhms.astype(x_bmd.dtype), v_bhse)
         return self.output(heads_bhme), Window(cache._replace(used=cache.used % cache.visible_bmc.shape[2]))
 
