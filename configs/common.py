@@ -45,6 +45,7 @@ def default() -> ConfigDict:
     cfg.model.norm_epsilon = 1e-6  # added to the variance in layer norm; tensor2tensor's, for the paper is silent
     cfg.model.activation = "relu"  # relu (section 3.3) | gelu | gelu_tanh (its approximation, GPT-2's) | silu
     cfg.model.biases = False  # True: biases in the projections of attention, as GPT-2 and BERT have
+    cfg.model.output_bias = False  # True: a bias for each subword before the softmax, as Marian has
     cfg.model.scale_embeddings = True  # times sqrt(d_model), section 3.4; GPT-2 and BERT do not
     cfg.model.tie_embeddings = True  # one matrix for source, target and softmax; section 3.4
     cfg.model.dtype = "float32"  # compute type, "bfloat16" on accelerators; parameters and softmax stay float32

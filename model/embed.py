@@ -29,6 +29,9 @@ def embed(
     return dropout(x_btd.astype(config.dtype), config.P_drop, noise, config.dropout_bits)
 
 
-def logits(x_btd: Float[Array, "b t d"], softmax_vd: Float[Array, "v d"]) -> Float[Array, "b t v"]:
-    """Returns x E^T in float32, without scale or bias."""
-    return jnp.einsum("btd,vd->btv", x_btd, softmax_vd.astype(x_btd.dtype), preferred_element_type=jnp.float32)
+def logits(
+    x_btd: Float[Array, "b t d"], softmax_vd: Float[Array, "v d"], bias_v: Float[Array, " v"] | None = None
+) -> Float[Array, "b t v"]:
+    """Returns x E^T in float32, without scale, plus the bias if there is one."""
+    x_btv = jnp.einsum("btd,vd->btv", x_btd, softmax_vd.astype(x_btd.dtype), preferred_element_type=jnp.float32)
+    return x_btv if bias_v is None else x_btv + bias_v[None, None]
