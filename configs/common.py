@@ -91,6 +91,7 @@ def default() -> ConfigDict:
     cfg.decode = ConfigDict()  # the paper's decoding options (section 6.1), recorded with the run
     cfg.decode.beam = 4
     cfg.decode.alpha = 0.6  # length penalty ((5 + length) / 6)^alpha, Wu et al. 2016
+    cfg.decode.length_penalty = "gnmt"  # "gnmt": the one above | "power": length^alpha, fairseq's and transformers'
     cfg.decode.extra_length = 50  # output tokens allowed beyond the source's
     cfg.decode.checkpoint = "average:5"  # the parameters to use: latest | STEP | best | average:N
 
