@@ -9,7 +9,7 @@ from safetensors.numpy import save_file
 
 from base.errors import UserError
 from base.files import write_json, write_text
-from data.tokenizer import Tokenizer
+from data.imported import open_tokenizer
 from infer.convert.folders import Imported, named, nested
 from infer.runs import Run
 from run.config import read_config
@@ -50,7 +50,7 @@ def read(folder: Path) -> Imported:
     step = metadata.get("step", "0")
     if not step.isdecimal():
         raise UserError(f"{folder / NAME}: damaged: its step is {step[:20]!r}")
-    tokenizer = Tokenizer.from_file(folder / "tokenizer.model")
+    tokenizer = open_tokenizer(folder / "tokenizer.model")
     return Imported(folder / NAME, read_config(folder), tokenizer, nested(params), int(step))
 
 
