@@ -48,6 +48,7 @@ def default() -> ConfigDict:
     cfg.model.biases = False  # True: biases in the projections of attention, as GPT-2 and BERT have
     cfg.model.feed_forward_biases = True  # b_1 and b_2 of section 3.3; T5 has none
     cfg.model.scale_attention = True  # Q K^T / sqrt(d_k), section 3.2.1; T5 does not divide
+    cfg.model.output_bias = False  # True: a bias for each subword before the softmax, as Marian has
     cfg.model.scale_embeddings = True  # times sqrt(d_model), section 3.4; GPT-2 and BERT do not
     cfg.model.scale_logits = False  # True: divided by sqrt(d_model), as T5 does with tied embeddings
     cfg.model.tie_embeddings = True  # one matrix for source, target and softmax; section 3.4
@@ -94,6 +95,7 @@ def default() -> ConfigDict:
     cfg.decode = ConfigDict()  # the paper's decoding options (section 6.1), recorded with the run
     cfg.decode.beam = 4
     cfg.decode.alpha = 0.6  # length penalty ((5 + length) / 6)^alpha, Wu et al. 2016
+    cfg.decode.length_penalty = "gnmt"  # "gnmt": the one above | "power": length^alpha, fairseq's and transformers'
     cfg.decode.extra_length = 50  # output tokens allowed beyond the source's
     cfg.decode.checkpoint = "average:5"  # the parameters to use: latest | STEP | best | average:N
 

@@ -37,6 +37,7 @@ from base.files import folder, read_json, sha256, write_json, write_text
 from base.ids import EOS
 from base.progress import Progress
 from data.batching import Record
+from data.imported import open_tokenizer
 from data.sources import Corpus, download, open_corpus
 from data.tokenizer import Tokenizer
 
@@ -200,6 +201,12 @@ def _write(folder: Path, corpus: Corpus, tokenizer: Tokenizer, cleaning: dict[st
     write_json(folder / _MANIFEST, manifest)
 
 
+def _encode_sides(tokenizer: Tokenizer, chunk: list[tuple[str, ...]]) -> list[list[int]]:
+    """Returns the ids of each text, source and target in turn."""
+    both = zip((tokenizer, tokenizer.target), zip(*chunk, strict=True), strict=False)  # a text has no target
+    return [ids for pair in zip(*(side.encode_batch(texts) for side, texts in both), strict=True) for ids in pair]
+
+
 def _encoded(pairs: Iterator[tuple[str, ...]], tokenizer: Tokenizer) -> Iterator[list[list[int]]]:
     """Yields the ids of many texts at a time, source and target in turn, and encodes the next in the background.
 
@@ -208,7 +215,7 @@ def _encoded(pairs: Iterator[tuple[str, ...]], tokenizer: Tokenizer) -> Iterator
     with ThreadPoolExecutor(1) as encoder:
         waiting: Future[list[list[int]]] | None = None
         while chunk := list(itertools.islice(pairs, _CHUNK)):
-            started = encoder.submit(tokenizer.encode_batch, [text for pair in chunk for text in pair])
+            started = encoder.submit(_encode_sides, tokenizer, chunk)
             if waiting:
                 yield waiting.result()
             waiting = started
@@ -279,9 +286,9 @@ def prepare_all(
             raise UserError(f"data.{key} is {cfg_data[key]}, but this task needs {needs}")
     path = Path(tokenizer_path) if tokenizer_path is not None else None
     if path is not None and path.exists():
-        tokenizer = Tokenizer.from_file(path)
+        tokenizer = open_tokenizer(path)
     elif cfg_data.tokenizer:
-        tokenizer = Tokenizer.from_file(cfg_data.tokenizer)
+        tokenizer = open_tokenizer(cfg_data.tokenizer)
     else:
         tokenizer = _trained_tokenizer(cfg_data, cache)
     for key, wanted, found in (

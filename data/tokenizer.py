@@ -128,6 +128,11 @@ class Tokenizer:
         tokenizer.save(path)
         return tokenizer
 
+    @property
+    def target(self) -> "Tokenizer":
+        """The tokenizer of target sides: another only of some imported models, with the same vocabulary."""
+        return self
+
     def save(self, path: str | Path) -> None:
         """Writes the model file atomically."""
         path = Path(path)

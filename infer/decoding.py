@@ -17,6 +17,7 @@ LIMITS: dict[str, tuple[int | float, int | float]] = {
     "top_k": (0, 2**31 - 1),
     "top_p": (1e-6, 1),
 }
+PENALTIES = ("gnmt", "power")  # see `model.search.beam.length_penalty`
 
 
 def allowed(name: str, value: int | float | None) -> bool:
@@ -44,9 +45,9 @@ class Sampling(NamedTuple):
 class Decoding:
     """Options of decoding.
 
-    `beam` hypotheses are kept at each step; 1 is greedy. `alpha` is the length penalty (section 6.1). An output has at
-    most `extra_length` subwords more than its source. `nbest` translations of each line are returned, at most `beam`;
-    with `sampling`, `nbest` are drawn at random, and `beam` and `alpha` are ignored.
+    `beam` hypotheses are kept at each step; 1 is greedy. `alpha` is the length penalty (section 6.1), of the kind
+    `length_penalty`. An output has at most `extra_length` subwords more than its source. `nbest` translations of each
+    line are returned, at most `beam`; with `sampling`, `nbest` are drawn at random, and `beam` and `alpha` are ignored.
 
     Raises:
       UserError: a value is outside `LIMITS`, or `nbest` exceeds the beam.
@@ -57,8 +58,13 @@ class Decoding:
     extra_length: int
     nbest: int = 1
     sampling: Sampling | None = None
+    length_penalty: str = "gnmt"
 
     def __post_init__(self) -> None:
+        if self.length_penalty not in PENALTIES:
+            raise UserError(
+                f"decode.length_penalty is {self.length_penalty!r}; it must be one of {', '.join(PENALTIES)}"
+            )
         given = {name: value for name, value in vars(self).items() if name in LIMITS}
         for name, value in {**given, **(self.sampling._asdict() if self.sampling else {})}.items():
             if not allowed(name, value):
@@ -88,4 +94,5 @@ def chosen(
         extra_length=decode.extra_length if extra_length is None else extra_length,
         nbest=nbest,
         sampling=sampling,
+        length_penalty=decode.length_penalty,
     )

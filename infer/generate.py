@@ -54,6 +54,7 @@ def generate(model_run: Run, prompt: str, decoding: Decoding) -> list[Hypothesis
         raise UserError(f"prompt, length: {error}") from error
     if decoding.sampling is None:
         options: dict[str, Any] = {"beam": decoding.beam, "alpha": decoding.alpha, "nbest": decoding.nbest}
+        options["penalty"] = decoding.length_penalty
         find = functools.partial(beam_search, model, extra_length=decoding.extra_length, **options)
         found = jax.jit(find)(model_run.params, prompts_bs)
     else:
@@ -84,7 +85,8 @@ def decoding_of(model_run: Run) -> Decoding:
         raise UserError(f"--{given[0]} is for drawing at random; leave it out, or --greedy and --beam")
     sampling = None if searching else Sampling(options.seed, options.temperature, options.top_k, options.top_p)
     beam, extra_length = options.beam or 1, options.length + 1  # which counts EOS
-    return Decoding(beam, model_run.config.decode.alpha, extra_length, options.samples, sampling)
+    decode = model_run.config.decode
+    return Decoding(beam, decode.alpha, extra_length, options.samples, sampling, decode.length_penalty)
 
 
 def main(argv: list[str]) -> None:

@@ -11,6 +11,7 @@ from ml_collections import ConfigDict
 
 from base.errors import UserError
 from base.files import folder
+from data.imported import open_tokenizer
 from data.tokenizer import Tokenizer
 from infer.average import Checkpoint, average, choose
 from model.config import ModelConfig, parameter_count
@@ -45,7 +46,7 @@ def open_run(workdir: str | Path, checkpoint: str | int | None = None, task: str
     config = read_config(workdir)
     if task not in (None, config.task):
         raise UserError(f"--workdir={workdir}: this run's task is {config.task}; this command is for {task}")
-    tokenizer = Tokenizer.from_file(workdir / "tokenizer.model")
+    tokenizer = open_tokenizer(workdir / "tokenizer.model")
     model = model_config(config, tokenizer.vocab_size)
     steps, params = load_choice(workdir, str(config.decode.checkpoint if checkpoint is None else checkpoint))
     expected = parameter_count(model, decoder_only=config.task == "language_model")

@@ -60,7 +60,7 @@ class Translation(NamedTuple):
 NOTHING = Hypothesis("", 0.0, 0.0, ())
 
 # Shared by all translators: those with the same model and options compile once.
-_search = jax.jit(beam_search, static_argnums=0, static_argnames=("beam", "alpha", "extra_length", "nbest"))
+_search = jax.jit(beam_search, static_argnums=0, static_argnames=("beam", "alpha", "extra_length", "nbest", "penalty"))
 _sample = jax.jit(
     sample, static_argnums=0, static_argnames=("samples", "temperature", "top_k", "top_p", "extra_length")
 )
@@ -103,6 +103,7 @@ class Translator:
         model, nbest, extra_length = Transformer(model_config), decoding.nbest, decoding.extra_length
         if self._sampling is None:
             options: dict[str, Any] = {"beam": decoding.beam, "alpha": decoding.alpha, "nbest": nbest}
+            options["penalty"] = decoding.length_penalty
             self._find = functools.partial(_search, model, extra_length=extra_length, **options)
         else:
             options = self._sampling._asdict()

@@ -43,6 +43,7 @@ class ModelConfig:
     biases: bool = False
     feed_forward_biases: bool = True
     scale_attention: bool = True
+    output_bias: bool = False
     scale_embeddings: bool = True
     scale_logits: bool = False
     tie_embeddings: bool = True
@@ -151,11 +152,13 @@ def parameter_count(config: ModelConfig, *, decoder_only: bool = False) -> int:
     if decoder_only:
         count = config.N * (in_decoder + feed_forward + 2 * norm) + (1 if config.tie_embeddings else 2) * v * d
         count += relative + (norm if config.norm == "pre" else 0)
+        count += v if config.output_bias else 0
         return count + (config.max_positions * d if config.encoding.has_table else 0)
     encoder_layer = in_encoder + feed_forward + 2 * norm
     decoder_layer = in_decoder + attention + feed_forward + 3 * norm
     count = config.N * (encoder_layer + decoder_layer)
     count += 2 * relative + (v * d if config.tie_embeddings else 3 * v * d)
+    count += v if config.output_bias else 0
     if config.norm == "pre":
         count += 2 * norm
     if config.encoding.has_table:

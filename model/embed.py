@@ -29,8 +29,14 @@ def embed(
     return dropout(x_btd.astype(config.dtype), config.P_drop, noise, config.dropout_bits)
 
 
-def logits(config: ModelConfig, x_btd: Float[Array, "b t d"], softmax_vd: Float[Array, "v d"]) -> Float[Array, "b t v"]:
-    """Returns x E^T in float32, without bias; with `config.scale_logits`, divided by sqrt(d_model)."""
+def logits(
+    config: ModelConfig,
+    x_btd: Float[Array, "b t d"],
+    softmax_vd: Float[Array, "v d"],
+    bias_v: Float[Array, " v"] | None = None,
+) -> Float[Array, "b t v"]:
+    """Returns x E^T in float32, plus the bias if there is one; with `config.scale_logits`, x is divided by sqrt(d_model)."""
     if config.scale_logits:
         x_btd = x_btd * config.d_model**-0.5
-    return jnp.einsum("btd,vd->btv", x_btd, softmax_vd.astype(x_btd.dtype), preferred_element_type=jnp.float32)
+    x_btv = jnp.einsum("btd,vd->btv", x_btd, softmax_vd.astype(x_btd.dtype), preferred_element_type=jnp.float32)
+    return x_btv if bias_v is None else x_btv + bias_v[None, None]

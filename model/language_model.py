@@ -50,13 +50,15 @@ class LanguageModel(nn.Module):
         init = nn.initializers.normal(c.d_model**-0.5)
         self.embed = self.param("embed", init, (c.vocab_size, c.d_model))
         self.softmax = self.embed if c.tie_embeddings else self.param("softmax", init, (c.vocab_size, c.d_model))
+        self.output_bias = self.param("output_bias", nn.initializers.zeros, (c.vocab_size,)) if c.output_bias else None
         self.positions = self.param("positions", init, (c.max_positions, c.d_model)) if c.encoding.has_table else None
         self.decoder = Stack(c, cross=False, causal=True)
 
     def __call__(self, tokens: Tokens, noise: Noise | None = None) -> Float[Array, "b t v"]:
         """Returns the logits for whole rows."""
         x_btd = self._embed(tokens.ids_bt, tokens.positions_bt, fold(noise, EMBED))
-        return logits(self.config, self.decoder(x_btd, tokens, None, fold(noise, STACK))[0], self.softmax)
+        x_btd, _ = self.decoder(x_btd, tokens, None, fold(noise, STACK))
+        return logits(self.config, x_btd, self.softmax, self.output_bias)
 
     @nn.nowrap
     def output_limits(self, prompts_bs: Int[Array, "b s"], extra_length: int) -> tuple[Int[Array, " b"], int]:
@@ -91,7 +93,7 @@ class LanguageModel(nn.Module):
         """Returns logits after token number `step` from the prompt's last, 0, of m beams, and the cache with it."""
         positions_bm = jnp.broadcast_to((cache.last_b + step)[:, None], token_bm.shape)
         x_bmd, stack = self.decoder.step(self._embed(token_bm, positions_bm, None), positions_bm, cache.stack)
-        return logits(self.config, x_bmd, self.softmax), cache.replace(stack=stack)
+        return logits(self.config, x_bmd, self.softmax, self.output_bias), cache.replace(stack=stack)
 
     def _embed(self, ids_bt: Array, positions_bt: Array, noise: Noise | None) -> Array:
         return embed(self.config, self.embed, self.positions, ids_bt, positions_bt, noise)

@@ -35,6 +35,7 @@ class Transformer(nn.Module):
             self.source_embed = self.param("source_embed", init, (c.vocab_size, c.d_model))
             self.target_embed = self.param("target_embed", init, (c.vocab_size, c.d_model))
             self.softmax = self.param("softmax", init, (c.vocab_size, c.d_model))
+        self.output_bias = self.param("output_bias", nn.initializers.zeros, (c.vocab_size,)) if c.output_bias else None
         self.source_positions = self.target_positions = None
         if c.encoding.has_table:
             self.source_positions = self.param("source_positions", init, (c.max_positions, c.d_model))
@@ -56,7 +57,8 @@ class Transformer(nn.Module):
         """Returns logits as `__call__` does, given the encoder's output for `source`."""
         memory = self.decoder.memory(memory_bsd, source)
         x_btd = self._embed_target(target.ids_bt, target.positions_bt, noise)
-        return logits(self.config, self.decoder(x_btd, target, memory, fold(noise, DECODER))[0], self.softmax)
+        x_btd, _ = self.decoder(x_btd, target, memory, fold(noise, DECODER))
+        return logits(self.config, x_btd, self.softmax, self.output_bias)
 
     @nn.nowrap
     def output_limits(self, source_bs: Int[Array, "b s"], extra_length: int) -> tuple[Int[Array, " b"], int]:
@@ -83,7 +85,7 @@ class Transformer(nn.Module):
         """Returns the logits after token `step` (from 0) of each of m beams, and the updated cache."""
         positions_bm = jnp.full(token_bm.shape, step, jnp.int32)
         x_bmd, cache = self.decoder.step(self._embed_target(token_bm, positions_bm, None), positions_bm, cache)
-        return logits(self.config, x_bmd, self.softmax), cache
+        return logits(self.config, x_bmd, self.softmax, self.output_bias), cache
 
     def attention_maps(self, source: Tokens, target: Tokens) -> dict[str, Float[Array, "n b h _ _"]]:
         """Weights of all layers and heads: "encoder" [n,b,h,s,s], "decoder" [n,b,h,t,t], "cross" [n,b,h,t,s].

@@ -14,8 +14,8 @@ from configs.common import default
 # `configs/common.py` belongs here.
 ADDED = (
     *("task", "mesh.data", "mesh.fsdp", "mesh.tensor", "model.attention_impl", "model.scan_layers"),
-    *("model.norm_epsilon", "model.activation", "model.biases", "model.scale_embeddings"),
-    *("model.mixer", "model.neighbours", "model.kernel_width"),
+    *("model.norm_epsilon", "model.activation", "model.biases", "model.output_bias", "model.scale_embeddings"),
+    *("decode.length_penalty", "model.mixer", "model.neighbours", "model.kernel_width"),
     *("model.norm_kind", "model.feed_forward_biases", "model.scale_attention", "model.scale_logits"),
 )
 LARGEST = 2**31 - 1  # sizes, ids, step numbers and seeds are 32 bits wide on the device

@@ -50,7 +50,19 @@ def run_cli(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def run_here(monkeypatch: pytest.MonkeyPatch, **given: object) -> None:
     """The command line in this process: flags that are not given are None."""
-    names = ("workdir", "split", "corpus", "source", "reference", "checkpoint", "beam", "alpha", "extra_length", "json", "output")
+    names = (
+        "workdir",
+        "split",
+        "corpus",
+        "source",
+        "reference",
+        "checkpoint",
+        "beam",
+        "alpha",
+        "extra_length",
+        "json",
+        "output",
+    )
     monkeypatch.setattr(flags, "FLAGS", type("Options", (), {**dict.fromkeys(names), **given}))
     translation.main(["infer"])
 

@@ -56,8 +56,8 @@ class Oracle:
         return self.seen[key]
 
 
-def penalty(length, alpha):
-    return ((5 + length) / 6) ** alpha
+def penalty(length, alpha, kind="gnmt"):
+    return length**alpha if kind == "power" else ((5 + length) / 6) ** alpha
 
 
 def plain_beam_search(oracle, source, beam, alpha, nbest, early_stop):
@@ -162,8 +162,11 @@ def test_equals_the_definition_for_every_kind_of_model_while_the_cache_grows(mon
         assert_same(found, row, plain_beam_search(oracle, unpad(source), 3, 0.6, 3, early_stop=True))
 
 
-@pytest.mark.parametrize(("vocab_size", "limit", "alpha"), [(5, 5, 0.6), (6, 4, 0.0), (6, 4, 1.3)])
-def test_equals_exhaustive_search_where_the_beam_holds_every_hypothesis(vocab_size, limit, alpha):
+@pytest.mark.parametrize(
+    ("vocab_size", "limit", "alpha", "kind"),
+    [(5, 5, 0.6, "gnmt"), (6, 4, 0.0, "gnmt"), (6, 4, 1.3, "gnmt"), (5, 5, 1.0, "power")],
+)
+def test_equals_exhaustive_search_where_the_beam_holds_every_hypothesis(vocab_size, limit, alpha, kind):
     model, params = tiny(seed=1, vocab_size=vocab_size)
     source = [4, 3, 2]
     oracle = Oracle(model, params, limit)
@@ -172,10 +175,11 @@ def test_equals_exhaustive_search_where_the_beam_holds_every_hypothesis(vocab_si
         for words in itertools.product(range(3, vocab_size), repeat=length):
             ids = [*words, EOS]
             log_prob = sum(oracle.next(source, ids[:i])[token] for i, token in enumerate(ids))
-            everything.append((log_prob / penalty(len(ids), alpha), log_prob, ids))
+            everything.append((log_prob / penalty(len(ids), alpha, kind), log_prob, ids))
     everything.sort(key=lambda hypothesis: -hypothesis[0])
     beam = len(everything)
-    find = searcher(model, beam=beam, alpha=alpha, extra_length=limit - len(source), nbest=beam)
+    options = {"beam": beam, "alpha": alpha, "penalty": kind, "nbest": beam}
+    find = searcher(model, extra_length=limit - len(source), **options)
     assert_same(find(params, np.array([source], np.int32)), 0, everything)
 
 

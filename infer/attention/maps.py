@@ -43,7 +43,7 @@ def attention_maps(
       ValueError: a sentence is longer than the model's learned positions.
     """
     require_weights(config)
-    source_ids, target_ids = [*tokenizer.encode(source), EOS], [*tokenizer.encode(target), EOS]
+    source_ids, target_ids = [*tokenizer.encode(source), EOS], [*tokenizer.target.encode(target), EOS]
     model = Transformer(config)
     maps = jax.jit(partial(model.apply, method="attention_maps"))(
         {"params": params}, *(Tokens.of(jnp.array([ids])) for ids in (source_ids, [BOS, *target_ids[:-1]]))

@@ -37,7 +37,8 @@ def perplexity(
     Raises:
       UserError: a sentence is longer than the table of learned positions.
     """
-    sides = [[[*tokenizer.encode(text), EOS] for text in texts] for texts in (sources, references)]
+    both = ((tokenizer, sources), (tokenizer.target, references))
+    sides = [[[*side.encode(text), EOS] for text in texts] for side, texts in both]
     log_probs, mesh = jax.jit(partial(forced_log_probs, Transformer(config))), data_mesh()
     params, total = place_params(mesh, params), 0.0
     try:

@@ -37,9 +37,13 @@ from model.search.state import (
 )
 
 
-def length_penalty(length: Int[Array, "*n"], alpha: float) -> Float[Array, "*n"]:
-    """Returns ((5 + length) / 6)^alpha, by which log p is divided; `length` is in tokens, EOS included."""
-    return ((5.0 + length.astype(jnp.float32)) / 6.0) ** alpha
+def length_penalty(length: Int[Array, "*n"], alpha: float, kind: str = "gnmt") -> Float[Array, "*n"]:
+    """Returns ((5 + length) / 6)^alpha, by which log p is divided; `length` is in tokens, EOS included.
+
+    Of the kind "power" it is length^alpha, as in fairseq and transformers.
+    """
+    length = length.astype(jnp.float32)
+    return length**alpha if kind == "power" else ((5.0 + length) / 6.0) ** alpha
 
 
 def beam_search(
@@ -51,6 +55,7 @@ def beam_search(
     alpha: float,
     extra_length: int,
     nbest: int = 1,
+    penalty: str = "gnmt",
 ) -> Hypotheses:
     """Returns the `nbest` best outputs for each row of `inputs_bs` (for a translator, source ids with EOS, then 0).
 
@@ -65,7 +70,7 @@ def beam_search(
         raise ValueError(f"nbest is {nbest}; it must be in 1..{beam}, the beam")
     limit_b, steps = model.output_limits(inputs_bs, extra_length)
     extensions = 1 if beam == 1 else 2 * beam
-    penalty_at_limit_b = length_penalty(limit_b, alpha)
+    penalty_at_limit_b = length_penalty(limit_b, alpha, penalty)
 
     def advance(state: SearchState) -> SearchState:
         logits_bmv, cache = next_logits(model, params, state)
@@ -90,7 +95,7 @@ def beam_search(
                 ids_bkt,
                 jnp.where(ended_bk, length, 0),
                 jnp.where(ended_bk, log_probs_bk, -jnp.inf),
-                jnp.where(ended_bk, log_probs_bk / length_penalty(length, alpha), -jnp.inf),
+                jnp.where(ended_bk, log_probs_bk / length_penalty(length, alpha, penalty), -jnp.inf),
             ),
         )
         alive_log_probs_bm, kept_bm = jax.lax.top_k(jnp.where(token_bk == EOS, -jnp.inf, log_probs_bk), beam)

@@ -1,0 +1,240 @@
+"""Tokenizers that came with imported models, in JSON files in the place of a sentencepiece model.
+
+`open_tokenizer` reads either. `Tokenizer.target` is the tokenizer of the target side, where that is another one.
+"""
+
+import base64
+import copy
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from functools import cached_property, lru_cache
+from itertools import pairwise, takewhile
+from operator import index
+from pathlib import Path
+from typing import SupportsIndex
+
+import sacremoses
+import sentencepiece
+
+from base.errors import UserError
+from base.files import check
+from base.ids import EOS, UNK
+from data.tokenizer import Tokenizer
+
+SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")  # the first ids of every vocabulary here
+_END = "</w>"
+
+
+def open_tokenizer(path: str | Path) -> Tokenizer:
+    """Reads a tokenizer of any kind; `UserError` if it is missing or damaged."""
+    path = Path(path)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"tokenizer {path}: cannot be read ({error.strerror})") from error
+    if not content.startswith(b"{"):
+        return Tokenizer(content, str(path))
+    try:
+        fields = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: neither a sentencepiece model nor JSON") from error
+    check(path, "", fields, {"kind": str, "pieces": [str]})
+    for kind in (Marian, MosesBpe, ByteLevel):
+        if fields["kind"] == kind.KIND:
+            check(path, "", fields, kind.SCHEMA)
+            return kind(content, fields, str(path))
+    raise UserError(f"{path}: a tokenizer of kind {fields['kind'][:40]!r}, which this version does not know")
+
+
+def _until_end(ids: Iterable[SupportsIndex]) -> Iterable[int]:
+    return takewhile(lambda number: number != EOS, map(index, ids))
+
+
+class _Imported(Tokenizer):
+    """A vocabulary of `pieces`, of which the first four are `SPECIALS`; other text is unknown."""
+
+    characters, lowercase = False, False
+
+    def __init__(self, content: bytes, pieces: Sequence[str], name: str) -> None:
+        if tuple(pieces[: len(SPECIALS)]) != SPECIALS:
+            raise UserError(f"{name}: its first pieces are {pieces[:4]}; they must be {', '.join(SPECIALS)}")
+        self._model, self._pieces = content, list(pieces)
+        self._ids = {piece: number for number, piece in enumerate(pieces)}
+        self.vocab_size = len(pieces)
+        self.sha256 = hashlib.sha256(content).hexdigest()
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        return [self.encode(text) for text in texts]
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        return [self._pieces[int(number)] for number in ids]
+
+    def _written(self, ids: Iterable[SupportsIndex]) -> list[str]:
+        """Returns the pieces up to the first EOS, without special symbols."""
+        return self.pieces(number for number in _until_end(ids) if number > UNK)
+
+
+class Marian(_Imported):
+    """Of opus-mt: a sentencepiece model for each side, and one vocabulary of the pieces of both.
+
+    A source may begin with the target's language, as `>>deu<<`, in a model of several.
+    """
+
+    KIND, SCHEMA = "marian", {"source": str, "target": str}
+
+    def __init__(self, content: bytes, fields: dict, name: str) -> None:
+        super().__init__(content, fields["pieces"], name)
+        try:
+            models = [base64.b64decode(fields[side], validate=True) for side in ("source", "target")]
+            self._sides = [sentencepiece.SentencePieceProcessor(model_proto=model) for model in models]
+        except (ValueError, RuntimeError) as error:
+            raise UserError(f"{name}: one of its sentencepiece models is damaged") from error
+        self._processor = self._sides[0]
+
+    @classmethod
+    def of(cls, pieces: Sequence[str], source: bytes, target: bytes) -> "Marian":
+        """Returns the tokenizer of a vocabulary and two sentencepiece models."""
+        fields = {"kind": cls.KIND, "pieces": list(pieces)}
+        fields |= {"source": base64.b64encode(source).decode(), "target": base64.b64encode(target).decode()}
+        return cls(json.dumps(fields, ensure_ascii=False).encode(), fields, "tokenizer")
+
+    @property
+    def target(self) -> Tokenizer:
+        other = copy.copy(self)
+        other._processor = self._sides[1]
+        return other
+
+    def encode(self, text: str) -> list[int]:
+        end = text.find("<<") + 2 if text.startswith(">>") and "<<" in text else 0
+        text = text.encode("utf-8", "replace").decode("utf-8")
+        pieces = [text[:end]] * bool(end) + self._processor.encode(text[end:], out_type=str)
+        return [self._ids.get(piece, UNK) for piece in pieces]
+
+    def decode(self, ids: Iterable[SupportsIndex]) -> str:
+        return " ".join(self._processor.decode_pieces(self._written(ids)).replace("▁", " ").split())
+
+
+class MosesBpe(_Imported):
+    """Of fairseq: the Moses tokeniser, then byte-pair encoding as subword-nmt's, `@@` after a piece within a word."""
+
+    KIND, SCHEMA = "moses-bpe", {"languages": [str], "codes": [str]}
+
+    def __init__(self, content: bytes, fields: dict, name: str) -> None:
+        super().__init__(content, fields["pieces"], name)
+        self._languages, codes = fields["languages"], fields["codes"]
+        if len(self._languages) != 2:
+            raise UserError(f"{name}: it must name two languages, source and target")
+        merges = [line.split(" ") for line in codes if line.strip() and not line.startswith("#version")]
+        if any(len(merge) not in (2, 3) for merge in merges):
+            raise UserError(f"{name}: its codes are not those of subword-nmt or fastBPE, lines of two pieces")
+        # In the first version of subword-nmt the end of a word was a symbol of its own. fastBPE also gives counts.
+        self._own_end = not codes[:1] or not (codes[0].startswith("#version: 0.2") or len(merges[0]) == 3)
+        self._ranks: dict[tuple[str, str], int] = {}
+        for rank, (left, right, *_) in enumerate(merges):
+            self._ranks.setdefault((left, right), rank)
+        self._side = 0
+        self._word = lru_cache(maxsize=100_000)(self._split)
+
+    @classmethod
+    def of(cls, pieces: Sequence[str], codes: Sequence[str], languages: Sequence[str]) -> "MosesBpe":
+        """Returns the tokenizer of a vocabulary, the lines of a file of codes, and two languages, source first."""
+        fields = {"kind": cls.KIND, "pieces": list(pieces), "codes": list(codes), "languages": list(languages)}
+        return cls(json.dumps(fields, ensure_ascii=False).encode(), fields, "tokenizer")
+
+    @property
+    def target(self) -> Tokenizer:
+        other = copy.copy(self)
+        other._side = 1
+        other.__dict__.pop("_moses", None)
+        return other
+
+    @cached_property
+    def _moses(self) -> sacremoses.MosesTokenizer:
+        return sacremoses.MosesTokenizer(self._languages[self._side])
+
+    @cached_property
+    def _detokenizer(self) -> sacremoses.MosesDetokenizer:
+        return sacremoses.MosesDetokenizer(self._languages[1])
+
+    def normalise(self, text: str) -> str:
+        """Returns `decode(encode(text))`."""
+        return self.decode(self.encode(text))
+
+    def encode(self, text: str) -> list[int]:
+        words = self._moses.tokenize(text.encode("utf-8", "replace").decode("utf-8"), aggressive_dash_splits=True)
+        return [self._ids.get(piece, UNK) for word in words for piece in self._word(word)]
+
+    def decode(self, ids: Iterable[SupportsIndex]) -> str:
+        text = f"{' '.join(self._written(ids))} ".replace("@@ ", "")
+        return self._detokenizer.detokenize(text.split())
+
+    def _split(self, word: str) -> tuple[str, ...]:
+        """Returns the pieces of one word: of all pairs of neighbours the one learned first is merged, repeatedly."""
+        parts = [*word, _END] if self._own_end else [*word[:-1], word[-1] + _END]
+        while len(parts) > 1:
+            ranks = [self._ranks.get(pair, len(self._ranks)) for pair in pairwise(parts)]
+            best = min(ranks)
+            if best == len(self._ranks):
+                break
+            left, right = parts[ranks.index(best)], parts[ranks.index(best) + 1]
+            merged, place = [], 0
+            while place < len(parts):
+                both = parts[place : place + 2] == [left, right]
+                merged.append(left + right if both else parts[place])
+                place += 2 if both else 1
+            parts = merged
+        parts = parts[:-1] if parts[-1] == _END else [*parts[:-1], parts[-1].removesuffix(_END)]
+        return (*(f"{part}@@" for part in parts[:-1]), parts[-1])
+
+
+class ByteLevel(_Imported):
+    """Of GPT-2: byte-pair encoding of bytes, by the package tokenizers; `ids` are those of each of our pieces there."""
+
+    KIND, SCHEMA = "byte-level", {"ids": [int], "tokenizer": dict}
+
+    def __init__(self, content: bytes, fields: dict, name: str) -> None:
+        super().__init__(content, fields["pieces"], name)
+        try:
+            from tokenizers import Tokenizer as Inner
+        except ModuleNotFoundError as error:
+            raise UserError(f"{name}: it needs the package tokenizers: pip install -e '.[convert]'") from error
+        try:
+            self._inner = Inner.from_str(json.dumps(fields["tokenizer"]))
+        except Exception as error:  # tokenizers raises nothing more exact
+            raise UserError(f"{name}: its tokenizer is damaged ({str(error)[:100]})") from error
+        self._theirs = fields["ids"]
+        self._ours = {number: place for place, number in enumerate(self._theirs) if place >= len(SPECIALS)}
+
+    @classmethod
+    def of_folder(cls, folder: Path, rows: Sequence[int]) -> "ByteLevel":
+        """Returns the tokenizer of a folder's tokenizer.json, or vocab.json and merges.txt, with our order of ids.
+
+        Raises:
+          UserError: they are missing or damaged, or the package tokenizers is.
+        """
+        try:
+            from tokenizers import ByteLevelBPETokenizer
+            from tokenizers import Tokenizer as Inner
+
+            whole = folder / "tokenizer.json"
+            parts = (str(folder / "vocab.json"), str(folder / "merges.txt"))
+            inner = Inner.from_file(str(whole)) if whole.is_file() else ByteLevelBPETokenizer.from_file(*parts)
+        except ModuleNotFoundError as error:
+            raise UserError("GPT-2 needs the package tokenizers: pip install -e '.[convert]'") from error
+        except Exception as error:  # tokenizers raises nothing more exact
+            raise UserError(f"{folder}: neither tokenizer.json nor vocab.json and merges.txt can be read") from error
+        rest = [inner.id_to_token(row) or f"<{row}>" for row in rows[len(SPECIALS) :]]  # a padded vocabulary
+        fields = {"kind": cls.KIND, "pieces": [*SPECIALS, *rest], "ids": list(rows)}
+        fields["tokenizer"] = json.loads(inner.to_str())
+        return cls(json.dumps(fields, ensure_ascii=False).encode(), fields, str(folder))
+
+    def normalise(self, text: str) -> str:
+        """Returns the text: nothing is lost."""
+        return text.encode("utf-8", "replace").decode("utf-8")
+
+    def encode(self, text: str) -> list[int]:
+        return [self._ours.get(number, UNK) for number in self._inner.encode(self.normalise(text)).ids]
+
+    def decode(self, ids: Iterable[SupportsIndex]) -> str:
+        return self._inner.decode([self._theirs[number] for number in _until_end(ids) if number > UNK])

@@ -1,0 +1,84 @@
+"""What every export checks: that the format can hold the model, and that the written model computes the same."""
+
+import dataclasses
+import sys
+from collections.abc import Container, Sequence
+from functools import partial
+from itertools import islice
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from base.errors import UserError
+from base.ids import EOS
+from data.sources import open_corpus
+from infer.runs import Run
+from model.config import ModelConfig
+from model.search.scoring import forced_log_probs
+from model.transformer import Transformer
+
+# Fields of `ModelConfig` that are sizes, or that change how a model is trained and run but not what it computes.
+FREE = (
+    *("vocab_size", "N", "d_model", "d_ff", "h", "max_positions", "neighbours", "kernel_width"),
+    *("P_drop", "P_drop_attention", "P_drop_relu", "dropout_bits"),
+    *("dtype", "remat", "attention_impl", "scan_layers"),
+)
+SENTENCES = 4
+PAIRS = (
+    ("The dog sleeps.", "Der Hund schläft."),
+    ("We read a new book in the garden.", "Wir lesen im Garten ein neues Buch."),
+    ("Two men are playing football on a field.", "Zwei Männer spielen auf einem Feld Fußball."),
+    ("Thank you!", "Danke!"),
+)
+LONGEST = 100  # subwords of a checked sentence
+
+
+class Forced(NamedTuple):
+    """Ids of sources and of their translations, each with EOS, and our log-probability of each of the latter."""
+
+    sources: list[list[int]]
+    targets: list[list[int]]
+    log_probs: list[np.ndarray]
+
+
+def check_holds(engine: str, config: ModelConfig, held: dict[str, Container]) -> None:
+    """Raises `UserError` if a field that matters has a value that `engine` cannot hold.
+
+    `held` has the values of each field that it can hold; of fields without an entry it holds the default.
+    """
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if field.name not in FREE and value not in held.get(field.name, (field.default,)):
+            raise UserError(f"model.{field.name} is {value!r}, which {engine} cannot hold; take another format")
+
+
+def forced(model_run: Run) -> Forced:
+    """Returns a few sentences of the run's validation corpus, or if it is not there of `PAIRS`, scored by our model."""
+    config = dataclasses.replace(model_run.model_config, dtype="float32", attention_impl="einsum")
+    longest = min(LONGEST, config.encoding.limit or LONGEST)
+    try:
+        pairs = list(islice(open_corpus(model_run.config.data.valid).pairs(), SENTENCES))
+    except UserError:
+        pairs = list(PAIRS)
+    encode = model_run.tokenizer.encode
+    sources, targets = ([[*encode(pair[side])[: longest - 1], EOS] for pair in pairs] for side in (0, 1))
+    width = max(map(len, sources + targets))
+    rows = [np.array([row + [0] * (width - len(row)) for row in side], np.int32) for side in (sources, targets)]
+    found_bt = jax.jit(partial(forced_log_probs, Transformer(config)))(model_run.params, *rows)
+    return Forced(sources, targets, [row[: len(ids)] for row, ids in zip(np.asarray(found_bt), targets, strict=True)])
+
+
+def compare(engine: str, ours: Forced, theirs: Sequence[Sequence[float]], tolerance: float) -> float:
+    """Reports the largest difference between our log-probabilities of subwords and an engine's, and returns it.
+
+    Raises:
+      UserError: it exceeds the tolerance, or is not a number.
+    """
+    differences = [np.abs(our - np.asarray(their)) for our, their in zip(ours.log_probs, theirs, strict=True)]
+    largest = float(np.max(np.concatenate(differences)))
+    said = f"{engine}: log-probabilities of {sum(map(len, ours.targets))} subwords differ by at most {largest:.1e}"
+    if not largest <= tolerance:
+        raise UserError(f"{said}, more than the {tolerance:g} that its arithmetic explains: nothing is written")
+    print(f"{said} ({tolerance:g} is allowed)", file=sys.stderr)
+    return largest

@@ -1,0 +1,174 @@
+"""A translation run as a CTranslate2 model: every position kind, pre- and post-norm, d_k and d_v of any width."""
+
+from pathlib import Path
+from typing import Any
+
+import ctranslate2
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ctranslate2.specs import common_spec, transformer_spec
+
+from base.files import write_text
+from infer.convert.check import Forced, check_holds, compare, forced
+from infer.runs import Run
+from infer.translator import MAX_INPUT
+from model.config import ACTIVATIONS, NORMS, POSITIONS, ModelConfig
+from model.positions import alibi_slopes, sinusoids
+
+POSITION_ROWS = 2 * MAX_INPUT  # of the tables of sinusoids and of ALiBi's biases
+# Allowed difference of a subword's log-probability, and the arithmetic of the check: a CPU has no 16-bit floats here.
+TOLERANCES = {"float32": 1e-4, "float16": 0.05, "bfloat16": 0.3, "int16": 0.1, "int8": 1.0}
+COMPUTE = {"int16": "int16", "int8": "int8"}
+_ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "silu": "SWISH"}
+README = """A CTranslate2 model ({quantization}) and its sentencepiece model, which is that of both languages.
+
+    import ctranslate2, sentencepiece
+    pieces = sentencepiece.SentencePieceProcessor(model_file="tokenizer.model")
+    translator = ctranslate2.Translator(".", device="cpu", compute_type="{compute}")  # or device="cuda"
+    lines = ["A sentence.", "Another one."]
+    found = translator.translate_batch(
+        pieces.encode(lines, out_type=str), beam_size={beam}, length_penalty={alpha}, max_decoding_length={longest}
+    )
+    print([pieces.decode(one.hypotheses[0]) for one in found])
+
+What differs from the code that trained it:
+
+- Length penalty: CTranslate2 ranks hypotheses by log p / n^alpha, the run by log p / ((5 + n) / 6)^alpha (n subwords,
+  the end counted). The same alpha is a stronger penalty here, and beam search may choose another hypothesis.
+- An output had at most {extra_length} subwords more than its source; max_decoding_length is one number for all.
+- A sentence of more than {rows} subwords is an error{alibi}; the code splits such lines into pieces.
+"""
+ALIBI = " or, as positions are ALiBi's, inexact"
+
+
+def write(model_run: Run, folder: Path, quantization: str = "float32") -> float:
+    """Writes the model, and returns the largest difference of its log-probabilities from ours.
+
+    Raises:
+      UserError: CTranslate2 cannot hold the model, or computes something else.
+    """
+    config, decode = model_run.model_config, model_run.config.decode
+    held = {
+        "positions": POSITIONS,
+        "norm": NORMS,
+        "activation": ACTIVATIONS,
+        "d_k": (config.d_k,),
+        "d_v": (config.d_v,),
+    }
+    held |= {"norm_epsilon": (config.norm_epsilon,), "biases": (False, True), "scale_embeddings": (False, True)}
+    check_holds("CTranslate2", config, {**held, "tie_embeddings": (False, True)})
+    spec = specification(config, jax.tree.map(np.array, model_run.params))
+    for vocabulary in (spec.register_source_vocabulary, spec.register_target_vocabulary):
+        vocabulary(model_run.tokenizer.pieces(range(config.vocab_size)))
+    spec.config.layer_norm_epsilon = config.norm_epsilon
+    spec.config.decoder_start_token = "<s>"
+    spec.config.add_source_eos = True
+    spec.validate()
+    spec.optimize(quantization)
+    spec.save(str(folder))
+    model_run.tokenizer.save(folder / "tokenizer.model")
+    compute, rows = COMPUTE.get(quantization, "float32"), config.encoding.limit or POSITION_ROWS
+    told = {"beam": decode.beam, "alpha": decode.alpha, "extra_length": decode.extra_length, "rows": rows}
+    told |= {"longest": min(rows, 256), "alibi": ALIBI if config.positions == "alibi" else ""}
+    write_text(folder / "README.md", README.format(quantization=quantization, compute=compute, **told))
+    ours = forced(model_run)
+    theirs = log_probs(model_run, folder, compute, ours)
+    return compare(f"CTranslate2 {quantization}", ours, theirs, TOLERANCES[quantization])
+
+
+def log_probs(model_run: Run, folder: Path, compute: str, given: Forced) -> list[list[float]]:
+    """Returns the log-probability of each target subword, EOS included, as the written model computes them."""
+    translator = ctranslate2.Translator(str(folder), device="cpu", compute_type=compute, intra_threads=1)
+    sides = [[model_run.tokenizer.pieces(row[:-1]) for row in side] for side in (given.sources, given.targets)]
+    return [result.log_probs for result in translator.score_batch(*sides)]
+
+
+def specification(config: ModelConfig, params: Any) -> transformer_spec.TransformerSpec:
+    """Returns the model of writable float32 arrays `params`, without vocabulary."""
+    shape: dict[str, Any] = {
+        "pre_norm": config.norm == "pre",
+        "activation": getattr(common_spec.Activation, _ACTIVATIONS[config.activation]),
+        "relative_attention_bias": config.positions == "alibi",
+        "head_dim": max(config.d_k, config.d_v),
+        "rotary_dim": config.d_k if config.positions == "rope" else None,
+    }
+    spec = transformer_spec.TransformerSpec(
+        transformer_spec.TransformerEncoderSpec(config.N, config.h, **shape),
+        transformer_spec.TransformerDecoderSpec(config.N, config.h, **shape),
+    )
+    tied = config.tie_embeddings
+    spec.encoder.embeddings[0].weight = params["embed" if tied else "source_embed"]
+    spec.decoder.embeddings.weight = params["embed" if tied else "target_embed"]
+    spec.decoder.projection.weight = params["embed" if tied else "softmax"].copy()
+    for stack, side, name in ((spec.encoder, "encoder", "source"), (spec.decoder, "decoder", "target")):
+        stack.scale_embeddings = config.scale_embeddings
+        if config.positions not in ("alibi", "rope"):
+            stack.position_encodings.encodings = _position_table(config, params.get(f"{name}_positions"))
+        if config.norm == "pre":
+            _norm(stack.layer_norm, params[side]["final_norm"])
+        for n, layer in enumerate(stack.layer):
+            _layer(layer, config, params[side][f"layer_{n}"], cross=side == "decoder")
+    return spec
+
+
+def _layer(layer: Any, config: ModelConfig, ours: dict[str, Any], *, cross: bool) -> None:
+    _attention(layer.self_attention, config, ours["self_attention"], 1)
+    _norm(layer.self_attention.layer_norm, ours["norm_1"])
+    if config.positions == "alibi":
+        layer.self_attention.relative_attention_bias = _alibi_table(config.h, causal=cross)
+        layer.self_attention.relative_attention_max_distance = np.int32(4 * POSITION_ROWS)
+    if cross:
+        _attention(layer.attention, config, ours["cross_attention"], 2)
+        _norm(layer.attention.layer_norm, ours["norm_2"])
+    _norm(layer.ffn.layer_norm, ours["norm_3" if cross else "norm_2"])
+    for linear, number in ((layer.ffn.linear_0, 1), (layer.ffn.linear_1, 2)):
+        weights = ours["feed_forward"]
+        linear.weight, linear.bias = weights[f"w{number}"].T.copy(), weights[f"b{number}"]
+
+
+def _attention(spec: Any, config: ModelConfig, ours: dict[str, Any], products: int) -> None:
+    """Sets one attention, whose inputs CTranslate2 projects in one product (q, k and v) or in two (q; k and v).
+
+    Its heads have one width: the narrower of d_k and d_v is padded with zeros.
+    """
+    width, letters = max(config.d_k, config.d_v), ("qkv",) if products == 1 else ("q", "kv")
+
+    def padded(weight: np.ndarray, axis: int) -> np.ndarray:
+        more = [(0, 0)] * weight.ndim
+        more[axis] = (0, width - weight.shape[axis])
+        return np.pad(weight, more)
+
+    for linear, names in zip(spec.linear, letters, strict=False):
+        weights = [padded(ours[f"w{letter}"], 2).reshape(config.d_model, -1).T for letter in names]
+        linear.weight = np.concatenate(weights)
+        if config.biases:
+            linear.bias = np.concatenate([padded(ours[f"b{letter}"], 1).reshape(-1) for letter in names])
+    spec.linear[-1].weight = padded(ours["wo"], 1).reshape(-1, config.d_model).T.copy()
+    if config.biases:
+        spec.linear[-1].bias = ours["bo"]
+    spec.queries_scale = float(config.d_k**-0.5)
+
+
+def _norm(spec: Any, ours: dict[str, np.ndarray]) -> None:
+    spec.gamma, spec.beta = ours["scale"], ours["bias"]
+
+
+def _position_table(config: ModelConfig, learned_ld: np.ndarray | None) -> np.ndarray:
+    """Returns what is added at each position; without any, CTranslate2 would add sinusoids of its own."""
+    if learned_ld is not None:
+        return learned_ld
+    if config.positions == "none":
+        return np.zeros((POSITION_ROWS, config.d_model), np.float32)
+    return np.array(sinusoids(jnp.arange(POSITION_ROWS)[None], config.d_model)[0])
+
+
+def _alibi_table(h: int, *, causal: bool) -> np.ndarray:
+    """Returns ALiBi as T5's biases, whose first buckets are single distances.
+
+    There are 2 POSITION_ROWS buckets for keys before the query, of which the upper half, never reached, are wider ones,
+    and in the encoder as many for keys after it.
+    """
+    near = -np.arange(POSITION_ROWS)[:, None] * alibi_slopes(h)[None]
+    one_way = np.concatenate([near, np.repeat(near[-1:], POSITION_ROWS, 0)]).astype(np.float32)
+    return one_way if causal else np.concatenate([one_way, one_way])

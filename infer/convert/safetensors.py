@@ -1,0 +1,72 @@
+"""Our own parameters, by their own names, as safetensors; with config and tokenizer a run can be made of them again."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from base.errors import UserError
+from base.files import write_json, write_text
+from data.imported import open_tokenizer
+from infer.convert.folders import Imported, named, nested
+from infer.runs import Run
+from run.config import read_config
+from run.folder import as_json
+
+NAME = "model.safetensors"
+README = """Parameters of a Transformer in float32, under the names that its code gives them, such as
+`encoder/layer_0/self_attention/wq` of shape [d_model, h, d_k]; `config.json` has the sizes, `tokenizer.model` is a
+sentencepiece model. They were trained for {step} updates.
+
+    from safetensors.numpy import load_file
+    params = load_file("model.safetensors")
+
+To make a run of them again, which translates, scores and trains on:
+
+    python -m infer.convert --from=safetensors:THIS_FOLDER --workdir=runs/NEW
+"""
+
+
+def write(model_run: Run, folder: Path) -> None:
+    """Writes the run's parameters, config and tokenizer into `folder`."""
+    params = {name: np.ascontiguousarray(leaf) for name, leaf in named(model_run.params).items()}
+    save_file(params, folder / NAME, metadata={"step": str(model_run.step)})
+    write_json(folder / "config.json", as_json(model_run.config))
+    model_run.tokenizer.save(folder / "tokenizer.model")
+    write_text(folder / "README.md", README.format(step=model_run.step))
+
+
+def read(folder: Path) -> Imported:
+    """Returns what `write` wrote.
+
+    Raises:
+      UserError: a file is missing or damaged.
+    """
+    if not (folder / NAME).is_file():
+        raise UserError(f"--from=safetensors:{folder}: there is no {NAME}; give a folder that --to=safetensors wrote")
+    params, metadata = load(folder / NAME)
+    step = metadata.get("step", "0")
+    if not step.isdecimal():
+        raise UserError(f"{folder / NAME}: damaged: its step is {step[:20]!r}")
+    tokenizer = open_tokenizer(folder / "tokenizer.model")
+    return Imported(folder / NAME, read_config(folder), tokenizer, nested(params), int(step))
+
+
+def load(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """Returns the arrays of a safetensors file by name, of floating types as float32, and its metadata.
+
+    Raises:
+      UserError: it is damaged, or has an array of a type that NumPy does not know.
+    """
+    try:
+        with safe_open(path, framework="numpy") as file:
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no dict)
+            metadata = file.metadata() or {}
+    except (SafetensorError, OSError, TypeError) as error:
+        raise UserError(f"{path}: cannot be read as safetensors ({' '.join(str(error).split())[:120]})") from error
+    floating = ("f", "V")  # bfloat16 is of kind V
+    return {
+        name: array.astype(np.float32) if array.dtype.kind in floating else array for name, array in arrays.items()
+    }, metadata

@@ -1,0 +1,81 @@
+"""Out as safetensors and in again: the same bits, and a run that commands take; what is wrong is one line."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from base.errors import UserError
+from infer.convert.folders import make_run, named, new_folder
+from infer.runs import open_run
+from tests import tiny_run
+from tests.conftest import ROOT
+
+if os.environ.get("REQUIRE_TORCH") != "1":
+    pytest.importorskip("safetensors")
+from infer.convert import safetensors
+
+
+def convert(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "infer.convert", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_run.make(tmp_path_factory.mktemp("convert") / "run")
+
+
+@pytest.fixture(scope="module")
+def exported(workdir: Path) -> Path:
+    folder = workdir.parent / "exported"
+    folder.mkdir()
+    safetensors.write(open_run(workdir), folder)
+    return folder
+
+
+def test_out_and_in_again_is_bitwise_the_same(workdir: Path, exported: Path, tmp_path: Path) -> None:
+    make_run(tmp_path / "again", safetensors.read(exported))
+    before, after = open_run(workdir), open_run(tmp_path / "again")
+    assert after.step == before.step == 4 and after.tokenizer.sha256 == before.tokenizer.sha256
+    assert after.model_config == before.model_config
+    ours, theirs = named(before.params), named(after.params)
+    assert ours.keys() == theirs.keys()
+    assert all(np.array_equal(ours[name].view(np.int32), theirs[name].view(np.int32)) for name in ours)
+
+
+def test_the_command_goes_both_ways(workdir: Path, tmp_path: Path) -> None:
+    out = convert(f"--workdir={workdir}", "--to=safetensors", f"--output={tmp_path}/out", "--checkpoint=2")
+    back = convert(f"--workdir={tmp_path}/back", f"--from=safetensors:{tmp_path}/out")
+    assert (out.returncode, back.returncode) == (0, 0), out.stderr + back.stderr
+    assert open_run(tmp_path / "back").step == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["back", "out"]
+
+
+def test_a_wrong_file_or_shape_is_one_line(exported: Path, tmp_path: Path) -> None:
+    wrong = safetensors.read(exported)
+    wrong.params["decoder"]["layer_1"]["feed_forward"]["w1"] = np.zeros((2, 3), np.float32)
+    with pytest.raises(UserError, match=r"decoder/layer_1/feed_forward/w1 is \(2, 3\); .* it is \(8, 16\)$"):
+        make_run(tmp_path / "run", wrong)
+    (tmp_path / "model.safetensors").write_bytes(b"\x10\0\0\0\0\0\0\0nothing of this")
+    with pytest.raises(UserError, match=r"^\S+model\.safetensors: cannot be read as safetensors \([^\n]+\)$"):
+        safetensors.read(tmp_path)
+    with pytest.raises(UserError, match=r"there is no model\.safetensors"):
+        safetensors.read(tmp_path / "absent")
+
+
+def test_a_failed_conversion_leaves_nothing_and_no_folder_is_overwritten(tmp_path: Path) -> None:
+    with (
+        pytest.raises(UserError, match=r"^--output=.*cannot be written \(no space\)$"),
+        new_folder("output", tmp_path / "a") as folder,
+    ):
+        (folder / "half").write_text("half")
+        raise OSError("no space")
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "kept").write_text("kept")
+    with pytest.raises(UserError, match=r"this is there already"), new_folder("output", tmp_path):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
