@@ -55,7 +55,7 @@ def _layer_plot(records: Records) -> list[str]:
 
 def _attention(run: RunRecord) -> list[str]:
     """The paper's figures as this run draws them, and every head over one sentence."""
-    from infer.attention.maps import KINDS, TITLES
+    from infer.attention.page import KINDS, TITLES
     from infer.attention.page import page as attention_page
     from paper.figures import figures
 
