@@ -1,6 +1,8 @@
 """Errors that the user can fix, and the way every command prints them."""
 
 import difflib
+import errno
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable
@@ -10,6 +12,10 @@ from typing import Any
 
 from absl import app, flags, logging
 
+OUTPUT_CLOSED = 141  # what a shell reports for SIGPIPE
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_ROOMS = ("data", "run", "infer", "train", "paper")  # whose flags --help lists, and not those of libraries
+
 
 class UserError(Exception):
     """A wrong file, line, key or value. The message is one line: what is wrong, where, and what would be right."""
@@ -18,7 +24,8 @@ class UserError(Exception):
 def run(main: Callable[[list[str]], int | None], keys: dict[str, Any] | None = None, stray: str = "") -> None:
     """Runs an absl `main`; a `UserError` becomes one line on stderr and exit status 2, without a traceback.
 
-    So does a wrong flag, or a wrong key or value in `--config.KEY=VALUE`. Ctrl-C exits with 130.
+    So does a wrong flag, a wrong key or value in `--config.KEY=VALUE`, or a disk that is full. Ctrl-C exits with 130,
+    and a reader of standard output that stops reading, such as `head`, ends the command without a word, with 141.
 
     Args:
       main: takes the command line without its flags; returns the exit status.
@@ -27,10 +34,10 @@ def run(main: Callable[[list[str]], int | None], keys: dict[str, Any] | None = N
     """
     known = flat(keys or {})
 
-    def parse(argv: list[str]) -> list[str] | UserError:
+    def parse(argv: list[str]) -> list[str] | UserError | None:
         if {"--help", "-help", "-h", "--helpshort"} & set(argv[1:]):
-            print(f"{sys.modules['__main__'].__doc__}\n{flags.FLAGS.main_module_help()}")
-            raise SystemExit(0)
+            flags.FLAGS.mark_as_parsed()
+            return None
         try:
             rest = flags.FLAGS(argv)
             if "config" in flags.FLAGS and flags.FLAGS["config"].value is not None:
@@ -41,25 +48,76 @@ def run(main: Callable[[list[str]], int | None], keys: dict[str, Any] | None = N
                 flags.FLAGS.mark_as_parsed()
             return _explained(argv, error, known)
 
-    def guarded(argv: list[str] | UserError) -> int:
+    def work(argv: list[str] | UserError | None) -> int:
+        if argv is None:
+            print(f"{sys.modules['__main__'].__doc__}\n{_listed_flags()}")
+            return 0
+        if isinstance(argv, UserError):
+            raise argv
+        if stray and len(argv) > 1:
+            raise UserError(f"unexpected argument {argv[1]!r}; {stray}")
+        if not flags.FLAGS["verbosity"].present:
+            # Orbax logs every step at INFO, and logs a page at ERROR about each error that it also raises.
+            logging.set_verbosity(logging.FATAL)
+            getLogger("asyncio").setLevel(CRITICAL)  # only orbax uses it, and logs its abandoned reads and writes
+        return main(argv) or 0
+
+    def guarded(argv: list[str] | UserError | None) -> int:
         try:
-            if isinstance(argv, UserError):
-                raise argv
-            if stray and len(argv) > 1:
-                raise UserError(f"unexpected argument {argv[1]!r}; {stray}")
-            if not flags.FLAGS["verbosity"].present:
-                # Orbax logs every step at INFO, and logs a page at ERROR about each error that it also raises.
-                logging.set_verbosity(logging.FATAL)
-                getLogger("asyncio").setLevel(CRITICAL)  # only orbax uses it, and logs its abandoned reads and writes
-            return main(argv) or 0
-        except UserError as error:
-            print(f"error: {error}", file=sys.stderr)
-            return 2
-        except KeyboardInterrupt:
-            print("interrupted", file=sys.stderr)
-            return 130
+            status = _or_one_line(lambda: work(argv))
+            return flush_outputs() or status
+        except BrokenPipeError:  # of standard error, while writing the one line
+            return flush_outputs() or OUTPUT_CLOSED
 
     app.run(guarded, flags_parser=parse)
+
+
+def flush_outputs() -> int:
+    """Flushes both outputs; returns the exit status of a failure, which is one line if the disk is full, or 0.
+
+    An output that cannot be written is replaced by the null device: Python flushes it again at exit, and would print
+    a message of its own.
+    """
+    status = 0
+    for stream, name in ((sys.stdout, "standard output"), (sys.stderr, "standard error")):
+        try:
+            if stream is not None and not stream.closed:
+                stream.flush()
+        except OSError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            status = OUTPUT_CLOSED if isinstance(error, BrokenPipeError) else 2
+            if status == 2:
+                print(f"error: {name} cannot be written ({error.strerror})", file=sys.stderr)
+    return status
+
+
+def _or_one_line(work: Callable[[], int]) -> int:
+    """Returns the exit status of `work`; an error that the user can fix becomes one line on stderr."""
+    try:
+        return work()
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        return OUTPUT_CLOSED
+    except OSError as error:
+        if error.errno not in _NO_SPACE:
+            raise
+        if not (status := flush_outputs()):
+            print(f"error: {error.filename or 'standard output'} cannot be written ({error.strerror})", file=sys.stderr)
+        return status or 2
+
+
+def _listed_flags() -> str:
+    """Returns the description of every flag that the command's own code defines, in whichever file."""
+    for module, defined in flags.FLAGS.flags_by_module_dict().items():
+        if module.partition(".")[0] in _ROOMS:
+            for flag in defined:
+                flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
+    return flags.FLAGS.main_module_help()
 
 
 def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:

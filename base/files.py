@@ -52,9 +52,10 @@ def write_bytes(path: Path, content: bytes) -> None:
     try:
         draft.write_bytes(content)
         draft.replace(path)
-    except OSError:
+    except OSError as error:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
+        error.filename = error.filename or str(path)  # a failing write names no file
         raise
 
 

@@ -12,63 +12,13 @@ The result and the translations are also saved in the run, under evaluations/, f
 devices share the work; on several hosts, start the same command on each, as for training.
 """
 
-from pathlib import Path
-from typing import Any
-
 from absl import flags
 
-from base.errors import UserError, run
+from base.errors import UserError
 from base.files import folder
-from infer import language_model
-from infer.decoding import Decoding
-from infer.evaluation import (
-    Sentences,
-    check_output,
-    define_flags,
-    deliver,
-    headline,
-    open_sentences,
-    open_split,
-    provenance,
-    score,
-    translate,
-)
-from infer.options import decoding
-from infer.runs import Run, open_run
-from infer.scores import bleu
-from infer.scores.pairs import language_of, read_pair
+from infer.options import check_output, decoding, define_evaluation_flags, start
 from run.config import read_config
-from run.distributed import connect
-
-
-def open_files(source: str, reference: str) -> Sentences:
-    """Returns the sentences of two files that correspond line by line."""
-    sources, references = read_pair(source, reference)
-    return Sentences(Path(source).name, f"{source} {reference}", language_of(reference), sources, references)
-
-
-def evaluate(model_run: Run, sentences: Sentences, decoding: Decoding) -> tuple[dict[str, Any], list[str]]:
-    """Returns the result record, of JSON values, and the translations.
-
-    `seconds` is the wall time of translation, compilation included; `tokens_per_second` counts output subwords, EOS
-    included. `perplexity` is that of `infer.scores.perplexity`; the other scores are percentages.
-    """
-    translations, seconds = translate(model_run, sentences, decoding, "translating", "lines")
-    hypotheses = [translation.text for translation in translations]
-    record = {
-        **score(model_run, sentences.sources, hypotheses, sentences.references, sentences.language),
-        "seconds": seconds,
-        "tokens_per_second": sum(len(translation.hypotheses[0].tokens) + 1 for translation in translations) / seconds,
-        **provenance(model_run, sentences, decoding),
-    }
-    return record, hypotheses
-
-
-def table(record: dict[str, Any]) -> str:
-    """Returns the record as text: the data and the search, then every score."""
-    speed = f"{record['seconds']:.1f} seconds, {record['tokens_per_second']:,.0f} subwords per second"
-    perplexity_line = f"{'perplexity':<12} {record['perplexity']:6.3f}   {record['signatures']['perplexity']}"
-    return "\n".join((headline(record), "", bleu.as_text(record), perplexity_line, "", speed))
+from run.connect import connect
 
 
 def main(argv: list[str]) -> None:
@@ -79,6 +29,10 @@ def main(argv: list[str]) -> None:
     if sum(one is not None for one in wanted) != 1 or (wanted[2] and None in files):
         raise UserError("give one of --split=test, --corpus=SPEC, or both --source=FILE and --reference=FILE")
     check_output(options.output)
+    from infer import language_model, translation
+    from infer.evaluation import deliver, open_sentences, open_split
+    from infer.runs import open_run
+
     if read_config(folder("workdir", options.workdir)).task == "language_model":
         if options.split is None or options.output:
             raise UserError("this run is of a language model: give --split=valid, and neither files nor --output")
@@ -90,11 +44,11 @@ def main(argv: list[str]) -> None:
         raise UserError("--row_length is for language models; this run's task is another")
     read = None  # what does not depend on the model comes before it, so that a wrong file fails at once
     if options.split is None:
-        read = open_sentences(options.corpus, options.corpus) if options.corpus else open_files(*files)
+        read = open_sentences(options.corpus, options.corpus) if options.corpus else translation.open_files(*files)
     model_run = open_run(options.workdir, options.checkpoint)
     sentences = read or open_split(model_run, options.split)
-    record, hypotheses = evaluate(model_run, sentences, decoding(model_run.config))
-    deliver(model_run, record, hypotheses, table)
+    record, hypotheses = translation.evaluate(model_run, sentences, decoding(model_run.config))
+    deliver(model_run, record, hypotheses, translation.table)
 
 
 def connected(argv: list[str]) -> None:
@@ -104,9 +58,9 @@ def connected(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    define_flags("translations")
+    define_evaluation_flags("translations")
     flags.DEFINE_string("corpus", None, "a corpus to translate instead of a split, as data.test would name it")
     flags.DEFINE_string("source", None, "file to translate instead of a split; plain text, or gzip if it ends in .gz")
     flags.DEFINE_string("reference", None, "its references, line by line; x.de or x.de.gz names the language")
     flags.DEFINE_integer("row_length", None, "tokens of a row of text, for a language model; default: data.pack_length")
-    run(connected, stray="translate standard input with python -m infer.translate")
+    start(connected, stray="translate standard input with python -m infer.translate")

@@ -12,11 +12,10 @@ from pathlib import Path
 
 from absl import flags
 
-from base.errors import UserError, run
+from base.errors import UserError
 from infer import load_run
-from infer.attention.drawing import draw_png, write_html
-from infer.attention.maps import KINDS, TITLES, select
-from infer.options import define_run_flags
+from infer.attention.page import KINDS, TITLES
+from infer.options import define_run_flags, start
 
 
 def main(argv: list[str]) -> None:
@@ -27,6 +26,9 @@ def main(argv: list[str]) -> None:
         raise UserError(f"--output={output}: its name must end in .png or .html")
     if not output.parent.is_dir():
         raise UserError(f"--output={output}: there is no folder {output.parent}")
+    from infer.attention.drawing import draw_png, write_html
+    from infer.attention.maps import select
+
     model = load_run(options.workdir, options.checkpoint)
     target = model.translate([options.source])[0] if options.target is None else options.target
     try:
@@ -51,4 +53,4 @@ if __name__ == "__main__":
     flags.DEFINE_integer("head", None, "head to draw in a PNG, from 0; default: all")
     flags.DEFINE_string("output", None, "file to write: NAME.png or NAME.html")
     flags.mark_flags_as_required(["source", "output"])
-    run(main, stray='put the sentence in quotes: --source="..."')
+    start(main, stray='put the sentence in quotes: --source="..."')

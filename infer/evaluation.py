@@ -17,14 +17,11 @@ from base.files import write_text
 from base.progress import Progress
 from data.sources import open_corpus
 from infer.decoding import Decoding
-from infer.options import define_decoding_flags, define_run_flags
 from infer.runs import Run, count_parameters, params_sha256
 from infer.scores import bleu
 from infer.scores.perplexity import perplexity
 from infer.translator import FULL_BATCH, Translation, Translator
 from run.distributed import is_main
-
-SPLITS = ("test", "valid", "train")
 
 
 class Sentences(NamedTuple):
@@ -35,21 +32,6 @@ class Sentences(NamedTuple):
     language: str
     sources: list[str]
     references: list[str]
-
-
-def define_flags(written: str) -> None:
-    """Defines the flags that all evaluations share; `written` names what the model outputs."""
-    define_run_flags()
-    define_decoding_flags()
-    flags.DEFINE_enum("split", None, SPLITS, "the corpus of the run's config to read the sentences from")
-    flags.DEFINE_bool("json", False, "print JSON instead of a table")
-    flags.DEFINE_string("output", None, f"also write the {written} to this file, one per line")
-
-
-def check_output(path: str | None) -> None:
-    """Raises `UserError` if the folder of this file does not exist, before anything is computed."""
-    if path and not Path(path).expanduser().parent.is_dir():
-        raise UserError(f"--output={path}: there is no such folder")
 
 
 def open_split(model_run: Run, split: str) -> Sentences:

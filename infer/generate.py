@@ -9,68 +9,19 @@ Text is drawn at random, or searched for with --greedy or --beam, whose best --s
 prompt with what was written after it, as the vocabulary spells it; with several samples, a line of --- between them.
 """
 
-import functools
 import json
-from typing import Any
 
-import jax
-import jax.numpy as jnp
-import numpy as np
 from absl import flags
+from ml_collections import ConfigDict
 
-from base.errors import UserError, run
-from base.ids import BOS, UNK
+from base.errors import UserError
 from infer.decoding import Decoding, Sampling
-from infer.options import check, define_run_flags
-from infer.runs import Run, open_run
-from infer.translator import Hypothesis
-from model.language_model import LanguageModel
-from model.search.beam import beam_search
-from model.search.sampling import sample
+from infer.options import check, define_run_flags, start
 
 SAMPLING = ("temperature", "top_k", "top_p", "seed")
 
 
-def generate(model_run: Run, prompt: str, decoding: Decoding) -> list[Hypothesis]:
-    """Returns `decoding.nbest` texts that begin with the prompt, the best or most probable first.
-
-    Each has at most `decoding.extra_length` tokens after the prompt, EOS counted, which are its `tokens`.
-
-    Raises:
-      UserError: a character of the prompt is not in the vocabulary, the beam is larger than that, or the model has not
-        so many learned positions.
-    """
-    tokenizer, model = model_run.tokenizer, LanguageModel(model_run.model_config)
-    if decoding.beam > tokenizer.vocab_size:
-        raise UserError(f"beam is {decoding.beam}; it must be at most {tokenizer.vocab_size}, the vocabulary")
-    ids = tokenizer.encode(prompt)
-    if UNK in ids:
-        unknown = next(character for character in prompt if UNK in tokenizer.encode(character))
-        raise UserError(f"prompt: the vocabulary has no {unknown!r}; it is that of the training text")
-    prompts_bs = jnp.asarray([[BOS, *ids]], jnp.int32)
-    try:
-        model.output_limits(prompts_bs, decoding.extra_length)
-    except ValueError as error:
-        raise UserError(f"prompt, length: {error}") from error
-    if decoding.sampling is None:
-        options: dict[str, Any] = {"beam": decoding.beam, "alpha": decoding.alpha, "nbest": decoding.nbest}
-        options["penalty"] = decoding.length_penalty
-        find = functools.partial(beam_search, model, extra_length=decoding.extra_length, **options)
-        found = jax.jit(find)(model_run.params, prompts_bs)
-    else:
-        drawn = decoding.sampling._asdict()
-        keys_b = jax.random.split(jax.random.key(drawn.pop("seed")), 1)
-        find = functools.partial(sample, model, samples=decoding.nbest, extra_length=decoding.extra_length, **drawn)
-        found = jax.jit(find)(model_run.params, prompts_bs, keys_b)
-    texts = []
-    for ids_t, length, log_prob, score in zip(*(np.asarray(field[0]) for field in found), strict=True):
-        if length > 0:
-            tokens = tuple(int(token) for token in ids_t[: length - 1])
-            texts.append(Hypothesis(tokenizer.decode([*ids, *tokens]), float(score), float(log_prob), tokens))
-    return texts
-
-
-def decoding_of(model_run: Run) -> Decoding:
+def decoding_of(config: ConfigDict) -> Decoding:
     """Returns the decoding that the flags ask for.
 
     Raises:
@@ -85,7 +36,7 @@ def decoding_of(model_run: Run) -> Decoding:
         raise UserError(f"--{given[0]} is for drawing at random; leave it out, or --greedy and --beam")
     sampling = None if searching else Sampling(options.seed, options.temperature, options.top_k, options.top_p)
     beam, extra_length = options.beam or 1, options.length + 1  # which counts EOS
-    decode = model_run.config.decode
+    decode = config.decode
     return Decoding(beam, decode.alpha, extra_length, options.samples, sampling, decode.length_penalty)
 
 
@@ -94,8 +45,11 @@ def main(argv: list[str]) -> None:
     options = flags.FLAGS
     if len(argv) > 1:
         raise UserError(f'unexpected argument {argv[1]!r}; put the prompt in quotes: --prompt="..."')
+    from infer.generation import generate
+    from infer.runs import open_run
+
     model_run = open_run(options.workdir, options.checkpoint, task="language_model")
-    texts = generate(model_run, options.prompt, decoding_of(model_run))
+    texts = generate(model_run, options.prompt, decoding_of(model_run.config))
     if options.json:
         print(json.dumps([{"text": one.text, "log_prob": one.log_prob} for one in texts], ensure_ascii=False, indent=2))
     else:
@@ -116,4 +70,4 @@ if __name__ == "__main__":
     flags.DEFINE_bool("json", False, "print JSON, with log-probabilities")
     check("temperature", "top_k", "top_p", "seed", "beam")
     flags.register_validator("samples", lambda value: 1 <= value <= 1000, message="it must be from 1 to 1000")
-    run(main)
+    start(main)

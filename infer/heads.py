@@ -14,14 +14,14 @@ import json
 
 from absl import flags
 
-from base.errors import run
-from infer.attention.heads import judge, keep, table
-from infer.options import define_run_flags
-from infer.runs import open_run
+from infer.options import define_run_flags, start
 
 
 def main(argv: list[str]) -> None:
     """Runs the command; flags below."""
+    from infer.attention.heads import judge, keep, table
+    from infer.runs import open_run
+
     options = flags.FLAGS
     model_run = open_run(options.workdir, options.checkpoint)
     found = judge(model_run, options.sentences)
@@ -33,4 +33,4 @@ if __name__ == "__main__":
     define_run_flags()
     flags.DEFINE_integer("sentences", 500, "grammar sentences to choose heads on, and as many to score", lower_bound=1)
     flags.DEFINE_bool("json", False, "print JSON instead of tables")
-    run(main, stray="the run is given as --workdir=DIR")
+    start(main, stray="the run is given as --workdir=DIR")

@@ -10,15 +10,17 @@ from typing import Any
 
 from absl import flags
 
-from base.errors import UserError, flat, run
+from base.errors import UserError, flat
 from base.files import folder
-from infer.runs import count_parameters, list_checkpoints, load_choice, params_sha256
+from infer.options import start
 from run.config import read_config
 
 
 def inspect(workdir: Path) -> dict[str, Any]:
     """Returns facts about a run as JSON values; step, params and params_sha256 are of the newest intact checkpoint."""
     config = read_config(workdir)
+    from infer.runs import count_parameters, list_checkpoints, load_choice, params_sha256  # they import jax and orbax
+
     checkpoints = list_checkpoints(workdir)
     if not checkpoints:
         raise UserError(f"--workdir={workdir}: the run has no checkpoint yet")
@@ -66,4 +68,4 @@ if __name__ == "__main__":
     flags.DEFINE_string("workdir", None, "folder of the run")
     flags.DEFINE_bool("json", False, "print JSON instead of a summary")
     flags.mark_flags_as_required(["workdir"])
-    run(main, stray="the run is given as --workdir=DIR")
+    start(main, stray="the run is given as --workdir=DIR")

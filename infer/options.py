@@ -1,9 +1,36 @@
-"""Command-line flags that several commands share."""
+"""What the commands of this room share: how they start, and their flags. Nothing here imports jax."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
 
 from absl import flags
 from ml_collections import ConfigDict
 
+from base import errors
 from infer.decoding import Decoding, Sampling, allowed, chosen, rule
+from run.signals import Signals
+
+SPLITS = ("test", "valid", "train")
+
+
+def start(main: Callable[[list[str]], int | None], stray: str = "") -> None:
+    """Runs a command as `base.errors.run` does; Ctrl-C and SIGTERM end it at any moment, even while jax compiles.
+
+    `main` should import what imports jax, so that the command line is checked without waiting for it.
+    """
+
+    def interruptible(argv: list[str]) -> int | None:
+        signals = Signals()
+        try:
+            with signals:
+                return main(argv)
+        finally:
+            if signals.received:
+                errors.flush_outputs()
+                os._exit(signals.exit_code)  # the threads of jax may crash in an interpreter that is shutting down
+
+    errors.run(interruptible, stray=stray)
 
 
 def define_run_flags() -> None:
@@ -22,6 +49,21 @@ def define_decoding_flags() -> None:
         "extra_length", None, "output subwords beyond the source's; default: config.decode.extra_length"
     )
     check("beam", "alpha", "extra_length")
+
+
+def define_evaluation_flags(written: str) -> None:
+    """Defines the flags that all evaluations share; `written` names what the model outputs."""
+    define_run_flags()
+    define_decoding_flags()
+    flags.DEFINE_enum("split", None, SPLITS, "the corpus of the run's config to read the sentences from")
+    flags.DEFINE_bool("json", False, "print JSON instead of a table")
+    flags.DEFINE_string("output", None, f"also write the {written} to this file, one per line")
+
+
+def check_output(path: str | None) -> None:
+    """Raises `UserError` if the folder of this file does not exist, before anything is computed."""
+    if path and not Path(path).expanduser().parent.is_dir():
+        raise errors.UserError(f"--output={path}: there is no such folder")
 
 
 def check(*names: str) -> None:

@@ -14,100 +14,41 @@ lines (--chunk; on a terminal after each line), progress goes to stderr. What is
 SCORE is log p / ((5 + n)/6)^alpha, with natural logarithms and n subwords, EOS included; for samples it is log p.
 """
 
-import os
 import sys
-from collections.abc import Iterable, Iterator
-from typing import Any
 
-import jax
 from absl import flags
 
-from base.errors import UserError, run
-from base.progress import Progress
 from infer.decoding import Sampling
-from infer.options import check, decoding, define_decoding_flags, define_run_flags
-from infer.runs import open_run
-from infer.translator import Translation, Translator
+from infer.options import check, decoding, define_decoding_flags, define_run_flags, start
 
 CHUNK = 1_000
-OUTPUT_CLOSED = 141  # what a shell reports for SIGPIPE
 
 
-def chunks(source: Iterable[bytes], size: int) -> Iterator[list[str]]:
-    """Yields lines of UTF-8 text without their line feeds, `size` at a time.
-
-    Raises:
-      UserError: a line is not UTF-8; the lines before it are yielded first.
-    """
-    lines: list[str] = []
-    for number, line in enumerate(source, 1):
-        try:
-            lines.append(line.removesuffix(b"\n").decode("utf-8"))
-        except UnicodeDecodeError as error:
-            if lines:
-                yield lines
-            raise UserError(
-                f"standard input, line {number}: not UTF-8 (byte 0x{line[error.start]:02x} at column {error.start + 1})"
-            ) from error
-        if len(lines) == size:
-            yield lines
-            lines = []
-    if lines:
-        yield lines
-
-
-def formatted(translation: Translation, line: int, nbest: int, scores: bool) -> str:
-    """Returns the output for one line; see the top of this file."""
-    if nbest > 1:
-        return "".join(f"{line} ||| {text} ||| {score:.6f}\n" for text, score, _, _ in translation.hypotheses)
-    best = translation.hypotheses[0]
-    return f"{best.text}\t{best.score:.6f}\n" if scores else f"{best.text}\n"
-
-
-def translate_stream(
-    translator: Translator, params: Any, source: Iterable[bytes], *, chunk: int, nbest: int, scores: bool
-) -> Iterator[bytes]:
-    """Yields the output for each chunk of the lines of `source`."""
-    done = 0
-
-    def report(rows: int) -> None:
-        progress.update(done + rows)
-
-    with Progress("translating", "lines") as progress:
-        for lines in chunks(source, chunk):
-            translations = translator.translate(params, lines, first_line=done + 1, progress=report)
-            yield "".join(
-                formatted(translation, line, nbest, scores) for line, translation in enumerate(translations, done)
-            ).encode()
-            done += len(lines)
-            progress.update(done)
-        progress.finish(f"{done:,} lines")
-
-
-def main(argv: list[str]) -> int:
+def main(argv: list[str]) -> None:
     """Runs the command; flags below."""
+    import jax  # only now: a mistyped flag is answered without it
+
+    from infer.runs import open_run
+    from infer.stream import prompted, translate_stream
+    from infer.translator import Translator
+
     options = flags.FLAGS
     model_run = open_run(options.workdir, options.checkpoint)
     sampling = Sampling(options.seed, options.temperature, options.top_k, options.top_p) if options.sample else None
     chosen = decoding(model_run.config, nbest=options.nbest, sampling=sampling)
-    chunk = options.chunk or (1 if sys.stdin.isatty() else CHUNK)
+    interactive = sys.stdin.isatty()
     outputs = translate_stream(
         Translator(model_run.model_config, model_run.tokenizer, chosen, max_input=options.max_input),
         jax.device_put(model_run.params),
-        sys.stdin.buffer,
-        chunk=chunk,
+        prompted(sys.stdin.buffer) if interactive else sys.stdin.buffer,
+        chunk=options.chunk or (1 if interactive else CHUNK),
         nbest=options.nbest,
         scores=options.scores,
+        interactive=interactive,
     )
-    try:
-        for output in outputs:
-            sys.stdout.buffer.write(output)
-            sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        # Otherwise Python flushes standard output at exit, which fails with a message.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OUTPUT_CLOSED
-    return 0
+    for output in outputs:
+        sys.stdout.buffer.write(output)
+        sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":
@@ -127,4 +68,4 @@ if __name__ == "__main__":
     flags.DEFINE_integer(
         "max_input", 512, "source subwords beyond which a line is translated in pieces", lower_bound=64
     )
-    run(main, stray="text is read from standard input: < FILE")
+    start(main, stray="text is read from standard input: < FILE")

@@ -35,7 +35,7 @@ def logits(
     softmax_vd: Float[Array, "v d"],
     bias_v: Float[Array, " v"] | None = None,
 ) -> Float[Array, "b t v"]:
-    """Returns x E^T in float32, plus the bias if there is one; with `config.scale_logits`, x is divided by sqrt(d_model)."""
+    """Returns x E^T + bias in float32; with `config.scale_logits`, x is divided by sqrt(d_model) before."""
     if config.scale_logits:
         x_btd = x_btd * config.d_model**-0.5
     x_btv = jnp.einsum("btd,vd->btv", x_btd, softmax_vd.astype(x_btd.dtype), preferred_element_type=jnp.float32)

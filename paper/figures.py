@@ -34,7 +34,8 @@ from base.files import folder
 from configs.common import default
 from data.grammar import sentences as grammar
 from infer.attention.heads import BATCH, direction, kept, sentence_maps, spans_of
-from infer.attention.maps import KINDS, TITLES, AttentionMap, attention_maps
+from infer.attention.maps import AttentionMap, attention_maps
+from infer.attention.page import KINDS, TITLES
 from infer.attention.roles import RELATIONS, AnnotatedPair, annotate
 from infer.runs import Run, open_run
 from infer.translator import translate_one

@@ -13,7 +13,6 @@ from absl import flags
 from base.errors import UserError, run
 from base.files import write_json
 from base.table import as_text
-from paper.tables.table1 import make_record, table
 
 
 def main(argv: list[str]) -> None:
@@ -21,6 +20,8 @@ def main(argv: list[str]) -> None:
     output = Path(flags.FLAGS.output)
     if not output.parent.is_dir():
         raise UserError(f"--output={output}: there is no folder {output.parent}")
+    from paper.tables.table1 import make_record, table  # only now: it loads jax
+
     record = make_record()
     try:
         write_json(output, record)

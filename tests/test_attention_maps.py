@@ -9,8 +9,8 @@ import pytest
 
 from base.errors import UserError
 from infer.attention.drawing import draw_png, write_html
-from infer.attention.maps import KINDS, AttentionMap, attention_maps, select
-from infer.attention.page import page
+from infer.attention.maps import AttentionMap, attention_maps, select
+from infer.attention.page import KINDS, page
 from infer.runs import Run, open_run
 from infer.translator import translate_one
 from model.config import ModelConfig

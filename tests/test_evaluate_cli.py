@@ -16,6 +16,7 @@ from absl import flags
 
 from base.errors import UserError
 from base.ids import BOS, EOS
+from infer import translation
 from infer.decoding import Decoding
 from infer.evaluation import open_split
 from infer.runs import Run, open_run, params_sha256
@@ -25,7 +26,7 @@ from model.tokens import Tokens
 from model.transformer import Transformer
 from tests import tiny_run
 
-translation = importlib.import_module("infer.__main__")
+command = importlib.import_module("infer.__main__")
 GREEDY = Decoding(beam=1, alpha=0.6, extra_length=3)
 KEYS = {*bleu.READINGS, "perplexity", "signatures", "seconds", "tokens_per_second", "params", "params_sha256", "step",
         "checkpoints"}  # fmt: skip
@@ -64,7 +65,7 @@ def run_here(monkeypatch: pytest.MonkeyPatch, **given: object) -> None:
         "output",
     )
     monkeypatch.setattr(flags, "FLAGS", type("Options", (), {**dict.fromkeys(names), **given}))
-    translation.main(["infer"])
+    command.main(["infer"])
 
 
 def test_split_as_json_has_every_key_and_is_kept_in_the_run(workdir: Path, tmp_path: Path):

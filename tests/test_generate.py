@@ -17,7 +17,7 @@ from configs.char_lm import get_config
 from data.sources import open_corpus
 from infer import language_model
 from infer.decoding import Decoding, Sampling
-from infer.generate import generate
+from infer.generation import generate
 from infer.runs import Run, open_run
 from model.config import parameter_count
 from model.language_model import LanguageModel

@@ -27,7 +27,8 @@ from infer.attention.heads import (
     table,
     token_weights,
 )
-from infer.attention.maps import KINDS, attention_maps
+from infer.attention.maps import attention_maps
+from infer.attention.page import KINDS
 from infer.attention.roles import (
     RELATIONS,
     AlignmentTally,

@@ -14,7 +14,7 @@ from data.lines import read_lines
 from data.prepare import prepare_all
 from data.trees.linearise import linearise
 from data.trees.treebank import read_trees
-from infer import parse
+from infer import parse, parsing
 from infer.decoding import Decoding
 from infer.runs import Run, open_run
 from infer.scores.brackets import COLLINS, score_lines, summaries
@@ -34,7 +34,7 @@ TREEBANK = """
 ( (SQ (VBZ does) (NP-SBJ (DT the) (NN dog)) (VP (VB see) (NP (PRP it))) (. ?)))
 """
 SENTENCES = ["the dog sleeps .", "a red cat tries to sleep .", "she sees the cat .", "does the dog see it ?"]
-KEYS = {*parse.SCORES, "repaired_share", "sentences", "signatures", "params", "params_sha256", "step", "checkpoints",
+KEYS = {*parsing.SCORES, "repaired_share", "sentences", "signatures", "params", "params_sha256", "step", "checkpoints",
         "errors", "evalb", "figures", "beam", "alpha", "extra_length", "data", "split", "device", "time"}  # fmt: skip
 
 
@@ -77,7 +77,7 @@ def written_instead(monkeypatch: pytest.MonkeyPatch, lines: Sequence[str]) -> No
 
 def evaluate(run: Run, **options: Any) -> dict[str, Any]:
     options = {"beam": 1, "alpha": 0.3, "extra_length": 4} | options
-    record, trees = parse.evaluate(run, parse.open_parsed_split(run, "test"), COLLINS, Decoding(**options))
+    record, trees = parsing.evaluate(run, parsing.open_parsed_split(run, "test"), COLLINS, Decoding(**options))
     assert [" ".join(tree.leaves()) for tree in trees] == SENTENCES
     return record
 
@@ -105,7 +105,7 @@ def test_a_split_is_parsed_scored_and_kept(
 def test_right_lines_score_100_and_need_no_repair(run: Run, gold: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     written_instead(monkeypatch, gold)
     record = evaluate(run)
-    assert {record[name] for name in parse.SCORES} == {100} and record["repaired_share"] == 0
+    assert {record[name] for name in parsing.SCORES} == {100} and record["repaired_share"] == 0
 
 
 def test_wrong_lines_cost_and_broken_ones_are_counted(
@@ -130,14 +130,14 @@ def test_punctuation_tagged_wrongly_is_an_error_of_evalbs_and_counts_all_the_sam
 
 
 def test_a_bracket_file_is_parsed_like_the_split(workdir: Path, run: Run) -> None:
-    file = parse.open_trees(str(workdir.parent / "test.mrg"))
-    split = parse.open_parsed_split(run, "test")
+    file = parsing.open_trees(str(workdir.parent / "test.mrg"))
+    split = parsing.open_parsed_split(run, "test")
     assert (file.sources, file.references) == (split.sources, split.references) and file.name == "test.mrg"
 
 
 def test_the_table_shows_evalbs_summary_and_the_repairs(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     written_instead(monkeypatch, [""] * 4)
-    text = parse.table(evaluate(run))
+    text = parsing.table(evaluate(run))
     assert "Bracketing FMeasure       =   0.00" in text and "repaired: 100.00 %" in text and COLLINS.signature() in text
 
 
@@ -162,7 +162,7 @@ def test_wrong_calls_are_one_line(
 def test_only_a_treebank_can_be_parsed(workdir: Path, run: Run) -> None:
     run.config.data.train = f"text:{workdir.parent}/train.{{en,de}}"
     with pytest.raises(UserError, match=r"data\.train is 'text:.*: not a treebank"):
-        parse.open_parsed_split(run, "train")
+        parsing.open_parsed_split(run, "train")
 
 
 def test_labels_are_not_lower_cased(workdir: Path, run: Run) -> None:

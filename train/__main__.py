@@ -20,7 +20,7 @@ from ml_collections import config_flags
 from base.errors import run
 from base.files import folder
 from configs.common import default
-from run.distributed import connect
+from run.connect import connect
 from train.check import check, check_device
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "the experiment, a file in configs/", lock_config=True)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from base.errors import UserError
-from infer.attention.maps import KINDS, TITLES, AttentionMap, select
-from infer.attention.page import page
+from infer.attention.maps import AttentionMap, select
+from infer.attention.page import KINDS, TITLES, page
 
 
 def draw_png(attention: AttentionMap, title: str, layer: int | None, head: int | None, output: Path) -> None:

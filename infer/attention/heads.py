@@ -23,7 +23,8 @@ from base.ids import BOS, EOS
 from data.batching import length_batches
 from data.grammar import sentences as grammar
 from data.tokenizer import Tokenizer
-from infer.attention.maps import KINDS, TITLES, require_weights
+from infer.attention.maps import require_weights
+from infer.attention.page import KINDS, TITLES
 from infer.attention.roles import (
     RELATIONS,
     AlignmentTally,

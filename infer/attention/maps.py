@@ -16,13 +16,11 @@ from jaxtyping import Float
 from base.errors import UserError
 from base.ids import BOS, EOS
 from data.tokenizer import Tokenizer
+from infer.attention.page import KINDS
 from model.config import ModelConfig
 from model.mixers import MIXERS
 from model.tokens import Tokens
 from model.transformer import Transformer
-
-KINDS = ("encoder", "decoder", "cross")
-TITLES = {"encoder": "encoder self-attention", "decoder": "decoder self-attention", "cross": "decoder over encoder"}
 
 
 class AttentionMap(NamedTuple):

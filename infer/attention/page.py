@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
+KINDS = ("encoder", "decoder", "cross")
+TITLES = {"encoder": "encoder self-attention", "decoder": "decoder self-attention", "cross": "decoder over encoder"}
 TEMPLATE = Path(__file__).with_name("attention_page.html")
 
 # Title, query tokens, key tokens, weights of every layer and head.

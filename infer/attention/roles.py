@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Int
 
 from data.grammar.sentences import Example
-from infer.attention.maps import KINDS
+from infer.attention.page import KINDS
 
 RELATIONS = {  # name: label
     "previous": "previous token",

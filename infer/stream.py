@@ -1,0 +1,103 @@
+"""Translates a stream of lines: chunks of them in, the output for each chunk out."""
+
+import math
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from base.errors import UserError
+from base.progress import Progress
+from infer.translator import Translation, Translator
+
+EMPTY_NOTES = 5  # lines without a translation that are explained one by one
+
+
+def chunks(source: Iterable[bytes], size: int) -> Iterator[list[str]]:
+    """Yields lines of UTF-8 text without their line feeds, `size` at a time.
+
+    Raises:
+      UserError: a line is not UTF-8; the lines before it are yielded first.
+    """
+    lines: list[str] = []
+    for number, line in enumerate(source, 1):
+        try:
+            lines.append(line.removesuffix(b"\n").decode("utf-8"))
+        except UnicodeDecodeError as error:
+            if lines:
+                yield lines
+            raise UserError(
+                f"standard input, line {number}: not UTF-8 (byte 0x{line[error.start]:02x} at column {error.start + 1})"
+            ) from error
+        if len(lines) == size:
+            yield lines
+            lines = []
+    if lines:
+        yield lines
+
+
+def formatted(translation: Translation, line: int, nbest: int, scores: bool) -> str:
+    """Returns the output for one line; see the top of this file."""
+    if nbest > 1:
+        return "".join(f"{line} ||| {text} ||| {score:.6f}\n" for text, score, _, _ in translation.hypotheses)
+    best = translation.hypotheses[0]
+    return f"{best.text}\t{best.score:.6f}\n" if scores else f"{best.text}\n"
+
+
+def translate_stream(
+    translator: Translator,
+    params: Any,
+    source: Iterable[bytes],
+    *,
+    chunk: int,
+    nbest: int,
+    scores: bool,
+    interactive: bool = False,
+) -> Iterator[bytes]:
+    """Yields the output for each chunk of the lines of `source`; `interactive` shows no progress.
+
+    Of a line of text whose translation is empty, a note on stderr says why; of many such lines, how many they are.
+    """
+    done = empty = 0
+
+    def report(rows: int) -> None:
+        progress.update(done + rows)
+
+    with Progress("translating", "lines", enabled=not interactive) as progress:
+        for lines in chunks(source, chunk):
+            translations = translator.translate(params, lines, first_line=done + 1, progress=report)
+            yield "".join(
+                formatted(translation, line, nbest, scores) for line, translation in enumerate(translations, done)
+            ).encode()
+            for number, (line, translation) in enumerate(zip(lines, translations, strict=True), done + 1):
+                if line.strip() and not translation.text:
+                    empty += 1
+                    if empty <= EMPTY_NOTES:
+                        print(f"note: line {number}: {why_empty(translation)}", file=sys.stderr)
+            done += len(lines)
+            progress.update(done)
+        progress.finish(f"{done:,} lines" + (f", {empty:,} of them text without a translation" if empty else ""))
+
+
+def why_empty(translation: Translation) -> str:
+    """Returns why the translation of a line of text has none."""
+    best = translation.hypotheses[0]
+    if math.isinf(best.score):
+        return "no translation: the parameters of this run are not finite, or the search allows no output"
+    if best.tokens:
+        return "the translation is empty: the model wrote only subwords without text, such as unknown ones"
+    if best.log_prob == 0:
+        return "the translation is empty: the tokenizer keeps nothing of this line"
+    return (
+        "the translation is empty: the model's best output is to end at once, as it may be for text unlike any that "
+        "it was trained on; --min_length=1 forbids that"
+    )
+
+
+def prompted(source: Any) -> Iterator[bytes]:
+    """Yields the lines that are typed on a terminal, with a prompt on stderr before each, until Ctrl-D."""
+    while True:
+        print("> ", end="", file=sys.stderr, flush=True)
+        if not (line := source.readline()):
+            print(file=sys.stderr)
+            return
+        yield line

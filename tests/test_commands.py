@@ -1,0 +1,159 @@
+"""What every command has in common: complete help, quick answers, and outputs that cannot be written."""
+
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from infer.stream import prompted, translate_stream, why_empty
+from infer.translator import NOTHING, Hypothesis, Translation, Translator
+from tests import tiny_run
+
+ROOT = Path(__file__).parent.parent
+ROOMS = ("data", "infer", "train", "paper")
+LOAD_JAX = ("paper.figures", "paper.results", "train.scaling")  # their files are libraries, too
+MODULES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__"): path
+    for room in ROOMS
+    for path in sorted((ROOT / room).rglob("*.py"))
+}
+COMMANDS = [module for module, path in MODULES.items() if '\nif __name__ == "__main__"' in path.read_text()]
+COMMANDS = [module for module in COMMANDS if module not in LOAD_JAX]
+RUN = """
+import contextlib, io, runpy, sys
+module, argument = sys.argv[1:]
+sys.argv, output = ["x", argument], io.StringIO()
+with contextlib.redirect_stdout(output), contextlib.suppress(SystemExit):
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+from absl import flags
+ours = [(name, defined) for name, defined in flags.FLAGS.flags_by_module_dict().items()
+        if not name.startswith(("absl", "ml_collections", "grain"))]
+unlisted = [flag.name for _, defined in ours for flag in defined if f"--{flag.name}:" not in output.getvalue()
+            and f"--[no]{flag.name}:" not in output.getvalue()]
+print(sorted({"jax", "orbax"} & set(sys.modules)), unlisted if argument == "--help" else [])
+"""
+
+
+def inside(module: str, argument: str) -> subprocess.CompletedProcess[str]:
+    """Runs a command within a process that then prints which heavy libraries it has loaded, and unlisted flags."""
+    return subprocess.run([sys.executable, "-c", RUN, module, argument], capture_output=True, text=True, cwd=ROOT)
+
+
+@pytest.mark.parametrize("module", COMMANDS)
+def test_help_lists_every_flag_and_loads_neither_jax_nor_orbax(module: str) -> None:
+    done = inside(module, "--help")
+    assert done.stderr == ""
+    assert done.stdout.endswith(" []\n"), f"--help of {module} does not list {done.stdout}"
+    assert done.stdout == "[] []\n"
+
+
+@pytest.mark.parametrize("module", COMMANDS)
+def test_a_mistyped_flag_is_answered_without_jax(module: str) -> None:
+    done = inside(module, "--no_such_flag=1")
+    assert done.stderr.count("\n") == 1 and "no_such_flag" in done.stderr
+    assert done.stdout == "[] []\n"
+
+
+def test_a_mistyped_config_key_is_answered_without_jax() -> None:
+    done = inside("train", "--config.modle.N=2")
+    assert "did you mean" in done.stderr and done.stdout == "[] []\n"
+
+
+@pytest.mark.parametrize("module", COMMANDS)
+def test_a_closed_pipe_ends_quietly_and_a_full_disk_in_one_line(module: str) -> None:
+    command = [sys.executable, "-m", module, "--help"]
+    reading, writing = os.pipe()
+    os.close(reading)
+    closed = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    os.close(writing)
+    assert (closed.returncode, closed.stderr) == (141, "")
+    if not Path("/dev/full").exists():
+        return
+    with Path("/dev/full").open("w") as disk:
+        full = subprocess.run(command, stdout=disk, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    assert (full.returncode, full.stderr) == (
+        2,
+        "error: standard output cannot be written (No space left on device)\n",
+    )
+
+
+def test_output_that_stops_being_read_or_stored_while_it_is_written(tmp_path: Path) -> None:
+    """Of a command that prints more than a buffer, and that writes a file."""
+    script = tmp_path / "command.py"
+    script.write_text(
+        "import errno, sys\nfrom pathlib import Path\nfrom absl import flags\nfrom base.errors import run\n"
+        "def main(argv):\n    if argv[1:]:\n        raise OSError(errno.ENOSPC, 'No space left on device', argv[1])\n"
+        "    for line in range(100_000):\n        print(line)\n"
+        "run(main)\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    shell = f"{sys.executable} {script} | head -1; echo ${{PIPESTATUS[0]}}"
+    piped = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, env=environment)
+    assert (piped.stdout, piped.stderr) == ("0\n141\n", "")
+    named = subprocess.run([sys.executable, script, "a.txt"], capture_output=True, text=True, env=environment)
+    assert (named.returncode, named.stderr) == (2, "error: a.txt cannot be written (No space left on device)\n")
+
+
+def test_ctrl_c_ends_a_translation_at_once_with_130(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "infer.translate", f"--workdir={tiny_run.make(tmp_path / 'run')}", "--chunk=1"]
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    cache = {"JAX_PLATFORMS": "cpu", "JAX_COMPILATION_CACHE_DIR": str(ROOT / ".cache" / "jax-tests")}
+    process = subprocess.Popen(command, cwd=ROOT, env=os.environ | cache, **streams)
+    assert process.stdin and process.stdout and process.stderr
+    process.stdin.write(b"The dog sleeps.\n")
+    process.stdin.flush()
+    assert process.stdout.readline().endswith(b"\n")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == 130
+    assert b"Traceback" not in (errors := process.stderr.read()) and b"stopping" in errors
+    for stream in (process.stdin, process.stdout, process.stderr):
+        stream.close()
+
+
+# Interactive translation, and empty translations.
+
+
+class Silent(Translator):
+    """A translator that has nothing to say."""
+
+    def __init__(self) -> None:
+        pass
+
+    def translate(self, params, texts, *, first_line, progress):
+        progress(len(texts))
+        return [Translation((NOTHING._replace(log_prob=-1.0),)) for _ in texts]
+
+
+def test_a_terminal_gets_a_prompt_for_each_line_and_no_progress(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = prompted(io.BytesIO(b"a\nb\n"))
+    outputs = translate_stream(Silent(), {}, lines, chunk=1, nbest=1, scores=False, interactive=True)
+    next(outputs)
+    assert capsys.readouterr().err == "> "
+    assert len(list(outputs)) == 1
+    assert re.sub(r"note:.*\n", "", capsys.readouterr().err) == "> > \n"
+
+
+def test_text_without_a_translation_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    text = io.BytesIO(b"a\n\n" + b"b\n" * 9)
+    list(translate_stream(Silent(), {}, text, chunk=4, nbest=1, scores=False))
+    notes = capsys.readouterr().err.splitlines()
+    assert notes[0].startswith("note: line 1: the translation is empty: the model's best output is to end at once")
+    assert notes[1].startswith("note: line 3: ") and len(notes) == 6
+    assert "11 lines, 10 of them text without a translation" in notes[-1]
+
+
+@pytest.mark.parametrize(
+    ("best", "why"),
+    [
+        (NOTHING, "the tokenizer keeps nothing of this line"),
+        (NOTHING._replace(score=-float("inf")), "not finite"),
+        (Hypothesis("", -1.0, -1.0, (3,)), "subwords without text"),
+    ],
+)
+def test_why_a_translation_is_empty(best: Hypothesis, why: str) -> None:
+    assert why in why_empty(Translation((best,)))
