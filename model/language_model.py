@@ -55,8 +55,12 @@ class LanguageModel(nn.Module):
 
     def __call__(self, tokens: Tokens, noise: Noise | None = None) -> Float[Array, "b t v"]:
         """Returns the logits for whole rows."""
+        return logits(*self.hidden(tokens, noise))
+
+    def hidden(self, tokens: Tokens, noise: Noise | None = None) -> tuple[Float[Array, "b t d"], Float[Array, "v d"]]:
+        """Returns the two factors of the logits: the stack's output and the softmax matrix."""
         x_btd = self._embed(tokens.ids_bt, tokens.positions_bt, fold(noise, EMBED))
-        return logits(self.decoder(x_btd, tokens, None, fold(noise, STACK))[0], self.softmax)
+        return self.decoder(x_btd, tokens, None, fold(noise, STACK))[0], self.softmax
 
     @nn.nowrap
     def output_limits(self, prompts_bs: Int[Array, "b s"], extra_length: int) -> tuple[Int[Array, " b"], int]:

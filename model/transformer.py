@@ -44,7 +44,13 @@ class Transformer(nn.Module):
 
     def __call__(self, source: Tokens, target: Tokens, noise: Noise | None = None) -> Float[Array, "b t v"]:
         """Returns the logits of the next token at each position of `target`, which is already shifted right."""
-        return self.decode(target, self.encode(source, noise), source, noise)
+        return logits(*self.hidden(source, target, noise))
+
+    def hidden(
+        self, source: Tokens, target: Tokens, noise: Noise | None = None
+    ) -> tuple[Float[Array, "b t d"], Float[Array, "v d"]]:
+        """Returns the two factors of the logits: the decoder's output and the softmax matrix."""
+        return self._decode(target, self.encode(source, noise), source, noise), self.softmax
 
     def encode(self, source: Tokens, noise: Noise | None = None) -> Float[Array, "b s d"]:
         """Returns the encoder's output."""
@@ -54,9 +60,7 @@ class Transformer(nn.Module):
         self, target: Tokens, memory_bsd: Float[Array, "b s d"], source: Tokens, noise: Noise | None = None
     ) -> Float[Array, "b t v"]:
         """Returns logits as `__call__` does, given the encoder's output for `source`."""
-        memory = self.decoder.memory(memory_bsd, source)
-        x_btd = self._embed_target(target.ids_bt, target.positions_bt, noise)
-        return logits(self.decoder(x_btd, target, memory, fold(noise, DECODER))[0], self.softmax)
+        return logits(self._decode(target, memory_bsd, source, noise), self.softmax)
 
     @nn.nowrap
     def output_limits(self, source_bs: Int[Array, "b s"], extra_length: int) -> tuple[Int[Array, " b"], int]:
@@ -98,6 +102,11 @@ class Transformer(nn.Module):
             maps["encoder"] = jnp.stack([weights.self_bhtt for weights in encoder])
             maps["decoder"] = jnp.stack([weights.self_bhtt for weights in decoder])
         return maps
+
+    def _decode(self, target: Tokens, memory_bsd: Array, source: Tokens, noise: Noise | None) -> Array:
+        memory = self.decoder.memory(memory_bsd, source)
+        x_btd = self._embed_target(target.ids_bt, target.positions_bt, noise)
+        return self.decoder(x_btd, target, memory, fold(noise, DECODER))[0]
 
     def _embed_source(self, source: Tokens, noise: Noise | None) -> Array:
         table, positions = self.source_embed, self.source_positions

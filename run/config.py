@@ -15,7 +15,7 @@ from configs.common import default
 ADDED = (
     *("task", "mesh.data", "mesh.fsdp", "mesh.tensor", "model.attention_impl", "model.scan_layers"),
     *("model.norm_epsilon", "model.activation", "model.biases", "model.scale_embeddings"),
-    *("model.mixer", "model.neighbours", "model.kernel_width"),
+    *("model.mixer", "model.neighbours", "model.kernel_width", "loss.chunk"),
 )
 LARGEST = 2**31 - 1  # sizes, ids, step numbers and seeds are 32 bits wide on the device
 _KINDS = {
