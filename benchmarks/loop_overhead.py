@@ -60,7 +60,7 @@ def main(argv: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         tokenizer, prepared, _ = prepare_all(cfg.data, None)
         logging.set_verbosity(logging.WARNING)
-        goal = objective(model_config(cfg, tokenizer.vocab_size), cfg.loss.eps_ls)
+        goal = objective(model_config(cfg, tokenizer.vocab_size), cfg.loss.eps_ls, cfg.loss.chunk)
         tx = optimizer(cfg.optim, cfg.model.d_model, 1 << 20)
         train_step = make_train_step(goal, tx, 1)
         stream = TrainingBatches(prepared, cfg.data, seed=cfg.seed)

@@ -63,7 +63,7 @@ def our_step(config: ModelConfig, batch: Batch) -> Callable[[], float]:
     """Returns a function that does one update and returns its loss in nats per token."""
     cfg = default()
     tx = optimizer(cfg.optim, config.d_model, cfg.steps)
-    goal = objective(config, cfg.loss.eps_ls)
+    goal = objective(config, cfg.loss.eps_ls, cfg.loss.chunk)
     state = init_state(goal.init, tx, jax.random.key(0))
     step = make_train_step(goal, tx, 1)
     key, on_device = jax.random.key(1), jax.tree.map(jnp.asarray, batch)

@@ -63,6 +63,7 @@ def default() -> ConfigDict:
 
     cfg.loss = ConfigDict()
     cfg.loss.eps_ls = 0.1  # label smoothing; section 5.4
+    cfg.loss.chunk = 1_024  # positions per device whose logits are in memory at a time; 0 is the whole batch
 
     cfg.optim = ConfigDict()
     cfg.optim.name = "adam"  # "adam" (section 5.3) | "adamw"

@@ -29,14 +29,34 @@ def embed(
     return dropout(x_btd.astype(config.dtype), config.P_drop, noise, config.dropout_bits)
 
 
+def factors(
+    config: ModelConfig,
+    x_btd: Float[Array, "b t d"],
+    softmax_vd: Float[Array, "v d"],
+    bias_v: Float[Array, " v"] | None = None,
+) -> tuple[Float[Array, "b t c"], Float[Array, "v c"]]:
+    """Returns the two factors of the logits x E^T; with `config.scale_logits`, x is divided by sqrt(d_model).
+
+    A bias is one more column of the second factor, times 1: c is d, or d + 1.
+    """
+    if config.scale_logits:
+        x_btd = x_btd * config.d_model**-0.5
+    if bias_v is None:
+        return x_btd, softmax_vd
+    ones_bt1 = jnp.ones((*x_btd.shape[:2], 1), x_btd.dtype)
+    return jnp.concatenate([x_btd, ones_bt1], axis=-1), jnp.concatenate([softmax_vd, bias_v[:, None]], axis=-1)
+
+
+def product(x_btc: Float[Array, "b t c"], softmax_vc: Float[Array, "v c"]) -> Float[Array, "b t v"]:
+    """Returns the logits, in float32, from their factors."""
+    return jnp.einsum("btc,vc->btv", x_btc, softmax_vc.astype(x_btc.dtype), preferred_element_type=jnp.float32)
+
+
 def logits(
     config: ModelConfig,
     x_btd: Float[Array, "b t d"],
     softmax_vd: Float[Array, "v d"],
     bias_v: Float[Array, " v"] | None = None,
 ) -> Float[Array, "b t v"]:
-    """Returns x E^T + bias in float32; with `config.scale_logits`, x is divided by sqrt(d_model) before."""
-    if config.scale_logits:
-        x_btd = x_btd * config.d_model**-0.5
-    x_btv = jnp.einsum("btd,vd->btv", x_btd, softmax_vd.astype(x_btd.dtype), preferred_element_type=jnp.float32)
-    return x_btv if bias_v is None else x_btv + bias_v[None, None]
+    """Returns the product of the `factors`."""
+    return product(*factors(config, x_btd, softmax_vd, bias_v))

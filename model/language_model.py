@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from base.ids import PAD
 from model.config import ModelConfig
-from model.embed import embed, logits
+from model.embed import embed, factors, logits, product
 from model.noise import Noise, fold
 from model.stack import Stack
 from model.tokens import Tokens
@@ -56,9 +56,13 @@ class LanguageModel(nn.Module):
 
     def __call__(self, tokens: Tokens, noise: Noise | None = None) -> Float[Array, "b t v"]:
         """Returns the logits for whole rows."""
+        return product(*self.hidden(tokens, noise))
+
+    def hidden(self, tokens: Tokens, noise: Noise | None = None) -> tuple[Float[Array, "b t c"], Float[Array, "v c"]]:
+        """Returns the two factors of the logits, see `model.embed.factors`."""
         x_btd = self._embed(tokens.ids_bt, tokens.positions_bt, fold(noise, EMBED))
         x_btd, _ = self.decoder(x_btd, tokens, None, fold(noise, STACK))
-        return logits(self.config, x_btd, self.softmax, self.output_bias)
+        return factors(self.config, x_btd, self.softmax, self.output_bias)
 
     @nn.nowrap
     def output_limits(self, prompts_bs: Int[Array, "b s"], extra_length: int) -> tuple[Int[Array, " b"], int]:

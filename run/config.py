@@ -15,7 +15,7 @@ from configs.common import default
 ADDED = (
     *("task", "mesh.data", "mesh.fsdp", "mesh.tensor", "model.attention_impl", "model.scan_layers"),
     *("model.norm_epsilon", "model.activation", "model.biases", "model.output_bias", "model.scale_embeddings"),
-    *("decode.length_penalty", "model.mixer", "model.neighbours", "model.kernel_width"),
+    *("decode.length_penalty", "model.mixer", "model.neighbours", "model.kernel_width", "loss.chunk"),
     *("model.norm_kind", "model.feed_forward_biases", "model.scale_attention", "model.scale_logits"),
 )
 LARGEST = 2**31 - 1  # sizes, ids, step numbers and seeds are 32 bits wide on the device

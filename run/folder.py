@@ -26,7 +26,7 @@ from run.lock import lock
 # Keys that a resumed run may change: the parameters after n updates do not depend on them, except for rounding.
 FREE_KEYS = (
     *("checkpoint.", "decode.", "eval.", "log_every", "data.cache", "data.test"),
-    *("mesh.", "optim.accumulate", "model.attention_impl", "model.remat", "model.scan_layers"),
+    *("mesh.", "optim.accumulate", "model.attention_impl", "model.remat", "model.scan_layers", "loss.chunk"),
 )
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy", "sentencepiece", "ml_collections")
 

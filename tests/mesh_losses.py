@@ -42,7 +42,7 @@ def train(cfg: ConfigDict, folder: Path, sizes: tuple[int, ...], accumulate: int
     cfg.mesh.data, cfg.mesh.fsdp, cfg.mesh.tensor = sizes
     mesh = make_mesh(cfg.mesh, jax.devices()[: int(np.prod(sizes))])
     tokenizer, data, _ = prepare_all(cfg.data, folder / "tokenizer.model")
-    goal = objective(model_config(cfg, tokenizer.vocab_size), cfg.loss.eps_ls)
+    goal = objective(model_config(cfg, tokenizer.vocab_size), cfg.loss.eps_ls, cfg.loss.chunk)
     tx = optimizer(cfg.optim, cfg.model.d_model, cfg.steps)
     init, keys = partial(init_state, goal.init, tx), jax.random.split(jax.random.key(cfg.seed))
     placed = placed_shapes(jax.eval_shape(init, keys[0]), mesh)

@@ -1,10 +1,16 @@
-"""The loss against the definition: cross-entropy with the distribution written out."""
+"""The loss against the definition: cross-entropy with the distribution written out; and chunked against unchunked."""
 
+from functools import partial
+from typing import Any
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.extend.core import jaxprs_in_params
 
-from train.loss import cross_entropy
+from model.embed import logits
+from train.loss import chunks, cross_entropy, softmax_cross_entropy
 
 
 def brute_force(logits_btv: np.ndarray, target_bt: np.ndarray, weights_bt: np.ndarray, eps_ls: float) -> tuple:
@@ -42,3 +48,82 @@ def test_logits_of_weight_0_do_not_matter_even_when_they_are_not_finite() -> Non
 def test_large_logits_do_not_overflow() -> None:
     loss = cross_entropy(jnp.asarray([[[0.0, 1e4, 0.0]]]), jnp.asarray([[1]]), jnp.ones((1, 1)), 0.0)
     np.testing.assert_allclose(loss, (0.0, 0.0, 1), atol=1e-6)
+
+
+def factors(dtype: Any = jnp.float32) -> tuple[jax.Array, ...]:
+    """Hidden states [3,10,8], a softmax matrix [30,8], targets, and weights, some of them 0."""
+    rng = np.random.default_rng(0)
+    x_btd, softmax_vd = rng.normal(size=(3, 10, 8)), rng.normal(size=(30, 8)).astype(np.float32)
+    target_bt = rng.integers(0, 30, (3, 10)).astype(np.int32)
+    weights_bt = rng.choice([0.0, 0.5, 1.0], (3, 10)).astype(np.float32)
+    return jnp.asarray(x_btd, dtype), *map(jnp.asarray, (softmax_vd, target_bt, weights_bt))
+
+
+def definition(x_btd: jax.Array, softmax_vd: jax.Array, *rest: Any) -> Any:
+    return cross_entropy(logits(x_btd, softmax_vd), *rest)
+
+
+def mean_and_gradients(loss: Any, *arguments: Any) -> Any:
+    """The mean loss, so that the cotangent is not 1, and what is reported besides."""
+
+    def mean(*arguments: Any) -> Any:
+        found = loss(*arguments)
+        return found.loss_sum / found.tokens, found
+
+    return jax.jit(jax.value_and_grad(mean, (0, 1), has_aux=True), static_argnums=(4, 5))(*arguments)
+
+
+@pytest.mark.parametrize("chunk", [0, 1, 8, 9, 1_000])  # 1, 10, 5, 4 (of 3 positions a row, 2 of them padding) and 1
+@pytest.mark.parametrize("eps_ls", [0.0, 0.1])
+def test_in_chunks_the_loss_and_its_gradients_are_the_definitions(eps_ls: float, chunk: int) -> None:
+    expected = mean_and_gradients(definition, *factors(), eps_ls)
+    found = mean_and_gradients(softmax_cross_entropy, *factors(), eps_ls, chunk)
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6), found, expected)
+    forward = softmax_cross_entropy(*factors(), eps_ls, chunk)
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-6), forward, expected[0][1])
+
+
+def test_chunks_are_as_large_as_asked_for_and_waste_little() -> None:
+    assert chunks(3, 10, 0) == chunks(3, 10, 30) == (1, 10)
+    assert chunks(3, 10, 1) == (10, 1)
+    assert chunks(400, 10, 1_200) == (5, 2)  # 3 a row would be 12 for 10
+    assert chunks(132, 31, 528) == (8, 4)
+    for rows, length in ((2_500, 10), (390, 64), (97, 256), (1, 4_096), (33, 31)):
+        count, each = chunks(rows, length, 1_024)
+        assert each == 1 or (rows * each <= 1_024 and length <= count * each < 1.1 * length)
+
+
+def test_only_a_chunk_of_the_logits_is_in_memory() -> None:
+    x_btd, target_bt = jnp.zeros((4, 64, 8)), jnp.zeros((4, 64), jnp.int32)
+    arguments = x_btd, jnp.zeros((1_000, 8)), target_bt, jnp.ones((4, 64))
+
+    def megabytes(chunk: int) -> float:
+        gradient = jax.grad(lambda *a: softmax_cross_entropy(*a, 0.1, chunk).loss_sum, (0, 1))
+        return jax.jit(gradient).lower(*arguments).compile().memory_analysis().temp_size_in_bytes / 1e6
+
+    assert megabytes(0) > 4 * 64 * 1_000 * 4 / 1e6  # all logits, 1 MB
+    assert megabytes(16) < 3 * 16 * 1_000 * 4 / 1e6  # a sixteenth of them, their gradient, and the matrix's
+
+
+def test_in_bfloat16_the_gradient_of_the_logits_is_bfloat16_and_the_sums_float32() -> None:
+    def operands(jaxpr: Any) -> list[str]:
+        inside = [dtype for e in jaxpr.eqns for inner in jaxprs_in_params(e.params) for dtype in operands(inner)]
+        products = [e for e in jaxpr.eqns if e.primitive.name == "dot_general"]
+        return inside + [str(v.aval.dtype) for e in products for v in e.invars]
+
+    gradient = jax.grad(lambda *a: softmax_cross_entropy(*a, 0.1, 0).loss_sum, (0, 1))
+    assert operands(jax.make_jaxpr(gradient)(*factors(jnp.bfloat16)).jaxpr) == ["bfloat16"] * 6
+    arguments = factors(jnp.bfloat16)
+    (_, exact), expected = mean_and_gradients(definition, arguments[0].astype(jnp.float32), *arguments[1:], 0.1)
+    (_, loss), found = mean_and_gradients(softmax_cross_entropy, *arguments, 0.1, 6)
+    assert [g.dtype for g in found] == [jnp.bfloat16, jnp.float32] and loss.loss_sum.dtype == jnp.float32
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=2e-2), loss, exact)
+    for mine, its in zip(found, expected, strict=True):
+        assert np.linalg.norm(mine - its) < 1e-2 * np.linalg.norm(its)
+
+
+def test_a_position_of_weight_0_has_no_gradient_even_when_its_logits_are_not_finite() -> None:
+    x_btd, softmax_vd, target_bt, weights_bt = factors()
+    huge_btd = jnp.where(weights_bt[:, :, None] == 0, 1e38, x_btd)
+    _, (dx_btd, _) = mean_and_gradients(softmax_cross_entropy, huge_btd, softmax_vd, target_bt, weights_bt, 0.1, 6)
+    assert (np.asarray(dx_btd)[np.asarray(weights_bt) == 0] == 0).all() and np.isfinite(dx_btd).all()

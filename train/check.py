@@ -21,7 +21,7 @@ AT_LEAST_1 = (
 )
 AT_LEAST_0 = (
     *("seed", "checkpoint.every_minutes", "checkpoint.keep_best", "checkpoint.keep_every", "eval.bleu_sentences"),
-    *("optim.weight_decay", "optim.clip_norm", "decode.extra_length", "decode.alpha"),
+    *("loss.chunk", "optim.weight_decay", "optim.clip_norm", "decode.extra_length", "decode.alpha"),
 )
 ABOVE_0 = ("optim.lr", "optim.eps")
 FRACTIONS = ("optim.b1", "optim.b2", "loss.eps_ls")  # at least 0, below 1

@@ -70,17 +70,21 @@ def recomputed_flops(config: ModelConfig, rows: int, source_length: int, target_
     return forward.encoder + forward.decoder - stored - unneeded
 
 
-def counted_once(config: ModelConfig, rows: int, source_length: int, target_length: int, peeled: int = 0) -> int:
+def counted_once(
+    config: ModelConfig, rows: int, source_length: int, target_length: int, peeled: int = 0, chunks: int = 1
+) -> int:
     """Returns the FLOPs of an update as the compiler counts them: the body of every loop once.
 
     With `model.scan_layers` the layers of each stack are a loop; the source's keys and values are computed outside it.
-    `peeled` iterations of the backward loops, over both stacks, are outside too, and are counted.
+    `peeled` iterations of the backward loops, over both stacks, are outside too, and are counted. The `chunks` of the
+    softmax and its gradient are a loop.
     """
     c, s = config, rows * source_length
+    forward = forward_flops(config, rows, source_length, target_length)
     once = update_flops(config, rows, source_length, target_length)
     once += recomputed_flops(config, rows, source_length, target_length)
+    once -= 3 * forward.softmax - 3 * forward.softmax // chunks
     if c.scan_layers:
-        forward = forward_flops(config, rows, source_length, target_length)
         looped = forward.encoder + forward.decoder - c.N * 2 * s * c.d_model * c.h * (c.d_k + c.d_v)
         back = 2 * looped + recomputed_flops(config, rows, source_length, target_length)
         once -= looped + back - (looped + back) // c.N

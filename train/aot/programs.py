@@ -30,6 +30,7 @@ from run.sharding import AXES, ROWS, make_mesh, mesh_shape, placed_shapes, row_p
 from train.aot.flops import counted_once, recomputed_flops, update_flops
 from train.aot.hardware import CHIPS, GIB, Chip
 from train.aot.hlo import collectives, loops
+from train.loss import chunks
 from train.optim import optimizer
 from train.step import init_state, make_train_step
 from train.tasks.translation import objective
@@ -103,20 +104,23 @@ def train_step(cfg: ConfigDict, config: ModelConfig, mesh: Mesh, rows: int, leng
     Raises:
       TooLarge: it does not fit.
     """
-    tx, goal = optimizer(cfg.optim, cfg.model.d_model, cfg.steps), objective(config, cfg.loss.eps_ls)
+    tx = optimizer(cfg.optim, cfg.model.d_model, cfg.steps)
+    goal = objective(config, cfg.loss.eps_ls, cfg.loss.chunk)
     placed = placed_shapes(jax.eval_shape(partial(init_state, goal.init, tx), jax.random.key(0)), mesh)
     step: Any = make_train_step(goal, tx, cfg.optim.accumulate, shardings(placed))
     ids_bt: Any = jax.ShapeDtypeStruct((rows, length), jnp.int32, sharding=NamedSharding(mesh, ROWS))
     key = jax.ShapeDtypeStruct((), jax.random.key(0).dtype, sharding=NamedSharding(mesh, P()))
-    compiled = _compile(step.lower(placed, Batch(*[ids_bt] * len(Batch._fields)), key))
+    with jax.set_mesh(mesh):
+        compiled = _compile(step.lower(placed, Batch(*[ids_bt] * len(Batch._fields)), key))
+    softmax_chunks, _ = chunks(rows // row_parts(mesh) // cfg.optim.accumulate, length, cfg.loss.chunk)
     shape = config, rows, length, length
     analytic = update_flops(*shape) + recomputed_flops(*shape)
     text = compiled.as_text()
     found = facts(compiled, text, mesh)
     # For several slices the compiler peels an iteration off each backward loop, to overlap sending its gradients.
     peeled = sum(loop.start for loop in loops(text) if loop.end == config.N)
-    for counted in ("flops", "traffic"):  # a loop's body counts once: over microbatches, over layers
-        found[counted] *= cfg.optim.accumulate * analytic / counted_once(*shape, peeled)
+    for counted in ("flops", "traffic"):  # a loop's body counts once: over microbatches, layers, chunks of the softmax
+        found[counted] *= cfg.optim.accumulate * analytic / counted_once(*shape, peeled, softmax_chunks)
     return {
         "rows": rows,
         "length": length,

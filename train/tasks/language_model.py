@@ -18,18 +18,18 @@ from model.tokens import Tokens
 from run.distributed import main_first
 from run.folder import model_config
 from run.sharding import own_share
-from train.loss import Loss, cross_entropy
+from train.loss import Loss, softmax_cross_entropy
 from train.task import Objective, Task
 
 
-def objective(config: ModelConfig, eps_ls: float) -> Objective:
-    """Returns the label-smoothed cross-entropy of a language model over all tokens of a text."""
+def objective(config: ModelConfig, eps_ls: float, chunk: int = 0) -> Objective:
+    """Returns the label-smoothed cross-entropy of a language model over all tokens of a text, `chunk` at a time."""
     model = LanguageModel(config)
 
     def loss(params: dict, batch: TextBatch, noise: Noise | None) -> Loss:
-        logits_btv = model.apply({"params": params}, *tokens(batch), noise)
+        hidden = model.apply({"params": params}, *tokens(batch), noise, method="hidden")
         weights_bt = jnp.asarray(batch.segments_bt != 0, jnp.float32)
-        return cross_entropy(logits_btv, jnp.asarray(batch.out_bt), weights_bt, eps_ls)
+        return softmax_cross_entropy(*hidden, jnp.asarray(batch.out_bt), weights_bt, eps_ls, chunk)
 
     return Objective(partial(init_params, config), loss, tokens)
 
@@ -51,7 +51,7 @@ def task(cfg: ConfigDict, workdir: Path, mesh: Mesh) -> Task:
     with main_first("data"):
         _, train_data, valid_data = prepare_all(cfg.data, workdir / "tokenizer.model", sides=1)
     return Task(
-        objective(config, cfg.loss.eps_ls),
+        objective(config, cfg.loss.eps_ls, cfg.loss.chunk),
         TrainingBatches(train_data, cfg.data, seed=cfg.seed, share=own_share(mesh, cfg.optim.accumulate)),
         partial(text_batches, valid_data, cfg.data, own_share(mesh)),
         lambda params: {},

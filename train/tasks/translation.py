@@ -22,19 +22,19 @@ from model.transformer import Transformer, init_params
 from run.distributed import main_first
 from run.folder import model_config
 from run.sharding import own_share
-from train.loss import Loss, cross_entropy
+from train.loss import Loss, softmax_cross_entropy
 from train.task import Objective, Task
 
 
-def objective(config: ModelConfig, eps_ls: float) -> Objective:
-    """Returns the paper's model with label-smoothed cross-entropy over target tokens."""
+def objective(config: ModelConfig, eps_ls: float, chunk: int = 0) -> Objective:
+    """Returns the paper's model with label-smoothed cross-entropy over target tokens, `chunk` at a time (0: all)."""
     model = Transformer(config)
 
     def loss(params: dict, batch: Batch, noise: Noise | None) -> Loss:
-        logits_btv = model.apply({"params": params}, *tokens(batch), noise)
+        hidden = model.apply({"params": params}, *tokens(batch), noise, method="hidden")
         target_bt = jnp.asarray(batch.target_out_bt)
         weights_bt = jnp.asarray(batch.target_segments_bt != 0, jnp.float32)
-        return cross_entropy(logits_btv, target_bt, weights_bt, eps_ls)
+        return softmax_cross_entropy(*hidden, target_bt, weights_bt, eps_ls, chunk)
 
     return Objective(partial(init_params, config), loss, tokens)
 
@@ -68,7 +68,7 @@ def task(cfg: ConfigDict, workdir: Path, mesh: Mesh) -> Task:
 
     share = own_share(mesh, cfg.optim.accumulate)
     return Task(
-        objective(config, cfg.loss.eps_ls),
+        objective(config, cfg.loss.eps_ls, cfg.loss.chunk),
         TrainingBatches(train_data, cfg.data, seed=cfg.seed, share=share),
         partial(evaluation_batches, valid_data, cfg.data.tokens_per_batch, cfg.data.buckets, own_share(mesh)),
         measure,
