@@ -51,19 +51,20 @@ def run_cli(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def run_here(monkeypatch: pytest.MonkeyPatch, **given: object) -> None:
     """The command line in this process: flags that are not given are None."""
-    names = (
+    names = [
         "workdir",
         "split",
         "corpus",
         "source",
         "reference",
+        "row_length",
         "checkpoint",
         "beam",
         "alpha",
         "extra_length",
         "json",
         "output",
-    )
+    ]
     monkeypatch.setattr(flags, "FLAGS", type("Options", (), {**dict.fromkeys(names), **given}))
     command.main(["infer"])
 
