@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import ctranslate2
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -34,8 +33,44 @@ TOKENS = 20
 SPECIALS = ["<pad>", "<s>", "</s>", "<unk>"]
 
 
-def ctranslate2_model(config: ModelConfig, params: Any, folder: str) -> ctranslate2.Translator:
-    """Returns a CTranslate2 translator with our weights, in float32."""
+def problem(config: ModelConfig, sentences: int) -> tuple[Any, np.ndarray]:
+    """Returns random parameters that never end a sentence, and sources of 20 random tokens."""
+    params = init_params(config, jax.random.key(0))
+    source_bs = np.random.default_rng(0).integers(len(SPECIALS), config.vocab_size, (sentences, TOKENS), np.int32)
+    source_bs[:, -1] = EOS
+    return params | {"embed": params["embed"].at[EOS].set(0.0)}, source_bs
+
+
+def our_search(config: ModelConfig, params: Any, source_bs: np.ndarray, beam: int) -> Callable[[], Any]:
+    """Returns a function that searches and waits for the result."""
+    search = jax.jit(functools.partial(beam_search, Transformer(config), beam=beam, alpha=0.6, extra_length=1))
+    return lambda: jax.block_until_ready(search(params, source_bs))
+
+
+def names_of(config: ModelConfig) -> list[str]:
+    """Returns CTranslate2's names for our ids."""
+    return SPECIALS + [f"t{i}" for i in range(len(SPECIALS), config.vocab_size)]
+
+
+def their_search(peer: Any, config: ModelConfig, source_bs: np.ndarray, beam: int) -> Callable[[], list[Any]]:
+    """Returns the same for a CTranslate2 translator."""
+    names = names_of(config)
+    sources = [[names[i] for i in row] for row in source_bs]
+    return lambda: peer.translate_batch(
+        sources,
+        beam_size=beam,
+        length_penalty=0.6,
+        max_decoding_length=TOKENS,
+        min_decoding_length=TOKENS,
+        suppress_sequences=[["<pad>"], ["<s>"]],
+        return_scores=True,
+    )
+
+
+def ctranslate2_model(config: ModelConfig, params: Any, folder: str, **options: Any) -> Any:
+    """Returns a CTranslate2 translator with our weights; `options` are those of its `Translator`."""
+    import ctranslate2
+
     spec = ctranslate2.specs.TransformerSpec.from_config(config.N, config.h, pre_norm=False)
     positions = np.asarray(sinusoids(jnp.arange(256)[None], config.d_model)[0])
     ours = jax.tree.map(np.asarray, params)
@@ -78,14 +113,13 @@ def ctranslate2_model(config: ModelConfig, params: Any, folder: str) -> ctransla
             norm(layer.ffn.layer_norm, mine["norm_3" if side == "decoder" else "norm_2"])
     linear(spec.decoder.projection, ours["embed"])
 
-    names = SPECIALS + [f"t{i}" for i in range(len(SPECIALS), config.vocab_size)]
-    spec.register_source_vocabulary(names)
-    spec.register_target_vocabulary(names)
+    spec.register_source_vocabulary(names_of(config))
+    spec.register_target_vocabulary(names_of(config))
     spec.config.add_attribute("layer_norm_epsilon", 1e-6)
     spec.config.decoder_start_token = "<s>"
     spec.validate()
     spec.save(folder)
-    return ctranslate2.Translator(folder, device="cpu", compute_type="float32", intra_threads=2)
+    return ctranslate2.Translator(folder, **options)
 
 
 class Sample(NamedTuple):
@@ -107,38 +141,20 @@ def main(argv: list[str]) -> None:
     """Runs the benchmark; flags below."""
     options = flags.FLAGS
     config = ModelConfig(vocab_size=options.vocab_size)
-    model = Transformer(config)
-    params = init_params(config, jax.random.key(0))
-    params = params | {"embed": params["embed"].at[EOS].set(0.0)}
-    source_bs = np.random.default_rng(0).integers(len(SPECIALS), config.vocab_size, (options.sentences, TOKENS))
-    source_bs = source_bs.astype(np.int32)
-    source_bs[:, -1] = EOS
-    search = jax.jit(functools.partial(beam_search, model, beam=options.beam, alpha=0.6, extra_length=1))
+    params, source_bs = problem(config, options.sentences)
 
     with tempfile.TemporaryDirectory() as folder:
-        peer = ctranslate2_model(config, params, folder)
-        names = SPECIALS + [f"t{i}" for i in range(len(SPECIALS), config.vocab_size)]
-        sources = [[names[i] for i in row] for row in source_bs]
-
-        def theirs() -> list[Any]:
-            return peer.translate_batch(
-                sources,
-                beam_size=options.beam,
-                length_penalty=0.6,
-                max_decoding_length=TOKENS,
-                min_decoding_length=TOKENS,
-                suppress_sequences=[["<pad>"], ["<s>"]],
-                return_scores=True,
-            )
-
-        def ours() -> Any:
-            return jax.block_until_ready(search(params, source_bs))
+        peer = ctranslate2_model(config, params, folder, device="cpu", compute_type="float32", intra_threads=2)
+        ours, theirs = (
+            our_search(config, params, source_bs, options.beam),
+            their_search(peer, config, source_bs, options.beam),
+        )
 
         found, results = ours(), theirs()
         lengths = set(map(int, found.lengths_bm[:, 0] - 1)), {len(result.hypotheses[0]) for result in results}
-        numbers = {name: i for i, name in enumerate(names)}
+        numbers = {name: i for i, name in enumerate(names_of(config))}
         target_bt = np.array([[numbers[name] for name in result.hypotheses[0]] for result in results], np.int32)
-        forced_b = jnp.sum(forced_log_probs(model, params, source_bs, target_bt), axis=1)
+        forced_b = jnp.sum(forced_log_probs(Transformer(config), params, source_bs, target_bt), axis=1)
         reported_b = np.array([result.scores[0] for result in results]) * TOKENS**0.6
         error = float(np.max(np.abs(forced_b / reported_b - 1)))
         print(

@@ -1,0 +1,41 @@
+"""What must be there before anything is begun: a GPU with enough memory, and the corpora."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from base.errors import UserError
+from benchmarks.accelerator.record import CORPORA
+
+LEAST = 30 * 2**30  # bytes that JAX must be allowed to use, three quarters of the card's: big, unfused attention
+_ASK = """import jax, json
+device = jax.devices()[0]
+print(json.dumps([device.platform, (device.memory_stats() or {}).get("bytes_limit", 0)]))"""
+
+
+def check_device(environment: dict[str, str]) -> None:
+    """Asks a process of its own, so that this one holds no memory of the GPU.
+
+    Raises:
+      UserError: there is no GPU, or its memory is too small.
+    """
+    asked = subprocess.run([sys.executable, "-c", _ASK], env=environment, capture_output=True, text=True)
+    if asked.returncode:
+        reason = (asked.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise UserError(f"JAX finds no device ({reason}); this needs a GPU, or --tiny")
+    platform, memory = json.loads(asked.stdout.splitlines()[-1])
+    if platform != "gpu":
+        raise UserError(f"JAX's backend is {platform}; this needs a GPU (pip install -e '.[cuda]'), or --tiny")
+    if memory < LEAST:
+        raise UserError(f"the GPU gives JAX {memory / 2**30:.0f} GiB; the big model needs {LEAST / 2**30:.0f}")
+
+
+def check_corpora(where: Path | None, rows: list[str]) -> None:
+    """Raises a `UserError` that names the first file which the rows need and the folder lacks."""
+    if where is None:
+        return
+    for row in rows:
+        for name in CORPORA.get(row, ()):
+            if not (where / name).is_file():
+                raise UserError(f"--corpora={where}: {name} is missing, which row {row} needs")

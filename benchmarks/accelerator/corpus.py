@@ -1,0 +1,50 @@
+"""The paper's base recipe on real text, as far as the minutes go: 31,000 and 163,000 pairs, not WMT14's 4.5 million."""
+
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from benchmarks.accelerator.record import Options, Part
+from benchmarks.accelerator.training import miniature, on_grammar, trained
+from configs import base
+
+SCORING = 0.2  # of the time, for translating the test split
+
+
+def recipe() -> ConfigDict:
+    """Returns configs/base.py in bfloat16, with a schedule and checkpoints for a few thousand updates."""
+    cfg = base.get_config()
+    cfg.model.dtype, cfg.model.dropout_bits = "bfloat16", "hash"
+    cfg.data.update({"batching": "pack", "max_length": 256, "pack_length": 256})
+    cfg.steps, cfg.optim.warmup = 6_000, 1_000
+    cfg.checkpoint.every = cfg.eval.every = 250
+    cfg.eval.bleu_sentences, cfg.checkpoint.keep_best, cfg.decode.checkpoint = 200, 5, "average-best:5"
+    return cfg
+
+
+def corpora(folder: Path | None) -> dict[str, ConfigDict]:
+    """Returns the config of each corpus in the folder; without one, of the built-in grammar."""
+    if folder is None:
+        return {"grammar": on_grammar(recipe(), 200_000)}
+    news, tatoeba = recipe(), recipe()
+    for split, name in (("train", "news_mini_train.en-de"), ("valid", "newstest2013"), ("test", "newstest2014")):
+        news.data[split] = f"text:{folder}/wmt/en-de/{name}.{{en,de}}.gz"
+        tatoeba.data[split] = f"text:{folder}/tatoeba/split.en-de.{split}.{{en,de}}.gz"
+    news.data.vocab_size, tatoeba.data.vocab_size = 16_000, 8_000  # what so little text supports
+    return {"news": news, "tatoeba": tatoeba}
+
+
+def parts(options: Options) -> dict[str, Part]:
+    """Returns a training run for each corpus; they share the time equally."""
+    configs = corpora(None if options.tiny else options.corpora)
+    end, left = time.monotonic() + options.seconds, len(configs)
+
+    def one(name: str, cfg: ConfigDict) -> dict[str, Any]:
+        nonlocal left
+        seconds, left = (end - time.monotonic()) / left, left - 1
+        return trained(cfg, options.runs / f"corpus-{name}", seconds * (1 - SCORING), whole=False)
+
+    return {name: partial(one, name, miniature(cfg) if options.tiny else cfg) for name, cfg in configs.items()}

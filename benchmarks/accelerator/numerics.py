@@ -1,0 +1,128 @@
+"""What must agree: float32 and bfloat16, cuDNN and the einsum, a run that was killed and one that was not."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from base.errors import UserError
+from base.files import read_json_lines, write_text
+from benchmarks.accelerator.record import Options, Part
+from benchmarks.accelerator.training import miniature
+from configs import quickstart
+from infer.runs import load_choice, params_sha256
+from model.masks import Mask
+from model.mixers.kernels import attend
+from train.loop import train
+from train.tasks import translation
+
+DETERMINISTIC = "--xla_gpu_deterministic_ops=true"
+WIDTHS = (16, 32, 64, 128)  # d_k = d_v of the rows of Table 3 that cuDNN takes
+
+
+def recipe(options: Options, dtype: str, steps: int) -> Any:
+    """Returns configs/quickstart.py, with dropout, for so many updates."""
+    cfg = quickstart.get_config()
+    cfg.model.P_drop = 0.1
+    if options.tiny:
+        miniature(cfg)
+    cfg.model.dtype, cfg.steps, cfg.log_every = dtype, steps, 2 if options.tiny else 10
+    cfg.checkpoint.every, cfg.eval.every, cfg.eval.bleu_sentences = max(1, steps // 4), steps, 0
+    return cfg
+
+
+def curves(options: Options) -> dict[str, Any]:
+    """Returns the training loss of the last quarter and the validation loss in both types, and their difference."""
+    found: dict[str, Any] = {}
+    for dtype in ("float32", "bfloat16"):
+        workdir = options.runs / f"numerics-{dtype}"
+        train(recipe(options, dtype, 4 if options.tiny else 370), workdir, translation.task)
+        records = read_json_lines(workdir / "metrics.jsonl", {"kind": str})
+        losses = [record["loss"] for record in records if record["kind"] == "train"]
+        found[f"train_{dtype}"] = float(np.mean(losses[-max(1, len(losses) // 4) :]))
+        found[f"valid_{dtype}"] = [record["loss"] for record in records if record["kind"] == "valid"][-1]
+    for split in ("train", "valid"):
+        found[f"{split}_percent"] = 100 * abs(found[f"{split}_bfloat16"] / found[f"{split}_float32"] - 1)
+    return found
+
+
+def kernel(impl: str, width: int) -> dict[str, Any]:
+    """Returns the largest relative error of heads and gradients over packed, causal and cross attention."""
+    rng = np.random.default_rng(0)
+    packed_bt = jnp.asarray(np.sort(rng.integers(1, 6, (4, 128)), axis=1), jnp.int32)
+    source_bs = jnp.asarray(np.sort(rng.integers(1, 6, (4, 96)), axis=1), jnp.int32)
+    masks = {
+        "packed": Mask(packed_bt, packed_bt),
+        "causal": Mask(packed_bt, packed_bt, causal=True),
+        "cross": Mask(packed_bt, source_bs),
+    }
+
+    def einsum(q: Any, k: Any, v: Any, mask: Mask) -> Any:
+        weights = jnp.einsum("bhtk,bhsk->bhts", q, k) / width**0.5
+        return jnp.einsum("bhts,bhse->bhte", jax.nn.softmax(jnp.where(mask.dense()[:, None], weights, -1e30)), v)
+
+    errors: dict[str, Any] = {}
+    for name, mask in masks.items():
+        shapes = [(4, 2, segments.shape[1], width) for segments in (mask.queries_bt, mask.keys_bs, mask.keys_bs)]
+        arrays = [jnp.asarray(rng.standard_normal(shape), jnp.bfloat16) for shape in shapes]
+
+        def both(f: Any, *arrays: Any) -> Any:
+            return jax.jit(jax.value_and_grad(lambda *a: (f(*a).astype(jnp.float32) ** 2).sum(), (0, 1, 2)))(*arrays)
+
+        ours = both(partial(einsum, mask=mask), *(x.astype(jnp.float32) for x in arrays))
+        theirs = both(partial(attend, impl, mask=mask), *arrays)
+        pairs = [
+            (np.asarray(x, np.float32), np.asarray(y))
+            for x, y in zip(*map(jax.tree.leaves, (theirs, ours)), strict=True)
+        ]
+        errors[name] = float(max(np.linalg.norm(x - y) / np.linalg.norm(y) for x, y in pairs))
+    return errors
+
+
+def killed(options: Options) -> dict[str, Any]:
+    """Kills a training run after its second checkpoint and resumes it; returns whether the parameters are the same."""
+    steps = 8 if options.tiny else 80
+    cfg, folder = recipe(options, "float32" if options.tiny else "bfloat16", steps), options.runs / "numerics-resume"
+    config, second = folder / "config.py", folder / "killed" / "checkpoints" / str(steps // 2)
+    folder.mkdir(parents=True, exist_ok=True)
+    text = f"from ml_collections import ConfigDict\n\n\ndef get_config():\n    return ConfigDict({cfg.to_dict()!r})\n"
+    write_text(config, text)
+    environment = {
+        **os.environ,
+        "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {'' if options.tiny else DETERMINISTIC}",
+    }
+
+    def start(name: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "train", f"--config={config}", f"--workdir={folder / name}"]
+        return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+    def wait(process: subprocess.Popen[bytes]) -> float:
+        began, log = time.monotonic(), process.communicate()[1]
+        if process.returncode:
+            raise UserError(f"training ended with {process.returncode}: {log.decode()[-300:]}")
+        return time.monotonic() - began
+
+    seconds = wait(start("whole"))
+    first = start("killed")
+    while not second.exists() and first.poll() is None:
+        time.sleep(0.01)
+    first.send_signal(signal.SIGKILL)
+    first.communicate()
+    wait(start("killed"))
+    whole, resumed = (params_sha256(load_choice(folder / name, "latest")[1]) for name in ("whole", "killed"))
+    return {"equal": whole == resumed, "run_seconds": seconds, "flag": "" if options.tiny else DETERMINISTIC}
+
+
+def parts(options: Options) -> dict[str, Part]:
+    """Returns the three comparisons; in miniature without cuDNN, which needs a GPU."""
+    found: dict[str, Part] = {"float32 and bfloat16": partial(curves, options)}
+    if not options.tiny:
+        found |= {f"cudnn, d_k {width}": partial(kernel, "cudnn", width) for width in WIDTHS}
+    return found | {"killed and resumed": partial(killed, options)}

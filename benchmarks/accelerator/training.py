@@ -1,0 +1,81 @@
+"""Training against the clock: what the rows that train models share."""
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from benchmarks.accelerator.record import OutOfTime
+from infer.decoding import chosen
+from infer.evaluation import open_split, provenance, score, translate
+from infer.runs import open_run
+from train.check import check_device
+from train.loop import train
+from train.tasks import translation
+
+LEAST = 20.0  # seconds without which training is not begun
+
+
+def on_grammar(cfg: ConfigDict, pairs: int) -> ConfigDict:
+    """Sets the built-in corpus, with a vocabulary that suits it, in place; returns the config."""
+    for split, count in (("train", pairs), ("valid", min(pairs, 500)), ("test", min(pairs, 1_000))):
+        cfg.data[split] = f"grammar:{split}:{count}"
+    cfg.data.vocab_size, cfg.data.max_length, cfg.data.pack_length = 1_800, 64, 64
+    cfg.data.buckets = (16, 32, 64)
+    return cfg
+
+
+def miniature(cfg: ConfigDict) -> ConfigDict:
+    """Makes a run of any config a matter of seconds on a CPU, in place; returns the config."""
+    on_grammar(cfg, 400)
+    cfg.data.valid, cfg.data.test = "grammar:valid:4", "grammar:test:4"
+    cfg.data.update({"vocab_size": 500, "batching": "pack", "tokens_per_batch": 256})
+    cfg.model.update({"N": 1, "d_model": 16, "d_ff": 32, "h": 2, "d_k": 8, "d_v": 8, "dtype": "float32"})
+    cfg.model.dropout_bits = "hash"
+    cfg.decode.update({"beam": 2, "extra_length": 1, "checkpoint": "latest"})
+    cfg.steps, cfg.log_every = 4, 2
+    cfg.checkpoint.every = cfg.eval.every = 4
+    cfg.eval.bleu_sentences = 0
+    return cfg
+
+
+def trained(
+    cfg: ConfigDict, workdir: Path, seconds: float, *, split: str = "test", whole: bool = True
+) -> dict[str, Any]:
+    """Trains for at most this long, then scores a split; returns every score, the updates and the minutes.
+
+    Raises:
+      OutOfTime: too little time is left or, with `whole`, it was over before `cfg.steps`; the run can be resumed.
+      UserError: the config, a corpus or the folder is at fault.
+    """
+    if seconds < LEAST:
+        raise OutOfTime
+    check_device(cfg)
+    stop = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGTERM))  # the loop then saves and returns
+    stop.start()
+    started = time.monotonic()
+    try:
+        train(cfg, workdir, translation.task)
+    except SystemExit as early:
+        raise OutOfTime from early
+    finally:
+        stop.cancel()
+    minutes = (time.monotonic() - started) / 60
+    run = open_run(workdir)
+    if run.step < cfg.steps and whole:
+        raise OutOfTime
+    sentences, decoding = open_split(run, split), chosen(run.config.decode)
+    translations, taken = translate(run, sentences, decoding, "translating", "lines")
+    hypotheses = [one.text for one in translations]
+    return {
+        **score(run, sentences.sources, hypotheses, sentences.references, sentences.language),
+        **provenance(run, sentences, decoding),
+        "updates": run.step,
+        "stopped_early": run.step < cfg.steps,
+        "training_minutes": round(minutes, 2),
+        "decoding_seconds": round(taken, 2),
+    }
