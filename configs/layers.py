@@ -4,7 +4,7 @@ The argument is attention, restricted, linear, recurrent or convolution. A narro
 parameters of the last two, so that all have as many as the first to within 0.1 %.
 
 Ours:  no row has been run.
-Cost:  a minute or two each on one CPU core.
+Cost:  two or three minutes each on one CPU core.
 
     for seed in 0 1 2; do for mixer in attention restricted linear recurrent convolution; do
         run=runs/layers/$mixer-$seed
@@ -31,13 +31,13 @@ def get_config(mixer: str = "attention") -> ConfigDict:
     if mixer not in D_FF:
         raise ValueError(f"there is no row {mixer!r}; the rows are {', '.join(D_FF)}")
     cfg = quickstart()
-    cfg.steps = 200
+    cfg.steps = 300
     cfg.data.tokens_per_batch = 2_048
     cfg.model.mixer, cfg.model.d_ff = mixer, D_FF[mixer]
     cfg.model.neighbours = 5  # sentences have a dozen subwords
     cfg.optim.warmup = 50
-    cfg.checkpoint.every = 200
-    cfg.eval.every = 40
+    cfg.checkpoint.every = 300
+    cfg.eval.every = 60
     cfg.eval.bleu_sentences = 0
     cfg.decode.update({"checkpoint": "latest", "beam": 1, "alpha": 0.0})
     return cfg
