@@ -1,13 +1,13 @@
-"""Times beam search against CTranslate2 in float32: the base model, the same weights, the same 20-token sentences.
+"""Times beam search against CTranslate2, float32 and int8: the base model, the same weights and 20-token sentences.
 
 pip install -e '.[bench]'
 GLIBC_TUNABLES=glibc.malloc.hugetlb=1 python -m benchmarks.decoding [--rounds=9] [--sentences=8] [--beam=4]
 
-Random weights are copied into a CTranslate2 model with the same sinusoids; scoring its outputs with our model checks
-that the two are the same. EOS is suppressed, in CTranslate2 by an option and here by a zero embedding, so that both
-write 20 tokens; ours then takes one more step for the forced EOS. Rounds alternate between the two; a round that got
-less than 90 % of the processors is dropped, since the machine may be shared. Compilation is excluded. The last line is
-the ratio of medians.
+Random weights are exported to CTranslate2; scoring its float32 outputs with our model checks that the two are the same.
+EOS is suppressed, in CTranslate2 by an option and here by a zero embedding, so that both write 20 tokens; ours then
+takes one more step for the forced EOS. Rounds alternate between them; a round that got less than 90 % of the processors
+is dropped, since the machine may be shared. Compilation is excluded. The last lines are the ratio of the files' sizes,
+and ratios of median times; int8 computes another, less exact model.
 """
 
 import functools
@@ -15,6 +15,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -23,8 +24,8 @@ import numpy as np
 from absl import app, flags
 
 from base.ids import EOS
+from infer.convert.ctranslate2 import specification
 from model.config import ModelConfig
-from model.positions import sinusoids
 from model.search.beam import beam_search
 from model.search.scoring import forced_log_probs
 from model.transformer import Transformer, init_params
@@ -67,57 +68,18 @@ def their_search(peer: Any, config: ModelConfig, source_bs: np.ndarray, beam: in
     )
 
 
-def ctranslate2_model(config: ModelConfig, params: Any, folder: str, **options: Any) -> Any:
-    """Returns a CTranslate2 translator with our weights; `options` are those of its `Translator`."""
+def ctranslate2_model(config: ModelConfig, params: Any, folder: str, stored: str = "float32", **options: Any) -> Any:
+    """Returns a CTranslate2 translator with our weights, stored in a type; `options` are those of its `Translator`."""
     import ctranslate2
 
-    spec = ctranslate2.specs.TransformerSpec.from_config(config.N, config.h, pre_norm=False)
-    positions = np.asarray(sinusoids(jnp.arange(256)[None], config.d_model)[0])
-    ours = jax.tree.map(np.asarray, params)
-
-    def flat_in(weight: np.ndarray) -> np.ndarray:
-        return weight.reshape(config.d_model, -1).T
-
-    def norm(spec: Any, ours: dict) -> None:
-        spec.gamma, spec.beta = ours["scale"], ours["bias"]
-
-    def linear(spec: Any, weight: np.ndarray, bias: np.ndarray | None = None) -> None:
-        spec.weight = np.ascontiguousarray(weight)
-        spec.bias = np.zeros(weight.shape[0], np.float32) if bias is None else bias
-
-    def attention(spec: Any, ours: dict, self_attention: bool) -> None:
-        q, k, v = (flat_in(ours[name]) for name in ("wq", "wk", "wv"))
-        stacks = [np.concatenate([q, k, v])] if self_attention else [q, np.concatenate([k, v])]
-        for target, weight in zip(spec.linear, [*stacks, ours["wo"].reshape(-1, config.d_model).T], strict=True):
-            linear(target, weight)
-
-    def feed_forward(spec: Any, ours: dict) -> None:
-        linear(spec.linear_0, ours["w1"].T, ours["b1"])
-        linear(spec.linear_1, ours["w2"].T, ours["b2"])
-
-    for side in ("encoder", "decoder"):
-        stack = getattr(spec, side)
-        embeddings = stack.embeddings[0] if side == "encoder" else stack.embeddings
-        embeddings.weight = ours["embed"]
-        embeddings.multiply_by_sqrt_depth = True
-        stack.scale_embeddings = True
-        stack.position_encodings.encodings = positions
-        for n, layer in enumerate(stack.layer):
-            mine = ours[side][f"layer_{n}"]
-            attention(layer.self_attention, mine["self_attention"], True)
-            norm(layer.self_attention.layer_norm, mine["norm_1"])
-            if side == "decoder":
-                attention(layer.attention, mine["cross_attention"], False)
-                norm(layer.attention.layer_norm, mine["norm_2"])
-            feed_forward(layer.ffn, mine["feed_forward"])
-            norm(layer.ffn.layer_norm, mine["norm_3" if side == "decoder" else "norm_2"])
-    linear(spec.decoder.projection, ours["embed"])
-
+    spec = specification(config, jax.tree.map(np.array, params))
     spec.register_source_vocabulary(names_of(config))
     spec.register_target_vocabulary(names_of(config))
-    spec.config.add_attribute("layer_norm_epsilon", 1e-6)
+    spec.config.layer_norm_epsilon = config.norm_epsilon
     spec.config.decoder_start_token = "<s>"
     spec.validate()
+    spec.optimize(stored)
+    Path(folder).mkdir(exist_ok=True)
     spec.save(folder)
     return ctranslate2.Translator(folder, **options)
 
@@ -144,13 +106,15 @@ def main(argv: list[str]) -> None:
     params, source_bs = problem(config, options.sentences)
 
     with tempfile.TemporaryDirectory() as folder:
-        peer = ctranslate2_model(config, params, folder, device="cpu", compute_type="float32", intra_threads=2)
-        ours, theirs = (
-            our_search(config, params, source_bs, options.beam),
-            their_search(peer, config, source_bs, options.beam),
-        )
+        kinds = {kind: str(Path(folder) / kind) for kind in ("float32", "int8")}
+        peers: dict[str, Callable[[], list[Any]]] = {}
+        for kind, path in kinds.items():
+            peer = ctranslate2_model(config, params, path, kind, device="cpu", compute_type=kind, intra_threads=2)
+            peers[kind] = their_search(peer, config, source_bs, options.beam)
+        sizes = {kind: (Path(path) / "model.bin").stat().st_size for kind, path in kinds.items()}
+        ours = our_search(config, params, source_bs, options.beam)
 
-        found, results = ours(), theirs()
+        found, results = ours(), peers["float32"]()
         lengths = set(map(int, found.lengths_bm[:, 0] - 1)), {len(result.hypotheses[0]) for result in results}
         numbers = {name: i for i, name in enumerate(names_of(config))}
         target_bt = np.array([[numbers[name] for name in result.hypotheses[0]] for result in results], np.int32)
@@ -161,10 +125,11 @@ def main(argv: list[str]) -> None:
             f"tokens written, ours and CTranslate2's: {lengths}; its log-probabilities under our model: {error:.1e} off"
         )
 
-        samples: dict[str, list[Sample]] = {"ours": [], "ctranslate2": []}
+        contenders = {"ours": ours, **{f"ctranslate2 {kind}": work for kind, work in peers.items()}}
+        samples: dict[str, list[Sample]] = {name: [] for name in contenders}
         for _ in range(options.rounds):
-            samples["ours"].append(timed(ours))
-            samples["ctranslate2"].append(timed(theirs))
+            for name, work in contenders.items():
+                samples[name].append(timed(work))
     most = max(sample.cpus for runs in samples.values() for sample in runs)
     medians = {}
     for name, runs in samples.items():
@@ -172,7 +137,9 @@ def main(argv: list[str]) -> None:
         medians[name] = statistics.median(kept)
         cpus = " ".join(f"{sample.cpus:.2f}" for sample in runs)
         print(f"{name}: median {1e3 * medians[name]:.0f} ms, {len(kept)} of {len(runs)} rounds kept; cpus {cpus}")
-    print(f"CTranslate2 float32 time / ours: {medians['ctranslate2'] / medians['ours']:.2f}")
+    print(f"size of CTranslate2's int8 file / float32: {sizes['int8'] / sizes['float32']:.2f}")
+    for kind in peers:
+        print(f"CTranslate2 {kind} time / ours: {medians[f'ctranslate2 {kind}'] / medians['ours']:.2f}")
 
 
 if __name__ == "__main__":

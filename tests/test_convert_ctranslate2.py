@@ -6,16 +6,11 @@ Without CTranslate2 these tests are skipped, unless REQUIRE_TORCH=1 (as in CI) m
 import os
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
 
 from base.errors import UserError
-from data.tokenizer import Tokenizer
-from infer.runs import Run
-from model.transformer import init_params
-from run.folder import model_config
-from tests import tiny_run
+from tests.random_run import random_run
 
 if os.environ.get("REQUIRE_TORCH") != "1":
     pytest.importorskip("ctranslate2")
@@ -28,7 +23,7 @@ CASES = {
     "sinusoidal-pre": {"norm": "pre", "d_k": 6, "d_v": 3, "biases": True},
     "learned-post": {"positions": "learned", "max_positions": 60, "tie_embeddings": False, "activation": "gelu"},
     "learned-pre": {"positions": "learned", "max_positions": 60, "norm": "pre", "scale_embeddings": False},
-    "rope-post": {"positions": "rope", "d_k": 4, "d_v": 6, "activation": "silu"},
+    "rope-post": {"positions": "rope", "d_k": 4, "d_v": 6, "activation": "silu", "output_bias": True},
     "rope-pre": {"positions": "rope", "norm": "pre", "d_k": 6, "d_v": 4, "biases": True},
     "alibi-post": {"positions": "alibi", "h": 3},
     "alibi-pre": {"positions": "alibi", "norm": "pre", "d_v": 7, "norm_epsilon": 1e-3},
@@ -37,32 +32,13 @@ CASES = {
 }
 
 
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
-    lines = [line for pair in tiny_run.PAIRS for line in pair]
-    return Tokenizer.train(lines, 320, tmp_path_factory.mktemp("tokenizer") / "tokenizer.model")
-
-
-def random_run(tokenizer: Tokenizer, **model: object) -> Run:
-    """A run whose every parameter is random, so that none is at a special value."""
-    cfg = tiny_run.config(Path("nowhere"))
-    cfg.model.update(model)
-    config = model_config(cfg, tokenizer.vocab_size)
-    shapes = jax.eval_shape(lambda key: init_params(config, key), jax.random.key(0))
-    rng = np.random.default_rng(0)
-    params = jax.tree_util.tree_map_with_path(
-        lambda path, leaf: (0.3 * rng.normal(size=leaf.shape) + (path[-1].key == "scale")).astype(np.float32), shapes
-    )
-    return Run(Path("nowhere"), cfg, config, tokenizer, params, 1, (1,))
-
-
 @pytest.mark.parametrize("case", CASES)
-def test_log_probabilities_are_ours(case: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
-    assert ctranslate2.write(random_run(tokenizer, **CASES[case]), tmp_path) <= TOLERANCE
+def test_log_probabilities_are_ours(case: str, tmp_path: Path) -> None:
+    assert ctranslate2.write(random_run(**CASES[case]), tmp_path) <= TOLERANCE
 
 
-def test_int8_is_near_and_small_and_the_folder_holds_all(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    model_run = random_run(tokenizer, d_model=64, d_ff=256)
+def test_int8_is_near_and_small_and_the_folder_holds_all(tmp_path: Path) -> None:
+    model_run = random_run(d_model=64, d_ff=256)
     for quantization in ("float32", "int8"):
         (tmp_path / quantization).mkdir()
         assert ctranslate2.write(model_run, tmp_path / quantization, quantization) < ctranslate2.TOLERANCES["int8"]
@@ -74,10 +50,10 @@ def test_int8_is_near_and_small_and_the_folder_holds_all(tokenizer: Tokenizer, t
 
 
 def test_what_it_cannot_hold_is_one_line_and_a_wrong_model_is_an_error(
-    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(UserError, match=r"^model.mixer is 'convolution', which CTranslate2 cannot hold; take another"):
-        ctranslate2.write(random_run(tokenizer, mixer="convolution"), tmp_path)
+        ctranslate2.write(random_run(mixer="convolution"), tmp_path)
     monkeypatch.setattr(ctranslate2, "sinusoids", lambda *arguments: np.zeros((1, 1024, 8), np.float32))
     with pytest.raises(UserError, match=r"^CTranslate2 float32: log-probabilities of \d+ subwords differ by at most"):
-        ctranslate2.write(random_run(tokenizer), tmp_path)
+        ctranslate2.write(random_run(), tmp_path)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from infer.convert.gpt2 import parameters
 from model.config import ModelConfig
 from model.language_model import LanguageModel
 from model.tokens import Tokens
@@ -58,29 +59,8 @@ def gpt2():
 
 def ours_from(theirs):
     """GPT-2's weights under our names and in our shapes."""
-    given = {name: weight.detach().numpy() for name, weight in theirs.transformer.named_parameters()}
-    d, h, k = CONFIG.d_model, CONFIG.h, CONFIG.d_k
-
-    def norm(name):
-        return {"scale": given[f"{name}.weight"], "bias": given[f"{name}.bias"]}
-
-    decoder = {"final_norm": norm("ln_f")}
-    for n in range(CONFIG.N):
-        weight, bias = given[f"h.{n}.attn.c_attn.weight"], given[f"h.{n}.attn.c_attn.bias"]
-        attention = {"wo": given[f"h.{n}.attn.c_proj.weight"].reshape(h, k, d), "bo": given[f"h.{n}.attn.c_proj.bias"]}
-        for place, letter in enumerate("qkv"):
-            attention[f"w{letter}"] = weight[:, place * d : (place + 1) * d].reshape(d, h, k)
-            attention[f"b{letter}"] = bias[place * d : (place + 1) * d].reshape(h, k)
-        feed_forward = {"w1": given[f"h.{n}.mlp.c_fc.weight"], "b1": given[f"h.{n}.mlp.c_fc.bias"]}
-        feed_forward |= {"w2": given[f"h.{n}.mlp.c_proj.weight"], "b2": given[f"h.{n}.mlp.c_proj.bias"]}
-        decoder[f"layer_{n}"] = {
-            "self_attention": attention,
-            "feed_forward": feed_forward,
-            "norm_1": norm(f"h.{n}.ln_1"),
-            "norm_2": norm(f"h.{n}.ln_2"),
-        }
-    tree = {"embed": given["wte.weight"], "positions": given["wpe.weight"], "decoder": decoder}
-    return jax.tree.map(jnp.asarray, tree)
+    given = {name: weight.detach().numpy() for name, weight in theirs.named_parameters()}
+    return jax.tree.map(jnp.asarray, parameters(given, CONFIG.N, CONFIG.h))
 
 
 def test_logits_are_gpt2s():

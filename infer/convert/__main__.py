@@ -5,42 +5,60 @@ python -m infer.convert --workdir=runs/quickstart --to=ctranslate2 --output=serv
 python -m infer.convert --from=safetensors:exported --workdir=runs/again
 
 --to=ctranslate2       a CTranslate2 model, with --quantization=int8, int16, float16 or bfloat16 a smaller one
+--to=huggingface       MarianMTModel (post-norm) or Pegasus (pre-norm) of transformers, where these can hold the model
+--to=stablehlo         encoder and decoder as functions that JAX and XLA call without our code, on CPU, GPU and TPU
 --to=safetensors       our parameters under their own names, config and tokenizer: bitwise the same when read again
---from=safetensors:DIR what that wrote
+
+--from=safetensors:DIR what --to=safetensors wrote
+--from=huggingface:DIR a folder of transformers: Marian (opus-mt) and Pegasus, or GPT-2 as a language model
+--from=fairseq:FILE    a checkpoint of fairseq's Transformer, with dict.LANGUAGE.txt and bpecodes beside it
 
 --output, or with --from the folder --workdir, must be new or empty; nothing is left of a conversion that fails.
 """
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from absl import flags
 
 from base.errors import UserError, run
 from infer.convert.folders import make_run, needed, new_folder
 from infer.options import define_run_flags
-from infer.runs import open_run
+from infer.runs import Run, open_run
 
-OUT, IN = ("ctranslate2", "safetensors"), ("safetensors",)
+OUT = ("ctranslate2", "huggingface", "safetensors", "stablehlo")
+IN = ("fairseq", "huggingface", "safetensors")
 QUANTIZATIONS = ("float32", "int8", "int16", "float16", "bfloat16")
 
 
 def write(to: str, output: str) -> None:
     """Writes the run of the flags as format `to`."""
     options = flags.FLAGS
+    save: Callable[[Run, Path], Any]
     with needed(f"--to={to}"):
         match to:
             case "ctranslate2":
                 from infer.convert import ctranslate2
 
-                model_run = open_run(options.workdir, options.checkpoint)
-                with new_folder("output", output) as folder:
-                    ctranslate2.write(model_run, folder, options.quantization or "float32")
+                save = partial(ctranslate2.write, quantization=options.quantization or "float32")
+            case "huggingface":
+                from infer.convert import huggingface
+
+                save = huggingface.write
+            case "stablehlo":
+                from infer.convert import stablehlo
+
+                save = stablehlo.write
             case _:
                 from infer.convert import safetensors
 
-                model_run = open_run(options.workdir, options.checkpoint, task=None)
-                with new_folder("output", output) as folder:
-                    safetensors.write(model_run, folder)
+                save = safetensors.write
+    task = None if to == "safetensors" else "translation"
+    model_run = open_run(options.workdir, options.checkpoint, task)
+    with new_folder("output", output) as folder, needed(f"--to={to}"):
+        save(model_run, folder)
 
 
 def read(source: str, workdir: str) -> None:
@@ -49,9 +67,20 @@ def read(source: str, workdir: str) -> None:
     if kind not in IN or not path:
         raise UserError(f"--from={source}: write FORMAT:PATH, with the format one of {', '.join(IN)}")
     with needed(f"--from={kind}"):
-        from infer.convert import safetensors
+        match kind:
+            case "huggingface":
+                from infer.convert import huggingface
 
-        make_run(workdir, safetensors.read(Path(path).expanduser()))
+                imported = huggingface.read(Path(path).expanduser())
+            case "fairseq":
+                from infer.convert import fairseq
+
+                imported = fairseq.read(Path(path).expanduser())
+            case _:
+                from infer.convert import safetensors
+
+                imported = safetensors.read(Path(path).expanduser())
+    make_run(workdir, imported)
 
 
 def main(argv: list[str]) -> None:

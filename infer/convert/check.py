@@ -2,7 +2,7 @@
 
 import dataclasses
 import sys
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import NamedTuple
@@ -13,6 +13,7 @@ import numpy as np
 from base.errors import UserError
 from base.ids import EOS
 from data.sources import open_corpus
+from data.tokenizer import Tokenizer
 from infer.runs import Run
 from model.config import ModelConfig
 from model.search.scoring import forced_log_probs
@@ -42,7 +43,7 @@ class Forced(NamedTuple):
     log_probs: list[np.ndarray]
 
 
-def check_holds(engine: str, config: ModelConfig, held: dict[str, Container]) -> None:
+def check_holds(engine: str, config: ModelConfig, held: Mapping[str, Container]) -> None:
     """Raises `UserError` if a field that matters has a value that `engine` cannot hold.
 
     `held` has the values of each field that it can hold; of fields without an entry it holds the default.
@@ -53,6 +54,12 @@ def check_holds(engine: str, config: ModelConfig, held: dict[str, Container]) ->
             raise UserError(f"model.{field.name} is {value!r}, which {engine} cannot hold; take another format")
 
 
+def check_tokenizer(engine: str, model_run: Run) -> None:
+    """Raises `UserError` unless the run's tokenizer is a sentencepiece model, which is what the exports write."""
+    if type(model_run.tokenizer) is not Tokenizer:
+        raise UserError(f"{model_run.workdir}: its tokenizer came with an imported model, and {engine} would lack it")
+
+
 def forced(model_run: Run) -> Forced:
     """Returns a few sentences of the run's validation corpus, or if it is not there of `PAIRS`, scored by our model."""
     config = dataclasses.replace(model_run.model_config, dtype="float32", attention_impl="einsum")
@@ -61,12 +68,22 @@ def forced(model_run: Run) -> Forced:
         pairs = list(islice(open_corpus(model_run.config.data.valid).pairs(), SENTENCES))
     except UserError:
         pairs = list(PAIRS)
-    encode = model_run.tokenizer.encode
-    sources, targets = ([[*encode(pair[side])[: longest - 1], EOS] for pair in pairs] for side in (0, 1))
+    sides = (model_run.tokenizer, model_run.tokenizer.target)
+    sources, targets = (
+        [[*side.encode(pair[number])[: longest - 1], EOS] for pair in pairs] for number, side in enumerate(sides)
+    )
     width = max(map(len, sources + targets))
     rows = [np.array([row + [0] * (width - len(row)) for row in side], np.int32) for side in (sources, targets)]
     found_bt = jax.jit(partial(forced_log_probs, Transformer(config)))(model_run.params, *rows)
     return Forced(sources, targets, [row[: len(ids)] for row, ids in zip(np.asarray(found_bt), targets, strict=True)])
+
+
+def penalty_note(engine: str, kind: str) -> str:
+    """Returns how the length penalty of `engine` differs from a run's, of the kind `config.decode.length_penalty`."""
+    theirs = f"{engine} ranks hypotheses by log p / n^alpha (n subwords, the end counted)"
+    if kind == "power":
+        return f"{theirs}, as the run does."
+    return f"{theirs}, the run by log p / ((5 + n) / 6)^alpha."
 
 
 def compare(engine: str, ours: Forced, theirs: Sequence[Sequence[float]], tolerance: float) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 from ctranslate2.specs import common_spec, transformer_spec
 
 from base.files import write_text
-from infer.convert.check import Forced, check_holds, compare, forced
+from infer.convert.check import Forced, check_holds, check_tokenizer, compare, forced, penalty_note
 from infer.runs import Run
 from infer.translator import MAX_INPUT
 from model.config import ACTIVATIONS, NORMS, POSITIONS, ModelConfig
@@ -34,8 +34,8 @@ README = """A CTranslate2 model ({quantization}) and its sentencepiece model, wh
 
 What differs from the code that trained it:
 
-- Length penalty: CTranslate2 ranks hypotheses by log p / n^alpha, the run by log p / ((5 + n) / 6)^alpha (n subwords,
-  the end counted). The same alpha is a stronger penalty here, and beam search may choose another hypothesis.
+- Length penalty: {penalty}
+  Where they differ, beam search with the same alpha may choose another hypothesis.
 - An output had at most {extra_length} subwords more than its source; max_decoding_length is one number for all.
 - A sentence of more than {rows} subwords is an error{alibi}; the code splits such lines into pieces.
 """
@@ -49,15 +49,11 @@ def write(model_run: Run, folder: Path, quantization: str = "float32") -> float:
       UserError: CTranslate2 cannot hold the model, or computes something else.
     """
     config, decode = model_run.model_config, model_run.config.decode
-    held = {
-        "positions": POSITIONS,
-        "norm": NORMS,
-        "activation": ACTIVATIONS,
-        "d_k": (config.d_k,),
-        "d_v": (config.d_v,),
-    }
-    held |= {"norm_epsilon": (config.norm_epsilon,), "biases": (False, True), "scale_embeddings": (False, True)}
-    check_holds("CTranslate2", config, {**held, "tie_embeddings": (False, True)})
+    either = (False, True)
+    held = {"positions": POSITIONS, "norm": NORMS, "activation": ACTIVATIONS, "norm_epsilon": (config.norm_epsilon,)}
+    held |= {"d_k": (config.d_k,), "d_v": (config.d_v,), "biases": either, "output_bias": either}
+    check_holds("CTranslate2", config, held | {"scale_embeddings": either, "tie_embeddings": either})
+    check_tokenizer("CTranslate2", model_run)
     spec = specification(config, jax.tree.map(np.array, model_run.params))
     for vocabulary in (spec.register_source_vocabulary, spec.register_target_vocabulary):
         vocabulary(model_run.tokenizer.pieces(range(config.vocab_size)))
@@ -70,6 +66,7 @@ def write(model_run: Run, folder: Path, quantization: str = "float32") -> float:
     model_run.tokenizer.save(folder / "tokenizer.model")
     compute, rows = COMPUTE.get(quantization, "float32"), config.encoding.limit or POSITION_ROWS
     told = {"beam": decode.beam, "alpha": decode.alpha, "extra_length": decode.extra_length, "rows": rows}
+    told |= {"penalty": penalty_note("CTranslate2", decode.length_penalty)}
     told |= {"longest": min(rows, 256), "alibi": ALIBI if config.positions == "alibi" else ""}
     write_text(folder / "README.md", README.format(quantization=quantization, compute=compute, **told))
     ours = forced(model_run)
@@ -101,6 +98,8 @@ def specification(config: ModelConfig, params: Any) -> transformer_spec.Transfor
     spec.encoder.embeddings[0].weight = params["embed" if tied else "source_embed"]
     spec.decoder.embeddings.weight = params["embed" if tied else "target_embed"]
     spec.decoder.projection.weight = params["embed" if tied else "softmax"].copy()
+    if config.output_bias:
+        spec.decoder.projection.bias = params["output_bias"]
     for stack, side, name in ((spec.encoder, "encoder", "source"), (spec.decoder, "decoder", "target")):
         stack.scale_embeddings = config.scale_embeddings
         if config.positions not in ("alibi", "rope"):

@@ -1,0 +1,42 @@
+"""Models of Hugging Face's transformers: a folder with config.json, weights and the tokenizer's files."""
+
+from pathlib import Path
+
+import numpy as np
+
+from base.errors import UserError
+from base.files import read_json
+from infer.convert import gpt2, marian, pytorch
+from infer.convert.folders import Imported
+from infer.convert.safetensors import NAME, load
+
+write = marian.write
+
+
+def read(folder: Path) -> Imported:
+    """Returns the model in `folder`.
+
+    Raises:
+      UserError: a file is missing or damaged, or the model is of a type, or has a setting, that ours has not.
+    """
+    if not (folder / "config.json").is_file():
+        raise UserError(f"--from=huggingface:{folder}: there is no config.json; give a folder of save_pretrained")
+    sizes = read_json(folder / "config.json", {"model_type": str})
+    kind = sizes["model_type"]
+    match kind:
+        case "marian" | "pegasus":
+            return marian.read(folder, sizes, weights(folder))
+        case "gpt2":
+            return gpt2.read(folder, sizes, weights(folder))
+        case _:
+            raise UserError(f"{folder}/config.json: model_type is {kind!r}; marian, pegasus and gpt2 can be read")
+
+
+def weights(folder: Path) -> dict[str, np.ndarray]:
+    """Returns the parameters by their names on disk."""
+    if (folder / NAME).is_file():
+        return load(folder / NAME)[0]
+    path = folder / "pytorch_model.bin"
+    if path.is_file():
+        return pytorch.arrays(pytorch.load(path), path)
+    raise UserError(f"{folder}: neither {NAME} nor pytorch_model.bin is there; a model in several files is not read")

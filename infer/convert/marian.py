@@ -1,0 +1,193 @@
+"""Marian (post-norm) and Pegasus (pre-norm) of transformers, which hold the paper's model, and opus-mt as Marian."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+from safetensors.numpy import save_file
+
+from base.errors import UserError
+from base.files import check, read_json, write_json, write_text
+from base.ids import BOS, EOS, PAD
+from configs.common import default
+from data.imported import SPECIALS, Marian
+from data.tokenizer import Tokenizer
+from infer.convert.bart_names import entries, sines_first, to_ours, to_theirs, without_zero_biases
+from infer.convert.check import check_holds, check_tokenizer, compare, forced, penalty_note
+from infer.convert.folders import Imported, named, nested
+from infer.convert.vocabulary import bias_of_copies, head_width, our_pieces, our_rows, wrong_weights
+from infer.runs import Run
+from model.config import ACTIVATIONS, NORMS
+from model.positions import sinusoids
+from model.transformer import init_params
+from run.folder import model_config
+
+CLASSES = {"post": ("marian", "MarianMTModel"), "pre": ("pegasus", "PegasusForConditionalGeneration")}
+THEIR_ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new", "silu": "silu"}
+OUR_ACTIVATIONS = {theirs: ours for ours, theirs in THEIR_ACTIVATIONS.items()} | {"swish": "silu"}
+SHARED = ("model.shared.weight", "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
+EPSILON = 1e-5  # of their layer norm, fixed
+POSITIONS = 1024
+TOLERANCE = 1e-2  # of a subword's log-probability; ours has another epsilon, 1e-6 by default
+SIDES = ("encoder", "decoder")
+README = """A Transformer as {model} of transformers, and its sentencepiece model, which is that of both languages.
+
+    from transformers import {model}, MarianTokenizer
+    tokenizer, model = MarianTokenizer.from_pretrained("."), {model}.from_pretrained(".")
+    batch = tokenizer(["A sentence.", "Another one."], return_tensors="pt", padding=True)
+    found = model.generate(**batch, num_beams={beam}, length_penalty={alpha})
+    print(tokenizer.batch_decode(found, skip_special_tokens=True))
+
+What differs from the code that trained it:
+
+- Length penalty: {penalty}
+- Layer norm's epsilon is fixed at {epsilon:g} there; the run's is {ours:g}.
+- Text like a special symbol, `</s>` or `>>de<<`, is read as one; more than {positions} subwords are an error.
+"""
+
+
+def write(model_run: Run, folder: Path) -> None:
+    """Writes the model, its tokenizer and how to load them; checks it if transformers and PyTorch are installed.
+
+    Raises:
+      UserError: neither class can hold the model, or it computes something else.
+    """
+    config = model_run.model_config
+    kind, name = CLASSES[config.norm]
+    either, width = (False, True), (config.d_model // config.h,) if config.d_model % config.h == 0 else ()
+    held = {"norm": NORMS, "activation": ACTIVATIONS, "norm_epsilon": (config.norm_epsilon,)}
+    held |= {"d_k": width, "d_v": width, "biases": either, "output_bias": either, "scale_embeddings": either}
+    check_holds(name, config, held)
+    check_tokenizer(name, model_run)
+    order, ours = sines_first(config.d_model), named(model_run.params)
+    absent = np.zeros(config.d_model, np.float32)  # a bias of attention
+    found = {"model.shared.weight": np.ascontiguousarray(ours["embed"][:, order])}
+    found["final_logits_bias"] = ours.get("output_bias", np.zeros(config.vocab_size, np.float32))[None]
+    for entry in entries(config.N, config.norm):
+        array = to_theirs(ours[entry.ours], entry, order) if entry.ours in ours else absent.copy()
+        found[f"model.{entry.theirs}"] = array
+    if kind == "pegasus":  # which otherwise draws its sinusoids at random
+        table = np.array(sinusoids(jnp.arange(POSITIONS)[None], config.d_model)[0])[:, order]
+        found |= {f"model.{side}.embed_positions.weight": table.copy() for side in SIDES}
+    save_file(found, folder / "model.safetensors", metadata={"format": "pt"})
+    _write_settings(model_run, folder, kind, name)
+    _write_tokenizer(model_run.tokenizer, folder)
+    _check(model_run, folder, name)
+
+
+def _write_settings(model_run: Run, folder: Path, kind: str, name: str) -> None:
+    config, decode = model_run.model_config, model_run.config.decode
+    per_side = {"attention_heads": config.h, "ffn_dim": config.d_ff, "layers": config.N}
+    sizes: dict[str, Any] = {f"{side}_{key}": value for side in SIDES for key, value in per_side.items()}
+    sizes |= {"model_type": kind, "architectures": [name], "vocab_size": config.vocab_size, "d_model": config.d_model}
+    sizes |= {"activation_function": THEIR_ACTIVATIONS[config.activation], "scale_embedding": config.scale_embeddings}
+    sizes |= {"max_position_embeddings": POSITIONS, "tie_word_embeddings": True, "dropout": config.P_drop}
+    ids: dict[str, Any] = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS, "decoder_start_token_id": BOS}
+    ids |= {"forced_eos_token_id": None}
+    write_json(folder / "config.json", sizes | ids)
+    search = {"num_beams": decode.beam, "length_penalty": decode.alpha, "max_length": 512}
+    write_json(folder / "generation_config.json", ids | search | {"bad_words_ids": [[PAD], [BOS]]})
+    told = {"model": name, "beam": decode.beam, "alpha": decode.alpha, "positions": POSITIONS}
+    told |= {"penalty": penalty_note("transformers", decode.length_penalty)}
+    write_text(folder / "README.md", README.format(epsilon=EPSILON, ours=config.norm_epsilon, **told))
+
+
+def _write_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
+    for file in ("source.spm", "target.spm"):
+        tokenizer.save(folder / file)
+    pieces = tokenizer.pieces(range(tokenizer.vocab_size))
+    write_json(folder / "vocab.json", {piece: number for number, piece in enumerate(pieces)})
+    specials = dict(zip(("pad_token", "bos_token", "eos_token", "unk_token"), SPECIALS, strict=True))
+    kind = {"tokenizer_class": "MarianTokenizer", "model_max_length": POSITIONS}
+    write_json(folder / "tokenizer_config.json", kind | specials)
+
+
+def _check(model_run: Run, folder: Path, name: str) -> None:
+    if missing := [package for package in ("torch", "transformers") if importlib.util.find_spec(package) is None]:
+        print(f"note: the written model is not checked: {' and '.join(missing)} not installed", file=sys.stderr)
+        return
+    import torch
+    import transformers
+
+    model, loading = getattr(transformers, name).from_pretrained(folder, output_loading_info=True)
+    if loading["missing_keys"] or loading["unexpected_keys"]:
+        raise UserError(f"{name} does not load the written model: it has other parameters; nothing is written")
+    ours, theirs = forced(model_run), []
+    for source, target in zip(ours.sources, ours.targets, strict=True):
+        with torch.no_grad():
+            rows = (torch.tensor([ids]) for ids in (source, [BOS, *target[:-1]]))
+            logits = model.eval()(**dict(zip(("input_ids", "decoder_input_ids"), rows, strict=True))).logits[0]
+        theirs.append(torch.log_softmax(logits, -1)[range(len(target)), target].tolist())
+    compare(f"transformers' {name}", ours, theirs, TOLERANCE)
+
+
+def read(folder: Path, sizes: dict[str, Any], weights: dict[str, np.ndarray]) -> Imported:
+    """Returns the model of a folder, given its config.json and its weights.
+
+    Raises:
+      UserError: a weight or a file is missing, or the model has a setting that ours has not.
+    """
+    path = folder / "config.json"
+    per_side = ("layers", "ffn_dim", "attention_heads")
+    numbers = ["d_model", "vocab_size", "pad_token_id", "eos_token_id", "decoder_start_token_id"]
+    numbers += [f"{side}_{key}" for side in SIDES for key in per_side]
+    check(path, "", sizes, {**dict.fromkeys(numbers, int), "activation_function": str, "scale_embedding": bool})
+    for key in per_side:
+        if sizes[f"encoder_{key}"] != sizes[f"decoder_{key}"]:
+            raise UserError(f"{path}: encoder_{key} and decoder_{key} differ; here both sides are alike")
+    activation = sizes["activation_function"]
+    if activation not in OUR_ACTIVATIONS:
+        raise UserError(f"{path}: activation_function is {activation!r}, which model.activation has not")
+    if not sizes.setdefault("share_encoder_decoder_embeddings", True):
+        raise UserError(f"{path}: share_encoder_decoder_embeddings is false; only one shared vocabulary is read")
+    cfg, h, d = default(), sizes["encoder_attention_heads"], sizes["d_model"]
+    width = head_width(path, d, h)
+    cfg.model.update({"N": sizes["encoder_layers"], "d_model": d, "d_ff": sizes["encoder_ffn_dim"], "h": h})
+    cfg.model.update({"d_k": width, "d_v": width, "norm_epsilon": EPSILON, "biases": True, "output_bias": True})
+    cfg.model.norm = "post" if sizes["model_type"] == "marian" else "pre"
+    cfg.model.update({"activation": OUR_ACTIVATIONS[activation], "scale_embeddings": sizes["scale_embedding"]})
+    cfg.decode.update({"length_penalty": "power", "alpha": 1.0})
+    tokens = read_json(folder / "vocab.json", {"<unk>": int})
+    special = {"pad": sizes["pad_token_id"], "start": sizes["decoder_start_token_id"], "eos": sizes["eos_token_id"]}
+    rows = our_rows(sizes["vocab_size"], unk=tokens["<unk>"], **special)
+    tokenizer = _read_tokenizer(folder, our_pieces(rows, {number: piece for piece, number in tokens.items()}))
+    return Imported(folder, cfg, tokenizer, _params(folder, cfg, weights, rows))
+
+
+def _params(folder: Path, cfg: ConfigDict, weights: dict[str, np.ndarray], rows: list[int]) -> dict[str, Any]:
+    """Returns our parameters, and turns off in `cfg.model` the biases that are all zero."""
+    order, config = sines_first(cfg.model.d_model), model_config(cfg, len(rows))
+    shapes = named(jax.eval_shape(lambda key: init_params(config, key), jax.random.key(0)))
+    found = {}
+    try:
+        bias_v = weights.get("final_logits_bias", np.zeros(len(rows), np.float32)).reshape(-1)[rows]
+        found["output_bias"] = bias_v + bias_of_copies(rows)
+        shared = weights[next(name for name in SHARED if name in weights)]
+        found["embed"] = np.ascontiguousarray(shared[rows][:, np.argsort(order)])
+        for entry in entries(cfg.model.N, cfg.model.norm):
+            found[entry.ours] = to_ours(weights[f"model.{entry.theirs}"], entry, order, shapes[entry.ours].shape)
+    except (KeyError, StopIteration, ValueError, IndexError) as error:
+        raise wrong_weights(folder, error) from error
+    found = without_zero_biases(found)
+    cfg.model.update({"biases": any(name.endswith("/bq") for name in found), "output_bias": "output_bias" in found})
+    return nested(found)
+
+
+def _read_tokenizer(folder: Path, pieces: list[str]) -> Tokenizer:
+    """Returns the tokenizer of `pieces`: a sentencepiece model alone, if it is that of both sides and has our ids."""
+    try:
+        source, target = ((folder / f"{side}.spm").read_bytes() for side in ("source", "target"))
+    except OSError as error:
+        raise UserError(f"{error.filename}: cannot be read ({error.strerror})") from error
+    try:
+        ours = Tokenizer(source)
+        if source == target and ours.pieces(range(ours.vocab_size)) == pieces:
+            return ours
+    except UserError:
+        pass  # a model of others has other ids of the special symbols
+    return Marian.of(pieces, source, target)

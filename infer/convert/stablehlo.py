@@ -1,0 +1,85 @@
+"""A run's encoder and decoder as StableHLO, which any program with JAX or XLA can load and call, without our code."""
+
+import dataclasses
+from pathlib import Path
+
+import flatbuffers  # noqa: F401 (jax.export serialises with it)
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import export
+from safetensors.numpy import save_file
+
+from base.files import write_bytes, write_json, write_text
+from base.ids import BOS, EOS, PAD
+from infer.convert.check import check_tokenizer, compare, forced
+from infer.convert.folders import named
+from infer.runs import Run
+from model.tokens import Tokens
+from model.transformer import Transformer
+
+PLATFORMS = ("cpu", "cuda", "tpu")
+TOLERANCE = 1e-4
+README = """A Transformer as two functions in StableHLO, for {platforms}, any number of rows and any length:
+
+- `encode.bin`: (parameters, source ids [b,s]) -> the encoder's output [b,s,d], float32
+- `forward.bin`: (parameters, source ids [b,s], target ids [b,t]) -> logits of the next subword [b,t,v], float32
+
+Ids are int32: a source ends with {eos}, a target begins with {bos}, rows are padded with {pad} at their end.
+`parameters.json` gives the order of the parameters, a tuple of the arrays in `model.safetensors`; `tokenizer.model` is
+a sentencepiece model.
+
+    import json, jax, jax.export, numpy as np, sentencepiece
+    from safetensors.numpy import load_file
+    arrays = load_file("model.safetensors")
+    params = tuple(arrays[name] for name in json.load(open("parameters.json")))
+    forward = jax.export.deserialize(open("forward.bin", "rb").read())
+    pieces = sentencepiece.SentencePieceProcessor(model_file="tokenizer.model")
+    source = np.array([pieces.encode("A sentence.") + [{eos}]], np.int32)
+    target = [{bos}]
+    while len(target) < 50 and target[-1] != {eos}:  # greedy
+        target.append(int(np.argmax(forward.call(params, source, np.array([target], np.int32))[0, -1])))
+    print(pieces.decode(target[1:]))
+
+Beam search, its length penalty and a cache of keys and values are not in it. `Exported.mlir_module()` is the text.
+"""
+
+
+def write(model_run: Run, folder: Path) -> float:
+    """Writes both functions and the parameters; returns the largest difference of the read ones' log-probabilities.
+
+    Raises:
+      UserError: what is read again computes something else.
+    """
+    check_tokenizer("StableHLO", model_run)
+    config = dataclasses.replace(model_run.model_config, dtype="float32", attention_impl="einsum", remat="none")
+    model, leaves = Transformer(config), named(model_run.params)
+    structure = jax.tree.structure(model_run.params)
+    names = list(leaves)
+
+    def encode(params: tuple, source_bs: jax.Array) -> jax.Array:
+        tree = jax.tree.unflatten(structure, params)
+        return model.apply({"params": tree}, Tokens.of(source_bs), method="encode")
+
+    def forward(params: tuple, source_bs: jax.Array, target_bt: jax.Array) -> jax.Array:
+        tree = jax.tree.unflatten(structure, params)
+        return model.apply({"params": tree}, Tokens.of(source_bs), Tokens.of(target_bt))
+
+    shapes = tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves.values())
+    b, s, t = export.symbolic_shape("b, s, t")
+    rows = [jax.ShapeDtypeStruct((b, length), jnp.int32) for length in (s, t)]
+    for name, function, inputs in (("encode", encode, rows[:1]), ("forward", forward, rows)):
+        exported = export.export(jax.jit(function), platforms=PLATFORMS)(shapes, *inputs)
+        write_bytes(folder / f"{name}.bin", bytes(exported.serialize()))
+    save_file({name: np.ascontiguousarray(leaf) for name, leaf in leaves.items()}, folder / "model.safetensors")
+    write_json(folder / "parameters.json", names)
+    model_run.tokenizer.save(folder / "tokenizer.model")
+    write_text(folder / "README.md", README.format(platforms=", ".join(PLATFORMS), pad=PAD, bos=BOS, eos=EOS))
+
+    ours, params = forced(model_run), tuple(leaves.values())
+    read = export.deserialize(bytearray((folder / "forward.bin").read_bytes()))
+    theirs = []
+    for source, target in zip(ours.sources, ours.targets, strict=True):
+        logits = read.call(params, np.array([source], np.int32), np.array([[BOS, *target[:-1]]], np.int32))[0]
+        theirs.append(np.asarray(jax.nn.log_softmax(logits))[np.arange(len(target)), target].tolist())
+    return compare("StableHLO", ours, theirs, TOLERANCE)

@@ -1,0 +1,198 @@
+"""Synthetic checkpoints of fairseq, in the layouts of its first and its last versions, against its forward pass.
+
+Without PyTorch these tests are skipped, unless REQUIRE_TORCH=1 (as in CI) makes that a failure.
+"""
+
+import argparse
+import math
+import os
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from base.errors import UserError
+from base.ids import BOS, EOS, PAD, UNK
+from data.imported import MosesBpe
+from infer.convert import fairseq
+from infer.convert.folders import make_run
+from infer.runs import open_run
+from model.tokens import Tokens
+from model.transformer import Transformer
+
+if os.environ.get("REQUIRE_TORCH") == "1":
+    import torch
+else:
+    torch = pytest.importorskip("torch")
+
+TOLERANCE = 1e-4
+D, H, F, N = 16, 2, 24, 2
+WORDS = ["the", "d@@", "og", "o@@", "g", ".", "h@@", "und", "der", "a@@", "b", "madeupword0000"]
+CODES = ["#version: 0.2", "o g</w>", "t h", "th e</w>", "u n", "un d</w>", "d e", "de r</w>", ""]
+SIZES = {
+    f"{side}_{key}": value
+    for side in ("encoder", "decoder")
+    for key, value in {"layers": N, "embed_dim": D, "ffn_embed_dim": F, "attention_heads": H}.items()
+}
+NORMS = {
+    "encoder": ["self_attn_layer_norm", "final_layer_norm"],
+    "decoder": ["self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"],
+}
+
+
+def weights(pre, tied):
+    """Random parameters under today's names."""
+    random = torch.Generator().manual_seed(0)
+
+    def draw(*shape, mean=0.0):
+        return mean + 0.3 * torch.randn(shape, generator=random)
+
+    found = {}
+    for side, norms in NORMS.items():
+        found[f"{side}.embed_tokens.weight"] = draw(4 + len(WORDS), D)
+        layers = [f"{side}.layers.{n}" for n in range(N)]
+        for layer in layers:
+            for attention in ["self_attn", "encoder_attn"][: len(norms) - 1]:
+                for projection in ("q_proj", "k_proj", "v_proj", "out_proj"):
+                    found[f"{layer}.{attention}.{projection}.weight"] = draw(D, D)
+                    found[f"{layer}.{attention}.{projection}.bias"] = draw(D)
+            found |= {f"{layer}.fc1.weight": draw(F, D), f"{layer}.fc1.bias": draw(F)}
+            found |= {f"{layer}.fc2.weight": draw(D, F), f"{layer}.fc2.bias": draw(D)}
+        for norm in [f"{layer}.{norm}" for layer in layers for norm in norms] + [f"{side}.layer_norm"] * pre:
+            found |= {f"{norm}.weight": draw(D, mean=1.0), f"{norm}.bias": draw(D)}
+    if tied:
+        found["encoder.embed_tokens.weight"] = found["decoder.embed_tokens.weight"]
+    else:
+        found["decoder.output_projection.weight"] = draw(4 + len(WORDS), D)
+    return found | {"encoder.version": torch.tensor([3.0])}
+
+
+def old_layout(given):
+    """The same with q, k and v in one matrix, and numbered layer norms."""
+    found = {}
+    for name, array in given.items():
+        for side, norms in NORMS.items():
+            for number, norm in enumerate(norms):
+                if name.startswith(f"{side}.layers.") and f".{norm}." in name:
+                    name = name.replace(f".{norm}.", f".layer_norms.{number}.")
+        if ".q_proj." in name:
+            parts = [given[name.replace(".q_proj.", f".{letter}_proj.")] for letter in "qkv"]
+            found[name.replace(".q_proj.", ".in_proj_")] = torch.cat(parts)
+        elif ".k_proj." not in name and ".v_proj." not in name:
+            found[name] = array
+    return found
+
+
+def logits(given, source, target, pre):
+    """fairseq's forward pass: logits by its own ids, for a source with EOS and a target after EOS."""
+
+    def norm(x, name):
+        return torch.nn.functional.layer_norm(x, (D,), given[f"{name}.weight"], given[f"{name}.bias"], 1e-5)
+
+    def linear(x, name):
+        return x @ given[f"{name}.weight"].T + given[f"{name}.bias"]
+
+    def attention(x, memory, name, causal):
+        inputs = {"q": x, "k": memory, "v": memory}
+        q, k, v = (linear(y, f"{name}.{letter}_proj").unflatten(-1, (H, -1)) for letter, y in inputs.items())
+        scores = torch.einsum("thk,shk->hts", q, k) / math.sqrt(D // H)
+        if causal:
+            scores += torch.full(scores.shape[1:], -math.inf).triu(1)
+        heads = torch.einsum("hts,she->the", scores.softmax(-1), v)
+        return linear(heads.flatten(1), f"{name}.out_proj")
+
+    def residual(x, name, function):
+        return x + function(norm(x, name)) if pre else norm(x + function(x), name)
+
+    def stack(side, ids, memory):
+        half = D // 2
+        position = torch.arange(2, 2 + len(ids), dtype=torch.float)[:, None]  # after the id of padding, 1
+        angle = position * torch.exp(torch.arange(half) * -math.log(10_000) / (half - 1))
+        x = given[f"{side}.embed_tokens.weight"][ids] * math.sqrt(D) + torch.cat([angle.sin(), angle.cos()], 1)
+        for n in range(N):
+            at = f"{side}.layers.{n}."
+            causal, own, other = memory is not None, f"{at}self_attn", f"{at}encoder_attn"
+            x = residual(x, f"{own}_layer_norm", lambda y: attention(y, y, own, causal))  # noqa: B023
+            if memory is not None:
+                x = residual(x, f"{other}_layer_norm", lambda y: attention(y, memory, other, False))  # noqa: B023
+            inner = lambda y: linear(linear(y, f"{at}fc1").relu(), f"{at}fc2")  # noqa: B023, E731
+            x = residual(x, f"{at}final_layer_norm", inner)
+        return norm(x, f"{side}.layer_norm") if pre else x
+
+    x = stack("decoder", target, stack("encoder", source, None))
+    return x @ given.get("decoder.output_projection.weight", given["decoder.embed_tokens.weight"]).T
+
+
+def write(folder, state):
+    folder.mkdir()
+    for language in ("en", "de"):
+        (folder / f"dict.{language}.txt").write_text("".join(f"{word} 1\n" for word in WORDS))
+    (folder / "bpecodes").write_text("\n".join(CODES))
+    torch.save(state, folder / "model.pt")
+    return folder / "model.pt"
+
+
+@pytest.mark.parametrize("layout", ["old", "new"])
+def test_logits_are_fairseqs(layout, tmp_path):
+    pre = layout == "new"
+    given = weights(pre, tied=not pre)
+    languages = {"source_lang": "en", "target_lang": "de"}
+    if layout == "old":
+        settings = argparse.Namespace(**SIZES, **languages, share_all_embeddings=True, dropout=0.1)
+        state = {"args": settings, "model": old_layout(given)}
+    else:
+        normalise = {"encoder_normalize_before": True, "decoder_normalize_before": True}
+        model = argparse.Namespace(**SIZES, **normalise, share_decoder_input_output_embed=False)
+        state = {"args": None, "cfg": {"model": model, "task": languages}, "model": given}
+    make_run(tmp_path / "run", fairseq.read(write(tmp_path / "given", state)))
+    run = open_run(tmp_path / "run")
+    assert (run.config.decode.length_penalty, run.config.model.tie_embeddings) == ("power", not pre)
+
+    source, target = [4, 7, 9, 2], [2, 11, 12, 5]  # ids there: EOS is 2, and the start of a target
+    expected = logits(given, source, target, pre).numpy()
+    here = {1: PAD, 2: EOS, 3: UNK, **{number: number + (1 if number > 3 else 4) for number in (0, *range(4, 16))}}
+    ours = [[here[number] for number in source], [BOS, *(here[number] for number in target[1:])]]
+    rows = [Tokens.of(jnp.asarray([row], jnp.int32)) for row in ours]
+    apply = jax.jit(Transformer(run.model_config).apply)
+    actual = np.asarray(apply({"params": run.params}, *rows))[0]
+    assert np.abs(actual[:, [here[number] for number in range(16)]] - expected).max() <= TOLERANCE
+    assert np.all(actual[:, BOS] - actual[:, EOS] < -29) or not run.config.model.tie_embeddings
+
+
+def test_its_subwords_are_split_and_joined():
+    tokenizer = MosesBpe.of(["<pad>", "<s>", "</s>", "<unk>", *WORDS], CODES, ["en", "de"])
+    ids = tokenizer.encode("the dog.")
+    assert tokenizer.pieces(ids) == ["the", "d@@", "og", "."]
+    assert tokenizer.decode([*ids, EOS, 5]) == "the dog."
+    assert tokenizer.pieces(tokenizer.target.encode("der hund xy")) == ["der", "h@@", "und", "<unk>", "<unk>"]
+    assert tokenizer.encode("") == [] and tokenizer.decode([]) == ""
+
+
+class Hostile:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (os.mkdir, (str(self.path),))
+
+
+def test_a_hostile_file_is_refused_and_not_executed(tmp_path):
+    path = write(tmp_path / "given", {"args": Hostile(tmp_path / "executed"), "model": {}})
+    with pytest.raises(UserError, match=r"^\S+model\.pt: refused: reading it would call \w+\.mkdir; only arrays"):
+        fairseq.read(path)
+    assert not (tmp_path / "executed").exists()
+    torch.load(path, weights_only=False)  # what it asks for would have been done
+    assert (tmp_path / "executed").exists()
+
+
+def test_what_is_missing_or_unknown_is_one_line(tmp_path):
+    with pytest.raises(UserError, match=r"absent\.pt: no such file$"):
+        fairseq.read(tmp_path / "absent.pt")
+    settings = argparse.Namespace(**SIZES, source_lang="en", target_lang="de", encoder_learned_pos=True)
+    path = write(tmp_path / "given", {"args": settings, "model": {}})
+    with pytest.raises(UserError, match=r"its encoder_learned_pos is True, which our model has not$"):
+        fairseq.read(path)
+    path.write_bytes(b"no checkpoint")
+    with pytest.raises(UserError, match=r"^\S+model\.pt: (cannot be read as PyTorch's|refused)[^\n]+$"):
+        fairseq.read(path)

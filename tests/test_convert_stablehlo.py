@@ -1,0 +1,50 @@
+"""The exported functions run, for any sizes, in a process that imports none of our code."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from model.tokens import Tokens
+from model.transformer import Transformer
+from tests.random_run import random_run
+
+if os.environ.get("REQUIRE_TORCH") != "1":
+    pytest.importorskip("safetensors")
+    pytest.importorskip("flatbuffers")
+from infer.convert import stablehlo
+
+PROGRAM = """
+import json, sys, jax, jax.export, numpy as np
+from safetensors.numpy import load_file
+arrays = load_file("model.safetensors")
+params = tuple(arrays[name] for name in json.load(open("parameters.json")))
+given = np.load("given.npz")
+names = ("encode", "forward")
+functions = {name: jax.export.deserialize(bytearray(open(name + ".bin", "rb").read())) for name in names}
+assert functions["forward"].platforms == ("cpu", "cuda", "tpu")
+np.save("encoded.npy", functions["encode"].call(params, given["source"]))
+np.save("logits.npy", functions["forward"].call(params, given["source"], given["target"]))
+assert not {"model", "infer", "data", "run", "base"} & set(sys.modules), "it imports our code"
+"""
+
+
+def test_it_runs_without_our_code(tmp_path: Path) -> None:
+    model_run = random_run(positions="rope", norm="pre", N=1)
+    assert stablehlo.write(model_run, tmp_path) <= 1e-5
+    source, target = np.array([[5, 6, 2, 0, 0], [9, 8, 7, 6, 2]], np.int32), np.array([[1, 7, 9], [1, 8, 0]], np.int32)
+    np.savez(tmp_path / "given.npz", source=source, target=target)
+    command = [sys.executable, "-I", "-c", PROGRAM]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    model, rows = Transformer(model_run.model_config), [Tokens.of(jnp.asarray(ids)) for ids in (source, target)]
+    expected = jax.jit(model.apply)({"params": model_run.params}, *rows)
+    assert np.load(tmp_path / "encoded.npy").shape == (2, 5, 8)
+    real = target != 0
+    assert np.abs(np.load(tmp_path / "logits.npy") - np.asarray(expected))[real].max() <= 1e-5
+    assert "any number of rows" in (tmp_path / "README.md").read_text()
