@@ -119,7 +119,7 @@ def shardings(tree: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf.sharding, tree)
 
 
-def row_parts(mesh: Mesh) -> int:
+def row_parts(mesh: Mesh | AbstractMesh) -> int:
     """Returns the number of shards of a batch's rows: the axes data and fsdp together."""
     return mesh.shape["data"] * mesh.shape["fsdp"]
 
