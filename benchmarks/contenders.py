@@ -56,12 +56,14 @@ def our_step(config: ModelConfig, batch: Batch, *, chunk: int | None = None, gen
     return Step(run, used + needs.temp_size_in_bytes)
 
 
-def torch_step(config: ModelConfig, batch: Batch, *, device: str = "cpu", fast: bool = False) -> Step:
+def torch_step(
+    config: ModelConfig, batch: Batch, *, device: str = "cpu", fast: bool = False, compiled: bool = False
+) -> Step:
     """Returns the same in idiomatic PyTorch: `nn.Transformer*Layer`, whose attention is SDPA, and Adam.
 
     It shares one embedding and applies dropout in the same places as ours, which is less work than the layers' default.
-    `fast` is what its best users add: bfloat16 autocast, fused Adam and, on a GPU, `torch.compile`. Its rows need no
-    mask, because each is one sentence; ours are masked as packed rows are.
+    Its best users add bfloat16 autocast and fused Adam (`fast`), and `torch.compile` (`compiled`). Its rows of one
+    sentence each need no mask; ours are masked as packed rows are.
     """
     import torch
     from torch import nn
@@ -101,7 +103,7 @@ def torch_step(config: ModelConfig, batch: Batch, *, device: str = "cpu", fast: 
 
     if fast:
         torch.set_float32_matmul_precision("high")
-    forward = torch.compile(loss_of) if fast and device != "cpu" else loss_of
+    forward = torch.compile(loss_of) if compiled else loss_of
     compute = torch.autocast(device, torch.bfloat16) if fast else contextlib.nullcontext()
 
     def run() -> Any:

@@ -119,7 +119,7 @@ def _over_chunks(
     table_vd = place(softmax_vd.astype(x_btd.dtype), P("tensor", None))  # gathered along d_model once, not in the loop
     low = eps_ls / (v - 1)
 
-    def add(total: Any, one: tuple[Array, Array, Array]) -> tuple[Any, Array | None]:
+    def add(total: Any, one: tuple[Array, Array, Array]) -> tuple[Any, Any]:
         x_pnd, target_pn, weights_pn = one
         logits_pnv = product(x_pnd, table_vd)
         loss = cross_entropy(logits_pnv, target_pn, weights_pn, eps_ls)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -87,7 +88,10 @@ def kernel(impl: str, width: int) -> dict[str, Any]:
 
 
 def killed(options: Options) -> dict[str, Any]:
-    """Kills a training run after its second checkpoint and resumes it; returns whether the parameters are the same."""
+    """Kills a training run after its second checkpoint and resumes it; returns whether the parameters are the same.
+
+    On a GPU that needs `DETERMINISTIC`, whose cost is the difference between the rates with it and without.
+    """
     steps = 8 if options.tiny else 80
     cfg, folder = recipe(options, "float32" if options.tiny else "bfloat16", steps), options.runs / "numerics-resume"
     config, second = folder / "config.py", folder / "killed" / "checkpoints" / str(steps // 2)
@@ -103,13 +107,12 @@ def killed(options: Options) -> dict[str, Any]:
         command = [sys.executable, "-m", "train", f"--config={config}", f"--workdir={folder / name}"]
         return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
-    def wait(process: subprocess.Popen[bytes]) -> float:
-        began, log = time.monotonic(), process.communicate()[1]
+    def wait(process: subprocess.Popen[bytes]) -> None:
+        log = process.communicate()[1]
         if process.returncode:
             raise UserError(f"training ended with {process.returncode}: {log.decode()[-300:]}")
-        return time.monotonic() - began
 
-    seconds = wait(start("whole"))
+    wait(start("whole"))
     first = start("killed")
     while not second.exists() and first.poll() is None:
         time.sleep(0.01)
@@ -117,7 +120,18 @@ def killed(options: Options) -> dict[str, Any]:
     first.communicate()
     wait(start("killed"))
     whole, resumed = (params_sha256(load_choice(folder / name, "latest")[1]) for name in ("whole", "killed"))
-    return {"equal": whole == resumed, "run_seconds": seconds, "flag": "" if options.tiny else DETERMINISTIC}
+    found: dict[str, Any] = {"equal": whole == resumed}
+    if not options.tiny:
+        environment["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "")
+        wait(start("free"))
+        found |= {f"{name}_rate": rates(folder / name)[-1] for name in ("whole", "free")} | {"flag": DETERMINISTIC}
+    return found
+
+
+def rates(workdir: Path) -> list[float]:
+    """Returns the tokens per second that a run logged."""
+    records = read_json_lines(workdir / "metrics.jsonl", {"kind": str})
+    return [record["tokens_per_second"] for record in records if record["kind"] == "train"]
 
 
 def parts(options: Options) -> dict[str, Part]:

@@ -24,7 +24,7 @@ COLUMNS = {  # what a table shows of a part; the record has more
     "corpus": ("sacrebleu", "bleu_tok", "bleu_paper", "perplexity", "updates", "training_minutes"),
     "multi30k": ("bleu_tok_lc", "sacrebleu", "perplexity", "updates", "training_minutes"),
     "table3": ("perplexity", "sacrebleu", "updates", "training_minutes"),
-    "numerics": ("train_percent", "valid_percent", "packed", "causal", "cross", "equal", "run_seconds"),
+    "numerics": ("train_percent", "valid_percent", "packed", "causal", "cross", "equal", "whole_rate", "free_rate"),
     "decoding": ("milliseconds", "sentences_per_second", "tokens_per_second"),
     "tests": ("outcome",),
 }

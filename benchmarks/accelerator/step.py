@@ -35,8 +35,8 @@ FORMS: dict[str, dict[str, Any]] = {
     "no dropout": {"P_drop": 0.0},  # the difference is what dropout costs
     "1,000 subwords": {"vocab_size": 1_000},  # the difference is what the softmax and its loss cost
 }
-OF_BIG = ("ours", "ours, cudnn", "ours, chunks of 4,096")
-OF_TINY = ("ours", "ours, rbg")
+FIRST = ("ours", "ours, cudnn", "PyTorch", "PyTorch, eager")  # of both models, before the other forms of base
+OF_TINY = ("ours", "ours, rbg", "PyTorch")
 
 
 def timed(run: Callable[[], Any], updates: int, windows: int) -> float:
@@ -95,22 +95,25 @@ def parts(options: Options) -> dict[str, Part]:
         step = our_step(config, random_batch(rows, length, config.vocab_size), chunk=chunk, generator=generator)
         return result(config, step)
 
-    def pytorch(config: ModelConfig) -> dict[str, Any]:
+    def pytorch(config: ModelConfig, compiled: bool) -> dict[str, Any]:
         import torch
 
         gc.collect()
-        device = "cpu" if options.tiny else "cuda"
+        device, compiled = ("cpu", False) if options.tiny else ("cuda", compiled)
         batch = random_batch(rows, length, config.vocab_size)
-        found = result(config, torch_step(config, batch, device=device, fast=True))
+        found = result(config, torch_step(config, batch, device=device, fast=True, compiled=compiled))
         if device == "cuda":
             found["memory_gib"] = torch.cuda.max_memory_allocated() / 2**30
             torch.cuda.empty_cache()
         return found
 
+    if options.tiny:
+        measured = [("base", form) for form in OF_TINY]
+    else:
+        measured = [(name, form) for name in models for form in FIRST]
+        measured += [("base", form) for form in FORMS if form not in FIRST]
     found: dict[str, Part] = {"matrix peak": measure_peak}
-    for name, config in models.items():
-        found[f"{name}: PyTorch"] = partial(pytorch, config)
-        for form, changes in FORMS.items():
-            if form in (OF_TINY if options.tiny else FORMS if name == "base" else OF_BIG):
-                found[f"{name}: {form}"] = partial(ours, config, **changes)
+    for name, form in measured:
+        one = partial(ours, **FORMS[form]) if form in FORMS else partial(pytorch, compiled=form == "PyTorch")
+        found[f"{name}: {form}"] = partial(one, models[name])
     return found

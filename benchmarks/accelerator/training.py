@@ -33,7 +33,7 @@ def miniature(cfg: ConfigDict) -> ConfigDict:
     """Makes a run of any config a matter of seconds on a CPU, in place; returns the config."""
     on_grammar(cfg, 400)
     cfg.data.valid, cfg.data.test = "grammar:valid:4", "grammar:test:4"
-    cfg.data.update({"vocab_size": 500, "batching": "pack", "tokens_per_batch": 256})
+    cfg.data.update({"vocab_size": 500, "batching": "pack", "tokens_per_batch": 256, "buckets": (64,)})
     cfg.model.update({"N": 1, "d_model": 16, "d_ff": 32, "h": 2, "d_k": 8, "d_v": 8, "dtype": "float32"})
     cfg.model.dropout_bits = "hash"
     cfg.decode.update({"beam": 2, "extra_length": 1, "checkpoint": "latest"})

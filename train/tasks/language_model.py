@@ -27,9 +27,9 @@ def objective(config: ModelConfig, eps_ls: float, chunk: int = 0) -> Objective:
     model = LanguageModel(config)
 
     def loss(params: dict, batch: TextBatch, noise: Noise | None) -> Loss:
-        hidden = model.apply({"params": params}, *tokens(batch), noise, method="hidden")
+        x_btd, softmax_vd = model.apply({"params": params}, *tokens(batch), noise, method="hidden")
         weights_bt = jnp.asarray(batch.segments_bt != 0, jnp.float32)
-        return softmax_cross_entropy(*hidden, jnp.asarray(batch.out_bt), weights_bt, eps_ls, chunk)
+        return softmax_cross_entropy(x_btd, softmax_vd, jnp.asarray(batch.out_bt), weights_bt, eps_ls, chunk)
 
     return Objective(partial(init_params, config), loss, tokens)
 

@@ -31,10 +31,10 @@ def objective(config: ModelConfig, eps_ls: float, chunk: int = 0) -> Objective:
     model = Transformer(config)
 
     def loss(params: dict, batch: Batch, noise: Noise | None) -> Loss:
-        hidden = model.apply({"params": params}, *tokens(batch), noise, method="hidden")
+        x_btd, softmax_vd = model.apply({"params": params}, *tokens(batch), noise, method="hidden")
         target_bt = jnp.asarray(batch.target_out_bt)
         weights_bt = jnp.asarray(batch.target_segments_bt != 0, jnp.float32)
-        return softmax_cross_entropy(*hidden, target_bt, weights_bt, eps_ls, chunk)
+        return softmax_cross_entropy(x_btd, softmax_vd, target_bt, weights_bt, eps_ls, chunk)
 
     return Objective(partial(init_params, config), loss, tokens)
 
