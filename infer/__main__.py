@@ -4,7 +4,8 @@ python -m infer --workdir=runs/quickstart --split=test [--checkpoint=average:5] 
 python -m infer --workdir=runs/base --source=newstest2014.en --reference=newstest2014.de [--output=out.de]
 python -m infer --workdir=runs/char_lm --split=valid [--json]
 
-Of a language model the scores are nats and perplexity, a token and a byte; they are printed only.
+Of a language model the scores are nats and perplexity, a token and a byte; of a masked one, or of span denoising, nats,
+perplexity and accuracy of the tokens that were hidden. They are printed only.
 
 The result and the translations are also saved in the run, under evaluations/, from which the tables are made. All
 devices share the work; on several hosts, start the same command on each, as for training.
@@ -18,7 +19,7 @@ from absl import flags
 
 from base.errors import UserError, run
 from base.files import folder
-from infer import language_model
+from infer import language_model, restoring
 from infer.decoding import Decoding
 from infer.evaluation import (
     Sentences,
@@ -37,6 +38,12 @@ from infer.scores import bleu
 from infer.scores.pairs import language_of, read_pair
 from run.config import read_config
 from run.distributed import connect, is_main
+
+EVALUATED = {
+    "language_model": language_model.evaluate,
+    "masked_lm": restoring.evaluate,
+    "denoising": restoring.evaluate,
+}
 
 
 def open_files(source: str, reference: str) -> Sentences:
@@ -76,11 +83,11 @@ def main(argv: list[str]) -> None:
     if (options.split is None) == (files == (None, None)) or (options.split is None and None in files):
         raise UserError("give either --split=test or both --source=FILE and --reference=FILE")
     check_output(options.output)
-    if read_config(folder("workdir", options.workdir)).task == "language_model":
+    task = read_config(folder("workdir", options.workdir)).task
+    if task in EVALUATED:
         if options.split is None or options.output:
-            raise UserError("this run is of a language model: give --split=valid, and neither files nor --output")
-        model_run = open_run(options.workdir, options.checkpoint, task="language_model")
-        scores = language_model.evaluate(model_run, options.split)
+            raise UserError(f"this run's task is {task}: give --split=valid, and neither files nor --output")
+        scores = EVALUATED[task](open_run(options.workdir, options.checkpoint, task=task), options.split)
         if is_main():
             print(json.dumps(scores, indent=2) if options.json else language_model.table(scores))
         return

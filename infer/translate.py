@@ -99,6 +99,11 @@ def main(argv: list[str]) -> int:
         nbest=options.nbest,
         scores=options.scores,
     )
+    return write_stream(outputs)
+
+
+def write_stream(outputs: Iterable[bytes]) -> int:
+    """Writes each output to standard output at once, and returns the exit status."""
     try:
         for output in outputs:
             sys.stdout.buffer.write(output)
