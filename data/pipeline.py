@@ -7,6 +7,7 @@ nothing else is needed to resume exactly. Prefetched batches count only once the
 from bisect import bisect_left
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ from data.batching import (
     pack_plan,
     window_plan,
 )
+from data.corrupt import Corrupted
 from data.prepare import Prepared
 
 _PREFETCHED = 8  # batches
@@ -59,7 +61,7 @@ class TrainingBatches:
     The state before a `next` is where that `next` can be repeated.
     """
 
-    def __init__(self, prepared: Prepared, cfg_data: ConfigDict, *, seed: int, share: Share = WHOLE):
+    def __init__(self, prepared: Prepared | Corrupted, cfg_data: ConfigDict, *, seed: int, share: Share = WHOLE):
         """Checks the settings; reading starts with the first `next`.
 
         Args:
@@ -146,15 +148,15 @@ class TrainingBatches:
                 plan, following = following.result(), planner.submit(self.plan, epoch + 1)
                 if batch >= len(plan):
                     raise UserError(f"data position: batch {batch} of an epoch of {len(plan)}; the run's data changed")
-                planned = grain.MapDataset.source(plan[batch:]).map(self._read)
+                planned = grain.MapDataset.source(plan[batch:]).map(partial(self._read, epoch))
                 options = grain.ReadOptions(num_threads=1, prefetch_buffer_size=_PREFETCHED)
                 for number, read in enumerate(planned.to_iter_dataset(options), batch + 1):
                     last = number == len(plan)
                     yield read, {"epoch": epoch + last, "batch": 0 if last else number}
                 epoch, batch = epoch + 1, 0
 
-    def _read(self, planned: PlannedBatch) -> Batch | TextBatch:
-        return _read(self._prepared, self._share.of(planned), window=self._batching == "window")
+    def _read(self, epoch: int, planned: PlannedBatch) -> Batch | TextBatch:
+        return _read(self._prepared, self._share.of(planned), window=self._batching == "window", epoch=epoch)
 
 
 def _longest_row(cfg_data: ConfigDict) -> tuple[str, int]:
@@ -174,14 +176,19 @@ def row_lengths(cfg_data: ConfigDict) -> list[int]:
     return list(cfg_data.buckets[: bisect_left(cfg_data.buckets, cfg_data.max_length) + 1])
 
 
-def _read(prepared: Prepared, planned: PlannedBatch, window: bool = False) -> Batch | TextBatch:
+def _read(
+    prepared: Prepared | Corrupted, planned: PlannedBatch, window: bool = False, epoch: int = 0
+) -> Batch | TextBatch:
     numbers = planned.rows_bc[planned.rows_bc >= 0]
-    records = prepared.windows(numbers, planned.row_length_target) if window else prepared.records(numbers)
+    if isinstance(prepared, Corrupted):
+        records = prepared.records(numbers, epoch)
+    else:
+        records = prepared.windows(numbers, planned.row_length_target) if window else prepared.records(numbers)
     return make_batch(records, planned) if prepared.lengths.shape[1] == 2 else make_text_batch(records, planned)
 
 
 def evaluation_batches(
-    prepared: Prepared, tokens: int, buckets: Sequence[int], share: Share = WHOLE
+    prepared: Prepared | Corrupted, tokens: int, buckets: Sequence[int], share: Share = WHOLE
 ) -> Iterator[Batch | TextBatch]:
     """Yields every pair once, one a row, shortest first, in rows of bucket lengths; longer pairs get longer rows.
 

@@ -9,7 +9,7 @@
 | `trees:FILE`, `trees:FILE.gz` | a treebank in Penn brackets: sentences, and their linearised trees (`data.trees`) |
 | `trees:grammar:SPLIT[:COUNT]` | the English side of the built-in grammar and its trees |
 | `lines:FILE`, `lines:FILE.gz` | a text, each of whose lines is a sequence |
-| `lines:grammar:SPLIT[:COUNT]` | the English side of the built-in grammar |
+| `lines:grammar:SPLIT[:COUNT]` | the English side of the built-in grammar; with `:{en,de}` both sides, in turn |
 | `chars:FILE[.gz][:PART]` | a text as one sequence of characters; PART is train, its first nine tenths, or valid |
 
 The source language comes first, so `{de,en}` reverses the direction of `grammar:`, `text:` and `tfds:`. Only a line
@@ -209,9 +209,13 @@ def _grammar_trees(split: str, count: int) -> Iterator[Tree]:
 def _lines(spec: str, rest: str) -> Corpus:
     if rest.startswith("grammar:"):
         both = _grammar(spec, rest.removeprefix("grammar:"))
-        english = both.source_language == "en"
-        fingerprint = _digest("lines", both.fingerprint)
-        return Corpus(spec, "", "en", lambda: ((pair[0 if english else 1],) for pair in both.pairs()), fingerprint)
+        sides = ("lines", "both") if rest.endswith("}") else ("lines",)
+        fingerprint = _digest(*sides, both.fingerprint)
+
+        def lines() -> Pairs:
+            return ((text,) for pair in both.pairs() for text in pair[: len(sides)])
+
+        return Corpus(spec, "", "en", lines, fingerprint)
     path = Path(rest).expanduser()
     fingerprint = _digest("lines", file_digest(path))
     return Corpus(spec, "", "", lambda: _not_empty(spec, ((line,) for line in read_lines(path))), fingerprint)

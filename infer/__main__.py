@@ -6,7 +6,8 @@ python -m infer --workdir=runs/base --source=newstest2014.en --reference=newstes
 python -m infer --workdir=runs/char_lm --split=valid [--json]
 
 Of a language model the scores are nats and perplexity, a token and a byte; --row_length is for one that has been
-trained on rows of a text, to read longer ones.
+trained on rows of a text, to read longer ones. Of a masked one, or of span denoising, they are nats, perplexity and
+accuracy of the tokens that were hidden.
 
 The result and the translations are also saved in the run, under evaluations/, from which the tables are made. All
 devices share the work; on several hosts, start the same command on each, as for training.
@@ -29,19 +30,23 @@ def main(argv: list[str]) -> None:
     if sum(one is not None for one in wanted) != 1 or (wanted[2] and None in files):
         raise UserError("give one of --split=test, --corpus=SPEC, or both --source=FILE and --reference=FILE")
     check_output(options.output)
-    from infer import language_model, translation
+    from infer import language_model, restoring, translation
     from infer.evaluation import deliver, open_sentences, open_split
     from infer.runs import open_run
 
-    if read_config(folder("workdir", options.workdir)).task == "language_model":
+    task = read_config(folder("workdir", options.workdir)).task
+    if options.row_length and task != "language_model":
+        raise UserError("--row_length is for language models; this run's task is another")
+    if task != "translation":
         if options.split is None or options.output:
-            raise UserError("this run is of a language model: give --split=valid, and neither files nor --output")
-        model_run = open_run(options.workdir, options.checkpoint, task="language_model")
-        record = language_model.evaluate(model_run, options.split, options.row_length)
+            raise UserError(f"this run's task is {task}: give --split=valid, and neither files nor --output")
+        model_run = open_run(options.workdir, options.checkpoint, task=task)
+        if task == "language_model":
+            record = language_model.evaluate(model_run, options.split, options.row_length)
+        else:
+            record = restoring.evaluate(model_run, options.split)
         deliver(model_run, record, [], language_model.table)
         return
-    if options.row_length:
-        raise UserError("--row_length is for language models; this run's task is another")
     read = None  # what does not depend on the model comes before it, so that a wrong file fails at once
     if options.split is None:
         read = open_sentences(options.corpus, options.corpus) if options.corpus else translation.open_files(*files)

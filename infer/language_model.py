@@ -13,8 +13,8 @@ from jaxtyping import Array, Float, Int
 from base.errors import UserError
 from data.batching import TextBatch
 from data.pipeline import text_batches
-from data.prepare import prepare
-from data.sources import open_corpus
+from data.prepare import Prepared, prepare
+from data.sources import Corpus, open_corpus
 from infer.runs import Run, count_parameters, params_sha256
 from infer.scores.perplexity import from_nll
 from model.language_model import LanguageModel
@@ -50,14 +50,7 @@ def evaluate(model_run: Run, split: str, row_length: int | None = None) -> dict[
         if cfg.batching != "window" or row_length < 1:
             raise UserError(f"--row_length={row_length}: it must be at least 1, for a run with data.batching=window")
         cfg.pack_length = row_length
-    spec = cfg[split]
-    if not spec:
-        raise UserError(f"--split={split}: the run's config has no data.{split}")
-    corpus = open_corpus(spec)
-    if corpus.sides != 1:
-        raise UserError(f"--split={split}: data.{split} is {spec}, which has pairs; a language model reads a text")
-    limits = {"max_length": cfg.max_length, "max_ratio": cfg.max_ratio}
-    prepared = prepare(spec, model_run.tokenizer, cache=cfg.cache, clean=False, **limits)
+    corpus, prepared = open_text(model_run, split)
     feeds = 0 if corpus.characters else 1
     text_bytes = sum(len(text.encode()) + feeds for (text,) in corpus.pairs())
     mesh, started = data_mesh(), time.perf_counter()
@@ -86,11 +79,34 @@ def evaluate(model_run: Run, split: str, row_length: int | None = None) -> dict[
         "tokens": tokens,
         "bytes": text_bytes,
         "seconds": time.perf_counter() - started,
+        **provenance(model_run, split),
+    }
+
+
+def open_text(model_run: Run, split: str) -> tuple[Corpus, Prepared]:
+    """Returns the text that the run's config names for `split`, every line of it.
+
+    Raises:
+      UserError: it names none, or one of pairs.
+    """
+    cfg, spec = model_run.config.data, model_run.config.data[split]
+    if not spec:
+        raise UserError(f"--split={split}: the run's config has no data.{split}")
+    corpus = open_corpus(spec)
+    if corpus.sides != 1:
+        raise UserError(f"--split={split}: data.{split} is {spec}, which has pairs; a language model reads a text")
+    limits = {"max_length": cfg.max_length, "max_ratio": cfg.max_ratio}
+    return corpus, prepare(spec, model_run.tokenizer, cache=cfg.cache, clean=False, **limits)
+
+
+def provenance(model_run: Run, split: str) -> dict[str, Any]:
+    """Returns what every record says about the parameters, the text, machine and time."""
+    return {
         "params": count_parameters(model_run.params),
         "params_sha256": params_sha256(model_run.params),
         "step": model_run.step,
         "checkpoints": list(model_run.checkpoints),
-        "data": spec,
+        "data": model_run.config.data[split],
         "split": split,
         "device": jax.devices()[0].device_kind,
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -107,5 +123,7 @@ def table(record: dict[str, Any]) -> str:
     """Returns the record as text."""
     lines = [f"{record['data']}: {record['tokens']:,} tokens, step {', '.join(map(str, record['checkpoints']))}", ""]
     lines.append(f"{'nll':<16} {record['nll']:8.4f}   nats a token")
+    if "accuracy" in record:
+        lines.append(f"{'accuracy':<16} {record['accuracy']:8.4f}   of the tokens")
     lines += [f"{name:<16} {record[name]:8.4f}   {signature}" for name, signature in record["signatures"].items()]
     return "\n".join(lines)

@@ -2,6 +2,7 @@
 
 import hashlib
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from base.files import folder
 from data.imported import open_tokenizer
 from data.tokenizer import Tokenizer
 from infer.average import Checkpoint, average, choose
+from model import masked_lm
 from model.config import ModelConfig, parameter_count
 from run.checkpoint import Checkpoints, load_params
 from run.config import read_config
@@ -49,7 +51,10 @@ def open_run(workdir: str | Path, checkpoint: str | int | None = None, task: str
     tokenizer = open_tokenizer(workdir / "tokenizer.model")
     model = model_config(config, tokenizer.vocab_size)
     steps, params = load_choice(workdir, str(config.decode.checkpoint if checkpoint is None else checkpoint))
-    expected = parameter_count(model, decoder_only=config.task == "language_model")
+    if config.task == "masked_lm":
+        expected = count_parameters(jax.eval_shape(partial(masked_lm.init_params, model), jax.random.key(0)))
+    else:
+        expected = parameter_count(model, decoder_only=config.task == "language_model")
     if count_parameters(params) != expected:
         raise UserError(
             f"{workdir}/checkpoints/{steps[-1]} holds {count_parameters(params):,} parameters; the model of "

@@ -101,3 +101,10 @@ def prompted(source: Any) -> Iterator[bytes]:
             print(file=sys.stderr)
             return
         yield line
+
+
+def write(outputs: Iterable[bytes]) -> None:
+    """Writes each output to standard output at once."""
+    for output in outputs:
+        sys.stdout.buffer.write(output)
+        sys.stdout.buffer.flush()

@@ -29,7 +29,7 @@ def main(argv: list[str]) -> None:
     import jax  # only now: a mistyped flag is answered without it
 
     from infer.runs import open_run
-    from infer.stream import prompted, translate_stream
+    from infer.stream import prompted, translate_stream, write
     from infer.translator import Translator
 
     options = flags.FLAGS
@@ -46,9 +46,7 @@ def main(argv: list[str]) -> None:
         scores=options.scores,
         interactive=interactive,
     )
-    for output in outputs:
-        sys.stdout.buffer.write(output)
-        sys.stdout.buffer.flush()
+    write(outputs)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """From ids to vectors and from vectors to logits (section 3.4)."""
 
 import jax.numpy as jnp
+from flax import linen as nn
 from jaxtyping import Array, Float, Int
 
 from model.config import ModelConfig
@@ -14,10 +15,11 @@ def embed(
     ids_bt: Int[Array, "b t"],
     positions_bt: Int[Array, "b t"],
     noise: Noise | None,
+    norm: nn.Module | None = None,
 ) -> Float[Array, "b t d"]:
     """Returns embeddings scaled by sqrt(d_model), plus positions, after dropout (sections 3.4, 3.5, 5.4).
 
-    Without `config.scale_embeddings` they are not scaled.
+    Without `config.scale_embeddings` they are not scaled. Their sum is normalised by `norm`, if given.
 
     Raises:
       ValueError: a row is longer than the table of learned positions, `positions_ld`.
@@ -26,6 +28,7 @@ def embed(
     if config.scale_embeddings:
         x_btd = x_btd * jnp.sqrt(jnp.float32(config.d_model))
     x_btd = config.encoding.embed(x_btd, positions_bt, positions_ld)
+    x_btd = norm(x_btd) if norm else x_btd
     return dropout(x_btd.astype(config.dtype), config.P_drop, noise, config.dropout_bits)
 
 

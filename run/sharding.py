@@ -28,6 +28,7 @@ ROWS = P(("data", "fsdp"))  # a batch: rows along both axes
 RULES = (
     (r"(embed|softmax)$", P("tensor", "fsdp")),  # [v,d]
     (r"positions$", P(None, "fsdp")),  # [l,d]
+    (r"head_w$", P("fsdp", "tensor")),  # [d,d]
     (r"relative_bias$", P(None, "tensor")),  # [r,h]
     (r"/w[qkv]$", P("fsdp", "tensor", None)),  # [d,h,k]
     (r"/b[qkv]$", P("tensor", None)),  # [h,k]

@@ -243,6 +243,8 @@ def test_splash_compiles_for_a_tpu_forward_and_backward_on_a_mesh(monkeypatch, d
         ({"attention_impl": "flash"}, "attention_impl is 'flash'; it must be one of einsum, splash, cudnn"),
         ({"attention_impl": "splash", "P_drop_attention": 0.1}, "set model.P_drop_attention=0"),
         ({"attention_impl": "splash", "positions": "alibi"}, "alibi needs einsum"),
+        ({"attention_impl": "splash", "positions": "t5"}, "t5 needs einsum"),
+        ({"attention_impl": "splash", "scale_attention": False}, "scale_attention=False needs einsum"),
         ({"attention_impl": "cudnn"}, "set model.dtype=bfloat16"),
         ({"attention_impl": "cudnn", "dtype": "bfloat16", "d_k": 16}, "model.d_k is 16 and model.d_v 64"),
         ({"attention_impl": "cudnn", "dtype": "bfloat16", "d_k": 12, "d_v": 12}, "a multiple of 8"),

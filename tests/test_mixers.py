@@ -275,6 +275,7 @@ def test_the_convolution_is_gated_and_over_each_sentence_alone(w, causal):
         ({"mixer": "recurrent", "d_model": 15, "positions": "none"}, "whose encoder halves model.d_model; 15 is odd"),
         ({"mixer": "convolution", "kernel_width": 0}, "model.kernel_width is 0; it must be at least 1"),
         ({"mixer": "linear", "positions": "rope"}, "on which positions 'rope' have no effect; set model.positions to"),
+        ({"mixer": "linear", "scale_attention": False}, "on which model.scale_attention has no effect"),
         ({"mixer": "restricted", "neighbours": 0}, "model.neighbours is 0; it must be at least 1"),
         ({"mixer": "restricted", "attention_impl": "splash"}, "which no kernel computes; set model.attention_impl=ei"),
     ],

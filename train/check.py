@@ -9,7 +9,7 @@ from base.errors import UserError, flat
 from run.config import check_keys
 
 CHOICES = {
-    "task": ("translation", "language_model"),
+    "task": ("translation", "language_model", "masked_lm", "denoising"),
     "data.batching": ("bucket", "pack", "window"),
     "optim.name": ("adam", "adamw"),
     "optim.schedule": ("paper", "cosine"),
@@ -17,7 +17,7 @@ CHOICES = {
 AT_LEAST_1 = (
     *("steps", "log_every", "eval.every", "checkpoint.every", "checkpoint.keep_last", "optim.warmup"),
     *("optim.accumulate", "data.vocab_size", "data.max_length", "data.tokens_per_batch", "data.pack_length"),
-    *("decode.beam", "data.max_ratio"),
+    *("decode.beam", "data.max_ratio", "data.mean_span"),
 )
 AT_LEAST_0 = (
     *("seed", "checkpoint.every_minutes", "checkpoint.keep_best", "checkpoint.keep_every", "eval.bleu_sentences"),
@@ -44,6 +44,7 @@ def check(cfg: ConfigDict, default: ConfigDict) -> None:
         _require(given[key] > 0, key, given[key], "above 0")
     for key in FRACTIONS:
         _require(0 <= given[key] < 1, key, given[key], "at least 0 and below 1")
+    _require(0 < given["data.mask_rate"] < 1, "data.mask_rate", given["data.mask_rate"], "above 0 and below 1")
     buckets = given["data.buckets"]
     ascending = len(buckets) > 0 and buckets[0] >= 1 and all(a < b for a, b in pairwise(buckets))
     _require(ascending, "data.buckets", buckets, "positive lengths in ascending order")

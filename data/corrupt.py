@@ -1,0 +1,122 @@
+"""Corrupts a text for a model to restore: single tokens masked (BERT), or spans left out (T5).
+
+A record of the text becomes a pair, which is planned, packed and read like any other: the corrupted text, and what is
+to be predicted. What happens to it depends on the seed, the epoch and its number alone, so every epoch hides other
+tokens, and a resumed run or one of several processes hides the same ones as any other.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Int
+from ml_collections import ConfigDict
+
+from base.errors import UserError
+from base.ids import EOS, PAD, UNK
+from data.batching import Record
+from data.prepare import Prepared
+from data.tokenizer import Tokenizer
+
+MASK = UNK  # which no text has, since what is not in a vocabulary of subwords is spelled in bytes
+_STREAM = 1  # tells these random numbers from those that plan an epoch
+
+
+class Masking(NamedTuple):
+    """Devlin et al. 2018, section 3.1: of the tokens chosen 80 % are masked, 10 % replaced and 10 % left as they are.
+
+    The first side of a pair is the text so corrupted; the second has the true tokens where they are to be predicted,
+    and padding elsewhere. EOS is never chosen.
+    """
+
+    rate: float  # share of the tokens that are chosen, rounded, and at least one
+    vocab_size: int
+
+    def lengths(self, tokens_n: Int[np.ndarray, " n"]) -> Int[np.ndarray, "n 2"]:
+        """Returns the lengths of both sides of a pair, given that of its text."""
+        return np.stack([tokens_n, tokens_n], axis=1)
+
+    def corrupt(self, ids: np.ndarray, random: np.random.Generator) -> Record:
+        """Returns the pair of a text, which ends with EOS."""
+        count = len(ids) - 1
+        chosen = random.permutation(count)[: min(count, max(1, round(self.rate * count)))]
+        corrupted, hidden = ids.copy(), np.full_like(ids, PAD)
+        hidden[chosen] = ids[chosen]
+        lot, others = random.random(len(chosen)), random.integers(UNK + 1, self.vocab_size, len(chosen))
+        corrupted[chosen] = np.where(lot < 0.8, MASK, np.where(lot < 0.9, others, ids[chosen]))
+        return corrupted, hidden
+
+
+class Spans(NamedTuple):
+    """Raffel et al. 2020, section 3.1.4: spans are left out, each with a sentinel in its place.
+
+    The second side of a pair has the spans, each after its sentinel, and one more sentinel. Where the spans are and how
+    long each is is random; their number, and that of their tokens together, follows from the length of the text.
+    """
+
+    rate: float  # share of the tokens that are left out, rounded, and at least one of two
+    mean: float  # tokens of a span; more where there are too few sentinels
+    sentinels: tuple[int, ...]
+
+    def counts(self, tokens_n: Int[np.ndarray, " n"]) -> tuple[np.ndarray, np.ndarray]:
+        """Returns how many tokens are left out, and in how many spans, given the length of each text, EOS counted."""
+        words_n = tokens_n - 1
+        hidden_n = np.clip(np.rint(self.rate * words_n), 1, np.maximum(words_n - 1, 0)).astype(np.int32)
+        most_n = np.minimum(np.minimum(hidden_n, words_n - hidden_n + 1), len(self.sentinels) - 1)
+        return hidden_n, np.minimum(np.maximum(np.rint(hidden_n / self.mean), 1), most_n).astype(np.int32)
+
+    def lengths(self, tokens_n: Int[np.ndarray, " n"]) -> Int[np.ndarray, "n 2"]:
+        """Returns the lengths of both sides of a pair, given that of its text."""
+        hidden_n, spans_n = self.counts(tokens_n)
+        return np.stack([tokens_n - hidden_n + spans_n, hidden_n + spans_n + 2], axis=1)
+
+    def corrupt(self, ids: np.ndarray, random: np.random.Generator) -> Record:
+        """Returns the pair of a text, which ends with EOS."""
+        (hidden,), (spans,) = self.counts(np.array([len(ids)]))
+        kept_i = _parts(random, len(ids) - 1 - hidden + 2, spans + 1)
+        kept_i[0] -= 1  # at either end there may be none, so that many more were shared out
+        kept_i[-1] -= 1
+        hidden_i = _parts(random, hidden, spans)
+        source, target, place = [], [], 0
+        for sentinel, kept, left_out in zip(self.sentinels, kept_i, [*hidden_i, 0], strict=False):
+            source += [*ids[place : place + kept], sentinel]
+            place += kept + left_out
+            target += [sentinel, *ids[place - left_out : place]]
+        return np.array([*source[:-1], EOS], np.int32), np.array([*target, EOS], np.int32)
+
+
+class Corrupted:
+    """A prepared text whose records are corrupted; it stands in the place of a `Prepared` of pairs."""
+
+    def __init__(self, text: Prepared, corruption: Masking | Spans, seed: int = 0):
+        self.lengths = corruption.lengths(text.lengths[:, 0])
+        self._text, self._corruption, self._seed = text, corruption, seed
+
+    def records(self, indices: Sequence[int] | np.ndarray, epoch: int = 0) -> list[Record]:
+        """Returns the pairs with these numbers, as they are in this epoch; raises as those of `Prepared`."""
+        numbered = zip(self._text.records(indices), indices, strict=True)
+        seeds = ((ids, [self._seed, epoch, int(number), _STREAM]) for (ids,), number in numbered)
+        return [self._corruption.corrupt(ids, np.random.default_rng(seed)) for ids, seed in seeds]
+
+
+def corruption(task: str, cfg_data: ConfigDict, tokenizer: Tokenizer) -> Masking | Spans:
+    """Returns what the task "masked_lm" or "denoising" does to a text.
+
+    Raises:
+        UserError: the vocabulary is one of characters, which has neither sentinels nor EOS; or rows are windows.
+    """
+    if cfg_data.batching == "window":
+        raise UserError(f"data.batching is window; task {task} reads whole lines: take bucket or pack")
+    if tokenizer.characters:
+        raise UserError(f"config: task is {task}, which reads lines in subwords; data.train is in characters")
+    if task == "masked_lm":
+        return Masking(cfg_data.mask_rate, tokenizer.vocab_size)
+    return Spans(cfg_data.mask_rate, cfg_data.mean_span, tokenizer.sentinels)
+
+
+def _parts(random: np.random.Generator, total: int, count: int) -> np.ndarray:
+    """Returns `count` positive whole numbers whose sum is `total`, each such list being as likely."""
+    if count == 0:
+        return np.empty(0, np.int64)
+    inner = np.sort(random.permutation(total - 1)[: count - 1]) + 1
+    return np.diff([0, *inner, total])

@@ -1,0 +1,74 @@
+"""Fills the blanks of a line with a masked language model."""
+
+import functools
+from collections.abc import Iterable, Iterator
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from base.errors import UserError
+from base.ids import EOS, PAD, UNK
+from data.corrupt import MASK
+from data.tokenizer import Tokenizer
+from infer.runs import Run
+from infer.stream import chunks
+from model.masked_lm import MaskedLM
+from model.tokens import Tokens
+
+BLANK = "___"
+STAND_IN = "\ue000"  # of Unicode's private use, which the vocabulary of a text hardly has: it is spelled in bytes
+ROW = 16  # rows are filled up to multiples of this length, each of which is compiled
+
+
+def masked(tokenizer: Tokenizer, line: str) -> list[int]:
+    """Returns the ids of a line, with `MASK` for each blank and the space before it, since subwords begin with one."""
+    ids, spelled = tokenizer.encode(line.replace(BLANK, STAND_IN)), tokenizer.encode(STAND_IN)
+    space, *spelled = spelled if tokenizer.pieces(spelled)[0] == "▁" else [PAD, *spelled]
+    found: list[int] = []
+    while ids:
+        if ids[: len(spelled)] == spelled:
+            found[len(found) - (found[-1:] == [space]) :] = [MASK]
+            ids = ids[len(spelled) :]
+        else:
+            found.append(ids.pop(0))
+    return found
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def likeliest(model: MaskedLM, params: dict, ids_bt: Int[Array, "b t"]) -> tuple[Int[Array, " t"], Float[Array, " t"]]:
+    """Returns the likeliest subword at each place of one row, and the logarithm of its probability."""
+    log_probs_tv = jax.nn.log_softmax(model.apply({"params": params}, Tokens.of(ids_bt)))[0, :, UNK + 1 :]
+    return log_probs_tv.argmax(axis=-1) + UNK + 1, log_probs_tv.max(axis=-1)
+
+
+def fill(model_run: Run, params: dict, line: str) -> str:
+    """Returns the line with its blanks filled; see infer/fill.py.
+
+    Raises:
+      UserError: it is longer than the learned positions.
+    """
+    if BLANK not in line:
+        return line
+    ids, model = masked(model_run.tokenizer, line), MaskedLM(model_run.model_config)
+    limit = model.config.encoding.limit or len(ids) + ROW
+    if len(ids) >= limit:
+        raise UserError(f"a line of {len(ids) + 1} subwords, EOS counted; the learned positions are {limit}")
+    row_t = np.full(min(limit, -(-(len(ids) + 1) // ROW) * ROW), PAD, np.int32)
+    row_t[: len(ids) + 1] = [*ids, EOS]
+    while MASK in row_t:
+        subword_t, log_prob_t = likeliest(model, params, jnp.asarray(row_t[None]))
+        place = np.where(row_t == MASK, log_prob_t, -np.inf).argmax()
+        row_t[place] = subword_t[place]
+    return model_run.tokenizer.decode(row_t)
+
+
+def fill_stream(model_run: Run, source: Iterable[bytes]) -> Iterator[bytes]:
+    """Yields each line of `source`, filled."""
+    params = jax.device_put(model_run.params)
+    for number, (line,) in enumerate(chunks(source, 1), 1):
+        try:
+            yield f"{fill(model_run, params, line)}\n".encode()
+        except UserError as error:
+            raise UserError(f"standard input, line {number}: {error}") from error

@@ -1,0 +1,68 @@
+"""How well a masked language model, or one of span denoising, restores a text: nats and accuracy of hidden tokens."""
+
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from base.errors import UserError
+from data.batching import Batch
+from data.corrupt import Corrupted, corruption
+from data.pipeline import evaluation_batches
+from infer.language_model import open_text, provenance
+from infer.runs import Run
+from infer.scores.perplexity import from_nll
+from model.masked_lm import MaskedLM
+from model.tokens import Tokens
+from model.transformer import Transformer
+from run.sharding import data_mesh, own_share, place_params, place_rows
+
+
+def evaluate(model_run: Run, split: str) -> dict[str, Any]:
+    """Returns the result record, of JSON values, of the corpus that the run's config names for `split`.
+
+    `nll` is in nats a hidden token, `perplexity` its exponential, and `accuracy` the share that the likeliest token
+    gets right. What is hidden is the same each time. Of spans, each token is predicted given those before it; their
+    sentinels and EOS count as tokens.
+
+    Raises:
+      UserError: the config names no text for `split`, or a line is longer than the learned positions.
+    """
+    cfg, task = model_run.config.data, model_run.config.task
+    corrupted = Corrupted(open_text(model_run, split)[1], corruption(task, cfg, model_run.tokenizer))
+    mesh, started = data_mesh(), time.perf_counter()
+    model = MaskedLM(model_run.model_config) if task == "masked_lm" else Transformer(model_run.model_config)
+
+    @jax.jit
+    def sums(params: Any, batch: Batch) -> Float[Array, "3"]:
+        """Returns minus the log-probability of the hidden tokens, how many are right, and how many there are."""
+        inputs = [Tokens(batch.source_bs, batch.source_segments_bs, batch.source_positions_bs)]
+        if task == "denoising":
+            inputs.append(Tokens(batch.target_in_bt, batch.target_segments_bt, batch.target_positions_bt))
+        log_probs_btv = jax.nn.log_softmax(model.apply({"params": params}, *inputs))
+        hidden_bt = batch.target_out_bt
+        nll_bt = -jnp.take_along_axis(log_probs_btv, hidden_bt[..., None], axis=-1)[..., 0]
+        of_bt3 = jnp.stack([nll_bt, log_probs_btv.argmax(axis=-1) == hidden_bt, jnp.ones_like(nll_bt)], axis=-1)
+        return jnp.sum(of_bt3, axis=(0, 1), where=(hidden_bt != 0)[..., None])
+
+    params, nll, right, tokens = place_params(mesh, model_run.params), 0.0, 0.0, 0.0
+    try:
+        with jax.set_mesh(mesh):
+            for batch in evaluation_batches(corrupted, cfg.tokens_per_batch, cfg.buckets, own_share(mesh)):
+                more = sums(params, place_rows(mesh, batch))
+                nll, right, tokens = nll + float(more[0]), right + float(more[1]), tokens + float(more[2])
+    except ValueError as error:
+        raise UserError(f"a sentence is too long for this model: {error}") from error
+    if not tokens:
+        raise UserError(f"--split={split}: {cfg[split]} has no token to hide; its lines are empty")
+    return {
+        "nll": nll / tokens,
+        "perplexity": from_nll(nll / tokens),
+        "accuracy": right / tokens,
+        "signatures": {"perplexity": f"unit:hidden subword|vocabulary:{model_run.tokenizer.vocab_size}|task:{task}"},
+        "tokens": int(tokens),
+        "seconds": time.perf_counter() - started,
+        **provenance(model_run, split),
+    }

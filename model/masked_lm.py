@@ -1,0 +1,60 @@
+"""A masked language model: the paper's encoder alone, which sees both sides of a blank (Devlin et al. 2018, "BERT")."""
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from model.block import ACTIVATIONS, glorot, layer_norm
+from model.config import ModelConfig
+from model.embed import embed, logits
+from model.mixers.attention import plus
+from model.noise import Noise, fold
+from model.stack import Stack
+from model.tokens import Tokens
+
+# Where the model draws noise.
+EMBED, STACK = range(2)
+
+
+class MaskedLM(nn.Module):
+    """Logits of the token that was at each position, given the whole corrupted text.
+
+    Beside the encoder it has what BERT has: a layer norm of the embeddings, and before the softmax, which has a bias,
+    a dense layer with activation and layer norm. There are no token types: all tokens are of one.
+
+    `noise` turns dropout on. Raises `ValueError` for learned positions and a row longer than their table.
+    """
+
+    config: ModelConfig
+
+    def setup(self) -> None:
+        c = self.config
+        init = nn.initializers.normal(c.d_model**-0.5)
+        self.embed = self.param("embed", init, (c.vocab_size, c.d_model))
+        self.softmax = self.embed if c.tie_embeddings else self.param("softmax", init, (c.vocab_size, c.d_model))
+        self.positions = self.param("positions", init, (c.max_positions, c.d_model)) if c.encoding.has_table else None
+        self.embed_norm = layer_norm(c)
+        self.encoder = Stack(c, cross=False, causal=False)
+        self.head_w = self.param("head_w", glorot, (c.d_model, c.d_model))
+        self.head_b = self.param("head_b", nn.initializers.zeros, (c.d_model,))
+        self.head_norm = layer_norm(c)
+        self.softmax_b = self.param("softmax_b", nn.initializers.zeros, (c.vocab_size,))
+
+    def __call__(self, tokens: Tokens, noise: Noise | None = None) -> Float[Array, "b t v"]:
+        """Returns the logits for whole rows."""
+        x_btd = self.encode(tokens, noise)
+        x_btd = plus(jnp.einsum("btd,de->bte", x_btd, self.head_w.astype(x_btd.dtype)), self.head_b)
+        x_btd = self.head_norm(ACTIVATIONS[self.config.activation](x_btd))
+        return plus(logits(self.config, x_btd, self.softmax), self.softmax_b)
+
+    def encode(self, tokens: Tokens, noise: Noise | None = None) -> Float[Array, "b t d"]:
+        """Returns the encoder's output."""
+        x_btd = embed(self.config, self.embed, self.positions, tokens.ids_bt, tokens.positions_bt, fold(noise, EMBED),
+                      self.embed_norm)  # fmt: skip
+        return self.encoder(x_btd, tokens, None, fold(noise, STACK))[0]
+
+
+def init_params(config: ModelConfig, key: PRNGKeyArray) -> dict:
+    """Returns new float32 parameters, drawn as those of `model.transformer`."""
+    return jax.jit(MaskedLM(config).init)(key, Tokens.of(jnp.ones((1, 1), jnp.int32)))["params"]

@@ -1,0 +1,112 @@
+"""Our masked language model against transformers' BERT with the same random weights, float32.
+
+BERT adds the embedding of token type 0 to every position; here it is part of the table of positions.
+Without PyTorch and transformers this test is skipped, unless REQUIRE_TORCH=1 (as in CI) makes that a failure.
+"""
+
+import os
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from model.config import ModelConfig
+from model.masked_lm import MaskedLM, init_params
+from model.tokens import Tokens
+from tests.model_cases import padded_ids
+
+if os.environ.get("REQUIRE_TORCH") == "1":
+    import torch
+    import transformers
+else:
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+
+TOLERANCE = 1e-4  # absolute, of logits of a size of about 10
+CONFIG = ModelConfig(
+    vocab_size=50,
+    N=2,
+    d_model=32,
+    d_ff=48,
+    h=4,
+    d_k=8,
+    d_v=8,
+    positions="learned",
+    max_positions=20,
+    norm_epsilon=1e-12,
+    activation="gelu",
+    biases=True,
+    scale_embeddings=False,
+)
+
+
+def bert():
+    """A BERT of `CONFIG`'s sizes whose every weight is random, so that none is at a special value."""
+    sizes = transformers.BertConfig(
+        vocab_size=CONFIG.vocab_size, hidden_size=CONFIG.d_model, num_hidden_layers=CONFIG.N,
+        num_attention_heads=CONFIG.h, intermediate_size=CONFIG.d_ff, max_position_embeddings=CONFIG.max_positions,
+        attn_implementation="eager",
+    )  # fmt: skip
+    theirs = transformers.BertForMaskedLM(sizes).eval()
+    random = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for name, weight in theirs.named_parameters():
+            scale = "LayerNorm" in name and name.endswith("weight")
+            size = 1.0 if "word_embeddings" in name else 0.3
+            weight.copy_(size * torch.randn(weight.shape, generator=random) + scale)
+    return theirs
+
+
+def ours_from(theirs):
+    """BERT's weights under our names and in our shapes."""
+    given = {name.removeprefix("bert."): weight.detach().numpy() for name, weight in theirs.named_parameters()}
+    d, h, k = CONFIG.d_model, CONFIG.h, CONFIG.d_k
+
+    def norm(name):
+        return {"scale": given[f"{name}.LayerNorm.weight"], "bias": given[f"{name}.LayerNorm.bias"]}
+
+    encoder = {}
+    for n in range(CONFIG.N):
+        layer = f"encoder.layer.{n}"
+        out = f"{layer}.attention.output"
+        attention = {"wo": given[f"{out}.dense.weight"].T.reshape(h, k, d), "bo": given[f"{out}.dense.bias"]}
+        for letter, name in (("q", "query"), ("k", "key"), ("v", "value")):
+            attention[f"w{letter}"] = given[f"{layer}.attention.self.{name}.weight"].T.reshape(d, h, k)
+            attention[f"b{letter}"] = given[f"{layer}.attention.self.{name}.bias"].reshape(h, k)
+        first, second = f"{layer}.intermediate.dense", f"{layer}.output.dense"
+        feed_forward = {"w1": given[f"{first}.weight"].T, "b1": given[f"{first}.bias"]}
+        feed_forward |= {"w2": given[f"{second}.weight"].T, "b2": given[f"{second}.bias"]}
+        encoder[f"layer_{n}"] = {
+            "self_attention": attention,
+            "feed_forward": feed_forward,
+            "norm_1": norm(out),
+            "norm_2": norm(f"{layer}.output"),
+        }
+    types = given["embeddings.token_type_embeddings.weight"]
+    tree = {
+        "embed": given["embeddings.word_embeddings.weight"],
+        "positions": given["embeddings.position_embeddings.weight"] + types[:1],
+        "embed_norm": norm("embeddings"),
+        "encoder": encoder,
+        "head_w": given["cls.predictions.transform.dense.weight"].T,
+        "head_b": given["cls.predictions.transform.dense.bias"],
+        "head_norm": norm("cls.predictions.transform"),
+        "softmax_b": given["cls.predictions.bias"],
+    }
+    return jax.tree.map(jnp.asarray, tree)
+
+
+def test_logits_are_berts():
+    theirs = bert()
+    params, model = ours_from(theirs), MaskedLM(CONFIG)
+    shapes = jax.eval_shape(lambda: init_params(CONFIG, jax.random.key(0)))
+    assert jax.tree.map(jnp.shape, params) == jax.tree.map(lambda leaf: leaf.shape, shapes)
+    ids = padded_ids(np.random.default_rng(0), [20, 11, 1], CONFIG.max_positions, CONFIG.vocab_size)
+    with torch.no_grad():
+        rows = torch.tensor(ids, dtype=torch.long)
+        expected = theirs(rows, attention_mask=(rows != 0).long()).logits.numpy()
+    actual = jax.jit(lambda p: model.apply({"params": p}, Tokens.of(jnp.asarray(ids))))(params)
+    real = ids != 0
+    assert np.abs(expected).max() > 5
+    assert np.abs(np.asarray(actual) - expected)[real].max() <= TOLERANCE

@@ -1,0 +1,188 @@
+"""Masked language modelling: what is hidden, what the model sees, training, resuming, scores, filling, mistakes."""
+
+import json
+import math
+import shutil
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+
+from base.errors import UserError
+from base.ids import EOS, PAD
+from configs.common import default
+from configs.masked_lm import get_config
+from data.corrupt import MASK, Corrupted, Masking
+from data.pipeline import Share, TrainingBatches
+from data.prepare import prepare_all
+from infer import restoring
+from infer.filling import fill, masked
+from infer.runs import Run, open_run
+from model.masked_lm import MaskedLM
+from model.tokens import Tokens
+from run.checkpoint import load_params
+from run.folder import read_metrics
+from tests.test_translate_cli import command
+from train import loop
+from train.check import check
+from train.tasks.masked_lm import objective, task
+
+WORDS = ("to", "be", "or", "not")
+
+
+def tiny(folder: Path) -> ConfigDict:
+    """The config, small, on a text of its own in `folder`, of which every line is one word several times."""
+    rng = np.random.default_rng(0)
+    for split, count in (("train", 120), ("valid", 12)):
+        lines = [" ".join([rng.choice(WORDS)] * rng.integers(4, 12)) for _ in range(count)]
+        (folder / f"{split}.txt").write_text("".join(f"{line}\n" for line in lines))
+    cfg = get_config()
+    cfg.data.train, cfg.data.valid, cfg.data.test = f"lines:{folder}/train.txt", f"lines:{folder}/valid.txt", ""
+    cfg.data.update({"cache": str(folder / "cache"), "vocab_size": 276, "max_length": 32, "pack_length": 32})
+    cfg.data.update({"tokens_per_batch": 256, "buckets": (32,)})
+    cfg.model.update(
+        {"N": 1, "d_model": 32, "d_ff": 32, "h": 2, "d_k": 16, "d_v": 16, "max_positions": 32, "P_drop": 0.1}
+    )
+    cfg.optim.update({"lr": 1e-2, "warmup": 10})
+    cfg.steps, cfg.eval.every, cfg.log_every, cfg.checkpoint.every = 60, 60, 60, 37  # 37 updates end within an epoch
+    return cfg
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("masked_lm")
+    assert loop.train(tiny(folder), folder / "run", task) == 0
+    return open_run(folder / "run", task="masked_lm")
+
+
+def test_fifteen_in_a_hundred_are_chosen_and_of_these_80_10_10() -> None:
+    masking, rng, ids = Masking(0.15, 50), np.random.default_rng(0), np.arange(101) % 40 + 4
+    ids[-1] = EOS
+    seen = np.zeros(3)
+    for _ in range(300):
+        corrupted, hidden = masking.corrupt(ids, rng)
+        chosen = hidden != PAD
+        assert chosen.sum() == 15 and not chosen[-1]
+        np.testing.assert_array_equal(hidden[chosen], ids[chosen])
+        np.testing.assert_array_equal(corrupted[~chosen], ids[~chosen])
+        kinds = corrupted[chosen]
+        seen += [(kinds == MASK).sum(), ((kinds != MASK) & (kinds != ids[chosen])).sum(), (kinds == ids[chosen]).sum()]
+    # One in 46 of those replaced is by chance the same; three standard deviations.
+    np.testing.assert_allclose(seen / seen.sum(), [0.8, 0.1 * 45 / 46, 0.1 + 0.1 / 46], atol=3 * (0.16 / 4500) ** 0.5)
+    for short in ([EOS], [7, EOS]):
+        corrupted, hidden = masking.corrupt(np.array(short), rng)
+        assert (hidden != PAD).sum() == len(short) - 1 and len(corrupted) == len(short)
+
+
+def test_what_is_hidden_depends_on_seed_epoch_and_record_alone(tmp_path: Path) -> None:
+    cfg = tiny(tmp_path)
+    tokenizer, text, _ = prepare_all(cfg.data, sides=1)
+    masking = Masking(0.15, tokenizer.vocab_size)
+    first = [tuple(map(tuple, pair)) for pair in Corrupted(text, masking, 1).records(range(20), 3)]
+    again = [tuple(map(tuple, Corrupted(text, masking, 1).records([i], 3)[0])) for i in reversed(range(20))]
+    assert first == again[::-1]
+    for other in (Corrupted(text, masking, 2).records(range(20), 3), Corrupted(text, masking, 1).records(range(20), 4)):
+        assert sum(pair == tuple(map(tuple, more)) for pair, more in zip(first, other, strict=True)) < 10
+    whole, left, right = (
+        TrainingBatches(Corrupted(text, masking), cfg.data, seed=0, share=share)
+        for share in (Share(0, 1, 1, 2), Share(0, 1, 2, 2), Share(1, 2, 2, 2))
+    )
+    epoch = len(whole.plan(0))
+    for number in range(epoch + 2):  # into the next epoch
+        everything, *parts = next(whole), next(left), next(right)
+        both = jax.tree.map(lambda *x: np.concatenate(x), *parts)
+        jax.tree.map(np.testing.assert_array_equal, everything, both)
+        assert whole.get_state() == {"epoch": (number + 1) // epoch, "batch": (number + 1) % epoch}
+    for batches in (whole, left, right):
+        batches.close()
+
+
+def test_it_sees_both_sides_and_only_its_own_sentence(trained: Run) -> None:
+    model, params = MaskedLM(trained.model_config), jax.tree.map(jnp.asarray, trained.params)
+    ids = jnp.asarray([[7, 8, MASK, 9, 10, 11]])
+    packed = Tokens(ids, jnp.asarray([[1, 1, 1, 1, 2, 2]]), jnp.asarray([[0, 1, 2, 3, 0, 1]]))
+
+    def at_mask(embed: jax.Array) -> jax.Array:
+        return model.apply({"params": params | {"embed": embed}}, packed, method="encode")[0, 2]
+
+    influence = np.abs(jax.jit(jax.jacrev(at_mask))(params["embed"])).max(axis=(0, 2))[ids[0]]
+    assert np.all(influence[:4] > 1e-6) and np.all(influence[4:] == 0)
+
+
+def test_the_loss_counts_chosen_positions_only(trained: Run) -> None:
+    batches = TrainingBatches(*_corrupted(trained), seed=0)
+    batch, cfg = next(batches), trained.model_config
+    batches.close()
+    loss = jax.jit(objective(cfg, 0.0).loss, static_argnums=2)(trained.params, batch, None)
+    rows = Tokens(batch.source_bs, batch.source_segments_bs, batch.source_positions_bs)
+    logits = jax.jit(MaskedLM(cfg).apply)({"params": trained.params}, rows)
+    log_probs = np.asarray(jax.nn.log_softmax(logits), np.float64)
+    chosen = np.argwhere(batch.target_out_bt != PAD)
+    expected = -sum(log_probs[b, t, batch.target_out_bt[b, t]] for b, t in chosen)
+    assert float(loss.tokens) == len(chosen) < 0.25 * (batch.source_bs != PAD).sum()
+    assert float(loss.nll_sum) == pytest.approx(expected, rel=1e-5)
+
+
+def _corrupted(run: Run) -> tuple[Corrupted, ConfigDict]:
+    tokenizer, text, _ = prepare_all(run.config.data, run.workdir / "tokenizer.model", sides=1)
+    return Corrupted(text, Masking(0.15, tokenizer.vocab_size)), run.config.data
+
+
+def test_a_resumed_run_ends_with_the_same_bits(trained: Run, tmp_path: Path) -> None:
+    shutil.copytree(trained.workdir, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "checkpoints" / "60")
+    assert loop.train(tiny(trained.workdir.parent), tmp_path / "run", task) == 0
+    jax.tree.map(np.testing.assert_array_equal, load_params(tmp_path / "run", 60), load_params(trained.workdir, 60))
+
+
+def test_it_learns_and_is_scored_as_while_training(trained: Run) -> None:
+    record = restoring.evaluate(trained, "valid")
+    validated = [one for one in read_metrics(trained.workdir) if one["kind"] == "valid"]
+    assert validated[-1]["nll"] == pytest.approx(record["nll"], rel=1e-5)
+    assert record["perplexity"] == pytest.approx(math.exp(record["nll"]))
+    assert record["accuracy"] > 0.5 and record["nll"] < 2
+    with pytest.raises(UserError, match=r"^--split=test: the run's config has no data\.test$"):
+        restoring.evaluate(trained, "test")
+
+
+def test_blanks_are_filled(trained: Run) -> None:
+    assert fill(trained, trained.params, "be ___ be be ___ be") == "be be be be be be"
+    assert fill(trained, trained.params, "___ or or or or") == "or or or or or"
+    assert fill(trained, trained.params, "  nothing to fill ") == "  nothing to fill "
+    pieces = trained.tokenizer.pieces(masked(trained.tokenizer, "be ___,___ be___"))
+    assert pieces == ["▁be", "<unk>", "<0x2C>", "<unk>", "▁be", "<unk>"]
+    with pytest.raises(UserError, match="a line of 33 subwords, EOS counted; the learned positions are 32"):
+        fill(trained, trained.params, "to " * 31 + "___")
+
+
+@pytest.mark.slow
+def test_the_commands(trained: Run) -> None:
+    done = command("infer", f"--workdir={trained.workdir}", "--split=valid", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["accuracy"] == restoring.evaluate(trained, "valid")["accuracy"]
+
+
+@pytest.mark.parametrize("rate", [0.0, 1.0])
+def test_a_rate_of_nothing_or_everything_is_one_line(rate: float) -> None:
+    cfg = get_config()
+    cfg.data.mask_rate = rate
+    with pytest.raises(UserError, match=rf"^config: data\.mask_rate is {rate}; it must be above 0 and below 1$"):
+        check(cfg, default())
+
+
+def test_corpora_that_cannot_be_masked_are_one_line(tmp_path: Path) -> None:
+    def said(**data: str) -> str:
+        cfg = tiny(tmp_path)
+        cfg.data.update(data)
+        with pytest.raises(UserError) as caught:
+            loop.train(cfg, tmp_path / "run", task)
+        return str(caught.value)
+
+    (tmp_path / "empty.txt").write_text("")
+    (tmp_path / "blank.txt").write_text("\n\n")
+    assert "is empty: it has no sentences" in said(train=f"lines:{tmp_path}/empty.txt")
+    assert "whose lines are all empty: there is nothing to restore" in said(valid=f"lines:{tmp_path}/blank.txt")
+    assert "data.batching is window; task masked_lm reads whole lines" in said(batching="window")
