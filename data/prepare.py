@@ -39,7 +39,7 @@ from base.progress import Progress
 from data.batching import Record
 from data.imported import open_tokenizer
 from data.sources import Corpus, download, open_corpus
-from data.tokenizer import Tokenizer
+from data.tokenizer import Tokenizer, encode_sides
 
 FORMAT = 2  # increased when the file format changes; corpora are then prepared again
 _IDS, _LENGTHS, _MANIFEST = "ids.bin", "lengths.npy", "manifest.json"
@@ -201,12 +201,6 @@ def _write(folder: Path, corpus: Corpus, tokenizer: Tokenizer, cleaning: dict[st
     write_json(folder / _MANIFEST, manifest)
 
 
-def _encode_sides(tokenizer: Tokenizer, chunk: list[tuple[str, ...]]) -> list[list[int]]:
-    """Returns the ids of each text, source and target in turn."""
-    both = zip((tokenizer, tokenizer.target), zip(*chunk, strict=True), strict=False)  # a text has no target
-    return [ids for pair in zip(*(side.encode_batch(texts) for side, texts in both), strict=True) for ids in pair]
-
-
 def _encoded(pairs: Iterator[tuple[str, ...]], tokenizer: Tokenizer) -> Iterator[list[list[int]]]:
     """Yields the ids of many texts at a time, source and target in turn, and encodes the next in the background.
 
@@ -215,7 +209,7 @@ def _encoded(pairs: Iterator[tuple[str, ...]], tokenizer: Tokenizer) -> Iterator
     with ThreadPoolExecutor(1) as encoder:
         waiting: Future[list[list[int]]] | None = None
         while chunk := list(itertools.islice(pairs, _CHUNK)):
-            started = encoder.submit(_encode_sides, tokenizer, chunk)
+            started = encoder.submit(encode_sides, tokenizer, chunk)
             if waiting:
                 yield waiting.result()
             waiting = started
