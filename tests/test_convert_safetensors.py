@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from base.errors import UserError
-from infer.convert.folders import make_run, named, new_folder
+from infer.convert import __main__ as command
+from infer.convert.folders import make_run, named, needed, new_folder
 from infer.runs import open_run
 from tests import tiny_run
 from tests.conftest import ROOT
@@ -20,8 +21,8 @@ from infer.convert import safetensors
 
 
 def convert(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "infer.convert", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    called = [sys.executable, "-m", "infer.convert", *arguments]
+    return subprocess.run(called, cwd=ROOT, capture_output=True, text=True)
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +66,18 @@ def test_a_wrong_file_or_shape_is_one_line(exported: Path, tmp_path: Path) -> No
         safetensors.read(tmp_path)
     with pytest.raises(UserError, match=r"there is no model\.safetensors"):
         safetensors.read(tmp_path / "absent")
+
+
+@pytest.mark.parametrize("source", ["zip:file", "safetensors", "safetensors:"])
+def test_a_wrong_source_is_one_line(source: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=rf"^--from={source}: write FORMAT:PATH, with the format one of fairseq, "):
+        command.read(source, str(tmp_path / "run"))
+
+
+def test_a_missing_package_is_named() -> None:
+    expected = pytest.raises(UserError, match=r"^--to=x needs the package absent: pip install -e '\.\[convert\]'$")
+    with expected, needed("--to=x"):
+        raise ModuleNotFoundError("No module named 'absent'", name="absent")
 
 
 def test_a_failed_conversion_leaves_nothing_and_no_folder_is_overwritten(tmp_path: Path) -> None:
