@@ -62,9 +62,9 @@ def softmax_cross_entropy(
     """Returns `cross_entropy` of the logits x E^T, of which at most about `chunk` positions per device exist at a time.
 
     With a chunk of 0 all positions are one chunk. Only `loss_sum` has a gradient, with respect to `x_btd` and
-    `softmax_vd`; it is computed together with the value, chunk by chunk, so nothing is computed twice. The gradient of
-    the logits, float32 in a loop over the vocabulary, is rounded to x's dtype for the two products that follow: in
-    bfloat16 they would otherwise run at float32's speed.
+    `softmax_vd`; it is computed together with the value, chunk by chunk, so nothing is computed twice. The logits and
+    their gradient are float32; the gradient is rounded to x's dtype for the two products that it enters, which would
+    otherwise be slow ones in float32.
     """
     loss_sum, nll_sum = _sums(eps_ls, chunk, x_btd, softmax_vd, target_bt, weights_bt)
     return Loss(loss_sum, jax.lax.stop_gradient(nll_sum), jnp.sum(weights_bt))
