@@ -44,7 +44,7 @@ def tiny(folder: Path, of: str = "denoising") -> ConfigDict:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("denoising")
     assert loop.train(tiny(folder), folder / "run", task) == 0
-    return open_run(folder / "run", task="denoising")
+    return open_run(folder / "run", "latest", task="denoising")
 
 
 def put_back(source: np.ndarray, target: np.ndarray) -> list[int]:

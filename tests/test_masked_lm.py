@@ -56,7 +56,7 @@ def tiny(folder: Path) -> ConfigDict:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("masked_lm")
     assert loop.train(tiny(folder), folder / "run", task) == 0
-    return open_run(folder / "run", task="masked_lm")
+    return open_run(folder / "run", "latest", task="masked_lm")
 
 
 def test_fifteen_in_a_hundred_are_chosen_and_of_these_80_10_10() -> None:
@@ -161,7 +161,7 @@ def test_blanks_are_filled(trained: Run) -> None:
 
 @pytest.mark.slow
 def test_the_commands(trained: Run) -> None:
-    done = command("infer", f"--workdir={trained.workdir}", "--split=valid", "--json")
+    done = command("infer", f"--workdir={trained.workdir}", "--split=valid", "--checkpoint=latest", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["accuracy"] == restoring.evaluate(trained, "valid")["accuracy"]
 
