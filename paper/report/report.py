@@ -32,7 +32,9 @@ def report(tables: Mapping[str, list[Table]], records: Records, place: str) -> s
     beside = {"table1": _layer_plot(records), "table3": drawings(trends(records) if "table3" in tables else {})}
     beside |= {name: _drawn(name, partial(study.plot, records)) for name, study in STUDIES.items() if name in tables}
     sections = [
-        Section(name.capitalize() if name in STUDIES else f"Table {name[-1]}", [*map(table, made), *beside[name]])
+        Section(
+            name.capitalize() if name in STUDIES else f"Table {name[-1]}", [*map(table, made), *beside.get(name, [])]
+        )
         for name, made in tables.items()
     ]
     sections.append(Section("Learning curves", drawings(curves(records))))
