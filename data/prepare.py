@@ -37,7 +37,7 @@ from base.files import folder, read_json, sha256, write_json, write_text
 from base.ids import EOS
 from base.progress import Progress
 from data.batching import Record
-from data.imported import open_tokenizer
+from data.imported import encode_pairs, open_tokenizer
 from data.sources import Corpus, download, open_corpus
 from data.tokenizer import Tokenizer
 
@@ -201,12 +201,6 @@ def _write(folder: Path, corpus: Corpus, tokenizer: Tokenizer, cleaning: dict[st
     write_json(folder / _MANIFEST, manifest)
 
 
-def _encode_sides(tokenizer: Tokenizer, chunk: list[tuple[str, ...]]) -> list[list[int]]:
-    """Returns the ids of each text, source and target in turn."""
-    both = zip((tokenizer, tokenizer.target), zip(*chunk, strict=True), strict=False)  # a text has no target
-    return [ids for pair in zip(*(side.encode_batch(texts) for side, texts in both), strict=True) for ids in pair]
-
-
 def _encoded(pairs: Iterator[tuple[str, ...]], tokenizer: Tokenizer) -> Iterator[list[list[int]]]:
     """Yields the ids of many texts at a time, source and target in turn, and encodes the next in the background.
 
@@ -215,7 +209,7 @@ def _encoded(pairs: Iterator[tuple[str, ...]], tokenizer: Tokenizer) -> Iterator
     with ThreadPoolExecutor(1) as encoder:
         waiting: Future[list[list[int]]] | None = None
         while chunk := list(itertools.islice(pairs, _CHUNK)):
-            started = encoder.submit(_encode_sides, tokenizer, chunk)
+            started = encoder.submit(encode_pairs, tokenizer, chunk)
             if waiting:
                 yield waiting.result()
             waiting = started
