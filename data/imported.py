@@ -47,6 +47,12 @@ def open_tokenizer(path: str | Path) -> Tokenizer:
     raise UserError(f"{path}: a tokenizer of kind {fields['kind'][:40]!r}, which this version does not know")
 
 
+def encode_pairs(tokenizer: Tokenizer, pairs: Sequence[tuple[str, ...]]) -> list[list[int]]:
+    """Returns the ids of each text, source and target in turn; of single texts, of each."""
+    sides = zip((tokenizer, tokenizer.target), zip(*pairs, strict=True), strict=False)
+    return [ids for pair in zip(*(side.encode_batch(texts) for side, texts in sides), strict=True) for ids in pair]
+
+
 def _until_end(ids: Iterable[SupportsIndex]) -> Iterable[int]:
     return takewhile(lambda number: number != EOS, map(index, ids))
 

@@ -37,9 +37,9 @@ from base.files import folder, read_json, sha256, write_json, write_text
 from base.ids import EOS
 from base.progress import Progress
 from data.batching import Record
-from data.imported import open_tokenizer
+from data.imported import encode_pairs, open_tokenizer
 from data.sources import Corpus, download, open_corpus
-from data.tokenizer import Tokenizer, encode_sides
+from data.tokenizer import Tokenizer
 
 FORMAT = 2  # increased when the file format changes; corpora are then prepared again
 _IDS, _LENGTHS, _MANIFEST = "ids.bin", "lengths.npy", "manifest.json"
@@ -209,7 +209,7 @@ def _encoded(pairs: Iterator[tuple[str, ...]], tokenizer: Tokenizer) -> Iterator
     with ThreadPoolExecutor(1) as encoder:
         waiting: Future[list[list[int]]] | None = None
         while chunk := list(itertools.islice(pairs, _CHUNK)):
-            started = encoder.submit(encode_sides, tokenizer, chunk)
+            started = encoder.submit(encode_pairs, tokenizer, chunk)
             if waiting:
                 yield waiting.result()
             waiting = started

@@ -202,9 +202,3 @@ def _explain(error: str, vocab_size: int) -> str:
     if "sentences_.empty()" in error or "all_chars_count" in error:
         return "the training text is empty: there is nothing to learn subwords from"
     return f"sentencepiece could not learn {vocab_size} subwords: {' '.join(error.split())}"
-
-
-def encode_sides(tokenizer: Tokenizer, chunk: list[tuple[str, ...]]) -> list[list[int]]:
-    """Returns the ids of each text, source and target in turn."""
-    both = zip((tokenizer, tokenizer.target), zip(*chunk, strict=True), strict=False)  # a text has no target
-    return [ids for pair in zip(*(side.encode_batch(texts) for side, texts in both), strict=True) for ids in pair]

@@ -66,8 +66,8 @@ def _settings(path: Path, state: dict[str, Any]) -> dict[str, Any]:
     """Returns the model's settings: `args` in old files, `cfg.model` in new ones."""
     found: Any = state.get("args")
     if found is None and isinstance(state.get("cfg"), dict):
-        groups: dict[str, Any] = state["cfg"]
-        found, task = groups.get("model"), groups.get("task")
+        parts = state["cfg"]
+        found, task = parts.get("model"), parts.get("task")
         languages = vars(task) if isinstance(task, argparse.Namespace) else task
     else:
         languages = {}
