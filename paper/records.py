@@ -17,7 +17,7 @@ from base.errors import UserError, flat
 from base.files import Schema, check, read_json
 from base.table import NOT_RUN, spread
 from configs.common import default
-from infer.scores.bleu import READINGS
+from infer.scores.bleu import RECORDED
 from paper.provenance import caveats
 from paper.tables.table1 import check_record as check_layers
 from run.folder import FREE_KEYS, as_json, read_metrics
@@ -40,7 +40,7 @@ EVALUATION: Schema = {
     **{"params": int, "checkpoints": [int], "beam": int, "alpha": float, "extra_length": int, "signatures": dict},
 }
 # What an evaluation holds beside that, by the score that tells its kind.
-SCORES = {"sacrebleu": dict.fromkeys((*READINGS, "perplexity"), float), "f1": dict.fromkeys(PARSING, float)}
+SCORES = {"sacrebleu": dict.fromkeys((*RECORDED, "perplexity"), float), "f1": dict.fromkeys(PARSING, float)}
 
 
 class Evaluation(NamedTuple):
