@@ -2,10 +2,10 @@
 
 python -m infer.attention_maps --workdir=runs/quickstart --source="The dog sleeps." --output=attention.html
 python -m infer.attention_maps --workdir=runs/quickstart --source="The dog sleeps." --target="Der Hund schläft." \
-    --kind=cross --layer=1 --head=0 --output=attention.png
+    --kind=cross --layer=2 --head=1 --output=attention.png
 
 Rows are queries and columns keys (section 3.2). A decoder row is labelled with the token that it predicts, a column of
-decoder self-attention with its input token: `<s>`, then the target. Layers and heads count from 0.
+decoder self-attention with its input token: `<s>`, then the target. Layers and heads count from 1.
 """
 
 from pathlib import Path
@@ -49,8 +49,8 @@ if __name__ == "__main__":
     flags.DEFINE_string("source", None, "the source sentence")
     flags.DEFINE_string("target", None, "its translation; default: the model's own")
     flags.DEFINE_enum("kind", "cross", KINDS, "which attention to draw in a PNG; a page has all three")
-    flags.DEFINE_integer("layer", None, "layer to draw in a PNG, from 0; default: all")
-    flags.DEFINE_integer("head", None, "head to draw in a PNG, from 0; default: all")
+    flags.DEFINE_integer("layer", None, "layer to draw in a PNG, from 1; default: all")
+    flags.DEFINE_integer("head", None, "head to draw in a PNG, from 1; default: all")
     flags.DEFINE_string("output", None, "file to write: NAME.png or NAME.html")
     flags.mark_flags_as_required(["source", "output"])
     start(main, stray='put the sentence in quotes: --source="..."')

@@ -1,7 +1,7 @@
 """Decoding options and their limits, which every command and the Python API check here."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
@@ -16,6 +16,10 @@ LIMITS: dict[str, tuple[int | float, int | float]] = {
     "temperature": (1e-6, 1e6),
     "top_k": (0, 2**31 - 1),
     "top_p": (1e-6, 1),
+    "min_length": (0, 10_000),
+    "no_repeat": (0, 100),
+    "groups": (1, 100),
+    "diversity": (0, 100),
 }
 PENALTIES = ("gnmt", "power")  # see `model.search.beam.length_penalty`
 
@@ -48,9 +52,12 @@ class Decoding:
     `beam` hypotheses are kept at each step; 1 is greedy. `alpha` is the length penalty (section 6.1), of the kind
     `length_penalty`. An output has at most `extra_length` subwords more than its source. `nbest` translations of each
     line are returned, at most `beam`; with `sampling`, `nbest` are drawn at random, and `beam` and `alpha` are ignored.
+    A search finds outputs of at least `min_length` subwords, in which no sequence of `no_repeat` subwords comes twice;
+    0 allows all. Several `groups` of beams are searched apart, each kept from repeating those before it by the weight
+    `diversity`.
 
     Raises:
-      UserError: a value is outside `LIMITS`, or `nbest` exceeds the beam.
+      UserError: a value is outside `LIMITS`, `nbest` exceeds the beam, or rules of a search are given for sampling.
     """
 
     beam: int
@@ -59,6 +66,10 @@ class Decoding:
     nbest: int = 1
     sampling: Sampling | None = None
     length_penalty: str = "gnmt"
+    min_length: int = 0
+    no_repeat: int = 0
+    groups: int = 1
+    diversity: float = 0.5
 
     def __post_init__(self) -> None:
         if self.length_penalty not in PENALTIES:
@@ -71,6 +82,15 @@ class Decoding:
                 raise UserError(f"{name} is {value}; {rule(name)}")
         if self.sampling is None and self.nbest > self.beam:
             raise UserError(f"nbest is {self.nbest}, more than the beam of {self.beam}; raise beam too")
+        if self.groups > 1 and (self.sampling or self.min_length or self.no_repeat or self.beam < 2 * self.groups):
+            raise UserError(
+                f"groups is {self.groups}: diverse search takes a beam of at least 2 for each group, and neither "
+                "min_length, no_repeat nor sampling"
+            )
+        if self.beam % self.groups:
+            raise UserError(f"groups is {self.groups}; it must divide the beam of {self.beam}")
+        if self.sampling is not None and (self.min_length or self.no_repeat):
+            raise UserError("min_length and no_repeat are for searching; leave them out, or the sampling")
 
     @property
     def rows(self) -> int:
@@ -86,8 +106,12 @@ def chosen(
     extra_length: int | None = None,
     nbest: int = 1,
     sampling: Sampling | None = None,
+    **rules: Any,
 ) -> Decoding:
-    """Returns a `Decoding` with these options; None takes the value of `decode`, a run's `config.decode`."""
+    """Returns a `Decoding` with these options; None takes the value of `decode`, a run's `config.decode`.
+
+    `rules` are the other fields of `Decoding`.
+    """
     return Decoding(
         beam=decode.beam if beam is None else beam,
         alpha=decode.alpha if alpha is None else alpha,
@@ -95,4 +119,5 @@ def chosen(
         nbest=nbest,
         sampling=sampling,
         length_penalty=decode.length_penalty,
+        **rules,
     )

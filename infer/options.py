@@ -3,12 +3,13 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from absl import flags
 from ml_collections import ConfigDict
 
 from base import errors
-from infer.decoding import Decoding, Sampling, allowed, chosen, rule
+from infer.decoding import Decoding, allowed, chosen, rule
 from run.signals import Signals
 
 SPLITS = ("test", "valid", "train")
@@ -72,14 +73,16 @@ def check(*names: str) -> None:
         flags.register_validator(name, lambda value, name=name: allowed(name, value), message=rule(name))
 
 
-def decoding(config: ConfigDict, *, nbest: int = 1, sampling: Sampling | None = None) -> Decoding:
-    """Returns the decoding options of the flags; those not given come from the run's `config.decode`."""
+def decoding(config: ConfigDict, **more: Any) -> Decoding:
+    """Returns the decoding options of the flags; those not given come from the run's `config.decode`.
+
+    `more` are those of `infer.decoding.chosen` that have no flag in `define_decoding_flags`.
+    """
     options = flags.FLAGS
     return chosen(
         config.decode,
         beam=options.beam,
         alpha=options.alpha,
         extra_length=options.extra_length,
-        nbest=nbest,
-        sampling=sampling,
+        **more,
     )

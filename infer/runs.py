@@ -64,6 +64,22 @@ def open_run(workdir: str | Path, checkpoint: str | int | None = None, task: str
     return Run(workdir, config, model, tokenizer, params, steps[-1], tuple(steps))
 
 
+def open_runs(workdirs: str, checkpoint: str | int | None = None) -> list[Run]:
+    """Loads the runs of an ensemble, whose folders are separated by commas; of one folder, that run.
+
+    Raises:
+      UserError: as `open_run`, or their tokenizers differ.
+    """
+    runs = [open_run(workdir, checkpoint) for workdir in workdirs.split(",")]
+    for other in runs[1:]:
+        if other.tokenizer.sha256 != runs[0].tokenizer.sha256:
+            raise UserError(
+                f"--workdir: {other.workdir} has another tokenizer than {runs[0].workdir}; the runs of an ensemble "
+                "have one: train them on the same data.train, or in one sweep"
+            )
+    return runs
+
+
 def load_choice(workdir: Path, choice: str) -> tuple[list[int], Any]:
     """Returns the steps that `choice` names and the mean of their parameters, as float32 numpy arrays.
 

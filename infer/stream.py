@@ -2,12 +2,13 @@
 
 import math
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from base.errors import UserError
 from base.progress import Progress
-from infer.translator import Translation, Translator
+from infer.mbr import consensus
+from infer.translator import Required, Translation, Translator
 
 EMPTY_NOTES = 5  # lines without a translation that are explained one by one
 
@@ -52,9 +53,13 @@ def translate_stream(
     nbest: int,
     scores: bool,
     interactive: bool = False,
+    require: str = "",
+    mbr: str = "",
 ) -> Iterator[bytes]:
     """Yields the output for each chunk of the lines of `source`; `interactive` shows no progress.
 
+    With `require`, a line is TEXT <tab> PREFIX ("prefix") or TEXT <tab> PHRASE <tab> ... ("phrases"). With `mbr`, a
+    metric of `infer.mbr`, a line's only output is the consensus of its translations.
     Of a line of text whose translation is empty, a note on stderr says why; of many such lines, how many they are.
     """
     done = empty = 0
@@ -64,9 +69,20 @@ def translate_stream(
 
     with Progress("translating", "lines", enabled=not interactive) as progress:
         for lines in chunks(source, chunk):
-            translations = translator.translate(params, lines, first_line=done + 1, progress=report)
+            extra: dict[str, Any] = {}
+            if require:
+                cells = [line.split("\t") for line in lines]
+                lines = [texts[0] for texts in cells]
+                extra["required"] = [
+                    Required(prefix=" ".join(more)) if require == "prefix" else Required(phrases=tuple(more))
+                    for _, *more in cells
+                ]
+            translations = translator.translate(params, lines, first_line=done + 1, progress=report, **extra)
+            if mbr:
+                translations = [agreed(translation, mbr) for translation in translations]
+            shown = 1 if mbr else nbest
             yield "".join(
-                formatted(translation, line, nbest, scores) for line, translation in enumerate(translations, done)
+                formatted(translation, line, shown, scores) for line, translation in enumerate(translations, done)
             ).encode()
             for number, (line, translation) in enumerate(zip(lines, translations, strict=True), done + 1):
                 if line.strip() and not translation.text:
@@ -76,6 +92,39 @@ def translate_stream(
             done += len(lines)
             progress.update(done)
         progress.finish(f"{done:,} lines" + (f", {empty:,} of them text without a translation" if empty else ""))
+
+
+def agreed(translation: Translation, metric: str) -> Translation:
+    """Returns the consensus of the hypotheses alone, by a metric of `infer.mbr`."""
+    texts = [hypothesis.text for hypothesis in translation.hypotheses]
+    return Translation((translation.hypotheses[consensus(texts, metric)],))
+
+
+def translate_columns(
+    translator: Translator, params: Any, source: Iterable[bytes], columns: Sequence[int], chunk: int
+) -> Iterator[bytes]:
+    """Yields chunks of tab-separated lines, of which these columns, from 1, are translated and the others kept.
+
+    Raises:
+      UserError: a line has fewer columns.
+    """
+    done = 0
+    with Progress("translating", "lines") as progress:
+        for lines in chunks(source, chunk):
+            rows = [line.split("\t") for line in lines]
+            for number, row in enumerate(rows, done + 1):
+                if len(row) < max(columns):
+                    raise UserError(
+                        f"standard input, line {number}: {len(row)} columns; --columns names {max(columns)}"
+                    )
+            for column in columns:
+                translations = translator.translate(params, [row[column - 1] for row in rows], first_line=done + 1)
+                for row, translation in zip(rows, translations, strict=True):
+                    row[column - 1] = translation.text.replace("\t", " ")
+            yield "".join("\t".join(row) + "\n" for row in rows).encode()
+            done += len(lines)
+            progress.update(done)
+        progress.finish(f"{done:,} lines")
 
 
 def why_empty(translation: Translation) -> str:

@@ -4,6 +4,11 @@ python -m infer.translate --workdir=runs/quickstart < in.txt > out.txt
 python -m infer.translate --workdir=runs/quickstart --beam=8 --nbest=3 < in.txt
 python -m infer.translate --workdir=runs/quickstart --sample --top_p=0.9 --nbest=5 --seed=1 < in.txt
 
+python -m infer.translate --workdir=runs/a,runs/b < in.txt                    # an ensemble, of one tokenizer
+python -m infer.translate --workdir=runs/quickstart --sample --nbest=16 --mbr=chrf < in.txt
+python -m infer.translate --workdir=runs/quickstart --require=phrases < text_tab_phrase_tab_phrase.tsv
+python -m infer.translate --workdir=runs/quickstart --columns=2,3 < table.tsv
+
 Line i of the output translates line i of the input; only a line feed ends a line. Output is written after each chunk of
 lines (--chunk; on a terminal after each line), progress goes to stderr. What is printed for a line:
 
@@ -18,6 +23,7 @@ import sys
 
 from absl import flags
 
+from base.errors import UserError
 from infer.decoding import Sampling
 from infer.options import check, decoding, define_decoding_flags, define_run_flags, start
 
@@ -28,23 +34,41 @@ def main(argv: list[str]) -> None:
     """Runs the command; flags below."""
     import jax  # only now: a mistyped flag is answered without it
 
-    from infer.runs import open_run
-    from infer.stream import prompted, translate_stream, write
+    from infer.runs import open_runs
+    from infer.stream import prompted, translate_columns, translate_stream, write
     from infer.translator import Translator
 
     options = flags.FLAGS
-    model_run = open_run(options.workdir, options.checkpoint)
+    columns = [int(column) for column in options.columns]
+    if columns and (options.nbest > 1 or options.scores or options.require):
+        raise UserError("--columns keeps a table's form: leave out --nbest, --scores and --require")
+    if options.mbr and not (options.sample and options.nbest > 1):
+        raise UserError("--mbr chooses among samples: give --sample and --nbest=16, or more")
+    runs = open_runs(options.workdir, options.checkpoint)
     sampling = Sampling(options.seed, options.temperature, options.top_k, options.top_p) if options.sample else None
-    chosen = decoding(model_run.config, nbest=options.nbest, sampling=sampling)
+    rules = {name: options[name].value for name in ("min_length", "no_repeat", "groups", "diversity")}
+    chosen = decoding(runs[0].config, nbest=options.nbest, sampling=sampling, **rules)
+    configs, params = tuple(run.model_config for run in runs), tuple(jax.device_put(run.params) for run in runs)
+    alone = len(runs) == 1
+    translator = Translator(configs[0] if alone else configs, runs[0].tokenizer, chosen, max_input=options.max_input)
     interactive = sys.stdin.isatty()
-    outputs = translate_stream(
-        Translator(model_run.model_config, model_run.tokenizer, chosen, max_input=options.max_input),
-        jax.device_put(model_run.params),
-        prompted(sys.stdin.buffer) if interactive else sys.stdin.buffer,
-        chunk=options.chunk or (1 if interactive else CHUNK),
-        nbest=options.nbest,
-        scores=options.scores,
-        interactive=interactive,
+    source = prompted(sys.stdin.buffer) if interactive else sys.stdin.buffer
+    chunk = options.chunk or (1 if interactive else CHUNK)
+    tree = params[0] if alone else params
+    outputs = (
+        translate_columns(translator, tree, source, columns, chunk)
+        if columns
+        else translate_stream(
+            translator,
+            tree,
+            source,
+            chunk=chunk,
+            nbest=options.nbest,
+            scores=options.scores,
+            interactive=interactive,
+            require=options.require,
+            mbr=options.mbr,
+        )
     )
     write(outputs)
 
@@ -59,7 +83,18 @@ if __name__ == "__main__":
     flags.DEFINE_integer("top_k", 0, "for --sample: from the K most likely subwords only; 0 is all")
     flags.DEFINE_float("top_p", 1.0, "for --sample: from the fewest subwords that reach this probability")
     flags.DEFINE_integer("seed", 0, "for --sample")
-    check("nbest", "temperature", "top_k", "top_p", "seed")
+    flags.DEFINE_integer("min_length", 0, "subwords that a translation has at least")
+    flags.DEFINE_integer("no_repeat", 0, "no sequence of so many subwords comes twice in a translation; 0 allows it")
+    flags.DEFINE_integer("groups", 1, "with --nbest: groups of beams, each kept from repeating those before it")
+    flags.DEFINE_float("diversity", 0.5, "for --groups: by what weight")
+    flags.DEFINE_enum("require", "", ["", "prefix", "phrases"], "each line is TEXT <tab> PREFIX, with which the "
+                      "translation begins, or TEXT <tab> PHRASE <tab> ..., each of which it contains")  # fmt: skip
+    flags.DEFINE_enum("mbr", "", ["", "chrf", "bleu"], "for --sample: print the sample that agrees best with all")
+    flags.DEFINE_list("columns", [], "translate these columns, from 1, of tab-separated lines, and keep the others")
+    flags.register_validator(
+        "columns", lambda given: all(c.isdecimal() and int(c) > 0 for c in given), "columns are numbers from 1"
+    )
+    check("nbest", "temperature", "top_k", "top_p", "seed", "min_length", "no_repeat", "groups", "diversity")
     flags.DEFINE_integer(
         "chunk", None, "lines to read before translating them; default: 1,000, or 1 on a terminal", lower_bound=1
     )

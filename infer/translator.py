@@ -5,6 +5,7 @@ small batch size, so that little is compiled, and nothing again when the paramet
 only on its line, and each sentence is searched independently, so the other rows of a batch never change a translation.
 """
 
+import dataclasses
 import functools
 import re
 import sys
@@ -23,6 +24,9 @@ from infer.decoding import Decoding, chosen
 from infer.runs import Run
 from model.config import ModelConfig
 from model.search.beam import beam_search
+from model.search.diverse import diverse_search
+from model.search.ensemble import Ensemble
+from model.search.rules import Rules
 from model.search.sampling import sample
 from model.search.state import Hypotheses
 from model.transformer import Transformer
@@ -46,6 +50,13 @@ class Hypothesis(NamedTuple):
     tokens: tuple[int, ...]
 
 
+class Required(NamedTuple):
+    """What the translation of a line must be like: begin with `prefix`, and contain each of `phrases`."""
+
+    prefix: str = ""
+    phrases: tuple[str, ...] = ()
+
+
 class Translation(NamedTuple):
     """The translations of one line, best first: at least one, at most `nbest`."""
 
@@ -61,6 +72,11 @@ NOTHING = Hypothesis("", 0.0, 0.0, ())
 
 # Shared by all translators: those with the same model and options compile once.
 _search = jax.jit(beam_search, static_argnums=0, static_argnames=("beam", "alpha", "extra_length", "nbest", "penalty"))
+_diverse = jax.jit(
+    diverse_search,
+    static_argnums=0,
+    static_argnames=("beam", "alpha", "extra_length", "groups", "diversity", "penalty"),
+)
 _sample = jax.jit(
     sample, static_argnums=0, static_argnames=("samples", "temperature", "top_k", "top_p", "extra_length")
 )
@@ -70,7 +86,7 @@ class Translator:
     """Translates with a model's config, a tokenizer and decoding options; parameters are passed with each call.
 
     Args:
-      model_config: sizes and variant of the model.
+      model_config: sizes and variant of the model; of several, with a tuple of parameters, an ensemble searches.
       tokenizer: text to ids and back.
       decoding: options of beam search or sampling; line i's samples depend only on the seed, on i and on the line.
       max_input: source subwords (EOS included) beyond which a line is split; at most the model's learned positions.
@@ -84,7 +100,7 @@ class Translator:
 
     def __init__(
         self,
-        model_config: ModelConfig,
+        model_config: ModelConfig | tuple[ModelConfig, ...],
         tokenizer: Tokenizer,
         decoding: Decoding,
         *,
@@ -97,13 +113,21 @@ class Translator:
         self._mesh = data_mesh() if mesh is None else mesh
         self._tokenizer, self._sampling = tokenizer, decoding.sampling
         self._batch_tokens = batch_tokens * WIDE_BEAM**2 // max(WIDE_BEAM, decoding.rows) ** 2
-        self._max_input = min(max_input, model_config.encoding.limit or max_input)
+        configs = model_config if isinstance(model_config, tuple) else (model_config,)
+        self._max_input = min(max_input, *(config.encoding.limit or max_input for config in configs))
         powers = [SHORTEST_ROW << n for n in range(self._max_input.bit_length())]
         self._row_lengths = [*(length for length in powers if length < self._max_input), self._max_input]
-        model, nbest, extra_length = Transformer(model_config), decoding.nbest, decoding.extra_length
-        if self._sampling is None:
-            options: dict[str, Any] = {"beam": decoding.beam, "alpha": decoding.alpha, "nbest": nbest}
-            options["penalty"] = decoding.length_penalty
+        models = tuple(map(Transformer, configs))
+        model: Any = models[0] if len(models) == 1 else Ensemble(models)
+        nbest, extra_length = decoding.nbest, decoding.extra_length
+        self._rules = Rules(min_length=decoding.min_length, no_repeat=decoding.no_repeat)
+        self._extra_length, self._nbest, self._plain = extra_length, nbest, decoding.groups == 1
+        options: dict[str, Any] = {"beam": decoding.beam, "alpha": decoding.alpha, "penalty": decoding.length_penalty}
+        if decoding.groups > 1:
+            options |= {"groups": decoding.groups, "diversity": decoding.diversity}
+            self._find = functools.partial(_diverse, model, extra_length=extra_length, **options)
+        elif self._sampling is None:
+            options |= {"nbest": nbest}
             self._find = functools.partial(_search, model, extra_length=extra_length, **options)
         else:
             options = self._sampling._asdict()
@@ -115,6 +139,7 @@ class Translator:
         params: Any,
         texts: Sequence[str],
         *,
+        required: Sequence[Required] = (),
         first_line: int = 1,
         progress: Callable[[int], None] = lambda done: None,
     ) -> list[Translation]:
@@ -122,13 +147,21 @@ class Translator:
 
         A line beyond the input limit is split, if possible between sentences, or else between words; the translations
         of its pieces are joined with spaces, their log-probabilities and scores are summed, and a warning goes to
-        stderr. `first_line` numbers the first text, in warnings and for sampling. `progress` is called with the number
-        of rows (lines or pieces) done.
+        stderr. `first_line` numbers the first text, in warnings and for sampling. `required` has an item for each text,
+        or none. `progress` is called with the number of rows (lines or pieces) done.
+
+        Raises:
+          UserError: something is required of a line that is split, or that has no room for it, or of samples.
         """
+        given = {n: one for n, one in enumerate(required, first_line) if one != Required()}
+        if given and (self._sampling is not None or not self._plain):
+            raise UserError("a prefix or phrases can be required of plain search only, not of samples or groups")
         rows: list[list[int]] = []
         line_rows: list[range] = []
         for line, text in enumerate(texts, first_line):
             pieces = [ids for ids in self._cut(text) if ids]
+            if len(pieces) > 1 and line in given:
+                raise UserError(f"line {line} is too long for one piece, so nothing can be required of its translation")
             if len(pieces) > 1:
                 print(
                     f"warning: line {line} has more than {self._max_input - 1} subwords; it is translated in"
@@ -139,7 +172,12 @@ class Translator:
             rows += pieces
         numbers = [line for line, of_line in enumerate(line_rows, first_line) for _ in of_line]
         with jax.set_mesh(self._mesh):
-            found = self._translate_rows(place_params(self._mesh, params), rows, numbers, progress)
+            placed = (
+                tuple(place_params(self._mesh, member) for member in params)
+                if isinstance(params, tuple)
+                else place_params(self._mesh, params)
+            )
+            found = self._translate_rows(placed, rows, numbers, given, progress)
         return [_join([found[row] for row in of_line]) for of_line in line_rows]
 
     def _cut(self, text: str) -> list[list[int]]:
@@ -158,7 +196,12 @@ class Translator:
         return self._cut(text[:middle]) + self._cut(text[middle:])
 
     def _translate_rows(
-        self, params: Any, rows: list[list[int]], numbers: list[int], progress: Callable[[int], None]
+        self,
+        params: Any,
+        rows: list[list[int]],
+        numbers: list[int],
+        required: dict[int, Required],
+        progress: Callable[[int], None],
     ) -> list[list[Hypothesis]]:
         sources = [[*row, EOS] for row in rows]
         found: list[list[Hypothesis]] = [[] for _ in rows]
@@ -170,22 +213,56 @@ class Translator:
             multiple=row_parts(self._mesh),
             small=SMALL_SHARE,
         ):
-            hypotheses = self._decode(params, batch.padded(sources), [numbers[row] for row in batch.members])
+            lines = [numbers[row] for row in batch.members]
+            hypotheses = self._decode(params, batch.padded(sources), lines, required)
             for row, of_row in zip(batch.members, hypotheses, strict=True):
                 found[row] = of_row
             done += len(batch.members)
             progress(done)
         return found
 
-    def _decode(self, params: Any, source_bs: np.ndarray, numbers: list[int]) -> list[list[Hypothesis]]:
-        if self._sampling is None:
+    def _decode(
+        self, params: Any, source_bs: np.ndarray, numbers: list[int], required: dict[int, Required]
+    ) -> list[list[Hypothesis]]:
+        rules = self._rules_of([required.get(n, Required()) for n in numbers], numbers, source_bs)
+        if rules is not None:
+            found = self._find(params, cut_rows(self._mesh, source_bs), rules=rules)
+        elif self._sampling is None:
             found = self._find(params, cut_rows(self._mesh, source_bs))
         else:
             line_b = np.array(numbers + [0] * (len(source_bs) - len(numbers)), np.uint32)
             keys_b = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(self._key, cut_rows(self._mesh, line_b))
             found = self._find(params, cut_rows(self._mesh, source_bs), keys_b)
         found = fetch(found)
-        return [self._hypotheses(found, row) for row in range(len(numbers))]
+        return [self._hypotheses(found, row)[: self._nbest] for row in range(len(numbers))]
+
+    def _rules_of(self, required: list[Required], numbers: list[int], source_bs: np.ndarray) -> Rules | None:
+        """Returns the rules of a batch; None if there are none, which is another, faster program."""
+        encode = self._tokenizer.encode
+        prefixes = [encode(one.prefix) for one in required]
+        phrases = [[ids for phrase in one.phrases if (ids := encode(phrase))] for one in required]
+        for row, (prefix, of_row) in enumerate(zip(prefixes, phrases, strict=True)):
+            needed, room = len(prefix) + sum(map(len, of_row)) + 1, int((source_bs[row] > 0).sum()) + self._extra_length
+            if needed > max(room, 1):
+                raise UserError(
+                    f"line {numbers[row]}: its translation may have {room} subwords, and what is required takes "
+                    f"{needed}; raise --extra_length"
+                )
+        rules = self._rules
+        if any(prefixes):
+            prefix_bp = np.zeros((len(source_bs), _rounded(max(map(len, prefixes)))), np.int32)
+            for row, prefix in enumerate(prefixes):
+                prefix_bp[row, : len(prefix)] = prefix
+            rules = dataclasses.replace(rules, prefix_bp=cut_rows(self._mesh, prefix_bp))
+        if any(phrases):
+            longest = max(len(ids) for of_row in phrases for ids in of_row)
+            sizes = (_rounded(max(map(len, phrases)), 2), _rounded(longest, 4))
+            phrases_bcl = np.zeros((len(source_bs), *sizes), np.int32)
+            for row, of_row in enumerate(phrases):
+                for number, ids in enumerate(of_row):
+                    phrases_bcl[row, number, : len(ids)] = ids
+            rules = dataclasses.replace(rules, phrases_bcl=cut_rows(self._mesh, phrases_bcl))
+        return None if rules is self._rules and rules == Rules() else rules
 
     def _hypotheses(self, found: Hypotheses, row: int) -> list[Hypothesis]:
         """Returns the hypotheses of one row; an empty one if the parameters are not finite and none was found."""
@@ -195,6 +272,11 @@ class Translator:
                 tokens = tuple(int(token) for token in ids_t[: length - 1])
                 hypotheses.append(Hypothesis(self._tokenizer.decode(tokens), float(score), float(log_prob), tokens))
         return hypotheses or [NOTHING._replace(score=-np.inf, log_prob=-np.inf)]
+
+
+def _rounded(size: int, multiple: int = 8) -> int:
+    """Returns the next multiple, so that few shapes are compiled."""
+    return -(-size // multiple) * multiple
 
 
 def _join(pieces: list[list[Hypothesis]]) -> Translation:

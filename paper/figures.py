@@ -12,7 +12,7 @@ positions        the sinusoids of section 3.5, and how alike they make two posit
 schedule         the learning rate of section 5.3
 
 Sentences are the grammar's, unseen in training; --sentence puts another into Figures 3 to 5 and the alignment. Layers
-and heads count from 0.
+and heads count from 1.
 """
 
 import itertools
@@ -172,9 +172,9 @@ def draw_word(focus: Focus, path: Path) -> None:
             weights_ts = focus.weights_nhts[layer, head]
             drawing.connect(axes, weights_ts, drawing.colour(head), [focus.query])
             drawing.beside(axes, weights_ts[focus.query], 1.02 + 0.09 * head, 0.08, drawing.colour(head))
-            axes.plot([], [], color=drawing.colour(head), label=f"head {head}")
+            axes.plot([], [], color=drawing.colour(head), label=f"head {head + 1}")
         figure.legend(loc="outside lower center", ncols=min(h, 4), frameon=False, fontsize=7)
-        axes.set_title(f"{TITLES[focus.kind]}, layer {layer}")
+        axes.set_title(f"{TITLES[focus.kind]}, layer {layer + 1}")
 
 
 def draw_anaphora(focus: Focus, path: Path) -> None:
@@ -211,7 +211,7 @@ def _height(focus: Focus) -> float:
 def _all_of(axes: Any, focus: Focus, layer: int, head: int, shade: Any) -> None:
     drawing.columns(axes, focus.queries, focus.keys)
     drawing.connect(axes, focus.weights_nhts[layer, head], shade)
-    axes.set_title(f"layer {layer}, head {head}")
+    axes.set_title(f"layer {layer + 1}, head {head + 1}")
 
 
 def draw_roles(roles: dict[str, dict[str, Any]], path: Path) -> None:
@@ -269,7 +269,7 @@ def draw_alignment(found: Alignment, layer: int, path: Path) -> None:
     with drawing.drawn(path, 0.2 * len(found.columns) + 1.4, 0.2 * len(found.rows) + 1.4) as figure:
         axes = figure.subplots()
         drawing.heat(axes, found.weights_ts, found.rows, found.columns)
-        title = f"decoder over encoder, layer {layer}, mean of heads"
+        title = f"decoder over encoder, layer {layer + 1}, mean of heads"
         if found.true_ts is not None:
             drawing.mark(axes, found.true_ts)
             title += "; framed: the true alignment"

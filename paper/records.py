@@ -17,7 +17,7 @@ from base.errors import UserError, flat
 from base.files import Schema, check, read_json
 from base.table import NOT_RUN, spread
 from configs.common import default
-from infer.scores.bleu import READINGS
+from infer.scores.bleu import RECORDED
 from paper.provenance import caveats
 from paper.tables.table1 import check_record as check_layers
 from run.folder import FREE_KEYS, as_json, read_metrics
@@ -42,7 +42,7 @@ EVALUATION: Schema = {
 SEARCH: Schema = {"beam": int, "alpha": float, "extra_length": int}
 # What an evaluation holds beside that, by the score that tells its kind.
 SCORES = {
-    "sacrebleu": SEARCH | dict.fromkeys((*READINGS, "perplexity"), float),
+    "sacrebleu": SEARCH | dict.fromkeys((*RECORDED, "perplexity"), float),
     "f1": SEARCH | dict.fromkeys(PARSING, float),
     "nll": {"nll": float, "perplexity": float, "nll_by_position": [float]},
 }

@@ -1,5 +1,7 @@
 """Attention maps: the right weights for the right tokens, as a PNG and as a page that no sentence can break."""
 
+import base64
+import hashlib
 import json
 import re
 from pathlib import Path
@@ -10,7 +12,7 @@ import pytest
 from base.errors import UserError
 from infer.attention.drawing import draw_png, write_html
 from infer.attention.maps import AttentionMap, attention_maps, select
-from infer.attention.page import KINDS, page
+from infer.attention.page import KINDS, labels, page
 from infer.runs import Run, open_run
 from infer.translator import translate_one
 from model.config import ModelConfig
@@ -53,17 +55,17 @@ def test_decoder_rows_are_the_tokens_written_and_columns_those_read(maps: dict[s
 
 
 def test_select_takes_all_or_one_and_refuses_others(maps: dict[str, AttentionMap]):
-    assert sorted(select(maps["cross"], None, None)) == [(0, 0), (0, 1), (1, 0), (1, 1)]
-    ((place, weights_ts),) = select(maps["cross"], 1, 0).items()
-    assert place == (1, 0)
+    assert sorted(select(maps["cross"], None, None)) == [(1, 1), (1, 2), (2, 1), (2, 2)]
+    ((place, weights_ts),) = select(maps["cross"], 2, 1).items()
+    assert place == (2, 1)
     np.testing.assert_array_equal(weights_ts, maps["cross"].weights_nhts[1, 0])
-    with pytest.raises(UserError, match="--layer=2: the model's layers are 0 to 1"):
-        select(maps["cross"], 2, None)
-    with pytest.raises(UserError, match="--head=-1: the model's heads are 0 to 1"):
-        select(maps["cross"], None, -1)
+    with pytest.raises(UserError, match="--layer=3: the model's layers are 1 to 2"):
+        select(maps["cross"], 3, None)
+    with pytest.raises(UserError, match="--head=0: the model's heads are 1 to 2"):
+        select(maps["cross"], None, 0)
 
 
-@pytest.mark.parametrize(("layer", "head"), [(None, None), (1, None), (0, 1)])
+@pytest.mark.parametrize(("layer", "head"), [(None, None), (2, None), (1, 2)])
 def test_png_is_drawn_for_any_text(layer: int | None, head: int | None, tmp_path: Path):
     tokens = ["▁$a", "$\\broken$", "🐕", "</s>"]
     attention = AttentionMap(tokens, tokens, np.full((2, 2, 4, 4), 0.25, np.float32))
@@ -99,7 +101,7 @@ def test_a_place_that_cannot_be_written_is_named(maps: dict[str, AttentionMap], 
     with pytest.raises(UserError, match=r"--output=.*cannot be written"):
         write_html(maps, "t", tmp_path)
     with pytest.raises(UserError, match=r"--output=.*cannot be written"):
-        draw_png(maps["cross"], "t", 0, 0, tmp_path / "none" / "map.png")
+        draw_png(maps["cross"], "t", 1, 1, tmp_path / "none" / "map.png")
 
 
 def test_the_models_own_translation_is_the_default(run: Run):
@@ -107,3 +109,23 @@ def test_the_models_own_translation_is_the_default(run: Run):
     assert "\n" not in translation
     own = attention_maps(run.model_config, run.params, run.tokenizer, "The dog sleeps.", translation)
     assert own["cross"].queries[-1] == "</s>"
+
+
+def test_labels_show_words_and_bytes_as_text():
+    pieces = ["▁The", "▁", "do", "<0xF0>", "<0x9F>", "<0x90>", "<0x95>", "<0x71>", "<0x0A>", "<0xFF>", "</s>"]
+    shown = ["\u2009The", "\u2423", "do", "🐕", "″", "″", "″", "q", "U+000A", "byte 255", "</s>"]
+    assert labels(pieces) == shown
+    assert labels([]) == []
+
+
+def test_only_the_pages_own_script_may_run():
+    weights_nhts = np.ones((1, 1, 1, 1), np.float32)
+    text = page(NASTY, {"cross": ("title", [NASTY], ["x"], weights_nhts)})
+    (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in text and "script-src 'unsafe-inline'" not in text
+
+
+def test_layers_and_heads_count_from_1_on_the_page():
+    text = page("t", {"cross": ("title", ["a"], ["x"], np.ones((1, 1, 1, 1), np.float32))})
+    assert '"layer " + (n + 1) + ", head " + (h + 1)' in text and 'class="legend"' in text

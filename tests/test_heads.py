@@ -265,7 +265,7 @@ def test_judge_scores_what_the_sentences_hold(run: Run):
     assert found["alignment"]["links"] == sum(len(grammar.pair("test", i).alignment) for i in range(3))
     assert np.shape(found["alignment"]["heads"]) == (2, 2) and np.shape(found["alignment"]["layers"]) == (2,)
     best = found["roles"]["decoder"]["previous"]["best"]
-    assert f"{best['layer']:>5}  {best['head']:>4}  {100 * best['accuracy']:>8.1f}" in table(found)
+    assert f"{best['layer'] + 1:>5}  {best['head'] + 1:>4}  {100 * best['accuracy']:>8.1f}" in table(found)
 
 
 def test_command_prints_and_keeps(run: Run):

@@ -8,7 +8,7 @@ from typing import Any
 
 from base.errors import UserError
 from infer.attention.maps import AttentionMap, select
-from infer.attention.page import KINDS, TITLES, page
+from infer.attention.page import KINDS, TITLES, labels, page
 
 
 def draw_png(attention: AttentionMap, title: str, layer: int | None, head: int | None, output: Path) -> None:
@@ -22,20 +22,22 @@ def draw_png(attention: AttentionMap, title: str, layer: int | None, head: int |
     maps = select(attention, layer, head)
     rows, columns = len({i for i, _ in maps}), len({j for _, j in maps})
     single = len(maps) == 1
-    cell = 0.28 if single else min(0.16, 30 / (max(rows, columns) * max(len(attention.queries), len(attention.keys))))
-    size = (cell * len(attention.keys), cell * len(attention.queries))
+    queries, keys = labels(attention.queries), labels(attention.keys)
+    cell = 0.28 if single else min(0.16, 30 / (max(rows, columns) * max(len(queries), len(keys))))
+    size = (cell * len(keys), cell * len(queries))
     margin = 1.6 if single else 1.0
     figure = Figure(
         figsize=(columns * size[0] + margin + 1, rows * (size[1] + 0.3) + margin + 0.6), layout="constrained"
     )
     grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
-    labels: dict[str, Any] = {"fontsize": min(10, 60 * cell), "parse_math": False}  # a $ in a sentence is not a formula
+    style: dict[str, Any] = {"fontsize": min(10, 60 * cell), "parse_math": False}  # a $ in a sentence is not a formula
     for axes, ((i, j), weights_ts) in zip(grid.flat, maps.items(), strict=True):
-        axes.imshow(weights_ts, cmap="Blues", vmin=0, vmax=1, aspect="equal", interpolation="nearest")
+        image = axes.imshow(weights_ts, cmap="Blues", vmin=0, vmax=1, aspect="equal", interpolation="nearest")
         axes.set_title(f"layer {i}, head {j}", fontsize=8)
-        axes.set_xticks(range(len(attention.keys)), attention.keys, rotation=90, **labels)
-        axes.set_yticks(range(len(attention.queries)), attention.queries, **labels)
+        axes.set_xticks(range(len(keys)), keys, rotation=90, **style)
+        axes.set_yticks(range(len(queries)), queries, **style)
         axes.tick_params(length=0)
+    figure.colorbar(image, ax=grid, label="attention weight", shrink=0.6, pad=0.02)
     wide = int(12 * figure.get_figwidth())  # characters that fit at this font size
     figure.suptitle(textwrap.fill(title, wide), fontsize=10, parse_math=False)
     save(figure, output, f"--output={output}", dpi=150)

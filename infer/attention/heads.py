@@ -242,7 +242,7 @@ def keep(path: Path, found: dict[str, Any]) -> None:
 
 
 def table(found: dict[str, Any]) -> str:
-    """Returns the result as text: the best head of every relation, then the alignment."""
+    """Returns the result as text, layers and heads from 1: the best head of every relation, then the alignment."""
     lines = [f"best heads, chosen on {found['chosen_on']} and scored on {found['scored_on']}; accuracies in %"]
     for kind in KINDS:
         lines += ["", f"{TITLES[kind]:<38} layer  head  accuracy  fixed distance  chance   cases"]
@@ -250,17 +250,18 @@ def table(found: dict[str, Any]) -> str:
             name = RELATIONS[relation] if kind != "cross" else f"{RELATIONS[relation]}, translated"
             best, fixed = role["best"], role["fixed"]
             lines.append(
-                f"  {name:<36} {best['layer']:>5}  {best['head']:>4}  {100 * best['accuracy']:>8.1f}"
+                f"  {name:<36} {best['layer'] + 1:>5}  {best['head'] + 1:>4}  {100 * best['accuracy']:>8.1f}"
                 f"  {100 * fixed['accuracy']:>8.1f} ({fixed['distance']:+d})  {100 * role['chance']:>6.1f}"
                 f"  {role['cases']:>6,}"
             )
     alignment = found["alignment"]
     layer, head = alignment["best_layer"], alignment["best_head"]
+    place = f"layer {head['layer'] + 1} head {head['head'] + 1}"
     lines += [
         "",
         "alignment error rate, all links sure, in %",
-        f"  {'average of the best layer, ' + str(layer['layer']):<38} {100 * layer['error']:>6.1f}",
-        f"  {'best head, layer ' + str(head['layer']) + ' head ' + str(head['head']):<38} {100 * head['error']:>6.1f}",
+        f"  {'average of the best layer, ' + str(layer['layer'] + 1):<38} {100 * layer['error']:>6.1f}",
+        f"  {'best head, ' + place:<38} {100 * head['error']:>6.1f}",
         f"  {'the diagonal':<38} {100 * alignment['diagonal']:>6.1f}",
     ]
     return "\n".join(lines)

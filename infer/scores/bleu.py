@@ -10,12 +10,23 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.metrics import BLEU, CHRF, TER
 
 if TYPE_CHECKING:
     from infer.scores.moses import Moses
 
-READINGS = ("sacrebleu", "sacrebleu_lc", "chrf", "bleu_tok", "bleu_tok_lc", "bleu_split", "bleu_paper", "exact_match")
+# In every record of an evaluation, also of earlier versions.
+RECORDED = (
+    "sacrebleu",
+    "sacrebleu_lc",
+    "chrf",
+    "bleu_tok",
+    "bleu_tok_lc",
+    "bleu_split",
+    "bleu_paper",
+    "exact_match",
+)
+READINGS = (*RECORDED, "chrf_pp", "ter")
 
 _QUOTES = str.maketrans({**dict.fromkeys("„“”«»", '"'), **dict.fromkeys("‚‘’", "'")})
 _LAST_PERIOD = re.compile(r"(?<=[^\s.])\.$")
@@ -38,10 +49,20 @@ def sacrebleu(hypotheses: Sequence[str], references: Sequence[str], *, lowercase
     return _bleu(BLEU(lowercase=lowercase), hypotheses, references)
 
 
-def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """Computes chrF2: the F-score of character n-grams up to 6, with recall weighted twice (Popović 2016)."""
+def chrf(hypotheses: Sequence[str], references: Sequence[str], *, word_order: int = 0) -> Score:
+    """Computes chrF2: the F-score of character n-grams up to 6, with recall weighted twice (Popović 2016).
+
+    With word order 2 it is chrF2++, which counts n-grams of words up to 2 as well (Popović 2017).
+    """
     _check(hypotheses, references)
-    metric = CHRF()
+    metric = CHRF(word_order=word_order)
+    return Score(metric.corpus_score(list(hypotheses), [list(references)]).score, str(metric.get_signature()))
+
+
+def ter(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+    """Computes TER: edits, moves of phrases among them, per word of the reference (Snover et al. 2006); 0 is best."""
+    _check(hypotheses, references)
+    metric = TER()
     return Score(metric.corpus_score(list(hypotheses), [list(references)]).score, str(metric.get_signature()))
 
 
@@ -100,6 +121,8 @@ def all_scores(hypotheses: Sequence[str], references: Sequence[str], language: s
         "bleu_split": tokenised_bleu(hypotheses, references, language, split=True),
         "bleu_paper": paper_bleu(hypotheses, references, language),
         "exact_match": exact_match(hypotheses, references),
+        "chrf_pp": chrf(hypotheses, references, word_order=2),
+        "ter": ter(hypotheses, references),
     }
     return {
         **{name: score.value for name, score in scores.items()},

@@ -37,19 +37,39 @@ def perplexity(
     Raises:
       UserError: a sentence is longer than the table of learned positions.
     """
-    both = ((tokenizer, sources), (tokenizer.target, references))
+    log_probs = line_log_probs(config, params, tokenizer, sources, references, tokens=tokens)
+    count = sum(len(tokenizer.target.encode(text)) + 1 for text in references)
+    return from_nll(-float(log_probs.sum()) / count)
+
+
+def line_log_probs(
+    config: ModelConfig,
+    params: Any,
+    tokenizer: Tokenizer,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    *,
+    tokens: int = 4096,
+) -> np.ndarray:
+    """Returns the log-probability (nats) of each target given its source, EOS included: that of a forced translation.
+
+    Raises:
+      UserError: a sentence is longer than the table of learned positions.
+    """
+    both = ((tokenizer, sources), (tokenizer.target, targets))
     sides = [[[*side.encode(text), EOS] for text in texts] for side, texts in both]
     log_probs, mesh = jax.jit(partial(forced_log_probs, Transformer(config))), data_mesh()
-    params, total = place_params(mesh, params), 0.0
+    params, found = place_params(mesh, params), np.zeros(len(sources))
     try:
         lengths = [max(map(len, pair)) for pair in zip(*sides, strict=True)]
         for batch in length_batches(lengths, (SHORTEST_ROW,), tokens=tokens, multiple=row_parts(mesh)):
             with jax.set_mesh(mesh):
                 found_bt = log_probs(params, *(cut_rows(mesh, batch.padded(side)) for side in sides))
-            total += float(fetch(found_bt).astype(np.float64).sum())
+            of_rows = fetch(found_bt).astype(np.float64).sum(axis=1)
+            found[np.array(batch.members)] = of_rows[: len(batch.members)]
     except ValueError as error:
         raise UserError(f"a sentence is too long for this model: {error}") from error
-    return from_nll(-total / sum(map(len, sides[1])))
+    return found
 
 
 def from_nll(nll: float) -> float:

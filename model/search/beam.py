@@ -16,13 +16,16 @@ Beam 1 is greedy decoding, as in tensor2tensor: one extension per step, until th
 Each sentence has its own limit and its own end, so the other rows of the batch never change its output.
 """
 
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from base.ids import EOS
+from model.search.rules import Rules, allocate, bank, wanted
 from model.search.state import (
     Hypotheses,
     Model,
@@ -46,6 +49,105 @@ def length_penalty(length: Int[Array, "*n"], alpha: float, kind: str = "gnmt") -
     return length**alpha if kind == "power" else ((5.0 + length) / 6.0) ** alpha
 
 
+class Extensions(NamedTuple):
+    """The chosen extensions of the hypotheses by one token; of those with the largest `order_bk` some stay alive."""
+
+    parent_bk: Int[Array, "b k"]
+    token_bk: Int[Array, "b k"]
+    log_probs_bk: Float[Array, "b k"]
+    order_bk: Float[Array, "b k"]
+    ids_bkt: Int[Array, "b k t"]
+
+
+def most_probable(
+    state: SearchState,
+    allowed_bmv: Float[Array, "b m v"],
+    normaliser_bm1: Float[Array, "b m 1"],
+    count: int,
+    penalty_bv: Float[Array, "b v"] | None = None,
+) -> Extensions:
+    """Returns the `count` most probable extensions, or those that are after `penalty_bv` is subtracted."""
+    if penalty_bv is not None:
+        allowed_bmv = allowed_bmv - penalty_bv[:, None]
+    best_bmk, tokens_bmk = jax.lax.top_k(allowed_bmv, min(count, allowed_bmv.shape[-1]))
+    best_bmk = best_bmk - normaliser_bm1
+    alive_bm1 = (state.log_probs_bm > -jnp.inf)[..., None]
+    log_probs_bmk = jnp.where(alive_bm1, state.log_probs_bm[..., None] + best_bmk, -jnp.inf)
+    rows = len(log_probs_bmk)
+    log_probs_bk, index_bk = jax.lax.top_k(log_probs_bmk.reshape(rows, -1), count)
+    parent_bk = index_bk // tokens_bmk.shape[2]
+    token_bk = take_beams(tokens_bmk.reshape(rows, -1), index_bk)
+    order_bk = log_probs_bk
+    if penalty_bv is not None:
+        log_probs_bk = log_probs_bk + jnp.take_along_axis(penalty_bv, token_bk, axis=1)
+    return Extensions(parent_bk, token_bk, log_probs_bk, order_bk, _extended(state, parent_bk, token_bk))
+
+
+def shared_by_bank(
+    state: SearchState, token_log_probs_bmv: Float[Array, "b m v"], phrases_bcl: Int[Array, "b c l"], count: int
+) -> Extensions:
+    """Returns `count` extensions, chosen by dynamic beam allocation (see `model.search.rules`)."""
+    rows, _, vocabulary = token_log_probs_bmv.shape
+    _, likely_bmk = jax.lax.top_k(token_log_probs_bmv, min(count, vocabulary))
+    tokens_bmk = jnp.concatenate([likely_bmk, wanted(phrases_bcl, state.ids_bmt, state.step)], axis=-1)
+    place_k = jnp.arange(tokens_bmk.shape[2])
+    earlier_11kk = (place_k[:, None] > place_k[None])[None, None]
+    again_bmk = jnp.any((tokens_bmk[..., None] == tokens_bmk[:, :, None]) & earlier_11kk, axis=-1)
+    added_bmk = jnp.take_along_axis(token_log_probs_bmv, tokens_bmk, axis=-1)
+    dead_bmk = again_bmk | jnp.isneginf(state.log_probs_bm)[..., None]
+    log_probs_bk = jnp.where(dead_bmk, -jnp.inf, state.log_probs_bm[..., None] + added_bmk).reshape(rows, -1)
+    token_bk = tokens_bmk.reshape(rows, -1)
+    parent_bk = jnp.broadcast_to(jnp.arange(log_probs_bk.shape[1]) // tokens_bmk.shape[2], log_probs_bk.shape)
+    ids_bkt = _extended(state, parent_bk, token_bk)
+    chosen_bk = allocate(bank(phrases_bcl, ids_bkt, state.step + 1), log_probs_bk)[:, :count]
+    order_bk = jnp.broadcast_to(-jnp.arange(float(chosen_bk.shape[1])), chosen_bk.shape)
+    parent_bk, token_bk, log_probs_bk = (take_beams(x_bk, chosen_bk) for x_bk in (parent_bk, token_bk, log_probs_bk))
+    return Extensions(parent_bk, token_bk, log_probs_bk, order_bk, take_beams(ids_bkt, chosen_bk))
+
+
+def advanced(
+    state: SearchState,
+    new: Extensions,
+    penalty_of: Callable[[Any], Any],
+    penalty_at_limit_b: Float[Array, " b"],
+    nbest: int,
+) -> tuple[SearchState, Int[Array, "b m"]]:
+    """Returns the state after these extensions, with the cache as it was, and the parent of each beam in it.
+
+    `penalty_of` is the `length_penalty` of a length.
+    """
+    ids_bkt, token_bk, log_probs_bk = new.ids_bkt, new.token_bk, new.log_probs_bk
+    length = state.step + 1
+    ended_bk = (token_bk == EOS) & (log_probs_bk > -jnp.inf)
+    finished = keep_best(
+        state.finished,
+        Hypotheses(
+            ids_bkt,
+            jnp.where(ended_bk, length, 0),
+            jnp.where(ended_bk, log_probs_bk, -jnp.inf),
+            jnp.where(ended_bk, log_probs_bk / penalty_of(length), -jnp.inf),
+        ),
+    )
+    beam = state.log_probs_bm.shape[1]
+    _, kept_bm = jax.lax.top_k(jnp.where(token_bk == EOS, -jnp.inf, new.order_bk), beam)
+    alive_log_probs_bm = take_beams(jnp.where(token_bk == EOS, -jnp.inf, log_probs_bk), kept_bm)
+    within_reach_b = jnp.max(alive_log_probs_bm, axis=1) / penalty_at_limit_b > finished.scores_bm[:, nbest - 1]
+    after = SearchState(
+        step=length,
+        token_bm=take_beams(token_bk, kept_bm),
+        log_probs_bm=jnp.where(within_reach_b[:, None], alive_log_probs_bm, -jnp.inf),
+        ids_bmt=take_beams(ids_bkt, kept_bm),
+        cache=state.cache,
+        finished=finished,
+    )
+    return after, take_beams(new.parent_bk, kept_bm)
+
+
+def _extended(state: SearchState, parent_bk: Int[Array, "b k"], token_bk: Int[Array, "b k"]) -> Int[Array, "b k t"]:
+    ids_bkt = take_beams(state.ids_bmt, parent_bk)
+    return jax.lax.dynamic_update_slice_in_dim(ids_bkt, token_bk[..., None], state.step, axis=2)
+
+
 def beam_search(
     model: Model,
     params: Any,
@@ -56,10 +158,11 @@ def beam_search(
     extra_length: int,
     nbest: int = 1,
     penalty: str = "gnmt",
+    rules: Rules | None = None,
 ) -> Hypotheses:
     """Returns the `nbest` best outputs for each row of `inputs_bs` (for a translator, source ids with EOS, then 0).
 
-    Pure; jit it with everything but `params` and `inputs_bs` static. The top of this file has the definition.
+    Pure; jit it with everything but `params`, `inputs_bs` and `rules` static. The top of this file has the definition.
 
     Raises:
       ValueError: a negative `alpha` (early stopping would not be exact), or `nbest` not in 1..`beam`.
@@ -70,44 +173,21 @@ def beam_search(
         raise ValueError(f"nbest is {nbest}; it must be in 1..{beam}, the beam")
     limit_b, steps = model.output_limits(inputs_bs, extra_length)
     extensions = 1 if beam == 1 else 2 * beam
-    penalty_at_limit_b = length_penalty(limit_b, alpha, penalty)
+    penalty_of = partial(length_penalty, alpha=alpha, kind=penalty)
+    penalty_at_limit_b = penalty_of(limit_b)
 
     def advance(state: SearchState) -> SearchState:
         logits_bmv, cache = next_logits(model, params, state)
-        best_bmk, tokens_bmk = jax.lax.top_k(
-            forbid(logits_bmv, state.step, limit_b), min(extensions, logits_bmv.shape[-1])
-        )
-        best_bmk = best_bmk - jax.nn.logsumexp(logits_bmv, axis=-1, keepdims=True)
-        alive_bm1 = (state.log_probs_bm > -jnp.inf)[..., None]
-        log_probs_bmk = jnp.where(alive_bm1, state.log_probs_bm[..., None] + best_bmk, -jnp.inf)
-        log_probs_bk, index_bk = jax.lax.top_k(log_probs_bmk.reshape(len(inputs_bs), -1), extensions)
-        parent_bk = index_bk // tokens_bmk.shape[2]
-        token_bk = take_beams(tokens_bmk.reshape(len(inputs_bs), -1), index_bk)
-        ids_bkt = jax.lax.dynamic_update_slice_in_dim(
-            take_beams(state.ids_bmt, parent_bk), token_bk[..., None], state.step, axis=2
-        )
-
-        length = state.step + 1
-        ended_bk = (token_bk == EOS) & (log_probs_bk > -jnp.inf)
-        finished = keep_best(
-            state.finished,
-            Hypotheses(
-                ids_bkt,
-                jnp.where(ended_bk, length, 0),
-                jnp.where(ended_bk, log_probs_bk, -jnp.inf),
-                jnp.where(ended_bk, log_probs_bk / length_penalty(length, alpha, penalty), -jnp.inf),
-            ),
-        )
-        alive_log_probs_bm, kept_bm = jax.lax.top_k(jnp.where(token_bk == EOS, -jnp.inf, log_probs_bk), beam)
-        within_reach_b = alive_log_probs_bm[:, 0] / penalty_at_limit_b > finished.scores_bm[:, nbest - 1]
-        return SearchState(
-            step=length,
-            token_bm=take_beams(token_bk, kept_bm),
-            log_probs_bm=jnp.where(within_reach_b[:, None], alive_log_probs_bm, -jnp.inf),
-            ids_bmt=take_beams(ids_bkt, kept_bm),
-            cache=cache.select(take_beams(parent_bk, kept_bm)),
-            finished=finished,
-        )
+        allowed_bmv = forbid(logits_bmv, state.step, limit_b)
+        if rules is not None:
+            allowed_bmv = rules.edit(allowed_bmv, state.ids_bmt, state.step, limit_b)
+        normaliser_bm1 = jax.nn.logsumexp(logits_bmv, axis=-1, keepdims=True)
+        if rules is None or rules.phrases_bcl is None:
+            new = most_probable(state, allowed_bmv, normaliser_bm1, extensions)
+        else:
+            new = shared_by_bank(state, allowed_bmv - normaliser_bm1, rules.phrases_bcl, extensions)
+        after, parent_bm = advanced(state, new, penalty_of, penalty_at_limit_b, nbest)
+        return after._replace(cache=cache.select(parent_bm))
 
     found = run_while_alive(advance, start(model, params, inputs_bs, beam, steps), steps).finished
     return without_leftovers(Hypotheses(*(field[:, :nbest] for field in found)))

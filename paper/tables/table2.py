@@ -2,7 +2,7 @@
 
 from base.errors import UserError
 from base.table import NOT_RUN, Table, difference, mean, number, spread
-from infer.scores.bleu import READINGS
+from infer.scores.bleu import RECORDED
 from paper.published import BIG_EN_FR_IN_THE_PROCEEDINGS, SUSTAINED, TABLE2, TIMES
 from paper.records import Records, RowRuns, caveat_notes, load, row_runs
 from paper.tables.bootstrap import compare_rows
@@ -92,13 +92,13 @@ def small(rows: Rows) -> Table:
 
 def readings(rows: Rows) -> Table:
     """Returns every reading of each of our systems, with the signatures as notes."""
-    head = ("model", "pair", "perplexity", *READINGS)
+    head = ("model", "pair", "perplexity", *RECORDED)
     lines: list[tuple[str, ...]] = []
     notes: dict[str, list[str]] = {}
     for (size, pair, scale), row in rows.items():
         if row.scored:
             name = f"{size}{', small twin' if scale else ''}"
-            values = (spread(row.values(key)) for key in ("perplexity", *READINGS))
+            values = (spread(row.values(key)) for key in ("perplexity", *RECORDED))
             lines.append((row.label(name), pair, *values))
             for key, signature in row.scored[0].scores["signatures"].items():
                 notes.setdefault(f"{key}: {signature}", []).append(f"{name} {pair}")

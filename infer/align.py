@@ -1,0 +1,39 @@
+"""Aligns the words of sentence pairs by the attention of the decoder over the encoder, in Pharaoh format.
+
+python -m infer.align --workdir=runs/quickstart --source=in.txt --target=out.txt [--layer=1] > alignment.txt
+
+Line i has SOURCE-TARGET for each target word of pair i, words counting from 0: the source word to which the target
+word attends most, in the mean over the heads of a layer; by default the last but one, as by Garg et al. 2019. A word's
+weight is the sum over its subwords; end of sentence is no word.
+"""
+
+from absl import flags
+
+from base.errors import UserError
+from infer.options import define_run_flags, start
+
+
+def main(argv: list[str]) -> None:
+    """Runs the command; flags below."""
+    options = flags.FLAGS
+    from infer.attention.alignment import align
+    from infer.runs import open_run
+    from infer.scores.pairs import read_pair
+
+    pairs = list(zip(*read_pair(options.source, options.target), strict=True))
+    model_run = open_run(options.workdir, options.checkpoint)
+    layers = model_run.model_config.N
+    layer = max(1, layers - 1) if options.layer is None else options.layer
+    if not 1 <= layer <= layers:
+        raise UserError(f"--layer={layer}: the model's layers are 1 to {layers}")
+    for links in align(model_run, pairs, layer - 1):
+        print(" ".join(f"{source}-{target}" for source, target in links))
+
+
+if __name__ == "__main__":
+    define_run_flags()
+    flags.DEFINE_string("source", None, "the source sentences, one per line; plain text or .gz")
+    flags.DEFINE_string("target", None, "their translations, line by line")
+    flags.DEFINE_integer("layer", None, "layer of the decoder, from 1; default: the last but one")
+    flags.mark_flags_as_required(["source", "target"])
+    start(main, stray="files are given as --source=FILE --target=FILE")

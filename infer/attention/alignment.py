@@ -1,0 +1,62 @@
+"""Word alignments from the attention of the decoder over the encoder; see `infer.align` for the definition."""
+
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+from jaxtyping import Float, Int
+
+from base.errors import UserError
+from base.ids import BOS, EOS
+from data.batching import length_batches
+from data.tokenizer import Tokenizer
+from infer.runs import Run
+from model.tokens import Tokens
+from model.transformer import Transformer
+
+WIDTH, TOKENS = 16, 2048  # row lengths are multiples of WIDTH, so that little is compiled; positions of a batch
+
+
+def words_of(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
+    """Returns the number of the word, from 0, that each subword belongs to."""
+    starts = [piece.startswith("▁") for piece in tokenizer.pieces(ids)]
+    return [max(0, word - 1) for word in np.cumsum(starts).tolist()]
+
+
+def links_of(
+    weights_ts: Float[np.ndarray, "t s"], source_words: Sequence[int], target_words: Sequence[int]
+) -> list[tuple[int, int]]:
+    """Returns (source word, target word) for each target word; the first source word of equals."""
+    if not source_words or not target_words:
+        return []
+    summed = np.zeros((target_words[-1] + 1, source_words[-1] + 1))
+    for t, target in enumerate(target_words):
+        for s, source in enumerate(source_words):
+            summed[target, source] += weights_ts[t, s]
+    best: Int[np.ndarray, " t"] = summed.argmax(axis=1)
+    return [(int(source), target) for target, source in enumerate(best)]
+
+
+def align(model_run: Run, pairs: Sequence[tuple[str, str]], layer: int) -> list[list[tuple[int, int]]]:
+    """Returns the links of each pair, by the mean over the heads of decoder layer `layer`, from 0.
+
+    Raises:
+      UserError: a sentence is longer than the model's learned positions.
+    """
+    tokenizer, model = model_run.tokenizer, Transformer(model_run.model_config)
+    ids = [(tokenizer.encode(source), tokenizer.encode(target)) for source, target in pairs]
+    sources, targets = [[*source, EOS] for source, _ in ids], [[BOS, *target] for _, target in ids]
+    found = jax.jit(
+        lambda params, *sides: model.apply({"params": params}, *map(Tokens.of, sides), method="attention_maps")["cross"]
+    )
+    lengths = [max(map(len, sides)) for sides in zip(sources, targets, strict=True)]
+    links: list[list[tuple[int, int]]] = [[] for _ in pairs]
+    try:
+        for batch in length_batches(lengths, range(WIDTH, max(lengths) + WIDTH, WIDTH), tokens=TOKENS):
+            mean_bts = np.asarray(found(model_run.params, batch.padded(sources), batch.padded(targets))[layer].mean(1))
+            for row, pair in enumerate(batch.members):
+                source_words, target_words = (words_of(tokenizer, side) for side in ids[pair])
+                links[pair] = links_of(mean_bts[row], source_words, target_words)
+    except ValueError as error:
+        raise UserError(f"a sentence is too long for this model: {error}") from error
+    return links

@@ -1,0 +1,1 @@
+"""A page to translate on, in a browser: `python -m infer.demo`."""

@@ -1,0 +1,78 @@
+"""What the page shows for a sentence: each run's translations, and the attention of the best."""
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from base.errors import UserError
+from infer.attention.maps import attention_maps
+from infer.attention.page import KINDS, TITLES, labels
+from infer.decoding import chosen
+from infer.runs import Run
+from infer.translator import Translator
+
+NBEST = 5
+LONGEST = 1_000  # characters of a sentence
+LONGEST_MAP = 100  # subwords of a side, beyond which the page would be slow
+
+
+def check_sentence(text: str) -> None:
+    """Raises `UserError` if the text is empty, too long, or more than a line."""
+    if not text.strip() or len(text) > LONGEST or "\n" in text:
+        raise UserError(f"give one line of 1 to {LONGEST:,} characters")
+
+
+class Demo:
+    """Answers for several runs, one sentence at a time. Each run searches with a beam that holds the n-best list.
+
+    Raises:
+      UserError: an option is outside `infer.decoding.LIMITS`.
+    """
+
+    def __init__(self, runs: Sequence[Run], names: Sequence[str], options: dict[str, Any]) -> None:
+        self._lock = threading.Lock()
+        self._runs = []
+        for run, name in zip(runs, names, strict=True):
+            beam = max(NBEST, options["beam"] or run.config.decode.beam)
+            decoding = chosen(run.config.decode, **{**options, "beam": beam}, nbest=NBEST)
+            translator = Translator(run.model_config, run.tokenizer, decoding)
+            self._runs.append((Path(name).name or name, run._replace(params=jax.device_put(run.params)), translator))
+
+    def answer(self, text: str) -> list[dict[str, Any]]:
+        """Returns JSON values for each run: name, hypotheses (text, score), and maps by kind, or a note without them.
+
+        Raises:
+          UserError: the text is empty, too long, or more than a line.
+        """
+        check_sentence(text)
+        with self._lock:
+            return [self._of_run(*one, text) for one in self._runs]
+
+    def _of_run(self, name: str, run: Run, translator: Translator, text: str) -> dict[str, Any]:
+        hypotheses = translator.translate(run.params, [text])[0].hypotheses
+        answer: dict[str, Any] = {
+            "name": name,
+            "hypotheses": [{"text": one.text, "score": round(max(one.score, -1e9), 4)} for one in hypotheses],
+            "maps": {},
+        }
+        longest = max(len(run.tokenizer.encode(side)) for side in (text, hypotheses[0].text))
+        if longest > LONGEST_MAP:
+            return answer | {"note": f"no attention is shown for more than {LONGEST_MAP} subwords"}
+        try:
+            maps = attention_maps(run.model_config, run.params, run.tokenizer, text, hypotheses[0].text)
+        except (UserError, ValueError) as error:
+            return answer | {"note": str(error)}
+        answer["maps"] = {
+            kind: {
+                "title": TITLES[kind],
+                "queries": labels(maps[kind].queries),
+                "keys": labels(maps[kind].keys),
+                "weights": np.rint(1000 * np.nan_to_num(maps[kind].weights_nhts)).astype(int).tolist(),
+            }
+            for kind in KINDS
+        }
+        return answer

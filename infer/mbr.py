@@ -1,0 +1,24 @@
+"""Minimum Bayes risk: of several translations the one that agrees best with all, by chrF or BLEU of sentences.
+
+Samples stand for the model's distribution (Eikema and Aziz 2020), so each of them is a reference, repeats included.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from sacrebleu.metrics import BLEU, CHRF
+
+METRICS = ("chrf", "bleu")
+
+
+def consensus(texts: Sequence[str], metric: str) -> int:
+    """Returns the place of the text whose mean score, with each text as the reference, is highest; the first of equals.
+
+    `metric` is one of `METRICS`, of sacrebleu: chrF2, or BLEU with only the n-grams that a sentence has.
+    """
+    score = (CHRF() if metric == "chrf" else BLEU(effective_order=True)).sentence_score
+    counts = Counter(texts)
+    utility = {
+        text: sum(count * score(text, [reference]).score for reference, count in counts.items()) for text in counts
+    }
+    return texts.index(max(counts, key=lambda text: utility[text]))

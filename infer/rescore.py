@@ -1,0 +1,66 @@
+"""Scores given translations by a run, with teacher forcing: n-best lists of any system, or pairs of sentences.
+
+python -m infer.rescore --workdir=runs/quickstart --source=in.txt --nbest=lists.txt > scored.txt
+python -m infer.rescore --workdir=runs/quickstart --source=in.txt --target=out.txt > log_probs.txt
+
+Lists are LINE ||| TEXT, with any further ||| FIELDS, as `infer.translate --nbest` and Moses write them; LINE counts
+from 0. Each comes back with ||| LOG-PROBABILITY added; of pairs, that number alone is printed. Logarithms are natural
+and include EOS, so that the number is the log p of beam search.
+"""
+
+from pathlib import Path
+
+from absl import flags
+
+from base.errors import UserError
+from infer.options import define_run_flags, start
+
+SEPARATOR = " ||| "
+
+
+def parse_lists(path: str, lines: list[str], count: int) -> tuple[list[int], list[str]]:
+    """Returns the source line, from 0, and the text of each entry of n-best lists of `count` sources.
+
+    Raises:
+      UserError: an entry is not LINE ||| TEXT, or there is no such line.
+    """
+    numbers, texts = [], []
+    for place, line in enumerate(lines, 1):
+        number, *fields = line.split(SEPARATOR)
+        if not fields or not number.strip().isdecimal() or int(number) >= count:
+            raise UserError(f"{path}, line {place}: it must be LINE ||| TEXT, with LINE from 0 to {count - 1}")
+        numbers.append(int(number))
+        texts.append(fields[0])
+    return numbers, texts
+
+
+def main(argv: list[str]) -> None:
+    """Runs the command; flags below."""
+    options = flags.FLAGS
+    if (options.nbest is None) == (options.target is None):
+        raise UserError("give either --nbest=FILE or --target=FILE")
+    from data.lines import read_lines
+    from infer.runs import open_run
+    from infer.scores.pairs import read_pair
+    from infer.scores.perplexity import line_log_probs
+
+    if options.target is not None:
+        sources, targets = read_pair(options.source, options.target)
+        entries = [""] * len(sources)
+    else:
+        lines, entries = list(read_lines(Path(options.source))), list(read_lines(Path(options.nbest)))
+        numbers, targets = parse_lists(options.nbest, entries, len(lines))
+        sources = [lines[number] for number in numbers]
+    model_run = open_run(options.workdir, options.checkpoint)
+    log_probs = line_log_probs(model_run.model_config, model_run.params, model_run.tokenizer, sources, targets)
+    for entry, log_prob in zip(entries, log_probs, strict=True):
+        print(f"{entry}{SEPARATOR if options.nbest else ''}{log_prob:.6f}")
+
+
+if __name__ == "__main__":
+    define_run_flags()
+    flags.DEFINE_string("source", None, "the source sentences, one per line; plain text or .gz")
+    flags.DEFINE_string("nbest", None, "n-best lists of them, LINE ||| TEXT")
+    flags.DEFINE_string("target", None, "or one translation of each, line by line")
+    flags.mark_flag_as_required("source")
+    start(main, stray="files are given as --source=FILE --nbest=FILE")

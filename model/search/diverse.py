@@ -1,0 +1,111 @@
+"""Diverse beam search (Vijayakumar et al. 2016): groups of beams, each kept from repeating those before it.
+
+Groups take their step one after another, each as a beam search of its own (`model.search.beam`) with the same limit,
+but its extensions, EOS among them, are chosen by log p minus `diversity` times the number of alive hypotheses of
+earlier groups that the token has just extended. What is kept and scored is the model's own log p. A group has ended
+when its most probable alive hypothesis could not enter its own finished ones. The outputs are those of all groups, best
+first, each once; the first group is plain beam search.
+"""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int
+
+from model.search.beam import advanced, length_penalty, most_probable
+from model.search.state import (
+    Hypotheses,
+    Model,
+    SearchState,
+    forbid,
+    keep_best,
+    next_logits,
+    run_while_alive,
+    start,
+    without_leftovers,
+)
+
+
+def diverse_search(
+    model: Model,
+    params: Any,
+    inputs_bs: Int[Array, "b s"],
+    *,
+    beam: int,
+    alpha: float,
+    extra_length: int,
+    groups: int,
+    diversity: float,
+    penalty: str = "gnmt",
+) -> Hypotheses:
+    """Returns up to `beam` outputs for each row of `inputs_bs`, from `groups` groups of equal size.
+
+    Raises:
+      ValueError: `groups` does not divide `beam` into groups of at least 2, or `alpha` or `diversity` is negative.
+    """
+    size = beam // groups
+    if size * groups != beam or size < 2:
+        raise ValueError(f"groups is {groups}; it must divide the beam of {beam} into groups of at least 2")
+    if alpha < 0 or diversity < 0:
+        raise ValueError(f"alpha is {alpha} and diversity {diversity}; they must be at least 0")
+    limit_b, steps = model.output_limits(inputs_bs, extra_length)
+    penalty_of = partial(length_penalty, alpha=alpha, kind=penalty)
+    penalty_at_limit_b = penalty_of(limit_b)
+
+    def advance(state: SearchState) -> SearchState:
+        logits_bmv, cache = next_logits(model, params, state)
+        allowed_bmv = forbid(logits_bmv, state.step, limit_b)
+        normaliser_bm1 = jax.nn.logsumexp(logits_bmv, axis=-1, keepdims=True)
+        counts_bv = jnp.zeros_like(logits_bmv[:, 0])
+        rows_b1, after, parents = jnp.arange(len(inputs_bs))[:, None], [], []
+        for first in range(0, beam, size):
+            own = slice(first, first + size)
+            group = _of_group(state, own)
+            penalty_bv = diversity * counts_bv
+            new = most_probable(group, allowed_bmv[:, own], normaliser_bm1[:, own], 2 * size, penalty_bv)
+            group, parent_bm = advanced(group, new, penalty_of, penalty_at_limit_b, size)
+            alive_bm = (group.log_probs_bm > -jnp.inf).astype(counts_bv.dtype)
+            counts_bv = counts_bv.at[rows_b1, group.token_bm].add(alive_bm)
+            after.append(group)
+            parents.append(parent_bm + first)
+        return SearchState(
+            step=state.step + 1,
+            token_bm=jnp.concatenate([group.token_bm for group in after], axis=1),
+            log_probs_bm=jnp.concatenate([group.log_probs_bm for group in after], axis=1),
+            ids_bmt=jnp.concatenate([group.ids_bmt for group in after], axis=1),
+            cache=cache.select(jnp.concatenate(parents, axis=1)),
+            finished=Hypotheses(
+                *(jnp.concatenate(fields, axis=1) for fields in zip(*(g.finished for g in after), strict=True))
+            ),
+        )
+
+    state = start(model, params, inputs_bs, beam, steps)
+    firsts_1m = (jnp.arange(beam) % size == 0)[None]
+    state = state._replace(log_probs_bm=jnp.where(firsts_1m, state.log_probs_bm[:, :1], -jnp.inf))
+    return _each_once(without_leftovers(run_while_alive(advance, state, steps).finished))
+
+
+def _of_group(state: SearchState, own: slice) -> SearchState:
+    return state._replace(
+        token_bm=state.token_bm[:, own],
+        log_probs_bm=state.log_probs_bm[:, own],
+        ids_bmt=state.ids_bmt[:, own],
+        finished=Hypotheses(*(field[:, own] for field in state.finished)),
+    )
+
+
+def _each_once(found: Hypotheses) -> Hypotheses:
+    """Returns the hypotheses sorted by score, and without those that an earlier group has found, too."""
+    m = found.lengths_bm.shape[1]
+    earlier_1mm = (jnp.arange(m)[:, None] > jnp.arange(m)[None])[None]
+    again_bm = jnp.any(jnp.all(found.ids_bmt[:, :, None] == found.ids_bmt[:, None], axis=-1) & earlier_1mm, axis=-1)
+    once = Hypotheses(
+        found.ids_bmt,
+        jnp.where(again_bm, 0, found.lengths_bm),
+        jnp.where(again_bm, -jnp.inf, found.log_probs_bm),
+        jnp.where(again_bm, -jnp.inf, found.scores_bm),
+    )
+    nothing = jax.tree.map(lambda field: field[:, :0], once)
+    return without_leftovers(keep_best(once, nothing))

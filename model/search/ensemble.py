@@ -1,0 +1,49 @@
+"""Several models that search together: the next token's logits are the mean of the models' log-probabilities."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int
+
+from model.search.state import Model
+
+
+class Caches(NamedTuple):
+    """The cache of every member."""
+
+    members: tuple[Any, ...]
+
+    def select(self, parents_bm: Int[Array, "b m"]) -> "Caches":
+        """Returns the caches in which each beam continues the given parent."""
+        return Caches(tuple(cache.select(parents_bm) for cache in self.members))
+
+    def grow(self, slots: int) -> "Caches":
+        """Returns the caches padded to `slots` slots."""
+        return Caches(tuple(cache.grow(slots) for cache in self.members))
+
+
+class Ensemble(NamedTuple):
+    """Models of one vocabulary, searched as one (see `model.search.state`); parameters are a tuple, one tree for each.
+
+    A token's probability is the members' geometric mean, normalised over the vocabulary.
+    """
+
+    members: tuple[Model, ...]
+
+    def output_limits(self, inputs_bs: Int[Array, "b s"], extra_length: int) -> tuple[Int[Array, " b"], int]:
+        """Returns the limits that every member can reach."""
+        limits, steps = zip(*(model.output_limits(inputs_bs, extra_length) for model in self.members), strict=True)
+        return jnp.min(jnp.stack(limits), axis=0), min(steps)
+
+    def apply(self, variables: dict[str, Any], *arguments: Any, method: str) -> Any:
+        """Returns what `start` or `step` does, as a Flax module would be called."""
+        results = []
+        *shared, last = arguments
+        for number, (model, params) in enumerate(zip(self.members, variables["params"], strict=True)):
+            own = last.members[number] if method == "step" else last
+            results.append(model.apply({"params": params}, *shared, own, method=method))
+        first, caches = zip(*results, strict=True)
+        if method == "start":
+            return first[0], Caches(caches)
+        return jnp.mean(jnp.stack([jax.nn.log_softmax(logits_bmv) for logits_bmv in first]), axis=0), Caches(caches)

@@ -1,0 +1,126 @@
+"""What an output of a search must be like: a prefix, a least length, no repetition, and phrases that must appear.
+
+All but the last are edits of a step's logits. Phrases need more than forbidding, since their tokens may be unlikely:
+the beam is shared among hypotheses that hold more or fewer of their tokens (dynamic beam allocation, Post and Vilar
+2018; vectorised as by Hu et al. 2019). In its simplest correct form:
+
+- The bank of a hypothesis is the number of tokens of phrases that it holds: of those that appear in it, all; and of the
+  others the longest beginning of one that it ends in.
+- Besides its most probable extensions, each hypothesis is extended by the next token of each phrase it lacks.
+- EOS is allowed once every phrase appears.
+- Of the extensions the first of each bank by log p are chosen, larger banks first; then the second of each; and so on.
+
+The first of the largest bank gains a token at each step, so every output has its phrases if the limit leaves room.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from base.ids import EOS
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Rules:
+    """The rules; the default allows everything. A sentence's limit comes first: its last token is EOS.
+
+    `prefix_bp` are the tokens that an output begins with, then 0; the other edits do not apply to them. An output has
+    at least `min_length` tokens besides EOS, and holds no sequence of `no_repeat` tokens twice (0: it may). Phrases
+    `phrases_bcl`, c for each sentence, are tokens, then 0; a row of zeros is none.
+    """
+
+    prefix_bp: Any = None  # Int[Array, "b p"]
+    phrases_bcl: Any = None  # Int[Array, "b c l"]
+    min_length: int = field(default=0, metadata={"static": True})
+    no_repeat: int = field(default=0, metadata={"static": True})
+
+    def edit(
+        self,
+        logits_bmv: Float[Array, "b m v"],
+        ids_bmt: Int[Array, "b m t"],
+        step: Int[Array, ""],
+        limit_b: Int[Array, " b"],
+    ) -> Float[Array, "b m v"]:
+        """Sets to -inf what may not follow the first `step` tokens of `ids_bmt`."""
+        token_11v = jnp.arange(logits_bmv.shape[-1])[None, None]
+        banned_bmv = jnp.zeros(logits_bmv.shape, bool)
+        if self.no_repeat:
+            banned_bmv = repeats(ids_bmt, step, self.no_repeat, logits_bmv.shape[-1])
+        if self.min_length:
+            banned_bmv = banned_bmv | ((token_11v == EOS) & (step < self.min_length))
+        if self.prefix_bp is not None:
+            p = self.prefix_bp.shape[1]
+            wanted_b = jnp.where(step < p, self.prefix_bp[:, jnp.minimum(step, p - 1)], 0)[:, None, None]
+            banned_bmv = jnp.where(wanted_b > 0, token_11v != wanted_b, banned_bmv)
+        banned_bmv = banned_bmv & (step + 1 < limit_b)[:, None, None]
+        if self.phrases_bcl is not None:
+            complete_bm = jnp.all(appear(self.phrases_bcl, ids_bmt), axis=-1)
+            banned_bmv = banned_bmv | ((token_11v == EOS) & ~complete_bm[..., None])
+        return jnp.where(banned_bmv, -jnp.inf, logits_bmv)
+
+
+def repeats(
+    ids_bmt: Int[Array, "b m t"], step: Int[Array, ""], n: int, vocabulary: int
+) -> Bool[Array, "b m {vocabulary}"]:
+    """Returns the tokens that, after the first `step`, would complete a sequence of n tokens for the second time."""
+    b, m, t = ids_bmt.shape
+    ends_bmt = jnp.broadcast_to((jnp.arange(t) >= n - 1) & (jnp.arange(t) < step), (b, m, t))
+    for back in range(1, n):
+        newest_bm1 = jax.lax.dynamic_slice_in_dim(ids_bmt, step - back, 1, axis=2)
+        ends_bmt = ends_bmt & (jnp.roll(ids_bmt, back, axis=2) == newest_bm1)
+    rows, beams = jnp.arange(b)[:, None, None], jnp.arange(m)[None, :, None]
+    return jnp.zeros((b, m, vocabulary), bool).at[rows, beams, ids_bmt].max(ends_bmt)
+
+
+def appear(phrases_bcl: Int[Array, "b c l"], ids_bmt: Int[Array, "b m t"]) -> Bool[Array, "b m c"]:
+    """Returns which phrases appear in the tokens; an empty one does."""
+    here_bmct: Any = True
+    for j in range(phrases_bcl.shape[2]):
+        later_bmt = jnp.pad(ids_bmt[..., j:], ((0, 0), (0, 0), (0, min(j, ids_bmt.shape[2]))))
+        token_bc = phrases_bcl[..., j][:, None, :, None]
+        here_bmct = here_bmct & ((token_bc == 0) | (later_bmt[:, :, None] == token_bc))
+    return jnp.any(here_bmct, axis=-1)
+
+
+def begun(phrases_bcl: Int[Array, "b c l"], ids_bmt: Int[Array, "b m t"], step: Int[Array, ""]) -> Int[Array, "b m c"]:
+    """Returns the length of the longest beginning of each phrase, short of the whole, that the first `step` end in."""
+    lengths_bc = jnp.sum(phrases_bcl > 0, axis=-1)
+    longest_bmc = jnp.zeros((*ids_bmt.shape[:2], phrases_bcl.shape[1]), jnp.int32)
+    for length in range(1, min(phrases_bcl.shape[2], ids_bmt.shape[2] + 1)):
+        tail_bml = jax.lax.dynamic_slice_in_dim(ids_bmt, step - length, length, axis=2)
+        ends_bmc = jnp.all(tail_bml[:, :, None] == phrases_bcl[:, None, :, :length], axis=-1)
+        ends_bmc = ends_bmc & (length < lengths_bc)[:, None] & (length <= step)
+        longest_bmc = jnp.where(ends_bmc, length, longest_bmc)
+    return longest_bmc
+
+
+def bank(phrases_bcl: Int[Array, "b c l"], ids_bmt: Int[Array, "b m t"], step: Int[Array, ""]) -> Int[Array, "b m"]:
+    """Returns the bank of each hypothesis of `step` tokens; see the top of this file."""
+    there_bmc = appear(phrases_bcl, ids_bmt)
+    held_bm = jnp.sum(there_bmc * jnp.sum(phrases_bcl > 0, axis=-1)[:, None], axis=-1)
+    return held_bm + jnp.max(jnp.where(there_bmc, 0, begun(phrases_bcl, ids_bmt, step)), axis=-1)
+
+
+def wanted(phrases_bcl: Int[Array, "b c l"], ids_bmt: Int[Array, "b m t"], step: Int[Array, ""]) -> Int[Array, "b m c"]:
+    """Returns the next token of each phrase that a hypothesis lacks; 0 where it lacks none."""
+    at_bmc1 = begun(phrases_bcl, ids_bmt, step)[..., None]
+    next_bmc = jnp.take_along_axis(phrases_bcl[:, None], at_bmc1, axis=-1)[..., 0]
+    return jnp.where(appear(phrases_bcl, ids_bmt), 0, next_bmc)
+
+
+def allocate(bank_bk: Int[Array, "b k"], log_probs_bk: Float[Array, "b k"]) -> Int[Array, "b k"]:
+    """Returns the order in which extensions are chosen: the first of each bank, larger banks first, then the second.
+
+    Those of log-probability -inf come last.
+    """
+    k = log_probs_bk.shape[1]
+    dead_bk = jnp.isneginf(log_probs_bk)
+    before_1kk = (jnp.arange(k)[:, None] > jnp.arange(k)[None])[None]
+    better_bkk = log_probs_bk[:, None, :] > log_probs_bk[:, :, None]
+    better_bkk = better_bkk | ((log_probs_bk[:, None, :] == log_probs_bk[:, :, None]) & before_1kk)
+    rank_bk = jnp.sum(better_bkk & (bank_bk[:, None, :] == bank_bk[:, :, None]), axis=-1)
+    return jnp.lexsort((-bank_bk, rank_bk, dead_bk), axis=-1)

@@ -1,0 +1,102 @@
+"""The demo over HTTP: its answers, its limits, and that hostile text and foreign pages get nowhere."""
+
+import http.client
+import json
+import re
+import threading
+from collections.abc import Iterator
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from infer.attention.page import script_policy
+from infer.demo.answers import Demo, check_sentence
+from infer.demo.server import LARGEST, PAGE, serve
+from infer.runs import open_run
+from tests import tiny_run
+
+NASTY = "</script><script>alert(1)</script> <img src=x onerror=alert(1)> \u2028 🐕"
+JSON = {"Content-Type": "application/json"}
+
+
+def answer(text: str) -> list[dict[str, object]]:
+    """A fake of `Demo.answer`."""
+    check_sentence(text)
+    return [{"name": "fake", "hypotheses": [{"text": text, "score": 0.0}], "maps": {}}]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ThreadingHTTPServer]:
+    served = serve(answer, "127.0.0.1", 0)
+    threading.Thread(target=served.serve_forever, daemon=True).start()
+    yield served
+    served.shutdown()
+    served.server_close()
+
+
+def ask(server: ThreadingHTTPServer, method: str, path: str, body: bytes | None = None, **headers: str):
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=300)
+    given = {name.replace("_", "-"): value for name, value in headers.items()}
+    connection.request(method, path, body, given)
+    response = connection.getresponse()
+    found = response.status, response.headers, response.read()
+    connection.close()
+    return found
+
+
+def post(server: ThreadingHTTPServer, body: bytes, **headers: str):
+    status, _, answer = ask(server, "POST", "/translate", body, **{"Content_Type": "application/json", **headers})
+    return status, json.loads(answer)
+
+
+def test_an_answer_is_json_and_hostile_text_stays_text(server: ThreadingHTTPServer) -> None:
+    status, found = post(server, json.dumps({"text": NASTY}).encode())
+    assert status == 200 and found["runs"][0]["hypotheses"][0]["text"] == NASTY
+
+
+def test_every_run_answers_with_translations_scores_and_maps(tmp_path: Path) -> None:
+    run = open_run(tiny_run.make(tmp_path / "run"), "latest")
+    demo = Demo([run, run], ["runs/one", NASTY], {"beam": 1, "alpha": None, "extra_length": None})
+    runs = json.loads(json.dumps(demo.answer(f"The dog {NASTY}"), allow_nan=False))
+    assert [found["name"] for found in runs] == ["one", Path(NASTY).name]
+    for found in runs:
+        scores = [one["score"] for one in found["hypotheses"]]
+        assert len(scores) == 5 and scores == sorted(scores, reverse=True)
+        cross = found["maps"]["cross"]
+        assert len(cross["weights"]) == len(cross["weights"][0]) == 2  # layers and heads
+        assert len(cross["weights"][0][0]) == len(cross["queries"])
+        assert all(abs(sum(row) - 1000) < len(row) for row in cross["weights"][1][1])
+        assert not any(("▁" in key and len(key) > 1) or "<0x" in key for key in cross["keys"])
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b'"text"', b'{"text": 1}', b"\xff", b'{"text": ""}', b'{"text": "a\\nb"}', b"[" * 9000]
+)
+def test_wrong_requests_are_one_line_with_400(server: ThreadingHTTPServer, body: bytes) -> None:
+    status, answer = post(server, body)
+    assert status == 400 and list(answer) == ["error"] and "\n" not in answer["error"]
+
+
+def test_limits_and_foreign_pages(server: ThreadingHTTPServer) -> None:
+    assert post(server, b"x" * (LARGEST + 1))[0] == 413
+    assert post(server, json.dumps({"text": "x" * 1001}).encode())[0] == 400
+    assert post(server, b"{}", Content_Type="text/plain")[0] == 415, "a form of another site may send this"
+    assert post(server, b"{}", Host="evil.example:80")[0] == 403, "a name that was rebound to this machine"
+    assert ask(server, "GET", "/", Host="evil.example")[0] == 403
+    assert ask(server, "GET", "/../server.py")[0] == 404
+    assert ask(server, "POST", "/translate", None, Content_Length="-1", Content_Type="application/json")[0] == 411
+    assert ask(server, "PUT", "/")[0] == 501
+
+
+def test_the_page_may_run_its_own_script_only_and_ask_its_own_server_only(server: ThreadingHTTPServer) -> None:
+    status, headers, body = ask(server, "GET", "/")
+    page, policy = body.decode(), headers["Content-Security-Policy"]
+    assert status == 200 and page == PAGE.read_text(encoding="utf-8")
+    assert policy.startswith("default-src 'none'; ") and f"script-src {script_policy(page)};" in policy
+    assert "connect-src 'self'" in policy and "frame-ancestors 'none'" in policy
+    assert not re.search(
+        r"https?:|//[a-z]|url\(|@import|src=|href=|innerHTML|insertAdjacent|document\.write|eval\(", page
+    )
+    assert re.findall(r"fetch\((.*?),", page) == ['"/translate"']
+    assert not re.search(r"<[^>]+ on[a-z]+=", page), "a handler in the markup would need an unsafe policy"
