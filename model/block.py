@@ -84,12 +84,11 @@ class FeedForward(nn.Module):
 
     def setup(self) -> None:
         c = self.config
+        zeros, biases = nn.initializers.zeros, c.feed_forward_biases
         self.w1 = self.param("w1", glorot, (c.d_model, c.d_ff))
-        self.w2 = self.param("w2", glorot, (c.d_ff, c.d_model))
-        self.b1 = self.b2 = None
-        if c.feed_forward_biases:
-            self.b1 = self.param("b1", nn.initializers.zeros, (c.d_ff,))
-            self.b2 = self.param("b2", nn.initializers.zeros, (c.d_model,))
+        self.b1 = self.param("b1", zeros, (c.d_ff,)) if biases else None
+        self.w2 = self.param("w2", glorot, (c.d_ff, c.d_model))  # its random numbers depend on how many came before
+        self.b2 = self.param("b2", zeros, (c.d_model,)) if biases else None
 
     def __call__(self, x_btd: Float[Array, "b t d"], noise: Noise | None) -> Float[Array, "b t d"]:
         w1, w2 = (w.astype(x_btd.dtype) for w in (self.w1, self.w2))
