@@ -37,7 +37,7 @@ def test_every_row_runs_in_miniature_and_one_that_fails_leaves_the_others_standi
     assert "table3-A1-0" in failures.pop("table3: A1 seed 0")
     assert all(any(f"No module named '{name}" in reason for name in EXTRAS) for reason in failures.values()), failures
     assert json.loads((output / "numerics.json").read_text())["parts"]["killed and resumed"]["equal"]
-    assert "table3-A1-0" in done.stdout and "1 passed" not in done.stderr
+    assert "table3-A1-0" in done.stdout
 
     again = subprocess.run([*command, "--only=decoding,table3"], cwd=ROOT, capture_output=True, text=True)
     assert (again.returncode, again.stderr) == (0, "")  # nothing is missing: nothing is run
