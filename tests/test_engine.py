@@ -3,6 +3,7 @@
 import io
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -99,10 +100,11 @@ def test_consensus_is_the_definition_and_of_one_sample_the_sample(metric: str) -
 
 def test_forced_scores_are_the_models_sentence_by_sentence(run: Run) -> None:
     model, sides = Transformer(run.model_config), list(zip(*tiny_run.PAIRS, strict=True))
+    params = jax.tree.map(jnp.asarray, run.params)
     forced = line_log_probs(run.model_config, run.params, run.tokenizer, *sides, tokens=64)
     for log_prob, pair in zip(forced, tiny_run.PAIRS, strict=True):
         ids = (jnp.array([[*run.tokenizer.encode(text), EOS]], jnp.int32) for text in pair)
-        assert log_prob == pytest.approx(float(forced_log_probs(model, run.params, *ids).sum()), rel=1e-5)
+        assert log_prob == pytest.approx(float(forced_log_probs(model, params, *ids).sum()), rel=1e-5)
 
 
 def test_nbest_lists_are_read_and_faults_named() -> None:
@@ -129,7 +131,7 @@ def test_every_target_word_is_aligned_to_a_word_of_its_source(run: Run) -> None:
 def test_columns_are_translated_and_the_others_kept() -> None:
     table = b"id\ta\tb\n2\tc\td\n"
     assert b"".join(translate_columns(Quiet(), {}, io.BytesIO(table), [3, 2], 1)) == b"id\tA\tB\n2\tC\tD\n"
-    with pytest.raises(UserError, match="standard input, line 2: 1 columns, not 2"):
+    with pytest.raises(UserError, match="standard input, line 2: 1 columns; --columns names 2"):
         list(translate_columns(Quiet(), {}, io.BytesIO(b"a\tb\nc\n"), [2], 9))
 
 
