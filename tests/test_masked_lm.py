@@ -123,7 +123,7 @@ def test_the_loss_counts_chosen_positions_only(trained: Run) -> None:
     chosen = np.argwhere(batch.target_out_bt != PAD)
     expected = -sum(log_probs[b, t, batch.target_out_bt[b, t]] for b, t in chosen)
     assert float(loss.tokens) == len(chosen) < 0.25 * (batch.source_bs != PAD).sum()
-    assert float(loss.nll_sum) == pytest.approx(expected, rel=1e-5)
+    assert float(loss.nll_sum) == pytest.approx(expected, rel=1e-5, abs=1e-4)  # of a model that is nearly sure
 
 
 def _corrupted(run: Run) -> tuple[Corrupted, ConfigDict]:
