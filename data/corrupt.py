@@ -72,7 +72,7 @@ class Spans(NamedTuple):
 
     def corrupt(self, ids: np.ndarray, random: np.random.Generator) -> Record:
         """Returns the pair of a text, which ends with EOS."""
-        (hidden,), (spans,) = self.counts(np.array([len(ids)]))
+        hidden, spans = (int(count) for (count,) in self.counts(np.array([len(ids)])))
         kept_i = _parts(random, len(ids) - 1 - hidden + 2, spans + 1)
         kept_i[0] -= 1  # at either end there may be none, so that many more were shared out
         kept_i[-1] -= 1
