@@ -5,7 +5,7 @@ python -m infer --workdir=runs/base --source=newstest2014.en --reference=newstes
 python -m infer --workdir=runs/char_lm --split=valid [--json]
 
 Of a language model the scores are nats and perplexity, a token and a byte; --row_length is for one that has been
-trained on rows of a text, to read longer ones.
+trained on rows of a text, to read longer ones. Of a classifier of images they are accuracy and nats an image.
 
 The result and the translations are also saved in the run, under evaluations/, from which the tables are made. All
 devices share the work; on several hosts, start the same command on each, as for training.
@@ -18,7 +18,7 @@ from absl import flags
 
 from base.errors import UserError, run
 from base.files import folder
-from infer import language_model
+from infer import language_model, vision
 from infer.decoding import Decoding
 from infer.evaluation import (
     Sentences,
@@ -76,9 +76,14 @@ def main(argv: list[str]) -> None:
     if (options.split is None) == (files == (None, None)) or (options.split is None and None in files):
         raise UserError("give either --split=test or both --source=FILE and --reference=FILE")
     check_output(options.output)
-    if read_config(folder("workdir", options.workdir)).task == "language_model":
-        if options.split is None or options.output:
-            raise UserError("this run is of a language model: give --split=valid, and neither files nor --output")
+    task = read_config(folder("workdir", options.workdir)).task
+    if task != "translation" and (options.split is None or options.output):
+        raise UserError(f"this run's task is {task}: give --split=valid, and neither files nor --output")
+    if task == "vision":
+        classifier = vision.open_vision(options.workdir, options.checkpoint)
+        deliver(classifier, vision.evaluate(classifier, options.split), [], vision.table)
+        return
+    if task == "language_model":
         model_run = open_run(options.workdir, options.checkpoint, task="language_model")
         record = language_model.evaluate(model_run, options.split, options.row_length)
         deliver(model_run, record, [], language_model.table)

@@ -15,6 +15,7 @@ from configs.common import default
 ADDED = (
     *("task", "mesh.data", "mesh.fsdp", "mesh.tensor", "model.attention_impl", "model.scan_layers"),
     *("model.norm_epsilon", "model.activation", "model.biases", "model.scale_embeddings"),
+    *(f"image.{key}" for key in ("height", "width", "patch_height", "patch_width", "classes", "pooling", "shift")),
     *("model.mixer", "model.neighbours", "model.kernel_width"),
 )
 LARGEST = 2**31 - 1  # sizes, ids, step numbers and seeds are 32 bits wide on the device

@@ -31,9 +31,9 @@ def main(argv: list[str]) -> int:
     connect()
     check_device(_CONFIG.value)
     from train.loop import train  # only now, so that a mistyped key is reported without waiting for jax to load
-    from train.tasks import language_model, translation
+    from train.tasks import language_model, translation, vision
 
-    tasks = {"translation": translation.task, "language_model": language_model.task}
+    tasks = {"translation": translation.task, "language_model": language_model.task, "vision": vision.task}
     return train(_CONFIG.value, workdir, tasks[_CONFIG.value.task])
 
 

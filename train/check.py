@@ -9,7 +9,7 @@ from base.errors import UserError, flat
 from run.config import check_keys
 
 CHOICES = {
-    "task": ("translation", "language_model"),
+    "task": ("translation", "language_model", "vision"),
     "data.batching": ("bucket", "pack", "window"),
     "optim.name": ("adam", "adamw"),
     "optim.schedule": ("paper", "cosine"),
@@ -21,6 +21,7 @@ AT_LEAST_1 = (
 )
 AT_LEAST_0 = (
     *("seed", "checkpoint.every_minutes", "checkpoint.keep_best", "checkpoint.keep_every", "eval.bleu_sentences"),
+    "image.shift",
     *("optim.weight_decay", "optim.clip_norm", "decode.extra_length", "decode.alpha"),
 )
 ABOVE_0 = ("optim.lr", "optim.eps")
