@@ -11,7 +11,7 @@ def default() -> ConfigDict:
     """Returns the paper's base model and recipe; a config file sets the corpora of `data.*`, which are empty here."""
     cfg = ConfigDict()
     cfg.seed = 0  # all randomness (parameters, shuffling, dropout) derives from this one integer
-    cfg.task = "translation"  # what is trained: translation | language_model | masked_lm | denoising
+    cfg.task = "translation"  # what is trained: translation | language_model | masked_lm | denoising | vision
     cfg.steps = 100_000  # parameter updates; section 5.2 (300,000 for big)
 
     cfg.data = ConfigDict()
@@ -30,6 +30,15 @@ def default() -> ConfigDict:
     cfg.data.batching = "bucket"  # bucket: similar lengths (section 5.1) | pack: several per row | window: of a text
     cfg.data.buckets = (10, 12, 14, 16, 18, 20, 24, 28, 32, 40, 48, 64, 96, 128, 256)  # row lengths; each is compiled
     cfg.data.pack_length = 256  # row length for batching="pack" and "window"
+
+    cfg.image = ConfigDict()  # for task="vision", whose corpora are images (data/images.py lists them)
+    cfg.image.height = 8  # pixels
+    cfg.image.width = 8  # pixels
+    cfg.image.patch_height = 2  # pixels; must divide the height
+    cfg.image.patch_width = 2  # pixels; must divide the width
+    cfg.image.classes = 10
+    cfg.image.pooling = "token"  # what is classified: token, a class token of its own | mean, over the patches
+    cfg.image.shift = 0  # pixels by which training images are moved at random, at most; 0 leaves them
 
     cfg.model = ConfigDict()
     cfg.model.N = 6  # layers, in the encoder and in the decoder each

@@ -10,6 +10,7 @@
 | `trees:grammar:SPLIT[:COUNT]` | the English side of the built-in grammar and its trees |
 | `lines:FILE`, `lines:FILE.gz` | a text, each of whose lines is a sequence |
 | `lines:grammar:SPLIT[:COUNT]` | the English side of the built-in grammar; with `:{en,de}` both sides, in turn |
+| `scan:SPLIT:PART` | SCAN (`data/scan.py`); SPLIT is simple, length or around-right, PART train or test |
 | `chars:FILE[.gz][:PART]` | a text as one sequence of characters; PART is train, its first nine tenths, or valid |
 
 The source language comes first, so `{de,en}` reverses the direction of `grammar:`, `text:` and `tfds:`. Only a line
@@ -29,6 +30,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from base.errors import UserError
+from data import scan
 from data.lines import file_digest, read_lines
 from data.trees.linearise import SYMBOL, linearise
 from data.trees.tree import Tree
@@ -203,6 +205,18 @@ def _grammar_trees(split: str, count: int) -> Iterator[Tree]:
         yield cleaned(grammar.pair(split, index).tree)
 
 
+# SCAN
+
+
+def _scan(spec: str, rest: str) -> Corpus:
+    split, _, part = rest.partition(":")
+    if split not in scan.SPLITS or part not in ("train", "test"):
+        raise UserError(f"corpus {spec!r}: write scan:SPLIT:train or scan:SPLIT:test, SPLIT one of "
+                        f"{', '.join(scan.SPLITS)}")  # fmt: skip
+    fingerprint, symbols = _digest("scan", _code_digest("scan.py"), rest), re.compile(scan.WORDS)
+    return Corpus(spec, "en", "en", lambda: scan.pairs(split, part), fingerprint, symbols)
+
+
 # Texts for language models
 
 
@@ -339,4 +353,5 @@ _SCHEMES: dict[str, Callable[[str, str], Corpus]] = {
     "tsv": _tsv,
     "tfds": _tfds,
     "trees": _trees,
+    "scan": _scan,
 }

@@ -7,7 +7,7 @@ python -m infer --workdir=runs/char_lm --split=valid [--json]
 
 Of a language model the scores are nats and perplexity, a token and a byte; --row_length is for one that has been
 trained on rows of a text, to read longer ones. Of a masked one, or of span denoising, they are nats, perplexity and
-accuracy of the tokens that were hidden.
+accuracy of the tokens that were hidden; of a classifier of images, accuracy and nats an image.
 
 The result and the translations are also saved in the run, under evaluations/, from which the tables are made. All
 devices share the work; on several hosts, start the same command on each, as for training.
@@ -30,16 +30,20 @@ def main(argv: list[str]) -> None:
     if sum(one is not None for one in wanted) != 1 or (wanted[2] and None in files):
         raise UserError("give one of --split=test, --corpus=SPEC, or both --source=FILE and --reference=FILE")
     check_output(options.output)
-    from infer import language_model, restoring, translation
+    from infer import language_model, restoring, translation, vision
     from infer.evaluation import deliver, open_sentences, open_split
     from infer.runs import open_run
 
     task = read_config(folder("workdir", options.workdir)).task
     if options.row_length and task != "language_model":
         raise UserError("--row_length is for language models; this run's task is another")
+    if task != "translation" and (options.split is None or options.output):
+        raise UserError(f"this run's task is {task}: give --split=valid, and neither files nor --output")
+    if task == "vision":
+        classifier = vision.open_vision(options.workdir, options.checkpoint)
+        deliver(classifier, vision.evaluate(classifier, options.split), [], vision.table)
+        return
     if task != "translation":
-        if options.split is None or options.output:
-            raise UserError(f"this run's task is {task}: give --split=valid, and neither files nor --output")
         model_run = open_run(options.workdir, options.checkpoint, task=task)
         if task == "language_model":
             record = language_model.evaluate(model_run, options.split, options.row_length)

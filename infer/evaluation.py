@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 from absl import flags
+from ml_collections import ConfigDict
 
 from base.errors import UserError
 from base.files import write_text
@@ -107,8 +108,19 @@ def headline(record: dict[str, Any]) -> str:
     )
 
 
+@runtime_checkable
+class Trained(Protocol):
+    """What the record of an evaluation is kept with: a `Run`, or a run of another task."""
+
+    @property
+    def workdir(self) -> Path: ...
+
+    @property
+    def config(self) -> ConfigDict: ...
+
+
 def deliver(
-    model_run: Run, record: dict[str, Any], lines: list[str], table: Callable[[dict[str, Any]], str], kind: str = ""
+    model_run: Trained, record: dict[str, Any], lines: list[str], table: Callable[[dict[str, Any]], str], kind: str = ""
 ) -> None:
     """Prints the record (as JSON with --json), saves it in the run with the lines, and writes the lines to --output.
 
@@ -133,7 +145,7 @@ def deliver(
             raise UserError(f"--output={options.output}: cannot be written ({error.strerror})") from error
 
 
-def keep(model_run: Run, record: dict[str, Any], lines: list[str], checkpoint: str, kind: str = "") -> Path:
+def keep(model_run: Trained, record: dict[str, Any], lines: list[str], checkpoint: str, kind: str = "") -> Path:
     """Writes `evaluations/NAME.json` and the lines, if any, as `NAME.txt`; repeating an evaluation replaces both.
 
     NAME begins with `kind` and names split, step, checkpoint, and what applies of beam, length penalty and row length.

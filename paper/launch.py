@@ -3,8 +3,10 @@
 from base.table import Table
 from configs.extrapolation import LENGTH, POSITIONS
 from configs.layers import D_FF
+from configs.scaling import ROWS
+from data.scan import SPLITS
 from paper.published import TABLE3
-from paper.studies import extrapolation, layers
+from paper.studies import extrapolation, layers, scaling, scan
 from paper.tables import table2, table3, table4
 
 SWEEP = "python -m train.sweep --config={config} --workdir=runs/{folder}"
@@ -33,6 +35,8 @@ def commands() -> Table:
         row_length = LENGTH if kind == "learned" else 4 * LENGTH
         command = f"{_train(f'{extrapolation.FILE}:{kind}', 'test')} --row_length={row_length}"
         rows.append(("extrapolation", kind, command))
+    rows += [("scan", split, _train(f"{scan.FILE}:{split}", "test")) for split in SPLITS]
+    rows += [("scaling", row, _train(f"{scaling.FILE}:{row}", "test")) for row in ROWS]
     notes = [
         "first, for the paper's size: python -m data.prepare --config=CONFIG (needs pip install -e '.[prep]')",
         "each point of a sweep is a run of its own and evaluated like one",

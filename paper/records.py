@@ -44,7 +44,8 @@ SEARCH: Schema = {"beam": int, "alpha": float, "extra_length": int}
 SCORES = {
     "sacrebleu": SEARCH | dict.fromkeys((*RECORDED, "perplexity"), float),
     "f1": SEARCH | dict.fromkeys(PARSING, float),
-    "nll": {"nll": float, "perplexity": float, "nll_by_position": [float]},
+    "nll_by_position": {"nll": float, "perplexity": float, "nll_by_position": [float]},
+    "accuracy": {"accuracy": float, "nll": float},
 }
 
 

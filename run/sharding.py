@@ -35,6 +35,8 @@ RULES = (
     (r"/wo$", P("tensor", None, "fsdp")),  # [h,e,d]
     (r"recurrent/w[xh]$", P(None, "fsdp", None, None)),  # [r,d,4,e]; along tensor every step would communicate
     (r"convolution/kernel$", P(None, "fsdp", None, "tensor")),  # [w,d,2,d]
+    (r"patch$", P(None, "fsdp")),  # [p,d]
+    (r"head$", P("fsdp", None)),  # [d,v]
     (r"/w1$", P("fsdp", "tensor")),  # [d,f]
     (r"/b1$", P("tensor")),  # [f]
     (r"/w2$", P("tensor", "fsdp")),  # [f,d]

@@ -13,6 +13,7 @@ from configs.common import default
 from configs.layers import D_FF
 from configs.layers import get_config as layers
 from configs.small import SHORTER
+from data.scan import SPLITS
 from model.config import parameter_count
 from model.tokens import Tokens
 from model.transformer import Transformer
@@ -25,6 +26,7 @@ NAMES = [
     *(f"ablations:{row}{size}" for row in ROWS for size in ("", ":small")),
     *(f"parsing:{row}" for row in ("wsj", "semi", "small")),
     *(f"layers:{mixer}" for mixer in D_FF),
+    *(f"scan:{split}" for split in SPLITS),
 ]
 
 

@@ -26,6 +26,10 @@ VARIANTS = {
     "rope": {"positions": "rope", "biases": True, "scale_embeddings": False},
     "alibi": {"positions": "alibi", "tie_embeddings": False, "activation": "silu"},
     "t5": {"positions": "t5", "norm_kind": "rms", "feed_forward_biases": False, "scale_attention": False},
+    "restricted": {"mixer": "restricted", "neighbours": 4, "positions": "rope"},
+    "linear": {"mixer": "linear", "norm": "pre"},
+    "convolution": {"mixer": "convolution", "kernel_width": 4},
+    "recurrent": {"mixer": "recurrent"},
     "none": {"positions": "none", "norm": "pre", "activation": "gelu_tanh", "norm_epsilon": 1e-3},
 }
 
@@ -138,6 +142,17 @@ def test_a_prompt_at_once_is_the_prompt_step_by_step(variant):
     at_once = cached_logits(model, params, [[BOS, 5, 7, 4]], [[3, 8]])
     by_step = cached_logits(model, params, [[BOS]], [[5, 7, 4, 3, 8]])
     assert relative_error(at_once, by_step[:, :, 3:]) < 1e-5
+
+
+@pytest.mark.parametrize(
+    "fields", [{"mixer": "restricted", "neighbours": 2}, {"mixer": "convolution", "kernel_width": 2}], ids=str
+)
+def test_prompts_longer_than_the_mixer_reaches_are_read_at_once_too(fields):
+    model, params = tiny(**fields)
+    found_bmtv = cached_logits(model, params, PROMPTS_BS[[0, 4]], [[3, 8, 10], [4, 4, 6]])
+    for row, ids in enumerate(([BOS, 5, 7, 4, 3, 8, 10], [BOS, 3, 11, 4, 4, 6])):
+        expected_tv = whole(model, params, [ids])[0, -4:]
+        assert relative_error(found_bmtv[row, 0], expected_tv) < 1e-5
 
 
 @pytest.mark.parametrize(("beam", "alpha", "nbest"), [(1, 0.0, 1), (2, 0.6, 2), (4, 1.0, 3)])

@@ -129,7 +129,7 @@ def test_figures_are_drawn_by_the_newest_complete_run_that_translates(planted: P
 def test_every_command_names_a_config_that_there_is() -> None:
     text = as_text(commands())
     names = re.findall(r"--config=(configs/\S+)", text)
-    assert len(names) == 8 + 2 + 40 + 3 + 5 + 5
+    assert len(names) == 8 + 2 + 40 + 3 + 5 + 5 + 3 + 16
     for name in names:
         load(name if ":" in name else f"{name}:base")
     assert "python -m train.sweep --config=configs/ablations.py --workdir=runs/table3\n" in text
@@ -155,7 +155,10 @@ def test_the_command_prints_every_table_of_the_committed_records(tmp_path: Path)
     [
         (["table9"], f"table9: give one of {', '.join([*TABLES, *STUDIES])}, figures, all; --help explains"),
         (["table2", "--csv", "--markdown"], "--markdown and --csv: give one of them"),
-        (["table1", "--plot=x.svg"], "--plot=x.svg: only a study has a figure to put there: layers, extrapolation"),
+        (
+            ["table1", "--plot=x.svg"],
+            f"--plot=x.svg: only a study has a figure to put there: {', '.join(STUDIES)}",
+        ),
         (["table3", "--runs=gs://bucket/runs"], "--runs=gs://bucket/runs: this is a URL; only mounted file systems"),
         (["figures", "--output=gs://bucket/x"], "--output=gs://bucket/x: this is a URL; only mounted file systems"),
         (["table1", "--html=s3://b/x.html"], "--html=s3://b/x.html: this is a URL; only mounted file systems"),

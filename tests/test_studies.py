@@ -3,20 +3,23 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from base.table import Table
 from configs.extrapolation import LENGTH, POSITIONS
 from configs.layers import D_FF
+from configs.scaling import ROWS
+from data.scan import SPLITS
 from model.config import parameter_count
 from paper.records import Records, find_records, load
-from paper.studies import STUDIES, extrapolation, layers
+from paper.studies import STUDIES, extrapolation, layers, scaling, scan
 from run.folder import model_config
 from tests.planted import plant, planted_config, scores
 from train.aot.flops import update_flops
 
 EMPTY = Records([], [], [], [])
-NAMES = {"layers": tuple(D_FF), "extrapolation": POSITIONS}
+NAMES = {"layers": tuple(D_FF), "extrapolation": POSITIONS, "scan": SPLITS, "scaling": ROWS}
 
 
 def row(table: Table, name: str) -> dict[str, str]:
@@ -26,7 +29,7 @@ def row(table: Table, name: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_row_stands_there_and_says_that_it_has_not_run(name: str, tmp_path: Path) -> None:
-    (table,) = STUDIES[name].tables(EMPTY)
+    table, *_ = STUDIES[name].tables(EMPTY)
     assert [cells[0] for cells in table.rows] == list(NAMES[name])
     assert all("not run" in cells and len(cells) == len(table.head) for cells in table.rows)
     STUDIES[name].plot(EMPTY, tmp_path / "empty.svg")
@@ -79,3 +82,55 @@ def test_bands_beyond_the_training_length_are_compared_with_that_within(tmp_path
     assert row(table, "learned")["parameters"] == f"{count:,}"
     extrapolation.plot(find_records(tmp_path), tmp_path / "extrapolation.svg")
     assert (tmp_path / "extrapolation.svg").stat().st_size > 10_000
+
+
+def test_scan_stands_beside_what_is_published(tmp_path: Path) -> None:
+    for split, value in (("simple", 99.5), ("around-right", 51.0)):
+        config = planted_config(f"{scan.FILE}:{split}")
+        plant(tmp_path / split, config, scores(config, "test", value))
+    (table,) = scan.tables(find_records(tmp_path))
+    assert list(row(table, "simple").values())[1:4] == ["", "99.50", ""]
+    assert list(row(table, "around-right").values())[1:4] == ["53.0", "51.00", "−2.0"]
+    assert list(row(table, "length").values())[1:4] == ["0.0", "not run", ""]
+    scan.plot(find_records(tmp_path), tmp_path / "scan.svg")
+    assert (tmp_path / "scan.svg").stat().st_size > 4_000
+
+
+LAW = np.array([0.7, 30.0, 0.45, 900.0, 0.62])
+
+
+def test_a_law_is_found_again_and_the_largest_run_predicted(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    for name in ROWS:
+        for seed in range(2):
+            nll = float(scaling.predicted(LAW, *scaling.size(name))) * float(np.exp(0.003 * random.standard_normal()))
+            config = planted_config(f"{scaling.FILE}:{name}", seed=seed)
+            whole = scores(config, "test", 1.0, nll=nll, nll_by_position=[nll])
+            search = ("beam", "alpha", "extra_length", "sacrebleu")
+            plant(tmp_path / f"{name}-{seed}", config, {key: one for key, one in whole.items() if key not in search})
+    records = find_records(tmp_path)
+    rows = scaling.rows(records)
+    points = scaling.gathered({name: rows[name] for name in ROWS[:-1]})
+    assert len(points.n) == 30
+    found, exact = scaling.fit(points), scaling.fit(points._replace(nll=scaling.predicted(LAW, points.n, points.d)))
+    np.testing.assert_allclose(exact[[0, 2, 4]], LAW[[0, 2, 4]], rtol=0.05)
+    largest = scaling.size(ROWS[-1])
+    assert float(scaling.predicted(found, *largest)) == pytest.approx(float(scaling.predicted(LAW, *largest)), rel=0.01)
+    draws = scaling.bootstrapped(points, draws=40)
+    low, high = np.percentile([scaling.predicted(law, *largest) for law in draws], [0, 100])
+    assert low < scaling.predicted(found, *largest) < high
+    scaling.plot(records, tmp_path / "scaling.svg")
+    assert (tmp_path / "scaling.svg").stat().st_size > 10_000
+
+
+def test_the_law_says_how_wrong_its_prediction_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scaling, "DRAWS", 3)
+    monkeypatch.setattr(scaling, "gathered", lambda rows: scaling.Points(*np.array([
+        (*scaling.size(name), float(scaling.predicted(LAW, *scaling.size(name)))) for name in rows
+    ]).T))  # fmt: skip
+    config = planted_config(f"{scaling.FILE}:{ROWS[-1]}")
+    double = 2 * float(scaling.predicted(LAW, *scaling.size(ROWS[-1])))
+    plant(tmp_path / "run", config, scores(config, "test", 1.0, nll=double, nll_by_position=[double]))
+    law = scaling.law_table(scaling.rows(find_records(tmp_path)))
+    assert law.rows[-1][-1] in ("−50.0 %", "−49.9 %", "−50.1 %")
+    assert law.rows[2][0] == "a" and float(law.rows[2][1]) == pytest.approx(LAW[2], rel=0.05)

@@ -9,7 +9,7 @@ from base.errors import UserError, flat
 from run.config import check_keys
 
 CHOICES = {
-    "task": ("translation", "language_model", "masked_lm", "denoising"),
+    "task": ("translation", "language_model", "masked_lm", "denoising", "vision"),
     "data.batching": ("bucket", "pack", "window"),
     "optim.name": ("adam", "adamw"),
     "optim.schedule": ("paper", "cosine"),
@@ -21,7 +21,8 @@ AT_LEAST_1 = (
 )
 AT_LEAST_0 = (
     *("seed", "checkpoint.every_minutes", "checkpoint.keep_best", "checkpoint.keep_every", "eval.bleu_sentences"),
-    *("loss.chunk", "optim.weight_decay", "optim.clip_norm", "decode.extra_length", "decode.alpha"),
+    *("loss.chunk", "image.shift", "optim.weight_decay", "optim.clip_norm"),
+    *("decode.extra_length", "decode.alpha"),
 )
 ABOVE_0 = ("optim.lr", "optim.eps")
 FRACTIONS = ("optim.b1", "optim.b2", "loss.eps_ls")  # at least 0, below 1

@@ -7,7 +7,7 @@ from jaxtyping import Array, Float, Int
 
 from model.config import ModelConfig
 from model.masks import Mask
-from model.mixers.state import BeamState
+from model.mixers.state import BeamState, newest
 from model.noise import Noise
 
 glorot = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform", in_axis=(0, 1), out_axis=3, batch_axis=2)
@@ -50,6 +50,12 @@ class GatedConvolution(nn.Module):
         """Returns the output for one more token of each of m beams, and the newest w - 1 inputs."""
         window_bmwd = jnp.concatenate([cache.arrays[0], x_bmd[:, :, None]], axis=2)
         return self._gated(window_bmwd), BeamState((window_bmwd[:, :, 1:],))
+
+    def prefill(
+        self, x_btd: Float[Array, "b t d"], positions_bt: Int[Array, "b t"], mask: Mask, cache: BeamState
+    ) -> tuple[Float[Array, "b t d"], BeamState]:
+        """Returns the output for whole rows that every beam begins with, and the last w - 1 inputs of each."""
+        return self(x_btd, positions_bt, mask)[0], cache.begin(newest(x_btd, mask, self.config.kernel_width - 1))
 
     def _gated(self, x_btwd: Float[Array, "b t w d"]) -> Float[Array, "b t e"]:
         y_btge = jnp.einsum("btwd,wdge->btge", x_btwd, self.kernel.astype(x_btwd.dtype))

@@ -50,6 +50,15 @@ class LinearAttention(Heads):
         heads_bhme = _normalised(jnp.einsum("bhmk,bmhke->bhme", q_bhmk.astype(jnp.float32), sums_bmhke))
         return self.output(heads_bhme.astype(x_bmd.dtype)), BeamState((sums_bmhke,))
 
+    def prefill(
+        self, x_btd: Float[Array, "b t d"], positions_bt: Int[Array, "b t"], mask: Mask, cache: BeamState
+    ) -> tuple[Float[Array, "b t d"], BeamState]:
+        """Returns the output for whole rows that every beam begins with, and the sums over each."""
+        _, k_bhtk, v_bhte = self._projected(x_btd, positions_bt)
+        real_bhtk = k_bhtk * (mask.keys_bs != 0)[:, None, :, None].astype(k_bhtk.dtype)
+        sums_bhke = jnp.einsum("bhtk,bhte->bhke", real_bhtk, _with_one(v_bhte), preferred_element_type=jnp.float32)
+        return self(x_btd, positions_bt, mask)[0], cache.begin(sums_bhke)
+
     def _projected(self, x_btd: Array, positions_bt: Array) -> tuple[Array, Array, Array]:
         k_bhtk, v_bhte, _ = self.keys_values(x_btd, positions_bt)
         return features(self.queries(x_btd, positions_bt)), features(k_bhtk), v_bhte

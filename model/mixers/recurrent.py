@@ -1,5 +1,7 @@
 """A recurrent layer in the place of self-attention: an LSTM (Hochreiter and Schmidhuber 1997) with a forget gate."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
@@ -7,7 +9,7 @@ from jaxtyping import Array, Float, Int
 
 from model.config import ModelConfig
 from model.masks import Mask
-from model.mixers.state import BeamState
+from model.mixers.state import BeamState, newest
 from model.noise import Noise
 
 glorot = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform", in_axis=1, out_axis=3, batch_axis=(0, 2))
@@ -36,6 +38,12 @@ class Recurrent(nn.Module):
         self, x_btd: Float[Array, "b t d"], positions_bt: Int[Array, "b t"], mask: Mask, noise: Noise | None = None
     ) -> tuple[Float[Array, "b t d"], None]:
         """Returns the output for whole rows; there are no weights to drop or to draw."""
+        h_btre, _ = self._states(x_btd, mask)
+        both = [h_btre[:, :, 0]] if self.causal else [h_btre[:, :, 0], h_btre[:, ::-1, 1]]
+        return jnp.concatenate(both, axis=-1), None
+
+    def _states(self, x_btd: Array, mask: Mask) -> tuple[Array, Array]:
+        """Returns output and cell [b,t,r,e] at every position, in the order in which each direction reads."""
 
         def directed(x_bt: Array) -> Array:
             """From [b,t,..] to [b,t,r,..]: the second direction reads the row from its end."""
@@ -45,16 +53,14 @@ class Recurrent(nn.Module):
         before_btr = jnp.pad(segments_btr, ((0, 0), (1, 0), (0, 0)), constant_values=NOWHERE)[:, :-1]
         rows = self._gates(directed(x_btd)).swapaxes(0, 1), (segments_btr != before_btr).swapaxes(0, 1)
 
-        def step(state: tuple[Array, Array], now: tuple[Array, Array]) -> tuple[tuple[Array, Array], Array]:
+        def step(state: tuple[Array, Array], now: tuple[Array, Array]) -> tuple[tuple[Array, Array], Any]:
             gates_brge, first_br = now
             h_bre, c_bre = (jnp.where(first_br[..., None], 0, x_bre) for x_bre in state)
             state = self._cell(gates_brge, h_bre, c_bre)
-            return state, state[0]
+            return state, state
 
-        _, h_tbre = jax.lax.scan(step, self._nothing(x_btd.shape[0]), rows)
-        h_btre = h_tbre.swapaxes(0, 1)
-        both = [h_btre[:, :, 0]] if self.causal else [h_btre[:, :, 0], h_btre[:, ::-1, 1]]
-        return jnp.concatenate(both, axis=-1), None
+        h_tbre, c_tbre = jax.lax.scan(step, self._nothing(x_btd.shape[0]), rows)[1]
+        return h_tbre.swapaxes(0, 1), c_tbre.swapaxes(0, 1)
 
     def init_cache(self, rows: int, beams: int, slots: int) -> BeamState:
         """Returns output and cell before the first token."""
@@ -66,6 +72,13 @@ class Recurrent(nn.Module):
         """Returns the output for one more token of each of m beams, and output and cell after it."""
         h_bmre, c_bmre = self._cell(self._gates(x_bmd[:, :, None]), *cache.arrays)
         return h_bmre[:, :, 0], BeamState((h_bmre, c_bmre))
+
+    def prefill(
+        self, x_btd: Float[Array, "b t d"], positions_bt: Int[Array, "b t"], mask: Mask, cache: BeamState
+    ) -> tuple[Float[Array, "b t d"], BeamState]:
+        """Returns the output for whole rows that every beam begins with, and output and cell after each."""
+        states = self._states(x_btd, mask)
+        return states[0][:, :, 0], cache.begin(*(newest(x_btre, mask, 1)[:, 0] for x_btre in states))
 
     def _nothing(self, *sizes: int) -> tuple[Array, Array]:
         shape = (*sizes, self.wx.shape[0], self.wx.shape[3])

@@ -7,6 +7,7 @@ from jaxtyping import Array, Float, Int
 
 from model.masks import Mask
 from model.mixers.attention import Heads, KeysValues, KVCache, attention_weights
+from model.mixers.state import newest
 from model.noise import Noise, dropout
 
 NOWHERE = -1  # segment of the positions that fill up a row: no token is of it
@@ -118,6 +119,27 @@ class RestrictedAttention(Heads):
         weights_bhms = attention_weights(self.queries(x_bmd, positions_bm), k_bhsk, cache.visible_bmc, bias, scale)
         heads_bhme = jnp.einsum("bhms,bhse->bhme", weights_bhms.astype(x_bmd.dtype), v_bhse)
         return self.output(heads_bhme), Window(cache._replace(used=cache.used % cache.visible_bmc.shape[2]))
+
+    def prefill(
+        self, x_btd: Float[Array, "b t d"], positions_bt: Int[Array, "b t"], mask: Mask, window: Window
+    ) -> tuple[Float[Array, "b t d"], Window]:
+        """Returns the output for whole rows that every beam begins with, and the cache with the last r of each.
+
+        The slots that a token of every beam takes hold one that all beams see; the oldest are the first overwritten.
+        """
+        r, (rows, beams, room) = self.config.neighbours, window.cache.visible_bmc.shape
+        k_bhsk, v_bhse, _ = self.keys_values(x_btd, positions_bt)
+
+        def spread(x_bs: Array) -> Array:
+            """From [b,s,..] to the newest in every `beams`-th of the slots, [b,c,..]."""
+            return jnp.repeat(newest(x_bs, mask, r), beams, axis=1)
+
+        k_bchk, v_bche = (spread(x.swapaxes(1, 2)) for x in (k_bhsk, v_bhse))
+        first_c = jnp.arange(room) % beams == 0
+        visible_bc = (spread(mask.keys_bs) != 0) & first_c[None]
+        past = KeysValues(k_bchk.swapaxes(1, 2), v_bche.swapaxes(1, 2), spread(positions_bt))
+        visible_bmc = jnp.broadcast_to(visible_bc[:, None], (rows, beams, room))
+        return self(x_btd, positions_bt, mask)[0], Window(KVCache(past, visible_bmc, jnp.int32(0)))
 
 
 def _whole(weights_bnhqs: Float[Array, "b n h q s"], block: int) -> Float[Array, "b h t t"]:

@@ -2,8 +2,10 @@
 
 from typing import NamedTuple
 
+import jax.numpy as jnp
 from jaxtyping import Array, Int
 
+from model.masks import Mask
 from model.search.state import take_beams
 
 
@@ -19,3 +21,15 @@ class BeamState(NamedTuple):
     def grow(self, slots: int) -> "BeamState":
         """Returns the state itself, which needs no more room."""
         return self
+
+    def begin(self, *arrays: Array) -> "BeamState":
+        """Returns the state in which every beam of a row remembers the same, arrays [b,..]."""
+        beams = self.arrays[0].shape[1]
+        return BeamState(tuple(jnp.broadcast_to(x[:, None], (len(x), beams, *x.shape[1:])) for x in arrays))
+
+
+def newest(x_bt: Array, mask: Mask, count: int) -> Array:
+    """Returns what is at the last `count` tokens of each row of one sentence and padding, [b,count,..]; 0 before it."""
+    padded_bt = jnp.pad(x_bt, ((0, 0), (count, 0), *((0, 0),) * (x_bt.ndim - 2)))
+    places_bc = jnp.sum(mask.keys_bs != 0, axis=1)[:, None] + jnp.arange(count)[None]
+    return padded_bt[jnp.arange(len(x_bt))[:, None], places_bc]

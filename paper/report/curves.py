@@ -13,6 +13,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from paper.published import TABLE3
 from paper.records import Records, RowRuns, RunRecord, row_runs
+from paper.studies import STUDIES
 from paper.tables.table2 import PAIRS, SIZES, config_of
 from paper.tables.table3 import FILE
 from paper.tables.trend import paired_differences, standard_error
@@ -42,6 +43,8 @@ def curves(records: Records) -> dict[str, str]:
             groups[f"Table 2, {pair}{title}"] = {
                 size: _runs(row_runs(records, config_of(size, pair, scale), "test")) for size in SIZES
             }
+    for name, study in STUDIES.items():
+        groups[f"Study: {name}"] = {row: _runs(runs) for row, runs in study.rows(records).items()}
     drawn_before = {run.path for group in groups.values() for runs in group.values() for run in runs}
     others = {str(run.path).removesuffix(".json"): [run] for run in records.runs if run.path not in drawn_before}
     groups |= {f"{name} (no row of the paper's)": {name: runs} for name, runs in others.items()}

@@ -29,7 +29,7 @@ def tables(records: Records) -> list[Table]:
         *(f"minus {names[0]}: {name}" for name in names[1:]),
         *("parameters", "seeds", "cost"),
     )
-    found = {kind: row_runs(records, f"{FILE}:{kind}", "test", "nll_by_position") for kind in POSITIONS}
+    found = rows(records)
     lines: list[tuple[str, ...]] = []
     for kind, row in found.items():
         cfg = load(f"{FILE}:{kind}")
@@ -80,8 +80,7 @@ def plot(records: Records, path: Path) -> None:
     """
     with drawn(path, 6.5, 4) as figure:
         axes = figure.subplots()
-        for place, kind in enumerate(POSITIONS):
-            row = row_runs(records, f"{FILE}:{kind}", "test", "nll_by_position")
+        for place, (kind, row) in enumerate(rows(records).items()):
             if row.scored:
                 nll_st = smoothed([one.scores["nll_by_position"] for one in row.scored])
                 centres = (np.arange(nll_st.shape[1]) + 0.5) * SMOOTHED
@@ -92,6 +91,11 @@ def plot(records: Records, path: Path) -> None:
         axes.set(xlabel=f"position, {SMOOTHED} together", ylabel="nats a token")
         if axes.get_legend_handles_labels()[0]:
             axes.legend()
+
+
+def rows(records: Records) -> dict[str, RowRuns]:
+    """Returns the runs of each kind of positions."""
+    return {kind: row_runs(records, f"{FILE}:{kind}", "test", "nll_by_position") for kind in POSITIONS}
 
 
 def smoothed(nll: Sequence[Sequence[float]]) -> Float[np.ndarray, "seeds points"]:

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
-from base.errors import UserError
 from data.batching import TextBatch
 from data.pipeline import TrainingBatches, text_batches
 from data.prepare import prepare_all
@@ -46,8 +45,6 @@ def task(cfg: ConfigDict, workdir: Path, mesh: Mesh) -> Task:
       UserError: the config or the corpora are at fault.
     """
     config = model_config(cfg, cfg.data.vocab_size)
-    if config.mixer != "attention":  # prompts are read at once, which the other mixers cannot do yet
-        raise UserError(f"config: model.mixer is {config.mixer!r}; a language model needs attention so far")
     with main_first("data"):
         _, train_data, valid_data = prepare_all(cfg.data, workdir / "tokenizer.model", sides=1)
     return Task(

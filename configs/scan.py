@@ -1,0 +1,43 @@
+"""SCAN: does the model compose what it knows? The argument is the split: simple, length or around-right.
+
+Published: exact match of a Transformer, `SCAN` in paper/published.py.
+Ours:  no row has been run.
+Cost:  not measured; about half an hour each on two CPU cores by the count of operations.
+
+    for seed in 0 1 2; do for split in simple length around-right; do
+        python -m train --config=configs/scan.py:$split --workdir=runs/scan/$split-$seed --config.seed=$seed &&
+        python -m infer --workdir=runs/scan/$split-$seed --split=test
+    done; done
+    for seed in 0 1 2; do for split in simple length around-right; do
+        python -m paper.results --workdir=runs/scan/$split-$seed --name=scan/$split-seed$seed
+    done; done
+    python -m paper scan --runs=results --plot=scan.svg
+
+The test serves for validation, too; no checkpoint is chosen by it.
+"""
+
+from ml_collections import ConfigDict
+
+from configs.quickstart import get_config as quickstart
+from data.scan import SPLITS
+
+
+def get_config(split: str = "simple") -> ConfigDict:
+    """Returns the run on a split; raises `ValueError` if there is no such split."""
+    if split not in SPLITS:
+        raise ValueError(f"there is no split {split!r}; the splits are {', '.join(SPLITS)}")
+    cfg = quickstart()
+    cfg.steps = 1_500
+    cfg.data.train = f"scan:{split}:train"
+    cfg.data.valid = cfg.data.test = f"scan:{split}:test"
+    cfg.data.vocab_size = 279  # 256 bytes, four special symbols, and the 19 words
+    cfg.data.max_ratio = 50.0  # "turn around left thrice" has 12 actions
+    cfg.data.tokens_per_batch = 4_096
+    cfg.model.h, cfg.model.d_k, cfg.model.d_v = 8, 16, 16
+    cfg.model.d_ff = 256
+    cfg.model.P_drop = 0.1
+    cfg.optim.lr, cfg.optim.warmup = 2e-3, 100
+    cfg.loss.eps_ls = 0.0
+    cfg.checkpoint.every, cfg.eval.every, cfg.eval.bleu_sentences = 500, 500, 0
+    cfg.decode.update({"checkpoint": "latest", "beam": 1, "alpha": 0.0})
+    return cfg

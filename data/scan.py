@@ -1,0 +1,62 @@
+"""SCAN: commands such as "jump around left twice" and the actions they stand for (Lake and Baroni 2018, section 2).
+
+The grammar has 20,910 commands. The splits:
+
+simple        a random fifth is for the test; the draw is ours, its size the published one
+length        training has commands of up to 22 actions, the test the longer ones
+around-right  training has no "around right"; the test has it, but not after "turn" (Loula et al. 2018)
+"""
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+
+WORDS = r"[A-Za-z_]+"  # a regular expression
+SPLITS = ("simple", "length", "around-right")
+LONGEST = 22  # actions in training, of the split by length
+_PRIMITIVES = ("walk", "look", "run", "jump")
+_SIDES = ("left", "right")
+
+
+def commands() -> Iterator[tuple[str, list[str]]]:
+    """Yields every command of the grammar once, with its actions."""
+    sentences = list(_sentences())
+    yield from sentences
+    for (one, first), (other, second) in itertools.product(sentences, repeat=2):
+        yield f"{one} and {other}", [*first, *second]
+        yield f"{one} after {other}", [*second, *first]
+
+
+def _sentences() -> Iterator[tuple[str, list[str]]]:
+    """Yields the commands without "and" and "after": each phrase once, twice and thrice."""
+    for phrase, actions in _phrases():
+        for repeated, count in (("", 1), (" twice", 2), (" thrice", 3)):
+            yield phrase + repeated, actions * count
+
+
+def _phrases() -> Iterator[tuple[str, list[str]]]:
+    for verb in _PRIMITIVES:
+        yield verb, [f"I_{verb.upper()}"]
+    for verb, side in itertools.product(("turn", *_PRIMITIVES), _SIDES):
+        turn, action = [f"I_TURN_{side.upper()}"], [] if verb == "turn" else [f"I_{verb.upper()}"]
+        yield f"{verb} {side}", [*turn, *action]
+        yield f"{verb} opposite {side}", [*turn, *turn, *action]
+        yield f"{verb} around {side}", [*turn, *action] * 4
+
+
+def pairs(split: str, part: str) -> Iterator[tuple[str, str]]:
+    """Yields the commands and actions of a part, train or test, of one of `SPLITS`, in an order of no meaning."""
+    every = list(commands())
+    order = np.random.default_rng(0).permutation(len(every))
+    held_out = set(order[: len(every) // 5].tolist())
+    for number in order.tolist():
+        command, actions = every[number]
+        if split == "simple":
+            place = "test" if number in held_out else "train"
+        elif split == "length":
+            place = "test" if len(actions) > LONGEST else "train"
+        else:
+            place = "train" if "around right" not in command else "none" if "turn around right" in command else "test"
+        if place == part:
+            yield command, " ".join(actions)

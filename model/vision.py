@@ -1,0 +1,117 @@
+"""An encoder of images that classifies them: patches in the place of tokens (Dosovitskiy et al. 2020, "ViT")."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from model.block import glorot
+from model.config import ModelConfig
+from model.noise import Noise, dropout, fold
+from model.stack import Stack
+from model.tokens import Tokens
+
+# Where the model draws noise.
+EMBED, STACK = range(2)
+POOLINGS = ("token", "mean")
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageConfig:
+    """Sizes in pixels, the number of classes, and what is classified: a class token, or the mean over the patches.
+
+    Raises:
+      ValueError: a field is out of its range; the message names it.
+    """
+
+    height: int
+    width: int
+    patch_height: int
+    patch_width: int
+    classes: int
+    pooling: str = "token"
+
+    def __post_init__(self) -> None:
+        for field in ("height", "width", "patch_height", "patch_width", "classes"):
+            if getattr(self, field) < 1:
+                raise ValueError(f"image.{field} is {getattr(self, field)}; it must be at least 1")
+        for side in ("height", "width"):
+            if getattr(self, side) % getattr(self, f"patch_{side}"):
+                raise ValueError(f"image.patch_{side} is {getattr(self, f'patch_{side}')}; it must divide image."
+                                 f"{side}, {getattr(self, side)}")  # fmt: skip
+        if self.pooling not in POOLINGS:
+            raise ValueError(f"image.pooling is {self.pooling!r}; it must be one of {', '.join(POOLINGS)}")
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Rows and columns of patches."""
+        return self.height // self.patch_height, self.width // self.patch_width
+
+    @property
+    def positions(self) -> int:
+        """The length of a row: the patches, and the class token, if there is one, before them."""
+        return self.grid[0] * self.grid[1] + (self.pooling == "token")
+
+
+def patches(image: ImageConfig, images_byx: Float[Array, "b y x"]) -> Float[Array, "b t p"]:
+    """Returns the pixels of each patch, row by row, of the patches row by row."""
+    (rows, columns), b = image.grid, images_byx.shape[0]
+    split = images_byx.reshape(b, rows, image.patch_height, columns, image.patch_width).swapaxes(2, 3)
+    return split.reshape(b, rows * columns, image.patch_height * image.patch_width)
+
+
+class Vision(nn.Module):
+    """Logits of the classes of images. `noise` turns dropout on, for training.
+
+    Raises `ValueError` for learned positions and more patches than their table has rows.
+    """
+
+    config: ModelConfig
+    image: ImageConfig
+
+    def setup(self) -> None:
+        c, size = self.config, self.image.patch_height * self.image.patch_width
+        init = nn.initializers.normal(c.d_model**-0.5)
+        self.patch = self.param("patch", glorot, (size, c.d_model))
+        self.patch_bias = self.param("patch_bias", nn.initializers.zeros, (c.d_model,))
+        self.token = self.param("token", init, (c.d_model,)) if self.image.pooling == "token" else None
+        self.positions = self.param("positions", init, (c.max_positions, c.d_model)) if c.encoding.has_table else None
+        self.encoder = Stack(c, cross=False, causal=False)
+        self.head = self.param("head", nn.initializers.zeros, (c.d_model, self.image.classes))
+        self.head_bias = self.param("head_bias", nn.initializers.zeros, (self.image.classes,))
+
+    def __call__(
+        self,
+        images_byx: Float[Array, "b y x"],
+        real_b: Int[Array, " b"],
+        noise: Noise | None = None,
+        return_weights: bool = False,
+    ) -> tuple[Float[Array, "b v"], list]:
+        """Returns the logits and, with `return_weights`, the attention weights of each block."""
+        c, row = self.config, tokens(self.image, real_b)
+        x_btp = patches(self.image, images_byx).astype(c.dtype)
+        x_btd = jnp.einsum("btp,pd->btd", x_btp, self.patch.astype(c.dtype)) + self.patch_bias.astype(c.dtype)
+        if self.token is not None:
+            token_b1d = jnp.broadcast_to(self.token.astype(c.dtype), (x_btd.shape[0], 1, c.d_model))
+            x_btd = jnp.concatenate([token_b1d, x_btd], axis=1)
+        x_btd = c.encoding.embed(x_btd, row.positions_bt, self.positions).astype(c.dtype)
+        x_btd = dropout(x_btd, c.P_drop, fold(noise, EMBED), c.dropout_bits)
+        x_btd, weights = self.encoder(x_btd, row, None, fold(noise, STACK), return_weights)
+        x_bd = x_btd.mean(axis=1) if self.token is None else x_btd[:, 0]
+        logits_bv = jnp.einsum("bd,dv->bv", x_bd.astype(jnp.float32), self.head) + self.head_bias
+        return logits_bv, weights
+
+
+def tokens(image: ImageConfig, real_b: Int[Array, " b"]) -> Tokens:
+    """Returns rows of patches as tokens without ids; a row without an image is padding."""
+    row_t = jnp.arange(image.positions, dtype=jnp.int32)
+    segments_bt = jnp.broadcast_to(jnp.asarray(real_b)[:, None], (len(real_b), image.positions))
+    return Tokens(segments_bt, segments_bt, jnp.broadcast_to(row_t[None], segments_bt.shape))
+
+
+def init_params(config: ModelConfig, image: ImageConfig, key: PRNGKeyArray) -> dict:
+    """Returns fresh float32 parameters; the head begins at zero."""
+    blank_byx = jnp.zeros((1, image.height, image.width))
+    return jax.jit(Vision(config, image).init)(key, blank_byx, jnp.ones(1, jnp.int32))["params"]

@@ -1,0 +1,149 @@
+"""Scaling laws: L(N, D) = E + A N^-a + B D^-b fitted to small runs (Hoffmann et al. 2022, arXiv 2203.15556, eq. 2).
+
+N is the number of parameters without the embeddings, D the number of tokens trained on. The largest model with the most
+data is left out of the fit, and predicted.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from base.table import NOT_RUN, Table, number
+from configs.scaling import ROWS
+from model.config import parameter_count
+from paper.drawing import colour, drawn
+from paper.records import Records, RowRuns, caveat_notes, load, row_runs
+from paper.tables.cost import cost
+from run.folder import model_config
+
+FILE = "configs/scaling.py"
+EXPONENTS = np.linspace(0.02, 2.0, 67)  # tried for a and for b; given them, E, A and B are linear
+DRAWS = 500
+FEWEST = 8  # runs that a fit of five numbers needs at least
+
+
+class Points(NamedTuple):
+    """Runs: parameters, tokens, and nats a token of the test set."""
+
+    n: Float[np.ndarray, " runs"]
+    d: Float[np.ndarray, " runs"]
+    nll: Float[np.ndarray, " runs"]
+
+
+def fit(points: Points) -> Float[np.ndarray, " five"]:
+    """Returns E, A, a, B and b with the least squared relative error; no term is negative."""
+    a, b = (axis.ravel() for axis in np.meshgrid(EXPONENTS, EXPONENTS))
+    unit_n, unit_d = np.exp(np.log(points.n).mean()), np.exp(np.log(points.d).mean())  # so that the terms are alike
+    falling = (points.n / unit_n) ** -a[:, None], (points.d / unit_d) ** -b[:, None]
+    terms_gr3 = np.stack([np.ones_like(falling[0]), *falling], axis=2) / points.nll[None, :, None]
+    normal_g33 = np.einsum("gri,grj->gij", terms_gr3, terms_gr3) + 1e-9 * np.eye(3)
+    found_g3 = np.linalg.solve(normal_g33, terms_gr3.sum(axis=1)[..., None])[..., 0]
+    error_g = ((np.einsum("gri,gi->gr", terms_gr3, found_g3) - 1) ** 2).sum(axis=1)
+    best = np.where((found_g3 >= 0).all(axis=1), error_g, np.inf).argmin()
+    e, big_a, big_b = found_g3[best]
+    return np.array([e, big_a * unit_n ** a[best], a[best], big_b * unit_d ** b[best], b[best]])
+
+
+def predicted(law: Float[np.ndarray, " five"], n: np.ndarray | float, d: np.ndarray | float) -> np.ndarray:
+    """Returns L(N, D)."""
+    e, big_a, a, big_b, b = law
+    return np.asarray(e + big_a * n**-a + big_b * d**-b)
+
+
+def bootstrapped(points: Points, draws: int = DRAWS) -> Float[np.ndarray, "draws five"]:
+    """Returns the fits to as many draws of the runs, with replacement."""
+    generator, count = np.random.default_rng(0), len(points.n)
+    chosen = [generator.integers(count, size=count) for _ in range(draws)]
+    return np.array([fit(Points(*(axis[places] for axis in points))) for places in chosen])
+
+
+def gathered(found: dict[str, RowRuns]) -> Points:
+    """Returns every scored run of these rows."""
+    runs_of: list[tuple[float, float, float]] = []
+    for row, runs in found.items():
+        runs_of += [(*size(row), nll) for nll in runs.values("nll")]
+    return Points(*np.array(runs_of, float).reshape(-1, 3).T)
+
+
+def size(row: str) -> tuple[int, int]:
+    """Returns N and D of a row."""
+    cfg = load(f"{FILE}:{row}")
+    config = model_config(cfg, cfg.data.vocab_size)
+    inside = parameter_count(config, decoder_only=True) - config.vocab_size * config.d_model
+    return inside, cfg.steps * cfg.data.tokens_per_batch
+
+
+def rows(records: Records) -> dict[str, RowRuns]:
+    """Returns the runs of each row."""
+    return {row: row_runs(records, f"{FILE}:{row}", "test", "nll_by_position") for row in ROWS}
+
+
+def tables(records: Records) -> list[Table]:
+    """Returns every run's loss, and the law with the prediction of the largest."""
+    found = rows(records)
+    lines = [
+        (row.label(name), *(f"{value:,}" for value in size(name)), row.shown("nll", 3), str(len(row.scored)),
+         cost(row.scored))
+        for name, row in found.items()
+    ]  # fmt: skip
+    notes = [
+        "row: width and updates; nats a token of the test set, mean over the seeds ± standard deviation",
+        *(note for row in found.values() for note in row.notes),
+        *caveat_notes(found),
+    ]
+    head = ("row", "parameters without embeddings", "tokens", "nats a token", "seeds", "cost")
+    return [Table("scaling", "Scaling: runs", head, lines, notes), law_table(found)]
+
+
+def law_table(found: dict[str, RowRuns]) -> Table:
+    """Returns the fit without the largest row, with 95 % intervals, and what it predicts for that row."""
+    points, largest = gathered({row: found[row] for row in ROWS[:-1]}), found[ROWS[-1]]
+    names = ("E", "A", "a", "B", "b", "N_opt grows with FLOPs to the power of", f"nats a token of {ROWS[-1]}")
+    head, title = ("number", "fitted", "2.5 %", "97.5 %", "measured", "error"), "Scaling: the law L = E + A/N^a + B/D^b"
+    if len(points.n) < FEWEST:
+        return Table("scaling-law", title, head, [(name, NOT_RUN, "", "", "", "") for name in names], [])
+    measured = largest.values("nll")
+
+    def shown(law: np.ndarray) -> np.ndarray:
+        return np.array([*law, law[4] / (law[2] + law[4]), predicted(law, *size(ROWS[-1]))])
+
+    best, draws = shown(fit(points)), np.array([shown(law) for law in bootstrapped(points)])
+    low, high = np.percentile(draws, [2.5, 97.5], axis=0)
+    error = number(100 * (best[-1] / float(np.mean(measured)) - 1), 1, sign=True) + " %" if measured else ""
+    last = (largest.shown("nll", 3), error)
+    lines = [
+        (name, *(f"{value:.3g}" for value in values), *(last if name == names[-1] else ("", "")))
+        for name, *values in zip(names, best, low, high, strict=True)
+    ]
+    notes = [
+        f"fitted to {len(points.n)} runs, without {ROWS[-1]}, by least squared relative error; intervals: {DRAWS} "
+        "draws of the runs with replacement",
+        "N_opt: the model size that is best for a number of operations, 6 N D; the exponent is b / (a + b)",
+    ]
+    return Table("scaling-law", title, head, lines, notes)
+
+
+def plot(records: Records, path: Path) -> None:
+    """Draws loss over N for each number of operations 6 N D, runs as points and the law as lines, into a file.
+
+    Raises:
+      UserError: the file cannot be written.
+    """
+    points = gathered(rows(records))
+    with drawn(path, 6, 4) as figure:
+        axes = figure.subplots()
+        axes.set(xscale="log", xlabel="parameters without embeddings, N", ylabel="nats a token")
+        if len(points.n) < FEWEST:
+            return
+        law, flops = fit(points), 6 * points.n * points.d
+        lines = np.round(np.log2(flops / flops.min()))  # operations to within a factor of the square root of 2
+        for place, line in enumerate(np.unique(lines)):
+            mine = lines == line
+            shade, budget = colour(place), float(np.exp(np.log(flops[mine]).mean()))
+            n = np.geomspace(points.n.min(), points.n.max(), 100)
+            axes.plot(points.n[mine], points.nll[mine], "o", color=shade, label=f"{budget:.0e} operations")
+            axes.plot(n, predicted(law, n, budget / (6 * n)), color=shade, linewidth=0.8)
+        axes.legend(fontsize=6)
+        axes.set_ylim(points.nll.min() * 0.9, points.nll.max() * 1.1)

@@ -1,0 +1,62 @@
+"""SCAN: exact match where the test combines what training has shown in other combinations only."""
+
+from pathlib import Path
+
+import numpy as np
+
+from base.table import Table, difference, mean, number
+from data.scan import SPLITS
+from paper.drawing import colour, drawn
+from paper.published import SCAN
+from paper.records import Records, RowRuns, caveat_notes, row_runs
+from paper.tables.cost import cost
+
+FILE = "configs/scan.py"
+
+
+def tables(records: Records) -> list[Table]:
+    """Returns one row for each split."""
+    head = ("split", "exact match %: published", "exact match %: ours", "exact match %: delta", "seeds", "cost")
+    found = rows(records)
+    lines: list[tuple[str, ...]] = []
+    for split, row in found.items():
+        value = mean(row.values("exact_match"))
+        lines.append(
+            (
+                row.label(split),
+                number(SCAN[split], 1),
+                row.shown("exact_match"),
+                difference(value, SCAN[split], 1),
+                *(str(len(row.scored)), cost(row.scored)),
+            )
+        )
+    notes = [
+        "published: a Transformer in Furrer et al. 2020 (arXiv 2007.08970), larger and longer trained than ours",
+        "ours: mean over the seeds, ± standard deviation, decoded greedily; simple is drawn anew, the other splits are "
+        "the published ones",
+        *(note for row in found.values() for note in row.notes),
+        *caveat_notes(found),
+    ]
+    return [Table("scan", "SCAN: compositional generalisation", head, lines, notes)]
+
+
+def plot(records: Records, path: Path) -> None:
+    """Draws every seed, and what is published as a line, into a file.
+
+    Raises:
+      UserError: the file cannot be written.
+    """
+    with drawn(path, 4.5, 3.2) as figure:
+        axes = figure.subplots()
+        for place, (split, row) in enumerate(rows(records).items()):
+            values = row.values("exact_match")
+            axes.plot(np.full(len(values), place), values, "o", color=colour(place))
+            if (published := SCAN[split]) is not None:
+                axes.plot((place - 0.3, place + 0.3), (published, published), color="grey")
+        axes.set_xticks(range(len(SPLITS)), SPLITS)
+        axes.set(xlim=(-0.5, len(SPLITS) - 0.5), ylim=(-3, 103), ylabel="exact match %; grey: published")
+
+
+def rows(records: Records) -> dict[str, RowRuns]:
+    """Returns the runs of each split."""
+    return {split: row_runs(records, f"{FILE}:{split}", "test") for split in SPLITS}

@@ -1,0 +1,208 @@
+"""Images: read, batched, cut into patches, learned, resumed and classified; what is wrong with a file is one line."""
+
+import dataclasses
+import gzip
+import struct
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+
+from base.errors import UserError
+from configs.vision import get_config
+from data.images import ImageBatches, Images, evaluation_batches, open_images, planned_batch
+from data.pipeline import Share
+from infer import vision
+from infer.patches import draw, patch_weights
+from model.config import ModelConfig
+from model.vision import ImageConfig, Vision, init_params, patches
+from run.checkpoint import load_params
+from train import loop
+from train.tasks.vision import task
+
+SIZES = ModelConfig(vocab_size=3, N=1, d_model=16, d_ff=16, h=2, d_k=8, d_v=8, max_positions=9, P_drop=0.0)
+IMAGE = ImageConfig(height=4, width=6, patch_height=2, patch_width=3, classes=3)
+
+
+def write_idx(path: Path, array: np.ndarray) -> Path:
+    content = bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+def written(folder: Path, count: int = 60, suffix: str = "") -> str:
+    """Images of 4 x 6 pixels whose class is the column of pixels that is bright."""
+    rng = np.random.default_rng(count)
+    labels = rng.integers(0, 3, count).astype(np.uint8)
+    images = rng.integers(0, 60, (count, 4, 6)).astype(np.uint8)
+    images[np.arange(count), :, labels] = 255
+    named = write_idx(folder / f"x{count}{suffix}", images), write_idx(folder / f"y{count}{suffix}", labels)
+    return f"idx:{named[0]},{named[1]}"
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_idx_files_are_read(tmp_path: Path, suffix: str) -> None:
+    found = open_images(written(tmp_path, suffix=suffix), (4, 6), 3)
+    assert found.images_nyx.shape == (60, 4, 6) and found.images_nyx.dtype == np.float32
+    np.testing.assert_array_equal(found.images_nyx[:, 0, :3].argmax(axis=1), found.labels_n)
+    assert found.images_nyx.max() == 1
+
+
+def test_digits_are_split_once_and_for_all() -> None:
+    pytest.importorskip("sklearn")
+    parts = {split: open_images(f"digits:{split}", (8, 8), 10) for split in ("train", "valid", "test")}
+    assert {split: len(part.labels_n) for split, part in parts.items()} == {"train": 1259, "valid": 179, "test": 359}
+    rows = np.concatenate([part.images_nyx.reshape(-1, 64) for part in parts.values()])
+    assert len(np.unique(rows, axis=0)) == 1797 and rows.max() == 1
+
+
+def test_what_is_wrong_with_images_is_said(tmp_path: Path) -> None:
+    spec = written(tmp_path)
+    images, labels = spec.removeprefix("idx:").split(",")
+    short = tmp_path / "short"
+    short.write_bytes(Path(images).read_bytes()[:-5])
+    (tmp_path / "text").write_text("hello, this is text")
+    (tmp_path / "empty").write_bytes(b"")
+    (tmp_path / "bad.gz").write_bytes(b"\x1f\x8b")
+    none = write_idx(tmp_path / "none", np.zeros((0, 4, 6), np.uint8)), write_idx(tmp_path / "n", np.zeros(0, np.uint8))
+    for wrong, message in (
+        (f"idx:{short},{labels}", r"short: 1,451 bytes; for 60 x 4 x 6 it must have 1,456: it is truncated or damaged"),
+        (f"idx:{tmp_path}/text,{labels}", r"text: no IDX file of unsigned bytes in 3 dimensions; it begins with 6865"),
+        (f"idx:{tmp_path}/empty,{labels}", r"it begins with nothing, not 00000803"),
+        (f"idx:{tmp_path}/bad.gz,{labels}", r"bad.gz: cannot be read"),
+        (f"idx:{tmp_path}/absent,{labels}", r"absent: cannot be read \(No such file or directory\)"),
+        (f"idx:{labels},{images}", r"in 3 dimensions; it begins with 00000801, not 00000803"),
+        (f"idx:{images}", r"name two files with a comma between them"),
+        (f"idx:{none[0]},{none[1]}", r"0 images and 0 labels; there must be as many, and at least one"),
+        (f"idx:{images},{written(tmp_path, 7).split(',')[1]}", r"60 images and 7 labels"),
+        ("digit:train", r"images 'digit:train': write digits:SPLIT, mnist1d:SPLIT or idx:IMAGES,LABELS"),
+        ("digits:dev", r"SPLIT is one of train, valid, test"),
+    ):
+        with pytest.raises(UserError, match=message) as error:
+            open_images(wrong, (4, 6), 3)
+        assert "\n" not in str(error.value)
+    with pytest.raises(UserError, match=r": 4 x 6 pixels; image.height and image.width are 8 and 6$"):
+        open_images(spec, (8, 6), 3)
+    with pytest.raises(UserError, match=r"is 2; with image.classes=2 it must be from 0 to 1$"):
+        open_images(spec, (4, 6), 2)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [("patch_height", 3, "image.patch_height is 3; it must divide image.height, 4"), ("classes", 0, "classes is 0"),
+     ("pooling", "max", "image.pooling is 'max'; it must be one of token, mean")],
+)  # fmt: skip
+def test_a_wrong_key_is_named(field: str, value: object, message: str) -> None:
+    cfg = get_config()
+    cfg.image.update({"height": 4, "width": 6, "patch_width": 3, field: value})
+    with pytest.raises(UserError, match=f"^config: .*{message}"):
+        vision.image_config(cfg)
+
+
+def numbered(count: int) -> Images:
+    images_nyx = np.zeros((count, 3, 3), np.float32)
+    images_nyx[:, 1, 1] = np.arange(1, count + 1)
+    return Images("numbered", images_nyx, np.arange(count, dtype=np.int32))
+
+
+def test_an_epoch_has_every_image_once_and_resumes_anywhere() -> None:
+    batches = ImageBatches(numbered(10), 4, seed=1, shift=1)
+    states, found = [], []
+    for _ in range(6):
+        states.append(batches.get_state())
+        found.append(next(batches))
+    epochs = [np.concatenate([one.labels_b[one.real_b > 0] for one in found[start : start + 3]]) for start in (0, 3)]
+    assert [sorted(epoch) for epoch in epochs] == [list(range(10))] * 2 and list(epochs[0]) != list(epochs[1])
+    for state, expected in zip(states, found, strict=True):
+        again = ImageBatches(numbered(10), 4, seed=1, shift=1)
+        again.set_state(state)
+        jax.tree.map(np.testing.assert_array_equal, next(again), expected)
+    places = {tuple(np.argwhere(image)[0]) for one in found for image in one.images_byx[one.real_b > 0]}
+    assert len(places) > 4 and places <= {(y, x) for y in range(3) for x in range(3)}
+    values = [image.sum() - 1 == label for one in found for image, label in zip(*one[:2], strict=True) if image.any()]
+    assert len(values) == 20 and all(values)
+
+
+def test_processes_share_a_batch_and_validation_reads_all_once() -> None:
+    images, numbers = numbered(10), np.arange(7)
+    whole = planned_batch(images, numbers, 8, Share())
+    halves = [planned_batch(images, numbers, 8, Share(part, part + 1, 2, 2)) for part in (0, 1)]
+    jax.tree.map(lambda all_b, *parts: np.testing.assert_array_equal(all_b, np.concatenate(parts)), whole, *halves)
+    read = list(evaluation_batches(images, 4))
+    assert np.concatenate([one.labels_b[one.real_b > 0] for one in read]).tolist() == list(range(10))
+
+
+def test_patches_are_blocks_of_pixels() -> None:
+    images_byx = jnp.arange(48.0).reshape(2, 4, 6)
+    found_btp = patches(IMAGE, images_byx)
+    blocks = [images_byx[:, y : y + 2, x : x + 3].reshape(2, 6) for y in (0, 2) for x in (0, 3)]
+    np.testing.assert_array_equal(found_btp, np.stack(blocks, axis=1))
+
+
+@pytest.mark.parametrize("pooling", ["token", "mean"])
+def test_without_positions_the_order_of_patches_does_not_matter(pooling: str) -> None:
+    image = dataclasses.replace(IMAGE, pooling=pooling)
+    rng = np.random.default_rng(0)
+    images_byx = rng.normal(size=(2, 4, 6)).astype(np.float32)
+    turned_byx = np.concatenate([images_byx[:, 2:], images_byx[:, :2]], axis=1)
+    for positions, matters in (("none", False), ("learned", True)):
+        config = dataclasses.replace(SIZES, positions=positions)
+        fresh = init_params(config, image, jax.random.key(0))
+        params = jax.tree.map(lambda leaf: leaf + 0.3 * rng.standard_normal(leaf.shape).astype(np.float32), fresh)
+        one, other = (
+            Vision(config, image).apply({"params": params}, jnp.asarray(x_byx), jnp.ones(2, jnp.int32))[0]
+            for x_byx in (images_byx, turned_byx)
+        )
+        assert (np.abs(np.asarray(one - other)).max() > 1e-3) == matters
+
+
+def tiny(folder: Path) -> ConfigDict:
+    cfg = get_config()
+    cfg.data.train, cfg.data.valid, cfg.data.test = (written(folder, count) for count in (60, 20, 30))
+    cfg.image.update({"height": 4, "width": 6, "patch_width": 3, "classes": 3, "shift": 0})
+    cfg.data.tokens_per_batch = 5 * 16
+    cfg.model.update({"N": 1, "d_model": 16, "d_ff": 16, "h": 2, "d_k": 8, "d_v": 8, "max_positions": 5})
+    cfg.optim.update({"schedule": "paper", "lr": 0.3, "warmup": 20})
+    cfg.steps, cfg.eval.every, cfg.log_every, cfg.checkpoint.every = 60, 60, 20, 60
+    return cfg
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> vision.VisionRun:
+    folder = tmp_path_factory.mktemp("vision")
+    assert loop.train(tiny(folder), folder / "run", task) == 0
+    return vision.open_vision(folder / "run")
+
+
+def test_a_resumed_run_ends_with_the_same_bits(trained: vision.VisionRun, tmp_path: Path) -> None:
+    cfg = tiny(tmp_path)
+    cfg.data.train, cfg.data.valid = trained.config.data.train, trained.config.data.valid
+    for steps in (37, 60):  # 37 updates end within an epoch
+        cfg.steps = steps
+        assert loop.train(cfg, tmp_path / "run", task) == 0
+    jax.tree.map(np.testing.assert_array_equal, load_params(tmp_path / "run", 60), load_params(trained.workdir, 60))
+
+
+def test_it_learns_and_the_record_counts_every_image(trained: vision.VisionRun) -> None:
+    record = vision.evaluate(trained, "test")
+    images = trained.images("test")
+    model = Vision(trained.model_config, trained.image)
+    logits_bv, _ = model.apply(
+        {"params": jax.tree.map(jnp.asarray, trained.params)}, jnp.asarray(images.images_nyx), jnp.ones(30, jnp.int32)
+    )
+    right = np.asarray(logits_bv).argmax(axis=1) == images.labels_n
+    assert record["accuracy"] == pytest.approx(right.mean()) and record["accuracy"] > 0.9
+    assert record["signatures"]["accuracy"] == "images:30|classes:3|top:1"
+    assert "accuracy" in vision.table(record)
+
+
+def test_patches_are_drawn_over_the_image(trained: vision.VisionRun, tmp_path: Path) -> None:
+    image_yx = trained.images("test").images_nyx[0]
+    _, weights_nhyx = patch_weights(trained, image_yx)
+    assert weights_nhyx.shape == (1, 2, 2, 2)
+    assert np.all(weights_nhyx.sum(axis=(2, 3)) < 1), "the class token attends to itself, too"
+    draw(trained, image_yx, 0, tmp_path / "patches.png")
+    assert (tmp_path / "patches.png").read_bytes().startswith(b"\x89PNG")

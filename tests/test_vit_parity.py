@@ -1,0 +1,106 @@
+"""Our classifier of images against transformers' ViT with the same random weights, float32.
+
+Without PyTorch and transformers this test is skipped, unless REQUIRE_TORCH=1 (as in CI) makes that a failure.
+"""
+
+import os
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from model.config import ModelConfig
+from model.vision import ImageConfig, Vision, init_params
+
+if os.environ.get("REQUIRE_TORCH") == "1":
+    import torch
+    import transformers
+else:
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+
+TOLERANCE = 1e-4  # absolute, of logits of a size of about 10
+IMAGE = ImageConfig(height=12, width=8, patch_height=4, patch_width=4, classes=7)
+CONFIG = ModelConfig(
+    vocab_size=7,
+    N=3,
+    d_model=32,
+    d_ff=64,
+    h=4,
+    d_k=8,
+    d_v=8,
+    positions="learned",
+    max_positions=IMAGE.positions,
+    norm="pre",
+    norm_epsilon=1e-12,
+    activation="gelu",
+    biases=True,
+)
+
+
+def vit():
+    """A ViT of our sizes whose every weight is random, so that none is at a special value."""
+    sizes = transformers.ViTConfig(
+        image_size=(IMAGE.height, IMAGE.width), patch_size=4, num_channels=1, hidden_size=32, num_hidden_layers=3,
+        num_attention_heads=4, intermediate_size=64, num_labels=7, attn_implementation="eager",
+    )  # fmt: skip
+    theirs = transformers.ViTForImageClassification(sizes).eval()
+    random = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for name, weight in theirs.named_parameters():
+            scale = "norm" in name and name.endswith("weight")
+            weight.copy_(0.3 * torch.randn(weight.shape, generator=random) + scale)
+    return theirs
+
+
+def ours_from(theirs):
+    """ViT's weights under our names and in our shapes."""
+    given = {name: weight.detach().numpy() for name, weight in theirs.named_parameters()}
+
+    def norm(name):
+        return {"scale": given[f"{name}.weight"], "bias": given[f"{name}.bias"]}
+
+    encoder = {"final_norm": norm("vit.layernorm")}
+    for n in range(CONFIG.N):
+        layer = f"vit.layers.{n}"
+        out = f"{layer}.attention.o_proj"
+        attention = {"wo": given[f"{out}.weight"].T.reshape(4, 8, 32), "bo": given[f"{out}.bias"]}
+        for letter in "qkv":
+            attention[f"w{letter}"] = given[f"{layer}.attention.{letter}_proj.weight"].T.reshape(32, 4, 8)
+            attention[f"b{letter}"] = given[f"{layer}.attention.{letter}_proj.bias"].reshape(4, 8)
+        feed_forward = {
+            f"{ours}{place}": given[f"{layer}.mlp.fc{place}.{name}"].T
+            for place in (1, 2)
+            for ours, name in (("w", "weight"), ("b", "bias"))
+        }
+        encoder[f"layer_{n}"] = {
+            "self_attention": attention,
+            "feed_forward": feed_forward,
+            "norm_1": norm(f"{layer}.layernorm_before"),
+            "norm_2": norm(f"{layer}.layernorm_after"),
+        }
+    embeddings = "vit.embeddings"
+    tree = {
+        "patch": given[f"{embeddings}.patch_embeddings.projection.weight"].reshape(32, 16).T,
+        "patch_bias": given[f"{embeddings}.patch_embeddings.projection.bias"],
+        "token": given[f"{embeddings}.cls_token"][0, 0],
+        "positions": given[f"{embeddings}.position_embeddings"][0],
+        "encoder": encoder,
+        "head": given["classifier.weight"].T,
+        "head_bias": given["classifier.bias"],
+    }
+    return jax.tree.map(jnp.asarray, tree)
+
+
+def test_logits_are_vits():
+    theirs = vit()
+    params, model = ours_from(theirs), Vision(CONFIG, IMAGE)
+    shapes = jax.eval_shape(lambda: init_params(CONFIG, IMAGE, jax.random.key(0)))
+    assert jax.tree.map(jnp.shape, params) == jax.tree.map(lambda leaf: leaf.shape, shapes)
+    images = np.random.default_rng(0).normal(size=(5, IMAGE.height, IMAGE.width)).astype(np.float32)
+    with torch.no_grad():
+        expected = theirs(torch.tensor(images)[:, None]).logits.numpy()
+    actual, _ = jax.jit(lambda p, x: model.apply({"params": p}, x, jnp.ones(5, jnp.int32)))(params, jnp.asarray(images))
+    assert np.abs(expected).max() > 3
+    assert np.abs(np.asarray(actual) - expected).max() <= TOLERANCE
