@@ -17,8 +17,7 @@ from jaxtyping import Float
 from base.errors import UserError, run
 from base.files import folder
 from infer.attention.drawing import save
-from infer.evaluation import SPLITS
-from infer.options import define_run_flags
+from infer.options import SPLITS, define_run_flags
 from infer.vision import VisionRun, open_vision
 from model.mixers import MIXERS
 from model.vision import Vision
