@@ -16,7 +16,7 @@ from configs.vision import get_config
 from data.images import ImageBatches, Images, evaluation_batches, open_images, planned_batch
 from data.pipeline import Share
 from infer import vision
-from infer.patches import draw, patch_weights
+from infer.attention.patches import draw, patch_weights
 from model.config import ModelConfig
 from model.vision import ImageConfig, Vision, init_params, patches
 from run.checkpoint import load_params

@@ -23,10 +23,8 @@ from typing import Any
 
 from absl import flags
 
-from base.errors import UserError, run
-from infer.convert.folders import make_run, needed, new_folder
-from infer.options import define_run_flags
-from infer.runs import Run, open_run
+from base.errors import UserError
+from infer.options import define_run_flags, start
 
 OUT = ("ctranslate2", "huggingface", "safetensors", "stablehlo")
 IN = ("fairseq", "huggingface", "safetensors")
@@ -35,8 +33,11 @@ QUANTIZATIONS = ("float32", "int8", "int16", "float16", "bfloat16")
 
 def write(to: str, output: str) -> None:
     """Writes the run of the flags as format `to`."""
+    from infer.convert.folders import needed, new_folder
+    from infer.runs import open_run
+
     options = flags.FLAGS
-    save: Callable[[Run, Path], Any]
+    save: Callable[[Any, Path], Any]
     with needed(f"--to={to}"):
         match to:
             case "ctranslate2":
@@ -63,6 +64,8 @@ def write(to: str, output: str) -> None:
 
 def read(source: str, workdir: str) -> None:
     """Makes the run `workdir` of a checkpoint, given as FORMAT:PATH."""
+    from infer.convert.folders import make_run, needed
+
     kind, _, path = source.partition(":")
     if kind not in IN or not path:
         raise UserError(f"--from={source}: write FORMAT:PATH, with the format one of {', '.join(IN)}")
@@ -105,4 +108,4 @@ if __name__ == "__main__":
     flags.DEFINE_string("from", None, f"FORMAT:PATH of a checkpoint to make the run of; formats: {', '.join(IN)}")
     flags.DEFINE_string("output", None, "with --to: the new folder to write")
     flags.DEFINE_enum("quantization", None, QUANTIZATIONS, "with --to=ctranslate2: the type of its weights")
-    run(main, stray="the run is given as --workdir=DIR")
+    start(main, stray="the run is given as --workdir=DIR")
