@@ -1,0 +1,58 @@
+"""Weights of an image classifier's patches, and their drawing over the image."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from base.errors import UserError
+from infer.attention.drawing import save
+from infer.vision import VisionRun
+from model.mixers import MIXERS
+from model.vision import Vision
+
+
+def patch_weights(
+    model_run: VisionRun, image_yx: Float[np.ndarray, "y x"]
+) -> tuple[int, Float[np.ndarray, "n h rows columns"]]:
+    """Returns the likeliest class, and each patch's weight in every layer and head.
+
+    Raises:
+      UserError: the run's mixer has no weights.
+    """
+    if not MIXERS[model_run.model_config.mixer].weights:
+        raise UserError(f"model.mixer is {model_run.model_config.mixer!r}: it has no attention weights to draw")
+    model = Vision(model_run.model_config, model_run.image)
+    params, images_byx = jax.tree.map(jnp.asarray, model_run.params), jnp.asarray(image_yx[None])
+    logits_bv, weights = model.apply({"params": params}, images_byx, jnp.ones(1, jnp.int32), return_weights=True)
+    weights_nhtt = np.stack([np.asarray(block.self_bhtt[0], np.float32) for block in weights])
+    token = model_run.image.pooling == "token"
+    weights_nht = weights_nhtt[:, :, 0, 1:] if token else weights_nhtt.mean(axis=2)
+    return int(logits_bv[0].argmax()), weights_nht.reshape(*weights_nht.shape[:2], *model_run.image.grid)
+
+
+def draw(model_run: VisionRun, image_yx: Float[np.ndarray, "y x"], label: int, output: Path) -> None:
+    """Draws the image, and over it the patches of every layer and head, darkest red the largest weight of each.
+
+    Raises:
+      UserError: the file cannot be written.
+    """
+    from matplotlib.figure import Figure
+
+    found, weights_nhyx = patch_weights(model_run, image_yx)
+    (layers, heads), (height, width) = weights_nhyx.shape[:2], image_yx.shape
+    figure = Figure(figsize=(1.2 * (heads + 1) + 0.5, 1.3 * layers + 0.5), layout="constrained")
+    grid: Any = figure.subplots(layers, heads + 1, squeeze=False)
+    extent = (-0.5, width - 0.5, height - 0.5, -0.5)
+    for place, axes in np.ndenumerate(grid):
+        axes.imshow(image_yx, cmap="gray_r", aspect="auto", extent=extent)
+        axes.set_axis_off()
+        if place[1]:
+            weights_yx = weights_nhyx[place[0], place[1] - 1]
+            axes.imshow(weights_yx, cmap="Reds", alpha=0.6, aspect="auto", vmin=0, extent=extent)
+            axes.set_title(f"layer {place[0] + 1}, head {place[1]}", fontsize=7)
+    figure.suptitle(f"class {label}, classified as {found}", fontsize=9)
+    save(figure, output, f"--output={output}", dpi=150)
