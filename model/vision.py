@@ -9,6 +9,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from model.block import glorot
 from model.config import ModelConfig
+from model.mixers.attention import plus
 from model.noise import Noise, dropout, fold
 from model.stack import Stack
 from model.tokens import Tokens
@@ -92,15 +93,15 @@ class Vision(nn.Module):
         """Returns the logits and, with `return_weights`, the attention weights of each block."""
         c, row = self.config, tokens(self.image, real_b)
         x_btp = patches(self.image, images_byx).astype(c.dtype)
-        x_btd = jnp.einsum("btp,pd->btd", x_btp, self.patch.astype(c.dtype)) + self.patch_bias.astype(c.dtype)
+        x_btd = plus(jnp.einsum("btp,pd->btd", x_btp, self.patch.astype(c.dtype)), self.patch_bias)
         if self.token is not None:
-            token_b1d = jnp.broadcast_to(self.token.astype(c.dtype), (x_btd.shape[0], 1, c.d_model))
+            token_b1d = jnp.broadcast_to(self.token.astype(c.dtype)[None, None], (x_btd.shape[0], 1, c.d_model))
             x_btd = jnp.concatenate([token_b1d, x_btd], axis=1)
         x_btd = c.encoding.embed(x_btd, row.positions_bt, self.positions).astype(c.dtype)
         x_btd = dropout(x_btd, c.P_drop, fold(noise, EMBED), c.dropout_bits)
         x_btd, weights = self.encoder(x_btd, row, None, fold(noise, STACK), return_weights)
         x_bd = x_btd.mean(axis=1) if self.token is None else x_btd[:, 0]
-        logits_bv = jnp.einsum("bd,dv->bv", x_bd.astype(jnp.float32), self.head) + self.head_bias
+        logits_bv = jnp.einsum("bd,dv->bv", x_bd.astype(jnp.float32), self.head) + self.head_bias[None]
         return logits_bv, weights
 
 
