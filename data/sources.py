@@ -37,10 +37,8 @@ from data.trees.tree import Tree
 from data.trees.treebank import cleaned, read_trees
 
 Pairs = Iterator[tuple[str, ...]]  # source and target, or a text alone
-_GRAMMAR_SIZES = {
-    **{"train": 100_000, "valid": 1_000, "test": 1_000},
-    **{"train_seen": 100_000, "deeper": 1_000, "longer": 1_000, "unseen": 1_000},
-}
+_GRAMMAR_SIZES = {"train": 100_000, "valid": 1_000, "test": 1_000, "train_seen": 100_000}
+_GRAMMAR_SIZES |= dict.fromkeys(("deeper", "longer", "unseen"), 1_000)
 _GRAMMAR_SPLITS = ", ".join(_GRAMMAR_SIZES)
 _BRACES = re.compile(r"\{([^{},]+),([^{},]+)\}")
 
@@ -346,12 +344,6 @@ def _refuse(spec: str, name: str, error: Exception) -> NoReturn:
 
 
 _SCHEMES: dict[str, Callable[[str, str], Corpus]] = {
-    "lines": _lines,
-    "chars": _chars,
-    "grammar": _grammar,
-    "text": _text,
-    "tsv": _tsv,
-    "tfds": _tfds,
-    "trees": _trees,
-    "scan": _scan,
+    **{"lines": _lines, "chars": _chars, "grammar": _grammar, "text": _text},
+    **{"tsv": _tsv, "tfds": _tfds, "trees": _trees, "scan": _scan},
 }

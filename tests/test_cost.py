@@ -40,7 +40,7 @@ def test_analytic_operations_of_base_are_those_of_its_parameters() -> None:
 
 def test_rows_are_as_long_as_the_middle_bucket_or_as_packed() -> None:
     assert row_length(load("configs/base.py:en-de")) == 28
-    assert row_length(load("configs/base.py:en-de:small")) == 64
+    assert row_length(load("configs/base.py:en-de:small")) == 32
 
 
 def report(config: dict[str, Any], flops: float) -> dict[str, Any]:

@@ -91,7 +91,7 @@ def test_two_processes_train_validate_decode_and_save_as_one(folder: Path) -> No
     assert [one["device"]["count"] for one in launch] == [8]
 
 
-@pytest.mark.parametrize(("processes", "devices"), [(2, 4), (1, 8), (1, 1)])
+@pytest.mark.parametrize(("processes", "devices"), [(2, 4), pytest.param(1, 8, marks=pytest.mark.slow), (1, 1)])
 def test_others_take_over_where_two_processes_stopped(folder: Path, processes: int, devices: int) -> None:
     workdir = folder / f"resumed_{processes}x{devices}"
     shutil.copytree(folder / "half", workdir)

@@ -103,7 +103,7 @@ def test_a_word_is_drawn_in_the_layer_that_sees_what_is_right(drawn: list[Figure
     focus = figures.Focus("encoder", list("abcd"), list("abcd"), weights_nhts, 2, [0])
     figures.draw_word(focus, Path("x"))
     (axes,) = drawn[0].axes
-    assert axes.get_title() == "encoder self-attention, layer 1"
+    assert axes.get_title() == "encoder self-attention, layer 2"
     bold = [text.get_text() for text in axes.texts if text.get_weight() == "bold"]
     assert bold == ["c"] and texts(drawn[0]) == [*"abcd", *"abcd"]
     assert (2, 0) in {tuple(map(int, line.get_ydata())) for line in axes.lines if len(line.get_ydata())}
@@ -123,7 +123,7 @@ def test_anaphora_shows_the_two_heads_that_see_the_antecedent(drawn: list[Figure
     weights_nhts[1, 0, 2] = (0.6, 0.0, 0.4)
     figures.draw_anaphora(figures.Focus("encoder", list("abc"), list("abc"), weights_nhts, 2, [0]), Path("x"))
     titles = [axes.get_title() for axes in drawn[0].axes]
-    assert titles == ["layer 0, head 1", "layer 1, head 0", "from 'c' alone"]
+    assert titles == ["layer 1, head 2", "layer 2, head 1", "from 'c' alone"]
     assert {int(line.get_ydata()[0]) for line in drawn[0].axes[2].lines} == {2}
 
 
@@ -131,7 +131,7 @@ def test_one_head_alone_is_drawn_too(drawn: list[Figure]):
     focus = figures.Focus("encoder", list("ab"), list("ab"), planted(1, 1, 2), 1, [0])
     figures.draw_anaphora(focus, Path("x"))
     figures.draw_two(focus, Path("x"))
-    assert [axes.get_title() for axes in drawn[0].axes] == ["layer 0, head 0", "from 'b' alone"]
+    assert [axes.get_title() for axes in drawn[0].axes] == ["layer 1, head 1", "from 'b' alone"]
 
 
 def test_two_heads_are_those_that_differ_most(drawn: list[Figure]):
@@ -139,7 +139,7 @@ def test_two_heads_are_those_that_differ_most(drawn: list[Figure]):
     weights_nhts[1, 2] = np.roll(np.eye(3), 1, axis=1)
     weights_nhts[1, 0] = (np.eye(3) + np.full((3, 3), 1 / 3)) / 2
     figures.draw_two(figures.Focus("encoder", list("abc"), list("abc"), weights_nhts, 0, []), Path("x"))
-    assert [axes.get_title() for axes in drawn[0].axes] == ["layer 1, head 1", "layer 1, head 2"]
+    assert [axes.get_title() for axes in drawn[0].axes] == ["layer 2, head 2", "layer 2, head 3"]
 
 
 def test_roles_are_drawn_as_measured_and_the_chosen_head_is_framed(drawn: list[Figure]):

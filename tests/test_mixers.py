@@ -85,7 +85,9 @@ def test_what_holds_for_every_model_holds(changes, invariant):
 
 
 @plain_mixers
-@pytest.mark.parametrize("how", [{"scan_layers": True}, {"remat": "full"}], ids=str)
+@pytest.mark.parametrize(
+    "how", [{"scan_layers": True}, pytest.param({"remat": "full"}, marks=pytest.mark.slow)], ids=str
+)
 def test_a_scan_over_layers_and_remat_change_no_number_nor_dropout(changes, how):
     scan.assert_same(how, dataclasses.replace(TINY, **scan.DROPOUTS, **changes))
 

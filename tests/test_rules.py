@@ -168,13 +168,15 @@ def test_diverse_search_equals_the_definition_and_its_outputs_differ(model_and_o
     model, params, oracle = model_and_oracle
     find = functools.partial(diverse_search, model, beam=6, alpha=0.6, extra_length=EXTRA, groups=3)
     found = jax.jit(functools.partial(find, diversity=diversity))(params, ROWS)
+    counts = []
     for row, source in enumerate(ROWS):
         expected = plain_diverse_search(oracle, unpad(source), 6, 0.6, 3, diversity)
         assert_same(found, row, expected)
-        assert (len(expected) == 2) == (diversity == 0), "without a penalty all groups find the same"
+        counts.append(len(expected))
+    assert (max(counts) == 2) == (diversity == 0), "without a penalty all groups find the same"
 
 
 def test_groups_that_do_not_divide_the_beam_are_refused(model_and_oracle):
     model, params, _ = model_and_oracle
     with pytest.raises(ValueError, match="groups is 4; it must divide the beam of 6"):
-        diverse_search(model, params, ROWS, beam=6, alpha=0.6, extra_length=EXTRA, groups=4, diversity=1.0)
+        diverse_search(model, params, jnp.asarray(ROWS), beam=6, alpha=0.6, extra_length=EXTRA, groups=4, diversity=1.0)

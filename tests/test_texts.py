@@ -51,9 +51,11 @@ def test_a_line_is_a_sequence(file: Path) -> None:
     corpus = open_corpus(f"lines:{file}")
     assert list(corpus.pairs()) == [(line,) for line in TEXT.split("\n")]
     assert corpus.sides == 1
-    english = [(english,) for english, _ in open_corpus("grammar:test:20").pairs()]
+    pairs = list(open_corpus("grammar:test:20").pairs())
+    english = [(english,) for english, _ in pairs]
     assert list(open_corpus("lines:grammar:test:20").pairs()) == english
-    assert list(open_corpus("lines:grammar:test:20:{de,en}").pairs()) == english
+    both = [(side,) for english, german in pairs for side in (german, english)]
+    assert list(open_corpus("lines:grammar:test:20:{de,en}").pairs()) == both
 
 
 @pytest.mark.parametrize("scheme", ["lines", "chars"])
