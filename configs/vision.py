@@ -7,8 +7,8 @@
 
 Published: a support vector machine has about 0.97 on digits; on MNIST-1D a linear classifier has 0.32, a convolutional
 network 0.94, people 0.96 (Greydanus 2020).
-Ours:  not run.
-Cost:  some minutes on one CPU core.
+Ours:  0.961 on the 359 test digits, one seed (validation was not used to choose anything); MNIST-1D not run.
+Cost:  a minute of one CPU core for digits.
 """
 
 from ml_collections import ConfigDict
