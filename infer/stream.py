@@ -37,7 +37,7 @@ def chunks(source: Iterable[bytes], size: int) -> Iterator[list[str]]:
 
 
 def formatted(translation: Translation, line: int, nbest: int, scores: bool) -> str:
-    """Returns the output for one line; see the top of this file."""
+    """Returns the output for one line; see the top of infer/translate.py."""
     if nbest > 1:
         return "".join(f"{line} ||| {text} ||| {score:.6f}\n" for text, score, _, _ in translation.hypotheses)
     best = translation.hypotheses[0]

@@ -16,7 +16,8 @@ lines (--chunk; on a terminal after each line), progress goes to stderr. What is
 --scores      TEXT <tab> SCORE
 --nbest=K     LINE ||| TEXT ||| SCORE, K times or fewer, best first; lines count from 0, as in Moses
 
-SCORE is log p / ((5 + n)/6)^alpha, with natural logarithms and n subwords, EOS included; for samples it is log p.
+SCORE is log p / ((5 + n)/6)^alpha, or log p / n^alpha where the run has decode.length_penalty=power, with natural
+logarithms and n subwords, EOS included; for samples it is log p.
 """
 
 import sys

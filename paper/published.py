@@ -106,7 +106,7 @@ TABLE3 = {
     "big": Ablation(6, 1024, 4096, 16, 64, 64, 0.3, 0.1, 300, 4.33, 26.4, 213),
 }
 
-# Of a Transformer, Furrer et al. 2020 (arXiv 2007.08970), rounded; SCAN is not the paper's.
+# Of a Transformer, attributed to Furrer et al. 2020 (arXiv 2007.08970), rounded; we have not seen their table.
 SCAN: dict[str, float | None] = {"simple": None, "length": 0.0, "around-right": 53.0}
 
 TABLE4 = (

@@ -1,29 +1,19 @@
 """Our masked language model against transformers' BERT with the same random weights, float32.
 
 BERT adds the embedding of token type 0 to every position; here it is part of the table of positions.
-Without PyTorch and transformers this test is skipped, unless REQUIRE_TORCH=1 (as in CI) makes that a failure.
+Skipped without PyTorch and transformers, see tests/reference.py.
 """
-
-import os
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from model.config import ModelConfig
 from model.masked_lm import MaskedLM, init_params
 from model.tokens import Tokens
 from tests.model_cases import padded_ids
+from tests.reference import TOLERANCE, torch, transformers
 
-if os.environ.get("REQUIRE_TORCH") == "1":
-    import torch
-    import transformers
-else:
-    torch = pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
-
-TOLERANCE = 1e-4  # absolute, of logits of a size of about 10
 CONFIG = ModelConfig(
     vocab_size=50,
     N=2,

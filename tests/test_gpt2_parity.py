@@ -1,28 +1,18 @@
 """Our language model against transformers' GPT-2 with the same random weights, float32.
 
-Without PyTorch and transformers this test is skipped, unless REQUIRE_TORCH=1 (as in CI) makes that a failure.
+Skipped without PyTorch and transformers, see tests/reference.py.
 """
-
-import os
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from infer.convert.gpt2 import parameters
 from model.config import ModelConfig
 from model.language_model import LanguageModel
 from model.tokens import Tokens
+from tests.reference import TOLERANCE, torch, transformers
 
-if os.environ.get("REQUIRE_TORCH") == "1":
-    import torch
-    import transformers
-else:
-    torch = pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
-
-TOLERANCE = 1e-4  # absolute, of logits of a size of about 10
 CONFIG = ModelConfig(
     vocab_size=50,
     N=3,

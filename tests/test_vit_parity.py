@@ -1,26 +1,16 @@
 """Our classifier of images against transformers' ViT with the same random weights, float32.
 
-Without PyTorch and transformers this test is skipped, unless REQUIRE_TORCH=1 (as in CI) makes that a failure.
+Skipped without PyTorch and transformers, see tests/reference.py.
 """
-
-import os
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from model.config import ModelConfig
 from model.vision import ImageConfig, Vision, init_params
+from tests.reference import TOLERANCE, torch, transformers
 
-if os.environ.get("REQUIRE_TORCH") == "1":
-    import torch
-    import transformers
-else:
-    torch = pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
-
-TOLERANCE = 1e-4  # absolute, of logits of a size of about 10
 IMAGE = ImageConfig(height=12, width=8, patch_height=4, patch_width=4, classes=7)
 CONFIG = ModelConfig(
     vocab_size=7,

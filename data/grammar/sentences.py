@@ -28,7 +28,6 @@ from data.grammar.syntax import Draft, Word
 from data.trees.tree import Tree
 
 SPLITS = ("train", "valid", "test")
-HARD_SPLITS = ("deeper", "longer", "unseen")
 _VALID_FROM, _TEST_FROM = 80, 90  # of 100 hash buckets: below 80 train, then valid, then test
 _HELD_OUT = 10  # of 100 combinations
 _LENGTHS, _LONGER_LENGTHS = range(3, 31), range(31, 61)  # words per side, without punctuation

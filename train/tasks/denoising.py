@@ -13,4 +13,5 @@ from train.tasks.translation import objective
 
 def task(cfg: ConfigDict, workdir: Path, mesh: Mesh) -> Task:
     """Returns the task of a config; see `train.tasks.masked_lm.restoring`."""
-    return restoring(cfg, workdir, mesh, objective(model_config(cfg, cfg.data.vocab_size), cfg.loss.eps_ls))
+    config = model_config(cfg, cfg.data.vocab_size)
+    return restoring(cfg, workdir, mesh, objective(config, cfg.loss.eps_ls, cfg.loss.chunk))

@@ -19,18 +19,19 @@ from model.tokens import Tokens
 from run.distributed import main_first
 from run.folder import model_config
 from run.sharding import own_share
-from train.loss import Loss, cross_entropy
+from train.loss import Loss, softmax_cross_entropy
 from train.task import Objective, Task
 
 
-def objective(config: ModelConfig, eps_ls: float) -> Objective:
-    """Returns the label-smoothed cross-entropy of a masked language model over the chosen tokens."""
+def objective(config: ModelConfig, eps_ls: float, chunk: int = 0) -> Objective:
+    """Returns the label-smoothed cross-entropy of a masked language model over the chosen tokens, `chunk` at a time."""
     model = MaskedLM(config)
 
     def loss(params: dict, batch: Batch, noise: Noise | None) -> Loss:
-        logits_btv = model.apply({"params": params}, *tokens(batch), noise)
+        x_btd, softmax_vd = model.apply({"params": params}, *tokens(batch), noise, method="hidden")
         hidden_bt = jnp.asarray(batch.target_out_bt)
-        return cross_entropy(logits_btv, hidden_bt, jnp.asarray(hidden_bt != 0, jnp.float32), eps_ls)
+        weights_bt = jnp.asarray(hidden_bt != 0, jnp.float32)
+        return softmax_cross_entropy(x_btd, softmax_vd, hidden_bt, weights_bt, eps_ls, chunk)
 
     return Objective(partial(init_params, config), loss, tokens)
 
@@ -42,7 +43,8 @@ def tokens(batch: Batch) -> tuple[Tokens]:
 
 def task(cfg: ConfigDict, workdir: Path, mesh: Mesh) -> Task:
     """Returns the task of a config; see `restoring`."""
-    return restoring(cfg, workdir, mesh, objective(model_config(cfg, cfg.data.vocab_size), cfg.loss.eps_ls))
+    config = model_config(cfg, cfg.data.vocab_size)
+    return restoring(cfg, workdir, mesh, objective(config, cfg.loss.eps_ls, cfg.loss.chunk))
 
 
 def restoring(cfg: ConfigDict, workdir: Path, mesh: Mesh, objective: Objective) -> Task:
