@@ -136,7 +136,7 @@ def test_an_ensemble_of_one_is_the_model_and_of_two_the_mean_of_log_probabilitie
         assert_same(found, row, plain_search(Mean(), unpad(source), row, Rules(), 4, 0.6, 2))
 
 
-def plain_diverse_search(oracle, source, beam, alpha, groups, diversity):
+def plain_diverse_search(oracle, source, beam, alpha, groups, diversity, kind):
     """The definition at the top of model/search/diverse.py, with lists."""
     limit, size = len(source) + EXTRA, beam // groups
     alive, finished = [[(0.0, [])] for _ in range(groups)], [[] for _ in range(groups)]
@@ -151,11 +151,11 @@ def plain_diverse_search(oracle, source, beam, alpha, groups, diversity):
                         new = log_prob + following[token]
                         extended.append((new - diversity * counts.get(token, 0), new, [*prefix, token]))
             kept = sorted(extended, key=lambda hypothesis: -hypothesis[0])[: 2 * size]
-            finished[g] += [(lp / penalty(length, alpha), lp, ids) for _, lp, ids in kept if ids[-1] == EOS]
+            finished[g] += [(lp / penalty(length, alpha, kind), lp, ids) for _, lp, ids in kept if ids[-1] == EOS]
             finished[g] = sorted(finished[g], key=lambda hypothesis: -hypothesis[0])[:size]
             alive[g] = [(lp, ids) for _, lp, ids in kept if ids[-1] != EOS][:size]
             best = max((lp for lp, _ in alive[g]), default=-np.inf)
-            if len(finished[g]) == size and finished[g][-1][0] >= best / penalty(limit, alpha):
+            if len(finished[g]) == size and finished[g][-1][0] >= best / penalty(limit, alpha, kind):
                 alive[g] = []
             for _, ids in alive[g]:
                 counts[ids[-1]] = counts.get(ids[-1], 0) + 1
@@ -163,14 +163,14 @@ def plain_diverse_search(oracle, source, beam, alpha, groups, diversity):
     return sorted(once.values(), key=lambda hypothesis: -hypothesis[0])
 
 
-@pytest.mark.parametrize("diversity", [0.0, 1.5])
-def test_diverse_search_equals_the_definition_and_its_outputs_differ(model_and_oracle, diversity):
+@pytest.mark.parametrize(("diversity", "kind"), [(0.0, "gnmt"), (1.5, "gnmt"), (1.5, "power")])
+def test_diverse_search_equals_the_definition_and_its_outputs_differ(model_and_oracle, diversity, kind):
     model, params, oracle = model_and_oracle
-    find = functools.partial(diverse_search, model, beam=6, alpha=0.6, extra_length=EXTRA, groups=3)
+    find = functools.partial(diverse_search, model, beam=6, alpha=0.6, extra_length=EXTRA, groups=3, penalty=kind)
     found = jax.jit(functools.partial(find, diversity=diversity))(params, ROWS)
     counts = []
     for row, source in enumerate(ROWS):
-        expected = plain_diverse_search(oracle, unpad(source), 6, 0.6, 3, diversity)
+        expected = plain_diverse_search(oracle, unpad(source), 6, 0.6, 3, diversity, kind)
         assert_same(found, row, expected)
         counts.append(len(expected))
     assert (max(counts) == 2) == (diversity == 0), "without a penalty all groups find the same"
