@@ -98,10 +98,8 @@ def killed(options: Options) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     text = f"from ml_collections import ConfigDict\n\n\ndef get_config():\n    return ConfigDict({cfg.to_dict()!r})\n"
     write_text(config, text)
-    environment = {
-        **os.environ,
-        "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {'' if options.tiny else DETERMINISTIC}",
-    }
+    flags = os.environ.get("XLA_FLAGS", "")
+    environment = {**os.environ, "XLA_FLAGS": flags if options.tiny else f"{flags} {DETERMINISTIC}".strip()}
 
     def start(name: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "train", f"--config={config}", f"--workdir={folder / name}"]
@@ -122,7 +120,7 @@ def killed(options: Options) -> dict[str, Any]:
     whole, resumed = (params_sha256(load_choice(folder / name, "latest")[1]) for name in ("whole", "killed"))
     found: dict[str, Any] = {"equal": whole == resumed}
     if not options.tiny:
-        environment["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "")
+        environment["XLA_FLAGS"] = flags
         wait(start("free"))
         found |= {f"{name}_rate": rates(folder / name)[-1] for name in ("whole", "free")} | {"flag": DETERMINISTIC}
     return found
