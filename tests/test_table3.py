@@ -28,7 +28,7 @@ def plant_row(folder: Path, row: str, perplexity: float, bleu: float, seed: int 
 
 
 def test_every_row_of_the_paper_stands_there_and_says_that_it_has_not_run() -> None:
-    for table in table3.tables(EMPTY):
+    for table in (table3.full(EMPTY), table3.small(EMPTY)):
         assert [cells[0] for cells in table.rows] == list(TABLE3)
         assert sum("not run" in cells for cells in table.rows) == len(TABLE3)
         assert all(len(cells) == len(table.head) for cells in table.rows)
@@ -70,6 +70,19 @@ def test_small_twins_show_how_far_from_base_they_are(tmp_path: Path) -> None:
     assert found["BLEU − base: ours"] == "−2.75 ± 0.25"
     assert row(table, "A2")["perplexity"] == "not run"
     assert row(table3.full(find_records(tmp_path)), "A1")["perplexity: ours"] == "not run"
+
+
+def test_the_twins_that_fail_stand_beside_those_without_the_suspect(tmp_path: Path) -> None:
+    for name, perplexity in (("base", 1.5), ("C3", 1.8), ("base-pre", 1.4), ("C3-pre", 1.2)):
+        plant_row(tmp_path, f"{name}:small", perplexity, 50.0)
+    table = table3.why(find_records(tmp_path))
+    found = {name: row(table, name) for name in ("C3", "C3-pre", "big-drop")}
+    assert found["C3"]["log perplexity: difference"] == "+0.182"  # log(1.8 / 1.5)
+    assert found["C3-pre"]["minus"] == "base-pre"
+    assert found["C3-pre"]["log perplexity: difference"] == "−0.154"  # log(1.2 / 1.4)
+    assert found["big-drop"]["perplexity"] == "not run"
+    for name, other in table3.WHY:  # a suspect is all that a pair of twins and the pair before do not share
+        assert ("norm" in table3.changed(f"{name}:small")) == ("norm" in table3.changed(f"{other}:small"))
 
 
 def test_an_unfinished_row_says_so(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import math
 
 from base.errors import flat
 from base.table import Table, difference, mean, number, spread
-from configs.ablations import ROWS
+from configs.ablations import ALL
 from model.config import parameter_count
 from paper.published import TABLE3, TIMES
 from paper.records import Records, RowRuns, caveat_notes, load, row_runs
@@ -17,12 +17,14 @@ from paper.tables.trend import paired_differences, summary, with_error
 from run.folder import model_config
 
 FILE = "configs/ablations.py"
+# Small twins, each with the one that it is compared with: what the paper's rows do, and with the suspect taken away.
+WHY = (("C3", "base"), ("C3-pre", "base-pre"), ("big", "base"), ("big-drop", "base"))
 SETTING = "perplexity: of a subword, without label smoothing; development set, no checkpoints averaged"
 
 
 def tables(records: Records) -> list[Table]:
-    """Returns the rows at both scales."""
-    return [full(records), small(records)]
+    """Returns the rows at both scales, and why two of the small twins fail."""
+    return [full(records), small(records), why(records)]
 
 
 def full(records: Records) -> Table:
@@ -101,10 +103,34 @@ def small(records: Records) -> Table:
     return Table("table3-small", title, head, rows, notes)
 
 
+def why(records: Records) -> Table:
+    """Returns the experiments on the small twins that are worse than base; configs/ablations.py has the predictions."""
+    twins = {name: row_runs(records, f"{FILE}:{name}:small", "valid") for pair in WHY for name in pair}
+    head = ("row", "changed", "minus", "log perplexity: difference", "BLEU: difference", "perplexity", "seeds", "cost")
+    rows = [
+        (
+            twins[name].label(name),
+            changed(f"{name}:small"),
+            other,
+            with_error(paired_differences(twins[name], twins[other], "perplexity"), 3),
+            with_error(paired_differences(twins[name], twins[other], "sacrebleu"), 2),
+            twins[name].shown("perplexity", 3),
+            *(str(len(twins[name].scored)), cost(twins[name].scored)),
+        )
+        for name, other in WHY
+    ]
+    notes = [
+        "difference: mean over the seeds that both rows have, ± standard error",
+        *(note for row in twins.values() for note in row.notes),
+        *caveat_notes(twins),
+    ]
+    return Table("table3-why", "Table 3, small twins: why C3 and big are worse than base", head, rows, notes)
+
+
 def changed(argument: str) -> str:
     """Returns what a row changes, as "h 1, d_k 512", with the values of its size."""
     values = flat(load(f"{FILE}:{argument}").to_dict())
-    shown = {key: f"{values[key]:,}" if key == "steps" else values[key] for key in ROWS[argument.partition(":")[0]]}
+    shown = {key: f"{values[key]:,}" if key == "steps" else values[key] for key in ALL[argument.partition(":")[0]]}
     return ", ".join(f"{key.rpartition('.')[2]} {value}" for key, value in shown.items())
 
 
