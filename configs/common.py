@@ -11,7 +11,7 @@ def default() -> ConfigDict:
     """Returns the paper's base model and recipe; a config file sets the corpora of `data.*`, which are empty here."""
     cfg = ConfigDict()
     cfg.seed = 0  # all randomness (parameters, shuffling, dropout) derives from this one integer
-    cfg.task = "translation"  # what is trained: translation | language_model | masked_lm | denoising | vision
+    cfg.task = "translation"  # or language_model | masked_lm | denoising | classification | vision
     cfg.steps = 100_000  # parameter updates; section 5.2 (300,000 for big)
 
     cfg.data = ConfigDict()
@@ -26,6 +26,7 @@ def default() -> ConfigDict:
     cfg.data.max_ratio = 9.0  # subwords of the longer side / shorter side; pairs above it are dropped and counted
     cfg.data.mask_rate = 0.15  # share of tokens that a masked LM predicts or denoising leaves out; BERT's and T5's
     cfg.data.mean_span = 3.0  # tokens of a span that denoising leaves out; T5's
+    cfg.data.classes = ""  # for task="classification", which reads pairs of a text and one of these: "present,past"
     cfg.data.tokens_per_batch = 25_000  # positions per side in one update, over the whole cluster; section 5.1
     cfg.data.batching = "bucket"  # bucket: similar lengths (section 5.1) | pack: several per row | window: of a text
     cfg.data.buckets = (10, 12, 14, 16, 18, 20, 24, 28, 32, 40, 48, 64, 96, 128, 256)  # row lengths; each is compiled

@@ -89,7 +89,7 @@ class Corrupted:
     """A prepared text whose records are corrupted; it stands in the place of a `Prepared` of pairs."""
 
     def __init__(self, text: Prepared, corruption: Masking | Spans, seed: int = 0):
-        self.lengths = corruption.lengths(text.lengths[:, 0])
+        self.manifest, self.lengths = text.manifest, corruption.lengths(text.lengths[:, 0])
         self._text, self._corruption, self._seed = text, corruption, seed
 
     def records(self, indices: Sequence[int] | np.ndarray, epoch: int = 0) -> list[Record]:

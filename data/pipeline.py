@@ -25,11 +25,13 @@ from data.batching import (
     pack_plan,
     window_plan,
 )
+from data.classes import Classified
 from data.corrupt import Corrupted
 from data.prepare import Prepared
 
 _PREFETCHED = 8  # batches
 State = dict[str, int]
+AnyPrepared = Prepared | Corrupted | Classified
 
 
 class Share(NamedTuple):
@@ -61,7 +63,7 @@ class TrainingBatches:
     The state before a `next` is where that `next` can be repeated.
     """
 
-    def __init__(self, prepared: Prepared | Corrupted, cfg_data: ConfigDict, *, seed: int, share: Share = WHOLE):
+    def __init__(self, prepared: AnyPrepared, cfg_data: ConfigDict, *, seed: int, share: Share = WHOLE):
         """Checks the settings; reading starts with the first `next`.
 
         Args:
@@ -176,11 +178,9 @@ def row_lengths(cfg_data: ConfigDict) -> list[int]:
     return list(cfg_data.buckets[: bisect_left(cfg_data.buckets, cfg_data.max_length) + 1])
 
 
-def _read(
-    prepared: Prepared | Corrupted, planned: PlannedBatch, window: bool = False, epoch: int = 0
-) -> Batch | TextBatch:
+def _read(prepared: AnyPrepared, planned: PlannedBatch, window: bool = False, epoch: int = 0) -> Batch | TextBatch:
     numbers = planned.rows_bc[planned.rows_bc >= 0]
-    if isinstance(prepared, Corrupted):
+    if not isinstance(prepared, Prepared):
         records = prepared.records(numbers, epoch)
     else:
         records = prepared.windows(numbers, planned.row_length_target) if window else prepared.records(numbers)
@@ -188,7 +188,7 @@ def _read(
 
 
 def evaluation_batches(
-    prepared: Prepared | Corrupted, tokens: int, buckets: Sequence[int], share: Share = WHOLE
+    prepared: AnyPrepared, tokens: int, buckets: Sequence[int], share: Share = WHOLE
 ) -> Iterator[Batch | TextBatch]:
     """Yields every pair once, one a row, shortest first, in rows of bucket lengths; longer pairs get longer rows.
 

@@ -3,6 +3,7 @@
 | specification | corpus |
 |---|---|
 | `grammar:SPLIT[:COUNT][:{en,de}]` | the built-in grammar; SPLIT is train, valid, test, or a harder one of its own |
+| `grammar:SPLIT[:COUNT]:{en,PROPERTY}` | its sentences, and the tense, number or clause of each (`data.properties`) |
 | `text:PREFIX.{en,de}[.gz]` | two files, one sentence per line; line i of one translates line i of the other |
 | `tsv:FILE[:{en,de}]` | lines of source, tab, target (more columns are ignored); the braces name columns 1, 2 |
 | `tfds:NAME[:SPLIT]:{en,de}` | a translation data set of tensorflow-datasets, or a folder that it prepared |
@@ -32,6 +33,7 @@ from typing import Any, NamedTuple, NoReturn
 from base.errors import UserError
 from data import scan
 from data.lines import file_digest, read_lines
+from data.properties import PROPERTIES
 from data.trees.linearise import SYMBOL, linearise
 from data.trees.tree import Tree
 from data.trees.treebank import cleaned, read_trees
@@ -151,16 +153,16 @@ def _grammar(spec: str, rest: str) -> Corpus:
         raise UserError(f"corpus {spec!r}: write grammar:SPLIT[:COUNT][:{{en,de}}], SPLIT one of {_GRAMMAR_SPLITS}")
     count = int(match[2]) if match[2] else _GRAMMAR_SIZES[split]
     source, target = _languages(spec, match[3] or "{en,de}")
-    if {source, target} != {"en", "de"}:
-        raise UserError(f"corpus {spec!r}: the grammar knows {{en,de}} and {{de,en}} only")
+    if source not in ("en", "de") or target not in ("en", "de", *PROPERTIES):
+        raise UserError(f"corpus {spec!r}: the grammar knows {{en,de}} and {{de,en}} only, and {{en,tense}} and so on")
 
     def pairs() -> Pairs:
-        for index in range(count):
-            example = grammar.pair(split, index)
-            english, german = example.english, example.german
-            yield (english, german) if source == "en" else (german, english)
+        for example in (grammar.pair(split, index) for index in range(count)):
+            sides = {"en": example.english, "de": example.german}
+            yield sides[source], sides[target] if target in sides else PROPERTIES[target](example.tree)
 
-    fingerprint = _digest("grammar", _code_digest("grammar/*.py", "trees/tree.py"), split, str(count), source)
+    of = (target, _code_digest("properties.py")) if target in PROPERTIES else ()
+    fingerprint = _digest("grammar", _code_digest("grammar/*.py", "trees/tree.py"), split, str(count), source, *of)
     return Corpus(spec, source, target, lambda: _not_empty(spec, pairs()), fingerprint)
 
 
@@ -222,12 +224,8 @@ def _lines(spec: str, rest: str) -> Corpus:
     if rest.startswith("grammar:"):
         both = _grammar(spec, rest.removeprefix("grammar:"))
         sides = ("lines", "both") if rest.endswith("}") else ("lines",)
-        fingerprint = _digest(*sides, both.fingerprint)
-
-        def lines() -> Pairs:
-            return ((text,) for pair in both.pairs() for text in pair[: len(sides)])
-
-        return Corpus(spec, "", "en", lines, fingerprint)
+        return Corpus(spec, "", "en", lambda: ((text,) for pair in both.pairs() for text in pair[: len(sides)]),
+                      _digest(*sides, both.fingerprint))  # fmt: skip
     path = Path(rest).expanduser()
     fingerprint = _digest("lines", file_digest(path))
     return Corpus(spec, "", "", lambda: _not_empty(spec, ((line,) for line in read_lines(path))), fingerprint)

@@ -7,7 +7,7 @@ python -m infer --workdir=runs/char_lm --split=valid [--json]
 
 Of a language model the scores are nats and perplexity, a token and a byte; --row_length is for one that has been
 trained on rows of a text, to read longer ones. Of a masked one, or of span denoising, they are nats, perplexity and
-accuracy of the tokens that were hidden; of a classifier of images, accuracy and nats an image.
+accuracy of the tokens that were hidden; of a classifier, accuracy and nats a text or an image.
 
 The result and the translations are also saved in the run, under evaluations/, from which the tables are made. All
 devices share the work; on several hosts, start the same command on each, as for training.

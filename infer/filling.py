@@ -13,7 +13,8 @@ from base.ids import EOS, PAD, UNK
 from data.corrupt import MASK
 from data.tokenizer import Tokenizer
 from infer.runs import Run
-from infer.stream import chunks
+from infer.stream import by_line
+from model.config import ModelConfig
 from model.masked_lm import MaskedLM
 from model.tokens import Tokens
 
@@ -43,6 +44,20 @@ def likeliest(model: MaskedLM, params: dict, ids_bt: Int[Array, "b t"]) -> tuple
     return log_probs_tv.argmax(axis=-1) + UNK + 1, log_probs_tv.max(axis=-1)
 
 
+def row(config: ModelConfig, ids: list[int]) -> Int[np.ndarray, " t"]:
+    """Returns the ids, EOS, and padding up to a multiple of `ROW`.
+
+    Raises:
+      UserError: they are more than the learned positions.
+    """
+    limit = config.encoding.limit or len(ids) + ROW
+    if len(ids) >= limit:
+        raise UserError(f"a line of {len(ids) + 1} subwords, EOS counted; the learned positions are {limit}")
+    row_t = np.full(min(limit, -(-(len(ids) + 1) // ROW) * ROW), PAD, np.int32)
+    row_t[: len(ids) + 1] = [*ids, EOS]
+    return row_t
+
+
 def fill(model_run: Run, params: dict, line: str) -> str:
     """Returns the line with its blanks filled; see infer/fill.py.
 
@@ -51,12 +66,7 @@ def fill(model_run: Run, params: dict, line: str) -> str:
     """
     if BLANK not in line:
         return line
-    ids, model = masked(model_run.tokenizer, line), MaskedLM(model_run.model_config)
-    limit = model.config.encoding.limit or len(ids) + ROW
-    if len(ids) >= limit:
-        raise UserError(f"a line of {len(ids) + 1} subwords, EOS counted; the learned positions are {limit}")
-    row_t = np.full(min(limit, -(-(len(ids) + 1) // ROW) * ROW), PAD, np.int32)
-    row_t[: len(ids) + 1] = [*ids, EOS]
+    model, row_t = MaskedLM(model_run.model_config), row(model_run.model_config, masked(model_run.tokenizer, line))
     while MASK in row_t:
         subword_t, log_prob_t = likeliest(model, params, jnp.asarray(row_t[None]))
         place = np.where(row_t == MASK, log_prob_t, -np.inf).argmax()
@@ -66,9 +76,4 @@ def fill(model_run: Run, params: dict, line: str) -> str:
 
 def fill_stream(model_run: Run, source: Iterable[bytes]) -> Iterator[bytes]:
     """Yields each line of `source`, filled."""
-    params = jax.device_put(model_run.params)
-    for number, (line,) in enumerate(chunks(source, 1), 1):
-        try:
-            yield f"{fill(model_run, params, line)}\n".encode()
-        except UserError as error:
-            raise UserError(f"standard input, line {number}: {error}") from error
+    return by_line(source, functools.partial(fill, model_run, jax.device_put(model_run.params)))

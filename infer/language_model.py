@@ -83,18 +83,19 @@ def evaluate(model_run: Run, split: str, row_length: int | None = None) -> dict[
     }
 
 
-def open_text(model_run: Run, split: str) -> tuple[Corpus, Prepared]:
-    """Returns the text that the run's config names for `split`, every line of it.
+def open_text(model_run: Run, split: str, sides: int = 1) -> tuple[Corpus, Prepared]:
+    """Returns the text, or with two `sides` the pairs, that the run's config names for `split`, every line of it.
 
     Raises:
-      UserError: it names none, or one of pairs.
+      UserError: it names none, or has the other number of sides.
     """
     cfg, spec = model_run.config.data, model_run.config.data[split]
     if not spec:
         raise UserError(f"--split={split}: the run's config has no data.{split}")
     corpus = open_corpus(spec)
-    if corpus.sides != 1:
-        raise UserError(f"--split={split}: data.{split} is {spec}, which has pairs; a language model reads a text")
+    if corpus.sides != sides:
+        fault = "has pairs; a language model reads a text" if sides == 1 else "has no classes"
+        raise UserError(f"--split={split}: data.{split} is {spec}, which {fault}")
     limits = {"max_length": cfg.max_length, "max_ratio": cfg.max_ratio}
     return corpus, prepare(spec, model_run.tokenizer, cache=cfg.cache, clean=False, **limits)
 
@@ -121,9 +122,11 @@ def _sum(one_t: np.ndarray, other_t: np.ndarray) -> np.ndarray:
 
 def table(record: dict[str, Any]) -> str:
     """Returns the record as text."""
-    lines = [f"{record['data']}: {record['tokens']:,} tokens, step {', '.join(map(str, record['checkpoints']))}", ""]
-    lines.append(f"{'nll':<16} {record['nll']:8.4f}   nats a token")
+    unit = "text" if "texts" in record else "token"
+    steps = ", ".join(map(str, record["checkpoints"]))
+    lines = [f"{record['data']}: {record[f'{unit}s']:,} {unit}s, step {steps}", ""]
+    lines.append(f"{'nll':<16} {record['nll']:8.4f}   nats a {unit}")
     if "accuracy" in record:
-        lines.append(f"{'accuracy':<16} {record['accuracy']:8.4f}   of the tokens")
+        lines.append(f"{'accuracy':<16} {record['accuracy']:8.4f}   of the {unit}s")
     lines += [f"{name:<16} {record[name]:8.4f}   {signature}" for name, signature in record["signatures"].items()]
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""How well a masked language model, or one of span denoising, restores a text: nats and accuracy of hidden tokens."""
+"""How well a masked language model or span denoising restores a text, and a classifier names its class."""
 
 import time
 from typing import Any
@@ -8,7 +8,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from base.errors import UserError
+from base.ids import EOS, PAD
 from data.batching import Batch
+from data.classes import Classified, classes_of
 from data.corrupt import Corrupted, corruption
 from data.pipeline import evaluation_batches
 from infer.language_model import open_text, provenance
@@ -25,15 +27,14 @@ def evaluate(model_run: Run, split: str) -> dict[str, Any]:
 
     `nll` is in nats a hidden token, `perplexity` its exponential, and `accuracy` the share that the likeliest token
     gets right. What is hidden is the same each time. Of spans, each token is predicted given those before it; their
-    sentinels and EOS count as tokens.
+    sentinels and EOS count as tokens. A classifier predicts the classes of texts instead.
 
     Raises:
       UserError: the config names no text for `split`, or a line is longer than the learned positions.
     """
     cfg, task = model_run.config.data, model_run.config.task
-    corrupted = Corrupted(open_text(model_run, split)[1], corruption(task, cfg, model_run.tokenizer))
     mesh, started = data_mesh(), time.perf_counter()
-    model = MaskedLM(model_run.model_config) if task == "masked_lm" else Transformer(model_run.model_config)
+    model, pairs, unit = _what(model_run, split)
 
     @jax.jit
     def sums(params: Any, batch: Batch) -> Float[Array, "3"]:
@@ -43,14 +44,15 @@ def evaluate(model_run: Run, split: str) -> dict[str, Any]:
             inputs.append(Tokens(batch.target_in_bt, batch.target_segments_bt, batch.target_positions_bt))
         log_probs_btv = jax.nn.log_softmax(model.apply({"params": params}, *inputs))
         hidden_bt = batch.target_out_bt
+        chosen_bt = batch.source_bs == EOS if task == "classification" else hidden_bt != PAD
         nll_bt = -jnp.take_along_axis(log_probs_btv, hidden_bt[..., None], axis=-1)[..., 0]
         of_bt3 = jnp.stack([nll_bt, log_probs_btv.argmax(axis=-1) == hidden_bt, jnp.ones_like(nll_bt)], axis=-1)
-        return jnp.sum(of_bt3, axis=(0, 1), where=(hidden_bt != 0)[..., None])
+        return jnp.sum(of_bt3, axis=(0, 1), where=chosen_bt[..., None])
 
     params, nll, right, tokens = place_params(mesh, model_run.params), 0.0, 0.0, 0.0
     try:
         with jax.set_mesh(mesh):
-            for batch in evaluation_batches(corrupted, cfg.tokens_per_batch, cfg.buckets, own_share(mesh)):
+            for batch in evaluation_batches(pairs, cfg.tokens_per_batch, cfg.buckets, own_share(mesh)):
                 more = sums(params, place_rows(mesh, batch))
                 nll, right, tokens = nll + float(more[0]), right + float(more[1]), tokens + float(more[2])
     except ValueError as error:
@@ -61,8 +63,20 @@ def evaluate(model_run: Run, split: str) -> dict[str, Any]:
         "nll": nll / tokens,
         "perplexity": from_nll(nll / tokens),
         "accuracy": right / tokens,
-        "signatures": {"perplexity": f"unit:hidden subword|vocabulary:{model_run.tokenizer.vocab_size}|task:{task}"},
-        "tokens": int(tokens),
+        "signatures": {"perplexity": f"{unit}|task:{task}"},
+        "texts" if task == "classification" else "tokens": int(tokens),
         "seconds": time.perf_counter() - started,
         **provenance(model_run, split),
     }
+
+
+def _what(model_run: Run, split: str) -> tuple[MaskedLM | Transformer, Corrupted | Classified, str]:
+    """Returns the model, what it is to predict, and the unit of its perplexity."""
+    data, task, tokenizer = model_run.config.data, model_run.config.task, model_run.tokenizer
+    if task == "classification":
+        classes = classes_of(data.classes)
+        pairs = Classified(open_text(model_run, split, sides=2)[1], tokenizer, classes)
+        return MaskedLM(model_run.model_config, len(classes)), pairs, f"unit:text|classes:{len(classes)}"
+    corrupted = Corrupted(open_text(model_run, split)[1], corruption(task, data, tokenizer))
+    family = MaskedLM if task == "masked_lm" else Transformer
+    return family(model_run.model_config), corrupted, f"unit:hidden subword|vocabulary:{tokenizer.vocab_size}"

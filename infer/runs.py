@@ -12,6 +12,7 @@ from ml_collections import ConfigDict
 
 from base.errors import UserError
 from base.files import folder
+from data.classes import classes_of
 from data.imported import open_tokenizer
 from data.tokenizer import Tokenizer
 from infer.average import Checkpoint, average, choose
@@ -51,8 +52,10 @@ def open_run(workdir: str | Path, checkpoint: str | int | None = None, task: str
     tokenizer = open_tokenizer(workdir / "tokenizer.model")
     model = model_config(config, tokenizer.vocab_size)
     steps, params = load_choice(workdir, str(config.decode.checkpoint if checkpoint is None else checkpoint))
-    if config.task == "masked_lm":
-        expected = count_parameters(jax.eval_shape(partial(masked_lm.init_params, model), jax.random.key(0)))
+    if config.task in ("masked_lm", "classification"):
+        classes = len(classes_of(config.data.classes)) if config.task == "classification" else 0
+        init = partial(masked_lm.init_params, model, classes=classes)
+        expected = count_parameters(jax.eval_shape(init, jax.random.key(0)))
     else:
         expected = parameter_count(model, decoder_only=config.task == "language_model")
     if count_parameters(params) != expected:

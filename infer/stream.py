@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from base.errors import UserError
@@ -34,6 +34,15 @@ def chunks(source: Iterable[bytes], size: int) -> Iterator[list[str]]:
             lines = []
     if lines:
         yield lines
+
+
+def by_line(source: Iterable[bytes], answer: Callable[[str], str]) -> Iterator[bytes]:
+    """Yields the answer to each line of `source`; what `UserError` it raises then names the line, too."""
+    for number, (line,) in enumerate(chunks(source, 1), 1):
+        try:
+            yield f"{answer(line)}\n".encode()
+        except UserError as error:
+            raise UserError(f"standard input, line {number}: {error}") from error
 
 
 def formatted(translation: Translation, line: int, nbest: int, scores: bool) -> str:

@@ -23,23 +23,30 @@ class MaskedLM(nn.Module):
     Beside the encoder it has what BERT has: a layer norm of the embeddings, and before the softmax, which has a bias,
     a dense layer with activation and layer norm. There are no token types: all tokens are of one.
 
+    With `classes` the softmax is over so many classes of a text, to be read at its EOS, and all else is the same, so
+    that a classifier can begin with the parameters of a masked language model. (BERT itself puts another dense layer,
+    with tanh, in the place of this one.)
+
     `noise` turns dropout on. Raises `ValueError` for learned positions and a row longer than their table.
     """
 
     config: ModelConfig
+    classes: int = 0
 
     def setup(self) -> None:
         c = self.config
         init = nn.initializers.normal(c.d_model**-0.5)
         self.embed = self.param("embed", init, (c.vocab_size, c.d_model))
-        self.softmax = self.embed if c.tie_embeddings else self.param("softmax", init, (c.vocab_size, c.d_model))
+        name, size = ("classes", self.classes) if self.classes else ("softmax", c.vocab_size)
+        tied = c.tie_embeddings and not self.classes
+        self.softmax = self.embed if tied else self.param(name, init, (size, c.d_model))
         self.positions = self.param("positions", init, (c.max_positions, c.d_model)) if c.encoding.has_table else None
         self.embed_norm = layer_norm(c)
         self.encoder = Stack(c, cross=False, causal=False)
         self.head_w = self.param("head_w", glorot, (c.d_model, c.d_model))
         self.head_b = self.param("head_b", nn.initializers.zeros, (c.d_model,))
         self.head_norm = layer_norm(c)
-        self.softmax_b = self.param("softmax_b", nn.initializers.zeros, (c.vocab_size,))
+        self.softmax_b = self.param(f"{name}_b", nn.initializers.zeros, (size,))
 
     def __call__(self, tokens: Tokens, noise: Noise | None = None) -> Float[Array, "b t v"]:
         """Returns the logits for whole rows."""
@@ -59,6 +66,6 @@ class MaskedLM(nn.Module):
         return self.encoder(x_btd, tokens, None, fold(noise, STACK))[0]
 
 
-def init_params(config: ModelConfig, key: PRNGKeyArray) -> dict:
+def init_params(config: ModelConfig, key: PRNGKeyArray, classes: int = 0) -> dict:
     """Returns new float32 parameters, drawn as those of `model.transformer`."""
-    return jax.jit(MaskedLM(config).init)(key, Tokens.of(jnp.ones((1, 1), jnp.int32)))["params"]
+    return jax.jit(MaskedLM(config, classes).init)(key, Tokens.of(jnp.ones((1, 1), jnp.int32)))["params"]

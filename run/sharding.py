@@ -27,7 +27,7 @@ ROWS = P(("data", "fsdp"))  # a batch: rows along both axes
 # rule is an error, since replicating it silently could cost most of the memory that sharding saves.
 RULES = (
     (r"(embed|softmax)$", P("tensor", "fsdp")),  # [v,d]
-    (r"positions$", P(None, "fsdp")),  # [l,d]
+    (r"(positions|classes)$", P(None, "fsdp")),  # [l,d], [c,d]
     (r"head_w$", P("fsdp", "tensor")),  # [d,d]
     (r"relative_bias$", P(None, "tensor")),  # [r,h]
     (r"/w[qkv]$", P("fsdp", "tensor", None)),  # [d,h,k]

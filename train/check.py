@@ -9,7 +9,7 @@ from base.errors import UserError, flat
 from run.config import check_keys
 
 CHOICES = {
-    "task": ("translation", "language_model", "masked_lm", "denoising", "vision"),
+    "task": ("translation", "language_model", "masked_lm", "denoising", "classification", "vision"),
     "data.batching": ("bucket", "pack", "window"),
     "optim.name": ("adam", "adamw"),
     "optim.schedule": ("paper", "cosine"),

@@ -8,7 +8,9 @@ from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from base.errors import UserError
+from base.ids import EOS, PAD
 from data.batching import Batch
+from data.classes import Classified
 from data.corrupt import Corrupted, corruption
 from data.pipeline import TrainingBatches, evaluation_batches
 from data.prepare import prepare_all
@@ -23,17 +25,20 @@ from train.loss import Loss, softmax_cross_entropy
 from train.task import Objective, Task
 
 
-def objective(config: ModelConfig, eps_ls: float, chunk: int = 0) -> Objective:
-    """Returns the label-smoothed cross-entropy of a masked language model over the chosen tokens, `chunk` at a time."""
-    model = MaskedLM(config)
+def objective(config: ModelConfig, eps_ls: float, chunk: int = 0, classes: int = 0) -> Objective:
+    """Returns the label-smoothed cross-entropy of a masked language model over the chosen tokens, `chunk` at a time.
+
+    With `classes` it is that of a classifier with so many, over texts.
+    """
+    model = MaskedLM(config, classes)
 
     def loss(params: dict, batch: Batch, noise: Noise | None) -> Loss:
         x_btd, softmax_vd = model.apply({"params": params}, *tokens(batch), noise, method="hidden")
-        hidden_bt = jnp.asarray(batch.target_out_bt)
-        weights_bt = jnp.asarray(hidden_bt != 0, jnp.float32)
-        return softmax_cross_entropy(x_btd, softmax_vd, hidden_bt, weights_bt, eps_ls, chunk)
+        chosen_bt = batch.source_bs == EOS if classes else batch.target_out_bt != PAD
+        weights_bt = jnp.asarray(chosen_bt, jnp.float32)
+        return softmax_cross_entropy(x_btd, softmax_vd, jnp.asarray(batch.target_out_bt), weights_bt, eps_ls, chunk)
 
-    return Objective(partial(init_params, config), loss, tokens)
+    return Objective(partial(init_params, config, classes=classes), loss, tokens)
 
 
 def tokens(batch: Batch) -> tuple[Tokens]:
@@ -60,12 +65,18 @@ def restoring(cfg: ConfigDict, workdir: Path, mesh: Mesh, objective: Objective) 
     if valid_data.lengths.max() < 2:
         raise UserError(f"data.valid is {cfg.data.valid}, whose lines are all empty: there is nothing to restore")
     corrupt = corruption(cfg.task, cfg.data, tokenizer)
-    train, valid = Corrupted(train_data, corrupt, cfg.seed), Corrupted(valid_data, corrupt)
+    return of_pairs(cfg, mesh, objective, Corrupted(train_data, corrupt, cfg.seed), Corrupted(valid_data, corrupt))
+
+
+def of_pairs(
+    cfg: ConfigDict, mesh: Mesh, objective: Objective, train: Corrupted | Classified, valid: Corrupted | Classified
+) -> Task:
+    """Returns the task of an objective over pairs in the form of `data.corrupt`."""
     share = own_share(mesh, cfg.optim.accumulate)
     return Task(
         objective,
         TrainingBatches(train, cfg.data, seed=cfg.seed, share=share),
         partial(evaluation_batches, valid, cfg.data.tokens_per_batch, cfg.data.buckets, own_share(mesh)),
         lambda params: {},
-        {"train": train_data.manifest, "valid": valid_data.manifest},
+        {"train": train.manifest, "valid": valid.manifest},
     )

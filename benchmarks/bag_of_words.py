@@ -1,0 +1,41 @@
+"""Classifies the test texts of a classifier's run by their words alone, to compare with `python -m infer`.
+
+    pip install -e '.[vision]'   # scikit-learn
+    python -m benchmarks.bag_of_words --workdir=runs/number
+
+Prints the accuracy of logistic regression on how often each of the run's subwords is in a text, trained on the run's
+own training texts, and that of always naming the class that is most frequent there.
+"""
+
+from pathlib import Path
+
+import numpy as np
+from absl import app, flags
+from sklearn.dummy import DummyClassifier
+from sklearn.linear_model import LogisticRegression
+
+from data.sources import open_corpus
+from data.tokenizer import Tokenizer
+from run.config import read_config
+
+_WORKDIR = flags.DEFINE_string("workdir", None, "folder of the run", required=True)
+
+
+def main(argv: list[str]) -> None:
+    """Runs the benchmark."""
+    workdir = Path(_WORKDIR.value)
+    cfg, tokenizer = read_config(workdir).data, Tokenizer.from_file(workdir / "tokenizer.model")
+
+    def counts(spec: str) -> tuple[np.ndarray, tuple[str, ...]]:
+        """Returns how often each subword is in each text [n,v], and the class of each."""
+        texts, labels = zip(*open_corpus(spec).pairs(), strict=True)
+        rows = [np.bincount(tokenizer.encode(text), minlength=tokenizer.vocab_size) for text in texts]
+        return np.array(rows), labels
+
+    train, test = counts(cfg.train), counts(cfg.test)
+    words, most = LogisticRegression(max_iter=1_000).fit(*train), DummyClassifier().fit(*train)
+    print(f"bag of words {words.score(*test):.4f}, most frequent class {most.score(*test):.4f}, {len(test[1]):,} texts")
+
+
+if __name__ == "__main__":
+    app.run(main)

@@ -1,0 +1,40 @@
+r"""A classifier of the grammar's English: the tense of a sentence, the number of its subject, or its clause type.
+
+    python -m train --config=configs/masked_lm.py --workdir=runs/masked_lm
+    python -m train --config=configs/classification.py:number --workdir=runs/number --init=runs/masked_lm \
+        --config.data.tokenizer=runs/masked_lm/tokenizer.model
+    python -m infer --workdir=runs/number --split=test
+    python -m benchmarks.bag_of_words --workdir=runs/number
+
+Without --init it begins untrained: the difference is what the masked language model has learnt.
+
+Ours:  not run.
+Cost:  about a minute of training on 2 CPU cores.
+"""
+
+from ml_collections import ConfigDict
+
+from configs.masked_lm import get_config as masked_lm
+
+CLASSES = {
+    "tense": "present,past,modal",
+    "number": "singular,plural",
+    "clause": "simple,subordinate,coordinate,polar,wh",
+}
+
+
+def get_config(of: str = "number") -> ConfigDict:
+    """Returns the run that tells a property of sentences: tense, number or clause."""
+    if of not in CLASSES:
+        raise ValueError(f"there is no property {of!r}; the properties are {', '.join(CLASSES)}")
+    cfg = masked_lm()
+    cfg.task = "classification"
+    cfg.steps = 100
+    for split, count in (("train", 1_000), ("valid", 500), ("test", 1_000)):
+        cfg.data[split] = f"grammar:{split}:{count}:{{en,{of}}}"
+    cfg.data.classes = CLASSES[of]
+    cfg.data.max_ratio = 1_000.0  # no sentence is too long for its class
+    cfg.optim.lr = 5e-4
+    cfg.optim.warmup = 20
+    cfg.eval.every = 50
+    return cfg

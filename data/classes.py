@@ -1,0 +1,43 @@
+"""Texts and their classes, in the form that `data.corrupt` gives a text to restore."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from base.errors import UserError
+from base.ids import PAD
+from data.batching import Record
+from data.prepare import Prepared
+from data.tokenizer import Tokenizer
+
+
+def classes_of(names: str) -> tuple[str, ...]:
+    """Returns the classes that `data.classes` names; `UserError` unless there are two or more, all different."""
+    classes = tuple(name.strip() for name in names.split(","))
+    if len(set(classes)) < max(2, len(classes)) or "" in classes:
+        raise UserError(f"data.classes is {names!r}; it must be two classes or more, as in past,present,modal")
+    return classes
+
+
+class Classified:
+    """A prepared corpus of texts and classes; it stands in the place of a `Prepared` of pairs.
+
+    The second side of a pair is as long as the text: at its EOS it has the number of the class, from 0, and padding
+    elsewhere.
+    """
+
+    def __init__(self, prepared: Prepared, tokenizer: Tokenizer, classes: Sequence[str]):
+        """Reads the class of every text; `UserError` if one is not in `classes`."""
+        numbers = {tuple(tokenizer.encode(name)): number for number, name in enumerate(classes)}
+        labels = [tuple(label[:-1].tolist()) for _, label in prepared.records(range(len(prepared)))]
+        if odd := [label for label in labels if label not in numbers]:
+            raise UserError(f"corpus {prepared.manifest['spec']!r}: class {tokenizer.decode(odd[0])!r} is not in "
+                            f"data.classes, which are {', '.join(classes)}")  # fmt: skip
+        self.manifest, self.lengths = prepared.manifest, np.repeat(prepared.lengths[:, :1], 2, axis=1)
+        self.class_n = np.array([numbers[label] for label in labels], np.int32)
+        self._prepared = prepared
+
+    def records(self, indices: Sequence[int] | np.ndarray, epoch: int = 0) -> list[Record]:
+        """Returns the pairs with these numbers, the same in every epoch; raises as those of `Prepared`."""
+        pairs = zip(self._prepared.records(indices), self.class_n[np.asarray(indices, np.int64)], strict=True)
+        return [(ids, np.array([PAD] * (len(ids) - 1) + [number], np.int32)) for (ids, _), number in pairs]

@@ -1,0 +1,42 @@
+"""Classifies a line with a classifier of texts."""
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from base.ids import EOS
+from data.classes import classes_of
+from infer.filling import row
+from infer.runs import Run
+from infer.stream import by_line
+from model.masked_lm import MaskedLM
+from model.tokens import Tokens
+
+
+@partial(jax.jit, static_argnums=0)
+def probabilities(model: MaskedLM, params: dict, ids_bt: Int[Array, "b t"]) -> Float[Array, "b c"]:
+    """Returns the probability of each class of the texts in these rows."""
+    logits_btc, end_b = model.apply({"params": params}, Tokens.of(ids_bt)), jnp.argmax(ids_bt == EOS, axis=1)
+    return jax.nn.softmax(jnp.take_along_axis(logits_btc, end_b[:, None, None], axis=1)[:, 0])
+
+
+def classify(model_run: Run, params: dict, line: str) -> tuple[str, float]:
+    """Returns the likeliest class of a line, and its probability.
+
+    Raises:
+      UserError: the line is longer than the learned positions.
+    """
+    classes, config = classes_of(model_run.config.data.classes), model_run.model_config
+    ids_bt = jnp.asarray(row(config, model_run.tokenizer.encode(line))[None])
+    found_c = np.asarray(probabilities(MaskedLM(config, len(classes)), params, ids_bt)[0])
+    return classes[found_c.argmax()], float(found_c.max())
+
+
+def classify_stream(model_run: Run, source: Iterable[bytes]) -> Iterator[bytes]:
+    """Yields the class of each line of `source`, and its probability."""
+    params = jax.device_put(model_run.params)
+    return by_line(source, lambda line: "{}\t{:.4f}".format(*classify(model_run, params, line)))
