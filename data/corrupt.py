@@ -26,7 +26,7 @@ class Masking(NamedTuple):
     """Devlin et al. 2018, section 3.1: of the tokens chosen 80 % are masked, 10 % replaced and 10 % left as they are.
 
     The first side of a pair is the text so corrupted; the second has the true tokens where they are to be predicted,
-    and padding elsewhere. EOS is never chosen.
+    and padding elsewhere. BOS and EOS are never chosen.
     """
 
     rate: float  # share of the tokens that are chosen, rounded, and at least one
@@ -38,8 +38,9 @@ class Masking(NamedTuple):
 
     def corrupt(self, ids: np.ndarray, random: np.random.Generator) -> Record:
         """Returns the pair of a text, which ends with EOS."""
-        count = len(ids) - 1
-        chosen = random.permutation(count)[: min(count, max(1, round(self.rate * count)))]
+        places = np.flatnonzero(ids > UNK)
+        count = len(places)
+        chosen = places[random.permutation(count)[: min(count, max(1, round(self.rate * count)))]]
         corrupted, hidden = ids.copy(), np.full_like(ids, PAD)
         hidden[chosen] = ids[chosen]
         lot, others = random.random(len(chosen)), random.integers(UNK + 1, self.vocab_size, len(chosen))
@@ -103,7 +104,7 @@ def corruption(task: str, cfg_data: ConfigDict, tokenizer: Tokenizer) -> Masking
     """Returns what the task "masked_lm" or "denoising" does to a text.
 
     Raises:
-        UserError: the vocabulary is one of characters, which has neither sentinels nor EOS; or rows are windows.
+        UserError: the vocabulary has no sentinels, or is one of characters, which has no EOS; or rows are windows.
     """
     if cfg_data.batching == "window":
         raise UserError(f"data.batching is window; task {task} reads whole lines: take bucket or pack")
@@ -111,6 +112,8 @@ def corruption(task: str, cfg_data: ConfigDict, tokenizer: Tokenizer) -> Masking
         raise UserError(f"config: task is {task}, which reads lines in subwords; data.train is in characters")
     if task == "masked_lm":
         return Masking(cfg_data.mask_rate, tokenizer.vocab_size)
+    if not tokenizer.sentinels:
+        raise UserError(f"config: task is {task}, and the vocabulary of {cfg_data.tokenizer!r} has no sentinels")
     return Spans(cfg_data.mask_rate, cfg_data.mean_span, tokenizer.sentinels)
 
 

@@ -12,14 +12,14 @@ from functools import cached_property, lru_cache
 from itertools import pairwise, takewhile
 from operator import index
 from pathlib import Path
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
 import sacremoses
 import sentencepiece
 
 from base.errors import UserError
 from base.files import check
-from base.ids import EOS, UNK
+from base.ids import BOS, EOS, PAD, UNK
 from data.tokenizer import Tokenizer
 
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")  # the first ids of every vocabulary here
@@ -40,7 +40,7 @@ def open_tokenizer(path: str | Path) -> Tokenizer:
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: neither a sentencepiece model nor JSON") from error
     check(path, "", fields, {"kind": str, "pieces": [str]})
-    for kind in (Marian, MosesBpe, ByteLevel):
+    for kind in (Marian, MosesBpe, ByteLevel, WordPiece, Unigram):
         if fields["kind"] == kind.KIND:
             check(path, "", fields, kind.SCHEMA)
             return kind(content, fields, str(path))
@@ -61,6 +61,7 @@ class _Imported(Tokenizer):
     """A vocabulary of `pieces`, of which the first four are `SPECIALS`; other text is unknown."""
 
     characters, lowercase = False, False
+    sentinels: tuple[int, ...] = ()
 
     def __init__(self, content: bytes, pieces: Sequence[str], name: str) -> None:
         if tuple(pieces[: len(SPECIALS)]) != SPECIALS:
@@ -194,10 +195,10 @@ class MosesBpe(_Imported):
         return (*(f"{part}@@" for part in parts[:-1]), parts[-1])
 
 
-class ByteLevel(_Imported):
-    """Of GPT-2: byte-pair encoding of bytes, by the package tokenizers; `ids` are those of each of our pieces there."""
+class _Inner(_Imported):
+    """One of the package tokenizers, whose ids of each of our pieces are `ids`."""
 
-    KIND, SCHEMA = "byte-level", {"ids": [int], "tokenizer": dict}
+    KIND, SCHEMA = "", {"ids": [int], "tokenizer": dict}
 
     def __init__(self, content: bytes, fields: dict, name: str) -> None:
         super().__init__(content, fields["pieces"], name)
@@ -209,38 +210,60 @@ class ByteLevel(_Imported):
             self._inner = Inner.from_str(json.dumps(fields["tokenizer"]))
         except Exception as error:  # tokenizers raises nothing more exact
             raise UserError(f"{name}: its tokenizer is damaged ({str(error)[:100]})") from error
-        self._theirs = fields["ids"]
-        self._ours = {number: place for place, number in enumerate(self._theirs) if place >= len(SPECIALS)}
+        self._theirs, self._unknown = fields["ids"], UNK
+        self._ours = {number: place for place, number in enumerate(self._theirs) if place >= UNK}
 
     @classmethod
-    def of_folder(cls, folder: Path, rows: Sequence[int]) -> "ByteLevel":
-        """Returns the tokenizer of a folder's tokenizer.json, or vocab.json and merges.txt, with our order of ids.
-
-        Raises:
-          UserError: they are missing or damaged, or the package tokenizers is.
-        """
-        try:
-            from tokenizers import ByteLevelBPETokenizer
-            from tokenizers import Tokenizer as Inner
-
-            whole = folder / "tokenizer.json"
-            parts = (str(folder / "vocab.json"), str(folder / "merges.txt"))
-            inner = Inner.from_file(str(whole)) if whole.is_file() else ByteLevelBPETokenizer.from_file(*parts)
-        except ModuleNotFoundError as error:
-            raise UserError("GPT-2 needs the package tokenizers: pip install -e '.[convert]'") from error
-        except Exception as error:  # tokenizers raises nothing more exact
-            raise UserError(f"{folder}: neither tokenizer.json nor vocab.json and merges.txt can be read") from error
+    def of(cls, inner: Any, rows: Sequence[int], name: str) -> "_Inner":
+        """Returns the tokenizer that does what `inner`, a `tokenizers.Tokenizer`, does, with ids in our order."""
         rest = [inner.id_to_token(row) or f"<{row}>" for row in rows[len(SPECIALS) :]]  # a padded vocabulary
         fields = {"kind": cls.KIND, "pieces": [*SPECIALS, *rest], "ids": list(rows)}
         fields["tokenizer"] = json.loads(inner.to_str())
-        return cls(json.dumps(fields, ensure_ascii=False).encode(), fields, str(folder))
+        return cls(json.dumps(fields, ensure_ascii=False).encode(), fields, name)
 
     def normalise(self, text: str) -> str:
-        """Returns the text: nothing is lost."""
-        return text.encode("utf-8", "replace").decode("utf-8")
+        """Returns `decode(encode(text))`."""
+        return self.decode(self.encode(text))
 
     def encode(self, text: str) -> list[int]:
-        return [self._ours.get(number, UNK) for number in self._inner.encode(self.normalise(text)).ids]
+        found = self._inner.encode(text.encode("utf-8", "replace").decode("utf-8"), add_special_tokens=False).ids
+        return [self._ours.get(number, self._unknown) for number in found]
 
     def decode(self, ids: Iterable[SupportsIndex]) -> str:
-        return self._inner.decode([self._theirs[number] for number in _until_end(ids) if number > UNK])
+        found = [self._theirs[number] for number in _until_end(ids) if number > UNK]
+        return self._inner.decode(found, skip_special_tokens=False)
+
+
+class ByteLevel(_Inner):
+    """Of GPT-2: byte-pair encoding of bytes, in which nothing is lost."""
+
+    KIND = "byte-level"
+
+    def normalise(self, text: str) -> str:
+        """Returns the text."""
+        return text.encode("utf-8", "replace").decode("utf-8")
+
+
+class WordPiece(_Inner):
+    """Of BERT: the longest pieces of each word. [CLS] and [SEP] are BOS, with which a text begins, and EOS."""
+
+    KIND, mask = "word-piece", "[MASK]"
+
+    def __init__(self, content: bytes, fields: dict, name: str) -> None:
+        super().__init__(content, fields, name)
+        self._unknown = self._ids.get("[UNK]", UNK)  # UNK is [MASK]
+
+    def encode(self, text: str) -> list[int]:
+        found = super().encode(text)
+        return [BOS, *found] if found else []
+
+
+class Unigram(_Inner):
+    """Of T5: sentencepiece's unigram model, and the sentinels of span denoising."""
+
+    KIND = "unigram"
+
+    def __init__(self, content: bytes, fields: dict, name: str) -> None:
+        super().__init__(content, fields, name)
+        named = (self._ids.get(f"<extra_id_{number}>", PAD) for number in range(self.vocab_size))
+        self.sentinels = tuple(takewhile(lambda number: number != PAD, named))

@@ -34,6 +34,8 @@ _NEWLINES = {ord("\n"): " ", ord("\r"): " "}
 class Tokenizer:
     """Converts text to ids and back. Ids 0 to 3 are padding, BOS, EOS and unknown (never produced)."""
 
+    mask = ""  # what `encode` turns into the id of a masked token, if anything
+
     def __init__(self, model: bytes, name: str = "tokenizer"):
         self._model = model
         try:

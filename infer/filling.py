@@ -25,6 +25,8 @@ ROW = 16  # rows are filled up to multiples of this length, each of which is com
 
 def masked(tokenizer: Tokenizer, line: str) -> list[int]:
     """Returns the ids of a line, with `MASK` for each blank and the space before it, since subwords begin with one."""
+    if tokenizer.mask:
+        return tokenizer.encode(line.replace(BLANK, tokenizer.mask))
     ids, spelled = tokenizer.encode(line.replace(BLANK, STAND_IN)), tokenizer.encode(STAND_IN)
     space, *spelled = spelled if tokenizer.pieces(spelled)[0] == "▁" else [PAD, *spelled]
     found: list[int] = []

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from infer.convert.bert import parameters
 from model.config import ModelConfig
 from model.masked_lm import MaskedLM, init_params
 from model.tokens import Tokens
@@ -50,41 +51,8 @@ def bert():
 
 def ours_from(theirs):
     """BERT's weights under our names and in our shapes."""
-    given = {name.removeprefix("bert."): weight.detach().numpy() for name, weight in theirs.named_parameters()}
-    d, h, k = CONFIG.d_model, CONFIG.h, CONFIG.d_k
-
-    def norm(name):
-        return {"scale": given[f"{name}.LayerNorm.weight"], "bias": given[f"{name}.LayerNorm.bias"]}
-
-    encoder = {}
-    for n in range(CONFIG.N):
-        layer = f"encoder.layer.{n}"
-        out = f"{layer}.attention.output"
-        attention = {"wo": given[f"{out}.dense.weight"].T.reshape(h, k, d), "bo": given[f"{out}.dense.bias"]}
-        for letter, name in (("q", "query"), ("k", "key"), ("v", "value")):
-            attention[f"w{letter}"] = given[f"{layer}.attention.self.{name}.weight"].T.reshape(d, h, k)
-            attention[f"b{letter}"] = given[f"{layer}.attention.self.{name}.bias"].reshape(h, k)
-        first, second = f"{layer}.intermediate.dense", f"{layer}.output.dense"
-        feed_forward = {"w1": given[f"{first}.weight"].T, "b1": given[f"{first}.bias"]}
-        feed_forward |= {"w2": given[f"{second}.weight"].T, "b2": given[f"{second}.bias"]}
-        encoder[f"layer_{n}"] = {
-            "self_attention": attention,
-            "feed_forward": feed_forward,
-            "norm_1": norm(out),
-            "norm_2": norm(f"{layer}.output"),
-        }
-    types = given["embeddings.token_type_embeddings.weight"]
-    tree = {
-        "embed": given["embeddings.word_embeddings.weight"],
-        "positions": given["embeddings.position_embeddings.weight"] + types[:1],
-        "embed_norm": norm("embeddings"),
-        "encoder": encoder,
-        "head_w": given["cls.predictions.transform.dense.weight"].T,
-        "head_b": given["cls.predictions.transform.dense.bias"],
-        "head_norm": norm("cls.predictions.transform"),
-        "softmax_b": given["cls.predictions.bias"],
-    }
-    return jax.tree.map(jnp.asarray, tree)
+    given = {name: weight.detach().numpy() for name, weight in theirs.named_parameters()}
+    return jax.tree.map(jnp.asarray, parameters(given, CONFIG.N, CONFIG.h))
 
 
 def test_logits_are_berts():

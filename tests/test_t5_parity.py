@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from infer.convert.t5 import parameters
 from model.config import ModelConfig
 from model.tokens import Tokens
 from model.transformer import Transformer, init_params
@@ -49,28 +50,7 @@ def t5():
 def ours_from(theirs):
     """T5's weights under our names and in our shapes."""
     given = {name: weight.detach().numpy() for name, weight in theirs.named_parameters()}
-    d, h, k = CONFIG.d_model, CONFIG.h, CONFIG.d_k
-
-    def attention(name):
-        into = {f"w{letter}": given[f"{name}.{letter}.weight"].T.reshape(d, h, k) for letter in "qkv"}
-        return into | {"wo": given[f"{name}.o.weight"].T.reshape(h, k, d)}
-
-    def stack(side, parts):
-        table = given[f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"]
-        layers = {"relative_bias": table, "final_norm": {"scale": given[f"{side}.final_layer_norm.weight"]}}
-        for n in range(CONFIG.N):
-            block = f"{side}.block.{n}.layer"
-            norms = {f"norm_{i + 1}": {"scale": given[f"{block}.{i}.layer_norm.weight"]} for i in range(parts)}
-            dense = f"{block}.{parts - 1}.DenseReluDense"
-            feed_forward = {"w1": given[f"{dense}.wi.weight"].T, "w2": given[f"{dense}.wo.weight"].T}
-            layer = {"self_attention": attention(f"{block}.0.SelfAttention"), "feed_forward": feed_forward, **norms}
-            if parts == 3:
-                layer["cross_attention"] = attention(f"{block}.1.EncDecAttention")
-            layers[f"layer_{n}"] = layer
-        return layers
-
-    tree = {"embed": given["shared.weight"], "encoder": stack("encoder", 2), "decoder": stack("decoder", 3)}
-    return jax.tree.map(jnp.asarray, tree)
+    return jax.tree.map(jnp.asarray, parameters(given, CONFIG.N, CONFIG.h))
 
 
 def test_logits_are_t5s():

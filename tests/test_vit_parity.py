@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from infer.convert.huggingface import weights
+from infer.convert.vit import parameters
 from model.config import ModelConfig
 from model.vision import ImageConfig, Vision, init_params
 from tests.reference import TOLERANCE, torch, transformers
@@ -44,48 +46,16 @@ def vit():
     return theirs
 
 
-def ours_from(theirs):
-    """ViT's weights under our names and in our shapes."""
-    given = {name: weight.detach().numpy() for name, weight in theirs.named_parameters()}
-
-    def norm(name):
-        return {"scale": given[f"{name}.weight"], "bias": given[f"{name}.bias"]}
-
-    encoder = {"final_norm": norm("vit.layernorm")}
-    for n in range(CONFIG.N):
-        layer = f"vit.layers.{n}"
-        out = f"{layer}.attention.o_proj"
-        attention = {"wo": given[f"{out}.weight"].T.reshape(4, 8, 32), "bo": given[f"{out}.bias"]}
-        for letter in "qkv":
-            attention[f"w{letter}"] = given[f"{layer}.attention.{letter}_proj.weight"].T.reshape(32, 4, 8)
-            attention[f"b{letter}"] = given[f"{layer}.attention.{letter}_proj.bias"].reshape(4, 8)
-        feed_forward = {
-            f"{ours}{place}": given[f"{layer}.mlp.fc{place}.{name}"].T
-            for place in (1, 2)
-            for ours, name in (("w", "weight"), ("b", "bias"))
-        }
-        encoder[f"layer_{n}"] = {
-            "self_attention": attention,
-            "feed_forward": feed_forward,
-            "norm_1": norm(f"{layer}.layernorm_before"),
-            "norm_2": norm(f"{layer}.layernorm_after"),
-        }
-    embeddings = "vit.embeddings"
-    tree = {
-        "patch": given[f"{embeddings}.patch_embeddings.projection.weight"].reshape(32, 16).T,
-        "patch_bias": given[f"{embeddings}.patch_embeddings.projection.bias"],
-        "token": given[f"{embeddings}.cls_token"][0, 0],
-        "positions": given[f"{embeddings}.position_embeddings"][0],
-        "encoder": encoder,
-        "head": given["classifier.weight"].T,
-        "head_bias": given["classifier.bias"],
-    }
-    return jax.tree.map(jnp.asarray, tree)
+def ours_from(theirs, folder):
+    """ViT's weights under our names and in our shapes; on disk they have other names than in the model."""
+    theirs.save_pretrained(folder)
+    given = weights(folder)
+    return jax.tree.map(jnp.asarray, parameters(given, CONFIG.N, CONFIG.h, np.zeros(1), np.ones(1)))
 
 
-def test_logits_are_vits():
+def test_logits_are_vits(tmp_path):
     theirs = vit()
-    params, model = ours_from(theirs), Vision(CONFIG, IMAGE)
+    params, model = ours_from(theirs, tmp_path), Vision(CONFIG, IMAGE)
     shapes = jax.eval_shape(lambda: init_params(CONFIG, IMAGE, jax.random.key(0)))
     assert jax.tree.map(jnp.shape, params) == jax.tree.map(lambda leaf: leaf.shape, shapes)
     images = np.random.default_rng(0).normal(size=(5, IMAGE.height, IMAGE.width)).astype(np.float32)

@@ -10,7 +10,8 @@ python -m infer.convert --from=safetensors:exported --workdir=runs/again
 --to=safetensors       our parameters under their own names, config and tokenizer: bitwise the same when read again
 
 --from=safetensors:DIR what --to=safetensors wrote
---from=huggingface:DIR a folder of transformers: Marian (opus-mt) and Pegasus, or GPT-2 as a language model
+--from=huggingface:DIR a folder of transformers: Marian (opus-mt) and Pegasus, T5 v1.0, GPT-2 as a language model,
+                       BERT as a masked one, ViT as a classifier of images
 --from=fairseq:FILE    a checkpoint of fairseq's Transformer, with dict.LANGUAGE.txt and bpecodes beside it
 
 --output, or with --from the folder --workdir, must be new or empty; nothing is left of a conversion that fails.
@@ -38,6 +39,7 @@ def write(to: str, output: str) -> None:
 
     options = flags.FLAGS
     save: Callable[[Any, Path], Any]
+    opened: Callable[[str, str | None], Any] = open_run
     with needed(f"--to={to}"):
         match to:
             case "ctranslate2":
@@ -55,9 +57,8 @@ def write(to: str, output: str) -> None:
             case _:
                 from infer.convert import safetensors
 
-                save = safetensors.write
-    task = None if to == "safetensors" else "translation"
-    model_run = open_run(options.workdir, options.checkpoint, task)
+                save, opened = safetensors.write, safetensors.open_any
+    model_run = opened(options.workdir, options.checkpoint)
     with new_folder("output", output) as folder, needed(f"--to={to}"):
         save(model_run, folder)
 

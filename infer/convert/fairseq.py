@@ -15,7 +15,8 @@ from data.imported import MosesBpe
 from infer.convert import pytorch
 from infer.convert.bart_names import entries, norms, to_ours, without_zero_biases
 from infer.convert.folders import Imported, named, nested
-from infer.convert.vocabulary import bias_of_copies, head_width, our_pieces, our_rows, wrong_weights
+from infer.convert.settings import head_width, wrong_weights
+from infer.convert.vocabulary import bias_of_copies, our_pieces, our_rows
 from model.transformer import init_params
 from run.folder import model_config
 

@@ -15,19 +15,28 @@ from ml_collections import ConfigDict
 from base.errors import UserError
 from base.files import folder, write_json
 from data.tokenizer import Tokenizer
-from model import language_model, transformer
+from infer.vision import image_config
+from model import language_model, masked_lm, transformer, vision
 from run.checkpoint import Checkpoints
 from run.folder import as_json, model_config
 
-INITIAL = {"translation": transformer.init_params, "language_model": language_model.init_params}
+INITIAL = {
+    "translation": transformer.init_params,
+    "denoising": transformer.init_params,
+    "language_model": language_model.init_params,
+    "masked_lm": masked_lm.init_params,
+}
 
 
 class Imported(NamedTuple):
-    """What becomes a run: a whole config, a tokenizer and float32 parameters, from `source`, after `step` updates."""
+    """What becomes a run: a whole config, a tokenizer and float32 parameters, from `source`, after `step` updates.
+
+    A classifier of images has no tokenizer.
+    """
 
     source: Path
     config: ConfigDict
-    tokenizer: Tokenizer
+    tokenizer: Tokenizer | None
     params: dict[str, Any]
     step: int = 0
 
@@ -79,11 +88,13 @@ def make_run(workdir: str | Path, imported: Imported) -> None:
     """
     config = imported.config
     config.decode.checkpoint = "latest"
-    config.data.vocab_size = imported.tokenizer.vocab_size
+    if imported.tokenizer:
+        config.data.vocab_size = imported.tokenizer.vocab_size
     check_shapes(imported)
     with new_folder("workdir", workdir) as draft:
         write_json(draft / "config.json", as_json(config))
-        imported.tokenizer.save(draft / "tokenizer.model")
+        if imported.tokenizer:
+            imported.tokenizer.save(draft / "tokenizer.model")
         with closing(Checkpoints(draft / "checkpoints", config.checkpoint)) as checkpoints:
             state = State(np.int32(imported.step), imported.params)
             checkpoints.save(imported.step, state, {}, None, as_json(config))
@@ -92,7 +103,10 @@ def make_run(workdir: str | Path, imported: Imported) -> None:
 def check_shapes(imported: Imported) -> None:
     """Raises `UserError` unless names and shapes of the parameters are those of the config's model."""
     config = imported.config
-    initial = partial(INITIAL[config.task], model_config(config, imported.tokenizer.vocab_size))
+    if imported.tokenizer:
+        initial = partial(INITIAL[config.task], model_config(config, imported.tokenizer.vocab_size))
+    else:
+        initial = partial(vision.init_params, model_config(config, config.image.classes), image_config(config))
     wanted = {name: leaf.shape for name, leaf in named(jax.eval_shape(initial, jax.random.key(0))).items()}
     given = {name: leaf.shape for name, leaf in named(imported.params).items()}
     for name in sorted(wanted.keys() | given.keys()):

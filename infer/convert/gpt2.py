@@ -5,14 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from base.errors import UserError
 from base.files import check
 from configs.common import default
 from data.imported import ByteLevel
 from infer.convert.folders import Imported
-from infer.convert.vocabulary import bias_of_copies, head_width, our_rows, wrong_weights
+from infer.convert.settings import activation, head_width, require, wrong_weights
+from infer.convert.vocabulary import bias_of_copies, our_rows, read_tokenizer
 
-_ACTIVATIONS = {"gelu_new": "gelu_tanh", "gelu": "gelu", "relu": "relu", "silu": "silu"}
 _FIXED = {"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False, "add_cross_attention": False}
 
 
@@ -28,16 +27,12 @@ def read(folder: Path, sizes: dict[str, Any], weights: dict[str, np.ndarray]) ->
     path = folder / "config.json"
     numbers = dict.fromkeys(("n_embd", "n_layer", "n_head", "n_positions", "vocab_size", "eos_token_id"), int)
     check(path, "", sizes, {**numbers, "layer_norm_epsilon": float, "activation_function": str})
-    for key, value in _FIXED.items():
-        if sizes.setdefault(key, value) is not value:
-            raise UserError(f"{path}: {key} is {sizes[key]}, which our language model has not")
-    activation = sizes["activation_function"]
-    if activation not in _ACTIVATIONS:
-        raise UserError(f"{path}: activation_function is {activation!r}, which model.activation has not")
+    require(path, sizes, _FIXED)
     cfg, d, h, end = default(), sizes["n_embd"], sizes["n_head"], sizes["eos_token_id"]
     cfg.task, width = "language_model", head_width(path, d, h)
     cfg.model.update({"N": sizes["n_layer"], "d_model": d, "h": h, "d_k": width, "d_v": width})
-    cfg.model.update({"d_ff": sizes.setdefault("n_inner", None) or 4 * d, "activation": _ACTIVATIONS[activation]})
+    cfg.model.activation = activation(path, sizes, "activation_function")
+    cfg.model.d_ff = sizes.setdefault("n_inner", None) or 4 * d
     cfg.model.update({"norm": "pre", "norm_epsilon": sizes["layer_norm_epsilon"], "biases": True, "output_bias": True})
     cfg.model.update({"positions": "learned", "max_positions": sizes["n_positions"], "scale_embeddings": False})
     rows = our_rows(sizes["vocab_size"], pad=end, start=end, eos=end, unk=end)
@@ -47,7 +42,8 @@ def read(folder: Path, sizes: dict[str, Any], weights: dict[str, np.ndarray]) ->
     except (KeyError, ValueError, IndexError) as error:
         raise wrong_weights(folder, error) from error
     params["output_bias"] = bias_of_copies(rows)
-    return Imported(folder, cfg, ByteLevel.of_folder(folder, rows), params)
+    inner = read_tokenizer(folder, "GPT2Tokenizer", "vocab.json")
+    return Imported(folder, cfg, ByteLevel.of(inner, rows, str(folder)), params)
 
 
 def parameters(weights: dict[str, np.ndarray], N: int, h: int) -> dict[str, Any]:

@@ -6,11 +6,13 @@ import numpy as np
 
 from base.errors import UserError
 from base.files import read_json
-from infer.convert import gpt2, marian, pytorch
+from infer.convert import bert, gpt2, marian, pytorch, t5, vit
 from infer.convert.folders import Imported
 from infer.convert.safetensors import NAME, load
 
 write = marian.write
+READERS = {"marian": marian.read, "pegasus": marian.read, "gpt2": gpt2.read, "bert": bert.read, "t5": t5.read}
+READERS |= {"vit": vit.read}
 
 
 def read(folder: Path) -> Imported:
@@ -23,13 +25,9 @@ def read(folder: Path) -> Imported:
         raise UserError(f"--from=huggingface:{folder}: there is no config.json; give a folder of save_pretrained")
     sizes = read_json(folder / "config.json", {"model_type": str})
     kind = sizes["model_type"]
-    match kind:
-        case "marian" | "pegasus":
-            return marian.read(folder, sizes, weights(folder))
-        case "gpt2":
-            return gpt2.read(folder, sizes, weights(folder))
-        case _:
-            raise UserError(f"{folder}/config.json: model_type is {kind!r}; marian, pegasus and gpt2 can be read")
+    if kind not in READERS:
+        raise UserError(f"{folder}/config.json: model_type is {kind!r}; {', '.join(READERS)} can be read")
+    return READERS[kind](folder, sizes, weights(folder))
 
 
 def weights(folder: Path) -> dict[str, np.ndarray]:

@@ -20,7 +20,8 @@ from data.tokenizer import Tokenizer
 from infer.convert.bart_names import entries, sines_first, to_ours, to_theirs, without_zero_biases
 from infer.convert.check import check_holds, check_tokenizer, compare, forced, penalty_note
 from infer.convert.folders import Imported, named, nested
-from infer.convert.vocabulary import bias_of_copies, head_width, our_pieces, our_rows, wrong_weights
+from infer.convert.settings import activation, head_width, wrong_weights
+from infer.convert.vocabulary import bias_of_copies, our_pieces, our_rows
 from infer.runs import Run
 from model.config import ACTIVATIONS, NORMS
 from model.positions import sinusoids
@@ -29,7 +30,6 @@ from run.folder import model_config
 
 CLASSES = {"post": ("marian", "MarianMTModel"), "pre": ("pegasus", "PegasusForConditionalGeneration")}
 THEIR_ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new", "silu": "silu"}
-OUR_ACTIVATIONS = {theirs: ours for ours, theirs in THEIR_ACTIVATIONS.items()} | {"swish": "silu"}
 SHARED = ("model.shared.weight", "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
 EPSILON = 1e-5  # of their layer norm, fixed
 POSITIONS = 1024
@@ -140,9 +140,6 @@ def read(folder: Path, sizes: dict[str, Any], weights: dict[str, np.ndarray]) ->
     for key in per_side:
         if sizes[f"encoder_{key}"] != sizes[f"decoder_{key}"]:
             raise UserError(f"{path}: encoder_{key} and decoder_{key} differ; here both sides are alike")
-    activation = sizes["activation_function"]
-    if activation not in OUR_ACTIVATIONS:
-        raise UserError(f"{path}: activation_function is {activation!r}, which model.activation has not")
     if not sizes.setdefault("share_encoder_decoder_embeddings", True):
         raise UserError(f"{path}: share_encoder_decoder_embeddings is false; only one shared vocabulary is read")
     cfg, h, d = default(), sizes["encoder_attention_heads"], sizes["d_model"]
@@ -150,7 +147,8 @@ def read(folder: Path, sizes: dict[str, Any], weights: dict[str, np.ndarray]) ->
     cfg.model.update({"N": sizes["encoder_layers"], "d_model": d, "d_ff": sizes["encoder_ffn_dim"], "h": h})
     cfg.model.update({"d_k": width, "d_v": width, "norm_epsilon": EPSILON, "biases": True, "output_bias": True})
     cfg.model.norm = "post" if sizes["model_type"] == "marian" else "pre"
-    cfg.model.update({"activation": OUR_ACTIVATIONS[activation], "scale_embeddings": sizes["scale_embedding"]})
+    cfg.model.activation = activation(path, sizes, "activation_function")
+    cfg.model.scale_embeddings = sizes["scale_embedding"]
     cfg.decode.update({"length_penalty": "power", "alpha": 1.0})
     tokens = read_json(folder / "vocab.json", {"<unk>": int})
     special = {"pad": sizes["pad_token_id"], "start": sizes["decoder_start_token_id"], "eos": sizes["eos_token_id"]}

@@ -8,33 +8,43 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from base.errors import UserError
+from base.files import folder as existing
 from base.files import write_json, write_text
 from data.imported import open_tokenizer
 from infer.convert.folders import Imported, named, nested
-from infer.runs import Run
+from infer.runs import Run, open_run
+from infer.vision import VisionRun, open_vision
 from run.config import read_config
 from run.folder import as_json
 
 NAME = "model.safetensors"
 README = """Parameters of a Transformer in float32, under the names that its code gives them, such as
-`encoder/layer_0/self_attention/wq` of shape [d_model, h, d_k]; `config.json` has the sizes, `tokenizer.model` is a
-sentencepiece model. They were trained for {step} updates.
+`encoder/layer_0/self_attention/wq` of shape [d_model, h, d_k]; `config.json` has the sizes, `tokenizer.model`, where
+the model reads text, the subwords. They were trained for {step} updates.
 
     from safetensors.numpy import load_file
     params = load_file("model.safetensors")
 
-To make a run of them again, which translates, scores and trains on:
+To make a run of them again, which every command takes:
 
     python -m infer.convert --from=safetensors:THIS_FOLDER --workdir=runs/NEW
 """
 
 
-def write(model_run: Run, folder: Path) -> None:
-    """Writes the run's parameters, config and tokenizer into `folder`."""
+def open_any(workdir: str, checkpoint: str | None) -> Run | VisionRun:
+    """Loads a run of any task; raises as `infer.runs.open_run`."""
+    if read_config(existing("workdir", workdir)).task == "vision":
+        return open_vision(workdir, checkpoint)
+    return open_run(workdir, checkpoint, None)
+
+
+def write(model_run: Run | VisionRun, folder: Path) -> None:
+    """Writes the run's parameters, config and tokenizer, if it has one, into `folder`."""
     params = {name: np.ascontiguousarray(leaf) for name, leaf in named(model_run.params).items()}
     save_file(params, folder / NAME, metadata={"step": str(model_run.step)})
     write_json(folder / "config.json", as_json(model_run.config))
-    model_run.tokenizer.save(folder / "tokenizer.model")
+    if isinstance(model_run, Run):
+        model_run.tokenizer.save(folder / "tokenizer.model")
     write_text(folder / "README.md", README.format(step=model_run.step))
 
 
@@ -50,8 +60,9 @@ def read(folder: Path) -> Imported:
     step = metadata.get("step", "0")
     if not step.isdecimal():
         raise UserError(f"{folder / NAME}: damaged: its step is {step[:20]!r}")
-    tokenizer = open_tokenizer(folder / "tokenizer.model")
-    return Imported(folder / NAME, read_config(folder), tokenizer, nested(params), int(step))
+    config = read_config(folder)
+    tokenizer = None if config.task == "vision" else open_tokenizer(folder / "tokenizer.model")
+    return Imported(folder / NAME, config, tokenizer, nested(params), int(step))
 
 
 def load(path: Path) -> tuple[dict[str, Any], dict[str, str]]:

@@ -1,6 +1,8 @@
 """Which of another model's ids is each of ours, whose first four are special."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -49,13 +51,27 @@ def our_pieces(rows: Sequence[int], theirs: Mapping[int, str]) -> list[str]:
     ]
 
 
-def head_width(source: object, d_model: int, heads: int) -> int:
-    """Returns the width of one head; `UserError` if the heads do not divide the model."""
-    if heads < 1 or d_model < 1 or d_model % heads:
-        raise UserError(f"{source}: {heads} heads of a model of width {d_model}; they must divide it")
-    return d_model // heads
+def read_tokenizer(folder: Path, kind: str, older: str) -> Any:
+    """Returns the tokenizer of a folder of transformers, as one of the package tokenizers.
 
+    Without tokenizer.json it is what transformers' class `kind` makes of the file `older`.
 
-def wrong_weights(source: object, error: Exception) -> UserError:
-    """Returns the error for weights that a model of the given sizes does not have."""
-    return UserError(f"{source}: its weights are not those of its settings ({type(error).__name__}: {error})")
+    Raises:
+      UserError: neither is there, or the one that is cannot be read.
+    """
+    from tokenizers import Tokenizer
+
+    whole = folder / "tokenizer.json"
+    try:
+        if whole.is_file():
+            return Tokenizer.from_file(str(whole))
+        if (folder / older).is_file():
+            import transformers
+
+            return getattr(transformers, kind).from_pretrained(str(folder), local_files_only=True).backend_tokenizer
+    except ModuleNotFoundError:
+        raise
+    except Exception as error:  # neither package raises anything more exact
+        reason = " ".join(str(error).split())[:100]
+        raise UserError(f"{whole if whole.is_file() else folder / older}: cannot be read ({reason})") from error
+    raise UserError(f"{folder}: neither tokenizer.json nor {older} is there; save the model's tokenizer into it, too")
