@@ -11,7 +11,7 @@ def default() -> ConfigDict:
     """Returns the paper's base model and recipe; a config file sets the corpora of `data.*`, which are empty here."""
     cfg = ConfigDict()
     cfg.seed = 0  # all randomness (parameters, shuffling, dropout) derives from this one integer
-    cfg.task = "translation"  # or language_model | masked_lm | denoising | classification | vision
+    cfg.task = "translation"  # or language_model | masked_lm | prefix_lm | denoising | classification | vision
     cfg.steps = 100_000  # parameter updates; section 5.2 (300,000 for big)
 
     cfg.data = ConfigDict()
@@ -71,6 +71,7 @@ def default() -> ConfigDict:
     cfg.model.mixer = "attention"  # for self-attention: attention | restricted | linear | recurrent | convolution
     cfg.model.neighbours = 15  # r of "restricted": positions that each attends to, its own included; section 4
     cfg.model.kernel_width = 3  # positions that "convolution" covers
+    cfg.model.prefix = "none"  # for task="prefix_lm": full (a source's tokens see all others of it) | causal
     cfg.model.scan_layers = False  # True scans over layers: compiles one, but copies the parameters every update
 
     cfg.loss = ConfigDict()

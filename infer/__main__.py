@@ -32,18 +32,18 @@ def main(argv: list[str]) -> None:
     check_output(options.output)
     from infer import language_model, restoring, translation, vision
     from infer.evaluation import deliver, open_sentences, open_split
-    from infer.runs import open_run
+    from infer.runs import TRANSLATION, open_run
 
     task = read_config(folder("workdir", options.workdir)).task
     if options.row_length and task != "language_model":
         raise UserError("--row_length is for language models; this run's task is another")
-    if task != "translation" and (options.split is None or options.output):
+    if task not in TRANSLATION and (options.split is None or options.output):
         raise UserError(f"this run's task is {task}: give --split=valid, and neither files nor --output")
     if task == "vision":
         classifier = vision.open_vision(options.workdir, options.checkpoint)
         deliver(classifier, vision.evaluate(classifier, options.split), [], vision.table)
         return
-    if task != "translation":
+    if task not in TRANSLATION:
         model_run = open_run(options.workdir, options.checkpoint, task=task)
         if task == "language_model":
             record = language_model.evaluate(model_run, options.split, options.row_length)
@@ -54,7 +54,7 @@ def main(argv: list[str]) -> None:
     read = None  # what does not depend on the model comes before it, so that a wrong file fails at once
     if options.split is None:
         read = open_sentences(options.corpus, options.corpus) if options.corpus else translation.open_files(*files)
-    model_run = open_run(options.workdir, options.checkpoint)
+    model_run = open_run(options.workdir, options.checkpoint, TRANSLATION)
     sentences = read or open_split(model_run, options.split)
     record, hypotheses = translation.evaluate(model_run, sentences, decoding(model_run.config))
     deliver(model_run, record, hypotheses, translation.table)

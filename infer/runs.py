@@ -23,6 +23,8 @@ from run.config import read_config
 from run.folder import model_config
 from run.saved import DamagedError
 
+TRANSLATION = ("translation", "prefix_lm")  # tasks whose runs translate
+
 
 class Run(NamedTuple):
     """A trained model, ready to use. `step` is the newest of `checkpoints`, the steps averaged into `params`."""
@@ -36,19 +38,22 @@ class Run(NamedTuple):
     checkpoints: tuple[int, ...]
 
 
-def open_run(workdir: str | Path, checkpoint: str | int | None = None, task: str | None = "translation") -> Run:
+def open_run(
+    workdir: str | Path, checkpoint: str | int | None = None, task: str | tuple[str, ...] | None = "translation"
+) -> Run:
     """Loads a run with the parameters that `checkpoint` names (see `infer.average.choose`), as float32 numpy arrays.
 
     The default is the run's `config.decode.checkpoint`.
 
     Raises:
-      UserError: the folder is not a run's, or one of another task (None: of any); it has no such checkpoint, or the
+      UserError: the folder is not a run's, or one of another task (None: any); it has no such checkpoint, or the
         checkpoint is damaged or another model's.
     """
     workdir = folder("workdir", workdir)
     config = read_config(workdir)
-    if task not in (None, config.task):
-        raise UserError(f"--workdir={workdir}: this run's task is {config.task}; this command is for {task}")
+    tasks = (task,) if isinstance(task, str) else task
+    if tasks and config.task not in tasks:
+        raise UserError(f"--workdir={workdir}: this run's task is {config.task}; this command is for {tasks[0]}")
     tokenizer = open_tokenizer(workdir / "tokenizer.model")
     model = model_config(config, tokenizer.vocab_size)
     steps, params = load_choice(workdir, str(config.decode.checkpoint if checkpoint is None else checkpoint))
@@ -73,7 +78,7 @@ def open_runs(workdirs: str, checkpoint: str | int | None = None) -> list[Run]:
     Raises:
       UserError: as `open_run`, or their tokenizers differ.
     """
-    runs = [open_run(workdir, checkpoint) for workdir in workdirs.split(",")]
+    runs = [open_run(workdir, checkpoint, TRANSLATION) for workdir in workdirs.split(",")]
     for other in runs[1:]:
         if other.tokenizer.sha256 != runs[0].tokenizer.sha256:
             raise UserError(

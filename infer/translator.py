@@ -23,13 +23,13 @@ from data.tokenizer import Tokenizer
 from infer.decoding import Decoding, chosen
 from infer.runs import Run
 from model.config import ModelConfig
+from model.prefix_lm import translation_model
 from model.search.beam import beam_search
 from model.search.diverse import diverse_search
 from model.search.ensemble import Ensemble
 from model.search.rules import Rules
 from model.search.sampling import sample
 from model.search.state import Hypotheses
-from model.transformer import Transformer
 from run.sharding import cut_rows, data_mesh, fetch, place_params, row_parts
 
 SHORTEST_ROW = 8
@@ -117,7 +117,7 @@ class Translator:
         self._max_input = min(max_input, *(config.encoding.limit or max_input for config in configs))
         powers = [SHORTEST_ROW << n for n in range(self._max_input.bit_length())]
         self._row_lengths = [*(length for length in powers if length < self._max_input), self._max_input]
-        models = tuple(map(Transformer, configs))
+        models = tuple(map(translation_model, configs))
         model: Any = models[0] if len(models) == 1 else Ensemble(models)
         nbest, extra_length = decoding.nbest, decoding.extra_length
         self._rules = Rules(min_length=decoding.min_length, no_repeat=decoding.no_repeat)

@@ -14,6 +14,7 @@ DTYPES = ("float32", "bfloat16")
 DROPOUT_BITS = ("threefry", "hash")
 ATTENTION_IMPLS = ("einsum", "splash", "cudnn")
 REMATS = ("none", "full", "dots")
+PREFIXES = ("none", "full", "causal")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +56,7 @@ class ModelConfig:
     mixer: str = "attention"
     neighbours: int = 15
     kernel_width: int = 3
+    prefix: str = "none"
 
     def __post_init__(self) -> None:
         # Older runs recorded False or True.
@@ -86,6 +88,7 @@ class ModelConfig:
             ("dropout_bits", DROPOUT_BITS),
             ("attention_impl", ATTENTION_IMPLS),
             ("mixer", tuple(MIXERS)),
+            ("prefix", PREFIXES),
         ):
             if getattr(self, field) not in allowed:
                 raise ValueError(f"model.{field} is {getattr(self, field)!r}; it must be one of {', '.join(allowed)}")
@@ -95,6 +98,12 @@ class ModelConfig:
         if self.attention_impl != "einsum":
             self._check_kernel()
         self._check_mixer()
+        plain = self.mixer == "attention" and self.attention_impl == "einsum" and not self.encoding.limit
+        if self.prefix != "none" and not plain:
+            raise ValueError(
+                f"model.prefix is {self.prefix!r}, which needs model.mixer=attention, model.attention_impl=einsum and "
+                "positions without a table"
+            )
 
     @property
     def encoding(self) -> NoPositions:
@@ -149,7 +158,7 @@ def parameter_count(config: ModelConfig, *, decoder_only: bool = False) -> int:
     feed_forward = 2 * d * f + (f + d if config.feed_forward_biases else 0)
     norm = d if config.norm_kind == "rms" else 2 * d
     relative = config.encoding.biases * config.h  # of one stack
-    if decoder_only:
+    if decoder_only or config.prefix != "none":
         count = config.N * (in_decoder + feed_forward + 2 * norm) + (1 if config.tie_embeddings else 2) * v * d
         count += relative + (norm if config.norm == "pre" else 0)
         count += v if config.output_bias else 0

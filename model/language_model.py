@@ -36,12 +36,8 @@ class PromptCache(struct.PyTreeNode):
         return self.replace(stack=self.stack.grow(self.room + slots))
 
 
-class LanguageModel(nn.Module):
-    """Logits of the token after each, given those up to it. A model of `model.search`, whose inputs are prompts.
-
-    Rows that it is trained on begin with BOS, and so should prompts; the empty prompt is BOS alone. `noise` turns
-    dropout on, for training. Raises `ValueError` for learned positions and a row longer than their table.
-    """
+class DecoderOnly(nn.Module):
+    """The paper's decoder without its encoder. `noise` turns dropout on, for training."""
 
     config: ModelConfig
 
@@ -53,6 +49,42 @@ class LanguageModel(nn.Module):
         self.output_bias = self.param("output_bias", nn.initializers.zeros, (c.vocab_size,)) if c.output_bias else None
         self.positions = self.param("positions", init, (c.max_positions, c.d_model)) if c.encoding.has_table else None
         self.decoder = Stack(c, cross=False, causal=True)
+
+    def after(
+        self, prompts_bs: Int[Array, "b s"], beams: int, slots: int, prefix: int = 0
+    ) -> tuple[Int[Array, " b"], PromptCache]:
+        """Returns the last token of each prompt, and the cache of what is before it, filled at once.
+
+        Rows are ids and then padding, as many as the prompt is shorter than the longest. `prefix` as in `model.stack`.
+        """
+        rows, room = prompts_bs.shape[0], prompts_bs.shape[1] - 1
+        last_b = jnp.maximum(jnp.sum(prompts_bs != PAD, axis=1, dtype=jnp.int32) - 1, 0)
+        cache = self.decoder.init_cache(None, rows, beams, room + slots)
+        if room:
+            before = Tokens.of(jnp.where(jnp.arange(room)[None] < last_b[:, None], prompts_bs[:, :-1], PAD))
+            x_btd = self._embed(before.ids_bt, before.positions_bt, None)
+            cache = self.decoder.prefill(x_btd, before, cache, prefix)
+        token_b = jnp.take_along_axis(prompts_bs, last_b[:, None], axis=1)[:, 0]
+        return token_b, PromptCache(cache, last_b, room)
+
+    def step(
+        self, token_bm: Int[Array, "b m"], step: Int[Array, ""], cache: PromptCache
+    ) -> tuple[Float[Array, "b m v"], PromptCache]:
+        """Returns logits after token number `step` from the prompt's last, 0, of m beams, and the cache with it."""
+        positions_bm = jnp.broadcast_to((cache.last_b + step)[:, None], token_bm.shape)
+        x_bmd, stack = self.decoder.step(self._embed(token_bm, positions_bm, None), positions_bm, cache.stack)
+        return logits(self.config, x_bmd, self.softmax, self.output_bias), cache.replace(stack=stack)
+
+    def _embed(self, ids_bt: Array, positions_bt: Array, noise: Noise | None) -> Array:
+        return embed(self.config, self.embed, self.positions, ids_bt, positions_bt, noise)
+
+
+class LanguageModel(DecoderOnly):
+    """Logits of the token after each, given those up to it. A model of `model.search`, whose inputs are prompts.
+
+    Rows that it is trained on begin with BOS, and so should prompts; the empty prompt is BOS alone. Raises `ValueError`
+    for learned positions and a row longer than their table.
+    """
 
     def __call__(self, tokens: Tokens, noise: Noise | None = None) -> Float[Array, "b t v"]:
         """Returns the logits for whole rows."""
@@ -78,29 +110,8 @@ class LanguageModel(nn.Module):
         return jnp.full(prompts_bs.shape[0], extra_length, jnp.int32), extra_length
 
     def start(self, prompts_bs: Int[Array, "b s"], beams: int, slots: int) -> tuple[Int[Array, " b"], PromptCache]:
-        """Returns the last token of each prompt, and the cache of what is before it, filled at once.
-
-        Rows are ids and then padding, as many as the prompt is shorter than the longest.
-        """
-        rows, room = prompts_bs.shape[0], prompts_bs.shape[1] - 1
-        last_b = jnp.maximum(jnp.sum(prompts_bs != PAD, axis=1, dtype=jnp.int32) - 1, 0)
-        cache = self.decoder.init_cache(None, rows, beams, room + slots)
-        if room:
-            before = Tokens.of(jnp.where(jnp.arange(room)[None] < last_b[:, None], prompts_bs[:, :-1], PAD))
-            cache = self.decoder.prefill(self._embed(before.ids_bt, before.positions_bt, None), before, cache)
-        token_b = jnp.take_along_axis(prompts_bs, last_b[:, None], axis=1)[:, 0]
-        return token_b, PromptCache(cache, last_b, room)
-
-    def step(
-        self, token_bm: Int[Array, "b m"], step: Int[Array, ""], cache: PromptCache
-    ) -> tuple[Float[Array, "b m v"], PromptCache]:
-        """Returns logits after token number `step` from the prompt's last, 0, of m beams, and the cache with it."""
-        positions_bm = jnp.broadcast_to((cache.last_b + step)[:, None], token_bm.shape)
-        x_bmd, stack = self.decoder.step(self._embed(token_bm, positions_bm, None), positions_bm, cache.stack)
-        return logits(self.config, x_bmd, self.softmax, self.output_bias), cache.replace(stack=stack)
-
-    def _embed(self, ids_bt: Array, positions_bt: Array, noise: Noise | None) -> Array:
-        return embed(self.config, self.embed, self.positions, ids_bt, positions_bt, noise)
+        """Returns what `after` does."""
+        return self.after(prompts_bs, beams, slots)
 
 
 def init_params(config: ModelConfig, key: PRNGKeyArray) -> dict:

@@ -11,6 +11,7 @@ class Mask(struct.PyTreeNode):
     """A mask in compact form: queries attend to keys of their own sentence; with `causal`, to none after themselves.
 
     Sentences are distinguished by segments (see `model.tokens`). Padding attends to padding, so every query has a key.
+    A causal mask hides none of the first `prefix` keys of a row, which takes the dense form.
     Kernels take the mask in this form and never materialise the dense one.
     """
 
@@ -18,11 +19,15 @@ class Mask(struct.PyTreeNode):
     queries_bt: Any  # int32 segments
     keys_bs: Any  # int32 segments
     causal: bool = struct.field(pytree_node=False, default=False)  # section 3.2.3
+    prefix: int = struct.field(pytree_node=False, default=0)
 
     def dense(self) -> Bool[Array, "b t s"]:
         """Returns the dense mask."""
         mask_bts = self.queries_bt[:, :, None] == self.keys_bs[:, None, :]
         if self.causal:
             t = self.queries_bt.shape[1]
-            mask_bts = mask_bts & jnp.tril(jnp.ones((t, t), bool))[None]
+            order_tt = jnp.tril(jnp.ones((t, t), bool))
+            if self.prefix:
+                order_tt = order_tt | (jnp.arange(t) < self.prefix)[None]
+            mask_bts = mask_bts & order_tt[None]
         return mask_bts

@@ -68,9 +68,11 @@ class Stack(nn.Module):
         memory: Memory | None = None,
         noise: Noise | None = None,
         return_weights: bool = False,
+        prefix: int = 0,
     ) -> tuple[Float[Array, "b t d"], list[Weights]]:
         """Returns the output for whole rows and, with `return_weights`, the attention weights of each block.
 
+        A causal stack sees all of the first `prefix` positions of a row from everywhere in their sentences.
         At initialisation and with `return_weights`, attention is the einsum and blocks are not scanned.
         """
         c = self.config
@@ -78,7 +80,7 @@ class Stack(nn.Module):
         einsum = plain or c.attention_impl == "einsum"  # which takes dense masks
 
         def mask_of(queries_bt: Array, keys_bs: Array, causal: bool, dense: bool) -> Mask | Array:
-            mask = Mask(queries_bt, keys_bs, causal)
+            mask = Mask(queries_bt, keys_bs, causal, prefix)
             return mask.dense() if dense else mask
 
         mask = mask_of(tokens.segments_bt, tokens.segments_bt, self.causal, einsum and c.mixer == "attention")
@@ -129,9 +131,9 @@ class Stack(nn.Module):
         )
         return StackCache(blocks, memory and memory.segments_bs)
 
-    def prefill(self, x_btd: Float[Array, "b t d"], tokens: Tokens, cache: StackCache) -> StackCache:
+    def prefill(self, x_btd: Float[Array, "b t d"], tokens: Tokens, cache: StackCache, prefix: int = 0) -> StackCache:
         """Returns the cache with whole rows that every beam begins with; padding takes slots that no beam can see."""
-        mask, blocks = Mask(tokens.segments_bt, tokens.segments_bt, self.causal), []
+        mask, blocks = Mask(tokens.segments_bt, tokens.segments_bt, self.causal, prefix), []
         for layer, block in zip(self.layer, cache.blocks, strict=True):
             x_btd, block = layer.prefill(x_btd, tokens.positions_bt, mask, block, self.shared)
             blocks.append(block)

@@ -15,7 +15,7 @@ from configs.common import default
 ADDED = (
     *("task", "mesh.data", "mesh.fsdp", "mesh.tensor", "model.attention_impl", "model.scan_layers"),
     *("model.norm_epsilon", "model.activation", "model.biases", "model.output_bias", "model.scale_embeddings"),
-    *("decode.length_penalty", "model.mixer", "model.neighbours", "model.kernel_width", "loss.chunk"),
+    *("decode.length_penalty", "model.mixer", "model.neighbours", "model.kernel_width", "loss.chunk", "model.prefix"),
     *("model.norm_kind", "model.feed_forward_biases", "model.scale_attention", "model.scale_logits"),
     *("data.mask_rate", "data.mean_span", "data.classes"),
     *(f"image.{key}" for key in ("height", "width", "patch_height", "patch_width", "classes", "pooling", "shift")),

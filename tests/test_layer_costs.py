@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from paper.tables.layer_costs import dependencies, operations, path_length, seconds, sequential_products
-from paper.tables.layer_types import attend_nearby
+from paper.tables.layer_types import Sizes, layer
 
 MATRIX = jnp.ones((8, 8))
 
@@ -86,10 +86,11 @@ def test_dependencies_are_those_of_the_derivative() -> None:
 def test_paths_of_dependencies_are_the_dependencies_of_the_stack() -> None:
     x_td = jax.random.normal(jax.random.key(0), (8, 4))
     everything_ts, itself_ts = np.ones((8, 8), bool), np.eye(8, dtype=bool)
+    restricted, params = layer("restricted", Sizes(n=8, d=4, k=3, r=5))
 
     def stack(layers: int, x_td: jax.Array) -> jax.Array:
         for _ in range(layers):
-            x_td = attend_nearby(x_td, x_td, x_td, 5)
+            x_td = restricted(params, x_td)
         return x_td
 
     one_ts = dependencies(partial(stack, 1), x_td)

@@ -39,6 +39,7 @@ def main(argv: list[str]) -> int:
     from train.tasks import classification, denoising, language_model, masked_lm, translation, vision
 
     tasks = {"translation": translation.task, "language_model": language_model.task, "vision": vision.task}
+    tasks |= {"prefix_lm": translation.task}
     tasks |= {"masked_lm": masked_lm.task, "denoising": denoising.task, "classification": classification.task}
     return train(_CONFIG.value, workdir, tasks[_CONFIG.value.task], flags.FLAGS.init)
 

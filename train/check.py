@@ -9,7 +9,7 @@ from base.errors import UserError, flat
 from run.config import check_keys
 
 CHOICES = {
-    "task": ("translation", "language_model", "masked_lm", "denoising", "classification", "vision"),
+    "task": ("translation", "prefix_lm", "language_model", "masked_lm", "denoising", "classification", "vision"),
     "data.batching": ("bucket", "pack", "window"),
     "optim.name": ("adam", "adamw"),
     "optim.schedule": ("paper", "cosine"),
@@ -46,6 +46,9 @@ def check(cfg: ConfigDict, default: ConfigDict) -> None:
     for key in FRACTIONS:
         _require(0 <= given[key] < 1, key, given[key], "at least 0 and below 1")
     _require(0 < given["data.mask_rate"] < 1, "data.mask_rate", given["data.mask_rate"], "above 0 and below 1")
+    prefix = given["model.prefix"]
+    right = (given["task"] == "prefix_lm") == (prefix != "none")
+    _require(right, "model.prefix", prefix, "full or causal for task prefix_lm, and none for others")
     buckets = given["data.buckets"]
     ascending = len(buckets) > 0 and buckets[0] >= 1 and all(a < b for a, b in pairwise(buckets))
     _require(ascending, "data.buckets", buckets, "positive lengths in ascending order")

@@ -13,8 +13,8 @@ from base.ids import EOS
 from data.batching import length_batches
 from data.tokenizer import Tokenizer
 from model.config import ModelConfig
+from model.prefix_lm import translation_model
 from model.search.scoring import forced_log_probs
-from model.transformer import Transformer
 from run.sharding import cut_rows, data_mesh, fetch, place_params, row_parts
 
 SHORTEST_ROW = 16
@@ -58,7 +58,7 @@ def line_log_probs(
     """
     both = ((tokenizer, sources), (tokenizer.target, targets))
     sides = [[[*side.encode(text), EOS] for text in texts] for side, texts in both]
-    log_probs, mesh = jax.jit(partial(forced_log_probs, Transformer(config))), data_mesh()
+    log_probs, mesh = jax.jit(partial(forced_log_probs, translation_model(config))), data_mesh()
     params, found = place_params(mesh, params), np.zeros(len(sources))
     try:
         lengths = [max(map(len, pair)) for pair in zip(*sides, strict=True)]

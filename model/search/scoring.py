@@ -7,12 +7,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from base.ids import BOS, PAD
+from model.search.state import Model
 from model.tokens import Tokens
-from model.transformer import Transformer
 
 
 def forced_log_probs(
-    model: Transformer, params: Any, source_bs: Int[Array, "b s"], target_bt: Int[Array, "b t"]
+    model: Model, params: Any, source_bs: Int[Array, "b s"], target_bt: Int[Array, "b t"]
 ) -> Float[Array, "b t"]:
     """Returns the log-probability of each target token given those before it (teacher forcing); 0 at padding.
 

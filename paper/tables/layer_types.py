@@ -1,125 +1,79 @@
-"""The layer types of Table 1 (section 4), each a plain function of its parameters and one sequence x_td.
-
-Each maps a sequence of t positions, d wide, to another of the same shape. `s` counts keys and `r`, as in the paper, the
-positions that restricted self-attention attends to. Kernels are `w` wide here, since `k` is the width of queries and
-keys.
-"""
+"""The layer types of Table 1 (section 4): the mixers of `model.mixers`, as functions of parameters and one sequence."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from flax import linen as nn
 from jaxtyping import Array, Float
 
-from model.mixers.attention import attention_weights
+from model.block import self_mixer
+from model.config import ModelConfig
+from model.masks import Mask
+from model.mixers.attention import Heads
+from model.mixers.state import BeamState
 
-Attend = Callable[[Float[Array, "t k"], Float[Array, "t k"], Float[Array, "t e"]], Float[Array, "t e"]]
-
-
-class Projections(NamedTuple):
-    """W^Q, W^K, W^V and W^O of one head."""
-
-    wq: Float[Array, "d k"]
-    wk: Float[Array, "d k"]
-    wv: Float[Array, "d e"]
-    wo: Float[Array, "e d"]
+LOOK_BACK = ("recurrent", "convolution")
+Layer = Callable[[Any, Float[Array, "t d"]], Any]
 
 
-class Gates(NamedTuple):
-    """An LSTM's weights on the input and on the previous output, for its four gates g."""
+class Sizes(NamedTuple):
+    """The paper's n (positions), d (width), k (kernel), r (neighbourhood), and how many layers are below."""
 
-    wx: Float[Array, "d g e"]
-    wh: Float[Array, "e g e"]
-
-
-class State(NamedTuple):
-    """An LSTM's output and its cell."""
-
-    h: Float[Array, " e"]
-    c: Float[Array, " e"]
+    n: int
+    d: int
+    k: int
+    r: int
+    below: int = 0
 
 
-def self_attention(params: Projections, x_td: Float[Array, "t d"], attend: Attend) -> Float[Array, "t d"]:
-    """attend(x W^Q, x W^K, x W^V) W^O, where `attend` is one of the two functions below."""
-    q_tk, k_tk, v_te = (jnp.einsum("td,dk->tk", x_td, w_dk) for w_dk in (params.wq, params.wk, params.wv))
-    return jnp.einsum("te,ed->td", attend(q_tk, k_tk, v_te), params.wo)
+def layer(mixer: str, sizes: Sizes, dilation: int = 1) -> tuple[Layer, Any]:
+    """Returns a mixer, of one head as wide as the model, as a function of (params, x_td), and its parameters.
 
-
-def attend_to_all(
-    q_tk: Float[Array, "t k"], k_sk: Float[Array, "s k"], v_se: Float[Array, "s e"]
-) -> Float[Array, "t e"]:
-    """softmax(Q K^T / sqrt(d_k)) V (equation 1) of one head that attends to every position."""
-    everything_1ts = jnp.ones((1, len(q_tk), len(k_sk)), bool)
-    weights_11ts = attention_weights(q_tk[None, None], k_sk[None, None], everything_1ts)
-    return jnp.einsum("ts,se->te", weights_11ts[0, 0], v_se)
-
-
-def attend_nearby(
-    q_tk: Float[Array, "t k"], k_tk: Float[Array, "t k"], v_te: Float[Array, "t e"], r: int
-) -> Float[Array, "t e"]:
-    """The same, of a head that attends to r positions with its own in the middle, fewer at the ends of the sequence.
-
-    Positions are split into blocks of (r - 1) / 2, each attending to itself and its two neighbours, 3 (r - 1) / 2
-    positions, and a mask hides those too far away. So the products grow with r t, and no array is [t,t].
-
-    Raises:
-      ValueError: r is even or below 3.
+    The recurrent layer and the convolution only look back. With centred kernels a stack of dilations 1, k, k^2, ...
+    would not connect all pairs near the ends, where some paths would have to leave the sequence and return. A dilation
+    is the same mixer, over every so many-th position.
     """
-    if r < 3 or r % 2 == 0:
-        raise ValueError(f"r is {r}: a neighbourhood with its own position in the middle is 3, 5, 7, ...")
-    t, reach = len(q_tk), r // 2
-    blocks = -(-t // reach)
+    module = _module(mixer, sizes)
 
-    def split(x_tk: Float[Array, "t k"]) -> Float[Array, "b q k"]:
-        return jnp.pad(x_tk, ((0, blocks * reach - t), (0, 0))).reshape(blocks, reach, -1)
+    def mixed(params: Any, x_td: Float[Array, "t d"]) -> Float[Array, "t d"]:
+        t, d = x_td.shape
+        each = -(-t // dilation)
+        x_btd = jnp.pad(x_td, ((0, each * dilation - t), (0, 0))).reshape(each, dilation, d).swapaxes(0, 1)
+        y_btd, _ = module.apply(params, *_rows(mixer, x_btd))
+        return y_btd.swapaxes(0, 1).reshape(each * dilation, d)[:t]
 
-    def beside(x_bqk: Float[Array, "b q k"]) -> Float[Array, "b s k"]:
-        x_bqk = jnp.pad(x_bqk, ((1, 1), (0, 0), (0, 0)))
-        return jnp.concatenate([x_bqk[:-2], x_bqk[1:-1], x_bqk[2:]], axis=1)
-
-    start_b11 = reach * jnp.arange(blocks)[:, None, None]
-    query_bq1 = start_b11 + jnp.arange(reach)[None, :, None]
-    key_b1s = start_b11 + jnp.arange(-reach, 2 * reach)[None, None, :]
-    mask_bqs = (jnp.abs(query_bq1 - key_b1s) <= reach) & (key_b1s >= 0) & (key_b1s < t)
-    # Blocks take the place of the batch; there is one head.
-    weights_b1qs = attention_weights(split(q_tk)[:, None], beside(split(k_tk))[:, None], mask_bqs)
-    heads_bqe = jnp.einsum("bqs,bse->bqe", weights_b1qs[:, 0], beside(split(v_te)))
-    return heads_bqe.reshape(blocks * reach, -1)[:t]
+    return mixed, module.init(jax.random.key(0), *_rows(mixer, jnp.zeros((1, 1, sizes.d))))
 
 
-def recurrent(params: Gates, x_td: Float[Array, "t d"]) -> Float[Array, "t e"]:
-    """An LSTM (Hochreiter and Schmidhuber 1997) from the first position to the last."""
+def projections(mixer: str, sizes: Sizes) -> Layer | None:
+    """Returns the projections that are part of an attention, as a function of the same; None for another mixer."""
+    module = _module(mixer, sizes)
 
-    def step(state: State, x_d: Float[Array, " d"]) -> tuple[State, Float[Array, " e"]]:
-        state = cell(params, state, x_d)
-        return state, state.h
+    def projected(heads: Heads, x_btd: Float[Array, "b t d"], positions_bt: Array) -> tuple[Array, ...]:
+        k_bhtk, v_bhte, _ = heads.keys_values(x_btd, positions_bt)
+        return heads.queries(x_btd, positions_bt), k_bhtk, heads.output(v_bhte)
 
-    nothing_e = jnp.zeros(params.wh.shape[0], x_td.dtype)
-    return jax.lax.scan(step, State(nothing_e, nothing_e), x_td)[1]
-
-
-def cell(params: Gates, before: State, x_d: Float[Array, " d"]) -> State:
-    """One step of an LSTM with a forget gate, without biases and peepholes."""
-    gates_ge = jnp.einsum("d,dge->ge", x_d, params.wx) + jnp.einsum("f,fge->ge", before.h, params.wh)
-    enter_e, keep_e, leave_e = jax.nn.sigmoid(gates_ge[:3])
-    c_e = keep_e * before.c + enter_e * jnp.tanh(gates_ge[3])
-    return State(leave_e * jnp.tanh(c_e), c_e)
+    if not isinstance(module, Heads):
+        return None
+    return lambda params, x_td: module.apply(params, *_rows(mixer, x_td[None])[:2], method=projected)
 
 
-def convolutional(w_wde: Float[Array, "w d e"], x_td: Float[Array, "t d"], dilation: int) -> Float[Array, "t e"]:
-    """A convolution over w positions: its own and those before it, `dilation` apart.
+def recurrent_states(params: Any, sizes: Sizes, x_td: Float[Array, "t d"], before: BeamState) -> BeamState:
+    """Returns output and cell of the recurrent layer, [1,t,1,d], after one step from those before each position."""
+    module = _module("recurrent", sizes)
+    return module.apply(params, *_rows("recurrent", x_td[None])[:2], before, method="step")[1]
 
-    It only looks back, like the recurrent layer. With centred kernels a stack of dilations 1, w, w^2, ... would not
-    connect all pairs near the ends, where some paths would have to leave the sequence and return.
-    """
-    before = (w_wde.shape[0] - 1) * dilation
-    y_1te = jax.lax.conv_general_dilated(
-        x_td[None],
-        w_wde,
-        window_strides=(1,),
-        padding=[(before, 0)],
-        rhs_dilation=(dilation,),
-        dimension_numbers=("NWC", "WIO", "NWC"),
-    )
-    return y_1te[0]
+
+def _module(mixer: str, sizes: Sizes) -> nn.Module:
+    _, d, k, r, _ = sizes
+    config = ModelConfig(1, d_model=d, h=1, d_k=d, d_v=d, positions="none", mixer=mixer, neighbours=r, kernel_width=k)
+    return self_mixer(config, mixer in LOOK_BACK)
+
+
+def _rows(mixer: str, x_btd: Float[Array, "b t d"]) -> tuple[Array, Array, Any]:
+    """Returns what a mixer is called with for rows of one sentence each: x, positions, and the mask."""
+    ones_bt = jnp.ones(x_btd.shape[:2], jnp.int32)
+    mask = Mask(ones_bt, ones_bt, mixer in LOOK_BACK)
+    return x_btd, jnp.cumsum(ones_bt, axis=1) - 1, mask.dense() if mixer == "attention" else mask

@@ -1,9 +1,10 @@
 """Table 1, measured: operations, sequential operations and maximum path length of each layer type.
 
-Operations are those that XLA counts in the compiled program. Attention is counted as the paper counts it, without its
-projections of 8 n d^2 operations, and once more with them: the paper leaves them out, and they are not small. Time is
-the median on this machine; small programs take longer than their operations suggest, so compare the paper's exponents
-with those of the operations.
+The layers are the mixers that `config.model.mixer` names, with one head as wide as the model. Operations are those that
+XLA counts in the compiled program. Of attention they are counted as the paper counts them, without its projections of
+8 n d^2 operations, and once more with them: the paper leaves them out, and they are not small. Time, which is of the
+whole layer, is the median on this machine; small programs take longer than their operations suggest, so compare the
+paper's exponents with those of the operations.
 
 Sequential operations are the matrix products on the longest chain of dependent ones. A path is counted in what a signal
 passes between two positions: layers, or cells of the recurrent layer. Recurrence and convolution only look back, so
@@ -14,7 +15,7 @@ import functools
 import itertools
 import platform
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
@@ -29,41 +30,19 @@ from jaxtyping import Array, Float
 from base.errors import UserError
 from base.files import Schema, check
 from base.table import Table
+from model.mixers.state import BeamState
 from paper import published
 from paper.tables.layer_costs import dependencies, operations, path_length, seconds, sequential_products
-from paper.tables.layer_types import (
-    Gates,
-    Projections,
-    State,
-    attend_nearby,
-    attend_to_all,
-    cell,
-    convolutional,
-    recurrent,
-    self_attention,
-)
+from paper.tables.layer_types import Layer, Sizes, layer, projections, recurrent_states
 from run.folder import cpus
 
 
-class Sizes(NamedTuple):
-    """The paper's n (positions), d (width), k (kernel), r (neighbourhood), and how many layers are below."""
-
-    n: int
-    d: int
-    k: int
-    r: int
-    below: int = 0
-
-
 class Type(NamedTuple):
-    """A row: what the paper says of it, the exponents of its complexity, and a function that makes such a layer.
+    """A row: the mixer, what the paper says of it, and the exponents of its complexity."""
 
-    `make` returns a function of (params, x_td), and params.
-    """
-
+    mixer: str
     paper: published.Layer
     exponents: dict[str, int]
-    make: Callable[[Sizes], tuple[Callable[..., Any], Any]]
 
 
 FIXED = Sizes(n=1024, d=64, k=5, r=33)
@@ -92,9 +71,31 @@ _MEASURED = {
 }
 
 
-def normal(inputs: int, *shape: int) -> Float[Array, "..."]:
-    """Returns normal weights of variance 1 / inputs, so that activations keep their size."""
-    return jax.random.normal(jax.random.key(0), shape) / inputs**0.5
+ATTENTION, PROJECTED, RESTRICTED = "self-attention", "self-attention with projections", "self-attention, restricted"
+RECURRENT, CONVOLUTIONAL, DILATED = "recurrent", "convolutional", "convolutional, dilated"
+LINEAR = "linear attention"
+PAPER = {row.layer: row for row in published.TABLE1}
+TYPES = {
+    ATTENTION: Type("attention", PAPER[ATTENTION], {"n": 2, "d": 1}),
+    PROJECTED: Type("attention", PAPER[ATTENTION]._replace(complexity="left out"), {}),
+    RECURRENT: Type("recurrent", PAPER[RECURRENT], {"n": 1, "d": 2}),
+    CONVOLUTIONAL: Type("convolution", PAPER[CONVOLUTIONAL], {"k": 1, "n": 1, "d": 2}),
+    DILATED: Type("convolution", PAPER[CONVOLUTIONAL], {"k": 1, "n": 1, "d": 2}),
+    RESTRICTED: Type("restricted", PAPER[RESTRICTED], {"r": 1, "n": 1, "d": 1}),
+    LINEAR: Type("linear", published.Layer(LINEAR, "-", "-", "-"), {"n": 1, "d": 2}),
+}
+
+
+def measure(name: str, sizes: Sizes, runs: int) -> dict[str, Any]:
+    """Returns operations, seconds and the longest chain of products of one layer, with its sizes."""
+    # The second layer of a stack: in the first, a dilated convolution is like any other.
+    function, params = _made(name, sizes._replace(below=1))
+    call = function, params, sequence(sizes)
+    costs = {"operations": operations(*call), "seconds": seconds(*call, runs=runs)}
+    left_out = projections(TYPES[name].mixer, sizes) if name != PROJECTED else None
+    if left_out is not None:
+        costs["operations"] -= operations(left_out, params, sequence(sizes))
+    return {"n": sizes.n, "d": sizes.d, "k": sizes.k, "r": sizes.r, **costs, "sequential": sequential_products(*call)}
 
 
 def sequence(sizes: Sizes) -> Float[Array, "t d"]:
@@ -102,75 +103,31 @@ def sequence(sizes: Sizes) -> Float[Array, "t d"]:
     return jax.random.normal(jax.random.key(1), (sizes.n, sizes.d))
 
 
-def _attention(sizes: Sizes) -> tuple[Callable[..., Any], Any]:
-    return lambda params, x_td: attend_to_all(x_td, x_td, x_td), ()
-
-
-def _restricted(sizes: Sizes) -> tuple[Callable[..., Any], Any]:
-    return lambda params, x_td: attend_nearby(x_td, x_td, x_td, sizes.r), ()
-
-
-def _projected(sizes: Sizes) -> tuple[Callable[..., Any], Any]:
-    return partial(self_attention, attend=attend_to_all), Projections(*[normal(sizes.d, sizes.d, sizes.d)] * 4)
-
-
-def _recurrent(sizes: Sizes) -> tuple[Callable[..., Any], Any]:
-    return recurrent, Gates(*[normal(2 * sizes.d, sizes.d, 4, sizes.d)] * 2)
-
-
-def _convolutional(sizes: Sizes, dilation: int = 1) -> tuple[Callable[..., Any], Any]:
-    return partial(convolutional, dilation=dilation), normal(sizes.k * sizes.d, sizes.k, sizes.d, sizes.d)
-
-
-def _dilated(sizes: Sizes) -> tuple[Callable[..., Any], Any]:
-    return _convolutional(sizes, sizes.k**sizes.below)
-
-
-ATTENTION, PROJECTED = "self-attention", "self-attention with projections"
-RECURRENT, DILATED = "recurrent", "convolutional, dilated"
-PAPER = {row.layer: row for row in published.TABLE1}
-TYPES = {
-    ATTENTION: Type(PAPER[ATTENTION], {"n": 2, "d": 1}, _attention),
-    PROJECTED: Type(PAPER[ATTENTION]._replace(complexity="left out"), {}, _projected),
-    RECURRENT: Type(PAPER[RECURRENT], {"n": 1, "d": 2}, _recurrent),
-    "convolutional": Type(PAPER["convolutional"], {"k": 1, "n": 1, "d": 2}, _convolutional),
-    DILATED: Type(PAPER["convolutional"], {"k": 1, "n": 1, "d": 2}, _dilated),
-    "self-attention, restricted": Type(PAPER["self-attention, restricted"], {"r": 1, "n": 1, "d": 1}, _restricted),
-}
-
-
-def measure(name: str, sizes: Sizes, runs: int) -> dict[str, Any]:
-    """Returns operations, seconds and the longest chain of products of one layer, with its sizes."""
-    # The second layer of a stack: in the first, a dilated convolution is like any other.
-    layer, params = TYPES[name].make(sizes._replace(below=1))
-    call = layer, params, sequence(sizes)
-    costs = {"operations": operations(*call), "seconds": seconds(*call, runs=runs)}
-    return {"n": sizes.n, "d": sizes.d, "k": sizes.k, "r": sizes.r, **costs, "sequential": sequential_products(*call)}
+def _made(name: str, sizes: Sizes) -> tuple[Layer, Any]:
+    return layer(TYPES[name].mixer, sizes, dilation=sizes.k**sizes.below if name == DILATED else 1)
 
 
 def longest_path(name: str, sizes: Sizes) -> int:
     """Returns how many layers, or cells of the recurrent layer, lie between the two positions furthest apart."""
-    x_td, itself_ts = sequence(sizes), np.eye(sizes.n, dtype=bool)
+    x_td, itself_ts, back_ts = sequence(sizes), np.eye(sizes.n, dtype=bool), np.tri(sizes.n) > 0
     if name == RECURRENT:
-        _, params = TYPES[name].make(sizes)
-        state = State(x_td, x_td)
+        _, params = _made(name, sizes)
 
-        def outputs(state: State, x_td: Float[Array, "t d"]) -> Float[Array, "t e"]:
-            before = State(*(jnp.pad(x_te, ((1, 0), (0, 0)))[:-1] for x_te in state))
-            return jax.vmap(partial(cell, params))(before, x_td).h
+        def outputs(h_te: Float[Array, "t e"], x_td: Float[Array, "t d"]) -> Float[Array, "t e"]:
+            before = (jnp.pad(x_te, ((1, 0), (0, 0)))[None, :-1, None] for x_te in (h_te, sequence(sizes)))
+            return recurrent_states(params, sizes, x_td, BeamState(tuple(before))).arrays[0][0, :, 0]
 
-        over_tt = dependencies(lambda h_te: outputs(State(h_te, state.c), x_td), x_td)
-        in_ts = dependencies(partial(outputs, state), x_td)
-        return path_length(itertools.repeat(over_tt, sizes.n), np.zeros_like(itself_ts), in_ts, np.tri(sizes.n) > 0)
+        over_tt = dependencies(lambda h_te: outputs(h_te, x_td), x_td)
+        in_ts = dependencies(partial(outputs, x_td), x_td)
+        return path_length(itertools.repeat(over_tt, sizes.n), np.zeros_like(itself_ts), in_ts, back_ts)
 
     def layer_below(below: int) -> np.ndarray:
-        layer, params = TYPES[name].make(sizes._replace(below=below))
-        return dependencies(partial(layer, params), x_td)
+        function, params = _made(name, sizes._replace(below=below))
+        return dependencies(partial(function, params), x_td)
 
     first_ts = layer_below(0)
     stack = map(layer_below, range(sizes.n)) if name == DILATED else itertools.repeat(first_ts, sizes.n)
-    looks_back = not np.triu(first_ts, 1).any()
-    wanted_ts = np.tri(sizes.n) > 0 if looks_back else np.ones_like(itself_ts)
+    wanted_ts = np.ones_like(itself_ts) if np.triu(first_ts, 1).any() else back_ts
     return path_length(stack, itself_ts, np.zeros_like(itself_ts), wanted_ts)
 
 
@@ -275,14 +232,14 @@ def notes(record: dict[str, Any]) -> list[str]:
     fixed, at, attention = record["fixed"], record["paths_at"], record["types"][ATTENTION]
     n, small = ([point["n"] for point in attention["lines"]["n"]], [path["n"] for path in attention["paths"]])
     lines = [
-        "Operations as XLA counts them; time is a median of "
+        "Operations as XLA counts them; time, which includes attention's projections, is a median of "
         f"{record['runs']} runs on {record['device']['kind']}, cores: {record['device']['cpus']}. One size "
         f"grows while the others stay at {', '.join(f'{axis} = {size}' for axis, size in fixed.items())}; exponents "
         f"are fitted from {', '.join(f'{axis} = {size}' for axis, size in record['fitted_from'].items())} on.",
         f"Sequential operations: matrix products on the longest chain, for n from {n[0]} to {n[-1]}.",
         f"Longest path: layers, or cells of the recurrent layer, for n = {', '.join(map(str, small))} with "
         f"k = {at['k']} and r = {at['r']}. The paper's O(log_k n) is for dilated kernels; for contiguous ones its text "
-        "gives O(n/k).",
+        "gives O(n/k). Linear attention is later than the paper.",
     ]
     for name, crossing in record["crossovers"].items():
         if crossing is not None:

@@ -30,6 +30,9 @@ class _Mixer(NamedTuple):
 def forward_flops(config: ModelConfig, rows: int, source_length: int, target_length: int) -> Forward:
     """Returns the FLOPs of a forward pass over `rows` rows of `source_length` and `target_length` positions."""
     c, s, t = config, rows * source_length, rows * target_length
+    if c.prefix != "none":
+        both = sum(_mixer(c, rows, source_length + target_length, causal=True)) + _feed_forward(c, s + t)
+        return Forward(encoder=0, decoder=c.N * both, softmax=2 * t * c.d_model * c.vocab_size)
     return Forward(
         encoder=c.N * (sum(_mixer(c, rows, source_length, causal=False)) + _feed_forward(c, s)),
         decoder=c.N

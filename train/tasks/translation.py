@@ -17,8 +17,8 @@ from infer.scores.bleu import corpus_bleu
 from infer.translator import Translator
 from model.config import ModelConfig
 from model.noise import Noise
+from model.prefix_lm import init_params, translation_model
 from model.tokens import Tokens
-from model.transformer import Transformer, init_params
 from run.distributed import main_first
 from run.folder import model_config
 from run.sharding import own_share
@@ -28,7 +28,7 @@ from train.task import Objective, Task
 
 def objective(config: ModelConfig, eps_ls: float, chunk: int = 0) -> Objective:
     """Returns the paper's model with label-smoothed cross-entropy over target tokens, `chunk` at a time (0: all)."""
-    model = Transformer(config)
+    model = translation_model(config)
 
     def loss(params: dict, batch: Batch, noise: Noise | None) -> Loss:
         x_btd, softmax_vd = model.apply({"params": params}, *tokens(batch), noise, method="hidden")

@@ -1,0 +1,81 @@
+"""Translation by a decoder alone: source and target in one row (Raffel et al. 2020, section 3.2.1, "prefix LM").
+
+The source is the prefix of the target's own sentence. It is read like an encoder's, every position seeing every other,
+or with `config.prefix` "causal" like a language model's text.
+"""
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from base.ids import BOS, PAD
+from model import transformer
+from model.config import ModelConfig
+from model.embed import factors, product
+from model.language_model import EMBED, STACK, DecoderOnly, PromptCache
+from model.noise import Noise, fold
+from model.tokens import Tokens
+from model.transformer import Transformer
+
+
+class PrefixLM(DecoderOnly):
+    """What `Transformer` is, to those who train it and search with it: logits of the target given the source."""
+
+    def __call__(self, source: Tokens, target: Tokens, noise: Noise | None = None) -> Float[Array, "b t v"]:
+        """Returns the logits of the next token at each position of `target`, which is already shifted right."""
+        return product(*self.hidden(source, target, noise))
+
+    def hidden(
+        self, source: Tokens, target: Tokens, noise: Noise | None = None
+    ) -> tuple[Float[Array, "b t c"], Float[Array, "v c"]]:
+        """Returns the two factors of the logits, see `model.embed.factors`."""
+        both, s = joined(source, target), source.ids_bt.shape[1]
+        x_bnd = self._embed(both.ids_bt, both.positions_bt, fold(noise, EMBED))
+        x_bnd, _ = self.decoder(x_bnd, both, None, fold(noise, STACK), prefix=self._prefix(s))
+        return factors(self.config, x_bnd[:, s:], self.softmax, self.output_bias)
+
+    @nn.nowrap
+    def output_limits(self, source_bs: Int[Array, "b s"], extra_length: int) -> tuple[Int[Array, " b"], int]:
+        """Returns the most output tokens, EOS included, for each sentence, and for any sentence in a row this long.
+
+        Raises:
+          ValueError: `extra_length` leaves no room for even one token.
+        """
+        return Transformer(self.config).output_limits(source_bs, extra_length)
+
+    def start(self, source_bs: Int[Array, "b s"], beams: int, slots: int) -> tuple[Int[Array, " b"], PromptCache]:
+        """Returns the first token of every search, BOS, and the cache of its source, filled at once."""
+        length_b1, s = jnp.sum(source_bs != PAD, axis=1)[:, None], source_bs.shape[1]
+        prompts_bs = jnp.where(jnp.arange(s + 1)[None] == length_b1, BOS, jnp.pad(source_bs, ((0, 0), (0, 1))))
+        return self.after(prompts_bs, beams, slots, self._prefix(s))
+
+    def _prefix(self, length: int) -> int:
+        return length if self.config.prefix == "full" else 0
+
+
+def joined(source: Tokens, target: Tokens) -> Tokens:
+    """Returns rows with the sources of all their sentences, then the targets, whose positions go on from the sources'.
+
+    Attention tells sentences by their segments, so those of one need not be side by side.
+    """
+    same_bts = target.segments_bt[:, :, None] == source.segments_bt[:, None, :]
+    positions_bt = target.positions_bt + jnp.sum(same_bts, axis=2, dtype=jnp.int32)
+    return Tokens(
+        jnp.concatenate([source.ids_bt, target.ids_bt], axis=1),
+        jnp.concatenate([source.segments_bt, target.segments_bt], axis=1),
+        jnp.concatenate([source.positions_bt, positions_bt], axis=1),
+    )
+
+
+def translation_model(config: ModelConfig) -> Transformer | PrefixLM:
+    """Returns the model that translates: the encoder and decoder, or with `config.prefix` the decoder alone."""
+    return Transformer(config) if config.prefix == "none" else PrefixLM(config)
+
+
+def init_params(config: ModelConfig, key: PRNGKeyArray) -> dict:
+    """Returns new float32 parameters of `translation_model`, drawn as those of `model.transformer`."""
+    if config.prefix == "none":
+        return transformer.init_params(config, key)
+    token = Tokens.of(jnp.ones((1, 1), jnp.int32))
+    return jax.jit(PrefixLM(config).init)(key, token, token)["params"]
