@@ -14,7 +14,7 @@ help:  ## print this list
 install: $(STAMP)  ## install the pinned dependencies and this project into .venv
 	@:
 
-$(STAMP): requirements.lock pyproject.toml
+$(STAMP): requirements.lock pyproject.toml setup.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo \
 	  "error: '$(PYTHON)' is not Python 3.11 or newer; name one: make $(MAKECMDGOALS) PYTHON=/path/to/python3.12" >&2; exit 2; }
 	@test -x $(BIN)/python || { echo "creating .venv with $$($(PYTHON) --version)" >&2; $(PYTHON) -m venv .venv; }

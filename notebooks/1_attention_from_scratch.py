@@ -93,7 +93,7 @@ weights_bhts = kept[-1]
 figure, panels = plt.subplots(1, h, figsize=(8, 2.3), sharey=True, layout="constrained")
 for head, panel in enumerate(panels):
     panel.imshow(weights_bhts[0, head], cmap="Blues", vmin=0, vmax=1)
-    panel.set(title=f"head {head}", xlabel="key s")
+    panel.set(title=f"head {head + 1}", xlabel="key s")
 panels[0].set_ylabel("query t")
 plt.show()
 

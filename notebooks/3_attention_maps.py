@@ -57,7 +57,7 @@ size = (min(0.22 * len(columns) * N, 9) + 1, 0.22 * min(len(rows), 20) + 1)
 figure, panels = plt.subplots(1, N, figsize=size, sharey=True, squeeze=False, layout="constrained")
 for layer, panel in enumerate(panels[0]):
     drawing.heat(panel, cross.weights_nhts[layer].mean(0), rows, columns)
-    panel.set_title(f"decoder over encoder, layer {layer}, mean of heads")
+    panel.set_title(f"decoder over encoder, layer {layer + 1}, mean of heads")
 plt.show()
 
 # %% [markdown]
@@ -79,7 +79,7 @@ figure, panels = plt.subplots(1, len(heads), figsize=(7, height), squeeze=False,
 for shade, (panel, (layer, head)) in enumerate(zip(panels[0], heads, strict=True)):
     drawing.columns(panel, focus.queries, focus.keys, focus.query)
     drawing.connect(panel, focus.weights_nhts[layer, head], drawing.colour(shade), [focus.query])
-    panel.set_title(f"layer {layer}, head {head}")
+    panel.set_title(f"layer {layer + 1}, head {head + 1}")
 plt.show()
 
 # %% [markdown]
@@ -106,7 +106,7 @@ roles = found["roles"]["decoder"]
 values = np.array([np.ravel(role["accuracy"]) for role in roles.values()])
 names = [f"{RELATIONS[relation]} ({role['cases']})" for relation, role in roles.items()]
 figure, panel = plt.subplots(figsize=(max(4, 2.5 + 0.35 * N * h), 0.3 * len(roles) + 1), layout="constrained")
-drawing.heat(panel, values, names, [f"{n}.{i}" for n in range(N) for i in range(h)], numbers=True)
+drawing.heat(panel, values, names, [f"{n + 1}.{i + 1}" for n in range(N) for i in range(h)], numbers=True)
 panel.set_title("decoder self-attention: accuracy in %, layer.head")
 plt.show()
 
@@ -119,10 +119,11 @@ plt.show()
 # %%
 alignment = found["alignment"]
 figure, panel = plt.subplots(figsize=(4.5, 2.5), layout="constrained")
-panel.plot(range(N), 100 * np.array(alignment["heads"]), "o", color="0.6")
-panel.plot(range(N), 100 * np.array(alignment["layers"]), "o-", label="mean of heads")
+layers = range(1, N + 1)
+panel.plot(layers, 100 * np.array(alignment["heads"]), "o", color="0.6")
+panel.plot(layers, 100 * np.array(alignment["layers"]), "o-", label="mean of heads")
 panel.axhline(100 * alignment["diagonal"], linestyle="--", color="black", label="the diagonal")
-panel.set(xlabel="layer (grey: single heads)", ylabel="alignment error, %", xticks=range(N), ylim=(0, 100))
+panel.set(xlabel="layer (grey: single heads)", ylabel="alignment error, %", xticks=layers, ylim=(0, 100))
 panel.legend(frameon=False)
 plt.show()
 

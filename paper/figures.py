@@ -86,7 +86,7 @@ def figures(workdir: str | Path, output: Path, sentence: str | None = None, sent
     except OSError as error:
         raise UserError(f"--output={output}: cannot be made ({error.strerror})") from error
     report = kept(model_run, sentences)
-    layer = report["alignment"]["best_layer"]["layer"]
+    layer = report["alignment"]["best_layer"]["layer"] - 1
     if sentence is None:
         verb, particle, pronoun = (example(model_run, pairs, *wanted) for wanted in WANTED)
         alignment = aligned(model_run, most_crossed(pairs), layer)
@@ -226,11 +226,11 @@ def draw_roles(roles: dict[str, dict[str, Any]], path: Path) -> None:
             found = roles[kind]
             values = np.array([np.ravel(role["accuracy"]) for role in found.values()])
             names = [f"{RELATIONS[relation]} ({role['cases']:,})" for relation, role in found.items()]
-            labels = [f"{layer}.{head}" for layer in range(n) for head in range(h)]
+            labels = [f"{layer}.{head}" for layer in range(1, n + 1) for head in range(1, h + 1)]
             drawing.heat(axes, values, names, labels, numbers=heads <= 64)
             best = np.zeros(values.shape, bool)
             for row, role in enumerate(found.values()):
-                best[row, role["best"]["layer"] * h + role["best"]["head"]] = True
+                best[row, (role["best"]["layer"] - 1) * h + role["best"]["head"] - 1] = True
             drawing.mark(axes, best)
             axes.set_title(f"{TITLES[kind]}{', to the translation' if kind == 'cross' else ''}: accuracy in %")
         grid[-1, 0].set_xlabel("layer.head")

@@ -143,11 +143,11 @@ def test_two_heads_are_those_that_differ_most(drawn: list[Figure]):
 
 
 def test_roles_are_drawn_as_measured_and_the_chosen_head_is_framed(drawn: list[Figure]):
-    role = {"cases": 1234, "accuracy": [[0.1, 0.2], [0.7, 0.4]], "best": {"layer": 1, "head": 1, "accuracy": 0.4}}
+    role = {"cases": 1234, "accuracy": [[0.1, 0.2], [0.7, 0.4]], "best": {"layer": 2, "head": 2, "accuracy": 0.4}}
     figures.draw_roles({"encoder": {"next": role}, "decoder": {}, "cross": {"verb": role}}, Path("x"))
     axes, cross = drawn[0].axes
     assert [text.get_text() for text in axes.texts] == ["10", "20", "70", "40"]
-    assert [text.get_text() for text in axes.get_xticklabels()] == ["0.0", "0.1", "1.0", "1.1"]
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["1.1", "1.2", "2.1", "2.2"]
     assert [text.get_text() for text in axes.get_yticklabels()] == ["next token (1,234)"]
     (frame,) = axes.lines
     assert np.mean(frame.get_xdata()[:4]) == 3 and "translation" in cross.get_title()

@@ -146,7 +146,7 @@ def test_a_head_that_follows_a_relation_is_found_and_one_that_does_not_is_not(re
                 assert (kind, relation) not in tally.cases
                 continue
             role = role_report(tally, tally)[kind][relation]
-            assert role["best"] == {"layer": 1, "head": 0, "accuracy": 1.0}
+            assert role["best"] == {"layer": 2, "head": 1, "accuracy": 1.0}
             assert role["accuracy"] == [[0, 0], [1, 0]]
             assert role["cases"] == sum(len(pair.cases[kind, relation]) for pair in pairs)
 
@@ -158,7 +158,7 @@ def test_the_head_is_chosen_on_the_valid_sentences_and_scored_on_the_test_ones()
     valid.add(pair, "encoder", np.stack([wrong, right])[None])
     test.add(pair, "encoder", np.stack([right, wrong])[None])
     role = role_report(valid, test)["encoder"]["antecedent"]
-    assert role["best"] == {"layer": 0, "head": 1, "accuracy": 0.0} and role["accuracy"] == [[1.0, 0.0]]
+    assert role["best"] == {"layer": 1, "head": 2, "accuracy": 0.0} and role["accuracy"] == [[1.0, 0.0]]
 
 
 def test_baselines_are_the_best_distance_and_any_visible_token():
@@ -194,8 +194,8 @@ def test_the_best_layer_and_head_for_alignment_are_chosen_on_the_valid_sentences
 
     report = alignment_report(tallies([1, 0], [0, 1]), tallies([0, 1], [0, 0]))
     assert report["layers"] == [0.0, 0.5] and report["heads"] == [[0.0], [0.5]] and report["links"] == 2
-    assert report["best_layer"] == {"layer": 1, "error": 0.5}
-    assert report["best_head"] == {"layer": 1, "head": 0, "error": 0.5}
+    assert report["best_layer"] == {"layer": 2, "error": 0.5}
+    assert report["best_head"] == {"layer": 2, "head": 1, "error": 0.5}
 
 
 def test_batches_and_padding_change_no_weights(run: Run):
@@ -229,6 +229,8 @@ def test_a_result_is_kept_and_used_while_the_parameters_are_the_same(run: Run):
     first = kept(run, 3)
     path.write_text(json.dumps({**first, "step": "kept"}))
     assert kept(run, 3)["step"] == "kept"
+    path.write_text(json.dumps({key: value for key, value in first.items() if key != "counted_from"}))
+    assert kept(run, 3)["counted_from"] == 1  # earlier results, which counted from 0, are computed again
     assert kept(run, 2)["scored_on"] == "grammar:test:2"
     other = open_run(run.workdir, "2")
     assert kept(other, 2)["params_sha256"] != first["params_sha256"]
@@ -265,7 +267,7 @@ def test_judge_scores_what_the_sentences_hold(run: Run):
     assert found["alignment"]["links"] == sum(len(grammar.pair("test", i).alignment) for i in range(3))
     assert np.shape(found["alignment"]["heads"]) == (2, 2) and np.shape(found["alignment"]["layers"]) == (2,)
     best = found["roles"]["decoder"]["previous"]["best"]
-    assert f"{best['layer'] + 1:>5}  {best['head'] + 1:>4}  {100 * best['accuracy']:>8.1f}" in table(found)
+    assert f"{best['layer']:>5}  {best['head']:>4}  {100 * best['accuracy']:>8.1f}" in table(found)
 
 
 def test_command_prints_and_keeps(run: Run):

@@ -40,6 +40,7 @@ from model.tokens import Tokens
 from model.transformer import Transformer
 
 BATCH = 32  # sentences of up to `WIDTH` subwords in a batch; fewer if they are longer
+COUNTED_FROM = 1  # layers and heads; earlier results lack this: they counted from 0, and are computed again
 WIDTH = 32  # rows are padded to a multiple of this, to limit the number of compiled shapes
 
 _ROLE = {
@@ -204,6 +205,7 @@ def judge(model_run: Run, sentences: int = 500) -> dict[str, Any]:
     return {
         "roles": role_report(valid[0], test[0]),
         "alignment": alignment_report(valid[1:], test[1:]),
+        "counted_from": COUNTED_FROM,
         "chosen_on": f"grammar:valid:{sentences}",
         "scored_on": f"grammar:test:{sentences}",
         "step": model_run.step,
@@ -224,7 +226,7 @@ def kept(model_run: Run, sentences: int = 500) -> dict[str, Any]:
     if path.is_file():
         found = read_json(path, _KEPT)
         wanted = {"params_sha256": params_sha256(model_run.params), "scored_on": f"grammar:test:{sentences}"}
-        if wanted.items() <= found.items():
+        if (wanted | {"counted_from": COUNTED_FROM}).items() <= found.items():
             roles = {kind: dict.fromkeys(found["roles"][kind], _ROLE) for kind in KINDS}
             return read_json(path, {"roles": roles})
     found = judge(model_run, sentences)
@@ -242,7 +244,7 @@ def keep(path: Path, found: dict[str, Any]) -> None:
 
 
 def table(found: dict[str, Any]) -> str:
-    """Returns the result as text, layers and heads from 1: the best head of every relation, then the alignment."""
+    """Returns the result as text: the best head of every relation, then the alignment."""
     lines = [f"best heads, chosen on {found['chosen_on']} and scored on {found['scored_on']}; accuracies in %"]
     for kind in KINDS:
         lines += ["", f"{TITLES[kind]:<38} layer  head  accuracy  fixed distance  chance   cases"]
@@ -250,17 +252,17 @@ def table(found: dict[str, Any]) -> str:
             name = RELATIONS[relation] if kind != "cross" else f"{RELATIONS[relation]}, translated"
             best, fixed = role["best"], role["fixed"]
             lines.append(
-                f"  {name:<36} {best['layer'] + 1:>5}  {best['head'] + 1:>4}  {100 * best['accuracy']:>8.1f}"
+                f"  {name:<36} {best['layer']:>5}  {best['head']:>4}  {100 * best['accuracy']:>8.1f}"
                 f"  {100 * fixed['accuracy']:>8.1f} ({fixed['distance']:+d})  {100 * role['chance']:>6.1f}"
                 f"  {role['cases']:>6,}"
             )
     alignment = found["alignment"]
     layer, head = alignment["best_layer"], alignment["best_head"]
-    place = f"layer {head['layer'] + 1} head {head['head'] + 1}"
+    place = f"layer {head['layer']} head {head['head']}"
     lines += [
         "",
         "alignment error rate, all links sure, in %",
-        f"  {'average of the best layer, ' + str(layer['layer'] + 1):<38} {100 * layer['error']:>6.1f}",
+        f"  {'average of the best layer, ' + str(layer['layer']):<38} {100 * layer['error']:>6.1f}",
         f"  {'best head, ' + place:<38} {100 * head['error']:>6.1f}",
         f"  {'the diagonal':<38} {100 * alignment['diagonal']:>6.1f}",
     ]

@@ -113,8 +113,9 @@ def role_report(valid: RoleTally, test: RoleTally) -> dict[str, dict[str, Any]]:
     """Returns the roles by kind and relation, as JSON values, without relations that have no case in either split.
 
     `accuracy` is that of each layer and head on the test sentences; `best` the head chosen on the validation sentences,
-    with its test accuracy; `fixed` the most often correct distance key - query, chosen and scored in the same way;
-    `chance` the accuracy of a random visible token; `cases` the number of cases in the test sentences.
+    its layer and its number from 1, with its test accuracy; `fixed` the most often correct distance key - query, chosen
+    and scored in the same way; `chance` the accuracy of a random visible token; `cases` the number of cases in the test
+    sentences.
     """
     report: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
     for kind, relation in test.hits_nh:
@@ -128,7 +129,7 @@ def role_report(valid: RoleTally, test: RoleTally) -> dict[str, dict[str, Any]]:
         report[kind][relation] = {
             "cases": cases,
             "accuracy": accuracy_nh.tolist(),
-            "best": {"layer": int(layer), "head": int(head), "accuracy": float(accuracy_nh[layer, head])},
+            "best": {"layer": int(layer) + 1, "head": int(head) + 1, "accuracy": float(accuracy_nh[layer, head])},
             "fixed": {"distance": distance, "accuracy": test.distances[name][distance] / cases},
             "chance": test.chance[name] / cases,
         }
@@ -171,8 +172,8 @@ def diagonal(t: int, s: int) -> Int[np.ndarray, " t"]:
 def alignment_report(valid: Sequence[AlignmentTally], test: Sequence[AlignmentTally]) -> dict[str, Any]:
     """Returns error rates on the test sentences, as JSON values, from each split's tallies of (heads, layer averages).
 
-    `heads` [n,h] and `layers` [n]; `best_layer` and `best_head` are chosen on the validation sentences; `diagonal` is
-    the error of the diagonal; `links` the number of gold links.
+    `heads` [n,h] and `layers` [n]; `best_layer` and `best_head`, which count from 1, are chosen on the validation
+    sentences; `diagonal` is the error of the diagonal; `links` the number of gold links.
     """
     heads_nh, layers_n = test[0].error_nh(), test[1].error_nh()[:, 0]
     layer, head = np.unravel_index(valid[0].error_nh().argmin(), heads_nh.shape)
@@ -180,8 +181,8 @@ def alignment_report(valid: Sequence[AlignmentTally], test: Sequence[AlignmentTa
     return {
         "heads": heads_nh.tolist(),
         "layers": layers_n.tolist(),
-        "best_layer": {"layer": best, "error": float(layers_n[best])},
-        "best_head": {"layer": int(layer), "head": int(head), "error": float(heads_nh[layer, head])},
+        "best_layer": {"layer": best + 1, "error": float(layers_n[best])},
+        "best_head": {"layer": int(layer) + 1, "head": int(head) + 1, "error": float(heads_nh[layer, head])},
         "diagonal": test[0].diagonal_error(),
         "links": test[0].true,
     }

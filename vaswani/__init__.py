@@ -1,0 +1,38 @@
+"""The installed package: in a wheel it holds the rooms, in a clone it finds them beside itself.
+
+    import vaswani
+    from infer import load_run
+
+After `import vaswani` the rooms are importable by their own names, as everywhere in this code; without it nothing but
+`vaswani` is a top-level name of the environment. `vaswani COMMAND` on the command line is `python -m COMMAND`.
+
+Raises:
+  ImportError: a room's name belongs to another module here, such as a `data.py` beside your program.
+"""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+ROOMS = ("base", "model", "data", "run", "infer", "train", "configs", "paper")
+
+
+def _find() -> Path:
+    """Returns the folder of the rooms."""
+    here = Path(__file__).resolve().parent
+    return here if (here / "model").is_dir() else here.parent
+
+
+def _check(root: Path) -> None:
+    """Raises `ImportError` if a name of the rooms means another module."""
+    for room in ROOMS:
+        spec = importlib.util.find_spec(room)
+        # A folder without __init__.py has no origin; a package is found before it.
+        if spec and spec.origin and Path(spec.origin).resolve().parent != root / room:
+            raise ImportError(f"vaswani needs the name {room!r}, which here is {spec.origin}: rename that")
+
+
+ROOT = _find()
+_check(ROOT)
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))

@@ -1,0 +1,55 @@
+"""Runs a command of this project: `vaswani train --config=..` is `python -m train --config=..` from any folder.
+
+A configuration that comes with the code is named as in a clone, --config=configs/quickstart.py, if there is no such
+file in the current folder.
+"""
+
+import ast
+import os
+import runpy
+import sys
+from pathlib import Path
+
+from vaswani import ROOMS, ROOT
+
+START = '\nif __name__ == "__main__"'
+
+
+def commands() -> dict[str, Path]:
+    """Returns the file of each command, by the name after `python -m`."""
+    files = (path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py")))
+    return {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__"): path
+        for path in files
+        if START in path.read_text(encoding="utf-8")
+    }
+
+
+def main() -> int:
+    """Runs the command that the command line names, or lists all."""
+    name, *rest = sys.argv[1:] or ["--help"]
+    found = commands()
+    if name in ("--help", "-h", "help"):
+        print(f"{__doc__}\nCommands; each has --help:\n")
+        for command, path in found.items():
+            about = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+            print(f"  {command:<22} {about.splitlines()[0]}")
+        return 0
+    if name not in found:
+        print(f"error: there is no command {name!r}; vaswani --help lists them", file=sys.stderr)
+        return 2
+    sys.argv = [f"vaswani {name}", *map(_own_config, rest)]
+    runpy.run_module(name, run_name="__main__", alter_sys=True)
+    return 0
+
+
+def _own_config(argument: str) -> str:
+    """Returns the argument, with the whole path of a configuration of this code that is not in the current folder."""
+    flag, _, path = argument.partition("=")
+    file = path.partition(":")[0]
+    own = flag.lstrip("-") == "config" and file.startswith(f"configs{os.sep}") and not Path(file).exists()
+    return f"{flag}={ROOT / path}" if own and (ROOT / file).is_file() else argument
+
+
+if __name__ == "__main__":
+    sys.exit(main())
