@@ -107,7 +107,7 @@ def why(records: Records) -> Table:
     """Returns the experiments on the small twins that are worse than base; configs/ablations.py has the predictions."""
     twins = {name: row_runs(records, f"{FILE}:{name}:small", "valid") for pair in WHY for name in pair}
     head = ("row", "changed", "minus", "log perplexity: difference", "BLEU: difference", "perplexity", "seeds", "cost")
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (
             twins[name].label(name),
             changed(f"{name}:small"),
