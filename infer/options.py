@@ -34,9 +34,12 @@ def start(main: Callable[[list[str]], int | None], stray: str = "") -> None:
     errors.run(interruptible, stray=stray)
 
 
-def define_run_flags() -> None:
-    """Defines --workdir and --checkpoint."""
-    flags.DEFINE_string("workdir", None, "folder of the run")
+def define_run_flags(several: bool = False) -> None:
+    """Defines --workdir and --checkpoint; with `several`, --workdir may be given again for each further run."""
+    if several:
+        flags.DEFINE_multi_string("workdir", None, "folder of the run; given again, of another")
+    else:
+        flags.DEFINE_string("workdir", None, "folder of the run")
     flags.DEFINE_string("checkpoint", None, "latest, STEP, best, average:N, average:N@MINUTES or average-best:N; "
                         "default: config.decode.checkpoint")  # fmt: skip
     flags.mark_flag_as_required("workdir")

@@ -85,7 +85,7 @@ def figures(workdir: str | Path, output: Path, sentence: str | None = None, sent
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"--output={output}: cannot be made ({error.strerror})") from error
-    report = kept(model_run, sentences)
+    report = kept(model_run, sentences, cases=0)
     layer = report["alignment"]["best_layer"]["layer"] - 1
     if sentence is None:
         verb, particle, pronoun = (example(model_run, pairs, *wanted) for wanted in WANTED)

@@ -118,12 +118,14 @@ class RowRuns(NamedTuple):
 
 
 def caveat_notes(rows: dict[str, RowRuns]) -> list[str]:
-    """Returns a note for each caveat of the rows' runs, with the names of the rows: what their daggers mean."""
+    """Returns notes that name rows: those of one seed, and for each caveat those with a dagger for it."""
+    lone = [name for name, row in rows.items() if len(row.scored) == 1]
     names: dict[str, list[str]] = {}
     for name, row in rows.items():
         for caveat in dict.fromkeys(caveat for one in row.scored for caveat in one.run.caveats):
             names.setdefault(caveat, []).append(name)
-    return [f"† {caveat}: {', '.join(rows)}" for caveat, rows in names.items()]
+    seeds = [f"one seed, so no interval, and no difference is shown to be more than luck: {', '.join(lone)}"]
+    return [*(seeds if lone else []), *(f"† {caveat}: {', '.join(rows)}" for caveat, rows in names.items())]
 
 
 @cache

@@ -1,20 +1,26 @@
 """Head roles and alignment error: planted weights whose answer is known, and the command on a tiny run."""
 
 import json
+import math
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from base.errors import UserError
+from base.intervals import wilson
 from data.grammar import sentences as grammar
 from data.grammar.sentences import Example, Links
 from data.tokenizer import Tokenizer
 from data.trees.tree import Tree
+from infer.attention.ablation import Forced, ablate, ablation_table, without
 from infer.attention.heads import (
     Spans,
     direction,
@@ -24,8 +30,11 @@ from infer.attention.heads import (
     owners,
     sentence_maps,
     spans_of,
+    stands_out,
     table,
+    tally,
     token_weights,
+    untrained,
 )
 from infer.attention.maps import attention_maps
 from infer.attention.page import KINDS
@@ -36,10 +45,16 @@ from infer.attention.roles import (
     RoleTally,
     alignment_report,
     annotate,
+    luck,
     role_report,
 )
+from infer.attention.sample import RARE, Sample, sample
+from infer.attention.seeds import seeds_table
 from infer.runs import Run, open_run
+from model.tokens import Tokens
+from model.transformer import Transformer
 from tests import grammar_run, tiny_run
+from train.tasks.translation import objective
 
 ENGLISH = ("He", "calls", "us", "because", "we", "know", "the", "man", "who", "sleeps", ".")
 GERMAN = ("Er", "ruft", "uns", "an", ",", "weil", "wir", "den", "Mann", "kennen", ",", "der", "schläft", ".")
@@ -146,7 +161,8 @@ def test_a_head_that_follows_a_relation_is_found_and_one_that_does_not_is_not(re
                 assert (kind, relation) not in tally.cases
                 continue
             role = role_report(tally, tally)[kind][relation]
-            assert role["best"] == {"layer": 2, "head": 1, "accuracy": 1.0}
+            low, high = wilson(role["cases"], role["cases"])
+            assert role["best"] == {"layer": 2, "head": 1, "accuracy": 1.0, "low": low, "high": high}
             assert role["accuracy"] == [[0, 0], [1, 0]]
             assert role["cases"] == sum(len(pair.cases[kind, relation]) for pair in pairs)
 
@@ -158,7 +174,8 @@ def test_the_head_is_chosen_on_the_valid_sentences_and_scored_on_the_test_ones()
     valid.add(pair, "encoder", np.stack([wrong, right])[None])
     test.add(pair, "encoder", np.stack([right, wrong])[None])
     role = role_report(valid, test)["encoder"]["antecedent"]
-    assert role["best"] == {"layer": 1, "head": 2, "accuracy": 0.0} and role["accuracy"] == [[1.0, 0.0]]
+    assert (role["best"]["layer"], role["best"]["head"], role["best"]["accuracy"]) == (1, 2, 0.0)
+    assert role["accuracy"] == [[1.0, 0.0]]
 
 
 def test_baselines_are_the_best_distance_and_any_visible_token():
@@ -167,7 +184,8 @@ def test_baselines_are_the_best_distance_and_any_visible_token():
     for kind in KINDS:
         tally.add(pair, kind, np.zeros((1, 1, len(ENGLISH if kind == "encoder" else GERMAN)), int))
     report = role_report(tally, tally)
-    assert report["encoder"]["previous"]["fixed"] == {"distance": -1, "accuracy": 1.0}
+    low, high = wilson(10, 10)
+    assert report["encoder"]["previous"]["fixed"] == {"distance": -1, "accuracy": 1.0, "low": low, "high": high}
     assert report["encoder"]["previous"]["chance"] == pytest.approx(1 / 12)  # eleven tokens and </s>
     assert report["decoder"]["verb"]["chance"] == pytest.approx(1 / 4)  # <s> and three tokens
     translated = report["cross"]["same"]
@@ -177,7 +195,7 @@ def test_baselines_are_the_best_distance_and_any_visible_token():
 
 def test_alignment_error_by_hand():
     pair = AnnotatedPair("a b c", "x y z", ("a", "b", "c"), ("x", "y", "z"), {}, frozenset({(0, 0), (1, 1), (1, 2)}))
-    tally = AlignmentTally(1, 2)
+    tally = AlignmentTally()
     tally.add(pair, np.array([[[0, 2, -1], [1, 0, 2]]]))
     np.testing.assert_allclose(tally.error_nh(), [[1 - 4 / (2 + 3), 1.0]])
     assert tally.diagonal_error() == pytest.approx(1 - 4 / (3 + 3))
@@ -187,15 +205,16 @@ def test_the_best_layer_and_head_for_alignment_are_chosen_on_the_valid_sentences
     pair = AnnotatedPair("a b", "x y", ("a", "b"), ("x", "y"), {}, frozenset({(0, 0), (1, 1)}))
 
     def tallies(first: list[int], second: list[int]) -> list[AlignmentTally]:
-        made = [AlignmentTally(2, 1), AlignmentTally(2, 1)]
-        for tally in made:
-            tally.add(pair, np.array([[first], [second]]))
+        made = [AlignmentTally(), AlignmentTally()]
+        for one in made:
+            one.add(pair, np.array([[first], [second]]))
         return made
 
     report = alignment_report(tallies([1, 0], [0, 1]), tallies([0, 1], [0, 0]))
     assert report["layers"] == [0.0, 0.5] and report["heads"] == [[0.0], [0.5]] and report["links"] == 2
-    assert report["best_layer"] == {"layer": 2, "error": 0.5}
-    assert report["best_head"] == {"layer": 2, "head": 1, "error": 0.5}
+    only = {"low": 0.5, "high": 0.5}  # one sentence, however often it is drawn
+    assert report["best_layer"] == {"layer": 2, "error": 0.5} | only
+    assert report["best_head"] == {"layer": 2, "head": 1, "error": 0.5} | only
 
 
 def test_batches_and_padding_change_no_weights(run: Run):
@@ -226,14 +245,12 @@ def test_the_direction_is_that_of_the_training_corpus(run: Run):
 
 def test_a_result_is_kept_and_used_while_the_parameters_are_the_same(run: Run):
     path = run.workdir / "evaluations" / "heads.json"
-    first = kept(run, 3)
+    first = kept(run, 2, cases=0)
     path.write_text(json.dumps({**first, "step": "kept"}))
-    assert kept(run, 3)["step"] == "kept"
-    path.write_text(json.dumps({key: value for key, value in first.items() if key != "counted_from"}))
-    assert kept(run, 3)["counted_from"] == 1  # earlier results, which counted from 0, are computed again
-    assert kept(run, 2)["scored_on"] == "grammar:test:2"
+    assert kept(run, 2, cases=0)["step"] == kept(run, 1, cases=0)["step"] == "kept"
+    assert kept(run, 3, cases=0)["scored_on"] == "grammar:test:3"
     other = open_run(run.workdir, "2")
-    assert kept(other, 2)["params_sha256"] != first["params_sha256"]
+    assert kept(other, 3, cases=0)["params_sha256"] != first["params_sha256"]
 
 
 @pytest.mark.parametrize(
@@ -250,28 +267,151 @@ def test_a_result_is_kept_and_used_while_the_parameters_are_the_same(run: Run):
 )
 def test_a_damaged_result_is_named_in_one_line(run: Run, damage: Callable[[dict], object], message: str):
     path = run.workdir / "evaluations" / "heads.json"
-    found = kept(run, 2)
+    found = kept(run, 2, cases=0)
     try:
         path.write_text(json.dumps(damage(found)))
         with pytest.raises(UserError, match=message) as error:
-            kept(run, 2)
+            kept(run, 2, cases=0)
         assert "\n" not in str(error.value)
     finally:
         path.write_text(json.dumps(found))
 
 
 def test_judge_scores_what_the_sentences_hold(run: Run):
-    found = judge(run, 3)
+    found = judge(run, 3, cases=0)
     tokens = sum(len(grammar.pair("test", i).tree.leaves()) for i in range(3))
     assert found["roles"]["encoder"]["same"]["cases"] == tokens
     assert found["alignment"]["links"] == sum(len(grammar.pair("test", i).alignment) for i in range(3))
     assert np.shape(found["alignment"]["heads"]) == (2, 2) and np.shape(found["alignment"]["layers"]) == (2,)
     best = found["roles"]["decoder"]["previous"]["best"]
     assert f"{best['layer']:>5}  {best['head']:>4}  {100 * best['accuracy']:>8.1f}" in table(found)
+    assert "untrained" in table(found) and "2 runs" in seeds_table([found, found])
+
+
+def test_more_sentences_are_read_for_rare_relations_and_count_for_them_alone():
+    few = sample("test", 40, 12, False)
+    count = {name: len(cases) for name, cases in few.first[0].cases.items()}
+    count = {name: sum(len(pair.cases.get(name, {})) for pair in (*few.first, *few.more)) for name in count}
+    rare = {name for name in count if name[1] in RARE and any(pair.cases[name] for pair in few.first)}
+    assert rare and all(count[name] >= 12 for name in rare)
+    assert all(pair.cases and {relation for _, relation in pair.cases} <= set(RARE) for pair in few.more)
+    assert few.named("test") == f"grammar:test:40, {len(few.more)} more with rare relations"
+    assert sample("test", 40, 0, False).more == []
+
+
+def test_alignments_are_counted_on_the_first_sentences_alone(run: Run):
+    pairs = [annotate(example) for example in SENTENCES[:3]]
+    some, more = tally(run, Sample(pairs[:2], [])), tally(run, Sample(pairs[:2], pairs[2:]))
+    assert more[1].true == some[1].true and more[0].cases["encoder", "same"] > some[0].cases["encoder", "same"]
+
+
+def test_the_untrained_run_is_what_the_seed_begins_with(run: Run):
+    fresh, again = untrained(run), untrained(run)
+    assert fresh.step == 0 and not fresh.checkpoints
+    init_key, _ = jax.random.split(jax.random.key(run.config.seed))  # train/loop.py
+    begun = objective(run.model_config, eps_ls=0.1).init(init_key)
+    for one, other, third in zip(*map(jax.tree.leaves, (fresh.params, again.params, begun)), strict=True):
+        np.testing.assert_array_equal(one, other)
+        np.testing.assert_array_equal(one, third)
+
+
+def test_luck_is_the_best_of_many_random_heads():
+    """The 95 % quantile of the largest of 24 binomials, 0.95 ** (1 / 24) of each being below it."""
+    cases, chance = 7, 0.1
+    below = np.cumsum([math.comb(cases, k) * chance**k * (1 - chance) ** (cases - k) for k in range(cases + 1)])
+    assert luck(chance, cases, 24) == pytest.approx(np.argmax(below**24 >= 0.95) / cases)
+    assert luck(chance, 100_000, 24) == pytest.approx(chance, abs=0.01)
+
+
+def test_a_head_stands_out_above_all_of_its_baselines():
+    role = {"best": {"low": 0.5}, "luck": 0.4, "untrained": {"high": 0.4}, "fixed": {"high": 0.4}}
+    assert stands_out(role)
+    for worse in ({"luck": 0.5}, {"untrained": {"high": 0.6}}, {"fixed": {"high": 0.5}}):
+        assert not stands_out(role | worse)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_a_head_its_weights_do_not_matter_and_others_do(run: Run, kind: str):
+    """W^V of the head that is left out may be anything; of another head it may not."""
+    stack, attention = {"encoder": ("encoder", "self_attention"), "decoder": ("decoder", "self_attention")}.get(
+        kind, ("decoder", "cross_attention")
+    )
+    model, token = Transformer(run.model_config), Tokens.of(jnp.array([[5, 6, 7, 8]], jnp.int32))
+    logits = jax.jit(lambda params: model.apply({"params": params}, token, token))
+    params = jax.tree.map(np.array, without(run.params, kind, 1, 0))
+    assert not params[stack]["layer_1"][attention]["wo"][0].any()
+    assert run.params[stack]["layer_1"][attention]["wo"].all()
+    ablated = logits(params)
+    params[stack]["layer_1"][attention]["wv"][:, 0] += 1
+    np.testing.assert_array_equal(logits(params), ablated)
+    params[stack]["layer_1"][attention]["wv"][:, 1] += 1
+    assert np.abs(logits(params) - ablated).max() > 1e-3
+
+
+def test_what_is_predicted_is_right(run: Run):
+    """With the model's own choices as the true subwords every position is right, and without them none need be."""
+    forced = Forced(run, [annotate(example) for example in SENTENCES[:8]])
+    assert not forced.right(run.params).all()
+    model = Transformer(run.model_config)
+    logits = jax.jit(lambda params, *sides: model.apply({"params": params}, *map(Tokens.of, sides)))
+    own = []
+    for (source_bs, read_bt, _), members in forced.batches:
+        logits_btv = np.asarray(logits(run.params, source_bs, read_bt))
+        own.append(([source_bs, read_bt, logits_btv.argmax(-1)], members))
+    forced.batches = own
+    assert forced.right(run.params).all()
+
+
+def test_a_case_is_right_if_all_its_subwords_are(run: Run):
+    forced = Forced(run, [annotate(EXAMPLE)])
+    spelled = owners(run.tokenizer, GERMAN, EXAMPLE.german)
+    everything = np.ones(forced.starts[-1], bool)
+    for kind, tokens in (("encoder", {6}), ("decoder", {6})):  # we -> wir, whose antecedent is us
+        cases = forced.cases(kind, "antecedent")
+        assert cases is not None and cases.right(everything).tolist() == [True]
+        assert {spelled[place] for place in cases.places} == tokens
+        for place in cases.places:
+            wrong = everything.copy()
+            wrong[place] = False
+            assert cases.right(wrong).tolist() == [False]
+    every = forced.cases("cross", "same")
+    assert every is not None and np.diff(every.starts).max() > 1
+    wrong = everything.copy()
+    wrong[every.places[every.starts]] = False  # the first subword of each alone
+    assert not every.right(wrong).any()
+    assert forced.cases("encoder", "verb") is None
+
+
+def test_ablation_by_hand(run: Run, monkeypatch: pytest.MonkeyPatch):
+    """Without one head nothing is right, without the others all is as it was."""
+    roles = {kind: {"same": {"best": {"layer": 2, "head": 2}}} for kind in KINDS}
+    everything: list[np.ndarray] = []
+
+    def right(self: Forced, params: Any) -> np.ndarray:
+        wo = params["encoder"]["layer_1"]["self_attention"]["wo"]
+        everything.append(np.full(self.starts[-1], bool(wo[1].any())))
+        return everything[-1]
+
+    monkeypatch.setattr(Forced, "right", right)
+    found = ablate(run, roles, Sample([annotate(example) for example in SENTENCES[:3]], []))
+    assert len(everything) == 1 + 3 * 4
+    of = found["encoder"]["same"]
+    assert (of["intact"], of["ablated"], of["change"], of["low"], of["high"], of["others"]) == (1, 0, -1, -1, -1, 0)
+    assert found["cross"]["same"]["change"] == 0
+    assert "-100.0" in ablation_table(found)
 
 
 def test_command_prints_and_keeps(run: Run):
-    command = [sys.executable, "-m", "infer.heads", f"--workdir={run.workdir}", "--sentences=2", "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "infer.heads",
+        f"--workdir={run.workdir}",
+        "--sentences=2",
+        "--cases=0",
+        "--ablate",
+        "--json",
+    ]
     environment = {**os.environ, "JAX_COMPILATION_CACHE_DIR": ".cache/jax-tests"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr

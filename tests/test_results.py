@@ -28,6 +28,14 @@ def test_the_pages_show_the_committed_records(monkeypatch: pytest.MonkeyPatch) -
         assert page.read_text(encoding="utf-8") == text, "run python -m paper.results"
 
 
+def test_the_words_of_the_tables_have_no_typed_number() -> None:
+    """Counts stand in the generated notes; names of rows, tables and sections, and commands, may have digits."""
+    words, _, rest = (ROOT / results.TABLES).read_text(encoding="utf-8").partition(results.BEGIN)
+    words += rest.partition(results.END)[2]
+    words = re.sub(r"`[^`]*`|\bTables? \d( to \d)?|\bsection [\d.]*\d|\b[A-E]\d\b", "", words)
+    assert re.findall(r".*\d.*", words) == []
+
+
 def test_a_run_without_an_evaluation_makes_no_record(tmp_path: Path) -> None:
     plant(tmp_path / "run", planted_config(A1))
     with pytest.raises(UserError, match=r"no evaluation of the test split; run python -m infer"):

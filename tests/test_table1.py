@@ -130,6 +130,15 @@ def test_the_papers_columns_are_its_table(record: dict) -> None:
         assert (row[1], row[4], row[6]) == (complexity, paper.sequential, paper.path)
 
 
+def test_both_convolutions_have_the_papers_path_and_a_note_says_which_kernels_it_is_for(record: dict) -> None:
+    table = table1.table(record)
+    assert {row[0]: row[6] for row in table.rows if row[0].startswith("conv")} == {
+        "convolutional": "O(log_k n)",
+        DILATED: "O(log_k n)",
+    }
+    assert "O(log_k n) is for dilated kernels; for contiguous ones its text gives O(n/k)" in as_text(table)
+
+
 @pytest.mark.parametrize(
     ("keys", "value", "wrong"),
     [

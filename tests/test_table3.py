@@ -98,6 +98,7 @@ def test_the_trend_counts_signs_and_ranks(tmp_path: Path) -> None:
     notes = table3.small(find_records(tmp_path)).notes
     # The paper: C5 4.66 < base 4.92 < A1 5.29 < C1 6.11. Ours: C5 < C1 < base < A1, so ranks 0 2 3 1 beside 0 1 2 3.
     assert "perplexity: the sign of the difference from base is the paper's in 2 of 3 rows" in notes
+    assert "perplexity: not with the paper's sign: C1" in notes
     (ranked,) = [note for note in notes if "rank correlation" in note]
     assert ranked.startswith(
         "perplexity: Spearman's rank correlation with the paper over 4 rows is 0.40, 95 % bootstrap"
@@ -119,6 +120,17 @@ def test_clear_differences_are_told_from_lucky_ones(tmp_path: Path) -> None:
         in line
     )
     assert line.endswith("1 of them with the paper's sign")  # A1 is worse than base in the paper, too; C5 is better
+
+
+def test_the_design_is_met_if_the_seeds_of_base_agree(tmp_path: Path) -> None:
+    """Two seeds d apart have a standard deviation of d / sqrt(2); that of log perplexity is its share."""
+    for name, of_seeds in (("close", ((2.0, 50.0), (2.08, 51.4))), ("far", ((2.0, 50.0), (2.0, 51.5)))):
+        for seed, (perplexity, bleu) in enumerate(of_seeds):
+            plant_row(tmp_path / name, "base:small", perplexity, bleu, seed)
+    close, far = (table3.small(find_records(tmp_path / name)).notes for name in ("close", "far"))
+    assert any(note.startswith("2 runs; base's 2 seeds") and "0.99 BLEU and 2.8 %" in note for note in close)
+    assert any(note.endswith("the design allows 1 and 3 %: met") for note in close)
+    assert any("1.06 BLEU and 0.0 %" in note and note.endswith(": not met") for note in far)
 
 
 def test_p_is_students() -> None:

@@ -20,8 +20,8 @@ from jaxtyping import Float, Int
 from base.errors import UserError
 from base.files import read_json, write_json
 from base.ids import BOS, EOS
+from base.progress import Progress
 from data.batching import length_batches
-from data.grammar import sentences as grammar
 from data.tokenizer import Tokenizer
 from infer.attention.maps import require_weights
 from infer.attention.page import KINDS, TITLES
@@ -31,36 +31,46 @@ from infer.attention.roles import (
     AnnotatedPair,
     RoleTally,
     alignment_report,
-    annotate,
     role_report,
 )
+from infer.attention.sample import CASES, Sample, sample
 from infer.runs import Run, params_sha256
 from model.config import ModelConfig
 from model.tokens import Tokens
-from model.transformer import Transformer
+from model.transformer import Transformer, init_params
 
 BATCH = 32  # sentences of up to `WIDTH` subwords in a batch; fewer if they are longer
-COUNTED_FROM = 1  # layers and heads; earlier results lack this: they counted from 0, and are computed again
 WIDTH = 32  # rows are padded to a multiple of this, to limit the number of compiled shapes
+SENTENCES = 2500
 
+_BOUNDS = {"low": float, "high": float}
+_BEST = {"layer": int, "head": int, "accuracy": float, **_BOUNDS}
 _ROLE = {
     "cases": int,
     "accuracy": [[float]],
-    "best": {"layer": int, "head": int, "accuracy": float},
-    "fixed": {"distance": int, "accuracy": float},
+    "best": _BEST,
+    "untrained": _BEST,
+    "fixed": {"distance": int, "accuracy": float, **_BOUNDS},
     "chance": float,
+    "luck": float,
+}
+_ERRORS = {
+    "best_layer": {"layer": int, "error": float, **_BOUNDS},
+    "best_head": {"layer": int, "head": int, "error": float, **_BOUNDS},
 }
 _KEPT = {
     "roles": dict.fromkeys(KINDS, dict),
     "alignment": {
         "heads": [[float]],
         "layers": [float],
-        "best_layer": {"layer": int, "error": float},
-        "best_head": {"layer": int, "head": int, "error": float},
-        "diagonal": float,
+        **_ERRORS,
+        "untrained": _ERRORS,
+        "diagonal": {"error": float, **_BOUNDS},
     },
     "chosen_on": str,
     "scored_on": str,
+    "sentences": int,
+    "cases": int,
     "params_sha256": str,
 }
 
@@ -158,15 +168,22 @@ def largest(weights_nhts: Float[np.ndarray, "... t s"]) -> Int[np.ndarray, "... 
     return np.where(chosen == weights_nhts.shape[-1] - 1, -1, chosen)
 
 
-def tally(model_run: Run, pairs: Sequence[AnnotatedPair]) -> tuple[RoleTally, AlignmentTally, AlignmentTally]:
-    """Returns counts over `pairs`: of relations, and of alignments by head [n,h] and by layer average [n,1]."""
-    n, h = model_run.model_config.N, model_run.model_config.h
-    roles, heads, layers = RoleTally(n, h), AlignmentTally(n, h), AlignmentTally(n, 1)
-    for pair, maps in sentence_maps(model_run, pairs):
-        for kind in KINDS:
-            roles.add(pair, kind, largest(maps[kind]))
-        heads.add(pair, largest(maps["cross"]))
-        layers.add(pair, largest(maps["cross"].mean(1, keepdims=True)))
+def tally(model_run: Run, pairs: Sample) -> tuple[RoleTally, AlignmentTally, AlignmentTally]:
+    """Returns counts over `pairs`: of relations, and of alignments by head [n,h] and by layer average [n,1].
+
+    Alignments are those of the first sentences alone.
+    """
+    heads, layers = AlignmentTally(), AlignmentTally()
+    roles = RoleTally(model_run.model_config.N, model_run.model_config.h)
+    with Progress(f"attention after {model_run.step:,} updates", "sentences") as progress:
+        for pair, maps in progress.count(sentence_maps(model_run, pairs.first)):
+            for kind in KINDS:
+                roles.add(pair, kind, largest(maps[kind]))
+            heads.add(pair, largest(maps["cross"]))
+            layers.add(pair, largest(maps["cross"].mean(1, keepdims=True)))
+        for pair, maps in sentence_maps(model_run, pairs.more):
+            for kind in KINDS:
+                roles.add(pair, kind, largest(maps[kind]))
     return roles, heads, layers
 
 
@@ -187,27 +204,38 @@ def direction(model_run: Run) -> bool:
     return found == ("de", "en")
 
 
-def judge(model_run: Run, sentences: int = 500) -> dict[str, Any]:
+def untrained(model_run: Run) -> Run:
+    """Returns the run before its first update: the same architecture, with the parameters that its seed began with."""
+    key = jax.random.split(jax.random.key(model_run.config.seed))[0]  # as training takes it
+    return model_run._replace(params=jax.device_get(init_params(model_run.model_config, key)), step=0, checkpoints=())
+
+
+def judge(model_run: Run, sentences: int = SENTENCES, cases: int = CASES) -> dict[str, Any]:
     """Returns head roles and alignment error, as JSON values.
 
-    Heads are chosen on `sentences` of `grammar:valid` and scored on as many of `grammar:test`. Accuracies and error
-    rates are in [0, 1].
+    Heads are chosen on the sample of `grammar:valid` and scored on that of `grammar:test`, see `infer.attention.sample`
+    for `sentences` and `cases`; and once more for the run before its first update. Accuracies and error rates are in
+    [0, 1].
 
     Returns:
-      roles: by kind of attention and relation (see `infer.attention.roles.role_report`).
+      roles: by kind of attention and relation (see `infer.attention.roles.role_report`); `untrained` is as `best`.
       alignment: of encoder-decoder attention (see `infer.attention.roles.alignment_report`).
     """
     reverse = direction(model_run)
-    valid, test = (
-        tally(model_run, [annotate(grammar.pair(split, i), reverse) for i in range(sentences)])
-        for split in ("valid", "test")
-    )
+    valid, test = (sample(split, sentences, cases, reverse) for split in ("valid", "test"))
+    trained, fresh = ([tally(one, pairs) for pairs in (valid, test)] for one in (model_run, untrained(model_run)))
+    roles, alignment = role_report(trained[0][0], trained[1][0]), alignment_report(trained[0][1:], trained[1][1:])
+    for kind, of_fresh in role_report(fresh[0][0], fresh[1][0]).items():
+        for relation, role in of_fresh.items():
+            roles[kind][relation]["untrained"] = role["best"]
+    of_fresh = alignment_report(fresh[0][1:], fresh[1][1:])
     return {
-        "roles": role_report(valid[0], test[0]),
-        "alignment": alignment_report(valid[1:], test[1:]),
-        "counted_from": COUNTED_FROM,
-        "chosen_on": f"grammar:valid:{sentences}",
-        "scored_on": f"grammar:test:{sentences}",
+        "roles": roles,
+        "alignment": alignment | {"untrained": {name: of_fresh[name] for name in _ERRORS}},
+        "chosen_on": valid.named("valid"),
+        "scored_on": test.named("test"),
+        "sentences": sentences,
+        "cases": cases,
         "step": model_run.step,
         "checkpoints": list(model_run.checkpoints),
         "params_sha256": params_sha256(model_run.params),
@@ -215,21 +243,22 @@ def judge(model_run: Run, sentences: int = 500) -> dict[str, Any]:
     }
 
 
-def kept(model_run: Run, sentences: int = 500) -> dict[str, Any]:
-    """Returns the result of `judge`: read from the run if it matches these parameters and sentences, else computed and
-    saved.
+def kept(model_run: Run, sentences: int = SENTENCES, cases: int = CASES) -> dict[str, Any]:
+    """Returns the result of `judge`: read from the run if it is of these parameters and of no fewer sentences and
+    cases, else computed and saved. Results without `cases` are older: they count layers and heads from 0.
 
     Raises:
       UserError: the file in the run is damaged.
     """
     path = model_run.workdir / "evaluations" / "heads.json"
     if path.is_file():
-        found = read_json(path, _KEPT)
-        wanted = {"params_sha256": params_sha256(model_run.params), "scored_on": f"grammar:test:{sentences}"}
-        if (wanted | {"counted_from": COUNTED_FROM}).items() <= found.items():
-            roles = {kind: dict.fromkeys(found["roles"][kind], _ROLE) for kind in KINDS}
-            return read_json(path, {"roles": roles})
-    found = judge(model_run, sentences)
+        found = read_json(path, dict)
+        if found.get("params_sha256") == params_sha256(model_run.params) and "cases" in found:
+            read_json(path, _KEPT)
+            if found["sentences"] >= sentences and found["cases"] >= cases:
+                roles = {kind: dict.fromkeys(found["roles"][kind], _ROLE) for kind in KINDS}
+                return read_json(path, {"roles": roles})
+    found = judge(model_run, sentences, cases)
     keep(path, found)
     return found
 
@@ -244,26 +273,49 @@ def keep(path: Path, found: dict[str, Any]) -> None:
 
 
 def table(found: dict[str, Any]) -> str:
-    """Returns the result as text: the best head of every relation, then the alignment."""
-    lines = [f"best heads, chosen on {found['chosen_on']} and scored on {found['scored_on']}; accuracies in %"]
+    """Returns the result as text: the best head of every relation, then the alignment.
+
+    A relation is marked where the head's interval lies above those of both other baselines and above luck.
+    """
+    lines = [
+        f"best heads, chosen on {found['chosen_on']} and scored on {found['scored_on']}",
+        "accuracies in %, with 95 % intervals; luck: what the best of as many random heads exceeds once in 20 times",
+        "*: above luck, and its interval above those of the best untrained head and of the best fixed distance",
+    ]
     for kind in KINDS:
-        lines += ["", f"{TITLES[kind]:<38} layer  head  accuracy  fixed distance  chance   cases"]
+        lines += [
+            "",
+            f"{TITLES[kind]:<38} layer  head  accuracy{'':<16}untrained{'':<11}fixed distance{'':<10}luck   cases",
+        ]
         for relation, role in found["roles"][kind].items():
             name = RELATIONS[relation] if kind != "cross" else f"{RELATIONS[relation]}, translated"
             best, fixed = role["best"], role["fixed"]
             lines.append(
                 f"  {name:<36} {best['layer']:>5}  {best['head']:>4}  {100 * best['accuracy']:>8.1f}"
-                f"  {100 * fixed['accuracy']:>8.1f} ({fixed['distance']:+d})  {100 * role['chance']:>6.1f}"
-                f"  {role['cases']:>6,}"
+                f" {_between(best)}{'*' if stands_out(role) else ' '}"
+                f"  {100 * role['untrained']['accuracy']:>5.1f} {_between(role['untrained'])}"
+                f"  {100 * fixed['accuracy']:>5.1f} {_between(fixed)} {fixed['distance']:+3d}"
+                f"  {100 * role['luck']:>5.1f}  {role['cases']:>6,}"
             )
     alignment = found["alignment"]
-    layer, head = alignment["best_layer"], alignment["best_head"]
-    place = f"layer {head['layer']} head {head['head']}"
-    lines += [
-        "",
-        "alignment error rate, all links sure, in %",
-        f"  {'average of the best layer, ' + str(layer['layer']):<38} {100 * layer['error']:>6.1f}",
-        f"  {'best head, ' + place:<38} {100 * head['error']:>6.1f}",
-        f"  {'the diagonal':<38} {100 * alignment['diagonal']:>6.1f}",
-    ]
-    return "\n".join(lines)
+    fresh, diagonal = alignment["untrained"], alignment["diagonal"]
+    lines += ["", f"alignment error rate, all links sure, in %  {'':<22}  {'untrained':<18}"]
+    for key, name in (("best_layer", "average of the best layer, {layer}"), ("best_head", "best head, {layer}.{head}")):
+        of = alignment[key]
+        named = name.format(**of)
+        lines.append(
+            f"  {named:<46} {100 * of['error']:>8.1f} {_between(of)}"
+            f"   {100 * fresh[key]['error']:>5.1f} {_between(fresh[key])}"
+        )
+    return "\n".join([*lines, f"  {'the diagonal':<46} {100 * diagonal['error']:>8.1f} {_between(diagonal)}"])
+
+
+def stands_out(role: dict[str, Any]) -> bool:
+    """Returns whether a head is better than its baselines: above luck, and its interval above both of theirs."""
+    bounds = (role["luck"], role["untrained"]["high"], role["fixed"]["high"])
+    return bool(role["best"]["low"] > max(bounds))
+
+
+def _between(of: dict[str, Any]) -> str:
+    low, high = 100 * of["low"], 100 * of["high"]
+    return f"{low:>5.1f} to {high:<5.1f}"

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Int, Num
 
+from base.intervals import Interval, bootstrap, wilson
 from data.grammar.sentences import Example
 from infer.attention.page import KINDS
 
@@ -100,12 +101,12 @@ class RoleTally:
         """Counts one sentence's attention of one kind: the key of each head's largest weight, -1 for no token."""
         for relation in RELATIONS:
             name = (kind, relation)
-            for query, keys in pair.cases[name].items():
+            for query, keys in pair.cases.get(name, {}).items():
                 visible = query if kind == "decoder" else len(pair.source_tokens)
                 self.cases[name] += 1
                 self.chance[name] += len(keys) / (visible + 1)  # with <s> or </s>
                 hits_nh = self.hits_nh.setdefault(name, np.zeros(self.shape, np.int64))
-                hits_nh += np.isin(chosen_nht[:, :, query], list(keys))
+                hits_nh += (chosen_nht[:, :, query, None] == np.array([*keys])).any(-1)
                 self.distances.setdefault(name, Counter()).update(key - query for key in keys)
 
 
@@ -114,8 +115,10 @@ def role_report(valid: RoleTally, test: RoleTally) -> dict[str, dict[str, Any]]:
 
     `accuracy` is that of each layer and head on the test sentences; `best` the head chosen on the validation sentences,
     its layer and its number from 1, with its test accuracy; `fixed` the most often correct distance key - query, chosen
-    and scored in the same way; `chance` the accuracy of a random visible token; `cases` the number of cases in the test
-    sentences.
+    and scored in the same way; `chance` the accuracy of a random visible token, and `luck` what the best of as many
+    heads that attend at random exceeds once in 20 times; `cases` the number of cases in the test sentences. `low` and
+    `high` bound the 95 % interval of an accuracy; it takes cases as independent, which those of one sentence are not
+    quite.
     """
     report: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
     for kind, relation in test.hits_nh:
@@ -123,45 +126,78 @@ def role_report(valid: RoleTally, test: RoleTally) -> dict[str, dict[str, Any]]:
         if name not in valid.hits_nh:
             continue
         cases = test.cases[name]
-        accuracy_nh = test.hits_nh[name] / cases
-        layer, head = np.unravel_index(valid.hits_nh[name].argmax(), test.shape)
+        layer, head = map(int, np.unravel_index(valid.hits_nh[name].argmax(), test.shape))
         distance, _ = valid.distances[name].most_common(1)[0]
         report[kind][relation] = {
             "cases": cases,
-            "accuracy": accuracy_nh.tolist(),
-            "best": {"layer": int(layer) + 1, "head": int(head) + 1, "accuracy": float(accuracy_nh[layer, head])},
-            "fixed": {"distance": distance, "accuracy": test.distances[name][distance] / cases},
+            "accuracy": (test.hits_nh[name] / cases).tolist(),
+            "best": {"layer": layer + 1, "head": head + 1, **_accuracy(int(test.hits_nh[name][layer, head]), cases)},
+            "fixed": {"distance": distance, **_accuracy(test.distances[name][distance], cases)},
             "chance": test.chance[name] / cases,
+            "luck": luck(test.chance[name] / cases, cases, test.hits_nh[name].size),
         }
     return {kind: {r: found[r] for r in RELATIONS if r in found} for kind, found in report.items()}
 
 
-class AlignmentTally:
-    """Counts of alignment links: predicted by each of [n,h] heads, correct among those, and in the gold alignment."""
+def _accuracy(hits: int, cases: int) -> dict[str, float]:
+    low, high = wilson(hits, cases)
+    return {"accuracy": hits / cases, "low": low, "high": high}
 
-    def __init__(self, n: int, h: int) -> None:
-        self.made_nh, self.right_nh = np.zeros((n, h), np.int64), np.zeros((n, h), np.int64)
-        self.true = 0
-        self.diagonal_made = self.diagonal_right = 0
+
+def luck(chance: float, cases: int, heads: int, draws: int = 1000) -> float:
+    """Returns the accuracy that the best of so many heads exceeds once in 20 times if each key is drawn at random.
+
+    That best head is chosen on the cases that it is scored on, as one who searches a single set of sentences does.
+    """
+    hits_dh = np.random.default_rng(0).binomial(cases, chance, size=(draws, heads))
+    return float(np.quantile(hits_dh.max(1), 0.95) / cases)
+
+
+class AlignmentTally:
+    """Counts of alignment links, by sentence: predicted by each of [n,h] heads, correct among those, and true ones."""
+
+    def __init__(self) -> None:
+        self.made: list[np.ndarray] = []
+        self.right: list[np.ndarray] = []
+        self.links: list[int] = []
+        self.of_diagonal: list[tuple[int, int, int]] = []  # made, right, true
+
+    @property
+    def true(self) -> int:
+        """The number of links in the gold alignments."""
+        return sum(self.links)
 
     def add(self, pair: AnnotatedPair, chosen_nht: Int[np.ndarray, "n h t"]) -> None:
         """Counts one sentence: each target token is linked to the source token of its largest weight, -1 for none."""
         t, s = len(pair.target_tokens), len(pair.source_tokens)
         true_ts = np.zeros((t, s + 1), bool)  # -1 indexes the last column, which is never true
         true_ts[tuple(zip(*pair.alignment, strict=True))] = True
-        self.made_nh += (chosen_nht >= 0).sum(-1)
-        self.right_nh += true_ts[np.arange(t), chosen_nht].sum(-1)
-        self.true += len(pair.alignment)
-        self.diagonal_made += t
-        self.diagonal_right += int(true_ts[np.arange(t), diagonal(t, s)].sum())
+        self.made.append((chosen_nht >= 0).sum(-1))
+        self.right.append(true_ts[np.arange(t), chosen_nht].sum(-1))
+        self.links.append(len(pair.alignment))
+        self.of_diagonal.append((t, int(true_ts[np.arange(t), diagonal(t, s)].sum()), len(pair.alignment)))
 
     def error_nh(self) -> np.ndarray:
         """Returns the alignment error rate [n,h]: 1 - 2 right / (made + true), Och and Ney 2003 with all links sure."""
-        return 1 - 2 * self.right_nh / (self.made_nh + self.true)
+        return 1 - 2 * np.sum(self.right, axis=0) / (np.sum(self.made, axis=0) + self.true)
+
+    def interval(self, layer: int, head: int) -> Interval:
+        """Returns the 95 % bootstrap interval of one head's error rate, over sentences."""
+        of_head = [(made[layer, head], right[layer, head]) for made, right in zip(self.made, self.right, strict=True)]
+        return bootstrap(np.column_stack([np.array(of_head), self.links]), _error)
 
     def diagonal_error(self) -> float:
         """Returns the alignment error rate of the diagonal, for comparison."""
-        return 1 - 2 * self.diagonal_right / (self.diagonal_made + self.true)
+        return float(_error(np.sum(self.of_diagonal, axis=0)))
+
+    def diagonal_interval(self) -> Interval:
+        """Returns its 95 % bootstrap interval, over sentences."""
+        return bootstrap(np.array(self.of_diagonal), _error)
+
+
+def _error(counts: Num[np.ndarray, "*draws 3"]) -> Num[np.ndarray, "*draws"] | np.floating:
+    """The alignment error rate of (links made, right ones, true links)."""
+    return 1 - 2 * counts[..., 1] / (counts[..., 0] + counts[..., 2])
 
 
 def diagonal(t: int, s: int) -> Int[np.ndarray, " t"]:
@@ -173,16 +209,26 @@ def alignment_report(valid: Sequence[AlignmentTally], test: Sequence[AlignmentTa
     """Returns error rates on the test sentences, as JSON values, from each split's tallies of (heads, layer averages).
 
     `heads` [n,h] and `layers` [n]; `best_layer` and `best_head`, which count from 1, are chosen on the validation
-    sentences; `diagonal` is the error of the diagonal; `links` the number of gold links.
+    sentences; `diagonal` is the error of the diagonal; `links` the number of gold links. `low` and `high` bound the
+    95 % interval of an error.
     """
     heads_nh, layers_n = test[0].error_nh(), test[1].error_nh()[:, 0]
-    layer, head = np.unravel_index(valid[0].error_nh().argmin(), heads_nh.shape)
+    layer, head = map(int, np.unravel_index(valid[0].error_nh().argmin(), heads_nh.shape))
     best = int(valid[1].error_nh()[:, 0].argmin())
+
+    def bounds(interval: Interval) -> dict[str, float]:
+        return {"low": interval[0], "high": interval[1]}
+
     return {
         "heads": heads_nh.tolist(),
         "layers": layers_n.tolist(),
-        "best_layer": {"layer": best + 1, "error": float(layers_n[best])},
-        "best_head": {"layer": int(layer) + 1, "head": int(head) + 1, "error": float(heads_nh[layer, head])},
-        "diagonal": test[0].diagonal_error(),
+        "best_layer": {"layer": best + 1, "error": float(layers_n[best]), **bounds(test[1].interval(best, 0))},
+        "best_head": {
+            "layer": layer + 1,
+            "head": head + 1,
+            "error": float(heads_nh[layer, head]),
+            **bounds(test[0].interval(layer, head)),
+        },
+        "diagonal": {"error": test[0].diagonal_error(), **bounds(test[0].diagonal_interval())},
         "links": test[0].true,
     }

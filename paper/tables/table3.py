@@ -13,7 +13,7 @@ from model.config import parameter_count
 from paper.published import TABLE3, TIMES
 from paper.records import Records, RowRuns, caveat_notes, load, row_runs
 from paper.tables.cost import cost
-from paper.tables.trend import paired_differences, summary, with_error
+from paper.tables.trend import design, paired_differences, summary, with_error
 from run.folder import model_config
 
 FILE = "configs/ablations.py"
@@ -95,6 +95,7 @@ def small(records: Records) -> Table:
         "− base, ours: mean over the seeds that both rows have, ± standard error; perplexity and sacreBLEU: mean over "
         "the seeds, ± standard deviation",
         *(note for row in twins.values() for note in row.notes),
+        *design(twins),
         *summary(twins, "perplexity", lambda name: TABLE3[name].perplexity),
         *summary(twins, "sacrebleu", lambda name: TABLE3[name].bleu),
         *caveat_notes(twins),

@@ -11,6 +11,7 @@ from jax.scipy.special import betainc
 from jaxtyping import Float
 
 from base.table import number
+from configs.small import SEEDS_BLEU, SEEDS_PERPLEXITY
 from paper.records import RowRuns
 
 DRAWS = 5000
@@ -54,6 +55,23 @@ def with_error(differences: Float[np.ndarray, " seeds"], digits: int) -> str:
     return text if error is None else f"{text} ± {error:.{digits}f}"
 
 
+def design(rows: Mapping[str, RowRuns]) -> list[str]:
+    """Returns how many runs the small twins have, and whether base's seeds agree as closely as configs/small.py asks.
+
+    [] of fewer than two seeds of "base".
+    """
+    bleu, logs = ([*by_seed(rows["base"], key).values()] for key in ("sacrebleu", "perplexity"))
+    if len(bleu) < 2:
+        return []
+    points, share = float(np.std(bleu, ddof=1)), float(np.std(logs, ddof=1))
+    met = points <= SEEDS_BLEU and share <= SEEDS_PERPLEXITY
+    return [
+        f"{sum(len(row.scored) for row in rows.values())} runs; base's {len(bleu)} seeds have a standard deviation of "
+        f"{points:.2f} BLEU and {100 * share:.1f} % of perplexity; the design allows {SEEDS_BLEU:g} and "
+        f"{100 * SEEDS_PERPLEXITY:g} %: {'met' if met else 'not met'}"
+    ]
+
+
 def rank_correlation(
     paper: Float[np.ndarray, "*draws rows"], ours: Float[np.ndarray, "*draws rows"]
 ) -> Float[np.ndarray, "*draws"]:
@@ -84,7 +102,7 @@ def bootstrap_interval(
 
 
 def summary(rows: Mapping[str, RowRuns], key: str, paper: Callable[[str], float]) -> list[str]:
-    """Returns in a line or two how the rows' differences from "base" agree with the paper's; [] of fewer than 3 rows.
+    """Returns in a few lines how the rows' differences from "base" agree with the paper's; [] of fewer than 3 rows.
 
     Args:
       rows: by name, "base" among them.
@@ -107,15 +125,17 @@ def summary(rows: Mapping[str, RowRuns], key: str, paper: Callable[[str], float]
             f"paired t-test over seeds (about {LEVEL * len(tested):.0f} would by chance), {len({*clear} & {*same})} of "
             "them with the paper's sign"
         )
+    opposite = [f"{key}: not with the paper's sign: {', '.join(name for name in moved if name not in same)}"]
+    lines = [line, *(opposite if len(same) < len(moved) else [])]
     values = [[*by_seed(rows[name], key).values()] for name in names]
     sides = np.array([paper(name) for name in names]), np.array([np.mean(seeds) for seeds in values])
     correlation = float(rank_correlation(*sides))
     if np.isnan(correlation):
-        return [line]
+        return lines
     low, high = bootstrap_interval(sides[0].tolist(), values)
     zero = "includes 0: no agreement is shown" if low <= 0 <= high else "excludes 0"
     return [
-        line,
+        *lines,
         f"{key}: Spearman's rank correlation with the paper over {len(names)} rows is {number(correlation)}, 95 % "
         f"bootstrap interval {number(low)} to {number(high)} (rows and seeds redrawn {DRAWS:,} times), which {zero}",
     ]

@@ -1,0 +1,35 @@
+"""95 % intervals: of a share, by Wilson's formula, and of any figure of summed counts, by the bootstrap."""
+
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Float, Num
+
+Interval = tuple[float, float]
+DRAWS = 1000
+_Z = 1.959964  # of the normal distribution, 2.5 % is above
+
+
+def wilson(hits: int, cases: int) -> Interval:
+    """Returns the interval of a share, hits / cases, of independent cases (Wilson 1927); (0, 1) of no case."""
+    if not cases:
+        return 0.0, 1.0
+    share, square = hits / cases, _Z**2 / cases
+    middle = (share + square / 2) / (1 + square)
+    half = _Z / (1 + square) * (share * (1 - share) / cases + square / (4 * cases)) ** 0.5
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def bootstrap(
+    counts_ic: Num[np.ndarray, "i c"],
+    figure: Callable[[Num[np.ndarray, "draws c"]], Float[np.ndarray, " draws"] | np.floating],
+    draws: int = DRAWS,
+) -> Interval:
+    """Returns the interval of `figure`, which maps the sums over the rows of `counts_ic` to a number.
+
+    Rows, say sentences, are redrawn with replacement, always the same ones (Efron 1979, percentiles).
+    """
+    rows_di = np.random.default_rng(0).integers(len(counts_ic), size=(draws, len(counts_ic)))
+    sums_dc = np.stack([column_i[rows_di].sum(1) for column_i in counts_ic.T], -1)
+    low, high = np.percentile(figure(sums_dc), [2.5, 97.5])
+    return float(low), float(high)

@@ -1,0 +1,49 @@
+"""Which sentences of the grammar heads are judged on: the first of a split, and more of those with a rare relation."""
+
+import itertools
+from collections import Counter
+from functools import lru_cache
+from typing import NamedTuple
+
+from base.progress import Progress
+from data.grammar import sentences as grammar
+from infer.attention.roles import AnnotatedPair, annotate
+
+CASES = 400  # of a share that makes an interval of at most 5 points to either side
+RARE = ("relative", "particle", "verb", "antecedent", "it")
+
+
+class Sample(NamedTuple):
+    """The first sentences of a split, with all their cases; and others, with cases of rare relations alone."""
+
+    first: list[AnnotatedPair]
+    more: list[AnnotatedPair]
+
+    def named(self, split: str) -> str:
+        """Returns what the record says: how many sentences of which split."""
+        more = f", {len(self.more):,} more with rare relations" if self.more else ""
+        return f"grammar:{split}:{len(self.first)}{more}"
+
+
+@lru_cache(maxsize=4)
+def sample(split: str, sentences: int, cases: int, reverse: bool) -> Sample:
+    """Returns the first `sentences` of a split and, from those behind them, as many as rare relations need.
+
+    A rare relation that the first sentences hold gets `cases` cases of each kind of attention, or a few more: sentences
+    are read on until it has them, and of a later sentence only the relations that lack cases then are counted.
+    """
+    with Progress(f"reading grammar:{split}", "sentences") as progress:
+        read = (annotate(grammar.pair(split, i), reverse) for i in progress.count(itertools.count()))
+        first = list(itertools.islice(read, sentences))
+        count: Counter[tuple[str, str]] = Counter()
+        for pair in first:
+            count.update({name: len(found) for name, found in pair.cases.items() if name[1] in RARE})
+        lacking = {name for name in count if 0 < count[name] < cases}
+        more: list[AnnotatedPair] = []
+        while lacking:
+            pair = next(read)
+            if wanted := {name: found for name, found in pair.cases.items() if name in lacking and found}:
+                more.append(pair._replace(cases=wanted))
+                count.update({name: len(found) for name, found in wanted.items()})
+                lacking = {name for name in lacking if count[name] < cases}
+    return Sample(first, more)
