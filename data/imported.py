@@ -14,7 +14,6 @@ from operator import index
 from pathlib import Path
 from typing import Any, SupportsIndex
 
-import sacremoses
 import sentencepiece
 
 from base.errors import UserError
@@ -157,11 +156,15 @@ class MosesBpe(_Imported):
         return other
 
     @cached_property
-    def _moses(self) -> sacremoses.MosesTokenizer:
+    def _moses(self) -> Any:
+        import sacremoses  # only now: it takes a second, and every command that opens a run imports this file
+
         return sacremoses.MosesTokenizer(self._languages[self._side])
 
     @cached_property
-    def _detokenizer(self) -> sacremoses.MosesDetokenizer:
+    def _detokenizer(self) -> Any:
+        import sacremoses
+
         return sacremoses.MosesDetokenizer(self._languages[1])
 
     def normalise(self, text: str) -> str:
