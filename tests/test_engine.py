@@ -51,7 +51,7 @@ def test_an_ensemble_of_a_run_with_itself_is_the_run(run: Run, translator: Trans
 
 def test_runs_of_an_ensemble_have_one_tokenizer(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     other = run._replace(tokenizer=type("Other", (), {"sha256": "x"})(), workdir=Path("other"))
-    monkeypatch.setattr("infer.runs.open_run", lambda workdir, checkpoint: other if workdir == "other" else run)
+    monkeypatch.setattr("infer.runs.open_run", lambda workdir, checkpoint, task: other if workdir == "other" else run)
     with pytest.raises(UserError, match="other has another tokenizer than"):
         open_runs(f"{run.workdir},other")
 
