@@ -4,7 +4,7 @@ The argument is sinusoidal, learned, rope, alibi, t5 or none. Rows are cut out o
 anywhere; learned positions have 32 rows, and so cannot be read beyond. T5 has biases for distances of up to 128, of
 which rows of 32 train none for more than 34.
 
-Ours:  one seed of each, in docs/tables.md.
+Ours:  three seeds of each, in docs/tables.md; what they say is in docs/studies.md.
 Cost:  about a minute each on one CPU core.
 
     for seed in 0 1 2; do for positions in sinusoidal learned rope alibi t5 none; do
