@@ -58,7 +58,7 @@ lint: install  ## ruff and mypy
 format: install  ## format the sources with ruff
 	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format .
 
-test: lint  ## lint, then run the tests with shapes and types checked at run time (under 15 minutes)
+test: lint  ## lint, then run the tests with shapes and types checked at run time (15 to 20 minutes)
 	@$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadfile --quiet
 
 test-slow: install  ## run the tests that take minutes each
