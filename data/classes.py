@@ -31,8 +31,10 @@ class Classified:
         numbers = {tuple(tokenizer.encode(name)): number for number, name in enumerate(classes)}
         labels = [tuple(label[:-1].tolist()) for _, label in prepared.records(range(len(prepared)))]
         if odd := [label for label in labels if label not in numbers]:
-            raise UserError(f"corpus {prepared.manifest['spec']!r}: class {tokenizer.decode(odd[0])!r} is not in "
-                            f"data.classes, which are {', '.join(classes)}")  # fmt: skip
+            raise UserError(
+                f"corpus {prepared.manifest['spec']!r}: class {tokenizer.decode(odd[0])!r} is not in data.classes, "
+                f"which are {', '.join(classes)}"
+            )
         self.manifest, self.lengths = prepared.manifest, np.repeat(prepared.lengths[:, :1], 2, axis=1)
         self.class_n = np.array([numbers[label] for label in labels], np.int32)
         self._prepared = prepared

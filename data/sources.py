@@ -224,8 +224,11 @@ def _lines(spec: str, rest: str) -> Corpus:
     if rest.startswith("grammar:"):
         both = _grammar(spec, rest.removeprefix("grammar:"))
         sides = ("lines", "both") if rest.endswith("}") else ("lines",)
-        return Corpus(spec, "", "en", lambda: ((text,) for pair in both.pairs() for text in pair[: len(sides)]),
-                      _digest(*sides, both.fingerprint))  # fmt: skip
+
+        def lines() -> Pairs:
+            return ((text,) for pair in both.pairs() for text in pair[: len(sides)])
+
+        return Corpus(spec, "", "en", lines, _digest(*sides, both.fingerprint))
     path = Path(rest).expanduser()
     fingerprint = _digest("lines", file_digest(path))
     return Corpus(spec, "", "", lambda: _not_empty(spec, ((line,) for line in read_lines(path))), fingerprint)

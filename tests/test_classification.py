@@ -23,6 +23,7 @@ from infer.runs import Run, open_run
 from run.checkpoint import load_params
 from run.folder import read_metrics
 from tests.test_translate_cli import command
+from tests.tiny_training import refusal
 from train import loop
 from train.tasks import masked_lm
 from train.tasks.classification import task
@@ -138,11 +139,7 @@ def test_classes_are_two_or_more(names: str) -> None:
 
 def test_corpora_that_do_not_fit_are_one_line(tmp_path: Path) -> None:
     def said(**data: str) -> str:
-        cfg = tiny(tmp_path)
-        cfg.data.update(data)
-        with pytest.raises(UserError) as caught:
-            loop.train(cfg, tmp_path / "run", task)
-        return str(caught.value)
+        return refusal(tiny(tmp_path), tmp_path / "run", task, data)
 
     (tmp_path / "bare.tsv").write_text("One dog sleeps.\n")
     (tmp_path / "empty.tsv").write_text("Dogs sleep.\tplural\nOne dog sleeps.\t\n")

@@ -1,6 +1,7 @@
 """Two processes of four devices each train, validate, decode and save as one, and others can resume their run."""
 
 import json
+import re
 import shutil
 import socket
 import subprocess
@@ -17,6 +18,8 @@ from run.checkpoint import load_params
 from tests import tiny_training
 from tests.test_train_cli import ENVIRONMENT, ROOT
 
+# What the CPU's collectives print, several threads at a time, so that one line may lie within another.
+GLOO = re.compile(r"(gloo|rank|is|connected|to|peer|ranks|expected|number|of|\d|[][.:\s])*", re.IGNORECASE)
 STEPS = 8
 EVERY = 4
 
@@ -109,8 +112,7 @@ def test_others_take_over_where_two_processes_stopped(folder: Path, processes: i
 def test_two_processes_evaluate_as_one(folder: Path) -> None:
     command = ["infer", f"--workdir={folder}/whole", "--split=valid", "--json"]
     both, alone = finish(launch(command, 2, 4)), finish(launch(command, 1, 1))
-    talk = [line for line in both[1].splitlines() if not line.startswith("[Gloo]")]  # of the CPU's collectives
-    assert talk == []
+    assert GLOO.fullmatch(both[1])  # the second process prints no result
     one, other = json.loads(both[0][both[0].index("{") :]), json.loads(alone[0])
     for key in ("sacrebleu", "chrf", "exact_match", "perplexity", "params_sha256", "sentences"):
         assert one[key] == (pytest.approx(other[key], rel=1e-5) if isinstance(one[key], float) else other[key])

@@ -249,6 +249,8 @@ def test_a_result_is_kept_and_used_while_the_parameters_are_the_same(run: Run):
     path.write_text(json.dumps({**first, "step": "kept"}))
     assert kept(run, 2, cases=0)["step"] == kept(run, 1, cases=0)["step"] == "kept"
     assert kept(run, 3, cases=0)["scored_on"] == "grammar:test:3"
+    path.write_text(json.dumps({key: value for key, value in first.items() if key != "cases"} | {"step": "older"}))
+    assert kept(run, 2, cases=0)["step"] == first["step"]  # older results counted from 0: they are computed again
     other = open_run(run.workdir, "2")
     assert kept(other, 3, cases=0)["params_sha256"] != first["params_sha256"]
 

@@ -81,7 +81,7 @@ def test_the_twins_that_fail_stand_beside_those_without_the_suspect(tmp_path: Pa
     assert found["C3-pre"]["minus"] == "base-pre"
     assert found["C3-pre"]["log perplexity: difference"] == "−0.154"  # log(1.2 / 1.4)
     assert found["big-drop"]["perplexity"] == "not run"
-    for name, other in table3.WHY:  # a suspect is all that a pair of twins and the pair before do not share
+    for name, other in table3.COMPARED:  # like with like: where the norm is the suspect, both sides have the other one
         assert ("norm" in table3.changed(f"{name}:small")) == ("norm" in table3.changed(f"{other}:small"))
 
 

@@ -10,7 +10,7 @@ from configs.common import default
 from data.imported import ByteLevel
 from infer.convert.folders import Imported
 from infer.convert.settings import activation, head_width, require, wrong_weights
-from infer.convert.vocabulary import bias_of_copies, our_rows, read_tokenizer
+from infer.convert.vocabulary import our_rows, read_tokenizer, with_our_rows
 
 _FIXED = {"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False, "add_cross_attention": False}
 
@@ -37,11 +37,9 @@ def read(folder: Path, sizes: dict[str, Any], weights: dict[str, np.ndarray]) ->
     cfg.model.update({"positions": "learned", "max_positions": sizes["n_positions"], "scale_embeddings": False})
     rows = our_rows(sizes["vocab_size"], pad=end, start=end, eos=end, unk=end)
     try:
-        params = parameters(weights, cfg.model.N, h)
-        params["embed"] = params["embed"][rows]
+        params = with_our_rows(parameters(weights, cfg.model.N, h), rows)
     except (KeyError, ValueError, IndexError) as error:
         raise wrong_weights(folder, error) from error
-    params["output_bias"] = bias_of_copies(rows)
     inner = read_tokenizer(folder, "GPT2Tokenizer", "vocab.json")
     return Imported(folder, cfg, ByteLevel.of(inner, rows, str(folder)), params)
 

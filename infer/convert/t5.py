@@ -11,7 +11,7 @@ from configs.common import default
 from data.imported import Unigram
 from infer.convert.folders import Imported
 from infer.convert.settings import require, wrong_weights
-from infer.convert.vocabulary import bias_of_copies, our_rows, read_tokenizer
+from infer.convert.vocabulary import our_rows, read_tokenizer, with_our_rows
 
 _FIXED: dict[str, Any] = {"tie_word_embeddings": True, "scale_decoder_outputs": True}
 _FIXED |= {"relative_attention_num_buckets": 32, "relative_attention_max_distance": 128}
@@ -50,11 +50,9 @@ def read(folder: Path, sizes: dict[str, Any], weights: dict[str, np.ndarray]) ->
         raise UserError(f"{folder}: its vocabulary has no <unk>")
     rows = our_rows(sizes["vocab_size"], pad=ids[0], start=start, eos=ids[1], unk=unknown)
     try:
-        params = parameters(weights, cfg.model.N, h)
-        params["embed"] = params["embed"][rows]
+        params = with_our_rows(parameters(weights, cfg.model.N, h), rows)
     except (KeyError, ValueError, IndexError) as error:
         raise wrong_weights(folder, error) from error
-    params["output_bias"] = bias_of_copies(rows)
     return Imported(folder, cfg, Unigram.of(inner, rows, str(folder)), params)
 
 

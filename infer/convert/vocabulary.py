@@ -39,6 +39,15 @@ def bias_of_copies(rows: Sequence[int]) -> np.ndarray:
     return bias_v
 
 
+def with_our_rows(params: dict[str, Any], rows: Sequence[int]) -> dict[str, Any]:
+    """Returns the parameters of a model whose softmax is the embedding, with our ids and `bias_of_copies`.
+
+    Raises:
+      IndexError: there are fewer embeddings than ids.
+    """
+    return params | {"embed": params["embed"][rows], "output_bias": bias_of_copies(rows)}
+
+
 def our_pieces(rows: Sequence[int], theirs: Mapping[int, str]) -> list[str]:
     """Returns our vocabulary, in which a piece without a name, or with that of a special symbol, is called `<ID>`."""
     names = [theirs.get(row, "") for row in rows[len(SPECIALS) :]]

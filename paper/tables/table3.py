@@ -18,7 +18,7 @@ from run.folder import model_config
 
 FILE = "configs/ablations.py"
 # Small twins, each with the one that it is compared with: what the paper's rows do, and with the suspect taken away.
-WHY = (("C3", "base"), ("C3-pre", "base-pre"), ("big", "base"), ("big-drop", "base"))
+COMPARED = (("C3", "base"), ("C3-pre", "base-pre"), ("big", "base"), ("big-drop", "base"))
 SETTING = "perplexity: of a subword, without label smoothing; development set, no checkpoints averaged"
 
 
@@ -106,7 +106,7 @@ def small(records: Records) -> Table:
 
 def why(records: Records) -> Table:
     """Returns the experiments on the small twins that are worse than base; configs/ablations.py has the predictions."""
-    twins = {name: row_runs(records, f"{FILE}:{name}:small", "valid") for pair in WHY for name in pair}
+    twins = {name: row_runs(records, f"{FILE}:{name}:small", "valid") for pair in COMPARED for name in pair}
     head = ("row", "changed", "minus", "log perplexity: difference", "BLEU: difference", "perplexity", "seeds", "cost")
     rows: list[tuple[str, ...]] = [
         (
@@ -118,7 +118,7 @@ def why(records: Records) -> Table:
             twins[name].shown("perplexity", 3),
             *(str(len(twins[name].scored)), cost(twins[name].scored)),
         )
-        for name, other in WHY
+        for name, other in COMPARED
     ]
     notes = [
         "difference: mean over the seeds that both rows have, ± standard error",
