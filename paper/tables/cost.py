@@ -69,5 +69,5 @@ def cost(scored: Sequence[ScoredRun]) -> str:
 
 
 def _device(device: dict[str, Any]) -> str:
-    cores = f" ({device['cpus']} cores)" if device["kind"] == "cpu" else ""
+    cores = f" ({device['cpus']} {'core' if device['cpus'] == 1 else 'cores'})" if device["kind"] == "cpu" else ""
     return f"{device['count']} x {device['kind']}{cores}"
