@@ -184,3 +184,12 @@ def test_corpora_that_cannot_be_masked_are_one_line(tmp_path: Path) -> None:
     assert "is empty: it has no sentences" in said(train=f"lines:{tmp_path}/empty.txt")
     assert "whose lines are all empty: there is nothing to restore" in said(valid=f"lines:{tmp_path}/blank.txt")
     assert "data.batching is window; task masked_lm reads whole lines" in said(batching="window")
+
+
+@pytest.mark.parametrize(("valid", "rows"), [("The dog sleeps.", "data.train"), ("dog " * 200, "data.valid")])
+def test_learned_positions_that_are_too_few_are_said_at_the_start(tmp_path: Path, valid: str, rows: str) -> None:
+    cfg = tiny(tmp_path)
+    cfg.model.update({"positions": "learned", "max_positions": 31 if rows == "data.train" else 32})
+    (tmp_path / "valid.txt").write_text(valid)
+    said = refusal(cfg, tmp_path / "run", task, {})
+    assert said.startswith("config: model.max_positions is 3") and said.endswith(f"as long as the rows of {rows}")

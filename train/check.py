@@ -65,6 +65,21 @@ def check_device(cfg: ConfigDict) -> None:
     _require(runs, "model.attention_impl", impl, f"einsum on this device ({device})")
 
 
+def check_rows(cfg: ConfigDict, train: Any, valid: Any) -> None:
+    """Raises a `UserError` if the prepared corpora need rows longer than the table of learned positions."""
+    from data.batching import length_batches  # only now, to keep `check` fast
+
+    if cfg.model.positions != "learned":
+        return
+    tokens, packed = cfg.data.tokens_per_batch, cfg.data.batching != "bucket"
+    for name, corpus in {"data.train": train, "data.valid": valid}.items():
+        longest = max(one.length for one in length_batches(corpus.lengths.max(axis=1), cfg.data.buckets, tokens=tokens))
+        if cfg.data.batching == "window" or (packed and corpus is train):
+            longest = cfg.data.pack_length
+        what = f"at least {longest}, as long as the rows of {name}"
+        _require(cfg.model.max_positions >= longest, "model.max_positions", cfg.model.max_positions, what)
+
+
 def _require(right: bool, key: str, value: Any, what: str) -> None:
     if not right:
         raise UserError(f"config: {key} is {value!r}; it must be {what}")

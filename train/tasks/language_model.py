@@ -17,6 +17,7 @@ from model.tokens import Tokens
 from run.distributed import main_first
 from run.folder import model_config
 from run.sharding import own_share
+from train.check import check_rows
 from train.loss import Loss, softmax_cross_entropy
 from train.task import Objective, Task
 
@@ -47,6 +48,7 @@ def task(cfg: ConfigDict, workdir: Path, mesh: Mesh) -> Task:
     config = model_config(cfg, cfg.data.vocab_size)
     with main_first("data"):
         _, train_data, valid_data = prepare_all(cfg.data, workdir / "tokenizer.model", sides=1)
+    check_rows(cfg, train_data, valid_data)
     return Task(
         objective(config, cfg.loss.eps_ls, cfg.loss.chunk),
         TrainingBatches(train_data, cfg.data, seed=cfg.seed, share=own_share(mesh, cfg.optim.accumulate)),

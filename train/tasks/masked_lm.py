@@ -21,6 +21,7 @@ from model.tokens import Tokens
 from run.distributed import main_first
 from run.folder import model_config
 from run.sharding import own_share
+from train.check import check_rows
 from train.loss import Loss, softmax_cross_entropy
 from train.task import Objective, Task
 
@@ -72,6 +73,7 @@ def of_pairs(
     cfg: ConfigDict, mesh: Mesh, objective: Objective, train: Corrupted | Classified, valid: Corrupted | Classified
 ) -> Task:
     """Returns the task of an objective over pairs in the form of `data.corrupt`."""
+    check_rows(cfg, train, valid)
     share = own_share(mesh, cfg.optim.accumulate)
     return Task(
         objective,

@@ -22,6 +22,7 @@ from model.tokens import Tokens
 from run.distributed import main_first
 from run.folder import model_config
 from run.sharding import own_share
+from train.check import check_rows
 from train.loss import Loss, softmax_cross_entropy
 from train.task import Objective, Task
 
@@ -56,6 +57,7 @@ def task(cfg: ConfigDict, workdir: Path, mesh: Mesh) -> Task:
     config = model_config(cfg, cfg.data.vocab_size)
     with main_first("data"):
         tokenizer, train_data, valid_data = prepare_all(cfg.data, workdir / "tokenizer.model", sides=2)
+    check_rows(cfg, train_data, valid_data)
     pairs = list(itertools.islice(open_corpus(cfg.data.valid).pairs(), cfg.eval.bleu_sentences))
     greedy = Decoding(beam=1, alpha=0.0, extra_length=cfg.decode.extra_length)
     translator = Translator(config, tokenizer, greedy, mesh=mesh)
