@@ -19,6 +19,7 @@ from base.ids import BOS, PAD
 Record = tuple[np.ndarray, ...]  # source ids, target ids; EOS ends both. Of a text: its ids alone
 _OPEN_ROWS = 16  # rows that a stream of `pack_plan` fills at a time; more hardly save padding and take longer
 _PAIRS_PER_STREAM = 2_000  # a stream leaves its last rows part-empty, so a small corpus is packed by few streams
+_AT_ONCE = 1 << 20  # pairs whose places are computed together: NumPy's indices take 8 bytes each
 
 
 class Batch(NamedTuple):
@@ -80,24 +81,22 @@ def bucket_plan(
         UserError: a pair is longer than the largest bucket, or `tokens` is too small for a bucket that is needed.
     """
     order = np.random.default_rng([seed, epoch])
-    longest_n = lengths_nk.max(axis=1)
-    top = int(longest_n.max())
+    top = int(lengths_nk.max())
     if top > buckets[-1]:
         raise UserError(f"data.buckets: the largest is {buckets[-1]}, but a pair has {top} tokens on one side")
-    shuffled = order.permutation(len(longest_n)).astype(np.int32)
-    bucket_of = np.searchsorted(np.asarray(buckets), longest_n[shuffled])
+    longest_n = lengths_nk.max(axis=1).astype(np.min_scalar_type(top))
+    shuffled = _shuffled(order, len(longest_n))
+    bucket_of_length = np.searchsorted(np.asarray(buckets), np.arange(top + 1)).astype(np.min_scalar_type(len(buckets)))
+    bucket_of = bucket_of_length[longest_n[shuffled]]
     batches: list[PlannedBatch] = []
     waiting = np.empty(0, np.int32)
     for number, length in enumerate(buckets[: int(bucket_of.max()) + 1]):
         rows = _rows(tokens, length)
         pool = np.concatenate([waiting, shuffled[bucket_of == number]])
-        left = len(pool) % rows
-        # Stable, so that the shuffle decides which of equally long pairs are left over.
-        staying = np.argsort(longest_n[pool], kind="stable")[: len(pool) - left]
-        mask = np.zeros(len(pool), bool)
-        mask[staying] = True
-        full, waiting = pool[mask], pool[~mask]
-        batches += [PlannedBatch(length, length, rows_b1) for rows_b1 in order.permutation(full).reshape(-1, rows, 1)]
+        moving = _longest(longest_n[pool], len(pool) % rows)
+        full, waiting = pool[~moving], pool[moving]
+        order.shuffle(full)
+        batches += [PlannedBatch(length, length, rows_b1) for rows_b1 in full.reshape(-1, rows, 1)]
         last = length, rows
     if len(waiting):
         length, rows = last
@@ -105,6 +104,22 @@ def bucket_plan(
         rows_b1[: len(waiting), 0] = waiting
         batches.append(PlannedBatch(length, length, rows_b1))
     return [batches[index] for index in order.permutation(len(batches))]
+
+
+def _shuffled(order: np.random.Generator, count: int) -> Int32[np.ndarray, "n"]:
+    numbers = np.arange(count, dtype=np.int32)
+    order.shuffle(numbers)
+    return numbers
+
+
+def _longest(lengths: np.ndarray, count: int) -> np.ndarray:
+    """Returns a mask of the `count` greatest lengths, the last of equal ones: the shuffle decides which those are."""
+    if not count:
+        return np.zeros(len(lengths), bool)
+    least = np.partition(lengths, len(lengths) - count)[len(lengths) - count]
+    chosen = lengths > least
+    chosen[np.flatnonzero(lengths == least)[chosen.sum() - count :]] = True
+    return chosen
 
 
 def pack_plan(
@@ -120,16 +135,15 @@ def pack_plan(
     rows = _rows(tokens, pack_length)
     if int(lengths_nk.max()) > pack_length:
         raise UserError(f"data.pack_length is {pack_length}, but a pair has {int(lengths_nk.max())} tokens on one side")
-    shuffled = order.permutation(len(lengths_nk)).astype(np.int32)
-    row_of = _first_fit(lengths_nk[shuffled], pack_length)
-    sorting = np.argsort(row_of, kind="stable")
-    counts = np.bincount(row_of)
-    column = np.arange(len(sorting)) - np.repeat(np.cumsum(counts) - counts, counts)
-    padded_rows = -(-len(counts) // rows) * rows
-    rows_rc = np.full((padded_rows, int(counts.max())), -1, np.int32)
-    rows_rc[row_of[sorting], column] = shuffled[sorting]
-    rows_rc[: len(counts)] = order.permutation(rows_rc[: len(counts)])
-    batches = [PlannedBatch(pack_length, pack_length, rows_bc) for rows_bc in rows_rc.reshape(-1, rows, counts.max())]
+    shuffled = _shuffled(order, len(lengths_nk))
+    row_n, column_n, used_r = _first_fit(lengths_nk, shuffled, pack_length)
+    place_r = np.empty(used_r[-1] + 1, np.int64)  # of a row of `_first_fit`, among all rows of the epoch
+    place_r[order.permutation(used_r)] = np.arange(len(used_r))
+    rows_rc = np.full((-(-len(used_r) // rows) * rows, int(column_n.max()) + 1), -1, np.int32)
+    for start in range(0, len(shuffled), _AT_ONCE):
+        part = slice(start, start + _AT_ONCE)
+        rows_rc[place_r[row_n[part]], column_n[part]] = shuffled[part]
+    batches = [PlannedBatch(pack_length, pack_length, rows_bc) for rows_bc in np.split(rows_rc, len(rows_rc) // rows)]
     return [batches[index] for index in order.permutation(len(batches))]
 
 
@@ -206,20 +220,29 @@ def _rows(tokens: int, length: int) -> int:
     return tokens // length
 
 
-def _first_fit(lengths_nk: np.ndarray, capacity: int) -> np.ndarray:
-    """Returns the row number of every item: rows are numbered from 0 without gaps, and no side exceeds `capacity`.
+def _first_fit(lengths_nk: np.ndarray, order_n: np.ndarray, capacity: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Puts items into rows, none of whose sides exceeds `capacity`.
 
     First fit, in many streams at once so that each step is a vector operation: a stream puts its next item into the
     first of its open rows with room; if none has room, it closes the fullest row and opens a new one.
+
+    Args:
+        lengths_nk: of every item.
+        order_n: the numbers of the items, in the order in which they are put into rows.
+        capacity: positions a side.
+
+    Returns:
+        The row and the place in it of each of `order_n`, and the numbers of the rows that have items, ascending.
     """
-    count = len(lengths_nk)
+    count = len(order_n)
     streams = max(1, count // _PAIRS_PER_STREAM)
     room_wok = np.full((streams, _OPEN_ROWS, lengths_nk.shape[1]), capacity, np.int32)
-    row_wo = np.arange(streams * _OPEN_ROWS).reshape(streams, _OPEN_ROWS)
+    row_wo = np.arange(streams * _OPEN_ROWS, dtype=np.int32).reshape(streams, _OPEN_ROWS)
+    items_wo = np.zeros((streams, _OPEN_ROWS), np.min_scalar_type(capacity))
     next_row = row_wo.size
-    row_of = np.empty(count, np.int64)
+    row_n, column_n = np.empty(count, np.int32), np.empty(count, items_wo.dtype)
     for start in range(0, count, streams):
-        item_wk = lengths_nk[start : start + streams]
+        item_wk = lengths_nk[order_n[start : start + streams]]
         w = np.arange(len(item_wk))
         fits_wo = np.all(room_wok[: len(w)] >= item_wk[:, None, :], axis=2)
         chosen_w = fits_wo.argmax(axis=1)
@@ -227,12 +250,13 @@ def _first_fit(lengths_nk: np.ndarray, capacity: int) -> np.ndarray:
         if len(full):
             fullest = room_wok[full].sum(axis=2).argmin(axis=1)
             chosen_w[full] = fullest
-            room_wok[full, fullest] = capacity
+            room_wok[full, fullest], items_wo[full, fullest] = capacity, 0
             row_wo[full, fullest] = next_row + np.arange(len(full))
             next_row += len(full)
         room_wok[w, chosen_w] -= item_wk
-        row_of[start : start + streams] = row_wo[w, chosen_w]
-    return np.unique(row_of, return_inverse=True)[1]
+        row_n[start : start + streams], column_n[start : start + streams] = row_wo[w, chosen_w], items_wo[w, chosen_w]
+        items_wo[w, chosen_w] += 1
+    return row_n, column_n, np.setdiff1d(np.arange(next_row), row_wo[items_wo == 0], assume_unique=True)
 
 
 def make_batch(records: Sequence[Record], planned: PlannedBatch) -> Batch:

@@ -50,7 +50,8 @@ _ABANDONED = 24 * 3600.0  # seconds without a write after which a preparation is
 class Prepared:
     """A prepared corpus: `prepared[i]` is (source ids, target ids), int32, EOS ending both; of a text, (ids,).
 
-    The ids stay on disk, in a file that is kept open, so they can be read even after the folder is removed.
+    Ids and lengths stay on disk, in files that are kept open, so they can be read even after the folder is removed;
+    4 bytes a pair, or 8 beyond 2^32 ids, are in memory.
     """
 
     def __init__(self, folder: Path):
@@ -65,13 +66,15 @@ class Prepared:
             for name in (_IDS, _LENGTHS):
                 if sha256(folder / name) != self.manifest["sha256"][name]:
                     raise ValueError(f"{name} has changed")
-            self.lengths: Int32[np.ndarray, "n sides"] = np.load(folder / _LENGTHS, allow_pickle=False)
-            self._type = _id_type(self.manifest["vocab_size"])
-            if os.fstat(self._file).st_size != self.lengths.sum(dtype=np.int64) * self._type.itemsize:
+            lengths = np.load(folder / _LENGTHS, mmap_mode="r", allow_pickle=False)
+            self.lengths: Int32[np.ndarray, "n sides"] = np.asarray(lengths)
+            self._type, count = _id_type(self.manifest["vocab_size"]), int(self.lengths.sum(dtype=np.int64))
+            if os.fstat(self._file).st_size != count * self._type.itemsize:
                 raise ValueError(f"{_MANIFEST} does not fit {_IDS}")
         except (UserError, OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(f"prepared corpus {folder} is damaged ({error}); delete the folder") from error
-        self._ends_n = self.lengths.sum(axis=1, dtype=np.int64).cumsum()
+        self._ends_n = self.lengths.sum(axis=1, dtype=np.uint32 if count < 1 << 32 else np.int64)
+        np.cumsum(self._ends_n, out=self._ends_n)
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -159,9 +162,8 @@ def prepare(
 
 
 def _write(folder: Path, corpus: Corpus, tokenizer: Tokenizer, cleaning: dict[str, Any] | None, report: bool) -> None:
-    counts = {"read": 0, "kept": 0, "empty": 0, "too_long": 0, "ratio": 0}
+    counts, lengths = {"read": 0, "kept": 0, "empty": 0, "too_long": 0, "ratio": 0}, bytearray()
     sides, end = corpus.sides, () if corpus.characters else (EOS,)
-    lengths: list[np.ndarray] = [np.empty((0, sides), np.int32)]
     with (folder / _IDS).open("wb") as file, Progress(f"preparing {corpus.spec}", "pairs", enabled=report) as progress:
         for encoded in _encoded(corpus.pairs(), tokenizer):
             ids: list[int] = []
@@ -173,7 +175,7 @@ def _write(folder: Path, corpus: Corpus, tokenizer: Tokenizer, cleaning: dict[st
                     kept.append([len(side) + len(end) for side in record])
                     ids += (token for side in record for token in (*side, *end))
             file.write(np.array(ids, _id_type(tokenizer.vocab_size)).tobytes())
-            lengths.append(np.array(kept, np.int32).reshape(-1, sides))
+            lengths += np.array(kept, np.int32).tobytes()
             counts["read"] += len(encoded) // sides
             progress.update(counts["read"])
         progress.finish(", ".join(f"{count:,} {name}" for name, count in counts.items()))
@@ -182,10 +184,10 @@ def _write(folder: Path, corpus: Corpus, tokenizer: Tokenizer, cleaning: dict[st
             f"corpus {corpus.spec!r}: cleaning dropped all {counts['read']} pairs ({counts}); raise"
             " data.max_length or data.max_ratio"
         )
-    lengths_nk = np.concatenate(lengths)
+    lengths_nk = np.frombuffer(lengths, np.int32).reshape(-1, sides)
     np.save(folder / _LENGTHS, lengths_nk, allow_pickle=False)
     tokens = lengths_nk.sum(axis=0, dtype=np.int64).tolist()
-    manifest = {
+    write_json(folder / _MANIFEST, {
         "format": FORMAT,
         "spec": corpus.spec,
         "source_language": corpus.source_language,
@@ -197,8 +199,7 @@ def _write(folder: Path, corpus: Corpus, tokenizer: Tokenizer, cleaning: dict[st
         "pairs": counts,
         "tokens": dict(zip(("source", "target")[-sides:], tokens, strict=True)),
         "sha256": {name: sha256(folder / name) for name in (_IDS, _LENGTHS)},
-    }
-    write_json(folder / _MANIFEST, manifest)
+    })  # fmt: skip
 
 
 def _encoded(pairs: Iterator[tuple[str, ...]], tokenizer: Tokenizer) -> Iterator[list[list[int]]]:

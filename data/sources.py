@@ -2,7 +2,7 @@
 
 | specification | corpus |
 |---|---|
-| `grammar:SPLIT[:COUNT][:{en,de}]` | the built-in grammar; SPLIT is train, valid, test, or a harder one of its own |
+| `grammar:SPLIT[:COUNT][:{en,de}]` | the built-in grammar; SPLIT is train, valid, test, a harder one, rich:train, ... |
 | `grammar:SPLIT[:COUNT]:{en,PROPERTY}` | its sentences, and the tense, number or clause of each (`data.properties`) |
 | `text:PREFIX.{en,de}[.gz]` | two files, one sentence per line; line i of one translates line i of the other |
 | `tsv:FILE[:{en,de}]` | lines of source, tab, target (more columns are ignored); the braces name columns 1, 2 |
@@ -39,9 +39,9 @@ from data.trees.tree import Tree
 from data.trees.treebank import cleaned, read_trees
 
 Pairs = Iterator[tuple[str, ...]]  # source and target, or a text alone
-_GRAMMAR_SIZES = {"train": 100_000, "valid": 1_000, "test": 1_000, "train_seen": 100_000}
-_GRAMMAR_SIZES |= dict.fromkeys(("deeper", "longer", "unseen"), 1_000)
-_GRAMMAR_SPLITS = ", ".join(_GRAMMAR_SIZES)
+_SIZES = {"train": 100_000, "valid": 1_000, "test": 1_000, "train_seen": 100_000}
+_SIZES |= dict.fromkeys(("deeper", "longer", "unseen", "rich:valid", "rich:test"), 1_000) | {"rich:train": 100_000}
+_GRAMMAR_SPLITS = ", ".join(_SIZES)
 _BRACES = re.compile(r"\{([^{},]+),([^{},]+)\}")
 
 
@@ -147,11 +147,11 @@ def _tsv(spec: str, rest: str) -> Corpus:
 def _grammar(spec: str, rest: str) -> Corpus:
     from data.grammar import sentences as grammar
 
-    match = re.fullmatch(r"(\w+)(?::(\d+))?(?::(\{.*\}))?", rest)
+    match = re.fullmatch(r"((?:rich:)?\w+)(?::(\d+))?(?::(\{.*\}))?", rest)
     split = match[1] if match else ""
-    if not match or split not in _GRAMMAR_SIZES:
+    if not match or split not in _SIZES:
         raise UserError(f"corpus {spec!r}: write grammar:SPLIT[:COUNT][:{{en,de}}], SPLIT one of {_GRAMMAR_SPLITS}")
-    count = int(match[2]) if match[2] else _GRAMMAR_SIZES[split]
+    count = int(match[2]) if match[2] else _SIZES[split]
     source, target = _languages(spec, match[3] or "{en,de}")
     if source not in ("en", "de") or target not in ("en", "de", *PROPERTIES):
         raise UserError(f"corpus {spec!r}: the grammar knows {{en,de}} and {{de,en}} only, and {{en,tense}} and so on")
@@ -176,9 +176,9 @@ def _code_digest(*patterns: str) -> str:
 
 
 def _trees(spec: str, rest: str) -> Corpus:
-    match = re.fullmatch(r"grammar:(\w+)(?::(\d+))?", rest)
-    if match and match[1] in _GRAMMAR_SIZES:
-        split, count = match[1], int(match[2]) if match[2] else _GRAMMAR_SIZES[match[1]]
+    match = re.fullmatch(r"grammar:((?:rich:)?\w+)(?::(\d+))?", rest)
+    if match and match[1] in _SIZES:
+        split, count = match[1], int(match[2]) if match[2] else _SIZES[match[1]]
         fingerprint = _digest("trees grammar", _code_digest("grammar/*.py", "trees/*.py"), split, str(count))
         return _treebank(spec, lambda: _grammar_trees(split, count), fingerprint)
     if rest.startswith("grammar:") or not rest:

@@ -1,3 +1,5 @@
+import hashlib
+import tracemalloc
 from functools import partial
 from pathlib import Path
 
@@ -103,6 +105,26 @@ def test_packing_is_tight() -> None:
     for count in (3_000, 50_000):
         lengths_n2 = many(count, longest=40)
         assert non_pad_share(lengths_n2, pack_plan(lengths_n2, tokens=1024, pack_length=256)) > 0.92
+
+
+@pytest.mark.parametrize(
+    ("plan", "most", "golden"), [("bucket", 20, "e8fc7dd376b139ce"), ("pack", 46, "c04bcc4f35c27574")]
+)
+def test_planning_takes_few_bytes_a_pair_and_plans_as_ever(plan: str, most: int, golden: str) -> None:
+    """Two sizes, so that what a corpus of any size needs does not count; the hashes are of the first release."""
+    peaks = []
+    for count in (20_000, 200_000):
+        lengths_n2 = many(count)
+        tracemalloc.start()
+        batches = PLANS[plan](lengths_n2, tokens=1024, seed=1, epoch=2)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert (peaks[1] - peaks[0]) / 180_000 < most
+    digest = hashlib.sha256()
+    for batch in batches:
+        digest.update(repr((batch.row_length_target, (batch.rows_bc >= 0).sum(axis=1).tolist())).encode())
+        digest.update(batch.rows_bc[batch.rows_bc >= 0].tobytes())
+    assert digest.hexdigest()[:16] == golden
 
 
 def test_rows_as_arrays() -> None:

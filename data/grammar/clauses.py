@@ -8,16 +8,12 @@ from typing import NamedTuple
 
 from data.grammar.lexicon import (
     ACCUSATIVE,
-    ADJECTIVES_FOR,
     AUXILIARIES,
     DATIVE,
     ER,
     NOMINATIVE,
-    NOUNS_OF,
-    PERSONAL,
     PLURAL,
     RELATIVE,
-    VERBS_OF,
     Verb,
 )
 from data.grammar.phrases import (
@@ -114,13 +110,11 @@ def subject_phrase(d: Draft, kinds: tuple[str, ...], plain: bool = False, asked:
         if what < 32:
             return name_phrase(d)
         if what < 37:
-            one, two = name_phrase(d), noun_phrase(d, d.pick(NOUNS_OF["person"]), NOMINATIVE, "the", plain=True)
+            one, two = name_phrase(d), noun_phrase(d, d.noun("person"), NOMINATIVE, "the", plain=True)
             et = leaf("CC", "and")
             en, de = Tree("NP", (one.en, et, two.en)), [*one.de, Word("und", (et,)), *two.de]
             return Phrase(en, de, (), PLURAL, "they", one.kinds)
-    phrase = noun_phrase(
-        d, d.pick(NOUNS_OF[kind]), NOMINATIVE, d.pick(_SUBJECT_STYLES[: -2 if asked else None]), plain=plain
-    )
+    phrase = noun_phrase(d, d.noun(kind), NOMINATIVE, d.pick(_SUBJECT_STYLES[: -2 if asked else None]), plain=plain)
     return with_relative(d, phrase) if not plain and d.chance(14) else phrase
 
 
@@ -138,24 +132,26 @@ def object_phrase(
         if what < 35:
             return name_phrase(d)
     styles = _OBJECT_STYLES if not_leaf is None else _NEGATED_STYLES
-    phrase = noun_phrase(d, d.pick(NOUNS_OF[kind]), case, d.pick(styles), not_leaf, plain)
+    phrase = noun_phrase(d, d.noun(kind), case, d.pick(styles), not_leaf, plain)
     return with_relative(d, phrase) if not plain and d.chance(16) else phrase
 
 
-def with_relative(d: Draft, phrase: Phrase) -> Phrase:
-    """Adds a relative clause, whose pronoun takes gender and number from the noun and case from its own verb."""
+def with_relative(d: Draft, phrase: Phrase, that: bool = True) -> Phrase:
+    """Adds a relative clause, whose pronoun takes gender and number from the noun and case from its own verb.
+
+    English may begin it with `that`, unless it is not to.
+    """
     assert phrase.noun is not None and phrase.heads is not None
     noun, person = phrase.noun, "person" in phrase.noun.kinds
     gender = "p" if phrase.agreement == PLURAL else noun.gender
-    verbs = [v for f in ("acc", "acc", "dat") for v in VERBS_OF[f] if noun.kinds.intersection(v.objects)]
+    verbs = [v for f in ("acc", "acc", "dat") for v in d.lexicon.verbs_of[f] if noun.kinds.intersection(v.objects)]
     if d.chance(50) or not verbs:
-        case, english = NOMINATIVE, d.pick(("who", "who", "that") if person else ("which", "that"))
+        case, pronouns = NOMINATIVE, ("who", "who", "that") if person else ("which", "that")
     else:
-        verb = d.pick(verbs)
-        case, english = (
-            DATIVE if "dat" in verb.frames else ACCUSATIVE,
-            d.pick(("whom", "that") if person else ("which", "that")),
-        )
+        verb = d.word(verbs)
+        case = DATIVE if "dat" in verb.frames else ACCUSATIVE
+        pronouns = ("whom", "that") if person else ("which", "that")
+    english = d.pick(pronouns if that else pronouns[:1])
     en = leaf("WP" if person and english != "that" else "WDT", english)
     word = Word(RELATIVE[gender][case], (en,))
     d.link("english_relatives", en, phrase.heads[0])
@@ -199,13 +195,13 @@ def proposition(
     if frame == "be":
         who = subject or subject_phrase(d, ("person", "person", "animal", "thing"), plain, asked)
         return _copula(d, tenses, who, asked, positive, timed)
-    verbs = [gap] if gap else list(VERBS_OF[frame])
+    verbs = [gap] if gap else list(d.lexicon.verbs_of[frame])
     if "present" not in tenses:
         verbs = [v for v in verbs if "stative" not in v.frames] or verbs
     if subject is not None:
         able = [v for v in verbs if subject.kinds.intersection(v.subjects)]
-        verbs = able or [v for v in VERBS_OF["none"] if subject.kinds.intersection(v.subjects)]
-    verb = d.pick(verbs)
+        verbs = able or [v for v in d.lexicon.verbs_of["none"] if subject.kinds.intersection(v.subjects)]
+    verb = d.word(verbs)
     if subject is None:
         subject = subject_phrase(d, verb.subjects, plain, asked)
     tense = _tense(d, tenses, verb, subject.agreement)
@@ -290,10 +286,10 @@ def _adjuncts(d: Draft, verb: Verb, objects: list[Phrase], bare: bool) -> list[P
         return []
     what = d.below(100)
     if what < 10 and objects and "acc" in verb.frames and "thing" in verb.objects:
-        someone = noun_phrase(d, d.pick(NOUNS_OF["person"]), ACCUSATIVE, d.pick(PLACE_STYLES), plain=True)
+        someone = noun_phrase(d, d.noun("person"), ACCUSATIVE, d.pick(PLACE_STYLES), plain=True)
         return [preposition("for", "für", someone)]
     if what < 10 and not objects and verb.subjects == ("person",):
-        someone = noun_phrase(d, d.pick(NOUNS_OF["person"]), DATIVE, d.pick(PLACE_STYLES), plain=True)
+        someone = noun_phrase(d, d.noun("person"), DATIVE, d.pick(PLACE_STYLES), plain=True)
         return [preposition("with", "mit", someone)]
     return [location(d)] if what < 30 and "place" not in verb.objects else []
 
@@ -313,10 +309,10 @@ def _copula(d: Draft, tenses: tuple[str, ...], subject: Phrase, asked: bool, pos
         label = "VBD" if past else "VBZ" if index == ER else "VBP"
         head = verb = leaf(label, english[index])
         finite, bracket = Word(AUXILIARIES["war" if past else "sein"][index], (verb,)), []
-    adjectives = ADJECTIVES_FOR[subject.noun] if subject.noun else PERSONAL
+    adjectives = d.lexicon.adjectives_for[subject.noun.kinds if subject.noun else frozenset({"person"})]
     moves = bool(subject.kinds & {"person", "animal"})
     if adjectives and d.chance(70):
-        adjective = d.pick(adjectives)
+        adjective = d.word(adjectives)
         en = leaf("JJ", adjective.en)
         complement = Phrase(Tree("ADJP", (en,)), [Word(adjective.stem, (en,))])
     else:

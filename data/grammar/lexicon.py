@@ -5,6 +5,7 @@ The tables come first, one word per line, then the few rules that turn a line in
 twice (go, put, light, bank, know) are ambiguous on purpose; the grammar uses them only where the context decides.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 NOMINATIVE, ACCUSATIVE, DATIVE, GENITIVE = range(4)
@@ -208,7 +209,8 @@ def _lines(table: str) -> list[list[list[str]]]:
     return [[column.split() for column in line.split("|")] for line in table.strip().splitlines()]
 
 
-def _noun(english: list[str], german: list[str], kinds: list[str]) -> Noun:
+def make_noun(english: list[str], german: list[str], kinds: list[str]) -> Noun:
+    """Returns the noun of a line of `_NOUNS`, its columns given as words."""
     gender, singular, plural, genitive = german
     weak = gender == "m" and not genitive.endswith("s")  # der Student, den Studenten: the genitive's form throughout
     oblique = genitive if weak else singular
@@ -218,7 +220,10 @@ def _noun(english: list[str], german: list[str], kinds: list[str]) -> Noun:
     return Noun((english[0], english[1]), gender, forms, frozenset(kinds), pronoun)
 
 
-def _verb(english: list[str], german: list[str], frames: list[str], subjects: list[str], objects: list[str]) -> Verb:
+def make_verb(
+    english: list[str], german: list[str], frames: list[str], subjects: list[str], objects: list[str]
+) -> Verb:
+    """Returns the verb of a line of `_VERBS`, its columns given as words."""
     base, third, past = (form.partition("_")[0] for form in english[:3])
     particle, _, infinitive = german[0].rpartition("+")
     singular = german[1].split("/")
@@ -232,13 +237,9 @@ def _verb(english: list[str], german: list[str], frames: list[str], subjects: li
     )  # fmt: skip
 
 
-NOUNS = tuple(_noun(*columns) for columns in _lines(_NOUNS))
-VERBS = tuple(_verb(*columns) for columns in _lines(_VERBS))
+NOUNS = tuple(make_noun(*columns) for columns in _lines(_NOUNS))
+VERBS = tuple(make_verb(*columns) for columns in _lines(_VERBS))
 ADJECTIVES = tuple(Adjective(words[0], words[1], frozenset(kinds)) for words, kinds in _lines(_ADJECTIVES))
-NOUNS_OF = {kind: tuple(n for n in NOUNS if kind in n.kinds) for kind in frozenset().union(*(n.kinds for n in NOUNS))}
-VERBS_OF = {f: tuple(v for v in VERBS if f in v.frames) for f in frozenset().union(*(v.frames for v in VERBS))}
-PERSONAL = tuple(a for a in ADJECTIVES if "person" in a.kinds)
-ADJECTIVES_FOR = {n: tuple(a for a in ADJECTIVES if a.kinds & n.kinds) for n in NOUNS}
 
 PRONOUNS = {
     "I": Pronoun("I", "me", ("ich", "mich", "mir"), ICH),
@@ -280,7 +281,32 @@ def adjective_form(stem: str, ending: str) -> str:
     return stem + (ending[1:] if stem.endswith("e") else ending)
 
 
-# The infinitive with zu, which ends an infinitive clause; zu goes inside separable verbs (anzurufen).
-ZU = {
-    v.particle + v.infinitive: (f"{v.particle}zu{v.infinitive}",) if v.particle else ("zu", v.infinitive) for v in VERBS
-}
+class Lexicon:
+    """The words that sentences choose from.
+
+    `nouns_of` their kinds, `verbs_of` their frames, `adjectives_for` a noun's kinds; `names` and the pronouns for them.
+    `zu` is the infinitive with zu, which ends an infinitive clause; it goes inside separable verbs (anzurufen). With
+    `zipf` words are chosen by Zipf's law, the first of each list most often.
+    """
+
+    def __init__(
+        self, nouns: Iterable[Noun], verbs: tuple[Verb, ...], adjectives: tuple[Adjective, ...], names: dict[str, str],
+        families: tuple[str, ...], numbers: dict[str, str], *, towns: tuple[str, ...] = (), zipf: bool = False,
+    ):  # fmt: skip
+        nouns_of: dict[str, list[Noun]] = {}
+        for noun in nouns:
+            for kind in noun.kinds:
+                nouns_of.setdefault(kind, []).append(noun)
+        self.nouns_of = {kind: tuple(found) for kind, found in nouns_of.items()}
+        frames = frozenset().union(*(verb.frames for verb in verbs))
+        self.verbs_of = {frame: tuple(verb for verb in verbs if frame in verb.frames) for frame in frames}
+        every = {noun.kinds for found in nouns_of.values() for noun in found} | {frozenset({"person"})}
+        self.adjectives_for = {kinds: tuple(a for a in adjectives if a.kinds & kinds) for kinds in every}
+        self.names, self.families, self.numbers, self.towns, self.zipf = names, families, numbers, towns, zipf
+        self.zu = {
+            v.particle + v.infinitive: (f"{v.particle}zu{v.infinitive}",) if v.particle else ("zu", v.infinitive)
+            for v in verbs
+        }
+
+
+BASE = Lexicon(NOUNS, VERBS, ADJECTIVES, NAMES, FAMILIES, NUMBERS)

@@ -6,7 +6,6 @@ The endings of article and adjective follow from the noun's gender, case and num
 
 from data.grammar.lexicon import (
     ACCUSATIVE,
-    ADJECTIVES_FOR,
     CONTRACTIONS,
     DATIVE,
     DEFINITE,
@@ -16,10 +15,7 @@ from data.grammar.lexicon import (
     GENITIVE,
     IT,
     MIXED,
-    NAMES,
     NOMINATIVE,
-    NOUNS_OF,
-    NUMBERS,
     PLURAL,
     POSSESSIVES,
     PRONOUNS,
@@ -61,8 +57,8 @@ def _determiner(d: Draft, style: str, noun: Noun, plural: bool, case: int, negat
     if style in ("any", "no"):
         return "DT", style, "kein" + EIN[gender][case], MIXED
     if style == "number":
-        english = d.pick(tuple(NUMBERS))
-        return "CD", english, NUMBERS[english], STRONG
+        english = d.word(tuple(d.lexicon.numbers))
+        return "CD", english, d.lexicon.numbers[english], STRONG
     if style == "many":
         return "JJ", "many", "viel" + STRONG[gender][case], STRONG
     return "", "", "", STRONG
@@ -84,7 +80,7 @@ def noun_phrase(
     de: list[Word] = []
     endings = STRONG
     if style == "name's":
-        name = d.pick(tuple(NAMES))
+        name = d.word(tuple(d.lexicon.names))
         owner = leaf("NNP", name), leaf("POS", "'s")
         en, de = [Tree("NP", owner)], [Word(name + "s", owner)]
     elif style != "bare":
@@ -92,21 +88,22 @@ def noun_phrase(
         en = [leaf(label, english)]
         negated = not_leaf is not None and style in ("a", "any")
         de = [Word(german, (not_leaf, en[0]) if negated and not_leaf else (en[0],))]
-    adjectives = ADJECTIVES_FOR[noun]
+    adjectives = d.lexicon.adjectives_for[noun.kinds]
     if adjectives and d.chance(15 if plain else 30):
-        adjective = d.pick(adjectives)
+        adjective = d.word(adjectives)
         en.append(leaf("JJ", adjective.en))
         de.append(Word(adjective_form(adjective.stem, endings[gender][case]), (en[-1],)))
-    head = leaf("NNS" if plural else "NN", noun.en[plural])
-    head_word = Word(noun.de[plural][case], (head,))
-    en, de = [*en, head], [*de, head_word]
+    *modifiers, last = noun.en[plural].split()
+    compound = *(leaf("NN", word) for word in modifiers), leaf("NNS" if plural else "NN", last)
+    head, head_word = compound[-1], Word(noun.de[plural][case], compound)
+    en, de = [*en, *compound], [*de, head_word]
     if style == "a" and str(en[1].children)[0] in "aeiou":
         an = leaf("DT", "an")
         de[0] = Word(de[0].text, tuple(an if source is en[0] else source for source in de[0].sources))
         en[0] = an
     tree = Tree("NP", tuple(en))
     if style == "the" and case != GENITIVE and not plain and "person" not in noun.kinds and d.chance(10):
-        owner_phrase = noun_phrase(d, d.pick(NOUNS_OF["person"]), GENITIVE, "the", plain=True)
+        owner_phrase = noun_phrase(d, d.noun("person"), GENITIVE, "the", plain=True)
         of = leaf("IN", "of")
         first = owner_phrase.de[0]
         tree = Tree("NP", (tree, Tree("PP", (of, owner_phrase.en))))
@@ -134,11 +131,16 @@ def pronoun_phrase(key: str, case: int, noun: Noun | None = None) -> Phrase:
 
 
 def name_phrase(d: Draft) -> Phrase:
-    """Returns a first name, which is the same in every case."""
-    name = d.pick(tuple(NAMES))
+    """Returns a name, which is the same in every case."""
+    name = d.word(tuple(d.lexicon.names))
     en = leaf("NNP", name)
     word = Word(name, (en,))
-    return Phrase(Tree("NP", (en,)), [word], (), ER, NAMES[name], frozenset({"person"}), None, (en, word))
+    en_all, de_all = [en], [word]
+    if d.lexicon.zipf and d.chance(40):
+        en_all.append(leaf("NNP", d.word(d.lexicon.families)))
+        de_all.append(Word(str(en_all[1].children), (en_all[1],)))
+    tree, person = Tree("NP", tuple(en_all)), frozenset({"person"})
+    return Phrase(tree, de_all, (), ER, d.lexicon.names[name], person, None, (en, word))
 
 
 def preposition(english: str, german: str, phrase: Phrase) -> Phrase:
@@ -150,14 +152,19 @@ def preposition(english: str, german: str, phrase: Phrase) -> Phrase:
     return Phrase(Tree("PP", (en, phrase.en)), de)
 
 
+def _town(d: Draft, english: str, german: str) -> Phrase:
+    en, name = leaf("TO" if english == "to" else "IN", english), leaf("NNP", d.word(d.lexicon.towns))
+    return Phrase(Tree("PP", (en, Tree("NP", (name,)))), [Word(german, (en,)), Word(str(name.children), (name,))])
+
+
 def location(d: Draft, kinds: frozenset[str] = frozenset()) -> Phrase:
     """Returns a place: in / at / on something, in the dative; small things may also be on the table."""
     if kinds & {"thing", "food"} and d.chance(40):
-        return preposition(
-            "on", "auf", noun_phrase(d, d.pick(NOUNS_OF["onto"]), DATIVE, "the", plain=True, singular=True)
-        )
+        return preposition("on", "auf", noun_phrase(d, d.noun("onto"), DATIVE, "the", plain=True, singular=True))
+    if d.lexicon.towns and d.chance(40):
+        return _town(d, "in", "in")
     english = d.pick(("in", "in", "in", "in", "at", "on"))
-    noun = d.pick(NOUNS_OF[english])
+    noun = d.noun(english)
     style = "the" if english != "in" else d.pick(PLACE_STYLES)
     if english == "at" and d.chance(25):
         return preposition("at", "an", _bank_of_the_river())
@@ -179,20 +186,20 @@ def direction(d: Draft, frame: str) -> list[Phrase]:
     """
     if frame == "put":
         return [
-            preposition(
-                "onto", "auf", noun_phrase(d, d.pick(NOUNS_OF["onto"]), ACCUSATIVE, "the", plain=True, singular=True)
-            )
+            preposition("onto", "auf", noun_phrase(d, d.noun("onto"), ACCUSATIVE, "the", plain=True, singular=True))
         ]
     if frame == "swim" or d.chance(10):
-        bank = NOUNS_OF["shore" if frame == "swim" else "money"][0]
+        bank = d.lexicon.nouns_of["shore" if frame == "swim" else "money"][0]
         goal = preposition("to", "zu", noun_phrase(d, bank, DATIVE, "the", plain=True, singular=True))
-    elif frame != "swim" and d.chance(50):
-        noun = d.pick(NOUNS_OF["into"])
+    elif d.lexicon.towns and d.chance(40):
+        goal = _town(d, "to", "nach")
+    elif d.chance(50):
+        noun = d.noun("into")
         goal = preposition(
             "into", "in", noun_phrase(d, noun, ACCUSATIVE, d.pick(PLACE_STYLES), plain=True, singular=True)
         )
     else:
-        noun = d.pick(NOUNS_OF["to"])
+        noun = d.noun("to")
         goal = preposition("to", "zu", noun_phrase(d, noun, DATIVE, d.pick(PLACE_STYLES), plain=True, singular=True))
     if frame != "ride":
         return [goal]

@@ -7,7 +7,7 @@ parts together further than that, for test sets only.
 from collections.abc import Callable
 
 from data.grammar.clauses import ANY, PAST, PRESENT, proposition, subject_phrase
-from data.grammar.lexicon import AUXILIARIES, ER, FAMILIES, NAMES, NOMINATIVE, NOUNS_OF, PLURAL, VERBS_OF, ZU
+from data.grammar.lexicon import AUXILIARIES, ER, NOMINATIVE, PLURAL
 from data.grammar.phrases import location, noun_phrase, pronoun_phrase
 from data.grammar.syntax import Clause, Draft, Phrase, Word, comma, leaf, main_clause, predicate, question, verb_last
 from data.trees.tree import Tree
@@ -15,7 +15,8 @@ from data.trees.tree import Tree
 Sides = tuple[Tree, list[Word]]
 
 
-def _end(d: Draft, sides: Sides, mark: str = ".") -> Sides:
+def sentence(d: Draft, sides: Sides, mark: str = ".") -> Sides:
+    """Returns the sentence with its final punctuation."""
     tree, de = sides
     stop = leaf(".", mark)
     assert not isinstance(tree.children, str)
@@ -24,7 +25,7 @@ def _end(d: Draft, sides: Sides, mark: str = ".") -> Sides:
 
 def statement(d: Draft) -> Sides:
     """Builds a main clause, sometimes with the time in the first field."""
-    return _end(d, main_clause(d, proposition(d, ANY), time_first=d.chance(50)))
+    return sentence(d, main_clause(d, proposition(d, ANY), time_first=d.chance(50)))
 
 
 def _subordinate(english: tuple[str, str], german: str, clause: Clause) -> Sides:
@@ -54,25 +55,31 @@ def two_clauses(d: Draft, plain: bool = True) -> Sides:
     kind = d.pick(("because", "because", "although", "when", "when", "if", "while", "before"))
     past = kind != "if" and d.chance(50)
     tenses = PAST if past else PRESENT
-    german = {"because": "weil", "although": "obwohl", "if": "wenn", "while": "während", "before": "bevor"}
-    joined = german.get(kind) or ("als" if past else "wenn")
     main = proposition(d, tenses, plain=plain)
     again = _taken_up(d, main.subject) if d.chance(60) else None
     narrow = ("past",) if past else ("present",) if kind != "because" else PRESENT
     sub = proposition(d, narrow, subject=again, plain=plain, timed=False)
-    sbar, de_sub = _subordinate(("WRB", "when") if kind == "when" else ("IN", kind), joined, sub)
-    if again is None and d.chance(45):
+    return joined(d, kind, past, main, sub, first=again is None and d.chance(45))
+
+
+def joined(d: Draft, kind: str, past: bool, main: Clause, sub: Clause, first: bool = False) -> Sides:
+    """Builds a main and a subordinate clause with the conjunction `kind`; the subordinate one may be `first`."""
+    german = {"because": "weil", "although": "obwohl", "if": "wenn", "while": "während", "before": "bevor"}
+    conjunction = german.get(kind) or ("als" if past else "wenn")
+    sbar, de_sub = _subordinate(("WRB", "when") if kind == "when" else ("IN", kind), conjunction, sub)
+    if first:
         en_comma = leaf(",", ",")
         s, de = main_clause(d, main, inverted=True)
         assert not isinstance(s.children, str)
-        return _end(d, (Tree("S", (sbar, en_comma, *s.children)), [*de_sub, Word(",", (en_comma,)), *de]))
+        return sentence(d, (Tree("S", (sbar, en_comma, *s.children)), [*de_sub, Word(",", (en_comma,)), *de]))
     s, de = main_clause(d, main)
     assert not isinstance(s.children, str)
-    body = Tree("S", (*s.children[:-1], _inside(s.children[-1], sbar)))
-    return _end(d, (body, [*de, comma(), *de_sub]))
+    body = Tree("S", (*s.children[:-1], inside(s.children[-1], sbar)))
+    return sentence(d, (body, [*de, comma(), *de_sub]))
 
 
-def _inside(phrase: Tree, clause: Tree) -> Tree:
+def inside(phrase: Tree, clause: Tree) -> Tree:
+    """Returns the constituent with the clause as its last part."""
     assert not isinstance(phrase.children, str)
     return Tree(phrase.label, (*phrase.children, clause))
 
@@ -88,12 +95,12 @@ def thought(d: Draft) -> Sides:
     english = "that" if frame == "that" else d.pick(("whether", "if"))
     sbar, de_sub = _subordinate(("IN", english), "dass" if frame == "that" else "ob", sub)
     s, de = main_clause(d, matrix._replace(complements=[*matrix.complements, sbar]))
-    return _end(d, (s, [*de, comma(), *de_sub]))
+    return sentence(d, (s, [*de, comma(), *de_sub]))
 
 
 def yes_no(d: Draft) -> Sides:
     """Builds a yes-no question, verb first; English needs do, German does not."""
-    return _end(d, question(d, proposition(d, ANY, plain=True, asked=True, positive=True)), "?")
+    return sentence(d, question(d, proposition(d, ANY, plain=True, asked=True, positive=True)), "?")
 
 
 def wh_question(d: Draft) -> Sides:
@@ -103,7 +110,7 @@ def wh_question(d: Draft) -> Sides:
     if english in ("whom", "what"):
         wanted = "person" if english == "whom" else "thing"
         frames = ("acc", "dat") if english == "whom" else ("acc",)
-        verb = d.pick([v for f in frames for v in VERBS_OF[f] if wanted in v.objects])
+        verb = d.word([v for f in frames for v in d.lexicon.verbs_of[f] if wanted in v.objects])
         german = german or ("wem" if "dat" in verb.frames else "wen")
     frame = "" if verb else d.pick(("none", "acc", "acc", "dat"))
     clause = proposition(
@@ -112,7 +119,7 @@ def wh_question(d: Draft) -> Sides:
     label, phrase = ("WP", "WHNP") if verb else ("WRB", "WHADVP")
     en = leaf(label, english)
     sq, de = question(d, clause)
-    return _end(d, (Tree("SBARQ", (Tree(phrase, (en,)), sq)), [Word(german, (en,)), *de]), "?")
+    return sentence(d, (Tree("SBARQ", (Tree(phrase, (en,)), sq)), [Word(german, (en,)), *de]), "?")
 
 
 def who_question(d: Draft) -> Sides:
@@ -122,18 +129,18 @@ def who_question(d: Draft) -> Sides:
     who = Phrase(Tree("WHNP", (en,)), [word], (), ER, "", frozenset({"person"}), None, (en, word))
     clause = proposition(d, ANY, subject=who, plain=True, positive=True)
     _, de = main_clause(d, clause)
-    return _end(d, (Tree("SBARQ", (who.en, Tree("SQ", tuple(predicate(clause))))), de), "?")
+    return sentence(d, (Tree("SBARQ", (who.en, Tree("SQ", tuple(predicate(clause))))), de), "?")
 
 
 def spoken_to(d: Draft) -> Sides:
     """Builds a sentence that addresses somebody by name, which decides between du and Sie for every `you`."""
     if d.chance(50):
-        leaves: tuple[Tree, ...] = (leaf("NNP", d.pick(tuple(NAMES))),)
+        leaves: tuple[Tree, ...] = (leaf("NNP", d.word(tuple(d.lexicon.names))),)
         de = [Word(str(leaves[0].children), leaves)]
         key = "du"
     else:
         title, german = d.pick((("Mr.", "Herr"), ("Mrs.", "Frau")))
-        leaves = (leaf("NNP", title), leaf("NNP", d.pick(FAMILIES)))
+        leaves = (leaf("NNP", title), leaf("NNP", d.word(d.lexicon.families)))
         de = [Word(german, leaves[:1]), Word(str(leaves[1].children), leaves[1:])]
         key = "Sie"
     en_comma = leaf(",", ",")
@@ -142,7 +149,7 @@ def spoken_to(d: Draft) -> Sides:
     s, de_clause = question(d, clause) if asked else main_clause(d, clause)
     assert not isinstance(s.children, str)
     en = Tree(s.label, (Tree("NP", leaves), en_comma, *s.children))
-    return _end(d, (en, [*de, Word(",", (en_comma,)), *de_clause]), "?" if asked else ".")
+    return sentence(d, (en, [*de, Word(",", (en_comma,)), *de_clause]), "?" if asked else ".")
 
 
 def two_statements(d: Draft) -> Sides:
@@ -156,7 +163,7 @@ def two_statements(d: Draft) -> Sides:
     two, de_two = main_clause(d, second)
     en_comma, conjunction = leaf(",", ","), leaf("CC", english)
     en = Tree("S", (one, en_comma, conjunction, two))
-    return _end(d, (en, [*de_one, Word(",", (en_comma,)), Word(german, (conjunction,)), *de_two]))
+    return sentence(d, (en, [*de_one, Word(",", (en_comma,)), Word(german, (conjunction,)), *de_two]))
 
 
 def purpose(d: Draft) -> Sides:
@@ -174,7 +181,7 @@ def purpose(d: Draft) -> Sides:
     )
     to, infinitive = leaf("TO", "to"), aim.bracket[0]
     goal = Tree("S", (Tree("VP", (to, Tree("VP", (aim.head, *aim.complements)))),))
-    *zu, verb = ZU[infinitive.text]
+    *zu, verb = d.lexicon.zu[infinitive.text]
     if zu:
         end = [Word("zu", (to,)), Word(verb, infinitive.sources)]
     else:
@@ -184,13 +191,13 @@ def purpose(d: Draft) -> Sides:
         words = leaf("IN", "in"), leaf("NN", "order")
         goal, lead = Tree("SBAR", (*words, goal)), [Word("um", words)]
     s, de = main_clause(d, matrix._replace(complements=[*matrix.complements, goal]))
-    return _end(d, (s, [*de, comma(), *lead, *aim.pronouns, *aim.middle, *end]))
+    return sentence(d, (s, [*de, comma(), *lead, *aim.pronouns, *aim.middle, *end]))
 
 
 def there_is(d: Draft) -> Sides:
     """Builds "there is ..." with a place in the German first field, so that the subject follows the verb."""
     kind = d.pick(("person", "animal", "thing", "food"))
-    thing = noun_phrase(d, d.pick(NOUNS_OF[kind]), NOMINATIVE, d.pick(("a", "a", "number", "many")))
+    thing = noun_phrase(d, d.noun(kind), NOMINATIVE, d.pick(("a", "a", "number", "many")))
     place, past, plural = location(d, thing.kinds), d.chance(30), thing.agreement == PLURAL
     there = leaf("EX", "there")
     be = (
@@ -200,7 +207,7 @@ def there_is(d: Draft) -> Sides:
     )
     en = Tree("S", (Tree("NP", (there,)), Tree("VP", (be, thing.en, place.en))))
     finite = Word(AUXILIARIES["war" if past else "sein"][thing.agreement], (there, be))
-    return _end(d, (en, [*place.de, finite, *thing.de]))
+    return sentence(d, (en, [*place.de, finite, *thing.de]))
 
 
 RULES: tuple[Callable[[Draft], Sides], ...] = (
@@ -223,7 +230,7 @@ def nested_thought(d: Draft) -> Sides:
     sbar, de = _subordinate(("IN", "that"), "dass", inner)
     matrix = _thinker(d)
     s, de_main = main_clause(d, matrix._replace(complements=[*matrix.complements, sbar]))
-    return _end(d, (s, [*de_main, comma(), *de]))
+    return sentence(d, (s, [*de_main, comma(), *de]))
 
 
 def relative_inside(d: Draft) -> Sides:
@@ -241,7 +248,7 @@ def many_statements(d: Draft) -> Sides:
         s, words = main_clause(d, proposition(d, ANY))
         clauses += [en_comma, conjunction, s]
         de = [*de, Word(",", (en_comma,)), Word(german, (conjunction,)), *words]
-    return _end(d, (Tree("S", tuple(clauses)), de))
+    return sentence(d, (Tree("S", tuple(clauses)), de))
 
 
 DEEPER: tuple[Callable[[Draft], Sides], ...] = (nested_thought, relative_inside)

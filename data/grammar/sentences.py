@@ -17,12 +17,18 @@ Three more splits are for tests of what a model makes of the rules that it has l
 | unseen | a verb with an object, or an object in a case, that train_seen never has |
 
 train_seen is train without the sentences that have one of those combinations, a tenth of all there are.
+
+rich:train, rich:valid and rich:test are a harder corpus by the same rules: several thousand words by Zipf's law, with
+compounds and names (`rich.py`), and sentences whose words are decided from afar (`rich_rules.py`).
 """
 
 from collections.abc import Callable
 from hashlib import blake2b
 from typing import NamedTuple
 
+from data.grammar.lexicon import BASE, Lexicon
+from data.grammar.rich import RICH
+from data.grammar.rich_rules import RICH_RULES
 from data.grammar.rules import DEEPER, LONGER, RULES, Sides
 from data.grammar.syntax import Draft, Word
 from data.trees.tree import Tree
@@ -110,6 +116,7 @@ class _Split(NamedTuple):
     bucket: str = ""  # what `split_of` must say
     depth: int = 0  # at least
     unseen: bool | None = None  # whether it must have, or must not have, a combination that is held out
+    lexicon: Lexicon = BASE
 
     def accepts(self, d: Draft, tree: Tree, tokens: list[str], german: str) -> bool:
         return (
@@ -127,6 +134,7 @@ _DRAWN = {
     "longer": _Split(LONGER, _LONGER_LENGTHS),
     "unseen": _Split(bucket="test", unseen=True),
     "train_seen": _Split(bucket="train", unseen=False),
+    **{f"rich:{split}": _Split(RICH_RULES, bucket=split, lexicon=RICH) for split in SPLITS},
 }
 
 
@@ -137,7 +145,8 @@ def pair(split: str, index: int, seed: int = 0) -> Example:
     """
     if split not in _DRAWN or index < 0:
         raise ValueError(f"grammar:{split}: index {index}: the splits are {', '.join(_DRAWN)}, indices start at 0")
-    d, drawn = Draft(f"{seed}/{split}/{index}"), _DRAWN[split]
+    drawn = _DRAWN[split]
+    d = Draft(f"{seed}/{split}/{index}", drawn.lexicon)
     while True:
         d.links.clear()
         d.combinations.clear()

@@ -11,11 +11,14 @@ The right bracket holds what German puts at the end: participle, infinitive, or 
 (joined to the finite verb when they are adjacent: `ruft ... an`, `weil ... anruft`).
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
+from functools import cache
 from hashlib import blake2b
+from itertools import accumulate
 from typing import NamedTuple, TypeVar
 
-from data.grammar.lexicon import ER, Noun
+from data.grammar.lexicon import BASE, ER, Lexicon, Noun
 from data.trees.tree import Tree
 
 Item = TypeVar("Item")
@@ -72,6 +75,12 @@ class Clause(NamedTuple):
     after: list[Word]
 
 
+@cache
+def _zipf(count: int) -> tuple[int, ...]:
+    """Returns the sums of 1 / rank, in millionths."""
+    return tuple(accumulate(1_000_000 // rank for rank in range(1, count + 1)))
+
+
 class Draft:
     """The random choices of one sentence, and the links recorded while it is built.
 
@@ -80,8 +89,8 @@ class Draft:
     `combinations` (verb, object) and (object, case).
     """
 
-    def __init__(self, key: str) -> None:
-        self.key, self.page, self.number = key, 0, 0
+    def __init__(self, key: str, lexicon: Lexicon = BASE) -> None:
+        self.key, self.page, self.number, self.lexicon = key, 0, 0, lexicon
         self.links: list[tuple[str, Tree | Word, Tree | Word]] = []
         self.combinations: list[tuple[str, str]] = []
 
@@ -96,6 +105,17 @@ class Draft:
     def pick(self, items: Sequence[Item]) -> Item:
         """Returns one of the items, all equally likely."""
         return items[self.below(len(items))]
+
+    def word(self, words: Sequence[Item]) -> Item:
+        """Returns one of these words of the lexicon, as likely as the lexicon says."""
+        if not self.lexicon.zipf:
+            return self.pick(words)
+        sums = _zipf(len(words))
+        return words[bisect_right(sums, self.below(sums[-1]))]
+
+    def noun(self, kind: str) -> Noun:
+        """Returns a noun of this kind."""
+        return self.word(self.lexicon.nouns_of[kind])
 
     def chance(self, percent: int) -> bool:
         """Returns True in `percent` of 100 cases."""
