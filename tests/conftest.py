@@ -1,12 +1,16 @@
 """Sets up every test: CPU, no silent rank promotion, and a cache of compiled programs between test runs."""
 
+import gc
 import os
 from pathlib import Path
 
 from tests.hurry import XLA_FLAGS
 
+# Also for commands in tests:
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {XLA_FLAGS}".strip()  # also for commands in tests
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {XLA_FLAGS}".strip()
+os.environ["JAX_COMPILATION_CACHE_DIR"] = str(Path(__file__).parent.parent / ".cache" / "jax-tests")
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 
 import jax
 import pytest
@@ -14,8 +18,16 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
-jax.config.update("jax_compilation_cache_dir", str(ROOT / ".cache" / "jax-tests"))
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_search_of_what_stays() -> None:
+    """Hides what imports and earlier files left from the garbage collector.
+
+    `run.quiet` has it search everything at each checkpoint, which takes the longer the more tests have run.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -36,7 +36,7 @@ def config(folder: Path) -> ConfigDict:
     cfg = tiny_training.config(folder)
     cfg.steps, cfg.loss.chunk = UPDATES, 64
     cfg.data.update({"vocab_size": 304, "tokens_per_batch": 13 * 48})
-    cfg.model.update({"N": 2, "d_model": 16, "d_ff": 32, "h": 8, "d_k": 4, "d_v": 4, "P_drop": 0.2})
+    cfg.model.update({"N": 1, "d_model": 16, "d_ff": 32, "h": 8, "d_k": 4, "d_v": 4, "P_drop": 0.2})
     return cfg
 
 

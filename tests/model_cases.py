@@ -1,5 +1,7 @@
 """Tiny models, parameters that leave no tensor at a special value, and batches with padding, for the model tests."""
 
+from functools import cache
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,13 +18,17 @@ TINY = ModelConfig(vocab_size=23, N=2, d_model=16, d_ff=24, h=2, d_k=6, d_v=10, 
 def perturbed(config, seed=0):
     """Returns parameters of about their initial size, none of them special: no bias is 0, no norm scale is 1."""
     rng = np.random.default_rng(seed)
-    tree = jax.eval_shape(lambda: init_params(config, jax.random.key(0)))
 
     def draw(path, leaf):
         size = 0.1 if len(leaf.shape) == 1 else config.d_model**-0.5
         return jnp.asarray((path[-1].key == "scale") + size * rng.standard_normal(leaf.shape), leaf.dtype)
 
-    return jax.tree_util.tree_map_with_path(draw, tree)
+    return jax.tree_util.tree_map_with_path(draw, _shapes(config))
+
+
+@cache
+def _shapes(config):
+    return jax.eval_shape(lambda: init_params(config, jax.random.key(0)))
 
 
 def padded_ids(rng, lengths, width, vocab_size):
@@ -54,9 +60,14 @@ def jit_as_in_training(f):
     return jax.jit(f, compiler_options=AS_IN_TRAINING)
 
 
-def run(config, params, *args, **kwargs):
-    """`apply`, compiled; not for use inside another compiled function."""
-    return jax.jit(lambda params, args: apply(config, params, *args, **kwargs))(params, args)
+def run(config, params, *args, method=None):
+    """`apply`, compiled once for each config, method and shapes; not for use inside another compiled function."""
+    return _compiled(config, method)(params, args)
+
+
+@cache
+def _compiled(config, method):
+    return jax.jit(lambda params, args: apply(config, params, *args, method=method))
 
 
 def relative_error(actual, expected):

@@ -3,7 +3,6 @@
 import importlib
 import json
 import math
-import os
 import shutil
 import subprocess
 import sys
@@ -44,9 +43,7 @@ def run(workdir: Path) -> Run:
 
 def run_cli(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "infer", *arguments]
-    cache = {"JAX_COMPILATION_CACHE_DIR": str(jax.config.jax_compilation_cache_dir)}  # what was compiled here, is there
-    root = Path(__file__).parents[1]
-    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", cwd=root, env=os.environ | cache)
+    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", cwd=Path(__file__).parents[1])
 
 
 def run_here(monkeypatch: pytest.MonkeyPatch, **given: object) -> None:

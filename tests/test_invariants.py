@@ -1,7 +1,6 @@
 """What must hold for any parameters: causality and padding, positions, parameter counts and precision."""
 
 import dataclasses
-import itertools
 
 import jax
 import jax.numpy as jnp
@@ -204,8 +203,8 @@ def test_parameter_counts_of_base_and_big(vocab_size, expected, changes):
     "positions, norm", [("sinusoidal", "post"), ("learned", "pre"), ("rope", "pre"), ("t5", "pre")]
 )
 def test_parameter_count_is_that_of_the_tree(tie, positions, norm):
-    for N, h, d_k, d_v in itertools.product((1, 3), (1, 3), (4,), (4, 6)):
-        config = ModelConfig(11, N, 10, 14, h, d_k, d_v, positions=positions, norm=norm, tie_embeddings=tie)
+    for N, h, d_v in ((1, 1, 4), (1, 3, 6), (3, 1, 6), (3, 3, 4)):
+        config = ModelConfig(11, N, 10, 14, h, 4, d_v, positions=positions, norm=norm, tie_embeddings=tie)
         tree = jax.eval_shape(lambda config=config: init_params(config, jax.random.key(0)))
         assert sum(leaf.size for leaf in jax.tree.leaves(tree)) == parameter_count(config)
         assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(tree))
@@ -241,7 +240,7 @@ def test_a_query_that_sees_no_key_gets_uniform_weights():
     np.testing.assert_allclose(weights, 0.25)
 
 
-@pytest.mark.parametrize("changes", [{}, {"norm": "pre", "positions": "rope"}], ids=["paper", "rope-pre"])
+@pytest.mark.parametrize("changes", [{}, {"norm": "pre", "positions": "rope", "N": 1}], ids=["paper", "rope-pre"])
 def test_remat_changes_nothing_not_even_dropout(changes):
     config = dataclasses.replace(TINY, P_drop=0.2, P_drop_attention=0.1, P_drop_relu=0.1, **changes)
     params, rng = perturbed(config), np.random.default_rng(8)
@@ -254,8 +253,8 @@ def test_remat_changes_nothing_not_even_dropout(changes):
             out = model.apply({"params": params}, tokens(source), tokens(target), noise(1, 2))
             return (out**2).mean()
 
-        jaxpr = str(jax.make_jaxpr(jax.grad(f))(params))
-        return jax.jit(jax.value_and_grad(f))(params), jaxpr
+        traced = jax.jit(jax.value_and_grad(f)).trace(params)
+        return traced.lower().compile()(params), str(traced.jaxpr)
 
     ((value, gradient), jaxpr), ((expected, expected_gradient), plain) = gradients(True), gradients(False)
     assert "remat" in jaxpr or "checkpoint" in jaxpr
@@ -285,8 +284,9 @@ def test_bfloat16_is_close_to_float32_and_parameters_stay_float32(changes):
     logits, expected = run(half, params, source, target), run(config, params, source, target)
     assert logits.dtype == jnp.float32
     assert 1e-5 < relative_error(logits, expected) < 3e-2
-    assert run(half, params, source, method="encode").dtype == jnp.bfloat16
-    assert run(half, params, source, target, method="attention_maps")["cross"].dtype == jnp.float32
+    memory = jax.eval_shape(lambda p: apply(half, p, source, method="encode"), params)
+    maps = jax.eval_shape(lambda p: apply(half, p, source, target, method="attention_maps"), params)
+    assert (memory.dtype, maps["cross"].dtype) == (jnp.bfloat16, jnp.float32)
     gradient = jax.eval_shape(jax.grad(lambda p: apply(half, p, source, target).sum()), params)
     fresh = jax.eval_shape(lambda: init_params(half, jax.random.key(0)))
     assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves((gradient, fresh)))

@@ -34,6 +34,7 @@ VARIANTS = {
 }
 
 
+@functools.cache
 def tiny(variant="sinusoidal", sharpness=2.5, **fields):
     """A random model whose next-token distributions are peaked, and none of whose biases is 0."""
     config = dataclasses.replace(SIZES, **VARIANTS[variant], **fields)

@@ -25,6 +25,7 @@ SOURCE_BS = np.array(
 EXTRA = 4
 
 
+@functools.cache
 def tiny(seed=0, vocab_size=12, sharpness=2.5, **fields):
     """A random model whose next-token distributions are peaked, and all different."""
     sizes = {"N": 1, "d_model": 16, "d_ff": 24, "h": 2, "d_k": 8, "d_v": 8} | fields

@@ -15,8 +15,7 @@ from tests import tiny_training
 ROOT = Path(__file__).parent.parent
 ENVIRONMENT = {
     **os.environ,
-    "JAX_COMPILATION_CACHE_DIR": str(ROOT / ".cache" / "jax-tests"),
-    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.2",
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.2",  # fewer writes where a test limits the size of files
 }
 
 
@@ -73,7 +72,10 @@ def test_a_mistake_is_one_line_and_status_2(tmp_path: Path, arguments: list[str]
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)],  # tests/faults/drill.py sends it
+)
 def test_an_interrupted_run_saves_its_last_update_and_says_so_by_its_status(
     tmp_path: Path, number: signal.Signals, status: int
 ) -> None:

@@ -1,6 +1,9 @@
 """Makes the folder of an untrained run of a tiny model, as training would leave it."""
 
+import atexit
 import json
+import shutil
+import tempfile
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,13 +36,21 @@ class State(NamedTuple):
 
 def make(folder: Path) -> Path:
     """Writes a run with checkpoints 1 to 4, of which 2 has the best BLEU, and returns its folder."""
-    cfg = config(folder)
-    folder.mkdir(parents=True)
+    shutil.copytree(_made(tuple(PAIRS), config(folder).data.vocab_size), folder)
     for language, lines in (("en", [x for x, _ in PAIRS]), ("de", [y for _, y in PAIRS])):
         (folder.parent / f"tiny.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    lines = [line for pair in PAIRS for line in pair]
-    tokenizer = Tokenizer.train(lines, cfg.data.vocab_size, folder / "tokenizer.model")
-    (folder / "config.json").write_text(json.dumps(cfg.to_dict()))
+    (folder / "config.json").write_text(json.dumps(config(folder).to_dict()))
+    return folder
+
+
+@lru_cache
+def _made(pairs: tuple[tuple[str, str], ...], vocab_size: int) -> Path:
+    """Returns a folder with what does not depend on its name, written once in each process of tests."""
+    folder = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder)
+    cfg = config(folder)
+    lines = [line for pair in pairs for line in pair]
+    tokenizer = Tokenizer.train(lines, vocab_size, folder / "tokenizer.model")
     checkpoints = Checkpoints(folder / "checkpoints", cfg.checkpoint)
     for step, metrics in METRICS.items():
         state = State(np.int32(step), params(tokenizer.vocab_size, cfg, step))
