@@ -14,7 +14,7 @@ from train import loop
 from train.tasks.translation import task
 
 
-@pytest.mark.parametrize("batching", ["bucket", "pack"])
+@pytest.mark.parametrize("batching", ["bucket", pytest.param("pack", marks=pytest.mark.slow)])  # test_pipeline: both
 def test_a_killed_run_ends_with_the_same_bits(tmp_path: Path, batching: str) -> None:
     cfg = tiny_training.config(tmp_path)
     cfg.data.batching, cfg.log_every, cfg.checkpoint.every, cfg.steps = batching, 1, 3, 1_000_000
