@@ -177,7 +177,7 @@ def _differences(old: dict[str, Any], new: dict[str, Any], *, steps_free: bool) 
 def _git() -> dict[str, Any] | None:
     """Returns the commit of the code and whether the code differs from it; None outside a git checkout."""
     # Without locks: `git status` may write the index, and one killed by a full disk would leave its lock there.
-    git = ["git", "--no-optional-locks", "-C", Path(__file__).parent.parent]
+    git = ["git", "--no-optional-locks", "-C", str(Path(__file__).parent.parent)]
     try:
         commit, status = (
             subprocess.run([*git, *command], capture_output=True, text=True, check=True).stdout.strip()
