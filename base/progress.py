@@ -4,11 +4,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import TypeVar
-
-from rich.console import Console
-from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 _SECONDS_BETWEEN_LINES = 10.0
@@ -22,8 +18,12 @@ class Progress:
         self._job, self._unit, self._enabled = job, unit, enabled
         self._done, self._summary = 0, ""
         self._started = self._shown = time.monotonic()
-        self._bar: Bar | None = None
+        self._bar: Any = None
         if enabled and sys.stderr.isatty():
+            from rich.console import Console  # only now: no log needs it
+            from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+            from rich.progress import Progress as Bar
+
             columns = (
                 TextColumn("{task.description}"),
                 BarColumn(),

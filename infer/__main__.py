@@ -5,6 +5,9 @@ python -m infer --workdir=runs/quickstart --corpus=grammar:deeper    # any corpu
 python -m infer --workdir=runs/base --source=newstest2014.en --reference=newstest2014.de [--output=out.de]
 python -m infer --workdir=runs/char_lm --split=valid [--json]
 
+A corpus may be a text where the run reads one (lines:FILE), or images (idx:IMAGES,LABELS), as for imported models:
+python -m infer --workdir=runs/gpt2 --corpus=lines:FILE
+
 Of a language model the scores are nats and perplexity, a token and a byte; --row_length is for one that has been
 trained on rows of a text, to read longer ones. Of a masked one, or of span denoising, they are nats, perplexity and
 accuracy of the tokens that were hidden; of a classifier, accuracy and nats a text or an image.
@@ -30,6 +33,8 @@ def main(argv: list[str]) -> None:
     if sum(one is not None for one in wanted) != 1 or (wanted[2] and None in files):
         raise UserError("give one of --split=test, --corpus=SPEC, or both --source=FILE and --reference=FILE")
     check_output(options.output)
+    from data.imported import Unigram
+    from data.sources import open_corpus
     from infer import language_model, restoring, translation, vision
     from infer.evaluation import deliver, open_sentences, open_split
     from infer.runs import TRANSLATION, open_run
@@ -37,18 +42,24 @@ def main(argv: list[str]) -> None:
     task = read_config(folder("workdir", options.workdir)).task
     if options.row_length and task != "language_model":
         raise UserError("--row_length is for language models; this run's task is another")
-    if task not in TRANSLATION and (options.split is None or options.output):
-        raise UserError(f"this run's task is {task}: give --split=valid, and neither files nor --output")
+    chosen = options.split or options.corpus
+    if task not in TRANSLATION and (chosen is None or options.output):
+        raise UserError(f"this run's task is {task}: give --split or --corpus, and neither files nor --output")
     if task == "vision":
         classifier = vision.open_vision(options.workdir, options.checkpoint)
-        deliver(classifier, vision.evaluate(classifier, options.split), [], vision.table)
+        deliver(classifier, vision.evaluate(classifier, chosen), [], vision.table)
         return
-    if task not in TRANSLATION:
+    restored = task
+    if task == "translation" and options.corpus and open_corpus(options.corpus).sides == 1:
+        restored = "denoising"  # a T5 from elsewhere does both
+    if restored not in TRANSLATION:
         model_run = open_run(options.workdir, options.checkpoint, task=task)
+        if restored != task and not isinstance(model_run.tokenizer, Unigram):
+            raise UserError(f"--corpus={options.corpus}: this is a text; this run translates pairs, as of tsv:FILE")
         if task == "language_model":
-            record = language_model.evaluate(model_run, options.split, options.row_length)
+            record = language_model.evaluate(model_run, chosen, options.row_length)
         else:
-            record = restoring.evaluate(model_run, options.split)
+            record = restoring.evaluate(model_run, chosen, restored)
         deliver(model_run, record, [], language_model.table)
         return
     read = None  # what does not depend on the model comes before it, so that a wrong file fails at once
@@ -68,7 +79,7 @@ def connected(argv: list[str]) -> None:
 
 if __name__ == "__main__":
     define_evaluation_flags("translations")
-    flags.DEFINE_string("corpus", None, "a corpus to translate instead of a split, as data.test would name it")
+    flags.DEFINE_string("corpus", None, "a corpus to read instead of a split, as data.test would name it")
     flags.DEFINE_string("source", None, "file to translate instead of a split; plain text, or gzip if it ends in .gz")
     flags.DEFINE_string("reference", None, "its references, line by line; x.de or x.de.gz names the language")
     flags.DEFINE_integer("row_length", None, "tokens of a row of text, for a language model; default: data.pack_length")

@@ -18,7 +18,7 @@ from base.files import write_text
 from base.progress import Progress
 from data.sources import open_corpus
 from infer.decoding import Decoding
-from infer.runs import Run, count_parameters, params_sha256
+from infer.runs import Run, corpus_named, count_parameters, params_sha256
 from infer.scores import bleu
 from infer.scores.perplexity import perplexity
 from infer.translator import FULL_BATCH, Translation, Translator
@@ -37,10 +37,7 @@ class Sentences(NamedTuple):
 
 def open_split(model_run: Run, split: str) -> Sentences:
     """Returns the corpus that the run's config names for `split`."""
-    spec = model_run.config.data[split]
-    if not spec:
-        raise UserError(f"--split={split}: the run's config has no data.{split}; give the sentences as files")
-    return open_sentences(split, spec)
+    return open_sentences(split, corpus_named(model_run.config, split))
 
 
 def open_sentences(name: str, spec: str) -> Sentences:

@@ -1,6 +1,5 @@
 """Text that a language model writes after a prompt: drawn at random, or the best that a search finds."""
 
-import functools
 from typing import Any
 
 import jax
@@ -11,6 +10,7 @@ from base.errors import UserError
 from base.ids import BOS, UNK
 from infer.decoding import Decoding
 from infer.runs import Run
+from infer.staged import find
 from infer.translator import Hypothesis
 from model.language_model import LanguageModel
 from model.search.beam import beam_search
@@ -41,13 +41,13 @@ def generate(model_run: Run, prompt: str, decoding: Decoding) -> list[Hypothesis
     if decoding.sampling is None:
         options: dict[str, Any] = {"beam": decoding.beam, "alpha": decoding.alpha, "nbest": decoding.nbest}
         options["penalty"] = decoding.length_penalty
-        find = functools.partial(beam_search, model, extra_length=decoding.extra_length, **options)
-        found = jax.jit(find)(model_run.params, prompts_bs)
+        options["extra_length"] = decoding.extra_length
+        found = find(beam_search, model, options, model_run.params, inputs_bs=prompts_bs)
     else:
         drawn = decoding.sampling._asdict()
         keys_b = jax.random.split(jax.random.key(drawn.pop("seed")), 1)
-        find = functools.partial(sample, model, samples=decoding.nbest, extra_length=decoding.extra_length, **drawn)
-        found = jax.jit(find)(model_run.params, prompts_bs, keys_b)
+        drawn |= {"samples": decoding.nbest, "extra_length": decoding.extra_length}
+        found = find(sample, model, drawn, model_run.params, inputs_bs=prompts_bs, keys_b=keys_b)
     texts = []
     for ids_t, length, log_prob, score in zip(*(np.asarray(field[0]) for field in found), strict=True):
         if length > 0:

@@ -15,7 +15,7 @@ from data.batching import TextBatch
 from data.pipeline import text_batches
 from data.prepare import Prepared, prepare
 from data.sources import Corpus, open_corpus
-from infer.runs import Run, count_parameters, params_sha256
+from infer.runs import Run, corpus_named, count_parameters, params_sha256
 from infer.scores.perplexity import from_nll
 from model.language_model import LanguageModel
 from model.tokens import Tokens
@@ -34,7 +34,7 @@ def negative_log_likelihood(
 
 
 def evaluate(model_run: Run, split: str, row_length: int | None = None) -> dict[str, Any]:
-    """Returns the result record, of JSON values, of the corpus that the run's config names for `split`.
+    """Returns the result record, of JSON values, of `split`: one of the run's config, or a corpus.
 
     `nll` is in nats a token, every EOS counted, and `perplexity` its exponential. `perplexity_byte` is that of a byte
     of the UTF-8 text, line feeds counted, which can be compared between vocabularies. Where `data.batching` is window,
@@ -42,7 +42,7 @@ def evaluate(model_run: Run, split: str, row_length: int | None = None) -> dict[
     `nll_by_position` is that of the first token of a row or line, of the second, and so on.
 
     Raises:
-      UserError: the config names no corpus for `split`, a row is longer than the learned positions, or `row_length` is
+      UserError: there is no such text, a row is longer than the learned positions, or `row_length` is
         given for a run whose rows are lines.
     """
     cfg = model_run.config.data.copy_and_resolve_references()
@@ -84,18 +84,19 @@ def evaluate(model_run: Run, split: str, row_length: int | None = None) -> dict[
 
 
 def open_text(model_run: Run, split: str, sides: int = 1) -> tuple[Corpus, Prepared]:
-    """Returns the text, or with two `sides` the pairs, that the run's config names for `split`, every line of it.
+    """Returns every line of a text, or with two `sides` every pair, of a split or a corpus.
 
     Raises:
-      UserError: it names none, or has the other number of sides.
+      UserError: there is none, it has the other number of sides, or it is in characters and the run in subwords.
     """
-    cfg, spec = model_run.config.data, model_run.config.data[split]
-    if not spec:
-        raise UserError(f"--split={split}: the run's config has no data.{split}")
+    cfg, spec = model_run.config.data, corpus_named(model_run.config, split)
     corpus = open_corpus(spec)
     if corpus.sides != sides:
-        fault = "has pairs; a language model reads a text" if sides == 1 else "has no classes"
-        raise UserError(f"--split={split}: data.{split} is {spec}, which {fault}")
+        fault = "has pairs; this run reads a text, as in lines:FILE" if sides == 1 else "has no classes"
+        raise UserError(f"corpus {spec!r} {fault}")
+    if corpus.characters != model_run.tokenizer.characters:
+        kinds = ("subwords, as of lines:FILE", "characters, as of chars:FILE")
+        raise UserError(f"corpus {spec!r}: this run's vocabulary is of {kinds[model_run.tokenizer.characters]}")
     limits = {"max_length": cfg.max_length, "max_ratio": cfg.max_ratio}
     return corpus, prepare(spec, model_run.tokenizer, cache=cfg.cache, clean=False, **limits)
 
@@ -107,7 +108,7 @@ def provenance(model_run: Run, split: str) -> dict[str, Any]:
         "params_sha256": params_sha256(model_run.params),
         "step": model_run.step,
         "checkpoints": list(model_run.checkpoints),
-        "data": model_run.config.data[split],
+        "data": corpus_named(model_run.config, split),
         "split": split,
         "device": jax.devices()[0].device_kind,
         "time": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -6,8 +6,6 @@ Samples stand for the model's distribution (Eikema and Aziz 2020), so each of th
 from collections import Counter
 from collections.abc import Sequence
 
-from sacrebleu.metrics import BLEU, CHRF
-
 METRICS = ("chrf", "bleu")
 
 
@@ -16,6 +14,8 @@ def consensus(texts: Sequence[str], metric: str) -> int:
 
     `metric` is one of `METRICS`, of sacrebleu: chrF2, or BLEU with only the n-grams that a sentence has.
     """
+    from sacrebleu.metrics import BLEU, CHRF  # only now: translating by search never needs it
+
     score = (CHRF() if metric == "chrf" else BLEU(effective_order=True)).sentence_score
     counts = Counter(texts)
     utility = {

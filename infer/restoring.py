@@ -14,7 +14,7 @@ from data.classes import Classified, classes_of
 from data.corrupt import Corrupted, corruption
 from data.pipeline import evaluation_batches
 from infer.language_model import open_text, provenance
-from infer.runs import Run
+from infer.runs import Run, corpus_named
 from infer.scores.perplexity import from_nll
 from model.masked_lm import MaskedLM
 from model.tokens import Tokens
@@ -22,19 +22,21 @@ from model.transformer import Transformer
 from run.sharding import data_mesh, own_share, place_params, place_rows
 
 
-def evaluate(model_run: Run, split: str) -> dict[str, Any]:
-    """Returns the result record, of JSON values, of the corpus that the run's config names for `split`.
+def evaluate(model_run: Run, split: str, task: str | None = None) -> dict[str, Any]:
+    """Returns the result record, of JSON values, of `split`: one of the run's config, or a corpus.
 
     `nll` is in nats a hidden token, `perplexity` its exponential, and `accuracy` the share that the likeliest token
     gets right. What is hidden is the same each time. Of spans, each token is predicted given those before it; their
-    sentinels and EOS count as tokens. A classifier predicts the classes of texts instead.
+    sentinels and EOS count as tokens. A classifier predicts the classes of texts instead. `task` is the run's by
+    default.
 
     Raises:
-      UserError: the config names no text for `split`, or a line is longer than the learned positions.
+      UserError: there is no such text, the vocabulary lacks what the task needs, or a line is longer than the learned
+        positions.
     """
-    cfg, task = model_run.config.data, model_run.config.task
+    cfg, task = model_run.config.data, task or model_run.config.task
     mesh, started = data_mesh(), time.perf_counter()
-    model, pairs, unit = _what(model_run, split)
+    model, pairs, unit = _what(model_run, split, task)
 
     @jax.jit
     def sums(params: Any, batch: Batch) -> Float[Array, "3"]:
@@ -58,7 +60,7 @@ def evaluate(model_run: Run, split: str) -> dict[str, Any]:
     except ValueError as error:
         raise UserError(f"a sentence is too long for this model: {error}") from error
     if not tokens:
-        raise UserError(f"--split={split}: {cfg[split]} has no token to hide; its lines are empty")
+        raise UserError(f"{corpus_named(model_run.config, split)} has no token to hide; its lines are empty")
     return {
         "nll": nll / tokens,
         "perplexity": from_nll(nll / tokens),
@@ -70,9 +72,9 @@ def evaluate(model_run: Run, split: str) -> dict[str, Any]:
     }
 
 
-def _what(model_run: Run, split: str) -> tuple[MaskedLM | Transformer, Corrupted | Classified, str]:
+def _what(model_run: Run, split: str, task: str) -> tuple[MaskedLM | Transformer, Corrupted | Classified, str]:
     """Returns the model, what it is to predict, and the unit of its perplexity."""
-    data, task, tokenizer = model_run.config.data, model_run.config.task, model_run.tokenizer
+    data, tokenizer = model_run.config.data, model_run.tokenizer
     if task == "classification":
         classes = classes_of(data.classes)
         pairs = Classified(open_text(model_run, split, sides=2)[1], tokenizer, classes)

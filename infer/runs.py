@@ -16,6 +16,7 @@ from data.classes import classes_of
 from data.imported import open_tokenizer
 from data.tokenizer import Tokenizer
 from infer.average import Checkpoint, average, choose
+from infer.options import SPLITS
 from model import masked_lm
 from model.config import ModelConfig, parameter_count
 from run.checkpoint import Checkpoints, load_params
@@ -70,6 +71,19 @@ def open_run(
         )
     print(f"parameters of {workdir}: step {', '.join(map(str, steps))}", file=sys.stderr)
     return Run(workdir, config, model, tokenizer, params, steps[-1], tuple(steps))
+
+
+def corpus_named(config: ConfigDict, name: str) -> str:
+    """Returns the corpus that `name` names: a split of the run's config, or else a corpus itself.
+
+    Raises:
+      UserError: the config has none for that split.
+    """
+    if name not in SPLITS:
+        return name
+    if not config.data[name]:
+        raise UserError(f"--split={name}: the run's config has no data.{name}; name a corpus with --corpus=SPEC")
+    return config.data[name]
 
 
 def open_runs(workdirs: str, checkpoint: str | int | None = None) -> list[Run]:

@@ -22,6 +22,7 @@ from data.batching import length_batches
 from data.tokenizer import Tokenizer
 from infer.decoding import Decoding, chosen
 from infer.runs import Run
+from infer.staged import find
 from model.config import ModelConfig
 from model.prefix_lm import translation_model
 from model.search.beam import beam_search
@@ -29,7 +30,7 @@ from model.search.diverse import diverse_search
 from model.search.ensemble import Ensemble
 from model.search.rules import Rules
 from model.search.sampling import sample
-from model.search.state import Hypotheses
+from model.search.state import Hypotheses, Search
 from run.sharding import cut_rows, data_mesh, fetch, place_params, row_parts
 
 SHORTEST_ROW = 8
@@ -69,17 +70,6 @@ class Translation(NamedTuple):
 
 
 NOTHING = Hypothesis("", 0.0, 0.0, ())
-
-# Shared by all translators: those with the same model and options compile once.
-_search = jax.jit(beam_search, static_argnums=0, static_argnames=("beam", "alpha", "extra_length", "nbest", "penalty"))
-_diverse = jax.jit(
-    diverse_search,
-    static_argnums=0,
-    static_argnames=("beam", "alpha", "extra_length", "groups", "diversity", "penalty"),
-)
-_sample = jax.jit(
-    sample, static_argnums=0, static_argnames=("samples", "temperature", "top_k", "top_p", "extra_length")
-)
 
 
 class Translator:
@@ -123,16 +113,15 @@ class Translator:
         self._rules = Rules(min_length=decoding.min_length, no_repeat=decoding.no_repeat)
         self._extra_length, self._nbest, self._plain = extra_length, nbest, decoding.groups == 1
         options: dict[str, Any] = {"beam": decoding.beam, "alpha": decoding.alpha, "penalty": decoding.length_penalty}
+        search: Callable[..., Search] = beam_search
         if decoding.groups > 1:
-            options |= {"groups": decoding.groups, "diversity": decoding.diversity}
-            self._find = functools.partial(_diverse, model, extra_length=extra_length, **options)
+            search, options = diverse_search, options | {"groups": decoding.groups, "diversity": decoding.diversity}
         elif self._sampling is None:
             options |= {"nbest": nbest}
-            self._find = functools.partial(_search, model, extra_length=extra_length, **options)
         else:
-            options = self._sampling._asdict()
+            search, options = sample, self._sampling._asdict() | {"samples": nbest}
             self._key = jax.random.key(options.pop("seed"))
-            self._find = functools.partial(_sample, model, samples=nbest, extra_length=extra_length, **options)
+        self._find = functools.partial(find, search, model, options | {"extra_length": extra_length})
 
     def translate(
         self,
@@ -226,13 +215,13 @@ class Translator:
     ) -> list[list[Hypothesis]]:
         rules = self._rules_of([required.get(n, Required()) for n in numbers], numbers, source_bs)
         if rules is not None:
-            found = self._find(params, cut_rows(self._mesh, source_bs), rules=rules)
+            found = self._find(params, inputs_bs=cut_rows(self._mesh, source_bs), rules=rules)
         elif self._sampling is None:
-            found = self._find(params, cut_rows(self._mesh, source_bs))
+            found = self._find(params, inputs_bs=cut_rows(self._mesh, source_bs))
         else:
             line_b = np.array(numbers + [0] * (len(source_bs) - len(numbers)), np.uint32)
             keys_b = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(self._key, cut_rows(self._mesh, line_b))
-            found = self._find(params, cut_rows(self._mesh, source_bs), keys_b)
+            found = self._find(params, inputs_bs=cut_rows(self._mesh, source_bs), keys_b=keys_b)
         found = fetch(found)
         return [self._hypotheses(found, row)[: self._nbest] for row in range(len(numbers))]
 

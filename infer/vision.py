@@ -15,7 +15,7 @@ from ml_collections import ConfigDict
 from base.errors import UserError
 from base.files import folder
 from data.images import ImageBatch, Images, evaluation_batches, open_images
-from infer.runs import count_parameters, load_choice, params_sha256
+from infer.runs import corpus_named, count_parameters, load_choice, params_sha256
 from model.config import ModelConfig
 from model.vision import ImageConfig, Vision, init_params
 from run.config import read_config
@@ -37,10 +37,8 @@ class VisionRun(NamedTuple):
     checkpoints: tuple[int, ...]
 
     def images(self, split: str) -> Images:
-        """Returns the images that the run's config names for `split`; `UserError` if there are none."""
-        if not (spec := self.config.data[split]):
-            raise UserError(f"--split={split}: the run's config has no data.{split}")
-        return open_images(spec, (self.image.height, self.image.width), self.image.classes)
+        """Returns the images of a split of the run's config, or of a corpus; `UserError` if there are none."""
+        return open_images(corpus_named(self.config, split), (self.image.height, self.image.width), self.image.classes)
 
 
 def image_config(cfg: ConfigDict) -> ImageConfig:
@@ -98,7 +96,7 @@ def accuracy(config: ModelConfig, image: ImageConfig, params: Any, images: Image
 
 
 def evaluate(model_run: VisionRun, split: str) -> dict[str, Any]:
-    """Returns the result record, of JSON values, of the images that the run's config names for `split`.
+    """Returns the result record, of JSON values, of the images of `split`: one of the run's config, or a corpus.
 
     Raises:
       UserError: there are none, or they are at fault.

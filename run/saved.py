@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
+from flax.traverse_util import unflatten_dict
 
 from base.errors import UserError
 from base.files import check, read_json, write_text
@@ -132,7 +133,7 @@ def load(folder: Path, cure: str, *names: str) -> dict:
         of the folder's name: folders may have been swapped, renamed or linked.
     """
     with reading(folder, cure):
-        tree = _tree(folder)
+        tree = _names(folder)
         wanted = {name: tree[name] for name in {"step", *names}}
         as_numpy = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), wanted)
         args = ocp.args.PyTreeRestore(item=wanted, restore_args=as_numpy, partial_restore=True)
@@ -178,6 +179,12 @@ def reading(folder: Path, cure: str) -> Iterator[None]:
                 "config and the package versions that it was saved with"
             ) from error
         raise DamagedError(folder, reason(error), cure) from error
+
+
+def _names(folder: Path) -> dict:
+    """Returns the tree of a saved state's names, with True at its leaves; no array's own metadata is read for it."""
+    entries = read_json(folder / "state" / "_METADATA", {"tree_metadata": dict})["tree_metadata"].values()
+    return unflatten_dict({tuple(str(key["key"]) for key in entry["key_metadata"]): True for entry in entries})
 
 
 def _tree(folder: Path) -> dict:

@@ -28,6 +28,7 @@ from model.transformer import Transformer
 from model.vision import Vision
 from tests import tiny_run
 from tests.reference import TOLERANCE, torch, transformers
+from tests.test_evaluate_cli import run_here
 
 LINES = [line for pair in tiny_run.PAIRS for line in pair]
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
@@ -54,6 +55,14 @@ def through_safetensors(run, folder):
     make_run(folder / "again", back)
 
 
+def score(monkeypatch, capsys, workdir, corpus):
+    """The record of `python -m infer --workdir=WORKDIR --corpus=CORPUS`."""
+    data = json.loads((workdir / "config.json").read_text())["data"]
+    changed(workdir, "config.json", data=data | {"cache": str(workdir / "cache")})
+    run_here(monkeypatch, workdir=str(workdir), corpus=corpus, json=True)
+    return json.loads(capsys.readouterr().out)
+
+
 def changed(folder: Path, file: str, **settings: object) -> None:
     """Changes settings in a JSON file of a folder."""
     (folder / file).write_text(json.dumps(json.loads((folder / file).read_text()) | settings))
@@ -68,7 +77,7 @@ def bert(folder):
     return model
 
 
-def test_bert_is_read_with_its_vocabulary(tmp_path):
+def test_bert_is_read_with_its_vocabulary(tmp_path, monkeypatch, capsys):
     model = bert(folder := tmp_path / "bert")
     make_run(tmp_path / "run", huggingface.read(folder))
     run = open_run(tmp_path / "run", task="masked_lm")
@@ -90,6 +99,10 @@ def test_bert_is_read_with_its_vocabulary(tmp_path):
     assert masked(run.tokenizer, text.replace("[MASK]", "___")) == ids[:-1]
     filled = [*ids[:place], 4 + int(actual[place, 4:].argmax()), *ids[place + 1 :]]
     assert fill(run, run.params, text.replace("[MASK]", "___")) == run.tokenizer.decode(filled)
+    (tmp_path / "lines").write_text("The dogs read.\nA cat.\n")
+    record = score(monkeypatch, capsys, tmp_path / "run", f"lines:{tmp_path / 'lines'}")
+    assert record["signatures"]["perplexity"].endswith("task:masked_lm") and record["tokens"] >= 2
+    assert record["nll"] == pytest.approx(np.log(record["perplexity"])) and 0 <= record["accuracy"] <= 1
     _, hidden = Masking(1.0, 16).corrupt(np.array(ids), np.random.default_rng(0))
     assert hidden[[0, place, -1]].tolist() == [0, 0, 0]
     with pytest.raises(UserError, match=r"task is denoising, and the vocabulary of '' has no sentinels$"):
@@ -98,7 +111,7 @@ def test_bert_is_read_with_its_vocabulary(tmp_path):
 
 
 @pytest.mark.parametrize("saved", ["spiece.model", "tokenizer.json"])
-def test_t5_is_read_with_its_tokenizer(saved, tmp_path):
+def test_t5_is_read_with_its_tokenizer(saved, tmp_path, monkeypatch, capsys):
     (folder := tmp_path / "t5").mkdir()
     (folder / "lines.txt").write_text("\n".join(LINES))
     sentencepiece.SentencePieceTrainer.train(
@@ -132,10 +145,12 @@ def test_t5_is_read_with_its_tokenizer(saved, tmp_path):
     assert np.abs(actual[:, [0, 2, 3]] - expected[:, :3]).max() <= TOLERANCE
     assert np.abs(actual[:, 4:] - expected[:, 3:]).max() <= TOLERANCE and actual[:, BOS].max() < -25
     if saved == "tokenizer.json":
+        record = score(monkeypatch, capsys, tmp_path / "run", f"lines:{folder / 'lines.txt'}")
+        assert record["signatures"]["perplexity"].endswith("task:denoising") and record["tokens"] > len(LINES)
         through_safetensors(run, tmp_path / "exported")
 
 
-def test_vit_is_read_for_grey_images(tmp_path):
+def test_vit_is_read_for_grey_images(tmp_path, monkeypatch, capsys):
     folder, sizes = tmp_path / "vit", {**SIZES, "image_size": (6, 8), "patch_size": 2, "num_labels": 5}
     model = randomise(transformers.ViTForImageClassification(transformers.ViTConfig(**sizes)))
     model.save_pretrained(folder)
@@ -157,6 +172,12 @@ def test_vit_is_read_for_grey_images(tmp_path):
         assert np.abs(np.asarray(actual) - expected).max() <= TOLERANCE
     images = Images("", images_nyx, expected.argmax(axis=1).astype(np.int32))
     assert accuracy(run.model_config, run.image, run.params, images)["accuracy"] == 1
+    bytes_nyx, labels_n = (images_nyx * 255).astype(np.uint8), images.labels_n.astype(np.uint8)
+    for name, array in (("images", bytes_nyx), ("labels", labels_n)):
+        head = bytes([0, 0, 8, array.ndim]) + b"".join(size.to_bytes(4, "big") for size in array.shape)
+        (tmp_path / name).write_bytes(head + array.tobytes())
+    record = score(monkeypatch, capsys, run.workdir, f"idx:{tmp_path / 'images'},{tmp_path / 'labels'}")
+    assert record["accuracy"] == 1 and record["split"] == record["data"]
     assert patch_weights(run, images_nyx[0])[1].shape == (2, 2, 3, 4)
     through_safetensors(run, tmp_path / "exported")
     changed(folder, "preprocessor_config.json", image_mean=[0.5])

@@ -25,6 +25,7 @@ from model.tokens import Tokens
 from model.transformer import Transformer
 from tests import tiny_run
 from tests.random_run import random_run, tokenizer
+from tests.test_convert_families import score
 
 if os.environ.get("REQUIRE_TORCH") == "1":
     import torch
@@ -131,7 +132,7 @@ def test_opus_mt_is_read_with_its_tokenizers_and_its_log_probabilities(tmp_path)
         huggingface.write(run, tmp_path)
 
 
-def test_gpt2_is_read_with_its_tokenizer_and_its_log_probabilities(tmp_path):
+def test_gpt2_is_read_with_its_tokenizer_and_its_log_probabilities(tmp_path, monkeypatch, capsys):
     from tokenizers import ByteLevelBPETokenizer
 
     (folder := tmp_path / "gpt2").mkdir()
@@ -163,6 +164,16 @@ def test_gpt2_is_read_with_its_tokenizer_and_its_log_probabilities(tmp_path):
         np.abs(actual[:, 4:] - expected[:, 1:]).max() <= TOLERANCE
         and np.abs(actual[:, EOS] - expected[:, 0]).max() <= TOLERANCE
     )
+    (tmp_path / "lines").write_text("Der Hund\nliest; naïve.\n")
+    record = score(monkeypatch, capsys, tmp_path / "run", f"lines:{tmp_path / 'lines'}")
+    rows = [[0, *inner.encode(line).ids, 0] for line in ("Der Hund", "liest; naïve.")]
+    with torch.no_grad():
+        nll = [float(model(torch.tensor([row]), labels=torch.tensor([row])).loss) * (len(row) - 1) for row in rows]
+    assert record["tokens"] == sum(map(len, rows)) - 2
+    assert record["nll"] == pytest.approx(sum(nll) / record["tokens"], abs=TOLERANCE)
+    (tmp_path / "pairs").write_text("one\ttwo\n")
+    with pytest.raises(UserError, match=r"^corpus 'tsv:.*' has pairs; this run reads a text, as in lines:FILE$"):
+        score(monkeypatch, capsys, tmp_path / "run", f"tsv:{tmp_path / 'pairs'}")
 
 
 def test_what_it_cannot_hold_or_read_is_one_line(tmp_path):

@@ -124,6 +124,7 @@ def test_perplexity_equals_its_definition_sentence_by_sentence(run: Run):
         (("--split=test", "--source=x"), "give one of --split=test, --corpus=SPEC, or both"),
         (("--split=test", "--corpus=grammar:deeper"), "give one of --split=test, --corpus=SPEC, or both"),
         (("--corpus=grammar:deepest",), "SPLIT one of train, valid, test, train_seen, deeper, longer, unseen"),
+        (("--corpus=lines:{d}/tiny.en",), "this is a text; this run translates pairs, as of tsv:FILE"),
         (("--source={d}/tiny.en", "--reference={d}/none.de"), "none.de"),
         (("--split=train",), "the run's config has no data.train"),
     ],

@@ -146,7 +146,9 @@ def test_it_learns_and_is_scored_as_while_training(trained: Run) -> None:
     assert validated[-1]["nll"] == pytest.approx(record["nll"], rel=1e-5)
     assert record["perplexity"] == pytest.approx(math.exp(record["nll"]))
     assert record["accuracy"] > 0.5 and record["nll"] < 2
-    with pytest.raises(UserError, match=r"^--split=test: the run's config has no data\.test$"):
+    with pytest.raises(
+        UserError, match=r"^--split=test: the run's config has no data\.test; name a corpus with --corpus=SPEC$"
+    ):
         restoring.evaluate(trained, "test")
 
 

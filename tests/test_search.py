@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 
 from base.ids import BOS, EOS, PAD
+from infer import staged
 from model.config import ModelConfig
 from model.search import state
 from model.search.beam import beam_search, length_penalty
 from model.search.sampling import sample, truncate
 from model.search.scoring import forced_log_probs
+from model.search.state import whole
 from model.tokens import Tokens
 from model.transformer import Transformer, init_params
 
@@ -35,7 +37,7 @@ def tiny(seed=0, vocab_size=12, sharpness=2.5, **fields):
 
 
 def searcher(model, **options):
-    return jax.jit(functools.partial(beam_search, model, **options))
+    return jax.jit(functools.partial(whole(beam_search), model, **options))
 
 
 class Oracle:
@@ -222,6 +224,22 @@ def test_batch_mates_order_and_padding_change_nothing(model_and_oracle):
         np.testing.assert_allclose(alone.scores_bm[0], together.scores_bm[row], rtol=1e-5)
 
 
+def test_the_host_runs_the_same_search_and_only_the_stages_that_it_needs(monkeypatch):
+    monkeypatch.setattr(state, "FIRST_STEPS", 4)
+    model, params = tiny(seed=3)
+    options = {"beam": 3, "alpha": 0.6, "extra_length": EXTRA, "nbest": 3}
+    whole_found = searcher(model, **options)(params, SOURCE_BS)
+    before = staged._stage._cache_size()
+    found = staged.find(beam_search, model, options, params, inputs_bs=SOURCE_BS)
+    for field, expected in zip(found, whole_found, strict=True):
+        np.testing.assert_array_equal(field, expected)
+    assert staged._stage._cache_size() - before == 3, "of 4, 8 and 10 steps"
+    brief = params | {"embed": params["embed"].at[EOS].mul(20.0)}
+    before = staged._stage._cache_size()
+    found = staged.find(beam_search, model, options | {"beam": 1, "nbest": 1}, brief, inputs_bs=SOURCE_BS)
+    assert int(np.max(found.lengths_bm)) <= 4 and staged._stage._cache_size() - before == 1
+
+
 def test_empty_rows_are_skipped_and_never_searched():
     model, params = tiny()
     found = searcher(model, beam=2, alpha=0.6, extra_length=EXTRA)(params, np.zeros((2, 6), np.int32))
@@ -269,7 +287,7 @@ def test_options_out_of_range_are_refused(options, message):
 
 
 def sampler(model, **options):
-    return jax.jit(functools.partial(sample, model, extra_length=EXTRA, **options))
+    return jax.jit(functools.partial(whole(sample), model, extra_length=EXTRA, **options))
 
 
 def test_samples_do_not_depend_on_the_batch(model_and_oracle):
@@ -369,5 +387,5 @@ def test_a_short_hypothesis_does_not_end_the_search_while_a_long_one_can_still_b
     tiny = 1e-6
     first, later, last = [tiny, tiny, 0.6, 0.3, 0.1], [tiny, tiny, tiny, 1.0, tiny], [tiny, tiny, 1.0, tiny, tiny]
     model = Countdown([first, *[later] * 7, last])
-    found = beam_search(model, None, jnp.ones((1, 3), jnp.int32), beam=2, alpha=alpha, extra_length=0)
+    found = whole(beam_search)(model, None, jnp.ones((1, 3), jnp.int32), beam=2, alpha=alpha, extra_length=0)
     assert int(found.lengths_bm[0, 0]) == length

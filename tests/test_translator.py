@@ -9,9 +9,9 @@ import pytest
 from base.errors import UserError
 from base.ids import EOS
 from data.tokenizer import Tokenizer
-from infer import translator as module
+from infer import staged
 from infer.decoding import Decoding, Sampling
-from infer.translator import Hypothesis, Translator
+from infer.translator import Hypothesis, Translator, _join
 from model.config import ModelConfig
 from model.search.state import Hypotheses
 from model.transformer import init_params
@@ -57,11 +57,11 @@ def test_order_and_batch_size_change_nothing(config, tokenizer, params):
 def test_new_parameters_and_new_lines_compile_nothing(config, tokenizer, params):
     translate = make(config, tokenizer, beam=1).translate
     first = translate(params, LINES)
-    compiled = module._search._cache_size()
+    compiled = staged._stage._cache_size()
     other = jax.tree.map(lambda w: w * 1.1, params)
     assert [t.text for t in translate(other, LINES)] != [t.text for t in first]
     make(config, tokenizer, beam=1).translate(params, LINES[::-1])
-    assert module._search._cache_size() == compiled
+    assert staged._stage._cache_size() == compiled
 
 
 def test_lines_without_a_subword_stay_empty(config, tokenizer, params):
@@ -132,7 +132,7 @@ def test_nbest_of_a_line_in_pieces_joins_the_kth_best_of_each(config, tokenizer,
 
 def test_a_piece_with_fewer_translations_gives_its_last_again():
     first = [Hypothesis("a", -1.0, -2.0, (5,)), Hypothesis("b", -3.0, -4.0, (6, 7))]
-    joined = module._join([first, [Hypothesis("c", -0.5, -0.5, (8,))]])
+    joined = _join([first, [Hypothesis("c", -0.5, -0.5, (8,))]])
     assert joined.hypotheses == (("a c", -1.5, -2.5, (5, 8)), ("b c", -3.5, -4.5, (6, 7, 8)))
 
 
@@ -142,8 +142,8 @@ def test_line_ends_that_the_model_spells_in_bytes_do_not_end_the_line(config, to
     written = [*tokenizer.encode("dog"), ids["<0x0D>"], ids["<0x0A>"], *tokenizer.encode("cat"), ids["<0x0D>"], EOS]
     translator = make(config, tokenizer)
 
-    def find(params, source_bs):
-        rows = len(source_bs)
+    def find(params, inputs_bs):
+        rows = len(inputs_bs)
         ids_bmt, scores_bm = np.tile(np.array(written), (rows, 1, 1)), np.zeros((rows, 1))
         return Hypotheses(ids_bmt, np.full((rows, 1), len(written)), scores_bm, scores_bm)
 

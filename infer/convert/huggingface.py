@@ -27,7 +27,9 @@ def read(folder: Path) -> Imported:
     kind = sizes["model_type"]
     if kind not in READERS:
         raise UserError(f"{folder}/config.json: model_type is {kind!r}; {', '.join(READERS)} can be read")
-    return READERS[kind](folder, sizes, weights(folder))
+    imported = READERS[kind](folder, sizes, weights(folder))
+    imported.config.data.tokens_per_batch = 4_096  # to score in: of GPT-2's vocabulary these are 0.8 GB of logits
+    return imported
 
 
 def weights(folder: Path) -> dict[str, np.ndarray]:

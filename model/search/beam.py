@@ -29,11 +29,11 @@ from model.search.rules import Rules, allocate, bank, wanted
 from model.search.state import (
     Hypotheses,
     Model,
+    Search,
     SearchState,
     forbid,
     keep_best,
     next_logits,
-    run_while_alive,
     start,
     take_beams,
     without_leftovers,
@@ -159,10 +159,10 @@ def beam_search(
     nbest: int = 1,
     penalty: str = "gnmt",
     rules: Rules | None = None,
-) -> Hypotheses:
-    """Returns the `nbest` best outputs for each row of `inputs_bs` (for a translator, source ids with EOS, then 0).
+) -> Search:
+    """Searches for the `nbest` best outputs of each row of `inputs_bs` (for a translator, source ids with EOS, then 0).
 
-    Pure; jit it with everything but `params`, `inputs_bs` and `rules` static. The top of this file has the definition.
+    Pure; jit `whole` of it with everything but `params`, `inputs_bs` and `rules` static. The definition is above.
 
     Raises:
       ValueError: a negative `alpha` (early stopping would not be exact), or `nbest` not in 1..`beam`.
@@ -189,5 +189,7 @@ def beam_search(
         after, parent_bm = advanced(state, new, penalty_of, penalty_at_limit_b, nbest)
         return after._replace(cache=cache.select(parent_bm))
 
-    found = run_while_alive(advance, start(model, params, inputs_bs, beam, steps), steps).finished
-    return without_leftovers(Hypotheses(*(field[:, :nbest] for field in found)))
+    def result(finished: Hypotheses) -> Hypotheses:
+        return without_leftovers(Hypotheses(*(field[:, :nbest] for field in finished)))
+
+    return Search(partial(start, model, params, inputs_bs, beam, steps), advance, result)

@@ -18,11 +18,11 @@ from model.search.beam import advanced, length_penalty, most_probable
 from model.search.state import (
     Hypotheses,
     Model,
+    Search,
     SearchState,
     forbid,
     keep_best,
     next_logits,
-    run_while_alive,
     start,
     without_leftovers,
 )
@@ -39,8 +39,8 @@ def diverse_search(
     groups: int,
     diversity: float,
     penalty: str = "gnmt",
-) -> Hypotheses:
-    """Returns up to `beam` outputs for each row of `inputs_bs`, from `groups` groups of equal size.
+) -> Search:
+    """Searches for up to `beam` outputs of each row of `inputs_bs`, from `groups` groups of equal size.
 
     Raises:
       ValueError: `groups` does not divide `beam` into groups of at least 2, or `alpha` or `diversity` is negative.
@@ -81,10 +81,12 @@ def diverse_search(
             ),
         )
 
-    state = start(model, params, inputs_bs, beam, steps)
-    firsts_1m = (jnp.arange(beam) % size == 0)[None]
-    state = state._replace(log_probs_bm=jnp.where(firsts_1m, state.log_probs_bm[:, :1], -jnp.inf))
-    return _each_once(without_leftovers(run_while_alive(advance, state, steps).finished))
+    def begin() -> SearchState:
+        state = start(model, params, inputs_bs, beam, steps)
+        firsts_1m = (jnp.arange(beam) % size == 0)[None]
+        return state._replace(log_probs_bm=jnp.where(firsts_1m, state.log_probs_bm[:, :1], -jnp.inf))
+
+    return Search(begin, advance, lambda finished: _each_once(without_leftovers(finished)))
 
 
 def _of_group(state: SearchState, own: slice) -> SearchState:

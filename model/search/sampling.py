@@ -10,11 +10,11 @@ from base.ids import EOS
 from model.search.state import (
     Hypotheses,
     Model,
+    Search,
     SearchState,
     forbid,
     keep_best,
     next_logits,
-    run_while_alive,
     start,
     without_leftovers,
 )
@@ -43,8 +43,8 @@ def sample(
     top_k: int = 0,
     top_p: float = 1.0,
     extra_length: int,
-) -> Hypotheses:
-    """Returns `samples` independent translations of each row, the most probable first; repeats are possible.
+) -> Search:
+    """Draws `samples` independent translations of each row, the most probable first; repeats are possible.
 
     A sentence's draws depend only on its own key, not on its place in the batch. Scores are the model's
     log-probabilities before temperature and truncation. Length limits are those of beam search.
@@ -86,7 +86,9 @@ def sample(
             finished=keep_best(state.finished, Hypotheses(ids_bmt, lengths_bm, ended_log_probs_bm, ended_log_probs_bm)),
         )
 
-    state = start(model, params, inputs_bs, samples, steps)
-    row_log_probs_b1 = state.log_probs_bm[:, :1]  # all samples of a row are alive, as the first is
-    state = state._replace(log_probs_bm=jnp.broadcast_to(row_log_probs_b1, state.log_probs_bm.shape))
-    return without_leftovers(run_while_alive(advance, state, steps).finished)
+    def begin() -> SearchState:
+        state = start(model, params, inputs_bs, samples, steps)
+        row_log_probs_b1 = state.log_probs_bm[:, :1]  # all samples of a row are alive, as the first is
+        return state._replace(log_probs_bm=jnp.broadcast_to(row_log_probs_b1, state.log_probs_bm.shape))
+
+    return Search(begin, advance, without_leftovers)

@@ -7,15 +7,16 @@ continue the given parent, and `grow(slots)`. Inputs are rows of ids; a row of z
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from base.ids import BOS, EOS, PAD
 
 Model = Any  # a Flax module as above
+P = ParamSpec("P")
 FIRST_STEPS = 16  # the cache's initial size, in steps
 
 
@@ -40,6 +41,19 @@ class SearchState(NamedTuple):
     ids_bmt: Int[Array, "b m t"]
     cache: Any  # the model's
     finished: Hypotheses
+
+    @property
+    def steps(self) -> int:
+        """The largest number of steps, at which every hypothesis has ended."""
+        return self.ids_bmt.shape[2]
+
+
+class Search(NamedTuple):
+    """A search over one batch: the state before its first step, a step, and what is returned of all that finished."""
+
+    start: Callable[[], SearchState]
+    advance: Callable[[SearchState], SearchState]
+    result: Callable[[Hypotheses], Hypotheses]
 
 
 def start(model: Model, params: Any, inputs_bs: Int[Array, "b s"], beams: int, steps: int) -> SearchState:
@@ -75,23 +89,39 @@ def forbid(logits_bmv: Float[Array, "b m v"], step: Int[Array, ""], limit_b: Int
     return jnp.where(forbidden_bv[:, None, :], -jnp.inf, logits_bmv)
 
 
-def run_while_alive(advance: Callable[[SearchState], SearchState], state: SearchState, steps: int) -> SearchState:
-    """Steps until nothing is alive, with a cache that starts small and doubles.
+def is_alive(state: SearchState) -> Bool[Array, ""]:
+    """Returns whether any hypothesis may still be extended."""
+    return jnp.any(state.log_probs_bm > -jnp.inf)
+
+
+def run_stage(search: Search, state: SearchState | None, end: int) -> SearchState:
+    """Steps until nothing is alive or `end` steps are done, for which the cache is given room; from None, starts."""
+    if state is None:
+        state = search.start()
+        end = min(end, state.steps)
+    else:
+        end = min(end, state.steps)
+        state = state._replace(cache=state.cache.grow(end * state.token_bm.shape[1]))
+    return jax.lax.while_loop(lambda now: (now.step < end) & is_alive(now), search.advance, state)
+
+
+def whole(search: Callable[P, Search]) -> Callable[P, Hypotheses]:
+    """Returns a search's result as one pure function: all of its stages, with a cache that starts small and doubles.
 
     Attention is paid for every slot of the cache, used or not. One loop per size adds compilation time, but no run
     time once the search has ended.
     """
-    beams = state.token_bm.shape[1]
 
-    def run_until(end: int, state: SearchState) -> SearchState:
-        return jax.lax.while_loop(lambda now: (now.step < end) & jnp.any(now.log_probs_bm > -jnp.inf), advance, state)
+    def found(*args: P.args, **kwargs: P.kwargs) -> Hypotheses:
+        running = search(*args, **kwargs)
+        end = FIRST_STEPS
+        state = run_stage(running, None, end)
+        while end < state.steps:
+            end *= 2
+            state = run_stage(running, state, end)
+        return running.result(state.finished)
 
-    end = min(FIRST_STEPS, steps)
-    state = run_until(end, state)
-    while end < steps:
-        end = min(2 * end, steps)
-        state = run_until(end, state._replace(cache=state.cache.grow(end * beams)))
-    return state
+    return found
 
 
 def take_beams(x_bm: Array, index_bk: Int[Array, "b k"]) -> Array:
