@@ -123,23 +123,29 @@ def _counts(workdir: Path, manifests: dict[str, Any]) -> dict[str, Any]:
 
 def table(records: dict[str, RunRecord]) -> str:
     """Returns the records as a Markdown table, one row each, with every signature below it."""
-    head = ("result", *COLUMNS, "parameters", "seed", "device", "training minutes")
+    head = ("result", *COLUMNS, "parameters", "seed", "device, cores", "training minutes")
     rows: list[tuple[str, ...]] = []
     signatures: dict[str, list[str]] = {}
     shown = {name: RowRuns([ScoredRun(one, *one.evaluations[0])], "", []) for name, one in sorted(records.items())}
     for name, row in shown.items():
         ((one, scores, _),) = row.scored
+        # A run whose text is lower-cased never writes a capital: what readings with case say of it is of case alone.
+        caseless = {key for key, text in scores["signatures"].items() if "case:mixed" in text and _lowers(one)}
         cells = (
-            *(f"{scores[key]:.2f}" for key in COLUMNS.values()),
+            *("" if key in caseless else f"{scores[key]:.2f}" for key in COLUMNS.values()),
             *(f"{scores['params']:,}", str(one.config["seed"])),
-            *(f"{one.device['kind']}, {one.device['cpus']} cores", f"{one.minutes:.0f}"),
+            *(f"{one.device['kind']}, {one.device['cpus']}", f"{one.minutes:.0f}"),
         )
         rows.append((row.label(f"[{name}](results/{name}.json)"), *cells))
         for heading, key in COLUMNS.items():
-            if key in scores["signatures"]:
+            if key in scores["signatures"].keys() - caseless:
                 signatures.setdefault(f"{heading}: `{scores['signatures'][key]}`", []).append(name)
     notes = [*(f"{signature} ({', '.join(names)})" for signature, names in signatures.items()), *caveat_notes(shown)]
     return as_markdown(Table("results", "", head, rows, notes)).partition("\n\n")[2]
+
+
+def _lowers(one: RunRecord) -> bool:
+    return "lowercase" in one.config["data"] and bool(one.config["data"]["lowercase"])
 
 
 def pages() -> dict[Path, str]:

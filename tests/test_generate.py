@@ -133,7 +133,7 @@ def test_perplexity_a_byte_counts_line_feeds(tmp_path: Path) -> None:
     assert math.log(record["perplexity_byte"]) * record["bytes"] == pytest.approx(record["nll"] * record["tokens"])
     texts = generate(run, "to", Decoding(2, 0.6, 6, 2))
     assert [one.text.split()[0][:2] for one in texts] == ["to", "to"]
-    with pytest.raises(UserError, match=r"^--split=test: the run's config has no data\.test; name a corpus with --corpus=SPEC$"):
+    with pytest.raises(UserError, match=r"^--split=test: the run's config has no data\.test; name a corpus"):
         language_model.evaluate(run, "test")
 
 

@@ -13,7 +13,7 @@ import pytest
 from base.errors import UserError
 from paper import results
 from paper.provenance import DIRTY
-from paper.records import PARSING, find_records, row_runs
+from paper.records import PARSING, find_records, read_run, row_runs
 from paper.tables.bootstrap import read_lines_of
 from run import folder
 from tests.planted import head, plant, planted_config, scores
@@ -88,6 +88,17 @@ def test_a_run_whose_code_is_lost_is_refused_or_marked(tmp_path: Path, monkeypat
     assert record.caveats == [DIRTY]
     text = results.table(results.translation_records([record]))
     assert "| [x](results/x.json) † | 7.00 |" in text and "- † the code had uncommitted changes: x" in text
+
+
+def test_a_run_of_lower_cased_text_has_no_reading_with_case(tmp_path: Path) -> None:
+    config = planted_config(A1)
+    config["data"]["lowercase"] = True
+    found = scores(config, "test", 7.0)
+    found["signatures"] = {"sacrebleu": "case:mixed", "bleu_tok_lc": "case:lc"}
+    text = results.table({"x": read_run(plant(tmp_path / "x", config, found))})
+    heads, row = (text.splitlines()[line].split(" | ") for line in (0, 2))
+    assert row[heads.index("sacreBLEU")] == "" and row[heads.index("tokenised, lower-cased")] != ""
+    assert "case:lc" in text and "case:mixed" not in text
 
 
 def test_a_launch_carries_what_a_record_needs(tmp_path: Path) -> None:
