@@ -1,4 +1,4 @@
-"""Draws the attention of every head for any pair of sentences, as a PNG or as an interactive HTML page.
+"""Draws the attention of every head for a pair of sentences, or for a text, as a PNG or as an interactive HTML page.
 
 python -m infer.attention_maps --workdir=runs/quickstart --source="The dog sleeps." --output=attention.html
 python -m infer.attention_maps --workdir=runs/quickstart --source="The dog sleeps." --target="Der Hund schläft." \
@@ -6,6 +6,9 @@ python -m infer.attention_maps --workdir=runs/quickstart --source="The dog sleep
 
 Rows are queries and columns keys (section 3.2). A decoder row is labelled with the token that it predicts, a column of
 decoder self-attention with its input token: `<s>`, then the target. Layers and heads count from 1.
+
+Language models, masked ones (with blanks, as in `infer.fill`) and classifiers of texts read the source alone. A decoder
+alone that translates has the source's tokens before the target's. Of images, `infer.patches` draws the attention.
 """
 
 from pathlib import Path
@@ -13,7 +16,6 @@ from pathlib import Path
 from absl import flags
 
 from base.errors import UserError
-from infer import load_run
 from infer.attention.page import KINDS, TITLES
 from infer.options import define_run_flags, start
 
@@ -27,28 +29,31 @@ def main(argv: list[str]) -> None:
     if not output.parent.is_dir():
         raise UserError(f"--output={output}: there is no folder {output.parent}")
     from infer.attention.drawing import draw_png, write_html
-    from infer.attention.maps import select
+    from infer.attention.maps import TASKS, run_maps, select
+    from infer.runs import open_run
 
-    model = load_run(options.workdir, options.checkpoint)
-    target = model.translate([options.source])[0] if options.target is None else options.target
+    model_run = open_run(options.workdir, options.checkpoint, TASKS)
     try:
-        maps = model.attention_maps(options.source, target)
+        title, maps = run_maps(model_run, options.source, options.target)
     except ValueError as error:
         raise UserError(f"--source, --target: {error}") from error
-    title = f"{options.source} → {target}"
+    kind = options.kind or list(maps)[-1]
+    if kind not in maps:
+        only, task = next(iter(maps)), model_run.config.task
+        raise UserError(f"--kind={kind}: a model of task {task} has attention of kind {only} alone")
     if output.suffix == ".html":
-        select(maps[options.kind], options.layer, options.head)
+        select(maps[kind], options.layer, options.head)
         write_html(maps, title, output)
     else:
-        draw_png(maps[options.kind], f"{TITLES[options.kind]}: {title}", options.layer, options.head, output)
+        draw_png(maps[kind], f"{TITLES[kind]}: {title}", options.layer, options.head, output)
     print(f"{title}\n{output}")
 
 
 if __name__ == "__main__":
     define_run_flags()
-    flags.DEFINE_string("source", None, "the source sentence")
+    flags.DEFINE_string("source", None, "the source sentence, or the text")
     flags.DEFINE_string("target", None, "its translation; default: the model's own")
-    flags.DEFINE_enum("kind", "cross", KINDS, "which attention to draw in a PNG; a page has all three")
+    flags.DEFINE_enum("kind", None, KINDS, "which attention to draw in a PNG; default: cross, or the only one")
     flags.DEFINE_integer("layer", None, "layer to draw in a PNG, from 1; default: all")
     flags.DEFINE_integer("head", None, "head to draw in a PNG, from 1; default: all")
     flags.DEFINE_string("output", None, "file to write: NAME.png or NAME.html")

@@ -54,7 +54,9 @@ def open_run(
     config = read_config(workdir)
     tasks = (task,) if isinstance(task, str) else task
     if tasks and config.task not in tasks:
-        raise UserError(f"--workdir={workdir}: this run's task is {config.task}; this command is for {tasks[0]}")
+        raise UserError(
+            f"--workdir={workdir}: this run's task is {config.task}; this command is for {', '.join(tasks)}"
+        )
     tokenizer = open_tokenizer(workdir / "tokenizer.model")
     model = model_config(config, tokenizer.vocab_size)
     steps, params = load_choice(workdir, str(config.decode.checkpoint if checkpoint is None else checkpoint))

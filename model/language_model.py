@@ -75,6 +75,11 @@ class DecoderOnly(nn.Module):
         x_bmd, stack = self.decoder.step(self._embed(token_bm, positions_bm, None), positions_bm, cache.stack)
         return logits(self.config, x_bmd, self.softmax, self.output_bias), cache.replace(stack=stack)
 
+    def _weights(self, tokens: Tokens, prefix: int = 0) -> dict[str, Float[Array, "n b h t t"]]:
+        x_btd = self._embed(tokens.ids_bt, tokens.positions_bt, None)
+        _, weights = self.decoder(x_btd, tokens, return_weights=True, prefix=prefix)
+        return {"decoder": jnp.stack([of_block.self_bhtt for of_block in weights])}
+
     def _embed(self, ids_bt: Array, positions_bt: Array, noise: Noise | None) -> Array:
         return embed(self.config, self.embed, self.positions, ids_bt, positions_bt, noise)
 
@@ -95,6 +100,10 @@ class LanguageModel(DecoderOnly):
         x_btd = self._embed(tokens.ids_bt, tokens.positions_bt, fold(noise, EMBED))
         x_btd, _ = self.decoder(x_btd, tokens, None, fold(noise, STACK))
         return factors(self.config, x_btd, self.softmax, self.output_bias)
+
+    def attention_maps(self, tokens: Tokens) -> dict[str, Float[Array, "n b h t t"]]:
+        """Returns the weights of all layers and heads, as "decoder"."""
+        return self._weights(tokens)
 
     @nn.nowrap
     def output_limits(self, prompts_bs: Int[Array, "b s"], extra_length: int) -> tuple[Int[Array, " b"], int]:

@@ -61,9 +61,16 @@ class MaskedLM(nn.Module):
 
     def encode(self, tokens: Tokens, noise: Noise | None = None) -> Float[Array, "b t d"]:
         """Returns the encoder's output."""
-        x_btd = embed(self.config, self.embed, self.positions, tokens.ids_bt, tokens.positions_bt, fold(noise, EMBED),
-                      self.embed_norm)  # fmt: skip
-        return self.encoder(x_btd, tokens, None, fold(noise, STACK))[0]
+        return self.encoder(self._embed(tokens, fold(noise, EMBED)), tokens, None, fold(noise, STACK))[0]
+
+    def attention_maps(self, tokens: Tokens) -> dict[str, Float[Array, "n b h t t"]]:
+        """Returns the weights of all layers and heads, as "encoder"."""
+        _, weights = self.encoder(self._embed(tokens, None), tokens, return_weights=True)
+        return {"encoder": jnp.stack([of_block.self_bhtt for of_block in weights])}
+
+    def _embed(self, tokens: Tokens, noise: Noise | None) -> Float[Array, "b t d"]:
+        ids_bt, positions_bt = tokens.ids_bt, tokens.positions_bt
+        return embed(self.config, self.embed, self.positions, ids_bt, positions_bt, noise, self.embed_norm)
 
 
 def init_params(config: ModelConfig, key: PRNGKeyArray, classes: int = 0) -> dict:

@@ -35,6 +35,10 @@ class PrefixLM(DecoderOnly):
         x_bnd, _ = self.decoder(x_bnd, both, None, fold(noise, STACK), prefix=self._prefix(s))
         return factors(self.config, x_bnd[:, s:], self.softmax, self.output_bias)
 
+    def attention_maps(self, source: Tokens, target: Tokens) -> dict[str, Float[Array, "n b h t t"]]:
+        """Returns the weights of all layers and heads, as "decoder"; rows and columns are those of `joined`."""
+        return self._weights(joined(source, target), self._prefix(source.ids_bt.shape[1]))
+
     @nn.nowrap
     def output_limits(self, source_bs: Int[Array, "b s"], extra_length: int) -> tuple[Int[Array, " b"], int]:
         """Returns the most output tokens, EOS included, for each sentence, and for any sentence in a row this long.

@@ -1,20 +1,24 @@
 """Attention maps: the right weights for the right tokens, as a PNG and as a page that no sentence can break."""
 
 import base64
+import dataclasses
 import hashlib
 import json
 import re
+from functools import partial
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
 from base.errors import UserError
 from infer.attention.drawing import draw_png, write_html
-from infer.attention.maps import AttentionMap, attention_maps, select
+from infer.attention.maps import AttentionMap, attention_maps, run_maps, select
 from infer.attention.page import KINDS, labels, page
 from infer.runs import Run, open_run
 from infer.translator import translate_one
+from model import language_model, masked_lm, prefix_lm
 from model.config import ModelConfig
 from tests import tiny_run
 
@@ -52,6 +56,54 @@ def test_decoder_rows_are_the_tokens_written_and_columns_those_read(maps: dict[s
     assert "".join(queries[:-1]).replace("▁", " ").strip() == "Der Hund schläft."
     assert np.all(np.triu(weights_nhts, 1) == 0) and np.all(weights_nhts[:, :, 0, 0] == 1)
     assert maps["cross"].queries == queries and maps["cross"].keys == maps["encoder"].keys
+
+
+def of_task(run: Run, task: str, prefix: str = "none") -> Run:
+    """The run as it would be of another task, with new parameters."""
+    config = dataclasses.replace(run.model_config, prefix=prefix)
+    made = {"language_model": language_model.init_params, "prefix_lm": prefix_lm.init_params}
+    made |= {"masked_lm": masked_lm.init_params, "classification": partial(masked_lm.init_params, classes=3)}
+    cfg = run.config.copy_and_resolve_references()
+    cfg.task, cfg.data.classes = task, "past,present,modal"
+    return run._replace(config=cfg, model_config=config, params=made[task](config, jax.random.key(1)))
+
+
+def test_a_language_model_sees_what_is_before_a_token(run: Run):
+    title, maps = run_maps(of_task(run, "language_model"), "The dog sleeps.", None)
+    queries, keys, weights_nhtt = maps["decoder"]
+    assert title == "The dog sleeps." and [*maps] == ["decoder"]
+    assert keys == ["<s>", *queries[:-1]] and "".join(queries).replace("▁", " ").strip() == title
+    np.testing.assert_allclose(weights_nhtt.sum(-1), 1, atol=1e-5)
+    assert np.all(np.triu(weights_nhtt, 1) == 0) and np.all(np.tril(weights_nhtt).sum(-1) > 0.99)
+
+
+@pytest.mark.parametrize("task", ["masked_lm", "classification"])
+def test_an_encoder_sees_the_whole_text_and_a_blank_is_shown_as_one(run: Run, task: str):
+    _, maps = run_maps(of_task(run, task), "The ___ sleeps.", None)
+    queries, keys, weights_nhtt = maps["encoder"]
+    assert [*maps] == ["encoder"] and queries == keys and queries.count("___") == 1 and queries[-1] == "</s>"
+    np.testing.assert_allclose(weights_nhtt.sum(-1), 1, atol=1e-5)
+    assert np.all(weights_nhtt > 0)
+
+
+@pytest.mark.parametrize("prefix", ["full", "causal"])
+def test_a_decoder_alone_has_the_source_before_the_target(run: Run, prefix: str):
+    title, maps = run_maps(of_task(run, "prefix_lm", prefix), "The dog sleeps.", "Der Hund schläft.")
+    queries, keys, weights_nhtt = maps["decoder"]
+    s = keys.index("<s>")
+    assert title == "The dog sleeps. → Der Hund schläft." and [*maps] == ["decoder"]
+    assert queries[:s] == keys[:s] and keys[s - 1] == queries[-1] == "</s>" and keys[s + 1 :] == queries[s:-1]
+    np.testing.assert_allclose(weights_nhtt.sum(-1), 1, atol=1e-5)
+    future = np.triu(weights_nhtt, 1)
+    assert np.all((future[:, :, :s, :s] > 0) == (np.triu(np.ones((s, s)), 1) > 0) * (prefix == "full"))
+    assert np.all(future[:, :, :, s:] == 0) and np.all(np.tril(weights_nhtt)[:, :, s:, :s] > 0)
+
+
+def test_what_a_task_does_not_have_is_refused(run: Run):
+    with pytest.raises(UserError, match=r"^--target=Hund: a model of task masked_lm reads one text, the source$"):
+        run_maps(of_task(run, "masked_lm"), "dog", "Hund")
+    with pytest.raises(UserError, match=r"^--source: there is no token in it to predict$"):
+        run_maps(of_task(run, "language_model"), "", None)
 
 
 def test_select_takes_all_or_one_and_refuses_others(maps: dict[str, AttentionMap]):

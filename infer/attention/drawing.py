@@ -8,7 +8,7 @@ from typing import Any
 
 from base.errors import UserError
 from infer.attention.maps import AttentionMap, select
-from infer.attention.page import KINDS, TITLES, labels, page
+from infer.attention.page import TITLES, labels, page
 
 
 def draw_png(attention: AttentionMap, title: str, layer: int | None, head: int | None, output: Path) -> None:
@@ -65,6 +65,8 @@ def write_html(maps: dict[str, AttentionMap], title: str, output: Path) -> None:
       UserError: the file cannot be written.
     """
     try:
-        output.write_text(page(title, {kind: (TITLES[kind], *maps[kind]) for kind in KINDS}), encoding="utf-8")
+        output.write_text(
+            page(title, {kind: (TITLES[kind], *of_kind) for kind, of_kind in maps.items()}), encoding="utf-8"
+        )
     except OSError as error:
         raise UserError(f"--output={output}: cannot be written ({error.strerror})") from error
