@@ -37,4 +37,5 @@ def get_config(of: str = "number") -> ConfigDict:
     cfg.optim.lr = 5e-4
     cfg.optim.warmup = 20
     cfg.eval.every = 50
+    cfg.decode.checkpoint = "latest"
     return cfg

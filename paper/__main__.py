@@ -1,7 +1,7 @@
 """The paper's tables, its numbers beside ours, made from finished runs.
 
     python -m paper table1|table2|table3|table4|all --runs=DIR [--markdown | --csv] [--html=FILE] [--commands]
-    python -m paper layers|extrapolation|scan|scaling --runs=DIR [--plot=FILE]
+    python -m paper layers|extrapolation|scan|scaling|families --runs=DIR [--plot=FILE]
     python -m paper figures --runs=DIR --output=FOLDER
 
 All run folders below DIR are read (of `python -m train`, evaluated by `python -m infer`), and all records that
@@ -11,7 +11,8 @@ whose code cannot be checked out again. A row that has not run says so; --comman
 need evaluations of the test split, Table 3 of the validation split (`python -m infer --split=valid`). Table 1 needs
 the record of `python -m paper.table1`. The studies need evaluations of the test split: `layers` compares what can stand
 in self-attention's place, `extrapolation` positions beyond the training length, `scan` what is composed anew,
-`scaling` fits a law to sizes and amounts of data; --plot draws the figure of one.
+`scaling` fits a law to sizes and amounts of data, `families` compares what stands on one block; --plot draws the figure
+of one.
 
 --html writes one page that loads nothing from the network, with the tables, learning curves, figures and attention
 maps. The last two, and what `figures` writes into FOLDER, come from the newest finished run that still has checkpoints.
@@ -21,7 +22,19 @@ from absl import flags
 
 from base.errors import UserError, run
 
-WHAT = ("table1", "table2", "table3", "table4", "layers", "extrapolation", "scan", "scaling", "figures", "all")
+WHAT = (
+    "table1",
+    "table2",
+    "table3",
+    "table4",
+    "layers",
+    "extrapolation",
+    "scan",
+    "scaling",
+    "families",
+    "figures",
+    "all",
+)
 
 
 def main(argv: list[str]) -> None:

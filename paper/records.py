@@ -26,7 +26,7 @@ from train.aot.scaling import check_report
 # Keys in which a run may differ from a row and still be that row: what a resumed run may change, the seed, and how
 # numbers are computed, not which. Where a corpus is stored does not count either, see `_without_folders`.
 COMPUTED = ("model.dtype", "model.dropout_bits")
-FREE = (*FREE_KEYS, *COMPUTED, "seed")
+FREE = (*FREE_KEYS, *COMPUTED, "seed", "data.tokenizer")  # a path; the size of its vocabulary counts
 PARSING = ("f1", "precision", "recall", "complete_match", "tagging_accuracy", "repaired_share")
 _NOT_RUNS = {"checkpoints", "tensorboard", "evaluations", "sweep"}  # folders that hold no runs
 _DEFAULTS = flat(as_json(default()))

@@ -1,5 +1,6 @@
 """The studies from planted runs: values, differences between seeds, what is missing, and figures."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,19 +8,20 @@ import numpy as np
 import pytest
 
 from base.table import Table
+from configs.classification import CLASSES
 from configs.extrapolation import LENGTH, POSITIONS
 from configs.layers import D_FF
 from configs.scaling import ROWS
 from data.scan import SPLITS
 from model.config import parameter_count
 from paper.records import Records, find_records, load
-from paper.studies import STUDIES, extrapolation, layers, scaling, scan
+from paper.studies import STUDIES, extrapolation, families, layers, scaling, scan
 from run.folder import model_config
 from tests.planted import plant, planted_config, scores
 from train.aot.flops import update_flops
 
 EMPTY = Records([], [], [], [])
-NAMES = {"layers": tuple(D_FF), "extrapolation": POSITIONS, "scan": SPLITS, "scaling": ROWS}
+NAMES = {"layers": tuple(D_FF), "extrapolation": POSITIONS, "scan": SPLITS, "scaling": ROWS, "families": tuple(CLASSES)}
 
 
 def row(table: Table, name: str) -> dict[str, str]:
@@ -134,3 +136,30 @@ def test_the_law_says_how_wrong_its_prediction_is(tmp_path: Path, monkeypatch: p
     law = scaling.law_table(scaling.rows(find_records(tmp_path)))
     assert law.rows[-1][-1] in ("−50.0 %", "−49.9 %", "−50.1 %")
     assert law.rows[2][0] == "a" and float(law.rows[2][1]) == pytest.approx(LAW[2], rel=0.05)
+
+
+def test_what_begins_with_other_parameters_is_compared_with_what_does_not(tmp_path: Path) -> None:
+    for way, seed, accuracy in (("init", 0, 0.9), ("init", 1, 0.8), ("new", 0, 0.7), ("new", 1, 0.7)):
+        config = planted_config(
+            "configs/classification.py:tense", seed=seed, data__tokenizer="runs/other/tokenizer.model"
+        )
+        found = scores(config, "test", 0.0) | {"accuracy": accuracy, "nll": 1.0}
+        folder = plant(tmp_path / f"{way}{seed}", config, {key: found[key] for key in found if key != "sacrebleu"})
+        if way == "init":
+            launches = json.loads((folder / "run.json").read_text())
+            launches["launches"][0]["init"] = {"run": "runs/other"}
+            (folder / "run.json").write_text(json.dumps(launches))
+    for name, seed, bleu in (("quickstart.py", 0, 90.0), ("quickstart.py", 1, 94.0), ("prefix_lm.py:full", 1, 93.0)):
+        config = planted_config(f"configs/{name}", seed=seed)
+        plant(tmp_path / f"{name}{seed}", config, scores(config, "test", bleu))
+    records = find_records(tmp_path)
+    classifiers, translators = families.tables(records)
+    found = row(classifiers, "tense")
+    assert found["accuracy %, fine-tuned"] == "85.0 ± 7.1" and found["accuracy %, from scratch"] == "70.0 ± 0.0"
+    assert (found["difference"], found["seeds"]) == ("+15.0 ± 5.0", "2")
+    assert row(classifiers, "clause")["accuracy %, fine-tuned"] == "not run"
+    assert row(translators, "encoder and decoder")["sacreBLEU"] == "92.00 ± 2.83"
+    assert row(translators, "decoder alone")["sacreBLEU − encoder and decoder"] == "−1.00"
+    assert row(translators, "T5, fine-tuned")["sacreBLEU"] == "not run"
+    families.plot(records, tmp_path / "families.svg")
+    assert (tmp_path / "families.svg").stat().st_size > 10_000

@@ -1,5 +1,5 @@
 """Questions that the paper raises and its tables do not answer: a table and a figure each, made from finished runs."""
 
-from paper.studies import extrapolation, layers, scaling, scan
+from paper.studies import extrapolation, families, layers, scaling, scan
 
-STUDIES = {"layers": layers, "extrapolation": extrapolation, "scan": scan, "scaling": scaling}
+STUDIES = {"layers": layers, "extrapolation": extrapolation, "scan": scan, "scaling": scaling, "families": families}

@@ -1,0 +1,106 @@
+"""Families on one block: does training without labels help afterwards, and does a translator need an encoder?"""
+
+from pathlib import Path
+
+import numpy as np
+
+from base.table import Table
+from configs.classification import CLASSES
+from paper.drawing import colour, drawn
+from paper.records import Records, RowRuns, caveat_notes, row_runs
+from paper.tables.cost import cost
+from paper.tables.trend import paired_differences, with_error
+
+WAYS = ("fine-tuned", "from scratch")
+TRANSLATORS = {  # name: config, and whether it begins with the parameters of another run
+    "encoder and decoder": ("configs/quickstart.py", False),
+    "decoder alone": ("configs/prefix_lm.py:full", False),
+    "decoder alone, causal": ("configs/prefix_lm.py:causal", False),
+    "T5": ("configs/denoising.py:translate", False),
+    "T5, fine-tuned": ("configs/denoising.py:translate", True),
+}
+BASE = "encoder and decoder"
+
+
+def tables(records: Records) -> list[Table]:
+    """Returns one row for each property of sentences, and one for each translator."""
+    return [_classifiers(records), _translators(records)]
+
+
+def _classifiers(records: Records) -> Table:
+    found = classifiers(records)
+    head = ("property", *(f"accuracy %, {way}" for way in WAYS), "difference", "seeds", "cost")
+    lines: list[tuple[str, ...]] = []
+    for name in CLASSES:
+        tuned, new = (found[f"{name}, {way}"] for way in WAYS)
+        points = with_error(100 * paired_differences(tuned, new, "accuracy"), 1)
+        scored = [*tuned.scored, *new.scored]
+        shown = [_percent(row) for row in (tuned, new)]
+        lines.append((tuned.label(name), *shown, points, str(len(tuned.scored)), cost(scored)))
+    notes = [
+        "of 1,000 test sentences, learned from 1,000; fine-tuned: from the parameters of configs/masked_lm.py",
+        "mean over the seeds, ± standard deviation; differences, in points, by seed, ± standard error",
+        *(note for row in found.values() for note in row.notes),
+        *caveat_notes(found),
+    ]
+    return Table("families", "Classifiers: fine-tuned from a masked language model, and not", head, lines, notes)
+
+
+def _translators(records: Records) -> Table:
+    found = translators(records)
+    head = ("model", "sacreBLEU", "sacreBLEU − encoder and decoder", "exact match %", "perplexity", "seeds", "cost")
+    lines: list[tuple[str, ...]] = []
+    for name, row in found.items():
+        difference = "" if name == BASE else with_error(paired_differences(row, found[BASE], "sacrebleu"), 2)
+        shown = (row.shown("exact_match"), row.shown("perplexity", 3), str(len(row.scored)), cost(row.scored))
+        lines.append((row.label(name), row.shown("sacrebleu"), difference, *shown))
+    notes = [
+        "the built-in corpus, with as many updates of as many tokens each; the fine-tuned one had updates without "
+        "labels before",
+        "mean over the seeds, ± standard deviation; differences by seed, ± standard error",
+        *(note for row in found.values() for note in row.notes),
+        *caveat_notes(found),
+    ]
+    return Table("translators", "Translators by family", head, lines, notes)
+
+
+def _percent(row: RowRuns) -> str:
+    scored = [one._replace(scores={"accuracy": 100 * one.scores["accuracy"]}) for one in row.scored]
+    return row._replace(scored=scored).shown("accuracy", 1)
+
+
+def plot(records: Records, path: Path) -> None:
+    """Draws every seed's accuracy and BLEU into a file.
+
+    Raises:
+      UserError: the file cannot be written.
+    """
+    with drawn(path, 9, 3.4) as figure:
+        left, right = figure.subplots(1, 2)
+        for axes, found, key in ((left, classifiers(records), "accuracy"), (right, translators(records), "sacrebleu")):
+            for place, row in enumerate(found.values()):
+                values = row.values(key)
+                axes.plot(values, np.full(len(values), -place), "o", color=colour(place))
+            axes.set_yticks(-np.arange(len(found)), found, fontsize=7)
+        left.set(xlabel="accuracy on test sentences")
+        right.set(xlabel="sacreBLEU of the test set")
+
+
+def classifiers(records: Records) -> dict[str, RowRuns]:
+    """Returns the runs of each property and way."""
+    return {
+        f"{name}, {way}": _runs(records, f"configs/classification.py:{name}", way == WAYS[0], "accuracy")
+        for name in CLASSES
+        for way in WAYS
+    }
+
+
+def translators(records: Records) -> dict[str, RowRuns]:
+    """Returns the runs of each translator."""
+    return {name: _runs(records, config, begun, "sacrebleu") for name, (config, begun) in TRANSLATORS.items()}
+
+
+def _runs(records: Records, config: str, begun: bool, measure: str) -> RowRuns:
+    """Returns the runs of a config that begin with another run's parameters, or those that do not."""
+    mine = [run for run in records.runs if any("init" in launch for launch in run.launches) == begun]
+    return row_runs(records._replace(runs=mine), config, "test", measure)
