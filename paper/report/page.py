@@ -117,7 +117,7 @@ def drawings(drawn: Mapping[str, str]) -> list[str]:
 
 
 def pictures(paths: Sequence[Path]) -> list[str]:
-    """Returns pictures, SVG or PNG, on a white background, since their colours are fixed."""
+    """Returns pictures, SVG or PNG, on a white background (their colours are fixed), which the dark theme inverts."""
     return [f'<div class="drawings">{"".join(map(_picture, paths))}</div>'] if paths else []
 
 

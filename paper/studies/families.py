@@ -86,6 +86,11 @@ def plot(records: Records, path: Path) -> None:
         right.set(xlabel="sacreBLEU of the test set")
 
 
+def rows(records: Records) -> dict[str, RowRuns]:
+    """Returns the runs of all of these."""
+    return classifiers(records) | translators(records)
+
+
 def classifiers(records: Records) -> dict[str, RowRuns]:
     """Returns the runs of each property and way."""
     return {
