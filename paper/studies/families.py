@@ -61,7 +61,7 @@ def _translators(records: Records) -> Table:
         *(note for row in found.values() for note in row.notes),
         *caveat_notes(found),
     ]
-    return Table("translators", "Translators by family", head, lines, notes)
+    return Table("families-translators", "Translators by family", head, lines, notes)
 
 
 def _percent(row: RowRuns) -> str:
