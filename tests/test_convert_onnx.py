@@ -36,19 +36,20 @@ TOLERANCE = 1e-5
 CASES = {
     "sinusoidal-post": {"N": 2},
     "sinusoidal-pre": {"norm": "pre", "d_k": 6, "d_v": 3, "biases": True, "scale_logits": True},
-    "learned-post": {"positions": "learned", "max_positions": 60, "tie_embeddings": False, "activation": "gelu"},
-    "learned-pre": {"positions": "learned", "max_positions": 60, "norm": "pre", "scale_embeddings": False},
+    "learned-post": {"positions": "learned", "max_positions": 200, "tie_embeddings": False, "activation": "gelu"},
+    "learned-pre": {"positions": "learned", "max_positions": 200, "norm": "pre", "scale_embeddings": False},
     "rope-post": {"positions": "rope", "d_k": 4, "d_v": 6, "activation": "silu", "output_bias": True},
     "rope-pre": {"positions": "rope", "norm": "pre", "d_k": 6, "d_v": 4, "biases": True},
     "alibi-post": {"positions": "alibi", "h": 3, "tie_embeddings": False, "output_bias": True},
     "alibi-pre": {"positions": "alibi", "norm": "pre", "d_v": 7, "norm_epsilon": 1e-2},
     "none-post": {"positions": "none", "activation": "gelu_tanh", "norm_kind": "rms", "norm_epsilon": 1e-2},
     "none-pre": {"positions": "none", "norm": "pre", "feed_forward_biases": False},
-    "t5-post": {"positions": "t5", "N": 2},
+    "t5-post": {"positions": "t5"},
     "t5-pre": {"positions": "t5", "norm": "pre", "norm_kind": "rms", "scale_attention": False},
 }
 SOURCE = np.array([[5, 6, 2, 0, 0, 0], [9, 8, 7, 6, 4, 2]])
-TARGET = np.array([[1, 7, 9, 0, 0], [1, 8, 5, 5, 11]])
+TARGET = np.arange(400).reshape(2, 200) % 9 + 3  # beyond the distances that T5's buckets tell apart
+TARGET[0, 3:] = 0
 AFTERWARDS = """
 import sys
 np.savez("found.npz", source=source, target=target)
@@ -81,17 +82,6 @@ def test_logits_are_ours_at_every_size(case: str) -> None:
     expected, theirs = ours(model_run, SOURCE, TARGET), onnx_logits(model_run)
     assert np.abs(theirs(SOURCE, TARGET) - expected).max() <= TOLERANCE  # at padding, too
     assert np.abs(theirs(SOURCE[:1, :3], TARGET[:1, :3]) - expected[:1, :3]).max() <= TOLERANCE
-
-
-@pytest.mark.parametrize("positions", ["sinusoidal", "t5"])
-def test_far_positions_are_ours(positions: str) -> None:
-    """At large angles, and beyond the distances that T5's buckets tell apart."""
-    model_run, source, target = (
-        random_run(N=1, positions=positions),
-        SOURCE[:, :3],
-        np.arange(400).reshape(2, -1) % 9 + 3,
-    )
-    assert np.abs(onnx_logits(model_run)(source, target) - ours(model_run, source, target)).max() <= TOLERANCE
 
 
 def test_the_readme_runs_without_our_code(tmp_path: Path) -> None:
