@@ -132,10 +132,14 @@ KINDS: dict[str, type[NoPositions]] = {
 }
 
 
+def frequencies(width: int) -> Float[np.ndarray, " half"]:
+    """Returns 10000^(-2i/width) for i = 0 .. width/2 - 1, in float32."""
+    return (MAX_WAVELENGTH ** (-np.arange(0, width, 2, dtype=np.float64) / width)).astype(np.float32)
+
+
 def _angles(positions_bt: Int[Array, "b t"], width: int) -> Float[Array, "b t half"]:
     """Returns the angles pos / 10000^(2i/width) for i = 0 .. width/2 - 1, in float32."""
-    frequencies = MAX_WAVELENGTH ** (-np.arange(0, width, 2, dtype=np.float64) / width)
-    return positions_bt[:, :, None].astype(jnp.float32) * jnp.asarray(frequencies, jnp.float32)[None, None, :]
+    return positions_bt[:, :, None].astype(jnp.float32) * jnp.asarray(frequencies(width))[None, None, :]
 
 
 def sinusoids(positions_bt: Int[Array, "b t"], d_model: int) -> Float[Array, "b t d"]:

@@ -7,6 +7,7 @@ python -m infer.convert --from=safetensors:exported --workdir=runs/again
 --to=ctranslate2       a CTranslate2 model, with --quantization=int8, int16, float16 or bfloat16 a smaller one
 --to=huggingface       MarianMTModel (post-norm) or Pegasus (pre-norm) of transformers, where these can hold the model
 --to=stablehlo         encoder and decoder as functions that JAX and XLA call without our code, on CPU, GPU and TPU
+--to=onnx              encoder and decoder as ONNX graphs, for ONNX Runtime from any language, and others of its kind
 --to=safetensors       our parameters under their own names, config and tokenizer: bitwise the same when read again
 
 --from=safetensors:DIR what --to=safetensors wrote
@@ -27,7 +28,7 @@ from absl import flags
 from base.errors import UserError
 from infer.options import define_run_flags, start
 
-OUT = ("ctranslate2", "huggingface", "safetensors", "stablehlo")
+OUT = ("ctranslate2", "huggingface", "onnx", "safetensors", "stablehlo")
 IN = ("fairseq", "huggingface", "safetensors")
 QUANTIZATIONS = ("float32", "int8", "int16", "float16", "bfloat16")
 
@@ -50,6 +51,10 @@ def write(to: str, output: str) -> None:
                 from infer.convert import huggingface
 
                 save = huggingface.write
+            case "onnx":
+                from infer.convert import onnx
+
+                save = onnx.write
             case "stablehlo":
                 from infer.convert import stablehlo
 

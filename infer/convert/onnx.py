@@ -1,0 +1,95 @@
+"""A translation run as two ONNX graphs, encoder and decoder, with attention and any kind of positions."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import onnx
+
+from base.errors import UserError
+from base.files import write_bytes, write_text
+from base.ids import BOS, EOS, PAD
+from infer.convert.check import Forced, check_holds, check_tokenizer, compare, forced
+from infer.convert.onnx_graph import OPSET, decoder, encoder
+from infer.runs import Run
+from model.config import ACTIVATIONS, NORM_KINDS, NORMS, POSITIONS
+
+LARGEST = 2**31 - 2**24  # bytes of parameters: a file has less than 2 GiB
+TOLERANCE = 1e-4
+README = """A Transformer as two ONNX graphs (opset {opset}), for any number of rows {lengths}:
+
+- `encoder.onnx`: source [b,s] -> memory [b,s,d], the encoder's output
+- `decoder.onnx`: memory [b,s,d], source [b,s], target [b,t] -> logits of the next subword [b,t,v]
+
+Source and target are ids, int64; memory and logits are float32. A source ends with {eos}, a target begins with {bos},
+rows are padded with {pad} at their end. `tokenizer.model` is a sentencepiece model.
+
+    import numpy as np, onnxruntime, sentencepiece
+    encoder = onnxruntime.InferenceSession("encoder.onnx", providers=["CPUExecutionProvider"])
+    decoder = onnxruntime.InferenceSession("decoder.onnx", providers=["CPUExecutionProvider"])
+    pieces = sentencepiece.SentencePieceProcessor(model_file="tokenizer.model")
+    source = np.array([pieces.encode("A sentence.") + [{eos}]], np.int64)
+    memory = encoder.run(None, {{"source": source}})[0]
+    target = [{bos}]
+    while len(target) < {longest} and target[-1] != {eos}:  # greedy
+        given = {{"memory": memory, "source": source, "target": np.array([target], np.int64)}}
+        target.append(int(np.argmax(decoder.run(None, given)[0][0, -1])))
+    print(pieces.decode(target[1:]))
+
+Beam search, its length penalty and a cache of keys and values are not in it: each step computes the whole target again.
+"""
+
+
+def write(model_run: Run, folder: Path) -> float | None:
+    """Writes both graphs and the tokenizer, and returns the largest difference of log-probabilities from ours.
+
+    It is None, and a line says so, where onnxruntime is not installed.
+
+    Raises:
+      UserError: an ONNX graph cannot hold the model, or computes something else.
+    """
+    config = model_run.model_config
+    held: dict[str, Any] = {"positions": POSITIONS, "norm": NORMS, "norm_kind": NORM_KINDS, "activation": ACTIVATIONS}
+    held |= {field: (getattr(config, field),) for field in ("d_k", "d_v", "norm_epsilon")}
+    flags = ("biases", "feed_forward_biases", "output_bias", "tie_embeddings")
+    held |= dict.fromkeys((*flags, "scale_attention", "scale_embeddings", "scale_logits"), (False, True))
+    check_holds("ONNX", config, held)
+    check_tokenizer("ONNX", model_run)
+    params = jax.tree.map(np.asarray, model_run.params)
+    size = sum(leaf.nbytes for leaf in jax.tree.leaves(params))
+    if size > LARGEST:
+        raise UserError(f"the parameters have {size / 2**30:.2g} GiB, an ONNX file at most 2; take another format")
+    for name, build in (("encoder", encoder), ("decoder", decoder)):
+        graph = build(config, params)
+        onnx.checker.check_model(graph, full_check=True)
+        write_bytes(folder / f"{name}.onnx", graph.SerializeToString())
+    model_run.tokenizer.save(folder / "tokenizer.model")
+    limit = config.encoding.limit
+    told = {"opset": OPSET, "lengths": f"of at most {limit} subwords" if limit else "of any length"}
+    told |= {"pad": PAD, "bos": BOS, "eos": EOS, "longest": min(limit or 50, 50)}
+    write_text(folder / "README.md", README.format(**told))
+    if importlib.util.find_spec("onnxruntime") is None:
+        print("note: the written model is not checked: onnxruntime is not installed", file=sys.stderr)
+        return None
+    ours = forced(model_run)
+    return compare("ONNX", ours, log_probs(folder, ours), TOLERANCE)
+
+
+def log_probs(folder: Path, given: Forced) -> list[list[float]]:
+    """Returns the log-probability of each target subword, EOS included, as the written model computes them."""
+    import onnxruntime
+
+    options = {"providers": ["CPUExecutionProvider"]}
+    encode, decode = (
+        onnxruntime.InferenceSession(folder / f"{name}.onnx", **options).run for name in ("encoder", "decoder")
+    )
+    found = []
+    for source, target in zip(given.sources, given.targets, strict=True):
+        rows = {"source": np.array([source])}
+        rows |= {"memory": encode(None, rows)[0], "target": np.array([[BOS, *target[:-1]]])}
+        log_probs_tv = np.asarray(jax.nn.log_softmax(decode(None, rows)[0][0]))
+        found.append(log_probs_tv[np.arange(len(target)), target].tolist())
+    return found
