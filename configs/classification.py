@@ -8,8 +8,9 @@ r"""A classifier of the grammar's English: the tense of a sentence, the number o
 
 Without --init it begins untrained: the difference is what the masked language model has learnt.
 
-Ours:  not run.
-Cost:  about a minute of training on 2 CPU cores.
+Ours:  accuracy with and without --init, three seeds: tense 86.6 and 80.7 %, number 95.2 and 89.9 %, clause 97.6 and
+       93.2 %; a bag of words: 91.0, 91.1 and 98.8 %. `python -m paper families` has the errors.
+Cost:  half a minute of training on one busy CPU core, after the masked language model.
 """
 
 from ml_collections import ConfigDict
