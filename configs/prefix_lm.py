@@ -6,8 +6,9 @@
 With five layers it has about as many parameters as the quickstart's encoder and decoder of two layers each, whose
 cross-attention counts as well: 1.22 and 1.15 million.
 
-Ours:  not run.
-Cost:  about five minutes of training on 2 CPU cores.
+Ours:  sacreBLEU with two seeds: full 86.0 and 96.8, causal 70.9 and 97.2; the quickstart with the same seeds and as
+       many updates 97.9 and 97.7.
+Cost:  4 to 25 minutes of training on one core, as busy as it was.
 """
 
 from ml_collections import ConfigDict
