@@ -5,7 +5,11 @@ r"""A small span denoising model, as T5, of the grammar's English and German; th
     python -m train --config=configs/denoising.py:translate --workdir=runs/fine_tuned --init=runs/denoising \
         --config.data.tokenizer=runs/denoising/tokenizer.model
 
-Ours:  not run.
+T5 scales neither its embeddings nor attention, and divides the input of the softmax by sqrt(d_model), for its initial
+values are other ones (embeddings of variance 1, small queries). With ours, the paper's scales come to the same.
+
+Ours:  not run with these fields. With T5's scales (model.scale_attention and scale_embeddings False, scale_logits True)
+       and our initial values one run restored 67.5 % of the hidden tokens; fine-tuned to translate, 0.08 sacreBLEU.
 Cost:  about five minutes of training on 2 CPU cores.
 """
 
@@ -30,9 +34,6 @@ def get_config(task: str = "denoising") -> ConfigDict:
     cfg.model.norm = "pre"
     cfg.model.norm_kind = "rms"
     cfg.model.feed_forward_biases = False
-    cfg.model.scale_attention = False
-    cfg.model.scale_embeddings = False
-    cfg.model.scale_logits = True
 
     cfg.optim.lr = 2e-3
     cfg.checkpoint.every = 100
