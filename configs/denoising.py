@@ -8,8 +8,9 @@ r"""A small span denoising model, as T5, of the grammar's English and German; th
 T5 scales neither its embeddings nor attention, and divides the input of the softmax by sqrt(d_model), for its initial
 values are other ones (embeddings of variance 1, small queries). With ours, the paper's scales come to the same.
 
-Ours:  not run with these fields. With T5's scales (model.scale_attention and scale_embeddings False, scale_logits True)
-       and our initial values one run restored 67.5 % of the hidden tokens; fine-tuned to translate, 0.08 sacreBLEU.
+Ours:  denoising and fine-tuning are not run with these fields; translation from scratch had 83.5 BLEU on the validation
+       split, decoded greedily. With T5's scales (model.scale_attention, scale_embeddings False, scale_logits True) and
+       our initial values one run restored 67.5 % of the hidden tokens; fine-tuned to translate, 0.08 sacreBLEU.
 Cost:  about five minutes of training on 2 CPU cores.
 """
 
@@ -29,6 +30,7 @@ def get_config(task: str = "denoising") -> ConfigDict:
         for split, count in (("train", 40_000), ("valid", 500), ("test", 1_000)):
             cfg.data[split] = f"lines:grammar:{split}:{count}:{{en,de}}"
         cfg.eval.bleu_sentences = 0
+        cfg.checkpoint.every = 100
 
     cfg.model.positions = "t5"
     cfg.model.norm = "pre"
@@ -36,5 +38,4 @@ def get_config(task: str = "denoising") -> ConfigDict:
     cfg.model.feed_forward_biases = False
 
     cfg.optim.lr = 2e-3
-    cfg.checkpoint.every = 100
     return cfg
