@@ -13,34 +13,17 @@ by default ../shared/data/wmt/en-de.
 
 from ml_collections import ConfigDict
 
-from configs.common import default
+from configs.multi30k import get_config as multi30k
 
 
 def get_config(folder: str = "../shared/data/wmt/en-de") -> ConfigDict:
     """Returns the config for the corpus in `folder`."""
-    cfg = default()
-    cfg.steps = 4_500
-
+    cfg = multi30k()
     cfg.data.train = f"text:{folder}/news_mini_train.en-de.{{en,de}}.gz"
     cfg.data.valid = f"text:{folder}/newstest2013.{{en,de}}.gz"
     cfg.data.test = f"text:{folder}/newstest2014.{{en,de}}.gz"
-    cfg.data.vocab_size = 10_000
+    cfg.data.lowercase = False
     cfg.data.max_length = 100
-    cfg.data.tokens_per_batch = 4_096
-    cfg.data.batching = "pack"
-    cfg.data.pack_length = 128
-
-    cfg.model.N, cfg.model.d_model, cfg.model.d_ff = 4, 128, 256
-    cfg.model.h, cfg.model.d_k, cfg.model.d_v = 4, 32, 32
-    cfg.model.P_drop = 0.3
-    cfg.model.dropout_bits = "hash"
-
-    cfg.optim.schedule = "cosine"
-    cfg.optim.lr = 5e-3
-    cfg.optim.warmup = 1_000
-
-    cfg.checkpoint.every = 140
-    cfg.checkpoint.keep_last = 10
-    cfg.eval.every = 560
-    cfg.decode.checkpoint = "average:10"
+    cfg.decode.beam = 4
+    cfg.decode.alpha = 0.6
     return cfg

@@ -23,17 +23,8 @@ from absl import flags
 from base.errors import UserError, run
 
 WHAT = (
-    "table1",
-    "table2",
-    "table3",
-    "table4",
-    "layers",
-    "extrapolation",
-    "scan",
-    "scaling",
-    "families",
-    "figures",
-    "all",
+    *("table1", "table2", "table3", "table4", "layers", "extrapolation", "scan", "scaling", "families"),
+    *("figures", "all"),
 )
 
 

@@ -99,6 +99,14 @@ def test_a_decoder_alone_has_the_source_before_the_target(run: Run, prefix: str)
     assert np.all(future[:, :, :, s:] == 0) and np.all(np.tril(weights_nhtt)[:, :, s:, :s] > 0)
 
 
+def test_span_denoising_is_drawn_as_a_translator(run: Run, maps: dict[str, AttentionMap]):
+    cfg = run.config.copy_and_resolve_references()
+    cfg.task = "denoising"
+    _, found = run_maps(run._replace(config=cfg), "The dog sleeps.", "Der Hund schläft.")
+    assert [*found] == [*KINDS]
+    np.testing.assert_array_equal(found["cross"].weights_nhts, maps["cross"].weights_nhts)
+
+
 def test_what_a_task_does_not_have_is_refused(run: Run):
     with pytest.raises(UserError, match=r"^--target=Hund: a model of task masked_lm reads one text, the source$"):
         run_maps(of_task(run, "masked_lm"), "dog", "Hund")
