@@ -5,6 +5,7 @@ import errno
 import os
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterable
 from logging import CRITICAL, getLogger
 from pathlib import Path
@@ -59,7 +60,9 @@ def run(main: Callable[[list[str]], int | None], keys: dict[str, Any] | None = N
         if not flags.FLAGS["verbosity"].present:
             # Orbax logs every step at INFO, and logs a page at ERROR about each error that it also raises.
             logging.set_verbosity(logging.FATAL)
-            getLogger("asyncio").setLevel(CRITICAL)  # only orbax uses it, and logs its abandoned reads and writes
+            # Only orbax uses asyncio, and what it abandons after an error is logged, or warned of at exit.
+            getLogger("asyncio").setLevel(CRITICAL)
+            warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
         return main(argv) or 0
 
     def guarded(argv: list[str] | UserError | None) -> int:
