@@ -1,5 +1,6 @@
 """Errors that the user can fix, and the way every command prints them."""
 
+import atexit
 import difflib
 import errno
 import os
@@ -60,7 +61,7 @@ def run(main: Callable[[list[str]], int | None], keys: dict[str, Any] | None = N
         if not flags.FLAGS["verbosity"].present:
             # Orbax logs every step at INFO, and logs a page at ERROR about each error that it also raises.
             logging.set_verbosity(logging.FATAL)
-            # Only orbax uses asyncio, and what it abandons after an error is logged, or warned of at exit.
+            # Only orbax uses asyncio, and what it abandons after an error is logged, or warned of.
             getLogger("asyncio").setLevel(CRITICAL)
             warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
         return main(argv) or 0
@@ -68,11 +69,19 @@ def run(main: Callable[[list[str]], int | None], keys: dict[str, Any] | None = N
     def guarded(argv: list[str] | UserError | None) -> int:
         try:
             status = _or_one_line(lambda: work(argv))
-            return flush_outputs() or status
+            status = flush_outputs() or status
         except BrokenPipeError:  # of standard error, while writing the one line
-            return flush_outputs() or OUTPUT_CLOSED
+            status = flush_outputs() or OUTPUT_CLOSED
+        if status:
+            atexit.register(_silence)
+        return status
 
     app.run(guarded, flags_parser=parse)
+
+
+def _silence() -> None:
+    """Discards what threads of libraries print about the error while Python ends; it has been told in one line."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def flush_outputs() -> int:

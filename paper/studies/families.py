@@ -16,6 +16,8 @@ TRANSLATORS = {  # name: config, and whether it begins with the parameters of an
     "encoder and decoder": ("configs/quickstart.py", False),
     "decoder alone": ("configs/prefix_lm.py:full", False),
     "decoder alone, causal": ("configs/prefix_lm.py:causal", False),
+    "decoder alone, pre-norm": ("configs/prefix_lm.py:full-pre", False),
+    "decoder alone, causal, pre-norm": ("configs/prefix_lm.py:causal-pre", False),
     "T5": ("configs/denoising.py:translate", False),
     "T5, fine-tuned": ("configs/denoising.py:translate", True),
 }
