@@ -6,6 +6,7 @@ with changed bytes without complaint. Nothing is pickled. Other names are not ch
 being written, `*.damaged` failed verification, `.deleted` is being deleted.
 """
 
+import gc
 import os
 import shutil
 from collections.abc import Iterator
@@ -84,6 +85,7 @@ class Checkpoints:
         self._opened = os.open(self.folder, os.O_RDONLY)
         self._held.callback(os.close, self._opened)
         self._held.enter_context(quiet())  # saving threads run until `close`
+        self._held.callback(gc.collect)  # while it is quiet: what a failed save has abandoned
 
     def save(self, step: int, state: Any, data_state: dict, metrics: dict | None, config: dict) -> None:
         """Starts saving; `state` may be donated as soon as this returns. A step that is already saved is kept as is.

@@ -28,8 +28,10 @@ def quiet() -> Iterator[None]:
     sys.unraisablehook = unraisable
     try:
         yield
+    except BaseException:
+        gc.collect()  # what was abandoned, now; after success there is nothing, and this is slow where jax is loaded
+        raise
     finally:
-        gc.collect()
         sys.unraisablehook = hook
 
 

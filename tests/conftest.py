@@ -24,7 +24,7 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 def _no_search_of_what_stays() -> None:
     """Hides what imports and earlier files left from the garbage collector.
 
-    `run.quiet` has it search everything at each checkpoint, which takes the longer the more tests have run.
+    `run.checkpoint` has it search everything after each training, which takes the longer the more tests have run.
     """
     gc.collect()
     gc.freeze()

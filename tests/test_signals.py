@@ -123,7 +123,7 @@ def stuck(hold: bool) -> subprocess.Popen[str]:
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
-    time.sleep(0.3)  # for the line after it
+    time.sleep(1)  # for the line after it
     return process
 
 
