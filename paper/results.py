@@ -38,7 +38,7 @@ COLUMNS = {  # heading: key of the evaluation
     "chrF": "chrf",
     "tokenised": "bleu_tok",
     "tokenised, lower-cased": "bleu_tok_lc",
-    "the paper's reading": "bleu_paper",
+    "the paper's variant": "bleu_paper",
     "exact match %": "exact_match",
     "perplexity": "perplexity",
 }
