@@ -16,7 +16,7 @@ Small twins (configs/small.py), for which two CPU cores are enough; three seeds 
 
 The labels A1 to D4 are ours; a row changes what it lists and nothing else.
 
-Of the small twins C3 (more layers) and big are worse than base, where the paper's are better. `WHY` holds the
+Among the small twins, C3 (more layers) and big are worse than base; in the paper they are better. `WHY` holds the
 experiments that look for the reason, with predictions made before they were run. Depth: if C3 fails because deep
 post-norm networks start badly, then with pre-norm it is not worse than base with pre-norm. Size: if big fails because
 dropping 0.3 of 128 units hides too much of so small a corpus, then with base's P_drop of 0.1 it is better than base.

@@ -12,7 +12,7 @@ Cost:  3.5 days on 8 P100 GPUs in the paper; ours not measured.
 proceedings). `configs/big.py:en-de:small` is a small twin on the built-in corpus, see configs/small.py.
 
 Table 2 in small, predicted before its big twins were run: with P_drop 0.1 (en-fr) big translates better than base, as
-in the paper; with 0.3 (en-de) worse, for that rate hides too much of so narrow a network (configs/ablations.py,
+in the paper; with 0.3 (en-de) worse, since that rate hides too much of so narrow a network (configs/ablations.py,
 big-drop).
 
     for seed in 0 1 2; do for size in base big; do for pair in en-de en-fr; do

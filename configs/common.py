@@ -24,8 +24,8 @@ def default() -> ConfigDict:
     cfg.data.lowercase = False  # True lower-cases both sides, as small published Multi30k systems do
     cfg.data.max_length = 256  # subwords per side, EOS included; longer training pairs are dropped and counted
     cfg.data.max_ratio = 9.0  # subwords of the longer side / shorter side; pairs above it are dropped and counted
-    cfg.data.mask_rate = 0.15  # share of tokens that a masked LM predicts or denoising leaves out; BERT's and T5's
-    cfg.data.mean_span = 3.0  # tokens of a span that denoising leaves out; T5's
+    cfg.data.mask_rate = 0.15  # share of tokens that a masked LM predicts or denoising removes; BERT's and T5's
+    cfg.data.mean_span = 3.0  # mean length of the spans that denoising removes, in tokens; T5's
     cfg.data.classes = ""  # for task="classification", which reads pairs of a text and one of these: "present,past"
     cfg.data.tokens_per_batch = 25_000  # positions per side in one update, over the whole cluster; section 5.1
     cfg.data.batching = "bucket"  # bucket: similar lengths (section 5.1) | pack: several per row | window: of a text
@@ -38,8 +38,8 @@ def default() -> ConfigDict:
     cfg.image.patch_height = 2  # pixels; must divide the height
     cfg.image.patch_width = 2  # pixels; must divide the width
     cfg.image.classes = 10
-    cfg.image.pooling = "token"  # what is classified: token, a class token of its own | mean, over the patches
-    cfg.image.shift = 0  # pixels by which training images are moved at random, at most; 0 leaves them
+    cfg.image.pooling = "token"  # what is classified: token (a class token) | mean (over the patches)
+    cfg.image.shift = 0  # pixels by which training images are shifted at random, at most; 0 is off
 
     cfg.model = ConfigDict()
     cfg.model.N = 6  # layers, in the encoder and in the decoder each
@@ -55,7 +55,7 @@ def default() -> ConfigDict:
     cfg.model.max_positions = 1024  # rows of the table of learned positions; no other kind has a limit
     cfg.model.norm = "post"  # "post": LN(x + f(x)), the paper; "pre": x + f(LN(x)) and a final LN
     cfg.model.norm_kind = "layer"  # layer | rms (no mean and no bias, as in T5)
-    cfg.model.norm_epsilon = 1e-6  # added to the variance in layer norm; tensor2tensor's, for the paper is silent
+    cfg.model.norm_epsilon = 1e-6  # added to the variance in layer norm; tensor2tensor's; the paper gives none
     cfg.model.activation = "relu"  # relu (section 3.3) | gelu | gelu_tanh (its approximation, GPT-2's) | silu
     cfg.model.biases = False  # True: biases in the projections of attention, as GPT-2 and BERT have
     cfg.model.feed_forward_biases = True  # b_1 and b_2 of section 3.3; T5 has none
@@ -68,10 +68,10 @@ def default() -> ConfigDict:
     cfg.model.remat = "none"  # rematerialisation: none | full (whole layers: a third more time) | dots (attention only)
     cfg.model.dropout_bits = "threefry"  # "threefry": jax.random; "hash": a cheap counter-based hash, faster on CPU
     cfg.model.attention_impl = "einsum"  # einsum | splash (TPU) | cudnn (GPU, bfloat16), the last two fused kernels
-    cfg.model.mixer = "attention"  # for self-attention: attention | restricted | linear | recurrent | convolution
+    cfg.model.mixer = "attention"  # or in its place: restricted | linear | recurrent | convolution
     cfg.model.neighbours = 15  # r of "restricted": positions that each attends to, its own included; section 4
     cfg.model.kernel_width = 3  # positions that "convolution" covers
-    cfg.model.prefix = "none"  # for task="prefix_lm": full (a source's tokens see all others of it) | causal
+    cfg.model.prefix = "none"  # for task="prefix_lm": full (source tokens see the whole source) | causal
     cfg.model.scan_layers = False  # True scans over layers: compiles one, but copies the parameters every update
 
     cfg.loss = ConfigDict()

@@ -1,16 +1,17 @@
-r"""A small span denoising model, as T5, of the grammar's English and German; then fine-tuned to translate.
+r"""A small span denoising model, like T5, of the grammar's English and German; then fine-tuned to translate.
 
     python -m train --config=configs/denoising.py --workdir=runs/denoising
     python -m infer --workdir=runs/denoising --split=test
     python -m train --config=configs/denoising.py:translate --workdir=runs/fine_tuned --init=runs/denoising \
         --config.data.tokenizer=runs/denoising/tokenizer.model
 
-T5 scales neither its embeddings nor attention, and divides the input of the softmax by sqrt(d_model), for its initial
-values are other ones (embeddings of variance 1, small queries). With ours, the paper's scales come to the same.
+T5 scales neither its embeddings nor attention, and divides the input of the softmax by sqrt(d_model), because its
+initial values differ (embeddings of variance 1, small queries). With ours, the paper's scales have the same effect.
 
-Ours:  denoising and fine-tuning are not run with these fields; translation from scratch had 83.5 BLEU on the validation
-       split, decoded greedily. With T5's scales (model.scale_attention, scale_embeddings False, scale_logits True) and
-       our initial values one run restored 67.5 % of the hidden tokens; fine-tuned to translate, 0.08 sacreBLEU.
+Ours:  denoising and fine-tuning have not been run with these scales; translation from scratch had 83.5 BLEU on the
+       validation split, decoded greedily. With T5's scales (model.scale_attention, scale_embeddings False, scale_logits
+       True) and our initial values one run restored 67.5 % of the hidden tokens, and had 0.08 sacreBLEU when fine-tuned
+       to translate.
 Cost:  about five minutes of training on 2 CPU cores.
 """
 

@@ -1,10 +1,10 @@
-"""Do positions extrapolate (section 3.5)? Language models trained on rows of 32 tokens, and read in rows of 128.
+"""Do positions extrapolate (section 3.5)? Language models trained on rows of 32 tokens, and tested on rows of 128.
 
 The argument is sinusoidal, learned, rope, alibi, t5 or none. Rows are cut out of the grammar's English and begin
-anywhere; learned positions have 32 rows, and so cannot be read beyond. T5 has biases for distances of up to 128, of
-which rows of 32 train none for more than 34.
+anywhere. The table of learned positions has 32 entries, so longer rows cannot be read. T5 has biases for distances
+of up to 128, of which rows of 32 train none for more than 34.
 
-Ours:  three seeds of each, in docs/tables.md; what they say is in docs/studies.md.
+Ours:  three seeds of each, in docs/tables.md; what they show is in docs/studies.md.
 Cost:  about a minute each on one CPU core.
 
     for seed in 0 1 2; do for positions in sinusoidal learned rope alibi t5 none; do

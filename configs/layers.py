@@ -1,9 +1,9 @@
-"""The layers before and after: what stands in self-attention's place, at equal parameters on the same corpus.
+"""What can replace self-attention? Earlier and later layers, at equal parameters, on the same corpus.
 
-The argument is attention, restricted, linear, recurrent or convolution. A narrower feed-forward network pays for the
-parameters of the last two, so that all have as many as the first to within 0.1 %.
+The argument is attention, restricted, linear, recurrent or convolution. The last two have a narrower feed-forward
+network, so that all have as many parameters as the first, to within 0.1 %.
 
-Ours:  three seeds of each, in docs/tables.md; what they say is in docs/studies.md.
+Ours:  three seeds of each, in docs/tables.md; what they show is in docs/studies.md.
 Cost:  two or three minutes each on one CPU core.
 
     for seed in 0 1 2; do for mixer in attention restricted linear recurrent convolution; do

@@ -1,4 +1,4 @@
-"""A small masked language model, as BERT, of the grammar's English.
+"""A small masked language model, like BERT, of the grammar's English.
 
     python -m train --config=configs/masked_lm.py --workdir=runs/masked_lm
     python -m infer --workdir=runs/masked_lm --split=test
@@ -17,7 +17,7 @@ def get_config() -> ConfigDict:
     """Returns the run."""
     cfg = quickstart()
     cfg.task = "masked_lm"
-    cfg.steps = 1_000  # of a seventh of the tokens each, which need more updates than a loss over all
+    cfg.steps = 1_000  # each predicts a seventh of the tokens, so more are needed than with a loss over all
     for split, count in (("train", 40_000), ("valid", 500), ("test", 1_000)):
         cfg.data[split] = f"lines:grammar:{split}:{count}"
     cfg.data.vocab_size = 1_000

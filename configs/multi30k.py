@@ -3,7 +3,7 @@
 Published: 41.02 BLEU, tokenised and lower-cased (Wu et al. 2021, "Good for Misconceived Reasons", the "tiny" model).
 Ours:      38.94 tokenised and lower-cased, one seed (validation: 40.03). An earlier recipe, with cased text, 6,000
            subwords, bucketed batches and the paper's schedule stopped after 7,148 updates, gave 37.89.
-Cost:      103 minutes on one busy CPU core that has AMX, with --config.model.dtype=bfloat16 and
+Cost:      103 minutes on one busy CPU core with AMX, with --config.model.dtype=bfloat16 and
            XLA_FLAGS="--xla_cpu_use_onednn=true --xla_cpu_experimental_onednn_fusion_type=dot
            --xla_cpu_experimental_ynn_fusion_type=-dot" (jax 0.11), which is 1.5 times as fast as float32 there. The
            flags are for training alone, with --config.eval.bleu_sentences=0: beam search does not compile with them.
@@ -16,7 +16,7 @@ Failed:    batches of 2,048 tokens, packed and lower-cased, a peak of 4e-3 and c
 FOLDER holds {train,val,test_2016_flickr}.{en,de}.gz, one raw sentence per line; by default ../shared/data/multi30k.
 The recipe is the published one (4+4 layers, d_model 128, P_drop 0.3, 10,000 subwords, lower-cased text, a peak learning
 rate of 5e-3, average of 10 checkpoints, beam 5) with half the batch, and with a rate that decays to zero in place of
-8,000 updates at a high one. Number of updates, warm-up and rows were fixed before any of it was scored. The length
+8,000 updates at a high one. The number of updates, warm-up and rows were fixed before anything was scored. The length
 penalty is the best on the validation split: 39.48 with alpha 0.6, 39.79 with 1.0, 40.03 with 1.4. The last checkpoint
 alone has 39.97 there with 1.0.
 """

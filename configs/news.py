@@ -1,6 +1,6 @@
 """A small Transformer on a small news corpus, English-German: the paper's test set, newstest2014, from 31,000 pairs.
 
-The paper trains on 4.5 million pairs (27.3 BLEU); this corpus is 145 times smaller, and its score is no reproduction of
+The paper trains on 4.5 million pairs (27.3 BLEU); this corpus is 145 times smaller, and its score does not reproduce
 Table 2. The recipe is that of `configs/multi30k.py`, a corpus of the same size, with cased text and with the paper's
 beam search; nothing was tuned on this corpus.
 

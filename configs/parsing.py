@@ -20,7 +20,7 @@ all of its training trees. For other places set `--config.data.train=trees:FILE`
 
 The paper gives 4 layers, d_model 1024, vocabularies of 16,000 and 32,000, beam 21, alpha 0.3, and outputs of up to 300
 symbols beyond the input. All else is as in the base model except dropout and learning rate, which were chosen on
-section 22 and are not given. Those are tensor2tensor's here (`transformer_parsing_base_dr6`, v1.0.3): 0.2 on residuals
+section 22 and are not given. Here they are tensor2tensor's (`transformer_parsing_base_dr6`, v1.0.3): 0.2 on residuals
 and attention weights, five times the learning rate of translation, 16,000 updates of warm-up, 512 symbols per side.
 The paper does not give d_k and d_v: d_model / h here, as in tensor2tensor and row C5 of Table 3. Nor does it give the
 number of updates, here the base model's, or the treatment of outputs that are not trees: see `data/trees/linearise.py`.

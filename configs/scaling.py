@@ -1,9 +1,9 @@
-"""Scaling laws in small: language models of the grammar's English of several sizes, each trained on several amounts.
+"""Scaling laws at small scale: language models of the grammar's English, of several sizes and on several amounts of it.
 
 The argument is WIDTH-UPDATES, such as 64-200; an update reads 2,048 tokens, none twice. The learning rate decays to
 zero at the end of every run, however short.
 
-Ours:  three seeds of each, in docs/tables.md; what they say is in docs/studies.md.
+Ours:  three seeds of each, in docs/tables.md; what they show is in docs/studies.md.
 Cost:  from a few seconds to a minute each on one CPU core.
 
     for seed in 0 1 2; do for width in 16 32 64 128; do for updates in 50 100 200 400; do
@@ -17,7 +17,7 @@ Cost:  from a few seconds to a minute each on one CPU core.
     done; done; done
     python -m paper scaling --runs=results --plot=scaling.svg
 
-    python -m train --config=configs/scaling.py:64-200 --workdir=runs/scaling/64-200-0    # a single one
+    python -m train --config=configs/scaling.py:64-200 --workdir=runs/scaling/64-200-0    # a single run
 """
 
 from ml_collections import ConfigDict

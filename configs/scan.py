@@ -13,7 +13,7 @@ Cost:  about 12 minutes each on one core of a shared machine.
     done; done
     python -m paper scan --runs=results --plot=scan.svg
 
-The test serves for validation, too; no checkpoint is chosen by it.
+The test split is also used for validation, but no checkpoint is chosen by it.
 """
 
 from ml_collections import ConfigDict

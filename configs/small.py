@@ -2,7 +2,7 @@
 
 The second part of a config's argument selects the twin: `configs/ablations.py:A1:small`. A twin changes the same things
 as its row, in proportion, so twins can be compared with each other as the paper's rows can; their numbers are not the
-paper's. Everything that is not scaled down here is the row's own: heads, dropout, smoothing, positions, Adam, the shape
+paper's. Everything that is not scaled down here is as in the row: heads, dropout, smoothing, positions, Adam, the shape
 of the schedule, decoding.
 
 The design, fixed before any row but base was run:
@@ -13,24 +13,25 @@ The design, fixed before any row but base was run:
   and 200 updates of warm-up gave 1.41, factor 0.7 gave 1.33; with 3,000 pairs 0.5 gave 1.45 and 0.7 gave 1.34 and, with
   another seed, 1.36. So 0.7.
 - Prediction: the sign of each row's difference from base is the paper's, in log perplexity, paired by seed.
-- Shown, if Spearman's rank correlation with the paper's perplexities is at least 0.6 and its bootstrap interval
-  excludes 0; refuted, if the whole interval is below 0.6. The seeds of base must agree within 1 BLEU and 3 % of
+- Shown if Spearman's rank correlation with the paper's perplexities is at least 0.6 and its bootstrap interval
+  excludes 0; refuted if the whole interval is below 0.6. The seeds of base must agree within 1 BLEU and 3 % of
   perplexity (standard deviation), or the updates are too few to tell anything.
 
 An earlier design (a quarter of the widths, 40,000 pairs, 250 updates) failed by the last rule: two seeds of base ended
 at 69 and 34 BLEU, and the rank correlation was -0.22.
 
-Outcome: not shown and not refuted, for C3 and big go the wrong way; why is in configs/ablations.py and docs/tables.md.
+Outcome: neither shown nor refuted, since C3 and big go the wrong way; for the reason see configs/ablations.py and
+docs/tables.md.
 Cost: 1 to 3 minutes each on one core of a shared machine, big 9.
 """
 
 from ml_collections import ConfigDict
 
-NARROWER = 8  # times, in every width
+NARROWER = 8  # by this factor, in every width
 SHORTER = 125  # times fewer updates: 800 for the paper's 100,000
 WARMUP = 200
 FACTOR = 0.7  # on the paper's schedule
-SEEDS_BLEU, SEEDS_PERPLEXITY = 1.0, 0.03  # what the design allows base's seeds: standard deviations, the second a share
+SEEDS_BLEU, SEEDS_PERPLEXITY = 1.0, 0.03  # largest standard deviations of base's seeds; the second is relative
 
 
 def choose(argument: str, rows: tuple[str, ...]) -> tuple[str, bool]:

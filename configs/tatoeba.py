@@ -2,8 +2,8 @@
 
 Ours:  41.26 sacreBLEU on the test split (validation: 41.72), one seed. An earlier recipe, with bucketed batches and the
        paper's schedule stopped after 1,500 updates, gave 27.64. This one is that of `configs/multi30k.py` with the
-       paper's dropout, for there is five times the text, and its beam search; nothing was tuned on this corpus.
-Cost:  108 minutes on one busy CPU core that has AMX, in bfloat16, as `configs/multi30k.py` says.
+       paper's dropout, since there is five times as much text, and the paper's beam search; nothing was tuned here.
+Cost:  108 minutes on one busy CPU core with AMX, in bfloat16, as `configs/multi30k.py` says.
 
     python -m train --config=configs/tatoeba.py:FOLDER --workdir=runs/tatoeba
     python -m infer --workdir=runs/tatoeba --split=test

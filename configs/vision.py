@@ -24,10 +24,10 @@ def get_config(images: str = "digits") -> ConfigDict:
         raise ValueError(f"there is no row {images!r}; the rows are {', '.join(SIZES)}")
     cfg = default()
     cfg.task = "vision"
-    cfg.steps = 3_000  # of 1,000, 2,000 and 3,000 the best by the nats of digits:valid
+    cfg.steps = 3_000  # the best of 1,000, 2,000 and 3,000 by nats on digits:valid
     cfg.data.train, cfg.data.valid, cfg.data.test = (f"{images}:{split}" for split in ("train", "valid", "test"))
     cfg.image.height, cfg.image.width, cfg.image.patch_height, cfg.image.patch_width = SIZES[images]
-    cfg.image.shift = 1 if images == "digits" else 0  # the generator of MNIST-1D moves its signals itself
+    cfg.image.shift = 1 if images == "digits" else 0  # the generator of MNIST-1D shifts its signals itself
     positions = 17 if images == "digits" else 11
     cfg.data.tokens_per_batch = 64 * positions
 

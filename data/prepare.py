@@ -2,12 +2,12 @@
 
 A prepared corpus is a folder of the cache, named by a hash of its text, tokenizer and cleaning rules:
 
-    ids.bin        the pairs one after another: source ids, EOS, target ids, EOS; little-endian, 2 bytes an id, or 4 for
-                   a vocabulary of more than 65,536. Of a text: each line's ids, EOS; in characters: its ids
-    lengths.npy    int32 [pairs, 2]: source and target ids of each pair, EOS counted; of a text, [lines, 1]
+    ids.bin        the pairs one after another: source ids, EOS, target ids, EOS; little-endian, 2 bytes per id, 4 for
+                   a vocabulary of more than 65,536. For a text: each line's ids, EOS; for characters: ids alone
+    lengths.npy    int32 [pairs, 2]: source and target ids of each pair, EOS counted; for a text, [lines, 1]
     manifest.json  corpus, tokenizer hash, cleaning rules, what they dropped, token counts, SHA-256 of the files
 
-It is written to a temporary folder and renamed, so it is complete or absent, even if two processes prepare the same.
+It is written to a temporary folder and renamed, so it is complete or absent, even if two processes prepare it at once.
 `python -m data.prepare --config=FILE` does in advance what training otherwise does at its start.
 """
 

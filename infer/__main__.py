@@ -5,14 +5,15 @@ python -m infer --workdir=runs/quickstart --corpus=grammar:deeper    # any corpu
 python -m infer --workdir=runs/base --source=newstest2014.en --reference=newstest2014.de [--output=out.de]
 python -m infer --workdir=runs/char_lm --split=valid [--json]
 
-A corpus may be a text where the run reads one (lines:FILE), or images (idx:IMAGES,LABELS), as for imported models:
+The corpus may be a text (lines:FILE) or images (idx:IMAGES,LABELS), if the run's task reads them. Imported models,
+which have no splits, need one:
 python -m infer --workdir=runs/gpt2 --corpus=lines:FILE
 
-Of a language model the scores are nats and perplexity, a token and a byte; --row_length is for one that has been
-trained on rows of a text, to read longer ones. Of a masked one, or of span denoising, they are nats, perplexity and
-accuracy of the tokens that were hidden; of a classifier, accuracy and nats a text or an image.
+For a language model the scores are nats and perplexity, per token and per byte; if it was trained on rows of a text,
+--row_length tests it on longer ones. For a masked one, or for span denoising, they are nats, perplexity and accuracy on
+the hidden tokens; for a classifier, accuracy and nats per text or image.
 
-The result and the translations are also saved in the run, under evaluations/, from which the tables are made. All
+The result and the translations are also saved in the run, under evaluations/; the tables are made from them. All
 devices share the work; on several hosts, start the same command on each, as for training.
 """
 
@@ -79,8 +80,8 @@ def connected(argv: list[str]) -> None:
 
 if __name__ == "__main__":
     define_evaluation_flags("translations")
-    flags.DEFINE_string("corpus", None, "a corpus to read instead of a split, as data.test would name it")
+    flags.DEFINE_string("corpus", None, "corpus to read instead of a split, written as in data.test")
     flags.DEFINE_string("source", None, "file to translate instead of a split; plain text, or gzip if it ends in .gz")
     flags.DEFINE_string("reference", None, "its references, line by line; x.de or x.de.gz names the language")
-    flags.DEFINE_integer("row_length", None, "tokens of a row of text, for a language model; default: data.pack_length")
+    flags.DEFINE_integer("row_length", None, "tokens per row of text, for a language model; default: data.pack_length")
     start(connected, stray="translate standard input with python -m infer.translate")

@@ -2,9 +2,9 @@
 
 python -m infer.align --workdir=runs/quickstart --source=in.txt --target=out.txt [--layer=1] > alignment.txt
 
-Line i has SOURCE-TARGET for each target word of pair i, words counting from 0: the source word to which the target
-word attends most, in the mean over the heads of a layer; by default the last but one, as by Garg et al. 2019. A word's
-weight is the sum over its subwords; end of sentence is no word.
+Line i has SOURCE-TARGET for each target word of pair i, with words counted from 0: SOURCE is the word to which TARGET
+attends most, averaged over the heads of one layer; by default the last but one, as in Garg et al. 2019. A word's weight
+is the sum over its subwords; the end of the sentence is not a word.
 """
 
 from absl import flags

@@ -7,8 +7,8 @@ python -m infer.attention_maps --workdir=runs/quickstart --source="The dog sleep
 Rows are queries and columns keys (section 3.2). A decoder row is labelled with the token that it predicts, a column of
 decoder self-attention with its input token: `<s>`, then the target. Layers and heads count from 1.
 
-Language models, masked ones (with blanks, as in `infer.fill`) and classifiers of texts read the source alone. A decoder
-alone that translates has the source's tokens before the target's. Of images, `infer.patches` draws the attention.
+Language models, masked ones (with blanks, as in `infer.fill`) and text classifiers read the source alone. In a
+decoder-only translator the source's tokens come before the target's. For images use `infer.patches`.
 """
 
 from pathlib import Path

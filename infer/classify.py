@@ -1,4 +1,4 @@
-"""Classifies each line of standard input with a classifier of texts.
+"""Classifies each line of standard input with a text classifier.
 
 echo "The dogs sleep." | python -m infer.classify --workdir=runs/number
 

@@ -1,4 +1,4 @@
-"""Classifies a line with a classifier of texts."""
+"""Classifies a line with a text classifier."""
 
 from collections.abc import Iterable, Iterator
 from functools import partial

@@ -2,8 +2,8 @@
 
 echo "The ___ reads a ___." | python -m infer.fill --workdir=runs/masked_lm
 
-A blank is three underscores; each gets one subword. Of several, the one that the model is surest of is filled first,
-and the others are then predicted again. Line i of the output is line i of the input, as it is if it has no blank.
+A blank is three underscores; each gets one subword. If a line has several, the one that the model is surest of is
+filled first, and the others are then predicted again. Line i of the output is line i of the input, its blanks filled.
 """
 
 import sys

@@ -1,12 +1,12 @@
-"""Writes on from a prompt with a language model.
+"""Continues a prompt with a language model.
 
 python -m infer.generate --workdir=runs/char_lm --prompt="ROMEO:" --length=300 [--temperature=0.8] [--top_k=20]
 python -m infer.generate --workdir=runs/language_model --prompt="The dog" --samples=3 --top_p=0.9 --seed=1
 python -m infer.generate --workdir=runs/language_model --prompt="The dog" --greedy
 python -m infer.generate --workdir=runs/language_model --prompt="The dog" --beam=4 --samples=2
 
-Text is drawn at random, or searched for with --greedy or --beam, whose best --samples are given. What is printed is the
-prompt with what was written after it, as the vocabulary spells it; with several samples, a line of --- between them.
+Text is drawn at random, or searched for with --greedy or --beam; --beam prints its best --samples. The output is the
+prompt and its continuation, as the vocabulary spells them; several samples are separated by a line of ---.
 """
 
 import json
@@ -63,10 +63,10 @@ if __name__ == "__main__":
     flags.DEFINE_integer("samples", 1, "texts to write")
     flags.DEFINE_float("temperature", 1.0, "below 1 sharper, above 1 flatter")
     flags.DEFINE_integer("top_k", 0, "from the K likeliest tokens only; 0 is all")
-    flags.DEFINE_float("top_p", 1.0, "from the fewest tokens of this probability")
+    flags.DEFINE_float("top_p", 1.0, "from the fewest tokens that reach this probability")
     flags.DEFINE_integer("seed", 0, "the same seed draws the same texts")
     flags.DEFINE_bool("greedy", False, "take the likeliest token each time instead")
-    flags.DEFINE_integer("beam", None, "search with so many hypotheses instead")
+    flags.DEFINE_integer("beam", None, "search with this many hypotheses instead")
     flags.DEFINE_bool("json", False, "print JSON, with log-probabilities")
     check("temperature", "top_k", "top_p", "seed", "beam")
     flags.register_validator("samples", lambda value: 1 <= value <= 1000, message="it must be from 1 to 1000")

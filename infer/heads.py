@@ -5,13 +5,13 @@ python -m infer.heads --workdir=runs/a --workdir=runs/b --workdir=runs/c
 
 The built-in grammar knows which noun a relative pronoun refers to, which particle belongs to a verb, which antecedent
 to a pronoun, and which word translates which. A head's accuracy on such a relation is how often its largest weight is
-on the right token. The best head is chosen on sentences of `grammar:valid` and scored on `grammar:test`; neither is
-trained on. Further sentences are read for relations that are rare, until each has --cases cases.
+on the right token. The best head is chosen on sentences of `grammar:valid` and scored on `grammar:test`; no run is
+trained on either. For rare relations more sentences are read, until each has --cases cases.
 
 There are four baselines: the best head of the same model before its first update, the best fixed distance, chosen in
 the same way, a random visible token, and luck: what the best of as many random heads exceeds once in 20 times. With
 --ablate each head is left out in turn, to see whether translation needs the best one. Runs that differ in their seed
-alone, each given as --workdir, are summed up in one more table.
+alone, each given as --workdir, are summarised in one more table.
 
 The result is saved in the run, as evaluations/heads.json. See infer/attention/heads.py for the definitions.
 """

@@ -1,4 +1,4 @@
-"""How well a language model expects a text: nats and perplexity a token, and perplexity a byte."""
+"""How well a language model predicts a text: nats and perplexity per token, and perplexity per byte."""
 
 import time
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Minimum Bayes risk: of several translations the one that agrees best with all, by chrF or BLEU of sentences.
+"""Minimum Bayes risk: of several translations the one that agrees best with all, by sentence-level chrF or BLEU.
 
 Samples stand for the model's distribution (Eikema and Aziz 2020), so each of them is a reference, repeats included.
 """

@@ -43,7 +43,7 @@ def start(main: Callable[[list[str]], int | None], stray: str = "") -> None:
 def define_run_flags(several: bool = False) -> None:
     """Defines --workdir and --checkpoint; with `several`, --workdir may be given again for each further run."""
     if several:
-        flags.DEFINE_multi_string("workdir", None, "folder of the run; given again, of another")
+        flags.DEFINE_multi_string("workdir", None, "folder of the run; repeat the flag for more runs")
     else:
         flags.DEFINE_string("workdir", None, "folder of the run")
     flags.DEFINE_string("checkpoint", None, "latest, STEP, best, average:N, average:N@MINUTES or average-best:N; "
@@ -56,7 +56,7 @@ def define_decoding_flags() -> None:
     flags.DEFINE_integer("beam", None, "beam size, 1 is greedy; default: config.decode.beam")
     flags.DEFINE_float("alpha", None, "length penalty; default: config.decode.alpha")
     flags.DEFINE_integer(
-        "extra_length", None, "output subwords beyond the source's; default: config.decode.extra_length"
+        "extra_length", None, "output subwords allowed beyond the source's; default: config.decode.extra_length"
     )
     check("beam", "alpha", "extra_length")
 
@@ -65,7 +65,7 @@ def define_evaluation_flags(written: str) -> None:
     """Defines the flags that all evaluations share; `written` names what the model outputs."""
     define_run_flags()
     define_decoding_flags()
-    flags.DEFINE_enum("split", None, SPLITS, "the corpus of the run's config to read the sentences from")
+    flags.DEFINE_enum("split", None, SPLITS, "split of the run's config to read the sentences from")
     flags.DEFINE_bool("json", False, "print JSON instead of a table")
     flags.DEFINE_string("output", None, f"also write the {written} to this file, one per line")
 

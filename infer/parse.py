@@ -43,6 +43,6 @@ def connected(argv: list[str]) -> None:
 
 if __name__ == "__main__":
     define_evaluation_flags("trees")
-    flags.DEFINE_string("trees", None, "bracket file whose sentences to parse instead; may be .gz")
+    flags.DEFINE_string("trees", None, "bracket file whose sentences to parse instead of a split; may be .gz")
     flags.DEFINE_string("parameters", None, "EVALB parameter file; default: as in COLLINS.prm")
     start(connected, stray="a bracket file is given as --trees=FILE")

@@ -2,7 +2,7 @@
 
 python -m infer.patches --workdir=runs/digits --split=test --image=3 --output=patches.png
 
-Weights are those of the class token or, with image.pooling=mean, the mean over all patches as queries.
+Weights are those of the class token as the query or, with image.pooling=mean, the mean over all patches as queries.
 """
 
 from absl import flags
@@ -28,8 +28,8 @@ def main(argv: list[str]) -> None:
 
 if __name__ == "__main__":
     define_run_flags()
-    flags.DEFINE_enum("split", "test", SPLITS, "the images of the run's config to take it from")
-    flags.DEFINE_integer("image", 0, "which of them, from 0")
-    flags.DEFINE_string("output", None, "file to draw into: .png, .svg or .pdf")
+    flags.DEFINE_enum("split", "test", SPLITS, "split of the run's config to take the image from")
+    flags.DEFINE_integer("image", 0, "number of the image, from 0")
+    flags.DEFINE_string("output", None, "file to write: .png, .svg or .pdf")
     flags.mark_flag_as_required("output")
     start(main, stray="the run is given as --workdir=DIR")

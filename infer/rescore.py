@@ -1,10 +1,10 @@
-"""Scores given translations by a run, with teacher forcing: n-best lists of any system, or pairs of sentences.
+"""Scores given translations with a run, by teacher forcing: n-best lists of any system, or pairs of sentences.
 
 python -m infer.rescore --workdir=runs/quickstart --source=in.txt --nbest=lists.txt > scored.txt
 python -m infer.rescore --workdir=runs/quickstart --source=in.txt --target=out.txt > log_probs.txt
 
 Lists are LINE ||| TEXT, with any further ||| FIELDS, as `infer.translate --nbest` and Moses write them; LINE counts
-from 0. Each comes back with ||| LOG-PROBABILITY added; of pairs, that number alone is printed. Logarithms are natural
+from 0. Each comes back with ||| LOG-PROBABILITY added; for pairs, only that number is printed. Logarithms are natural
 and include EOS, so that the number is the log p of beam search.
 """
 
@@ -60,7 +60,7 @@ def main(argv: list[str]) -> None:
 if __name__ == "__main__":
     define_run_flags()
     flags.DEFINE_string("source", None, "the source sentences, one per line; plain text or .gz")
-    flags.DEFINE_string("nbest", None, "n-best lists of them, LINE ||| TEXT")
+    flags.DEFINE_string("nbest", None, "n-best lists of their translations, LINE ||| TEXT")
     flags.DEFINE_string("target", None, "or one translation of each, line by line")
     flags.mark_flag_as_required("source")
     start(main, stray="files are given as --source=FILE --nbest=FILE")

@@ -84,12 +84,12 @@ if __name__ == "__main__":
     flags.DEFINE_integer("top_k", 0, "for --sample: from the K most likely subwords only; 0 is all")
     flags.DEFINE_float("top_p", 1.0, "for --sample: from the fewest subwords that reach this probability")
     flags.DEFINE_integer("seed", 0, "for --sample")
-    flags.DEFINE_integer("min_length", 0, "subwords that a translation has at least")
-    flags.DEFINE_integer("no_repeat", 0, "no sequence of so many subwords comes twice in a translation; 0 allows it")
-    flags.DEFINE_integer("groups", 1, "with --nbest: groups of beams, each kept from repeating those before it")
-    flags.DEFINE_float("diversity", 0.5, "for --groups: by what weight")
-    flags.DEFINE_enum("require", "", ["", "prefix", "phrases"], "each line is TEXT <tab> PREFIX, with which the "
-                      "translation begins, or TEXT <tab> PHRASE <tab> ..., each of which it contains")  # fmt: skip
+    flags.DEFINE_integer("min_length", 0, "least number of subwords in a translation")
+    flags.DEFINE_integer("no_repeat", 0, "no sequence of this many subwords occurs twice in a translation; 0 is off")
+    flags.DEFINE_integer("groups", 1, "with --nbest: groups of beams, each penalised for repeating those before it")
+    flags.DEFINE_float("diversity", 0.5, "for --groups: weight of the penalty")
+    flags.DEFINE_enum("require", "", ["", "prefix", "phrases"], "lines are TEXT <tab> PREFIX, which begins the "
+                      "translation, or TEXT <tab> PHRASE <tab> ..., which it must all contain")  # fmt: skip
     flags.DEFINE_enum("mbr", "", ["", "chrf", "bleu"], "for --sample: print the sample that agrees best with all")
     flags.DEFINE_list("columns", [], "translate these columns, from 1, of tab-separated lines, and keep the others")
     flags.register_validator(

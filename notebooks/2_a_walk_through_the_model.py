@@ -146,7 +146,7 @@ for key in jax.random.split(jax.random.key(2), 12):
     noise = Noise(key, jnp.arange(1000))
     inside = inside + dropout(jnp.zeros_like(inside), 0.1, noise)
     outside = dropout(outside + jnp.zeros_like(outside), 0.1, noise)
-print(f"dropout inside the sum: {(inside != 0).mean():.2f} of the numbers; behind it: {(outside != 0).mean():.2f}")
+print(f"dropout inside the sum: {(inside != 0).mean():.2f} of the numbers; after it: {(outside != 0).mean():.2f}")
 
 # %% [markdown]
 # ## Positions

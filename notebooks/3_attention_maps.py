@@ -66,13 +66,13 @@ plt.show()
 
 # %% [markdown]
 # Do the dark cells of a layer follow the word order of the other language, that is, which word translates which?
-# Nothing taught the model that. Since the grammar has the true alignment, we can check it, further below.
+# Nothing taught the model that. The grammar knows the true alignment, so we can check it below.
 #
 # ## A pronoun
 #
 # The paper's Figure 4 resolves "its" to "the Law". English *it* is *er*, *sie* or *es* in German, depending on the
-# gender of a noun that may be far away: to translate it, something of that noun must have reached the pronoun. Of the
-# longest cases in the test split this is the one that shows it best; the paper's example was also hand-picked.
+# gender of a noun that may be far away, so information about that noun must reach the pronoun before it can be
+# translated. Of the longest cases in the test split this one shows it best; the paper's example was also hand-picked.
 
 # %%
 focus = example(run, searched(direction(run)), "encoder", "antecedent")
@@ -91,22 +91,22 @@ plt.show()
 #
 # A picture of one sentence proves little: with many heads, some head will attend anywhere. So we measure every head on
 # every relation over many held-out sentences: how often is its largest weight on the right token? The best head is
-# chosen on sentences of the validation split and scored on the test split; of rare relations more sentences are read,
-# so that an interval reaches at most five points to either side. That takes a few minutes the first time.
+# chosen on sentences of the validation split and scored on the test split; for rare relations more sentences are read,
+# so that an interval extends at most five points to either side. That takes a few minutes the first time.
 #
 # High accuracy alone proves little too, so there are baselines: the best head of the same model before its first
 # update, chosen and scored in the same way; a head that always attends a fixed distance away; a random one; and luck,
-# what the best of as many random heads exceeds once in 20 times.
+# the accuracy that the best of as many random heads exceeds once in 20 times.
 
 # %%
 found = kept(run, SENTENCES, CASES)
 print(table(found))
 
 # %% [markdown]
-# A star is for a head above all of them. Where the best fixed distance is right as often as the head, the head may only
-# look that far to the side: these sentences cannot tell. Which relations are of this kind depends on the language that
-# is read: a particle that stands right behind its verb is found by looking one token back, and one at the end of a
-# clause is not. The counts say it for this run.
+# A star marks a head above all of them. Where the best fixed distance is right as often as the head, the head may only
+# look at that distance: these sentences cannot tell. Which relations are of this kind depends on the source language: a
+# particle right after its verb is found by looking one token back, one at the end of a clause is not. The next cell
+# compares the two for this run.
 
 # %%
 for kind, roles in found["roles"].items():
@@ -120,17 +120,17 @@ for kind, roles in found["roles"].items():
         )
 
 # %% [markdown]
-# Where a head looks does not yet say what it is good for. So we leave the head out, by setting its part of $W^O$ to
-# zero, and see how often the words concerned are still predicted: the token itself in the decoder, the translations of
-# the token in the encoder. If that changes no more than without any other head, the translation does not depend on it.
-# For a head that stands out and makes no difference, others do the same work, or its attention is not used.
+# Where a head looks does not show what it is used for. So we leave the head out, by setting its part of $W^O$ to zero,
+# and see how often the words concerned are still predicted: the token itself in the decoder, the translations of the
+# token in the encoder. If that changes no more than without any other head, the translation does not depend on it. If a
+# head stands out but makes no difference, others do the same work, or its attention is not used.
 
 # %%
 test = sample("test", SENTENCES, CASES, direction(run))
 print(ablation_table(ablate(run, found["roles"], test)))
 
 # %% [markdown]
-# Every head of the decoder, not only the best: the rows of a relation that many heads follow are dark throughout.
+# Every head of the decoder, not only the best: the row of a relation that many heads follow is dark throughout.
 
 # %%
 roles = found["roles"]["decoder"]

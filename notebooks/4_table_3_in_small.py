@@ -81,4 +81,4 @@ plt.show()
 
 # %% [markdown]
 # Two cautions. The seeds of a row differ, so read a difference from base together with its standard error in the table.
-# And the twins solve a different task from the original: 3,000 sentences of the grammar, which they see some 17 times.
+# And the twins solve a different task from the original: 3,000 sentences of the grammar, each seen some 17 times.

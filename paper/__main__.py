@@ -4,15 +4,15 @@
     python -m paper layers|extrapolation|scan|scaling|families --runs=DIR [--plot=FILE]
     python -m paper figures --runs=DIR --output=FOLDER
 
-All run folders below DIR are read (of `python -m train`, evaluated by `python -m infer`), and all records that
-`python -m paper.results` makes of them. A run is recognised by its recorded config, not by its name; runs of other
-configs are ignored. A row shows the mean of its seeds, of two or more ± their standard deviation; a dagger marks runs
-whose code cannot be checked out again. A row that has not run says so; --commands prints how to run it. Tables 2 and 4
-need evaluations of the test split, Table 3 of the validation split (`python -m infer --split=valid`). Table 1 needs
-the record of `python -m paper.table1`. The studies need evaluations of the test split: `layers` compares what can stand
-in self-attention's place, `extrapolation` positions beyond the training length, `scan` what is composed anew,
-`scaling` fits a law to sizes and amounts of data, `families` compares what stands on one block; --plot draws the figure
-of one.
+All run folders below DIR are read (of `python -m train`, evaluated by `python -m infer`), and all records made by
+`python -m paper.results`. A run is recognised by its recorded config, not by its name; runs of other configs are
+ignored. A row shows the mean of its seeds, for two or more ± their standard deviation; a dagger marks runs whose code
+cannot be checked out again. A row that has not run says so; --commands prints how to run it. Tables 2 and 4 need
+evaluations of the test split, Table 3 of the validation split (`python -m infer --split=valid`). Table 1 needs the
+record of `python -m paper.table1`. The studies need evaluations of the test split: `layers` compares what can replace
+self-attention, `extrapolation` positions beyond the training length, `scan` tests new combinations of known commands,
+`scaling` fits a law to sizes and amounts of data, `families` compares models built from the same blocks; --plot draws a
+study's figure.
 
 --html writes one page that loads nothing from the network, with the tables, learning curves, figures and attention
 maps. The last two, and what `figures` writes into FOLDER, come from the newest finished run that still has checkpoints.
@@ -43,7 +43,7 @@ def main(argv: list[str]) -> None:
 if __name__ == "__main__":
     flags.DEFINE_string("runs", "results", "folder with runs and records, at any depth")
     flags.DEFINE_string("html", None, "also write the tables, learning curves and figures as one page into this file")
-    flags.DEFINE_string("output", "figures", "folder for `figures`; made if absent")
+    flags.DEFINE_string("output", "figures", "folder for `figures`; created if absent")
     flags.DEFINE_string("plot", None, "also draw the study's figure into this file: .svg, .png or .pdf")
     flags.DEFINE_bool("markdown", False, "print Markdown")
     flags.DEFINE_bool("csv", False, "print comma-separated values, each row beginning with the name of its table")

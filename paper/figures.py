@@ -2,16 +2,16 @@
 
 python -m paper.figures --workdir=runs/quickstart --output=figures [--sentence="The dog that we saw calls them."]
 
-figure3          what a verb looks at in every head of a layer of the encoder; its particle is meant
-figure3_decoder  the same where a decoder writes a particle far behind its verb
+figure3          what a verb attends to in every head of one encoder layer: does it find its particle?
+figure3_decoder  the same in the decoder, where it writes a particle long after its verb
 figure4          two heads at a pronoun: all of their attention, and that from the pronoun alone
 figure5          two heads of one layer that do different things
 heads            which head follows which relation (see `infer.heads`)
 alignment        encoder-decoder attention over the true word alignment
-positions        the sinusoids of section 3.5, and how alike they make two positions
+positions        the sinusoids of section 3.5, and how similar any two positions are
 schedule         the learning rate of section 5.3
 
-Sentences are the grammar's, unseen in training; --sentence puts another into Figures 3 to 5 and the alignment. Layers
+Sentences are the grammar's, unseen in training; --sentence uses another in Figures 3 to 5 and the alignment. Layers
 and heads count from 1.
 """
 
@@ -322,6 +322,6 @@ if __name__ == "__main__":
     flags.DEFINE_string("workdir", None, "folder of the run")
     flags.DEFINE_string("output", None, "folder for the figures")
     flags.DEFINE_string("sentence", None, "a sentence of the source language; default: examples of the grammar")
-    flags.DEFINE_integer("sentences", 500, "sentences that head roles are judged on", lower_bound=1)
+    flags.DEFINE_integer("sentences", 500, "sentences on which head roles are measured", lower_bound=1)
     flags.mark_flags_as_required(["workdir", "output"])
     run(main, stray='put the sentence in quotes: --sentence="..."')

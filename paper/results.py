@@ -1,4 +1,4 @@
-"""Result records: what a finished run was and what it scored, small enough to commit, and the pages made of them.
+"""Result records: what a finished run was and what it scored, small enough to commit, and the pages made from them.
 
     python -m paper.results --workdir=runs/multi30k --name=multi30k     # writes results/multi30k.json
     python -m paper.results --workdir=runs/A1 --name=table3/A1-seed0 --split=valid
@@ -8,7 +8,7 @@
 A record holds the resolved config, the newest evaluation of that split by `python -m infer`, how the run was launched
 (versions, git commit, device, processor), how long it trained, its validations, and the SHA-256 of its translations;
 --translations saves those too, as NAME.txt, for paired tests. A run is refused if its code cannot be checked out again:
-uncommitted changes, a commit that is not in the repository, launches by several commits. --allow_dirty records it all
+uncommitted changes, a commit that is not in the repository, launches from several commits. --allow_dirty records it all
 the same, and every table marks it with a dagger.
 
 The README's table is made from the records directly in results/ and from nothing else, docs/tables.md (what
@@ -38,7 +38,7 @@ COLUMNS = {  # heading: key of the evaluation
     "chrF": "chrf",
     "tokenised": "bleu_tok",
     "tokenised, lower-cased": "bleu_tok_lc",
-    "the paper's reading": "bleu_paper",
+    "the paper's variant": "bleu_paper",
     "exact match %": "exact_match",
     "perplexity": "perplexity",
 }
@@ -193,8 +193,8 @@ def main(argv: list[str]) -> None:
 
 if __name__ == "__main__":
     flags.DEFINE_string("workdir", None, "folder of a finished, evaluated run, or of a sweep of such runs")
-    flags.DEFINE_string("name", None, "name of that record, or for a sweep of a folder of records")
-    flags.DEFINE_enum("split", "test", ("test", "valid"), "whose evaluation to record")
+    flags.DEFINE_string("name", None, "name of the record or, for a sweep, of a folder of records")
+    flags.DEFINE_enum("split", "test", ("test", "valid"), "split whose evaluation to record")
     flags.DEFINE_bool("translations", False, "also save the translations, for paired tests")
     flags.DEFINE_bool("allow_dirty", False, "also record runs whose code cannot be checked out again; tables mark them")
     run(main, stray="the run is given as --workdir=DIR")

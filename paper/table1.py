@@ -3,7 +3,7 @@
     python -m paper.table1 [--output=results/table1.json]
 
 Takes a few minutes. Writes the record from which `python -m paper table1` makes the table, and prints the table; what
-is measured, and how, stands in paper/tables/table1.py.
+is measured, and how, is described in paper/tables/table1.py.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Compiles a run for TPUs without having one: does it fit, what does it send, how long might it take?
+"""Compiles a run for TPUs without having one: does it fit, what does it communicate, how long might it take?
 
     python -m train.compile --config=configs/base.py --config.model.dtype=bfloat16 --topology=v5e:4x4
     python -m train.compile --config=configs/big.py --topology=v5e:4x4 --slices=2 --config.mesh.fsdp=4 --json

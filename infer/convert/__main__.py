@@ -1,4 +1,4 @@
-"""Writes a run in another engine's format, or makes a run of a checkpoint in one.
+"""Exports a run in another engine's format, or imports a checkpoint of another engine as a run.
 
 python -m infer.convert --workdir=runs/quickstart --to=safetensors --output=exported [--checkpoint=best]
 python -m infer.convert --workdir=runs/quickstart --to=ctranslate2 --output=served --quantization=int8
@@ -7,7 +7,7 @@ python -m infer.convert --from=safetensors:exported --workdir=runs/again
 --to=ctranslate2       a CTranslate2 model, with --quantization=int8, int16, float16 or bfloat16 a smaller one
 --to=huggingface       MarianMTModel (post-norm) or Pegasus (pre-norm) of transformers, where these can hold the model
 --to=stablehlo         encoder and decoder as functions that JAX and XLA call without our code, on CPU, GPU and TPU
---to=onnx              encoder and decoder as ONNX graphs, for ONNX Runtime from any language, and others of its kind
+--to=onnx              encoder and decoder as ONNX graphs, for ONNX Runtime from any language, and similar engines
 --to=safetensors       our parameters under their own names, config and tokenizer: bitwise the same when read again
 
 --from=safetensors:DIR what --to=safetensors wrote
@@ -15,7 +15,7 @@ python -m infer.convert --from=safetensors:exported --workdir=runs/again
                        BERT as a masked one, ViT as a classifier of images
 --from=fairseq:FILE    a checkpoint of fairseq's Transformer, with dict.LANGUAGE.txt and bpecodes beside it
 
---output, or with --from the folder --workdir, must be new or empty; nothing is left of a conversion that fails.
+--output, or with --from the folder --workdir, must be new or empty; a conversion that fails leaves nothing behind.
 """
 
 from collections.abc import Callable
@@ -111,7 +111,7 @@ def main(argv: list[str]) -> None:
 if __name__ == "__main__":
     define_run_flags()
     flags.DEFINE_enum("to", None, OUT, "format to write the run in")
-    flags.DEFINE_string("from", None, f"FORMAT:PATH of a checkpoint to make the run of; formats: {', '.join(IN)}")
+    flags.DEFINE_string("from", None, f"FORMAT:PATH of a checkpoint to import as the run; formats: {', '.join(IN)}")
     flags.DEFINE_string("output", None, "with --to: the new folder to write")
     flags.DEFINE_enum("quantization", None, QUANTIZATIONS, "with --to=ctranslate2: the type of its weights")
     start(main, stray="the run is given as --workdir=DIR")

@@ -1,10 +1,10 @@
-"""Serves one page to translate on: n-best translations with scores, and the attention of every layer and head.
+"""Serves a web page for translating: n-best translations with scores, and the attention of every layer and head.
 
 python -m infer.demo --workdir=runs/quickstart
 python -m infer.demo --workdir=runs/quickstart,runs/one_head --port=8123      # several runs side by side
 
 Open the address that it prints; Ctrl-C ends it. The page loads nothing from the network and sends text to this process
-only, which listens on this machine alone unless --host says otherwise: it has no passwords, so mind who can reach it.
+only, which listens on this machine alone unless --host says otherwise: it has no password, so limit who can reach it.
 """
 
 from absl import flags
@@ -34,6 +34,6 @@ def main(argv: list[str]) -> None:
 if __name__ == "__main__":
     define_run_flags()
     define_decoding_flags()
-    flags.DEFINE_string("host", "127.0.0.1", "address to listen on; the default is reached from this machine only")
+    flags.DEFINE_string("host", "127.0.0.1", "address to listen on; by default reachable from this machine only")
     flags.DEFINE_integer("port", 8000, "port to listen on; 0 takes a free one", lower_bound=0, upper_bound=65535)
     start(main, stray="runs are given as --workdir=DIR[,DIR2]")

@@ -50,7 +50,7 @@ def tables(records: Records) -> list[Table]:
         )
     notes = [
         f"language models of the built-in corpus's English, trained on rows of {LENGTH} tokens that begin anywhere, "
-        f"and read in rows of {BANDS[-1][1]}; position 1 is the first that is predicted",
+        f"and tested on rows of {BANDS[-1][1]}; position 1 is the first predicted token",
         f"a table of learned positions has {LENGTH} rows: longer rows cannot be read at all",
         "mean over the seeds, ± standard deviation; differences, of the same seed: ± standard error",
         *(note for row in found.values() for note in row.notes),

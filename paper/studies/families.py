@@ -40,12 +40,12 @@ def _classifiers(records: Records) -> Table:
         shown = [_percent(row) for row in (tuned, new)]
         lines.append((tuned._replace(scored=scored).label(name), *shown, points, str(len(tuned.scored)), cost(scored)))
     notes = [
-        "of 1,000 test sentences, learned from 1,000; fine-tuned: from the parameters of configs/masked_lm.py",
+        "of 1,000 test sentences, after training on 1,000; fine-tuned: from the parameters of configs/masked_lm.py",
         "mean over the seeds, ± standard deviation; differences, in points, by seed, ± standard error",
         *(note for row in found.values() for note in row.notes),
         *caveat_notes(found),
     ]
-    return Table("families", "Classifiers: fine-tuned from a masked language model, and not", head, lines, notes)
+    return Table("families", "Classifiers: from a masked language model and from scratch", head, lines, notes)
 
 
 def _translators(records: Records) -> Table:
@@ -57,8 +57,7 @@ def _translators(records: Records) -> Table:
         shown = (row.shown("exact_match"), row.shown("perplexity", 3), str(len(row.scored)), cost(row.scored))
         lines.append((row.label(name), row.shown("sacrebleu"), difference, *shown))
     notes = [
-        "the built-in corpus, with as many updates of as many tokens each; the fine-tuned one had updates without "
-        "labels before",
+        "the built-in corpus, with equally many updates and tokens each; the fine-tuned one was pre-trained first",
         "mean over the seeds, ± standard deviation; differences by seed, ± standard error",
         *(note for row in found.values() for note in row.notes),
         *caveat_notes(found),

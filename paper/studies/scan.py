@@ -32,8 +32,8 @@ def tables(records: Records) -> list[Table]:
         )
     notes = [
         "published: a Transformer, attributed to Furrer et al. 2020 (arXiv 2007.08970); the recipes were not compared",
-        "ours: mean over the seeds, ± standard deviation, decoded greedily; simple is drawn anew, the other splits are "
-        "the published ones",
+        "ours: mean over the seeds, ± standard deviation, decoded greedily; simple is our own random split, the "
+        "other splits are the published ones",
         *(note for row in found.values() for note in row.notes),
         *caveat_notes(found),
     ]

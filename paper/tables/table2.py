@@ -58,7 +58,7 @@ def bleu(rows: Rows, pair: str) -> Table:
         notes.append(f"Transformer (big): {BIG_EN_FR_IN_THE_PROCEEDINGS} in the proceedings")
     notes += paired(rows, pair, "")
     reading = "tokenised, compounds split, quotes normalised" if pair == "en-de" else "tokenised"
-    notes.append(f"ours: {reading}, as the paper's; sacreBLEU is what compares across papers")
+    notes.append(f"ours: {reading}, as in the paper; compare with other papers by sacreBLEU")
     notes += _caveats(rows, pair, "")
     return Table(f"table2-{pair}", f"Table 2: BLEU on newstest2014, {PAIRS[pair]}", head, lines, notes)
 
@@ -85,7 +85,7 @@ def small(rows: Rows) -> Table:
             )
             notes += row.notes
         notes += paired(rows, pair, ":small") + _caveats(rows, pair, ":small")
-    notes.append("the built-in corpus stands for both pairs, turned round for en-fr; 1,000 test sentences")
+    notes.append("the built-in corpus stands in for both pairs, reversed for en-fr; 1,000 test sentences")
     title = "Table 2, small twins: an eighth of the width, half of the layers, built-in corpus"
     return Table("table2-small", title, head, lines, notes)
 
@@ -104,7 +104,7 @@ def readings(rows: Rows) -> Table:
                 notes.setdefault(f"{key}: {signature}", []).append(f"{name} {pair}")
     notes_text = [f"{signature} ({', '.join(names)})" for signature, names in notes.items()]
     notes_text += [note for pair in PAIRS for scale in ("", ":small") for note in _caveats(rows, pair, scale)]
-    return Table("table2-readings", "Table 2: our systems in every reading", head, lines, notes_text or [NOT_RUN])
+    return Table("table2-readings", "Table 2: every score of our systems", head, lines, notes_text or [NOT_RUN])
 
 
 def operations(records: Records, rows: Rows) -> Table:

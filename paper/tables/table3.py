@@ -34,7 +34,7 @@ def full(records: Records) -> Table:
         *("BLEU: paper", "BLEU: ours", "BLEU: delta", "sacreBLEU", "parameters: paper", "parameters: ours"),
         *("seeds", "cost: paper", "cost: ours"),
     )
-    notes = [SETTING, "BLEU: tokenised, compounds split, as the paper's; sacreBLEU is what compares across papers"]
+    notes = [SETTING, "BLEU: tokenised, compounds split, as in the paper; compare with other papers by sacreBLEU"]
     runs = {name: row_runs(records, f"{FILE}:{name}", "valid") for name in TABLE3}
     rows: list[tuple[str, ...]] = []
     for name, row in runs.items():

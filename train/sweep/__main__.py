@@ -2,7 +2,7 @@
 
     python -m train.sweep --config=FILE[:ARGUMENT] --workdir=DIR [--config.k=v]               # a grid
     python -m train.sweep --config=FILE[:ARGUMENT] --workdir=DIR --trials=40 [--storage=URL]  # a search
-    python -m train.sweep --workdir=DIR --table [--csv | --json] [--plot=FILE.png]            # results, at any moment
+    python -m train.sweep --workdir=DIR --table [--csv | --json] [--plot=FILE.png]            # results, at any time
 
 Beside `get_config()`, FILE has `sweep()`, which returns the points of a grid (written with the expressions of
 train/sweep/expressions.py), or `search(trial)`, which returns the keys that an Optuna trial sets. The same command,
@@ -10,7 +10,7 @@ given again, is another worker; on other machines, too, if --storage is a databa
 the points, skip what is finished and resume what a dead worker left from its last checkpoint. Each point is a run of
 its own, `python -m train`, in DIR/POINT; DIR/sweep has the study, the results and the runs' output. See docs/sweeps.md.
 
-Ctrl-C and SIGTERM let the run save and give its point back (Ctrl-C twice: at once). Exit status: 0 all points are done,
+Ctrl-C and SIGTERM let the run save and release its point (Ctrl-C twice: at once). Exit status: 0 all points are done,
 1 some have failed (the table says why; they did not stop the others), 2 a wrong config, folder or storage, 130 and 143
 stopped by Ctrl-C and SIGTERM.
 """
@@ -28,9 +28,9 @@ flags.DEFINE_string("workdir", None, "folder of the sweep; made if absent")
 flags.DEFINE_integer("trials", None, "search with this many trials in all", lower_bound=1, upper_bound=100_000)
 flags.DEFINE_string("storage", None, "SQLAlchemy URL of the study's database; by default an SQLite file in the folder")
 flags.DEFINE_string("study", None, "name of the study in its storage; by default that of the folder")
-flags.DEFINE_enum("pruner", "asha", ["asha", "hyperband", "none"], "what ends bad trials of a search early")
+flags.DEFINE_enum("pruner", "asha", ["asha", "hyperband", "none"], "what stops bad trials of a search early")
 flags.DEFINE_integer("silence", 120, "seconds without a heartbeat after which a worker counts as dead", lower_bound=1)
-flags.DEFINE_bool("retry", False, "train points that failed once more")
+flags.DEFINE_bool("retry", False, "train failed points again")
 flags.DEFINE_bool("table", False, "print the points and what they reached")
 flags.DEFINE_bool("csv", False, "as --table, in comma-separated values")
 flags.DEFINE_bool("json", False, "as --table, in JSON")
