@@ -122,7 +122,7 @@ def _counts(workdir: Path, manifests: dict[str, Any]) -> dict[str, Any]:
 
 
 def table(records: dict[str, RunRecord]) -> str:
-    """Returns the records as a Markdown table, one row each, with every signature below it."""
+    """Returns the records as a Markdown table, one row each, with every signature folded below it."""
     head = ("result", *COLUMNS, "parameters", "seed", "device, cores", "training minutes")
     rows: list[tuple[str, ...]] = []
     signatures: dict[str, list[str]] = {}
@@ -140,8 +140,9 @@ def table(records: dict[str, RunRecord]) -> str:
         for heading, key in COLUMNS.items():
             if key in scores["signatures"].keys() - caseless:
                 signatures.setdefault(f"{heading}: `{scores['signatures'][key]}`", []).append(name)
-    notes = [*(f"{signature} ({', '.join(names)})" for signature, names in signatures.items()), *caveat_notes(shown)]
-    return as_markdown(Table("results", "", head, rows, notes)).partition("\n\n")[2]
+    text = as_markdown(Table("results", "", head, rows, caveat_notes(shown))).partition("\n\n")[2]
+    folded = "\n".join(f"- {signature} ({', '.join(names)})" for signature, names in signatures.items())
+    return f"{text}\n\n<details><summary>Signatures of the scores</summary>\n\n{folded}\n\n</details>"
 
 
 def _lowers(one: RunRecord) -> bool:
