@@ -8,8 +8,8 @@ cross-attention counts as well: 1.22 and 1.15 million.
 
 Ours:  sacreBLEU with three seeds: full 86.0, 96.8 and 0.1, causal 70.9, 97.2 and 7.9; the quickstart with the same
        seeds and as many updates 97.9, 97.7 and 97.4. The rate is that of two and two layers.
-With pre-norm (full-pre, causal-pre): predicted before running, each seed within 2 BLEU of the quickstart's, and full not
-worse than causal.
+With pre-norm (full-pre, causal-pre): predicted before running, each seed within 2 BLEU of the quickstart's, and full
+not worse than causal.
 
 Cost:  4 to 25 minutes of training on one core, as busy as it was.
 """
