@@ -94,6 +94,17 @@ def initial(config: ConfigDict, model: ModelConfig) -> Callable[[PRNGKeyArray], 
             raise UserError(f"config: task is {task!r}, which this version does not know")
 
 
+def finite(model_run: Run) -> Any:
+    """Returns the parameters of a run, on the device.
+
+    Raises:
+      UserError: they are not finite, so nothing can be predicted with them.
+    """
+    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(model_run.params)):
+        raise UserError(f"{model_run.workdir}: the parameters of this run are not finite")
+    return jax.device_put(model_run.params)
+
+
 def corpus_named(config: ConfigDict, name: str) -> str:
     """Returns the corpus that `name` names: a split of the run's config, or else a corpus itself.
 
