@@ -44,8 +44,12 @@ def main(argv: list[str]) -> None:
     if options.row_length and task != "language_model":
         raise UserError("--row_length is for language models; this run's task is another")
     chosen = options.split or options.corpus
-    if task not in TRANSLATION and (chosen is None or options.output):
-        raise UserError(f"this run's task is {task}: give --split or --corpus, and neither files nor --output")
+    of_search = (options.beam, options.alpha, options.extra_length)
+    if task not in TRANSLATION and (chosen is None or options.output or of_search != (None, None, None)):
+        raise UserError(
+            f"this run's task is {task}: give --split or --corpus, and no file, --output, --beam, --alpha or "
+            "--extra_length"
+        )
     if task == "vision":
         classifier = vision.open_vision(options.workdir, options.checkpoint)
         deliver(classifier, vision.evaluate(classifier, chosen), [], vision.table)
@@ -65,7 +69,8 @@ def main(argv: list[str]) -> None:
         return
     read = None  # what does not depend on the model comes before it, so that a wrong file fails at once
     if options.split is None:
-        read = open_sentences(options.corpus, options.corpus) if options.corpus else translation.open_files(*files)
+        corpus = options.corpus
+        read = translation.open_files(*files) if corpus is None else open_sentences(corpus, corpus)
     model_run = open_run(options.workdir, options.checkpoint, TRANSLATION)
     sentences = read or open_split(model_run, options.split)
     record, hypotheses = translation.evaluate(model_run, sentences, decoding(model_run.config))

@@ -28,6 +28,10 @@ def main(argv: list[str]) -> None:
         raise UserError(f"--output={output}: its name must end in .png or .html")
     if not output.parent.is_dir():
         raise UserError(f"--output={output}: there is no folder {output.parent}")
+    try:
+        f"{options.source}{options.target}".encode()
+    except UnicodeEncodeError as error:
+        raise UserError("--source, --target: not UTF-8") from error
     from infer.attention.drawing import draw_png, write_html
     from infer.attention.maps import TASKS, run_maps, select
     from infer.runs import open_run

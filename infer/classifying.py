@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int
 from base.ids import EOS
 from data.classes import classes_of
 from infer.filling import row
-from infer.runs import Run
+from infer.runs import Run, finite
 from infer.stream import by_line
 from model.masked_lm import MaskedLM
 from model.tokens import Tokens
@@ -37,6 +37,6 @@ def classify(model_run: Run, params: dict, line: str) -> tuple[str, float]:
 
 
 def classify_stream(model_run: Run, source: Iterable[bytes]) -> Iterator[bytes]:
-    """Yields the class of each line of `source`, and its probability."""
-    params = jax.device_put(model_run.params)
+    """Yields the class of each line of `source`, and its probability; `UserError` if the parameters are not finite."""
+    params = finite(model_run)
     return by_line(source, lambda line: "{}\t{:.4f}".format(*classify(model_run, params, line)))

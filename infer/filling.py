@@ -12,7 +12,7 @@ from base.errors import UserError
 from base.ids import EOS, PAD, UNK
 from data.corrupt import MASK
 from data.tokenizer import Tokenizer
-from infer.runs import Run
+from infer.runs import Run, finite
 from infer.stream import by_line
 from model.config import ModelConfig
 from model.masked_lm import MaskedLM
@@ -77,5 +77,5 @@ def fill(model_run: Run, params: dict, line: str) -> str:
 
 
 def fill_stream(model_run: Run, source: Iterable[bytes]) -> Iterator[bytes]:
-    """Yields each line of `source`, filled."""
-    return by_line(source, functools.partial(fill, model_run, jax.device_put(model_run.params)))
+    """Yields each line of `source`, filled; `UserError` if the run's parameters are not finite."""
+    return by_line(source, functools.partial(fill, model_run, finite(model_run)))

@@ -9,7 +9,7 @@ import numpy as np
 from base.errors import UserError
 from base.ids import BOS, UNK
 from infer.decoding import Decoding
-from infer.runs import Run
+from infer.runs import Run, finite
 from infer.staged import find
 from infer.translator import Hypothesis
 from model.language_model import LanguageModel
@@ -23,8 +23,8 @@ def generate(model_run: Run, prompt: str, decoding: Decoding) -> list[Hypothesis
     Each has at most `decoding.extra_length` tokens after the prompt, EOS counted, which are its `tokens`.
 
     Raises:
-      UserError: a character of the prompt is not in the vocabulary, the beam is larger than that, or the model has not
-        so many learned positions.
+      UserError: a character of the prompt is not in the vocabulary, the beam is larger than that, the model has not so
+        many learned positions, or its parameters are not finite.
     """
     tokenizer, model = model_run.tokenizer, LanguageModel(model_run.model_config)
     if decoding.beam > tokenizer.vocab_size:
@@ -38,16 +38,17 @@ def generate(model_run: Run, prompt: str, decoding: Decoding) -> list[Hypothesis
         model.output_limits(prompts_bs, decoding.extra_length)
     except ValueError as error:
         raise UserError(f"prompt, length: {error}") from error
+    params = finite(model_run)
     if decoding.sampling is None:
         options: dict[str, Any] = {"beam": decoding.beam, "alpha": decoding.alpha, "nbest": decoding.nbest}
         options["penalty"] = decoding.length_penalty
         options["extra_length"] = decoding.extra_length
-        found = find(beam_search, model, options, model_run.params, inputs_bs=prompts_bs)
+        found = find(beam_search, model, options, params, inputs_bs=prompts_bs)
     else:
         drawn = decoding.sampling._asdict()
         keys_b = jax.random.split(jax.random.key(drawn.pop("seed")), 1)
         drawn |= {"samples": decoding.nbest, "extra_length": decoding.extra_length}
-        found = find(sample, model, drawn, model_run.params, inputs_bs=prompts_bs, keys_b=keys_b)
+        found = find(sample, model, drawn, params, inputs_bs=prompts_bs, keys_b=keys_b)
     texts = []
     for ids_t, length, log_prob, score in zip(*(np.asarray(field[0]) for field in found), strict=True):
         if length > 0:

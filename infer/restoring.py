@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from base.errors import UserError
@@ -51,14 +52,14 @@ def evaluate(model_run: Run, split: str, task: str | None = None) -> dict[str, A
         of_bt3 = jnp.stack([nll_bt, log_probs_btv.argmax(axis=-1) == hidden_bt, jnp.ones_like(nll_bt)], axis=-1)
         return jnp.sum(of_bt3, axis=(0, 1), where=chosen_bt[..., None])
 
-    params, nll, right, tokens = place_params(mesh, model_run.params), 0.0, 0.0, 0.0
+    params, total_3 = place_params(mesh, model_run.params), np.zeros(3)
     try:
         with jax.set_mesh(mesh):
             for batch in evaluation_batches(pairs, cfg.tokens_per_batch, cfg.buckets, own_share(mesh)):
-                more = sums(params, place_rows(mesh, batch))
-                nll, right, tokens = nll + float(more[0]), right + float(more[1]), tokens + float(more[2])
+                total_3 += jax.device_get(sums(params, place_rows(mesh, batch)))
     except ValueError as error:
         raise UserError(f"a sentence is too long for this model: {error}") from error
+    nll, right, tokens = total_3.tolist()
     if not tokens:
         raise UserError(f"{corpus_named(model_run.config, split)} has no token to hide; its lines are empty")
     return {

@@ -2,12 +2,14 @@
 
 import hashlib
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import PRNGKeyArray
 from ml_collections import ConfigDict
 
 from base.errors import UserError
@@ -17,7 +19,7 @@ from data.imported import open_tokenizer
 from data.tokenizer import Tokenizer
 from infer.average import Checkpoint, average, choose
 from infer.options import SPLITS
-from model import masked_lm
+from model import language_model, masked_lm, prefix_lm
 from model.config import ModelConfig, parameter_count
 from run.checkpoint import Checkpoints, load_params
 from run.config import read_config
@@ -61,9 +63,7 @@ def open_run(
     model = model_config(config, tokenizer.vocab_size)
     steps, params = load_choice(workdir, str(config.decode.checkpoint if checkpoint is None else checkpoint))
     if config.task in ("masked_lm", "classification"):
-        classes = len(classes_of(config.data.classes)) if config.task == "classification" else 0
-        init = partial(masked_lm.init_params, model, classes=classes)
-        expected = count_parameters(jax.eval_shape(init, jax.random.key(0)))
+        expected = count_parameters(jax.eval_shape(initial(config, model), jax.random.key(0)))
     else:
         expected = parameter_count(model, decoder_only=config.task == "language_model")
     if count_parameters(params) != expected:
@@ -73,6 +73,36 @@ def open_run(
         )
     print(f"parameters of {workdir}: step {', '.join(map(str, steps))}", file=sys.stderr)
     return Run(workdir, config, model, tokenizer, params, steps[-1], tuple(steps))
+
+
+def initial(config: ConfigDict, model: ModelConfig) -> Callable[[PRNGKeyArray], dict]:
+    """Returns the function that draws new parameters of a run with texts, whose task tells what they are of.
+
+    Raises:
+      UserError: there is no such task.
+    """
+    match config.task:
+        case "translation" | "prefix_lm" | "denoising":
+            return partial(prefix_lm.init_params, model)
+        case "language_model":
+            return partial(language_model.init_params, model)
+        case "masked_lm":
+            return partial(masked_lm.init_params, model)
+        case "classification":
+            return partial(masked_lm.init_params, model, classes=len(classes_of(config.data.classes)))
+        case task:
+            raise UserError(f"config: task is {task!r}, which this version does not know")
+
+
+def finite(model_run: Run) -> Any:
+    """Returns the parameters of a run, on the device.
+
+    Raises:
+      UserError: they are not finite, so nothing can be predicted with them.
+    """
+    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(model_run.params)):
+        raise UserError(f"{model_run.workdir}: the parameters of this run are not finite")
+    return jax.device_put(model_run.params)
 
 
 def corpus_named(config: ConfigDict, name: str) -> str:

@@ -42,11 +42,18 @@ class VisionRun(NamedTuple):
 
 
 def image_config(cfg: ConfigDict) -> ImageConfig:
-    """Returns `config.image` as the model's own frozen type; its `ValueError`s become `UserError`s."""
+    """Returns `config.image` as the model's own frozen type; its `ValueError`s become `UserError`s.
+
+    So do learned positions that are too few for an image.
+    """
     try:
-        return ImageConfig(**{key: value for key, value in cfg.image.to_dict().items() if key != "shift"})
+        image = ImageConfig(**{key: value for key, value in cfg.image.to_dict().items() if key != "shift"})
     except ValueError as error:
         raise UserError(f"config: {error}") from error
+    if cfg.model.positions == "learned" and cfg.model.max_positions < image.positions:
+        raise UserError(f"config: model.max_positions is {cfg.model.max_positions}; it must be at least "
+                        f"{image.positions}, as many as an image has")  # fmt: skip
+    return image
 
 
 def open_vision(workdir: str | Path, checkpoint: str | None = None) -> VisionRun:

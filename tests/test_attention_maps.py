@@ -11,8 +11,11 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from absl import flags
 
 from base.errors import UserError
+from data.tokenizer import Tokenizer
+from infer import attention_maps as command
 from infer.attention.drawing import draw_png, write_html
 from infer.attention.maps import AttentionMap, attention_maps, run_maps, select
 from infer.attention.page import KINDS, labels, page
@@ -77,11 +80,21 @@ def test_a_language_model_sees_what_is_before_a_token(run: Run):
     assert np.all(np.triu(weights_nhtt, 1) == 0) and np.all(np.tril(weights_nhtt).sum(-1) > 0.99)
 
 
+def test_an_unknown_character_is_no_blank(run: Run, tmp_path: Path):
+    characters = Tokenizer.of_characters(["abc"], tmp_path / "tokenizer.model")
+    _, maps = run_maps(of_task(run, "language_model")._replace(tokenizer=characters), "ab?", None)
+    assert (maps["decoder"].queries, maps["decoder"].keys) == (["a", "b", "<unk>"], ["<s>", "a", "b"])
+
+
 @pytest.mark.parametrize("task", ["masked_lm", "classification"])
-def test_an_encoder_sees_the_whole_text_and_a_blank_is_shown_as_one(run: Run, task: str):
+def test_an_encoder_sees_the_whole_text_and_a_blank_where_it_fills_one(run: Run, task: str):
     _, maps = run_maps(of_task(run, task), "The ___ sleeps.", None)
     queries, keys, weights_nhtt = maps["encoder"]
-    assert [*maps] == ["encoder"] and queries == keys and queries.count("___") == 1 and queries[-1] == "</s>"
+    assert [*maps] == ["encoder"] and queries == keys and queries[-1] == "</s>"
+    if task == "masked_lm":
+        assert queries.count("___") == 1
+    else:
+        assert queries[:-1] == run.tokenizer.pieces(run.tokenizer.encode("The ___ sleeps."))
     np.testing.assert_allclose(weights_nhtt.sum(-1), 1, atol=1e-5)
     assert np.all(weights_nhtt > 0)
 
@@ -112,6 +125,13 @@ def test_what_a_task_does_not_have_is_refused(run: Run):
         run_maps(of_task(run, "masked_lm"), "dog", "Hund")
     with pytest.raises(UserError, match=r"^--source: there is no token in it to predict$"):
         run_maps(of_task(run, "language_model"), "", None)
+
+
+def test_a_sentence_in_another_encoding_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    given = {"source": "caf\udce9", "target": None, "output": str(tmp_path / "map.html")}
+    monkeypatch.setattr(flags, "FLAGS", type("Options", (), given))
+    with pytest.raises(UserError, match=r"^--source, --target: not UTF-8$"):
+        command.main(["infer.attention_maps"])
 
 
 def test_select_takes_all_or_one_and_refuses_others(maps: dict[str, AttentionMap]):

@@ -3,8 +3,10 @@
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -12,12 +14,16 @@ from base.errors import UserError
 from infer.convert import __main__ as command
 from infer.convert.folders import make_run, named, needed, new_folder
 from infer.runs import open_run
+from model import masked_lm, prefix_lm
+from run.folder import model_config
 from tests import tiny_run
 from tests.conftest import ROOT
 
 if os.environ.get("REQUIRE_TORCH") != "1":
     pytest.importorskip("safetensors")
 from infer.convert import safetensors
+
+FAMILIES = {"prefix_lm": prefix_lm.init_params, "classification": partial(masked_lm.init_params, classes=2)}
 
 
 def convert(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -54,6 +60,21 @@ def test_the_command_goes_both_ways(workdir: Path, tmp_path: Path) -> None:
     assert (out.returncode, back.returncode) == (0, 0), out.stderr + back.stderr
     assert open_run(tmp_path / "back").step == 2
     assert sorted(path.name for path in tmp_path.iterdir()) == ["back", "out"]
+
+
+@pytest.mark.parametrize("task", FAMILIES)
+def test_runs_of_other_tasks_are_made(task: str, exported: Path, tmp_path: Path) -> None:
+    imported = safetensors.read(exported)
+    config, size = imported.config, imported.tokenizer.vocab_size
+    config.task, config.data.classes = task, "singular,plural"
+    config.model.prefix = "full" if task == "prefix_lm" else "none"
+    shapes = jax.eval_shape(partial(FAMILIES[task], model_config(config, size)), jax.random.key(0))
+    params = jax.tree.map(lambda leaf: np.full(leaf.shape, 0.5, np.float32), shapes)
+    make_run(tmp_path / "run", imported._replace(params=params))
+    assert named(open_run(tmp_path / "run", task=task).params).keys() == named(params).keys()
+    config.task = "other"
+    with pytest.raises(UserError, match=r"^config: task is 'other', which this version does not know$"):
+        make_run(tmp_path / "other", imported)
 
 
 def test_a_wrong_file_or_shape_is_one_line(exported: Path, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from base.errors import UserError
 from model.tokens import Tokens
 from model.transformer import Transformer
 from tests.random_run import random_run
@@ -48,3 +49,12 @@ def test_it_runs_without_our_code(tmp_path: Path) -> None:
     real = target != 0
     assert np.abs(np.load(tmp_path / "logits.npy") - np.asarray(expected))[real].max() <= 1e-5
     assert "any number of rows" in (tmp_path / "README.md").read_text()
+
+
+def test_learned_positions_limit_the_rows_and_what_it_cannot_hold_is_one_line(tmp_path: Path) -> None:
+    assert stablehlo.write(random_run(positions="learned", max_positions=40, N=1), tmp_path) <= 1e-5
+    readme = (tmp_path / "README.md").read_text()
+    assert "any number of rows of at most 40 subwords" in readme and "while len(target) < 40 and" in readme
+    for mixer in ("restricted", "linear"):
+        with pytest.raises(UserError, match=rf"^model\.mixer is '{mixer}', which StableHLO cannot hold; take"):
+            stablehlo.write(random_run(mixer=mixer), tmp_path)

@@ -123,6 +123,7 @@ def test_perplexity_equals_its_definition_sentence_by_sentence(run: Run):
         (("--source=x",), "give one of --split=test, --corpus=SPEC, or both"),
         (("--split=test", "--source=x"), "give one of --split=test, --corpus=SPEC, or both"),
         (("--split=test", "--corpus=grammar:deeper"), "give one of --split=test, --corpus=SPEC, or both"),
+        (("--corpus=",), "corpus '': unknown scheme"),
         (("--corpus=grammar:deepest",), "SPLIT one of train, valid, test, train_seen, deeper, longer, unseen"),
         (("--corpus=lines:{d}/tiny.en",), "this is a text; this run translates pairs, as of tsv:FILE"),
         (("--source={d}/tiny.en", "--reference={d}/none.de"), "none.de"),
@@ -136,6 +137,15 @@ def test_wrong_calls_are_one_line_on_stderr(
     with pytest.raises(UserError, match=message) as error:
         run_here(monkeypatch, workdir=str(workdir), **given)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("given", [{"source": "x", "reference": "y"}, {"output": "out"}, {"beam": 4}, {"alpha": 0.0}])
+def test_what_only_translation_has_is_refused_elsewhere(given: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    config = tiny_run.config(tmp_path).to_dict() | {"task": "masked_lm"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    given = given if "source" in given else given | {"split": "test"}
+    with pytest.raises(UserError, match=r"^this run's task is masked_lm: give --split or --corpus, and no file, "):
+        run_here(monkeypatch, workdir=str(tmp_path), **given)
 
 
 def test_scores_are_printed_even_where_the_run_cannot_be_written(

@@ -172,6 +172,9 @@ def test_what_cannot_be_written_is_said(trained: Run) -> None:
         UserError, match=r"^prompt, length: a prompt of 6 tokens and 5 more: .*learned positions are 8$"
     ):
         generate(learned, "to be", Decoding(1, 0.0, 5))
+    broken = jax.tree.map(lambda leaf: np.full_like(leaf, np.nan), trained.params)
+    with pytest.raises(UserError, match=r"/run: the parameters of this run are not finite$"):
+        generate(trained._replace(params=broken), "to", Decoding(1, 0.0, 5))
     with pytest.raises(UserError, match=r"this run's task is language_model; this command is for translation$"):
         open_run(trained.workdir)
 

@@ -102,6 +102,13 @@ def test_a_wrong_key_is_named(field: str, value: object, message: str) -> None:
         vision.image_config(cfg)
 
 
+def test_learned_positions_that_are_too_few_are_said() -> None:
+    cfg = get_config()
+    cfg.model.max_positions = 16
+    with pytest.raises(UserError, match=r"^config: model\.max_positions is 16; it must be at least 17, as many"):
+        vision.image_config(cfg)
+
+
 def numbered(count: int) -> Images:
     images_nyx = np.zeros((count, 3, 3), np.float32)
     images_nyx[:, 1, 1] = np.arange(1, count + 1)

@@ -88,20 +88,20 @@ def attention_maps(
 def text_maps(model: LanguageModel | MaskedLM, params: Any, tokenizer: Tokenizer, text: str) -> dict[str, AttentionMap]:
     """Returns the attention of a model of one text, as "decoder" of a language model and else as "encoder".
 
-    What a masked language model is to fill in is written as in `infer.fill`. Raises as `attention_maps`.
+    What a masked language model is to fill in is written as in `infer.fill`. Raises as `attention_maps`, and
+    `UserError` if a language model has no token to predict.
     """
     if isinstance(model, LanguageModel):
         if not (written_ids := tokenizer.encode(text)):
             raise UserError("--source: there is no token in it to predict")
         read_ids = [BOS, *written_ids[:-1]]
+        written, read = map(tokenizer.pieces, (written_ids, read_ids))
     else:
-        read_ids = written_ids = [*masked(tokenizer, text), EOS]
+        read_ids = [*(tokenizer.encode(text) if model.classes else masked(tokenizer, text)), EOS]
+        pieces = zip(read_ids, tokenizer.pieces(read_ids), strict=True)
+        written = read = [BLANK if token == MASK else piece for token, piece in pieces]
     maps, (places,) = _weights(model.config, model, params, read_ids)
     ((kind, weights_nhtt),) = maps.items()
-    written, read = (
-        [BLANK if token == MASK else piece for token, piece in zip(ids, tokenizer.pieces(ids), strict=True)]
-        for ids in (written_ids, read_ids)
-    )
     return {kind: _taken(written, read, weights_nhtt, places, places)}
 
 

@@ -54,6 +54,12 @@ def check_holds(engine: str, config: ModelConfig, held: Mapping[str, Container])
             raise UserError(f"model.{field.name} is {value!r}, which {engine} cannot hold; take another format")
 
 
+def lengths(config: ModelConfig) -> dict[str, object]:
+    """Returns what a README says of rows: how long they may be, and where its example of greedy search ends."""
+    limit = config.encoding.limit
+    return {"lengths": f"of at most {limit} subwords" if limit else "of any length", "longest": min(limit or 50, 50)}
+
+
 def check_tokenizer(engine: str, model_run: Run) -> None:
     """Raises `UserError` unless the run's tokenizer is a sentencepiece model, which is what the exports write."""
     if type(model_run.tokenizer) is not Tokenizer:

@@ -15,17 +15,11 @@ from ml_collections import ConfigDict
 from base.errors import UserError
 from base.files import folder, write_json
 from data.tokenizer import Tokenizer
+from infer.runs import initial
 from infer.vision import image_config
-from model import language_model, masked_lm, transformer, vision
+from model import vision
 from run.checkpoint import Checkpoints
 from run.folder import as_json, model_config
-
-INITIAL = {
-    "translation": transformer.init_params,
-    "denoising": transformer.init_params,
-    "language_model": language_model.init_params,
-    "masked_lm": masked_lm.init_params,
-}
 
 
 class Imported(NamedTuple):
@@ -104,10 +98,10 @@ def check_shapes(imported: Imported) -> None:
     """Raises `UserError` unless names and shapes of the parameters are those of the config's model."""
     config = imported.config
     if imported.tokenizer:
-        initial = partial(INITIAL[config.task], model_config(config, imported.tokenizer.vocab_size))
+        init = initial(config, model_config(config, imported.tokenizer.vocab_size))
     else:
-        initial = partial(vision.init_params, model_config(config, config.image.classes), image_config(config))
-    wanted = {name: leaf.shape for name, leaf in named(jax.eval_shape(initial, jax.random.key(0))).items()}
+        init = partial(vision.init_params, model_config(config, config.image.classes), image_config(config))
+    wanted = {name: leaf.shape for name, leaf in named(jax.eval_shape(init, jax.random.key(0))).items()}
     given = {name: leaf.shape for name, leaf in named(imported.params).items()}
     for name in sorted(wanted.keys() | given.keys()):
         if wanted.get(name) != given.get(name):

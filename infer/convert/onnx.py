@@ -12,7 +12,7 @@ import onnx
 from base.errors import UserError
 from base.files import write_bytes, write_text
 from base.ids import BOS, EOS, PAD
-from infer.convert.check import Forced, check_holds, check_tokenizer, compare, forced
+from infer.convert.check import Forced, check_holds, check_tokenizer, compare, forced, lengths
 from infer.convert.onnx_graph import OPSET, decoder, encoder
 from infer.runs import Run
 from model.config import ACTIVATIONS, NORM_KINDS, NORMS, POSITIONS
@@ -67,10 +67,7 @@ def write(model_run: Run, folder: Path) -> float | None:
         onnx.checker.check_model(graph, full_check=True)
         write_bytes(folder / f"{name}.onnx", graph.SerializeToString())
     model_run.tokenizer.save(folder / "tokenizer.model")
-    limit = config.encoding.limit
-    told = {"opset": OPSET, "lengths": f"of at most {limit} subwords" if limit else "of any length"}
-    told |= {"pad": PAD, "bos": BOS, "eos": EOS, "longest": min(limit or 50, 50)}
-    write_text(folder / "README.md", README.format(**told))
+    write_text(folder / "README.md", README.format(opset=OPSET, pad=PAD, bos=BOS, eos=EOS, **lengths(config)))
     if importlib.util.find_spec("onnxruntime") is None:
         print("note: the written model is not checked: onnxruntime is not installed", file=sys.stderr)
         return None

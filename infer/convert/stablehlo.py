@@ -10,9 +10,10 @@ import numpy as np
 from jax import export
 from safetensors.numpy import save_file
 
+from base.errors import UserError
 from base.files import write_bytes, write_json, write_text
 from base.ids import BOS, EOS, PAD
-from infer.convert.check import check_tokenizer, compare, forced
+from infer.convert.check import check_tokenizer, compare, forced, lengths
 from infer.convert.folders import named
 from infer.runs import Run
 from model.tokens import Tokens
@@ -20,7 +21,8 @@ from model.transformer import Transformer
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 TOLERANCE = 1e-4
-README = """A Transformer as two functions in StableHLO, for {platforms}, any number of rows and any length:
+OF_ONE_LENGTH = ("restricted", "linear")  # mixers whose blocks depend on the length of a row
+README = """A Transformer as two functions in StableHLO, for {platforms}, any number of rows {lengths}:
 
 - `encode.bin`: (parameters, source ids [b,s]) -> the encoder's output [b,s,d], float32
 - `forward.bin`: (parameters, source ids [b,s], target ids [b,t]) -> logits of the next subword [b,t,v], float32
@@ -37,7 +39,7 @@ a sentencepiece model.
     pieces = sentencepiece.SentencePieceProcessor(model_file="tokenizer.model")
     source = np.array([pieces.encode("A sentence.") + [{eos}]], np.int32)
     target = [{bos}]
-    while len(target) < 50 and target[-1] != {eos}:  # greedy
+    while len(target) < {longest} and target[-1] != {eos}:  # greedy
         target.append(int(np.argmax(forward.call(params, source, np.array([target], np.int32))[0, -1])))
     print(pieces.decode(target[1:]))
 
@@ -49,10 +51,12 @@ def write(model_run: Run, folder: Path) -> float:
     """Writes both functions and the parameters; returns the largest difference of the read ones' log-probabilities.
 
     Raises:
-      UserError: what is read again computes something else.
+      UserError: the mixer's program is one of a single length, or what is read again computes something else.
     """
     check_tokenizer("StableHLO", model_run)
     config = dataclasses.replace(model_run.model_config, dtype="float32", attention_impl="einsum", remat="none")
+    if config.mixer in OF_ONE_LENGTH:
+        raise UserError(f"model.mixer is {config.mixer!r}, which StableHLO cannot hold; take another format")
     model, leaves = Transformer(config), named(model_run.params)
     structure = jax.tree.structure(model_run.params)
     names = list(leaves)
@@ -66,15 +70,18 @@ def write(model_run: Run, folder: Path) -> float:
         return model.apply({"params": tree}, Tokens.of(source_bs), Tokens.of(target_bt))
 
     shapes = tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves.values())
-    b, s, t = export.symbolic_shape("b, s, t")
-    rows = [jax.ShapeDtypeStruct((b, length), jnp.int32) for length in (s, t)]
-    for name, function, inputs in (("encode", encode, rows[:1]), ("forward", forward, rows)):
+    limit = config.encoding.limit
+    for name, function, sides in (("encode", encode, "s"), ("forward", forward, "st")):
+        constraints = [f"{side} <= {limit}" for side in sides] if limit else []
+        b, *widths = export.symbolic_shape(", ".join(["b", *sides]), constraints=constraints)
+        inputs = [jax.ShapeDtypeStruct((b, width), jnp.int32) for width in widths]
         exported = export.export(jax.jit(function), platforms=PLATFORMS)(shapes, *inputs)
         write_bytes(folder / f"{name}.bin", bytes(exported.serialize()))
     save_file({name: np.ascontiguousarray(leaf) for name, leaf in leaves.items()}, folder / "model.safetensors")
     write_json(folder / "parameters.json", names)
     model_run.tokenizer.save(folder / "tokenizer.model")
-    write_text(folder / "README.md", README.format(platforms=", ".join(PLATFORMS), pad=PAD, bos=BOS, eos=EOS))
+    told = {"platforms": ", ".join(PLATFORMS), "pad": PAD, "bos": BOS, "eos": EOS, **lengths(config)}
+    write_text(folder / "README.md", README.format(**told))
 
     ours, params = forced(model_run), tuple(leaves.values())
     read = export.deserialize(bytearray((folder / "forward.bin").read_bytes()))

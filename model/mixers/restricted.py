@@ -121,7 +121,12 @@ class RestrictedAttention(Heads):
         return self.output(heads_bhme), Window(cache._replace(used=cache.used % cache.visible_bmc.shape[2]))
 
     def prefill(
-        self, x_btd: Float[Array, "b t d"], positions_bt: Int[Array, "b t"], mask: Mask, window: Window
+        self,
+        x_btd: Float[Array, "b t d"],
+        positions_bt: Int[Array, "b t"],
+        mask: Mask,
+        window: Window,
+        table_rh: Float[Array, "r h"] | None = None,
     ) -> tuple[Float[Array, "b t d"], Window]:
         """Returns the output for whole rows that every beam begins with, and the cache with the last r of each.
 
@@ -139,7 +144,8 @@ class RestrictedAttention(Heads):
         visible_bc = (spread(mask.keys_bs) != 0) & first_c[None]
         past = KeysValues(k_bchk.swapaxes(1, 2), v_bche.swapaxes(1, 2), spread(positions_bt))
         visible_bmc = jnp.broadcast_to(visible_bc[:, None], (rows, beams, room))
-        return self(x_btd, positions_bt, mask)[0], Window(KVCache(past, visible_bmc, jnp.int32(0)))
+        y_btd, _ = self(x_btd, positions_bt, mask, None, table_rh)
+        return y_btd, Window(KVCache(past, visible_bmc, jnp.int32(0)))
 
 
 def _whole(weights_bnhqs: Float[Array, "b n h q s"], block: int) -> Float[Array, "b h t t"]:

@@ -38,7 +38,8 @@ def _classifiers(records: Records) -> Table:
         points = with_error(100 * paired_differences(tuned, new, "accuracy"), 1)
         scored = [*tuned.scored, *new.scored]
         shown = [_percent(row) for row in (tuned, new)]
-        lines.append((tuned._replace(scored=scored).label(name), *shown, points, str(len(tuned.scored)), cost(scored)))
+        seeds = " and ".join(dict.fromkeys(str(len(row.scored)) for row in (tuned, new)))
+        lines.append((tuned._replace(scored=scored).label(name), *shown, points, seeds, cost(scored)))
     notes = [
         "of 1,000 test sentences, after training on 1,000; fine-tuned: from the parameters of configs/masked_lm.py",
         "mean over the seeds, ± standard deviation; differences, in points, by seed, ± standard error",
