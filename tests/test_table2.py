@@ -57,6 +57,16 @@ def test_small_twins_compare_the_step_from_base_to_big(tmp_path: Path) -> None:
     assert (found["big − base: paper"], found["big − base: ours"]) == ("+1.1", "+2.50")
 
 
+def test_the_step_from_base_to_big_is_of_the_seeds_that_both_have_with_its_error(tmp_path: Path) -> None:
+    for size, values in (("base", (90.0, 91.0, 10.0)), ("big", (92.0, 95.0))):
+        for seed, value in enumerate(values):
+            config = planted_config(f"configs/{size}.py:en-fr:small")
+            config["seed"] = seed
+            plant(tmp_path / f"{size}-{seed}", config, scores(config, "test", value))
+    (_, found) = rows(tables(find_records(tmp_path))["table2-small"], "Transformer (big), small twin")
+    assert (found["big − base: paper"], found["big − base: ours"]) == ("+3.7", "+3.00 ± 1.00")
+
+
 def test_operations_are_the_papers_by_its_formula() -> None:
     for model, value in (("Transformer (base)", "3.3e18"), ("Transformer (big)", "2.3e19")):
         for found in rows(tables(EMPTY)["table2-flops"], model):
