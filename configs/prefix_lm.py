@@ -9,7 +9,8 @@ also have cross-attention: 1.22 and 1.15 million.
 Ours:  sacreBLEU with three seeds: full 86.0, 96.8 and 0.1, causal 70.9, 97.2 and 7.9; the quickstart with the same
        seeds and as many updates 97.9, 97.7 and 97.4. The learning rate is that of two and two layers.
 Predicted for pre-norm (full-pre, causal-pre) before running: each seed within 2 BLEU of the quickstart's, and full not
-worse than causal.
+worse than causal. Outcome: full 96.2 and 96.6 (two seeds), causal 97.9, 98.0 and 98.0: the first held, the second did
+not.
 Cost:  4 to 25 minutes of training on one core of a shared machine.
 """
 
