@@ -147,7 +147,11 @@ def test_a_prompt_at_once_is_the_prompt_step_by_step(variant):
 
 @pytest.mark.parametrize(
     "fields",
-    [{"mixer": "restricted", "neighbours": 2, "positions": "t5"}, {"mixer": "convolution", "kernel_width": 2}],
+    [
+        {"mixer": "restricted", "neighbours": 2},
+        {"mixer": "restricted", "neighbours": 2, "positions": "t5"},
+        {"mixer": "convolution", "kernel_width": 2},
+    ],
     ids=str,
 )
 def test_prompts_longer_than_the_mixer_reaches_are_read_at_once_too(fields):

@@ -39,7 +39,7 @@ def batches(prepared: Prepared, mode: str = "bucket", seed: int = 3, **arguments
 @pytest.fixture(autouse=True)
 def no_thread_is_left():
     yield
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 2
     while (
         left := [t.name for t in threading.enumerate() if t.name.startswith(("batches", "plan"))]
     ) and time.monotonic() < deadline:

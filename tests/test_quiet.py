@@ -1,5 +1,6 @@
 """Only what orbax abandons is kept off the terminal, and none of its threads keeps a process alive."""
 
+import gc
 import subprocess
 import sys
 import types
@@ -7,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from run.checkpoint import Checkpoints
 from run.quiet import quiet
 from tests.conftest import ROOT
+from tests.test_checkpoint import keep
 
 
 def test_what_orbax_abandons_is_silent_and_everything_else_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,6 +31,36 @@ def test_what_orbax_abandons_is_silent_and_everything_else_is_not(monkeypatch: p
     ours.close()
 
 
+def abandon() -> None:
+    """Leaves a suspended coroutine as orbax's, which only the garbage collector finds, and which fails when it ends."""
+    names: dict = {"pause": types.coroutine(lambda: (yield))}
+    source = "async def save(own):\n    try:\n        await pause()\n    finally:\n        raise OSError"
+    exec(compile(source, "/site-packages/orbax/checkpoint/save.py", "exec"), names)
+    own: list = []
+    own.append(names["save"](own))
+    own[0].send(None)
+
+
+def test_what_is_abandoned_by_an_error_is_collected_while_it_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", shown.append)
+    with pytest.raises(ValueError, match="failed"), quiet():
+        abandon()
+        raise ValueError("failed")
+    gc.collect()
+    assert shown == []
+
+
+def test_what_a_failed_save_abandoned_is_collected_by_closing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    shown: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", shown.append)
+    checkpoints = Checkpoints(tmp_path / "checkpoints", keep())
+    abandon()
+    checkpoints.close()
+    gc.collect()
+    assert shown == []
+
+
 def test_a_failed_save_is_one_line_and_its_process_ends(tmp_path: Path) -> None:
     """Where folders are made asynchronously, orbax's threads wait five minutes for the one that could not be made."""
     script = "\n".join(
@@ -43,6 +76,7 @@ def test_a_failed_save_is_one_line_and_its_process_ends(tmp_path: Path) -> None:
             "def main(argv):",
             f"    checkpoints = filled(pathlib.Path('{tmp_path}/checkpoints'), {{1: None}})",
             "    os.mkdir = mkdir",
+            "    write()  # abandoned while the command works",
             "    errors.abandoned = write()  # held until Python ends, as the frames of a failed save may be",
             "    checkpoints.save(2, state(2), {}, None, {})",
             "errors.run(main)",
