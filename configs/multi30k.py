@@ -9,6 +9,8 @@ Cost:      103 minutes on one busy CPU core with AMX, with --config.model.dtype=
            flags are for training alone, with --config.eval.bleu_sentences=0: beam search does not compile with them.
 More:      1,700 further updates from the averaged parameters (--init, a peak of 2.5e-3, warm-up 200, a checkpoint every
            60) give 40.55 on validation, half a point more, and 39.37 on test: a part of what is missing is updates.
+Longer:    the recipe below, 8,000 updates as published, is running. Predicted before: if what is missing is updates,
+           validation reaches 41 and test 40; if validation stays below 40.5, it is not.
 Failed:    batches of 2,048 tokens, packed and lower-cased, a peak of 4e-3 and cosine decay to zero: after 8,400 updates
            the validation perplexity is 15.4.
 
@@ -18,7 +20,7 @@ Failed:    batches of 2,048 tokens, packed and lower-cased, a peak of 4e-3 and c
 FOLDER holds {train,val,test_2016_flickr}.{en,de}.gz, one raw sentence per line; by default ../shared/data/multi30k.
 The recipe is the published one (4+4 layers, d_model 128, P_drop 0.3, 10,000 subwords, lower-cased text, a peak learning
 rate of 5e-3, average of 10 checkpoints, beam 5) with half the batch, and with a rate that decays to zero in place of
-8,000 updates at a high one. The number of updates, warm-up and rows were fixed before anything was scored. The length
+one that stays high. Ours above, 4,500 updates and a warm-up of 1,000. The number of updates, warm-up and rows were fixed before anything was scored. The length
 penalty is the best on the validation split: 39.48 with alpha 0.6, 39.79 with 1.0, 40.03 with 1.4. The last checkpoint
 alone has 39.97 there with 1.0.
 """
@@ -31,7 +33,7 @@ from configs.common import default
 def get_config(folder: str = "../shared/data/multi30k") -> ConfigDict:
     """Returns the config for the corpus in `folder`."""
     cfg = default()
-    cfg.steps = 4_500
+    cfg.steps = 8_000
 
     cfg.data.train = f"text:{folder}/train.{{en,de}}.gz"
     cfg.data.valid = f"text:{folder}/val.{{en,de}}.gz"
@@ -50,7 +52,7 @@ def get_config(folder: str = "../shared/data/multi30k") -> ConfigDict:
 
     cfg.optim.schedule = "cosine"
     cfg.optim.lr = 5e-3
-    cfg.optim.warmup = 1_000
+    cfg.optim.warmup = 2_000
 
     cfg.checkpoint.every = 140  # about an epoch
     cfg.checkpoint.keep_last = 10
