@@ -20,9 +20,9 @@ Failed:    batches of 2,048 tokens, packed and lower-cased, a peak of 4e-3 and c
 FOLDER holds {train,val,test_2016_flickr}.{en,de}.gz, one raw sentence per line; by default ../shared/data/multi30k.
 The recipe is the published one (4+4 layers, d_model 128, P_drop 0.3, 10,000 subwords, lower-cased text, a peak learning
 rate of 5e-3, average of 10 checkpoints, beam 5) with half the batch, and with a rate that decays to zero in place of
-one that stays high. Ours above, 4,500 updates and a warm-up of 1,000. The number of updates, warm-up and rows were fixed before anything was scored. The length
-penalty is the best on the validation split: 39.48 with alpha 0.6, 39.79 with 1.0, 40.03 with 1.4. The last checkpoint
-alone has 39.97 there with 1.0.
+one that stays high. Ours above: 4,500 updates and a warm-up of 1,000. The number of updates, warm-up and rows were
+fixed before anything was scored. The length penalty is the best on the validation split: 39.48 with alpha 0.6, 39.79
+with 1.0, 40.03 with 1.4. The last checkpoint alone has 39.97 there with 1.0.
 """
 
 from ml_collections import ConfigDict
