@@ -34,7 +34,6 @@ def get_config(of: str = "number") -> ConfigDict:
     for split, count in (("train", 1_000), ("valid", 500), ("test", 1_000)):
         cfg.data[split] = f"grammar:{split}:{count}:{{en,{of}}}"
     cfg.data.classes = CLASSES[of]
-    cfg.data.max_ratio = 1_000.0  # drops no sentence for being longer than its class
     cfg.optim.lr = 5e-4
     cfg.optim.warmup = 20
     cfg.eval.every = 50

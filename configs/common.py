@@ -23,7 +23,7 @@ def default() -> ConfigDict:
     cfg.data.tokenizer = ""  # a sentencepiece model to reuse; "" trains one on data.train
     cfg.data.lowercase = False  # True lower-cases both sides, as small published Multi30k systems do
     cfg.data.max_length = 256  # subwords per side, EOS included; longer training pairs are dropped and counted
-    cfg.data.max_ratio = 9.0  # subwords of the longer side / shorter side; pairs above it are dropped and counted
+    cfg.data.max_ratio = 9.0  # longer side / shorter side, in subwords; pairs of texts above it are dropped and counted
     cfg.data.mask_rate = 0.15  # share of tokens that a masked LM predicts or denoising removes; BERT's and T5's
     cfg.data.mean_span = 3.0  # mean length of the spans that denoising removes, in tokens; T5's
     cfg.data.classes = ""  # for task="classification", which reads pairs of a text and one of these: "present,past"

@@ -294,15 +294,10 @@ def prepare_all(
             raise UserError(f"data.{key} is {wanted}, but the tokenizer's is {found}: they must agree")
     if path is not None and not path.exists():
         tokenizer.save(path)
+    # A class is shorter than its text, whatever the text: no ratio is above the longest length.
+    max_ratio = float(cfg_data.max_length) if cfg_data.classes else cfg_data.max_ratio
     train, valid = (
-        prepare(
-            spec,
-            tokenizer,
-            cache=cache,
-            max_length=cfg_data.max_length,
-            max_ratio=cfg_data.max_ratio,
-            clean=clean,
-        )
+        prepare(spec, tokenizer, cache=cache, max_length=cfg_data.max_length, max_ratio=max_ratio, clean=clean)
         for spec, clean in ((cfg_data.train, True), (cfg_data.valid, False))
     )
     return tokenizer, train, valid

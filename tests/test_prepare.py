@@ -256,6 +256,15 @@ def data_config(spec: str, cache: Path):
     return cfg
 
 
+@pytest.mark.parametrize(("classes", "kept"), [("yes,no", 3), ("", 1)])
+def test_no_text_is_dropped_for_being_longer_than_its_class(tmp_path: Path, classes: str, kept: int) -> None:
+    lines = ["a b c d e f g h\tyes", "a b c d e f g h i j k l m n o p q r s t\tno", "a\tno"]
+    (tmp_path / "labelled.tsv").write_text("".join(line + "\n" for line in lines))
+    cfg = data_config(f"tsv:{tmp_path / 'labelled.tsv'}", tmp_path / "cache")
+    cfg.vocab_size, cfg.max_ratio, cfg.classes = 290, 2.0, classes
+    assert len(prepare_all(cfg)[1]) == kept
+
+
 def test_prepare_all_trains_keeps_and_reuses_the_tokenizer(spec, tmp_path, monkeypatch, capsys) -> None:
     cfg = data_config(spec, tmp_path / "cache")
     cfg.max_ratio = 99.0
