@@ -45,18 +45,16 @@ def main(argv: list[str]) -> None:
         raise UserError("--row_length is for language models; this run's task is another")
     chosen = options.split or options.corpus
     of_search = (options.beam, options.alpha, options.extra_length)
-    if task not in TRANSLATION and (chosen is None or options.output or of_search != (None, None, None)):
-        raise UserError(
-            f"this run's task is {task}: give --split or --corpus, and no file, --output, --beam, --alpha or "
-            "--extra_length"
-        )
+    restored = task
+    if task == "translation" and options.corpus and open_corpus(options.corpus).sides == 1:
+        restored = "denoising"  # a T5 from elsewhere does both
+    if restored not in TRANSLATION and (chosen is None or options.output or of_search != (None, None, None)):
+        read = f"this run's task is {task}" if restored == task else f"{chosen} is a text, which is not translated"
+        raise UserError(f"{read}: give --split or --corpus, and no file, --output, --beam, --alpha or --extra_length")
     if task == "vision":
         classifier = vision.open_vision(options.workdir, options.checkpoint)
         deliver(classifier, vision.evaluate(classifier, chosen), [], vision.table)
         return
-    restored = task
-    if task == "translation" and options.corpus and open_corpus(options.corpus).sides == 1:
-        restored = "denoising"  # a T5 from elsewhere does both
     if restored not in TRANSLATION:
         model_run = open_run(options.workdir, options.checkpoint, task=task)
         if restored != task and not isinstance(model_run.tokenizer, Unigram):

@@ -126,6 +126,8 @@ def test_perplexity_equals_its_definition_sentence_by_sentence(run: Run):
         (("--corpus=",), "corpus '': unknown scheme"),
         (("--corpus=grammar:deepest",), "SPLIT one of train, valid, test, train_seen, deeper, longer, unseen"),
         (("--corpus=lines:{d}/tiny.en",), "this is a text; this run translates pairs, as of tsv:FILE"),
+        (("--corpus=lines:{d}/tiny.en", "--output=out"), r"^lines:.*tiny\.en is a text, which is not translated: give"),
+        (("--corpus=lines:{d}/tiny.en", "--beam=2"), "tiny.en is a text, which is not translated: give"),
         (("--source={d}/tiny.en", "--reference={d}/none.de"), "none.de"),
         (("--split=train",), "the run's config has no data.train"),
     ],
