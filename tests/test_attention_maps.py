@@ -125,6 +125,9 @@ def test_what_a_task_does_not_have_is_refused(run: Run):
         run_maps(of_task(run, "masked_lm"), "dog", "Hund")
     with pytest.raises(UserError, match=r"^--source: there is no token in it to predict$"):
         run_maps(of_task(run, "language_model"), "", None)
+    broken = run._replace(params=jax.tree.map(lambda leaf: leaf * np.nan, run.params))
+    with pytest.raises(UserError, match="the parameters of this run are not finite"):
+        run_maps(broken, "The dog sleeps.", "Der Hund schläft.")
 
 
 def test_a_sentence_in_another_encoding_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

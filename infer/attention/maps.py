@@ -18,7 +18,7 @@ from data.classes import classes_of
 from data.corrupt import MASK
 from data.tokenizer import Tokenizer
 from infer.filling import BLANK, masked
-from infer.runs import Run
+from infer.runs import Run, finite
 from infer.translator import translate_one
 from model.config import ModelConfig
 from model.language_model import LanguageModel
@@ -43,20 +43,20 @@ def run_maps(run: Run, source: str, target: str | None) -> tuple[str, dict[str, 
     """Returns a title and the maps of a run of any of `TASKS`. The default of `target` is the model's own output.
 
     Raises:
-      UserError: the model's mixer has no weights, the source is empty where no EOS is added to it, or there is a target
-        and the model reads one text.
+      UserError: the parameters are not finite, the model's mixer has no weights, the source is empty where no EOS is
+        added to it, or there is a target and the model reads one text.
       ValueError: a sentence is longer than the model's learned positions.
     """
-    config, task = run.model_config, run.config.task
+    config, task, params = run.model_config, run.config.task, finite(run)
     if task in ("language_model", "masked_lm", "classification"):
         if target is not None:
             raise UserError(f"--target={target}: a model of task {task} reads one text, the source")
         classes = len(classes_of(run.config.data.classes)) if task == "classification" else 0
         model = LanguageModel(config) if task == "language_model" else MaskedLM(config, classes)
-        return source, text_maps(model, run.params, run.tokenizer, source)
+        return source, text_maps(model, params, run.tokenizer, source)
     require_weights(config)
     target = translate_one(run, source) if target is None else target
-    return f"{source} → {target}", attention_maps(config, run.params, run.tokenizer, source, target)
+    return f"{source} → {target}", attention_maps(config, params, run.tokenizer, source, target)
 
 
 def attention_maps(
