@@ -21,6 +21,7 @@ import shutil
 import tempfile
 import time
 import weakref
+from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -173,7 +174,9 @@ def _write(folder: Path, corpus: Corpus, tokenizer: Tokenizer, cleaning: dict[st
                 counts[fault or "kept"] += 1
                 if not fault:
                     kept.append([len(side) + len(end) for side in record])
-                    ids += (token for side in record for token in (*side, *end))
+                    for side in record:
+                        ids += side
+                        ids += end
             file.write(np.array(ids, _id_type(tokenizer.vocab_size)).tobytes())
             lengths += np.array(kept, np.int32).tobytes()
             counts["read"] += len(encoded) // sides
@@ -205,17 +208,17 @@ def _write(folder: Path, corpus: Corpus, tokenizer: Tokenizer, cleaning: dict[st
 def _encoded(pairs: Iterator[tuple[str, ...]], tokenizer: Tokenizer) -> Iterator[list[list[int]]]:
     """Yields the ids of many texts at a time, source and target in turn, and encodes the next in the background.
 
-    Encoding holds the GIL only to convert its result, so this keeps all processors busy.
+    Encoding holds the GIL to convert its result, and its threads do not all end at once: a second batch of texts keeps
+    the other processors busy meanwhile.
     """
-    with ThreadPoolExecutor(1) as encoder:
-        waiting: Future[list[list[int]]] | None = None
+    with ThreadPoolExecutor(2) as encoders:
+        waiting: deque[Future[list[list[int]]]] = deque()
         while chunk := list(itertools.islice(pairs, _CHUNK)):
-            started = encoder.submit(encode_pairs, tokenizer, chunk)
-            if waiting:
-                yield waiting.result()
-            waiting = started
-        if waiting:
-            yield waiting.result()
+            waiting.append(encoders.submit(encode_pairs, tokenizer, chunk))
+            if len(waiting) > 2:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
 def _fault(lengths: list[int], cleaning: dict[str, Any] | None) -> str | None:
