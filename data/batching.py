@@ -186,6 +186,7 @@ def length_batches(
     tokens: int,
     multiple: int = 1,
     small: int = 1,
+    limit: int | None = None,
 ) -> list[LengthBatch]:
     """Plans batches for inference: every sentence once, shortest first, in few shapes.
 
@@ -195,11 +196,14 @@ def length_batches(
         tokens: the most positions in one batch, unless a single row is longer.
         multiple: the number of rows is rounded up to a multiple of this.
         small: a batch that needs at most 1 / `small` of a full batch's rows has exactly that many.
+        limit: no row is longer than this, unless a sentence is.
     """
     lengths_n = np.asarray(lengths_n, np.int64)
     row_lengths = list(row_lengths)
     while len(lengths_n) and row_lengths[-1] < lengths_n.max():
         row_lengths.append(2 * row_lengths[-1])
+    if limit is not None:
+        row_lengths = np.minimum(row_lengths, lengths_n.max(initial=limit)).tolist()
     order = np.argsort(lengths_n, kind="stable")
     row_of = np.searchsorted(row_lengths, lengths_n[order])
     batches = []

@@ -182,6 +182,9 @@ def test_length_batches_are_full_but_for_the_last_of_a_length() -> None:
     assert shapes([8] * 18 + [9], small=4) == [(8, 8, 8), (8, 8, 8), (8, 2, 2), (16, 1, 1)]
     assert shapes([8] * 19, small=4, multiple=3) == [(8, 9, 8), (8, 9, 8), (8, 9, 3)]
     assert shapes([200]) == [(256, 1, 1)] and shapes([]) == []
+    assert shapes([7, 20], limit=21) == [(8, 8, 1), (21, 3, 1)]
+    assert shapes([9, 33], limit=32) == [(16, 4, 1), (33, 1, 1)]
+    assert shapes([12], limit=13) == [(13, 4, 1)] and shapes([], limit=4) == []
 
 
 @PLAN

@@ -1,5 +1,6 @@
 """`python -m infer`: every key others script against, the record it keeps, and perplexity against its definition."""
 
+import dataclasses
 import importlib
 import json
 import math
@@ -114,6 +115,18 @@ def test_perplexity_equals_its_definition_sentence_by_sentence(run: Run):
     for tokens in (40, 512):
         result = perplexity(run.model_config, run.params, run.tokenizer, sources, references, tokens=tokens)
         assert result == pytest.approx(math.exp(-total / count), rel=1e-5)
+
+
+def test_a_sentence_as_long_as_the_learned_positions_is_scored(run: Run):
+    sides = [["The dog sleeps. " * 3], ["Katze"]]
+    longest = len(run.tokenizer.encode(sides[0][0])) + 1
+    assert longest % 16  # no row length of its own
+    without = dataclasses.replace(run.model_config, positions="none")
+    learned = dataclasses.replace(run.model_config, positions="learned", max_positions=longest)
+    zeros_ld = np.zeros((longest, learned.d_model), np.float32)
+    tables = dict.fromkeys(("source_positions", "target_positions"), zeros_ld)
+    found = perplexity(learned, run.params | tables, run.tokenizer, *sides)
+    assert found == pytest.approx(perplexity(without, run.params, run.tokenizer, *sides), rel=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,8 @@ def line_log_probs(
     params, found = place_params(mesh, params), np.zeros(len(sources))
     try:
         lengths = [max(map(len, pair)) for pair in zip(*sides, strict=True)]
-        for batch in length_batches(lengths, (SHORTEST_ROW,), tokens=tokens, multiple=row_parts(mesh)):
+        multiple, limit = row_parts(mesh), config.encoding.limit
+        for batch in length_batches(lengths, (SHORTEST_ROW,), tokens=tokens, multiple=multiple, limit=limit):
             with jax.set_mesh(mesh):
                 found_bt = log_probs(params, *(cut_rows(mesh, batch.padded(side)) for side in sides))
             of_rows = fetch(found_bt).astype(np.float64).sum(axis=1)
