@@ -49,8 +49,8 @@ def main(argv: list[str]) -> None:
     if task == "translation" and options.corpus and open_corpus(options.corpus).sides == 1:
         restored = "denoising"  # a T5 from elsewhere does both
     if restored not in TRANSLATION and (chosen is None or options.output or of_search != (None, None, None)):
-        subject = f"this run's task is {task}" if restored == task else f"{chosen} is a text, which is not translated"
-        raise UserError(f"{subject}: give --split or --corpus, and no file, --output, --beam, --alpha or --extra_length")
+        why = f"this run's task is {task}" if restored == task else f"{chosen} is a text, which is not translated"
+        raise UserError(f"{why}: give --split or --corpus, and no file, --output, --beam, --alpha or --extra_length")
     if task == "vision":
         classifier = vision.open_vision(options.workdir, options.checkpoint)
         deliver(classifier, vision.evaluate(classifier, chosen), [], vision.table)
