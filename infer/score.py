@@ -1,8 +1,10 @@
 """Scores a file of translations against a file of references, one sentence per line, plain or .gz.
 
-python -m infer.score --hypothesis=out.de --reference=newstest2014.de.gz [--json]
+python -m infer.score --hypothesis=out.de --reference=newstest2014.de.gz [--baseline=FILE] [--json]
 
-Prints every variant of BLEU, chrF and exact match, each with its signature; see infer/scores/bleu.py.
+Prints every variant of BLEU, chrF and exact match, each with its signature; see infer/scores/bleu.py. With --baseline,
+another system's translations of the same lines, it also prints whether the difference is more than luck in the test
+sentences: a paired bootstrap. It says nothing of the luck of a training run's seed; only several seeds do.
 """
 
 import json
@@ -10,7 +12,7 @@ import json
 from absl import flags
 
 from base.errors import run
-from infer.scores import bleu
+from infer.scores import bleu, significance
 from infer.scores.pairs import language_of, read_pair
 
 
@@ -18,13 +20,23 @@ def main(argv: list[str]) -> None:
     """Runs the command; flags below."""
     options = flags.FLAGS
     hypotheses, references = read_pair(options.hypothesis, options.reference)
+    baseline = read_pair(options.baseline, options.reference)[0] if options.baseline else None
     scores = bleu.all_scores(hypotheses, references, options.language or language_of(options.reference))
-    print(json.dumps(scores, indent=2) if options.json else bleu.as_text(scores))
+    if baseline is not None:
+        scores["baseline"] = significance.compare_all(baseline, hypotheses, references)
+    if options.json:
+        print(json.dumps(scores, indent=2))
+        return
+    print(bleu.as_text(scores))
+    if baseline is not None:
+        print(f"\n{options.baseline}, {options.hypothesis}, difference:")
+        print(significance.as_text(scores["baseline"]))
 
 
 if __name__ == "__main__":
     flags.DEFINE_string("hypothesis", None, "translations, one per line; plain text, or gzip if the name ends in .gz")
     flags.DEFINE_string("reference", None, "references, line by line")
+    flags.DEFINE_string("baseline", None, "another system's translations, to test whether the difference is luck")
     flags.DEFINE_string("language", None, "target language for the Moses tokeniser; default: from --reference, or de")
     flags.DEFINE_bool("json", False, "print JSON instead of a table")
     flags.mark_flags_as_required(["hypothesis", "reference"])

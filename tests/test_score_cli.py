@@ -37,6 +37,28 @@ def test_json_has_every_reading_and_equals_the_functions(files: tuple[Path, Path
     assert expected["exact_match"] == 50
 
 
+def test_a_baseline_is_compared_on_the_same_references(files: tuple[Path, Path], tmp_path: Path):
+    baseline = tmp_path / "old.txt"
+    baseline.write_text(REFERENCE.replace("Hund", "Baum").replace("Buch", "Brot"), encoding="utf-8")
+    arguments = (f"--hypothesis={files[0]}", f"--reference={files[1]}", f"--baseline={baseline}")
+    done = run_cli(*arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    low, high = found["baseline"]["chrf"]["scores"]
+    assert low < high == pytest.approx(found["chrf"])
+    shown = run_cli(*arguments).stdout.splitlines()
+    assert f"{baseline}, {files[0]}, difference:" in shown
+    assert shown[-1].startswith("chrf") and f"{high - low:+.2f}, p " in shown[-1]
+
+
+def test_a_baseline_of_another_length_is_named(files: tuple[Path, Path], tmp_path: Path):
+    short = tmp_path / "short.txt"
+    short.write_text("Der Hund schläft.\n", encoding="utf-8")
+    done = run_cli(f"--hypothesis={files[0]}", f"--reference={files[1]}", f"--baseline={short}")
+    assert done.returncode != 0 and done.stdout == "" and done.stderr.count("\n") == 1
+    assert f"{short} has 1 lines" in done.stderr
+
+
 def test_the_table_has_a_line_for_every_reading(files: tuple[Path, Path], tmp_path: Path):
     scores = bleu.all_scores(["a b c d"], ["a b c d"], "fr")
     lines = bleu.as_text(scores).splitlines()

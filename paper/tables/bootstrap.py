@@ -1,47 +1,9 @@
-"""sacreBLEU's paired bootstrap: is one of our systems better than another, or lucky in its test sentences?"""
-
-from collections.abc import Sequence
-from typing import NamedTuple
-
-from sacrebleu.metrics import BLEU
-from sacrebleu.significance import PairedTest, Result
+"""Compares recorded runs by the paired bootstrap of `infer.scores.significance`, from their saved translations."""
 
 from base.errors import UserError
 from data.sources import open_corpus
+from infer.scores.significance import Comparison, compare
 from paper.records import RowRuns, ScoredRun
-
-SAMPLES = 1000
-
-
-class Comparison(NamedTuple):
-    """sacreBLEU of two systems, percent, with half the width of the 95 % interval, and p of the second's difference."""
-
-    scores: tuple[float, float]
-    intervals: tuple[float, float]
-    p: float
-    signature: str
-
-
-def compare(
-    baseline: Sequence[str], system: Sequence[str], references: Sequence[str], *, samples: int = SAMPLES
-) -> Comparison:
-    """Tests `system` against `baseline`, line for line translations of the same sentences (Koehn 2004).
-
-    `p` is the share of `samples` draws of sentences with a difference as large by chance. The generator's seed is
-    sacreBLEU's and part of the signature.
-
-    Raises:
-      UserError: the three differ in length.
-    """
-    if not len(baseline) == len(system) == len(references):
-        counts = f"{len(baseline)}, {len(system)} and {len(references)}"
-        raise UserError(f"{counts} lines: a paired test needs two translations of each reference")
-    named: list[tuple[str, Sequence[str]]] = [("baseline", list(baseline)), ("system", list(system))]
-    test = PairedTest(named, {"BLEU": BLEU()}, [list(references)], test_type="bs", n_samples=samples)
-    signatures, results = test()
-    one, other = (result for result in results["BLEU"] if isinstance(result, Result))
-    assert one.ci is not None and other.ci is not None and other.p_value is not None
-    return Comparison((one.score, other.score), (one.ci, other.ci), other.p_value, str(signatures["BLEU"]))
 
 
 def read_lines_of(one: ScoredRun) -> list[str] | None:
