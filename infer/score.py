@@ -20,7 +20,7 @@ def main(argv: list[str]) -> None:
     """Runs the command; flags below."""
     options = flags.FLAGS
     hypotheses, references = read_pair(options.hypothesis, options.reference)
-    baseline = read_pair(options.baseline, options.reference)[0] if options.baseline else None
+    baseline = read_pair(options.baseline, options.reference)[0] if options.baseline is not None else None
     scores = bleu.all_scores(hypotheses, references, options.language or language_of(options.reference))
     if baseline is not None:
         scores["baseline"] = significance.compare_all(baseline, hypotheses, references)
