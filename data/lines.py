@@ -29,8 +29,11 @@ def read_lines(path: Path) -> Iterator[str]:
     except UnicodeDecodeError as error:
         bad = f"byte 0x{error.object[error.start]:02x} at position {error.start + 1}"
         raise UserError(f"{path}, line {number}: not valid UTF-8 ({bad}); convert the file to UTF-8") from error
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: no such file") from error
     except (OSError, EOFError, zlib.error) as error:  # the last two are what a damaged .gz raises
-        raise UserError(f"{path}, after line {number}: cannot be read ({error})") from error
+        where = f", after line {number}" if number else ""
+        raise UserError(f"{path}{where}: cannot be read ({getattr(error, 'strerror', None) or error})") from error
 
 
 def file_digest(path: Path) -> str:

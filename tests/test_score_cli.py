@@ -82,7 +82,7 @@ def test_unequal_empty_and_missing_files_are_named(files: tuple[Path, Path], tmp
         read_pair(short, files[1])
     with pytest.raises(UserError, match=r"empty\.de and .*empty\.de are empty"):
         read_pair(empty, empty)
-    with pytest.raises(UserError, match=r"missing\.de"):
+    with pytest.raises(UserError, match=r"missing\.de: no such file"):
         read_pair(files[0], tmp_path / "missing.de")
 
 

@@ -78,7 +78,7 @@ def test_faulty_files_are_named(tmp_path: Path) -> None:
     (tmp_path / "c.de.gz").write_bytes(whole[:-10])
     assert "c.de.gz, after line" in error(spec)
     (tmp_path / "c.de.gz").write_bytes(b"plain text")
-    assert "c.de.gz, after line 0: cannot be read" in error(spec)
+    assert "c.de.gz: cannot be read" in error(spec)
     (tmp_path / "d.en").mkdir()
     assert "d.en: cannot be read" in error(f"text:{tmp_path}/d.{{en,de}}")
 
