@@ -8,8 +8,8 @@ one side, padding included, as in `data.tokens_per_batch`. Processor time of all
 compare that on a busy machine; the ratio of the wall times means something on an idle one only.
 
 Each measurement is a process of its own, made of a tenth of the pairs too: `peak` is its largest resident memory, and
-the growth from the one to the other, per pair, is what a larger corpus costs. That is 7 to 15 bytes in preparation, and
-about 30 in bucketed and 45 in packed batches, or 135 and 200 MB for 4.5 million pairs. Of these 8 are the lengths, a
+the growth from the one to the other, per pair, is what a larger corpus costs. That is 7 to 23 bytes in preparation, and
+about 31 in bucketed and 49 in packed batches, or 140 and 220 MB for 4.5 million pairs. Of these 8 are the lengths, a
 mapped file that the system may drop from memory, 4 are where pairs end, and the rest is the plans of this epoch and,
 while it is made in the background, of the next. Ids are read as they are needed.
 """
