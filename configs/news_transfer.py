@@ -13,6 +13,8 @@ Cost:  89 minutes on a share of one CPU core with AMX, after Tatoeba, in bfloat1
     python -m train --config=configs/news_transfer.py:FOLDER --workdir=runs/news_transfer --init=runs/tatoeba \
         --config.data.tokenizer=runs/tatoeba/tokenizer.model
     python -m infer --workdir=runs/news_transfer --split=test
+
+FOLDER is that of `configs/news.py`.
 """
 
 from ml_collections import ConfigDict

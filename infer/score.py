@@ -29,7 +29,7 @@ def main(argv: list[str]) -> None:
         return
     print(bleu.as_text(scores))
     if baseline is not None:
-        print(f"\n{options.baseline}, {options.hypothesis}, difference:")
+        print(f"\n{options.baseline}, {options.hypothesis}, difference and p:")
         print(significance.as_text(scores["baseline"]))
 
 

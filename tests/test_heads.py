@@ -1,5 +1,6 @@
 """Head roles and alignment error: planted weights whose answer is known, and the command on a tiny run."""
 
+import dataclasses
 import json
 import math
 import subprocess
@@ -20,6 +21,7 @@ from data.grammar.sentences import Example, Links
 from data.tokenizer import Tokenizer
 from data.trees.tree import Tree
 from infer.attention.ablation import Forced, ablate, ablation_table, without
+from infer.attention.alignment import align
 from infer.attention.heads import (
     Spans,
     direction,
@@ -228,6 +230,23 @@ def test_batches_and_padding_change_no_weights(run: Run):
             np.testing.assert_allclose(maps[kind].sum(-1), 1, atol=1e-5)
         seen.append(pair)
     assert len(seen) == 3 and all(pair in seen for pair in pairs)
+
+
+def test_a_sentence_as_long_as_the_learned_positions_is_read(run: Run):
+    pair = annotate(EXAMPLE)
+    longest = 1 + max(len(run.tokenizer.encode(text)) for text in (pair.source, pair.target))
+    assert longest % 8  # no row length of its own
+    without_any = run._replace(model_config=dataclasses.replace(run.model_config, positions="none"))
+    config = dataclasses.replace(run.model_config, positions="learned", max_positions=longest)
+    zeros_ld = np.zeros((longest, config.d_model), np.float32)
+    tables = dict.fromkeys(("source_positions", "target_positions"), zeros_ld)
+    learned = run._replace(model_config=config, params=run.params | tables)
+    (_, one), (_, other) = (next(sentence_maps(of, [pair])) for of in (without_any, learned))
+    for kind in KINDS:
+        np.testing.assert_allclose(one[kind], other[kind], atol=1e-6)
+    assert align(learned, [(pair.source, pair.target)], 0) == align(without_any, [(pair.source, pair.target)], 0)
+    one, other = (Forced(of, [pair]).right(of.params) for of in (without_any, learned))
+    np.testing.assert_array_equal(one, other)
 
 
 def test_the_direction_is_that_of_the_training_corpus(run: Run):

@@ -72,9 +72,10 @@ class Forced:
         read = [[BOS, *target[:-1]] for target in targets]
         longest = [max(map(len, sides)) for sides in zip(sources, targets, strict=True)]
         self.starts = np.cumsum([0, *map(len, targets)])
+        row_lengths, limit = range(WIDTH, max(longest) + WIDTH, WIDTH), model_run.model_config.encoding.limit
         self.batches = [
             ([batch.padded(side) for side in (sources, read, targets)], batch.members)
-            for batch in length_batches(longest, range(WIDTH, max(longest) + WIDTH, WIDTH), tokens=TOKENS)
+            for batch in length_batches(longest, row_lengths, tokens=TOKENS, limit=limit)
         ]
 
     def right(self, params: Any) -> Bool[np.ndarray, " t"]:

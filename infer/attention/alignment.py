@@ -52,7 +52,8 @@ def align(model_run: Run, pairs: Sequence[tuple[str, str]], layer: int) -> list[
     lengths = [max(map(len, sides)) for sides in zip(sources, targets, strict=True)]
     links: list[list[tuple[int, int]]] = [[] for _ in pairs]
     try:
-        for batch in length_batches(lengths, range(WIDTH, max(lengths) + WIDTH, WIDTH), tokens=TOKENS):
+        row_lengths, limit = range(WIDTH, max(lengths) + WIDTH, WIDTH), model_run.model_config.encoding.limit
+        for batch in length_batches(lengths, row_lengths, tokens=TOKENS, limit=limit):
             mean_bts = np.asarray(found(model_run.params, batch.padded(sources), batch.padded(targets))[layer].mean(1))
             for row, pair in enumerate(batch.members):
                 source_words, target_words = (words_of(tokenizer, side) for side in ids[pair])

@@ -142,7 +142,8 @@ def sentence_maps(model_run: Run, pairs: Sequence[AnnotatedPair]) -> Iterator[tu
     maps_of, params = _compiled(model_run.model_config), {"params": model_run.params}
     longest = [max(map(len, sides)) for sides in zip(sources, targets, strict=True)]
     row_lengths = range(WIDTH, max(longest, default=0) + WIDTH, WIDTH)
-    for batch in length_batches(longest, row_lengths, tokens=BATCH * WIDTH):
+    limit = model_run.model_config.encoding.limit
+    for batch in length_batches(longest, row_lengths, tokens=BATCH * WIDTH, limit=limit):
         found = maps_of(params, batch.padded(sources), batch.padded(targets))
         maps = {kind: np.asarray(weights) for kind, weights in found.items()}
         for row, i in enumerate(batch.members):
