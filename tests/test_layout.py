@@ -76,12 +76,6 @@ def tracked() -> list[Path]:
     return [ROOT / file for file in listed.stdout.decode().split("\0") if file and (ROOT / file).is_file()]
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=ids)
-def test_a_file_fits_in_350_lines(path: Path) -> None:
-    lines = len(path.read_text().splitlines())
-    assert lines <= 350, f"{ids(path)} has {lines} lines: it holds more than one idea, split it"
-
-
 def floor(module: str) -> int:
     """Returns the number of the floor that a module of ours is on, counted from the bottom."""
     return min(number for number, rooms in enumerate(FLOORS) if within(module, rooms))
