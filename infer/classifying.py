@@ -33,7 +33,7 @@ def classify(model_run: Run, params: dict, line: str) -> tuple[str, float]:
     classes, config = classes_of(model_run.config.data.classes), model_run.model_config
     ids_bt = jnp.asarray(row(config, model_run.tokenizer.encode(line))[None])
     found_c = np.asarray(probabilities(MaskedLM(config, len(classes)), params, ids_bt)[0])
-    return classes[found_c.argmax()], float(found_c.max())
+    return classes[np.argmax(found_c)], float(found_c.max())
 
 
 def classify_stream(model_run: Run, source: Iterable[bytes]) -> Iterator[bytes]:

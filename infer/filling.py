@@ -71,7 +71,7 @@ def fill(model_run: Run, params: dict, line: str) -> str:
     model, row_t = MaskedLM(model_run.model_config), row(model_run.model_config, masked(model_run.tokenizer, line))
     while MASK in row_t:
         subword_t, log_prob_t = likeliest(model, params, jnp.asarray(row_t[None]))
-        place = np.where(row_t == MASK, log_prob_t, -np.inf).argmax()
+        place = np.argmax(np.where(row_t == MASK, log_prob_t, -np.inf))
         row_t[place] = subword_t[place]
     return model_run.tokenizer.decode(row_t)
 

@@ -104,7 +104,7 @@ def index_words(
     while math.prod(shape[split:]) > WORD:
         split += 1
     low = jnp.zeros(shape, jnp.uint32)
-    high = jnp.zeros(shape, jnp.uint32) if split else None
+    high = jnp.zeros(shape, jnp.uint32)
     for axis in range(len(shape)):
         if axis == 0:
             iota = jnp.broadcast_to(rows_b.astype(jnp.uint32).reshape(-1, *(1,) * (len(shape) - 1)), shape)
@@ -114,4 +114,4 @@ def index_words(
             low = low + iota * jnp.uint32(math.prod(shape[axis + 1 :]) % WORD)
         else:
             high = high + iota * jnp.uint32(math.prod(shape[axis + 1 : split]) % WORD)
-    return low, high
+    return low, high if split else None

@@ -140,7 +140,7 @@ def given(maps: dict[str, AttentionMap], kind: str, relation: str) -> Focus:
     pronouns = [i for i, piece in enumerate(found.queries) if piece.lower() in PRONOUNS]
     distance_ts = np.abs(np.subtract.outer(np.arange(len(found.queries)), np.arange(len(found.keys))))
     looks_t = (found.weights_nhts * distance_ts).sum(-1).max((0, 1))[:-1]  # </s> is no word
-    query = pronouns[-1] if pronouns and relation == "antecedent" else int(looks_t.argmax()) if len(looks_t) else 0
+    query = pronouns[-1] if pronouns and relation == "antecedent" else int(np.argmax(looks_t)) if len(looks_t) else 0
     return Focus(kind, *found, query, [])
 
 
@@ -163,7 +163,7 @@ def spelled_maps(model_run: Run, source: str, target: str) -> dict[str, Attentio
 
 def draw_word(focus: Focus, path: Path) -> None:
     """Figure 3: every head of the layer that looks most at what the word belongs to."""
-    layer = int(focus.towards_nh().sum(-1).argmax())
+    layer = int(np.argmax(focus.towards_nh().sum(-1)))
     h = focus.weights_nhts.shape[1]
     with drawing.drawn(path, 4.2, _height(focus) + 0.2) as figure:
         axes = figure.subplots()

@@ -126,7 +126,7 @@ def role_report(valid: RoleTally, test: RoleTally) -> dict[str, dict[str, Any]]:
         if name not in valid.hits_nh:
             continue
         cases = test.cases[name]
-        layer, head = map(int, np.unravel_index(valid.hits_nh[name].argmax(), test.shape))
+        layer, head = map(int, np.unravel_index(np.argmax(valid.hits_nh[name]), test.shape))
         distance, _ = valid.distances[name].most_common(1)[0]
         report[kind][relation] = {
             "cases": cases,
@@ -213,8 +213,8 @@ def alignment_report(valid: Sequence[AlignmentTally], test: Sequence[AlignmentTa
     95 % interval of an error.
     """
     heads_nh, layers_n = test[0].error_nh(), test[1].error_nh()[:, 0]
-    layer, head = map(int, np.unravel_index(valid[0].error_nh().argmin(), heads_nh.shape))
-    best = int(valid[1].error_nh()[:, 0].argmin())
+    layer, head = map(int, np.unravel_index(np.argmin(valid[0].error_nh()), heads_nh.shape))
+    best = int(np.argmin(valid[1].error_nh()[:, 0]))
 
     def bounds(interval: Interval) -> dict[str, float]:
         return {"low": interval[0], "high": interval[1]}

@@ -41,7 +41,7 @@ def fit(points: Points) -> Float[np.ndarray, " five"]:
     normal_g33 = np.einsum("gri,grj->gij", terms_gr3, terms_gr3) + 1e-9 * np.eye(3)
     found_g3 = np.linalg.solve(normal_g33, terms_gr3.sum(axis=1)[..., None])[..., 0]
     error_g = ((np.einsum("gri,gi->gr", terms_gr3, found_g3) - 1) ** 2).sum(axis=1)
-    best = np.where((found_g3 >= 0).all(axis=1), error_g, np.inf).argmin()
+    best = np.argmin(np.where((found_g3 >= 0).all(axis=1), error_g, np.inf))
     e, big_a, big_b = found_g3[best]
     return np.array([e, big_a * unit_n ** a[best], a[best], big_b * unit_d ** b[best], b[best]])
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxpr_as_fun, jaxprs_in_params
+from jax.extend.core import Jaxpr, JaxprEqn, Literal, jaxpr_as_fun, jaxprs_in_params
 from jaxtyping import Array, Bool, Float
 
 PRODUCTS = ("dot_general", "conv_general_dilated")
@@ -30,9 +30,9 @@ def _counted_once(function: Callable[..., Any], *arguments: Any) -> float:
     return counts["flops"]
 
 
-def _loops(jaxpr: Jaxpr) -> list[tuple[ClosedJaxpr, int]]:
+def _loops(jaxpr: Jaxpr) -> list[tuple[Any, int]]:
     """Returns the outermost scans of a program: body and number of iterations."""
-    loops = []
+    loops: list[tuple[Any, int]] = []  # a body is a ClosedJaxpr, since jax 0.12 a Jaxpr
     for equation in jaxpr.eqns:
         if equation.primitive.name == "scan":
             loops.append((equation.params["jaxpr"], equation.params["length"]))
