@@ -1,18 +1,6 @@
-"""PyTorch and transformers, for parity tests with the same weights.
+"""PyTorch and transformers, for parity tests with the same weights."""
 
-Without them these tests are skipped, unless REQUIRE_TORCH=1 (as in CI) makes that a failure.
-"""
-
-import os
-
-import pytest
-
-if os.environ.get("REQUIRE_TORCH") == "1":
-    import torch
-    import transformers
-else:
-    torch = pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
+from tests.extras import torch, transformers
 
 TOLERANCE = 1e-4  # absolute, of logits of a size of about 10
 

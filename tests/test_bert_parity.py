@@ -1,19 +1,21 @@
 """Our masked language model against transformers' BERT with the same random weights, float32.
 
 BERT adds the embedding of token type 0 to every position; here it is part of the table of positions.
-Skipped without PyTorch and transformers, see tests/reference.py.
+Skipped without PyTorch and transformers, see tests/extras.py.
 """
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tests.reference import TOLERANCE, torch, transformers
+
+# isort: split
 from infer.convert.bert import parameters
 from model.config import ModelConfig
 from model.masked_lm import MaskedLM, init_params
 from model.tokens import Tokens
 from tests.model_cases import padded_ids
-from tests.reference import TOLERANCE, torch, transformers
 
 CONFIG = ModelConfig(
     vocab_size=50,

@@ -1,9 +1,8 @@
 """`python -m train.compile` with the real compiler, on descriptions of TPU slices: what fits, and what does not.
 
-Without libtpu these tests are skipped, unless REQUIRE_LIBTPU=1 makes that a failure.
+Without libtpu these tests are skipped, unless REQUIRE_EXTRAS=tpu makes that a failure.
 """
 
-import importlib.util
 import json
 import os
 import re
@@ -19,6 +18,7 @@ from configs.common import default
 from model.config import ModelConfig
 from run.sharding import make_mesh, own_share
 from tests.conftest import ROOT
+from tests.extras import reason, skipped
 from train.aot import programs
 from train.aot.flops import update_flops
 from train.aot.hardware import CHIPS, GIB
@@ -26,9 +26,7 @@ from train.aot.report import as_text, estimate, refusal
 from train.compile import prepare
 
 prepare()  # before a test makes the compiler's library load
-needs_compiler = pytest.mark.skipif(
-    importlib.util.find_spec("libtpu") is None and os.environ.get("REQUIRE_LIBTPU") != "1", reason="no libtpu"
-)
+needs_compiler = pytest.mark.skipif(skipped("libtpu"), reason=reason("libtpu"))
 SMALL = ("data.buckets=32,", "data.max_length=32", "data.tokens_per_batch=2048", "data.vocab_size=4096")
 SMALL += ("model.N=1", "model.d_model=256", "model.d_ff=1024", "model.h=4", "model.dropout_bits=hash")
 PAPER = [

@@ -1,20 +1,19 @@
 """CTranslate2 computes what our model does: position kinds, norms, widths of heads, biases, untied embeddings.
 
-Without CTranslate2 these tests are skipped, unless REQUIRE_TORCH=1 (as in CI) makes that a failure.
+Skipped without CTranslate2, see tests/extras.py.
 """
 
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from base.errors import UserError
-from tests.random_run import random_run
+from tests.extras import ctranslate2 as package  # noqa: F401 - without it this file is skipped
 
-if os.environ.get("REQUIRE_TORCH") != "1":
-    pytest.importorskip("ctranslate2")
+# isort: split
+from base.errors import UserError
 from infer.convert import ctranslate2
+from tests.random_run import random_run
 
 TOLERANCE = 1e-5
 # Each position kind with each norm; d_k below and above d_v; biases, untied and unscaled embeddings; other activations.

@@ -1,6 +1,6 @@
 """Synthetic checkpoints of fairseq, in the layouts of its first and its last versions, against its forward pass.
 
-Without PyTorch these tests are skipped, unless REQUIRE_TORCH=1 (as in CI) makes that a failure.
+Skipped without PyTorch, see tests/extras.py.
 """
 
 import argparse
@@ -12,6 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.extras import torch
+
+# isort: split
 from base.errors import UserError
 from base.ids import BOS, EOS, PAD, UNK
 from data.imported import MosesBpe
@@ -20,11 +23,6 @@ from infer.convert.folders import make_run
 from infer.runs import open_run
 from model.tokens import Tokens
 from model.transformer import Transformer
-
-if os.environ.get("REQUIRE_TORCH") == "1":
-    import torch
-else:
-    torch = pytest.importorskip("torch")
 
 TOLERANCE = 1e-4
 D, H, F, N = 16, 2, 24, 2

@@ -1,6 +1,6 @@
 """BERT, T5 v1.0 and ViT of transformers with random weights: made runs of, with their tokenizers; what is not read.
 
-Without PyTorch and transformers these tests are skipped, see tests/reference.py.
+Without PyTorch and transformers these tests are skipped, see tests/extras.py.
 """
 
 import json
@@ -12,6 +12,9 @@ import numpy as np
 import pytest
 import sentencepiece
 
+from tests.reference import TOLERANCE, torch, transformers
+
+# isort: split
 from base.errors import UserError
 from base.ids import BOS, EOS, UNK
 from data.corrupt import Masking, corruption
@@ -27,7 +30,6 @@ from model.tokens import Tokens
 from model.transformer import Transformer
 from model.vision import Vision
 from tests import tiny_run
-from tests.reference import TOLERANCE, torch, transformers
 from tests.test_evaluate_cli import run_here
 
 LINES = [line for pair in tiny_run.PAIRS for line in pair]

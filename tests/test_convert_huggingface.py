@@ -1,10 +1,9 @@
 """Marian, Pegasus and GPT-2 of transformers with random weights, both ways: logits, translations, bits, tokenizers.
 
-Without PyTorch and transformers these tests are skipped, unless REQUIRE_TORCH=1 (as in CI) makes that a failure.
+Skipped without PyTorch and transformers, see tests/extras.py.
 """
 
 import json
-import os
 from functools import partial
 
 import jax
@@ -13,8 +12,12 @@ import numpy as np
 import pytest
 import sentencepiece
 
+from tests.extras import torch, transformers
+
+# isort: split
 from base.errors import UserError
 from base.ids import BOS, EOS
+from infer.convert import huggingface
 from infer.convert.folders import make_run, named
 from infer.decoding import chosen
 from infer.runs import open_run
@@ -26,14 +29,6 @@ from model.transformer import Transformer
 from tests import tiny_run
 from tests.random_run import random_run, tokenizer
 from tests.test_convert_families import score
-
-if os.environ.get("REQUIRE_TORCH") == "1":
-    import torch
-    import transformers
-else:
-    torch = pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
-from infer.convert import huggingface
 
 TOLERANCE = 1e-4
 LINES = [line for pair in tiny_run.PAIRS for line in pair]

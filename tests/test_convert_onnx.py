@@ -1,10 +1,9 @@
 """The ONNX graphs compute what our model does, for any sizes, and run in a process that imports none of our code.
 
-Without onnx and onnxruntime these tests are skipped, unless REQUIRE_TORCH=1 (as in CI) makes that a failure.
+Skipped without onnx and onnxruntime, see tests/extras.py.
 """
 
 import importlib.util
-import os
 import re
 import subprocess
 import sys
@@ -17,19 +16,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.extras import onnx as package  # noqa: F401 - without it this file is skipped
+from tests.extras import onnxruntime
+
+# isort: split
 from base.errors import UserError
 from base.ids import EOS
+from infer.convert import onnx, onnx_graph
 from infer.runs import Run
 from model.tokens import Tokens
 from model.transformer import Transformer
 from tests.random_run import random_run
-
-if os.environ.get("REQUIRE_TORCH") != "1":
-    pytest.importorskip("onnx")
-    pytest.importorskip("onnxruntime")
-import onnxruntime
-
-from infer.convert import onnx, onnx_graph
 
 TOLERANCE = 1e-5
 # Each position kind with each norm; d_k below and above d_v; each field that may be otherwise.

@@ -1,6 +1,5 @@
 """Out as safetensors and in again: the same bits, and a run that commands take; what is wrong is one line."""
 
-import os
 import subprocess
 import sys
 from functools import partial
@@ -10,18 +9,18 @@ import jax
 import numpy as np
 import pytest
 
+from tests.extras import safetensors as package  # noqa: F401 - without it this file is skipped
+
+# isort: split
 from base.errors import UserError
 from infer.convert import __main__ as command
+from infer.convert import safetensors
 from infer.convert.folders import make_run, named, needed, new_folder
 from infer.runs import open_run
 from model import masked_lm, prefix_lm
 from run.folder import model_config
 from tests import tiny_run
 from tests.conftest import ROOT
-
-if os.environ.get("REQUIRE_TORCH") != "1":
-    pytest.importorskip("safetensors")
-from infer.convert import safetensors
 
 FAMILIES = {"prefix_lm": prefix_lm.init_params, "classification": partial(masked_lm.init_params, classes=2)}
 

@@ -1,6 +1,8 @@
-"""The exported functions run, for any sizes, in a process that imports none of our code."""
+"""The exported functions run, for any sizes, in a process that imports none of our code.
 
-import os
+Skipped without safetensors and flatbuffers, see tests/extras.py.
+"""
+
 import subprocess
 import sys
 from pathlib import Path
@@ -10,15 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.extras import flatbuffers, safetensors  # noqa: F401 - without them this file is skipped
+
+# isort: split
 from base.errors import UserError
+from infer.convert import stablehlo
 from model.tokens import Tokens
 from model.transformer import Transformer
 from tests.random_run import random_run
-
-if os.environ.get("REQUIRE_TORCH") != "1":
-    pytest.importorskip("safetensors")
-    pytest.importorskip("flatbuffers")
-from infer.convert import stablehlo
 
 PROGRAM = """
 import json, sys, jax, jax.export, numpy as np

@@ -1,17 +1,19 @@
 """Our language model against transformers' GPT-2 with the same random weights, float32.
 
-Skipped without PyTorch and transformers, see tests/reference.py.
+Skipped without PyTorch and transformers, see tests/extras.py.
 """
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tests.reference import TOLERANCE, torch, transformers
+
+# isort: split
 from infer.convert.gpt2 import parameters
 from model.config import ModelConfig
 from model.language_model import LanguageModel
 from model.tokens import Tokens
-from tests.reference import TOLERANCE, torch, transformers
 
 CONFIG = ModelConfig(
     vocab_size=50,

@@ -24,6 +24,7 @@ from model.mixers import kernels
 from model.mixers.attention import attention_weights
 from model.mixers.kernels import attend
 from model.transformer import Transformer, init_params
+from tests.extras import needed
 from tests.model_cases import TINY, apply, noise, padded_ids, perturbed, relative_error, run, tokens
 
 HALF = {"dtype": "bfloat16", "d_k": 8, "d_v": 8}
@@ -204,7 +205,7 @@ def test_each_device_of_a_mesh_attends_for_its_own_rows_and_heads():
 
 @pytest.mark.parametrize("d_k, t, s, causal", [(64, 256, 256, True), (16, 640, 40, False)])
 def test_splash_compiles_for_a_tpu_forward_and_backward_on_a_mesh(monkeypatch, d_k, t, s, causal):
-    pytest.importorskip("libtpu", reason="no libtpu: pip install -e '.[tpu]'")
+    needed("libtpu")
     for name, value in {
         "TPU_SKIP_MDS_QUERY": "1",
         "TPU_ACCELERATOR_TYPE": "v5litepod-4",

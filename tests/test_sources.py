@@ -148,7 +148,7 @@ def test_fingerprints_cover_the_code_that_makes_the_text_and_no_other(tmp_path: 
 
 @pytest.fixture(scope="module")
 def prepared_tfds(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    tfds = pytest.importorskip("tensorflow_datasets")
+    import tensorflow_datasets as tfds
 
     class Tiny(tfds.core.GeneratorBasedBuilder):
         VERSION = tfds.core.Version("1.0.0")
@@ -186,7 +186,6 @@ def test_tfds_reads_a_prepared_set(prepared_tfds: Path) -> None:
 
 @pytest.mark.filterwarnings("default")
 def test_tfds_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("tensorflow_datasets")
     assert "python -m data.prepare downloads it (first: pip install -e '.[prep]')" in error(
         "tfds:no_such/de-en:{en,de}"
     )

@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 
 from tests import tiny_training
+from tests.extras import needed
 from tests.test_train_cli import ENVIRONMENT, ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")]
@@ -143,7 +144,7 @@ def test_a_search_in_postgresql(tmp_path: Path, postgresql: str) -> None:
 @pytest.fixture
 def postgresql() -> Iterator[str]:
     """The URL of a database that exists only for this test, reached through a socket; it refuses to run as root."""
-    pytest.importorskip("psycopg")
+    needed("psycopg")
     tools = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
     found = shutil.which("initdb", path=os.pathsep.join([*map(str, reversed(tools)), os.environ["PATH"]]))
     if found is None:

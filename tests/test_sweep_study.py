@@ -14,6 +14,7 @@ from optuna.trial import TrialState
 from sqlalchemy.exc import OperationalError
 
 from base.errors import UserError
+from tests.extras import needed
 from train.sweep import study as studies
 from train.sweep.plan import open_plan
 from train.sweep.point import Lost, Outcome
@@ -343,7 +344,7 @@ def test_a_storage_out_of_reach_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, message: str
 ) -> None:
     if "psycopg" in url:
-        pytest.importorskip("psycopg")
+        needed("psycopg")
     monkeypatch.setattr(studies, "sleep", lambda seconds: None)
     with pytest.raises(UserError, match=message) as error:
         Study(tmp_path, PLAN, url, 60, "asha")

@@ -1,18 +1,20 @@
 """Our encoder-decoder with T5's fields against transformers' T5 v1.0 with the same random weights, float32.
 
-Skipped without PyTorch and transformers, see tests/reference.py.
+Skipped without PyTorch and transformers, see tests/extras.py.
 """
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tests.reference import TOLERANCE, torch, transformers
+
+# isort: split
 from infer.convert.t5 import parameters
 from model.config import ModelConfig
 from model.tokens import Tokens
 from model.transformer import Transformer, init_params
 from tests.model_cases import padded_ids
-from tests.reference import TOLERANCE, torch, transformers
 
 CONFIG = ModelConfig(
     vocab_size=50,

@@ -1,28 +1,25 @@
 """Our attention, stack and caches against PyTorch's own modules with the same weights, float32, to 1e-5.
 
-Without PyTorch these tests are skipped, unless REQUIRE_TORCH=1 (as in CI) makes that a failure.
+Skipped without PyTorch, see tests/extras.py.
 """
 
 import dataclasses
 import functools
-import os
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.extras import torch
+
+# isort: split
 from model.config import ModelConfig
 from model.masks import Mask
 from model.mixers.attention import MultiHeadAttention
 from model.positions import NoPositions, sinusoids
 from model.transformer import Transformer
 from tests.model_cases import TINY, apply, padded_ids, perturbed, relative_error, run
-
-if os.environ.get("REQUIRE_TORCH") == "1":
-    import torch
-else:
-    torch = pytest.importorskip("torch")
 
 TOLERANCE = 1e-5
 CONFIG = dataclasses.replace(TINY, h=2, d_k=8, d_v=8)  # nn.MultiheadAttention knows d_k = d_v = d_model / h only

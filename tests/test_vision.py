@@ -20,6 +20,7 @@ from infer.attention.patches import draw, patch_weights
 from model.config import ModelConfig
 from model.vision import ImageConfig, Vision, init_params, patches
 from run.checkpoint import load_params
+from tests.extras import needed
 from train import loop
 from train.tasks.vision import task
 
@@ -52,7 +53,7 @@ def test_idx_files_are_read(tmp_path: Path, suffix: str) -> None:
 
 
 def test_digits_are_split_once_and_for_all() -> None:
-    pytest.importorskip("sklearn")
+    needed("sklearn")
     parts = {split: open_images(f"digits:{split}", (8, 8), 10) for split in ("train", "valid", "test")}
     assert {split: len(part.labels_n) for split, part in parts.items()} == {"train": 1259, "valid": 179, "test": 359}
     rows = np.concatenate([part.images_nyx.reshape(-1, 64) for part in parts.values()])

@@ -1,17 +1,19 @@
 """Our classifier of images against transformers' ViT with the same random weights, float32.
 
-Skipped without PyTorch and transformers, see tests/reference.py.
+Skipped without PyTorch and transformers, see tests/extras.py.
 """
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tests.reference import TOLERANCE, torch, transformers
+
+# isort: split
 from infer.convert.huggingface import weights
 from infer.convert.vit import parameters
 from model.config import ModelConfig
 from model.vision import ImageConfig, Vision, init_params
-from tests.reference import TOLERANCE, torch, transformers
 
 IMAGE = ImageConfig(height=12, width=8, patch_height=4, patch_width=4, classes=7)
 CONFIG = ModelConfig(
