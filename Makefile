@@ -5,8 +5,9 @@ JOBS ?= 2
 RUN := runs/quickstart
 BIN := .venv/bin
 STAMP := .venv/.installed
+PYTEST = $(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadfile --quiet
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test test-slow lint format lock clean
+.PHONY: help install quickstart test test-all test-long lint check format lock clean
 
 help:  ## print this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -58,11 +59,16 @@ lint: install  ## ruff and mypy
 format: install  ## format the sources with ruff
 	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format .
 
-test: lint  ## lint, then run the tests with shapes and types checked at run time (15 to 20 minutes)
-	@$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadfile --quiet
+test: install  ## run the tests, with shapes and types checked at run time (6 minutes)
+	@$(PYTEST)
 
-test-slow: install  ## run the tests that take minutes each
-	@$(BIN)/python -m pytest -m slow
+test-all: install  ## run the slow tests as well (20 minutes)
+	@$(PYTEST) -m "not long"
+
+test-long: install  ## run the tests that take minutes each: TPU compilation, fault drills, a browser (2 hours)
+	@$(PYTEST) -m long
+
+check: lint test-all  ## lint, then run all tests but the long ones: for a change to the code
 
 lock: install  ## rewrite requirements.lock from pyproject.toml
 	@$(BIN)/python -m venv .cache/lock && .cache/lock/bin/python -m pip install --quiet uv
