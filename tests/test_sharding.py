@@ -8,9 +8,12 @@ import sys
 import jax
 import jax.numpy as jnp
 import pytest
+from flax.traverse_util import flatten_dict
 
 from base.errors import UserError
 from configs.common import default
+from model.config import ModelConfig
+from model.transformer import init_params
 from run.sharding import make_mesh, mesh_shape, placed_shapes
 from tests.conftest import ROOT
 
@@ -115,6 +118,22 @@ def test_a_matrix_that_no_rule_names_is_an_error(shape: tuple[int, ...]) -> None
         placed_shapes({"decoder": {"router": jnp.zeros(shape), "bias": jnp.zeros(8)}}, mesh)
     placed = placed_shapes({"decoder": {"bias": jnp.zeros(8)}}, mesh)
     assert placed["decoder"]["bias"].sharding.spec == jax.sharding.PartitionSpec()
+
+
+def test_a_bias_is_sharded_as_the_outputs_of_its_matrix_among_the_devices_that_share_them() -> None:
+    """Along `tensor`, that is: biases are too small to be sharded along `fsdp`."""
+    config = ModelConfig(16, N=1, d_model=8, d_ff=16, h=2, d_k=4, d_v=4, biases=True, mixer="attention")
+    tree = jax.eval_shape(lambda: init_params(config, jax.random.key(0)))
+    mesh = jax.sharding.AbstractMesh((2, 2, 2), ("data", "fsdp", "tensor"))
+    specs = {name: leaf.sharding.spec for name, leaf in flatten_dict(placed_shapes(tree, mesh), sep="/").items()}
+    biases = [name for name in specs if re.search(r"/b[a-z0-9]$", name)]
+    assert {name.rpartition("/")[2] for name in biases} == {"bq", "bk", "bv", "bo", "b1", "b2"}
+    for name in biases:
+        above, _, last = name.rpartition("/")
+        outputs = specs[f"{above}/w{last[1:]}"][2 if last == "bo" else 1 :]
+        expected = [axis if axis == "tensor" else None for axis in outputs]
+        shape = flatten_dict(tree, sep="/")[name].shape
+        assert [*specs[name], *[None] * (len(shape) - len(specs[name]))] == expected
 
 
 def test_every_array_of_the_state_is_in_the_table() -> None:
