@@ -4,6 +4,8 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -12,8 +14,10 @@ from flax.traverse_util import flatten_dict
 
 from base.errors import UserError
 from configs.common import default
+from model import masked_lm, vision
 from model.config import ModelConfig
 from model.transformer import init_params
+from model.vision import ImageConfig
 from run.sharding import make_mesh, mesh_shape, placed_shapes
 from tests.conftest import ROOT
 
@@ -134,6 +138,36 @@ def test_a_bias_is_sharded_as_the_outputs_of_its_matrix_among_the_devices_that_s
         expected = [axis if axis == "tensor" else None for axis in outputs]
         shape = flatten_dict(tree, sep="/")[name].shape
         assert [*specs[name], *[None] * (len(shape) - len(specs[name]))] == expected
+
+
+# No two of these sizes are equal, so each tells its axis.
+SIZES = ModelConfig(14, N=1, d_model=12, d_ff=16, h=10, d_k=4, d_v=6, max_positions=18, kernel_width=3)
+IMAGE = ImageConfig(height=9, width=9, patch_height=3, patch_width=3, classes=5)
+FAMILIES = {
+    "paper": partial(init_params, SIZES),
+    "untied, learned": partial(init_params, replace(SIZES, tie_embeddings=False, positions="learned")),
+    "t5, biases": partial(init_params, replace(SIZES, positions="t5", biases=True)),
+    "convolution": partial(init_params, replace(SIZES, mixer="convolution")),
+    "masked": partial(masked_lm.init_params, replace(SIZES, positions="learned")),
+    "classes": partial(masked_lm.init_params, SIZES, classes=5),
+    "vision": partial(vision.init_params, replace(SIZES, positions="learned"), IMAGE),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_matrices_are_sharded_by_width_along_fsdp_and_by_heads_hidden_units_and_subwords_along_tensor(
+    family: str,
+) -> None:
+    """Of a matrix from d_model to d_model, the outputs are along tensor."""
+    tree = jax.eval_shape(FAMILIES[family], jax.random.key(0))
+    mesh = jax.sharding.AbstractMesh((2, 2, 2), ("data", "fsdp", "tensor"))
+    along = {SIZES.d_model: "fsdp", SIZES.h: "tensor", SIZES.d_ff: "tensor", SIZES.vocab_size: "tensor"}
+    for name, leaf in flatten_dict(placed_shapes(tree, mesh), sep="/").items():
+        if leaf.ndim > 1:
+            expected = [along.get(size) for size in leaf.shape]
+            if expected.count("fsdp") == 2:
+                expected[-1] = "tensor"
+            assert [*leaf.sharding.spec] == expected, name
 
 
 def test_every_array_of_the_state_is_in_the_table() -> None:
