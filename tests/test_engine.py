@@ -173,6 +173,12 @@ class Quiet(Echo):
         return super().translate(params, texts, first_line=first_line, progress=progress)
 
 
+def test_chrf_weighs_recall_twice() -> None:
+    """Of the n-grams of "abcd" a system that writes "ab" has 2 of 4 and 1 of 3, and writes no other."""
+    recall = np.mean([2 / 4, 1 / 3])
+    assert bleu.chrf(["ab"], ["abcd"]).value == pytest.approx(100 * 5 * recall / (4 + recall))
+
+
 def test_ter_and_chrf_of_words_by_hand() -> None:
     assert bleu.ter(["a b c x"], ["a b c d"]).value == pytest.approx(25)
     assert bleu.ter(["c d a b"], ["a b c d"]).value == pytest.approx(25), "one move"
