@@ -15,6 +15,7 @@ from base.errors import UserError
 from base.ids import EOS, PAD
 from configs.common import default
 from configs.masked_lm import get_config
+from data.batching import make_batch
 from data.corrupt import MASK, Corrupted, Masking
 from data.pipeline import Share, TrainingBatches
 from data.prepare import prepare_all
@@ -107,6 +108,18 @@ def test_what_is_hidden_depends_on_seed_epoch_and_record_alone(tmp_path: Path) -
         assert whole.get_state() == {"epoch": (number + 1) // epoch, "batch": (number + 1) % epoch}
     for batches in (whole, left, right):
         batches.close()
+
+
+def test_every_epoch_is_read_as_it_is_corrupted_in_that_epoch(tmp_path: Path) -> None:
+    cfg = tiny(tmp_path)
+    tokenizer, text, _ = prepare_all(cfg.data, sides=1)
+    corrupted = Corrupted(text, Masking(0.15, tokenizer.vocab_size), 1)
+    batches = TrainingBatches(corrupted, cfg.data, seed=0)
+    for epoch in (0, 1):
+        for planned in batches.plan(epoch):
+            records = corrupted.records(planned.rows_bc[planned.rows_bc >= 0], epoch)
+            jax.tree.map(np.testing.assert_array_equal, next(batches), make_batch(records, planned))
+    batches.close()
 
 
 def test_it_sees_both_sides_and_only_its_own_sentence(trained: Run) -> None:
