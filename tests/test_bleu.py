@@ -38,6 +38,14 @@ def test_tokenised_bleu_equals_the_formula_by_hand():
     assert bleu.tokenised_bleu(HYPOTHESIS, REFERENCES, "de").value == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(("language", "tokens"), [("en", 6), ("de", 7)])
+def test_tokens_are_those_of_the_language(language: str, tokens: int):
+    """In English it's is two tokens, it and 's, and in German three; the first of them is wrong."""
+    expected = 100 * math.prod((tokens - n) / (tokens - n + 1) for n in (1, 2, 3, 4)) ** 0.25
+    found = bleu.tokenised_bleu(["it's a good old dog"], ["he's a good old dog"], language).value
+    assert found == pytest.approx(expected)
+
+
 def test_a_short_hypothesis_pays_the_brevity_penalty():
     score = bleu.tokenised_bleu(["a b c d e f g h"], ["a b c d e f g h i j"], "de").value
     assert score == pytest.approx(100 * math.exp(1 - 10 / 8))
@@ -55,9 +63,10 @@ def test_case_matters_except_in_the_lower_cased_readings():
 
 
 def test_the_papers_reading_forgives_the_style_of_quotes():
-    system, reference = ["Er sagt: „Das ist ‚gut‘ so“."], ["Er sagt: \"Das ist 'gut' so\"."]
-    scores = bleu.all_scores(system, reference, "de")
-    assert scores["bleu_paper"] == pytest.approx(100) and scores["bleu_split"] < 100
+    reference = ["Er sagt: \"Das ist 'gut' so\"."]
+    for system in ("Er sagt: „Das ist ‚gut‘ so“.", "Er sagt: “Das ist ‘gut’ so”."):
+        scores = bleu.all_scores([system], reference, "de")
+        assert scores["bleu_paper"] == pytest.approx(100) and scores["bleu_split"] < 100
 
 
 def test_the_papers_reading_forgives_guillemets_and_nothing_else_of_them():

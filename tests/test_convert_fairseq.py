@@ -19,6 +19,7 @@ from base.errors import UserError
 from base.ids import BOS, EOS, PAD, UNK
 from data.imported import MosesBpe
 from infer.convert import fairseq
+from infer.convert.bart_names import without_zero_biases
 from infer.convert.folders import make_run
 from infer.runs import open_run
 from model.tokens import Tokens
@@ -156,6 +157,26 @@ def test_logits_are_fairseqs(layout, tmp_path):
     actual = np.asarray(apply({"params": run.params}, *rows))[0]
     assert np.abs(actual[:, [here[number] for number in range(16)]] - expected).max() <= TOLERANCE
     assert np.all(actual[:, EOS] - actual[:, BOS] > 29)
+
+
+@pytest.mark.parametrize("limits", [(30, 20), (20, 30)])
+def test_a_side_with_fewer_positions_limits_the_model(limits, tmp_path):
+    given = dict(zip(("max_source_positions", "max_target_positions"), limits, strict=True))
+    settings = argparse.Namespace(**SIZES, **given, source_lang="en", target_lang="de", share_all_embeddings=True)
+    found = fairseq.read(write(tmp_path / "given", {"args": settings, "model": weights(pre=False, tied=True)}))
+    assert found.config.model.max_positions == len(found.params["source_positions"]) == 20
+
+
+def test_biases_are_left_out_only_where_none_of_attention_has_a_value():
+    """A model has those of all its attentions or none."""
+    zero, one = np.zeros(3), np.array([0.0, 1.0, 0.0])
+    attention = {"layer_0/bq": zero, "layer_0/bo": zero, "layer_1/bk": zero, "layer_1/bv": zero}
+    others = {"layer_0/wq": zero, "layer_0/b1": zero, "norm/bias": zero}
+    assert without_zero_biases(attention | others | {"output_bias": zero}) == others
+    for name in attention:
+        some = attention | others | {name: one}
+        assert without_zero_biases(some | {"output_bias": zero}) == some
+    assert without_zero_biases(attention | others | {"output_bias": one}) == others | {"output_bias": one}
 
 
 def test_its_subwords_are_split_and_joined():

@@ -1,5 +1,6 @@
 """Span denoising: what is left out and that it can be put back, training, resuming, scores, fine-tuning, mistakes."""
 
+import itertools
 import json
 import shutil
 from pathlib import Path
@@ -71,6 +72,15 @@ def test_the_text_can_be_put_back_and_the_lengths_are_as_planned(rate: float) ->
             assert [[len(source), len(target)]] == spans.lengths(np.array([length])).tolist()
             hidden = len(ids) - sum(token not in SENTINELS for token in source)
             assert hidden == (0 if length < 3 else min(max(1, round(rate * (length - 1))), length - 2))
+
+
+@pytest.mark.parametrize("words", range(2, 9))
+def test_there_are_as_many_spans_as_fit_where_each_is_of_one_token(words: int) -> None:
+    """Against all ways of leaving tokens out: spans are apart, and the text may begin and end with one."""
+    for rate in (0.15, 0.3, 0.5, 0.6, 0.8):
+        (hidden,), (spans,) = Spans(rate, 1.0, tuple(range(20))).counts(np.array([words + 1]))
+        ways = itertools.combinations(range(words), int(hidden))
+        assert spans == max(sum(place - 1 not in way for place in way) for way in ways)
 
 
 def test_spans_have_three_tokens_on_average_and_are_anywhere() -> None:

@@ -1,5 +1,6 @@
 """Ensembles, required text, minimum Bayes risk, forced scores, word alignments and tables, on a tiny run."""
 
+import dataclasses
 import io
 from pathlib import Path
 
@@ -7,10 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from absl import flags
 from sacrebleu.metrics import BLEU, CHRF
 
 from base.errors import UserError
 from base.ids import EOS
+from infer import align as align_command
 from infer.attention.alignment import align, links_of, words_of
 from infer.decoding import Decoding, Sampling
 from infer.mbr import METRICS, consensus
@@ -98,6 +101,26 @@ def test_consensus_is_the_definition_and_of_one_sample_the_sample(metric: str) -
     assert consensus(["alone"], metric) == 0
 
 
+def test_consensus_by_bleu_tells_sentences_apart_that_are_too_short_for_four_words() -> None:
+    assert consensus(["no, never", "the dog sleeps", "the dog sleeps", "the dog barks"], "bleu") == 1
+
+
+@pytest.mark.parametrize(("layers", "asked", "expected"), [(1, None, 0), (2, None, 0), (6, None, 4), (6, 6, 5)])
+def test_alignments_are_of_the_decoders_last_layer_but_one_unless_asked(
+    monkeypatch: pytest.MonkeyPatch, run: Run, tmp_path: Path, layers: int, asked: int | None, expected: int
+) -> None:
+    (tmp_path / "text").write_text("The dog sleeps.\n")
+    files = dict.fromkeys(("source", "target"), str(tmp_path / "text"))
+    options = {**files, "workdir": "run", "checkpoint": "latest", "layer": asked}
+    deep = run._replace(model_config=dataclasses.replace(run.model_config, N=layers))
+    chosen = []
+    monkeypatch.setattr(flags, "FLAGS", type("Options", (), options))
+    monkeypatch.setattr("infer.runs.open_run", lambda workdir, checkpoint: deep)
+    monkeypatch.setattr("infer.attention.alignment.align", lambda run, pairs, layer: chosen.append(layer) or [])
+    align_command.main([])
+    assert chosen == [expected]
+
+
 def test_forced_scores_are_the_models_sentence_by_sentence(run: Run) -> None:
     model, sides = Transformer(run.model_config), list(zip(*tiny_run.PAIRS, strict=True))
     params = jax.tree.map(jnp.asarray, run.params)
@@ -135,9 +158,25 @@ def test_columns_are_translated_and_the_others_kept() -> None:
         list(translate_columns(Quiet(), {}, io.BytesIO(b"a\tb\nc\n"), [2], 9))
 
 
+def test_a_tab_in_a_translation_makes_no_column() -> None:
+    class Tabs(Quiet):
+        def translate(self, params, texts, *, first_line, progress=lambda done: None):
+            spaced = [text.replace(" ", "\t") for text in texts]
+            return super().translate(params, spaced, first_line=first_line)
+
+    found = b"".join(translate_columns(Tabs(), {}, io.BytesIO(b"1\ta b c\tx\n"), [2], 1))
+    assert found == b"1\tA B C\tx\n"
+
+
 class Quiet(Echo):
     def translate(self, params, texts, *, first_line, progress=lambda done: None):
         return super().translate(params, texts, first_line=first_line, progress=progress)
+
+
+def test_chrf_weighs_recall_twice() -> None:
+    """Of the n-grams of "abcd" a system that writes "ab" has 2 of 4 and 1 of 3, and writes no other."""
+    recall = np.mean([2 / 4, 1 / 3])
+    assert bleu.chrf(["ab"], ["abcd"]).value == pytest.approx(100 * 5 * recall / (4 + recall))
 
 
 def test_ter_and_chrf_of_words_by_hand() -> None:

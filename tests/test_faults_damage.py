@@ -158,6 +158,17 @@ def test_a_damaged_checkpoint_is_put_aside_and_the_one_before_is_used(
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize(("name", "holds"), [("3", "5"), ("5", "3")])
+def test_a_checkpoint_under_the_name_of_an_earlier_or_later_step_is_not_taken_for_it(
+    two: Path, tmp_path: Path, name: str, holds: str
+) -> None:
+    folder = shutil.copytree(two, tmp_path / "run") / "checkpoints"
+    shutil.rmtree(folder / name)
+    shutil.copytree(two / "checkpoints" / holds, folder / name)
+    with pytest.raises(UserError, match=f"it holds the state of step {holds}"):
+        load_params(tmp_path / "run", int(name))
+
+
 @pytest.mark.parametrize("kind", DAMAGES)
 def test_inference_serves_what_is_whole_and_says_what_is_not(
     two: Path, tmp_path: Path, capsys: pytest.CaptureFixture, kind: str

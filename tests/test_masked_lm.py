@@ -15,6 +15,7 @@ from base.errors import UserError
 from base.ids import EOS, PAD
 from configs.common import default
 from configs.masked_lm import get_config
+from data.batching import make_batch
 from data.corrupt import MASK, Corrupted, Masking
 from data.pipeline import Share, TrainingBatches
 from data.prepare import prepare_all
@@ -25,6 +26,7 @@ from model.masked_lm import MaskedLM
 from model.tokens import Tokens
 from run.checkpoint import load_params
 from run.folder import read_metrics
+from run.sharding import make_mesh
 from tests.test_translate_cli import command
 from tests.tiny_training import refusal
 from train import loop
@@ -79,6 +81,12 @@ def test_fifteen_in_a_hundred_are_chosen_and_of_these_80_10_10() -> None:
         assert (hidden != PAD).sum() == len(short) - 1 and len(corrupted) == len(short)
 
 
+def test_a_chosen_token_may_become_any_other_that_is_not_special() -> None:
+    masking, rng, ids = Masking(0.9, 12), np.random.default_rng(0), np.array([*[4] * 50, EOS])
+    found = [masking.corrupt(ids, rng)[0][:-1] for _ in range(40)]  # some 180 of the 2,000 are replaced, by one of 8
+    assert set(np.concatenate(found).tolist()) == {MASK, *range(4, 12)}
+
+
 def test_what_is_hidden_depends_on_seed_epoch_and_record_alone(tmp_path: Path) -> None:
     cfg = tiny(tmp_path)
     tokenizer, text, _ = prepare_all(cfg.data, sides=1)
@@ -100,6 +108,18 @@ def test_what_is_hidden_depends_on_seed_epoch_and_record_alone(tmp_path: Path) -
         assert whole.get_state() == {"epoch": (number + 1) // epoch, "batch": (number + 1) % epoch}
     for batches in (whole, left, right):
         batches.close()
+
+
+def test_every_epoch_is_read_as_it_is_corrupted_in_that_epoch(tmp_path: Path) -> None:
+    cfg = tiny(tmp_path)
+    tokenizer, text, _ = prepare_all(cfg.data, sides=1)
+    corrupted = Corrupted(text, Masking(0.15, tokenizer.vocab_size), 1)
+    batches = TrainingBatches(corrupted, cfg.data, seed=0)
+    for epoch in (0, 1):
+        for planned in batches.plan(epoch):
+            records = corrupted.records(planned.rows_bc[planned.rows_bc >= 0], epoch)
+            jax.tree.map(np.testing.assert_array_equal, next(batches), make_batch(records, planned))
+    batches.close()
 
 
 def test_it_sees_both_sides_and_only_its_own_sentence(trained: Run) -> None:
@@ -126,6 +146,19 @@ def test_the_loss_counts_chosen_positions_only(trained: Run) -> None:
     expected = -sum(log_probs[b, t, batch.target_out_bt[b, t]] for b, t in chosen)
     assert float(loss.tokens) == len(chosen) < 0.25 * (batch.source_bs != PAD).sum()
     assert float(loss.nll_sum) == pytest.approx(expected, abs=1e-6 * len(chosen))  # rounding of each token's
+
+
+def test_runs_of_other_seeds_are_validated_on_the_same_tokens_and_trained_on_others(tmp_path: Path) -> None:
+    cfg = tiny(tmp_path)
+    validated, trained_on = [], []
+    for seed in (1, 2):
+        cfg.seed = seed
+        made = task(cfg, tmp_path, make_mesh(cfg.mesh, jax.devices()[:1]))
+        validated.append(list(made.validation()))
+        trained_on.append(next(made.batches))
+        made.batches.close()
+    jax.tree.map(np.testing.assert_array_equal, *validated)
+    assert np.any(trained_on[0].target_out_bt != trained_on[1].target_out_bt)
 
 
 def _corrupted(run: Run) -> tuple[Corrupted, ConfigDict]:

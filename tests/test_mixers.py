@@ -14,6 +14,7 @@ from model.mixers.attention import MultiHeadAttention
 from model.mixers.convolution import GatedConvolution
 from model.mixers.recurrent import Recurrent
 from model.mixers.restricted import RestrictedAttention
+from model.noise import Noise
 from model.positions import NoPositions
 from model.stack import Stack
 from model.transformer import Transformer, init_params
@@ -173,6 +174,25 @@ def test_restricted_attention_to_as_many_neighbours_as_there_are_positions_is_fu
     )
     real = (target != 0)[None, :, None, :, None]
     np.testing.assert_allclose(maps["decoder"] * real, expected["decoder"] * real, atol=1e-5)
+
+
+def test_weights_of_restricted_attention_are_dropped_and_are_the_same_in_the_mean():
+    """Bounds are six standard errors of the mean over 400 draws."""
+    config = dataclasses.replace(TINY, neighbours=3, P_drop_attention=0.5)
+    module, mask = RestrictedAttention(config, NoPositions()), Mask(SEGMENTS, SEGMENTS, causal=True)
+    x_btd = jnp.asarray(np.random.default_rng(0).standard_normal((1, 11, config.d_model)), jnp.float32)
+    params = module.init(jax.random.key(0), x_btd, POSITIONS, mask)
+    whole_btd, _ = module.apply(params, x_btd, POSITIONS, mask)
+
+    def drawn(key):
+        return module.apply(params, x_btd, POSITIONS, mask, Noise(key, jnp.arange(1)))[0]
+
+    drawn_kbtd = np.asarray(jax.jit(jax.vmap(drawn))(jax.random.split(jax.random.key(1), 400)))
+    spread_btd = drawn_kbtd.std(axis=0)
+    real_bt = SEGMENTS != 0
+    assert np.all(spread_btd[real_bt] > 0)
+    error_btd = np.abs(drawn_kbtd.mean(axis=0) - whole_btd)
+    assert np.all((error_btd < 6 * spread_btd / 400**0.5)[real_bt])
 
 
 def test_restricted_attention_costs_r_and_not_n():

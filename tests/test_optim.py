@@ -73,6 +73,16 @@ def test_updates_are_plain_adams(name: str, decay: float) -> None:
         np.testing.assert_allclose(params[key], expected[key], rtol=2e-5, atol=1e-6)
 
 
+def test_epsilon_is_the_configs_where_gradients_are_as_small() -> None:
+    """Gradients of 1e-9, as large as the paper's epsilon, make half the steps of larger ones."""
+    cfg = config(warmup=1)
+    gradient = {name: np.full_like(leaf, cfg.eps) for name, leaf in PARAMS.items()}
+    tx = optimizer(cfg, d_model=16, steps=1)
+    updates, _ = tx.update(gradient, tx.init(PARAMS), PARAMS)
+    for update in jax.tree.leaves(updates):
+        np.testing.assert_allclose(update, -0.5 * cfg.lr * 16**-0.5, rtol=1e-3)
+
+
 def test_clipping_bounds_the_global_norm() -> None:
     gradient = {"w1": np.full((2, 3), 3.0, np.float32), "b1": np.full(3, 4.0, np.float32)}
     tx = optimizer(config(clip_norm=1.0), d_model=16, steps=1)

@@ -70,6 +70,7 @@ def test_where_a_corpus_lies_does_not_matter() -> None:
     assert at("text:a/b/train.{en,de}") == at("text:c/train.{en,de}")
     assert at("text:a/train.{en,de}") != at("text:a/train.{de,en}")
     assert at("text:a/train.{en,de}") != at("text:a/other.{en,de}")
+    assert at("lines:a/train.txt") != at("chars:a/train.txt"), "the same file, read otherwise"
 
 
 def test_the_newest_run_of_a_seed_is_taken(tmp_path: Path) -> None:
@@ -140,7 +141,15 @@ def test_a_point_of_a_sweep_that_failed_says_why(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"split": "test"}, {"beam": 5}, {"alpha": 1.0}, {"checkpoints": [1, 2]}, {"checkpoints": [1]}, {"data": "text:x"}],
+    [
+        {"split": "test"},
+        {"beam": 5},
+        {"alpha": 1.0},
+        {"extra_length": 9},
+        {"checkpoints": [1, 2]},
+        {"checkpoints": [1]},
+        {"data": "text:x"},
+    ],
     ids=lambda changes: next(iter(changes)),
 )
 def test_an_evaluation_made_otherwise_does_not_count(tmp_path: Path, changes: dict[str, Any]) -> None:

@@ -4,13 +4,20 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import pytest
+from flax.traverse_util import flatten_dict
 
 from base.errors import UserError
 from configs.common import default
+from model import masked_lm, vision
+from model.config import ModelConfig
+from model.transformer import init_params
+from model.vision import ImageConfig
 from run.sharding import make_mesh, mesh_shape, placed_shapes
 from tests.conftest import ROOT
 
@@ -115,6 +122,52 @@ def test_a_matrix_that_no_rule_names_is_an_error(shape: tuple[int, ...]) -> None
         placed_shapes({"decoder": {"router": jnp.zeros(shape), "bias": jnp.zeros(8)}}, mesh)
     placed = placed_shapes({"decoder": {"bias": jnp.zeros(8)}}, mesh)
     assert placed["decoder"]["bias"].sharding.spec == jax.sharding.PartitionSpec()
+
+
+def test_a_bias_is_sharded_as_the_outputs_of_its_matrix_among_the_devices_that_share_them() -> None:
+    """Along `tensor`, that is: biases are too small to be sharded along `fsdp`."""
+    config = ModelConfig(16, N=1, d_model=8, d_ff=16, h=2, d_k=4, d_v=4, biases=True, mixer="attention")
+    tree = jax.eval_shape(lambda: init_params(config, jax.random.key(0)))
+    mesh = jax.sharding.AbstractMesh((2, 2, 2), ("data", "fsdp", "tensor"))
+    specs = {name: leaf.sharding.spec for name, leaf in flatten_dict(placed_shapes(tree, mesh), sep="/").items()}
+    biases = [name for name in specs if re.search(r"/b[a-z0-9]$", name)]
+    assert {name.rpartition("/")[2] for name in biases} == {"bq", "bk", "bv", "bo", "b1", "b2"}
+    for name in biases:
+        above, _, last = name.rpartition("/")
+        outputs = specs[f"{above}/w{last[1:]}"][2 if last == "bo" else 1 :]
+        expected = [axis if axis == "tensor" else None for axis in outputs]
+        shape = flatten_dict(tree, sep="/")[name].shape
+        assert [*specs[name], *[None] * (len(shape) - len(specs[name]))] == expected
+
+
+# No two of these sizes are equal, so each tells its axis.
+SIZES = ModelConfig(14, N=1, d_model=12, d_ff=16, h=10, d_k=4, d_v=6, max_positions=18, kernel_width=3)
+IMAGE = ImageConfig(height=9, width=9, patch_height=3, patch_width=3, classes=5)
+FAMILIES = {
+    "paper": partial(init_params, SIZES),
+    "untied, learned": partial(init_params, replace(SIZES, tie_embeddings=False, positions="learned")),
+    "t5, biases": partial(init_params, replace(SIZES, positions="t5", biases=True)),
+    "convolution": partial(init_params, replace(SIZES, mixer="convolution")),
+    "masked": partial(masked_lm.init_params, replace(SIZES, positions="learned")),
+    "classes": partial(masked_lm.init_params, SIZES, classes=5),
+    "vision": partial(vision.init_params, replace(SIZES, positions="learned"), IMAGE),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_matrices_are_sharded_by_width_along_fsdp_and_by_heads_hidden_units_and_subwords_along_tensor(
+    family: str,
+) -> None:
+    """Of a matrix from d_model to d_model, the outputs are along tensor."""
+    tree = jax.eval_shape(FAMILIES[family], jax.random.key(0))
+    mesh = jax.sharding.AbstractMesh((2, 2, 2), ("data", "fsdp", "tensor"))
+    along = {SIZES.d_model: "fsdp", SIZES.h: "tensor", SIZES.d_ff: "tensor", SIZES.vocab_size: "tensor"}
+    for name, leaf in flatten_dict(placed_shapes(tree, mesh), sep="/").items():
+        if leaf.ndim > 1:
+            expected = [along.get(size) for size in leaf.shape]
+            if expected.count("fsdp") == 2:
+                expected[-1] = "tensor"
+            assert [*leaf.sharding.spec] == expected, name
 
 
 def test_every_array_of_the_state_is_in_the_table() -> None:

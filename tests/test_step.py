@@ -71,6 +71,20 @@ def test_sums_count_tokens_and_the_step_counts_updates(whole: tuple[TrainState, 
     assert int(sums.tokens) == read
 
 
+def test_a_batch_without_a_token_changes_no_parameter() -> None:
+    nothing = jax.tree.map(np.zeros_like, batch())
+    state, sums = step_of(model_config())(fresh(model_config()), nothing, KEY)
+    assert_close(state.params, fresh(model_config()).params)
+    assert float(sums.loss.tokens) == int(sums.tokens) == 0
+
+
+def test_tokens_of_every_sentence_of_a_row_are_counted(whole: tuple[TrainState, Sums]) -> None:
+    segments = {f"{side}_segments_b{letter}": 3 * getattr(batch(), f"{side}_segments_b{letter}")
+                for side, letter in (("source", "s"), ("target", "t"))}  # fmt: skip
+    _, sums = step_of(model_config())(fresh(model_config()), batch()._replace(**segments), KEY)
+    assert int(sums.tokens) == int(whole[1].tokens)
+
+
 def test_evaluation_is_the_loss_without_dropout(whole: tuple[TrainState, Sums]) -> None:
     loss = make_eval_step(objective(model_config(P_drop=0.5), EPS_LS))(fresh(model_config()).params, batch())
     assert_close(loss, whole[1].loss, atol=1e-5)

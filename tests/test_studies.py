@@ -138,6 +138,20 @@ def test_the_law_says_how_wrong_its_prediction_is(tmp_path: Path, monkeypatch: p
     assert law.rows[2][0] == "a" and float(law.rows[2][1]) == pytest.approx(LAW[2], rel=0.05)
 
 
+def test_the_best_size_grows_with_operations_to_the_power_that_the_table_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Against the law itself: of many sizes, the best at two numbers of operations 6 N D."""
+    monkeypatch.setattr(scaling, "DRAWS", 2)
+    monkeypatch.setattr(scaling, "fit", lambda points: LAW)
+    monkeypatch.setattr(scaling, "gathered", lambda rows: scaling.Points(*np.ones((3, scaling.FEWEST))))
+    law = scaling.law_table(scaling.rows(find_records(tmp_path)))
+    sizes, budgets = np.geomspace(1e3, 1e12, 100_001), np.array([1e15, 1e18])
+    best = [sizes[np.argmin(scaling.predicted(LAW, sizes, flops / (6 * sizes)))] for flops in budgets]
+    power = np.log(best[1] / best[0]) / np.log(budgets[1] / budgets[0])
+    assert law.rows[5][0].startswith("N_opt") and float(law.rows[5][1]) == pytest.approx(power, abs=1e-3)
+
+
 def test_what_begins_with_other_parameters_is_compared_with_what_does_not(tmp_path: Path) -> None:
     for way, seed, accuracy in (("init", 0, 0.9), ("init", 1, 0.8), ("new", 0, 0.7), ("new", 1, 0.7), ("new", 2, 0.7)):
         config = planted_config(

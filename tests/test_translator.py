@@ -99,6 +99,21 @@ def test_ten_thousand_words_and_no_spaces_are_cut_without_loss(config, tokenizer
         assert "".join(tokenizer.decode(ids) for ids in pieces).replace(" ", "") == text.replace(" ", "")
 
 
+def test_a_long_text_is_cut_where_a_sentence_ends_in_its_middle_third(config, tokenizer):
+    def first_cut(*sentences):
+        """Returns the pieces of the text that the sentences make, as text, of which each fits."""
+        limit = max(len(tokenizer.encode(sentence)) for sentence in sentences) + 3
+        text = " ".join(sentences)
+        assert len(tokenizer.encode(text)) >= limit
+        return [tokenizer.decode(ids) for ids in make(config, tokenizer, max_input=limit)._cut(text)]
+
+    short, long = "the old dog sees the cat.", "the green house in front of the old cat."
+    assert first_cut(short, long) == [short, long]
+    assert first_cut(long, short) == [long, short]
+    tiny, rest = "no.", "the old dog sleeps in front of the green house, and the cat sees the dog."
+    assert first_cut(tiny, rest)[0] == "no. the old dog sleeps in front of the green house,"
+
+
 def test_rows_fit_learned_positions(tokenizer):
     config = ModelConfig(
         tokenizer.vocab_size, N=1, d_model=16, d_ff=16, h=2, d_k=8, d_v=8, positions="learned", max_positions=20
@@ -134,6 +149,8 @@ def test_a_piece_with_fewer_translations_gives_its_last_again():
     first = [Hypothesis("a", -1.0, -2.0, (5,)), Hypothesis("b", -3.0, -4.0, (6, 7))]
     joined = _join([first, [Hypothesis("c", -0.5, -0.5, (8,))]])
     assert joined.hypotheses == (("a c", -1.5, -2.5, (5, 8)), ("b c", -3.5, -4.5, (6, 7, 8)))
+    three = [Hypothesis(letter, -1.0, -1.0, ()) for letter in "xyz"]
+    assert [both.text for both in _join([first, three]).hypotheses] == ["a x", "b y", "b z"]
 
 
 def test_line_ends_that_the_model_spells_in_bytes_do_not_end_the_line(config, tokenizer, params):

@@ -22,7 +22,7 @@ from model.vision import ImageConfig, Vision, init_params, patches
 from run.checkpoint import load_params
 from tests.extras import needed
 from train import loop
-from train.tasks.vision import task
+from train.tasks.vision import objective, task
 
 SIZES = ModelConfig(vocab_size=3, N=1, d_model=16, d_ff=16, h=2, d_k=8, d_v=8, max_positions=9, P_drop=0.0)
 IMAGE = ImageConfig(height=4, width=6, patch_height=2, patch_width=3, classes=3)
@@ -176,6 +176,17 @@ def tiny(folder: Path) -> ConfigDict:
     cfg.optim.update({"schedule": "paper", "lr": 0.3, "warmup": 20})
     cfg.steps, cfg.eval.every, cfg.log_every, cfg.checkpoint.every = 60, 60, 20, 60
     return cfg
+
+
+def test_rows_without_an_image_weigh_nothing() -> None:
+    goal = objective(SIZES, IMAGE, 0.1)
+    rng = np.random.default_rng(0)
+    images = Images("random", rng.random((3, 4, 6), np.float32), np.array([2, 1, 2], np.int32))
+    params = jax.tree.map(lambda x: x + 0.3 * rng.standard_normal(x.shape), goal.init(jax.random.key(0)))
+    batches = [planned_batch(images, np.arange(3), rows, Share()) for rows in (3, 8)]
+    alone, padded = (jax.jit(goal.loss, static_argnums=2)(params, batch, None) for batch in batches)
+    assert alone.tokens == padded.tokens == 3
+    np.testing.assert_allclose(padded.loss_sum, alone.loss_sum, rtol=1e-4)
 
 
 @pytest.fixture(scope="module")

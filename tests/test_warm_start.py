@@ -46,6 +46,15 @@ def test_what_matches_is_taken_and_the_rest_is_named(source: tuple, capfd: pytes
     assert message in capfd.readouterr().err
 
 
+def test_a_parameter_of_the_same_size_but_another_shape_is_new(source: tuple) -> None:
+    _, run = source
+    params = fresh(run)
+    params["embed"] = params["embed"].T
+    found, record = warm_start(f"{run}:4", params, run)
+    assert record["new"] == record["unused"] == ["embed"]
+    assert found["embed"].shape == params["embed"].shape and not found["embed"].any()
+
+
 def test_an_average_is_taken_as_for_inference(source: tuple) -> None:
     _, run = source
     found, record = warm_start(f"{run}:average:2", fresh(run), run)
