@@ -2,11 +2,12 @@
 
     python -m tests.faults.drill [--kind=bucket] [--kills=50] [--terms=21] [--runs=3] [--seed=0] [--folder=DIR]
 
-A tiny model, of the batching or the task that `--kind` names, is trained in `--runs` folders, with a checkpoint every other update, saved while training continues, and a
-validation every tenth. Every launch ends with one fault: SIGKILL at a random moment, or SIGTERM in a chosen phase. The
-next launch must resume from the newest checkpoint that was then complete, without a warning. Finally every run is
-trained to the same update number as an undisturbed one: parameters, optimiser state and the records of every update and
-validation must be equal bit for bit. Prints a line per fault and a summary; exit status 0 if nothing was lost.
+A tiny model, of the batching or the task that `--kind` names, is trained in `--runs` folders, with a checkpoint every
+other update, saved while training continues, and a validation every tenth. Every launch ends with one fault: SIGKILL at
+a random moment, or SIGTERM in a chosen phase. The next launch must resume from the newest checkpoint that was then
+complete, without a warning. Finally every run is trained to the same update number as an undisturbed one: parameters,
+optimiser state and the records of every update and validation must be equal bit for bit. Prints a line per fault and a
+summary; exit status 0 if nothing was lost.
 """
 
 import argparse
@@ -300,7 +301,8 @@ def main() -> int:
         folder = options.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         compiled = folder / "compiled"
-        return 0 if drill(folder, options.kills, options.terms, options.runs, options.seed, compiled, options.kind) else 1
+        counts = options.kills, options.terms, options.runs, options.seed
+        return 0 if drill(folder, *counts, compiled, options.kind) else 1
 
 
 if __name__ == "__main__":
