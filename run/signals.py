@@ -3,20 +3,34 @@
 import os
 import signal
 import socket
+import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType, TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 GRACE = 2.0  # seconds that the main thread has to clean up if nothing needs saving
 HELD = b"\nstopping after this update and its checkpoint (Ctrl-C again to exit at once)\n"
 NOTHING_TO_SAVE = b"\nstopping: there is nothing new to save\n"
+AGAIN = 0  # for the watcher, beside the numbers of signals: send the signal again
 
 
 class _Stop(SystemExit):
-    """Raised by a signal when the current work may be abandoned. Not an `Exception`, so that no library swallows it."""
+    """Raised by a signal when the current work may be abandoned. Not an `Exception`, so that few libraries swallow it.
+
+    Python does so itself in callbacks of the garbage collector (jax has one) and of weak references, and in `__del__`.
+    `destroyed` is called once nothing holds the exception any more: if the work still goes on, it was swallowed.
+    """
+
+    def __init__(self, status: int, destroyed: Callable[[], None]) -> None:
+        super().__init__(status)
+        self._destroyed = destroyed
+
+    def __del__(self) -> None:
+        self._destroyed()
 
 
 class Signals:
@@ -24,6 +38,8 @@ class Signals:
 
     Until `hold` is called there is nothing to save: a signal exits with its status, even during compilation. After
     that the first signal is only recorded, and a second Ctrl-C ends the process at once.
+
+    A signal ends work by an exception; wherever that is swallowed, the signal is sent again.
 
     Args:
       alone: False in a run of several processes, which must all stop after the same update. SIGTERM is then left to
@@ -36,10 +52,14 @@ class Signals:
         self._alone = alone
         self._handled = (signal.SIGINT, signal.SIGTERM) if alone else (signal.SIGINT,)
         self._may_stop = True  # whether a signal raises `_Stop` in the main thread
+        self._raised = False  # whether it has, and the exception is on its way
         self._held = False
         self._left = threading.Event()
+        self._main = threading.get_ident()
 
     def __enter__(self) -> "Signals":
+        self._hook_before = sys.unraisablehook
+        sys.unraisablehook = self._swallowed
         self._before = {number: signal.signal(number, self._handle) for number in self._handled}
         # Python runs `_handle` in the main thread, which may be busy compiling for minutes; the signal's number is
         # written to this socket at once.
@@ -57,12 +77,13 @@ class Signals:
         self._may_stop = False
         self._left.set()
         signal.set_wakeup_fd(self._fd_before)
+        self._arriving.close()
+        self._watcher.join()  # before the handlers are restored, since it may be about to send a signal again
+        self._arrivals.close()
         for number, handler in self._before.items():
             if handler is not None:  # None: not installed from Python, so it cannot be restored
                 signal.signal(number, handler)
-        self._arriving.close()
-        self._watcher.join()
-        self._arrivals.close()
+        sys.unraisablehook = self._hook_before
 
     @property
     def exit_code(self) -> int:
@@ -92,15 +113,31 @@ class Signals:
         if not self._alone:
             os.kill(os.getpid(), signal.SIGTERM)
             return
-        first, self.received = self.received is None, self.received or signal.Signals(number)
-        if first and self._may_stop:
-            raise _Stop(self.exit_code)
+        self.received = self.received or signal.Signals(number)
+        if self._may_stop and not self._raised:
+            self._raised = True
+            raise _Stop(self.exit_code, self._destroyed)
+
+    def _destroyed(self) -> None:
+        """Has the watcher send the signal again if its exception did not end the work."""
+        if self._may_stop:
+            self._raised = False
+            self._arriving.send(bytes([AGAIN]))
+
+    def _swallowed(self, event: Any) -> None:
+        """Is `sys.unraisablehook`, which prints the traceback of a swallowed exception, unless it is ours."""
+        if not issubclass(event.exc_type, _Stop):
+            self._hook_before(event)
 
     def _watch(self) -> None:
-        """Informs the user, and exits if that cannot wait for the main thread."""
+        """Informs the user, sends the signal again if asked to, and has the process exit if that cannot wait."""
         first = True
         while arrived := self._arrivals.recv(1):
             number = arrived[0]
+            if number == AGAIN:
+                time.sleep(0.01)  # until the callback that swallowed it has returned
+                if self._may_stop:
+                    signal.pthread_kill(self._main, signal.SIGTERM)  # whichever came: a second Ctrl-C exits at once
             if number not in self._handled:  # other parts of the program may handle other signals
                 continue
             if not first and number == signal.SIGINT:
@@ -108,8 +145,13 @@ class Signals:
             if first:
                 first = False
                 _tell(HELD if self._held or not self._alone else NOTHING_TO_SAVE)
-                if self._alone and not (self._held or self._left.wait(GRACE) or self._held):
-                    _leave(number)
+                if self._alone and not self._held:
+                    threading.Thread(target=self._leave_late, args=(number,), name="grace", daemon=True).start()
+
+    def _leave_late(self, number: int) -> None:
+        """Exits if the main thread has not in time, and still has nothing to save."""
+        if not (self._left.wait(GRACE) or self._held):
+            _leave(number)
 
 
 def _tell(message: bytes) -> None:

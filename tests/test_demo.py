@@ -3,13 +3,18 @@
 import http.client
 import json
 import re
+import socket
+import struct
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
+import infer.demo.server
 from infer.attention.page import script_policy
 from infer.demo.answers import Demo, check_sentence
 from infer.demo.server import LARGEST, PAGE, serve
@@ -26,13 +31,32 @@ def answer(text: str) -> list[dict[str, object]]:
     return [{"name": "fake", "hypotheses": [{"text": text, "score": 0.0}], "maps": {}}]
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[ThreadingHTTPServer]:
+@contextmanager
+def serving(answer: Callable[[str], list[dict[str, object]]]) -> Iterator[ThreadingHTTPServer]:
     served = serve(answer, "127.0.0.1", 0)
     threading.Thread(target=served.serve_forever, daemon=True).start()
     yield served
     served.shutdown()
     served.server_close()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ThreadingHTTPServer]:
+    with serving(answer) as served:
+        yield served
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    for _ in range(1000):
+        if condition():
+            return
+        time.sleep(0.02)
+    raise AssertionError("waited in vain")
+
+
+def connections() -> int:
+    """How many threads serve one."""
+    return sum("process_request_thread" in thread.name for thread in threading.enumerate())
 
 
 def ask(server: ThreadingHTTPServer, method: str, path: str, body: bytes | None = None, **headers: str):
@@ -100,3 +124,73 @@ def test_the_page_may_run_its_own_script_only_and_ask_its_own_server_only(server
     )
     assert re.findall(r"fetch\((.*?),", page) == ['"/translate"']
     assert not re.search(r"<[^>]+ on[a-z]+=", page), "a handler in the markup would need an unsafe policy"
+
+
+def test_whatever_is_refused_is_one_line_of_json_under_the_same_policy(server: ThreadingHTTPServer) -> None:
+    for method, path in (("PUT", "/"), ("<b>", "/"), ("GET", "/<b>"), ("GET", "/" + "x" * 70_000)):
+        _, headers, body = ask(server, method, path)
+        assert list(json.loads(body)) == ["error"] and b"\n" not in body
+        assert headers["Content-Type"] == "application/json"
+        assert headers["Content-Security-Policy"].startswith("default-src 'none'; ")
+        assert headers["X-Content-Type-Options"] == "nosniff"
+
+
+def test_a_client_that_leaves_before_its_answer_is_not_worth_a_line(capfd: pytest.CaptureFixture) -> None:
+    asked, left = threading.Event(), threading.Event()
+
+    def late(text: str) -> list[dict[str, object]]:
+        asked.set()
+        left.wait(60)
+        return answer(text)
+
+    with serving(late) as server:
+        body = b'{"text": "a"}'
+        head = f"POST /translate HTTP/1.0\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+        with socket.create_connection(server.server_address[:2]) as client:
+            client.sendall(f"{head}Content-Type: application/json\r\n\r\n".encode() + body)
+            assert asked.wait(60)
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # leaves at once
+        left.set()
+        wait_until(lambda: not connections())
+    assert capfd.readouterr() == ("", "")
+
+
+def test_an_error_of_the_server_s_own_is_told_of(capfd: pytest.CaptureFixture) -> None:
+    def failing(text: str) -> list[dict[str, object]]:
+        raise RuntimeError("a bug")
+
+    with serving(failing) as server, pytest.raises(http.client.RemoteDisconnected):
+        post(server, b'{"text": "a"}')
+    assert "RuntimeError: a bug" in capfd.readouterr().err
+
+
+def test_more_connections_than_threads_are_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(infer.demo.server, "MOST", 3)
+    with serving(answer) as server:
+        slow = [socket.create_connection(server.server_address[:2]) for _ in range(3)]
+        wait_until(lambda: connections() == 3)
+        for _ in range(3):
+            status, headers, body = ask(server, "GET", "/")
+            assert (status, headers["Retry-After"]) == (503, "1")
+            assert list(json.loads(body)) == ["error"] and connections() == 3
+        for client in slow:
+            client.close()
+        wait_until(lambda: not connections())
+        assert post(server, b'{"text": "a"}')[0] == 200
+
+
+def test_a_client_that_sends_a_byte_at_a_time_is_left_in_the_end(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setattr(infer.demo.server, "PATIENCE", 0.5)
+    with serving(answer) as server, socket.create_connection(server.server_address[:2]) as client:
+        client.sendall(b"GET / HTTP/1.0\r\nX: ")
+        wait_until(connections)
+        for _ in range(200):
+            if not connections():
+                break
+            with suppress(OSError):
+                client.send(b"x")
+            time.sleep(0.05)
+        assert not connections()
+    assert capfd.readouterr() == ("", "")

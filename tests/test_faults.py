@@ -9,6 +9,7 @@ import resource
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -263,6 +264,29 @@ def test_training_goes_on_from_the_newest_whole_checkpoint_to_the_same_end(
     assert f"resuming {run} after update 4\n" in err
     assert whole(run) == [4, 8, 12]
     assert_same(run, undisturbed / "run", 12)
+
+
+def test_a_signal_that_a_validation_swallows_at_its_end_stops_after_the_same_update(
+    undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    validate = loop.validate
+
+    def swallowing(*args: object) -> dict:
+        measured = validate(*args)
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(1)
+        except SystemExit:
+            pass
+        return measured
+
+    monkeypatch.setattr(loop, "validate", swallowing)
+    run = tmp_path / "run"
+    assert loop.train(config(undisturbed), run, task) == 143
+    checkpoints = Checkpoints(run / "checkpoints")
+    assert checkpoints.latest() == 8
+    assert checkpoints.about(8)[1] != {}, "the validation was complete"
+    checkpoints.close()
 
 
 @pytest.mark.parametrize("step", [8, pytest.param(12, marks=pytest.mark.slow)])

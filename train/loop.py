@@ -104,7 +104,7 @@ def train(
                         pending = None
                         with reporter.paused():
                             metrics = signals.attempt(validation, state.params) if validating else None
-                            stopping = stopping or (validating and metrics is None)
+                            stopping = signals.received is not None
                             if metrics:
                                 reporter.validation(step, metrics)
                             if saving or stopping:

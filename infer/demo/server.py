@@ -1,9 +1,15 @@
 """The demo's HTTP server: the page, and POST /translate with {"text": ...}. It sends nothing to anyone else."""
 
+import io
 import ipaddress
 import json
 import re
+import socket
+import sys
+import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,7 +23,14 @@ Answer = Callable[[str], list[dict[str, Any]]]  # JSON values for each run; rais
 PAGE = Path(__file__).with_name("page.html")
 LARGEST = 16_384  # bytes of a request's body
 DRAINED = 1 << 20  # bytes that are read and forgotten of one that is larger
-PATIENCE = 30.0  # seconds that a connection may be silent
+MOST = 32  # connections at a time
+PATIENCE = 30.0  # seconds that a client has to send its request, and to take its answer
+BUSY = b"""HTTP/1.0 503 Service Unavailable\r
+Content-Type: application/json\r
+X-Content-Type-Options: nosniff\r
+Retry-After: 1\r
+\r
+{"error": "the server is busy; try again"}"""
 
 
 def serve(answer: Answer, host: str, port: int) -> ThreadingHTTPServer:
@@ -32,9 +45,57 @@ def serve(answer: Answer, host: str, port: int) -> ThreadingHTTPServer:
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
     handler = type("Bound", (Handler,), {"answer": staticmethod(answer), "page": page.encode(), "policy": policy})
-    server = ThreadingHTTPServer((host, port), handler)
-    server.daemon_threads = True
-    return server
+    return Server((host, port), handler)
+
+
+class Server(ThreadingHTTPServer):
+    """Answers each connection in a thread of its own, `MOST` at a time; one more is refused at once."""
+
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], handler: type["Handler"]) -> None:
+        self._free = threading.Semaphore(MOST)
+        super().__init__(address, handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Starts the thread of a connection, or refuses it."""
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+            return
+        with suppress(OSError):
+            request.setblocking(False)
+            request.send(BUSY)
+            request.recv(LARGEST)  # closing a connection before what has arrived is read would take the answer back
+        self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answers a connection."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Prints an error's traceback, but nothing about a client that has left or is too slow."""
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
+            super().handle_error(request, client_address)
+
+
+class Request(io.RawIOBase):
+    """What a client sends, all of it within `PATIENCE`."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._deadline = time.monotonic() + PATIENCE
+
+    def readable(self) -> bool:
+        """Returns True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Raises `TimeoutError` after the deadline."""
+        self._connection.settimeout(max(0.001, self._deadline - time.monotonic()))
+        return self._connection.recv_into(buffer)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -43,32 +104,36 @@ class Handler(BaseHTTPRequestHandler):
     answer: Answer
     page: bytes
     policy: str
-    timeout = PATIENCE
+
+    def setup(self) -> None:
+        """Opens the connection's two directions."""
+        super().setup()
+        self.rfile = io.BufferedReader(Request(self.connection))
 
     def do_GET(self) -> None:
         """Sends the page."""
         if not self._is_ours():
-            self._refuse(HTTPStatus.FORBIDDEN, "this server answers to its own address only")
+            self.send_error(HTTPStatus.FORBIDDEN, "this server answers to its own address only")
         elif self.path != "/":
-            self._refuse(HTTPStatus.NOT_FOUND, "there is only /")
+            self.send_error(HTTPStatus.NOT_FOUND, "there is only /")
         else:
             self._send(HTTPStatus.OK, "text/html; charset=utf-8", self.page)
 
     def do_POST(self) -> None:
-        """Sends the answers for a sentence; any fault of the request is one line of JSON."""
+        """Sends the answers for a sentence."""
         length = self.headers.get("Content-Length", "")
-        size = int(length) if length.isascii() and length.isdigit() and len(length) < 10 else None
+        size = int(length) if re.fullmatch("[0-9]{1,9}", length) else None
         body = self.rfile.read(min(size or 0, DRAINED))  # before any refusal: the client may read only once it has sent
         if not self._is_ours():
-            self._refuse(HTTPStatus.FORBIDDEN, "this server answers to its own address only")
+            self.send_error(HTTPStatus.FORBIDDEN, "this server answers to its own address only")
         elif self.path != "/translate":
-            self._refuse(HTTPStatus.NOT_FOUND, "there is only POST /translate")
+            self.send_error(HTTPStatus.NOT_FOUND, "there is only POST /translate")
         elif self.headers.get_content_type() != "application/json":  # what no form of another site can send
-            self._refuse(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the body must be application/json")
+            self.send_error(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the body must be application/json")
         elif size is None:
-            self._refuse(HTTPStatus.LENGTH_REQUIRED, "Content-Length is missing, or no number of bytes")
+            self.send_error(HTTPStatus.LENGTH_REQUIRED, "Content-Length is missing, or no number of bytes")
         elif size > LARGEST:
-            self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a request has at most {LARGEST:,} bytes")
+            self.send_error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a request has at most {LARGEST:,} bytes")
         else:
             self._translate(body)
 
@@ -79,11 +144,11 @@ class Handler(BaseHTTPRequestHandler):
                 raise UserError('the body must be {"text": "a sentence"}')
             runs = self.answer(request["text"])
         except UserError as error:
-            self._refuse(HTTPStatus.BAD_REQUEST, str(error))
+            self.send_error(HTTPStatus.BAD_REQUEST, str(error))
         except (ValueError, RecursionError):
-            self._refuse(HTTPStatus.BAD_REQUEST, "the body is not JSON")
+            self.send_error(HTTPStatus.BAD_REQUEST, "the body is not JSON")
         else:
-            self._send_json(HTTPStatus.OK, {"runs": runs})
+            self._send(HTTPStatus.OK, "application/json", json.dumps({"runs": runs}).encode())
 
     def _is_ours(self) -> bool:
         """Returns whether the request names this machine: a foreign name may be a page that rebinds its own to it."""
@@ -91,23 +156,20 @@ class Handler(BaseHTTPRequestHandler):
             return True
         return re.fullmatch(r"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?", self.headers.get("Host", "")) is not None
 
-    def _refuse(self, status: HTTPStatus, reason: str) -> None:
-        self._send_json(status, {"error": reason})
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Sends any refusal, also of the base class, as one line of JSON."""
+        reason = HTTPStatus(code).phrase if message is None else message
+        self._send(code, "application/json", json.dumps({"error": reason}).encode())
 
-    def _send_json(self, status: HTTPStatus, value: Any) -> None:
-        self._send(status, "application/json", json.dumps(value).encode())
-
-    def _send(self, status: HTTPStatus, kind: str, body: bytes) -> None:
+    def _send(self, status: int, kind: str, body: bytes) -> None:
+        self.connection.settimeout(PATIENCE)
         self.send_response(status)
-        for name, value in (
-            ("Content-Type", kind),
-            ("Content-Length", str(len(body))),
-            ("Content-Security-Policy", self.policy),
-            ("X-Content-Type-Options", "nosniff"),
-            ("Referrer-Policy", "no-referrer"),
-            ("Cache-Control", "no-store"),
-        ):
-            self.send_header(name, value)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Security-Policy", self.policy)
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.send_header("Referrer-Policy", "no-referrer")
+        self.send_header("Cache-Control", "no-store")
         self.end_headers()
         self.wfile.write(body)
 

@@ -1,12 +1,13 @@
 """The fault drill: training is killed and stopped repeatedly, and must end as if nothing had happened.
 
-    python -m tests.faults.drill [--kills=50] [--terms=21] [--runs=3] [--seed=0] [--folder=DIR]
+    python -m tests.faults.drill [--kind=bucket] [--kills=50] [--terms=21] [--runs=3] [--seed=0] [--folder=DIR]
 
-A tiny model is trained in `--runs` folders, with a checkpoint every other update, saved while training continues, and a
-validation every tenth. Every launch ends with one fault: SIGKILL at a random moment, or SIGTERM in a chosen phase. The
-next launch must resume from the newest checkpoint that was then complete, without a warning. Finally every run is
-trained to the same update number as an undisturbed one: parameters, optimiser state and the records of every update and
-validation must be equal bit for bit. Prints a line per fault and a summary; exit status 0 if nothing was lost.
+A tiny model, of the batching or the task that `--kind` names, is trained in `--runs` folders, with a checkpoint every
+other update, saved while training continues, and a validation every tenth. Every launch ends with one fault: SIGKILL at
+a random moment, or SIGTERM in a chosen phase. The next launch must resume from the newest checkpoint that was then
+complete, without a warning. Finally every run is trained to the same update number as an undisturbed one: parameters,
+optimiser state and the records of every update and validation must be equal bit for bit. Prints a line per fault and a
+summary; exit status 0 if nothing was lost.
 """
 
 import argparse
@@ -31,11 +32,13 @@ import orbax.checkpoint as ocp
 from infer.runs import params_sha256
 from tests import tiny_training
 from tests.hurry import XLA_FLAGS
+from tests.test_vision import written
 
 ROOT = Path(__file__).parent.parent.parent
 EVAL_EVERY, PATIENCE = 10, 300.0  # updates; seconds that anything may take on a busy machine
 RANDOM = "anywhere"
 PHASES = ("decode", "save", "compile", "validation", "step", "twice", "restore")
+KINDS = ("bucket", "pack", "language_model", "masked_lm", "vision")  # the first two are of translation
 
 
 class FaultError(Exception):
@@ -117,12 +120,24 @@ class Run:
         return max((int(name) for name in names if name.isdigit()), default=0)
 
 
-def configure(folder: Path) -> Path:
+def configure(folder: Path, kind: str) -> Path:
     """Returns the config of a tiny model, whose validation is slow enough to be interrupted."""
     cfg = tiny_training.config(folder)
     for language in ("en", "de"):
         lines = (folder / f"valid.{language}").read_text().splitlines()
         (folder / f"valid.{language}").write_text("".join(f"{line}\n" for line in lines * 40))
+    if kind == "pack":
+        cfg.data.batching = "pack"
+    elif kind != "bucket":
+        cfg.task = kind
+        cfg.data.train, cfg.data.valid = (f"lines:{folder}/{split}.en" for split in ("train", "valid"))
+    if kind == "language_model":
+        cfg.data.batching = "window"
+    if kind == "vision":
+        cfg.data.train = cfg.data.valid = written(folder)
+        cfg.image.update({"height": 4, "width": 6, "patch_height": 2, "patch_width": 3, "classes": 3})
+        cfg.model.positions, cfg.model.max_positions = "learned", 9
+        cfg.data.tokens_per_batch = 18  # two images: many batches in a validation
     cfg.steps, cfg.log_every, cfg.checkpoint.every, cfg.eval.every = 1_000_000, 1, 2, EVAL_EVERY
     cfg.checkpoint.keep_last, cfg.checkpoint.keep_best = 2, 1
     return tiny_training.config_file(folder, cfg)
@@ -141,10 +156,10 @@ class Row(NamedTuple):
 
 def disturb(run: Run, phase: str, chance: random.Random, cache: Path) -> Row:
     """Launches training, ends it in `phase`, and checks the state that it leaves."""
-    bleu = 64 if phase == "decode" else 0
+    decoding = ("--config.eval.bleu_sentences=64", "--config.decode.extra_length=40") if phase == "decode" else ()
     with tempfile.TemporaryDirectory() as empty:
         there = Path(empty) if phase == "compile" else cache
-        launch = Launch(run, there, f"--config.eval.bleu_sentences={bleu}", "--config.decode.extra_length=40")
+        launch = Launch(run, there, *decoding)
         aim(launch, phase, chance)
         if phase == RANDOM:
             launch.process.kill()
@@ -233,10 +248,11 @@ def differences(run: Run, whole: Run, steps: int) -> list[str]:
     return states + [f"{len(wrong)} records, first {wrong[0]}" for _ in wrong[:1]]
 
 
-def drill(folder: Path, kills: int, terms: int, runs: int, seed: int, cache: Path) -> bool:
+def drill(folder: Path, kills: int, terms: int, runs: int, seed: int, cache: Path, kind: str = KINDS[0]) -> bool:
     """Prints the table and the summary; True if nothing was lost. Compiled programs are kept in `cache`."""
-    chance, config, started = random.Random(seed), configure(folder), time.monotonic()
-    phases = [RANDOM] * kills + [PHASES[number % len(PHASES)] for number in range(terms)]
+    chance, config, started = random.Random(seed), configure(folder, kind), time.monotonic()
+    terminated = PHASES if kind in ("bucket", "pack") else PHASES[1:]  # only translation decodes
+    phases = [RANDOM] * kills + [terminated[number % len(terminated)] for number in range(terms)]
     chance.shuffle(phases)
     disturbed, failures, hits = [], [], Counter[tuple[str, str, str]]()
     print(f"{'run':<6}{'signal':<9}{'aimed at':<12}{'updates':<14}{'checkpoint':<12}{'status':<8}what it hit")
@@ -278,13 +294,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in (("kills", 50), ("terms", 21), ("runs", 3), ("seed", 0)):
         parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--kind", choices=KINDS, default=KINDS[0], help="the batching of translation, or another task")
     parser.add_argument("--folder", type=Path, help="where to work, and leave everything; by default nothing is left")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         compiled = folder / "compiled"
-        return 0 if drill(folder, options.kills, options.terms, options.runs, options.seed, compiled) else 1
+        counts = options.kills, options.terms, options.runs, options.seed
+        return 0 if drill(folder, *counts, compiled, options.kind) else 1
 
 
 if __name__ == "__main__":
