@@ -8,6 +8,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from logging import CRITICAL, getLogger
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from absl import app, flags, logging
 
 OUTPUT_CLOSED = 141  # what a shell reports for SIGPIPE
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_LONGEST_LINE = 2_000  # characters
 _ROOMS = ("data", "run", "infer", "train", "paper")  # whose flags --help lists, and not those of libraries
 
 
@@ -26,7 +28,8 @@ class UserError(Exception):
 def run(main: Callable[[list[str]], int | None], keys: dict[str, Any] | None = None, stray: str = "") -> None:
     """Runs an absl `main`; a `UserError` becomes one line on stderr and exit status 2, without a traceback.
 
-    So does a wrong flag, a wrong key or value in `--config.KEY=VALUE`, or a disk that is full. Ctrl-C exits with 130,
+    So does a wrong flag, a wrong key or value in `--config.KEY=VALUE`, a file that cannot be used, or a disk or memory
+    that is full. Ctrl-C exits with 130,
     and a reader of standard output that stops reading, such as `head`, ends the command without a word, with 141.
 
     Args:
@@ -35,6 +38,8 @@ def run(main: Callable[[list[str]], int | None], keys: dict[str, Any] | None = N
       stray: for a command without arguments: what to write instead of one.
     """
     known = flat(keys or {})
+    with suppress(AttributeError):  # of a stream that is no file
+        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # names need not be Unicode
 
     def parse(argv: list[str]) -> list[str] | UserError | None:
         if {"--help", "-help", "-h", "--helpshort"} & set(argv[1:]):
@@ -108,19 +113,40 @@ def _or_one_line(work: Callable[[], int]) -> int:
     try:
         return work()
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {one_line(str(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
         return OUTPUT_CLOSED
+    except MemoryError as error:
+        print(f"error: there is not enough memory: {one_line(str(error)) or 'take less at a time'}", file=sys.stderr)
+        return 2
     except OSError as error:
         if error.errno not in _NO_SPACE:
-            raise
+            if not error.filename:
+                raise
+            print(f"error: {one_line(f'{error.filename}: {error.strerror}')}", file=sys.stderr)
+            return 2
         if not (status := flush_outputs()):
             print(f"error: {error.filename or 'standard output'} cannot be written ({error.strerror})", file=sys.stderr)
         return status or 2
+
+
+def one_line(text: str) -> str:
+    """Returns a message as one line for a terminal: what cannot be printed is escaped, the middle of a long one cut."""
+    line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text.strip())
+    return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE // 2]} ... {line[-_LONGEST_LINE // 4 :]}"
+
+
+def shown(value: object) -> str:
+    """Returns `repr(value)` for a message, cut after 60 characters."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python refuses to write numbers of thousands of digits
+        return "a number of thousands of digits"
+    return text if len(text) <= 60 else f"{text[:60]}..."
 
 
 def _listed_flags() -> str:

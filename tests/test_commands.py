@@ -99,6 +99,24 @@ def test_output_that_stops_being_read_or_stored_while_it_is_written(tmp_path: Pa
     assert (named.returncode, named.stderr) == (2, "error: a.txt cannot be written (No space left on device)\n")
 
 
+@pytest.mark.parametrize(
+    ("body", "status", "printed", "line"),
+    [
+        ("raise UserError('a\\nb' + '\\033[2J')", 2, "", "error: a\\nb\\x1b[2J"),
+        ("raise UserError('9' * 5000)", 2, "", f"error: {'9' * 1000} ... {'9' * 500}"),
+        ("raise MemoryError", 2, "", "error: there is not enough memory: take less at a time"),
+        ("raise PermissionError(13, 'Permission denied', 'a/b')", 2, "", "error: a/b: Permission denied"),
+        ("print('a\\ud800b')", 0, "a\\ud800b\n", ""),
+    ],
+)
+def test_whatever_is_wrong_is_one_line(tmp_path: Path, body: str, status: int, printed: str, line: str) -> None:
+    script = tmp_path / "command.py"
+    script.write_text(f"from base.errors import UserError, run\ndef main(argv):\n    {body}\nrun(main)\n")
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (status, printed, f"{line}\n" if line else "")
+
+
 def test_ctrl_c_ends_a_translation_at_once_with_130(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "infer.translate", f"--workdir={tiny_run.make(tmp_path / 'run')}", "--chunk=1"]
     streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
