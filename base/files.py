@@ -11,6 +11,7 @@ anything), a dict of required keys and their schemas, or a list of one schema fo
 import contextlib
 import errno
 import hashlib
+import io
 import json
 import os
 import re
@@ -18,7 +19,7 @@ import stat
 import uuid
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from base.errors import UserError
 
@@ -111,7 +112,7 @@ def expanded(path: str | Path, where: str) -> Path:
         raise UserError(f"{where}: there is no user {text.partition('/')[0][1:]}, whose home this names") from error
 
 
-def open_regular(path: Path) -> BinaryIO:
+def open_regular(path: Path) -> io.BufferedReader:
     """Opens a file for reading; never waits, as opening a pipe would.
 
     Raises:
@@ -155,7 +156,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes UTF-8 text atomically; of a name that is not Unicode, the bytes that are not as JSON would, `\\udcff`."""
+    """Writes UTF-8 text atomically; what is not Unicode in a file's name is escaped, as JSON does."""
     write_bytes(path, text.encode(errors="backslashreplace"))
 
 
