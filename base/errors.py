@@ -17,6 +17,7 @@ from absl import app, flags, logging
 
 OUTPUT_CLOSED = 141  # what a shell reports for SIGPIPE
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_EXHAUSTED = "RESOURCE_EXHAUSTED"  # how jax's error begins; this room does not import it
 _LONGEST_LINE = 2_000  # characters
 _ROOMS = ("data", "run", "infer", "train", "paper")  # whose flags --help lists, and not those of libraries
 
@@ -46,7 +47,9 @@ def run(main: Callable[[list[str]], int | None], keys: dict[str, Any] | None = N
             flags.FLAGS.mark_as_parsed()
             return None
         try:
+            _check_config_file(argv)
             rest = flags.FLAGS(argv)
+            _check_numbers()
             if "config" in flags.FLAGS and flags.FLAGS["config"].value is not None:
                 flags.FLAGS["config"].value.to_dict()  # a missing file only raises here
             return rest
@@ -120,6 +123,11 @@ def _or_one_line(work: Callable[[], int]) -> int:
         return 130
     except BrokenPipeError:
         return OUTPUT_CLOSED
+    except RuntimeError as error:
+        if not str(error).startswith(_EXHAUSTED):
+            raise
+        print(f"error: there is not enough memory: {one_line(str(error).splitlines()[0])}", file=sys.stderr)
+        return 2
     except MemoryError as error:
         print(f"error: there is not enough memory: {one_line(str(error)) or 'take less at a time'}", file=sys.stderr)
         return 2
@@ -175,7 +183,26 @@ def suggestion(key: str, keys: Iterable[str]) -> str:
     return f"; did you mean {near[0]}?" if near else "; configs/common.py lists them all"
 
 
+def _check_config_file(argv: list[str]) -> None:
+    """Raises a `UserError` if --config is a device or a pipe: it would be read as Python, perhaps for ever."""
+    for argument in argv[1:]:
+        file = Path(re.sub(r"--?config=", "", argument).partition(":")[0])
+        if file != Path(argument) and file.exists() and not file.is_file():
+            raise UserError(f"--config={file}: not a regular file; name one in configs/")
+
+
+def _check_numbers() -> None:
+    """Raises a `UserError` if a flag of ours is a whole number beyond 64 bits, which no library would take."""
+    for module, defined in flags.FLAGS.flags_by_module_dict().items():
+        ours = module == sys.argv[0] or module.partition(".")[0] in _ROOMS
+        for flag in defined if ours else ():
+            if isinstance(flag.value, int) and abs(flag.value) >= 1 << 63:
+                raise UserError(f"--{flag.name}={shown(flag.value)}: a number of more than 64 bits")
+
+
 def _explained(argv: list[str], error: Exception, known: dict[str, Any]) -> UserError:
+    if isinstance(error, UserError):
+        return error
     groups = {key.rpartition(".")[0] for key in known}
     for argument in argv[1:]:
         match = re.match(r"--?(?:no)?config\.([^=]+)", argument)

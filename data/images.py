@@ -24,7 +24,7 @@ from jaxtyping import Float32, Int32
 from base.errors import UserError
 from base.files import expanded, open_regular
 from data.batching import PlannedBatch
-from data.pipeline import WHOLE, Share, State
+from data.pipeline import WHOLE, Share, State, checked_position
 
 SPLITS = ("train", "valid", "test")
 
@@ -170,8 +170,17 @@ class ImageBatches:
         return dict(self._state)
 
     def set_state(self, state: State) -> None:
-        """Moves to a position that `get_state` returned, for the same images, seed and settings."""
-        self._state = {"epoch": int(state["epoch"]), "batch": int(state["batch"])}
+        """Moves to a position that `get_state` returned, for the same images, seed and settings.
+
+        Raises:
+          UserError: it is no position, or one beyond the last image.
+        """
+        position, batches = checked_position(state), -(-len(self._images.labels_n) // self._rows)
+        if position["batch"] >= batches:
+            raise UserError(
+                f"data position: batch {position['batch']} of an epoch of {batches}; the run's data changed"
+            )
+        self._state = position
 
     def close(self) -> None:
         """Does nothing; there are no threads."""

@@ -96,7 +96,7 @@ def test_numbers_of_many_digits_are_none(digits: int) -> None:
     number = "9" * digits
     assert whole(number) is None
     for spec in (f"grammar:test:{number}", f"trees:grammar:test:{number}", f"lines:grammar:test:{number}"):
-        with pytest.raises(UserError, match="the grammar makes up to 100,000,000 sentences$"):
+        with pytest.raises(UserError, match=r"the grammar makes up to 100,000,000 sentences$"):
             open_corpus(spec)
     for choice in (number, f"average:{number}", f"average-best:{number}"):
         with pytest.raises(UserError, match=r"no checkpoint at step|is not a choice"):

@@ -117,6 +117,26 @@ def test_whatever_is_wrong_is_one_line(tmp_path: Path, body: str, status: int, p
     assert (done.returncode, done.stdout, done.stderr) == (status, printed, f"{line}\n" if line else "")
 
 
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [
+        (
+            ["infer.align", "--workdir=x", "--source=x", "--target=x", f"--layer={10**30}"],
+            f"error: --layer={10**30}: a number of more than 64 bits",
+        ),
+        (["data.prepare", "--config=/dev/zero"], "error: --config=/dev/zero: not a regular file; name one in configs/"),
+        (
+            ["infer.translate", "--workdir=x", f"--columns={'9' * 5000}"],
+            "flag --columns=None: columns are numbers from 1; --help lists the flags",
+        ),
+    ],
+)
+def test_flags_that_would_be_read_for_ever_or_are_too_wide(command: list[str], line: str) -> None:
+    done = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, cwd=ROOT, timeout=100)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert line in done.stderr
+
+
 def test_ctrl_c_ends_a_translation_at_once_with_130(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "infer.translate", f"--workdir={tiny_run.make(tmp_path / 'run')}", "--chunk=1"]
     streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
