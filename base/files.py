@@ -13,6 +13,7 @@ import errno
 import hashlib
 import io
 import json
+import math
 import os
 import re
 import stat
@@ -26,6 +27,7 @@ from base.errors import UserError
 Schema = Any
 LARGEST = 1 << 28  # bytes of a file that is read whole: ours are far smaller
 WIDEST = 1 << 63  # whole numbers in JSON are below it: what our own code writes fits in 64 bits
+_LARGEST_FLOAT = 1e306  # a hundred can be added; what is larger without being infinite was never measured
 _DEEPEST = 100  # levels of JSON
 _LONGEST_NAME = 255  # bytes
 _DRAFTED = 50  # characters of a file's name in that of its draft, which must not be too long where the name is not
@@ -268,6 +270,8 @@ def _fault(value: Any, schema: Schema, at: str) -> str | None:
     if not fits or (isinstance(value, bool) and kind in (int, float)):
         shown = json.dumps(value)
         return f"{at or 'it'} is {shown if len(shown) < 60 else shown[:60] + '...'}; it must be {_NAMES[kind]}"
+    if kind is float and _LARGEST_FLOAT < abs(value) < math.inf:
+        return f"{at or 'it'} is {value}; it must be a number below {_LARGEST_FLOAT}"
     inside: Iterable[tuple[Any, Schema, str]] = ()
     if isinstance(schema, dict):
         missing = next((key for key in schema if key not in value), None)

@@ -31,7 +31,7 @@ FREE_KEYS = (
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy", "sentencepiece", "ml_collections")
 
 _MEASURES = {"train": {"seconds": float}, "valid": dict.fromkeys(("loss", "nll", "perplexity"), float)}
-_LONGEST = 1e10  # seconds that a training may have taken: three centuries
+LONGEST = 1e10  # seconds that a training may have taken: three centuries
 
 
 def model_config(cfg: ConfigDict, vocab_size: int) -> ModelConfig:
@@ -164,7 +164,7 @@ def read_metrics(workdir: Path) -> list[dict[str, Any]]:
             raise UserError(f"{path}: damaged in {where}: kind is {shown(kind)}; it must be train or valid")
         bleu = {"bleu": float} if "bleu" in record else {}
         check(path, where, record, {**_MEASURES[kind], **bleu})
-        if not 0 <= record.get("seconds", 0.0) <= _LONGEST:
+        if not 0 <= record.get("seconds", 0.0) <= LONGEST:
             raise UserError(f"{path}: damaged in {where}: seconds is {record['seconds']}; it cannot be")
     return records
 

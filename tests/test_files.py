@@ -113,6 +113,14 @@ def test_floats_may_be_whole_and_objects_anything(tmp_path: Path) -> None:
     assert read_json(path, {"a": float, "b": [object], "c": float})["c"] == 2.5
 
 
+def test_a_float_can_be_added_to_others_or_is_infinite(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("[1e305, Infinity, NaN]")
+    assert len(read_json(tmp_path / "a.json", [float])) == 3
+    (tmp_path / "a.json").write_text("[1, 1e308]")
+    with pytest.raises(UserError, match=r"damaged: \[1\] is 1e\+308; it must be a number below 1e\+306$"):
+        read_json(tmp_path / "a.json", [float])
+
+
 def test_sha256(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"abc")
     assert sha256(tmp_path / "a") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
