@@ -8,6 +8,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from logging import CRITICAL, getLogger
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from absl import app, flags, logging
 
 OUTPUT_CLOSED = 141  # what a shell reports for SIGPIPE
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_EXHAUSTED = "RESOURCE_EXHAUSTED"  # how jax's error begins; this room does not import it
+_LONGEST_LINE = 2_000  # characters
 _ROOMS = ("data", "run", "infer", "train", "paper")  # whose flags --help lists, and not those of libraries
 
 
@@ -26,7 +29,8 @@ class UserError(Exception):
 def run(main: Callable[[list[str]], int | None], keys: dict[str, Any] | None = None, stray: str = "") -> None:
     """Runs an absl `main`; a `UserError` becomes one line on stderr and exit status 2, without a traceback.
 
-    So does a wrong flag, a wrong key or value in `--config.KEY=VALUE`, or a disk that is full. Ctrl-C exits with 130,
+    So does a wrong flag, a wrong key or value in `--config.KEY=VALUE`, a file that cannot be used, or a disk or memory
+    that is full. Ctrl-C exits with 130,
     and a reader of standard output that stops reading, such as `head`, ends the command without a word, with 141.
 
     Args:
@@ -35,13 +39,17 @@ def run(main: Callable[[list[str]], int | None], keys: dict[str, Any] | None = N
       stray: for a command without arguments: what to write instead of one.
     """
     known = flat(keys or {})
+    with suppress(AttributeError):  # of a stream that is no file
+        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # names need not be Unicode
 
     def parse(argv: list[str]) -> list[str] | UserError | None:
         if {"--help", "-help", "-h", "--helpshort"} & set(argv[1:]):
             flags.FLAGS.mark_as_parsed()
             return None
         try:
+            _check_config_file(argv)
             rest = flags.FLAGS(argv)
+            _check_numbers()
             if "config" in flags.FLAGS and flags.FLAGS["config"].value is not None:
                 flags.FLAGS["config"].value.to_dict()  # a missing file only raises here
             return rest
@@ -108,19 +116,45 @@ def _or_one_line(work: Callable[[], int]) -> int:
     try:
         return work()
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {one_line(str(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
         return OUTPUT_CLOSED
+    except RuntimeError as error:
+        if not str(error).startswith(_EXHAUSTED):
+            raise
+        print(f"error: there is not enough memory: {one_line(str(error).splitlines()[0])}", file=sys.stderr)
+        return 2
+    except MemoryError as error:
+        print(f"error: there is not enough memory: {one_line(str(error)) or 'take less at a time'}", file=sys.stderr)
+        return 2
     except OSError as error:
         if error.errno not in _NO_SPACE:
-            raise
+            if not error.filename:
+                raise
+            print(f"error: {one_line(f'{error.filename}: {error.strerror}')}", file=sys.stderr)
+            return 2
         if not (status := flush_outputs()):
             print(f"error: {error.filename or 'standard output'} cannot be written ({error.strerror})", file=sys.stderr)
         return status or 2
+
+
+def one_line(text: str) -> str:
+    """Returns a message as one line for a terminal: what cannot be printed is escaped, the middle of a long one cut."""
+    line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text.strip())
+    return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE // 2]} ... {line[-_LONGEST_LINE // 4 :]}"
+
+
+def shown(value: object) -> str:
+    """Returns `repr(value)` for a message, cut after 60 characters."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python refuses to write numbers of thousands of digits
+        return "a number of thousands of digits"
+    return text if len(text) <= 60 else f"{text[:60]}..."
 
 
 def _listed_flags() -> str:
@@ -149,7 +183,26 @@ def suggestion(key: str, keys: Iterable[str]) -> str:
     return f"; did you mean {near[0]}?" if near else "; configs/common.py lists them all"
 
 
+def _check_config_file(argv: list[str]) -> None:
+    """Raises a `UserError` if --config is a device or a pipe: it would be read as Python, perhaps for ever."""
+    for argument in argv[1:]:
+        file = Path(re.sub(r"--?config=", "", argument).partition(":")[0])
+        if file != Path(argument) and file.exists() and not file.is_file():
+            raise UserError(f"--config={file}: not a regular file; name one in configs/")
+
+
+def _check_numbers() -> None:
+    """Raises a `UserError` if a flag of ours is a whole number beyond 64 bits, which no library would take."""
+    for module, defined in flags.FLAGS.flags_by_module_dict().items():
+        ours = module == sys.argv[0] or module.partition(".")[0] in _ROOMS
+        for flag in defined if ours else ():
+            if isinstance(flag.value, int) and abs(flag.value) >= 1 << 63:
+                raise UserError(f"--{flag.name}={shown(flag.value)}: a number of more than 64 bits")
+
+
 def _explained(argv: list[str], error: Exception, known: dict[str, Any]) -> UserError:
+    if isinstance(error, UserError):
+        return error
     groups = {key.rpartition(".")[0] for key in known}
     for argument in argv[1:]:
         match = re.match(r"--?(?:no)?config\.([^=]+)", argument)

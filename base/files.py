@@ -1,4 +1,6 @@
-"""Files: atomic writes, SHA-256, and JSON that is checked against a schema, with a one-line error for any fault.
+"""Files: paths that users give, atomic writes, SHA-256, and JSON that is checked against a schema.
+
+Every fault is a one-line error. Files are read if they are regular: a device or a pipe in their place may never end.
 
     >>> read_json(Path("run.json"), {"launches": [{"step": int}]})["launches"][0]["step"]
 
@@ -7,9 +9,14 @@ anything), a dict of required keys and their schemas, or a list of one schema fo
 """
 
 import contextlib
+import errno
 import hashlib
+import io
 import json
+import math
+import os
 import re
+import stat
 import uuid
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,6 +25,14 @@ from typing import Any
 from base.errors import UserError
 
 Schema = Any
+LARGEST = 1 << 28  # bytes of a file that is read whole: ours are far smaller
+WIDEST = 1 << 63  # whole numbers in JSON are below it: what our own code writes fits in 64 bits
+_LARGEST_FLOAT = 1e306  # a hundred can be added; what is larger without being infinite was never measured
+_DEEPEST = 100  # levels of JSON
+_LONGEST_NAME = 255  # bytes
+_DRAFTED = 50  # characters of a file's name in that of its draft, which must not be too long where the name is not
+_LONGEST_PATH = 4_000  # bytes: some room below Linux's 4,096 for the names of files inside
+_SURROGATE = re.compile(rb"\\u(?:[dD][89a-fA-F]|0000)")  # which may be half of a pair; and zero, which ends a C string
 _NAMES = {
     bool: "true or false",
     int: "a whole number",
@@ -32,14 +47,97 @@ def folder(flag: str, path: str | Path) -> Path:
     """Returns the folder that the flag `--FLAG` names, with `~` expanded; it need not exist.
 
     Raises:
-      UserError: the path is a URL, which would silently become a local folder named `gs:`.
+      UserError: the path is a URL, which would silently become a local folder named `gs:`, or as `expanded`.
     """
     if re.match(r"[A-Za-z][\w+.-]+:/", str(path)):
         raise UserError(
             f"--{flag}={path}: this is a URL; only mounted file systems are supported: mount the bucket (gs:// with "
             "gcsfuse) and give its mount point"
         )
-    return Path(path).expanduser()
+    return expanded(path, f"--{flag}={path}")
+
+
+def output_file(flag: str, path: str | Path, suffixes: tuple[str, ...] = ()) -> Path:
+    """Returns the file that the flag `--FLAG` names, with `~` expanded, once it is known that it may be written there.
+
+    To be called before the work whose result the file gets.
+
+    Raises:
+      UserError: its folder does not exist, it is itself a folder, its name ends in none of `suffixes`, or as `folder`.
+    """
+    file = folder(flag, path)
+    if suffixes and file.suffix not in suffixes:
+        raise UserError(f"--{flag}={path}: its name must end in {' or '.join(suffixes)}")
+    if file.is_dir():
+        raise UserError(f"--{flag}={path}: this is a folder; name a file")
+    if not file.parent.is_dir():
+        raise UserError(f"--{flag}={path}: there is no folder {file.parent}")
+    return file
+
+
+def output_folder(flag: str, path: str | Path) -> Path:
+    """Returns the folder that the flag `--FLAG` names, with `~` expanded, once it is known that it may be made there.
+
+    Raises:
+      UserError: it, or what it would be in, is a file, or as `folder`.
+    """
+    place = folder(flag, path)
+    there = next((one for one in (place, *place.parents) if one.exists()), place)
+    if there.exists() and not there.is_dir():
+        raise UserError(f"--{flag}={path}: {there} is a file; name a folder")
+    return place
+
+
+def expanded(path: str | Path, where: str) -> Path:
+    """Returns `path` with `~` expanded; it need not exist.
+
+    Raises:
+      UserError: no file can have this path, or it begins with the home of a user whom there is not; the message begins
+        with `where`.
+    """
+    text = str(path)
+    try:
+        encoded = os.fsencode(text)
+    except UnicodeEncodeError as error:
+        raise UserError(f"{where}: no file can have this name; it is not Unicode") from error
+    if not text.strip():
+        raise UserError(f"{where}: the path is empty; name a file or a folder (. is the current one)")
+    if b"\0" in encoded:
+        raise UserError(f"{where}: no file can have this name; it has a zero byte")
+    if len(encoded) > _LONGEST_PATH or any(len(name) > _LONGEST_NAME for name in encoded.split(b"/")):
+        raise UserError(
+            f"{where}: no file can have this name; names have up to {_LONGEST_NAME} bytes, paths {_LONGEST_PATH:,}"
+        )
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        raise UserError(f"{where}: there is no user {text.partition('/')[0][1:]}, whose home this names") from error
+
+
+def open_regular(path: Path) -> io.BufferedReader:
+    """Opens a file for reading; never waits, as opening a pipe would.
+
+    Raises:
+      OSError: it cannot be read, or is a folder, a device, a pipe or a socket.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise OSError(errno.EINVAL, "not a regular file", str(path))
+
+
+def read_bytes(path: Path) -> bytes:
+    """Returns the content of a regular file of up to `LARGEST` bytes; raises as `open_regular`, or if it is larger."""
+    with open_regular(path) as file:
+        huge = os.fstat(file.fileno()).st_size > LARGEST
+        content = b"" if huge else file.read(LARGEST + 1)
+    if huge or len(content) > LARGEST:
+        raise OSError(errno.EOVERFLOW, f"larger than {LARGEST >> 20} MiB", str(path))
+    return content
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -48,7 +146,7 @@ def write_bytes(path: Path, content: bytes) -> None:
     Raises:
       OSError: it cannot be written; `path` is then unchanged and the temporary file removed.
     """
-    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    draft = path.with_name(f".{path.name[:_DRAFTED]}.{uuid.uuid4().hex}")
     try:
         draft.write_bytes(content)
         draft.replace(path)
@@ -60,8 +158,8 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes UTF-8 text atomically."""
-    write_bytes(path, text.encode())
+    """Writes UTF-8 text atomically; what is not Unicode in a file's name is escaped, as JSON does."""
+    write_bytes(path, text.encode(errors="backslashreplace"))
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -70,8 +168,8 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def sha256(path: Path) -> str:
-    """Returns the SHA-256 of a file, in hexadecimal."""
-    with path.open("rb") as file:
+    """Returns the SHA-256 of a file, in hexadecimal; raises as `open_regular`."""
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -79,8 +177,8 @@ def read_json(path: Path, schema: Schema) -> Any:
     """Returns the JSON value in a file.
 
     Raises:
-      UserError: the file is absent or unreadable, is not JSON, or does not match the schema; the message names the
-        file and the place in it.
+      UserError: the file is absent, unreadable or not a regular one, is not JSON, holds a number or text that nothing
+        of ours can be, or does not match the schema; the message names the file and the place in it.
     """
     return check(path, "", _parsed(path, "", _content(path)), schema)
 
@@ -101,7 +199,7 @@ def read_json_lines(path: Path, schema: Schema) -> list[Any]:
 
 def _content(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_bytes(path)
     except FileNotFoundError as error:
         raise UserError(f"{path}: no such file") from error
     except OSError as error:
@@ -109,10 +207,49 @@ def _content(path: Path) -> bytes:
 
 
 def _parsed(path: Path, where: str, content: bytes) -> Any:
+    """Returns the value of JSON in which whole numbers fit in 64 bits, text is Unicode, and no level is too deep."""
+    wide = False
+
+    def number(text: str) -> Any:
+        nonlocal wide
+        value = int(text) if len(text) <= 20 else WIDEST  # Python refuses to read thousands of digits
+        wide = wide or abs(value) >= WIDEST
+        return value
+
     try:
-        return json.loads(content)
-    except (ValueError, RecursionError) as error:  # bad UTF-8, bad JSON, or numbers with thousands of digits
+        value = json.loads(content.decode("utf-8-sig"), parse_int=number)
+    except (ValueError, RecursionError) as error:  # bad UTF-8, or bad JSON
         raise UserError(f"{path}: damaged{where and f' in {where}'}, not JSON ({str(error)[:120]})") from error
+    odd = wide or _SURROGATE.search(content) or content.count(b"[") + content.count(b"{") > _DEEPEST
+    if odd and (wrong := _impossible(value)):
+        raise UserError(f"{path}: damaged{where and f' in {where}'}: {wrong}")
+    return value
+
+
+def _impossible(value: Any) -> str | None:
+    """Returns which number, text or level of a JSON value is nothing that our own code writes, and why."""
+    waiting: list[tuple[Any, str, int]] = [(value, "", 0)]
+    while waiting:
+        one, at, depth = waiting.pop()
+        if depth > _DEEPEST:
+            return f"{at[:60]}... is nested too deeply"
+        if isinstance(one, int) and abs(one) >= WIDEST:
+            return f"{at or 'it'} is a number of more than 64 bits"
+        if isinstance(one, str) and not is_text(one):
+            return f"{at or 'it'} is not Unicode"
+        if isinstance(one, dict):
+            waiting += [(key, f"the name of {at}.{key!a}", depth) for key in one]
+            waiting += [(item, f"{at}.{key}" if at else key, depth + 1) for key, item in one.items()]
+        elif isinstance(one, list):
+            waiting += [(item, f"{at}[{number}]", depth + 1) for number, item in enumerate(one)]
+    return None
+
+
+def is_text(value: str) -> bool:
+    """Returns whether a string is Unicode, or may name a file, of which names need not be."""
+    with contextlib.suppress(UnicodeEncodeError):
+        return b"\0" not in os.fsencode(value)
+    return False
 
 
 def check(path: Path, where: str, value: Any, schema: Schema) -> Any:
@@ -133,6 +270,8 @@ def _fault(value: Any, schema: Schema, at: str) -> str | None:
     if not fits or (isinstance(value, bool) and kind in (int, float)):
         shown = json.dumps(value)
         return f"{at or 'it'} is {shown if len(shown) < 60 else shown[:60] + '...'}; it must be {_NAMES[kind]}"
+    if kind is float and _LARGEST_FLOAT < abs(value) < math.inf:
+        return f"{at or 'it'} is {value}; it must be a number below {_LARGEST_FLOAT}"
     inside: Iterable[tuple[Any, Schema, str]] = ()
     if isinstance(schema, dict):
         missing = next((key for key in schema if key not in value), None)

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 import re
 import statistics
 from collections.abc import Sequence
@@ -90,8 +91,8 @@ def mean(values: Sequence[float]) -> float | None:
 
 
 def spread(values: Sequence[float], digits: int = 2) -> str:
-    """Formats the mean over seeds and, for two or more, ± the sample standard deviation."""
-    if len(values) < 2:
+    """Formats the mean over seeds and, for two or more, ± the sample standard deviation where all are finite."""
+    if len(values) < 2 or not all(map(math.isfinite, values)):
         return number(mean(values), digits)
     return f"{number(mean(values), digits)} ± {statistics.stdev(values):.{digits}f}"
 

@@ -22,8 +22,9 @@ import numpy as np
 from jaxtyping import Float32, Int32
 
 from base.errors import UserError
+from base.files import expanded, open_regular
 from data.batching import PlannedBatch
-from data.pipeline import WHOLE, Share, State
+from data.pipeline import WHOLE, Share, State, checked_position
 
 SPLITS = ("train", "valid", "test")
 
@@ -109,7 +110,9 @@ def _idx(spec: str, rest: str) -> tuple[np.ndarray, np.ndarray]:
     names = rest.split(",")
     if len(names) != 2:
         raise UserError(f"images {spec!r}: name two files with a comma between them, as in idx:IMAGES,LABELS")
-    images, labels = (read_idx(Path(name).expanduser(), sides) for name, sides in zip(names, (3, 1), strict=True))
+    images, labels = (
+        read_idx(expanded(name, f"images {spec!r}"), sides) for name, sides in zip(names, (3, 1), strict=True)
+    )
     return images.astype(np.float32) / 255, labels.astype(np.int32)
 
 
@@ -120,7 +123,9 @@ def read_idx(path: Path, dimensions: int) -> np.ndarray:
       UserError: it cannot be read, is of another kind, or is shorter or longer than it says.
     """
     try:
-        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        with open_regular(path) as file:
+            content = file.read()
+        content = gzip.decompress(content) if path.suffix == ".gz" else content
     except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from error
     magic, head = bytes([0, 0, 8, dimensions]), 4 + 4 * dimensions
@@ -165,8 +170,17 @@ class ImageBatches:
         return dict(self._state)
 
     def set_state(self, state: State) -> None:
-        """Moves to a position that `get_state` returned, for the same images, seed and settings."""
-        self._state = {"epoch": int(state["epoch"]), "batch": int(state["batch"])}
+        """Moves to a position that `get_state` returned, for the same images, seed and settings.
+
+        Raises:
+          UserError: it is no position, or one beyond the last image.
+        """
+        position, batches = checked_position(state), -(-len(self._images.labels_n) // self._rows)
+        if position["batch"] >= batches:
+            raise UserError(
+                f"data position: batch {position['batch']} of an epoch of {batches}; the run's data changed"
+            )
+        self._state = position
 
     def close(self) -> None:
         """Does nothing; there are no threads."""

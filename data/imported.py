@@ -17,7 +17,7 @@ from typing import Any, SupportsIndex
 import sentencepiece
 
 from base.errors import UserError
-from base.files import check
+from base.files import check, read_bytes
 from base.ids import BOS, EOS, PAD, UNK
 from data.tokenizer import Tokenizer
 
@@ -29,7 +29,7 @@ def open_tokenizer(path: str | Path) -> Tokenizer:
     """Reads a tokenizer of any kind; `UserError` if it is missing or damaged."""
     path = Path(path)
     try:
-        content = path.read_bytes()
+        content = read_bytes(path)
     except OSError as error:
         raise UserError(f"tokenizer {path}: cannot be read ({error.strerror})") from error
     if not content.startswith(b"{"):

@@ -1,27 +1,32 @@
 """Text files, line by line."""
 
 import gzip
+import io
+import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 from base.errors import UserError
-from base.files import sha256
+from base.files import expanded, open_regular, sha256
 
 LONGEST_LINE = 1 << 24  # bytes; a file without line feeds must not fill the memory
 
+_STREAM = re.compile(r"/dev/stdin|/(?:dev|proc/self)/fd/\d+")  # the latter is what a shell makes of <(COMMAND)
+
 
 def read_lines(path: Path) -> Iterator[str]:
-    """Yields the lines of a plain or gzip file.
+    """Yields the lines of a plain or gzip file, of standard input (/dev/stdin) or a command's output (<(COMMAND)).
 
     Raises:
-        UserError: naming the file and the line: it cannot be read or unpacked, is not UTF-8, or has a line of more than
-            `LONGEST_LINE` bytes.
+        UserError: naming the file and the line: it cannot be read or unpacked, is a device or a named pipe, is not
+            UTF-8, or has a line of more than `LONGEST_LINE` bytes.
     """
-    number = 0
+    path, number = expanded(path, str(path)), 0
     try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-            while line := file.readline(LONGEST_LINE + 1):
+        with _open(path) as file:
+            lines = gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file
+            while line := lines.readline(LONGEST_LINE + 1):
                 number += 1
                 if len(line) > LONGEST_LINE:
                     raise UserError(f"{path}, line {number}: longer than {LONGEST_LINE:,} bytes; is this a text file?")
@@ -36,8 +41,13 @@ def read_lines(path: Path) -> Iterator[str]:
         raise UserError(f"{path}{where}: cannot be read ({getattr(error, 'strerror', None) or error})") from error
 
 
+def _open(path: Path) -> io.BufferedReader:
+    return path.open("rb") if _STREAM.fullmatch(str(path)) else open_regular(path)
+
+
 def file_digest(path: Path) -> str:
     """Returns the SHA-256 of a file; `UserError` if it cannot be read."""
+    path = expanded(path, str(path))
     try:
         return sha256(path)
     except FileNotFoundError as error:

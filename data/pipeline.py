@@ -8,12 +8,13 @@ from bisect import bisect_left
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from ml_collections import ConfigDict
 
-from base.errors import UserError
+from base.errors import UserError, shown
+from base.files import WIDEST
 from data.batching import (
     Batch,
     PlannedBatch,
@@ -55,6 +56,14 @@ class Share(NamedTuple):
 
 
 WHOLE = Share()
+
+
+def checked_position(state: Any) -> State:
+    """Returns a position in the data that was read from a file; `UserError` if it is none."""
+    keys = ("epoch", "batch")
+    if not isinstance(state, dict) or not all(type(state.get(key)) is int and 0 <= state[key] < WIDEST for key in keys):
+        raise UserError(f"data position: {shown(state)}; it must be the whole numbers epoch and batch")
+    return {key: state[key] for key in keys}
 
 
 class TrainingBatches:
@@ -108,9 +117,13 @@ class TrainingBatches:
         return dict(self._state)
 
     def set_state(self, state: State) -> None:
-        """Moves to a position that `get_state` returned, for the same corpus, seed and settings."""
+        """Moves to a position that `get_state` returned, for the same corpus, seed and settings.
+
+        Raises:
+            UserError: it is no position.
+        """
         self.close()
-        self._state = {"epoch": int(state["epoch"]), "batch": int(state["batch"])}
+        self._state = checked_position(state)
 
     def close(self) -> None:
         """Stops the background threads; a later `next` starts new ones at the same position."""

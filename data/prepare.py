@@ -34,7 +34,7 @@ from ml_collections import ConfigDict, config_flags
 
 from base import errors
 from base.errors import UserError
-from base.files import folder, read_json, sha256, write_json, write_text
+from base.files import folder, output_folder, read_bytes, read_json, sha256, write_json, write_text
 from base.ids import EOS
 from base.progress import Progress
 from data.batching import Record
@@ -62,11 +62,11 @@ class Prepared:
             self.manifest: dict[str, Any] = read_json(folder / _MANIFEST, {"format": int, "vocab_size": int})
             if self.manifest["format"] != FORMAT:
                 raise ValueError(f"format {self.manifest['format']}")
-            self._file = os.open(folder / _IDS, os.O_RDONLY)
-            weakref.finalize(self, os.close, self._file)
             for name in (_IDS, _LENGTHS):
                 if sha256(folder / name) != self.manifest["sha256"][name]:
                     raise ValueError(f"{name} has changed")
+            self._file = os.open(folder / _IDS, os.O_RDONLY)
+            weakref.finalize(self, os.close, self._file)
             lengths = np.load(folder / _LENGTHS, mmap_mode="r", allow_pickle=False)
             self.lengths: Int32[np.ndarray, "n sides"] = np.asarray(lengths)
             self._type, count = _id_type(self.manifest["vocab_size"]), int(self.lengths.sum(dtype=np.int64))
@@ -275,7 +275,7 @@ def prepare_all(
         tokenizer_path: where a run keeps its tokenizer: read if it exists, else written. None: only in the cache.
         sides: what the model reads: 2, pairs, or 1, a text. None: either.
     """
-    cache = folder("config.data.cache", cfg_data.cache)
+    cache = output_folder("config.data.cache", cfg_data.cache)
     for key in ("train", "valid"):
         if not cfg_data[key]:
             raise UserError(f"data.{key} is empty: name a corpus, as in grammar:{key} or text:PREFIX.{{en,de}}")
@@ -286,7 +286,7 @@ def prepare_all(
     if path is not None and path.exists():
         tokenizer = open_tokenizer(path)
     elif cfg_data.tokenizer:
-        tokenizer = open_tokenizer(cfg_data.tokenizer)
+        tokenizer = open_tokenizer(folder("config.data.tokenizer", cfg_data.tokenizer))
     else:
         tokenizer = _trained_tokenizer(cfg_data, cache)
     for key, wanted, found in (
@@ -315,7 +315,7 @@ def _trained_tokenizer(cfg_data: ConfigDict, cache: Path) -> Tokenizer:
     path = cache / f"{key}.model"
     digest = path.with_suffix(".sha256")
     with contextlib.suppress(OSError, UnicodeDecodeError):  # absent or damaged: learned again below
-        if sha256(path) == digest.read_text("utf-8"):
+        if sha256(path) == read_bytes(digest).decode():
             return Tokenizer.from_file(path)
     with Progress(f"learning {cfg_data.vocab_size:,} subwords from {corpus.spec}", "lines") as progress:
         lines = progress.count(text for pair in corpus.pairs() for text in pair)

@@ -31,6 +31,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from base.errors import UserError
+from base.files import expanded
+from base.numbers import whole
 from data import scan
 from data.lines import file_digest, read_lines
 from data.properties import PROPERTIES
@@ -41,6 +43,7 @@ from data.trees.treebank import cleaned, read_trees
 Pairs = Iterator[tuple[str, ...]]  # source and target, or a text alone
 _SIZES = {"train": 100_000, "valid": 1_000, "test": 1_000, "train_seen": 100_000}
 _SIZES |= dict.fromkeys(("deeper", "longer", "unseen", "rich:valid", "rich:test"), 1_000) | {"rich:train": 100_000}
+_MOST = 100_000_000  # sentences of the grammar: days of work
 _GRAMMAR_SPLITS = ", ".join(_SIZES)
 _BRACES = re.compile(r"\{([^{},]+),([^{},]+)\}")
 
@@ -101,10 +104,14 @@ def _digest(*parts: str) -> str:
 # Files
 
 
+def _file(spec: str, name: str) -> Path:
+    return expanded(name, f"corpus {spec!r}")
+
+
 def _text(spec: str, rest: str) -> Corpus:
     source, target = _languages(spec, rest)
     before, after = rest.split(f"{{{source},{target}}}")
-    paths = [Path(before + language + after).expanduser() for language in (source, target)]
+    paths = [_file(spec, before + language + after) for language in (source, target)]
 
     def pairs() -> Pairs:
         count, sides = 0, (read_lines(paths[0]), read_lines(paths[1]))
@@ -129,7 +136,7 @@ def _tsv(spec: str, rest: str) -> Corpus:
     if not (colon and braces.startswith("{")):
         name, braces = rest, "{en,de}"
     source, target = _languages(spec, braces)
-    path = Path(name).expanduser()
+    path = _file(spec, name)
 
     def pairs() -> Pairs:
         for number, line in enumerate(read_lines(path), 1):
@@ -151,7 +158,7 @@ def _grammar(spec: str, rest: str) -> Corpus:
     split = match[1] if match else ""
     if not match or split not in _SIZES:
         raise UserError(f"corpus {spec!r}: write grammar:SPLIT[:COUNT][:{{en,de}}], SPLIT one of {_GRAMMAR_SPLITS}")
-    count = int(match[2]) if match[2] else _SIZES[split]
+    count = _count(spec, split, match[2])
     source, target = _languages(spec, match[3] or "{en,de}")
     if source not in ("en", "de") or target not in ("en", "de", *PROPERTIES):
         raise UserError(f"corpus {spec!r}: the grammar knows {{en,de}} and {{de,en}} only, and {{en,tense}} and so on")
@@ -166,6 +173,14 @@ def _grammar(spec: str, rest: str) -> Corpus:
     return Corpus(spec, source, target, lambda: _not_empty(spec, pairs()), fingerprint)
 
 
+def _count(spec: str, split: str, given: str | None) -> int:
+    """Returns the number of sentences, by default that of the split."""
+    count = whole(given) if given else _SIZES[split]
+    if count is None or count > _MOST:
+        raise UserError(f"corpus {spec!r}: the grammar makes up to {_MOST:,} sentences")
+    return count
+
+
 def _code_digest(*patterns: str) -> str:
     """Returns a digest of the files in this folder whose code generates a corpus's text."""
     room = Path(__file__).parent
@@ -178,14 +193,14 @@ def _code_digest(*patterns: str) -> str:
 def _trees(spec: str, rest: str) -> Corpus:
     match = re.fullmatch(r"grammar:((?:rich:)?\w+)(?::(\d+))?", rest)
     if match and match[1] in _SIZES:
-        split, count = match[1], int(match[2]) if match[2] else _SIZES[match[1]]
+        split, count = match[1], _count(spec, match[1], match[2])
         fingerprint = _digest("trees grammar", _code_digest("grammar/*.py", "trees/*.py"), split, str(count))
         return _treebank(spec, lambda: _grammar_trees(split, count), fingerprint)
     if rest.startswith("grammar:") or not rest:
         raise UserError(
             f"corpus {spec!r}: write trees:FILE or trees:grammar:SPLIT[:COUNT], SPLIT one of {_GRAMMAR_SPLITS}"
         )
-    path = Path(rest).expanduser()
+    path = _file(spec, rest)
     fingerprint = _digest("trees", _code_digest("trees/*.py"), file_digest(path))
     return _treebank(spec, lambda: read_trees(read_lines(path), str(path)), fingerprint)
 
@@ -229,14 +244,14 @@ def _lines(spec: str, rest: str) -> Corpus:
             return ((text,) for pair in both.pairs() for text in pair[: len(sides)])
 
         return Corpus(spec, "", "en", lines, _digest(*sides, both.fingerprint))
-    path = Path(rest).expanduser()
+    path = _file(spec, rest)
     fingerprint = _digest("lines", file_digest(path))
     return Corpus(spec, "", "", lambda: _not_empty(spec, ((line,) for line in read_lines(path))), fingerprint)
 
 
 def _chars(spec: str, rest: str) -> Corpus:
     name, _, part = rest.rpartition(":") if rest.endswith((":train", ":valid")) else (rest, "", "")
-    path = Path(name).expanduser()
+    path = _file(spec, name)
 
     def text() -> Pairs:
         whole = "\n".join(read_lines(path))
@@ -301,8 +316,8 @@ def _import_tfds(spec: str) -> Any:
 def _tfds_prepared(spec: str, name: str) -> Any:
     tfds = _import_tfds(spec)
     try:
-        if Path(name).expanduser().is_dir():
-            return tfds.builder_from_directory(Path(name).expanduser())
+        if (place := _file(spec, name)).is_dir():
+            return tfds.builder_from_directory(place)
         return tfds.core.read_only_builder.builder_from_files(name)
     except (OSError, ValueError) as error:  # tfds's not-found errors are subclasses of these
         raise UserError(

@@ -22,7 +22,7 @@ from typing import SupportsIndex
 import sentencepiece
 
 from base.errors import UserError
-from base.files import write_bytes
+from base.files import read_bytes, write_bytes
 from base.ids import BOS, EOS, PAD, UNK
 
 TRAINING_LINES = 2_000_000  # subwords of a larger corpus are learned from a fixed random sample
@@ -56,7 +56,7 @@ class Tokenizer:
     def from_file(cls, path: str | Path) -> "Tokenizer":
         """Reads a model file; `UserError` if it is missing, damaged, or has other ids for the special symbols."""
         try:
-            return cls(Path(path).read_bytes(), str(path))
+            return cls(read_bytes(Path(path)), str(path))
         except OSError as error:
             raise UserError(f"tokenizer {path}: cannot be read ({error.strerror})") from error
 

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from base.errors import UserError
+from base.numbers import whole
 from run.checkpoint import quality
 
 CHOICES = "latest, STEP, best, average:N, average:N@MINUTES, average-best:N"
@@ -65,10 +66,11 @@ def choose(choice: str, checkpoints: Sequence[Checkpoint]) -> list[int]:
     if choice == "best":
         return [_best_first(ordered)[0].step]
     if choice.isdecimal():
-        if int(choice) not in steps:
+        step = whole(choice)
+        if step is None or step not in steps:
             raise UserError(f"no checkpoint at step {choice}; there are {', '.join(map(str, steps))}")
-        return [int(choice)]
-    match = re.fullmatch(r"(average|average-best):([1-9]\d*)(?:@(\d+(?:\.\d+)?))?", choice)
+        return [step]
+    match = re.fullmatch(r"(average|average-best):([1-9]\d{0,17})(?:@(\d+(?:\.\d+)?))?", choice)
     if not match or (match[1] == "average-best" and match[3]):
         raise UserError(f"checkpoint {choice!r} is not a choice; write one of {CHOICES}")
     count = int(match[2])

@@ -19,7 +19,7 @@ from infer.scores.pairs import read_pair
 def main(argv: list[str]) -> None:
     """Runs the command; flags below."""
     options = flags.FLAGS
-    parameters = read_parameters(options.parameters) if options.parameters else COLLINS
+    parameters = read_parameters(options.parameters) if options.parameters is not None else COLLINS
     sentences = score_lines(*read_pair(options.gold, options.parsed), parameters)
     blocks = summaries(sentences, parameters)
     messages = [sentence.messages for sentence in sentences]

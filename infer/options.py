@@ -4,13 +4,13 @@ import atexit
 import gc
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from absl import flags
 from ml_collections import ConfigDict
 
 from base import errors
+from base.files import output_file
 from infer.decoding import Decoding, allowed, chosen, rule
 from run.signals import Signals
 
@@ -71,9 +71,9 @@ def define_evaluation_flags(written: str) -> None:
 
 
 def check_output(path: str | None) -> None:
-    """Raises `UserError` if the folder of this file does not exist, before anything is computed."""
-    if path and not Path(path).expanduser().parent.is_dir():
-        raise errors.UserError(f"--output={path}: there is no such folder")
+    """Raises `UserError` if this file cannot be written, as far as that is known before anything is computed."""
+    if path is not None:
+        output_file("output", path)
 
 
 def check(*names: str) -> None:

@@ -27,7 +27,7 @@ def main(argv: list[str]) -> None:
     from infer.parsing import evaluate, open_parsed_split, open_trees, table
     from infer.runs import open_run
 
-    parameters = read_parameters(options.parameters) if options.parameters else COLLINS
+    parameters = read_parameters(options.parameters) if options.parameters is not None else COLLINS
     read = open_trees(options.trees) if options.trees else None  # before the model, so that a bad file fails at once
     model_run = open_run(options.workdir, options.checkpoint)
     sentences = read or open_parsed_split(model_run, options.split)

@@ -13,6 +13,7 @@ from pathlib import Path
 from absl import flags
 
 from base.errors import UserError
+from base.numbers import whole
 from infer.options import define_run_flags, start
 
 SEPARATOR = " ||| "
@@ -26,10 +27,11 @@ def parse_lists(path: str, lines: list[str], count: int) -> tuple[list[int], lis
     """
     numbers, texts = [], []
     for place, line in enumerate(lines, 1):
-        number, *fields = line.split(SEPARATOR)
-        if not fields or not number.strip().isdecimal() or int(number) >= count:
+        number_text, *fields = line.split(SEPARATOR)
+        number = whole(number_text.strip())
+        if not fields or number is None or number >= count:
             raise UserError(f"{path}, line {place}: it must be LINE ||| TEXT, with LINE from 0 to {count - 1}")
-        numbers.append(int(number))
+        numbers.append(number)
         texts.append(fields[0])
     return numbers, texts
 

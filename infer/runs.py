@@ -1,9 +1,11 @@
 """Opens the folder of a run: its config, its tokenizer, and the parameters of the chosen checkpoints."""
 
 import hashlib
+import re
 import sys
 from collections.abc import Callable
-from functools import partial
+from dataclasses import replace
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -71,8 +73,31 @@ def open_run(
             f"{workdir}/checkpoints/{steps[-1]} holds {count_parameters(params):,} parameters; the model of "
             f"{workdir}/config.json has {expected:,}: this checkpoint is of another model"
         )
+    _check_shapes(config, model, params, f"{workdir}/checkpoints/{steps[-1]}")
     print(f"parameters of {workdir}: step {', '.join(map(str, steps))}", file=sys.stderr)
     return Run(workdir, config, model, tokenizer, params, steps[-1], tuple(steps))
+
+
+def _check_shapes(config: ConfigDict, model: ModelConfig, params: Any, checkpoint: str) -> None:
+    """Raises a `UserError` where a model with as many parameters has others: of another mixer, or other heads."""
+    first_layers = replace(model, N=1, scan_layers=False)  # all layers are alike, and one is traced sooner
+    expected = _named_shapes(config.task, config.data.classes, first_layers)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        name = jax.tree_util.keystr(path, simple=True, separator="/")
+        wanted = expected.get(re.sub(r"layer_\d+", "layer_0", name))
+        if wanted != np.shape(leaf):
+            raise UserError(
+                f"{checkpoint} has {name} of shape {np.shape(leaf)}; in the model of the run's config.json it is "
+                f"{wanted or 'absent'}: this checkpoint is of another model"
+            )
+
+
+@lru_cache
+def _named_shapes(task: str, classes: str, model: ModelConfig) -> dict[str, tuple[int, ...]]:
+    config = ConfigDict({"task": task, "data": {"classes": classes}})
+    shapes = jax.eval_shape(initial(config, model), jax.random.key(0))
+    leaves = jax.tree_util.tree_leaves_with_path(shapes)
+    return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf.shape for path, leaf in leaves}
 
 
 def initial(config: ConfigDict, model: ModelConfig) -> Callable[[PRNGKeyArray], dict]:

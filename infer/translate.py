@@ -25,6 +25,7 @@ import sys
 from absl import flags
 
 from base.errors import UserError
+from base.numbers import whole
 from infer.decoding import Sampling
 from infer.options import check, decoding, define_decoding_flags, define_run_flags, start
 
@@ -92,9 +93,7 @@ if __name__ == "__main__":
                       "translation, or TEXT <tab> PHRASE <tab> ..., which it must all contain")  # fmt: skip
     flags.DEFINE_enum("mbr", "", ["", "chrf", "bleu"], "for --sample: print the sample that agrees best with all")
     flags.DEFINE_list("columns", [], "translate these columns, from 1, of tab-separated lines, and keep the others")
-    flags.register_validator(
-        "columns", lambda given: all(c.isdecimal() and int(c) > 0 for c in given), "columns are numbers from 1"
-    )
+    flags.register_validator("columns", lambda given: all(whole(c) for c in given), "columns are numbers from 1")
     check("nbest", "temperature", "top_k", "top_p", "seed", "min_length", "no_repeat", "groups", "diversity")
     flags.DEFINE_integer(
         "chunk", None, "lines to read before translating them; default: 1,000, or 1 on a terminal", lower_bound=1

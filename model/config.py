@@ -16,6 +16,10 @@ ATTENTION_IMPLS = ("einsum", "splash", "cudnn")
 REMATS = ("none", "full", "dots")
 PREFIXES = ("none", "full", "causal")
 
+# Beyond what anyone trains, and what would be made for hours, or fill any memory, before it is refused.
+WIDEST = 1 << 20
+LARGEST = {"N": 1_000, "vocab_size": 1 << 24, "max_positions": 1 << 24}
+
 
 @dataclasses.dataclass(frozen=True)
 class ModelConfig:
@@ -73,8 +77,11 @@ class ModelConfig:
             "neighbours",
             "kernel_width",
         ):
-            if getattr(self, field) < 1:
-                raise ValueError(f"model.{field} is {getattr(self, field)}; it must be at least 1")
+            size, most = getattr(self, field), LARGEST.get(field, WIDEST)
+            if size < 1:
+                raise ValueError(f"model.{field} is {size}; it must be at least 1")
+            if size > most:
+                raise ValueError(f"model.{field} is {size}; it must be at most {most:,}")
         for field in ("P_drop", "P_drop_attention", "P_drop_relu"):
             if not 0.0 <= getattr(self, field) < 1.0:
                 raise ValueError(f"model.{field} is {getattr(self, field)}; it must be at least 0 and below 1")

@@ -17,6 +17,7 @@ from model.tokens import Tokens
 # Where the model draws noise.
 EMBED, STACK = range(2)
 POOLINGS = ("token", "mean")
+LARGEST = 1 << 16  # pixels of a side, and classes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,8 +37,8 @@ class ImageConfig:
 
     def __post_init__(self) -> None:
         for field in ("height", "width", "patch_height", "patch_width", "classes"):
-            if getattr(self, field) < 1:
-                raise ValueError(f"image.{field} is {getattr(self, field)}; it must be at least 1")
+            if not 1 <= getattr(self, field) <= LARGEST:
+                raise ValueError(f"image.{field} is {getattr(self, field)}; it must be from 1 to {LARGEST:,}")
         for side in ("height", "width"):
             if getattr(self, side) % getattr(self, f"patch_{side}"):
                 raise ValueError(f"image.patch_{side} is {getattr(self, f'patch_{side}')}; it must divide image."

@@ -30,7 +30,7 @@ from jaxtyping import Bool, Float
 from ml_collections import ConfigDict
 
 from base.errors import UserError, run
-from base.files import folder
+from base.files import output_folder
 from configs.common import default
 from data.grammar import sentences as grammar
 from infer.attention.heads import BATCH, direction, kept, sentence_maps, spans_of
@@ -314,7 +314,7 @@ def draw_schedule(optim: ConfigDict, path: Path) -> None:
 def main(argv: list[str]) -> None:
     """Entry point; flags below."""
     options = flags.FLAGS
-    for path in figures(options.workdir, folder("output", options.output), options.sentence, options.sentences):
+    for path in figures(options.workdir, output_folder("output", options.output), options.sentence, options.sentences):
         print(path)
 
 

@@ -20,7 +20,7 @@ from configs.common import default
 from infer.scores.bleu import RECORDED
 from paper.provenance import caveats
 from paper.tables.table1 import check_record as check_layers
-from run.folder import FREE_KEYS, as_json, read_metrics
+from run.folder import FREE_KEYS, LONGEST, as_json, read_metrics
 from train.aot.scaling import check_report
 
 # Keys in which a run may differ from a row and still be that row: what a resumed run may change, the seed, and how
@@ -228,7 +228,10 @@ def read_result(path: Path) -> RunRecord:
     """
     schema = {"config": CONFIG, "evaluation": dict, "launches": [dict], "training": TRAINING}
     content = read_json(path, schema)
-    training, launches = content["training"], _checked_launches(path, "launches", content["launches"])
+    training = content["training"]
+    if not 0 <= training["minutes"] <= LONGEST / 60:
+        raise UserError(f"{path}: damaged: training.minutes is {training['minutes']}; it cannot be")
+    launches = _checked_launches(path, "launches", content["launches"])
     return RunRecord(
         path,
         content["config"],

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 
-from base.files import sha256, write_text
+from base.files import read_bytes, sha256, write_text
 
 NAME = "SHA256SUMS"
 
@@ -21,9 +21,10 @@ def read_sums(folder: Path) -> dict[str, str]:
     """Returns the SHA-256 of each file name.
 
     Raises:
-      ValueError: `SHA256SUMS` is damaged, or names a file outside the folder: a run may come from an untrusted source.
+      OSError: `SHA256SUMS` cannot be read, or is no regular file.
+      ValueError: it is damaged, or names a file outside the folder: a run may come from an untrusted source.
     """
-    lines = (folder / NAME).read_text(encoding="utf-8", errors="replace").splitlines()
+    lines = read_bytes(folder / NAME).decode(errors="replace").splitlines()
     matches = [re.fullmatch(r"([0-9a-f]{64})  (.+)", line) for line in lines]
     if not matches or None in matches:
         raise ValueError(f"{NAME} is damaged")

@@ -6,8 +6,8 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from base.errors import UserError, flat, suggestion
-from base.files import read_json
+from base.errors import UserError, flat, shown, suggestion
+from base.files import is_text, read_json
 from configs.common import default
 
 # Keys that runs of earlier versions lack: those runs were trained with today's defaults. A new key of
@@ -25,7 +25,7 @@ _KINDS = {
     bool: "true or false",
     int: f"a whole number up to {LARGEST}",
     float: "a finite number",
-    str: "text",
+    str: "text in Unicode",
     tuple: "whole numbers",
 }
 
@@ -68,7 +68,7 @@ def check_keys(config: dict[str, Any], example: dict[str, Any], where: str) -> N
         if key == "model.remat" and isinstance(given[key], bool):
             continue  # as older runs recorded it
         if not _fits(given[key], value):
-            raise UserError(f"{where}: {key} is {given[key]!r}; it must be {_KINDS[type(value)]}, like {value!r}")
+            raise UserError(f"{where}: {key} is {shown(given[key])}; it must be {_KINDS[type(value)]}, like {value!r}")
 
 
 def _fits(value: Any, example: Any) -> bool:
@@ -76,5 +76,7 @@ def _fits(value: Any, example: Any) -> bool:
         return isinstance(value, (tuple, list)) and all(_fits(item, example[0]) for item in value)
     if isinstance(example, float) and isinstance(value, float):
         return math.isfinite(value)
+    if isinstance(example, str):
+        return isinstance(value, str) and is_text(value)
     kind = int if isinstance(example, float) else type(example)
     return type(value) is kind and (kind is not int or abs(value) <= LARGEST)

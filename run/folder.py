@@ -15,7 +15,7 @@ from typing import Any
 import jax
 from ml_collections import ConfigDict
 
-from base.errors import UserError, flat
+from base.errors import UserError, flat, shown
 from base.files import check, read_json, read_json_lines, write_json
 from model.config import ModelConfig
 from run.config import read_config
@@ -31,6 +31,7 @@ FREE_KEYS = (
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy", "sentencepiece", "ml_collections")
 
 _MEASURES = {"train": {"seconds": float}, "valid": dict.fromkeys(("loss", "nll", "perplexity"), float)}
+LONGEST = 1e10  # seconds that a training may have taken: three centuries
 
 
 def model_config(cfg: ConfigDict, vocab_size: int) -> ModelConfig:
@@ -124,7 +125,7 @@ def read_launches(workdir: Path) -> list[dict[str, Any]]:
     Raises:
       UserError: it is damaged.
     """
-    path, corpus = workdir / "run.json", {"sha256": object}
+    path, corpus = workdir / "run.json", {"sha256": dict}
     if not path.exists():
         return []
     return read_json(path, {"launches": [{"step": int, "data": {"train": corpus, "valid": corpus}}]})["launches"]
@@ -158,8 +159,13 @@ def read_metrics(workdir: Path) -> list[dict[str, Any]]:
     path = workdir / "metrics.jsonl"
     records = read_json_lines(path, {"step": int, "kind": str})
     for number, record in enumerate(records, start=1):
+        where, kind = f"line {number}", record["kind"]
+        if kind not in _MEASURES:
+            raise UserError(f"{path}: damaged in {where}: kind is {shown(kind)}; it must be train or valid")
         bleu = {"bleu": float} if "bleu" in record else {}
-        check(path, f"line {number}", record, {**_MEASURES.get(record["kind"], {}), **bleu})
+        check(path, where, record, {**_MEASURES[kind], **bleu})
+        if not 0 <= record.get("seconds", 0.0) <= LONGEST:
+            raise UserError(f"{path}: damaged in {where}: seconds is {record['seconds']}; it cannot be")
     return records
 
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from base.errors import UserError
+from base.files import read_bytes
 
 NAME = "lock"
 _SINCE = datetime.now(UTC).isoformat(timespec="microseconds")
@@ -49,7 +50,7 @@ def lock(workdir: Path) -> Iterator[None]:
 def other_holder(workdir: Path) -> str | None:
     """Returns the other process that has started training in `workdir` since this one did, or None."""
     try:
-        holder = (workdir / NAME).read_text(encoding="utf-8", errors="replace").strip()
+        holder = read_bytes(workdir / NAME).decode(errors="replace").strip()
     except OSError:  # there is no lock file
         return None
     return holder if holder and holder != _identity() else None

@@ -99,6 +99,44 @@ def test_output_that_stops_being_read_or_stored_while_it_is_written(tmp_path: Pa
     assert (named.returncode, named.stderr) == (2, "error: a.txt cannot be written (No space left on device)\n")
 
 
+@pytest.mark.parametrize(
+    ("body", "status", "printed", "line"),
+    [
+        ("raise UserError('a\\nb' + '\\033[2J')", 2, "", "error: a\\nb\\x1b[2J"),
+        ("raise UserError('9' * 5000)", 2, "", f"error: {'9' * 1000} ... {'9' * 500}"),
+        ("raise MemoryError", 2, "", "error: there is not enough memory: take less at a time"),
+        ("raise PermissionError(13, 'Permission denied', 'a/b')", 2, "", "error: a/b: Permission denied"),
+        ("print('a\\ud800b')", 0, "a\\ud800b\n", ""),
+    ],
+)
+def test_whatever_is_wrong_is_one_line(tmp_path: Path, body: str, status: int, printed: str, line: str) -> None:
+    script = tmp_path / "command.py"
+    script.write_text(f"from base.errors import UserError, run\ndef main(argv):\n    {body}\nrun(main)\n")
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (status, printed, f"{line}\n" if line else "")
+
+
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [
+        (
+            ["infer.align", "--workdir=x", "--source=x", "--target=x", f"--layer={10**30}"],
+            f"error: --layer={10**30}: a number of more than 64 bits",
+        ),
+        (["data.prepare", "--config=/dev/zero"], "error: --config=/dev/zero: not a regular file; name one in configs/"),
+        (
+            ["infer.translate", "--workdir=x", f"--columns={'9' * 5000}"],
+            "flag --columns=None: columns are numbers from 1; --help lists the flags",
+        ),
+    ],
+)
+def test_flags_that_would_be_read_for_ever_or_are_too_wide(command: list[str], line: str) -> None:
+    done = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, cwd=ROOT, timeout=100)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert line in done.stderr
+
+
 def test_ctrl_c_ends_a_translation_at_once_with_130(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "infer.translate", f"--workdir={tiny_run.make(tmp_path / 'run')}", "--chunk=1"]
     streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from base.errors import UserError
 from configs.ablations import ROWS, sweep
 from configs.ablations import get_config as ablation
 from configs.common import default
@@ -74,3 +75,12 @@ def test_the_sweep_of_twins_has_three_seeds_of_every_row_and_five_of_base() -> N
 def test_a_row_that_is_not_there_is_named_with_those_that_are(argument: str) -> None:
     with pytest.raises(ValueError, match=rf"^there is no row '{argument}'; the rows are base, A1, [^\n]*ROW:small$"):
         ablation(argument)
+
+
+@pytest.mark.parametrize("edit", [{"N": 10**6}, {"d_ff": 2**21}, {"max_positions": 2**30}])
+def test_sizes_that_would_take_for_ever_are_refused(edit: dict[str, int]) -> None:
+    cfg = default()
+    cfg.model.update(edit)
+    ((key, value),) = edit.items()
+    with pytest.raises(UserError, match=rf"^config: model\.{key} is {value}; it must be at most [\d,]+$"):
+        model_config(cfg, 100)

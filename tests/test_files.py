@@ -1,12 +1,24 @@
 """base/files.py: files are written atomically, and a fault in a JSON file is a one-line error that names the place."""
 
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from base.errors import UserError
-from base.files import folder, read_json, read_json_lines, sha256, write_json, write_text
+from base.files import (
+    folder,
+    output_file,
+    output_folder,
+    read_bytes,
+    read_json,
+    read_json_lines,
+    sha256,
+    write_json,
+    write_text,
+)
 
 LAUNCHES = {"launches": [{"step": int, "git": {"commit": str}}]}
 
@@ -101,6 +113,105 @@ def test_floats_may_be_whole_and_objects_anything(tmp_path: Path) -> None:
     assert read_json(path, {"a": float, "b": [object], "c": float})["c"] == 2.5
 
 
+def test_a_float_can_be_added_to_others_or_is_infinite(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("[1e305, Infinity, NaN]")
+    assert len(read_json(tmp_path / "a.json", [float])) == 3
+    (tmp_path / "a.json").write_text("[1, 1e308]")
+    with pytest.raises(UserError, match=r"damaged: \[1\] is 1e\+308; it must be a number below 1e\+306$"):
+        read_json(tmp_path / "a.json", [float])
+
+
 def test_sha256(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"abc")
     assert sha256(tmp_path / "a") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("~nosuchuser/x", "there is no user nosuchuser"),
+        ("", "the path is empty"),
+        (" ", "the path is empty"),
+        ("a\0b", "it has a zero byte"),
+        ("a/" + "b" * 256, "names have up to 255 bytes"),
+        ("ü" * 128, "names have up to 255 bytes"),
+        ("a/" * 2500, "names have up to 255 bytes, paths 4,000"),
+        ("\ud800", "it is not Unicode"),
+    ],
+)
+def test_what_no_file_can_be_named_is_refused(path: str, why: str) -> None:
+    with pytest.raises(UserError, match=rf"^--output=.*{why}"):
+        folder("output", path)
+
+
+def test_a_name_that_is_not_unicode_is_a_name(tmp_path: Path) -> None:
+    path = folder("output", f"{tmp_path}/a\udcff")
+    write_json(path, {"name": str(path)})
+    assert read_json(path, {"name": str}) == {"name": str(path)}
+
+
+def test_a_long_name_does_not_make_its_draft_too_long(tmp_path: Path) -> None:
+    path = tmp_path / ("ü" * 127)
+    write_text(path, "x")
+    assert path.read_text() == "x"
+
+
+def test_where_an_output_cannot_be_written_is_known_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path, why in (
+        (tmp_path, "this is a folder; name a file"),
+        (tmp_path / "none" / "a.png", rf"there is no folder {tmp_path}/none"),
+        (tmp_path / "file" / "a.png", rf"there is no folder {tmp_path}/file"),
+    ):
+        with pytest.raises(UserError, match=rf"^--plot={path}: {why}$"):
+            output_file("plot", path)
+    with pytest.raises(UserError, match=r"its name must end in \.png or \.pdf$"):
+        output_file("plot", tmp_path / "a.svg", (".png", ".pdf"))
+    assert output_file("plot", str(tmp_path / "a.png"), (".png",)) == tmp_path / "a.png"
+    for path in (tmp_path / "file", tmp_path / "file" / "a"):
+        with pytest.raises(UserError, match=rf"^--output={path}: {tmp_path}/file is a file; name a folder$"):
+            output_folder("output", path)
+    assert output_folder("output", tmp_path / "a" / "b") == tmp_path / "a" / "b"
+
+
+@pytest.mark.parametrize("read", [read_bytes, sha256, lambda path: read_json(path, dict)])
+def test_only_regular_files_are_read(tmp_path: Path, read: Callable[[Path], object]) -> None:
+    """A pipe that nobody writes to would be waited for, a device may have no end."""
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero"), Path("/dev/null")):
+        with pytest.raises((UserError, OSError), match="not a regular file"):
+            read(path)
+    with pytest.raises((UserError, OSError), match="directory"):
+        read(tmp_path)
+
+
+def test_a_file_of_ours_is_not_larger_than_memory(tmp_path: Path) -> None:
+    with (tmp_path / "a.json").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(UserError, match=r"a\.json: cannot be read \(larger than 256 MiB\)"):
+        read_json(tmp_path / "a.json", dict)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"launches": [{"step": %s}]}' % ("9" * 400), r"launches\[0\].step is a number of more than 64 bits"),
+        ('{"launches": [{"step": %s}]}' % ("-" + "9" * 5000), r"launches\[0\].step is a number of more than 64 bits"),
+        ('{"launches": [], "more": {"a": 9223372036854775808}}', r"more\.a is a number of more than 64 bits"),
+        (r'{"launches": [], "more": {"a": ["\ud800"]}}', r"more\.a\[0\] is not Unicode"),
+        (r'{"launches": [], "\ud800": 1}', r"the name of \.'\\ud800' is not Unicode"),
+        (r'{"launches": [], "a": "\u0000"}', "a is not Unicode"),
+        ('{"launches": [], "a": ' + "[" * 200 + "]" * 200 + "}", "is nested too deeply"),
+    ],
+)
+def test_numbers_text_and_levels_that_nothing_of_ours_has(tmp_path: Path, content: str, message: str) -> None:
+    for lines in (False, True):
+        (tmp_path / "a.json").write_text(content + "\n")
+        with pytest.raises(UserError, match=rf"a\.json: damaged( in line 1)?: .*{message}") as caught:
+            (read_json_lines if lines else read_json)(tmp_path / "a.json", {"launches": list})
+        assert len(str(caught.value)) < len(str(tmp_path)) + 300
+
+
+def test_the_largest_numbers_and_pairs_of_surrogates_are_whole(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(r'{"a": [9223372036854775807, -9223372036854775807, 1e300, "\ud83d\ude00"]}')
+    assert read_json(tmp_path / "a.json", {"a": list})["a"] == [2**63 - 1, 1 - 2**63, 1e300, "\U0001f600"]

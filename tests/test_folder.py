@@ -37,6 +37,10 @@ def test_data_that_changed_are_not_those_of_the_run(tmp_path: Path, name: str) -
         (b'{"launches": [3]}', r"launches\[0\] is 3; it must be an object"),
         (b'{"launches": [{"step": 0, "data": []}]}', r"launches\[0\].data is \[\]; it must be an object"),
         (b'{"launches": [{"step": 0, "data": {"train": {}}}]}', r"launches\[0\].data has no 'valid'"),
+        (
+            b'{"launches": [{"step": 0, "data": {"train": {"sha256": 5}, "valid": {"sha256": {}}}}]}',
+            r"launches\[0\].data.train.sha256 is 5; it must be an object",
+        ),
     ],
 )
 def test_a_damaged_run_json_is_one_line(tmp_path: Path, content: bytes, message: str) -> None:
@@ -46,7 +50,20 @@ def test_a_damaged_run_json_is_one_line(tmp_path: Path, content: bytes, message:
     assert (tmp_path / "run.json").read_bytes() == content
 
 
-@pytest.mark.parametrize("line", [b"[1, 2]", b"{}", b"\xff\0", b'{"step": "x", "kind": "train"}', b'{"step": 1}'])
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"[1, 2]",
+        b"{}",
+        b"\xff\0",
+        b'{"step": "x", "kind": "train"}',
+        b'{"step": 1}',
+        b'{"step": 1, "kind": "other", "seconds": "x"}',
+        b'{"step": 1, "kind": "train", "seconds": NaN}',
+        b'{"step": 1, "kind": "train", "seconds": 1e300}',
+        b'{"step": 1, "kind": "train", "seconds": %s}' % (b"9" * 400),
+    ],
+)
 def test_damaged_metrics_are_one_line(tmp_path: Path, line: bytes) -> None:
     (tmp_path / "metrics.jsonl").write_bytes(b'{"step": 1, "kind": "train", "seconds": 1}\n' + line + b"\n")
     with pytest.raises(UserError, match=rf"^{tmp_path}/metrics.jsonl: damaged in line 2[^\n]*$"):

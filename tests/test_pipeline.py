@@ -5,6 +5,7 @@ import os
 import shutil
 import threading
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from base.errors import UserError
 from configs.common import default
 from data.batching import Batch
-from data.pipeline import Share, TrainingBatches, evaluation_batches
+from data.pipeline import Share, TrainingBatches, checked_position, evaluation_batches
 from data.prepare import Prepared, prepare
 from data.tokenizer import Tokenizer
 
@@ -252,3 +253,11 @@ def test_batches_come_fast(prepared) -> None:
     take(iterator, 200)
     iterator.close()
     assert time.perf_counter() - start < 4.0  # 50 a second, when the machine is busy with other things
+
+
+@pytest.mark.parametrize(
+    "state", [[], {}, {"epoch": 1}, {"epoch": "1", "batch": 0}, {"epoch": -1, "batch": 0}, {"epoch": 2**64, "batch": 0}]
+)
+def test_what_is_no_position_is_one_line(state: Any) -> None:
+    with pytest.raises(UserError, match=r"^data position: .*; it must be the whole numbers epoch and batch$"):
+        checked_position(state)

@@ -106,6 +106,18 @@ def write_record(path: Path, run: Path) -> None:
     path.write_text(json.dumps(record))
 
 
+@pytest.mark.parametrize("minutes", [float("nan"), float("inf"), -1.0, 1e300])
+def test_a_training_of_impossible_length_is_left_out(tmp_path: Path, minutes: float) -> None:
+    run = planted(tmp_path / "run", 7.0)
+    write_record(tmp_path / "A1.json", run)
+    record = json.loads((tmp_path / "A1.json").read_text())
+    record["training"]["minutes"] = minutes
+    (tmp_path / "A1.json").write_text(json.dumps(record))
+    records = find_records(tmp_path)
+    note = f"left out: {tmp_path}/A1.json: damaged: training.minutes is {minutes}; it cannot be"
+    assert ([one.path for one in records.runs], records.notes) == ([run], [note])
+
+
 def missing(folder: Path) -> tuple[str, list[str]]:
     row = row_runs(find_records(folder), A1, "valid")
     assert row.scored == []

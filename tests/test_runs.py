@@ -91,6 +91,9 @@ def test_a_url_is_refused():
         ({"decode.beam": True}, "decode.beam is True; it must be a whole number"),
         ({"data.buckets": [8, "x"]}, "data.buckets is .*; it must be whole numbers"),
         ({"decode.beam": ...}, "decode.beam is missing"),
+        ({"model.N": 10**400}, "model.N is a number of more than 64 bits"),
+        ({"data.test": "text:\ud800"}, "data.test is not Unicode"),
+        ({"data.test": "text:\0"}, "data.test is not Unicode"),
     ],
 )
 def test_a_damaged_config_is_one_line(workdir: Path, tmp_path: Path, damage: bytes | dict, message: str):
@@ -108,6 +111,17 @@ def test_a_damaged_config_is_one_line(workdir: Path, tmp_path: Path, damage: byt
         path.write_text(json.dumps(config))
     with pytest.raises(UserError, match=rf"^{path}: damaged[^\n]*{message}[^\n]*$"):
         read_config(path.parent)
+
+
+@pytest.mark.parametrize("edit", [{"mixer": "linear"}, {"mixer": "restricted"}, {"h": 4, "d_k": 2, "d_v": 2}])
+def test_a_model_of_as_many_parameters_is_another_one(workdir: Path, tmp_path: Path, edit: dict) -> None:
+    """Their arrays would not be found, or not fit."""
+    copy = shutil.copytree(workdir, tmp_path / "copy")
+    config = json.loads((copy / "config.json").read_text())
+    config["model"].update(edit)
+    (copy / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UserError, match=r"^[^\n]*checkpoints/4 has \S+ of shape .* of another model$"):
+        open_run(copy, "latest")
 
 
 def test_configs_of_earlier_versions_are_read(workdir: Path, tmp_path: Path):

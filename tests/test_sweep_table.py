@@ -8,6 +8,7 @@ import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -133,6 +134,39 @@ def test_garbage_in_the_folder_is_one_line(grid: Study, tmp_path: Path) -> None:
     assert shown(tmp_path, "--table") == (2, "", "error: --storage: file is not a database\n")
     (tmp_path / "sweep" / "plan.json").write_text("[1, 2]")
     assert shown(tmp_path, "--table")[2].startswith(f"error: {tmp_path}/sweep/plan.json: damaged: it is [1, 2]")
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value"),
+    [
+        ("summary", {"step": "1"}),
+        ("summary", {"loss": [1]}),
+        ("summary", {"minutes": 10**400}),
+        ("overrides", ["x"]),
+        ("overrides", {"steps": "many"}),
+        ("overrides", {"optim.lr": {"a": 1}}),
+        ("overrides", {"optim.lr": "\ud800"}),
+        ("reason", 5),
+    ],
+)
+def test_attributes_of_unknown_form_are_one_line(grid: Study, tmp_path: Path, attribute: str, value: Any) -> None:
+    trial = grid.study.trials[-1]
+    grid.study._storage.set_trial_user_attr(trial._trial_id, attribute, value)
+    for form in ("--table", "--csv", "--json"):
+        status, out, error = shown(tmp_path, form)
+        assert (status, out) == (2, "")
+        assert error == "error: --storage: the study is damaged: trial 4 is not the record of a point\n"
+
+
+@pytest.mark.parametrize(("attribute", "value"), [("name", "../x"), ("name", [1]), ("replaces", [1])])
+def test_names_and_numbers_that_no_point_has_are_of_no_point(
+    grid: Study, tmp_path: Path, attribute: str, value: Any
+) -> None:
+    trial = grid.study.trials[-1]
+    grid.study._storage.set_trial_user_attr(trial._trial_id, attribute, value)
+    status, out, error = shown(tmp_path, "--table")
+    assert (status, error) == (0, "")
+    assert "../x" not in out
 
 
 def test_a_folder_from_a_stranger_opens_no_database_elsewhere(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 
 import pytest
 
@@ -59,6 +60,8 @@ def test_mean_and_sample_deviation() -> None:
     assert spread([]) == ""
     assert spread([1.234]) == "1.23"
     assert spread([1.0, 2.0, 3.0]) == "2.00 ± 1.00"
+    assert spread([1.0, math.inf]) == "inf"
+    assert spread([1.0, math.nan]) == "nan"
 
 
 def test_differences_carry_their_sign() -> None:

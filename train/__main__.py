@@ -18,7 +18,7 @@ from absl import flags
 from ml_collections import config_flags
 
 from base.errors import run
-from base.files import folder
+from base.files import output_folder
 from configs.common import default
 from run.connect import connect
 from train.check import check, check_device
@@ -31,7 +31,7 @@ flags.DEFINE_string("init", None, "RUN[:CHECKPOINT] to take parameters from: lat
 
 def main(argv: list[str]) -> int:
     """See the module's docstring."""
-    workdir = folder("workdir", flags.FLAGS.workdir)
+    workdir = output_folder("workdir", flags.FLAGS.workdir)
     check(_CONFIG.value, default())
     connect()
     check_device(_CONFIG.value)

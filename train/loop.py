@@ -56,7 +56,7 @@ def train(
         taken = None
         if checkpoints.latest() is None:
             state = jax.jit(init, out_shardings=shardings(placed))(init_key)
-            if init_from:
+            if init_from is not None:
                 params, taken = warm_start(init_from, state.params, workdir)
                 state = state.replace(params=params)
         else:

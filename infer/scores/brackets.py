@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from base.errors import UserError
+from base.numbers import whole
 from data.lines import read_lines
 
 Pairs = tuple[tuple[str, str], ...]
@@ -94,7 +95,7 @@ def read_parameters(path: str | Path) -> Parameters:
         if keyword not in known:
             near = difflib.get_close_matches(keyword, known, n=1) or [", ".join(known)]
             raise UserError(f"{where} is not an EVALB parameter; did you mean {near[0]}?")
-        if len(values) != wanted or (keyword in _NUMBERS and not values[0].isdecimal()):
+        if len(values) != wanted or (keyword in _NUMBERS and whole(values[0]) is None):
             kind = "a whole number" if keyword in _NUMBERS else f"{wanted} word{'s' * (wanted - 1)}"
             raise UserError(f"{where} has {' '.join(values) or 'no value'!r}; it must have {kind}")
         if keyword in _NUMBERS:

@@ -1,6 +1,7 @@
 """Compares recorded runs by the paired bootstrap of `infer.scores.significance`, from their saved translations."""
 
 from base.errors import UserError
+from base.files import read_bytes
 from data.sources import open_corpus
 from infer.scores.significance import Comparison, compare
 from paper.records import RowRuns, ScoredRun
@@ -15,7 +16,7 @@ def read_lines_of(one: ScoredRun) -> list[str] | None:
     if not one.lines.is_file():
         return None
     try:
-        return one.lines.read_text(encoding="utf-8").split("\n")[:-1]
+        return read_bytes(one.lines).decode().split("\n")[:-1]
     except UnicodeDecodeError as error:
         raise UserError(f"{one.lines}: damaged, not UTF-8 ({error})") from error
 

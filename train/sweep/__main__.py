@@ -19,7 +19,7 @@ from absl import flags
 from ml_collections import config_flags
 
 from base.errors import UserError, run
-from base.files import folder
+from base.files import folder, output_folder
 from configs.common import default
 from train.check import check
 
@@ -41,11 +41,12 @@ def main(argv: list[str]) -> int:
     """See the module's docstring."""
     options = flags.FLAGS
     workdir = folder("workdir", options.workdir)
-    showing = options.table or options.csv or options.json or options.plot
+    showing = options.table or options.csv or options.json or options.plot is not None
     if not showing:
         if _CONFIG.value is None:
             raise UserError("--config is missing; only --table, --csv, --json and --plot do without it")
         check(_CONFIG.value, default())
+        workdir = output_folder("workdir", options.workdir)
     from train.sweep.command import show, train  # only now: a mistyped key is not worth loading jax
 
     try:

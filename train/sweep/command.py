@@ -8,6 +8,7 @@ from absl import flags
 from ml_collections import config_flags
 
 from base.errors import UserError, flat
+from base.files import output_file
 from run.folder import as_json
 from train.sweep.expressions import Point
 from train.sweep.plan import Sweep, open_plan, read_plan
@@ -57,6 +58,7 @@ def show(options: flags.FlagValues, workdir: Path) -> int:
 
     Raises `UserError` where the folder is not a sweep's, or its storage cannot be used.
     """
+    drawn = None if options.plot is None else output_file("plot", options.plot)
     plan = read_plan(workdir)
     if plan["storage"] is not None and options.storage is None:
         raise UserError(f"--workdir={workdir}: the study is in {plan['storage']!r}; to open it, give that as --storage")
@@ -68,6 +70,6 @@ def show(options: flags.FlagValues, workdir: Path) -> int:
         print(as_csv(records) if options.csv else json.dumps(records, indent=1, ensure_ascii=False))
     elif options.table:
         print(as_text(records))
-    if options.plot:
-        draw(points, Path(options.plot), search=plan["kind"] == "search")
+    if drawn:
+        draw(points, drawn, search=plan["kind"] == "search")
     return 0

@@ -14,6 +14,7 @@ run is unsafe, and which ends when the database is away for a moment.
 import copy
 import json
 import math
+import re
 import sqlite3
 import warnings
 from collections.abc import Callable, Iterator
@@ -31,12 +32,13 @@ from sqlalchemy import NullPool, event, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from base.errors import UserError
-from base.files import write_json
+from base.files import WIDEST, is_text, write_json
 from run.folder import read_metrics
 from train.sweep.expressions import Point
 from train.sweep.plan import another
-from train.sweep.point import OBJECTIVE, Lost, Outcome, PointStatus, summary
+from train.sweep.point import OBJECTIVE, Lost, Outcome, PointStatus, Summary, summary
 
+_NAME = re.compile(r"[\w,=+-][\w.,=+-]*", re.ASCII)  # of a point, and of its folder; `expressions.name_of`
 _STATES = dict(zip(TrialState, ("running", "done", "pruned", "interrupted", "waiting"), strict=True))
 
 
@@ -118,7 +120,7 @@ class Study:
                 held = HeldPoint(self, trial)
                 if self._counting()[held.name].number != trial.number:
                     held.release()
-                elif trial.user_attrs["overrides"] is not None or held.choose():
+                elif trial.user_attrs.get("overrides") is not None or held.choose():
                     return held
         return None
 
@@ -129,10 +131,7 @@ class Study:
             trials = self._counting()
         statuses = []
         for name, trial in trials.items():
-            known = {"overrides": None, "reason": "", "summary": {}, **trial.user_attrs}
-            overrides, reason, measures = known["overrides"] or {}, known["reason"], known["summary"]
-            if not (isinstance(overrides, dict) and isinstance(measures, dict) and isinstance(reason, str)):
-                raise UserError(f"--storage: the study is damaged: trial {trial.number} is not the record of a point")
+            overrides, reason, measures = _record(trial)
             state = "failed" if reason else "interrupted" if trial._trial_id in stale else _STATES[trial.state]
             statuses.append(PointStatus(name, overrides, state, reason, measures, trial.intermediate_values))
         return statuses
@@ -142,9 +141,10 @@ class Study:
         groups: dict[str, list[FrozenTrial]] = {}
         trials = self.study.get_trials(deepcopy=False)
         for trial in trials:
-            if isinstance(name := trial.user_attrs.get("name"), str):
+            if isinstance(name := trial.user_attrs.get("name"), str) and _NAME.fullmatch(name):
                 groups.setdefault(name, []).append(trial)
-        out = {trial.user_attrs.get("replaces") for trial in trials} | {t.number for t in trials if _abandoned(t)}
+        out = {number for trial in trials if isinstance(number := trial.user_attrs.get("replaces"), int)}
+        out |= {trial.number for trial in trials if _abandoned(trial)}
         return {name: next((t for t in group if t.number not in out), group[-1]) for name, group in groups.items()}
 
 
@@ -154,7 +154,7 @@ class HeldPoint:
     def __init__(self, study: Study, waiting: FrozenTrial) -> None:
         self._study, self._trial = study, Trial(study.study, waiting._trial_id)
         self.name: str = waiting.user_attrs["name"]
-        self.overrides: Point = waiting.user_attrs["overrides"] or {}
+        self.overrides: Point = _record(waiting)[0]
         self.attempt = 1 + len(RetryHeartbeatStaleTrialCallback.retry_history(waiting))
         self._reported, self._last = set(waiting.intermediate_values), monotonic()
 
@@ -239,6 +239,8 @@ def reachable() -> Iterator[None]:
             yield
     except KeyError as error:
         raise UserError("--storage: it does not have this study") from error
+    except (TypeError, AttributeError) as error:  # of attributes that no worker has written
+        raise UserError(f"--storage: the study is damaged ({error})") from error
     except (OptunaError, SQLAlchemyError, ImportError, RuntimeError, ValueError) as error:
         reason = (
             str(getattr(error, "orig", None) or getattr(error.__cause__, "orig", None) or error).strip().splitlines()
@@ -275,6 +277,28 @@ def _connect(url: str | None, workdir: Path, silence: int) -> RDBStorage:
                 raise
             sleep(1)  # workers that start together create the tables together: one of them succeeds
     raise AssertionError
+
+
+def _record(trial: FrozenTrial) -> tuple[Point, str, Summary]:
+    """Returns the overrides, the reason of failure and the measures of a point; `UserError` where one is none."""
+    known = {"overrides": None, "reason": "", "summary": {}, **trial.user_attrs}
+    overrides, reason, measures = known["overrides"] or {}, known["reason"], known["summary"]
+    plain = isinstance(overrides, dict) and all(map(_is_value, overrides.values()))
+    plain = plain and isinstance(overrides.get("steps", 1), int) and isinstance(reason, str)
+    if not (plain and isinstance(measures, dict) and all(map(_is_number, measures.values()))):
+        raise UserError(f"--storage: the study is damaged: trial {trial.number} is not the record of a point")
+    return overrides, reason, measures
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is float or (type(value) is int and abs(value) < WIDEST)
+
+
+def _is_value(value: Any) -> bool:
+    """Whether a key of a config may have this value."""
+    if isinstance(value, list | tuple):
+        return all(map(_is_number, value))
+    return value is None or isinstance(value, bool) or _is_number(value) or (isinstance(value, str) and is_text(value))
 
 
 def _abandoned(trial: FrozenTrial) -> bool:

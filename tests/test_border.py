@@ -1,0 +1,136 @@
+"""What users name: paths, pipes and counts are refused, or read, where they enter; nothing is waited for."""
+
+import os
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from base.errors import UserError
+from base.numbers import whole
+from data.images import open_images
+from data.imported import open_tokenizer
+from data.lines import file_digest, read_lines
+from data.sources import open_corpus
+from data.tokenizer import Tokenizer
+from infer.average import Checkpoint, choose
+from infer.options import check_output
+from infer.rescore import parse_lists
+from infer.scores.brackets import read_parameters
+from infer.scores.pairs import read_pair
+from paper import command
+from run import checksums
+from run.lock import other_holder
+
+CORPORA = ("text:{}.{{en,de}}", "tsv:{}", "lines:{}", "chars:{}:train", "trees:{}", "tfds:{}:{{en,de}}")
+NAMES = {"~nosuchuser/x": "there is no user nosuchuser", "a" * 300: "255 bytes", "a\0b": "zero byte"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("corpus", CORPORA)
+def test_a_corpus_that_no_file_can_be_named(corpus: str, name: str) -> None:
+    with pytest.raises(UserError, match=NAMES[name]):
+        open_corpus(corpus.format(name))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_that_no_file_can_be_named(name: str) -> None:
+    for read in (
+        lambda: read_pair(name, "x"),
+        lambda: read_parameters(name),
+        lambda: file_digest(Path(name)),
+        lambda: open_images(f"idx:{name},x", (8, 8), 10),
+        lambda: check_output(name),
+    ):
+        with pytest.raises(UserError, match=NAMES[name]):
+            read()
+
+
+@pytest.fixture(params=["pipe", "/dev/zero"])
+def endless(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The name of what would be read for ever."""
+    if request.param == "pipe":
+        os.mkfifo(tmp_path / "pipe")
+    return request.param if request.param.startswith("/") else str(tmp_path / request.param)
+
+
+@pytest.mark.parametrize("corpus", ["tsv:{}", "lines:{}", "chars:{}:train", "trees:{}"])
+def test_a_corpus_is_a_regular_file(endless: str, corpus: str) -> None:
+    with pytest.raises(UserError, match=rf"^{endless}: cannot be read \(not a regular file\)$"):
+        open_corpus(corpus.format(endless))
+
+
+def test_other_files_are_regular_ones(endless: str, tmp_path: Path) -> None:
+    for read in (
+        lambda: list(read_lines(Path(endless))),
+        lambda: open_tokenizer(endless),
+        lambda: Tokenizer.from_file(endless),
+        lambda: open_images(f"idx:{endless},x", (8, 8), 10),
+    ):
+        with pytest.raises(UserError, match=r"\(not a regular file\)$"):
+            read()
+    (tmp_path / "SHA256SUMS").symlink_to(endless)
+    assert "not a regular file" in str(checksums.fault(tmp_path))
+    (tmp_path / "lock").symlink_to(endless)
+    assert other_holder(tmp_path) is None
+
+
+def test_the_output_of_a_command_is_read_as_a_file() -> None:
+    """A shell gives `<(zcat FILE)` as /dev/fd/N, an open pipe."""
+    reading, writing = os.pipe()
+
+    def write() -> None:
+        with os.fdopen(writing, "wb") as file:
+            file.write("Zwölf\nLines\n".encode())
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    assert list(read_lines(Path(f"/dev/fd/{reading}"))) == ["Zwölf", "Lines"]
+    thread.join()
+    os.close(reading)
+
+
+@pytest.mark.parametrize("digits", [23, 400, 5000])
+def test_numbers_of_many_digits_are_none(digits: int) -> None:
+    number = "9" * digits
+    assert whole(number) is None
+    for spec in (f"grammar:test:{number}", f"trees:grammar:test:{number}", f"lines:grammar:test:{number}"):
+        with pytest.raises(UserError, match=r"the grammar makes up to 100,000,000 sentences$"):
+            open_corpus(spec)
+    for choice in (number, f"average:{number}", f"average-best:{number}"):
+        with pytest.raises(UserError, match=r"no checkpoint at step|is not a choice"):
+            choose(choice, [Checkpoint(1, 0.0, {})])
+    with pytest.raises(UserError, match=r"line 1: it must be LINE \|\|\| TEXT, with LINE from 0 to 1"):
+        parse_lists("lists", [f"{number} ||| x"], 2)
+
+
+def test_whole_numbers() -> None:
+    assert [whole(text) for text in ("0", "12", "9" * 18, "", "-1", "1.5", "²", "x")] == [
+        0,
+        12,
+        10**18 - 1,
+        *[None] * 5,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("what", "flag", "why"),
+    [
+        ("all", "html", "this is a folder; name a file"),
+        ("layers", "plot", "this is a folder; name a file"),
+        ("layers", "plot", r"its name must end in \.svg or \.png or \.pdf"),
+        ("figures", "output", "is a file; name a folder"),
+        ("all", "html", "the path is empty"),
+    ],
+)
+def test_outputs_of_the_paper_are_checked_before_its_runs_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, flag: str, why: str
+) -> None:
+    monkeypatch.setattr(command, "find_records", lambda folder: pytest.fail("too late"))
+    (tmp_path / "a.svg").mkdir()
+    (tmp_path / "file").touch()
+    given = {"this is a folder; name a file": tmp_path / "a.svg", "the path is empty": ""}.get(why, tmp_path / "file")
+    flags = {"output": "figures", "html": None, "plot": None, "runs": str(tmp_path), flag: str(given)}
+    with pytest.raises(UserError, match=rf"^--{flag}=.*{why}"):
+        command.show(what, SimpleNamespace(**flags))
