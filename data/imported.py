@@ -19,6 +19,7 @@ import sentencepiece
 from base.errors import UserError
 from base.files import check, read_bytes
 from base.ids import BOS, EOS, PAD, UNK
+from data.regular import read_bytes
 from data.tokenizer import Tokenizer
 
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")  # the first ids of every vocabulary here
@@ -42,6 +43,7 @@ def open_tokenizer(path: str | Path) -> Tokenizer:
     for kind in (Marian, MosesBpe, ByteLevel, WordPiece, Unigram):
         if fields["kind"] == kind.KIND:
             check(path, "", fields, kind.SCHEMA)
+            _packed(fields, str(path))
             return kind(content, fields, str(path))
     raise UserError(f"{path}: a tokenizer of kind {fields['kind'][:40]!r}, which this version does not know")
 
@@ -50,6 +52,14 @@ def encode_pairs(tokenizer: Tokenizer, pairs: Sequence[tuple[str, ...]]) -> list
     """Returns the ids of each text, source and target in turn; of single texts, of each."""
     sides = zip((tokenizer, tokenizer.target), zip(*pairs, strict=True), strict=False)
     return [ids for pair in zip(*(side.encode_batch(texts) for side, texts in sides), strict=True) for ids in pair]
+
+
+def _packed(fields: dict, name: str) -> bytes:
+    """Returns a tokenizer's file; `UserError` if a text in it is not Unicode, but half of a pair of surrogates."""
+    try:
+        return json.dumps(fields, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise UserError(f"{name}: one of its texts is not Unicode ({error.object[error.start]!a})") from error
 
 
 def _until_end(ids: Iterable[SupportsIndex]) -> Iterable[int]:
@@ -96,6 +106,8 @@ class Marian(_Imported):
             self._sides = [sentencepiece.SentencePieceProcessor(model_proto=model) for model in models]
         except (ValueError, RuntimeError) as error:
             raise UserError(f"{name}: one of its sentencepiece models is damaged") from error
+        if not all(models):
+            raise UserError(f"{name}: one of its sentencepiece models is empty")
         self._processor = self._sides[0]
 
     @classmethod
@@ -103,7 +115,7 @@ class Marian(_Imported):
         """Returns the tokenizer of a vocabulary and two sentencepiece models."""
         fields = {"kind": cls.KIND, "pieces": list(pieces)}
         fields |= {"source": base64.b64encode(source).decode(), "target": base64.b64encode(target).decode()}
-        return cls(json.dumps(fields, ensure_ascii=False).encode(), fields, "tokenizer")
+        return cls(_packed(fields, "tokenizer"), fields, "tokenizer")
 
     @property
     def target(self) -> Tokenizer:
@@ -132,10 +144,12 @@ class MosesBpe(_Imported):
         if len(self._languages) != 2:
             raise UserError(f"{name}: it must name two languages, source and target")
         merges = [line.split(" ") for line in codes if line.strip() and not line.startswith("#version")]
+        if not merges:
+            raise UserError(f"{name}: its codes are empty; they must be lines of two pieces")
         if any(len(merge) not in (2, 3) for merge in merges):
             raise UserError(f"{name}: its codes are not those of subword-nmt or fastBPE, lines of two pieces")
         # In the first version of subword-nmt the end of a word was a symbol of its own. fastBPE also gives counts.
-        self._own_end = not codes[:1] or not (codes[0].startswith("#version: 0.2") or len(merges[0]) == 3)
+        self._own_end = not (codes[0].startswith("#version: 0.2") or len(merges[0]) == 3)
         self._ranks: dict[tuple[str, str], int] = {}
         for rank, (left, right, *_) in enumerate(merges):
             self._ranks.setdefault((left, right), rank)
@@ -143,10 +157,15 @@ class MosesBpe(_Imported):
         self._word = lru_cache(maxsize=100_000)(self._split)
 
     @classmethod
-    def of(cls, pieces: Sequence[str], codes: Sequence[str], languages: Sequence[str]) -> "MosesBpe":
-        """Returns the tokenizer of a vocabulary, the lines of a file of codes, and two languages, source first."""
+    def of(
+        cls, pieces: Sequence[str], codes: Sequence[str], languages: Sequence[str], name: str = "tokenizer"
+    ) -> "MosesBpe":
+        """Returns the tokenizer of a vocabulary, the lines of a file of codes, and two languages, source first.
+
+        An error calls it `name`.
+        """
         fields = {"kind": cls.KIND, "pieces": list(pieces), "codes": list(codes), "languages": list(languages)}
-        return cls(json.dumps(fields, ensure_ascii=False).encode(), fields, "tokenizer")
+        return cls(_packed(fields, name), fields, name)
 
     @property
     def target(self) -> Tokenizer:
@@ -214,15 +233,21 @@ class _Inner(_Imported):
         except Exception as error:  # tokenizers raises nothing more exact
             raise UserError(f"{name}: its tokenizer is damaged ({str(error)[:100]})") from error
         self._theirs, self._unknown = fields["ids"], UNK
+        if len(self._theirs) != self.vocab_size or not all(0 <= number < 2**31 for number in self._theirs):
+            raise UserError(f"{name}: it must have an id, of 31 bits, for each of its {self.vocab_size} pieces")
         self._ours = {number: place for place, number in enumerate(self._theirs) if place >= UNK}
 
     @classmethod
     def of(cls, inner: Any, rows: Sequence[int], name: str) -> "_Inner":
         """Returns the tokenizer that does what `inner`, a `tokenizers.Tokenizer`, does, with ids in our order."""
-        rest = [inner.id_to_token(row) or f"<{row}>" for row in rows[len(SPECIALS) :]]  # a padded vocabulary
+        names = [inner.id_to_token(row) for row in rows[len(SPECIALS) :]]
+        largest = max(inner.get_vocab().values(), default=-1)
+        if not any(names) or largest > max(rows):
+            raise UserError(f"{name}: its tokenizer has ids up to {largest}, and its model up to {max(rows)}")
+        rest = [piece or f"<{row}>" for piece, row in zip(names, rows[len(SPECIALS) :], strict=True)]
         fields = {"kind": cls.KIND, "pieces": [*SPECIALS, *rest], "ids": list(rows)}
         fields["tokenizer"] = json.loads(inner.to_str())
-        return cls(json.dumps(fields, ensure_ascii=False).encode(), fields, name)
+        return cls(_packed(fields, name), fields, name)
 
     def normalise(self, text: str) -> str:
         """Returns `decode(encode(text))`."""

@@ -12,6 +12,7 @@ from tests.reference import TOLERANCE, torch, transformers
 
 # isort: split
 from infer.convert.bert import parameters
+from infer.convert.weights import Weights
 from model.config import ModelConfig
 from model.masked_lm import MaskedLM, init_params
 from model.tokens import Tokens
@@ -54,7 +55,7 @@ def bert():
 def ours_from(theirs):
     """BERT's weights under our names and in our shapes."""
     given = {name: weight.detach().numpy() for name, weight in theirs.named_parameters()}
-    return jax.tree.map(jnp.asarray, parameters(given, CONFIG.N, CONFIG.h))
+    return jax.tree.map(jnp.asarray, parameters(Weights("", given), CONFIG.N, CONFIG.h, CONFIG.d_model))
 
 
 def test_logits_are_berts():

@@ -11,6 +11,7 @@ from tests.reference import TOLERANCE, torch, transformers
 
 # isort: split
 from infer.convert.gpt2 import parameters
+from infer.convert.weights import Weights
 from model.config import ModelConfig
 from model.language_model import LanguageModel
 from model.tokens import Tokens
@@ -52,7 +53,7 @@ def gpt2():
 def ours_from(theirs):
     """GPT-2's weights under our names and in our shapes."""
     given = {name: weight.detach().numpy() for name, weight in theirs.named_parameters()}
-    return jax.tree.map(jnp.asarray, parameters(given, CONFIG.N, CONFIG.h))
+    return jax.tree.map(jnp.asarray, parameters(Weights("", given), CONFIG.N, CONFIG.h, CONFIG.d_model))
 
 
 def test_logits_are_gpt2s():

@@ -11,6 +11,7 @@ from tests.reference import TOLERANCE, torch, transformers
 
 # isort: split
 from infer.convert.t5 import parameters
+from infer.convert.weights import Weights
 from model.config import ModelConfig
 from model.tokens import Tokens
 from model.transformer import Transformer, init_params
@@ -52,7 +53,7 @@ def t5():
 def ours_from(theirs):
     """T5's weights under our names and in our shapes."""
     given = {name: weight.detach().numpy() for name, weight in theirs.named_parameters()}
-    return jax.tree.map(jnp.asarray, parameters(given, CONFIG.N, CONFIG.h))
+    return jax.tree.map(jnp.asarray, parameters(Weights("", given), CONFIG.N, CONFIG.h, CONFIG.d_model, CONFIG.d_k))
 
 
 def test_logits_are_t5s():

@@ -52,7 +52,9 @@ def ours_from(theirs, folder):
     """ViT's weights under our names and in our shapes; on disk they have other names than in the model."""
     theirs.save_pretrained(folder)
     given = weights(folder)
-    return jax.tree.map(jnp.asarray, parameters(given, CONFIG.N, CONFIG.h, np.zeros(1), np.ones(1)))
+    return jax.tree.map(
+        jnp.asarray, parameters(given, CONFIG.N, CONFIG.h, CONFIG.d_model, (4, 4), np.zeros(1), np.ones(1))
+    )
 
 
 def test_logits_are_vits(tmp_path):

@@ -75,21 +75,32 @@ def read(source: str, workdir: str) -> None:
     kind, _, path = source.partition(":")
     if kind not in IN or not path:
         raise UserError(f"--from={source}: write FORMAT:PATH, with the format one of {', '.join(IN)}")
+    place = _place(f"--from={source}", path)
     with needed(f"--from={kind}"):
         match kind:
             case "huggingface":
                 from infer.convert import huggingface
 
-                imported = huggingface.read(Path(path).expanduser())
+                imported = huggingface.read(place)
             case "fairseq":
                 from infer.convert import fairseq
 
-                imported = fairseq.read(Path(path).expanduser())
+                imported = fairseq.read(place)
             case _:
                 from infer.convert import safetensors
 
-                imported = safetensors.read(Path(path).expanduser())
+                imported = safetensors.read(place)
     make_run(workdir, imported)
+
+
+def _place(flag: str, path: str) -> Path:
+    """Returns a path with `~` expanded; `UserError` if no file can have it."""
+    try:
+        place = Path(path).expanduser()
+        place.exists()
+    except (OSError, RuntimeError, ValueError) as error:  # too long; `~` of no user; half of a pair of surrogates
+        raise UserError(f"{flag}: no file can have this name ({getattr(error, 'strerror', None) or error})") from error
+    return place
 
 
 def main(argv: list[str]) -> None:

@@ -4,6 +4,7 @@ They store a matrix as [out, in], all heads side by side, and have biases everyw
 and then cosines, and ours interleaved (section 3.5), the axis of d_model is permuted by `order`.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,22 +61,23 @@ def sines_first(d_model: int) -> np.ndarray:
     return np.concatenate([np.arange(0, d_model, 2), np.arange(1, d_model, 2)])
 
 
+def their_shape(entry: Entry, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Returns the shape there of one of our parameters of this shape."""
+    size = math.prod(shape)
+    if not entry.ours.rpartition("/")[2].startswith("w"):
+        return (size,)
+    inputs = shape[0] * (shape[1] if entry.ours.endswith("/wo") else 1)
+    return size // inputs, inputs
+
+
 def to_theirs(array: np.ndarray, entry: Entry, order: np.ndarray) -> np.ndarray:
     """Returns one of our parameters in their shape and order."""
-    if entry.ours.rpartition("/")[2].startswith("w"):
-        inputs = array.shape[0] * (array.shape[1] if entry.ours.endswith("/wo") else 1)
-        array = array.reshape(inputs, -1).T
-    else:
-        array = array.reshape(-1)
+    array = array.reshape(their_shape(entry, array.shape)[::-1]).T
     return np.ascontiguousarray(array if entry.axis is None else np.take(array, order, entry.axis))
 
 
 def to_ours(array: np.ndarray, entry: Entry, order: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Returns one of their parameters in our `shape` and order.
-
-    Raises:
-      ValueError: it does not have as many values.
-    """
+    """Returns one of their parameters, of `their_shape`, in our `shape` and order."""
     array = array if entry.axis is None else np.take(array, np.argsort(order), entry.axis)
     return np.ascontiguousarray(array.T).reshape(shape)
 

@@ -3,104 +3,119 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from base.errors import UserError
-from base.files import check
 from configs.common import default
 from data.imported import WordPiece
 from infer.convert.folders import Imported
-from infer.convert.settings import activation, head_width, require, wrong_weights
-from infer.convert.vocabulary import our_rows, read_tokenizer
+from infer.convert.settings import ACTIVATION, EPSILON, OUR_ACTIVATIONS, SIZE, head_width, obey, require
+from infer.convert.vocabulary import check_rows, our_rows, read_tokenizer
+from infer.convert.weights import Weights
 
 _SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "max_position_embeddings")
 _FIXED: dict[str, Any] = {"is_decoder": False, "add_cross_attention": False, "tie_word_embeddings": True}
 _FIXED |= {"position_embedding_type": "absolute"}
+_RULES = {**dict.fromkeys((*_SIZES, "vocab_size"), SIZE), "layer_norm_eps": EPSILON, "hidden_act": ACTIVATION}
+_IGNORED = (
+    r"embeddings\.position_ids",  # 0, 1, 2, ..., saved by older versions
+    # What predicts the next sentence, which a masked language model is trained with, and has no use for.
+    r"pooler\.dense\.(weight|bias)",
+    r"cls\.seq_relationship\.(weight|bias)",
+)
 _SPECIALS = {"pad": "[PAD]", "start": "[CLS]", "eos": "[SEP]", "unk": "[MASK]"}
 
 
-def read(folder: Path, sizes: dict[str, Any], weights: dict[str, np.ndarray]) -> Imported:
+def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
     """Returns the model of a folder, given its config.json and its weights.
 
     Every token is of type 0, whose embedding is part of our table of positions; the next sentence is not predicted.
 
     Raises:
-      UserError: a weight or a file is missing, or the model has a setting that ours has not.
+      UserError: a weight or a file is missing or wrong, or the model has a setting that ours has not.
     """
     path = folder / "config.json"
-    schema = {**dict.fromkeys((*_SIZES, "vocab_size"), int), "layer_norm_eps": float, "hidden_act": str}
-    check(path, "", sizes, schema)
+    obey(path, sizes, _RULES)
     require(path, sizes, _FIXED)
     cfg, d, h = default(), sizes["hidden_size"], sizes["num_attention_heads"]
     cfg.task, width = "masked_lm", head_width(path, d, h)
     cfg.model.update({"N": sizes["num_hidden_layers"], "d_model": d, "h": h, "d_k": width, "d_v": width})
-    cfg.model.update({"d_ff": sizes["intermediate_size"], "activation": activation(path, sizes, "hidden_act")})
+    cfg.model.update({"d_ff": sizes["intermediate_size"], "activation": OUR_ACTIVATIONS[sizes["hidden_act"]]})
     cfg.model.update({"norm_epsilon": sizes["layer_norm_eps"], "biases": True, "scale_embeddings": False})
     cfg.model.update({"positions": "learned", "max_positions": sizes["max_position_embeddings"]})
     inner = read_tokenizer(folder, "BertTokenizer", "vocab.txt")
     special = {ours: inner.token_to_id(theirs) for ours, theirs in _SPECIALS.items()}
     if None in special.values():
         raise UserError(f"{folder}: its vocabulary lacks one of {', '.join(_SPECIALS.values())}")
-    rows = our_rows(sizes["vocab_size"], **special)
-    try:
-        params = parameters(weights, cfg.model.N, h)
-        params |= {name: params[name][rows] for name in ("embed", "softmax_b")}
-    except (KeyError, ValueError, IndexError) as error:
-        raise wrong_weights(folder, error) from error
+    params = parameters(weights, cfg.model.N, h, d)
+    rows = our_rows(path, sizes["vocab_size"], **special)
+    check_rows(folder, params["embed"], rows)
+    params |= {name: params[name][rows] for name in ("embed", "softmax_b")}
     return Imported(folder, cfg, WordPiece.of(inner, rows, str(folder)), params)
 
 
-def parameters(weights: dict[str, np.ndarray], N: int, h: int) -> dict[str, Any]:
+def parameters(weights: Weights, N: int, h: int, d: int) -> dict[str, Any]:
     """Returns BERT's weights under our names and in our shapes; ids are still its own.
 
     Raises:
-      KeyError: a weight is missing.
-      ValueError: one has another shape.
+      UserError: a weight is missing, of another shape or not finite, or there is one more.
     """
-    # The oldest checkpoints have the names of TensorFlow's layer norm.
-    modern = {".gamma": ".weight", ".beta": ".bias"}
-    given = {name.removeprefix("bert."): weight for name, weight in weights.items()}
-    for old, new in modern.items():
-        given = {name.removesuffix(old) + new if name.endswith(old) else name: at for name, at in given.items()}
+    given = weights.renamed(_modern)
+    given.check_layers(N)
     embeddings, head = "embeddings", "cls.predictions.transform"
-    types = given[f"{embeddings}.token_type_embeddings.weight"]
-    return {
-        "embed": given[f"{embeddings}.word_embeddings.weight"],
-        "positions": given[f"{embeddings}.position_embeddings.weight"] + types[:1],
-        "embed_norm": norm(given, f"{embeddings}.LayerNorm"),
-        "encoder": layers(given, N, h, "attention.self", ("attention.output.LayerNorm", "output.LayerNorm")),
-        "head_w": given[f"{head}.dense.weight"].T,
-        "head_b": given[f"{head}.dense.bias"],
-        "head_norm": norm(given, f"{head}.LayerNorm"),
-        "softmax_b": given["cls.predictions.bias"],
+    copies = [f"{embeddings}.word_embeddings.weight", "cls.predictions.decoder.weight"]
+    embed = given.take_tied(copies, -1, d)
+    types = given.take(f"{embeddings}.token_type_embeddings.weight", -1, d)
+    params = {
+        "embed": embed,
+        "positions": given.take(f"{embeddings}.position_embeddings.weight", -1, d) + types[:1],
+        "embed_norm": norm(given, f"{embeddings}.LayerNorm", d),
+        "encoder": layers(given, N, h, d, "attention.self", ("attention.output.LayerNorm", "output.LayerNorm")),
+        "head_w": given.take(f"{head}.dense.weight", d, d).T,
+        "head_b": given.take(f"{head}.dense.bias", d),
+        "head_norm": norm(given, f"{head}.LayerNorm", d),
+        "softmax_b": given.take_tied(["cls.predictions.bias", "cls.predictions.decoder.bias"], len(embed)),
     }
+    given.check_all_read(_IGNORED)
+    return params
 
 
-def norm(given: dict[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
-    """Returns the parameters of a layer norm."""
-    return {"scale": given[f"{name}.weight"], "bias": given[f"{name}.bias"]}
+def _modern(name: str) -> str:
+    """Returns today's name of a weight; the oldest checkpoints have the names of TensorFlow's layer norm."""
+    for old, new in {".gamma": ".weight", ".beta": ".bias"}.items():
+        name = name.removesuffix(old) + new if name.endswith(old) else name
+    return name.removeprefix("bert.")
 
 
-def layers(given: dict[str, np.ndarray], N: int, h: int, inner: str, norms: tuple[str, str]) -> dict[str, Any]:
-    """Returns the layers of an encoder with the names of BERT's or ViT's.
+def norm(given: Weights, name: str, d: int) -> dict[str, Any]:
+    """Returns the parameters of a layer norm of width d."""
+    return {"scale": given.take(f"{name}.weight", d), "bias": given.take(f"{name}.bias", d)}
+
+
+def layers(given: Weights, N: int, h: int, d: int, inner: str, norms: tuple[str, str]) -> dict[str, Any]:
+    """Returns the layers of an encoder of width d with the names of BERT's or ViT's.
 
     `inner` is where a layer's queries, keys and values are, `norms` the norms of its two sub-layers.
     """
-
-    def matrix(name: str) -> np.ndarray:
-        return given[f"{name}.weight"].T
-
     found = {}
     for n in range(N):
         layer = f"encoder.layer.{n}"
-        out, d = f"{layer}.attention.output.dense", len(given[f"{layer}.output.dense.bias"])
-        attention = {"wo": matrix(out).reshape(h, -1, d), "bo": given[f"{out}.bias"]}
+        out = f"{layer}.attention.output.dense"
+        attention = {
+            "wo": given.take(f"{out}.weight", d, d).T.reshape(h, -1, d),
+            "bo": given.take(f"{out}.bias", d),
+        }
         for name in ("query", "key", "value"):
-            attention[f"w{name[0]}"] = matrix(f"{layer}.{inner}.{name}").reshape(d, h, -1)
-            attention[f"b{name[0]}"] = given[f"{layer}.{inner}.{name}.bias"].reshape(h, -1)
+            place = f"{layer}.{inner}.{name}"
+            attention[f"w{name[0]}"] = given.take(f"{place}.weight", d, d).T.reshape(d, h, -1)
+            attention[f"b{name[0]}"] = given.take(f"{place}.bias", d).reshape(h, -1)
         first, second = f"{layer}.intermediate.dense", f"{layer}.output.dense"
-        feed_forward = {"w1": matrix(first), "b1": given[f"{first}.bias"]}
-        feed_forward |= {"w2": matrix(second), "b2": given[f"{second}.bias"]}
-        both = {f"norm_{place}": norm(given, f"{layer}.{name}") for place, name in enumerate(norms, 1)}
+        inward = given.take(f"{first}.weight", -1, d)
+        f = len(inward)
+        feed_forward = {
+            "w1": inward.T,
+            "b1": given.take(f"{first}.bias", f),
+            "w2": given.take(f"{second}.weight", d, f).T,
+            "b2": given.take(f"{second}.bias", d),
+        }
+        both = {f"norm_{place}": norm(given, f"{layer}.{name}", d) for place, name in enumerate(norms, 1)}
         found[f"layer_{n}"] = {"self_attention": attention, "feed_forward": feed_forward, **both}
     return found

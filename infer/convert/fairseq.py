@@ -9,14 +9,15 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from base.errors import UserError
-from base.files import check
 from configs.common import default
 from data.imported import MosesBpe
+from data.regular import read_bytes
 from infer.convert import pytorch
-from infer.convert.bart_names import entries, norms, to_ours, without_zero_biases
+from infer.convert.bart_names import entries, norms, their_shape, to_ours, without_zero_biases
 from infer.convert.folders import Imported, named, nested
-from infer.convert.settings import head_width, wrong_weights
+from infer.convert.settings import BOOL, SIZE, Rule, head_width, obey, one_of, shown
 from infer.convert.vocabulary import bias_of_copies, our_pieces, our_rows
+from infer.convert.weights import Weights
 from model.transformer import init_params
 from run.folder import model_config
 
@@ -32,13 +33,27 @@ _ABSENT: dict[str, Any] = {
     **dict.fromkeys(("no_token_positional_embeddings", "no_cross_attention", "cross_self_attention"), False),
     "adaptive_softmax_cutoff": None,
 }
-# Settings that old checkpoints lack.
+# Settings that old checkpoints lack; of these, positions may also be None.
 _DEFAULTS: dict[str, Any] = {
     **{"activation_fn": "relu", "no_scale_embedding": False, "max_source_positions": 1024},
     **{"max_target_positions": 1024, "share_all_embeddings": False},
+    **{"share_decoder_input_output_embed": False},
     **{"encoder_normalize_before": False, "decoder_normalize_before": False},
 }
+_SIDES = ("encoder", "decoder")
 _PER_SIDE = ("layers", "embed_dim", "ffn_embed_dim", "attention_heads", "normalize_before")
+_LANGUAGE = Rule(lambda value: isinstance(value, str) and value.isprintable() and value != "", "the name of a language")
+_POSITIONS = Rule(lambda value: SIZE.fits(value) and value <= 2**17, "a whole number from 1 to 2^17")
+_SWITCHES = ("no_scale_embedding", "share_all_embeddings", "share_decoder_input_output_embed")
+_RULES: dict[str, Rule] = {
+    **{f"{side}_{key}": BOOL if key == "normalize_before" else SIZE for side in _SIDES for key in _PER_SIDE},
+    **dict.fromkeys(("source_lang", "target_lang"), _LANGUAGE),
+    **dict.fromkeys(("max_source_positions", "max_target_positions"), _POSITIONS),
+    **dict.fromkeys(_SWITCHES, BOOL),
+    "activation_fn": one_of(_ACTIVATIONS, "model.activation"),
+}
+# The number of a version, and a tensor that tells sinusoids the device: they have no values of the model.
+_IGNORED = (r"(encoder|decoder)\.version", r"(encoder|decoder)\.embed_positions\._float_tensor")
 
 
 def read(path: Path) -> Imported:
@@ -57,9 +72,11 @@ def read(path: Path) -> Imported:
     config = _config(path, settings)
     languages = [settings["source_lang"], settings["target_lang"]]
     words = _dictionary(path.parent, languages)
-    rows = our_rows(len(words), pad=PAD, start=EOS, eos=EOS, unk=UNK)
-    params = _params(path, config, modern(pytorch.arrays(state["model"], path)), rows)
-    tokenizer = MosesBpe.of(our_pieces(rows, dict(enumerate(words))), _codes(path.parent), languages)
+    rows = our_rows(path.parent, len(words), pad=PAD, start=EOS, eos=EOS, unk=UNK)
+    weights = modern(path, pytorch.arrays(state["model"], path))
+    params = _params(config, weights, rows, settings["share_decoder_input_output_embed"])
+    codes = _codes(path.parent)
+    tokenizer = MosesBpe.of(our_pieces(rows, dict(enumerate(words))), _lines(codes), languages, str(codes))
     return Imported(path, config, tokenizer, params)
 
 
@@ -76,52 +93,65 @@ def _settings(path: Path, state: dict[str, Any]) -> dict[str, Any]:
         found = vars(found)
     if not isinstance(found, dict) or not isinstance(languages, dict):
         raise UserError(f"{path}: it has no settings of a model, neither 'args' nor 'cfg'")
-    settings = _DEFAULTS | _ABSENT | {key: value for key, value in languages.items() if key.endswith("_lang")} | found
-    sizes = {f"{side}_{key}": int for side in ("encoder", "decoder") for key in _PER_SIDE if key != "normalize_before"}
-    return check(
-        path, "its settings", settings, {**sizes, "source_lang": str, "target_lang": str, "activation_fn": str}
-    )
+    named_there = {key: languages[key] for key in ("source_lang", "target_lang") if key in languages}
+    settings = _DEFAULTS | _ABSENT | named_there | found
+    for key in ("max_source_positions", "max_target_positions"):
+        if settings[key] is None:
+            settings[key] = _DEFAULTS[key]
+    obey(path, settings, _RULES)
+    return settings
 
 
 def _config(path: Path, settings: dict[str, Any]) -> ConfigDict:
     for key, value in _ABSENT.items():
-        if settings[key] != value:
-            raise UserError(f"{path}: its {key} is {settings[key]}, which our model has not")
+        if type(settings[key]) is not type(value) or settings[key] != value:
+            raise UserError(f"{path}: its {key} is {shown(settings[key])}, which our model has not")
     for key in _PER_SIDE:
         if settings[f"encoder_{key}"] != settings[f"decoder_{key}"]:
             raise UserError(f"{path}: its encoder_{key} and decoder_{key} differ; here both sides are alike")
-    activation = settings["activation_fn"]
-    if activation not in _ACTIVATIONS:
-        raise UserError(f"{path}: its activation_fn is {activation!r}, which model.activation has not")
     config, d, h = default(), settings["encoder_embed_dim"], settings["encoder_attention_heads"]
     width = head_width(path, d, h)
+    if d < 4:
+        raise UserError(f"{path}: its model is {d} wide; fairseq's sinusoids need at least 4")
     config.model.update({"N": settings["encoder_layers"], "d_model": d, "d_ff": settings["encoder_ffn_embed_dim"]})
     config.model.update({"h": h, "d_k": width, "d_v": width, "norm_epsilon": EPSILON, "positions": "learned"})
     config.model.max_positions = min(settings["max_source_positions"], settings["max_target_positions"])
-    config.model.update({"activation": _ACTIVATIONS[activation], "biases": True, "output_bias": True})
+    config.model.update({"activation": _ACTIVATIONS[settings["activation_fn"]], "biases": True, "output_bias": True})
     config.model.norm = "pre" if settings["encoder_normalize_before"] else "post"
     config.model.scale_embeddings = not settings["no_scale_embedding"]
-    config.model.tie_embeddings = bool(settings["share_all_embeddings"])
+    config.model.tie_embeddings = settings["share_all_embeddings"]
     config.decode.update({"length_penalty": "power", "alpha": 1.0, "beam": 5})
     return config
 
 
-def modern(weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Returns the parameters under today's names: old files stack q, k and v, and number the layer norms."""
-    found: dict[str, np.ndarray] = {}
-    for name, array in weights.items():
+def modern(source: Path, arrays: dict[str, np.ndarray]) -> Weights:
+    """Returns the parameters under today's names: old files stack q, k and v, and number the layer norms.
+
+    Raises:
+      UserError: one is there under both names.
+    """
+    apart: dict[str, np.ndarray] = {}
+    for name, array in arrays.items():
         above, _, last = name.rpartition(".")
-        if last.startswith("in_proj_"):
-            for projection, part in zip("qkv", np.split(array, 3), strict=True):
-                found[f"{above}.{projection}_proj.{last.removeprefix('in_proj_')}"] = part
-        elif ".layer_norms." in name:
-            layer, _, number = above.partition(".layer_norms.")
-            found[f"{layer}.{norms(name.partition('.')[0])[int(number)]}.{last}"] = array
-        elif name == "decoder.embed_out":
-            found["decoder.output_projection.weight"] = array
+        if last in ("in_proj_weight", "in_proj_bias") and array.ndim and len(array) % 3 == 0:
+            for letter, part in zip("qkv", np.split(array, 3), strict=True):
+                projection = f"{above}.{letter}_proj.{last.removeprefix('in_proj_')}"
+                if projection in arrays:
+                    raise UserError(f"{source}: {shown(name)} and {shown(projection)} are the same weight")
+                apart[projection] = part
         else:
-            found[name] = array
-    return found
+            apart[name] = array
+    renamed = {f"{side}.{number}": name for side in _SIDES for number, name in enumerate(norms(side))}
+
+    def today(name: str) -> str:
+        layer, numbered, last = name.partition(".layer_norms.")
+        number, _, kind = last.partition(".")
+        norm = renamed.get(f"{name.partition('.')[0]}.{number}")
+        if numbered and norm:
+            return f"{layer}.{norm}.{kind}"
+        return "decoder.output_projection.weight" if name == "decoder.embed_out" else name
+
+    return Weights(source, apart, today)
 
 
 def sinusoids(positions: int, d_model: int) -> np.ndarray:
@@ -133,27 +163,26 @@ def sinusoids(positions: int, d_model: int) -> np.ndarray:
     return np.pad(table, ((0, 0), (0, d_model % 2))).astype(np.float32)
 
 
-def _params(path: Path, config: ConfigDict, weights: dict[str, np.ndarray], rows: list[int]) -> dict[str, Any]:
+def _params(config: ConfigDict, weights: Weights, rows: list[int], shared_softmax: bool) -> dict[str, Any]:
     """Returns our parameters, and turns off in `config.model` the biases that are all zero."""
+    weights.check_layers(config.model.N)
     model = model_config(config, len(rows))
     shapes = named(jax.eval_shape(lambda key: init_params(model, key), jax.random.key(0)))
     table, order = sinusoids(model.max_positions, model.d_model), np.arange(model.d_model)
     found = {"output_bias": bias_of_copies(rows), "source_positions": table, "target_positions": table.copy()}
-    target = "decoder.embed_tokens.weight"
+    source, target = (f"{side}.embed_tokens.weight" for side in _SIDES)
     softmax = "decoder.output_projection.weight"
-    try:
-        if model.tie_embeddings:
-            found["embed"] = weights[target][rows]
-        else:
-            found["source_embed"] = weights["encoder.embed_tokens.weight"][rows]
-            found["target_embed"] = weights[target][rows]
-            found["softmax"] = weights[softmax if softmax in weights else target][rows]
-        if len(weights[target]) != len(rows) - 1:
-            raise ValueError(f"{len(weights[target])} rows of embeddings for {len(rows) - 1} subwords")
-        for entry in entries(model.N, model.norm):
-            found[entry.ours] = to_ours(weights[entry.theirs], entry, order, shapes[entry.ours].shape)
-    except (KeyError, ValueError, IndexError) as error:
-        raise wrong_weights(path, error) from error
+    size = (max(rows) + 1, model.d_model)
+    if model.tie_embeddings:
+        found["embed"] = weights.take_tied((target, source, softmax), *size)[rows]
+    else:
+        found["source_embed"] = weights.take(source, *size)[rows]
+        found["target_embed"] = weights.take_tied((target, softmax) if shared_softmax else (target,), *size)[rows]
+        found["softmax"] = found["target_embed"] if shared_softmax else weights.take(softmax, *size)[rows]
+    for entry in entries(model.N, model.norm):
+        shape = shapes[entry.ours].shape
+        found[entry.ours] = to_ours(weights.take(entry.theirs, *their_shape(entry, shape)), entry, order, shape)
+    weights.check_all_read(_IGNORED)
     found = without_zero_biases(found)
     config.model.biases = any(name.endswith("/bq") for name in found)
     return nested(found)
@@ -170,16 +199,16 @@ def _dictionary(folder: Path, languages: list[str]) -> list[str]:
     return words[0]
 
 
-def _codes(folder: Path) -> list[str]:
+def _codes(folder: Path) -> Path:
     for name in CODES:
         if (folder / name).is_file():
-            return _lines(folder / name)
+            return folder / name
     raise UserError(f"{folder}: the codes of byte-pair encoding are not there; name their file {CODES[0]}")
 
 
 def _lines(path: Path) -> list[str]:
     try:
-        return path.read_text("utf-8").split("\n")
+        return read_bytes(path).decode().split("\n")
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:

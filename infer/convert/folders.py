@@ -1,9 +1,10 @@
 """The folders that a conversion writes, whole or not at all, and runs made of parameters from elsewhere."""
 
 import shutil
+import time
 import uuid
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +21,9 @@ from infer.vision import image_config
 from model import vision
 from run.checkpoint import Checkpoints
 from run.folder import as_json, model_config
+
+_DRAFT = ".converting-"  # and 32 hexadecimal digits: a folder that is being written
+_ABANDONED = 24 * 3600.0  # seconds without a write after which a conversion is assumed killed
 
 
 class Imported(NamedTuple):
@@ -50,11 +54,13 @@ def new_folder(flag: str, path: str | Path) -> Iterator[Path]:
       UserError: `path` is a file or has files in it, or cannot be written.
     """
     target = folder(flag, path).absolute()
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise UserError(f"--{flag}={path}: this is there already; name a new folder, or an empty one")
-    draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+    draft = target.with_name(f"{_DRAFT}{uuid.uuid4().hex}")
     try:
-        draft.mkdir(parents=True)
+        if target.exists() and (not target.is_dir() or any(target.iterdir())):
+            raise UserError(f"--{flag}={path}: this is there already; name a new folder, or an empty one")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned(target.parent)
+        draft.mkdir()
         yield draft
         if target.exists():
             target.rmdir()
@@ -63,6 +69,15 @@ def new_folder(flag: str, path: str | Path) -> Iterator[Path]:
         raise UserError(f"--{flag}={path}: cannot be written ({error.strerror or error})") from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Removes the remains of killed conversions: drafts to which nothing has been written for a day."""
+    for draft in folder.glob(f"{_DRAFT}{'[0-9a-f]' * 32}"):
+        with suppress(OSError):  # its owner, or another process, may be removing it too
+            written = max(entry.lstat().st_mtime for entry in (draft, *draft.rglob("*")))
+            if time.time() - written > _ABANDONED:
+                shutil.rmtree(draft)
 
 
 @contextmanager
@@ -96,12 +111,8 @@ def make_run(workdir: str | Path, imported: Imported) -> None:
 
 def check_shapes(imported: Imported) -> None:
     """Raises `UserError` unless names and shapes of the parameters are those of the config's model."""
-    config = imported.config
-    if imported.tokenizer:
-        init = initial(config, model_config(config, imported.tokenizer.vocab_size))
-    else:
-        init = partial(vision.init_params, model_config(config, config.image.classes), image_config(config))
-    wanted = {name: leaf.shape for name, leaf in named(jax.eval_shape(init, jax.random.key(0))).items()}
+    there = named(shapes(imported.config, imported.tokenizer))
+    wanted = {name: leaf.shape for name, leaf in there.items()}
     given = {name: leaf.shape for name, leaf in named(imported.params).items()}
     for name in sorted(wanted.keys() | given.keys()):
         if wanted.get(name) != given.get(name):
@@ -109,6 +120,19 @@ def check_shapes(imported: Imported) -> None:
                 f"{imported.source}: parameter {name} is {given.get(name, 'absent')}; in the model of its config it is "
                 f"{wanted.get(name, 'absent')}"
             )
+
+
+def shapes(config: ConfigDict, tokenizer: Tokenizer | None) -> Any:
+    """Returns the parameters of the config's model without their values; a classifier of images has no tokenizer.
+
+    Raises:
+      UserError: there is no such model.
+    """
+    if tokenizer:
+        init = initial(config, model_config(config, tokenizer.vocab_size))
+    else:
+        init = partial(vision.init_params, model_config(config, config.image.classes), image_config(config))
+    return jax.eval_shape(init, jax.random.key(0))
 
 
 def named(params: Any) -> dict[str, Any]:

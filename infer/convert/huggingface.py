@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-import numpy as np
-
 from base.errors import UserError
 from base.files import read_json
 from infer.convert import bert, gpt2, marian, pytorch, t5, vit
 from infer.convert.folders import Imported
 from infer.convert.safetensors import NAME, load
+from infer.convert.settings import shown
+from infer.convert.weights import Weights
 
 write = marian.write
 READERS = {"marian": marian.read, "pegasus": marian.read, "gpt2": gpt2.read, "bert": bert.read, "t5": t5.read}
@@ -26,17 +26,17 @@ def read(folder: Path) -> Imported:
     sizes = read_json(folder / "config.json", {"model_type": str})
     kind = sizes["model_type"]
     if kind not in READERS:
-        raise UserError(f"{folder}/config.json: model_type is {kind!r}; {', '.join(READERS)} can be read")
+        raise UserError(f"{folder}/config.json: model_type is {shown(kind)}; {', '.join(READERS)} can be read")
     imported = READERS[kind](folder, sizes, weights(folder))
     imported.config.data.tokens_per_batch = 4_096  # to score in: of GPT-2's vocabulary these are 0.8 GB of logits
     return imported
 
 
-def weights(folder: Path) -> dict[str, np.ndarray]:
+def weights(folder: Path) -> Weights:
     """Returns the parameters by their names on disk."""
     if (folder / NAME).is_file():
-        return load(folder / NAME)[0]
+        return Weights(folder / NAME, load(folder / NAME)[0])
     path = folder / "pytorch_model.bin"
     if path.is_file():
-        return pytorch.arrays(pytorch.load(path), path)
+        return Weights(path, pytorch.arrays(pytorch.load(path), path))
     raise UserError(f"{folder}: neither {NAME} nor pytorch_model.bin is there; a model in several files is not read")

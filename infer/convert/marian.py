@@ -12,18 +12,20 @@ from ml_collections import ConfigDict
 from safetensors.numpy import save_file
 
 from base.errors import UserError
-from base.files import check, read_json, write_json, write_text
+from base.files import read_json, write_json, write_text
 from base.ids import BOS, EOS, PAD
 from configs.common import default
 from data.imported import SPECIALS, Marian
+from data.regular import read_bytes
 from data.tokenizer import Tokenizer
-from infer.convert.bart_names import entries, sines_first, to_ours, to_theirs, without_zero_biases
+from infer.convert.bart_names import entries, sines_first, their_shape, to_ours, to_theirs, without_zero_biases
 from infer.convert.check import check_holds, check_tokenizer, compare, forced, penalty_note
 from infer.convert.folders import Imported, named, nested
-from infer.convert.settings import activation, head_width, wrong_weights
+from infer.convert.settings import ACTIVATION, BOOL, ID, OUR_ACTIVATIONS, SIZE, head_width, obey, shown
 from infer.convert.vocabulary import bias_of_copies, our_pieces, our_rows
+from infer.convert.weights import Weights
 from infer.runs import Run
-from model.config import ACTIVATIONS, NORMS
+from model.config import ACTIVATIONS, NORMS, ModelConfig
 from model.positions import sinusoids
 from model.transformer import init_params
 from run.folder import model_config
@@ -35,6 +37,15 @@ EPSILON = 1e-5  # of their layer norm, fixed
 POSITIONS = 1024
 TOLERANCE = 1e-2  # of a subword's log-probability; ours has another epsilon, 1e-6 by default
 SIDES = ("encoder", "decoder")
+HEAD = "lm_head.weight"
+POSITION_TOLERANCE = 1e-2  # of a sine: what bfloat16 rounds it by, and more
+_PER_SIDE = ("layers", "ffn_dim", "attention_heads")
+_SIZES = ("d_model", "vocab_size", *(f"{side}_{key}" for side in SIDES for key in _PER_SIDE))
+_IDS = ("pad_token_id", "eos_token_id", "decoder_start_token_id")
+_DEFAULTS = {"share_encoder_decoder_embeddings": True, "tie_word_embeddings": True, "max_position_embeddings": 1024}
+_RULES = {**dict.fromkeys(_SIZES, SIZE), **dict.fromkeys(_IDS, ID), "max_position_embeddings": SIZE}
+_RULES |= {"activation_function": ACTIVATION, "scale_embedding": BOOL}
+_RULES |= {"share_encoder_decoder_embeddings": BOOL, "tie_word_embeddings": BOOL}
 README = """A Transformer as {model} of transformers, and its sentencepiece model, which is that of both languages.
 
     from transformers import {model}, MarianTokenizer
@@ -72,8 +83,7 @@ def write(model_run: Run, folder: Path) -> None:
         array = to_theirs(ours[entry.ours], entry, order) if entry.ours in ours else absent.copy()
         found[f"model.{entry.theirs}"] = array
     if kind == "pegasus":  # which otherwise draws its sinusoids at random
-        table = np.array(sinusoids(jnp.arange(POSITIONS)[None], config.d_model)[0])[:, order]
-        found |= {f"model.{side}.embed_positions.weight": table.copy() for side in SIDES}
+        found |= {f"model.{side}.embed_positions.weight": _sinusoids(POSITIONS, config.d_model) for side in SIDES}
     save_file(found, folder / "model.safetensors", metadata={"format": "pt"})
     _write_settings(model_run, folder, kind, name)
     _write_tokenizer(model_run.tokenizer, folder)
@@ -126,60 +136,104 @@ def _check(model_run: Run, folder: Path, name: str) -> None:
     compare(f"transformers' {name}", ours, theirs, TOLERANCE)
 
 
-def read(folder: Path, sizes: dict[str, Any], weights: dict[str, np.ndarray]) -> Imported:
+def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
     """Returns the model of a folder, given its config.json and its weights.
 
     Raises:
-      UserError: a weight or a file is missing, or the model has a setting that ours has not.
+      UserError: a weight or a file is missing or wrong, or the model has a setting that ours has not.
     """
     path = folder / "config.json"
-    per_side = ("layers", "ffn_dim", "attention_heads")
-    numbers = ["d_model", "vocab_size", "pad_token_id", "eos_token_id", "decoder_start_token_id"]
-    numbers += [f"{side}_{key}" for side in SIDES for key in per_side]
-    check(path, "", sizes, {**dict.fromkeys(numbers, int), "activation_function": str, "scale_embedding": bool})
-    for key in per_side:
+    for key, usual in _DEFAULTS.items():
+        sizes.setdefault(key, usual)
+    obey(path, sizes, _RULES)
+    for key in _PER_SIDE:
         if sizes[f"encoder_{key}"] != sizes[f"decoder_{key}"]:
             raise UserError(f"{path}: encoder_{key} and decoder_{key} differ; here both sides are alike")
-    if not sizes.setdefault("share_encoder_decoder_embeddings", True):
+    if not sizes["share_encoder_decoder_embeddings"]:
         raise UserError(f"{path}: share_encoder_decoder_embeddings is false; only one shared vocabulary is read")
     cfg, h, d = default(), sizes["encoder_attention_heads"], sizes["d_model"]
     width = head_width(path, d, h)
     cfg.model.update({"N": sizes["encoder_layers"], "d_model": d, "d_ff": sizes["encoder_ffn_dim"], "h": h})
     cfg.model.update({"d_k": width, "d_v": width, "norm_epsilon": EPSILON, "biases": True, "output_bias": True})
     cfg.model.norm = "post" if sizes["model_type"] == "marian" else "pre"
-    cfg.model.activation = activation(path, sizes, "activation_function")
+    cfg.model.activation = OUR_ACTIVATIONS[sizes["activation_function"]]
     cfg.model.scale_embeddings = sizes["scale_embedding"]
+    cfg.model.tie_embeddings = sizes["tie_word_embeddings"]
     cfg.decode.update({"length_penalty": "power", "alpha": 1.0})
-    tokens = read_json(folder / "vocab.json", {"<unk>": int})
     special = {"pad": sizes["pad_token_id"], "start": sizes["decoder_start_token_id"], "eos": sizes["eos_token_id"]}
-    rows = our_rows(sizes["vocab_size"], unk=tokens["<unk>"], **special)
+    tokens = _read_vocabulary(folder / "vocab.json", sizes["vocab_size"])
+    rows = our_rows(path, sizes["vocab_size"], unk=tokens["<unk>"], **special)
+    params = _params(cfg, weights, rows, sizes["max_position_embeddings"])
     tokenizer = _read_tokenizer(folder, our_pieces(rows, {number: piece for piece, number in tokens.items()}))
-    return Imported(folder, cfg, tokenizer, _params(folder, cfg, weights, rows))
+    return Imported(folder, cfg, tokenizer, params)
 
 
-def _params(folder: Path, cfg: ConfigDict, weights: dict[str, np.ndarray], rows: list[int]) -> dict[str, Any]:
+def _params(cfg: ConfigDict, weights: Weights, rows: list[int], positions: int) -> dict[str, Any]:
     """Returns our parameters, and turns off in `cfg.model` the biases that are all zero."""
+    weights.check_layers(cfg.model.N)
     order, config = sines_first(cfg.model.d_model), model_config(cfg, len(rows))
+    size = max(rows) + 1
+    found = _embeddings(weights, size, config)
+    found = {name: np.ascontiguousarray(table[rows][:, np.argsort(order)]) for name, table in found.items()}
+    found["output_bias"] = bias_of_copies(rows)
+    if "final_logits_bias" in weights:
+        found["output_bias"] += weights.take("final_logits_bias", 1, size)[0, rows]
     shapes = named(jax.eval_shape(lambda key: init_params(config, key), jax.random.key(0)))
-    found = {}
-    try:
-        bias_v = weights.get("final_logits_bias", np.zeros(len(rows), np.float32)).reshape(-1)[rows]
-        found["output_bias"] = bias_v + bias_of_copies(rows)
-        shared = weights[next(name for name in SHARED if name in weights)]
-        found["embed"] = np.ascontiguousarray(shared[rows][:, np.argsort(order)])
-        for entry in entries(cfg.model.N, cfg.model.norm):
-            found[entry.ours] = to_ours(weights[f"model.{entry.theirs}"], entry, order, shapes[entry.ours].shape)
-    except (KeyError, StopIteration, ValueError, IndexError) as error:
-        raise wrong_weights(folder, error) from error
+    for entry in entries(cfg.model.N, cfg.model.norm):
+        shape = shapes[entry.ours].shape
+        array = weights.take(f"model.{entry.theirs}", *their_shape(entry, shape))
+        found[entry.ours] = to_ours(array, entry, order, shape)
+    _check_positions(weights, positions, config.d_model)
+    weights.check_all_read(() if config.tie_embeddings else SHARED[:1])  # without ties it is of no use there
     found = without_zero_biases(found)
     cfg.model.update({"biases": any(name.endswith("/bq") for name in found), "output_bias": "output_bias" in found})
     return nested(found)
 
 
+def _embeddings(weights: Weights, size: int, config: ModelConfig) -> dict[str, np.ndarray]:
+    """Returns their one table, or with no ties both sides' and that of the softmax."""
+    d, both = config.d_model, SHARED[1:]
+    if config.tie_embeddings:
+        return {"embed": weights.take_tied((*SHARED, HEAD), size, d)}
+    alone = not any(name in weights for name in both)  # as older versions save two that are the same
+    source, target = (weights.take(SHARED[0] if alone else name, size, d) for name in both)
+    return {"source_embed": source, "target_embed": target, "softmax": weights.take(HEAD, size, d)}
+
+
+def _check_positions(weights: Weights, positions: int, d_model: int) -> None:
+    """Raises `UserError` if positions are saved that are not the sinusoids that our model computes."""
+    for side in SIDES:
+        name = f"model.{side}.embed_positions.weight"
+        if name in weights:
+            table = weights.take(name, positions, d_model)
+            largest = float(np.abs(table - _sinusoids(positions, d_model)).max())
+            if largest > POSITION_TOLERANCE:
+                raise weights.wrong(f"{name} is off by {largest:.2g} from sinusoids, which our model has")
+
+
+def _sinusoids(positions: int, d_model: int) -> np.ndarray:
+    """Returns a table of ours in their order."""
+    table = np.array(sinusoids(jnp.arange(positions)[None], d_model)[0])
+    return np.ascontiguousarray(table[:, sines_first(d_model)])
+
+
+def _read_vocabulary(path: Path, size: int) -> dict[str, int]:
+    """Returns the ids of all pieces, of which each is below `size` and no two are the same."""
+    if not path.is_file():
+        raise UserError(f"{path}: no such file")
+    tokens = read_json(path, {"<unk>": int})
+    for piece, number in tokens.items():
+        if not ID.fits(number) or number >= size:
+            raise UserError(f"{path}: the id of {shown(piece)} is {shown(number)}; it must be below {size}")
+    if len(set(tokens.values())) < len(tokens):
+        raise UserError(f"{path}: two of its pieces have the same id")
+    return tokens
+
+
 def _read_tokenizer(folder: Path, pieces: list[str]) -> Tokenizer:
     """Returns the tokenizer of `pieces`: a sentencepiece model alone, if it is that of both sides and has our ids."""
     try:
-        source, target = ((folder / f"{side}.spm").read_bytes() for side in ("source", "target"))
+        source, target = (read_bytes(folder / f"{side}.spm") for side in ("source", "target"))
     except OSError as error:
         raise UserError(f"{error.filename}: cannot be read ({error.strerror})") from error
     try:

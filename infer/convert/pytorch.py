@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from base.errors import UserError
+from infer.convert.settings import shown
 
 
 def load(path: Path, allowed: Sequence[Callable] = ()) -> Any:
@@ -19,7 +20,7 @@ def load(path: Path, allowed: Sequence[Callable] = ()) -> Any:
     import torch
 
     if not path.is_file():
-        raise UserError(f"{path}: no such file")
+        raise UserError(f"{path}: {'not a regular file' if path.exists() else 'no such file'}")
     try:
         with torch.serialization.safe_globals(list(allowed)):
             return torch.load(path, map_location="cpu", weights_only=True)
@@ -34,10 +35,23 @@ def arrays(state: Any, path: Path) -> dict[str, np.ndarray]:
     """Returns the arrays of a state dict, of floating types as float32.
 
     Raises:
-      UserError: it is no dict of arrays.
+      UserError: it is no dict of arrays, or an array is not stored value by value.
     """
     import torch
 
     if not isinstance(state, dict) or not all(isinstance(value, torch.Tensor) for value in state.values()):
         raise UserError(f"{path}: it does not hold parameters by name")
-    return {name: (tensor.float() if tensor.is_floating_point() else tensor).numpy() for name, tensor in state.items()}
+    found, stored = {}, path.stat().st_size
+    for name, tensor in state.items():
+        if not isinstance(name, str):
+            raise UserError(f"{path}: the name of a parameter is {shown(name)}; it must be text")
+        # Sparse or quantised ones are no arrays of NumPy, and one number may stand for a million million.
+        if tensor.layout != torch.strided or tensor.is_quantized or tensor.numel() * tensor.element_size() > stored:
+            raise UserError(f"{path}: {shown(name)} is not stored value by value, as parameters are")
+        try:
+            floats = tensor.float() if tensor.is_floating_point() else tensor
+            found[name] = floats.detach().resolve_conj().resolve_neg().numpy()
+        except (RuntimeError, TypeError, NotImplementedError) as error:
+            reason = " ".join(str(error).split())[:100]
+            raise UserError(f"{path}: {shown(name)} cannot be read as an array ({reason})") from error
+    return found

@@ -1,5 +1,6 @@
 """Our own parameters, by their own names, as safetensors; with config and tokenizer a run can be made of them again."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,12 @@ from base.errors import UserError
 from base.files import folder as existing
 from base.files import write_json, write_text
 from data.imported import open_tokenizer
-from infer.convert.folders import Imported, named, nested
+from infer.convert.folders import Imported, named, nested, shapes
+from infer.convert.settings import shown
+from infer.convert.weights import Weights
 from infer.runs import Run, open_run
 from infer.vision import VisionRun, open_vision
-from run.config import read_config
+from run.config import LARGEST, read_config
 from run.folder import as_json
 
 NAME = "model.safetensors"
@@ -58,11 +61,15 @@ def read(folder: Path) -> Imported:
         raise UserError(f"--from=safetensors:{folder}: there is no {NAME}; give a folder that --to=safetensors wrote")
     params, metadata = load(folder / NAME)
     step = metadata.get("step", "0")
-    if not step.isdecimal():
-        raise UserError(f"{folder / NAME}: damaged: its step is {step[:20]!r}")
-    config = read_config(folder)
+    if not re.fullmatch(r"[0-9]{1,10}", step) or int(step) > LARGEST:
+        raise UserError(f"{folder / NAME}: damaged: its step is {shown(step)}")
+    weights, config = Weights(folder / NAME, params), read_config(folder)
+    weights.check_layers(config.model.N)
     tokenizer = None if config.task == "vision" else open_tokenizer(folder / "tokenizer.model")
-    return Imported(folder / NAME, config, tokenizer, nested(params), int(step))
+    wanted = named(shapes(config, tokenizer))
+    found = {name: weights.take(name, *leaf.shape) for name, leaf in wanted.items()}
+    weights.check_all_read()
+    return Imported(folder / NAME, config, tokenizer, nested(found), int(step))
 
 
 def load(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
@@ -75,9 +82,10 @@ def load(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
         with safe_open(path, framework="numpy") as file:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no dict)
             metadata = file.metadata() or {}
-    except (SafetensorError, OSError, TypeError) as error:
+    except (SafetensorError, OSError, TypeError, ValueError, AttributeError, KeyError) as error:
         raise UserError(f"{path}: cannot be read as safetensors ({' '.join(str(error).split())[:120]})") from error
     floating = ("f", "V")  # bfloat16 is of kind V
-    return {
-        name: array.astype(np.float32) if array.dtype.kind in floating else array for name, array in arrays.items()
-    }, metadata
+    with np.errstate(over="ignore"):  # a weight that is infinite then is an error where it is read
+        return {
+            name: array.astype(np.float32) if array.dtype.kind in floating else array for name, array in arrays.items()
+        }, metadata

@@ -1,30 +1,66 @@
-"""Settings of a model of transformers: what ours has in their place, and what it has not."""
+"""Settings of a model from elsewhere: which values they may have, what ours has in their place, and what it has not."""
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Container, Mapping
+from typing import Any, NamedTuple
 
 from base.errors import UserError
 
-ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_new": "gelu_tanh", "silu": "silu", "swish": "silu"}
+OUR_ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_new": "gelu_tanh", "silu": "silu", "swish": "silu"}
+LARGEST = 2**24  # of any size or id
 
 
-def require(path: Path, settings: dict[str, Any], values: Mapping[str, Any]) -> None:
+class Rule(NamedTuple):
+    """Which values a setting may have, and how an error says it."""
+
+    fits: Callable[[Any], bool]
+    said: str
+
+
+def _whole(least: int) -> Rule:
+    return Rule(lambda value: type(value) is int and least <= value <= LARGEST, f"a whole number from {least} to 2^24")
+
+
+SIZE, ID = _whole(1), _whole(0)
+EPSILON = Rule(lambda value: type(value) in (int, float) and 0 < value <= 1, "a number above 0 and at most 1")
+BOOL = Rule(lambda value: type(value) is bool, "true or false")
+
+
+def one_of(values: Container[str], named: str) -> Rule:
+    """Returns the rule of a setting whose values are a list of texts; an error calls the list `named`."""
+    return Rule(lambda value: isinstance(value, str) and value in values, f"one that {named} has")
+
+
+ACTIVATION = one_of(OUR_ACTIVATIONS, "model.activation")
+
+
+def obey(source: object, settings: Mapping[str, Any], rules: Mapping[str, Rule]) -> None:
+    """Raises `UserError` unless each setting that `rules` names is there and has a value that its rule allows."""
+    for key, rule in rules.items():
+        if key not in settings:
+            raise UserError(f"{source}: damaged: it has no {key!r}")
+        if not rule.fits(settings[key]):
+            raise UserError(f"{source}: {key} is {shown(settings[key])}; it must be {rule.said}")
+
+
+def require(source: object, settings: dict[str, Any], values: Mapping[str, Any]) -> None:
     """Gives absent settings these values, which are the defaults there and the only ones that our models have.
 
     Raises:
       UserError: one is another.
     """
     for key, value in values.items():
-        if settings.setdefault(key, value) != value:
-            raise UserError(f"{path}: {key} is {settings[key]!r}, which our model has not; it can only be {value!r}")
+        given = settings.setdefault(key, value)
+        if type(given) is not type(value) or given != value:
+            raise UserError(f"{source}: {key} is {shown(given)}, which our model has not; it can only be {value!r}")
 
 
-def activation(path: Path, settings: dict[str, Any], key: str) -> str:
-    """Returns `model.activation`; `UserError` if it has none like that."""
-    if settings[key] not in ACTIVATIONS:
-        raise UserError(f"{path}: {key} is {settings[key]!r}, which model.activation has not")
-    return ACTIVATIONS[settings[key]]
+def shown(value: Any) -> str:
+    """Returns a value as part of a line: its beginning, if it is long."""
+    try:
+        text = " ".join(ascii(value).split())
+    except ValueError:  # a whole number of thousands of digits
+        text = "a number of thousands of digits"
+    return text if len(text) <= 80 else f"{text[:80]}..."
 
 
 def head_width(source: object, d_model: int, heads: int) -> int:
@@ -32,8 +68,3 @@ def head_width(source: object, d_model: int, heads: int) -> int:
     if heads < 1 or d_model < 1 or d_model % heads:
         raise UserError(f"{source}: {heads} heads of a model of width {d_model}; they must divide it")
     return d_model // heads
-
-
-def wrong_weights(source: object, error: Exception) -> UserError:
-    """Returns the error for weights that a model of the given sizes does not have."""
-    return UserError(f"{source}: its weights are not those of its settings ({type(error).__name__}: {error})")

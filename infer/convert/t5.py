@@ -3,40 +3,43 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from base.errors import UserError
-from base.files import check
 from configs.common import default
 from data.imported import Unigram
 from infer.convert.folders import Imported
-from infer.convert.settings import require, wrong_weights
+from infer.convert.settings import EPSILON, ID, SIZE, obey, require, shown
 from infer.convert.vocabulary import our_rows, read_tokenizer, with_our_rows
+from infer.convert.weights import Weights
 
 _FIXED: dict[str, Any] = {"tie_word_embeddings": True, "scale_decoder_outputs": True}
 _FIXED |= {"relative_attention_num_buckets": 32, "relative_attention_max_distance": 128}
+_SIZES = ("d_model", "d_kv", "d_ff", "num_layers", "num_heads", "vocab_size")
+_IDS = ("pad_token_id", "eos_token_id", "decoder_start_token_id")
+_RULES = {**dict.fromkeys(_SIZES, SIZE), **dict.fromkeys(_IDS, ID), "layer_norm_epsilon": EPSILON}
+# The first published files have biases of relative positions for attention between the stacks, which has none.
+_IGNORED = (r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight",)
 
 
-def read(folder: Path, sizes: dict[str, Any], weights: dict[str, np.ndarray]) -> Imported:
+def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
     """Returns the model of a folder, given its config.json and its weights.
 
     The token that starts a target is that of padding there; here BOS has its vector.
 
     Raises:
-      UserError: a weight or a file is missing, or the model has a setting that ours has not.
+      UserError: a weight or a file is missing or wrong, or the model has a setting that ours has not.
     """
     path = folder / "config.json"
     if sizes.setdefault("feed_forward_proj", "relu") != "relu":
         raise UserError(
-            f"{path}: feed_forward_proj is {sizes['feed_forward_proj']!r}, a gated layer as in T5 v1.1, which our "
+            f"{path}: feed_forward_proj is {shown(sizes['feed_forward_proj'])}, a gated layer as in T5 v1.1, which our "
             "model has not; T5 v1.0 has 'relu'"
         )
-    numbers = ("d_model", "d_kv", "d_ff", "num_layers", "num_heads", "vocab_size")
-    check(path, "", sizes, {**dict.fromkeys(numbers, int), "layer_norm_epsilon": float})
+    sizes.setdefault("pad_token_id", 0)
+    sizes.setdefault("eos_token_id", 1)
+    sizes.setdefault("decoder_start_token_id", sizes["pad_token_id"])
+    obey(path, sizes, _RULES)
     require(path, sizes, _FIXED | {"num_decoder_layers": sizes["num_layers"]})
-    ids = [sizes.setdefault(f"{name}_token_id", usual) for name, usual in (("pad", 0), ("eos", 1))]
-    start = sizes.setdefault("decoder_start_token_id", ids[0])
-    check(path, "", {"token ids": [*ids, start]}, {"token ids": [int]})
+    pad, eos, start = (sizes[key] for key in _IDS)
     cfg, h = default(), sizes["num_heads"]
     cfg.model.update({"N": sizes["num_layers"], "d_model": sizes["d_model"], "d_ff": sizes["d_ff"], "h": h})
     cfg.model.update({"d_k": sizes["d_kv"], "d_v": sizes["d_kv"], "positions": "t5", "norm": "pre"})
@@ -48,44 +51,45 @@ def read(folder: Path, sizes: dict[str, Any], weights: dict[str, np.ndarray]) ->
     unknown = inner.token_to_id("<unk>")
     if unknown is None:
         raise UserError(f"{folder}: its vocabulary has no <unk>")
-    rows = our_rows(sizes["vocab_size"], pad=ids[0], start=start, eos=ids[1], unk=unknown)
-    try:
-        params = with_our_rows(parameters(weights, cfg.model.N, h), rows)
-    except (KeyError, ValueError, IndexError) as error:
-        raise wrong_weights(folder, error) from error
+    params = parameters(weights, cfg.model.N, h, sizes["d_model"], sizes["d_kv"])
+    rows = our_rows(path, sizes["vocab_size"], pad=pad, start=start, eos=eos, unk=unknown)
+    params = with_our_rows(folder, params, rows)
     return Imported(folder, cfg, Unigram.of(inner, rows, str(folder)), params)
 
 
-def parameters(given: dict[str, np.ndarray], N: int, h: int) -> dict[str, Any]:
+def parameters(given: Weights, N: int, h: int, d: int, k: int) -> dict[str, Any]:
     """Returns T5's weights under our names and in our shapes; ids are still its own.
 
     Raises:
-      KeyError: a weight is missing.
-      ValueError: one has another shape.
+      UserError: a weight is missing, of another shape or not finite, or there is one more.
     """
-    d = given["shared.weight"].shape[1]
+    given.check_layers(N)
+    copies = ["shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "lm_head.weight"]
+    embed = given.take_tied(copies, -1, d)
 
-    def matrix(name: str) -> np.ndarray:
-        return given[f"{name}.weight"].T
-
-    def attention(name: str) -> dict[str, np.ndarray]:
-        inward = {f"w{letter}": matrix(f"{name}.{letter}").reshape(d, h, -1) for letter in "qkv"}
-        return inward | {"wo": matrix(f"{name}.o").reshape(h, -1, d)}
+    def attention(name: str) -> dict[str, Any]:
+        found = {f"w{letter}": given.take(f"{name}.{letter}.weight", h * k, d).T.reshape(d, h, k) for letter in "qkv"}
+        return found | {"wo": given.take(f"{name}.o.weight", d, h * k).T.reshape(h, k, d)}
 
     def stack(side: str, parts: int) -> dict[str, Any]:
-        found: dict[str, Any] = {"final_norm": {"scale": given[f"{side}.final_layer_norm.weight"]}}
-        found["relative_bias"] = given[f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"]
+        found: dict[str, Any] = {"final_norm": {"scale": given.take(f"{side}.final_layer_norm.weight", d)}}
+        relative = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias"
+        found["relative_bias"] = given.take(f"{relative}.weight", -1, h)
         for n in range(N):
             block = f"{side}.block.{n}.layer"
             layer: dict[str, Any] = {
-                f"norm_{part + 1}": {"scale": given[f"{block}.{part}.layer_norm.weight"]} for part in range(parts)
+                f"norm_{part + 1}": {"scale": given.take(f"{block}.{part}.layer_norm.weight", d)}
+                for part in range(parts)
             }
             dense = f"{block}.{parts - 1}.DenseReluDense"
-            layer["feed_forward"] = {"w1": matrix(f"{dense}.wi"), "w2": matrix(f"{dense}.wo")}
+            inward = given.take(f"{dense}.wi.weight", -1, d)
+            layer["feed_forward"] = {"w1": inward.T, "w2": given.take(f"{dense}.wo.weight", d, len(inward)).T}
             layer["self_attention"] = attention(f"{block}.0.SelfAttention")
             if parts == 3:
                 layer["cross_attention"] = attention(f"{block}.1.EncDecAttention")
             found[f"layer_{n}"] = layer
         return found
 
-    return {"embed": given["shared.weight"], "encoder": stack("encoder", 2), "decoder": stack("decoder", 3)}
+    params = {"embed": embed, "encoder": stack("encoder", 2), "decoder": stack("decoder", 3)}
+    given.check_all_read(_IGNORED)
+    return params

@@ -9,25 +9,30 @@ import numpy as np
 from base.errors import UserError
 from base.ids import BOS, EOS, PAD, UNK
 from data.imported import SPECIALS
+from data.regular import read_bytes
 
-LARGEST = 2**24  # subwords
 # Added to the logit of a special symbol that has no row of its own there and is given another's: its probability is
 # then a float32's resolution of the other's.
 COPY_BIAS = -30.0
 
 
-def our_rows(size: int, *, pad: int, start: int, eos: int, unk: int) -> list[int]:
+def our_rows(source: object, size: int, *, pad: int, start: int, eos: int, unk: int) -> list[int]:
     """Returns for each of our ids theirs: the special ones, then all others in their order.
 
     One that serves twice there, as a start token that is also the end, has two rows here.
 
     Raises:
-      UserError: a special id is not below `size`, or that is larger than any vocabulary.
+      UserError: a special id is not below `size`, or there is no other; the message begins with `source`.
     """
     specials = [pad, start, eos, unk]
-    if not all(0 <= number < size <= LARGEST for number in specials):
-        raise UserError(f"a vocabulary of {size} with {specials} for pad, start, eos and unk: these must be below it")
-    return specials + [number for number in range(size) if number not in specials]
+    if not all(0 <= number < size for number in specials):
+        raise UserError(
+            f"{source}: a vocabulary of {size} with {specials} for pad, start, eos and unk: these must be below it"
+        )
+    others = [number for number in range(size) if number not in specials]
+    if not others:
+        raise UserError(f"{source}: a vocabulary of {size} has no subwords beside the special ones")
+    return specials + others
 
 
 def bias_of_copies(rows: Sequence[int]) -> np.ndarray:
@@ -39,13 +44,22 @@ def bias_of_copies(rows: Sequence[int]) -> np.ndarray:
     return bias_v
 
 
-def with_our_rows(params: dict[str, Any], rows: Sequence[int]) -> dict[str, Any]:
-    """Returns the parameters of a model whose softmax is the embedding, with our ids and `bias_of_copies`.
+def with_our_rows(source: object, params: dict[str, Any], rows: Sequence[int]) -> dict[str, Any]:
+    """Returns the parameters of a model with one embedding with our ids, also in its softmax, and `bias_of_copies`.
 
     Raises:
-      IndexError: there are fewer embeddings than ids.
+      UserError: as `check_rows`.
     """
-    return params | {"embed": params["embed"][rows], "output_bias": bias_of_copies(rows)}
+    check_rows(source, params["embed"], rows)
+    tables = {name: params[name][rows] for name in ("embed", "softmax") if name in params}
+    return params | tables | {"output_bias": bias_of_copies(rows)}
+
+
+def check_rows(source: object, embed_vd: np.ndarray, rows: Sequence[int]) -> None:
+    """Raises `UserError` unless there is an embedding for each of their ids, which are those in `rows`, and no more."""
+    size = max(rows) + 1
+    if len(embed_vd) != size:
+        raise UserError(f"{source}: its weights have {len(embed_vd)} embeddings, and its vocabulary {size} subwords")
 
 
 def our_pieces(rows: Sequence[int], theirs: Mapping[int, str]) -> list[str]:
@@ -70,17 +84,21 @@ def read_tokenizer(folder: Path, kind: str, older: str) -> Any:
     """
     from tokenizers import Tokenizer
 
-    whole = folder / "tokenizer.json"
+    path = next((path for path in (folder / "tokenizer.json", folder / older) if path.is_file()), None)
+    if path is None:
+        raise UserError(
+            f"{folder}: neither tokenizer.json nor {older} is there; save the model's tokenizer into it, too"
+        )
     try:
-        if whole.is_file():
-            return Tokenizer.from_file(str(whole))
-        if (folder / older).is_file():
-            import transformers
+        if not read_bytes(path).strip():
+            raise UserError(f"{path}: this file is empty")
+        if path.name != older:
+            return Tokenizer.from_file(str(path))
+        import transformers
 
-            return getattr(transformers, kind).from_pretrained(str(folder), local_files_only=True).backend_tokenizer
-    except ModuleNotFoundError:
+        return getattr(transformers, kind).from_pretrained(str(folder), local_files_only=True).backend_tokenizer
+    except (ModuleNotFoundError, UserError):
         raise
     except Exception as error:  # neither package raises anything more exact
         reason = " ".join(str(error).split())[:100]
-        raise UserError(f"{whole if whole.is_file() else folder / older}: cannot be read ({reason})") from error
-    raise UserError(f"{folder}: neither tokenizer.json nor {older} is there; save the model's tokenizer into it, too")
+        raise UserError(f"{path}: cannot be read ({reason})") from error

@@ -1,0 +1,242 @@
+"""Readers of other engines' checkpoints account for every weight: a missing, unused or odd one is an error naming it.
+
+Without PyTorch and transformers these tests are skipped, see tests/reference.py.
+"""
+
+import json
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from base.errors import UserError
+from base.ids import BOS, EOS, UNK
+from infer.convert import fairseq, huggingface, safetensors
+from infer.convert.folders import Imported, check_shapes, named
+from infer.convert.vocabulary import our_rows
+from infer.convert.weights import Weights
+from infer.runs import open_run
+from model.language_model import LanguageModel
+from model.tokens import Tokens
+from model.transformer import Transformer
+from run.folder import model_config
+from tests import foreign, tiny_run
+from tests.reference import TOLERANCE, torch
+
+# One weight of each family in the middle of the model, and where its shared table may have a copy.
+MIDDLE = {
+    "marian": "model.decoder.layers.1.encoder_attn.v_proj.weight",
+    "pegasus": "model.encoder.layer_norm.weight",
+    "gpt2": "transformer.h.1.mlp.c_fc.weight",
+    "bert": "bert.encoder.layer.1.attention.self.key.bias",
+    "t5": "decoder.block.1.layer.1.EncDecAttention.k.weight",
+    "vit": "vit.encoder.layer.1.output.dense.weight",
+}
+COPIES = {
+    "marian": ("model.shared.weight", "lm_head.weight"),
+    "pegasus": ("model.shared.weight", "model.decoder.embed_tokens.weight"),
+    "gpt2": ("transformer.wte.weight", "lm_head.weight"),
+    "bert": ("bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"),
+    "t5": ("shared.weight", "encoder.embed_tokens.weight"),
+}
+BUFFERS = {
+    "gpt2": {"transformer.h.0.attn.bias": np.ones((1, 1, 40, 40), bool), "h.1.attn.masked_bias": np.float32(-1e4)},
+    "bert": {"bert.embeddings.position_ids": np.arange(20)[None]},
+    "t5": {
+        "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight": np.ones((32, 2), np.float32),
+    },
+    "marian": {"model.encoder.embed_tokens.weight": None},  # a copy of the shared table
+}
+
+
+@pytest.fixture(scope="module", params=foreign.TRANSFORMERS)
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("foreign") / request.param
+    foreign.make(request.param, place)
+    return place
+
+
+def read(folder: Path, arrays: dict[str, np.ndarray]) -> Imported:
+    """What the reader of a folder makes of these weights in the place of those of its file."""
+    sizes = json.loads((folder / "config.json").read_text())
+    imported = huggingface.READERS[folder.name](folder, sizes, Weights(folder, arrays))
+    check_shapes(imported)
+    return imported
+
+
+def same(one: Imported, other: Imported) -> bool:
+    ours, theirs = named(one.params), named(other.params)
+    return ours.keys() == theirs.keys() and all(np.array_equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_a_weight_too_many_or_too_few_is_named(folder: Path) -> None:
+    arrays, middle = safetensors.load(folder / "model.safetensors")[0], MIDDLE[folder.name]
+    layer = middle.replace(".1.", ".2.", 1) if ".1." in middle else middle.replace("weight", "gain")
+    for extra in ("other", layer):
+        with pytest.raises(UserError, match=f"'{extra}': the model of its settings has no such weight$"):
+            read(folder, arrays | {extra: arrays[middle]})
+    left = {name: array for name, array in arrays.items() if name != middle}
+    shorter = middle.removeprefix("transformer.").removeprefix("bert.").removeprefix("vit.")
+    with pytest.raises(UserError, match=f"its weights are not those of its settings: '{shorter}' is missing$"):
+        read(folder, left)
+
+
+@pytest.mark.parametrize(
+    ("how", "wrong"),
+    {
+        "is of type int64, which is not a floating one": lambda array: array.astype(np.int64),
+        "is of type complex64, which": lambda array: array.astype(np.complex64),
+        "is not finite": lambda array: np.where(array == array.max(), np.nan, array).astype(np.float32),
+        r"is of shape \(\d+,\); it must be": lambda array: np.append(array.reshape(-1), np.float32(0)),
+        r"is of shape \(1, [\d, ]+\); it must be": lambda array: array[None],
+    }.items(),
+)
+def test_a_weight_of_a_wrong_kind_is_named(how: str, wrong, folder: Path) -> None:
+    arrays, middle = safetensors.load(folder / "model.safetensors")[0], MIDDLE[folder.name]
+    with pytest.raises(UserError, match=f"'{middle}' {how}"):
+        read(folder, arrays | {middle: wrong(arrays[middle])})
+
+
+def test_copies_of_a_shared_weight_must_be_the_same(folder: Path) -> None:
+    if folder.name not in COPIES:
+        pytest.skip("it shares none")
+    arrays, (table, copy) = safetensors.load(folder / "model.safetensors")[0], COPIES[folder.name]
+    assert same(read(folder, arrays | {copy: arrays[table]}), read(folder, arrays))
+    with pytest.raises(UserError, match=r"'\S+' and '\S+' differ; by its settings they are the same$"):
+        read(folder, arrays | {copy: arrays[table] + np.float32(1e-3)})
+
+
+def test_buffers_of_older_versions_are_no_weights(folder: Path) -> None:
+    if folder.name not in BUFFERS:
+        pytest.skip("it has none")
+    arrays = safetensors.load(folder / "model.safetensors")[0]
+    buffers = {
+        name: arrays["model.shared.weight"] if array is None else array for name, array in BUFFERS[folder.name].items()
+    }
+    assert same(read(folder, arrays | buffers), read(folder, arrays))
+
+
+@pytest.mark.parametrize("family", ["gpt2", "marian", "pegasus"])
+@pytest.mark.parametrize("age", ["new", "old"])
+def test_an_untied_head_is_read(age: str, family: str, tmp_path: Path) -> None:
+    """With `tie_word_embeddings: false`; of the two sides' tables older versions saved one."""
+    model = foreign.make(family, tmp_path / family, tie_word_embeddings=False)
+    if age == "old" and family != "gpt2":
+        both = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
+        state = model.state_dict()
+        for name in both:
+            state[name].copy_(state["model.shared.weight"])
+        foreign.change_weights(tmp_path / family, lambda arrays: [arrays.pop(name) for name in both])
+    imported = huggingface.read(tmp_path / family)
+    check_shapes(imported)
+    assert not imported.config.model.tie_embeddings
+    size = model.config.vocab_size
+    assert size == imported.tokenizer.vocab_size - (3 if family == "gpt2" else 1)
+    end = model.config.eos_token_id
+    start = end if family == "gpt2" else model.config.decoder_start_token_id
+    rows = our_rows("", size, pad=model.config.pad_token_id or 0, start=start, eos=end, unk=end + (family != "gpt2"))
+    source, target = [7, 9, 12, 5], [start, 8, 6, 11]
+    ours = {row: number for number, row in enumerate(rows) if number > UNK}
+    config, params = model_config(imported.config, imported.tokenizer.vocab_size), imported.params
+    inputs = [Tokens.of(jnp.asarray([[BOS, *(ours[row] for row in target[1:])]], jnp.int32))]
+    with torch.no_grad():
+        if family == "gpt2":
+            logits = model(torch.tensor([target])).logits[0]
+        else:
+            logits = model(torch.tensor([[*source, end]]), decoder_input_ids=torch.tensor([target])).logits[0]
+            inputs.insert(0, Tokens.of(jnp.asarray([[*(ours[row] for row in source), EOS]], jnp.int32)))
+    model_class = LanguageModel if family == "gpt2" else Transformer
+    found = model_class(config).apply({"params": jax.tree.map(jnp.asarray, params)}, *inputs)[0]
+    actual, expected = np.asarray(jax.nn.log_softmax(found)), torch.log_softmax(logits, -1).numpy()
+    assert np.abs(actual[:, 4:] - expected[:, rows[4:]]).max() <= TOLERANCE
+    assert np.abs(actual[:, EOS] - expected[:, end]).max() <= TOLERANCE
+
+    foreign.change_weights(tmp_path / family, lambda arrays: arrays.pop("lm_head.weight"))
+    with pytest.raises(UserError, match=r"'lm_head\.weight' is missing$"):
+        huggingface.read(tmp_path / family)
+
+
+def test_saved_positions_that_are_no_sinusoids_are_refused(tmp_path: Path) -> None:
+    foreign.make("pegasus", tmp_path / "pegasus")
+    name = "model.decoder.embed_positions.weight"
+
+    def change(arrays: dict[str, np.ndarray]) -> None:
+        arrays[name] = arrays[name][:, ::-1]
+
+    foreign.change_weights(tmp_path / "pegasus", change)
+    with pytest.raises(UserError, match=r"embed_positions\.weight is off by \S+ from sinusoids, which our model has$"):
+        huggingface.read(tmp_path / "pegasus")
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda model: model.pop("decoder.layers.1.fc2.bias"), r"'decoder\.layers\.1\.fc2\.bias' is missing$"),
+        (lambda model: model.update(other=torch.ones(3)), r"'other': the model of its settings has no such weight$"),
+        (
+            lambda model: model.update({"decoder.output_projection.weight": torch.ones(18, 16)}),
+            r"'decoder\.embed_tokens\.weight' and 'decoder\.output_projection\.weight' differ",
+        ),
+        (
+            lambda model: model.update({"decoder.layer_norm.weight": torch.ones(16)}),
+            r"'decoder\.layer_norm\.weight': the model of its settings has no such weight$",
+        ),
+        (lambda model: model.update({5: torch.ones(3)}), r"the name of a parameter is 5; it must be text$"),
+        (lambda model: model.update(other=torch.ones(3).to_sparse()), r"'other' is not stored value by value"),
+        (lambda model: model.update(other=torch.ones(1).expand(10**6, 10**6)), r"'other' is not stored value by"),
+        (
+            lambda model: model.update({"encoder.layers.0.layer_norms.7.weight": torch.ones(16)}),
+            r"'encoder\.layers\.0\.layer_norms\.7\.weight': the model of its settings has no such weight$",
+        ),
+        (
+            lambda model: model.update({"encoder.layers.0.self_attn.in_proj_weight": torch.ones(48, 16)}),
+            r"in_proj_weight' and '\S+q_proj\.weight' are the same weight$",
+        ),
+        (
+            lambda model: model.update({"encoder.layers.0.layer_norms.0.bias": torch.ones(16)}),
+            r"are the same weight; there must be one of them$",
+        ),
+    ],
+)
+def test_every_weight_of_fairseq_is_read(change, expected: str, tmp_path: Path) -> None:
+    state = foreign.fairseq_state()
+    check_shapes(fairseq.read(foreign.make_fairseq(tmp_path, state)))
+    change(state["model"])
+    with pytest.raises(UserError, match=expected):
+        fairseq.read(foreign.make_fairseq(tmp_path, state))
+
+
+def test_fairseqs_softmax_is_shared_only_if_its_settings_say_so(tmp_path: Path) -> None:
+    softmax = "decoder.output_projection.weight"
+    state = foreign.fairseq_state(share_all_embeddings=False)
+    state["model"][softmax] = 2 * state["model"][softmax]
+    params = fairseq.read(foreign.make_fairseq(tmp_path, state)).params
+    assert np.array_equal(params["softmax"], 2 * params["target_embed"])
+    del state["model"][softmax]
+    with pytest.raises(UserError, match=r"'decoder\.output_projection\.weight' is missing$"):
+        fairseq.read(foreign.make_fairseq(tmp_path, state))
+    state["args"].share_decoder_input_output_embed = True
+    state["args"].max_source_positions = None  # which is 1024 there
+    imported = fairseq.read(foreign.make_fairseq(tmp_path, state))
+    assert np.array_equal(imported.params["softmax"], imported.params["target_embed"])
+    assert imported.config.model.max_positions == 1024
+
+
+def test_every_array_of_our_own_export_is_read(tmp_path: Path) -> None:
+    (folder := tmp_path / "exported").mkdir()
+    safetensors.write(open_run(tiny_run.make(tmp_path / "run")), folder)
+    first = "decoder/layer_0/feed_forward/w1"
+    kept = (folder / "model.safetensors").read_bytes()
+    for change, expected in (
+        (lambda arrays: arrays.update(encoder=np.ones(2, np.float32)), r"'encoder': the model of its settings has no"),
+        (lambda arrays: arrays.pop(first), f"'{first}' is missing$"),
+        (lambda arrays: arrays.update({first: arrays[first].T}), rf"'{first}' is of shape \(16, 8\); it must be"),
+        (lambda arrays: arrays.update({first: arrays[first] * np.inf}), f"'{first}' is not finite$"),
+        (lambda arrays: arrays.update({first: arrays[first].astype(np.int64)}), f"'{first}' is of type int64"),
+    ):
+        (folder / "model.safetensors").write_bytes(kept)
+        foreign.change_weights(folder, change)
+        with pytest.raises(UserError, match=expected):
+            safetensors.read(folder)
