@@ -53,6 +53,7 @@ class Checkpoints:
         self._left_out: set[int] = set()
         self._manager: Any = None
         self._saving: int | None = None  # the last step whose saving was started
+        self._failure: UserError | None = None  # why that could not be written
         self._held = ExitStack()
         if cfg is None:
             if not self.folder.is_dir():
@@ -103,6 +104,7 @@ class Checkpoints:
             config=ocp.args.JsonSave(config),
         )
         self._saving = step
+        self._failure = None
         with self._writing():
             self._manager.save(step, args=items, metrics=metrics or {}, force=True)
 
@@ -168,20 +170,26 @@ class Checkpoints:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Turns any error of orbax or its storage while writing into one line, and deletes the partial checkpoint."""
+        """Turns any error of orbax or its storage while writing into one line, and deletes the partial checkpoint.
+
+        Threads that are still writing then miss their folder. The error raised again is the first, which is the cause.
+        """
         try:
             yield
         except Exception as error:
             self._check_ours()
             for partial in self.folder.glob(f"*{_TEMPORARY}"):
                 shutil.rmtree(partial, ignore_errors=True)
+            if self._failure:
+                raise self._failure from self._failure.__cause__
             earlier = max((step for step in saved.steps(self.folder) if step != self._saving), default=None)
             kept = f"checkpoint {earlier} is intact and" if earlier else "no checkpoint is there yet, so"
             start = "resumes from it" if earlier else "starts again"
-            raise UserError(
+            self._failure = UserError(
                 f"{self.folder}: checkpoint {self._saving} could not be written ({reason(error)}); {kept} the same "
                 f"command {start} once that is fixed"
-            ) from error
+            )
+            raise self._failure from error
 
     def _check_ours(self) -> None:
         """Raises a `UserError` if the folder was removed, or if another process has started training in it.

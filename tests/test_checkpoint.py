@@ -1,6 +1,10 @@
 """Checkpoints: what is saved is restored, the right ones are kept, and a bad one is a one-line error."""
 
+import errno
+import os
 import shutil
+import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -182,3 +186,34 @@ def test_what_is_not_there_is_said_to_be_absent(tmp_path: Path) -> None:
     checkpoints.close()
     with pytest.raises(UserError, match="no such checkpoint"):
         load_params(tmp_path, 4)
+
+
+def test_the_first_failure_is_told_and_not_what_its_clean_up_does_to_a_thread_that_still_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cleaned, write_sums = threading.Event(), Checkpoints._write_sums
+
+    def slow(self: Checkpoints) -> None:
+        cleaned.wait(timeout=60)
+        write_sums(self)
+
+    monkeypatch.setattr(Checkpoints, "_write_sums", slow)
+    cleaned.set()
+    checkpoints = filled(tmp_path / "checkpoints", {3: None})
+    cleaned.clear()
+    wait = checkpoints._manager.wait_until_finished
+
+    def full() -> None:
+        monkeypatch.setattr(checkpoints._manager, "wait_until_finished", after)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def after() -> None:
+        cleaned.set()
+        wait()
+
+    told = r"checkpoint 4 could not be written \(No space left on device\); checkpoint 3 is intact"
+    with pytest.raises(UserError, match=told), closing(checkpoints):
+        checkpoints.save(4, state(4), {}, None, {})
+        monkeypatch.setattr(checkpoints._manager, "wait_until_finished", full)
+        checkpoints.wait()
+    assert cleaned.is_set()
