@@ -7,9 +7,13 @@ anything), a dict of required keys and their schemas, or a list of one schema fo
 """
 
 import contextlib
+import errno
 import hashlib
 import json
+import os
 import re
+import stat
+import sys
 import uuid
 from collections.abc import Iterable
 from pathlib import Path
@@ -42,20 +46,88 @@ def folder(flag: str, path: str | Path) -> Path:
     return Path(path).expanduser()
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    """Writes a file atomically: to a temporary name beside `path`, which is then renamed.
+def output_file(flag: str, path: str | Path) -> Path:
+    """Returns the file that the flag `--FLAG` names, with `~` expanded; for a check before anything is computed.
 
     Raises:
-      OSError: it cannot be written; `path` is then unchanged and the temporary file removed.
+      UserError: its folder does not exist, it is a folder, or it is none of what `write_bytes` writes to.
     """
+    file = folder(flag, path)
+    try:
+        if not file.name:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        target = file if _descriptor(file) or _is_special(file) else Path(os.path.realpath(file))
+        if not target.parent.is_dir():
+            raise UserError(f"--{flag}={path}: there is no folder {target.parent}")
+    except OSError as error:
+        raise UserError(f"--{flag}={path}: cannot be written ({error.strerror})") from error
+    return file
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Writes a file atomically: to a temporary name beside it, which is then renamed.
+
+    A symbolic link stays, and the file that it names is written. What is not a file cannot be renamed to: a terminal or
+    another character device, a pipe that is being read, `/dev/stdout` and `/dev/fd/N` are written to directly.
+
+    Raises:
+      OSError: it cannot be written. A file is then unchanged, and the temporary one removed.
+    """
+    try:
+        if descriptor := _descriptor(path):
+            sys.stdout.flush()
+            _write_to(os.dup(descriptor), content)
+        elif _is_special(path):
+            # Without O_NONBLOCK, opening a pipe that nothing reads would wait for ever.
+            opened = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+            os.set_blocking(opened, True)
+            _write_to(opened, content)
+        else:
+            _replace(Path(os.path.realpath(path)), content)
+    except OSError as error:
+        error.filename = error.filename or str(path)  # a failing write names no file
+        raise
+
+
+def _descriptor(path: Path) -> int | None:
+    """Returns the number of this process's open file that `path` names as a device; None if it names none."""
+    names = {"/dev/stdout": 1, "/dev/stderr": 2}
+    match = re.fullmatch(r"(?:/dev|/proc/self)/fd/([1-9][0-9]{0,4})", str(path))
+    return int(match[1]) if match else names.get(str(path))
+
+
+def _is_special(path: Path) -> bool:
+    """Returns whether `path` exists and is a character device or a pipe.
+
+    Raises:
+      OSError: it is a folder, a disk or a socket, or a link that leads nowhere but to itself.
+    """
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return False
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if stat.S_ISBLK(mode) or stat.S_ISSOCK(mode):
+        raise OSError(errno.EINVAL, "it is a disk or a socket, not a file")
+    return not stat.S_ISREG(mode)
+
+
+def _write_to(descriptor: int, content: bytes) -> None:
+    with os.fdopen(descriptor, "wb", buffering=0) as file:
+        rest = memoryview(content)
+        while rest:
+            rest = rest[file.write(rest) :]
+
+
+def _replace(path: Path, content: bytes) -> None:
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         draft.write_bytes(content)
         draft.replace(path)
-    except OSError as error:
+    except OSError:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
-        error.filename = error.filename or str(path)  # a failing write names no file
         raise
 
 

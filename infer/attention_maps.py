@@ -11,11 +11,10 @@ Language models, masked ones (with blanks, as in `infer.fill`) and text classifi
 decoder-only translator the source's tokens come before the target's. For images use `infer.patches`.
 """
 
-from pathlib import Path
-
 from absl import flags
 
 from base.errors import UserError
+from base.files import output_file
 from infer.attention.page import KINDS, TITLES
 from infer.options import define_run_flags, start
 
@@ -23,11 +22,9 @@ from infer.options import define_run_flags, start
 def main(argv: list[str]) -> None:
     """Runs the command; flags below."""
     options = flags.FLAGS
-    output = Path(options.output).expanduser()
+    output = output_file("output", options.output)
     if output.suffix not in (".png", ".html"):
         raise UserError(f"--output={output}: its name must end in .png or .html")
-    if not output.parent.is_dir():
-        raise UserError(f"--output={output}: there is no folder {output.parent}")
     try:
         f"{options.source}{options.target}".encode()
     except UnicodeEncodeError as error:

@@ -4,7 +4,6 @@ import atexit
 import gc
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from absl import flags
@@ -68,12 +67,6 @@ def define_evaluation_flags(written: str) -> None:
     flags.DEFINE_enum("split", None, SPLITS, "split of the run's config to read the sentences from")
     flags.DEFINE_bool("json", False, "print JSON instead of a table")
     flags.DEFINE_string("output", None, f"also write the {written} to this file, one per line")
-
-
-def check_output(path: str | None) -> None:
-    """Raises `UserError` if the folder of this file does not exist, before anything is computed."""
-    if path and not Path(path).expanduser().parent.is_dir():
-        raise errors.UserError(f"--output={path}: there is no such folder")
 
 
 def check(*names: str) -> None:

@@ -8,7 +8,7 @@ Weights are those of the class token as the query or, with image.pooling=mean, t
 from absl import flags
 
 from base.errors import UserError
-from base.files import folder
+from base.files import output_file
 from infer.options import SPLITS, define_run_flags, start
 
 
@@ -18,11 +18,11 @@ def main(argv: list[str]) -> None:
     from infer.vision import open_vision
 
     options = flags.FLAGS
+    output = output_file("output", options.output)
     model_run = open_vision(options.workdir, options.checkpoint)
     images = model_run.images(options.split)
     if not 0 <= options.image < len(images.labels_n):
         raise UserError(f"--image={options.image}: {images.spec} has images 0 to {len(images.labels_n) - 1}")
-    output = folder("output", options.output)
     draw(model_run, images.images_nyx[options.image], int(images.labels_n[options.image]), output)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from base.errors import UserError
-from base.files import folder
+from base.files import folder, output_file
 from base.table import Table, as_csv, as_markdown, as_text
 from paper.launch import commands
 from paper.records import Records, find_records, newest_with_checkpoints
@@ -20,7 +20,9 @@ def show(what: str, options: Any) -> None:
     """Prints and writes what the flags of `paper.__main__` ask for."""
     if options.plot and what not in STUDIES:
         raise UserError(f"--plot={options.plot}: only a study has a figure to put there: {', '.join(STUDIES)}")
-    output, page = folder("output", options.output), options.html and folder("html", options.html)
+    output = folder("output", options.output)
+    page = None if options.html is None else output_file("html", options.html)
+    plot = None if options.plot is None else output_file("plot", options.plot)
     records = find_records(folder("runs", options.runs))
     for note in records.notes:
         print(note, file=sys.stderr)
@@ -31,8 +33,8 @@ def show(what: str, options: Any) -> None:
     form = as_markdown if options.markdown else as_csv if options.csv else as_text
     if shown:
         print("\n\n".join(map(form, shown)))
-    if options.plot:
-        STUDIES[what].plot(records, folder("plot", options.plot))
+    if plot:
+        STUDIES[what].plot(records, plot)
     if page:
         from paper.report.report import report  # only now: it loads matplotlib
 

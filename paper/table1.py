@@ -6,20 +6,16 @@ Takes a few minutes. Writes the record from which `python -m paper table1` makes
 is measured, and how, is described in paper/tables/table1.py.
 """
 
-from pathlib import Path
-
 from absl import flags
 
 from base.errors import UserError, run
-from base.files import write_json
+from base.files import output_file, write_json
 from base.table import as_text
 
 
 def main(argv: list[str]) -> None:
     """Entry point; flags below."""
-    output = Path(flags.FLAGS.output)
-    if not output.parent.is_dir():
-        raise UserError(f"--output={output}: there is no folder {output.parent}")
+    output = output_file("output", flags.FLAGS.output)
     from paper.tables.table1 import make_record, table  # only now: it loads jax
 
     record = make_record()

@@ -8,6 +8,7 @@ from absl import flags
 from ml_collections import config_flags
 
 from base.errors import UserError, flat
+from base.files import output_file
 from run.folder import as_json
 from train.sweep.expressions import Point
 from train.sweep.plan import Sweep, open_plan, read_plan
@@ -69,5 +70,5 @@ def show(options: flags.FlagValues, workdir: Path) -> int:
     elif options.table:
         print(as_text(records))
     if options.plot:
-        draw(points, Path(options.plot), search=plan["kind"] == "search")
+        draw(points, output_file("plot", options.plot), search=plan["kind"] == "search")
     return 0
