@@ -17,6 +17,7 @@ import math
 import os
 import re
 import stat
+import sys
 import uuid
 from collections.abc import Iterable
 from pathlib import Path
@@ -63,15 +64,20 @@ def output_file(flag: str, path: str | Path, suffixes: tuple[str, ...] = ()) -> 
     To be called before the work whose result the file gets.
 
     Raises:
-      UserError: its folder does not exist, it is itself a folder, its name ends in none of `suffixes`, or as `folder`.
+      UserError: its folder does not exist, it is itself a folder or none of what `write_bytes` writes to, its name ends
+        in none of `suffixes`, or as `folder`.
     """
     file = folder(flag, path)
     if suffixes and file.suffix not in suffixes:
         raise UserError(f"--{flag}={path}: its name must end in {' or '.join(suffixes)}")
-    if file.is_dir():
-        raise UserError(f"--{flag}={path}: this is a folder; name a file")
-    if not file.parent.is_dir():
-        raise UserError(f"--{flag}={path}: there is no folder {file.parent}")
+    try:
+        target = file if _descriptor(file) or _is_special(file) else Path(os.path.realpath(file))
+    except IsADirectoryError as error:
+        raise UserError(f"--{flag}={path}: this is a folder; name a file") from error
+    except OSError as error:
+        raise UserError(f"--{flag}={path}: cannot be written ({error.strerror})") from error
+    if not target.parent.is_dir():
+        raise UserError(f"--{flag}={path}: there is no folder {target.parent}")
     return file
 
 
@@ -141,19 +147,69 @@ def read_bytes(path: Path) -> bytes:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Writes a file atomically: to a temporary name beside `path`, which is then renamed.
+    """Writes a file atomically: to a temporary name beside it, which is then renamed.
+
+    A symbolic link stays, and the file that it names is written. What is not a file cannot be renamed to: a terminal or
+    another character device, a pipe that is being read, `/dev/stdout` and `/dev/fd/N` are written to directly.
 
     Raises:
-      OSError: it cannot be written; `path` is then unchanged and the temporary file removed.
+      OSError: it cannot be written. A file is then unchanged, and the temporary one removed.
     """
+    try:
+        if descriptor := _descriptor(path):
+            sys.stdout.flush()
+            _write_to(os.dup(descriptor), content)
+        elif _is_special(path):
+            # Without O_NONBLOCK, opening a pipe that nothing reads would wait for ever.
+            opened = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+            os.set_blocking(opened, True)
+            _write_to(opened, content)
+        else:
+            _replace(Path(os.path.realpath(path)), content)
+    except OSError as error:
+        error.filename = error.filename or str(path)  # a failing write names no file
+        raise
+
+
+def _descriptor(path: Path) -> int | None:
+    """Returns the number of this process's open file that `path` names as a device; None if it names none."""
+    names = {"/dev/stdout": 1, "/dev/stderr": 2}
+    match = re.fullmatch(r"(?:/dev|/proc/self)/fd/([1-9][0-9]{0,4})", str(path))
+    return int(match[1]) if match else names.get(str(path))
+
+
+def _is_special(path: Path) -> bool:
+    """Returns whether `path` exists and is a character device or a pipe.
+
+    Raises:
+      OSError: it is a folder, a disk or a socket, or a link that leads nowhere but to itself.
+    """
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if stat.S_ISBLK(mode) or stat.S_ISSOCK(mode):
+        raise OSError(errno.EINVAL, "it is a disk or a socket, not a file")
+    return not stat.S_ISREG(mode)
+
+
+def _write_to(descriptor: int, content: bytes) -> None:
+    with os.fdopen(descriptor, "wb", buffering=0) as file:
+        rest = memoryview(content)
+        while rest:
+            rest = rest[file.write(rest) :]
+
+
+def _replace(path: Path, content: bytes) -> None:
     draft = path.with_name(f".{path.name[:_DRAFTED]}.{uuid.uuid4().hex}")
     try:
         draft.write_bytes(content)
         draft.replace(path)
-    except OSError as error:
+    except OSError:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
-        error.filename = error.filename or str(path)  # a failing write names no file
         raise
 
 

@@ -19,7 +19,6 @@ import sentencepiece
 from base.errors import UserError
 from base.files import check, read_bytes
 from base.ids import BOS, EOS, PAD, UNK
-from data.regular import read_bytes
 from data.tokenizer import Tokenizer
 
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")  # the first ids of every vocabulary here

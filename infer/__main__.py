@@ -20,8 +20,8 @@ devices share the work; on several hosts, start the same command on each, as for
 from absl import flags
 
 from base.errors import UserError
-from base.files import folder
-from infer.options import check_output, decoding, define_evaluation_flags, start
+from base.files import folder, output_file
+from infer.options import decoding, define_evaluation_flags, start
 from run.config import read_config
 from run.connect import connect
 
@@ -33,7 +33,8 @@ def main(argv: list[str]) -> None:
     wanted = [options.split, options.corpus, None if files == (None, None) else files]
     if sum(one is not None for one in wanted) != 1 or (wanted[2] and None in files):
         raise UserError("give one of --split=test, --corpus=SPEC, or both --source=FILE and --reference=FILE")
-    check_output(options.output)
+    if options.output is not None:
+        output_file("output", options.output)
     from data.imported import Unigram
     from data.sources import open_corpus
     from infer import language_model, restoring, translation, vision

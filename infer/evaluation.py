@@ -14,7 +14,7 @@ from absl import flags
 from ml_collections import ConfigDict
 
 from base.errors import UserError
-from base.files import folder, write_text
+from base.files import output_file, write_text
 from base.progress import Progress
 from data.sources import open_corpus
 from infer.decoding import Decoding
@@ -137,7 +137,7 @@ def deliver(
         print(f"note: {model_run.workdir}/evaluations cannot be written ({error.strerror})", file=sys.stderr)
     if options.output is not None:
         try:
-            write_lines(folder("output", options.output), lines)
+            write_lines(output_file("output", options.output), lines)
         except OSError as error:
             raise UserError(f"--output={options.output}: cannot be written ({error.strerror})") from error
 

@@ -10,7 +10,6 @@ from absl import flags
 from ml_collections import ConfigDict
 
 from base import errors
-from base.files import output_file
 from infer.decoding import Decoding, allowed, chosen, rule
 from run.signals import Signals
 
@@ -68,12 +67,6 @@ def define_evaluation_flags(written: str) -> None:
     flags.DEFINE_enum("split", None, SPLITS, "split of the run's config to read the sentences from")
     flags.DEFINE_bool("json", False, "print JSON instead of a table")
     flags.DEFINE_string("output", None, f"also write the {written} to this file, one per line")
-
-
-def check_output(path: str | None) -> None:
-    """Raises `UserError` if this file cannot be written, as far as that is known before anything is computed."""
-    if path is not None:
-        output_file("output", path)
 
 
 def check(*names: str) -> None:

@@ -12,7 +12,8 @@ too. The record is saved in the run, under evaluations/, with the trees, one per
 from absl import flags
 
 from base.errors import UserError
-from infer.options import check_output, decoding, define_evaluation_flags, start
+from base.files import output_file
+from infer.options import decoding, define_evaluation_flags, start
 from infer.scores.brackets import COLLINS, read_parameters
 from run.connect import connect
 
@@ -22,7 +23,8 @@ def main(argv: list[str]) -> None:
     options = flags.FLAGS
     if (options.split is None) == (options.trees is None):
         raise UserError("give either --split=test or --trees=FILE")
-    check_output(options.output)
+    if options.output is not None:
+        output_file("output", options.output)
     from infer.evaluation import deliver
     from infer.parsing import evaluate, open_parsed_split, open_trees, table
     from infer.runs import open_run

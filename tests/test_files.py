@@ -2,6 +2,10 @@
 
 import json
 import os
+import socket
+import stat
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -215,3 +219,101 @@ def test_numbers_text_and_levels_that_nothing_of_ours_has(tmp_path: Path, conten
 def test_the_largest_numbers_and_pairs_of_surrogates_are_whole(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(r'{"a": [9223372036854775807, -9223372036854775807, 1e300, "\ud83d\ude00"]}')
     assert read_json(tmp_path / "a.json", {"a": list})["a"] == [2**63 - 1, 1 - 2**63, 1e300, "\U0001f600"]
+
+
+def test_a_link_stays_and_the_file_that_it_names_is_written(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "a").write_text("old")
+    for name in ("a", "not there yet"):
+        link = tmp_path / f"link to {name}"
+        link.symlink_to(Path("elsewhere") / name)
+        assert output_file("output", link) == link
+        write_text(link, "new")
+        assert link.is_symlink() and (tmp_path / "elsewhere" / name).read_text() == "new"
+    assert sorted(path.name for path in (tmp_path / "elsewhere").iterdir()) == ["a", "not there yet"]
+
+
+def test_a_device_stays_a_device(tmp_path: Path) -> None:
+    device, full = tmp_path / "null", tmp_path / "full"
+    try:  # not the system's own, which would be lost to it if this test failed
+        os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(1, 3))
+        os.mknod(full, stat.S_IFCHR | 0o666, os.makedev(1, 7))
+        device.write_bytes(b"")
+    except OSError as error:
+        pytest.skip(f"devices cannot be made here: {error}")
+    link = tmp_path / "link"
+    link.symlink_to("null")
+    for path in (device, link):
+        assert output_file("output", path) == path
+        write_text(path, "gone")
+        assert link.is_symlink() and device.is_char_device()
+    with pytest.raises(OSError, match=r"No space left on device: .*full"):
+        write_text(full, "x")
+    assert full.is_char_device()
+
+
+def test_a_terminal_is_written_to() -> None:
+    reading, writing = os.openpty()
+    write_text(Path(os.ttyname(writing)), "shown")
+    assert os.read(reading, 100) == b"shown"
+    os.close(reading)
+    os.close(writing)
+
+
+def test_a_pipe_is_written_while_it_is_read_and_refused_otherwise(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(OSError, match=r"No such device or address: .*pipe"):
+        write_text(pipe, "x")
+    content = "x" * 200_000  # more than a pipe holds
+    with (tmp_path / "read").open("wb") as read:
+        reader = subprocess.Popen(["cat", pipe], stdout=read)
+    while reader.poll() is None:
+        try:
+            write_text(pipe, content)
+            break
+        except OSError:
+            pass  # cat has not opened it yet
+    assert reader.wait(timeout=60) == 0
+    assert (tmp_path / "read").read_text() == content
+    assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
+def test_standard_output_is_added_to_wherever_it_goes(name: str, tmp_path: Path) -> None:
+    code = f"""if True:
+        from pathlib import Path
+        from base.files import output_file, write_text
+        print("before")
+        write_text(output_file("output", {name!r}), "written\\n")
+        print("after")"""
+    with (tmp_path / "out").open("w") as file:
+        subprocess.run([sys.executable, "-c", code], stdout=file, check=True)
+    assert (tmp_path / "out").read_text() == "before\nwritten\nafter\n"
+    piped = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
+    assert piped.stdout == "before\nwritten\nafter\n"
+
+
+def test_what_cannot_be_written_is_one_line_before_anything_is_computed(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "to folder").symlink_to("folder")
+    (tmp_path / "lost").symlink_to("nowhere/file")
+    (tmp_path / "round").symlink_to("round")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(os.path.relpath(tmp_path / "socket"))
+        for name, message in (
+            ("folder", "this is a folder; name a file"),
+            ("to folder", "this is a folder; name a file"),
+            ("lost", "there is no folder .*nowhere"),
+            ("nowhere/file", "there is no folder .*nowhere"),
+            ("round", "Too many levels of symbolic links"),
+            ("socket", "it is a disk or a socket, not a file"),
+        ):
+            with pytest.raises(UserError, match=f"^--output={tmp_path}/{name}: .*{message}[^\n]*$"):
+                output_file("output", tmp_path / name)
+            with pytest.raises(OSError):
+                write_text(tmp_path / name, "x")
+    with pytest.raises(UserError, match="--output=: the path is empty"):
+        output_file("output", "")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "lost", "round", "socket", "to folder"]
+    assert list((tmp_path / "folder").iterdir()) == []

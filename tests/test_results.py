@@ -14,7 +14,7 @@ from base.errors import UserError
 from paper import results
 from paper.provenance import DIRTY
 from paper.records import PARSING, find_records, read_run, row_runs
-from paper.tables.bootstrap import read_lines_of
+from paper.tables.paired import read_lines_of
 from run import folder
 from tests.planted import head, plant, planted_config, scores
 

@@ -47,7 +47,7 @@ def test_a_baseline_is_compared_on_the_same_references(files: tuple[Path, Path],
     low, high = found["baseline"]["chrf"]["scores"]
     assert low < high == pytest.approx(found["chrf"])
     shown = run_cli(*arguments).stdout.splitlines()
-    assert f"{baseline}, {files[0]}, difference and p:" in shown
+    assert f"{baseline}, {files[0]}, difference and two-sided p:" in shown
     assert shown[-1].startswith("chrf") and f"{high - low:+.2f}, p " in shown[-1]
 
 

@@ -1,9 +1,12 @@
-"""The paired test detects a real difference and not a random one."""
+"""The paired test detects a real difference and not a random one, of either sign, however few lines differ."""
 
+import numpy as np
 import pytest
+from sacrebleu.metrics import BLEU
+from sacrebleu.significance import PairedTest, Result
 
 from base.errors import UserError
-from infer.scores.significance import METRICS, as_text, compare, compare_all
+from infer.scores.significance import METRICS, as_text, compare, compare_all, randomised_p
 
 GERMAN = ["Der Hund schläft heute.", "Die Katze trinkt viel Milch.", "Das Kind lacht laut.", "Wir gehen nach Hause."]
 REFERENCES = GERMAN * 16
@@ -18,13 +21,64 @@ def test_a_better_system_is_found_to_be_better() -> None:
     assert found.scores[1] == pytest.approx(100)
     assert found.scores[0] < 80
     assert found.p < 0.05
-    assert "bs:200|seed:12345" in found.signature
+    assert "bs:1000|ar:200|seed:12345" in found.signature
 
 
 def test_equal_systems_are_not_told_apart() -> None:
     one = spoilt(4)
     other = [line if place % 4 != 1 else "Etwas ganz anderes steht hier." for place, line in enumerate(REFERENCES)]
     assert compare(one, other, REFERENCES, samples=200).p > 0.05
+
+
+def _noisy(rng: np.random.Generator, share: float) -> list[str]:
+    """Returns `REFERENCES` with that share of words replaced."""
+    return [" ".join("Haus" if rng.random() < share else word for word in line.split()) for line in REFERENCES]
+
+
+def _told_apart(trials: int, differing: int) -> int:
+    """Returns how many of `trials` pairs of systems that are random exchanges of each other have p < 0.05."""
+    found, scorer = 0, BLEU()
+    for trial in range(trials):
+        rng = np.random.default_rng((differing, trial))
+        one, other = _noisy(rng, 0.3), _noisy(rng, 0.3)
+        for place in rng.permutation(len(one))[differing:]:
+            other[place] = one[place]
+        for place in np.flatnonzero(rng.integers(2, size=len(one))):
+            one[place], other[place] = other[place], one[place]
+        found += randomised_p(one, other, REFERENCES, scorer, 199, trial) < 0.05
+    return found
+
+
+def test_of_systems_that_are_random_exchanges_of_each_other_few_are_told_apart() -> None:
+    assert _told_apart(40, len(REFERENCES)) <= 8  # binomial: mean 2, P(more than 8) = 0.0002
+    assert _told_apart(10, 4) == 0  # the least p of four lines is 1/8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("differing", [len(REFERENCES), 8])
+def test_of_systems_that_are_random_exchanges_of_each_other_a_twentieth_is_told_apart(differing: int) -> None:
+    found = _told_apart(600, differing)
+    assert found <= 48  # binomial: mean 30, deviation 5.3; one-sided it would be 60
+    assert found >= (12 if differing > 8 else 1)  # p of 8 lines has few values, so it is conservative
+
+
+def test_p_has_two_sides_and_is_that_of_sacrebleus_own_test_where_many_lines_differ() -> None:
+    rng = np.random.default_rng(0)
+    one, other = _noisy(rng, 0.3), _noisy(rng, 0.25)
+    test = PairedTest([("one", one), ("other", other)], {"x": BLEU()}, [REFERENCES], test_type="ar", n_samples=2000)
+    (theirs,) = (result.p_value for result in test()[1]["BLEU"] if isinstance(result, Result) and result.p_value)
+    assert 0.02 < theirs < 0.5
+    deviation = (2 * theirs * (1 - theirs) / 2000) ** 0.5
+    for pair in ((one, other), (other, one)):
+        assert compare(*pair, REFERENCES, samples=2000).p == pytest.approx(theirs, abs=5 * deviation)
+
+
+def test_few_differing_lines_are_no_proof() -> None:
+    one = [*REFERENCES]
+    for differing, least in enumerate((1, 0.5, 0.25, 0.125), start=1):
+        one[differing] = "Etwas ganz anderes steht hier."
+        assert compare(one, REFERENCES, REFERENCES).p == pytest.approx(least)
+    assert compare(REFERENCES, REFERENCES, REFERENCES).p == 1
 
 
 def test_unequal_lengths_are_an_error() -> None:

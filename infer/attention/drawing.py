@@ -1,5 +1,6 @@
 """Attention maps as files: a PNG of one kind of attention, or one interactive HTML page of all kinds."""
 
+import io
 import logging
 import textwrap
 import warnings
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from base.errors import UserError
+from base.files import write_bytes, write_text
 from infer.attention.maps import AttentionMap, select
 from infer.attention.page import TITLES, labels, page
 
@@ -53,7 +55,9 @@ def save(figure: Any, path: Path, name: str, **options: Any) -> None:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         try:
-            figure.savefig(path, **options)
+            drawn = io.BytesIO()  # savefig itself adds .png to a name without an ending, and waits for ever at a pipe
+            figure.savefig(drawn, format=path.suffix.removeprefix(".") or "without an ending", **options)
+            write_bytes(path, drawn.getvalue())
         except (OSError, ValueError) as error:
             raise UserError(f"{name}: cannot be written ({getattr(error, 'strerror', None) or error})") from error
 
@@ -65,8 +69,6 @@ def write_html(maps: dict[str, AttentionMap], title: str, output: Path) -> None:
       UserError: the file cannot be written.
     """
     try:
-        output.write_text(
-            page(title, {kind: (TITLES[kind], *of_kind) for kind, of_kind in maps.items()}), encoding="utf-8"
-        )
+        write_text(output, page(title, {kind: (TITLES[kind], *of_kind) for kind, of_kind in maps.items()}))
     except OSError as error:
         raise UserError(f"--output={output}: cannot be written ({error.strerror})") from error

@@ -9,9 +9,9 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from base.errors import UserError
+from base.files import read_bytes
 from configs.common import default
 from data.imported import MosesBpe
-from data.regular import read_bytes
 from infer.convert import pytorch
 from infer.convert.bart_names import entries, norms, their_shape, to_ours, without_zero_biases
 from infer.convert.folders import Imported, named, nested

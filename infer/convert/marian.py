@@ -12,11 +12,10 @@ from ml_collections import ConfigDict
 from safetensors.numpy import save_file
 
 from base.errors import UserError
-from base.files import read_json, write_json, write_text
+from base.files import read_bytes, read_json, write_json, write_text
 from base.ids import BOS, EOS, PAD
 from configs.common import default
 from data.imported import SPECIALS, Marian
-from data.regular import read_bytes
 from data.tokenizer import Tokenizer
 from infer.convert.bart_names import entries, sines_first, their_shape, to_ours, to_theirs, without_zero_biases
 from infer.convert.check import check_holds, check_tokenizer, compare, forced, penalty_note

@@ -5,8 +5,8 @@ from base.table import NOT_RUN, Table, difference, mean, number, spread
 from infer.scores.bleu import RECORDED
 from paper.published import BIG_EN_FR_IN_THE_PROCEEDINGS, SUSTAINED, TABLE2, TIMES
 from paper.records import Records, RowRuns, caveat_notes, load, row_runs
-from paper.tables.bootstrap import compare_rows
 from paper.tables.cost import analytic_flops, cost, paper_flops, run_flops, xla_flops
+from paper.tables.paired import compare_rows
 from paper.tables.trend import paired_differences, with_error
 
 PAIRS = {"en-de": "English-German", "en-fr": "English-French"}
@@ -158,8 +158,8 @@ def paired(rows: Rows, pair: str, scale: str) -> list[str]:
         return []
     (base, big), (low, high) = test.scores, test.intervals
     return [
-        f"paired bootstrap, {pair}{', small twins' if scale else ''}: base {base:.2f} ± {low:.2f}, "
-        f"big {big:.2f} ± {high:.2f}, p {test.p:.3f} ({test.signature})"
+        f"paired approximate randomisation, {pair}{', small twins' if scale else ''}: base {base:.2f} ± {low:.2f}, "
+        f"big {big:.2f} ± {high:.2f}, two-sided p {test.p:.3f} ({test.signature})"
     ]
 
 

@@ -1,4 +1,4 @@
-"""Compares recorded runs by the paired bootstrap of `infer.scores.significance`, from their saved translations."""
+"""Compares recorded runs by the paired test of `infer.scores.significance`, from their saved translations."""
 
 from base.errors import UserError
 from base.files import read_bytes

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from paper.records import RowRuns, RunRecord, ScoredRun
-from paper.tables.bootstrap import compare_rows
+from paper.tables.paired import compare_rows
 
 GERMAN = ["Der Hund schläft heute.", "Die Katze trinkt viel Milch.", "Das Kind lacht laut.", "Wir gehen nach Hause."]
 REFERENCES = GERMAN * 16
