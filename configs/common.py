@@ -19,7 +19,12 @@ def default() -> ConfigDict:
     cfg.data.valid = ""
     cfg.data.test = ""
     cfg.data.cache = ".cache/data"  # folder of prepared corpora, shared by runs; keyed by content, safe to delete
-    cfg.data.vocab_size = 37_000  # subwords, shared by source and target; section 5.1
+    cfg.data.vocab_size = 37_000  # subwords (or symbols, with four special ones) of source and target; section 5.1
+    # subwords | words (what white space separates: for text that is already segmented) | characters; or those of source
+    # and target, "characters,words". Words and characters are taken as they are; the vocabulary is all of data.train's,
+    # or the most frequent ones
+    cfg.data.units = "subwords"
+    cfg.data.joiner = ""  # "@@" for text of subword-nmt: after decoding, a word that ends in it is joined to the next
     cfg.data.tokenizer = ""  # a sentencepiece model to reuse; "" trains one on data.train
     cfg.data.lowercase = False  # True lower-cases both sides, as small published Multi30k systems do
     cfg.data.max_length = 256  # subwords per side, EOS included; longer training pairs are dropped and counted

@@ -10,6 +10,7 @@ from run.config import check_keys
 
 CHOICES = {
     "task": ("translation", "prefix_lm", "language_model", "masked_lm", "denoising", "classification", "vision"),
+    "data.units": ("subwords", "words", "characters", "words,characters", "characters,words"),
     "data.batching": ("bucket", "pack", "window"),
     "optim.name": ("adam", "adamw"),
     "optim.schedule": ("paper", "cosine"),
@@ -46,6 +47,11 @@ def check(cfg: ConfigDict, default: ConfigDict) -> None:
     for key in FRACTIONS:
         _require(0 <= given[key] < 1, key, given[key], "at least 0 and below 1")
     _require(0 < given["data.mask_rate"] < 1, "data.mask_rate", given["data.mask_rate"], "above 0 and below 1")
+    units, joiner = given["data.units"], given["data.joiner"]
+    reads_symbols = given["task"] in ("translation", "prefix_lm", "language_model")
+    _require(reads_symbols or units == "subwords", "data.units", units, f"subwords for task {given['task']}")
+    written = units.rpartition(",")[2]
+    _require(not joiner or written == "words", "data.joiner", joiner, "empty unless the target's units are words")
     prefix = given["model.prefix"]
     right = (given["task"] == "prefix_lm") == (prefix != "none")
     _require(right, "model.prefix", prefix, "full or causal for task prefix_lm, and none for others")

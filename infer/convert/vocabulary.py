@@ -8,7 +8,7 @@ import numpy as np
 
 from base.errors import UserError
 from base.ids import BOS, EOS, PAD, UNK
-from data.imported import SPECIALS
+from data.symbols import SPECIALS
 
 LARGEST = 2**24  # subwords
 # Added to the logit of a special symbol that has no row of its own there and is given another's: its probability is
