@@ -22,6 +22,7 @@ AT_LEAST_1 = (
 )
 AT_LEAST_0 = (
     *("seed", "checkpoint.every_minutes", "checkpoint.keep_best", "checkpoint.keep_every", "eval.bleu_sentences"),
+    *("checkpoint.every_epochs", "eval.every_epochs", "eval.patience"),
     *("loss.chunk", "image.shift", "optim.weight_decay", "optim.clip_norm"),
     *("decode.extra_length", "decode.alpha"),
 )
