@@ -85,8 +85,9 @@ def default() -> ConfigDict:
 
     cfg.optim = ConfigDict()
     cfg.optim.name = "adam"  # "adam" (section 5.3) | "adamw"
-    cfg.optim.schedule = "paper"  # "paper": d_model^-0.5 min(step^-0.5, step warmup^-1.5) | "cosine"
-    cfg.optim.lr = 1.0  # factor on the paper's schedule; for "cosine", the peak learning rate
+    cfg.optim.schedule = "paper"  # "paper": d_model^-0.5 min(step^-0.5, step warmup^-1.5) | "cosine" | "inverse_sqrt"
+    cfg.optim.lr = 1.0  # factor on the paper's schedule; for "cosine" and "inverse_sqrt", the peak learning rate
+    cfg.optim.warmup_from = 0.0  # for "inverse_sqrt", the paper's shape as fairseq writes it: the rate before update 1
     cfg.optim.warmup = 4_000  # updates
     cfg.optim.b1 = 0.9
     cfg.optim.b2 = 0.98

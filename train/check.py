@@ -13,7 +13,7 @@ CHOICES = {
     "data.units": ("subwords", "words", "characters", "words,characters", "characters,words"),
     "data.batching": ("bucket", "pack", "window"),
     "optim.name": ("adam", "adamw"),
-    "optim.schedule": ("paper", "cosine"),
+    "optim.schedule": ("paper", "cosine", "inverse_sqrt"),
 }
 AT_LEAST_1 = (
     *("steps", "log_every", "eval.every", "checkpoint.every", "checkpoint.keep_last", "optim.warmup"),
@@ -22,7 +22,7 @@ AT_LEAST_1 = (
 )
 AT_LEAST_0 = (
     *("seed", "checkpoint.every_minutes", "checkpoint.keep_best", "checkpoint.keep_every", "eval.bleu_sentences"),
-    *("checkpoint.every_epochs", "eval.every_epochs", "eval.patience"),
+    *("checkpoint.every_epochs", "eval.every_epochs", "eval.patience", "optim.warmup_from"),
     *("loss.chunk", "image.shift", "optim.weight_decay", "optim.clip_norm"),
     *("decode.extra_length", "decode.alpha"),
 )
