@@ -19,8 +19,13 @@ def default() -> ConfigDict:
     cfg.data.valid = ""
     cfg.data.test = ""
     cfg.data.cache = ".cache/data"  # folder of prepared corpora, shared by runs; keyed by content, safe to delete
-    cfg.data.vocab_size = 37_000  # subwords, shared by source and target; section 5.1
-    cfg.data.tokenizer = ""  # a sentencepiece model to reuse; "" trains one on data.train
+    cfg.data.vocab_size = 37_000  # subwords (or symbols, with four special ones) of source and target; section 5.1
+    # subwords | words (what white space separates: for text that is already segmented) | characters; or those of source
+    # and target, "characters,words". Words and characters are taken as they are; the vocabulary is all of data.train's,
+    # or the most frequent ones
+    cfg.data.units = "subwords"
+    cfg.data.joiner = ""  # "@@" for text of subword-nmt: after decoding, a word that ends in it is joined to the next
+    cfg.data.tokenizer = ""  # a tokenizer.model to reuse; "" makes one of data.train
     cfg.data.lowercase = False  # True lower-cases both sides, as small published Multi30k systems do
     cfg.data.max_length = 256  # subwords per side, EOS included; longer training pairs are dropped and counted
     cfg.data.max_ratio = 9.0  # longer side / shorter side, in subwords; pairs of texts above it are dropped and counted
@@ -80,8 +85,9 @@ def default() -> ConfigDict:
 
     cfg.optim = ConfigDict()
     cfg.optim.name = "adam"  # "adam" (section 5.3) | "adamw"
-    cfg.optim.schedule = "paper"  # "paper": d_model^-0.5 min(step^-0.5, step warmup^-1.5) | "cosine"
-    cfg.optim.lr = 1.0  # factor on the paper's schedule; for "cosine", the peak learning rate
+    cfg.optim.schedule = "paper"  # "paper": d_model^-0.5 min(step^-0.5, step warmup^-1.5) | "cosine" | "inverse_sqrt"
+    cfg.optim.lr = 1.0  # factor on the paper's schedule; for "cosine" and "inverse_sqrt", the peak learning rate
+    cfg.optim.warmup_from = 0.0  # for "inverse_sqrt", the paper's shape as fairseq writes it: the rate before update 1
     cfg.optim.warmup = 4_000  # updates
     cfg.optim.b1 = 0.9
     cfg.optim.b2 = 0.98
@@ -97,6 +103,7 @@ def default() -> ConfigDict:
 
     cfg.checkpoint = ConfigDict()
     cfg.checkpoint.every = 1_500  # updates; about ten minutes of the paper's base run (section 6.1)
+    cfg.checkpoint.every_epochs = 0  # epochs between checkpoints, in place of `every`; 0 is off
     cfg.checkpoint.every_minutes = 0.0  # also save after this much time, checked every log_every updates; 0 is off
     cfg.checkpoint.keep_last = 5  # newest checkpoints to keep; the paper averages 5 (base) or 20 (big)
     cfg.checkpoint.keep_best = 1  # also keep this many with the best validation BLEU, or loss if BLEU is off
@@ -104,6 +111,8 @@ def default() -> ConfigDict:
 
     cfg.eval = ConfigDict()
     cfg.eval.every = 1_500  # updates between validations
+    cfg.eval.every_epochs = 0  # epochs between validations, in place of `every`; 0 is off
+    cfg.eval.patience = 0  # stop once so many validations in a row have not lowered the best nll; 0 is off
     cfg.eval.bleu_sentences = 500  # validation sentences to translate greedily for BLEU; 0 is off
 
     cfg.decode = ConfigDict()  # the paper's decoding options (section 6.1), recorded with the run

@@ -108,7 +108,7 @@ def corruption(task: str, cfg_data: ConfigDict, tokenizer: Tokenizer) -> Masking
     """
     if cfg_data.batching == "window":
         raise UserError(f"data.batching is window; task {task} reads whole lines: take bucket or pack")
-    if tokenizer.characters:
+    if tokenizer.units == "characters":
         raise UserError(f"config: task is {task}, which reads lines in subwords; data.train is in characters")
     if task == "masked_lm":
         return Masking(cfg_data.mask_rate, tokenizer.vocab_size)

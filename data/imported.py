@@ -1,16 +1,14 @@
 """Tokenizers that came with imported models, in JSON files in the place of a sentencepiece model.
 
-`open_tokenizer` reads either. `Tokenizer.target` is the tokenizer of the target side, where that is another one.
+`open_tokenizer` reads any kind. `Tokenizer.target` is the tokenizer of the target side, where that is another one.
 """
 
 import base64
 import copy
-import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
 from itertools import pairwise, takewhile
-from operator import index
 from pathlib import Path
 from typing import Any, SupportsIndex
 
@@ -18,10 +16,10 @@ import sentencepiece
 
 from base.errors import UserError
 from base.files import check, read_bytes
-from base.ids import BOS, EOS, PAD, UNK
+from base.ids import BOS, PAD, UNK
+from data.symbols import SPECIALS, Listed, Symbols, until_end
 from data.tokenizer import Tokenizer
 
-SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")  # the first ids of every vocabulary here
 _END = "</w>"
 
 
@@ -39,7 +37,7 @@ def open_tokenizer(path: str | Path) -> Tokenizer:
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: neither a sentencepiece model nor JSON") from error
     check(path, "", fields, {"kind": str, "pieces": [str]})
-    for kind in (Marian, MosesBpe, ByteLevel, WordPiece, Unigram):
+    for kind in (Symbols, Marian, MosesBpe, ByteLevel, WordPiece, Unigram):
         if fields["kind"] == kind.KIND:
             check(path, "", fields, kind.SCHEMA)
             _packed(fields, str(path))
@@ -61,36 +59,7 @@ def _packed(fields: dict, name: str) -> bytes:
         raise UserError(f"{name}: one of its texts is not Unicode ({error.object[error.start]!a})") from error
 
 
-def _until_end(ids: Iterable[SupportsIndex]) -> Iterable[int]:
-    return takewhile(lambda number: number != EOS, map(index, ids))
-
-
-class _Imported(Tokenizer):
-    """A vocabulary of `pieces`, of which the first four are `SPECIALS`; other text is unknown."""
-
-    characters, lowercase = False, False
-    sentinels: tuple[int, ...] = ()
-
-    def __init__(self, content: bytes, pieces: Sequence[str], name: str) -> None:
-        if tuple(pieces[: len(SPECIALS)]) != SPECIALS:
-            raise UserError(f"{name}: its first pieces are {pieces[:4]}; they must be {', '.join(SPECIALS)}")
-        self._model, self._pieces = content, list(pieces)
-        self._ids = {piece: number for number, piece in enumerate(pieces)}
-        self.vocab_size = len(pieces)
-        self.sha256 = hashlib.sha256(content).hexdigest()
-
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        return [self.encode(text) for text in texts]
-
-    def pieces(self, ids: Iterable[int]) -> list[str]:
-        return [self._pieces[int(number)] for number in ids]
-
-    def _written(self, ids: Iterable[SupportsIndex]) -> list[str]:
-        """Returns the pieces up to the first EOS, without special symbols."""
-        return self.pieces(number for number in _until_end(ids) if number > UNK)
-
-
-class Marian(_Imported):
+class Marian(Listed):
     """Of opus-mt: a sentencepiece model for each side, and one vocabulary of the pieces of both.
 
     A source may begin with the target's language, as `>>deu<<`, in a model of several.
@@ -132,7 +101,7 @@ class Marian(_Imported):
         return " ".join(self._processor.decode_pieces(self._written(ids)).replace("▁", " ").split())
 
 
-class MosesBpe(_Imported):
+class MosesBpe(Listed):
     """Of fairseq: the Moses tokeniser, then byte-pair encoding as subword-nmt's, `@@` after a piece within a word."""
 
     KIND, SCHEMA = "moses-bpe", {"languages": [str], "codes": [str]}
@@ -216,7 +185,7 @@ class MosesBpe(_Imported):
         return (*(f"{part}@@" for part in parts[:-1]), parts[-1])
 
 
-class _Inner(_Imported):
+class _Inner(Listed):
     """One of the package tokenizers, whose ids of each of our pieces are `ids`."""
 
     KIND, SCHEMA = "", {"ids": [int], "tokenizer": dict}
@@ -257,7 +226,7 @@ class _Inner(_Imported):
         return [self._ours.get(number, self._unknown) for number in found]
 
     def decode(self, ids: Iterable[SupportsIndex]) -> str:
-        found = [self._theirs[number] for number in _until_end(ids) if number > UNK]
+        found = [self._theirs[number] for number in until_end(ids) if number > UNK]
         return self._inner.decode(found, skip_special_tokens=False)
 
 

@@ -35,11 +35,12 @@ from ml_collections import ConfigDict, config_flags
 from base import errors
 from base.errors import UserError
 from base.files import folder, output_folder, read_bytes, read_json, sha256, write_json, write_text
-from base.ids import EOS
+from base.ids import EOS, UNK
 from base.progress import Progress
 from data.batching import Record
 from data.imported import encode_pairs, open_tokenizer
 from data.sources import Corpus, download, open_corpus
+from data.symbols import Symbols
 from data.tokenizer import Tokenizer
 
 FORMAT = 2  # increased when the file format changes; corpora are then prepared again
@@ -164,9 +165,11 @@ def prepare(
 
 def _write(folder: Path, corpus: Corpus, tokenizer: Tokenizer, cleaning: dict[str, Any] | None, report: bool) -> None:
     counts, lengths = {"read": 0, "kept": 0, "empty": 0, "too_long": 0, "ratio": 0}, bytearray()
+    unknown = 0
     sides, end = corpus.sides, () if corpus.characters else (EOS,)
     with (folder / _IDS).open("wb") as file, Progress(f"preparing {corpus.spec}", "pairs", enabled=report) as progress:
         for encoded in _encoded(corpus.pairs(), tokenizer):
+            unknown += sum(side.count(UNK) for side in encoded)
             ids: list[int] = []
             kept: list[list[int]] = []
             for record in zip(*(encoded[side::sides] for side in range(sides)), strict=True):
@@ -181,7 +184,8 @@ def _write(folder: Path, corpus: Corpus, tokenizer: Tokenizer, cleaning: dict[st
             lengths += np.array(kept, np.int32).tobytes()
             counts["read"] += len(encoded) // sides
             progress.update(counts["read"])
-        progress.finish(", ".join(f"{count:,} {name}" for name, count in counts.items()))
+        known = f", {unknown:,} symbols unknown" if unknown else ""
+        progress.finish(", ".join(f"{count:,} {name}" for name, count in counts.items()) + known)
     if not counts["kept"]:
         raise UserError(
             f"corpus {corpus.spec!r}: cleaning dropped all {counts['read']} pairs ({counts}); raise"
@@ -292,6 +296,8 @@ def prepare_all(
     for key, wanted, found in (
         ("vocab_size", cfg_data.vocab_size, tokenizer.vocab_size),
         ("lowercase", cfg_data.lowercase, tokenizer.lowercase),
+        ("units", _units(cfg_data, open_corpus(cfg_data.train)), tokenizer.units),
+        ("joiner", cfg_data.joiner, tokenizer.joiner),
     ):
         if wanted != found:
             raise UserError(f"data.{key} is {wanted}, but the tokenizer's is {found}: they must agree")
@@ -311,22 +317,36 @@ def _trained_tokenizer(cfg_data: ConfigDict, cache: Path) -> Tokenizer:
     corpus = open_corpus(cfg_data.train)
     if corpus.symbols and cfg_data.lowercase:
         raise UserError(f"data.lowercase is True, but the labels of {corpus.spec} have capitals: set it to False")
-    key = _key(FORMAT, corpus.fingerprint, cfg_data.vocab_size, cfg_data.lowercase)
+    units = _units(cfg_data, corpus)
+    of_symbols = [] if units == "subwords" else [units, cfg_data.joiner]
+    key = _key(FORMAT, corpus.fingerprint, cfg_data.vocab_size, cfg_data.lowercase, *of_symbols)
     path = cache / f"{key}.model"
     digest = path.with_suffix(".sha256")
     with contextlib.suppress(OSError, UnicodeDecodeError):  # absent or damaged: learned again below
         if sha256(path) == read_bytes(digest).decode():
-            return Tokenizer.from_file(path)
+            return open_tokenizer(path)
+    if units != "subwords":
+        with Progress(f"counting the {units} of {corpus.spec}", "records") as progress:
+            symbols = Symbols.of(progress.count(corpus.pairs()), cfg_data.vocab_size, units, cfg_data.joiner)
+        symbols.save(path)
+        return symbols
     with Progress(f"learning {cfg_data.vocab_size:,} subwords from {corpus.spec}", "lines") as progress:
         lines = progress.count(text for pair in corpus.pairs() for text in pair)
-        if corpus.characters:
-            return Tokenizer.of_characters(lines, path)  # which is quicker than to look whether it is intact
         tokenizer = Tokenizer.train(
             lines, cfg_data.vocab_size, path, lowercase=cfg_data.lowercase, symbols=corpus.symbols
         )
     with contextlib.suppress(OSError):  # it is then learned again next time
         write_text(digest, tokenizer.sha256)
     return tokenizer
+
+
+def _units(cfg_data: ConfigDict, corpus: Corpus) -> str:
+    """Returns `data.units`, or what the corpus alone decides; `UserError` if it names two and the corpus is a text."""
+    if corpus.characters:
+        return "characters"
+    if "," in cfg_data.units and corpus.sides == 1:
+        raise UserError(f"data.units is {cfg_data.units}, but {corpus.spec} has one side; name one unit")
+    return cfg_data.units
 
 
 def main(argv: list[str]) -> None:

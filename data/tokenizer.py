@@ -5,7 +5,8 @@ and zero-width spaces vanish, runs of white space become one space, none at eith
 tokenizer was trained so. After that nothing is lost: `decode(encode(text)) == normalise(text)`, for characters outside
 the vocabulary are spelled in bytes. The model file is the whole tokenizer; training it twice gives the same file.
 
-Or characters: then nothing is normalised, line feeds are characters, and those outside the vocabulary are unknown.
+Other kinds are in `data.symbols` (words, characters) and `data.imported`. Runs of earlier versions have a sentencepiece
+model of characters: nothing is normalised, line feeds are characters, and those outside the vocabulary are unknown.
 """
 
 import hashlib
@@ -35,6 +36,7 @@ class Tokenizer:
     """Converts text to ids and back. Ids 0 to 3 are padding, BOS, EOS and unknown (never produced)."""
 
     mask = ""  # what `encode` turns into the id of a masked token, if anything
+    units, joiner = "subwords", ""  # as `config.data` has them
 
     def __init__(self, model: bytes, name: str = "tokenizer"):
         self._model = model
@@ -48,6 +50,8 @@ class Tokenizer:
         self.vocab_size: int = self._processor.get_piece_size()
         self.sha256: str = hashlib.sha256(model).hexdigest()
         self.characters: bool = self._processor.normalize(" ") != ""
+        if self.characters:
+            self.units = "characters"
         self.lowercase: bool = self.normalise("A") == "a"
         spelled = [self._processor.piece_to_id(f"<0x{byte:02X}>") for byte in _NO_TEXT]
         self.sentinels: tuple[int, ...] = tuple(piece for piece in spelled if piece != UNK)  # none, of characters
@@ -102,37 +106,6 @@ class Tokenizer:
         tokenizer.save(path)
         return tokenizer
 
-    @classmethod
-    def of_characters(cls, texts: Iterable[str], path: str | Path) -> "Tokenizer":
-        """Writes a model whose vocabulary is the characters of `texts` to `path`.
-
-        Raises:
-            UserError: there are none.
-        """
-        model, characters = io.BytesIO(), sorted(set().union(*texts))
-        if not characters:
-            raise UserError(_explain("sentences_.empty()", 0))
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=(character for character in characters if character != "\n"),
-            model_writer=model,
-            model_type="char",
-            vocab_size=len(characters) + 4,
-            user_defined_symbols=["\n"],  # which no sentence can hold
-            character_coverage=1.0,
-            normalization_rule_name="identity",
-            add_dummy_prefix=False,
-            remove_extra_whitespaces=False,
-            hard_vocab_limit=False,
-            pad_id=PAD,
-            bos_id=BOS,
-            eos_id=EOS,
-            unk_id=UNK,
-            minloglevel=2,
-        )
-        tokenizer = cls(model.getvalue())
-        tokenizer.save(path)
-        return tokenizer
-
     @property
     def target(self) -> "Tokenizer":
         """The tokenizer of target sides: another only of some imported models, with the same vocabulary."""
@@ -151,6 +124,22 @@ class Tokenizer:
         """Returns the string that `decode(encode(text))` gives; of characters, if all are in the vocabulary."""
         normalised = self._processor.normalize(_encodable(text)).replace("▁", " ")
         return normalised if self.characters else normalised.strip(" ").translate(_NEWLINES)
+
+    def joined(self, text: str) -> str:
+        """Returns a text of the target's side as it is written, if the corpus has marks in it that `decode` removes."""
+        return text
+
+    def marked(self, ids: Iterable[SupportsIndex]) -> str:
+        """Returns a text of the target's side that is encoded as these ids, with the marks that `decode` removes."""
+        return self.decode(ids)
+
+    def unknown(self, texts: Iterable[str]) -> int:
+        """Returns how many symbols of `texts` the vocabulary lacks; no subwords, which can be spelled in bytes."""
+        return 0
+
+    def word_starts(self, ids: Sequence[int]) -> list[bool]:
+        """Returns whether a word begins with each subword."""
+        return [piece.startswith("▁") for piece in self.pieces(ids)]
 
     def encode(self, text: str) -> list[int]:
         """Returns the subword ids of `text`, without special symbols; [] for an empty text."""

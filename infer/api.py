@@ -9,7 +9,7 @@ from infer import evaluation
 from infer.attention.maps import AttentionMap, attention_maps
 from infer.decoding import chosen
 from infer.runs import Run
-from infer.translator import Translator
+from infer.translator import Translator, translate_one
 
 
 class LoadedRun:
@@ -58,5 +58,5 @@ class LoadedRun:
         Raises:
           ValueError: a sentence is longer than the model's learned positions.
         """
-        translation = self.translate([source])[0] if target is None else target
+        translation = translate_one(self.run, source) if target is None else target
         return attention_maps(self.run.model_config, self.run.params, self.run.tokenizer, source, translation)

@@ -21,7 +21,7 @@ from infer.decoding import Decoding
 from infer.runs import Run, corpus_named, count_parameters, params_sha256
 from infer.scores import bleu
 from infer.scores.perplexity import perplexity
-from infer.translator import FULL_BATCH, Translation, Translator
+from infer.translator import FULL_BATCH, Translation, Translator, note_unknown
 from run.distributed import is_main
 
 
@@ -55,6 +55,7 @@ def translate(
     started = time.perf_counter()
     with Progress(job, unit) as progress:
         translations = translator.translate(model_run.params, sentences.sources, progress=progress.update)
+    note_unknown(model_run.tokenizer.unknown(sentences.sources))
     return translations, time.perf_counter() - started
 
 
@@ -63,16 +64,24 @@ def score(
 ) -> dict[str, Any]:
     """Returns every score of `infer.scores.bleu`, the references' perplexity, and the `signatures` of all of them.
 
+    `bleu.AS_IS` is among them if the run writes words.
+
     Raises:
       ValueError: if the sides differ in length or are empty.
     """
-    scores = bleu.all_scores(hypotheses, references, language)
-    vocabulary = model_run.tokenizer.vocab_size
+    tokenizer = model_run.tokenizer
+    joined = [tokenizer.joined(line) for line in references]
+    scores = bleu.all_scores(hypotheses, joined, language)
+    unit = tokenizer.units.rpartition(",")[2].removesuffix("s")
+    as_is = {}
+    if unit == "word":
+        as_is[bleu.AS_IS], scores["signatures"][bleu.AS_IS] = bleu.bleu_as_is(hypotheses, joined)
     signatures = scores["signatures"] | {
-        "perplexity": f"unit:subword|vocabulary:{vocabulary}|eos:yes|smoothing:none",
+        "perplexity": f"unit:{unit}|vocabulary:{tokenizer.vocab_size}|eos:yes|smoothing:none",
     }
     return {
         **{name: scores[name] for name in bleu.READINGS},
+        **as_is,
         "perplexity": perplexity(model_run.model_config, model_run.params, model_run.tokenizer, sources, references),
         "signatures": signatures,
     }

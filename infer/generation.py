@@ -31,7 +31,8 @@ def generate(model_run: Run, prompt: str, decoding: Decoding) -> list[Hypothesis
         raise UserError(f"beam is {decoding.beam}; it must be at most {tokenizer.vocab_size}, the vocabulary")
     ids = tokenizer.encode(prompt)
     if UNK in ids:
-        unknown = next(character for character in prompt if UNK in tokenizer.encode(character))
+        symbols = prompt.split() if tokenizer.units == "words" else prompt
+        unknown = symbols[ids.index(UNK)]
         raise UserError(f"prompt: the vocabulary has no {unknown!r}; it is that of the training text")
     prompts_bs = jnp.asarray([[BOS, *ids]], jnp.int32)
     try:

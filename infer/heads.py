@@ -20,6 +20,7 @@ import json
 
 from absl import flags
 
+from base.errors import UserError
 from infer.options import define_run_flags, start
 
 
@@ -35,6 +36,8 @@ def main(argv: list[str]) -> None:
     every = []
     for workdir in options.workdir:
         model_run = open_run(workdir, options.checkpoint)
+        if (units := model_run.tokenizer.units) != "subwords":
+            raise UserError(f"--workdir={workdir}: this run's units are {units}; heads are judged by subwords")
         found = judge(model_run, options.sentences, options.cases)
         if options.ablate:
             test = sample("test", options.sentences, options.cases, direction(model_run))

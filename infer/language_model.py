@@ -66,7 +66,7 @@ def evaluate(model_run: Run, split: str, row_length: int | None = None) -> dict[
         raise UserError(f"a sentence is too long for this model: {error}") from error
     total, tokens = float(nll_t.sum()), int(prepared.lengths.sum(dtype="int64"))
     vocabulary = f"vocabulary:{model_run.tokenizer.vocab_size}|smoothing:none"
-    unit = "character" if model_run.tokenizer.characters else "subword|eos:yes"
+    unit = model_run.tokenizer.units.removesuffix("s") + ("" if corpus.characters else "|eos:yes")
     row = {"row": cfg.pack_length} if cfg.batching == "window" else {}
     vocabulary += "".join(f"|row:{length}" for length in row.values())
     return {
@@ -94,9 +94,10 @@ def open_text(model_run: Run, split: str, sides: int = 1) -> tuple[Corpus, Prepa
     if corpus.sides != sides:
         fault = "has pairs; this run reads a text, as in lines:FILE" if sides == 1 else "has no classes"
         raise UserError(f"corpus {spec!r} {fault}")
-    if corpus.characters != model_run.tokenizer.characters:
-        kinds = ("subwords, as of lines:FILE", "characters, as of chars:FILE")
-        raise UserError(f"corpus {spec!r}: this run's vocabulary is of {kinds[model_run.tokenizer.characters]}")
+    whole = cfg.train.startswith("chars:")
+    if corpus.characters != whole:
+        reads = "one text of characters, chars:FILE" if whole else "lines, as of lines:FILE"
+        raise UserError(f"corpus {spec!r}: this run reads {reads}")
     limits = {"max_length": cfg.max_length, "max_ratio": cfg.max_ratio}
     return corpus, prepare(spec, model_run.tokenizer, cache=cfg.cache, clean=False, **limits)
 

@@ -45,6 +45,7 @@ def main(argv: list[str]) -> None:
     from infer.runs import open_run
     from infer.scores.pairs import read_pair
     from infer.scores.perplexity import line_log_probs
+    from infer.translator import note_unknown
 
     if options.target is not None:
         sources, targets = read_pair(options.source, options.target)
@@ -55,6 +56,8 @@ def main(argv: list[str]) -> None:
         sources = [lines[number] for number in numbers]
     model_run = open_run(options.workdir, options.checkpoint)
     log_probs = line_log_probs(model_run.model_config, model_run.params, model_run.tokenizer, sources, targets)
+    tokenizer = model_run.tokenizer
+    note_unknown(tokenizer.unknown(sources) + tokenizer.target.unknown(targets))
     for entry, log_prob in zip(entries, log_probs, strict=True):
         print(f"{entry}{SEPARATOR if options.nbest else ''}{log_prob:.6f}")
 

@@ -8,7 +8,7 @@ from typing import Any
 from base.errors import UserError
 from base.progress import Progress
 from infer.mbr import consensus
-from infer.translator import Required, Translation, Translator
+from infer.translator import Required, Translation, Translator, note_unknown
 
 EMPTY_NOTES = 5  # lines without a translation that are explained one by one
 
@@ -71,7 +71,7 @@ def translate_stream(
     metric of `infer.mbr`, a line's only output is the consensus of its translations.
     Of a line of text whose translation is empty, a note on stderr says why; of many such lines, how many they are.
     """
-    done = empty = 0
+    done = empty = unknown = 0
 
     def report(rows: int) -> None:
         progress.update(done + rows)
@@ -89,6 +89,7 @@ def translate_stream(
             translations = translator.translate(params, lines, first_line=done + 1, progress=report, **extra)
             if mbr:
                 translations = [agreed(translation, mbr) for translation in translations]
+            unknown += translator.tokenizer.unknown(lines)
             shown = 1 if mbr else nbest
             yield "".join(
                 formatted(translation, line, shown, scores) for line, translation in enumerate(translations, done)
@@ -101,6 +102,7 @@ def translate_stream(
             done += len(lines)
             progress.update(done)
         progress.finish(f"{done:,} lines" + (f", {empty:,} of them text without a translation" if empty else ""))
+    note_unknown(unknown)
 
 
 def agreed(translation: Translation, metric: str) -> Translation:

@@ -101,7 +101,7 @@ class Translator:
         if decoding.beam > tokenizer.vocab_size:
             raise UserError(f"beam is {decoding.beam}; it must be at most {tokenizer.vocab_size}, the vocabulary")
         self._mesh = data_mesh() if mesh is None else mesh
-        self._tokenizer, self._sampling = tokenizer, decoding.sampling
+        self.tokenizer, self._sampling = tokenizer, decoding.sampling
         self._batch_tokens = batch_tokens * WIDE_BEAM**2 // max(WIDE_BEAM, decoding.rows) ** 2
         configs = model_config if isinstance(model_config, tuple) else (model_config,)
         self._max_input = min(max_input, *(config.encoding.limit or max_input for config in configs))
@@ -171,7 +171,7 @@ class Translator:
 
     def _cut(self, text: str) -> list[list[int]]:
         """Returns the ids of `text`, in pieces that fit the input limit with an EOS."""
-        ids = self._tokenizer.encode(text)
+        ids = self.tokenizer.encode(text)
         if len(ids) < self._max_input:
             return [ids]
         if len(text) < 2:
@@ -227,7 +227,7 @@ class Translator:
 
     def _rules_of(self, required: list[Required], numbers: list[int], source_bs: np.ndarray) -> Rules | None:
         """Returns the rules of a batch; None if there are none, which is another, faster program."""
-        encode = self._tokenizer.encode
+        encode = self.tokenizer.target.encode
         prefixes = [encode(one.prefix) for one in required]
         phrases = [[ids for phrase in one.phrases if (ids := encode(phrase))] for one in required]
         for row, (prefix, of_row) in enumerate(zip(prefixes, phrases, strict=True)):
@@ -259,7 +259,7 @@ class Translator:
         for ids_t, length, log_prob, score in zip(*(field[row] for field in found), strict=True):
             if length > 0:
                 tokens = tuple(int(token) for token in ids_t[: length - 1])
-                hypotheses.append(Hypothesis(self._tokenizer.decode(tokens), float(score), float(log_prob), tokens))
+                hypotheses.append(Hypothesis(self.tokenizer.decode(tokens), float(score), float(log_prob), tokens))
         return hypotheses or [NOTHING._replace(score=-np.inf, log_prob=-np.inf)]
 
 
@@ -286,7 +286,17 @@ def _join(pieces: list[list[Hypothesis]]) -> Translation:
     return Translation(tuple(joined))
 
 
+def note_unknown(count: int) -> None:
+    """Says on stderr how many symbols of what was read the vocabulary lacks, if any."""
+    if count:
+        print(f"note: {count:,} symbols of the text are not in the vocabulary and read as unknown", file=sys.stderr)
+
+
 def translate_one(model_run: Run, text: str) -> str:
-    """Returns the run's translation of one line, with the decoding options of its config."""
+    """Returns the run's translation of one line, with the decoding options of its config.
+
+    It is to be encoded again: words that `data.joiner` joins have their marks still.
+    """
     translator = Translator(model_run.model_config, model_run.tokenizer, chosen(model_run.config.decode))
-    return translator.translate(model_run.params, [text])[0].text
+    best = translator.translate(model_run.params, [text])[0].hypotheses[0]
+    return translator.tokenizer.marked(best.tokens) if translator.tokenizer.joiner else best.text

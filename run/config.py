@@ -17,7 +17,8 @@ ADDED = (
     *("model.norm_epsilon", "model.activation", "model.biases", "model.output_bias", "model.scale_embeddings"),
     *("decode.length_penalty", "model.mixer", "model.neighbours", "model.kernel_width", "loss.chunk", "model.prefix"),
     *("model.norm_kind", "model.feed_forward_biases", "model.scale_attention", "model.scale_logits"),
-    *("data.mask_rate", "data.mean_span", "data.classes"),
+    *("data.mask_rate", "data.mean_span", "data.classes", "data.units", "data.joiner"),
+    *("checkpoint.every_epochs", "eval.every_epochs", "eval.patience", "optim.warmup_from"),
     *(f"image.{key}" for key in ("height", "width", "patch_height", "patch_width", "classes", "pooling", "shift")),
 )
 LARGEST = 2**31 - 1  # sizes, ids, step numbers and seeds are 32 bits wide on the device

@@ -63,7 +63,7 @@ def open_folder(cfg: ConfigDict, workdir: Path) -> Iterator[None]:
         if not (workdir / "config.json").exists() and foreign:
             raise UserError(f"--workdir={workdir}: this folder is not empty and not a run; use a new one")
         with lock(workdir):
-            _take_over(as_json(cfg), workdir, steps_free=cfg.optim.schedule == "paper")
+            _take_over(as_json(cfg), workdir, steps_free=cfg.optim.schedule != "cosine")
             yield
     except OSError as error:
         raise UserError(

@@ -14,7 +14,7 @@ import pytest
 from absl import flags
 
 from base.errors import UserError
-from data.tokenizer import Tokenizer
+from data.symbols import Symbols
 from infer import attention_maps as command
 from infer.attention.drawing import draw_png, write_html
 from infer.attention.maps import AttentionMap, attention_maps, run_maps, select
@@ -80,8 +80,8 @@ def test_a_language_model_sees_what_is_before_a_token(run: Run):
     assert np.all(np.triu(weights_nhtt, 1) == 0) and np.all(np.tril(weights_nhtt).sum(-1) > 0.99)
 
 
-def test_an_unknown_character_is_no_blank(run: Run, tmp_path: Path):
-    characters = Tokenizer.of_characters(["abc"], tmp_path / "tokenizer.model")
+def test_an_unknown_character_is_no_blank(run: Run):
+    characters = Symbols.of([("abc",)], None, "characters")
     _, maps = run_maps(of_task(run, "language_model")._replace(tokenizer=characters), "ab?", None)
     assert (maps["decoder"].queries, maps["decoder"].keys) == (["a", "b", "<unk>"], ["<s>", "a", "b"])
 

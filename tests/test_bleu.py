@@ -128,3 +128,11 @@ def test_unequal_or_empty_corpora_are_refused():
         bleu.corpus_bleu(["a", "b"], ["a"])
     with pytest.raises(ValueError, match="no sentence"):
         bleu.all_scores([], [], "de")
+
+
+def test_tokens_as_they_are_are_not_split_again() -> None:
+    hypotheses, references = ["ein &apos;mann&apos; läuft, schnell"], ["ein &apos;mann&apos; läuft, langsam"]
+    assert bleu.bleu_as_is(hypotheses * 2, references * 2).value == pytest.approx(0.0)  # no 4 tokens agree
+    same = bleu.bleu_as_is(references, references)
+    assert same.value == pytest.approx(100.0) and "tok:none" in same.signature and "smooth:none" in same.signature
+    assert bleu.tokenised_bleu(hypotheses * 2, references * 2, "de").value > 50

@@ -33,6 +33,17 @@ def test_the_papers_schedule_rises_linearly_from_update_1() -> None:
     assert rates[1:] == pytest.approx([2 * rates[0], 4_000 * rates[0]], rel=1e-5)
 
 
+def test_the_inverse_square_root_has_its_peak_at_lr() -> None:
+    cfg = config(schedule="inverse_sqrt", lr=5e-3, warmup=2_000, warmup_from=1e-3)
+    rates = [float(learning_rate(cfg, 128, 8_000, step)) for step in (1, 1_000, 2_000, 8_000)]
+    assert rates == pytest.approx([1e-3 + 4e-3 / 2_000, 3e-3, 5e-3, 2.5e-3], rel=1e-5)
+    papers = config(lr=5e-3 * (128 * 2_000) ** 0.5, warmup=2_000)
+    cfg.warmup_from = 0.0
+    for step in (1, 1_999, 2_000, 2_001, 8_000):
+        expected = float(learning_rate(papers, 128, 8_000, step))
+        assert float(learning_rate(cfg, 128, 8_000, step)) == pytest.approx(expected, rel=1e-5)
+
+
 def test_cosine_rises_to_lr_and_falls_to_nothing() -> None:
     cfg = config(schedule="cosine", lr=3e-4, warmup=10)
     rates = [float(learning_rate(cfg, 512, 110, step)) for step in (1, 10, 60, 110)]

@@ -1,19 +1,23 @@
 """Texts for language models: their corpora, the character vocabulary, and how they are cut into rows."""
 
 import gzip
+import io
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
+import sentencepiece
 
 from base.errors import UserError
 from base.ids import BOS, EOS, UNK
 from configs.common import default
 from data.batching import TextBatch, window_plan
+from data.imported import open_tokenizer
 from data.pipeline import Share, TrainingBatches, text_batches
 from data.prepare import Prepared, prepare, prepare_all
 from data.sources import open_corpus
+from data.symbols import Symbols
 from data.tokenizer import Tokenizer
 
 TEXT = "To be, or not to be:\n\n  that is — the question.\n" * 5 + "Whether"
@@ -28,7 +32,7 @@ def file(tmp_path: Path) -> Path:
 
 def characters(file: Path, part: str = "") -> Prepared:
     """The text prepared in characters, a part of it or all."""
-    tokenizer = Tokenizer.of_characters([TEXT], file.parent / "characters.model")
+    tokenizer = Symbols.of([(TEXT,)], None, "characters")
     limits = {"max_length": 3, "max_ratio": 1.0}
     return prepare(f"chars:{file}{part}", tokenizer, cache=file.parent / "cache", clean=True, **limits)
 
@@ -69,22 +73,45 @@ def test_empty_and_missing_texts_are_named(tmp_path: Path, scheme: str) -> None:
 
 def test_characters_there_and_back(file: Path) -> None:
     path = file.parent / "vocabulary.model"
-    tokenizer = Tokenizer.of_characters([TEXT, "zyx"], path)
+    tokenizer = Symbols.of([(TEXT,), ("zyx",)], None, "characters")
+    tokenizer.save(path)
     assert tokenizer.vocab_size == 4 + len(set(TEXT + "zyx"))
     for text in (TEXT, "\n  \nz ", "", " "):
         ids = tokenizer.encode(text)
         assert len(ids) == len(text) and UNK not in ids
         assert tokenizer.decode(ids) == tokenizer.normalise(text) == text
     assert tokenizer.encode("eÄe")[1] == UNK
-    again = Tokenizer.from_file(path)
-    assert (again.sha256, again.characters, again.lowercase) == (tokenizer.sha256, True, False)
+    again = open_tokenizer(path)
+    assert (again.sha256, again.units, again.lowercase) == (tokenizer.sha256, "characters", False)
     with pytest.raises(UserError, match="the training text is empty"):
-        Tokenizer.of_characters([""], path)
+        Symbols.of([("",)], None, "characters")
+
+
+def test_the_characters_of_earlier_runs_are_read_as_before(file: Path) -> None:
+    model, path = io.BytesIO(), file.parent / "earlier.model"
+    special = {"pad_id": 0, "bos_id": 1, "eos_id": 2, "unk_id": 3, "hard_vocab_limit": False, "minloglevel": 2}
+    exact = {"normalization_rule_name": "identity", "add_dummy_prefix": False, "remove_extra_whitespaces": False}
+    letters = sorted(set(TEXT) - {"\n"})
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(letters),
+        model_writer=model,
+        model_type="char",
+        vocab_size=len(letters) + 5,
+        user_defined_symbols=["\n"],
+        character_coverage=1.0,
+        **special,
+        **exact,
+    )
+    path.write_bytes(model.getvalue())
+    earlier = open_tokenizer(path)
+    assert (earlier.units, earlier.vocab_size) == ("characters", 4 + len(set(TEXT)))
+    assert earlier.decode(earlier.encode(TEXT)) == earlier.normalise(TEXT) == TEXT
+    assert earlier.encode("eÄe")[1] == UNK
 
 
 def test_a_text_in_characters_is_stored_whole_and_without_an_end(file: Path) -> None:
     prepared = characters(file)
-    tokenizer = Tokenizer.from_file(file.parent / "characters.model")
+    tokenizer = Symbols.of([(TEXT,)], None, "characters")
     assert prepared.manifest["tokens"] == {"target": len(TEXT)} and prepared.lengths.tolist() == [[len(TEXT)]]
     assert prepared[0][0].tolist() == tokenizer.encode(TEXT)
     windows = prepared.windows([0, 7, len(TEXT) - 3], 10)

@@ -10,9 +10,10 @@ from run.config import check_keys
 
 CHOICES = {
     "task": ("translation", "prefix_lm", "language_model", "masked_lm", "denoising", "classification", "vision"),
+    "data.units": ("subwords", "words", "characters", "words,characters", "characters,words"),
     "data.batching": ("bucket", "pack", "window"),
     "optim.name": ("adam", "adamw"),
-    "optim.schedule": ("paper", "cosine"),
+    "optim.schedule": ("paper", "cosine", "inverse_sqrt"),
 }
 AT_LEAST_1 = (
     *("steps", "log_every", "eval.every", "checkpoint.every", "checkpoint.keep_last", "optim.warmup"),
@@ -21,6 +22,7 @@ AT_LEAST_1 = (
 )
 AT_LEAST_0 = (
     *("seed", "checkpoint.every_minutes", "checkpoint.keep_best", "checkpoint.keep_every", "eval.bleu_sentences"),
+    *("checkpoint.every_epochs", "eval.every_epochs", "eval.patience", "optim.warmup_from"),
     *("loss.chunk", "image.shift", "optim.weight_decay", "optim.clip_norm"),
     *("decode.extra_length", "decode.alpha"),
 )
@@ -46,6 +48,11 @@ def check(cfg: ConfigDict, default: ConfigDict) -> None:
     for key in FRACTIONS:
         _require(0 <= given[key] < 1, key, given[key], "at least 0 and below 1")
     _require(0 < given["data.mask_rate"] < 1, "data.mask_rate", given["data.mask_rate"], "above 0 and below 1")
+    units, joiner = given["data.units"], given["data.joiner"]
+    reads_symbols = given["task"] in ("translation", "prefix_lm", "language_model")
+    _require(reads_symbols or units == "subwords", "data.units", units, f"subwords for task {given['task']}")
+    written = units.rpartition(",")[2]
+    _require(not joiner or written == "words", "data.joiner", joiner, "empty unless the target's units are words")
     prefix = given["model.prefix"]
     right = (given["task"] == "prefix_lm") == (prefix != "none")
     _require(right, "model.prefix", prefix, "full or causal for task prefix_lm, and none for others")

@@ -14,11 +14,12 @@ from ml_collections import ConfigDict
 from base.errors import UserError
 from run.checkpoint import Checkpoints
 from run.distributed import all_stop, is_main, main_says
-from run.folder import as_json, model_config, open_folder, record_launch
+from run.folder import as_json, model_config, open_folder, read_metrics, record_launch
 from run.sharding import make_mesh, place_rows, placed_shapes, shardings
 from run.signals import Signals
 from train.metrics import NotFiniteError, Reporter
 from train.optim import learning_rate, optimizer
+from train.patience import Patience, due
 from train.step import init_state, make_eval_step, make_train_step
 from train.task import Task
 from train.validation import validate
@@ -32,6 +33,8 @@ def train(
 
     `open_task` is the function `task` of a file in train/tasks/. A run without a checkpoint begins with parameters of
     the run that `init_from` names (`train.warm_start`), if any.
+
+    With `eval.patience` it may end earlier; the same command then says so and trains no further.
 
     Returns the exit status: 0 when done, 130 after Ctrl-C and 143 after SIGTERM; the last update is then checkpointed
     and the same command resumes from it.
@@ -70,20 +73,25 @@ def train(
         saved_at = time.monotonic()
         folder = workdir if is_main() else None
         reporting = Reporter(folder, rate, first=first, last=cfg.steps, every=cfg.log_every)
+        patience = Patience(cfg.eval.patience, read_metrics(workdir) if is_main() else [])
         with jax.set_mesh(mesh), reporting as reporter, closing(batches), closing(checkpoints):
             if first > 1:
                 reporter.message(f"resuming {workdir} after update {first - 1}")
             pending = None  # the update in flight: its result is read only once the next one is queued
             try:
-                due = first > 1 and ((first - 1) % cfg.eval.every == 0 or first > cfg.steps)
-                if due and not checkpoints.about(first - 1)[1]:  # a signal interrupted the validation
+                position = batches.get_state()
+                validated = first > 1 and (due(cfg.eval, first - 1, position) or first > cfg.steps)
+                if validated and not checkpoints.about(first - 1)[1]:  # a signal interrupted the validation
                     with reporter.paused():
                         measured = validation(state.params)
                         signals.hold()
                         reporter.validation(first - 1, measured)
                         checkpoints.add_metrics(first - 1, measured)
-                for step in range(first, cfg.steps + 1):
+                        patience.add(measured)
+                ended = main_says(patience.ended)
+                for step in range(first, first if ended else cfg.steps + 1):
                     batch = place_rows(mesh, next(batches))
+                    position = batches.get_state()
                     state, sums = train_step(state, batch, dropout_key)
                     positions = sum(np.size(tokens.ids_bt) for tokens in task.objective.tokens(batch))
                     signals.hold()
@@ -97,8 +105,8 @@ def train(
                     if cfg.checkpoint.every_minutes > 0 and step % cfg.log_every == 0:
                         minutes = (time.monotonic() - saved_at) / 60
                         overdue = main_says(minutes > cfg.checkpoint.every_minutes)
-                    validating = not stopping and (step % cfg.eval.every == 0 or step == cfg.steps)
-                    saving = stopping or overdue or step % cfg.checkpoint.every == 0 or step == cfg.steps
+                    validating = not stopping and (due(cfg.eval, step, position) or step == cfg.steps)
+                    saving = stopping or overdue or due(cfg.checkpoint, step, position) or step == cfg.steps
                     if validating or saving:
                         reporter.update(*pending)  # raises before anything that is not finite is saved
                         pending = None
@@ -107,11 +115,15 @@ def train(
                             stopping = signals.received is not None
                             if metrics:
                                 reporter.validation(step, metrics)
-                            if saving or stopping:
-                                checkpoints.save(step, state, batches.get_state(), metrics, as_json(cfg))
+                                patience.add(metrics)
+                                ended = main_says(patience.ended)
+                            if saving or stopping or ended:
+                                checkpoints.save(step, state, position, metrics, as_json(cfg))
                                 saved_at = time.monotonic()
-                    if stopping:
+                    if stopping or ended:
                         break
+                if ended:
+                    reporter.message(f"{workdir} has ended: {patience}")
             except NotFiniteError as error:
                 kept = f"checkpoint {checkpoints.latest()} was" if checkpoints.latest() else "no checkpoint was"
                 cure = "A lower optim.lr or an optim.clip_norm may help"

@@ -13,6 +13,7 @@ def learning_rate(cfg: ConfigDict, d_model: int, steps: int, step: Scalar) -> Fl
     """Returns the learning rate of update number `step`, counted from 1 as in the paper.
 
     "paper": lr d_model^-0.5 min(step^-0.5, step warmup^-1.5), equation (3) times a factor lr.
+    "inverse_sqrt": linear warmup from `warmup_from` to lr over `warmup` updates, then lr (warmup / step)^0.5.
     "cosine": linear warmup to lr over `warmup` updates, then half a cosine down to 0 at `steps`.
 
     Args:
@@ -24,6 +25,9 @@ def learning_rate(cfg: ConfigDict, d_model: int, steps: int, step: Scalar) -> Fl
     n = jnp.asarray(step, jnp.float32)
     if cfg.schedule == "paper":
         return cfg.lr * d_model**-0.5 * jnp.minimum(n**-0.5, n * cfg.warmup**-1.5)
+    if cfg.schedule == "inverse_sqrt":
+        rising = cfg.warmup_from + (cfg.lr - cfg.warmup_from) * n / cfg.warmup
+        return jnp.where(n < cfg.warmup, rising, cfg.lr * jnp.sqrt(cfg.warmup / n))
     progress = jnp.clip((n - cfg.warmup) / max(steps - cfg.warmup, 1), 0.0, 1.0)
     return cfg.lr * jnp.minimum(n / cfg.warmup, 0.5 * (1.0 + jnp.cos(jnp.pi * progress)))
 

@@ -19,8 +19,7 @@ WIDTH, TOKENS = 16, 2048  # row lengths are multiples of WIDTH, so that little i
 
 def words_of(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
     """Returns the number of the word, from 0, that each subword belongs to."""
-    starts = [piece.startswith("▁") for piece in tokenizer.pieces(ids)]
-    return [max(0, word - 1) for word in np.cumsum(starts).tolist()]
+    return [max(0, word - 1) for word in np.cumsum(tokenizer.word_starts(ids)).tolist()]
 
 
 def links_of(
@@ -44,7 +43,7 @@ def align(model_run: Run, pairs: Sequence[tuple[str, str]], layer: int) -> list[
       UserError: a sentence is longer than the model's learned positions.
     """
     tokenizer, model = model_run.tokenizer, Transformer(model_run.model_config)
-    ids = [(tokenizer.encode(source), tokenizer.encode(target)) for source, target in pairs]
+    ids = [(tokenizer.encode(source), tokenizer.target.encode(target)) for source, target in pairs]
     sources, targets = [[*source, EOS] for source, _ in ids], [[BOS, *target] for _, target in ids]
     found = jax.jit(
         lambda params, *sides: model.apply({"params": params}, *map(Tokens.of, sides), method="attention_maps")["cross"]
@@ -56,7 +55,8 @@ def align(model_run: Run, pairs: Sequence[tuple[str, str]], layer: int) -> list[
         for batch in length_batches(lengths, row_lengths, tokens=TOKENS, limit=limit):
             mean_bts = np.asarray(found(model_run.params, batch.padded(sources), batch.padded(targets))[layer].mean(1))
             for row, pair in enumerate(batch.members):
-                source_words, target_words = (words_of(tokenizer, side) for side in ids[pair])
+                source_words = words_of(tokenizer, ids[pair][0])
+                target_words = words_of(tokenizer.target, ids[pair][1])
                 links[pair] = links_of(mean_bts[row], source_words, target_words)
     except ValueError as error:
         raise UserError(f"a sentence is too long for this model: {error}") from error

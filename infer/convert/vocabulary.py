@@ -9,7 +9,7 @@ import numpy as np
 from base.errors import UserError
 from base.files import read_bytes
 from base.ids import BOS, EOS, PAD, UNK
-from data.imported import SPECIALS
+from data.symbols import SPECIALS
 
 # Added to the logit of a special symbol that has no row of its own there and is given another's: its probability is
 # then a float32's resolution of the other's.

@@ -59,11 +59,13 @@ class Demo:
             "hypotheses": [{"text": one.text, "score": round(max(one.score, -1e9), 4)} for one in hypotheses],
             "maps": {},
         }
-        longest = max(len(run.tokenizer.encode(side)) for side in (text, hypotheses[0].text))
+        tokenizer, best = run.tokenizer, hypotheses[0]
+        target = tokenizer.marked(best.tokens) if tokenizer.joiner else best.text
+        longest = max(len(tokenizer.encode(text)), len(tokenizer.target.encode(target)))
         if longest > LONGEST_MAP:
             return answer | {"note": f"no attention is shown for more than {LONGEST_MAP} subwords"}
         try:
-            maps = attention_maps(run.model_config, run.params, run.tokenizer, text, hypotheses[0].text)
+            maps = attention_maps(run.model_config, run.params, tokenizer, text, target)
         except (UserError, ValueError) as error:
             return answer | {"note": str(error)}
         answer["maps"] = {

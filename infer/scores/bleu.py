@@ -27,6 +27,7 @@ RECORDED = (
     "exact_match",
 )
 READINGS = (*RECORDED, "chrf_pp", "ter")
+AS_IS = "bleu_as_is"  # beside them, of text that is already in words: the one to compare with fairseq's
 
 _QUOTES = str.maketrans({**dict.fromkeys("„“”«»", '"'), **dict.fromkeys("‚‘’", "'")})
 _LAST_PERIOD = re.compile(r"(?<=[^\s.])\.$")
@@ -101,6 +102,11 @@ def tokenised_bleu(
     return Score(value, f"{steps}|{signature}|sacremoses:{VERSION}")
 
 
+def bleu_as_is(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+    """Computes what `multi-bleu.perl` prints: unsmoothed BLEU of lines whose tokens white space separates already."""
+    return _bleu(BLEU(tokenize="none", smooth_method="none", force=True), hypotheses, references)
+
+
 def paper_bleu(hypotheses: Sequence[str], references: Sequence[str], language: str) -> Score:
     """Computes the paper's BLEU (Tables 2 and 3): quotes normalised, tokenised, compounds split."""
     return tokenised_bleu(hypotheses, references, language, split=True, quotes=True)
@@ -132,7 +138,7 @@ def all_scores(hypotheses: Sequence[str], references: Sequence[str], language: s
 
 def as_text(record: Mapping[str, Any]) -> str:
     """Returns the scores that `record` has (see `all_scores`), one per line: name, percent, signature."""
-    rows = [(name, record[name], record["signatures"][name]) for name in READINGS if name in record]
+    rows = [(name, record[name], record["signatures"][name]) for name in (*READINGS, AS_IS) if name in record]
     return "\n".join(f"{name:<12} {value:6.2f}   {signature}" for name, value, signature in rows)
 
 

@@ -59,6 +59,7 @@ def task(cfg: ConfigDict, workdir: Path, mesh: Mesh) -> Task:
         tokenizer, train_data, valid_data = prepare_all(cfg.data, workdir / "tokenizer.model", sides=2)
     check_rows(cfg, train_data, valid_data)
     pairs = list(itertools.islice(open_corpus(cfg.data.valid).pairs(), cfg.eval.bleu_sentences))
+    references = [tokenizer.joined(target) for _, target in pairs]
     greedy = Decoding(beam=1, alpha=0.0, extra_length=cfg.decode.extra_length)
     translator = Translator(config, tokenizer, greedy, mesh=mesh)
 
@@ -66,7 +67,7 @@ def task(cfg: ConfigDict, workdir: Path, mesh: Mesh) -> Task:
         if not pairs:
             return {}
         translations = translator.translate(params, [source for source, _ in pairs])
-        return {"bleu": corpus_bleu([one.text for one in translations], [target for _, target in pairs])}
+        return {"bleu": corpus_bleu([one.text for one in translations], references)}
 
     share = own_share(mesh, cfg.optim.accumulate)
     return Task(

@@ -1,0 +1,150 @@
+"""Vocabularies that are lists of symbols: words of text that is already segmented, or characters.
+
+The file is JSON with one symbol a line, in the place of a sentencepiece model; `data.imported.open_tokenizer` reads it.
+"""
+
+import copy
+import hashlib
+import itertools
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from operator import index
+from typing import SupportsIndex
+
+from base.errors import UserError
+from base.ids import EOS, UNK
+from data.tokenizer import Tokenizer
+
+SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")  # the first ids of every vocabulary here
+_SEPARATORS = {"words": " ", "characters": ""}
+
+
+def until_end(ids: Iterable[SupportsIndex]) -> Iterable[int]:
+    """Returns the ids before the first EOS."""
+    return itertools.takewhile(lambda number: number != EOS, map(index, ids))
+
+
+class Listed(Tokenizer):
+    """A vocabulary of `pieces`, of which the first four are `SPECIALS`; other text is unknown."""
+
+    characters, lowercase = False, False
+    sentinels: tuple[int, ...] = ()
+
+    def __init__(self, content: bytes, pieces: Sequence[str], name: str) -> None:
+        if tuple(pieces[: len(SPECIALS)]) != SPECIALS:
+            raise UserError(f"{name}: its first pieces are {pieces[:4]}; they must be {', '.join(SPECIALS)}")
+        self._model, self._pieces = content, list(pieces)
+        self._ids = {piece: number for number, piece in enumerate(pieces)}
+        self.vocab_size = len(pieces)
+        self.sha256 = hashlib.sha256(content).hexdigest()
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        return [self.encode(text) for text in texts]
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        return [self._pieces[int(number)] for number in ids]
+
+    def _written(self, ids: Iterable[SupportsIndex]) -> list[str]:
+        """Returns the pieces up to the first EOS, without special symbols."""
+        return self.pieces(number for number in until_end(ids) if number > UNK)
+
+
+class Symbols(Listed):
+    """The words or the characters of a training text; others are unknown, and nothing is normalised.
+
+    Words are what white space separates. `units` are those of the source and of the target, which share the vocabulary.
+    With a `joiner`, a word that ends in it is written together with the next one: subword-nmt's is `@@`.
+    """
+
+    KIND, SCHEMA = "symbols", {"units": [str], "joiner": str}
+
+    def __init__(self, content: bytes, fields: dict, name: str) -> None:
+        super().__init__(content, fields["pieces"], name)
+        sides = fields["units"]
+        if not sides or any(unit not in _SEPARATORS for unit in sides):
+            raise UserError(f"{name}: its units are {sides}; they must be {' or '.join(_SEPARATORS)}")
+        if len(self._ids) != self.vocab_size:
+            raise UserError(f"{name}: damaged, one of its symbols occurs twice")
+        for special in SPECIALS:
+            del self._ids[special]  # as text it is no symbol of ours
+        self.units, self.joiner = ",".join(sides), fields["joiner"]
+        self._unit, self._written_unit = sides[0], sides[-1]
+
+    @classmethod
+    def of(cls, records: Iterable[tuple[str, ...]], vocab_size: int | None, units: str, joiner: str = "") -> "Symbols":
+        """Returns the vocabulary of all texts of `records`, the most frequent symbols first, equal ones by their text.
+
+        Args:
+            records: texts, or sources and targets.
+            vocab_size: ids, of which four are special: only the most frequent symbols are kept. None: all.
+            units: "words" or "characters", or one for each side, as in "characters,words".
+            joiner: see the class.
+
+        Raises:
+            UserError: `vocab_size` is larger than the texts support, or there is no symbol in them.
+        """
+        sides = units.split(",")
+        counts: Counter[str] = Counter()
+        for record in records:
+            for text, unit in zip(record, (sides[0], sides[-1]), strict=False):
+                counts.update(_split(text, unit))
+        for special in SPECIALS:
+            counts.pop(special, None)
+        if not counts:
+            raise UserError("the training text is empty: there are no symbols in it")
+        largest = len(SPECIALS) + len(counts)
+        if vocab_size is not None and not len(SPECIALS) < vocab_size <= largest:
+            raise UserError(
+                f"data.vocab_size is {vocab_size}; with data.units {units} it must be {largest}, which are all symbols "
+                f"of the training text and four special ones, or less, for the most frequent alone"
+            )
+        ordered = sorted(counts, key=lambda symbol: (-counts[symbol], symbol))
+        pieces = [*SPECIALS, *ordered][:vocab_size]
+        fields = {"kind": cls.KIND, "units": sides, "joiner": joiner, "pieces": pieces}
+        return cls(json.dumps(fields, ensure_ascii=False, indent=0).encode(), fields, "tokenizer")
+
+    @property
+    def target(self) -> Tokenizer:
+        other = copy.copy(self)
+        other._unit = self._written_unit
+        return other
+
+    def normalise(self, text: str) -> str:
+        """Returns the string that `decode(encode(text))` gives if all symbols of the text, a target, are known."""
+        return self._text(_split(text, self._unit))
+
+    def encode(self, text: str) -> list[int]:
+        return [self._ids.get(symbol, UNK) for symbol in _split(text, self._unit)]
+
+    def marked(self, ids: Iterable[SupportsIndex]) -> str:
+        """Returns what `decode` does, before words are joined: a text that is encoded as these ids."""
+        return _SEPARATORS[self._written_unit].join(self._written(ids))
+
+    def unknown(self, texts: Iterable[str]) -> int:
+        """Returns how many symbols of `texts` the vocabulary lacks."""
+        return sum(self.encode(text).count(UNK) for text in texts)
+
+    def decode(self, ids: Iterable[SupportsIndex]) -> str:
+        return self._text(self._written(ids))
+
+    def joined(self, text: str) -> str:
+        """Returns a text of the target's side as it is written: with the words joined that `joiner` marks."""
+        return self._text(_split(text, self._written_unit))
+
+    def word_starts(self, ids: Sequence[int]) -> list[bool]:
+        """Returns whether a word begins with each symbol; a space that is one belongs to the word before it."""
+        before = [" ", *self.pieces(ids)][: len(ids)]
+        if self._unit == "characters":
+            return [piece == " " for piece in before]
+        return [not (self.joiner and piece.endswith(self.joiner)) for piece in before]
+
+    def _text(self, symbols: Sequence[str]) -> str:
+        text = _SEPARATORS[self._written_unit].join(symbols)
+        if not self.joiner:
+            return text
+        return f"{text} ".replace(f"{self.joiner} ", "").rstrip(" ")
+
+
+def _split(text: str, unit: str) -> Sequence[str]:
+    return text.split() if unit == "words" else text

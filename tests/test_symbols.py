@@ -1,0 +1,229 @@
+"""Words and characters as units: the vocabulary, marks of segmentation, unknown symbols, and a run of them."""
+
+import json
+from pathlib import Path
+
+import pytest
+from ml_collections import ConfigDict
+
+from base.errors import UserError
+from base.ids import BOS, EOS, PAD, UNK
+from configs.common import default
+from data.imported import open_tokenizer
+from data.prepare import prepare_all
+from data.symbols import SPECIALS, Symbols
+from infer.attention.alignment import align, words_of
+from infer.attention.maps import run_maps
+from infer.convert.check import check_tokenizer
+from infer.decoding import Decoding
+from infer.evaluation import Sentences
+from infer.runs import Run, open_run
+from infer.scores.perplexity import line_log_probs
+from infer.stream import translate_stream
+from infer.translation import evaluate
+from infer.translator import Required, Translator, translate_one
+from tests import tiny_training
+from train import loop
+from train.check import check
+from train.tasks import translation
+from train.tasks.translation import task
+
+PAIRS = [("the b@@ oat", "das b@@ oot"), ("the  the  sea ", " das meer"), ("b@@ oat", "b@@ oot")]
+
+
+@pytest.fixture
+def words() -> Symbols:
+    return Symbols.of(PAIRS, None, "words", "@@")
+
+
+def test_a_joint_vocabulary_has_the_most_frequent_first_and_equal_ones_by_text(words: Symbols) -> None:
+    assert words.pieces(range(words.vocab_size)) == [*SPECIALS, "b@@", "the", "das", "oat", "oot", "meer", "sea"]
+    assert Symbols.of(PAIRS, 7, "words").pieces([4, 5, 6]) == ["b@@", "the", "das"]
+    assert Symbols.of(PAIRS, 7, "words").vocab_size == 7
+    with pytest.raises(UserError, match=r"^data.vocab_size is 12; with data.units words it must be 11, which are all"):
+        Symbols.of(PAIRS, 12, "words")
+    with pytest.raises(UserError, match=r"^the training text is empty"):
+        Symbols.of([(" ", "")], None, "words")
+
+
+def test_words_there_and_back(words: Symbols) -> None:
+    assert words.encode("the sea") == [words.encode("the")[0], words.encode("sea")[0]]
+    assert words.decode(words.encode("the b@@ oat")) == words.normalise("the b@@ oat") == "the boat"
+    assert words.encode("") == words.encode("  \t ") == [] and words.decode([]) == ""
+    ids = words.encode("das meer")
+    assert words.decode([BOS, PAD, *ids, UNK, EOS, *ids]) == "das meer"
+    assert words.encode_batch(["das", "sea das"]) == [words.encode("das"), words.encode("sea das")]
+
+
+def test_an_empty_segment_is_no_word(words: Symbols) -> None:
+    assert words.encode("the  sea") == words.encode(" the sea ") == words.encode("the sea\r") == words.encode("the sea")
+
+
+def test_a_symbol_that_training_has_not_seen_is_unknown_and_counted(words: Symbols) -> None:
+    assert words.encode("the lake") == [*words.encode("the"), UNK]
+    assert words.unknown(["the lake", "sea", "a <unk> the"]) == 3
+    assert words.encode("<s> </s> <pad> <unk>") == [UNK] * 4  # text is never a special symbol
+
+
+@pytest.mark.parametrize(
+    ("marked", "joined"),
+    [
+        ("ein b@@ oot .", "ein boot ."),
+        ("b@@ oo@@ t", "boot"),
+        ("das b@@", "das b"),  # a stray one at the end
+        ("@@ das", "das"),
+        ("das @@ meer", "das meer"),
+        ("das @@", "das"),
+        ("x@@y z", "x@@y z"),  # within a word it is text
+        ("", ""),
+    ],
+)
+def test_marks_are_undone_as_by_subword_nmt(marked: str, joined: str) -> None:
+    tokenizer = Symbols.of([(marked or "a",)], None, "words", "@@")
+    assert tokenizer.joined(marked) == joined
+    assert tokenizer.decode(tokenizer.encode(marked)) == joined
+    plain = Symbols.of([(marked or "a",)], None, "words")
+    assert plain.joined(marked) == " ".join(marked.split())
+
+
+def test_each_side_has_its_units(tmp_path: Path) -> None:
+    both = Symbols.of([("gut", "g uː t"), ("tu", "t uː")], None, "characters,words")
+    both.save(tmp_path / "tokenizer.model")
+    read = open_tokenizer(tmp_path / "tokenizer.model")
+    assert (read.sha256, read.units, read.joiner) == (both.sha256, "characters,words", "")
+    assert read.pieces(read.encode("tug")) == ["t", "u", "g"]
+    assert read.pieces(read.target.encode("t uː g")) == ["t", "uː", "g"]
+    assert read.target.encode("tug") == [UNK]
+    assert read.decode(read.target.encode("t uː g")) == read.target.decode(read.target.encode("t uː g")) == "t uː g"
+    lines = (tmp_path / "tokenizer.model").read_text(encoding="utf-8").splitlines()
+    assert '"uː"' in lines or '"uː",' in lines  # one symbol a line
+
+
+def test_words_begin_where_they_do(words: Symbols) -> None:
+    assert words_of(words, words.encode("the b@@ oat b@@ oat sea")) == [0, 1, 1, 2, 2, 3]
+    characters = Symbols.of([("ab cd",)], None, "characters")
+    assert words_of(characters, characters.encode("ab cd a")) == [0, 0, 0, 1, 1, 1, 2]
+    assert characters.decode(characters.encode("b  dc")) == "b  dc"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [{"units": ["syllables"]}, {"units": []}, {"pieces": [*SPECIALS, "a", "a"]}, {"pieces": ["a"]}, {"joiner": None}],
+)
+def test_a_damaged_file_is_refused_in_one_line(words: Symbols, tmp_path: Path, damage: dict) -> None:
+    words.save(tmp_path / "tokenizer.model")
+    fields = json.loads((tmp_path / "tokenizer.model").read_text()) | damage
+    (tmp_path / "tokenizer.model").write_text(json.dumps(fields))
+    with pytest.raises(UserError, match=f"^{tmp_path}/tokenizer.model") as caught:
+        open_tokenizer(tmp_path / "tokenizer.model")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("keys", "line"),
+    [
+        ({"data.units": "syllables"}, "data.units is 'syllables'; it must be one of subwords, words, characters"),
+        ({"data.units": "subwords,words"}, "data.units is 'subwords,words'; it must be one of"),
+        ({"data.joiner": "@@"}, "data.joiner is '@@'; it must be empty unless the target's units are words"),
+        ({"data.joiner": "@@", "data.units": "words,characters"}, "data.joiner is '@@'; it must be empty unless"),
+        ({"data.units": "words", "task": "masked_lm"}, "data.units is 'words'; it must be subwords for task masked_lm"),
+    ],
+)
+def test_a_wrong_config_is_refused(keys: dict, line: str) -> None:
+    cfg = default()
+    cfg.update_from_flattened_dict(keys)
+    with pytest.raises(UserError, match=f"^config: {line}"):
+        check(cfg, default())
+    right = default()
+    right.update_from_flattened_dict({"data.units": "characters,words", "data.joiner": "@@"})
+    check(right, default())
+
+
+def test_a_text_has_one_side_and_a_tokenizer_one_kind(tmp_path: Path) -> None:
+    cfg = default().data
+    cfg.update({"train": "lines:grammar:train:20", "valid": "lines:grammar:valid:5", "cache": str(tmp_path)})
+    cfg.update({"units": "characters,words", "vocab_size": 300})
+    with pytest.raises(UserError, match=r"^data\.units is characters,words, but lines:grammar:train:20 has one side"):
+        prepare_all(cfg)
+    Symbols.of([("a b",)], None, "words").save(tmp_path / "words.model")
+    cfg.update({"units": "characters", "vocab_size": 6, "tokenizer": f"{tmp_path}/words.model"})
+    with pytest.raises(UserError, match=r"^data.units is characters, but the tokenizer's is words: they must agree"):
+        prepare_all(cfg)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[ConfigDict, Run]:
+    """A run that spells: characters in, marked words out."""
+    folder = tmp_path_factory.mktemp("symbols")
+    cfg = tiny_training.config(folder)
+    for split in ("train", "valid"):
+        english = (folder / f"{split}.en").read_text().replace(" ", "").splitlines()
+        (folder / f"{split}.en").write_text("".join(f"{line}\n" for line in english))
+        (folder / f"{split}.de").write_text("".join(f"{'@@ '.join(line[:3])}\n" for line in english))
+    cfg.data.update({"units": "characters,words", "joiner": "@@"})
+    cfg.data.vocab_size = Symbols.of(
+        [(x, "@@ ".join(x[:3])) for x in (folder / "train.en").read_text().splitlines()], None, "characters,words"
+    ).vocab_size
+    cfg.steps, cfg.eval.bleu_sentences = 2, 2
+    cfg.decode.update({"beam": 2, "alpha": 0.0, "extra_length": 3})
+    references: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(translation, "corpus_bleu", lambda hypotheses, given: references.extend(given) or 0.0)
+        assert loop.train(cfg, folder / "run", task) == 0
+    valid = (folder / "valid.en").read_text().splitlines()
+    assert references == [line[:3] for line in valid[:2]]  # joined, as hypotheses are
+    return cfg, open_run(folder / "run", "latest")
+
+
+def test_a_run_of_symbols_is_prepared_once_and_resumed(trained: tuple[ConfigDict, Run]) -> None:
+    cfg, run = trained
+    cfg = cfg.copy_and_resolve_references()
+    cfg.steps = 3
+    assert loop.train(cfg, run.workdir, task) == 0
+    assert open_run(run.workdir, "latest").step == 3
+    assert run.tokenizer.sha256 == open_tokenizer(run.workdir / "tokenizer.model").sha256
+    _, _, valid = prepare_all(cfg.data)
+    source, target = valid[0]
+    text = Path(cfg.data.valid.removeprefix("text:").replace("{en,de}", "en")).read_text().splitlines()[0]
+    assert run.tokenizer.pieces(source.tolist()) == [*text, "</s>"]
+    assert run.tokenizer.decode(target) == text[:3]
+
+
+def test_a_run_of_symbols_is_evaluated_translated_and_scored(
+    trained: tuple[ConfigDict, Run], capsys: pytest.CaptureFixture
+) -> None:
+    _, run = trained
+    sentences = Sentences("x", "x", "de", ["thedog", "th🐕"], ["t@@ h@@ e", "t@@ h"])
+    decoding = Decoding(beam=2, alpha=0.0, extra_length=3)
+    record, hypotheses = evaluate(run, sentences, decoding)
+    assert "note: 1 symbols of the text are not in the vocabulary" in capsys.readouterr().err
+    assert record["signatures"]["perplexity"].startswith("unit:word|")
+    assert record["signatures"]["bleu_as_is"].startswith("nrefs:1|case:mixed|eff:no|tok:none|smooth:none")
+    assert not any("@@ " in text for text in hypotheses)
+    marked = [" ".join("@@ ".join(word) for word in line.split()) or "x" for line in hypotheses]
+    same, _ = evaluate(run, sentences._replace(references=marked), decoding)
+    assert same["exact_match"] == (100 if all(hypotheses) else 100 * sum(map(bool, hypotheses)) / 2)
+
+    capsys.readouterr()
+    translator = Translator(run.model_config, run.tokenizer, decoding)
+    out = translate_stream(
+        translator, run.params, [b"thedog\n", b"th\xf0\x9f\x90\x95\n"], chunk=1, nbest=1, scores=False
+    )
+    assert b"".join(out).decode().splitlines() == hypotheses
+    assert capsys.readouterr().err.count("note: 1 symbols of the text are not in the vocabulary") == 1
+    forced = translator.translate(run.params, ["thedog"], required=[Required(prefix="t@@ h")])[0].hypotheses[0]
+    assert run.tokenizer.pieces(forced.tokens[:1]) == ["t@@"]
+
+    (log_prob,) = line_log_probs(run.model_config, run.params, run.tokenizer, ["thedog"], ["t@@ h@@ e"])
+    assert -100 < log_prob < 0
+    title, maps = run_maps(run, "thedog", "t@@ h@@")
+    assert maps["cross"].keys == [*"thedog", "</s>"] and maps["cross"].queries[0] == "t@@"
+    assert title == "thedog → t@@ h@@"
+    own = translator.translate(run.params, ["thedog"])[0].hypotheses[0]
+    assert run.tokenizer.target.encode(translate_one(run, "thedog")) == [*own.tokens]  # with its marks
+    assert align(run, [("thedog", "t@@ h@@ e")], 0) == [[(0, 0)]]
+
+
+def test_exports_of_other_formats_are_refused_in_one_line(trained: tuple[ConfigDict, Run]) -> None:
+    with pytest.raises(UserError, match=r"its tokenizer is no sentencepiece model, and ONNX would lack it$"):
+        check_tokenizer("ONNX", trained[1])

@@ -1,0 +1,49 @@
+"""When a run ends before its last update: what is due at the end of an epoch, and patience with the validation loss."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from data.pipeline import State
+
+
+def due(cfg: ConfigDict, step: int, position: State) -> bool:
+    """Returns whether something happens after this update: every `cfg.every` updates, or every so many epochs.
+
+    Args:
+      cfg: `config.eval` or `config.checkpoint`.
+      step: number of the update.
+      position: in the data, after it.
+    """
+    if cfg.every_epochs:
+        return position["batch"] == 0 and position["epoch"] % cfg.every_epochs == 0
+    return step % cfg.every == 0
+
+
+class Patience:
+    """Counts the validations in a row that have not lowered the best nll.
+
+    It follows from the run's records alone, so that a resumed run counts on: those of updates that no checkpoint has
+    are dropped on resume (`train.metrics`), and nothing else has to be saved.
+    """
+
+    def __init__(self, limit: int, records: Iterable[dict[str, Any]]) -> None:
+        """Counts the validations in the records of a `metrics.jsonl`; with `limit` 0 patience has no end."""
+        self.limit, self.waited, self.best = limit, 0, float("inf")
+        for record in records:
+            if record["kind"] == "valid":
+                self.add(record)
+
+    def add(self, metrics: dict[str, Any]) -> None:
+        """Counts one more validation."""
+        self.waited = 0 if metrics["nll"] < self.best else self.waited + 1
+        self.best = min(self.best, metrics["nll"])
+
+    def __str__(self) -> str:
+        return f"{self.waited} validations in a row have not lowered the best nll, {self.best:.4f} (eval.patience)"
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run is to stop."""
+        return 0 < self.limit <= self.waited
