@@ -62,6 +62,14 @@ def test_case_matters_except_in_the_lower_cased_readings():
     assert scores["sacrebleu"] < 50 and scores["bleu_tok"] < 50 and scores["exact_match"] == 0
 
 
+def test_the_papers_reading_counts_the_parts_of_a_compound():
+    system, reference = ["Die US-Wahl war gestern in aller Munde"], ["Die US-Wahlen war gestern in aller Munde"]
+    scores = bleu.all_scores(system, reference, "de")
+    assert scores["bleu_paper"] == scores["bleu_split"] != scores["bleu_tok"]
+    # Die US ##AT##-##AT## Wahl war gestern in aller Munde: 9 tokens, the fourth is wrong.
+    assert scores["bleu_paper"] == pytest.approx(100 * math.prod([8 / 9, 6 / 8, 4 / 7, 2 / 6]) ** 0.25)
+
+
 def test_the_papers_reading_forgives_the_style_of_quotes():
     reference = ["Er sagt: \"Das ist 'gut' so\"."]
     for system in ("Er sagt: „Das ist ‚gut‘ so“.", "Er sagt: “Das ist ‘gut’ so”."):

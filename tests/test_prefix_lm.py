@@ -51,11 +51,12 @@ def logits(model, params, source, target):
     return jax.jit(lambda params, *sides: model.apply({"params": params}, *sides))(params, *sides)
 
 
-def test_the_prefix_is_seen_from_everywhere_in_its_sentence() -> None:
+@pytest.mark.parametrize("prefix", [4, 5])
+def test_the_prefix_is_seen_from_everywhere_in_its_sentence(prefix: int) -> None:
     segments_bt = jnp.asarray([[1, 1, 2, 2, 0, 1, 1, 2]])
-    found_tt = Mask(segments_bt, segments_bt, True, prefix=5).dense()[0]
+    found_tt = Mask(segments_bt, segments_bt, True, prefix=prefix).dense()[0]
     i, j = np.indices((8, 8))
-    np.testing.assert_array_equal(found_tt, (segments_bt[0][i] == segments_bt[0][j]) & ((j < 5) | (j <= i)))
+    np.testing.assert_array_equal(found_tt, (segments_bt[0][i] == segments_bt[0][j]) & ((j < prefix) | (j <= i)))
 
 
 @kinds

@@ -17,7 +17,7 @@ from model.search import state
 from model.search.beam import beam_search, length_penalty
 from model.search.sampling import sample, truncate
 from model.search.scoring import forced_log_probs
-from model.search.state import whole
+from model.search.state import Hypotheses, keep_best, whole
 from model.tokens import Tokens
 from model.transformer import Transformer, init_params
 
@@ -265,6 +265,15 @@ def test_hypotheses_are_distinct_and_sorted(model_and_oracle):
         assert np.all(np.diff(found.scores_bm[row]) <= 0)
 
 
+def test_of_equal_scores_the_hypothesis_that_ended_first_is_kept_and_stands_first():
+    scores_bm = jnp.array([[-1.0, -2.0]])
+    older, newer = (
+        Hypotheses(jnp.full((1, 2, 3), token), jnp.ones((1, 2), jnp.int32), scores_bm, scores_bm) for token in (7, 8)
+    )
+    kept = keep_best(older, newer)
+    assert kept.scores_bm.tolist() == [[-1, -1]] and kept.ids_bmt[0, :, 0].tolist() == [7, 8]
+
+
 def test_length_penalty_is_the_gnmt_formula():
     np.testing.assert_allclose(length_penalty(jnp.array([1, 7]), 0.6), [1.0, 2.0**0.6], rtol=1e-6)
 
@@ -331,6 +340,33 @@ def test_first_tokens_are_drawn_with_the_models_probabilities(model_and_oracle):
     probabilities /= probabilities.sum()
     counted = np.bincount(np.asarray(drawn.ids_bmt[:, :, 0]).ravel(), minlength=12) / draws
     np.testing.assert_allclose(counted, probabilities, atol=5 * math.sqrt(0.25 / draws))
+
+
+def test_two_tokens_are_drawn_with_the_probabilities_of_each_after_temperature_and_truncation(model_and_oracle):
+    """The temperature comes first: it decides how many tokens reach `top_p`."""
+    model, params, oracle = model_and_oracle
+    rows, samples, temperature, top_p = 64, 32, 3.0, 0.6
+    source = unpad(SOURCE_BS[0])
+
+    def after(prefix):
+        p = np.exp(oracle.next(source, prefix) / temperature)
+        p[[PAD, BOS]] = 0
+        p /= p.sum()
+        order = np.argsort(-p)
+        p[order[np.cumsum(p[order]) - p[order] >= top_p]] = 0
+        return p / p.sum()
+
+    expected = np.zeros((12, 12))
+    for first, p in enumerate(after([])):
+        if p > 0:
+            expected[first] = p * (np.eye(12)[PAD] if first == EOS else after([first]))
+    keys_b = jax.random.split(jax.random.key(1), rows)
+    draw = sampler(model, samples=samples, temperature=temperature, top_p=top_p)
+    pairs = np.asarray(draw(params, np.repeat(SOURCE_BS[:1], rows, axis=0), keys_b).ids_bmt[:, :, :2]).reshape(-1, 2)
+    counted = np.zeros((12, 12))
+    np.add.at(counted, tuple(pairs.T), 1 / len(pairs))
+    bound = 5 * np.sqrt(expected * (1 - expected) / len(pairs))
+    assert np.all(np.abs(counted - expected) <= bound)
 
 
 def test_top_k_and_top_p_keep_what_they_say():

@@ -152,6 +152,18 @@ def test_the_best_size_grows_with_operations_to_the_power_that_the_table_says(
     assert law.rows[5][0].startswith("N_opt") and float(law.rows[5][1]) == pytest.approx(power, abs=1e-3)
 
 
+def test_the_laws_intervals_leave_out_25_of_1000_draws_on_either_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scaling, "fit", lambda points: LAW)
+    monkeypatch.setattr(scaling, "bootstrapped", lambda points: np.linspace(LAW, LAW + 1, 1_001))
+    monkeypatch.setattr(scaling, "gathered", lambda rows: scaling.Points(*np.ones((3, scaling.FEWEST))))
+    law = scaling.law_table(scaling.rows(find_records(tmp_path)))
+    for place, fitted in enumerate(LAW):
+        low, high = (float(cell) for cell in law.rows[place][2:4])
+        assert (low, high) == pytest.approx((fitted + 0.025, fitted + 0.975), rel=5e-3)  # three digits are shown
+
+
 def test_what_begins_with_other_parameters_is_compared_with_what_does_not(tmp_path: Path) -> None:
     for way, seed, accuracy in (("init", 0, 0.9), ("init", 1, 0.8), ("new", 0, 0.7), ("new", 1, 0.7), ("new", 2, 0.7)):
         config = planted_config(

@@ -162,6 +162,20 @@ def test_the_bootstrap_interval_holds_the_correlation_and_narrows_with_rows() ->
     assert low < 0 < high
 
 
+def test_the_bootstrap_interval_is_95_of_100_draws_of_rows_and_of_their_seeds() -> None:
+    """Against the definition in a loop; two samples of draws differ by up to 0.013 here, 90 of 100 by 0.036."""
+    noise, draw = np.random.default_rng(1), np.random.default_rng(2)
+    paper = np.arange(30.0)
+    seeds = [value + 8 * noise.normal(size=2) for value in paper]
+    found = []
+    for _ in range(1_000):
+        rows = draw.integers(30, size=30)
+        ours = np.array([draw.choice(of_row, size=2).mean() for of_row in seeds])
+        found.append(np.corrcoef(trend.ranks(paper[rows]), trend.ranks(ours[rows]))[0, 1])
+    interval = trend.bootstrap_interval(paper.tolist(), [of_row.tolist() for of_row in seeds])
+    np.testing.assert_allclose(interval, np.percentile(found, [2.5, 97.5]), atol=0.02)
+
+
 def test_ranks_of_equal_values_are_shared() -> None:
     assert trend.ranks(np.array([5.0, 1.0, 5.0, 7.0])) == pytest.approx([1.5, 0, 1.5, 3])
 
