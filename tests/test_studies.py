@@ -115,7 +115,7 @@ def test_a_law_is_found_again_and_the_largest_run_predicted(tmp_path: Path) -> N
     points = scaling.gathered({name: rows[name] for name in ROWS[:-1]})
     assert len(points.n) == 30
     found, exact = scaling.fit(points), scaling.fit(points._replace(nll=scaling.predicted(LAW, points.n, points.d)))
-    np.testing.assert_allclose(exact[[0, 2, 4]], LAW[[0, 2, 4]], rtol=0.05)
+    np.testing.assert_allclose(exact, LAW, rtol=1e-4)
     largest = scaling.size(ROWS[-1])
     assert float(scaling.predicted(found, *largest)) == pytest.approx(float(scaling.predicted(LAW, *largest)), rel=0.01)
     draws = scaling.bootstrapped(points, draws=40)
@@ -123,6 +123,29 @@ def test_a_law_is_found_again_and_the_largest_run_predicted(tmp_path: Path) -> N
     assert low < scaling.predicted(found, *largest) < high
     scaling.plot(records, tmp_path / "scaling.svg")
     assert (tmp_path / "scaling.svg").stat().st_size > 10_000
+
+
+def test_a_law_without_a_floor_has_none() -> None:
+    """The fit is continuous and not pulled anywhere: between the points of a grid, and with E at its bound of 0."""
+    size_of = np.array([scaling.size(name) for name in ROWS], float)
+    law = np.array([0.0, 31.7, 0.3337, 480.0, 0.4261])
+    found = scaling.fit(scaling.Points(*size_of.T, scaling.predicted(law, *size_of.T)))
+    np.testing.assert_allclose(found, law, rtol=1e-3, atol=1e-3)
+
+
+def test_seeds_alike_do_not_narrow_the_interval_of_the_law() -> None:
+    """Three equal seeds of each cell know no more than one: cells are redrawn, not runs."""
+    size_of = np.array([scaling.size(name) for name in ROWS[:-1]], float)
+    noise = np.exp(0.03 * np.random.default_rng(0).standard_normal(len(size_of)))
+    one = scaling.Points(*size_of.T, scaling.predicted(LAW, *size_of.T) * noise)
+    three = scaling.Points(*(np.tile(axis, 3) for axis in one))
+    largest = scaling.size(ROWS[-1])
+    draws = [
+        [float(scaling.predicted(law, *largest)) for law in scaling.bootstrapped(points, draws=20)]
+        for points in (one, three)
+    ]
+    np.testing.assert_allclose(draws[0], draws[1], rtol=1e-4)
+    assert np.std(draws[0]) > 0.01
 
 
 def test_the_law_says_how_wrong_its_prediction_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
