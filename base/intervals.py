@@ -7,17 +7,16 @@ from jaxtyping import Float, Num
 
 Interval = tuple[float, float]
 DRAWS = 1000
-_Z = 1.959964  # of the normal distribution, 2.5 % is above
 
 
 def wilson(hits: int, cases: int) -> Interval:
     """Returns the interval of a share, hits / cases, of independent cases (Wilson 1927); (0, 1) of no case."""
     if not cases:
         return 0.0, 1.0
-    share, square = hits / cases, _Z**2 / cases
-    middle = (share + square / 2) / (1 + square)
-    half = _Z / (1 + square) * (share * (1 - share) / cases + square / (4 * cases)) ** 0.5
-    return max(0.0, middle - half), min(1.0, middle + half)
+    from scipy.stats import binomtest  # only now: it takes a second to load
+
+    low, high = binomtest(hits, cases).proportion_ci(method="wilson")
+    return float(low), float(high)
 
 
 def bootstrap(

@@ -14,12 +14,13 @@ Cost:      77 minutes on two CPU cores with AMX, with --config.model.dtype=bfloa
 Predicted: before the 8,000 updates: if what is missing is updates, validation reaches 41 and test 40; if validation
            stays below 40.5, it is not. Validation lies between, and test is just below 40: updates are a part.
 Longer:    4,000 further updates from the averaged parameters with 8,192 tokens each (--init, a peak of 2.5e-3, warm-up
-           200, a checkpoint every 70), 87 minutes: as many tokens in all as published. Predicted before: if tokens are
-           what is missing, validation is above 41.2 and test above 40.5; if validation stays below 41.0, it is
-           something else. Validation is 41.28, test 40.17: 0.30 more than above (p = 0.17 one-sided, about 0.34
-           two-sided), and the perplexity on test no lower, 5.14. The training perplexity has fallen to 2.5, so more of
-           the same will not do. Of the 0.85 that are left, luck of the seed is not known; the test sentences alone have
-           an interval of 1.6 on either side.
+           200, a checkpoint every 70), 87 minutes: in all as many tokens as the published recipe allows. It stops early
+           (patience 10), so how many its run saw is not known. Predicted before: if tokens are what is missing,
+           validation is above 41.2 and test above 40.5; if validation stays below 41.0, it is something else.
+           Validation is 41.28, test 40.17: 0.30 more than above (p = 0.17 one-sided, about 0.34 two-sided), and the
+           perplexity on test no lower, 5.14. The training perplexity has fallen to 2.5, so we expect little from more.
+           Of the 0.85 that are left, luck of the seed is not known; the test sentences alone have an interval of 1.6 on
+           either side.
 Failed:    batches of 2,048 tokens, packed and lower-cased, a peak of 4e-3 and cosine decay to zero: after 8,400 updates
            the validation perplexity is 15.4.
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 from base.errors import UserError
+from configs import table3_second as second
 from configs.ablations import ROWS, sweep
 from configs.ablations import get_config as ablation
 from configs.common import default
@@ -18,6 +19,7 @@ from data.scan import SPLITS
 from model.config import parameter_count
 from model.tokens import Tokens
 from model.transformer import Transformer
+from paper.published import TABLE3
 from run.folder import model_config
 from train.check import check
 
@@ -28,6 +30,7 @@ NAMES = [
     *(f"parsing:{row}" for row in ("wsj", "semi", "small")),
     *(f"layers:{mixer}" for mixer in D_FF),
     *(f"scan:{split}" for split in SPLITS),
+    *(f"table3_second:{row}:gentle" for row in ("A4", "B1", "C3", "big")),
 ]
 
 
@@ -84,3 +87,41 @@ def test_sizes_that_would_take_for_ever_are_refused(edit: dict[str, int]) -> Non
     ((key, value),) = edit.items()
     with pytest.raises(UserError, match=rf"^config: model\.{key} is {value}; it must be at most [\d,]+$"):
         model_config(cfg, 100)
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_a_row_of_the_second_design_is_a_quarter_as_wide_and_has_either_schedule(row: str) -> None:
+    full = ablation(row)
+    steep, gentle = (second.get_config(f"{row}:{schedule}") for schedule in second.SCHEDULES)
+    for key in ("d_model", "d_ff", "d_k", "d_v"):
+        assert steep.model[key] == gentle.model[key] == full.model[key] / 4
+    assert (2 * steep.model.N, steep.model.h, steep.model.P_drop) == (full.model.N, full.model.h, full.model.P_drop)
+    assert (steep.loss.eps_ls, steep.model.positions) == (full.loss.eps_ls, full.model.positions)
+    assert (steep.steps, steep.optim.warmup, gentle.optim.warmup) == (1_000, 200, 400)
+    assert steep.optim.lr == 2 * gentle.optim.lr
+
+
+def test_the_second_design_has_primary_rows_where_the_paper_differs_and_equivalent_ones_where_it_does_not() -> None:
+    def distance(row: str) -> float:
+        return abs(math.log(TABLE3[row].perplexity / TABLE3["base"].perplexity))
+
+    others = {row for row in TABLE3 if row != "base"} - {*second.PRIMARY, *second.EQUIVALENT}
+    assert {row for row in TABLE3 if distance(row) >= second.MARGIN} == {*second.PRIMARY}
+    assert others == {"A2", "A4", "B2"}
+
+
+def test_the_second_design_tests_three_fresh_seeds_of_what_each_row_chose(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = second.sweep("choose")
+    assert len(first) == len({tuple(point.items()) for point in first}) == 40
+    assert {point["seed"] for point in first} == {0}
+    with pytest.raises(ValueError, match=r"^stage 1 has not chosen the schedule of base, A1, .*big: CHOSEN in"):
+        second.sweep("test")
+    monkeypatch.setattr(second, "CHOSEN", dict.fromkeys(ROWS, "gentle") | {"base": "steep"})
+    points = second.sweep("test")
+    assert len(points) == len({tuple(point.items()) for point in points}) == 60
+    assert {point["seed"] for point in points} == {1, 2, 3}
+    assert [point for point in points if "optim.warmup" not in point] == [{"seed": seed} for seed in (1, 2, 3)]
+    with pytest.raises(ValueError, match=r"^there is no row 'C3:slow'; the rows are base, .*ROW:steep or ROW:gentle$"):
+        second.get_config("C3:slow")
+    with pytest.raises(ValueError, match=r"^there is no stage 'final'; the stages are choose, test$"):
+        second.sweep("final")

@@ -64,7 +64,17 @@ def test_the_step_from_base_to_big_is_of_the_seeds_that_both_have_with_its_error
             config["seed"] = seed
             plant(tmp_path / f"{size}-{seed}", config, scores(config, "test", value))
     (_, found) = rows(tables(find_records(tmp_path))["table2-small"], "Transformer (big), small twin")
-    assert (found["big − base: paper"], found["big − base: ours"]) == ("+3.7", "+3.00 ± 1.00")
+    assert (found["big − base: paper"], found["big − base: ours"]) == ("+3.7", "+3.00 ± 12.71")
+
+
+def test_the_small_twins_say_what_is_no_second_experiment_and_what_is_the_average_of_a_whole_run() -> None:
+    """Only English-German has Table 3's dropout and direction; only big keeps 20 checkpoints of 20."""
+    notes = tables(EMPTY)["table2-small"].notes
+    (once,) = [note for note in notes if note.endswith("one experiment, not two")]
+    assert once.startswith("en-de: the same models, trained alike, as base and big among Table 3's small twins")
+    whole = [note for note in notes if "which is of the whole run" in note]
+    assert [note.partition(":")[0] for note in whole] == ["big, en-de", "big, en-fr"]
+    assert "the average of the last 20 checkpoints, one every 120 of 2,400 updates" in whole[0]
 
 
 def test_operations_are_the_papers_by_its_formula() -> None:

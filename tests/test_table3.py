@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import spearmanr
 
 from base.table import Table
 from model.config import parameter_count
@@ -65,9 +66,10 @@ def test_small_twins_show_how_far_from_base_they_are(tmp_path: Path) -> None:
     assert (found["BLEU − base: paper"], found["BLEU − base: ours"]) == ("−0.9", "−3.00")
     plant_row(tmp_path, "base:small", 1.55, 80.5, seed=1)
     found = row(table3.small(find_records(tmp_path)), "A1")
-    # log(1.8 / 1.5) = 0.1823 and log(1.6 / 1.55) = 0.0317: mean 0.1070, half their distance 0.0753.
-    assert found["log perplexity − base: ours"] == "+0.107 ± 0.075"
-    assert found["BLEU − base: ours"] == "−2.75 ± 0.25"
+    # log(1.8 / 1.5) = 0.1823 and log(1.6 / 1.55) = 0.0317: mean 0.1070, half their distance 0.0753. Of two seeds the
+    # 95 % interval reaches 12.706 times that on either side, the quantile of any table.
+    assert found["log perplexity − base: ours"] == "+0.107 ± 0.957"
+    assert found["BLEU − base: ours"] == "−2.75 ± 3.18"
     assert row(table, "A2")["perplexity"] == "not run"
     assert row(table3.full(find_records(tmp_path)), "A1")["perplexity: ours"] == "not run"
 
@@ -116,10 +118,10 @@ def test_clear_differences_are_told_from_lucky_ones(tmp_path: Path) -> None:
     notes = table3.small(find_records(tmp_path)).notes
     (line,) = [note for note in notes if note.startswith("perplexity: the sign")]
     assert (
-        "; 2 of 3 (A1, C5) differ from base with p < 0.05 in a paired t-test over seeds (about 0 would by chance), "
-        in line
-    )
-    assert line.endswith("1 of them with the paper's sign")  # A1 is worse than base in the paper, too; C5 is better
+        "; 2 of 3 (A1, C5) differ from base with p < 0.05 in a two-sided paired t-test over seeds, 1 of them with the "
+        "paper's sign; " in line
+    )  # A1 is worse than base in the paper, too; C5 is better
+    assert line.endswith("by Holm, for 3 comparisons, 2 (A1, C5), 1 of them with the paper's sign")
 
 
 def test_the_design_is_met_if_the_seeds_of_base_agree(tmp_path: Path) -> None:
@@ -142,6 +144,48 @@ def test_p_is_students() -> None:
     assert trend.p_value(np.ones(3)) == 0.0
     # With one degree of freedom the distribution is Cauchy's: p of t = 1 is a half.
     assert trend.p_value(np.array([0.0, 1.0])) == pytest.approx(0.5, abs=1e-5)
+
+
+def test_three_seeds_without_a_difference_are_significant_one_time_in_twenty() -> None:
+    """Whichever sign they have: the test is two-sided. The interval holds the truth in the other nineteen."""
+    draws = np.random.default_rng(0).normal(size=(4000, 3))
+    p_values = np.array([trend.p_value(draw) for draw in draws])
+    found = draws[p_values < 0.05].mean(1)
+    assert len(found) / len(draws) == pytest.approx(0.05, abs=0.01)
+    assert (found < 0).mean() == pytest.approx(0.5, abs=0.1)
+    held = [abs(draw.mean()) <= (trend.half_interval(draw) or 0) for draw in draws]
+    assert np.mean(held) == pytest.approx(0.95, abs=0.01)
+
+
+def test_the_interval_of_three_seeds_is_the_textbooks() -> None:
+    assert trend.half_interval(np.array([-1.0, 0.0, 1.0])) == pytest.approx(4.3027 / 3**0.5, abs=1e-4)
+    assert trend.half_interval(np.array([1.0])) is None
+    assert trend.with_interval(np.array([2.0, 3.0, 4.0]), 2) == "+3.00 ± 2.48"
+    assert trend.with_interval(np.array([]), 2) == ""
+
+
+def test_holm_multiplies_the_smallest_by_how_many_there_are() -> None:
+    """The example of R's `p.adjust`: c(0.01, 0.02, 0.03, 0.04) by Holm are 0.04, 0.06, 0.06, 0.06."""
+    found = trend.holm({"c": 0.03, "a": 0.01, "d": 0.04, "b": 0.02})
+    assert [found[name] for name in "abcd"] == pytest.approx([0.04, 0.06, 0.06, 0.06])
+    assert trend.holm({"a": 0.7, "b": 0.6}) == {"b": 1.0, "a": 1.0}
+    assert trend.holm({}) == {}
+
+
+def test_by_holm_at_most_one_table_in_twenty_has_a_false_row() -> None:
+    tables = np.random.default_rng(1).uniform(size=(4000, 18))
+    corrected = [min(trend.holm(dict(enumerate(table))).values()) for table in tables.tolist()]
+    assert np.mean(np.array(corrected) < 0.05) == pytest.approx(0.05, abs=0.01)
+    assert np.mean((tables < 0.05).any(1)) > 0.5
+
+
+def test_a_note_has_p_and_p_by_holm() -> None:
+    seeds = {"x": np.array([-1.0, 0.0, 1.0]), "alone": np.array([5.0])}
+    assert trend.tested(seeds, "BLEU") == ["BLEU: p of a two-sided t-test over the seeds: x 1"]
+    seeds["y"] = np.array([2.0, 3.0, 4.0])  # t = 3 / (1 / sqrt(3)) = 5.196, of two degrees of freedom
+    (note,) = trend.tested(seeds, "BLEU")
+    assert note.endswith("over the seeds, in brackets by Holm for 2 comparisons: x 1 (1), y 0.035 (0.07)")
+    assert trend.tested({"alone": np.array([5.0])}, "BLEU") == []
 
 
 def test_the_bootstrap_interval_holds_the_correlation_and_narrows_with_rows() -> None:
@@ -171,13 +215,17 @@ def test_the_bootstrap_interval_is_95_of_100_draws_of_rows_and_of_their_seeds() 
     for _ in range(1_000):
         rows = draw.integers(30, size=30)
         ours = np.array([draw.choice(of_row, size=2).mean() for of_row in seeds])
-        found.append(np.corrcoef(trend.ranks(paper[rows]), trend.ranks(ours[rows]))[0, 1])
+        found.append(spearmanr(paper[rows], ours[rows]).statistic)
     interval = trend.bootstrap_interval(paper.tolist(), [of_row.tolist() for of_row in seeds])
     np.testing.assert_allclose(interval, np.percentile(found, [2.5, 97.5]), atol=0.02)
 
 
-def test_ranks_of_equal_values_are_shared() -> None:
-    assert trend.ranks(np.array([5.0, 1.0, 5.0, 7.0])) == pytest.approx([1.5, 0, 1.5, 3])
+def test_the_rank_correlation_shares_the_ranks_of_equal_values() -> None:
+    """Ranks 1 2 3 4 beside 2.5 1 2.5 4: their products sum to 3, their squares to 5 and 4.5."""
+    one, other = np.array([1.0, 2.0, 3.0, 4.0]), np.array([5.0, 1.0, 5.0, 7.0])
+    assert trend.rank_correlation(one, other) == pytest.approx(3 / (5 * 4.5) ** 0.5)
+    assert trend.rank_correlation(np.stack([one, one]), np.stack([other, -one])) == pytest.approx([0.632456, -1])
+    assert np.isnan(trend.rank_correlation(one, np.ones(4)))
 
 
 def test_what_a_row_changes_is_said_in_its_own_size() -> None:

@@ -16,7 +16,7 @@ from paper.records import Records, RowRuns, RunRecord, row_runs
 from paper.studies import STUDIES
 from paper.tables.table2 import PAIRS, SIZES, config_of
 from paper.tables.table3 import FILE
-from paper.tables.trend import paired_differences, standard_error
+from paper.tables.trend import half_interval, paired_differences
 
 INK = "#0a0b0c"  # used for nothing else, and replaced by the page's text colour
 # Readable on white and on black; markers tell them apart as well.
@@ -91,7 +91,7 @@ def trends(records: Records) -> dict[str, str]:
     ):
         ours = {name: paired_differences(row, rows["base"], key) for name, row in rows.items() if name != "base"}
         points = {
-            name: (of(TABLE3[name]) - of(TABLE3["base"]), seeds.mean(), standard_error(seeds))
+            name: (of(TABLE3[name]) - of(TABLE3["base"]), seeds.mean(), half_interval(seeds))
             for name, seeds in ours.items()
             if len(seeds)
         }
@@ -104,11 +104,11 @@ def _draw_trend(title: str, points: Mapping[str, tuple[float, float, float | Non
     figure, axes = _figure()
     axes.axhline(0, color=INK, linewidth=0.6, alpha=0.5)
     axes.axvline(0, color=INK, linewidth=0.6, alpha=0.5)
-    for name, (paper, ours, error) in points.items():
+    for name, (paper, ours, half) in points.items():
         family = "ABCDE".find(name[0])
-        axes.errorbar(paper, ours, error, color=COLOURS[family], marker=MARKERS[family], markersize=5, linewidth=0.8)
+        axes.errorbar(paper, ours, half, color=COLOURS[family], marker=MARKERS[family], markersize=5, linewidth=0.8)
         axes.annotate(name, (paper, ours), xytext=(4, 3), textcoords="offset points", fontsize=7, color=INK)
-    own = f"{title} minus base, small twins ± standard error"
+    own = f"{title} minus base, small twins, with 95 % t interval"
     axes.set(xlabel=f"{title} minus base, the paper's", ylabel=own)
     return _svg(figure, title)
 

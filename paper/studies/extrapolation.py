@@ -12,7 +12,7 @@ from model.config import parameter_count
 from paper.drawing import colour, drawn
 from paper.records import Records, RowRuns, caveat_notes, load, row_runs
 from paper.tables.cost import cost
-from paper.tables.trend import with_error
+from paper.tables.trend import INTERVAL, with_interval
 from run.folder import model_config
 
 FILE = "configs/extrapolation.py"
@@ -43,7 +43,7 @@ def tables(records: Records) -> list[Table]:
                     spread(value.tolist(), 3) or _missing(row, band, limit)
                     for value, band in zip(values, BANDS, strict=True)
                 ),
-                *(with_error(value - values[0], 3) if len(value) == len(values[0]) else "" for value in values[1:]),
+                *(with_interval(value - values[0], 3) if len(value) == len(values[0]) else "" for value in values[1:]),
                 f"{parameter_count(config, decoder_only=True):,}",
                 *(str(len(row.scored)), cost(row.scored)),
             )
@@ -52,7 +52,7 @@ def tables(records: Records) -> list[Table]:
         f"language models of the built-in corpus's English, trained on rows of {LENGTH} tokens that begin anywhere, "
         f"and tested on rows of {BANDS[-1][1]}; position 1 is the first predicted token",
         f"a table of learned positions has {LENGTH} rows: longer rows cannot be read at all",
-        "mean over the seeds, ± standard deviation; differences, of the same seed: ± standard error",
+        f"mean over the seeds, ± standard deviation; differences, of the same seed: {INTERVAL}",
         *(note for row in found.values() for note in row.notes),
         *caveat_notes(found),
     ]

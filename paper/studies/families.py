@@ -1,15 +1,18 @@
 """Families on one block: does training without labels help afterwards, and does a translator need an encoder?"""
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
+from jaxtyping import Float
 
 from base.table import Table
 from configs.classification import CLASSES
 from paper.drawing import colour, drawn
-from paper.records import Records, RowRuns, caveat_notes, row_runs
+from paper.records import Records, RowRuns, caveat_notes, identity, load, row_runs
 from paper.tables.cost import cost
-from paper.tables.trend import paired_differences, with_error
+from paper.tables.trend import INTERVAL, paired_differences, tested, with_interval
+from run.folder import as_json
 
 WAYS = ("fine-tuned", "from scratch")
 TRANSLATORS = {  # name: config, and whether it begins with the parameters of another run
@@ -21,7 +24,13 @@ TRANSLATORS = {  # name: config, and whether it begins with the parameters of an
     "T5": ("configs/denoising.py:translate", False),
     "T5, fine-tuned": ("configs/denoising.py:translate", True),
 }
+PRETRAINING, DENOISING = "configs/masked_lm.py", "configs/denoising.py"
 BASE = "encoder and decoder"
+# Also compared with each other: does pre-training help, and does seeing the whole source?
+PAIRS = (
+    ("T5, fine-tuned", "T5"),
+    ("decoder alone, pre-norm", "decoder alone, causal, pre-norm"),
+)
 
 
 def tables(records: Records) -> list[Table]:
@@ -33,16 +42,20 @@ def _classifiers(records: Records) -> Table:
     found = classifiers(records)
     head = ("property", *(f"accuracy %, {way}" for way in WAYS), "difference", "seeds", "cost")
     lines: list[tuple[str, ...]] = []
+    gained: dict[str, Float[np.ndarray, " seeds"]] = {}
     for name in CLASSES:
         tuned, new = (found[f"{name}, {way}"] for way in WAYS)
-        points = with_error(100 * paired_differences(tuned, new, "accuracy"), 1)
+        gained[name] = 100 * paired_differences(tuned, new, "accuracy")
+        points = with_interval(gained[name], 1)
         scored = [*tuned.scored, *new.scored]
         shown = [_percent(row) for row in (tuned, new)]
         seeds = " and ".join(dict.fromkeys(str(len(row.scored)) for row in (tuned, new)))
         lines.append((tuned._replace(scored=scored).label(name), *shown, points, seeds, cost(scored)))
     notes = [
-        "of 1,000 test sentences, after training on 1,000; fine-tuned: from the parameters of configs/masked_lm.py",
-        "mean over the seeds, ± standard deviation; differences, in points, by seed, ± standard error",
+        f"of 1,000 test sentences, after training on 1,000; fine-tuned: from the parameters of {PRETRAINING}",
+        f"mean over the seeds, ± standard deviation; differences, in points, by seed, {INTERVAL}",
+        *tested(gained, "difference"),
+        *begun_alike(records, found, PRETRAINING),
         *(note for row in found.values() for note in row.notes),
         *caveat_notes(found),
     ]
@@ -54,16 +67,35 @@ def _translators(records: Records) -> Table:
     head = ("model", "sacreBLEU", "sacreBLEU − encoder and decoder", "exact match %", "perplexity", "seeds", "cost")
     lines: list[tuple[str, ...]] = []
     for name, row in found.items():
-        difference = "" if name == BASE else with_error(paired_differences(row, found[BASE], "sacrebleu"), 2)
+        difference = "" if name == BASE else with_interval(paired_differences(row, found[BASE], "sacrebleu"), 2)
         shown = (row.shown("exact_match"), row.shown("perplexity", 3), str(len(row.scored)), cost(row.scored))
         lines.append((row.label(name), row.shown("sacrebleu"), difference, *shown))
+    compared = {f"{one} − {other}": paired_differences(found[one], found[other], "sacrebleu") for one, other in PAIRS}
     notes = [
         "the built-in corpus, with equally many updates and tokens each; the fine-tuned one was pre-trained first",
-        "mean over the seeds, ± standard deviation; differences by seed, ± standard error",
+        f"mean over the seeds, ± standard deviation; differences by seed, {INTERVAL}",
+        *(f"{name}: {with_interval(seeds, 2)} sacreBLEU" for name, seeds in compared.items() if len(seeds)),
+        *tested(compared, "sacreBLEU"),
+        *begun_alike(records, found, DENOISING),
         *(note for row in found.values() for note in row.notes),
         *caveat_notes(found),
     ]
     return Table("families-translators", "Translators by family", head, lines, notes)
+
+
+def begun_alike(records: Records, rows: dict[str, RowRuns], pretraining: str) -> list[str]:
+    """Returns a note for each run whose parameters runs of these rows begin with; `pretraining` is its config."""
+    began: Counter[str] = Counter()
+    for row in rows.values():
+        for one in row.scored:
+            began.update({launch["init"]["run"] for launch in one.run.launches if launch.get("init")})
+    wanted = identity(as_json(load(pretraining)))
+    recorded = any(identity(run.config) == wanted for run in records.runs)
+    return [
+        f"{count} fine-tuned runs begin with the parameters of {run}{'' if recorded else ', which has no record'}: "
+        "their seeds differ only in what comes after it, so no interval holds the luck of pre-training"
+        for run, count in began.items()
+    ]
 
 
 def _percent(row: RowRuns) -> str:

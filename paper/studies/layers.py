@@ -8,9 +8,11 @@ from paper.drawing import colour, drawn
 from paper.records import Records, RowRuns, caveat_notes, load, row_runs
 from paper.tables.cost import analytic_flops, cost
 from paper.tables.table3 import parameters
-from paper.tables.trend import paired_differences, with_error
+from paper.tables.trend import INTERVAL, paired_differences, tested, with_interval
 
 FILE = "configs/layers.py"
+BASE = "attention"
+COMPARED = {"perplexity": "log perplexity", "sacrebleu": "sacreBLEU"}
 
 
 def tables(records: Records) -> list[Table]:
@@ -21,16 +23,19 @@ def tables(records: Records) -> list[Table]:
     )
     found = rows(records)
     lines: list[tuple[str, ...]] = []
+    minus_attention = {
+        key: {mixer: paired_differences(row, found[BASE], key) for mixer, row in found.items() if mixer != BASE}
+        for key in COMPARED
+    }
     for mixer, row in found.items():
-        differences = {key: paired_differences(row, found["attention"], key) for key in ("perplexity", "sacrebleu")}
-        compared = mixer != "attention"
+        compared = mixer != BASE
         lines.append(
             (
                 row.label(mixer),
                 row.shown("perplexity", 3),
-                with_error(differences["perplexity"], 3) if compared else "",
+                with_interval(minus_attention["perplexity"][mixer], 3) if compared else "",
                 row.shown("sacrebleu"),
-                with_error(differences["sacrebleu"], 2) if compared else "",
+                with_interval(minus_attention["sacrebleu"][mixer], 2) if compared else "",
                 f"{parameters(config_of(mixer), row):,}",
                 f"{analytic_flops(load(config_of(mixer))):.2e}".replace("e+", "e"),
                 spread([one.run.minutes for one in row.scored]) or NOT_RUN,
@@ -39,8 +44,9 @@ def tables(records: Records) -> list[Table]:
         )
     notes = [
         "the built-in corpus; perplexity: of a subword of the references; sacreBLEU: decoded greedily",
-        "− attention: mean over the seeds that both rows have, ± standard error; other columns: mean over the seeds, "
+        f"− attention: mean over the seeds that both rows have, {INTERVAL}; other columns: mean over the seeds, "
         "± standard deviation",
+        *(note for key, name in COMPARED.items() for note in tested(minus_attention[key], f"{name} − attention")),
         "training operations: matrix products, forward and backward, padding included",
         *(note for row in found.values() for note in row.notes),
         *caveat_notes(found),

@@ -4,11 +4,13 @@ N is the number of parameters without the embeddings, D the number of tokens tra
 data is left out of the fit, and predicted.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
+from scipy.optimize import least_squares
 
 from base.table import NOT_RUN, Table, number
 from configs.scaling import ROWS
@@ -19,7 +21,8 @@ from paper.tables.cost import cost
 from run.folder import model_config
 
 FILE = "configs/scaling.py"
-EXPONENTS = np.linspace(0.02, 2.0, 67)  # tried for a and for b; given them, E, A and B are linear
+STEEPEST = 2.0  # the largest exponent that a fit may have: a few cells alone do not bound it
+STARTS = ((0.3, 0.3), (0.1, 1.0), (1.0, 0.1))  # a and b from which the fit begins; the best end is taken
 DRAWS = 500
 FEWEST = 8  # runs that a fit of five numbers needs at least
 
@@ -32,18 +35,36 @@ class Points(NamedTuple):
     nll: Float[np.ndarray, " runs"]
 
 
-def fit(points: Points) -> Float[np.ndarray, " five"]:
-    """Returns E, A, a, B and b with the least squared relative error; no term is negative."""
-    a, b = (axis.ravel() for axis in np.meshgrid(EXPONENTS, EXPONENTS))
-    unit_n, unit_d = np.exp(np.log(points.n).mean()), np.exp(np.log(points.d).mean())  # so that the terms are alike
-    falling = (points.n / unit_n) ** -a[:, None], (points.d / unit_d) ** -b[:, None]
-    terms_gr3 = np.stack([np.ones_like(falling[0]), *falling], axis=2) / points.nll[None, :, None]
-    normal_g33 = np.einsum("gri,grj->gij", terms_gr3, terms_gr3) + 1e-9 * np.eye(3)
-    found_g3 = np.linalg.solve(normal_g33, terms_gr3.sum(axis=1)[..., None])[..., 0]
-    error_g = ((np.einsum("gri,gi->gr", terms_gr3, found_g3) - 1) ** 2).sum(axis=1)
-    best = np.argmin(np.where((found_g3 >= 0).all(axis=1), error_g, np.inf))
-    e, big_a, big_b = found_g3[best]
-    return np.array([e, big_a * unit_n ** a[best], a[best], big_b * unit_d ** b[best], b[best]])
+def fit(points: Points, starts: Sequence[tuple[float, float]] = STARTS) -> Float[np.ndarray, " five"]:
+    """Returns E, A, a, B and b with the least squared relative error; E and the exponents are not negative.
+
+    The search is over E, log A, a, log B and b, with A and B per mean size and amount of text, where both terms are of
+    the size of the loss; it begins with every pair of exponents of `starts`.
+    """
+    unit_n = np.exp(np.log(points.n).mean())
+    unit_d = np.exp(np.log(points.d).mean())
+    log_n = np.log(points.n / unit_n)
+    log_d = np.log(points.d / unit_d)
+
+    def terms(law: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        _, log_a, a, log_b, b = law
+        return np.exp(log_a - a * log_n), np.exp(log_b - b * log_d)
+
+    def errors(law: np.ndarray) -> np.ndarray:
+        of_n, of_d = terms(law)
+        return (law[0] + of_n + of_d) / points.nll - 1
+
+    def slopes(law: np.ndarray) -> np.ndarray:
+        of_n, of_d = terms(law)
+        return np.stack([np.ones_like(of_n), of_n, -of_n * log_n, of_d, -of_d * log_d], axis=1) / points.nll[:, None]
+
+    third = points.nll.min() / 3
+    bounds = [0, -np.inf, 0, -np.inf, 0], [np.inf, np.inf, STEEPEST, np.inf, STEEPEST]
+    ends = [
+        least_squares(errors, (third, np.log(third), a, np.log(third), b), jac=slopes, bounds=bounds) for a, b in starts
+    ]
+    e, log_a, a, log_b, b = min(ends, key=lambda end: end.cost).x
+    return np.array([e, np.exp(log_a) * unit_n**a, a, np.exp(log_b) * unit_d**b, b])
 
 
 def predicted(law: Float[np.ndarray, " five"], n: np.ndarray | float, d: np.ndarray | float) -> np.ndarray:
@@ -53,10 +74,21 @@ def predicted(law: Float[np.ndarray, " five"], n: np.ndarray | float, d: np.ndar
 
 
 def bootstrapped(points: Points, draws: int = DRAWS) -> Float[np.ndarray, "draws five"]:
-    """Returns the fits to as many draws of the runs, with replacement."""
-    generator, count = np.random.default_rng(0), len(points.n)
-    chosen = [generator.integers(count, size=count) for _ in range(draws)]
-    return np.array([fit(Points(*(axis[places] for axis in points))) for places in chosen])
+    """Returns the fits to as many draws of the cells, with replacement, each cell with all of its runs.
+
+    A cell is a size and an amount of text. Seeds of one cell say nothing of how far the law is off there, so to redraw
+    runs would take that error for luck.
+    """
+    generator = np.random.default_rng(0)
+    cells = [
+        np.flatnonzero((points.n == n) & (points.d == d)) for n, d in sorted({*zip(points.n, points.d, strict=True)})
+    ]
+    fits: list[np.ndarray] = []
+    for _ in range(draws):
+        chosen = generator.integers(len(cells), size=len(cells))
+        runs = np.concatenate([cells[place] for place in chosen])
+        fits.append(fit(Points(*(axis[runs] for axis in points)), STARTS[:1]))
+    return np.array(fits)
 
 
 def gathered(found: dict[str, RowRuns]) -> Points:
@@ -114,12 +146,12 @@ def law_table(found: dict[str, RowRuns]) -> Table:
     error = number(100 * (best[-1] / float(np.mean(measured)) - 1), 1, sign=True) + " %" if measured else ""
     last = (largest.shown("nll", 3), error)
     lines = [
-        (name, *(f"{value:.3g}" for value in values), *(last if name == names[-1] else ("", "")))
+        (name, *(f"{round(value, 6):.3g}" for value in values), *(last if name == names[-1] else ("", "")))
         for name, *values in zip(names, best, low, high, strict=True)
     ]
     notes = [
-        f"fitted to {len(points.n)} runs, without {ROWS[-1]}, by least squared relative error; intervals: {DRAWS} "
-        "draws of the runs with replacement",
+        f"fitted to {len(points.n)} runs, without {ROWS[-1]}, by least squared relative error, with E >= 0; "
+        f"intervals: {DRAWS} draws of the cells with replacement, each with all of its seeds",
         "N_opt: the model size that is best for a number of operations, 6 N D; the exponent is b / (a + b)",
     ]
     return Table("scaling-law", title, head, lines, notes)

@@ -4,10 +4,12 @@ from base.errors import UserError
 from base.table import NOT_RUN, Table, difference, mean, number, spread
 from infer.scores.bleu import RECORDED
 from paper.published import BIG_EN_FR_IN_THE_PROCEEDINGS, SUSTAINED, TABLE2, TIMES
-from paper.records import Records, RowRuns, caveat_notes, load, row_runs
+from paper.records import Records, RowRuns, caveat_notes, identity, load, row_runs
 from paper.tables.cost import analytic_flops, cost, paper_flops, run_flops, xla_flops
 from paper.tables.paired import compare_rows
-from paper.tables.trend import paired_differences, with_error
+from paper.tables.table3 import FILE as TABLE3_FILE
+from paper.tables.trend import INTERVAL, paired_differences, tested, with_interval
+from run.folder import as_json
 
 PAIRS = {"en-de": "English-German", "en-fr": "English-French"}
 SIZES = ("base", "big")
@@ -70,11 +72,14 @@ def small(rows: Rows) -> Table:
     lines: list[tuple[str, ...]] = []
     notes: list[str] = []
     printed = {(size_of(s.model), pair): value for s in TABLE2 for pair, value in s.bleu.items()}
+    step_of = {
+        pair: paired_differences(rows["big", pair, ":small"], rows["base", pair, ":small"], "sacrebleu")
+        for pair in PAIRS
+    }
     for pair in PAIRS:
-        step = paired_differences(rows["big", pair, ":small"], rows["base", pair, ":small"], "sacrebleu")
         for size in SIZES:
             row = rows[size, pair, ":small"]
-            steps = difference(printed["big", pair], printed["base", pair], 1), with_error(step, 2)
+            steps = difference(printed["big", pair], printed["base", pair], 1), with_interval(step_of[pair], 2)
             lines.append(
                 (
                     row.label(f"Transformer ({size}), small twin"),
@@ -86,10 +91,39 @@ def small(rows: Rows) -> Table:
             )
             notes += row.notes
         notes += paired(rows, pair, ":small") + _caveats(rows, pair, ":small")
+        notes += counted_once(pair) + averages_whole_runs(pair)
     notes.append("the built-in corpus stands in for both pairs, reversed for en-fr; 1,000 test sentences")
-    notes.append("big − base: mean over the seeds that both have, ± standard error")
+    notes.append(f"big − base: mean over the seeds that both have, {INTERVAL}")
+    notes += tested(step_of, "big − base, sacreBLEU")
     title = "Table 2, small twins: an eighth of the width, half of the layers, built-in corpus"
     return Table("table2-small", title, head, lines, notes)
+
+
+def counted_once(pair: str) -> list[str]:
+    """Returns a note if a pair's small twins are those of Table 3, trained alike, so that nobody counts them twice."""
+    for size in SIZES:
+        here = as_json(load(config_of(size, pair, ":small")))
+        there = as_json(load(f"{TABLE3_FILE}:{size}:small"))
+        if identity(here) != identity(there):
+            return []
+    return [
+        f"{pair}: the same models, trained alike, as base and big among Table 3's small twins, here scored on the test "
+        "split with averaged checkpoints: one experiment, not two"
+    ]
+
+
+def averages_whole_runs(pair: str) -> list[str]:
+    """Returns a note for each size whose small twin is the average of all checkpoints from its first updates on."""
+    notes: list[str] = []
+    for size in SIZES:
+        cfg = load(config_of(size, pair, ":small"))
+        count = int(cfg.decode.checkpoint.removeprefix("average:"))
+        if count * cfg.checkpoint.every >= cfg.steps:
+            notes.append(
+                f"{size}, {pair}: the average of the last {count} checkpoints, one every {cfg.checkpoint.every} of "
+                f"{cfg.steps:,} updates, which is of the whole run, its beginning included"
+            )
+    return notes
 
 
 def readings(rows: Rows) -> Table:

@@ -13,7 +13,7 @@ from model.config import parameter_count
 from paper.published import TABLE3, TIMES
 from paper.records import Records, RowRuns, caveat_notes, load, row_runs
 from paper.tables.cost import cost
-from paper.tables.trend import design, paired_differences, summary, with_error
+from paper.tables.trend import INTERVAL, design, paired_differences, summary, tested, with_interval
 from run.folder import model_config
 
 FILE = "configs/ablations.py"
@@ -81,9 +81,9 @@ def small(records: Records) -> Table:
                 row.label(name),
                 changed(f"{name}:small"),
                 difference(math.log(paper.perplexity), math.log(paper_base.perplexity), 3),
-                with_error(paired_differences(row, base, "perplexity"), 3) if name != "base" else "",
+                with_interval(paired_differences(row, base, "perplexity"), 3) if name != "base" else "",
                 difference(paper.bleu, paper_base.bleu, 1),
-                with_error(paired_differences(row, base, "sacrebleu"), 2) if name != "base" else "",
+                with_interval(paired_differences(row, base, "sacrebleu"), 2) if name != "base" else "",
                 *(row.shown("perplexity", 3), row.shown("sacrebleu")),
                 f"{parameters(f'{FILE}:{name}:small', row):,}",
                 str(len(row.scored)),
@@ -92,8 +92,8 @@ def small(records: Records) -> Table:
         )
     notes = [
         SETTING,
-        "− base, ours: mean over the seeds that both rows have, ± standard error; perplexity and sacreBLEU: mean over "
-        "the seeds, ± standard deviation",
+        f"− base, ours: mean over the seeds that both rows have, {INTERVAL}; perplexity and sacreBLEU: mean over the "
+        "seeds, ± standard deviation",
         *(note for row in twins.values() for note in row.notes),
         *design(twins),
         *summary(twins, "perplexity", lambda name: TABLE3[name].perplexity),
@@ -108,20 +108,24 @@ def why(records: Records) -> Table:
     """Returns the experiments on the small twins that are worse than base; configs/ablations.py has the predictions."""
     twins = {name: row_runs(records, f"{FILE}:{name}:small", "valid") for pair in COMPARED for name in pair}
     head = ("row", "changed", "minus", "log perplexity: difference", "BLEU: difference", "perplexity", "seeds", "cost")
+    logs = {name: paired_differences(twins[name], twins[other], "perplexity") for name, other in COMPARED}
+    bleu = {name: paired_differences(twins[name], twins[other], "sacrebleu") for name, other in COMPARED}
     rows: list[tuple[str, ...]] = [
         (
             twins[name].label(name),
             changed(f"{name}:small"),
             other,
-            with_error(paired_differences(twins[name], twins[other], "perplexity"), 3),
-            with_error(paired_differences(twins[name], twins[other], "sacrebleu"), 2),
+            with_interval(logs[name], 3),
+            with_interval(bleu[name], 2),
             twins[name].shown("perplexity", 3),
             *(str(len(twins[name].scored)), cost(twins[name].scored)),
         )
         for name, other in COMPARED
     ]
     notes = [
-        "difference: mean over the seeds that both rows have, ± standard error",
+        f"difference: mean over the seeds that both rows have, {INTERVAL}",
+        *tested(logs, "log perplexity"),
+        *tested(bleu, "BLEU"),
         *(note for row in twins.values() for note in row.notes),
         *caveat_notes(twins),
     ]

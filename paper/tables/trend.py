@@ -1,14 +1,15 @@
-"""Do rows differ from their base row, and as in the paper? Differences paired by seed, with errors; rank correlation.
+"""Do rows differ from their base row, and as in the paper? Differences paired by seed, tested; rank correlation.
 
 Runs of one seed see the same batches, so a row's difference from base is taken seed by seed. Perplexities are compared
-by their logarithms, the loss in nats.
+by their logarithms, the loss in nats. Tests are two-sided; intervals are Student's, of as many degrees of freedom as
+there are seeds but one: of three seeds 4.3 standard errors on either side.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-from jax.scipy.special import betainc
 from jaxtyping import Float
+from scipy import stats
 
 from base.table import number
 from configs.small import SEEDS_BLEU, SEEDS_PERPLEXITY
@@ -16,6 +17,7 @@ from paper.records import RowRuns
 
 DRAWS = 5000
 LEVEL = 0.05
+INTERVAL = "± half of the 95 % t interval over the seeds"
 
 
 def paired_differences(row: RowRuns, base: RowRuns, key: str) -> Float[np.ndarray, " seeds"]:
@@ -35,24 +37,59 @@ def standard_error(differences: Float[np.ndarray, " seeds"]) -> float | None:
     return float(differences.std(ddof=1) / len(differences) ** 0.5) if len(differences) > 1 else None
 
 
-def p_value(differences: Float[np.ndarray, " seeds"]) -> float | None:
-    """Returns p of a two-sided paired t-test; None of fewer than two seeds."""
-    error, freedom = standard_error(differences), len(differences) - 1
+def half_interval(differences: Float[np.ndarray, " seeds"]) -> float | None:
+    """Returns half the width of the 95 % t interval of the mean; None of fewer than two seeds."""
+    error = standard_error(differences)
     if error is None:
         return None
-    squared = differences.mean() ** 2
-    if not (squared or error):
-        return 1.0
-    return float(betainc(freedom / 2, 0.5, freedom * error**2 / (freedom * error**2 + squared)))
+    return float(stats.t.ppf(1 - LEVEL / 2, len(differences) - 1)) * error
 
 
-def with_error(differences: Float[np.ndarray, " seeds"], digits: int) -> str:
-    """Returns the mean and, of two or more seeds, ± its standard error, as "+0.25 ± 0.04"; "" without a seed."""
+def p_value(differences: Float[np.ndarray, " seeds"]) -> float | None:
+    """Returns p of a two-sided paired t-test; None of fewer than two seeds."""
+    error = standard_error(differences)
+    if error is None:
+        return None
+    distance = abs(float(differences.mean()))
+    if not error:
+        return 0.0 if distance else 1.0
+    return 2 * float(stats.t.sf(distance / error, len(differences) - 1))
+
+
+def holm(p_values: Mapping[str, float]) -> dict[str, float]:
+    """Returns every p corrected for how many there are, so that one below 5 % is luck in at most 5 % of such tables.
+
+    Source: Holm 1979, "A simple sequentially rejective multiple test procedure".
+    """
+    corrected: dict[str, float] = {}
+    largest = 0.0
+    for place, name in enumerate(sorted(p_values, key=p_values.__getitem__)):
+        left = len(p_values) - place
+        largest = max(largest, left * p_values[name])
+        corrected[name] = min(1.0, largest)
+    return corrected
+
+
+def tested(differences: Mapping[str, Float[np.ndarray, " seeds"]], what: str) -> list[str]:
+    """Returns a note with p of each difference, as it is and by Holm; [] if none has two seeds."""
+    found = {name: p for name, seeds in differences.items() if (p := p_value(seeds)) is not None}
+    if not found:
+        return []
+    test = f"{what}: p of a two-sided t-test over the seeds"
+    if len(found) == 1:
+        return [f"{test}: {name} {p:.2g}" for name, p in found.items()]
+    corrected = holm(found)
+    shown = ", ".join(f"{name} {p:.2g} ({corrected[name]:.2g})" for name, p in found.items())
+    return [f"{test}, in brackets by Holm for {len(found)} comparisons: {shown}"]
+
+
+def with_interval(differences: Float[np.ndarray, " seeds"], digits: int) -> str:
+    """Returns the mean and, of two or more seeds, ± half of its t interval, as "+0.25 ± 0.04"; "" without a seed."""
     if not len(differences):
         return ""
-    error = standard_error(differences)
+    half = half_interval(differences)
     text = number(float(differences.mean()), digits, sign=True)
-    return text if error is None else f"{text} ± {error:.{digits}f}"
+    return text if half is None else f"{text} ± {half:.{digits}f}"
 
 
 def design(rows: Mapping[str, RowRuns]) -> list[str]:
@@ -76,16 +113,12 @@ def rank_correlation(
     paper: Float[np.ndarray, "*draws rows"], ours: Float[np.ndarray, "*draws rows"]
 ) -> Float[np.ndarray, "*draws"]:
     """Returns Spearman's rank correlation over the last axis; NaN where all values of a side are equal."""
-    sides = [ranks(side) - (side.shape[-1] - 1) / 2 for side in (paper, ours)]
-    product, one, other = ((a * b).sum(-1) for a, b in (sides, sides[:1] * 2, sides[1:] * 2))
+    middle = (paper.shape[-1] + 1) / 2
+    one = stats.rankdata(paper, axis=-1) - middle
+    other = stats.rankdata(ours, axis=-1) - middle
+    spread = np.sqrt((one * one).sum(-1) * (other * other).sum(-1))
     with np.errstate(invalid="ignore"):
-        return product / np.sqrt(one * other)
-
-
-def ranks(values: Float[np.ndarray, "*draws rows"]) -> Float[np.ndarray, "*draws rows"]:
-    """Returns the rank of each value on the last axis, from 0; equal values share the mean of their ranks."""
-    here, others = values[..., :, None], values[..., None, :]
-    return (here > others).sum(-1) + ((here == others).sum(-1) - 1) / 2
+        return (one * other).sum(-1) / spread
 
 
 def bootstrap_interval(
@@ -117,13 +150,15 @@ def summary(rows: Mapping[str, RowRuns], key: str, paper: Callable[[str], float]
     moved = [name for name in signs if signs[name]]
     same = [name for name in moved if np.sign(differences[name].mean()) == signs[name]]
     line = f"{key}: the sign of the difference from base is the paper's in {len(same)} of {len(moved)} rows"
-    tested = {name: p for name in moved if (p := p_value(differences[name])) is not None}
-    if tested:
-        clear = [name for name, p in tested.items() if p < LEVEL]
+    p_values = {name: p for name in moved if (p := p_value(differences[name])) is not None}
+    if p_values:
+        clear = [name for name, p in p_values.items() if p < LEVEL]
+        surest = [name for name, p in holm(p_values).items() if p < LEVEL]
         line += (
-            f"; {len(clear)} of {len(tested)} ({', '.join(clear) or 'none'}) differ from base with p < {LEVEL:g} in a "
-            f"paired t-test over seeds (about {LEVEL * len(tested):.0f} would by chance), {len({*clear} & {*same})} of "
-            "them with the paper's sign"
+            f"; {len(clear)} of {len(p_values)} ({', '.join(clear) or 'none'}) differ from base with p < {LEVEL:g} in "
+            f"a two-sided paired t-test over seeds, {len({*clear} & {*same})} of them with the paper's sign; by Holm, "
+            f"for {len(p_values)} comparisons, {len(surest)} ({', '.join(surest) or 'none'}), "
+            f"{len({*surest} & {*same})} of them with the paper's sign"
         )
     opposite = [f"{key}: not with the paper's sign: {', '.join(name for name in moved if name not in same)}"]
     lines = [line, *(opposite if len(same) < len(moved) else [])]

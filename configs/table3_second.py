@@ -1,0 +1,123 @@
+"""Table 3 scaled down, second design: every row chooses between the same two schedules before it is compared.
+
+In the first design (configs/small.py) all rows had the schedule that suited base, and C3 and big failed to start with
+it. Here no row is better served than another.
+
+Ours:  not run.
+Cost:  estimated from configs/layers.py: 100 runs, most of 5 to 10 minutes on one CPU core, C5 and big up to 30: about 8
+       hours on two cores.
+
+The design, fixed before the first run:
+
+- Models: every width a quarter of the row's, half of the layers, post-norm: base has d_model 128, h 8, d_k 16, so that
+  A4 and B1 keep a d_k of 4. All rows make the same 1,000 updates of 2,048 tokens, big too, which makes 3 times as many
+  in the paper. Dropout and smoothing are the row's own.
+- Corpus: 12,000 pairs of `grammar:rich`, 4,000 subwords.
+- Schedules: "steep" is a factor r of 0.7 on the paper's schedule with a warm-up of 20 % of the updates, "gentle" r / 2
+  with 40 %. The r is the first design's and is not tuned.
+- Stage 1: every row, base included, runs once with each schedule, seed 0. The one with the lower perplexity on the
+  validation split after the last update is the row's; a tie goes to "steep". `CHOSEN` holds them, and is committed
+  before stage 2.
+- Stage 2: three fresh seeds, 1 to 3, of every row with its schedule, each scored once on the test split.
+- Measure: log perplexity on test minus that of base with the same seed.
+- `PRIMARY` rows, where the paper's difference in log perplexity is at least 0.03. `EQUIVALENT` rows are predicted to
+  differ from base by less than 0.03: two one-sided t-tests with that margin, each at 5 %. A2, A4 and B2 are reported
+  without a verdict.
+- A run that has not started by half-way (validation perplexity after 500 updates above four times base's of the same
+  seed) counts as failed; it stays in the table and in every figure below.
+- Shown if all three hold: at least 10 of the 12 primary rows have the paper's sign and a mean beyond 2 standard errors;
+  Spearman's rank correlation with the paper over these rows is at least 0.6, and the lower end of its 95 % bootstrap
+  interval (rows and seeds redrawn) above 0.3; and the 95 % bootstrap interval of their partial rank correlation, given
+  the logarithm of the number of parameters, excludes 0, since "more parameters are better" alone correlates with the
+  paper by 0.68 over these rows, 0.77 over all 20.
+- Refuted if the upper end of the interval of Spearman's correlation is below 0.6. Else neither.
+- Power, simulated for the case that the true differences are the paper's: the first condition holds with probability
+  1.00, 1.00 and 0.83 if paired differences have a standard deviation over seeds of 0.012, 0.02 and 0.03 (the first
+  design's rows: 0.007 to 0.044, median 0.019, C3 0.22), and the correlation itself is then always at least 0.6. The
+  bootstrap conditions were not simulated. With smaller true differences than the paper's it is lower. An equivalence
+  row has little: with three seeds its standard error must be below 0.01.
+
+    python -m train.sweep --config=configs/table3_second.py:choose --workdir=runs/table3-second-choose      # stage 1
+    python -m train.sweep --config=configs/table3_second.py:test --workdir=runs/table3-second               # stage 2
+    python -m train --config=configs/table3_second.py:C3:gentle --workdir=runs/C3-gentle                    # one run
+    python -m infer --workdir=RUN --split=test                               # once for each run of stage 2
+"""
+
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from base.errors import flat
+from configs.ablations import ROWS
+from configs.common import default
+
+PRIMARY = ("A1", "B1", "C1", "C2", "C4", "C5", "C6", "C7", "D1", "D3", "D4", "big")
+EQUIVALENT = ("A3", "C3", "D2", "E")
+MARGIN = 0.03  # nats: how far a primary row of the paper is from base at least, and an equivalent one at most
+
+STEPS = 1_000
+SCHEDULES = {"steep": (0.7, STEPS // 5), "gentle": (0.35, STEPS * 2 // 5)}  # factor and warm-up
+NARROWER = 4
+STAGES = ("choose", "test")
+CHOSEN: dict[str, str] = {}  # the schedule of each row; empty until stage 1 has run
+
+
+def get_config(argument: str = "base") -> ConfigDict:
+    """Returns the run of ROW or ROW:SCHEDULE, or for the name of a stage the run that its points depart from.
+
+    Raises:
+      ValueError: there is no such row or schedule.
+    """
+    row, colon, schedule = ("base" if argument in STAGES else argument).partition(":")
+    schedule = schedule if colon else "steep"
+    if row not in ROWS or schedule not in SCHEDULES:
+        raise ValueError(
+            f"there is no row {argument!r}; the rows are {', '.join(ROWS)}, each also as "
+            f"{' or '.join(f'ROW:{name}' for name in SCHEDULES)}"
+        )
+    cfg = default()
+    cfg.update_from_flattened_dict(ROWS[row])
+
+    for split, count in (("train", 12_000), ("valid", 1_000), ("test", 1_000)):
+        cfg.data[split] = f"grammar:rich:{split}:{count}:{{en,de}}"
+    cfg.data.vocab_size = 4_000
+    cfg.data.tokens_per_batch = 2_048
+    cfg.data.max_length = 64
+    cfg.data.batching = "pack"
+    cfg.data.pack_length = 64
+
+    cfg.model.N //= 2
+    for width in ("d_model", "d_ff", "d_k", "d_v"):
+        cfg.model[width] //= NARROWER
+    cfg.model.dropout_bits = "hash"
+
+    cfg.steps = STEPS
+    cfg.optim.lr, cfg.optim.warmup = SCHEDULES[schedule]
+    cfg.checkpoint.every = STEPS // 10
+    cfg.eval.every = STEPS // 2
+    cfg.eval.bleu_sentences = 0
+    cfg.decode.checkpoint = "latest"
+    return cfg
+
+
+def sweep(stage: str = "choose") -> list[dict[str, Any]]:
+    """Returns the points of a stage: all rows with both schedules, or three fresh seeds of each with its own.
+
+    Raises:
+      ValueError: there is no such stage, or its rows have not chosen yet.
+    """
+    if stage == "choose":
+        return [{"seed": 0, **_changes(row, schedule)} for row in ROWS for schedule in SCHEDULES]
+    if stage != "test":
+        raise ValueError(f"there is no stage {stage!r}; the stages are {', '.join(STAGES)}")
+    if lacking := [row for row in ROWS if row not in CHOSEN]:
+        raise ValueError(
+            f"stage 1 has not chosen the schedule of {', '.join(lacking)}: CHOSEN in configs/table3_second.py"
+        )
+    return [{"seed": seed, **_changes(row, CHOSEN[row])} for seed in (1, 2, 3) for row in ROWS]
+
+
+def _changes(row: str, schedule: str) -> dict[str, Any]:
+    before = flat(get_config().to_dict())
+    after = flat(get_config(f"{row}:{schedule}").to_dict())
+    return {key: after[key] for key in before if after[key] != before[key]}
