@@ -21,6 +21,7 @@ from data.symbols import SPECIALS, Listed, Symbols, until_end
 from data.tokenizer import Tokenizer
 
 _END = "</w>"
+_PADDING = 256  # ids that a model may have beyond its tokenizer's, so that their number is a round one
 
 
 def open_tokenizer(path: str | Path) -> Tokenizer:
@@ -209,9 +210,11 @@ class _Inner(Listed):
     def of(cls, inner: Any, rows: Sequence[int], name: str) -> "_Inner":
         """Returns the tokenizer that does what `inner`, a `tokenizers.Tokenizer`, does, with ids in our order."""
         names = [inner.id_to_token(row) for row in rows[len(SPECIALS) :]]
-        largest = max(inner.get_vocab().values(), default=-1)
-        if not any(names) or largest > max(rows):
-            raise UserError(f"{name}: its tokenizer has ids up to {largest}, and its model up to {max(rows)}")
+        largest, lacking = max(inner.get_vocab().values(), default=-1), names.count(None)
+        if largest > max(rows) or lacking > min(_PADDING, len(names) // 2):
+            raise UserError(
+                f"{name}: its tokenizer has {len(inner.get_vocab())} ids up to {largest}, and its model {max(rows) + 1}"
+            )
         rest = [piece or f"<{row}>" for piece, row in zip(names, rows[len(SPECIALS) :], strict=True)]
         fields = {"kind": cls.KIND, "pieces": [*SPECIALS, *rest], "ids": list(rows)}
         fields["tokenizer"] = json.loads(inner.to_str())

@@ -79,7 +79,6 @@ def _gpt2(folder: Path, settings: dict[str, Any]) -> Any:
 
     inner = ByteLevelBPETokenizer()
     inner.train_from_iterator(LINES, vocab_size=280, special_tokens=["<|endoftext|>"], show_progress=False)
-    inner.save_model(str(folder))
     inner.save(str(folder / "tokenizer.json"))
     sizes = {"vocab_size": inner.get_vocab_size(), "n_positions": 40, "n_embd": 16, "n_layer": 2, "n_head": 2}
     ids = {"eos_token_id": 0, "bos_token_id": 0}

@@ -1,7 +1,11 @@
 """Out as safetensors and in again: the same bits, and a run that commands take; what is wrong is one line."""
 
+import os
+import re
+import shutil
 import subprocess
 import sys
+import time
 from functools import partial
 from pathlib import Path
 
@@ -88,6 +92,25 @@ def test_a_wrong_file_or_shape_is_one_line(exported: Path, tmp_path: Path) -> No
         safetensors.read(tmp_path / "absent")
 
 
+@pytest.mark.parametrize("name", ["~nosuchuser/x", "x" * 300, "x/" * 3000])
+def test_a_path_that_no_file_can_have_is_one_line(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"^--from=safetensors:[^\n]+: no file can have this name \([^\n]+\)$"):
+        command.read(f"safetensors:{name}", str(tmp_path / "run"))
+
+
+def test_a_pipe_or_a_device_is_no_tokenizer(exported: Path, tmp_path: Path) -> None:
+    shutil.copytree(exported, tmp_path / "given")
+    tokenizer = tmp_path / "given" / "tokenizer.model"
+    tokenizer.unlink()
+    os.mkfifo(tokenizer)
+    with pytest.raises(UserError, match=r"tokenizer\.model: cannot be read \(not a regular file\)$"):
+        safetensors.read(tmp_path / "given")
+    tokenizer.unlink()
+    tokenizer.symlink_to("/dev/zero")
+    with pytest.raises(UserError, match=r"tokenizer\.model: cannot be read \(not a regular file\)$"):
+        safetensors.read(tmp_path / "given")
+
+
 @pytest.mark.parametrize("source", ["zip:file", "safetensors", "safetensors:"])
 def test_a_wrong_source_is_one_line(source: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=rf"^--from={source}: write FORMAT:PATH, with the format one of fairseq, "):
@@ -112,3 +135,23 @@ def test_a_failed_conversion_leaves_nothing_and_no_folder_is_overwritten(tmp_pat
     with pytest.raises(UserError, match=r"this is there already"), new_folder("output", tmp_path):
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+
+
+def test_what_a_killed_conversion_left_is_removed_after_a_day(tmp_path: Path) -> None:
+    names = (f".converting-{'0' * 32}", f".converting-{'1' * 32}", ".converting-notes", f".other-{'2' * 32}")
+    for name in names:
+        (tmp_path / name / "checkpoints").mkdir(parents=True)
+        (tmp_path / name / "checkpoints" / "half").write_text("half")
+        if not name.endswith("1"):
+            for path in (tmp_path / name / "checkpoints" / "half", tmp_path / name / "checkpoints", tmp_path / name):
+                os.utime(path, (0, time.time() - 25 * 3600))
+    with new_folder("output", tmp_path / ("n" * 255)) as folder:
+        (folder / "whole").write_text("whole")
+    assert {path.name for path in tmp_path.iterdir()} == {*names[1:], "n" * 255}
+
+
+def test_a_killed_conversion_leaves_a_draft_of_that_name(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), new_folder("output", tmp_path / "a") as folder:
+        assert re.fullmatch(r"\.converting-[0-9a-f]{32}", folder.name) and folder.parent == tmp_path
+        raise KeyboardInterrupt
+    assert not list(tmp_path.iterdir())

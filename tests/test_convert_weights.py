@@ -240,3 +240,61 @@ def test_every_array_of_our_own_export_is_read(tmp_path: Path) -> None:
         foreign.change_weights(folder, change)
         with pytest.raises(UserError, match=expected):
             safetensors.read(folder)
+
+
+VALUES = [
+    ("gpt2", {"layer_norm_epsilon": float("nan")}, r"layer_norm_epsilon is nan; it must be a number above 0"),
+    ("gpt2", {"n_inner": "abc"}, r"n_inner is 'abc'; it must be a whole number from 1 to 2\^24$"),
+    ("gpt2", {"n_layer": 10**400}, r"n_layer is 10{79}\.\.\.; it must be a whole number"),
+    ("gpt2", {"n_positions": 41}, r"parameter positions is \(40, 16\); in the model of its config it is \(41, 16\)$"),
+    ("gpt2", {"vocab_size": 1}, r"a vocabulary of 1 has no subwords beside the special ones$|have 280 embeddings"),
+    ("bert", {"layer_norm_eps": float("inf")}, r"layer_norm_eps is inf; it must be a number above 0 and at most 1$"),
+    ("bert", {"hidden_act": ["gelu"]}, r"hidden_act is \['gelu'\]; it must be one that model\.activation has$"),
+    ("marian", {"encoder_layers": 10**8, "decoder_layers": 10**8}, r"encoder_layers is 100000000; it must be"),
+    ("marian", {"encoder_layers": 10**6, "decoder_layers": 10**6}, r"its settings have 1000000 layers, and it has"),
+    ("vit", {"num_channels": -1}, r"num_channels is -1; it must be a whole number from 1 to 2\^24$"),
+    ("vit", {"image_size": [8, 8]}, r"its weights are of 13 positions; an image of its settings has 17$"),
+]
+
+
+@pytest.mark.parametrize(("family", "settings", "expected"), VALUES)
+def test_a_setting_that_no_model_has_is_named(family: str, settings: dict, expected: str, tmp_path: Path) -> None:
+    foreign.make(family, tmp_path / family)
+    foreign.change_json(tmp_path / family / "config.json", **settings)
+    with pytest.raises(UserError, match=expected):
+        check_shapes(huggingface.read(tmp_path / family))
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), 10**400])
+@pytest.mark.parametrize("key", ["image_mean", "image_std"])
+def test_pixels_are_normalised_by_finite_numbers(key: str, wrong: float, tmp_path: Path) -> None:
+    foreign.make("vit", tmp_path / "vit")
+    foreign.change_json(tmp_path / "vit" / "preprocessor_config.json", **{key: [0.5, wrong, 0.5]})
+    expected = rf"{key} is \[0\.5, (nan, 0\.5\]; it must be|inf, 0\.5\]; it must be|1000)"
+    with pytest.raises(UserError, match=expected):
+        huggingface.read(tmp_path / "vit")
+
+
+def test_an_empty_vocabulary_is_refused(tmp_path: Path) -> None:
+    foreign.make("bert", tmp_path / "bert")
+    for content in ("", "\n"):
+        (tmp_path / "bert" / "vocab.txt").write_text(content)
+        with pytest.raises(UserError, match=r"vocab\.txt: this file is empty$"):
+            huggingface.read(tmp_path / "bert")
+
+
+def test_empty_codes_are_refused(tmp_path: Path) -> None:
+    path = foreign.make_fairseq(tmp_path, foreign.fairseq_state())
+    for content in ("", "#version: 0.2\n"):
+        (tmp_path / "bpecodes").write_text(content)
+        with pytest.raises(UserError, match=r"bpecodes: its codes are empty; they must be lines of two pieces$"):
+            fairseq.read(path)
+
+
+def test_half_of_a_surrogate_pair_is_no_piece(tmp_path: Path) -> None:
+    foreign.make("marian", tmp_path / "marian")
+    vocabulary = json.loads((tmp_path / "marian" / "vocab.json").read_text())
+    number = vocabulary.pop(next(piece for piece in vocabulary if piece not in ("<unk>", "</s>", "<pad>")))
+    (tmp_path / "marian" / "vocab.json").write_text(json.dumps(vocabulary | {"\ud800": number}))
+    with pytest.raises(UserError, match=r"one of its texts is not Unicode \('\\ud800'\)$"):
+        huggingface.read(tmp_path / "marian")

@@ -1,6 +1,7 @@
 """fairseq's Transformer: a checkpoint file, with the dictionaries and the codes of its subwords beside it."""
 
 import argparse
+import re
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,9 @@ _DEFAULTS: dict[str, Any] = {
 }
 _SIDES = ("encoder", "decoder")
 _PER_SIDE = ("layers", "embed_dim", "ffn_embed_dim", "attention_heads", "normalize_before")
-_LANGUAGE = Rule(lambda value: isinstance(value, str) and value.isprintable() and value != "", "the name of a language")
+_LANGUAGE = Rule(
+    lambda value: isinstance(value, str) and re.fullmatch(r"[\w.-]+", value) is not None, "the name of a language"
+)
 _POSITIONS = Rule(lambda value: SIZE.fits(value) and value <= 2**17, "a whole number from 1 to 2^17")
 _SWITCHES = ("no_scale_embedding", "share_all_embeddings", "share_decoder_input_output_embed")
 _RULES: dict[str, Rule] = {
@@ -192,7 +195,7 @@ def _dictionary(folder: Path, languages: list[str]) -> list[str]:
     """Returns the subwords by id, the same for both languages."""
     words = []
     for language in languages:
-        lines = _lines(folder / f"dict.{Path(language).name}.txt")
+        lines = _lines(folder / f"dict.{language}.txt")
         words.append([*SPECIALS, *(line.rsplit(" ", 1)[0] for line in lines if line)])
     if words[0] != words[1]:
         raise UserError(f"{folder}: the dictionaries of both languages differ; only a joined one can be read")

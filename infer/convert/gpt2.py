@@ -43,7 +43,7 @@ def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
     params = parameters(weights, cfg.model.N, h, d, cfg.model.tie_embeddings)
     rows = our_rows(path, sizes["vocab_size"], pad=end, start=end, eos=end, unk=end)
     params = with_our_rows(folder, params, rows)
-    inner = read_tokenizer(folder, "GPT2Tokenizer", "vocab.json")
+    inner = read_tokenizer(folder, "GPT2Tokenizer", "vocab.json", "merges.txt")
     return Imported(folder, cfg, ByteLevel.of(inner, rows, str(folder)), params)
 
 

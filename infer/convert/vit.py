@@ -10,7 +10,18 @@ from base.files import read_json
 from configs.common import default
 from infer.convert import bert
 from infer.convert.folders import Imported
-from infer.convert.settings import ACTIVATION, BOOL, EPSILON, OUR_ACTIVATIONS, SIZE, Rule, head_width, obey, require
+from infer.convert.settings import (
+    ACTIVATION,
+    BOOL,
+    EPSILON,
+    LARGEST,
+    OUR_ACTIVATIONS,
+    SIZE,
+    Rule,
+    head_width,
+    obey,
+    require,
+)
 from infer.convert.weights import Weights
 from infer.vision import image_config
 
@@ -50,11 +61,13 @@ def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
     mean_c, deviation_c = _normalisation(folder, sizes["num_channels"])
     patch = (cfg.image.patch_height, cfg.image.patch_width)
     params = parameters(weights, cfg.model.N, h, d, patch, mean_c, deviation_c)
-    cfg.model.max_positions, cfg.image.classes = len(params["positions"]), len(params["head_bias"])
-    if cfg.model.max_positions != image_config(cfg).positions:
+    cfg.image.classes = len(params["head_bias"])
+    cfg.model.max_positions = LARGEST  # as many as an image needs, which are these:
+    cfg.model.max_positions = image_config(cfg).positions
+    if len(params["positions"]) != cfg.model.max_positions:
         raise UserError(
-            f"{folder}: its weights are of {cfg.model.max_positions} positions; an image of its settings has "
-            f"{image_config(cfg).positions}"
+            f"{folder}: its weights are of {len(params['positions'])} positions; an image of its settings has "
+            f"{cfg.model.max_positions}"
         )
     return Imported(folder, cfg, None, params)
 

@@ -74,25 +74,28 @@ def our_pieces(rows: Sequence[int], theirs: Mapping[int, str]) -> list[str]:
     ]
 
 
-def read_tokenizer(folder: Path, kind: str, older: str) -> Any:
+def read_tokenizer(folder: Path, kind: str, *older: str) -> Any:
     """Returns the tokenizer of a folder of transformers, as one of the package tokenizers.
 
-    Without tokenizer.json it is what transformers' class `kind` makes of the file `older`.
+    Without tokenizer.json it is what transformers' class `kind` makes of the files `older`.
 
     Raises:
-      UserError: neither is there, or the one that is cannot be read.
+      UserError: neither is there, or one that is cannot be read.
     """
     from tokenizers import Tokenizer
 
-    path = next((path for path in (folder / "tokenizer.json", folder / older) if path.is_file()), None)
-    if path is None:
+    whole = folder / "tokenizer.json"
+    paths = [whole] if whole.is_file() else [folder / name for name in older]
+    path = paths[0]
+    if not path.is_file():
         raise UserError(
-            f"{folder}: neither tokenizer.json nor {older} is there; save the model's tokenizer into it, too"
+            f"{folder}: neither tokenizer.json nor {older[0]} is there; save the model's tokenizer into it, too"
         )
     try:
-        if not read_bytes(path).strip():
-            raise UserError(f"{path}: this file is empty")
-        if path.name != older:
+        for path in paths:
+            if not read_bytes(path).strip():
+                raise UserError(f"{path}: this file is empty")
+        if path == whole:
             return Tokenizer.from_file(str(path))
         import transformers
 
