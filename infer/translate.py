@@ -20,6 +20,7 @@ SCORE is log p / ((5 + n)/6)^alpha, or log p / n^alpha where the run has decode.
 logarithms and n subwords, EOS included; for samples it is log p.
 """
 
+import re
 import sys
 
 from absl import flags
@@ -40,7 +41,7 @@ def main(argv: list[str]) -> None:
     from infer.translator import Translator
 
     options = flags.FLAGS
-    columns = [int(column) for column in options.columns]
+    columns = list(map(int, options.columns))
     if columns and (options.nbest > 1 or options.scores or options.require):
         raise UserError("--columns keeps a table's form: leave out --nbest, --scores and --require")
     if options.mbr and not (options.sample and options.nbest > 1):
@@ -93,7 +94,9 @@ if __name__ == "__main__":
     flags.DEFINE_enum("mbr", "", ["", "chrf", "bleu"], "for --sample: print the sample that agrees best with all")
     flags.DEFINE_list("columns", [], "translate these columns, from 1, of tab-separated lines, and keep the others")
     flags.register_validator(
-        "columns", lambda given: all(c.isdecimal() and int(c) > 0 for c in given), "columns are numbers from 1"
+        "columns",
+        lambda given: all(re.fullmatch("[1-9][0-9]{0,5}", column) for column in given) and len(given) == len({*given}),
+        "columns are different numbers from 1 to 999999",
     )
     check("nbest", "temperature", "top_k", "top_p", "seed", "min_length", "no_repeat", "groups", "diversity")
     flags.DEFINE_integer(
