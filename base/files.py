@@ -58,7 +58,7 @@ def output_file(flag: str, path: str | Path) -> Path:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         target = file if _descriptor(file) or _is_special(file) else Path(os.path.realpath(file))
         if not target.parent.is_dir():
-            raise UserError(f"--{flag}={path}: there is no folder {target.parent}")
+            raise UserError(f"--{flag}={path}: there is no such folder: {target.parent}")
     except OSError as error:
         raise UserError(f"--{flag}={path}: cannot be written ({error.strerror})") from error
     return file

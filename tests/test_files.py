@@ -194,8 +194,8 @@ def test_what_cannot_be_written_is_one_line_before_anything_is_computed(tmp_path
         for name, message in (
             ("folder", "Is a directory"),
             ("to folder", "Is a directory"),
-            ("lost", "there is no folder .*nowhere"),
-            ("nowhere/file", "there is no folder .*nowhere"),
+            ("lost", "there is no such folder: .*nowhere"),
+            ("nowhere/file", "there is no such folder: .*nowhere"),
             ("round", "Too many levels of symbolic links"),
             ("socket", "it is a disk or a socket, not a file"),
         ):
