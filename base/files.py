@@ -77,7 +77,7 @@ def output_file(flag: str, path: str | Path, suffixes: tuple[str, ...] = ()) -> 
     except OSError as error:
         raise UserError(f"--{flag}={path}: cannot be written ({error.strerror})") from error
     if not target.parent.is_dir():
-        raise UserError(f"--{flag}={path}: there is no folder {target.parent}")
+        raise UserError(f"--{flag}={path}: there is no such folder: {target.parent}")
     return file
 
 

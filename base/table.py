@@ -10,7 +10,13 @@ from typing import NamedTuple
 
 NOT_RUN = "not run"
 ABSENT = (NOT_RUN, "not ", "unfinished", "failed", "pruned")  # prefixes of what replaces a missing number
+# What Markdown does not take for text: an underscore within a word, as in d_model, and a lone < or & it does.
+_ACTIVE = re.compile(r"[\\`*\[\]]|<(?=[A-Za-z/!?])|&(?=#?\w+;)|(?<!\w)_|_(?!\w)")
 _NUMBER = re.compile(r"[+−]?\d[\d.,e]*( ± [\d.]+)?$")
+
+
+class Markdown(str):
+    """A cell that is Markdown already, such as a link; any other is text."""
 
 
 class Table(NamedTuple):
@@ -42,15 +48,29 @@ def as_text(table: Table) -> str:
 
 
 def as_markdown(table: Table) -> str:
-    """Formats a table as Markdown, with the title as a heading and the notes as a list."""
+    """Formats a table as Markdown, with the title as a heading and the notes as a list; all text is escaped."""
     numeric = [is_numeric(column) for column in zip(*table.rows, strict=True)] or [False] * len(table.head)
 
     def line(cells: Sequence[str]) -> str:
-        return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+        return f"| {' | '.join(map(_cell, cells))} |"
 
     rule = f"|{'|'.join('---:' if right else '---' for right in numeric)}|"
-    lines = [f"### {table.title}", "", line(_short(table.head)), rule, *map(line, table.rows)]
-    return "\n".join([*lines, *([""] if table.notes else []), *(f"- {note}" for note in table.notes)])
+    lines = [f"### {escaped(table.title)}", "", line(_short(table.head)), rule, *map(line, table.rows)]
+    return "\n".join([*lines, *([""] if table.notes else []), *(f"- {escaped(note)}" for note in table.notes)])
+
+
+def escaped(text: str) -> str:
+    """Returns Markdown that shows `text` as it is, in one line; `Markdown` is returned unchanged.
+
+    Text of a record may have been written by anyone: it must not become HTML, code or a link.
+    """
+    if isinstance(text, Markdown):
+        return text
+    return _ACTIVE.sub(r"\\\g<0>", " ".join(text.splitlines()))
+
+
+def _cell(text: str) -> str:
+    return text if isinstance(text, Markdown) else escaped(text).replace("|", r"\|")
 
 
 def as_csv(table: Table) -> str:

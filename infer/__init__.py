@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     from infer.api import LoadedRun
 
 
-def load_run(workdir: str | Path, checkpoint: str | int | None = None) -> LoadedRun:
+def load_run(workdir: str | Path, checkpoint: str | int | None = None, *, accept_changes: bool = False) -> LoadedRun:
     """Loads a run, with the parameters that its config names or those of `checkpoint`: latest, 5000, best, average:5.
 
     Raises:
-      UserError: the folder is not that of a run or has no such checkpoint, or the checkpoint is damaged.
+      UserError: the folder is not that of a run or has no such checkpoint, or the checkpoint is damaged; or the run's
+        config or tokenizer was changed after its training, unless `accept_changes`.
     """
     from infer.api import LoadedRun  # here, since it imports jax, which commands without a model do not need
     from infer.runs import open_run
 
-    return LoadedRun(open_run(workdir, checkpoint))
+    return LoadedRun(open_run(workdir, checkpoint, accept_changes=accept_changes))

@@ -11,6 +11,7 @@ from ml_collections import ConfigDict
 
 from base import errors
 from infer.decoding import Decoding, allowed, chosen, rule
+from run import changes
 from run.signals import Signals
 
 SPLITS = ("test", "valid", "train")
@@ -40,7 +41,7 @@ def start(main: Callable[[list[str]], int | None], stray: str = "") -> None:
 
 
 def define_run_flags(several: bool = False) -> None:
-    """Defines --workdir and --checkpoint; with `several`, --workdir may be given again for each further run."""
+    """Defines --workdir, --checkpoint and --accept_changes; with `several`, --workdir may be repeated."""
     if several:
         flags.DEFINE_multi_string("workdir", None, "folder of the run; repeat the flag for more runs")
     else:
@@ -48,6 +49,7 @@ def define_run_flags(several: bool = False) -> None:
     flags.DEFINE_string("checkpoint", None, "latest, STEP, best, average:N, average:N@MINUTES or average-best:N; "
                         "default: config.decode.checkpoint")  # fmt: skip
     flags.mark_flag_as_required("workdir")
+    changes.define_flag()
 
 
 def define_decoding_flags() -> None:

@@ -23,6 +23,7 @@ from infer.average import Checkpoint, average, choose
 from infer.options import SPLITS
 from model import language_model, masked_lm, prefix_lm
 from model.config import ModelConfig, parameter_count
+from run.changes import check_unchanged
 from run.checkpoint import Checkpoints, load_params
 from run.config import read_config
 from run.folder import model_config
@@ -44,7 +45,11 @@ class Run(NamedTuple):
 
 
 def open_run(
-    workdir: str | Path, checkpoint: str | int | None = None, task: str | tuple[str, ...] | None = "translation"
+    workdir: str | Path,
+    checkpoint: str | int | None = None,
+    task: str | tuple[str, ...] | None = "translation",
+    *,
+    accept_changes: bool = False,
 ) -> Run:
     """Loads a run with the parameters that `checkpoint` names (see `infer.average.choose`), as float32 numpy arrays.
 
@@ -52,7 +57,8 @@ def open_run(
 
     Raises:
       UserError: the folder is not a run's, or one of another task (None: any); it has no such checkpoint, or the
-        checkpoint is damaged or another model's.
+        checkpoint is damaged or another model's; or its config or tokenizer was changed after its training, unless
+        `accept_changes` (`run.changes`).
     """
     workdir = folder("workdir", workdir)
     config = read_config(workdir)
@@ -64,6 +70,7 @@ def open_run(
     tokenizer = open_tokenizer(workdir / "tokenizer.model")
     model = model_config(config, tokenizer.vocab_size)
     steps, params = load_choice(workdir, str(config.decode.checkpoint if checkpoint is None else checkpoint))
+    check_unchanged(workdir, steps[-1], accept_changes)
     if config.task in ("masked_lm", "classification"):
         expected = count_parameters(jax.eval_shape(initial(config, model), jax.random.key(0)))
     else:

@@ -20,12 +20,12 @@ SCORE is log p / ((5 + n)/6)^alpha, or log p / n^alpha where the run has decode.
 logarithms and n subwords, EOS included; for samples it is log p.
 """
 
+import re
 import sys
 
 from absl import flags
 
 from base.errors import UserError
-from base.numbers import whole
 from infer.decoding import Sampling
 from infer.options import check, decoding, define_decoding_flags, define_run_flags, start
 
@@ -41,7 +41,7 @@ def main(argv: list[str]) -> None:
     from infer.translator import Translator
 
     options = flags.FLAGS
-    columns = [int(column) for column in options.columns]
+    columns = list(map(int, options.columns))
     if columns and (options.nbest > 1 or options.scores or options.require):
         raise UserError("--columns keeps a table's form: leave out --nbest, --scores and --require")
     if options.mbr and not (options.sample and options.nbest > 1):
@@ -93,7 +93,11 @@ if __name__ == "__main__":
                       "translation, or TEXT <tab> PHRASE <tab> ..., which it must all contain")  # fmt: skip
     flags.DEFINE_enum("mbr", "", ["", "chrf", "bleu"], "for --sample: print the sample that agrees best with all")
     flags.DEFINE_list("columns", [], "translate these columns, from 1, of tab-separated lines, and keep the others")
-    flags.register_validator("columns", lambda given: all(whole(c) for c in given), "columns are numbers from 1")
+    flags.register_validator(
+        "columns",
+        lambda given: all(re.fullmatch("[1-9][0-9]{0,5}", column) for column in given) and len(given) == len({*given}),
+        "columns are different numbers from 1 to 999999",
+    )
     check("nbest", "temperature", "top_k", "top_p", "seed", "min_length", "no_repeat", "groups", "diversity")
     flags.DEFINE_integer(
         "chunk", None, "lines to read before translating them; default: 1,000, or 1 on a terminal", lower_bound=1

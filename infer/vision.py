@@ -18,6 +18,7 @@ from data.images import ImageBatch, Images, evaluation_batches, open_images
 from infer.runs import corpus_named, count_parameters, load_choice, params_sha256
 from model.config import ModelConfig
 from model.vision import ImageConfig, Vision, init_params
+from run.changes import check_unchanged
 from run.config import read_config
 from run.folder import model_config
 from run.sharding import data_mesh, own_share, place_params, place_rows
@@ -68,6 +69,7 @@ def open_vision(workdir: str | Path, checkpoint: str | None = None) -> VisionRun
         raise UserError(f"--workdir={workdir}: this run's task is {cfg.task}; this command is for vision")
     config, image = model_config(cfg, cfg.image.classes), image_config(cfg)
     steps, params = load_choice(workdir, cfg.decode.checkpoint if checkpoint is None else checkpoint)
+    check_unchanged(workdir, steps[-1])
     expected = jax.eval_shape(partial(init_params, config, image), jax.random.key(0))
     if jax.tree.map(np.shape, params) != jax.tree.map(lambda leaf: leaf.shape, expected):
         raise UserError(

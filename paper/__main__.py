@@ -21,6 +21,7 @@ maps. The last two, and what `figures` writes into FOLDER, come from the newest 
 from absl import flags
 
 from base.errors import UserError, run
+from run import changes
 
 WHAT = (
     *("table1", "table2", "table3", "table4", "layers", "extrapolation", "scan", "scaling", "families"),
@@ -47,5 +48,6 @@ if __name__ == "__main__":
     flags.DEFINE_string("plot", None, "also draw the study's figure into this file: .svg, .png or .pdf")
     flags.DEFINE_bool("markdown", False, "print Markdown")
     flags.DEFINE_bool("csv", False, "print comma-separated values, each row beginning with the name of its table")
+    changes.define_flag()
     flags.DEFINE_bool("commands", False, "also print the command that runs each row")
     run(main)

@@ -20,13 +20,14 @@ import shutil
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from absl import flags
 
 from base.errors import UserError, run
 from base.files import check, folder, sha256, write_json, write_text
 from base.markers import rewritten
-from base.table import Table, as_markdown
+from base.table import Markdown, Table, as_markdown, escaped
 from paper.command import make
 from paper.records import Evaluation, RowRuns, RunRecord, ScoredRun, caveat_notes, find_records, read_run
 
@@ -136,7 +137,8 @@ def table(records: dict[str, RunRecord]) -> str:
             *(f"{scores['params']:,}", str(one.config["seed"])),
             *(f"{one.device['kind']}, {one.device['cpus']}", f"{one.minutes:.0f}"),
         )
-        rows.append((row.label(f"[{name}](results/{name}.json)"), *cells))
+        link = f"[{escaped(name)}](results/{quote(name)}.json)"
+        rows.append((Markdown(row.label(link)), *cells))
         for heading, key in COLUMNS.items():
             if key in scores["signatures"].keys() - caseless:
                 signatures.setdefault(f"{heading}: `{scores['signatures'][key]}`", []).append(name)

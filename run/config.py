@@ -43,13 +43,18 @@ def read_config(workdir: Path) -> ConfigDict:
     if not path.is_file():
         raise UserError(f"--workdir={workdir}: not the folder of a run; it has no config.json")
     config = read_json(path, dict)
+    add_missing(config)
+    check_keys(config, default().to_dict(), f"{path}: damaged")
+    return ConfigDict(config)
+
+
+def add_missing(config: dict[str, Any]) -> None:
+    """Adds the keys that an earlier version did not have, with their defaults, to a recorded config."""
     given, example = flat(config), default().to_dict()
     for group, _, name in (key.rpartition(".") for key in ADDED if key not in given):
         into, defaults = (config.setdefault(group, {}), example[group]) if group else (config, example)
         if isinstance(into, dict):
             into[name] = defaults[name]
-    check_keys(config, example, f"{path}: damaged")
-    return ConfigDict(config)
 
 
 def check_keys(config: dict[str, Any], example: dict[str, Any], where: str) -> None:

@@ -74,7 +74,7 @@ def open_folder(cfg: ConfigDict, workdir: Path) -> Iterator[None]:
 
 def _take_over(config: dict[str, Any], workdir: Path, *, steps_free: bool) -> None:
     if (workdir / "config.json").exists():
-        different = _differences(as_json(read_config(workdir)), config, steps_free=steps_free)
+        different = differences(as_json(read_config(workdir)), config, steps_free=steps_free)
         if different and (workdir / "metrics.jsonl").exists():  # training began
             raise UserError(
                 f"--workdir={workdir}: this folder holds the run of another config ({'; '.join(different)}); "
@@ -169,7 +169,7 @@ def read_metrics(workdir: Path) -> list[dict[str, Any]]:
     return records
 
 
-def _differences(old: dict[str, Any], new: dict[str, Any], *, steps_free: bool) -> list[str]:
+def differences(old: dict[str, Any], new: dict[str, Any], *, steps_free: bool) -> list[str]:
     """Returns, for each key that differs and affects the parameters, its name and both values."""
     old_flat, new_flat = flat(old), flat(new)
     free = (*FREE_KEYS, "steps") if steps_free else FREE_KEYS

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,10 @@ from run import checksums
 from run.quiet import quiet, reason
 
 _TIME, _METRICS = "_CHECKPOINT_METADATA", "metrics/metrics"
+# What a clock may say, right or wrong, in nanoseconds since 1970: the years that Python's dates have, 1 to 9999.
+_FIRST, _LAST = (
+    int(datetime(year, month, day, tzinfo=UTC).timestamp()) * 10**9 for year, month, day in ((1, 1, 1), (9999, 12, 31))
+)
 
 
 class DamagedError(UserError):
@@ -36,9 +41,10 @@ def about(folder: Path) -> tuple[float, dict[str, float]]:
     """
     name = _TIME
     try:
-        saved_at = read_json(folder / name, {"commit_timestamp_nsecs": int})["commit_timestamp_nsecs"] / 1e9
-        if not 0 <= saved_at < 1e10:  # the years 1970 to 2286
+        nanoseconds = read_json(folder / name, {"commit_timestamp_nsecs": int})["commit_timestamp_nsecs"]
+        if not _FIRST <= nanoseconds <= _LAST:
             raise UserError("no time")
+        saved_at = nanoseconds / 1e9
         name = _METRICS
         metrics = read_json(folder / name, dict)
         return saved_at, check(folder / name, "", metrics, dict.fromkeys(metrics, float))

@@ -1,10 +1,12 @@
 """Checkpoints: what is saved is restored, the right ones are kept, and a bad one is a one-line error."""
 
 import errno
+import json
 import os
 import shutil
 import threading
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from ml_collections import ConfigDict
 
 from base.errors import UserError
 from configs.common import default
+from run import checksums
 from run.checkpoint import Checkpoints, load_params, quality
 from run.checksums import fault
 
@@ -217,3 +220,16 @@ def test_the_first_failure_is_told_and_not_what_its_clean_up_does_to_a_thread_th
         monkeypatch.setattr(checkpoints._manager, "wait_until_finished", full)
         checkpoints.wait()
     assert cleaned.is_set()
+
+
+@pytest.mark.parametrize("year", [1, 1969, 2287, 9999])
+def test_a_checkpoint_saved_by_a_wrong_clock_is_intact(year: int, tmp_path: Path) -> None:
+    filled(tmp_path / "checkpoints", {1: {"loss": 2.0}, 2: None}).close()
+    folder, name = tmp_path / "checkpoints" / "2", "_CHECKPOINT_METADATA"
+    seconds = int(datetime(year, 2, 3, tzinfo=UTC).timestamp())
+    times = json.loads((folder / name).read_text())
+    (folder / name).write_text(json.dumps(times | {"commit_timestamp_nsecs": seconds * 10**9}))
+    checksums.write_sums(folder, checksums.read_sums(folder), [name])
+    for checkpoints in (Checkpoints(folder.parent), Checkpoints(folder.parent, keep())):
+        assert checkpoints.steps() == [1, 2] and checkpoints.about(2)[0] == seconds
+        checkpoints.close()

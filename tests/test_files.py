@@ -164,8 +164,8 @@ def test_where_an_output_cannot_be_written_is_known_before_the_work(tmp_path: Pa
     (tmp_path / "file").touch()
     for path, why in (
         (tmp_path, "this is a folder; name a file"),
-        (tmp_path / "none" / "a.png", rf"there is no folder {tmp_path}/none"),
-        (tmp_path / "file" / "a.png", rf"there is no folder {tmp_path}/file"),
+        (tmp_path / "none" / "a.png", rf"there is no such folder: {tmp_path}/none"),
+        (tmp_path / "file" / "a.png", rf"there is no such folder: {tmp_path}/file"),
     ):
         with pytest.raises(UserError, match=rf"^--plot={path}: {why}$"):
             output_file("plot", path)
@@ -304,8 +304,8 @@ def test_what_cannot_be_written_is_one_line_before_anything_is_computed(tmp_path
         for name, message in (
             ("folder", "this is a folder; name a file"),
             ("to folder", "this is a folder; name a file"),
-            ("lost", "there is no folder .*nowhere"),
-            ("nowhere/file", "there is no folder .*nowhere"),
+            ("lost", "there is no such folder: .*nowhere"),
+            ("nowhere/file", "there is no such folder: .*nowhere"),
             ("round", "Too many levels of symbolic links"),
             ("socket", "it is a disk or a socket, not a file"),
         ):

@@ -148,7 +148,7 @@ def test_the_table_shows_evalbs_summary_and_the_repairs(run: Run, monkeypatch: p
         ({"split": "test", "trees": "x"}, "give either --split=test or --trees=FILE"),
         ({"trees": "none.mrg"}, "none.mrg: no such file"),
         ({"split": "test", "parameters": "none.prm"}, "none.prm"),
-        ({"split": "test", "output": "nowhere/x"}, "--output=nowhere/x: there is no folder nowhere"),
+        ({"split": "test", "output": "nowhere/x"}, "--output=nowhere/x: there is no such folder: nowhere"),
     ],
 )
 def test_wrong_calls_are_one_line(

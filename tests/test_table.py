@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from base.table import Table, as_csv, as_markdown, as_text, difference, is_numeric, number, spread
+from base.table import Markdown, Table, as_csv, as_markdown, as_text, difference, is_numeric, number, spread
 
 TABLE = Table(
     "t",
@@ -37,6 +37,14 @@ def test_markdown_keeps_bars_inside_cells() -> None:
         "| a\\|b | 4.9 | not run |  |",
     ]
     assert as_markdown(TABLE).endswith("\n\n- a note")
+
+
+def test_text_is_not_markdown_unless_it_says_so() -> None:
+    text = "<b>a</b> & &lt; `c`\n| d | [e](f) *g* _h_ d_model p < 0.05 \\"
+    shown = r"\<b>a\</b> & \&lt; \`c\` | d | \[e\](f) \*g\* \_h\_ d_model p < 0.05 \\"
+    cell = shown.replace("|", r"\|")
+    lines = as_markdown(Table("t", text, (text,), [(text,), (Markdown("[a](b)"),)], [text])).splitlines()
+    assert lines == [f"### {shown}", "", f"| {cell} |", "|---|", f"| {cell} |", "| [a](b) |", "", f"- {shown}"]
 
 
 def test_csv_has_whole_heads_and_the_tables_name() -> None:

@@ -49,6 +49,13 @@ def test_line_i_in_is_line_i_out_and_only_a_line_feed_ends_a_line():
     assert asked == [(1, ["a", ""]), (3, ["b\x0bc\u2028\x85\r", "last without end"])]
 
 
+@pytest.mark.parametrize("columns", ["1,1", "2,3,2", "0", "-1", "x", "1,", "1.5", "9" * 5000])
+def test_columns_that_are_no_different_numbers_are_refused(columns):
+    done = command("infer.translate", "--workdir=none", f"--columns={columns}")
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.count("\n") == 1 and "columns are different numbers from 1 to 999999" in done.stderr
+
+
 def test_no_input_is_no_output():
     assert filtered(b"") == (b"", [])
 

@@ -20,6 +20,7 @@ from ml_collections import config_flags
 from base.errors import run
 from base.files import output_folder
 from configs.common import default
+from run import changes
 from run.connect import connect
 from train.check import check, check_device
 
@@ -45,5 +46,6 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    changes.define_flag()
     flags.mark_flags_as_required(["config", "workdir"])
     run(main, default().to_dict(), stray="keys are set as --config.KEY=VALUE")

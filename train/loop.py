@@ -12,6 +12,7 @@ from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from base.errors import UserError
+from run.changes import check_unchanged
 from run.checkpoint import Checkpoints
 from run.distributed import all_stop, is_main, main_says
 from run.folder import as_json, model_config, open_folder, read_metrics, record_launch
@@ -57,12 +58,14 @@ def train(
 
         checkpoints = Checkpoints(workdir / "checkpoints", cfg.checkpoint)
         taken = None
-        if checkpoints.latest() is None:
+        latest = checkpoints.latest()
+        if latest is None:
             state = jax.jit(init, out_shardings=shardings(placed))(init_key)
             if init_from is not None:
                 params, taken = warm_start(init_from, state.params, workdir)
                 state = state.replace(params=params)
         else:
+            check_unchanged(workdir, latest)
             state, position = checkpoints.restore(placed)
             batches.set_state(position)
         first = int(state.step) + 1

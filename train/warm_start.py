@@ -12,6 +12,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from base.errors import UserError
 from base.files import folder, sha256
 from infer.runs import load_choice
+from run.changes import check_unchanged
 from run.config import read_config
 from run.distributed import is_main
 
@@ -33,6 +34,7 @@ def warm_start(source: str, params: dict, workdir: Path) -> tuple[dict, dict[str
         raise UserError(f"--init={source}: {run} is not the folder of a run; write RUN or RUN:CHECKPOINT")
     try:
         steps, theirs = load_choice(run, choice or str(read_config(run).decode.checkpoint))
+        check_unchanged(run, steps[-1])
     except UserError as error:
         raise UserError(f"--init={source}: {error}") from error
     tokenizers = [path / TOKENIZER for path in (run, workdir) if (path / TOKENIZER).exists()]

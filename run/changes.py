@@ -1,0 +1,76 @@
+"""Refuses a run whose tokenizer or config is not the one that it was trained with, unless the change is accepted.
+
+`run.json` records the tokenizer's SHA-256 at each launch, and each checkpoint holds the config that it was saved with.
+A run without them, such as one of an early version, is opened as it is.
+"""
+
+import sys
+from pathlib import Path
+
+from absl import flags
+
+from base.errors import UserError, flat
+from base.files import read_json, sha256
+
+FLAG = "accept_changes"
+
+
+def define_flag() -> None:
+    """Defines --accept_changes, for every command that opens a run."""
+    flags.DEFINE_bool(FLAG, False, "open a run whose tokenizer.model or config.json was changed after its training")
+
+
+def _accepted() -> bool:
+    return FLAG in flags.FLAGS and flags.FLAGS.is_parsed() and bool(flags.FLAGS[FLAG].value)
+
+
+def check_unchanged(workdir: Path, step: int, accept: bool = False) -> None:
+    """Compares a run's tokenizer and config with what was recorded of them; `step` is that of one of its checkpoints.
+
+    Keys that a resumed run may change may have been changed (`run.folder.FREE_KEYS`).
+
+    Raises:
+      UserError: one differs, and neither `accept` nor --accept_changes is given; with them, a note on stderr says so.
+    """
+    for changed in filter(None, (_tokenizer_change(workdir), _config_change(workdir, step))):
+        if not (accept or _accepted()):
+            raise UserError(f"{changed}; restore the file, or give --{FLAG} if this is meant")
+        print(f"note: {changed}; accepted", file=sys.stderr)
+
+
+def _tokenizer_change(workdir: Path) -> str | None:
+    from run.folder import read_launches
+
+    path = workdir / "tokenizer.model"
+    launches = read_launches(workdir)
+    recorded = launches[-1]["data"]["train"].get("tokenizer_sha256") if launches else None
+    if recorded is None or not path.is_file():
+        return None
+    found = sha256(path)
+    if found == recorded:
+        return None
+    return f"{path} has changed since the run was trained: its SHA-256 is {found[:12]}.., in run.json {recorded[:12]}.."
+
+
+def _config_change(workdir: Path, step: int) -> str | None:
+    from run.config import add_missing
+    from run.folder import differences
+
+    path = workdir / "config.json"
+    saved = workdir / "checkpoints" / str(step) / "config" / "metadata"
+    if not saved.is_file():
+        return None
+    try:
+        recorded = read_json(saved, dict)
+    except UserError:
+        return None  # nothing else depends on this file
+    if "model.N" not in flat(recorded):
+        return None
+    config = read_json(path, dict)
+    for one in (recorded, config):
+        add_missing(one)
+    steps_free = flat(config).get("optim.schedule") == "paper"
+    different = differences(recorded, config, steps_free=steps_free)
+    if not different:
+        return None
+    return f"{path} has changed since checkpoint {step} was saved: {'; '.join(different)}"
