@@ -76,7 +76,22 @@ def run(main: Callable[[list[str]], int | None], keys: dict[str, Any] | None = N
             atexit.register(_silence)
         return status
 
+    _open_closed_streams()
     app.run(guarded, flags_parser=parse)
+
+
+def _open_closed_streams() -> None:
+    """Opens the null device for each standard stream that is closed.
+
+    The next file to be opened would otherwise have its number, and receive what libraries write to standard error.
+    """
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(number)
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            null = os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, os.fdopen(null, "r" if name == "stdin" else "w", encoding="utf-8"))
 
 
 def _silence() -> None:

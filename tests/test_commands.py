@@ -99,6 +99,22 @@ def test_output_that_stops_being_read_or_stored_while_it_is_written(tmp_path: Pa
     assert (named.returncode, named.stderr) == (2, "error: a.txt cannot be written (No space left on device)\n")
 
 
+def test_what_is_meant_for_a_closed_standard_error_goes_nowhere(tmp_path: Path) -> None:
+    """Not to standard output, nor into the next file that is opened."""
+    script = tmp_path / "command.py"
+    script.write_text(
+        "import os, sys\nfrom base.errors import UserError, run\n"
+        "def main(argv):\n    with open(argv[1], 'wb'):\n        os.write(2, b'of a library')\n"
+        "    print('a result')\n    sys.stderr.isatty()\n    raise UserError('a mistake')\n"
+        "run(main)\n"
+    )
+    written, environment = tmp_path / "written", os.environ | {"PYTHONPATH": str(ROOT)}
+    for closed in ("2>&-", "2>&- <&-"):
+        shell = f"{sys.executable} {script} {written} {closed}"
+        done = subprocess.run(["bash", "-c", shell], stdout=subprocess.PIPE, text=True, env=environment)
+        assert (done.returncode, done.stdout, written.read_bytes()) == (2, "a result\n", b"")
+
+
 def test_ctrl_c_ends_a_translation_at_once_with_130(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "infer.translate", f"--workdir={tiny_run.make(tmp_path / 'run')}", "--chunk=1"]
     streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
