@@ -14,6 +14,8 @@ from typing import Any
 
 from absl import app, flags, logging
 
+from base import interrupt
+
 OUTPUT_CLOSED = 141  # what a shell reports for SIGPIPE
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _ROOMS = ("data", "run", "infer", "train", "paper")  # whose flags --help lists, and not those of libraries
@@ -67,6 +69,7 @@ def run(main: Callable[[list[str]], int | None], keys: dict[str, Any] | None = N
         return main(argv) or 0
 
     def guarded(argv: list[str] | UserError | None) -> int:
+        interrupt.while_running()
         try:
             status = _or_one_line(lambda: work(argv))
             status = flush_outputs() or status

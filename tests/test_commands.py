@@ -115,6 +115,26 @@ def test_what_is_meant_for_a_closed_standard_error_goes_nowhere(tmp_path: Path) 
         assert (done.returncode, done.stdout, written.read_bytes()) == (2, "a result\n", b"")
 
 
+@pytest.mark.parametrize("room", ROOMS)
+def test_ctrl_c_during_an_import_prints_nothing(room: str, tmp_path: Path) -> None:
+    """Neither before `base.errors.run` (of absl, by the command's first lines), nor while it works."""
+    (tmp_path / "absl").mkdir()
+    (tmp_path / "absl" / "__init__.py").write_text("import os\nos.kill(os.getpid(), 2)\nraise SystemExit('went on')\n")
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-m", "data.prepare" if room == "data" else room]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+
+
+def test_ctrl_c_during_a_late_import_prints_nothing(tmp_path: Path) -> None:
+    (tmp_path / "late.py").write_text("import os\nos.kill(os.getpid(), 2)\nraise SystemExit('went on')\n")
+    (tmp_path / "command.py").write_text("from base.errors import run\ndef main(argv):\n    import late\nrun(main)\n")
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, tmp_path / "command.py"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+
+
 def test_ctrl_c_ends_a_translation_at_once_with_130(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "infer.translate", f"--workdir={tiny_run.make(tmp_path / 'run')}", "--chunk=1"]
     streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
