@@ -15,6 +15,8 @@ from typing import Any
 
 from absl import app, flags, logging
 
+from base import interrupt
+
 OUTPUT_CLOSED = 141  # what a shell reports for SIGPIPE
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _EXHAUSTED = "RESOURCE_EXHAUSTED"  # how jax's error begins; this room does not import it
@@ -75,6 +77,7 @@ def run(main: Callable[[list[str]], int | None], keys: dict[str, Any] | None = N
         return main(argv) or 0
 
     def guarded(argv: list[str] | UserError | None) -> int:
+        interrupt.while_running()
         try:
             status = _or_one_line(lambda: work(argv))
             status = flush_outputs() or status
@@ -84,7 +87,22 @@ def run(main: Callable[[list[str]], int | None], keys: dict[str, Any] | None = N
             atexit.register(_silence)
         return status
 
+    _open_closed_streams()
     app.run(guarded, flags_parser=parse)
+
+
+def _open_closed_streams() -> None:
+    """Opens the null device for each standard stream that is closed.
+
+    The next file to be opened would otherwise have its number, and receive what libraries write to standard error.
+    """
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(number)
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            null = os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, os.fdopen(null, "r" if name == "stdin" else "w", encoding="utf-8"))
 
 
 def _silence() -> None:

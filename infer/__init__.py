@@ -20,8 +20,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from base.interrupt import while_starting
+
 if TYPE_CHECKING:
     from infer.api import LoadedRun
+
+while_starting()
 
 
 def load_run(workdir: str | Path, checkpoint: str | int | None = None, *, accept_changes: bool = False) -> LoadedRun:

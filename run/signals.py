@@ -11,6 +11,8 @@ from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
+from base.interrupt import importing
+
 T = TypeVar("T")
 GRACE = 2.0  # seconds that the main thread has to clean up if nothing needs saving
 HELD = b"\nstopping after this update and its checkpoint (Ctrl-C again to exit at once)\n"
@@ -39,7 +41,7 @@ class Signals:
     Until `hold` is called there is nothing to save: a signal exits with its status, even during compilation. After
     that the first signal is only recorded, and a second Ctrl-C ends the process at once.
 
-    A signal ends work by an exception; wherever that is swallowed, the signal is sent again.
+    A signal ends work by an exception. Wherever that is swallowed, and during an import, the signal is sent again.
 
     Args:
       alone: False in a run of several processes, which must all stop after the same update. SIGTERM is then left to
@@ -114,7 +116,9 @@ class Signals:
             os.kill(os.getpid(), signal.SIGTERM)
             return
         self.received = self.received or signal.Signals(number)
-        if self._may_stop and not self._raised:
+        if self._may_stop and importing(frame):
+            self._arriving.send(bytes([AGAIN]))
+        elif self._may_stop and not self._raised:
             self._raised = True
             raise _Stop(self.exit_code, self._destroyed)
 
@@ -135,7 +139,7 @@ class Signals:
         while arrived := self._arrivals.recv(1):
             number = arrived[0]
             if number == AGAIN:
-                time.sleep(0.01)  # until the callback that swallowed it has returned
+                time.sleep(0.01)  # until the callback that swallowed it has returned, or the import has ended
                 if self._may_stop:
                     signal.pthread_kill(self._main, signal.SIGTERM)  # whichever came: a second Ctrl-C exits at once
             if number not in self._handled:  # other parts of the program may handle other signals

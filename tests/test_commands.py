@@ -127,7 +127,7 @@ def test_whatever_is_wrong_is_one_line(tmp_path: Path, body: str, status: int, p
         (["data.prepare", "--config=/dev/zero"], "error: --config=/dev/zero: not a regular file; name one in configs/"),
         (
             ["infer.translate", "--workdir=x", f"--columns={'9' * 5000}"],
-            "flag --columns=None: columns are numbers from 1; --help lists the flags",
+            "flag --columns=None: columns are different numbers from 1 to 999999; --help lists the flags",
         ),
     ],
 )
@@ -135,6 +135,42 @@ def test_flags_that_would_be_read_for_ever_or_are_too_wide(command: list[str], l
     done = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, cwd=ROOT, timeout=100)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert line in done.stderr
+
+
+def test_what_is_meant_for_a_closed_standard_error_goes_nowhere(tmp_path: Path) -> None:
+    """Not to standard output, nor into the next file that is opened."""
+    script = tmp_path / "command.py"
+    script.write_text(
+        "import os, sys\nfrom base.errors import UserError, run\n"
+        "def main(argv):\n    with open(argv[1], 'wb'):\n        os.write(2, b'of a library')\n"
+        "    print('a result')\n    sys.stderr.isatty()\n    raise UserError('a mistake')\n"
+        "run(main)\n"
+    )
+    written, environment = tmp_path / "written", os.environ | {"PYTHONPATH": str(ROOT)}
+    for closed in ("2>&-", "2>&- <&-"):
+        shell = f"{sys.executable} {script} {written} {closed}"
+        done = subprocess.run(["bash", "-c", shell], stdout=subprocess.PIPE, text=True, env=environment)
+        assert (done.returncode, done.stdout, written.read_bytes()) == (2, "a result\n", b"")
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_ctrl_c_during_an_import_prints_nothing(room: str, tmp_path: Path) -> None:
+    """Neither before `base.errors.run` (of absl, by the command's first lines), nor while it works."""
+    (tmp_path / "absl").mkdir()
+    (tmp_path / "absl" / "__init__.py").write_text("import os\nos.kill(os.getpid(), 2)\nraise SystemExit('went on')\n")
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-m", "data.prepare" if room == "data" else room]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+
+
+def test_ctrl_c_during_a_late_import_prints_nothing(tmp_path: Path) -> None:
+    (tmp_path / "late.py").write_text("import os\nos.kill(os.getpid(), 2)\nraise SystemExit('went on')\n")
+    (tmp_path / "command.py").write_text("from base.errors import run\ndef main(argv):\n    import late\nrun(main)\n")
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, tmp_path / "command.py"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
 
 
 def test_ctrl_c_ends_a_translation_at_once_with_130(tmp_path: Path) -> None:

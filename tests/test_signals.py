@@ -1,6 +1,7 @@
 """Signals: work that may be abandoned is, unsaved updates are saved first, and a second Ctrl-C exits at once."""
 
 import gc
+import importlib
 import os
 import signal
 import subprocess
@@ -181,6 +182,21 @@ def test_where_nothing_needs_saving_a_swallowed_signal_still_cleans_up(
             cleaned.append("up")
     assert (exit_.value.code, cleaned) == (status, ["up"])
     assert capfd.readouterr().err == signals.NOTHING_TO_SAVE.decode()
+
+
+def test_an_import_is_not_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Extension modules, such as jax's, may crash the process if an exception is raised while they are initialised."""
+    monkeypatch.setattr(signals, "GRACE", 300.0)
+    (tmp_path / "imported_whole.py").write_text(
+        "import os\nos.kill(os.getpid(), 15)\nfor _ in range(1000):\n    pass\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(SystemExit) as exit_, Signals():
+        importlib.import_module("imported_whole")
+        assert "imported_whole" in sys.modules
+        time.sleep(20)
+    assert exit_.value.code == 143
+    del sys.modules["imported_whole"]
 
 
 def test_an_error_that_is_not_a_signal_s_is_still_told_of(capfd: pytest.CaptureFixture) -> None:
