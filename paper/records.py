@@ -197,9 +197,9 @@ def _evaluation(path: Path, where: str, scores: dict[str, Any]) -> Evaluation:
         check(path, where, scores, EVALUATION | SCORES[kind])
         if kind == "sacrebleu" and scores["perplexity"] <= 0:
             raise UserError(f"{path}: damaged: perplexity is {scores['perplexity']}; it must be above 0")
-        for key, kept in SCORES[kind].items():
-            if kept is float and not scores[key] >= 0:
-                raise UserError(f"{path}: damaged: {key} is {scores[key]}; it must be at least 0")
+        for key, value in scores.items():
+            if isinstance(value, int | float) and not value >= 0:
+                raise UserError(f"{path}: damaged: {key} is {value}; it must be at least 0")
     return Evaluation(scores, path.with_suffix(".txt"))
 
 

@@ -123,6 +123,7 @@ def test_a_training_of_impossible_length_is_left_out(tmp_path: Path, minutes: fl
         ("config.json", ("data", "lowercase"), None, "data.lowercase is None; it must be true or false, like False"),
         ("evaluations/valid-0.json", ("sacrebleu",), -1.0, "sacrebleu is -1.0; it must be at least 0"),
         ("evaluations/valid-0.json", ("chrf",), float("nan"), "chrf is nan; it must be at least 0"),
+        ("evaluations/valid-0.json", ("chrf_pp",), float("nan"), "chrf_pp is nan; it must be at least 0"),
     ],
 )
 def test_values_that_no_run_has_leave_it_out(
