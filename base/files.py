@@ -229,14 +229,14 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def read_json(path: Path, schema: Schema) -> Any:
-    """Returns the JSON value in a file.
+def read_json(path: Path, schema: Schema, widest: int = WIDEST) -> Any:
+    """Returns the JSON value in a file, in which every whole number is below `widest`.
 
     Raises:
       UserError: the file is absent, unreadable or not a regular one, is not JSON, holds a number or text that nothing
         of ours can be, or does not match the schema; the message names the file and the place in it.
     """
-    return check(path, "", _parsed(path, "", _content(path)), schema)
+    return check(path, "", _parsed(path, "", _content(path), widest), schema)
 
 
 def read_json_lines(path: Path, schema: Schema) -> list[Any]:
@@ -262,14 +262,14 @@ def _content(path: Path) -> bytes:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from error
 
 
-def _parsed(path: Path, where: str, content: bytes) -> Any:
-    """Returns the value of JSON in which whole numbers fit in 64 bits, text is Unicode, and no level is too deep."""
+def _parsed(path: Path, where: str, content: bytes, widest: int = WIDEST) -> Any:
+    """Returns the value of JSON in which whole numbers are below `widest`, text is Unicode, and no level is too deep."""
     wide = False
 
     def number(text: str) -> Any:
         nonlocal wide
-        value = int(text) if len(text) <= 20 else WIDEST  # Python refuses to read thousands of digits
-        wide = wide or abs(value) >= WIDEST
+        value = int(text) if len(text) <= len(str(widest)) else widest  # Python refuses to read thousands of digits
+        wide = wide or abs(value) >= widest
         return value
 
     try:
@@ -277,20 +277,20 @@ def _parsed(path: Path, where: str, content: bytes) -> Any:
     except (ValueError, RecursionError) as error:  # bad UTF-8, or bad JSON
         raise UserError(f"{path}: damaged{where and f' in {where}'}, not JSON ({str(error)[:120]})") from error
     odd = wide or _SURROGATE.search(content) or content.count(b"[") + content.count(b"{") > _DEEPEST
-    if odd and (wrong := _impossible(value)):
+    if odd and (wrong := _impossible(value, widest)):
         raise UserError(f"{path}: damaged{where and f' in {where}'}: {wrong}")
     return value
 
 
-def _impossible(value: Any) -> str | None:
+def _impossible(value: Any, widest: int) -> str | None:
     """Returns which number, text or level of a JSON value is nothing that our own code writes, and why."""
     waiting: list[tuple[Any, str, int]] = [(value, "", 0)]
     while waiting:
         one, at, depth = waiting.pop()
         if depth > _DEEPEST:
             return f"{at[:60]}... is nested too deeply"
-        if isinstance(one, int) and abs(one) >= WIDEST:
-            return f"{at or 'it'} is a number of more than 64 bits"
+        if isinstance(one, int) and abs(one) >= widest:
+            return f"{at or 'it'} is a number of more than {(widest - 1).bit_length() + 1} bits"
         if isinstance(one, str) and not is_text(one):
             return f"{at or 'it'} is not Unicode"
         if isinstance(one, dict):

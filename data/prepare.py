@@ -70,13 +70,21 @@ class Prepared:
             weakref.finalize(self, os.close, self._file)
             lengths = np.load(folder / _LENGTHS, mmap_mode="r", allow_pickle=False)
             self.lengths: Int32[np.ndarray, "n sides"] = np.asarray(lengths)
+            self._check_counts()
             self._type, count = _id_type(self.manifest["vocab_size"]), int(self.lengths.sum(dtype=np.int64))
             if os.fstat(self._file).st_size != count * self._type.itemsize:
                 raise ValueError(f"{_MANIFEST} does not fit {_IDS}")
-        except (UserError, OSError, ValueError, KeyError, TypeError) as error:
+        except (UserError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(f"prepared corpus {folder} is damaged ({error}); delete the folder") from error
         self._ends_n = self.lengths.sum(axis=1, dtype=np.uint32 if count < 1 << 32 else np.int64)
         np.cumsum(self._ends_n, out=self._ends_n)
+
+    def _check_counts(self) -> None:
+        counts, tokens = self.manifest["pairs"], list(self.manifest["tokens"].values())
+        dropped = counts["empty"] + counts["too_long"] + counts["ratio"]
+        pairs, there = len(self.lengths), self.lengths.sum(axis=0, dtype=np.int64).tolist()
+        if (counts["kept"], counts["read"]) != (pairs, pairs + dropped) or tokens != there:
+            raise ValueError(f"{_MANIFEST} does not fit {_LENGTHS}")
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -145,10 +153,8 @@ def prepare(
     key = _key(FORMAT, corpus.fingerprint, tokenizer.sha256, cleaning)
     folder = Path(cache) / key
     if folder.exists():
-        try:
-            return Prepared(folder)
-        except UserError:
-            pass  # partial or damaged: made again below
+        with contextlib.suppress(UserError):  # partial or damaged: made again below
+            return _of_its_name(folder)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         _remove_abandoned(folder.parent)
@@ -237,6 +243,15 @@ def _fault(lengths: list[int], cleaning: dict[str, Any] | None) -> str | None:
     return "ratio" if longer > cleaning["max_ratio"] * shorter else None
 
 
+def _of_its_name(folder: Path) -> Prepared:
+    """Opens a corpus of the cache; raises `UserError` also if its manifest is that of another one."""
+    prepared = Prepared(folder)
+    known = [prepared.manifest.get(name) for name in ("format", "fingerprint", "tokenizer_sha256", "cleaning")]
+    if folder.name != _key(*known):
+        raise UserError(f"prepared corpus {folder} is damaged ({_MANIFEST} is of another); delete the folder")
+    return prepared
+
+
 def _move(building: Path, folder: Path) -> None:
     """Renames a finished folder into place, unless another process has put an intact one there first."""
     for _ in range(2):
@@ -247,7 +262,7 @@ def _move(building: Path, folder: Path) -> None:
             if not folder.exists():
                 raise
         try:
-            Prepared(folder)
+            _of_its_name(folder)
             return
         except UserError:
             damaged = building.with_name(building.name + "-damaged")

@@ -20,6 +20,7 @@ from configs.common import default
 from infer.scores.bleu import RECORDED
 from paper.provenance import caveats
 from paper.tables.table1 import check_record as check_layers
+from run.config import check_types
 from run.folder import FREE_KEYS, LONGEST, as_json, read_metrics
 from train.aot.scaling import check_report
 
@@ -30,6 +31,7 @@ FREE = (*FREE_KEYS, *COMPUTED, "seed", "data.tokenizer")  # a path; the size of 
 PARSING = ("f1", "precision", "recall", "complete_match", "tagging_accuracy", "repaired_share")
 _NOT_RUNS = {"checkpoints", "tensorboard", "evaluations", "sweep"}  # folders that hold no runs
 _DEFAULTS = flat(as_json(default()))
+_EXAMPLES = flat(default().to_dict())  # of the type of each value
 _NO_DEVICE = {"kind": "unknown device", "count": 1, "cpus": 0}
 
 CONFIG: Schema = {"seed": int, "steps": int, "data": {"train": str, "valid": str, "test": str}}
@@ -166,6 +168,7 @@ def read_run(folder: Path) -> RunRecord:
       UserError: it is none, or a file in it is damaged.
     """
     config, path = read_json(folder / "config.json", CONFIG), folder / "run.json"
+    check_types(flat(config), _EXAMPLES, f"{folder}/config.json: damaged")
     launches = read_json(path, {"launches": [dict]})["launches"] if path.exists() else []
     metrics = read_metrics(folder)
     updates = [record for record in metrics if record["kind"] == "train"] or [{"step": 0, "seconds": 0}]
@@ -194,6 +197,9 @@ def _evaluation(path: Path, where: str, scores: dict[str, Any]) -> Evaluation:
         check(path, where, scores, EVALUATION | SCORES[kind])
         if kind == "sacrebleu" and scores["perplexity"] <= 0:
             raise UserError(f"{path}: damaged: perplexity is {scores['perplexity']}; it must be above 0")
+        for key, value in scores.items():
+            if isinstance(value, int | float) and not value >= 0:
+                raise UserError(f"{path}: damaged: {key} is {value}; it must be at least 0")
     return Evaluation(scores, path.with_suffix(".txt"))
 
 
@@ -228,6 +234,7 @@ def read_result(path: Path) -> RunRecord:
     """
     schema = {"config": CONFIG, "evaluation": dict, "launches": [dict], "training": TRAINING}
     content = read_json(path, schema)
+    check_types(flat(content["config"]), _EXAMPLES, f"{path}: damaged: config")
     training = content["training"]
     if not 0 <= training["minutes"] <= LONGEST / 60:
         raise UserError(f"{path}: damaged: training.minutes is {training['minutes']}; it cannot be")

@@ -68,13 +68,20 @@ def check_keys(config: dict[str, Any], example: dict[str, Any], where: str) -> N
     for key in given:
         if key not in known:
             raise UserError(f"{where}: there is no key {key}{suggestion(key, known)}")
-    for key, value in known.items():
+    for key in known:
         if key not in given:
             raise UserError(f"{where}: {key} is missing; configs.common.default() has every key")
-        if key == "model.remat" and isinstance(given[key], bool):
+    check_types(given, known, where)
+
+
+def check_types(given: dict[str, Any], known: dict[str, Any], where: str) -> None:
+    """Checks the types of the values of those `known` keys that there are; both by dotted name. Raises as above."""
+    for key in filter(given.__contains__, known):
+        value, example = given[key], known[key]
+        if key == "model.remat" and isinstance(value, bool):
             continue  # as older runs recorded it
-        if not _fits(given[key], value):
-            raise UserError(f"{where}: {key} is {shown(given[key])}; it must be {_KINDS[type(value)]}, like {value!r}")
+        if not _fits(value, example):
+            raise UserError(f"{where}: {key} is {shown(value)}; it must be {_KINDS[type(example)]}, like {example!r}")
 
 
 def _fits(value: Any, example: Any) -> bool:

@@ -16,7 +16,7 @@ import jax
 from ml_collections import ConfigDict
 
 from base.errors import UserError, flat, shown
-from base.files import check, read_json, read_json_lines, write_json
+from base.files import WIDEST, check, read_json, read_json_lines, write_json
 from model.config import ModelConfig
 from run.config import read_config
 from run.distributed import is_main
@@ -164,8 +164,9 @@ def read_metrics(workdir: Path) -> list[dict[str, Any]]:
             raise UserError(f"{path}: damaged in {where}: kind is {shown(kind)}; it must be train or valid")
         bleu = {"bleu": float} if "bleu" in record else {}
         check(path, where, record, {**_MEASURES[kind], **bleu})
-        if not 0 <= record.get("seconds", 0.0) <= LONGEST:
-            raise UserError(f"{path}: damaged in {where}: seconds is {record['seconds']}; it cannot be")
+        for key, most in (("step", WIDEST), ("seconds", LONGEST)):
+            if not 0 <= record.get(key, 0) <= most:
+                raise UserError(f"{path}: damaged in {where}: {key} is {record[key]}; it cannot be")
     return records
 
 

@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import orbax.checkpoint as ocp
 from flax.traverse_util import unflatten_dict
 
 from base.errors import UserError
-from base.files import check, read_json, write_text
+from base.files import check, read_json, sha256, write_text
 from run import checksums
 from run.quiet import quiet, reason
 
@@ -41,15 +41,26 @@ def about(folder: Path) -> tuple[float, dict[str, float]]:
     """
     name = _TIME
     try:
-        nanoseconds = read_json(folder / name, {"commit_timestamp_nsecs": int})["commit_timestamp_nsecs"]
+        timing = read_json(folder / name, {"commit_timestamp_nsecs": int}, widest=_LAST)
+        nanoseconds = timing["commit_timestamp_nsecs"]
         if not _FIRST <= nanoseconds <= _LAST:
             raise UserError("no time")
         saved_at = nanoseconds / 1e9
         name = _METRICS
         metrics = read_json(folder / name, dict)
+        if _has_changed(folder, name):
+            raise UserError("changed")
         return saved_at, check(folder / name, "", metrics, dict.fromkeys(metrics, float))
     except UserError as error:
         raise ValueError(f"{name} is {'damaged' if (folder / name).exists() else 'missing'}") from error
+
+
+def _has_changed(folder: Path, name: str) -> bool:
+    """Whether a file has another sum than was recorded; False where none was, or the sums are damaged themselves."""
+    with suppress(OSError, ValueError):
+        sums = checksums.read_sums(folder)
+        return name in sums and sha256(folder / name) != sums[name]
+    return False
 
 
 def fault(folder: Path) -> str | None:

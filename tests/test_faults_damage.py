@@ -119,6 +119,7 @@ DAMAGES = {
     ),
     "metrics a list": (wrong_json("metrics/metrics", b"[1, 2]"), "metrics/metrics is damaged"),
     "metrics a text": (wrong_json("metrics/metrics", b'{"loss": "low"}'), "metrics/metrics is damaged"),
+    "metrics changed": (wrong_json("metrics/metrics", b'{"loss": 0.5}'), "metrics/metrics is damaged"),
     "metrics binary": (wrong_json("metrics/metrics", b"\xff\0"), "metrics/metrics is damaged"),
     "all zero bytes": (empty_all, "_CHECKPOINT_METADATA is damaged"),
 }

@@ -364,7 +364,7 @@ def test_every_damage_is_one_line_or_harmless(family: str, tmp_path: Path, capfd
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
-        ("huggingface:~nosuchuser/x", "no file can have this name"),
+        ("huggingface:~nosuchuser/x", "there is no user nosuchuser"),
         (f"huggingface:{'x' * 300}", "no file can have this name"),
         (f"fairseq:{'x/' * 3000}", "no file can have this name"),
         ("fairseq:/dev/zero", "not a regular file"),

@@ -118,6 +118,29 @@ def test_a_training_of_impossible_length_is_left_out(tmp_path: Path, minutes: fl
     assert ([one.path for one in records.runs], records.notes) == ([run], [note])
 
 
+@pytest.mark.parametrize(
+    ("file", "keys", "value", "message"),
+    [
+        ("config.json", ("data", "lowercase"), None, "data.lowercase is None; it must be true or false, like False"),
+        ("evaluations/valid-0.json", ("sacrebleu",), -1.0, "sacrebleu is -1.0; it must be at least 0"),
+        ("evaluations/valid-0.json", ("chrf",), float("nan"), "chrf is nan; it must be at least 0"),
+        ("evaluations/valid-0.json", ("chrf_pp",), float("nan"), "chrf_pp is nan; it must be at least 0"),
+    ],
+)
+def test_values_that_no_run_has_leave_it_out(
+    tmp_path: Path, file: str, keys: tuple[str, ...], value: object, message: str
+) -> None:
+    path = planted(tmp_path / "run", 7.0) / file
+    content = json.loads(path.read_text())
+    inside = content
+    for key in keys[:-1]:
+        inside = inside[key]
+    inside[keys[-1]] = value
+    path.write_text(json.dumps(content))
+    records = find_records(tmp_path)
+    assert (records.runs, records.notes) == ([], [f"left out: {path}: damaged: {message}"])
+
+
 def missing(folder: Path) -> tuple[str, list[str]]:
     row = row_runs(find_records(folder), A1, "valid")
     assert row.scored == []

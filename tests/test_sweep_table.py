@@ -158,6 +158,18 @@ def test_attributes_of_unknown_form_are_one_line(grid: Study, tmp_path: Path, at
         assert error == "error: --storage: the study is damaged: trial 4 is not the record of a point\n"
 
 
+def test_a_plan_that_is_not_its_study_s_and_a_study_that_is_gone_are_one_line(grid: Study, tmp_path: Path) -> None:
+    plan = tmp_path / "sweep" / "plan.json"
+    text = plan.read_text()
+    plan.write_text(json.dumps({**PLAN, "config": {**TREE, "model": "x"}}))
+    assert shown(tmp_path, "--table") == (2, "", f"error: {plan}: damaged: the study s is of another sweep\n")
+    plan.write_text(text)
+    database, results = tmp_path / "sweep" / "study.db", tmp_path / "sweep" / "results"
+    database.unlink()
+    message = f"error: {database}: no such file, but {results} has results; restore a copy of it\n"
+    assert shown(tmp_path, "--table") == (2, "", message)
+
+
 @pytest.mark.parametrize(("attribute", "value"), [("name", "../x"), ("name", [1]), ("replaces", [1])])
 def test_names_and_numbers_that_no_point_has_are_of_no_point(
     grid: Study, tmp_path: Path, attribute: str, value: Any

@@ -26,6 +26,7 @@ from typing import Any
 from absl import flags
 
 from base.errors import UserError
+from base.files import expanded
 from infer.options import define_run_flags, start
 
 OUT = ("ctranslate2", "huggingface", "onnx", "safetensors", "stablehlo")
@@ -75,7 +76,7 @@ def read(source: str, workdir: str) -> None:
     kind, _, path = source.partition(":")
     if kind not in IN or not path:
         raise UserError(f"--from={source}: write FORMAT:PATH, with the format one of {', '.join(IN)}")
-    place = _place(f"--from={source}", path)
+    place = expanded(path, f"--from={source}")
     with needed(f"--from={kind}"):
         match kind:
             case "huggingface":
@@ -91,16 +92,6 @@ def read(source: str, workdir: str) -> None:
 
                 imported = safetensors.read(place)
     make_run(workdir, imported)
-
-
-def _place(flag: str, path: str) -> Path:
-    """Returns a path with `~` expanded; `UserError` if no file can have it."""
-    try:
-        place = Path(path).expanduser()
-        place.exists()
-    except (OSError, RuntimeError, ValueError) as error:  # too long; `~` of no user; half of a pair of surrogates
-        raise UserError(f"{flag}: no file can have this name ({getattr(error, 'strerror', None) or error})") from error
-    return place
 
 
 def main(argv: list[str]) -> None:

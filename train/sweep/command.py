@@ -63,7 +63,10 @@ def show(options: flags.FlagValues, workdir: Path) -> int:
     if plan["storage"] is not None and options.storage is None:
         raise UserError(f"--workdir={workdir}: the study is in {plan['storage']!r}; to open it, give that as --storage")
     points = []
-    if options.storage or (workdir / "sweep" / "study.db").exists():
+    database, results = workdir / "sweep" / "study.db", workdir / "sweep" / "results"
+    if options.storage is None and not database.exists() and any(results.glob("*.json")):
+        raise UserError(f"{database}: no such file, but {results} has results; restore a copy of it")
+    if options.storage is not None or database.exists():
         points = Study(workdir, plan, options.storage, options.silence).statuses()
     records = as_records(points, flat(plan["config"]))
     if options.csv or options.json:

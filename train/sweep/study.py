@@ -59,6 +59,8 @@ class Study:
             self.storage = _connect(url, workdir, silence)
             if pruner is None:
                 self.study = optuna.load_study(study_name=name, storage=self.storage)
+                if self.study.user_attrs.get("sweep", text) != text:
+                    raise UserError(f"{workdir}/sweep/plan.json: damaged: the study {name} is of another sweep")
                 return
             if self.storage.engine.dialect.name == "sqlite":
                 # Optuna reads a trial's state before it writes it and relies on SELECT ... FOR UPDATE: SQLite has none.
