@@ -6,7 +6,7 @@ RUN := runs/quickstart
 BIN := .venv/bin
 STAMP := .venv/.installed
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test test-slow lint format lock clean
+.PHONY: help install quickstart test test-slow test-processors lint format lock clean
 
 help:  ## print this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -63,6 +63,9 @@ test: lint  ## lint, then run the tests with shapes and types checked at run tim
 
 test-slow: install  ## run the tests that take minutes each
 	@$(BIN)/python -m pytest -m slow
+
+test-processors: install  ## run the numerical tests as on eight other processors (tests/processors.py)
+	@$(BIN)/python -m tests.processors
 
 lock: install  ## rewrite requirements.lock from pyproject.toml
 	@$(BIN)/python -m venv .cache/lock && .cache/lock/bin/python -m pip install --quiet uv
