@@ -7,7 +7,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 PYTEST = $(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadfile --quiet
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test test-all test-long lint check format lock clean
+.PHONY: help install quickstart test test-all test-long test-processors lint check format lock clean
 
 help:  ## print this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -69,6 +69,9 @@ test-long: install  ## run the tests that take minutes each: TPU compilation, fa
 	@$(PYTEST) -m long
 
 check: lint test-all  ## lint, then run all tests but the long ones: for a change to the code
+
+test-processors: install  ## run the numerical tests as on eight other processors (tests/processors.py)
+	@$(BIN)/python -m tests.processors
 
 lock: install  ## rewrite requirements.lock from pyproject.toml
 	@$(BIN)/python -m venv .cache/lock && .cache/lock/bin/python -m pip install --quiet uv

@@ -263,7 +263,7 @@ def _content(path: Path) -> bytes:
 
 
 def _parsed(path: Path, where: str, content: bytes, widest: int = WIDEST) -> Any:
-    """Returns the value of JSON in which whole numbers are below `widest`, text is Unicode, and no level is too deep."""
+    """Returns the value of JSON: whole numbers are below `widest`, text is Unicode, and no level is too deep."""
     wide = False
 
     def number(text: str) -> Any:

@@ -22,6 +22,7 @@ from run.sharding import placed_shapes
 from tests import test_invariants as invariants
 from tests import test_scan as scan
 from tests import test_search as search
+from tests import tolerance
 from tests.model_cases import TINY, padded_ids, perturbed, run, tokens
 
 PLAIN = [
@@ -105,7 +106,7 @@ def test_cached_steps_give_the_logits_of_whole_rows(changes):
     cache = start(params, jnp.asarray(source))[1]
     for t in range(9):
         logits_bmv, cache = step(params, jnp.asarray(target[:, t : t + 1]), jnp.int32(t), cache)
-        np.testing.assert_allclose(logits_bmv[:, 0], expected_btv[:, t], rtol=1e-5, atol=5e-6)
+        tolerance.assert_close(logits_bmv[:, 0], expected_btv[:, t], tolerance.forward(config))
 
 
 @plain_mixers
@@ -167,7 +168,7 @@ def test_restricted_attention_to_as_many_neighbours_as_there_are_positions_is_fu
         return {names.get(k, k): renamed(v) if isinstance(v, dict) else v for k, v in tree.items()}
 
     found = run(restricted, renamed(params), source, target)
-    np.testing.assert_allclose(found, run(full, params, source, target), rtol=1e-5, atol=5e-6)
+    tolerance.assert_close(found, run(full, params, source, target), tolerance.forward(full))
     maps, expected = (
         run(config, p, source, target, method="attention_maps")
         for config, p in ((restricted, renamed(params)), (full, params))
