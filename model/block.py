@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from model.config import ModelConfig
 from model.masks import Mask
-from model.mixers.attention import KeysValues, MultiHeadAttention, plus
+from model.mixers.attention import KeysValues, MultiHeadAttention, add_bias
 from model.mixers.convolution import GatedConvolution
 from model.mixers.linear import LinearAttention
 from model.mixers.recurrent import Recurrent
@@ -92,9 +92,9 @@ class FeedForward(nn.Module):
 
     def __call__(self, x_btd: Float[Array, "b t d"], noise: Noise | None) -> Float[Array, "b t d"]:
         w1, w2 = (w.astype(x_btd.dtype) for w in (self.w1, self.w2))
-        x_btf = ACTIVATIONS[self.config.activation](plus(jnp.einsum("btd,df->btf", x_btd, w1), self.b1))
+        x_btf = ACTIVATIONS[self.config.activation](add_bias(jnp.einsum("btd,df->btf", x_btd, w1), self.b1))
         x_btf = dropout(x_btf, self.config.P_drop_relu, noise, self.config.dropout_bits)
-        return plus(jnp.einsum("btf,fd->btd", x_btf, w2), self.b2)
+        return add_bias(jnp.einsum("btf,fd->btd", x_btf, w2), self.b2)
 
 
 class Block(nn.Module):

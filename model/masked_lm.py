@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from model.block import ACTIVATIONS, glorot, layer_norm
 from model.config import ModelConfig
 from model.embed import embed, factors, product
-from model.mixers.attention import plus
+from model.mixers.attention import add_bias
 from model.noise import Noise, fold
 from model.stack import Stack
 from model.tokens import Tokens
@@ -55,7 +55,7 @@ class MaskedLM(nn.Module):
     def hidden(self, tokens: Tokens, noise: Noise | None = None) -> tuple[Float[Array, "b t c"], Float[Array, "v c"]]:
         """Returns the two factors of the logits, see `model.embed.factors`."""
         x_btd = self.encode(tokens, noise)
-        x_btd = plus(jnp.einsum("btd,de->bte", x_btd, self.head_w.astype(x_btd.dtype)), self.head_b)
+        x_btd = add_bias(jnp.einsum("btd,de->bte", x_btd, self.head_w.astype(x_btd.dtype)), self.head_b)
         x_btd = self.head_norm(ACTIVATIONS[self.config.activation](x_btd))
         return factors(self.config, x_btd, self.softmax, self.softmax_b)
 

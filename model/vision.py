@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from model.block import glorot
 from model.config import ModelConfig
-from model.mixers.attention import plus
+from model.mixers.attention import add_bias
 from model.noise import Noise, dropout, fold
 from model.stack import Stack
 from model.tokens import Tokens
@@ -94,7 +94,7 @@ class Vision(nn.Module):
         """Returns the logits and, with `return_weights`, the attention weights of each block."""
         c, row = self.config, tokens(self.image, real_b)
         x_btp = patches(self.image, images_byx).astype(c.dtype)
-        x_btd = plus(jnp.einsum("btp,pd->btd", x_btp, self.patch.astype(c.dtype)), self.patch_bias)
+        x_btd = add_bias(jnp.einsum("btp,pd->btd", x_btp, self.patch.astype(c.dtype)), self.patch_bias)
         if self.token is not None:
             token_b1d = jnp.broadcast_to(self.token.astype(c.dtype)[None, None], (x_btd.shape[0], 1, c.d_model))
             x_btd = jnp.concatenate([token_b1d, x_btd], axis=1)

@@ -124,19 +124,19 @@ class Heads(nn.Module):
 
     def queries(self, x_btd: Float[Array, "b t d"], positions_bt: Int[Array, "b t"]) -> Float[Array, "b h t k"]:
         """Returns Q W^Q of every head, rotated where positions are rotary."""
-        q_bhtk = plus(jnp.einsum("btd,dhk->bthk", x_btd, self.wq.astype(x_btd.dtype)), self.bq).swapaxes(1, 2)
+        q_bhtk = add_bias(jnp.einsum("btd,dhk->bthk", x_btd, self.wq.astype(x_btd.dtype)), self.bq).swapaxes(1, 2)
         return self.encoding.rotate(q_bhtk, positions_bt)
 
     def keys_values(self, x_bsd: Float[Array, "b s d"], positions_bs: Int[Array, "b s"]) -> KeysValues:
         """Returns K W^K and V W^V of every head; keys are already rotated where positions are rotary."""
-        k_bhsk = plus(jnp.einsum("bsd,dhk->bshk", x_bsd, self.wk.astype(x_bsd.dtype)), self.bk).swapaxes(1, 2)
-        v_bhse = plus(jnp.einsum("bsd,dhe->bshe", x_bsd, self.wv.astype(x_bsd.dtype)), self.bv).swapaxes(1, 2)
+        k_bhsk = add_bias(jnp.einsum("bsd,dhk->bshk", x_bsd, self.wk.astype(x_bsd.dtype)), self.bk).swapaxes(1, 2)
+        v_bhse = add_bias(jnp.einsum("bsd,dhe->bshe", x_bsd, self.wv.astype(x_bsd.dtype)), self.bv).swapaxes(1, 2)
         return KeysValues(self.encoding.rotate(k_bhsk, positions_bs), v_bhse, positions_bs)
 
     def output(self, heads_bhte: Float[Array, "b h t e"]) -> Float[Array, "b t d"]:
         """Returns Concat(head_1 .. head_h) W^O."""
         y_btd = jnp.einsum("bthe,hed->btd", heads_bhte.swapaxes(1, 2), self.wo.astype(heads_bhte.dtype))
-        return plus(y_btd, self.bo)
+        return add_bias(y_btd, self.bo)
 
 
 class MultiHeadAttention(Heads):
@@ -219,5 +219,5 @@ class MultiHeadAttention(Heads):
         return self.output(heads_bhte), weights_bhts
 
 
-def plus(x: Array, bias: Array | None) -> Array:
+def add_bias(x: Array, bias: Array | None) -> Array:
     return x if bias is None else x + bias.astype(x.dtype)[None, None]
