@@ -32,7 +32,7 @@ def embed(
     return dropout(x_btd.astype(config.dtype), config.P_drop, noise, config.dropout_bits)
 
 
-def factors(
+def logit_factors(
     config: ModelConfig,
     x_btd: Float[Array, "b t d"],
     softmax_vd: Float[Array, "v d"],
@@ -50,7 +50,7 @@ def factors(
     return jnp.concatenate([x_btd, ones_bt1], axis=-1), jnp.concatenate([softmax_vd, bias_v[:, None]], axis=-1)
 
 
-def product(x_btc: Float[Array, "b t c"], softmax_vc: Float[Array, "v c"]) -> Float[Array, "b t v"]:
+def logits_of(x_btc: Float[Array, "b t c"], softmax_vc: Float[Array, "v c"]) -> Float[Array, "b t v"]:
     """Returns the logits, in float32, from their factors."""
     return jnp.einsum("btc,vc->btv", x_btc, softmax_vc.astype(x_btc.dtype), preferred_element_type=jnp.float32)
 
@@ -61,5 +61,5 @@ def logits(
     softmax_vd: Float[Array, "v d"],
     bias_v: Float[Array, " v"] | None = None,
 ) -> Float[Array, "b t v"]:
-    """Returns the product of the `factors`."""
-    return product(*factors(config, x_btd, softmax_vd, bias_v))
+    """Returns the product of the `logit_factors`."""
+    return logits_of(*logit_factors(config, x_btd, softmax_vd, bias_v))

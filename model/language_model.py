@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from base.ids import PAD
 from model.config import ModelConfig
-from model.embed import embed, factors, logits, product
+from model.embed import embed, logit_factors, logits, logits_of
 from model.noise import Noise, fold
 from model.stack import Stack
 from model.tokens import Tokens
@@ -93,13 +93,13 @@ class LanguageModel(DecoderOnly):
 
     def __call__(self, tokens: Tokens, noise: Noise | None = None) -> Float[Array, "b t v"]:
         """Returns the logits for whole rows."""
-        return product(*self.hidden(tokens, noise))
+        return logits_of(*self.hidden(tokens, noise))
 
     def hidden(self, tokens: Tokens, noise: Noise | None = None) -> tuple[Float[Array, "b t c"], Float[Array, "v c"]]:
-        """Returns the two factors of the logits, see `model.embed.factors`."""
+        """Returns the two factors of the logits, see `model.embed.logit_factors`."""
         x_btd = self._embed(tokens.ids_bt, tokens.positions_bt, fold(noise, EMBED))
         x_btd, _ = self.decoder(x_btd, tokens, None, fold(noise, STACK))
-        return factors(self.config, x_btd, self.softmax, self.output_bias)
+        return logit_factors(self.config, x_btd, self.softmax, self.output_bias)
 
     def attention_maps(self, tokens: Tokens) -> dict[str, Float[Array, "n b h t t"]]:
         """Returns the weights of all layers and heads, as "decoder"."""

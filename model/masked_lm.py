@@ -7,7 +7,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from model.block import ACTIVATIONS, glorot, layer_norm
 from model.config import ModelConfig
-from model.embed import embed, factors, product
+from model.embed import embed, logit_factors, logits_of
 from model.mixers.attention import add_bias
 from model.noise import Noise, fold
 from model.stack import Stack
@@ -50,14 +50,14 @@ class MaskedLM(nn.Module):
 
     def __call__(self, tokens: Tokens, noise: Noise | None = None) -> Float[Array, "b t v"]:
         """Returns the logits for whole rows."""
-        return product(*self.hidden(tokens, noise))
+        return logits_of(*self.hidden(tokens, noise))
 
     def hidden(self, tokens: Tokens, noise: Noise | None = None) -> tuple[Float[Array, "b t c"], Float[Array, "v c"]]:
-        """Returns the two factors of the logits, see `model.embed.factors`."""
+        """Returns the two factors of the logits, see `model.embed.logit_factors`."""
         x_btd = self.encode(tokens, noise)
         x_btd = add_bias(jnp.einsum("btd,de->bte", x_btd, self.head_w.astype(x_btd.dtype)), self.head_b)
         x_btd = self.head_norm(ACTIVATIONS[self.config.activation](x_btd))
-        return factors(self.config, x_btd, self.softmax, self.softmax_b)
+        return logit_factors(self.config, x_btd, self.softmax, self.softmax_b)
 
     def encode(self, tokens: Tokens, noise: Noise | None = None) -> Float[Array, "b t d"]:
         """Returns the encoder's output."""

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from base.ids import BOS, PAD
 from model import transformer
 from model.config import ModelConfig
-from model.embed import factors, product
+from model.embed import logit_factors, logits_of
 from model.language_model import EMBED, STACK, DecoderOnly, PromptCache
 from model.noise import Noise, fold
 from model.tokens import Tokens
@@ -24,16 +24,16 @@ class PrefixLM(DecoderOnly):
 
     def __call__(self, source: Tokens, target: Tokens, noise: Noise | None = None) -> Float[Array, "b t v"]:
         """Returns the logits of the next token at each position of `target`, which is already shifted right."""
-        return product(*self.hidden(source, target, noise))
+        return logits_of(*self.hidden(source, target, noise))
 
     def hidden(
         self, source: Tokens, target: Tokens, noise: Noise | None = None
     ) -> tuple[Float[Array, "b t c"], Float[Array, "v c"]]:
-        """Returns the two factors of the logits, see `model.embed.factors`."""
+        """Returns the two factors of the logits, see `model.embed.logit_factors`."""
         both, s = joined(source, target), source.ids_bt.shape[1]
         x_bnd = self._embed(both.ids_bt, both.positions_bt, fold(noise, EMBED))
         x_bnd, _ = self.decoder(x_bnd, both, None, fold(noise, STACK), prefix=self._prefix(s))
-        return factors(self.config, x_bnd[:, s:], self.softmax, self.output_bias)
+        return logit_factors(self.config, x_bnd[:, s:], self.softmax, self.output_bias)
 
     def attention_maps(self, source: Tokens, target: Tokens) -> dict[str, Float[Array, "n b h t t"]]:
         """Returns the weights of all layers and heads, as "decoder"; rows and columns are those of `joined`."""

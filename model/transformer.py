@@ -7,7 +7,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from base.ids import BOS, PAD
 from model.config import ModelConfig
-from model.embed import embed, factors, logits, product
+from model.embed import embed, logit_factors, logits, logits_of
 from model.mixers import MIXERS
 from model.noise import Noise, fold
 from model.stack import Memory, Stack, StackCache
@@ -45,12 +45,12 @@ class Transformer(nn.Module):
 
     def __call__(self, source: Tokens, target: Tokens, noise: Noise | None = None) -> Float[Array, "b t v"]:
         """Returns the logits of the next token at each position of `target`, which is already shifted right."""
-        return product(*self.hidden(source, target, noise))
+        return logits_of(*self.hidden(source, target, noise))
 
     def hidden(
         self, source: Tokens, target: Tokens, noise: Noise | None = None
     ) -> tuple[Float[Array, "b t c"], Float[Array, "v c"]]:
-        """Returns the two factors of the logits, see `model.embed.factors`."""
+        """Returns the two factors of the logits, see `model.embed.logit_factors`."""
         return self._decode(target, self.encode(source, noise), source, noise)
 
     def encode(self, source: Tokens, noise: Noise | None = None) -> Float[Array, "b s d"]:
@@ -61,7 +61,7 @@ class Transformer(nn.Module):
         self, target: Tokens, memory_bsd: Float[Array, "b s d"], source: Tokens, noise: Noise | None = None
     ) -> Float[Array, "b t v"]:
         """Returns logits as `__call__` does, given the encoder's output for `source`."""
-        return product(*self._decode(target, memory_bsd, source, noise))
+        return logits_of(*self._decode(target, memory_bsd, source, noise))
 
     @nn.nowrap
     def output_limits(self, source_bs: Int[Array, "b s"], extra_length: int) -> tuple[Int[Array, " b"], int]:
@@ -108,7 +108,7 @@ class Transformer(nn.Module):
         memory = self.decoder.memory(memory_bsd, source)
         x_btd = self._embed_target(target.ids_bt, target.positions_bt, noise)
         x_btd, _ = self.decoder(x_btd, target, memory, fold(noise, DECODER))
-        return factors(self.config, x_btd, self.softmax, self.output_bias)
+        return logit_factors(self.config, x_btd, self.softmax, self.output_bias)
 
     def _embed_source(self, source: Tokens, noise: Noise | None) -> Array:
         table, positions = self.source_embed, self.source_positions

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from jax.extend.core import jaxprs_in_params
 
-from model.embed import product
+from model.embed import logits_of
 from train.loss import chunks, cross_entropy, softmax_cross_entropy
 
 
@@ -60,7 +60,7 @@ def factors(dtype: Any = jnp.float32) -> tuple[jax.Array, ...]:
 
 
 def definition(x_btd: jax.Array, softmax_vd: jax.Array, *rest: Any) -> Any:
-    return cross_entropy(product(x_btd, softmax_vd), *rest)
+    return cross_entropy(logits_of(x_btd, softmax_vd), *rest)
 
 
 def mean_and_gradients(loss: Any, *arguments: Any) -> Any:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Int
 
-from model.embed import product
+from model.embed import logits_of
 from run.sharding import ROWS, row_parts
 
 
@@ -121,7 +121,7 @@ def _over_chunks(
 
     def add(total: Any, one: tuple[Array, Array, Array]) -> tuple[Any, Any]:
         x_pnd, target_pn, weights_pn = one
-        logits_pnv = product(x_pnd, table_vd)
+        logits_pnv = logits_of(x_pnd, table_vd)
         loss = cross_entropy(logits_pnv, target_pn, weights_pn, eps_ls)
         sums, dtable_pvd = (total[0][0] + loss.loss_sum, total[0][1] + loss.nll_sum), total[1]
         if not gradient:
