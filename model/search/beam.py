@@ -25,18 +25,18 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from base.ids import EOS
-from model.search.rules import Rules, allocate, bank, wanted
+from model.search.rules import Rules, allocate, bank_of, next_constraint
 from model.search.state import (
     Hypotheses,
     Model,
     Search,
     SearchState,
+    clear_empty_slots,
     forbid,
     keep_best,
     next_logits,
     start,
     take_beams,
-    without_leftovers,
 )
 
 
@@ -83,13 +83,13 @@ def most_probable(
     return Extensions(parent_bk, token_bk, log_probs_bk, order_bk, _extended(state, parent_bk, token_bk))
 
 
-def shared_by_bank(
+def dynamic_beam_allocation(
     state: SearchState, token_log_probs_bmv: Float[Array, "b m v"], phrases_bcl: Int[Array, "b c l"], count: int
 ) -> Extensions:
     """Returns `count` extensions, chosen by dynamic beam allocation (see `model.search.rules`)."""
     rows, _, vocabulary = token_log_probs_bmv.shape
     _, likely_bmk = jax.lax.top_k(token_log_probs_bmv, min(count, vocabulary))
-    tokens_bmk = jnp.concatenate([likely_bmk, wanted(phrases_bcl, state.ids_bmt, state.step)], axis=-1)
+    tokens_bmk = jnp.concatenate([likely_bmk, next_constraint(phrases_bcl, state.ids_bmt, state.step)], axis=-1)
     place_k = jnp.arange(tokens_bmk.shape[2])
     earlier_11kk = (place_k[:, None] > place_k[None])[None, None]
     again_bmk = jnp.any((tokens_bmk[..., None] == tokens_bmk[:, :, None]) & earlier_11kk, axis=-1)
@@ -99,13 +99,13 @@ def shared_by_bank(
     token_bk = tokens_bmk.reshape(rows, -1)
     parent_bk = jnp.broadcast_to(jnp.arange(log_probs_bk.shape[1]) // tokens_bmk.shape[2], log_probs_bk.shape)
     ids_bkt = _extended(state, parent_bk, token_bk)
-    chosen_bk = allocate(bank(phrases_bcl, ids_bkt, state.step + 1), log_probs_bk)[:, :count]
+    chosen_bk = allocate(bank_of(phrases_bcl, ids_bkt, state.step + 1), log_probs_bk)[:, :count]
     order_bk = jnp.broadcast_to(-jnp.arange(float(chosen_bk.shape[1])), chosen_bk.shape)
     parent_bk, token_bk, log_probs_bk = (take_beams(x_bk, chosen_bk) for x_bk in (parent_bk, token_bk, log_probs_bk))
     return Extensions(parent_bk, token_bk, log_probs_bk, order_bk, take_beams(ids_bkt, chosen_bk))
 
 
-def advanced(
+def update_beams(
     state: SearchState,
     new: Extensions,
     penalty_of: Callable[[Any], Any],
@@ -185,11 +185,11 @@ def beam_search(
         if rules is None or rules.phrases_bcl is None:
             new = most_probable(state, allowed_bmv, normaliser_bm1, extensions)
         else:
-            new = shared_by_bank(state, allowed_bmv - normaliser_bm1, rules.phrases_bcl, extensions)
-        after, parent_bm = advanced(state, new, penalty_of, penalty_at_limit_b, nbest)
+            new = dynamic_beam_allocation(state, allowed_bmv - normaliser_bm1, rules.phrases_bcl, extensions)
+        after, parent_bm = update_beams(state, new, penalty_of, penalty_at_limit_b, nbest)
         return after._replace(cache=cache.select(parent_bm))
 
     def result(finished: Hypotheses) -> Hypotheses:
-        return without_leftovers(Hypotheses(*(field[:, :nbest] for field in finished)))
+        return clear_empty_slots(Hypotheses(*(field[:, :nbest] for field in finished)))
 
     return Search(partial(start, model, params, inputs_bs, beam, steps), advance, result)

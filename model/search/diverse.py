@@ -14,17 +14,17 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from model.search.beam import advanced, length_penalty, most_probable
+from model.search.beam import length_penalty, most_probable, update_beams
 from model.search.state import (
     Hypotheses,
     Model,
     Search,
     SearchState,
+    clear_empty_slots,
     forbid,
     keep_best,
     next_logits,
     start,
-    without_leftovers,
 )
 
 
@@ -65,7 +65,7 @@ def diverse_search(
             group = _of_group(state, own)
             penalty_bv = diversity * counts_bv
             new = most_probable(group, allowed_bmv[:, own], normaliser_bm1[:, own], 2 * size, penalty_bv)
-            group, parent_bm = advanced(group, new, penalty_of, penalty_at_limit_b, size)
+            group, parent_bm = update_beams(group, new, penalty_of, penalty_at_limit_b, size)
             alive_bm = (group.log_probs_bm > -jnp.inf).astype(counts_bv.dtype)
             counts_bv = counts_bv.at[rows_b1, group.token_bm].add(alive_bm)
             after.append(group)
@@ -86,7 +86,7 @@ def diverse_search(
         firsts_1m = (jnp.arange(beam) % size == 0)[None]
         return state._replace(log_probs_bm=jnp.where(firsts_1m, state.log_probs_bm[:, :1], -jnp.inf))
 
-    return Search(begin, advance, lambda finished: _each_once(without_leftovers(finished)))
+    return Search(begin, advance, lambda finished: _each_once(clear_empty_slots(finished)))
 
 
 def _of_group(state: SearchState, own: slice) -> SearchState:
@@ -110,4 +110,4 @@ def _each_once(found: Hypotheses) -> Hypotheses:
         jnp.where(again_bm, -jnp.inf, found.scores_bm),
     )
     nothing = jax.tree.map(lambda field: field[:, :0], once)
-    return without_leftovers(keep_best(once, nothing))
+    return clear_empty_slots(keep_best(once, nothing))

@@ -86,7 +86,9 @@ def appear(phrases_bcl: Int[Array, "b c l"], ids_bmt: Int[Array, "b m t"]) -> Bo
     return jnp.any(here_bmct, axis=-1)
 
 
-def begun(phrases_bcl: Int[Array, "b c l"], ids_bmt: Int[Array, "b m t"], step: Int[Array, ""]) -> Int[Array, "b m c"]:
+def partial_match(
+    phrases_bcl: Int[Array, "b c l"], ids_bmt: Int[Array, "b m t"], step: Int[Array, ""]
+) -> Int[Array, "b m c"]:
     """Returns the length of the longest beginning of each phrase, short of the whole, that the first `step` end in."""
     lengths_bc = jnp.sum(phrases_bcl > 0, axis=-1)
     longest_bmc = jnp.zeros((*ids_bmt.shape[:2], phrases_bcl.shape[1]), jnp.int32)
@@ -98,16 +100,18 @@ def begun(phrases_bcl: Int[Array, "b c l"], ids_bmt: Int[Array, "b m t"], step: 
     return longest_bmc
 
 
-def bank(phrases_bcl: Int[Array, "b c l"], ids_bmt: Int[Array, "b m t"], step: Int[Array, ""]) -> Int[Array, "b m"]:
+def bank_of(phrases_bcl: Int[Array, "b c l"], ids_bmt: Int[Array, "b m t"], step: Int[Array, ""]) -> Int[Array, "b m"]:
     """Returns the bank of each hypothesis of `step` tokens; see the top of this file."""
     there_bmc = appear(phrases_bcl, ids_bmt)
     held_bm = jnp.sum(there_bmc * jnp.sum(phrases_bcl > 0, axis=-1)[:, None], axis=-1)
-    return held_bm + jnp.max(jnp.where(there_bmc, 0, begun(phrases_bcl, ids_bmt, step)), axis=-1)
+    return held_bm + jnp.max(jnp.where(there_bmc, 0, partial_match(phrases_bcl, ids_bmt, step)), axis=-1)
 
 
-def wanted(phrases_bcl: Int[Array, "b c l"], ids_bmt: Int[Array, "b m t"], step: Int[Array, ""]) -> Int[Array, "b m c"]:
+def next_constraint(
+    phrases_bcl: Int[Array, "b c l"], ids_bmt: Int[Array, "b m t"], step: Int[Array, ""]
+) -> Int[Array, "b m c"]:
     """Returns the next token of each phrase that a hypothesis lacks; 0 where it lacks none."""
-    at_bmc1 = begun(phrases_bcl, ids_bmt, step)[..., None]
+    at_bmc1 = partial_match(phrases_bcl, ids_bmt, step)[..., None]
     next_bmc = jnp.take_along_axis(phrases_bcl[:, None], at_bmc1, axis=-1)[..., 0]
     return jnp.where(appear(phrases_bcl, ids_bmt), 0, next_bmc)
 

@@ -12,11 +12,11 @@ from model.search.state import (
     Model,
     Search,
     SearchState,
+    clear_empty_slots,
     forbid,
     keep_best,
     next_logits,
     start,
-    without_leftovers,
 )
 
 
@@ -91,4 +91,4 @@ def sample(
         row_log_probs_b1 = state.log_probs_bm[:, :1]  # all samples of a row are alive, as the first is
         return state._replace(log_probs_bm=jnp.broadcast_to(row_log_probs_b1, state.log_probs_bm.shape))
 
-    return Search(begin, advance, without_leftovers)
+    return Search(begin, advance, clear_empty_slots)

@@ -136,6 +136,6 @@ def keep_best(finished: Hypotheses, new: Hypotheses) -> Hypotheses:
     return Hypotheses(*(take_beams(field, best_bm) for field in both))
 
 
-def without_leftovers(found: Hypotheses) -> Hypotheses:
+def clear_empty_slots(found: Hypotheses) -> Hypotheses:
     """Clears the ids in slots without a hypothesis, which are left over from other hypotheses."""
     return found._replace(ids_bmt=jnp.where((found.lengths_bm > 0)[..., None], found.ids_bmt, PAD))
