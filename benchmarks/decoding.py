@@ -28,7 +28,7 @@ from infer.convert.ctranslate2 import specification
 from model.config import ModelConfig
 from model.search.beam import beam_search
 from model.search.scoring import forced_log_probs
-from model.search.state import whole
+from model.search.state import run_search
 from model.transformer import Transformer, init_params
 
 TOKENS = 20
@@ -45,7 +45,9 @@ def problem(config: ModelConfig, sentences: int) -> tuple[Any, np.ndarray]:
 
 def our_search(config: ModelConfig, params: Any, source_bs: np.ndarray, beam: int) -> Callable[[], Any]:
     """Returns a function that searches and waits for the result."""
-    search = jax.jit(functools.partial(whole(beam_search), Transformer(config), beam=beam, alpha=0.6, extra_length=1))
+    search = jax.jit(
+        functools.partial(run_search(beam_search), Transformer(config), beam=beam, alpha=0.6, extra_length=1)
+    )
     return lambda: jax.block_until_ready(search(params, source_bs))
 
 

@@ -30,7 +30,7 @@ def _stage(
 def find(
     search: Callable[..., Search], model: Model, options: dict[str, Any], params: Any, **arrays: Any
 ) -> Hypotheses:
-    """Returns what `model.search.state.whole(search)` does, given the options and the arrays by name.
+    """Returns what `model.search.state.run_search(search)` does, given the options and the arrays by name.
 
     After each stage the host asks whether the search has ended: a short output never needs the programs of the later
     ones, which have larger caches.

@@ -168,7 +168,7 @@ def test_search_after_prompts_follows_its_definition(monkeypatch, beam, alpha, n
     monkeypatch.setattr(state, "FIRST_STEPS", first_steps)
     model, params = tiny()
     options = {"beam": beam, "alpha": alpha, "extra_length": EXTRA, "nbest": nbest}
-    found = jax.jit(functools.partial(state.whole(beam_search), model, **options))(params, PROMPTS_BS)
+    found = jax.jit(functools.partial(state.run_search(beam_search), model, **options))(params, PROMPTS_BS)
     for row, prompt in enumerate(PROMPTS_BS):
         oracle = PromptOracle(model, params, prompt)
         expected = plain_beam_search(oracle, [], beam, alpha, nbest, early_stop=True) if prompt.any() else []
@@ -178,7 +178,7 @@ def test_search_after_prompts_follows_its_definition(monkeypatch, beam, alpha, n
 def test_samples_after_a_prompt_have_the_whole_models_log_probabilities():
     model, params = tiny()
     keys_b = jax.random.split(jax.random.key(0), len(PROMPTS_BS))
-    draw = jax.jit(functools.partial(state.whole(sample), model, samples=3, extra_length=EXTRA))
+    draw = jax.jit(functools.partial(state.run_search(sample), model, samples=3, extra_length=EXTRA))
     found = draw(params, PROMPTS_BS, keys_b)
     for row, prompt in enumerate(PROMPTS_BS):
         oracle = PromptOracle(model, params, prompt)

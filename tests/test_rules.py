@@ -12,7 +12,7 @@ from model.search.beam import beam_search
 from model.search.diverse import diverse_search
 from model.search.ensemble import Ensemble
 from model.search.rules import Rules
-from model.search.state import whole
+from model.search.state import run_search
 from tests.test_search import EXTRA, SOURCE_BS, Oracle, assert_same, penalty, tiny, unpad
 
 ROWS = SOURCE_BS[:3]
@@ -104,7 +104,7 @@ def plain_search(oracle, source, row, rules, beam, alpha, nbest):
 )
 def test_a_search_with_rules_equals_the_definition(model_and_oracle, rules):
     model, params, oracle = model_and_oracle
-    find = jax.jit(functools.partial(whole(beam_search), model, beam=4, alpha=0.6, extra_length=EXTRA, nbest=2))
+    find = jax.jit(functools.partial(run_search(beam_search), model, beam=4, alpha=0.6, extra_length=EXTRA, nbest=2))
     found = find(params, ROWS, rules=rules)
     for row, source in enumerate(ROWS):
         assert_same(found, row, plain_search(oracle, unpad(source), row, rules, 4, 0.6, 2))
@@ -121,7 +121,7 @@ def test_an_ensemble_of_one_is_the_model_and_of_two_the_mean_of_log_probabilitie
     model, params, oracle = model_and_oracle
     other_model, other_params = tiny(seed=3, N=2)
     options = {"beam": 4, "alpha": 0.6, "extra_length": EXTRA, "nbest": 2}
-    search = jax.jit(whole(beam_search), static_argnums=0, static_argnames=tuple(options))
+    search = jax.jit(run_search(beam_search), static_argnums=0, static_argnames=tuple(options))
     alone, one = search(model, params, ROWS, **options), search(Ensemble((model,)), (params,), ROWS, **options)
     np.testing.assert_array_equal(one.ids_bmt, alone.ids_bmt)
     np.testing.assert_allclose(one.scores_bm, alone.scores_bm, rtol=1e-6)
@@ -168,7 +168,7 @@ def plain_diverse_search(oracle, source, beam, alpha, groups, diversity, kind):
 def test_diverse_search_equals_the_definition_and_its_outputs_differ(model_and_oracle, diversity, kind):
     model, params, oracle = model_and_oracle
     find = functools.partial(
-        whole(diverse_search), model, beam=6, alpha=0.6, extra_length=EXTRA, groups=3, penalty=kind
+        run_search(diverse_search), model, beam=6, alpha=0.6, extra_length=EXTRA, groups=3, penalty=kind
     )
     found = jax.jit(functools.partial(find, diversity=diversity))(params, ROWS)
     counts = []

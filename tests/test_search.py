@@ -17,7 +17,7 @@ from model.search import state
 from model.search.beam import beam_search, length_penalty
 from model.search.sampling import sample, truncate
 from model.search.scoring import forced_log_probs
-from model.search.state import Hypotheses, keep_best, whole
+from model.search.state import Hypotheses, keep_best, run_search
 from model.tokens import Tokens
 from model.transformer import Transformer, init_params
 
@@ -37,7 +37,7 @@ def tiny(seed=0, vocab_size=12, sharpness=2.5, **fields):
 
 
 def searcher(model, **options):
-    return jax.jit(functools.partial(whole(beam_search), model, **options))
+    return jax.jit(functools.partial(run_search(beam_search), model, **options))
 
 
 class Oracle:
@@ -296,7 +296,7 @@ def test_options_out_of_range_are_refused(options, message):
 
 
 def sampler(model, **options):
-    return jax.jit(functools.partial(whole(sample), model, extra_length=EXTRA, **options))
+    return jax.jit(functools.partial(run_search(sample), model, extra_length=EXTRA, **options))
 
 
 def test_samples_do_not_depend_on_the_batch(model_and_oracle):
@@ -423,5 +423,5 @@ def test_a_short_hypothesis_does_not_end_the_search_while_a_long_one_can_still_b
     tiny = 1e-6
     first, later, last = [tiny, tiny, 0.6, 0.3, 0.1], [tiny, tiny, tiny, 1.0, tiny], [tiny, tiny, 1.0, tiny, tiny]
     model = Countdown([first, *[later] * 7, last])
-    found = whole(beam_search)(model, None, jnp.ones((1, 3), jnp.int32), beam=2, alpha=alpha, extra_length=0)
+    found = run_search(beam_search)(model, None, jnp.ones((1, 3), jnp.int32), beam=2, alpha=alpha, extra_length=0)
     assert int(found.lengths_bm[0, 0]) == length

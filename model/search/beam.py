@@ -162,7 +162,7 @@ def beam_search(
 ) -> Search:
     """Searches for the `nbest` best outputs of each row of `inputs_bs` (for a translator, source ids with EOS, then 0).
 
-    Pure; jit `whole` of it with everything but `params`, `inputs_bs` and `rules` static. The definition is above.
+    Pure; jit `run_search` of it with everything but `params`, `inputs_bs` and `rules` static. The definition is above.
 
     Raises:
       ValueError: a negative `alpha` (early stopping would not be exact), or `nbest` not in 1..`beam`.

@@ -105,7 +105,7 @@ def run_stage(search: Search, state: SearchState | None, end: int) -> SearchStat
     return jax.lax.while_loop(lambda now: (now.step < end) & is_alive(now), search.advance, state)
 
 
-def whole(search: Callable[P, Search]) -> Callable[P, Hypotheses]:
+def run_search(search: Callable[P, Search]) -> Callable[P, Hypotheses]:
     """Returns a search's result as one pure function: all of its stages, with a cache that starts small and doubles.
 
     Attention is paid for every slot of the cache, used or not. One loop per size adds compilation time, but no run

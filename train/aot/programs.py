@@ -25,7 +25,7 @@ from data.pipeline import row_lengths
 from infer.translator import FULL_BATCH
 from model.config import ModelConfig
 from model.search.beam import beam_search
-from model.search.state import whole
+from model.search.state import run_search
 from model.transformer import Transformer, init_params
 from run.sharding import AXES, ROWS, make_mesh, mesh_shape, placed_shapes, row_parts, shardings
 from train.aot.flops import counted_once, recomputed_flops, update_flops
@@ -142,7 +142,7 @@ def search_program(cfg: ConfigDict, config: ModelConfig, mesh: Mesh) -> dict[str
     params = placed_shapes(jax.eval_shape(partial(init_params, config), jax.random.key(0)), mesh)
     source_bs = jax.ShapeDtypeStruct((rows, SEARCH_LENGTH), jnp.int32, sharding=NamedSharding(mesh, ROWS))
     options = {"beam": cfg.decode.beam, "alpha": cfg.decode.alpha, "extra_length": cfg.decode.extra_length}
-    find = jax.jit(partial(whole(beam_search), Transformer(config), **options))
+    find = jax.jit(partial(run_search(beam_search), Transformer(config), **options))
     compiled = _compile(find.lower(params, source_bs))
     return {"rows": rows, "length": SEARCH_LENGTH, **facts(compiled, compiled.as_text(), mesh)}
 
