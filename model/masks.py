@@ -6,6 +6,8 @@ import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Bool
 
+NO_SEGMENT = -1  # of positions outside every row: no sentence and no padding has it
+
 
 class Mask(struct.PyTreeNode):
     """A mask in compact form: queries attend to keys of their own sentence; with `causal`, to none after themselves.

@@ -6,7 +6,7 @@ from flax import linen as nn
 from jaxtyping import Array, Float, Int
 
 from model.config import ModelConfig
-from model.masks import Mask
+from model.masks import NO_SEGMENT, Mask
 from model.mixers.state import BeamState, newest
 from model.noise import Noise
 
@@ -35,7 +35,7 @@ class GatedConvolution(nn.Module):
         before = w - 1 if mask.causal else w // 2
         around = (before, w - 1 - before)
         padded_btd = jnp.pad(x_btd, ((0, 0), around, (0, 0)))
-        segments_near = jnp.pad(segments_bt, ((0, 0), around), constant_values=-1)
+        segments_near = jnp.pad(segments_bt, ((0, 0), around), constant_values=NO_SEGMENT)
         window = [padded_btd[:, i : i + t] * (segments_near[:, i : i + t] == segments_bt)[..., None] for i in range(w)]
         return self._gated(jnp.stack(window, axis=2)), None
 

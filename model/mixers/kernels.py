@@ -13,12 +13,11 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float
 
-from model.masks import Mask
+from model.masks import NO_SEGMENT, Mask
 
 PLATFORMS = {"splash": "tpu", "cudnn": "gpu"}
 LANES = 128  # width of a TPU register, and the smallest block of keys that splash takes
 BLOCK = 512  # the largest block of queries or keys that we give to splash
-NOWHERE = -1  # segment of the positions that `fill_up` adds; no token has it
 
 
 def attend(
@@ -121,7 +120,7 @@ def fill_up(
         return jnp.pad(x_bhtk, ((0, 0), (0, 0), (0, more), (0, 0)))
 
     segments = mask.replace(
-        queries_bt=jnp.pad(mask.queries_bt, ((0, 0), (0, t)), constant_values=NOWHERE),
-        keys_bs=jnp.pad(mask.keys_bs, ((0, 0), (0, s)), constant_values=NOWHERE),
+        queries_bt=jnp.pad(mask.queries_bt, ((0, 0), (0, t)), constant_values=NO_SEGMENT),
+        keys_bs=jnp.pad(mask.keys_bs, ((0, 0), (0, s)), constant_values=NO_SEGMENT),
     )
     return pad(q_bhtk, t), pad(k_bhsk, s), pad(v_bhse, s), segments

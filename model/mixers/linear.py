@@ -10,13 +10,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from model.masks import Mask
+from model.masks import NO_SEGMENT, Mask
 from model.mixers.attention import Heads
 from model.mixers.state import BeamState
 from model.noise import Noise
 
 BLOCK = 64  # positions whose pairs are multiplied out; between blocks only sums are passed on
-NOWHERE = -1  # segment of the positions that fill up a row: no token is of it
 LEAST = 1e-6  # added to the denominator, as by its authors
 
 
@@ -87,7 +86,7 @@ def linear_attention(
         return jnp.moveaxis(x_bhtk.reshape(b, h, n, block, -1), 2, 0)
 
     q, k, v = split(q_bhtk), split(k_bhtk), split(_with_one(v_bhte))
-    segments_bt = jnp.pad(segments_bt, ((0, 0), (0, n * block - t)), constant_values=NOWHERE)
+    segments_bt = jnp.pad(segments_bt, ((0, 0), (0, n * block - t)), constant_values=NO_SEGMENT)
     segments_nbq = segments_bt.reshape(b, n, block).swapaxes(0, 1)
     pairs_nbqs = segments_nbq[..., :, None] == segments_nbq[..., None, :]
     if causal:
@@ -125,7 +124,7 @@ def _other_blocks(
         return (kept_bhke + own_bhke, next_b), carry
 
     _, b, h, _, k = k_nbhsk.shape
-    nothing = (jnp.zeros((b, h, k, v_nbhse.shape[-1]), jnp.float32), jnp.full((b,), NOWHERE, jnp.int32))
+    nothing = (jnp.zeros((b, h, k, v_nbhse.shape[-1]), jnp.float32), jnp.full((b,), NO_SEGMENT, jnp.int32))
     return jax.lax.scan(add, nothing, (k_nbhsk, v_nbhse, segments_nbs), reverse=after)[1]
 
 

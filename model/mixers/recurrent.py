@@ -8,12 +8,11 @@ from flax import linen as nn
 from jaxtyping import Array, Float, Int
 
 from model.config import ModelConfig
-from model.masks import Mask
+from model.masks import NO_SEGMENT, Mask
 from model.mixers.state import BeamState, newest
 from model.noise import Noise
 
 glorot = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform", in_axis=1, out_axis=3, batch_axis=(0, 2))
-NOWHERE = -1  # segment before the first position of a row
 
 
 class Recurrent(nn.Module):
@@ -50,7 +49,7 @@ class Recurrent(nn.Module):
             return jnp.stack([x_bt] if self.causal else [x_bt, x_bt[:, ::-1]], axis=2)
 
         segments_btr = directed(mask.queries_bt)
-        before_btr = jnp.pad(segments_btr, ((0, 0), (1, 0), (0, 0)), constant_values=NOWHERE)[:, :-1]
+        before_btr = jnp.pad(segments_btr, ((0, 0), (1, 0), (0, 0)), constant_values=NO_SEGMENT)[:, :-1]
         rows = self._gates(directed(x_btd)).swapaxes(0, 1), (segments_btr != before_btr).swapaxes(0, 1)
 
         def step(state: tuple[Array, Array], now: tuple[Array, Array]) -> tuple[tuple[Array, Array], Any]:

@@ -5,12 +5,10 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from model.masks import Mask
+from model.masks import NO_SEGMENT, Mask
 from model.mixers.attention import Heads, KeysValues, KVCache, attention_weights
 from model.mixers.state import newest
 from model.noise import Noise, dropout
-
-NOWHERE = -1  # segment of the positions that fill up a row: no token is of it
 
 
 def reach(neighbours: int, causal: bool) -> tuple[int, int]:
@@ -84,8 +82,8 @@ class RestrictedAttention(Heads):
         k, v = (as_rows(beside(blocks(x))).swapaxes(1, 2) for x in (k_bhsk, v_bhse))
         positions = split(positions_bt)
         bias = self.encoding.bias(as_rows(positions), as_rows(beside(positions)), table_rh)
-        segments = split(mask.queries_bt, NOWHERE)
-        same_bnqs = segments[..., :, None] == beside(segments, NOWHERE)[..., None, :]
+        segments = split(mask.queries_bt, NO_SEGMENT)
+        same_bnqs = segments[..., :, None] == beside(segments, NO_SEGMENT)[..., None, :]
         distance_qs = jnp.arange(block)[:, None] - jnp.arange(-block, sum(sides) * block)[None, :]
         near_qs = (distance_qs <= before) & (distance_qs >= -after)
         weights = attention_weights(q, k, as_rows(same_bnqs & near_qs[None, None]), bias, c.scale_attention)
