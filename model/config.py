@@ -16,9 +16,35 @@ ATTENTION_IMPLS = ("einsum", "splash", "cudnn")
 REMATS = ("none", "full", "dots")
 PREFIXES = ("none", "full", "causal")
 
-# Beyond what anyone trains, and what would be made for hours, or fill any memory, before it is refused.
+# Larger sizes are refused at once: initialising them would take hours or fill any memory before it failed.
 WIDEST = 1 << 20
 LARGEST = {"N": 1_000, "vocab_size": 1 << 24, "max_positions": 1 << 24}
+
+SIZES = (
+    "vocab_size",
+    "N",
+    "d_model",
+    "d_ff",
+    "h",
+    "d_k",
+    "d_v",
+    "max_positions",
+    "neighbours",
+    "kernel_width",
+)
+RATES = ("P_drop", "P_drop_attention", "P_drop_relu")
+CHOICES = {
+    "positions": POSITIONS,
+    "norm": NORMS,
+    "norm_kind": NORM_KINDS,
+    "activation": ACTIVATIONS,
+    "dtype": DTYPES,
+    "remat": REMATS,
+    "dropout_bits": DROPOUT_BITS,
+    "attention_impl": ATTENTION_IMPLS,
+    "mixer": tuple(MIXERS),
+    "prefix": PREFIXES,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,40 +91,21 @@ class ModelConfig:
     def __post_init__(self) -> None:
         # Older runs recorded False or True.
         object.__setattr__(self, "remat", {"False": "none", "True": "full"}.get(str(self.remat), self.remat))
-        for field in (
-            "vocab_size",
-            "N",
-            "d_model",
-            "d_ff",
-            "h",
-            "d_k",
-            "d_v",
-            "max_positions",
-            "neighbours",
-            "kernel_width",
-        ):
-            size, most = getattr(self, field), LARGEST.get(field, WIDEST)
+        for field in SIZES:
+            size = getattr(self, field)
+            most = LARGEST.get(field, WIDEST)
             if size < 1:
                 raise ValueError(f"model.{field} is {size}; it must be at least 1")
             if size > most:
                 raise ValueError(f"model.{field} is {size}; it must be at most {most:,}")
-        for field in ("P_drop", "P_drop_attention", "P_drop_relu"):
-            if not 0.0 <= getattr(self, field) < 1.0:
-                raise ValueError(f"model.{field} is {getattr(self, field)}; it must be at least 0 and below 1")
-        for field, allowed in (
-            ("positions", POSITIONS),
-            ("norm", NORMS),
-            ("norm_kind", NORM_KINDS),
-            ("activation", ACTIVATIONS),
-            ("dtype", DTYPES),
-            ("remat", REMATS),
-            ("dropout_bits", DROPOUT_BITS),
-            ("attention_impl", ATTENTION_IMPLS),
-            ("mixer", tuple(MIXERS)),
-            ("prefix", PREFIXES),
-        ):
-            if getattr(self, field) not in allowed:
-                raise ValueError(f"model.{field} is {getattr(self, field)!r}; it must be one of {', '.join(allowed)}")
+        for field in RATES:
+            rate = getattr(self, field)
+            if not 0.0 <= rate < 1.0:
+                raise ValueError(f"model.{field} is {rate}; it must be at least 0 and below 1")
+        for field, allowed in CHOICES.items():
+            choice = getattr(self, field)
+            if choice not in allowed:
+                raise ValueError(f"model.{field} is {choice!r}; it must be one of {', '.join(allowed)}")
         if not self.norm_epsilon > 0.0:
             raise ValueError(f"model.norm_epsilon is {self.norm_epsilon}; it must be above 0")
         _ = self.encoding  # its constructor checks the widths
@@ -108,8 +115,8 @@ class ModelConfig:
         plain = self.mixer == "attention" and self.attention_impl == "einsum" and not self.encoding.limit
         if self.prefix != "none" and not plain:
             raise ValueError(
-                f"model.prefix is {self.prefix!r}, which needs model.mixer=attention, model.attention_impl=einsum and "
-                "positions without a table"
+                f"model.prefix={self.prefix!r} needs model.mixer=attention, model.attention_impl=einsum and positions "
+                "other than learned"
             )
 
     @property
@@ -118,37 +125,38 @@ class ModelConfig:
         return KINDS[self.positions](self.d_model, self.d_k, self.h, self.max_positions)
 
     def _check_mixer(self) -> None:
-        """Refuses what the mixer cannot do, or what would have no effect on it."""
-        mixer, can = f"model.mixer is {self.mixer!r}", MIXERS[self.mixer]
+        """Rejects what the mixer does not support, and options that it would ignore."""
+        mixer = f"model.mixer={self.mixer!r}"
+        can = MIXERS[self.mixer]
         if not can.relative and self.positions not in ABSOLUTE:
             raise ValueError(
-                f"{mixer}, on which positions {self.positions!r} have no effect; set model.positions to one of "
+                f"{mixer} does not use relative positions such as {self.positions!r}; set model.positions to one of "
                 f"{', '.join(ABSOLUTE)}"
             )
         if not can.weights and not self.scale_attention:
-            raise ValueError(f"{mixer}, on which model.scale_attention has no effect; leave it True")
+            raise ValueError(f"{mixer} does not use model.scale_attention; leave it True")
         if self.mixer == "recurrent" and self.d_model % 2:
-            raise ValueError(f"{mixer}, whose encoder halves model.d_model; {self.d_model} is odd")
+            raise ValueError(f"{mixer} needs an even model.d_model, half for each direction; {self.d_model} is odd")
         if not can.kernels and self.attention_impl != "einsum":
-            raise ValueError(f"{mixer}, which no kernel computes; set model.attention_impl=einsum")
+            raise ValueError(f"{mixer} has no fused kernel; set model.attention_impl=einsum")
 
     def _check_kernel(self) -> None:
         """Rejects what only the einsum supports. A kernel's device is checked when it is compiled."""
-        kernel = f"model.attention_impl is {self.attention_impl!r}"
+        kernel = f"model.attention_impl={self.attention_impl!r}"
         if self.P_drop_attention:
-            raise ValueError(f"{kernel}, which cannot drop weights; set model.P_drop_attention=0, or take einsum")
-        if self.positions in ("alibi", "t5"):
-            raise ValueError(f"{kernel}, which takes no bias; model.positions={self.positions} needs einsum")
-        if not self.scale_attention:
-            raise ValueError(f"{kernel}, which divides by sqrt(d_k); model.scale_attention=False needs einsum")
-        if self.attention_impl == "cudnn" and self.dtype != "bfloat16":
             raise ValueError(
-                f"{kernel}, which computes in half precision only; set model.dtype=bfloat16, or take einsum"
+                f"{kernel} does not support attention dropout; set model.P_drop_attention=0, or use einsum"
             )
+        if self.positions in ("alibi", "t5"):
+            raise ValueError(f"{kernel} does not support a bias; model.positions={self.positions} needs einsum")
+        if not self.scale_attention:
+            raise ValueError(f"{kernel} always divides by sqrt(d_k); model.scale_attention=False needs einsum")
+        if self.attention_impl == "cudnn" and self.dtype != "bfloat16":
+            raise ValueError(f"{kernel} computes in half precision only; set model.dtype=bfloat16, or use einsum")
         if self.attention_impl == "cudnn" and (self.d_k != self.d_v or self.d_k % 8 or self.d_k > 256):
             raise ValueError(
-                f"{kernel}, which needs d_k = d_v, a multiple of 8 up to 256; model.d_k is {self.d_k} and model.d_v "
-                f"{self.d_v}: change them, or take einsum"
+                f"{kernel} needs d_k = d_v, a multiple of 8 up to 256; model.d_k is {self.d_k} and model.d_v "
+                f"{self.d_v}: change them, or use einsum"
             )
 
 
@@ -160,25 +168,30 @@ def parameter_count(config: ModelConfig, *, decoder_only: bool = False) -> int:
     37,000; this formula follows the equations.
     """
     d, f, v = config.d_model, config.d_ff, config.vocab_size
-    attention = attention_parameters(config)
-    in_encoder, in_decoder = mixer_parameters(config, causal=False), mixer_parameters(config, causal=True)
-    feed_forward = 2 * d * f + (f + d if config.feed_forward_biases else 0)
+    feed_forward = 2 * d * f
+    if config.feed_forward_biases:
+        feed_forward += f + d
     norm = d if config.norm_kind == "rms" else 2 * d
-    relative = config.encoding.biases * config.h  # of one stack
+    decoder_layer = mixer_parameters(config, causal=True) + feed_forward + 2 * norm
     if decoder_only or config.prefix != "none":
-        count = config.N * (in_decoder + feed_forward + 2 * norm) + (1 if config.tie_embeddings else 2) * v * d
-        count += relative + (norm if config.norm == "pre" else 0)
-        count += v if config.output_bias else 0
-        return count + (config.max_positions * d if config.encoding.has_table else 0)
-    encoder_layer = in_encoder + feed_forward + 2 * norm
-    decoder_layer = in_decoder + attention + feed_forward + 3 * norm
-    count = config.N * (encoder_layer + decoder_layer)
-    count += 2 * relative + (v * d if config.tie_embeddings else 3 * v * d)
-    count += v if config.output_bias else 0
+        stacks = 1
+        layers = config.N * decoder_layer
+        untied_tables = 2  # embedding, softmax
+    else:
+        stacks = 2
+        encoder_layer = mixer_parameters(config, causal=False) + feed_forward + 2 * norm
+        cross_attention = attention_parameters(config) + norm
+        layers = config.N * (encoder_layer + decoder_layer + cross_attention)
+        untied_tables = 3  # source embedding, target embedding, softmax
+    tables = 1 if config.tie_embeddings else untied_tables
+    count = layers + tables * v * d
+    count += stacks * config.encoding.biases * config.h
     if config.norm == "pre":
-        count += 2 * norm
+        count += stacks * norm
     if config.encoding.has_table:
-        count += 2 * config.max_positions * d
+        count += stacks * config.max_positions * d
+    if config.output_bias:
+        count += v
     return count
 
 
@@ -196,4 +209,6 @@ def mixer_parameters(config: ModelConfig, causal: bool) -> int:
 def attention_parameters(config: ModelConfig) -> int:
     """Returns the number of parameters of one multi-head attention."""
     weights = 2 * config.d_model * config.h * (config.d_k + config.d_v)
-    return weights + (config.h * (2 * config.d_k + config.d_v) + config.d_model if config.biases else 0)
+    if not config.biases:
+        return weights
+    return weights + config.h * (2 * config.d_k + config.d_v) + config.d_model

@@ -293,14 +293,17 @@ def test_the_convolution_is_gated_and_over_each_sentence_alone(w, causal):
         ({"mixer": "recurent"}, "model.mixer is 'recurent'; it must be one of attention, restricted"),
         (
             {"mixer": "recurrent", "positions": "alibi"},
-            "on which positions 'alibi' have no effect; set model.positions",
+            "does not use relative positions such as 'alibi'; set model.positions",
         ),
-        ({"mixer": "recurrent", "d_model": 15, "positions": "none"}, "whose encoder halves model.d_model; 15 is odd"),
+        (
+            {"mixer": "recurrent", "d_model": 15, "positions": "none"},
+            "needs an even model.d_model, half for each direction; 15 is odd",
+        ),
         ({"mixer": "convolution", "kernel_width": 0}, "model.kernel_width is 0; it must be at least 1"),
-        ({"mixer": "linear", "positions": "rope"}, "on which positions 'rope' have no effect; set model.positions to"),
-        ({"mixer": "linear", "scale_attention": False}, "on which model.scale_attention has no effect"),
+        ({"mixer": "linear", "positions": "rope"}, "does not use relative positions such as 'rope'; set model"),
+        ({"mixer": "linear", "scale_attention": False}, "does not use model.scale_attention; leave it True"),
         ({"mixer": "restricted", "neighbours": 0}, "model.neighbours is 0; it must be at least 1"),
-        ({"mixer": "restricted", "attention_impl": "splash"}, "which no kernel computes; set model.attention_impl=ei"),
+        ({"mixer": "restricted", "attention_impl": "splash"}, "has no fused kernel; set model.attention_impl=einsum"),
     ],
 )
 def test_what_a_mixer_cannot_do_is_refused(changes, message):

@@ -121,8 +121,8 @@ def test_it_trains_resumes_bit_for_bit_and_is_scored(tmp_path: Path) -> None:
         ({"task": "translation"}, "model.prefix is 'full'; it must be full or causal for task prefix_lm, and none for"),
         ({"model.prefix": "none"}, "model.prefix is 'none'; it must be full or causal for task prefix_lm, and none"),
         ({"model.prefix": "half"}, "model.prefix is 'half'; it must be one of none, full, causal"),
-        ({"model.positions": "learned"}, "model.prefix is 'full', which needs model.mixer=attention"),
-        ({"model.mixer": "recurrent"}, "model.prefix is 'full', which needs model.mixer=attention"),
+        ({"model.positions": "learned"}, "model.prefix='full' needs model.mixer=attention"),
+        ({"model.mixer": "recurrent"}, "model.prefix='full' needs model.mixer=attention"),
     ],
     ids=str,
 )
