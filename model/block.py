@@ -28,7 +28,7 @@ ACTIVATIONS: dict[str, Any] = {
     "silu": jax.nn.silu,
 }
 
-# Where a block draws noise.
+# Where a block draws noise: each site folds its number into the key.
 SELF_WEIGHTS, SELF_OUTPUT, CROSS_WEIGHTS, CROSS_OUTPUT, RELU, FEED_FORWARD_OUTPUT = range(6)
 
 
@@ -59,7 +59,7 @@ def layer_norm(config: ModelConfig) -> Any:
 
 
 def self_mixer(c: ModelConfig, causal: bool) -> Any:
-    """Returns the mixer that `config.mixer` names, which is its name among the parameters, too."""
+    """Returns the mixer that `config.mixer` names; that is also its name among the parameters."""
     encoding = dataclasses.replace(c.encoding, causal=causal)
     match c.mixer:
         case "restricted":
@@ -84,17 +84,23 @@ class FeedForward(nn.Module):
 
     def setup(self) -> None:
         c = self.config
-        zeros, biases = nn.initializers.zeros, c.feed_forward_biases
+        self.b1 = self.b2 = None
+        # A parameter's random numbers depend on how many were drawn before it, so b1 stands between w1 and w2.
         self.w1 = self.param("w1", glorot, (c.d_model, c.d_ff))
-        self.b1 = self.param("b1", zeros, (c.d_ff,)) if biases else None
-        self.w2 = self.param("w2", glorot, (c.d_ff, c.d_model))  # its random numbers depend on how many came before
-        self.b2 = self.param("b2", zeros, (c.d_model,)) if biases else None
+        if c.feed_forward_biases:
+            self.b1 = self.param("b1", nn.initializers.zeros, (c.d_ff,))
+        self.w2 = self.param("w2", glorot, (c.d_ff, c.d_model))
+        if c.feed_forward_biases:
+            self.b2 = self.param("b2", nn.initializers.zeros, (c.d_model,))
 
     def __call__(self, x_btd: Float[Array, "b t d"], noise: Noise | None) -> Float[Array, "b t d"]:
-        w1, w2 = (w.astype(x_btd.dtype) for w in (self.w1, self.w2))
-        x_btf = ACTIVATIONS[self.config.activation](add_bias(jnp.einsum("btd,df->btf", x_btd, w1), self.b1))
-        x_btf = dropout(x_btf, self.config.P_drop_relu, noise, self.config.dropout_bits)
-        return add_bias(jnp.einsum("btf,fd->btd", x_btf, w2), self.b2)
+        c = self.config
+        activation = ACTIVATIONS[c.activation]
+        x_btf = jnp.einsum("btd,df->btf", x_btd, self.w1.astype(x_btd.dtype))
+        x_btf = activation(add_bias(x_btf, self.b1))
+        x_btf = dropout(x_btf, c.P_drop_relu, noise, c.dropout_bits)
+        y_btd = jnp.einsum("btf,fd->btd", x_btf, self.w2.astype(x_btf.dtype))
+        return add_bias(y_btd, self.b2)
 
 
 class Block(nn.Module):
@@ -115,7 +121,8 @@ class Block(nn.Module):
         if self.cross:
             self.cross_attention = MultiHeadAttention(c, NoPositions())
         self.feed_forward = FeedForward(c)
-        self.norm_1, self.norm_2 = layer_norm(c), layer_norm(c)
+        self.norm_1 = layer_norm(c)
+        self.norm_2 = layer_norm(c)
         if self.cross:
             self.norm_3 = layer_norm(c)
 
@@ -130,8 +137,8 @@ class Block(nn.Module):
         shared: tuple[Array, ...] = (),
     ) -> tuple[Float[Array, "b t d"], Weights]:
         """Returns the output for whole rows, and the attention weights."""
-        x, noise_1 = self._before(x_btd, self.norm_1), fold(noise, SELF_WEIGHTS)
-        y_btd, self_bhtt = self.mixer(x, positions_bt, mask, noise_1, *shared)
+        normed_btd = self._before(x_btd, self.norm_1)
+        y_btd, self_bhtt = self.mixer(normed_btd, positions_bt, mask, fold(noise, SELF_WEIGHTS), *shared)
         x_btd = self._after(x_btd, y_btd, self.norm_1, fold(noise, SELF_OUTPUT))
         cross_bhts = None
         if self.cross:
@@ -156,12 +163,13 @@ class Block(nn.Module):
         shared: tuple[Array, ...] = (),
     ) -> tuple[Float[Array, "b m d"], BlockCache]:
         """Returns the output for the next token of each of m beams, and the updated cache."""
-        y_bmd, mixer = self.mixer.step(self._before(x_bmd, self.norm_1), positions_bm, cache.mixer, *shared)
+        normed_bmd = self._before(x_bmd, self.norm_1)
+        y_bmd, mixer_cache = self.mixer.step(normed_bmd, positions_bm, cache.mixer, *shared)
         x_bmd = self._after(x_bmd, y_bmd, self.norm_1, None)
         if self.cross:
             assert cache.memory is not None and memory_mask_bms is not None
             x_bmd, _ = self._attend_to_memory(x_bmd, positions_bm, cache.memory, memory_mask_bms, None)
-        return self._feed_forward(x_bmd, None), cache._replace(mixer=mixer)
+        return self._feed_forward(x_bmd, None), cache._replace(mixer=mixer_cache)
 
     def prefill(
         self,
@@ -172,17 +180,20 @@ class Block(nn.Module):
         shared: tuple[Array, ...] = (),
     ) -> tuple[Float[Array, "b t d"], BlockCache]:
         """Returns the output for whole rows that every beam begins with, and the cache with them."""
-        y_btd, mixer = self.mixer.prefill(self._before(x_btd, self.norm_1), positions_bt, mask, cache.mixer, *shared)
+        normed_btd = self._before(x_btd, self.norm_1)
+        y_btd, mixer_cache = self.mixer.prefill(normed_btd, positions_bt, mask, cache.mixer, *shared)
         x_btd = self._after(x_btd, y_btd, self.norm_1, None)
-        return self._feed_forward(x_btd, None), cache._replace(mixer=mixer)
+        return self._feed_forward(x_btd, None), cache._replace(mixer=mixer_cache)
 
     def _attend_to_memory(
         self, x_btd: Array, positions_bt: Array, memory: KeysValues, mask: Array | Mask, noise: Noise | None
     ) -> tuple[Array, Array | None]:
+        normed_btd = self._before(x_btd, self.norm_2)
         y_btd, weights_bhts = self.cross_attention.attend(
-            self._before(x_btd, self.norm_2), positions_bt, memory, mask, fold(noise, CROSS_WEIGHTS)
+            normed_btd, positions_bt, memory, mask, fold(noise, CROSS_WEIGHTS)
         )
-        return self._after(x_btd, y_btd, self.norm_2, fold(noise, CROSS_OUTPUT)), weights_bhts
+        x_btd = self._after(x_btd, y_btd, self.norm_2, fold(noise, CROSS_OUTPUT))
+        return x_btd, weights_bhts
 
     def _feed_forward(self, x_btd: Array, noise: Noise | None) -> Array:
         norm = self.norm_3 if self.cross else self.norm_2
