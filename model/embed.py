@@ -28,7 +28,8 @@ def embed(
     if config.scale_embeddings:
         x_btd = x_btd * jnp.sqrt(jnp.float32(config.d_model))
     x_btd = config.encoding.embed(x_btd, positions_bt, positions_ld)
-    x_btd = norm(x_btd) if norm else x_btd
+    if norm is not None:
+        x_btd = norm(x_btd)
     return dropout(x_btd.astype(config.dtype), config.P_drop, noise, config.dropout_bits)
 
 
@@ -47,7 +48,9 @@ def logit_factors(
     if bias_v is None:
         return x_btd, softmax_vd
     ones_bt1 = jnp.ones((*x_btd.shape[:2], 1), x_btd.dtype)
-    return jnp.concatenate([x_btd, ones_bt1], axis=-1), jnp.concatenate([softmax_vd, bias_v[:, None]], axis=-1)
+    x_btc = jnp.concatenate([x_btd, ones_bt1], axis=-1)
+    softmax_vc = jnp.concatenate([softmax_vd, bias_v[:, None]], axis=-1)
+    return x_btc, softmax_vc
 
 
 def logits_of(x_btc: Float[Array, "b t c"], softmax_vc: Float[Array, "v c"]) -> Float[Array, "b t v"]:
@@ -62,4 +65,5 @@ def logits(
     bias_v: Float[Array, " v"] | None = None,
 ) -> Float[Array, "b t v"]:
     """Returns the product of the `logit_factors`."""
-    return logits_of(*logit_factors(config, x_btd, softmax_vd, bias_v))
+    x_btc, softmax_vc = logit_factors(config, x_btd, softmax_vd, bias_v)
+    return logits_of(x_btc, softmax_vc)

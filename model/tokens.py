@@ -22,5 +22,6 @@ class Tokens(NamedTuple):
     @classmethod
     def of(cls, ids_bt: Int[Array, "b t"]) -> "Tokens":
         """Returns rows of one sentence each, with positions counted along the row."""
-        row_t = jnp.arange(ids_bt.shape[1], dtype=jnp.int32)
-        return cls(ids_bt, (ids_bt != PAD).astype(jnp.int32), jnp.broadcast_to(row_t[None], ids_bt.shape))
+        segments_bt = (ids_bt != PAD).astype(jnp.int32)
+        positions_t = jnp.arange(ids_bt.shape[1], dtype=jnp.int32)
+        return cls(ids_bt, segments_bt, jnp.broadcast_to(positions_t[None], ids_bt.shape))
