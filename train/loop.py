@@ -1,14 +1,16 @@
 """The training loop."""
 
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import numpy as np
 from jax.sharding import Mesh
+from jaxtyping import PRNGKeyArray
 from ml_collections import ConfigDict
 
 from base.errors import UserError
@@ -21,10 +23,24 @@ from run.signals import Signals
 from train.metrics import NotFiniteError, Reporter
 from train.optim import learning_rate, optimizer
 from train.patience import Patience, due
-from train.step import init_state, make_eval_step, make_train_step
+from train.step import Sums, TrainState, init_state, make_eval_step, make_train_step
 from train.task import Task
 from train.validation import validate
 from train.warm_start import warm_start
+
+
+class Training(NamedTuple):
+    """What the updates, validations and checkpoints of one launch share."""
+
+    cfg: ConfigDict
+    task: Task
+    mesh: Mesh
+    train_step: Callable[..., tuple[TrainState, Sums]]
+    validation: Callable[[dict], dict[str, float]]
+    checkpoints: Checkpoints
+    reporter: Reporter
+    patience: Patience
+    signals: Signals
 
 
 def train(
@@ -54,7 +70,6 @@ def train(
         placed = placed_shapes(jax.eval_shape(init, init_key), mesh)
         train_step = make_train_step(task.objective, tx, cfg.optim.accumulate, shardings(placed))
         validation = partial(validate, task, make_eval_step(task.objective), mesh)
-        batches = task.batches
 
         checkpoints = Checkpoints(workdir / "checkpoints", cfg.checkpoint)
         taken = None
@@ -67,7 +82,7 @@ def train(
         else:
             check_unchanged(workdir, latest)
             state, position = checkpoints.restore(placed)
-            batches.set_state(position)
+            task.batches.set_state(position)
         first = int(state.step) + 1
         if is_main():
             record_launch(workdir, task.manifests, first - 1, taken)
@@ -77,58 +92,105 @@ def train(
         folder = workdir if is_main() else None
         reporting = Reporter(folder, rate, first=first, last=cfg.steps, every=cfg.log_every)
         patience = Patience(cfg.eval.patience, read_metrics(workdir) if is_main() else [])
-        with jax.set_mesh(mesh), reporting as reporter, closing(batches), closing(checkpoints):
+        with (
+            jax.set_mesh(mesh),
+            reporting as reporter,
+            closing(task.batches),
+            closing(checkpoints),
+            _naming_what_is_saved(checkpoints),
+        ):
+            training = Training(cfg, task, mesh, train_step, validation, checkpoints, reporter, patience, signals)
             if first > 1:
                 reporter.message(f"resuming {workdir} after update {first - 1}")
-            pending = None  # the update in flight: its result is read only once the next one is queued
-            try:
-                position = batches.get_state()
-                validated = first > 1 and (due(cfg.eval, first - 1, position) or first > cfg.steps)
-                if validated and not checkpoints.about(first - 1)[1]:  # a signal interrupted the validation
-                    with reporter.paused():
-                        measured = validation(state.params)
-                        signals.hold()
-                        reporter.validation(first - 1, measured)
-                        checkpoints.add_metrics(first - 1, measured)
-                        patience.add(measured)
-                ended = main_says(patience.ended)
-                for step in range(first, first if ended else cfg.steps + 1):
-                    batch = place_rows(mesh, next(batches))
-                    position = batches.get_state()
-                    state, sums = train_step(state, batch, dropout_key)
-                    positions = sum(np.size(tokens.ids_bt) for tokens in task.objective.tokens(batch))
-                    signals.hold()
-                    if pending:
-                        reporter.update(*pending)
-                    pending = (step, sums, positions)
-
-                    signals.received = all_stop(step, signals.received) or signals.received
-                    stopping = signals.received is not None
-                    overdue = False
-                    if cfg.checkpoint.every_minutes > 0 and step % cfg.log_every == 0:
-                        minutes = (time.monotonic() - saved_at) / 60
-                        overdue = main_says(minutes > cfg.checkpoint.every_minutes)
-                    validating = not stopping and (due(cfg.eval, step, position) or step == cfg.steps)
-                    saving = stopping or overdue or due(cfg.checkpoint, step, position) or step == cfg.steps
-                    if validating or saving:
-                        reporter.update(*pending)  # raises before anything that is not finite is saved
-                        pending = None
-                        with reporter.paused():
-                            metrics = signals.attempt(validation, state.params) if validating else None
-                            stopping = signals.received is not None
-                            if metrics:
-                                reporter.validation(step, metrics)
-                                patience.add(metrics)
-                                ended = main_says(patience.ended)
-                            if saving or stopping or ended:
-                                checkpoints.save(step, state, position, metrics, as_json(cfg))
-                                saved_at = time.monotonic()
-                    if stopping or ended:
-                        break
-                if ended:
-                    reporter.message(f"{workdir} has ended: {patience}")
-            except NotFiniteError as error:
-                kept = f"checkpoint {checkpoints.latest()} was" if checkpoints.latest() else "no checkpoint was"
-                cure = "A lower optim.lr or an optim.clip_norm may help"
-                raise UserError(f"{error}; {kept} saved before it. {cure}") from error
+                _validate_if_interrupted(training, state.params, first - 1)
+            ended = main_says(patience.ended)
+            if not ended:
+                ended = _updates(training, state, dropout_key, first, saved_at)
+            if ended:
+                reporter.message(f"{workdir} has ended: {patience}")
     return signals.exit_code
+
+
+def _updates(training: Training, state: TrainState, key: PRNGKeyArray, first: int, saved_at: float) -> bool:
+    """Makes the updates from `first` on, until the last one, a signal, or the end of patience.
+
+    An update's result is read only once the next one is queued, so that the device does not wait for the host.
+
+    Returns whether patience has ended.
+    """
+    cfg = training.cfg
+    task = training.task
+    reporter = training.reporter
+    signals = training.signals
+    ended = False
+    in_flight: tuple[int, Sums, int] | None = None  # the arguments of `reporter.update`
+    for step in range(first, cfg.steps + 1):
+        batch = place_rows(training.mesh, next(task.batches))
+        position = task.batches.get_state()
+        state, sums = training.train_step(state, batch, key)
+        positions = sum(np.size(tokens.ids_bt) for tokens in task.objective.tokens(batch))
+        signals.hold()
+        if in_flight:
+            reporter.update(*in_flight)
+        in_flight = (step, sums, positions)
+
+        signals.received = all_stop(step, signals.received) or signals.received
+        stopping = signals.received is not None
+        last = step == cfg.steps
+        overdue = _overdue(cfg, step, saved_at)
+        validating = not stopping and (due(cfg.eval, step, position) or last)
+        saving = stopping or overdue or due(cfg.checkpoint, step, position) or last
+        if validating or saving:
+            reporter.update(*in_flight)  # raises before anything that is not finite is saved
+            in_flight = None
+            with reporter.paused():
+                metrics = signals.attempt(training.validation, state.params) if validating else None
+                stopping = signals.received is not None
+                if metrics:
+                    reporter.validation(step, metrics)
+                    training.patience.add(metrics)
+                    ended = main_says(training.patience.ended)
+                if saving or stopping or ended:
+                    training.checkpoints.save(step, state, position, metrics, as_json(cfg))
+                    saved_at = time.monotonic()
+        if stopping or ended:
+            break
+    return ended
+
+
+def _overdue(cfg: ConfigDict, step: int, saved_at: float) -> bool:
+    """Returns whether `checkpoint.every_minutes` have passed since `saved_at`, a time of `time.monotonic`."""
+    # Processes must agree, which takes a collective: only at updates that are logged.
+    if cfg.checkpoint.every_minutes <= 0 or step % cfg.log_every != 0:
+        return False
+    minutes = (time.monotonic() - saved_at) / 60
+    return main_says(minutes > cfg.checkpoint.every_minutes)
+
+
+def _validate_if_interrupted(training: Training, params: dict, step: int) -> None:
+    """Validates the checkpoint of update `step`, from which the run resumes, if a signal interrupted that."""
+    position = training.task.batches.get_state()
+    was_due = due(training.cfg.eval, step, position) or step >= training.cfg.steps
+    if not was_due:
+        return
+    _, metrics = training.checkpoints.about(step)
+    if metrics:
+        return
+    with training.reporter.paused():
+        metrics = training.validation(params)
+        training.signals.hold()
+        training.reporter.validation(step, metrics)
+        training.checkpoints.add_metrics(step, metrics)
+        training.patience.add(metrics)
+
+
+@contextmanager
+def _naming_what_is_saved(checkpoints: Checkpoints) -> Iterator[None]:
+    """Turns a `NotFiniteError` into one that the user can act on."""
+    try:
+        yield
+    except NotFiniteError as error:
+        latest = checkpoints.latest()
+        kept = f"checkpoint {latest} was" if latest else "no checkpoint was"
+        cure = "A lower optim.lr or an optim.clip_norm may help"
+        raise UserError(f"{error}; {kept} saved before it. {cure}") from error
