@@ -54,11 +54,11 @@ class KVCache(NamedTuple):
         return self._write(new, jnp.broadcast_to(real_bs[:, None], (b, m, real_bs.shape[1])))
 
     def _write(self, new: KeysValues, visible_bms: Bool[Array, "b m s"]) -> "KVCache":
-        write, past = jax.lax.dynamic_update_slice_in_dim, self.past
+        write = jax.lax.dynamic_update_slice_in_dim
         past = KeysValues(
-            write(past.k_bhsk, new.k_bhsk, self.used, axis=2),
-            write(past.v_bhse, new.v_bhse, self.used, axis=2),
-            write(past.positions_bs, new.positions_bs, self.used, axis=1),
+            write(self.past.k_bhsk, new.k_bhsk, self.used, axis=2),
+            write(self.past.v_bhse, new.v_bhse, self.used, axis=2),
+            write(self.past.positions_bs, new.positions_bs, self.used, axis=1),
         )
         visible_bmc = write(self.visible_bmc, visible_bms, self.used, axis=2)
         return KVCache(past, visible_bmc, self.used + visible_bms.shape[2])
@@ -69,13 +69,14 @@ class KVCache(NamedTuple):
 
     def grow(self, slots: int) -> "KVCache":
         """Returns the cache padded to `slots` slots."""
-        more, past = slots - self.visible_bmc.shape[2], self.past
+        more = slots - self.visible_bmc.shape[2]
         past = KeysValues(
-            jnp.pad(past.k_bhsk, ((0, 0), (0, 0), (0, more), (0, 0))),
-            jnp.pad(past.v_bhse, ((0, 0), (0, 0), (0, more), (0, 0))),
-            jnp.pad(past.positions_bs, ((0, 0), (0, more))),
+            jnp.pad(self.past.k_bhsk, ((0, 0), (0, 0), (0, more), (0, 0))),
+            jnp.pad(self.past.v_bhse, ((0, 0), (0, 0), (0, more), (0, 0))),
+            jnp.pad(self.past.positions_bs, ((0, 0), (0, more))),
         )
-        return KVCache(past, jnp.pad(self.visible_bmc, ((0, 0), (0, 0), (0, more))), self.used)
+        visible_bmc = jnp.pad(self.visible_bmc, ((0, 0), (0, 0), (0, more)))
+        return KVCache(past, visible_bmc, self.used)
 
 
 def attention_weights(
@@ -94,7 +95,8 @@ def attention_weights(
         logits_bhts = logits_bhts / jnp.sqrt(jnp.float32(q_bhtk.shape[-1]))
     if bias_bhts is not None:
         logits_bhts = logits_bhts + bias_bhts
-    return jax.nn.softmax(jnp.where(mask_bts[:, None], logits_bhts, MASKED), axis=-1)
+    masked_bhts = jnp.where(mask_bts[:, None], logits_bhts, MASKED)
+    return jax.nn.softmax(masked_bhts, axis=-1)
 
 
 class Heads(nn.Module):
@@ -102,8 +104,6 @@ class Heads(nn.Module):
 
     The paper's have no biases; with `config.biases` each has one.
 
-    Projections compute heads after positions, as a single matrix product; with heads first, XLA copies the weights on
-    CPU every time.
     """
 
     config: ModelConfig
@@ -124,19 +124,26 @@ class Heads(nn.Module):
 
     def queries(self, x_btd: Float[Array, "b t d"], positions_bt: Int[Array, "b t"]) -> Float[Array, "b h t k"]:
         """Returns Q W^Q of every head, rotated where positions are rotary."""
-        q_bhtk = add_bias(jnp.einsum("btd,dhk->bthk", x_btd, self.wq.astype(x_btd.dtype)), self.bq).swapaxes(1, 2)
+        q_bhtk = self._project(x_btd, self.wq, self.bq)
         return self.encoding.rotate(q_bhtk, positions_bt)
 
     def keys_values(self, x_bsd: Float[Array, "b s d"], positions_bs: Int[Array, "b s"]) -> KeysValues:
         """Returns K W^K and V W^V of every head; keys are already rotated where positions are rotary."""
-        k_bhsk = add_bias(jnp.einsum("bsd,dhk->bshk", x_bsd, self.wk.astype(x_bsd.dtype)), self.bk).swapaxes(1, 2)
-        v_bhse = add_bias(jnp.einsum("bsd,dhe->bshe", x_bsd, self.wv.astype(x_bsd.dtype)), self.bv).swapaxes(1, 2)
-        return KeysValues(self.encoding.rotate(k_bhsk, positions_bs), v_bhse, positions_bs)
+        k_bhsk = self.encoding.rotate(self._project(x_bsd, self.wk, self.bk), positions_bs)
+        v_bhse = self._project(x_bsd, self.wv, self.bv)
+        return KeysValues(k_bhsk, v_bhse, positions_bs)
 
     def output(self, heads_bhte: Float[Array, "b h t e"]) -> Float[Array, "b t d"]:
         """Returns Concat(head_1 .. head_h) W^O."""
         y_btd = jnp.einsum("bthe,hed->btd", heads_bhte.swapaxes(1, 2), self.wo.astype(heads_bhte.dtype))
         return add_bias(y_btd, self.bo)
+
+    def _project(
+        self, x_btd: Float[Array, "b t d"], w_dhk: Float[Array, "d h k"], bias_hk: Float[Array, "h k"] | None
+    ) -> Float[Array, "b h t k"]:
+        # Heads after positions make it a single matrix product; with heads first, XLA on CPU copies the weights.
+        x_bthk = jnp.einsum("btd,dhk->bthk", x_btd, w_dhk.astype(x_btd.dtype))
+        return add_bias(x_bthk, bias_hk).swapaxes(1, 2)
 
 
 class MultiHeadAttention(Heads):
@@ -156,17 +163,19 @@ class MultiHeadAttention(Heads):
         table_rh: Float[Array, "r h"] | None = None,
     ) -> tuple[Float[Array, "b t d"], Float[Array, "b h t t"] | None]:
         """Returns `attend` of x to itself."""
-        return self.attend(x_btd, positions_bt, self.keys_values(x_btd, positions_bt), mask, noise, table_rh)
+        keys_values = self.keys_values(x_btd, positions_bt)
+        return self.attend(x_btd, positions_bt, keys_values, mask, noise, table_rh)
 
     def init_cache(self, rows: int, beams: int, slots: int) -> KVCache:
         """Returns an empty cache of `slots` slots; each step fills `beams` of them."""
         c = self.config
-        nothing = KeysValues(
+        past = KeysValues(
             jnp.zeros((rows, c.h, slots, c.d_k), c.dtype),
             jnp.zeros((rows, c.h, slots, c.d_v), c.dtype),
             jnp.zeros((rows, slots), jnp.int32),
         )
-        return KVCache(nothing, jnp.zeros((rows, beams, slots), bool), jnp.int32(0))
+        visible_bmc = jnp.zeros((rows, beams, slots), bool)
+        return KVCache(past, visible_bmc, used=jnp.int32(0))
 
     def step(
         self,
@@ -177,7 +186,8 @@ class MultiHeadAttention(Heads):
     ) -> tuple[Float[Array, "b m d"], KVCache]:
         """Returns the output for the next token of each of m beams, and the updated cache."""
         cache = cache.append(self.keys_values(x_bmd, positions_bm))
-        return self.attend(x_bmd, positions_bm, cache.past, cache.visible_bmc, None, table_rh)[0], cache
+        y_bmd, _ = self.attend(x_bmd, positions_bm, cache.past, cache.visible_bmc, None, table_rh)
+        return y_bmd, cache
 
     def prefill(
         self,
@@ -206,18 +216,22 @@ class MultiHeadAttention(Heads):
         A dense mask selects the einsum; a `Mask` selects the kernel, which returns None for the weights. `table_rh` is
         the stack's table of biases, where positions have one.
         """
+        c = self.config
         k_bhsk, v_bhse, positions_bs = keys_values
         q_bhtk = self.queries(x_btd, positions_bt)
         if isinstance(mask, Mask):
             weights_bhts = None
-            heads_bhte = attend(self.config.attention_impl, q_bhtk, k_bhsk, v_bhse, mask)
+            heads_bhte = attend(c.attention_impl, q_bhtk, k_bhsk, v_bhse, mask)
         else:
             bias_bhts = self.encoding.bias(positions_bt, positions_bs, table_rh)
-            weights_bhts = attention_weights(q_bhtk, k_bhsk, mask, bias_bhts, self.config.scale_attention)
-            kept_bhts = dropout(weights_bhts, self.config.P_drop_attention, noise, self.config.dropout_bits)
+            weights_bhts = attention_weights(q_bhtk, k_bhsk, mask, bias_bhts, c.scale_attention)
+            kept_bhts = dropout(weights_bhts, c.P_drop_attention, noise, c.dropout_bits)
             heads_bhte = jnp.einsum("bhts,bhse->bhte", kept_bhts.astype(x_btd.dtype), v_bhse)
         return self.output(heads_bhte), weights_bhts
 
 
-def add_bias(x: Array, bias: Array | None) -> Array:
-    return x if bias is None else x + bias.astype(x.dtype)[None, None]
+def add_bias(x_bt: Array, bias: Array | None) -> Array:
+    """Returns x [b,t,..] with the bias [..] added at every position; x itself without one."""
+    if bias is None:
+        return x_bt
+    return x_bt + bias.astype(x_bt.dtype)[None, None]
