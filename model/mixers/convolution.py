@@ -31,33 +31,44 @@ class GatedConvolution(nn.Module):
         self, x_btd: Float[Array, "b t d"], positions_bt: Int[Array, "b t"], mask: Mask, noise: Noise | None = None
     ) -> tuple[Float[Array, "b t d"], None]:
         """Returns the output for whole rows; there are no weights to drop or to draw."""
-        w, t, segments_bt = self.config.kernel_width, x_btd.shape[1], mask.queries_bt
+        w = self.config.kernel_width
+        t = x_btd.shape[1]
+        segments_bt = mask.queries_bt
         before = w - 1 if mask.causal else w // 2
         around = (before, w - 1 - before)
-        padded_btd = jnp.pad(x_btd, ((0, 0), around, (0, 0)))
-        segments_near = jnp.pad(segments_bt, ((0, 0), around), constant_values=NO_SEGMENT)
-        window = [padded_btd[:, i : i + t] * (segments_near[:, i : i + t] == segments_bt)[..., None] for i in range(w)]
+        padded_bpd = jnp.pad(x_btd, ((0, 0), around, (0, 0)))
+        segments_bp = jnp.pad(segments_bt, ((0, 0), around), constant_values=NO_SEGMENT)
+        window = []
+        for i in range(w):
+            same_bt = segments_bp[:, i : i + t] == segments_bt
+            window.append(padded_bpd[:, i : i + t] * same_bt[..., None])
         return self._gated(jnp.stack(window, axis=2)), None
 
     def init_cache(self, rows: int, beams: int, slots: int) -> BeamState:
         """Returns the w - 1 inputs before the first, which are 0."""
         c = self.config
-        return BeamState((jnp.zeros((rows, beams, c.kernel_width - 1, c.d_model), c.dtype),))
+        inputs_bmwd = jnp.zeros((rows, beams, c.kernel_width - 1, c.d_model), c.dtype)
+        return BeamState((inputs_bmwd,))
 
     def step(
         self, x_bmd: Float[Array, "b m d"], positions_bm: Int[Array, "b m"], cache: BeamState
     ) -> tuple[Float[Array, "b m d"], BeamState]:
         """Returns the output for one more token of each of m beams, and the newest w - 1 inputs."""
-        window_bmwd = jnp.concatenate([cache.arrays[0], x_bmd[:, :, None]], axis=2)
+        (inputs_bmwd,) = cache.arrays
+        window_bmwd = jnp.concatenate([inputs_bmwd, x_bmd[:, :, None]], axis=2)
         return self._gated(window_bmwd), BeamState((window_bmwd[:, :, 1:],))
 
     def prefill(
         self, x_btd: Float[Array, "b t d"], positions_bt: Int[Array, "b t"], mask: Mask, cache: BeamState
     ) -> tuple[Float[Array, "b t d"], BeamState]:
         """Returns the output for whole rows that every beam begins with, and the last w - 1 inputs of each."""
-        return self(x_btd, positions_bt, mask)[0], cache.begin(newest(x_btd, mask, self.config.kernel_width - 1))
+        y_btd, _ = self(x_btd, positions_bt, mask)
+        inputs_bwd = newest(x_btd, mask, self.config.kernel_width - 1)
+        return y_btd, cache.begin(inputs_bwd)
 
     def _gated(self, x_btwd: Float[Array, "b t w d"]) -> Float[Array, "b t e"]:
         y_btge = jnp.einsum("btwd,wdge->btge", x_btwd, self.kernel.astype(x_btwd.dtype))
         y_btge = y_btge + self.bias.astype(x_btwd.dtype).reshape(1, 1, 2, -1)
-        return y_btge[:, :, 0] * jax.nn.sigmoid(y_btge[:, :, 1])
+        value_bte = y_btge[:, :, 0]
+        gate_bte = y_btge[:, :, 1]
+        return value_bte * jax.nn.sigmoid(gate_bte)
