@@ -68,13 +68,15 @@ def splash(
     # Imported here because it is slow and only needed on TPUs.
     from jax.experimental.pallas.ops.tpu import splash_attention as pallas
 
-    h, t, d_k, s = *q_bhtk.shape[1:], k_bhsk.shape[2]
-    block_t, block_s = (min(BLOCK, length + -length % LANES) for length in (t, s))
+    _, h, t, d_k = q_bhtk.shape
+    s = k_bhsk.shape[2]
+    block_t = min(BLOCK, t + -t % LANES)
+    block_s = min(BLOCK, s + -s % LANES)
     q_bhtk, k_bhsk, v_bhse, mask = fill_up(q_bhtk, k_bhsk, v_bhse, mask, block_t, block_s)
-    shape = q_bhtk.shape[2], k_bhsk.shape[2]
-    hidden = pallas.CausalMask(shape) if mask.causal else pallas.FullMask(shape)
+    shape = (q_bhtk.shape[2], k_bhsk.shape[2])
+    head_mask = pallas.CausalMask(shape) if mask.causal else pallas.FullMask(shape)
     kernel = pallas.make_splash_mha_single_device(
-        pallas.MultiHeadMask([hidden] * h),
+        pallas.MultiHeadMask([head_mask] * h),
         block_sizes=pallas.BlockSizes(
             block_q=block_t,
             block_kv=block_s,
@@ -99,11 +101,12 @@ def cudnn(
     """
     t = q_bhtk.shape[2]
     q_bhtk, k_bhsk, v_bhse, mask = fill_up(q_bhtk, k_bhsk, v_bhse, mask, 2, 2)  # a bias needs even lengths
+    same_b1ts = mask.replace(causal=False).dense()[:, None]
     heads_bthe = jax.nn.dot_product_attention(
         q_bhtk.swapaxes(1, 2),
         k_bhsk.swapaxes(1, 2),
         v_bhse.swapaxes(1, 2),
-        mask=mask.replace(causal=False).dense()[:, None],
+        mask=same_b1ts,
         is_causal=mask.causal,
         implementation="cudnn",
     )
@@ -114,13 +117,14 @@ def fill_up(
     q_bhtk: Array, k_bhsk: Array, v_bhse: Array, mask: Mask, multiple_t: int, multiple_s: int
 ) -> tuple[Array, Array, Array, Mask]:
     """Pads queries and keys to multiples of the given numbers; the padding attends only to itself."""
-    t, s = -q_bhtk.shape[2] % multiple_t, -k_bhsk.shape[2] % multiple_s
+    more_t = -q_bhtk.shape[2] % multiple_t
+    more_s = -k_bhsk.shape[2] % multiple_s
 
     def pad(x_bhtk: Array, more: int) -> Array:
         return jnp.pad(x_bhtk, ((0, 0), (0, 0), (0, more), (0, 0)))
 
-    segments = mask.replace(
-        queries_bt=jnp.pad(mask.queries_bt, ((0, 0), (0, t)), constant_values=NO_SEGMENT),
-        keys_bs=jnp.pad(mask.keys_bs, ((0, 0), (0, s)), constant_values=NO_SEGMENT),
+    mask = mask.replace(
+        queries_bt=jnp.pad(mask.queries_bt, ((0, 0), (0, more_t)), constant_values=NO_SEGMENT),
+        keys_bs=jnp.pad(mask.keys_bs, ((0, 0), (0, more_s)), constant_values=NO_SEGMENT),
     )
-    return pad(q_bhtk, t), pad(k_bhsk, s), pad(v_bhse, s), segments
+    return pad(q_bhtk, more_t), pad(k_bhsk, more_s), pad(v_bhse, more_s), mask
