@@ -15,7 +15,7 @@ from model.mixers.attention import Heads
 from model.mixers.state import BeamState
 from model.noise import Noise
 
-BLOCK = 64  # positions whose pairs are multiplied out; between blocks only sums are passed on
+BLOCK = 64  # positions; within a block all pairs are computed, between blocks only sums are passed on
 LEAST = 1e-6  # added to the denominator, as by its authors
 
 
@@ -32,12 +32,14 @@ class LinearAttention(Heads):
     ) -> tuple[Float[Array, "b t d"], None]:
         """Returns the output for whole rows; there are no weights to drop or to draw."""
         q_bhtk, k_bhtk, v_bhte = self._projected(x_btd, positions_bt)
-        return self.output(linear_attention(q_bhtk, k_bhtk, v_bhte, mask.queries_bt, mask.causal)), None
+        heads_bhte = linear_attention(q_bhtk, k_bhtk, v_bhte, mask.queries_bt, mask.causal)
+        return self.output(heads_bhte), None
 
     def init_cache(self, rows: int, beams: int, slots: int) -> BeamState:
         """Returns the sums over no tokens at all."""
         c = self.config
-        return BeamState((jnp.zeros((rows, beams, c.h, c.d_k, c.d_v + 1), jnp.float32),))
+        sums_bmhke = jnp.zeros((rows, beams, c.h, c.d_k, c.d_v + 1), jnp.float32)
+        return BeamState((sums_bmhke,))
 
     def step(
         self, x_bmd: Float[Array, "b m d"], positions_bm: Int[Array, "b m"], cache: BeamState
@@ -45,22 +47,28 @@ class LinearAttention(Heads):
         """Returns the output for one more token of each of m beams, and the sums with that token."""
         q_bhmk, k_bhmk, v_bhme = self._projected(x_bmd, positions_bm)
         new_bmhke = jnp.einsum("bhmk,bhme->bmhke", k_bhmk, _with_one(v_bhme), preferred_element_type=jnp.float32)
-        sums_bmhke = cache.arrays[0] + new_bmhke
-        heads_bhme = _normalised(jnp.einsum("bhmk,bmhke->bhme", q_bhmk.astype(jnp.float32), sums_bmhke))
-        return self.output(heads_bhme.astype(x_bmd.dtype)), BeamState((sums_bmhke,))
+        (before_bmhke,) = cache.arrays
+        sums_bmhke = before_bmhke + new_bmhke
+        weighted_bhme = jnp.einsum("bhmk,bmhke->bhme", q_bhmk.astype(jnp.float32), sums_bmhke)
+        heads_bhme = _normalised(weighted_bhme).astype(x_bmd.dtype)
+        return self.output(heads_bhme), BeamState((sums_bmhke,))
 
     def prefill(
         self, x_btd: Float[Array, "b t d"], positions_bt: Int[Array, "b t"], mask: Mask, cache: BeamState
     ) -> tuple[Float[Array, "b t d"], BeamState]:
         """Returns the output for whole rows that every beam begins with, and the sums over each."""
         _, k_bhtk, v_bhte = self._projected(x_btd, positions_bt)
-        real_bhtk = k_bhtk * (mask.keys_bs != 0)[:, None, :, None].astype(k_bhtk.dtype)
-        sums_bhke = jnp.einsum("bhtk,bhte->bhke", real_bhtk, _with_one(v_bhte), preferred_element_type=jnp.float32)
-        return self(x_btd, positions_bt, mask)[0], cache.begin(sums_bhke)
+        real_b1t1 = (mask.keys_bs != 0)[:, None, :, None].astype(k_bhtk.dtype)
+        sums_bhke = jnp.einsum(
+            "bhtk,bhte->bhke", k_bhtk * real_b1t1, _with_one(v_bhte), preferred_element_type=jnp.float32
+        )
+        y_btd, _ = self(x_btd, positions_bt, mask)
+        return y_btd, cache.begin(sums_bhke)
 
     def _projected(self, x_btd: Array, positions_bt: Array) -> tuple[Array, Array, Array]:
+        q_bhtk = self.queries(x_btd, positions_bt)
         k_bhtk, v_bhte, _ = self.keys_values(x_btd, positions_bt)
-        return features(self.queries(x_btd, positions_bt)), features(k_bhtk), v_bhte
+        return features(q_bhtk), features(k_bhtk), v_bhte
 
 
 def linear_attention(
@@ -85,19 +93,22 @@ def linear_attention(
         x_bhtk = jnp.pad(x_bhtk, ((0, 0), (0, 0), (0, n * block - t), (0, 0)))
         return jnp.moveaxis(x_bhtk.reshape(b, h, n, block, -1), 2, 0)
 
-    q, k, v = split(q_bhtk), split(k_bhtk), split(_with_one(v_bhte))
+    q_nbhqk = split(q_bhtk)
+    k_nbhsk = split(k_bhtk)
+    v_nbhse = split(_with_one(v_bhte))
     segments_bt = jnp.pad(segments_bt, ((0, 0), (0, n * block - t)), constant_values=NO_SEGMENT)
     segments_nbq = segments_bt.reshape(b, n, block).swapaxes(0, 1)
     pairs_nbqs = segments_nbq[..., :, None] == segments_nbq[..., None, :]
     if causal:
         pairs_nbqs = pairs_nbqs & jnp.tril(jnp.ones((block, block), bool))[None, None]
-    scores = jnp.einsum("nbhqk,nbhsk->nbhqs", q, k, preferred_element_type=jnp.float32)
-    scores = jnp.where(pairs_nbqs[:, :, None], scores, 0.0).astype(v.dtype)
-    sums_nbhqe = jnp.einsum("nbhqs,nbhse->nbhqe", scores, v, preferred_element_type=jnp.float32)
-    for after in (False,) if causal else (False, True):
-        others_nbhke, segment_nb = _other_blocks(k, v, segments_nbq, after)
+    scores_nbhqs = jnp.einsum("nbhqk,nbhsk->nbhqs", q_nbhqk, k_nbhsk, preferred_element_type=jnp.float32)
+    scores_nbhqs = jnp.where(pairs_nbqs[:, :, None], scores_nbhqs, 0.0).astype(v_nbhse.dtype)
+    sums_nbhqe = jnp.einsum("nbhqs,nbhse->nbhqe", scores_nbhqs, v_nbhse, preferred_element_type=jnp.float32)
+    directions = (False,) if causal else (False, True)  # whether the other blocks are those after
+    for after in directions:
+        others_nbhke, segment_nb = _other_blocks(k_nbhsk, v_nbhse, segments_nbq, after)
         reads_nbq = (segments_nbq == segment_nb[..., None]).astype(jnp.float32)
-        more_nbhqe = jnp.einsum("nbhqk,nbhke->nbhqe", q.astype(jnp.float32), others_nbhke)
+        more_nbhqe = jnp.einsum("nbhqk,nbhke->nbhqe", q_nbhqk.astype(jnp.float32), others_nbhke)
         sums_nbhqe = sums_nbhqe + more_nbhqe * reads_nbq[:, :, None, :, None]
     sums_bhte = jnp.moveaxis(sums_nbhqe, 0, 2).reshape(b, h, n * block, -1)[:, :, :t]
     return _normalised(sums_bhte).astype(v_bhte.dtype)
@@ -116,7 +127,8 @@ def _other_blocks(
     border = 0 if after else -1
 
     def add(carry: tuple[Array, Array], block: tuple[Array, Array, Array]) -> tuple[tuple[Array, Array], Any]:
-        (sums_bhke, segment_b), (k_bhsk, v_bhse, segments_bs) = carry, block
+        sums_bhke, segment_b = carry
+        k_bhsk, v_bhse, segments_bs = block
         next_b = segments_bs[:, border]
         own_bhsk = k_bhsk * (segments_bs == next_b[:, None])[:, None, :, None]
         own_bhke = jnp.einsum("bhsk,bhse->bhke", own_bhsk, v_bhse, preferred_element_type=jnp.float32)
@@ -124,14 +136,20 @@ def _other_blocks(
         return (kept_bhke + own_bhke, next_b), carry
 
     _, b, h, _, k = k_nbhsk.shape
-    nothing = (jnp.zeros((b, h, k, v_nbhse.shape[-1]), jnp.float32), jnp.full((b,), NO_SEGMENT, jnp.int32))
-    return jax.lax.scan(add, nothing, (k_nbhsk, v_nbhse, segments_nbs), reverse=after)[1]
+    e = v_nbhse.shape[-1]
+    no_sums_bhke = jnp.zeros((b, h, k, e), jnp.float32)
+    no_segment_b = jnp.full((b,), NO_SEGMENT, jnp.int32)
+    blocks = (k_nbhsk, v_nbhse, segments_nbs)
+    _, others = jax.lax.scan(add, (no_sums_bhke, no_segment_b), blocks, reverse=after)
+    return others
 
 
 def _with_one(v_bhte: Float[Array, "b h t e"]) -> Float[Array, "b h t f"]:
-    """Values with a 1 behind each, whose weighted sum is the denominator."""
+    """Returns the values with a 1 appended to each, whose weighted sum is the denominator."""
     return jnp.concatenate([v_bhte, jnp.ones_like(v_bhte[..., :1])], axis=-1)
 
 
 def _normalised(sums_bhte: Float[Array, "b h t f"]) -> Float[Array, "b h t e"]:
-    return sums_bhte[..., :-1] / (sums_bhte[..., -1:] + LEAST)
+    numerator_bhte = sums_bhte[..., :-1]
+    denominator_bht1 = sums_bhte[..., -1:]
+    return numerator_bhte / (denominator_bht1 + LEAST)
