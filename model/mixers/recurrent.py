@@ -26,7 +26,8 @@ class Recurrent(nn.Module):
     causal: bool
 
     def setup(self) -> None:
-        d, directions = self.config.d_model, 1 if self.causal else 2
+        d = self.config.d_model
+        directions = 1 if self.causal else 2
         e = d // directions
         self.wx = self.param("wx", glorot, (directions, d, 4, e))
         self.wh = self.param("wh", glorot, (directions, e, 4, e))
@@ -38,53 +39,65 @@ class Recurrent(nn.Module):
     ) -> tuple[Float[Array, "b t d"], None]:
         """Returns the output for whole rows; there are no weights to drop or to draw."""
         h_btre, _ = self._states(x_btd, mask)
-        both = [h_btre[:, :, 0]] if self.causal else [h_btre[:, :, 0], h_btre[:, ::-1, 1]]
-        return jnp.concatenate(both, axis=-1), None
+        forward_bte = h_btre[:, :, 0]
+        if self.causal:
+            return forward_bte, None
+        backward_bte = h_btre[:, ::-1, 1]
+        return jnp.concatenate([forward_bte, backward_bte], axis=-1), None
 
     def _states(self, x_btd: Array, mask: Mask) -> tuple[Array, Array]:
         """Returns output and cell [b,t,r,e] at every position, in the order in which each direction reads."""
 
         def directed(x_bt: Array) -> Array:
             """From [b,t,..] to [b,t,r,..]: the second direction reads the row from its end."""
-            return jnp.stack([x_bt] if self.causal else [x_bt, x_bt[:, ::-1]], axis=2)
+            directions = [x_bt] if self.causal else [x_bt, x_bt[:, ::-1]]
+            return jnp.stack(directions, axis=2)
 
         segments_btr = directed(mask.queries_bt)
         before_btr = jnp.pad(segments_btr, ((0, 0), (1, 0), (0, 0)), constant_values=NO_SEGMENT)[:, :-1]
-        rows = self._gates(directed(x_btd)).swapaxes(0, 1), (segments_btr != before_btr).swapaxes(0, 1)
+        gates_btrge = self._gates(directed(x_btd))
+        first_btr = segments_btr != before_btr  # of its sentence, where the state is reset
 
         def step(state: tuple[Array, Array], now: tuple[Array, Array]) -> tuple[tuple[Array, Array], Any]:
+            h_bre, c_bre = state
             gates_brge, first_br = now
-            h_bre, c_bre = (jnp.where(first_br[..., None], 0, x_bre) for x_bre in state)
+            h_bre = jnp.where(first_br[..., None], 0, h_bre)
+            c_bre = jnp.where(first_br[..., None], 0, c_bre)
             state = self._cell(gates_brge, h_bre, c_bre)
             return state, state
 
-        h_tbre, c_tbre = jax.lax.scan(step, self._nothing(x_btd.shape[0]), rows)[1]
+        positions = (gates_btrge.swapaxes(0, 1), first_btr.swapaxes(0, 1))
+        _, (h_tbre, c_tbre) = jax.lax.scan(step, self._zero_state(x_btd.shape[0]), positions)
         return h_tbre.swapaxes(0, 1), c_tbre.swapaxes(0, 1)
 
     def init_cache(self, rows: int, beams: int, slots: int) -> BeamState:
         """Returns output and cell before the first token."""
-        return BeamState(self._nothing(rows, beams))
+        return BeamState(self._zero_state(rows, beams))
 
     def step(
         self, x_bmd: Float[Array, "b m d"], positions_bm: Int[Array, "b m"], cache: BeamState
     ) -> tuple[Float[Array, "b m d"], BeamState]:
         """Returns the output for one more token of each of m beams, and output and cell after it."""
-        h_bmre, c_bmre = self._cell(self._gates(x_bmd[:, :, None]), *cache.arrays)
+        h_bmre, c_bmre = cache.arrays
+        gates_bmrge = self._gates(x_bmd[:, :, None])
+        h_bmre, c_bmre = self._cell(gates_bmrge, h_bmre, c_bmre)
         return h_bmre[:, :, 0], BeamState((h_bmre, c_bmre))
 
     def prefill(
         self, x_btd: Float[Array, "b t d"], positions_bt: Int[Array, "b t"], mask: Mask, cache: BeamState
     ) -> tuple[Float[Array, "b t d"], BeamState]:
         """Returns the output for whole rows that every beam begins with, and output and cell after each."""
-        states = self._states(x_btd, mask)
-        return states[0][:, :, 0], cache.begin(*(newest(x_btre, mask, 1)[:, 0] for x_btre in states))
+        h_btre, c_btre = self._states(x_btd, mask)
+        h_bre = newest(h_btre, mask, 1)[:, 0]
+        c_bre = newest(c_btre, mask, 1)[:, 0]
+        return h_btre[:, :, 0], cache.begin(h_bre, c_bre)
 
-    def _nothing(self, *sizes: int) -> tuple[Array, Array]:
+    def _zero_state(self, *sizes: int) -> tuple[Array, Array]:
         shape = (*sizes, self.wx.shape[0], self.wx.shape[3])
         return jnp.zeros(shape, self.config.dtype), jnp.zeros(shape, jnp.float32)
 
     def _gates(self, x_btrd: Float[Array, "b t r d"]) -> Float[Array, "b t r g e"]:
-        """What the input adds to the gates: input, forget, output and candidate."""
+        """Returns what the input adds to the gates: input, forget, output and candidate."""
         gates_btrge = jnp.einsum("btrd,rdge->btrge", x_btrd, self.wx.astype(x_btrd.dtype))
         bias_rge = self.bias.astype(x_btrd.dtype).reshape(-1, 4, self.wx.shape[3])
         return gates_btrge + bias_rge[None, None]
@@ -92,6 +105,10 @@ class Recurrent(nn.Module):
     def _cell(self, gates: Array, h: Array, c: Array) -> tuple[Array, Array]:
         """Returns output [..,r,e] and cell [..,r,e], which stays in float32, one position further."""
         gates += jnp.einsum("...re,regf->...rgf", h, self.wh.astype(h.dtype), preferred_element_type=jnp.float32)
-        enter, keep, leave = (jax.nn.sigmoid(gates[..., i, :]) for i in range(3))
-        c = keep * c + enter * jnp.tanh(gates[..., 3, :])
-        return (leave * jnp.tanh(c)).astype(h.dtype), c
+        input_gate = jax.nn.sigmoid(gates[..., 0, :])
+        forget_gate = jax.nn.sigmoid(gates[..., 1, :])
+        output_gate = jax.nn.sigmoid(gates[..., 2, :])
+        candidate = jnp.tanh(gates[..., 3, :])
+        c = forget_gate * c + input_gate * candidate
+        h = (output_gate * jnp.tanh(c)).astype(h.dtype)
+        return h, c
