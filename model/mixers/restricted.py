@@ -53,10 +53,12 @@ class RestrictedAttention(Heads):
         table_rh: Float[Array, "r h"] | None = None,
     ) -> tuple[Float[Array, "b t d"], Float[Array, "b h t t"]]:
         """Returns the output for whole rows and the weights, which cost nothing where they are not used."""
-        c, (b, t, _) = self.config, x_btd.shape
+        c = self.config
+        b, t, _ = x_btd.shape
         before, after = reach(c.neighbours, mask.causal)
         block = block_length(c.neighbours, t, mask.causal)
-        n, sides = -(-t // block), (1, 0) if mask.causal else (1, 1)
+        n = -(-t // block)
+        sides = (1, 0) if mask.causal else (1, 1)  # neighbouring blocks before and after
 
         def split(x_bt: Array, fill: int = 0) -> Array:
             """From [b,t,..] to blocks [b,n,q,..]."""
@@ -68,7 +70,8 @@ class RestrictedAttention(Heads):
             """From blocks [b,n,q,..] to each with its neighbours, [b,n,s,..]."""
             axes = ((0, 0),) * (x_bnq.ndim - 2)
             x_bnq = jnp.pad(x_bnq, ((0, 0), sides, *axes), constant_values=fill)
-            return jnp.concatenate([x_bnq[:, i : i + n] for i in range(1 + sum(sides))], axis=2)
+            neighbours = [x_bnq[:, i : i + n] for i in range(1 + sum(sides))]
+            return jnp.concatenate(neighbours, axis=2)
 
         def as_rows(x_bn: Array) -> Array:
             """Blocks take the place of rows."""
@@ -77,31 +80,42 @@ class RestrictedAttention(Heads):
         def blocks(x_bhtk: Array) -> Array:
             return split(x_bhtk.swapaxes(1, 2))
 
+        # q, k, v, the bias and the weights of attention proper have the b * n blocks in the place of rows.
+        q_bhtk = self.queries(x_btd, positions_bt)
         k_bhsk, v_bhse, _ = self.keys_values(x_btd, positions_bt)
-        q = as_rows(blocks(self.queries(x_btd, positions_bt))).swapaxes(1, 2)
-        k, v = (as_rows(beside(blocks(x))).swapaxes(1, 2) for x in (k_bhsk, v_bhse))
-        positions = split(positions_bt)
-        bias = self.encoding.bias(as_rows(positions), as_rows(beside(positions)), table_rh)
-        segments = split(mask.queries_bt, NO_SEGMENT)
-        same_bnqs = segments[..., :, None] == beside(segments, NO_SEGMENT)[..., None, :]
+        q = as_rows(blocks(q_bhtk)).swapaxes(1, 2)
+        k = as_rows(beside(blocks(k_bhsk))).swapaxes(1, 2)
+        v = as_rows(beside(blocks(v_bhse))).swapaxes(1, 2)
+        positions_bnq = split(positions_bt)
+        positions_bns = beside(positions_bnq)
+        bias = self.encoding.bias(as_rows(positions_bnq), as_rows(positions_bns), table_rh)
+
+        segments_bnq = split(mask.queries_bt, NO_SEGMENT)
+        segments_bns = beside(segments_bnq, NO_SEGMENT)
+        same_bnqs = segments_bnq[..., :, None] == segments_bns[..., None, :]
         distance_qs = jnp.arange(block)[:, None] - jnp.arange(-block, sum(sides) * block)[None, :]
         near_qs = (distance_qs <= before) & (distance_qs >= -after)
-        weights = attention_weights(q, k, as_rows(same_bnqs & near_qs[None, None]), bias, c.scale_attention)
+        visible_bnqs = same_bnqs & near_qs[None, None]
+
+        weights = attention_weights(q, k, as_rows(visible_bnqs), bias, c.scale_attention)
         weights_bnhqs = weights.reshape(b, n, *weights.shape[1:])
         kept_bnhqs = dropout(weights_bnhqs, c.P_drop_attention, noise, c.dropout_bits)
         heads = jnp.einsum("bhqs,bhse->bqhe", as_rows(kept_bnhqs).astype(x_btd.dtype), v)
         heads_bthe = heads.reshape(b, n * block, *heads.shape[2:])[:, :t]
-        return self.output(heads_bthe.swapaxes(1, 2)), _whole(weights_bnhqs, block)[:, :, :t, :t]
+        weights_bhtt = _over_whole_rows(weights_bnhqs, block)[:, :, :t, :t]
+        return self.output(heads_bthe.swapaxes(1, 2)), weights_bhtt
 
     def init_cache(self, rows: int, beams: int, slots: int) -> Window:
         """Returns an empty cache, whose room does not depend on `slots`."""
-        c, room = self.config, self.config.neighbours * beams
-        nothing = KeysValues(
+        c = self.config
+        room = c.neighbours * beams
+        past = KeysValues(
             jnp.zeros((rows, c.h, room, c.d_k), c.dtype),
             jnp.zeros((rows, c.h, room, c.d_v), c.dtype),
             jnp.zeros((rows, room), jnp.int32),
         )
-        return Window(KVCache(nothing, jnp.zeros((rows, beams, room), bool), jnp.int32(0)))
+        visible_bmc = jnp.zeros((rows, beams, room), bool)
+        return Window(KVCache(past, visible_bmc, used=jnp.int32(0)))
 
     def step(
         self,
@@ -113,10 +127,12 @@ class RestrictedAttention(Heads):
         """Returns the output for one more token of each of m beams, and the cache with that token."""
         cache = window.cache.append(self.keys_values(x_bmd, positions_bm))
         k_bhsk, v_bhse, positions_bs = cache.past
-        bias, scale = self.encoding.bias(positions_bm, positions_bs, table_rh), self.config.scale_attention
-        weights_bhms = attention_weights(self.queries(x_bmd, positions_bm), k_bhsk, cache.visible_bmc, bias, scale)
+        q_bhmk = self.queries(x_bmd, positions_bm)
+        bias_bhms = self.encoding.bias(positions_bm, positions_bs, table_rh)
+        weights_bhms = attention_weights(q_bhmk, k_bhsk, cache.visible_bmc, bias_bhms, self.config.scale_attention)
         heads_bhme = jnp.einsum("bhms,bhse->bhme", weights_bhms.astype(x_bmd.dtype), v_bhse)
-        return self.output(heads_bhme), Window(cache._replace(used=cache.used % cache.visible_bmc.shape[2]))
+        room = cache.visible_bmc.shape[2]
+        return self.output(heads_bhme), Window(cache._replace(used=cache.used % room))
 
     def prefill(
         self,
@@ -130,26 +146,32 @@ class RestrictedAttention(Heads):
 
         The slots that a token of every beam takes hold one that all beams see; the oldest are the first overwritten.
         """
-        r, (rows, beams, room) = self.config.neighbours, window.cache.visible_bmc.shape
+        r = self.config.neighbours
+        rows, beams, room = window.cache.visible_bmc.shape
         k_bhsk, v_bhse, _ = self.keys_values(x_btd, positions_bt)
 
         def spread(x_bs: Array) -> Array:
             """From [b,s,..] to the newest in every `beams`-th of the slots, [b,c,..]."""
             return jnp.repeat(newest(x_bs, mask, r), beams, axis=1)
 
-        k_bchk, v_bche = (spread(x.swapaxes(1, 2)) for x in (k_bhsk, v_bhse))
+        past = KeysValues(
+            spread(k_bhsk.swapaxes(1, 2)).swapaxes(1, 2),
+            spread(v_bhse.swapaxes(1, 2)).swapaxes(1, 2),
+            spread(positions_bt),
+        )
         first_c = jnp.arange(room) % beams == 0
         visible_bc = (spread(mask.keys_bs) != 0) & first_c[None]
-        past = KeysValues(k_bchk.swapaxes(1, 2), v_bche.swapaxes(1, 2), spread(positions_bt))
         visible_bmc = jnp.broadcast_to(visible_bc[:, None], (rows, beams, room))
         y_btd, _ = self(x_btd, positions_bt, mask, None, table_rh)
-        return y_btd, Window(KVCache(past, visible_bmc, jnp.int32(0)))
+        return y_btd, Window(KVCache(past, visible_bmc, used=jnp.int32(0)))
 
 
-def _whole(weights_bnhqs: Float[Array, "b n h q s"], block: int) -> Float[Array, "b h t t"]:
-    """Returns weights over the keys of the whole row from those over the keys of blocks side by side."""
+def _over_whole_rows(weights_bnhqs: Float[Array, "b n h q s"], block: int) -> Float[Array, "b h t t"]:
+    """Returns weights over the keys of the whole row, given those over the o neighbouring blocks' keys."""
     b, n, h, _, s = weights_bnhqs.shape
-    number_no = jnp.arange(n)[:, None] + jnp.arange(-1, s // block - 1)[None, :]
+    o = s // block
+    number_no = jnp.arange(n)[:, None] + jnp.arange(-1, o - 1)[None, :]  # which block each neighbour is
     own_nop = (number_no[:, :, None] == jnp.arange(n)[None, None, :]).astype(weights_bnhqs.dtype)
-    weights_bnhqos = weights_bnhqs.reshape(b, n, h, block, s // block, block)
-    return jnp.einsum("bnhqos,nop->bhnqps", weights_bnhqos, own_nop).reshape(b, h, n * block, n * block)
+    weights_bnhqos = weights_bnhqs.reshape(b, n, h, block, o, block)
+    weights_bhnqps = jnp.einsum("bnhqos,nop->bhnqps", weights_bnhqos, own_nop)
+    return weights_bhnqps.reshape(b, h, n * block, n * block)
