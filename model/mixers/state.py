@@ -25,11 +25,18 @@ class BeamState(NamedTuple):
     def begin(self, *arrays: Array) -> "BeamState":
         """Returns the state in which every beam of a row remembers the same, arrays [b,..]."""
         beams = self.arrays[0].shape[1]
-        return BeamState(tuple(jnp.broadcast_to(x[:, None], (len(x), beams, *x.shape[1:])) for x in arrays))
+
+        def every_beam(x_b: Array) -> Array:
+            return jnp.broadcast_to(x_b[:, None], (len(x_b), beams, *x_b.shape[1:]))
+
+        return BeamState(tuple(every_beam(x_b) for x_b in arrays))
 
 
 def newest(x_bt: Array, mask: Mask, count: int) -> Array:
     """Returns what is at the last `count` tokens of each row of one sentence and padding, [b,count,..]; 0 before it."""
-    padded_bt = jnp.pad(x_bt, ((0, 0), (count, 0), *((0, 0),) * (x_bt.ndim - 2)))
-    places_bc = jnp.sum(mask.keys_bs != 0, axis=1)[:, None] + jnp.arange(count)[None]
-    return padded_bt[jnp.arange(len(x_bt))[:, None], places_bc]
+    other_axes = ((0, 0),) * (x_bt.ndim - 2)
+    padded_bt = jnp.pad(x_bt, ((0, 0), (count, 0), *other_axes))
+    lengths_b = jnp.sum(mask.keys_bs != 0, axis=1)
+    places_bc = lengths_b[:, None] + jnp.arange(count)[None]  # the padding before a row moves it by `count`
+    rows_b1 = jnp.arange(len(x_bt))[:, None]
+    return padded_bt[rows_b1, places_bc]
