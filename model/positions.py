@@ -117,9 +117,11 @@ class T5Bias(NoPositions):
     ) -> Float[Array, "b h t s"] | None:
         assert table_rh is not None
         after_bts = positions_bs[:, None, :] - positions_bt[:, :, None]
-        buckets = jnp.asarray(t5_buckets(self.biases, self.causal))
-        reach = len(buckets) // 2
-        return jnp.moveaxis(table_rh[buckets[jnp.clip(after_bts, -reach, reach) + reach]], 3, 1)
+        buckets = jnp.asarray(t5_buckets(self.biases, self.causal))  # of the distances -far .. far
+        far = len(buckets) // 2
+        bucket_bts = buckets[jnp.clip(after_bts, -far, far) + far]
+        bias_btsh = table_rh[bucket_bts]
+        return jnp.moveaxis(bias_btsh, 3, 1)
 
 
 KINDS: dict[str, type[NoPositions]] = {
@@ -134,7 +136,8 @@ KINDS: dict[str, type[NoPositions]] = {
 
 def frequencies(width: int) -> Float[np.ndarray, " half"]:
     """Returns 10000^(-2i/width) for i = 0 .. width/2 - 1, in float32."""
-    return (MAX_WAVELENGTH ** (-np.arange(0, width, 2, dtype=np.float64) / width)).astype(np.float32)
+    exponents = -np.arange(0, width, 2, dtype=np.float64) / width
+    return (MAX_WAVELENGTH**exponents).astype(np.float32)
 
 
 def _angles(positions_bt: Int[Array, "b t"], width: int) -> Float[Array, "b t half"]:
@@ -145,7 +148,8 @@ def _angles(positions_bt: Int[Array, "b t"], width: int) -> Float[Array, "b t ha
 def sinusoids(positions_bt: Int[Array, "b t"], d_model: int) -> Float[Array, "b t d"]:
     """PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i+1) = cos of the same (section 3.5), interleaved as printed."""
     angles = _angles(positions_bt, d_model)
-    return jnp.stack([jnp.sin(angles), jnp.cos(angles)], axis=-1).reshape(*positions_bt.shape, d_model)
+    pairs = jnp.stack([jnp.sin(angles), jnp.cos(angles)], axis=-1)
+    return pairs.reshape(*positions_bt.shape, d_model)
 
 
 def rotate(x_bhtk: Float[Array, "b h t k"], positions_bt: Int[Array, "b t"]) -> Float[Array, "b h t k"]:
@@ -154,8 +158,10 @@ def rotate(x_bhtk: Float[Array, "b h t k"], positions_bt: Int[Array, "b t"]) -> 
     The product of a rotated query and key then depends only on the difference of their positions.
     """
     angles = _angles(positions_bt, x_bhtk.shape[-1])[:, None]
-    sin, cos = jnp.sin(angles), jnp.cos(angles)
-    even, odd = x_bhtk[..., 0::2].astype(jnp.float32), x_bhtk[..., 1::2].astype(jnp.float32)
+    sin = jnp.sin(angles)
+    cos = jnp.cos(angles)
+    even = x_bhtk[..., 0::2].astype(jnp.float32)
+    odd = x_bhtk[..., 1::2].astype(jnp.float32)
     rotated = jnp.stack([even * cos - odd * sin, even * sin + odd * cos], axis=-1)
     return rotated.reshape(x_bhtk.shape).astype(x_bhtk.dtype)
 
@@ -193,6 +199,7 @@ def t5_buckets(count: int, causal: bool, far: int = 128) -> np.ndarray:
     limits = exact * (far / exact) ** (np.arange(1, side - exact) / (side - exact))
     distances = np.arange(far + 1)
     # Rounded, so that no limit which is a whole number is missed by a rounding error.
-    buckets = np.where(distances < exact, distances, exact + np.searchsorted(limits.round(6), distances, "right"))
+    ranges = exact + np.searchsorted(limits.round(6), distances, "right")
+    buckets = np.where(distances < exact, distances, ranges)
     after = np.zeros(far, int) if causal else side + buckets[1:]
     return np.concatenate([buckets[::-1], after])
