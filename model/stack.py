@@ -34,11 +34,13 @@ class StackCache(NamedTuple):
 
     def select(self, parents_bm: Int[Array, "b m"]) -> "StackCache":
         """Returns the cache in which beam i continues what was beam `parents_bm[:, i]`."""
-        return self._replace(blocks=tuple(one._replace(mixer=one.mixer.select(parents_bm)) for one in self.blocks))
+        blocks = [block._replace(mixer=block.mixer.select(parents_bm)) for block in self.blocks]
+        return self._replace(blocks=tuple(blocks))
 
     def grow(self, slots: int) -> "StackCache":
         """Returns the cache padded to `slots` slots."""
-        return self._replace(blocks=tuple(one._replace(mixer=one.mixer.grow(slots)) for one in self.blocks))
+        blocks = [block._replace(mixer=block.mixer.grow(slots)) for block in self.blocks]
+        return self._replace(blocks=tuple(blocks))
 
 
 class Stack(nn.Module):
@@ -79,14 +81,15 @@ class Stack(nn.Module):
         plain = return_weights or self.is_initializing()
         einsum = plain or c.attention_impl == "einsum"  # which takes dense masks
 
-        def mask_of(queries_bt: Array, keys_bs: Array, causal: bool, dense: bool) -> Mask | Array:
-            mask = Mask(queries_bt, keys_bs, causal, prefix)
-            return mask.dense() if dense else mask
-
-        mask = mask_of(tokens.segments_bt, tokens.segments_bt, self.causal, einsum and c.mixer == "attention")
-        memory_mask = None if memory is None else mask_of(tokens.segments_bt, memory.segments_bs, False, einsum)
-
-        shared = self.shared
+        mask: Mask | Array = Mask(tokens.segments_bt, tokens.segments_bt, self.causal, prefix)
+        if einsum and c.mixer == "attention":
+            mask = mask.dense()
+        memory_mask: Mask | Array | None = None
+        if memory is not None:
+            memory_mask = Mask(tokens.segments_bt, memory.segments_bs, False, prefix)
+            if einsum:
+                memory_mask = memory_mask.dense()
+        shared = self.shared  # read here: `apply` also runs in the scan, where this module is out of scope
 
         def apply(layer: Block, x_btd: Array, keys_values: KeysValues | None, noise: Noise | None) -> Any:
             return layer(x_btd, tokens.positions_bt, mask, keys_values, memory_mask, noise, shared)
@@ -96,44 +99,53 @@ class Stack(nn.Module):
             x_btd = self._scan(apply, x_btd, memory, noise)
         else:
             for n, layer in enumerate(self.layer):
-                x_btd, weights_n = apply(layer, x_btd, memory and memory.keys_values[n], fold(noise, n))
+                keys_values = memory and memory.keys_values[n]
+                x_btd, weights_n = apply(layer, x_btd, keys_values, fold(noise, n))
                 if return_weights:
                     weights.append(weights_n)
-        return self.final_norm(x_btd) if c.norm == "pre" else x_btd, weights
+        if c.norm == "pre":
+            x_btd = self.final_norm(x_btd)
+        return x_btd, weights
 
     def _scan(self, apply: Any, x_btd: Array, memory: Memory | None, noise: Noise | None) -> Array:
         """Applies the blocks with a scan over layers, so that XLA compiles one block instead of N.
 
         The parameter tree stays as it is (`encoder/layer_0/..`); the layers are stacked here.
         """
-        each = [
-            (layer.variables["params"], memory and memory.keys_values[n], noise and jax.random.fold_in(noise.key, n))
-            for n, layer in enumerate(self.layer)
-        ]
-        stacked_n = jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
+        layers = []
+        for n, layer in enumerate(self.layer):
+            keys_values = memory and memory.keys_values[n]
+            key = noise and jax.random.fold_in(noise.key, n)
+            layers.append((layer.variables["params"], keys_values, key))
+        stacked_n = jax.tree.map(lambda *leaves: jnp.stack(leaves), *layers)
         module = self.layer[0].clone(parent=None)
 
         def body(x_btd: Array, layer: tuple[dict, KeysValues | None, Any]) -> tuple[Array, None]:
             params, keys_values, key = layer
             noise_n = noise and Noise(key, noise.rows_b)
-            return module.apply({"params": params}, x_btd, keys_values, noise_n, method=apply)[0], None
+            x_btd, _ = module.apply({"params": params}, x_btd, keys_values, noise_n, method=apply)
+            return x_btd, None
 
-        return jax.lax.scan(body, x_btd, stacked_n)[0]
+        x_btd, _ = jax.lax.scan(body, x_btd, stacked_n)
+        return x_btd
 
     def memory(self, x_bsd: Float[Array, "b s d"], tokens: Tokens) -> Memory:
         """Returns the memory that this stack attends to, given an encoder's output."""
-        return Memory(tuple(layer.memory(x_bsd, tokens.positions_bt) for layer in self.layer), tokens.segments_bt)
+        keys_values = tuple(layer.memory(x_bsd, tokens.positions_bt) for layer in self.layer)
+        return Memory(keys_values, tokens.segments_bt)
 
     def init_cache(self, memory: Memory | None, rows: int, beams: int, slots: int) -> StackCache:
         """Returns an empty cache of `slots` slots; each step fills `beams` of them."""
-        blocks = tuple(
-            layer.init_cache(memory and memory.keys_values[n], rows, beams, slots) for n, layer in enumerate(self.layer)
-        )
-        return StackCache(blocks, memory and memory.segments_bs)
+        blocks = []
+        for n, layer in enumerate(self.layer):
+            keys_values = memory and memory.keys_values[n]
+            blocks.append(layer.init_cache(keys_values, rows, beams, slots))
+        return StackCache(tuple(blocks), memory and memory.segments_bs)
 
     def prefill(self, x_btd: Float[Array, "b t d"], tokens: Tokens, cache: StackCache, prefix: int = 0) -> StackCache:
         """Returns the cache with whole rows that every beam begins with; padding takes slots that no beam can see."""
-        mask, blocks = Mask(tokens.segments_bt, tokens.segments_bt, self.causal, prefix), []
+        mask = Mask(tokens.segments_bt, tokens.segments_bt, self.causal, prefix)
+        blocks = []
         for layer, block in zip(self.layer, cache.blocks, strict=True):
             x_btd, block = layer.prefill(x_btd, tokens.positions_bt, mask, block, self.shared)
             blocks.append(block)
@@ -151,5 +163,6 @@ class Stack(nn.Module):
         for layer, block in zip(self.layer, cache.blocks, strict=True):
             x_bmd, block = layer.step(x_bmd, positions_bm, block, memory_mask_bms, self.shared)
             blocks.append(block)
-        x_bmd = self.final_norm(x_bmd) if self.config.norm == "pre" else x_bmd
+        if self.config.norm == "pre":
+            x_bmd = self.final_norm(x_bmd)
         return x_bmd, cache._replace(blocks=tuple(blocks))
