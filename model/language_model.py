@@ -45,9 +45,14 @@ class DecoderOnly(nn.Module):
         c = self.config
         init = nn.initializers.normal(c.d_model**-0.5)
         self.embed = self.param("embed", init, (c.vocab_size, c.d_model))
-        self.softmax = self.embed if c.tie_embeddings else self.param("softmax", init, (c.vocab_size, c.d_model))
-        self.output_bias = self.param("output_bias", nn.initializers.zeros, (c.vocab_size,)) if c.output_bias else None
-        self.positions = self.param("positions", init, (c.max_positions, c.d_model)) if c.encoding.has_table else None
+        self.softmax = self.embed
+        self.output_bias = self.positions = None
+        if not c.tie_embeddings:
+            self.softmax = self.param("softmax", init, (c.vocab_size, c.d_model))
+        if c.output_bias:
+            self.output_bias = self.param("output_bias", nn.initializers.zeros, (c.vocab_size,))
+        if c.encoding.has_table:
+            self.positions = self.param("positions", init, (c.max_positions, c.d_model))
         self.decoder = Stack(c, cross=False, causal=True)
 
     def after(
@@ -57,11 +62,14 @@ class DecoderOnly(nn.Module):
 
         Rows are ids and then padding, as many as the prompt is shorter than the longest. `prefix` as in `model.stack`.
         """
-        rows, room = prompts_bs.shape[0], prompts_bs.shape[1] - 1
-        last_b = jnp.maximum(jnp.sum(prompts_bs != PAD, axis=1, dtype=jnp.int32) - 1, 0)
+        rows, s = prompts_bs.shape
+        room = s - 1
+        lengths_b = jnp.sum(prompts_bs != PAD, axis=1, dtype=jnp.int32)
+        last_b = jnp.maximum(lengths_b - 1, 0)
         cache = self.decoder.init_cache(None, rows, beams, room + slots)
         if room:
-            before = Tokens.of(jnp.where(jnp.arange(room)[None] < last_b[:, None], prompts_bs[:, :-1], PAD))
+            is_before_bt = jnp.arange(room)[None] < last_b[:, None]
+            before = Tokens.of(jnp.where(is_before_bt, prompts_bs[:, :-1], PAD))
             x_btd = self._embed(before.ids_bt, before.positions_bt, None)
             cache = self.decoder.prefill(x_btd, before, cache, prefix)
         token_b = jnp.take_along_axis(prompts_bs, last_b[:, None], axis=1)[:, 0]
@@ -72,13 +80,15 @@ class DecoderOnly(nn.Module):
     ) -> tuple[Float[Array, "b m v"], PromptCache]:
         """Returns logits after token number `step` from the prompt's last, 0, of m beams, and the cache with it."""
         positions_bm = jnp.broadcast_to((cache.last_b + step)[:, None], token_bm.shape)
-        x_bmd, stack = self.decoder.step(self._embed(token_bm, positions_bm, None), positions_bm, cache.stack)
-        return logits(self.config, x_bmd, self.softmax, self.output_bias), cache.replace(stack=stack)
+        x_bmd = self._embed(token_bm, positions_bm, None)
+        x_bmd, stack = self.decoder.step(x_bmd, positions_bm, cache.stack)
+        logits_bmv = logits(self.config, x_bmd, self.softmax, self.output_bias)
+        return logits_bmv, cache.replace(stack=stack)
 
     def _weights(self, tokens: Tokens, prefix: int = 0) -> dict[str, Float[Array, "n b h t t"]]:
         x_btd = self._embed(tokens.ids_bt, tokens.positions_bt, None)
         _, weights = self.decoder(x_btd, tokens, return_weights=True, prefix=prefix)
-        return {"decoder": jnp.stack([of_block.self_bhtt for of_block in weights])}
+        return {"decoder": jnp.stack([block.self_bhtt for block in weights])}
 
     def _embed(self, ids_bt: Array, positions_bt: Array, noise: Noise | None) -> Array:
         return embed(self.config, self.embed, self.positions, ids_bt, positions_bt, noise)
@@ -93,7 +103,8 @@ class LanguageModel(DecoderOnly):
 
     def __call__(self, tokens: Tokens, noise: Noise | None = None) -> Float[Array, "b t v"]:
         """Returns the logits for whole rows."""
-        return logits_of(*self.hidden(tokens, noise))
+        x_btc, softmax_vc = self.hidden(tokens, noise)
+        return logits_of(x_btc, softmax_vc)
 
     def hidden(self, tokens: Tokens, noise: Noise | None = None) -> tuple[Float[Array, "b t c"], Float[Array, "v c"]]:
         """Returns the two factors of the logits, see `model.embed.logit_factors`."""
@@ -112,10 +123,14 @@ class LanguageModel(DecoderOnly):
         Raises:
           ValueError: there is no room for a token, or a prompt of this width and its output have no learned positions.
         """
-        positions, limit = prompts_bs.shape[1] - 1 + extra_length, self.config.encoding.limit
+        width = prompts_bs.shape[1]
+        positions = width - 1 + extra_length
+        limit = self.config.encoding.limit
         if extra_length < 1 or (limit and positions > limit):
-            raise ValueError(f"a prompt of {prompts_bs.shape[1]} tokens and {extra_length} more: at least 1 must be "
-                             f"asked for, and learned positions are {limit}")  # fmt: skip
+            raise ValueError(
+                f"a prompt of {width} tokens and {extra_length} more: at least 1 must be asked for, and learned "
+                f"positions are {limit}"
+            )
         return jnp.full(prompts_bs.shape[0], extra_length, jnp.int32), extra_length
 
     def start(self, prompts_bs: Int[Array, "b s"], beams: int, slots: int) -> tuple[Int[Array, " b"], PromptCache]:
