@@ -23,9 +23,9 @@ class MaskedLM(nn.Module):
     Beside the encoder it has what BERT has: a layer norm of the embeddings, and before the softmax, which has a bias,
     a dense layer with activation and layer norm. There are no token types: all tokens are of one.
 
-    With `classes` the softmax is over so many classes of a text, to be read at its EOS, and all else is the same, so
-    that a classifier can begin with the parameters of a masked language model. (BERT itself puts another dense layer,
-    with tanh, in the place of this one.)
+    With `classes`, a classification head at EOS replaces the vocabulary softmax. All else is the same, so that a
+    classifier can start from the parameters of a masked language model. (BERT itself replaces the dense layer as well,
+    by one with tanh.)
 
     `noise` turns dropout on. Raises `ValueError` for learned positions and a row longer than their table.
     """
@@ -37,10 +37,17 @@ class MaskedLM(nn.Module):
         c = self.config
         init = nn.initializers.normal(c.d_model**-0.5)
         self.embed = self.param("embed", init, (c.vocab_size, c.d_model))
-        name, size = ("classes", self.classes) if self.classes else ("softmax", c.vocab_size)
+        if self.classes:
+            name = "classes"
+            size = self.classes
+        else:
+            name = "softmax"
+            size = c.vocab_size
         tied = c.tie_embeddings and not self.classes
         self.softmax = self.embed if tied else self.param(name, init, (size, c.d_model))
-        self.positions = self.param("positions", init, (c.max_positions, c.d_model)) if c.encoding.has_table else None
+        self.positions = None
+        if c.encoding.has_table:
+            self.positions = self.param("positions", init, (c.max_positions, c.d_model))
         self.embed_norm = layer_norm(c)
         self.encoder = Stack(c, cross=False, causal=False)
         self.head_w = self.param("head_w", glorot, (c.d_model, c.d_model))
@@ -50,27 +57,33 @@ class MaskedLM(nn.Module):
 
     def __call__(self, tokens: Tokens, noise: Noise | None = None) -> Float[Array, "b t v"]:
         """Returns the logits for whole rows."""
-        return logits_of(*self.hidden(tokens, noise))
+        x_btc, softmax_vc = self.hidden(tokens, noise)
+        return logits_of(x_btc, softmax_vc)
 
     def hidden(self, tokens: Tokens, noise: Noise | None = None) -> tuple[Float[Array, "b t c"], Float[Array, "v c"]]:
         """Returns the two factors of the logits, see `model.embed.logit_factors`."""
+        activation = ACTIVATIONS[self.config.activation]
         x_btd = self.encode(tokens, noise)
-        x_btd = add_bias(jnp.einsum("btd,de->bte", x_btd, self.head_w.astype(x_btd.dtype)), self.head_b)
-        x_btd = self.head_norm(ACTIVATIONS[self.config.activation](x_btd))
+        x_btd = jnp.einsum("btd,de->bte", x_btd, self.head_w.astype(x_btd.dtype))
+        x_btd = activation(add_bias(x_btd, self.head_b))
+        x_btd = self.head_norm(x_btd)
         return logit_factors(self.config, x_btd, self.softmax, self.softmax_b)
 
     def encode(self, tokens: Tokens, noise: Noise | None = None) -> Float[Array, "b t d"]:
         """Returns the encoder's output."""
-        return self.encoder(self._embed(tokens, fold(noise, EMBED)), tokens, None, fold(noise, STACK))[0]
+        x_btd = self._embed(tokens, fold(noise, EMBED))
+        x_btd, _ = self.encoder(x_btd, tokens, None, fold(noise, STACK))
+        return x_btd
 
     def attention_maps(self, tokens: Tokens) -> dict[str, Float[Array, "n b h t t"]]:
         """Returns the weights of all layers and heads, as "encoder"."""
         _, weights = self.encoder(self._embed(tokens, None), tokens, return_weights=True)
-        return {"encoder": jnp.stack([of_block.self_bhtt for of_block in weights])}
+        return {"encoder": jnp.stack([block.self_bhtt for block in weights])}
 
     def _embed(self, tokens: Tokens, noise: Noise | None) -> Float[Array, "b t d"]:
-        ids_bt, positions_bt = tokens.ids_bt, tokens.positions_bt
-        return embed(self.config, self.embed, self.positions, ids_bt, positions_bt, noise, self.embed_norm)
+        return embed(
+            self.config, self.embed, self.positions, tokens.ids_bt, tokens.positions_bt, noise, self.embed_norm
+        )
 
 
 def init_params(config: ModelConfig, key: PRNGKeyArray, classes: int = 0) -> dict:
