@@ -20,17 +20,19 @@ from model.transformer import Transformer
 
 
 class PrefixLM(DecoderOnly):
-    """What `Transformer` is, to those who train it and search with it: logits of the target given the source."""
+    """Logits of the target given the source, with the interface of `Transformer` for training and search."""
 
     def __call__(self, source: Tokens, target: Tokens, noise: Noise | None = None) -> Float[Array, "b t v"]:
         """Returns the logits of the next token at each position of `target`, which is already shifted right."""
-        return logits_of(*self.hidden(source, target, noise))
+        x_btc, softmax_vc = self.hidden(source, target, noise)
+        return logits_of(x_btc, softmax_vc)
 
     def hidden(
         self, source: Tokens, target: Tokens, noise: Noise | None = None
     ) -> tuple[Float[Array, "b t c"], Float[Array, "v c"]]:
         """Returns the two factors of the logits, see `model.embed.logit_factors`."""
-        both, s = joined(source, target), source.ids_bt.shape[1]
+        both = joined(source, target)
+        s = source.ids_bt.shape[1]
         x_bnd = self._embed(both.ids_bt, both.positions_bt, fold(noise, EMBED))
         x_bnd, _ = self.decoder(x_bnd, both, None, fold(noise, STACK), prefix=self._prefix(s))
         return logit_factors(self.config, x_bnd[:, s:], self.softmax, self.output_bias)
@@ -50,8 +52,10 @@ class PrefixLM(DecoderOnly):
 
     def start(self, source_bs: Int[Array, "b s"], beams: int, slots: int) -> tuple[Int[Array, " b"], PromptCache]:
         """Returns the first token of every search, BOS, and the cache of its source, filled at once."""
-        length_b1, s = jnp.sum(source_bs != PAD, axis=1)[:, None], source_bs.shape[1]
-        prompts_bs = jnp.where(jnp.arange(s + 1)[None] == length_b1, BOS, jnp.pad(source_bs, ((0, 0), (0, 1))))
+        s = source_bs.shape[1]
+        lengths_b = jnp.sum(source_bs != PAD, axis=1)
+        is_bos_bs = jnp.arange(s + 1)[None] == lengths_b[:, None]
+        prompts_bs = jnp.where(is_bos_bs, BOS, jnp.pad(source_bs, ((0, 0), (0, 1))))
         return self.after(prompts_bs, beams, slots, self._prefix(s))
 
     def _prefix(self, length: int) -> int:
