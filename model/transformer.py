@@ -35,8 +35,9 @@ class Transformer(nn.Module):
             self.source_embed = self.param("source_embed", init, (c.vocab_size, c.d_model))
             self.target_embed = self.param("target_embed", init, (c.vocab_size, c.d_model))
             self.softmax = self.param("softmax", init, (c.vocab_size, c.d_model))
-        self.output_bias = self.param("output_bias", nn.initializers.zeros, (c.vocab_size,)) if c.output_bias else None
-        self.source_positions = self.target_positions = None
+        self.output_bias = self.source_positions = self.target_positions = None
+        if c.output_bias:
+            self.output_bias = self.param("output_bias", nn.initializers.zeros, (c.vocab_size,))
         if c.encoding.has_table:
             self.source_positions = self.param("source_positions", init, (c.max_positions, c.d_model))
             self.target_positions = self.param("target_positions", init, (c.max_positions, c.d_model))
@@ -45,23 +46,28 @@ class Transformer(nn.Module):
 
     def __call__(self, source: Tokens, target: Tokens, noise: Noise | None = None) -> Float[Array, "b t v"]:
         """Returns the logits of the next token at each position of `target`, which is already shifted right."""
-        return logits_of(*self.hidden(source, target, noise))
+        x_btc, softmax_vc = self.hidden(source, target, noise)
+        return logits_of(x_btc, softmax_vc)
 
     def hidden(
         self, source: Tokens, target: Tokens, noise: Noise | None = None
     ) -> tuple[Float[Array, "b t c"], Float[Array, "v c"]]:
         """Returns the two factors of the logits, see `model.embed.logit_factors`."""
-        return self._decode(target, self.encode(source, noise), source, noise)
+        memory_bsd = self.encode(source, noise)
+        return self._decode(target, memory_bsd, source, noise)
 
     def encode(self, source: Tokens, noise: Noise | None = None) -> Float[Array, "b s d"]:
         """Returns the encoder's output."""
-        return self.encoder(self._embed_source(source, noise), source, None, fold(noise, ENCODER))[0]
+        x_bsd = self._embed_source(source, noise)
+        x_bsd, _ = self.encoder(x_bsd, source, None, fold(noise, ENCODER))
+        return x_bsd
 
     def decode(
         self, target: Tokens, memory_bsd: Float[Array, "b s d"], source: Tokens, noise: Noise | None = None
     ) -> Float[Array, "b t v"]:
         """Returns logits as `__call__` does, given the encoder's output for `source`."""
-        return logits_of(*self._decode(target, memory_bsd, source, noise))
+        x_btc, softmax_vc = self._decode(target, memory_bsd, source, noise)
+        return logits_of(x_btc, softmax_vc)
 
     @nn.nowrap
     def output_limits(self, source_bs: Int[Array, "b s"], extra_length: int) -> tuple[Int[Array, " b"], int]:
@@ -70,10 +76,14 @@ class Transformer(nn.Module):
         Raises:
           ValueError: `extra_length` leaves no room for even one token.
         """
-        steps = min(source_bs.shape[1] + extra_length, self.config.encoding.limit or 2**31 - 1)
+        width = source_bs.shape[1]
+        steps = width + extra_length
+        if self.config.encoding.limit is not None:
+            steps = min(steps, self.config.encoding.limit)
         if steps < 1:
-            raise ValueError(f"extra_length is {extra_length}: no output fits a source row of {source_bs.shape[1]}")
-        return jnp.clip(jnp.sum(source_bs != PAD, axis=1) + extra_length, 1, steps), steps
+            raise ValueError(f"extra_length is {extra_length}: no output fits a source row of {width}")
+        lengths_b = jnp.sum(source_bs != PAD, axis=1)
+        return jnp.clip(lengths_b + extra_length, 1, steps), steps
 
     def start(self, source_bs: Int[Array, "b s"], beams: int, slots: int) -> tuple[Int[Array, " b"], StackCache]:
         """Returns the first token of every search, BOS, and the empty cache."""
@@ -87,21 +97,25 @@ class Transformer(nn.Module):
     ) -> tuple[Float[Array, "b m v"], StackCache]:
         """Returns the logits after token `step` (from 0) of each of m beams, and the updated cache."""
         positions_bm = jnp.full(token_bm.shape, step, jnp.int32)
-        x_bmd, cache = self.decoder.step(self._embed_target(token_bm, positions_bm, None), positions_bm, cache)
-        return logits(self.config, x_bmd, self.softmax, self.output_bias), cache
+        x_bmd = self._embed_target(token_bm, positions_bm, None)
+        x_bmd, cache = self.decoder.step(x_bmd, positions_bm, cache)
+        logits_bmv = logits(self.config, x_bmd, self.softmax, self.output_bias)
+        return logits_bmv, cache
 
     def attention_maps(self, source: Tokens, target: Tokens) -> dict[str, Float[Array, "n b h _ _"]]:
         """Weights of all layers and heads: "encoder" [n,b,h,s,s], "decoder" [n,b,h,t,t], "cross" [n,b,h,t,s].
 
-        Of a mixer without weights "cross" alone.
+        With a mixer that has no weights, "cross" alone.
         """
-        memory_bsd, encoder = self.encoder(self._embed_source(source, None), source, return_weights=True)
+        x_bsd = self._embed_source(source, None)
+        memory_bsd, encoder_weights = self.encoder(x_bsd, source, return_weights=True)
+        memory = self.decoder.memory(memory_bsd, source)
         x_btd = self._embed_target(target.ids_bt, target.positions_bt, None)
-        _, decoder = self.decoder(x_btd, target, self.decoder.memory(memory_bsd, source), return_weights=True)
-        maps = {"cross": jnp.stack([weights.cross_bhts for weights in decoder])}
+        _, decoder_weights = self.decoder(x_btd, target, memory, return_weights=True)
+        maps = {"cross": jnp.stack([block.cross_bhts for block in decoder_weights])}
         if MIXERS[self.config.mixer].weights:
-            maps["encoder"] = jnp.stack([weights.self_bhtt for weights in encoder])
-            maps["decoder"] = jnp.stack([weights.self_bhtt for weights in decoder])
+            maps["encoder"] = jnp.stack([block.self_bhtt for block in encoder_weights])
+            maps["decoder"] = jnp.stack([block.self_bhtt for block in decoder_weights])
         return maps
 
     def _decode(self, target: Tokens, memory_bsd: Array, source: Tokens, noise: Noise | None) -> tuple[Array, Array]:
@@ -111,12 +125,14 @@ class Transformer(nn.Module):
         return logit_factors(self.config, x_btd, self.softmax, self.output_bias)
 
     def _embed_source(self, source: Tokens, noise: Noise | None) -> Array:
-        table, positions = self.source_embed, self.source_positions
-        return embed(self.config, table, positions, source.ids_bt, source.positions_bt, fold(noise, SOURCE))
+        table_vd = self.source_embed
+        positions_ld = self.source_positions
+        return embed(self.config, table_vd, positions_ld, source.ids_bt, source.positions_bt, fold(noise, SOURCE))
 
     def _embed_target(self, ids_bt: Array, positions_bt: Array, noise: Noise | None) -> Array:
-        table, positions = self.target_embed, self.target_positions
-        return embed(self.config, table, positions, ids_bt, positions_bt, fold(noise, TARGET))
+        table_vd = self.target_embed
+        positions_ld = self.target_positions
+        return embed(self.config, table_vd, positions_ld, ids_bt, positions_bt, fold(noise, TARGET))
 
 
 def init_params(config: ModelConfig, key: PRNGKeyArray) -> dict:
