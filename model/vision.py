@@ -37,12 +37,14 @@ class ImageConfig:
 
     def __post_init__(self) -> None:
         for field in ("height", "width", "patch_height", "patch_width", "classes"):
-            if not 1 <= getattr(self, field) <= LARGEST:
-                raise ValueError(f"image.{field} is {getattr(self, field)}; it must be from 1 to {LARGEST:,}")
+            size = getattr(self, field)
+            if not 1 <= size <= LARGEST:
+                raise ValueError(f"image.{field} is {size}; it must be from 1 to {LARGEST:,}")
         for side in ("height", "width"):
-            if getattr(self, side) % getattr(self, f"patch_{side}"):
-                raise ValueError(f"image.patch_{side} is {getattr(self, f'patch_{side}')}; it must divide image."
-                                 f"{side}, {getattr(self, side)}")  # fmt: skip
+            size = getattr(self, side)
+            patch = getattr(self, f"patch_{side}")
+            if size % patch:
+                raise ValueError(f"image.patch_{side} is {patch}; it must divide image.{side}, {size}")
         if self.pooling not in POOLINGS:
             raise ValueError(f"image.pooling is {self.pooling!r}; it must be one of {', '.join(POOLINGS)}")
 
@@ -54,14 +56,18 @@ class ImageConfig:
     @property
     def positions(self) -> int:
         """The length of a row: the patches, and the class token, if there is one, before them."""
-        return self.grid[0] * self.grid[1] + (self.pooling == "token")
+        rows, columns = self.grid
+        class_tokens = 1 if self.pooling == "token" else 0
+        return rows * columns + class_tokens
 
 
 def patches(image: ImageConfig, images_byx: Float[Array, "b y x"]) -> Float[Array, "b t p"]:
     """Returns the pixels of each patch, row by row, of the patches row by row."""
-    (rows, columns), b = image.grid, images_byx.shape[0]
-    split = images_byx.reshape(b, rows, image.patch_height, columns, image.patch_width).swapaxes(2, 3)
-    return split.reshape(b, rows * columns, image.patch_height * image.patch_width)
+    rows, columns = image.grid
+    b = images_byx.shape[0]
+    split = images_byx.reshape(b, rows, image.patch_height, columns, image.patch_width)
+    by_patch = split.swapaxes(2, 3)
+    return by_patch.reshape(b, rows * columns, image.patch_height * image.patch_width)
 
 
 class Vision(nn.Module):
@@ -74,12 +80,16 @@ class Vision(nn.Module):
     image: ImageConfig
 
     def setup(self) -> None:
-        c, size = self.config, self.image.patch_height * self.image.patch_width
+        c = self.config
+        pixels = self.image.patch_height * self.image.patch_width
         init = nn.initializers.normal(c.d_model**-0.5)
-        self.patch = self.param("patch", glorot, (size, c.d_model))
+        self.patch = self.param("patch", glorot, (pixels, c.d_model))
         self.patch_bias = self.param("patch_bias", nn.initializers.zeros, (c.d_model,))
-        self.token = self.param("token", init, (c.d_model,)) if self.image.pooling == "token" else None
-        self.positions = self.param("positions", init, (c.max_positions, c.d_model)) if c.encoding.has_table else None
+        self.token = self.positions = None
+        if self.image.pooling == "token":
+            self.token = self.param("token", init, (c.d_model,))
+        if c.encoding.has_table:
+            self.positions = self.param("positions", init, (c.max_positions, c.d_model))
         self.encoder = Stack(c, cross=False, causal=False)
         self.head = self.param("head", nn.initializers.zeros, (c.d_model, self.image.classes))
         self.head_bias = self.param("head_bias", nn.initializers.zeros, (self.image.classes,))
@@ -92,25 +102,30 @@ class Vision(nn.Module):
         return_weights: bool = False,
     ) -> tuple[Float[Array, "b v"], list]:
         """Returns the logits and, with `return_weights`, the attention weights of each block."""
-        c, row = self.config, tokens(self.image, real_b)
+        c = self.config
+        row = tokens(self.image, real_b)
         x_btp = patches(self.image, images_byx).astype(c.dtype)
-        x_btd = add_bias(jnp.einsum("btp,pd->btd", x_btp, self.patch.astype(c.dtype)), self.patch_bias)
+        x_btd = jnp.einsum("btp,pd->btd", x_btp, self.patch.astype(c.dtype))
+        x_btd = add_bias(x_btd, self.patch_bias)
         if self.token is not None:
-            token_b1d = jnp.broadcast_to(self.token.astype(c.dtype)[None, None], (x_btd.shape[0], 1, c.d_model))
+            token_11d = self.token.astype(c.dtype)[None, None]
+            token_b1d = jnp.broadcast_to(token_11d, (x_btd.shape[0], 1, c.d_model))
             x_btd = jnp.concatenate([token_b1d, x_btd], axis=1)
         x_btd = c.encoding.embed(x_btd, row.positions_bt, self.positions).astype(c.dtype)
         x_btd = dropout(x_btd, c.P_drop, fold(noise, EMBED), c.dropout_bits)
         x_btd, weights = self.encoder(x_btd, row, None, fold(noise, STACK), return_weights)
         x_bd = x_btd.mean(axis=1) if self.token is None else x_btd[:, 0]
-        logits_bv = jnp.einsum("bd,dv->bv", x_bd.astype(jnp.float32), self.head) + self.head_bias[None]
-        return logits_bv, weights
+        logits_bv = jnp.einsum("bd,dv->bv", x_bd.astype(jnp.float32), self.head)
+        return logits_bv + self.head_bias[None], weights
 
 
 def tokens(image: ImageConfig, real_b: Int[Array, " b"]) -> Tokens:
     """Returns rows of patches as tokens without ids; a row without an image is padding."""
-    row_t = jnp.arange(image.positions, dtype=jnp.int32)
-    segments_bt = jnp.broadcast_to(jnp.asarray(real_b)[:, None], (len(real_b), image.positions))
-    return Tokens(segments_bt, segments_bt, jnp.broadcast_to(row_t[None], segments_bt.shape))
+    shape = (len(real_b), image.positions)
+    segments_bt = jnp.broadcast_to(jnp.asarray(real_b)[:, None], shape)
+    positions_t = jnp.arange(image.positions, dtype=jnp.int32)
+    positions_bt = jnp.broadcast_to(positions_t[None], shape)
+    return Tokens(segments_bt, segments_bt, positions_bt)
 
 
 def init_params(config: ModelConfig, image: ImageConfig, key: PRNGKeyArray) -> dict:
