@@ -55,7 +55,8 @@ def dropout(
     if rate == 0.0 or noise is None:
         return x
     if bits == "threefry":
-        key_b = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(noise.key, noise.rows_b)
+        fold_in_rows = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
+        key_b = fold_in_rows(noise.key, noise.rows_b)
         keep = jax.vmap(lambda row_key: jax.random.bernoulli(row_key, 1.0 - rate, x.shape[1:]))(key_b)
     else:
         keep = keep_mask(jax.random.bits(noise.key, (2,), jnp.uint32), x.shape, rate, noise.rows_b)
@@ -107,7 +108,8 @@ def index_words(
     high = jnp.zeros(shape, jnp.uint32)
     for axis in range(len(shape)):
         if axis == 0:
-            iota = jnp.broadcast_to(rows_b.astype(jnp.uint32).reshape(-1, *(1,) * (len(shape) - 1)), shape)
+            other_axes = (1,) * (len(shape) - 1)
+            iota = jnp.broadcast_to(rows_b.astype(jnp.uint32).reshape(-1, *other_axes), shape)
         else:
             iota = jax.lax.broadcasted_iota(jnp.uint32, shape, axis)
         if axis >= split:
