@@ -73,14 +73,16 @@ def most_probable(
     best_bmk = best_bmk - normaliser_bm1
     alive_bm1 = (state.log_probs_bm > -jnp.inf)[..., None]
     log_probs_bmk = jnp.where(alive_bm1, state.log_probs_bm[..., None] + best_bmk, -jnp.inf)
-    rows = len(log_probs_bmk)
-    log_probs_bk, index_bk = jax.lax.top_k(log_probs_bmk.reshape(rows, -1), count)
-    parent_bk = index_bk // tokens_bmk.shape[2]
+    rows, _, per_beam = tokens_bmk.shape
+    order_bk, index_bk = jax.lax.top_k(log_probs_bmk.reshape(rows, -1), count)
+    parent_bk = index_bk // per_beam
     token_bk = take_beams(tokens_bmk.reshape(rows, -1), index_bk)
-    order_bk = log_probs_bk
+    log_probs_bk = order_bk
     if penalty_bv is not None:
+        # Penalties choose the extensions; what is kept of each is the model's own log p.
         log_probs_bk = log_probs_bk + jnp.take_along_axis(penalty_bv, token_bk, axis=1)
-    return Extensions(parent_bk, token_bk, log_probs_bk, order_bk, _extended(state, parent_bk, token_bk))
+    ids_bkt = _extended(state, parent_bk, token_bk)
+    return Extensions(parent_bk, token_bk, log_probs_bk, order_bk, ids_bkt)
 
 
 def dynamic_beam_allocation(
@@ -89,20 +91,32 @@ def dynamic_beam_allocation(
     """Returns `count` extensions, chosen by dynamic beam allocation (see `model.search.rules`)."""
     rows, _, vocabulary = token_log_probs_bmv.shape
     _, likely_bmk = jax.lax.top_k(token_log_probs_bmv, min(count, vocabulary))
-    tokens_bmk = jnp.concatenate([likely_bmk, next_constraint(phrases_bcl, state.ids_bmt, state.step)], axis=-1)
-    place_k = jnp.arange(tokens_bmk.shape[2])
+    needed_bmc = next_constraint(phrases_bcl, state.ids_bmt, state.step)
+    tokens_bmk = jnp.concatenate([likely_bmk, needed_bmc], axis=-1)
+    per_beam = tokens_bmk.shape[2]
+
+    # A token may be both likely and needed: only its first place counts.
+    place_k = jnp.arange(per_beam)
     earlier_11kk = (place_k[:, None] > place_k[None])[None, None]
     again_bmk = jnp.any((tokens_bmk[..., None] == tokens_bmk[:, :, None]) & earlier_11kk, axis=-1)
-    added_bmk = jnp.take_along_axis(token_log_probs_bmv, tokens_bmk, axis=-1)
     dead_bmk = again_bmk | jnp.isneginf(state.log_probs_bm)[..., None]
-    log_probs_bk = jnp.where(dead_bmk, -jnp.inf, state.log_probs_bm[..., None] + added_bmk).reshape(rows, -1)
+    added_bmk = jnp.take_along_axis(token_log_probs_bmv, tokens_bmk, axis=-1)
+    log_probs_bmk = jnp.where(dead_bmk, -jnp.inf, state.log_probs_bm[..., None] + added_bmk)
+
+    log_probs_bk = log_probs_bmk.reshape(rows, -1)
     token_bk = tokens_bmk.reshape(rows, -1)
-    parent_bk = jnp.broadcast_to(jnp.arange(log_probs_bk.shape[1]) // tokens_bmk.shape[2], log_probs_bk.shape)
+    parent_k = jnp.arange(log_probs_bk.shape[1]) // per_beam
+    parent_bk = jnp.broadcast_to(parent_k, log_probs_bk.shape)
     ids_bkt = _extended(state, parent_bk, token_bk)
-    chosen_bk = allocate(bank_of(phrases_bcl, ids_bkt, state.step + 1), log_probs_bk)[:, :count]
-    order_bk = jnp.broadcast_to(-jnp.arange(float(chosen_bk.shape[1])), chosen_bk.shape)
-    parent_bk, token_bk, log_probs_bk = (take_beams(x_bk, chosen_bk) for x_bk in (parent_bk, token_bk, log_probs_bk))
-    return Extensions(parent_bk, token_bk, log_probs_bk, order_bk, take_beams(ids_bkt, chosen_bk))
+    bank_bk = bank_of(phrases_bcl, ids_bkt, state.step + 1)
+    chosen_bk = allocate(bank_bk, log_probs_bk)[:, :count]
+    return Extensions(
+        parent_bk=take_beams(parent_bk, chosen_bk),
+        token_bk=take_beams(token_bk, chosen_bk),
+        log_probs_bk=take_beams(log_probs_bk, chosen_bk),
+        order_bk=jnp.broadcast_to(-jnp.arange(float(chosen_bk.shape[1])), chosen_bk.shape),
+        ids_bkt=take_beams(ids_bkt, chosen_bk),
+    )
 
 
 def update_beams(
@@ -116,27 +130,27 @@ def update_beams(
 
     `penalty_of` is the `length_penalty` of a length.
     """
-    ids_bkt, token_bk, log_probs_bk = new.ids_bkt, new.token_bk, new.log_probs_bk
     length = state.step + 1
-    ended_bk = (token_bk == EOS) & (log_probs_bk > -jnp.inf)
-    finished = keep_best(
-        state.finished,
-        Hypotheses(
-            ids_bkt,
-            jnp.where(ended_bk, length, 0),
-            jnp.where(ended_bk, log_probs_bk, -jnp.inf),
-            jnp.where(ended_bk, log_probs_bk / penalty_of(length), -jnp.inf),
-        ),
+    eos_bk = new.token_bk == EOS
+    ended_bk = eos_bk & (new.log_probs_bk > -jnp.inf)
+    ended = Hypotheses(
+        ids_bmt=new.ids_bkt,
+        lengths_bm=jnp.where(ended_bk, length, 0),
+        log_probs_bm=jnp.where(ended_bk, new.log_probs_bk, -jnp.inf),
+        scores_bm=jnp.where(ended_bk, new.log_probs_bk / penalty_of(length), -jnp.inf),
     )
+    finished = keep_best(state.finished, ended)
+
     beam = state.log_probs_bm.shape[1]
-    _, kept_bm = jax.lax.top_k(jnp.where(token_bk == EOS, -jnp.inf, new.order_bk), beam)
-    alive_log_probs_bm = take_beams(jnp.where(token_bk == EOS, -jnp.inf, log_probs_bk), kept_bm)
-    within_reach_b = jnp.max(alive_log_probs_bm, axis=1) / penalty_at_limit_b > finished.scores_bm[:, nbest - 1]
+    _, kept_bm = jax.lax.top_k(jnp.where(eos_bk, -jnp.inf, new.order_bk), beam)
+    alive_log_probs_bm = take_beams(jnp.where(eos_bk, -jnp.inf, new.log_probs_bk), kept_bm)
+    best_possible_b = jnp.max(alive_log_probs_bm, axis=1) / penalty_at_limit_b
+    within_reach_b = best_possible_b > finished.scores_bm[:, nbest - 1]
     after = SearchState(
         step=length,
-        token_bm=take_beams(token_bk, kept_bm),
+        token_bm=take_beams(new.token_bk, kept_bm),
         log_probs_bm=jnp.where(within_reach_b[:, None], alive_log_probs_bm, -jnp.inf),
-        ids_bmt=take_beams(ids_bkt, kept_bm),
+        ids_bmt=take_beams(new.ids_bkt, kept_bm),
         cache=state.cache,
         finished=finished,
     )
@@ -190,6 +204,6 @@ def beam_search(
         return after._replace(cache=cache.select(parent_bm))
 
     def result(finished: Hypotheses) -> Hypotheses:
-        return clear_empty_slots(Hypotheses(*(field[:, :nbest] for field in finished)))
+        return clear_empty_slots(jax.tree.map(lambda field_bm: field_bm[:, :nbest], finished))
 
     return Search(partial(start, model, params, inputs_bs, beam, steps), advance, result)
