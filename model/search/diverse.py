@@ -59,7 +59,9 @@ def diverse_search(
         allowed_bmv = forbid(logits_bmv, state.step, limit_b)
         normaliser_bm1 = jax.nn.logsumexp(logits_bmv, axis=-1, keepdims=True)
         counts_bv = jnp.zeros_like(logits_bmv[:, 0])
-        rows_b1, after, parents = jnp.arange(len(inputs_bs))[:, None], [], []
+        rows_b1 = jnp.arange(len(inputs_bs))[:, None]
+        groups_after = []
+        parents = []
         for first in range(0, beam, size):
             own = slice(first, first + size)
             group = _of_group(state, own)
@@ -68,17 +70,15 @@ def diverse_search(
             group, parent_bm = update_beams(group, new, penalty_of, penalty_at_limit_b, size)
             alive_bm = (group.log_probs_bm > -jnp.inf).astype(counts_bv.dtype)
             counts_bv = counts_bv.at[rows_b1, group.token_bm].add(alive_bm)
-            after.append(group)
+            groups_after.append(group)
             parents.append(parent_bm + first)
         return SearchState(
             step=state.step + 1,
-            token_bm=jnp.concatenate([group.token_bm for group in after], axis=1),
-            log_probs_bm=jnp.concatenate([group.log_probs_bm for group in after], axis=1),
-            ids_bmt=jnp.concatenate([group.ids_bmt for group in after], axis=1),
+            token_bm=jnp.concatenate([group.token_bm for group in groups_after], axis=1),
+            log_probs_bm=jnp.concatenate([group.log_probs_bm for group in groups_after], axis=1),
+            ids_bmt=jnp.concatenate([group.ids_bmt for group in groups_after], axis=1),
             cache=cache.select(jnp.concatenate(parents, axis=1)),
-            finished=Hypotheses(
-                *(jnp.concatenate(fields, axis=1) for fields in zip(*(g.finished for g in after), strict=True))
-            ),
+            finished=_side_by_side([group.finished for group in groups_after]),
         )
 
     def begin() -> SearchState:
@@ -86,7 +86,10 @@ def diverse_search(
         firsts_1m = (jnp.arange(beam) % size == 0)[None]
         return state._replace(log_probs_bm=jnp.where(firsts_1m, state.log_probs_bm[:, :1], -jnp.inf))
 
-    return Search(begin, advance, lambda finished: _each_once(clear_empty_slots(finished)))
+    def result(finished: Hypotheses) -> Hypotheses:
+        return _each_once(clear_empty_slots(finished))
+
+    return Search(begin, advance, result)
 
 
 def _of_group(state: SearchState, own: slice) -> SearchState:
@@ -94,20 +97,27 @@ def _of_group(state: SearchState, own: slice) -> SearchState:
         token_bm=state.token_bm[:, own],
         log_probs_bm=state.log_probs_bm[:, own],
         ids_bmt=state.ids_bmt[:, own],
-        finished=Hypotheses(*(field[:, own] for field in state.finished)),
+        finished=jax.tree.map(lambda field_bm: field_bm[:, own], state.finished),
     )
 
 
-def _each_once(found: Hypotheses) -> Hypotheses:
-    """Returns the hypotheses sorted by score, and without those that an earlier group has found, too."""
-    m = found.lengths_bm.shape[1]
+def _side_by_side(groups: list[Hypotheses]) -> Hypotheses:
+    return jax.tree.map(lambda *fields_bm: jnp.concatenate(fields_bm, axis=1), *groups)
+
+
+def _each_once(hypotheses: Hypotheses) -> Hypotheses:
+    """Returns the hypotheses sorted by score, without those that an earlier group has as well."""
+    ids_bmt = hypotheses.ids_bmt
+    m = ids_bmt.shape[1]
     earlier_1mm = (jnp.arange(m)[:, None] > jnp.arange(m)[None])[None]
-    again_bm = jnp.any(jnp.all(found.ids_bmt[:, :, None] == found.ids_bmt[:, None], axis=-1) & earlier_1mm, axis=-1)
+    same_bmm = jnp.all(ids_bmt[:, :, None] == ids_bmt[:, None], axis=-1)
+    again_bm = jnp.any(same_bmm & earlier_1mm, axis=-1)
     once = Hypotheses(
-        found.ids_bmt,
-        jnp.where(again_bm, 0, found.lengths_bm),
-        jnp.where(again_bm, -jnp.inf, found.log_probs_bm),
-        jnp.where(again_bm, -jnp.inf, found.scores_bm),
+        ids_bmt=ids_bmt,
+        lengths_bm=jnp.where(again_bm, 0, hypotheses.lengths_bm),
+        log_probs_bm=jnp.where(again_bm, -jnp.inf, hypotheses.log_probs_bm),
+        scores_bm=jnp.where(again_bm, -jnp.inf, hypotheses.scores_bm),
     )
-    nothing = jax.tree.map(lambda field: field[:, :0], once)
+    # Merging with no others sorts them.
+    nothing = jax.tree.map(lambda field_bm: field_bm[:, :0], once)
     return clear_empty_slots(keep_best(once, nothing))
