@@ -112,30 +112,32 @@ def run_search(search: Callable[P, Search]) -> Callable[P, Hypotheses]:
     time once the search has ended.
     """
 
-    def found(*args: P.args, **kwargs: P.kwargs) -> Hypotheses:
-        running = search(*args, **kwargs)
+    def run(*args: P.args, **kwargs: P.kwargs) -> Hypotheses:
+        this_search = search(*args, **kwargs)
         end = FIRST_STEPS
-        state = run_stage(running, None, end)
+        state = run_stage(this_search, None, end)
         while end < state.steps:
             end *= 2
-            state = run_stage(running, state, end)
-        return running.result(state.finished)
+            state = run_stage(this_search, state, end)
+        return this_search.result(state.finished)
 
-    return found
+    return run
 
 
 def take_beams(x_bm: Array, index_bk: Int[Array, "b k"]) -> Array:
     """Returns `x[b, index[b, k]]`, with any further axes."""
-    return jnp.take_along_axis(x_bm, index_bk.reshape(index_bk.shape + (1,) * (x_bm.ndim - 2)), axis=1)
+    further_axes = (1,) * (x_bm.ndim - 2)
+    return jnp.take_along_axis(x_bm, index_bk.reshape(index_bk.shape + further_axes), axis=1)
 
 
 def keep_best(finished: Hypotheses, new: Hypotheses) -> Hypotheses:
     """Returns the best-scored of both, as many as `finished` holds; on ties, the older."""
-    both = Hypotheses(*(jnp.concatenate(pair, axis=1) for pair in zip(finished, new, strict=True)))
+    both = jax.tree.map(lambda old_bm, new_bk: jnp.concatenate([old_bm, new_bk], axis=1), finished, new)
     _, best_bm = jax.lax.top_k(both.scores_bm, finished.scores_bm.shape[1])
-    return Hypotheses(*(take_beams(field, best_bm) for field in both))
+    return jax.tree.map(lambda field: take_beams(field, best_bm), both)
 
 
-def clear_empty_slots(found: Hypotheses) -> Hypotheses:
+def clear_empty_slots(hypotheses: Hypotheses) -> Hypotheses:
     """Clears the ids in slots without a hypothesis, which are left over from other hypotheses."""
-    return found._replace(ids_bmt=jnp.where((found.lengths_bm > 0)[..., None], found.ids_bmt, PAD))
+    used_bm1 = (hypotheses.lengths_bm > 0)[..., None]
+    return hypotheses._replace(ids_bmt=jnp.where(used_bm1, hypotheses.ids_bmt, PAD))
