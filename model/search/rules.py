@@ -4,8 +4,8 @@ All but the last are edits of a step's logits. Phrases need more than forbidding
 the beam is shared among hypotheses that hold more or fewer of their tokens (dynamic beam allocation, Post and Vilar
 2018; vectorised as by Hu et al. 2019). In its simplest correct form:
 
-- The bank of a hypothesis is the number of tokens of phrases that it holds: of those that appear in it, all; and of the
-  others the longest beginning of one that it ends in.
+- The bank of a hypothesis is the number of phrase tokens that it holds: the tokens of completed phrases, plus the
+  longest prefix of an open phrase that it ends with.
 - Besides its most probable extensions, each hypothesis is extended by the next token of each phrase it lacks.
 - EOS is allowed once every phrase appears.
 - Of the extensions the first of each bank by log p are chosen, larger banks first; then the second of each; and so on.
@@ -54,8 +54,9 @@ class Rules:
             banned_bmv = banned_bmv | ((token_11v == EOS) & (step < self.min_length))
         if self.prefix_bp is not None:
             p = self.prefix_bp.shape[1]
-            wanted_b = jnp.where(step < p, self.prefix_bp[:, jnp.minimum(step, p - 1)], 0)[:, None, None]
-            banned_bmv = jnp.where(wanted_b > 0, token_11v != wanted_b, banned_bmv)
+            forced_b = jnp.where(step < p, self.prefix_bp[:, jnp.minimum(step, p - 1)], 0)
+            forced_b11 = forced_b[:, None, None]
+            banned_bmv = jnp.where(forced_b11 > 0, token_11v != forced_b11, banned_bmv)
         banned_bmv = banned_bmv & (step + 1 < limit_b)[:, None, None]
         if self.phrases_bcl is not None:
             complete_bm = jnp.all(appear(self.phrases_bcl, ids_bmt), axis=-1)
@@ -72,8 +73,9 @@ def repeats(
     for back in range(1, n):
         newest_bm1 = jax.lax.dynamic_slice_in_dim(ids_bmt, step - back, 1, axis=2)
         ends_bmt = ends_bmt & (jnp.roll(ids_bmt, back, axis=2) == newest_bm1)
-    rows, beams = jnp.arange(b)[:, None, None], jnp.arange(m)[None, :, None]
-    return jnp.zeros((b, m, vocabulary), bool).at[rows, beams, ids_bmt].max(ends_bmt)
+    rows_b11 = jnp.arange(b)[:, None, None]
+    beams_1m1 = jnp.arange(m)[None, :, None]
+    return jnp.zeros((b, m, vocabulary), bool).at[rows_b11, beams_1m1, ids_bmt].max(ends_bmt)
 
 
 def appear(phrases_bcl: Int[Array, "b c l"], ids_bmt: Int[Array, "b m t"]) -> Bool[Array, "b m c"]:
@@ -89,7 +91,7 @@ def appear(phrases_bcl: Int[Array, "b c l"], ids_bmt: Int[Array, "b m t"]) -> Bo
 def partial_match(
     phrases_bcl: Int[Array, "b c l"], ids_bmt: Int[Array, "b m t"], step: Int[Array, ""]
 ) -> Int[Array, "b m c"]:
-    """Returns the length of the longest beginning of each phrase, short of the whole, that the first `step` end in."""
+    """Returns the length of the longest proper prefix of each phrase that the first `step` tokens end with."""
     lengths_bc = jnp.sum(phrases_bcl > 0, axis=-1)
     longest_bmc = jnp.zeros((*ids_bmt.shape[:2], phrases_bcl.shape[1]), jnp.int32)
     for length in range(1, min(phrases_bcl.shape[2], ids_bmt.shape[2] + 1)):
@@ -102,9 +104,11 @@ def partial_match(
 
 def bank_of(phrases_bcl: Int[Array, "b c l"], ids_bmt: Int[Array, "b m t"], step: Int[Array, ""]) -> Int[Array, "b m"]:
     """Returns the bank of each hypothesis of `step` tokens; see the top of this file."""
-    there_bmc = appear(phrases_bcl, ids_bmt)
-    held_bm = jnp.sum(there_bmc * jnp.sum(phrases_bcl > 0, axis=-1)[:, None], axis=-1)
-    return held_bm + jnp.max(jnp.where(there_bmc, 0, partial_match(phrases_bcl, ids_bmt, step)), axis=-1)
+    complete_bmc = appear(phrases_bcl, ids_bmt)
+    lengths_bc = jnp.sum(phrases_bcl > 0, axis=-1)
+    completed_bm = jnp.sum(complete_bmc * lengths_bc[:, None], axis=-1)
+    open_bmc = jnp.where(complete_bmc, 0, partial_match(phrases_bcl, ids_bmt, step))
+    return completed_bm + jnp.max(open_bmc, axis=-1)
 
 
 def next_constraint(
