@@ -26,8 +26,10 @@ def truncate(logits_bmv: Float[Array, "b m v"], top_k: int, top_p: float) -> Flo
     The token that crosses `top_p` is kept, so at least one is; ties with the last token kept are kept too.
     """
     vocabulary = logits_bmv.shape[-1]
-    likely_bmk, _ = jax.lax.top_k(logits_bmv, min(top_k, vocabulary) if top_k else vocabulary)
-    before_bmk = jnp.cumsum(jax.nn.softmax(likely_bmk), axis=-1) - jax.nn.softmax(likely_bmk)
+    kept = min(top_k, vocabulary) if top_k else vocabulary
+    likely_bmk, _ = jax.lax.top_k(logits_bmv, kept)
+    probabilities_bmk = jax.nn.softmax(likely_bmk)
+    before_bmk = jnp.cumsum(probabilities_bmk, axis=-1) - probabilities_bmk
     lowest_bm1 = jnp.min(jnp.where(before_bmk < top_p, likely_bmk, jnp.inf), axis=-1, keepdims=True)
     return jnp.where(logits_bmv >= lowest_bm1, logits_bmv, -jnp.inf)
 
@@ -65,25 +67,33 @@ def sample(
 
     def advance(state: SearchState) -> SearchState:
         logits_bmv, cache = next_logits(model, params, state)
-        truncated_bmv = truncate(forbid(logits_bmv, state.step, limit_b) / temperature, top_k, top_p)
-        draw = jax.vmap(
-            jax.vmap(lambda key, logits_v: jax.random.categorical(jax.random.fold_in(key, state.step), logits_v))
-        )
-        token_bm = draw(keys_bm, truncated_bmv).astype(jnp.int32)
-        token_log_probs_bm = jnp.take_along_axis(jax.nn.log_softmax(logits_bmv), token_bm[..., None], axis=-1)[..., 0]
+        allowed_bmv = forbid(logits_bmv, state.step, limit_b)
+        truncated_bmv = truncate(allowed_bmv / temperature, top_k, top_p)
+
+        def draw(key: Key[Array, ""], logits_v: Float[Array, " v"]) -> Int[Array, ""]:
+            return jax.random.categorical(jax.random.fold_in(key, state.step), logits_v)
+
+        token_bm = jax.vmap(jax.vmap(draw))(keys_bm, truncated_bmv).astype(jnp.int32)
+        log_probs_bmv = jax.nn.log_softmax(logits_bmv)
+        token_log_probs_bm = jnp.take_along_axis(log_probs_bmv, token_bm[..., None], axis=-1)[..., 0]
         alive_bm = state.log_probs_bm > -jnp.inf
         log_probs_bm = jnp.where(alive_bm, state.log_probs_bm + token_log_probs_bm, -jnp.inf)
         ids_bmt = jax.lax.dynamic_update_slice_in_dim(state.ids_bmt, token_bm[..., None], state.step, axis=2)
         ended_bm = alive_bm & (token_bm == EOS)
         ended_log_probs_bm = jnp.where(ended_bm, log_probs_bm, -jnp.inf)
-        lengths_bm = jnp.where(ended_bm, state.step + 1, 0)
+        ended = Hypotheses(
+            ids_bmt=ids_bmt,
+            lengths_bm=jnp.where(ended_bm, state.step + 1, 0),
+            log_probs_bm=ended_log_probs_bm,
+            scores_bm=ended_log_probs_bm,
+        )
         return SearchState(
             step=state.step + 1,
             token_bm=token_bm,
             log_probs_bm=jnp.where(ended_bm, -jnp.inf, log_probs_bm),
             ids_bmt=ids_bmt,
             cache=cache,
-            finished=keep_best(state.finished, Hypotheses(ids_bmt, lengths_bm, ended_log_probs_bm, ended_log_probs_bm)),
+            finished=keep_best(state.finished, ended),
         )
 
     def begin() -> SearchState:
