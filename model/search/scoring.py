@@ -20,8 +20,9 @@ def forced_log_probs(
     """
     shifted_bt = jnp.pad(target_bt, ((0, 0), (1, 0)), constant_values=BOS)[:, :-1]
     real_bt = target_bt != PAD
-    logits_btv: Any = model.apply(
-        {"params": params}, Tokens.of(source_bs), Tokens.of(jnp.where(real_bt, shifted_bt, PAD))
-    )
-    log_probs_bt = jnp.take_along_axis(jax.nn.log_softmax(logits_btv), target_bt[..., None], axis=-1)[..., 0]
+    source = Tokens.of(source_bs)
+    target = Tokens.of(jnp.where(real_bt, shifted_bt, PAD))
+    logits_btv: Any = model.apply({"params": params}, source, target)
+    log_probs_btv = jax.nn.log_softmax(logits_btv)
+    log_probs_bt = jnp.take_along_axis(log_probs_btv, target_bt[..., None], axis=-1)[..., 0]
     return jnp.where(real_bt, log_probs_bt, 0.0)
