@@ -33,17 +33,25 @@ class Ensemble(NamedTuple):
 
     def output_limits(self, inputs_bs: Int[Array, "b s"], extra_length: int) -> tuple[Int[Array, " b"], int]:
         """Returns the limits that every member can reach."""
-        limits, steps = zip(*(model.output_limits(inputs_bs, extra_length) for model in self.members), strict=True)
-        return jnp.min(jnp.stack(limits), axis=0), min(steps)
+        limits_b = []
+        steps = []
+        for model in self.members:
+            limit_b, most = model.output_limits(inputs_bs, extra_length)
+            limits_b.append(limit_b)
+            steps.append(most)
+        return jnp.min(jnp.stack(limits_b), axis=0), min(steps)
 
     def apply(self, variables: dict[str, Any], *arguments: Any, method: str) -> Any:
         """Returns what `start` or `step` does, as a Flax module would be called."""
-        results = []
+        outputs = []  # first tokens from `start`, logits from `step`
+        caches = []
         *shared, last = arguments
         for number, (model, params) in enumerate(zip(self.members, variables["params"], strict=True)):
             own = last.members[number] if method == "step" else last
-            results.append(model.apply({"params": params}, *shared, own, method=method))
-        first, caches = zip(*results, strict=True)
+            output, cache = model.apply({"params": params}, *shared, own, method=method)
+            outputs.append(output)
+            caches.append(cache)
         if method == "start":
-            return first[0], Caches(caches)
-        return jnp.mean(jnp.stack([jax.nn.log_softmax(logits_bmv) for logits_bmv in first]), axis=0), Caches(caches)
+            return outputs[0], Caches(tuple(caches))
+        log_probs = [jax.nn.log_softmax(logits_bmv) for logits_bmv in outputs]
+        return jnp.mean(jnp.stack(log_probs), axis=0), Caches(tuple(caches))
