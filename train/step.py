@@ -65,26 +65,37 @@ def make_train_step(
 
     def accumulated(params: dict, batch: Batch, rows_b: Array, key: PRNGKeyArray) -> tuple[Loss, dict]:
         def add(total: tuple[Loss, dict], microbatch: tuple[Batch, Array]) -> tuple[tuple[Loss, dict], None]:
-            return jax.tree.map(jnp.add, total, sums_and_gradient(params, *microbatch, key)), None
+            batch, rows_b = microbatch
+            sums = sums_and_gradient(params, batch, rows_b, key)
+            return jax.tree.map(jnp.add, total, sums), None
 
-        def split(x: Array) -> Array:
-            return x.reshape(x.shape[0] // accumulate, accumulate, *x.shape[1:]).swapaxes(0, 1)
+        def split(x_b: Array) -> Array:
+            rows = x_b.shape[0] // accumulate
+            return x_b.reshape(rows, accumulate, *x_b.shape[1:]).swapaxes(0, 1)
 
-        zeros = Loss(jnp.zeros(()), jnp.zeros(()), jnp.zeros(())), jax.tree.map(jnp.zeros_like, params)
-        return jax.lax.scan(add, zeros, jax.tree.map(split, (batch, rows_b)))[0]
+        no_loss = Loss(jnp.zeros(()), jnp.zeros(()), jnp.zeros(()))
+        no_gradient = jax.tree.map(jnp.zeros_like, params)
+        microbatches = jax.tree.map(split, (batch, rows_b))
+        total, _ = jax.lax.scan(add, (no_loss, no_gradient), microbatches)
+        return total
 
     def train_step(state: TrainState, batch: Batch, key: PRNGKeyArray) -> tuple[TrainState, Sums]:
         gradient_of = sums_and_gradient if accumulate == 1 else accumulated
-        rows_b = jnp.arange(jax.tree.leaves(batch)[0].shape[0], dtype=jnp.int32)
-        loss, gradient = gradient_of(state.params, batch, rows_b, jax.random.fold_in(key, state.step))
+        rows = jax.tree.leaves(batch)[0].shape[0]
+        rows_b = jnp.arange(rows, dtype=jnp.int32)
+        step_key = jax.random.fold_in(key, state.step)
+        loss, gradient = gradient_of(state.params, batch, rows_b, step_key)
         gradient = jax.tree.map(lambda g: g / jnp.maximum(loss.tokens, 1), gradient)
         updates, opt_state = tx.update(gradient, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
-        read = [jnp.sum(tokens.segments_bt != 0, dtype=jnp.int32) for tokens in objective.tokens(batch)]
-        sums = Sums(loss, sum(read, jnp.int32(0)), optax.tree.norm(gradient))
+        input_tokens = jnp.int32(0)
+        for tokens in objective.tokens(batch):
+            input_tokens += jnp.sum(tokens.segments_bt != 0, dtype=jnp.int32)
+        sums = Sums(loss, input_tokens, gradient_norm=optax.tree.norm(gradient))
         return TrainState(state.step + 1, params, opt_state), sums
 
-    return jax.jit(train_step, donate_argnums=0, out_shardings=None if shardings is None else (shardings, None))
+    out_shardings = None if shardings is None else (shardings, None)
+    return jax.jit(train_step, donate_argnums=0, out_shardings=out_shardings)
 
 
 def make_eval_step(objective: Objective) -> Callable[[dict, Batch], Loss]:
