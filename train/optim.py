@@ -24,12 +24,16 @@ def learning_rate(cfg: ConfigDict, d_model: int, steps: int, step: Scalar) -> Fl
     """
     n = jnp.asarray(step, jnp.float32)
     if cfg.schedule == "paper":
-        return cfg.lr * d_model**-0.5 * jnp.minimum(n**-0.5, n * cfg.warmup**-1.5)
+        falling = n**-0.5
+        rising = n * cfg.warmup**-1.5
+        return cfg.lr * d_model**-0.5 * jnp.minimum(falling, rising)
     if cfg.schedule == "inverse_sqrt":
         rising = cfg.warmup_from + (cfg.lr - cfg.warmup_from) * n / cfg.warmup
-        return jnp.where(n < cfg.warmup, rising, cfg.lr * jnp.sqrt(cfg.warmup / n))
+        falling = cfg.lr * jnp.sqrt(cfg.warmup / n)
+        return jnp.where(n < cfg.warmup, rising, falling)
     progress = jnp.clip((n - cfg.warmup) / max(steps - cfg.warmup, 1), 0.0, 1.0)
-    return cfg.lr * jnp.minimum(n / cfg.warmup, 0.5 * (1.0 + jnp.cos(jnp.pi * progress)))
+    falling = 0.5 * (1.0 + jnp.cos(jnp.pi * progress))
+    return cfg.lr * jnp.minimum(n / cfg.warmup, falling)
 
 
 def optimizer(cfg: ConfigDict, d_model: int, steps: int) -> optax.GradientTransformation:
@@ -42,7 +46,9 @@ def optimizer(cfg: ConfigDict, d_model: int, steps: int) -> optax.GradientTransf
         adam = optax.adamw(rate, cfg.b1, cfg.b2, cfg.eps, weight_decay=cfg.weight_decay, mask=_decayed)
     else:
         adam = optax.adam(rate, cfg.b1, cfg.b2, cfg.eps)
-    return optax.chain(optax.clip_by_global_norm(cfg.clip_norm), adam) if cfg.clip_norm else adam
+    if cfg.clip_norm:
+        return optax.chain(optax.clip_by_global_norm(cfg.clip_norm), adam)
+    return adam
 
 
 def _decayed(params: dict) -> dict:
