@@ -1,4 +1,4 @@
-"""When a run ends before its last update: what is due at the end of an epoch, and patience with the validation loss."""
+"""What is due after an update, and when a run stops early: patience with the validation loss."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -17,7 +17,8 @@ def due(cfg: ConfigDict, step: int, position: State) -> bool:
       position: in the data, after it.
     """
     if cfg.every_epochs:
-        return position["batch"] == 0 and position["epoch"] % cfg.every_epochs == 0
+        epoch_ended = position["batch"] == 0
+        return epoch_ended and position["epoch"] % cfg.every_epochs == 0
     return step % cfg.every == 0
 
 
@@ -30,15 +31,18 @@ class Patience:
 
     def __init__(self, limit: int, records: Iterable[dict[str, Any]]) -> None:
         """Counts the validations in the records of a `metrics.jsonl`; with `limit` 0 patience has no end."""
-        self.limit, self.waited, self.best = limit, 0, float("inf")
+        self.limit = limit
+        self.waited = 0
+        self.best = float("inf")
         for record in records:
             if record["kind"] == "valid":
                 self.add(record)
 
     def add(self, metrics: dict[str, Any]) -> None:
         """Counts one more validation."""
-        self.waited = 0 if metrics["nll"] < self.best else self.waited + 1
-        self.best = min(self.best, metrics["nll"])
+        nll = metrics["nll"]
+        self.waited = 0 if nll < self.best else self.waited + 1
+        self.best = min(self.best, nll)
 
     def __str__(self) -> str:
         return f"{self.waited} validations in a row have not lowered the best nll, {self.best:.4f} (eval.patience)"
