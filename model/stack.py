@@ -81,14 +81,12 @@ class Stack(nn.Module):
         plain = return_weights or self.is_initializing()
         einsum = plain or c.attention_impl == "einsum"  # which takes dense masks
 
-        mask: Mask | Array = Mask(tokens.segments_bt, tokens.segments_bt, self.causal, prefix)
-        if einsum and c.mixer == "attention":
-            mask = mask.dense()
-        memory_mask: Mask | Array | None = None
+        self_mask = Mask(tokens.segments_bt, tokens.segments_bt, self.causal, prefix)
+        mask = self_mask.dense() if einsum and c.mixer == "attention" else self_mask
+        memory_mask = None
         if memory is not None:
-            memory_mask = Mask(tokens.segments_bt, memory.segments_bs, False, prefix)
-            if einsum:
-                memory_mask = memory_mask.dense()
+            cross_mask = Mask(tokens.segments_bt, memory.segments_bs, False, prefix)
+            memory_mask = cross_mask.dense() if einsum else cross_mask
         shared = self.shared  # read here: `apply` also runs in the scan, where this module is out of scope
 
         def apply(layer: Block, x_btd: Array, keys_values: KeysValues | None, noise: Noise | None) -> Any:
