@@ -35,6 +35,47 @@ class Window(NamedTuple):
         return self
 
 
+class Blocks(NamedTuple):
+    """How rows are split into n blocks, and how many blocks on either side a block sees."""
+
+    n: int
+    length: int
+    sides: tuple[int, int]
+
+    @classmethod
+    def of(cls, neighbours: int, length: int, causal: bool) -> "Blocks":
+        """Returns the blocks of rows of `length` positions."""
+        block = block_length(neighbours, length, causal)
+        sides = (1, 0) if causal else (1, 1)
+        return cls(-(-length // block), block, sides)
+
+    def split(self, x_bt: Array, fill: int = 0) -> Array:
+        """From [b,t,..] to blocks [b,n,q,..]."""
+        b, t = x_bt.shape[:2]
+        other_axes = ((0, 0),) * (x_bt.ndim - 2)
+        x_bt = jnp.pad(x_bt, ((0, 0), (0, self.n * self.length - t), *other_axes), constant_values=fill)
+        return x_bt.reshape(b, self.n, self.length, *x_bt.shape[2:])
+
+    def beside(self, x_bnq: Array, fill: int = 0) -> Array:
+        """From blocks [b,n,q,..] to each with its neighbours, [b,n,s,..]."""
+        other_axes = ((0, 0),) * (x_bnq.ndim - 2)
+        x_bnq = jnp.pad(x_bnq, ((0, 0), self.sides, *other_axes), constant_values=fill)
+        neighbours = [x_bnq[:, i : i + self.n] for i in range(1 + sum(self.sides))]
+        return jnp.concatenate(neighbours, axis=2)
+
+    def visible(self, mask: Mask, neighbours: int) -> Array:
+        """Returns which of its keys s each query q of a block attends to, [b,n,q,s]."""
+        segments_bnq = self.split(mask.queries_bt, NO_SEGMENT)
+        segments_bns = self.beside(segments_bnq, NO_SEGMENT)
+        same_bnqs = segments_bnq[..., :, None] == segments_bns[..., None, :]
+        place_q = jnp.arange(self.length)
+        place_s = jnp.arange(-self.length, sum(self.sides) * self.length)
+        distance_qs = place_q[:, None] - place_s[None, :]
+        before, after = reach(neighbours, mask.causal)
+        near_qs = (distance_qs <= before) & (distance_qs >= -after)
+        return same_bnqs & near_qs[None, None]
+
+
 class RestrictedAttention(Heads):
     """Softmax attention to the r = `config.neighbours` nearest positions of the sentence.
 
@@ -55,54 +96,32 @@ class RestrictedAttention(Heads):
         """Returns the output for whole rows and the weights, which cost nothing where they are not used."""
         c = self.config
         b, t, _ = x_btd.shape
-        before, after = reach(c.neighbours, mask.causal)
-        block = block_length(c.neighbours, t, mask.causal)
-        n = -(-t // block)
-        sides = (1, 0) if mask.causal else (1, 1)  # neighbouring blocks before and after
-
-        def split(x_bt: Array, fill: int = 0) -> Array:
-            """From [b,t,..] to blocks [b,n,q,..]."""
-            axes = ((0, 0),) * (x_bt.ndim - 2)
-            x_bt = jnp.pad(x_bt, ((0, 0), (0, n * block - t), *axes), constant_values=fill)
-            return x_bt.reshape(b, n, block, *x_bt.shape[2:])
-
-        def beside(x_bnq: Array, fill: int = 0) -> Array:
-            """From blocks [b,n,q,..] to each with its neighbours, [b,n,s,..]."""
-            axes = ((0, 0),) * (x_bnq.ndim - 2)
-            x_bnq = jnp.pad(x_bnq, ((0, 0), sides, *axes), constant_values=fill)
-            neighbours = [x_bnq[:, i : i + n] for i in range(1 + sum(sides))]
-            return jnp.concatenate(neighbours, axis=2)
+        blocks = Blocks.of(c.neighbours, t, mask.causal)
+        n = blocks.n
 
         def as_rows(x_bn: Array) -> Array:
             """Blocks take the place of rows."""
             return x_bn.reshape(b * n, *x_bn.shape[2:])
 
-        def blocks(x_bhtk: Array) -> Array:
-            return split(x_bhtk.swapaxes(1, 2))
-
-        # q, k, v, the bias and the weights of attention proper have the b * n blocks in the place of rows.
+        # Without an n in their names, the rows of q, k, v, the bias, weights and heads are the b * n blocks.
+        k_bhtk, v_bhte, _ = self.keys_values(x_btd, positions_bt)
         q_bhtk = self.queries(x_btd, positions_bt)
-        k_bhsk, v_bhse, _ = self.keys_values(x_btd, positions_bt)
-        q = as_rows(blocks(q_bhtk)).swapaxes(1, 2)
-        k = as_rows(beside(blocks(k_bhsk))).swapaxes(1, 2)
-        v = as_rows(beside(blocks(v_bhse))).swapaxes(1, 2)
-        positions_bnq = split(positions_bt)
-        positions_bns = beside(positions_bnq)
+        q_bnqhk = blocks.split(q_bhtk.swapaxes(1, 2))
+        k_bnshk = blocks.beside(blocks.split(k_bhtk.swapaxes(1, 2)))
+        v_bnshe = blocks.beside(blocks.split(v_bhte.swapaxes(1, 2)))
+        q = as_rows(q_bnqhk).swapaxes(1, 2)
+        k = as_rows(k_bnshk).swapaxes(1, 2)
+        v = as_rows(v_bnshe).swapaxes(1, 2)
+        positions_bnq = blocks.split(positions_bt)
+        positions_bns = blocks.beside(positions_bnq)
         bias = self.encoding.bias(as_rows(positions_bnq), as_rows(positions_bns), table_rh)
-
-        segments_bnq = split(mask.queries_bt, NO_SEGMENT)
-        segments_bns = beside(segments_bnq, NO_SEGMENT)
-        same_bnqs = segments_bnq[..., :, None] == segments_bns[..., None, :]
-        distance_qs = jnp.arange(block)[:, None] - jnp.arange(-block, sum(sides) * block)[None, :]
-        near_qs = (distance_qs <= before) & (distance_qs >= -after)
-        visible_bnqs = same_bnqs & near_qs[None, None]
-
-        weights = attention_weights(q, k, as_rows(visible_bnqs), bias, c.scale_attention)
+        visible = as_rows(blocks.visible(mask, c.neighbours))
+        weights = attention_weights(q, k, visible, bias, c.scale_attention)
         weights_bnhqs = weights.reshape(b, n, *weights.shape[1:])
         kept_bnhqs = dropout(weights_bnhqs, c.P_drop_attention, noise, c.dropout_bits)
         heads = jnp.einsum("bhqs,bhse->bqhe", as_rows(kept_bnhqs).astype(x_btd.dtype), v)
-        heads_bthe = heads.reshape(b, n * block, *heads.shape[2:])[:, :t]
-        weights_bhtt = _over_whole_rows(weights_bnhqs, block)[:, :, :t, :t]
+        heads_bthe = heads.reshape(b, n * blocks.length, *heads.shape[2:])[:, :t]
+        weights_bhtt = _over_whole_rows(weights_bnhqs, blocks.length)[:, :, :t, :t]
         return self.output(heads_bthe.swapaxes(1, 2)), weights_bhtt
 
     def init_cache(self, rows: int, beams: int, slots: int) -> Window:
