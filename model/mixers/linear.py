@@ -1,4 +1,4 @@
-"""Linear attention (Katharopoulos et al. 2020, arXiv 2006.16236): a product of features in the place of the softmax.
+"""Linear attention (Katharopoulos et al. 2020, arXiv 2006.16236): a product of features in place of the softmax.
 
 With phi(x) = elu(x) + 1, y_i = sum_j phi(q_i)^T phi(k_j) v_j / sum_j phi(q_i)^T phi(k_j). The sums over j of
 phi(k_j) v_j^T and of phi(k_j) serve every query, so the cost grows with n and not with its square.
@@ -66,8 +66,8 @@ class LinearAttention(Heads):
         return y_btd, cache.begin(sums_bhke)
 
     def _projected(self, x_btd: Array, positions_bt: Array) -> tuple[Array, Array, Array]:
-        q_bhtk = self.queries(x_btd, positions_bt)
         k_bhtk, v_bhte, _ = self.keys_values(x_btd, positions_bt)
+        q_bhtk = self.queries(x_btd, positions_bt)
         return features(q_bhtk), features(k_bhtk), v_bhte
 
 

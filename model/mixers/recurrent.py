@@ -1,4 +1,4 @@
-"""A recurrent layer in the place of self-attention: an LSTM (Hochreiter and Schmidhuber 1997) with a forget gate."""
+"""A recurrent layer in place of self-attention: an LSTM (Hochreiter and Schmidhuber 1997) with a forget gate."""
 
 from typing import Any
 
@@ -108,7 +108,8 @@ class Recurrent(nn.Module):
         input_gate = jax.nn.sigmoid(gates[..., 0, :])
         forget_gate = jax.nn.sigmoid(gates[..., 1, :])
         output_gate = jax.nn.sigmoid(gates[..., 2, :])
+        kept = forget_gate * c
         candidate = jnp.tanh(gates[..., 3, :])
-        c = forget_gate * c + input_gate * candidate
+        c = kept + input_gate * candidate
         h = (output_gate * jnp.tanh(c)).astype(h.dtype)
         return h, c
