@@ -87,7 +87,7 @@ class Stack(nn.Module):
         if memory is not None:
             cross_mask = Mask(tokens.segments_bt, memory.segments_bs, False, prefix)
             memory_mask = cross_mask.dense() if einsum else cross_mask
-        shared = self.shared  # read here: `apply` also runs in the scan, where this module is out of scope
+        shared = self.shared
 
         def apply(layer: Block, x_btd: Array, keys_values: KeysValues | None, noise: Noise | None) -> Any:
             return layer(x_btd, tokens.positions_bt, mask, keys_values, memory_mask, noise, shared)
