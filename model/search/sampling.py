@@ -54,14 +54,7 @@ def sample(
     Raises:
       ValueError: `samples` < 1, `temperature` <= 0 (use beam 1), `top_k` < 0, or `top_p` not in (0, 1].
     """
-    if samples < 1:
-        raise ValueError(f"samples is {samples}; it must be at least 1")
-    if temperature <= 0:
-        raise ValueError(f"temperature is {temperature}; it must be above 0 (beam 1 is the limit at 0)")
-    if top_k < 0:
-        raise ValueError(f"top_k is {top_k}; it must be at least 0, where 0 keeps every token")
-    if not 0 < top_p <= 1:
-        raise ValueError(f"top_p is {top_p}; it must be above 0 and at most 1")
+    _check(samples, temperature, top_k, top_p)
     limit_b, steps = model.output_limits(inputs_bs, extra_length)
     keys_bm = jax.vmap(lambda key: jax.random.split(key, samples))(keys_b)
 
@@ -102,3 +95,14 @@ def sample(
         return state._replace(log_probs_bm=jnp.broadcast_to(row_log_probs_b1, state.log_probs_bm.shape))
 
     return Search(begin, advance, clear_empty_slots)
+
+
+def _check(samples: int, temperature: float, top_k: int, top_p: float) -> None:
+    if samples < 1:
+        raise ValueError(f"samples is {samples}; it must be at least 1")
+    if temperature <= 0:
+        raise ValueError(f"temperature is {temperature}; it must be above 0 (beam 1 is the limit at 0)")
+    if top_k < 0:
+        raise ValueError(f"top_k is {top_k}; it must be at least 0, where 0 keeps every token")
+    if not 0 < top_p <= 1:
+        raise ValueError(f"top_p is {top_p}; it must be above 0 and at most 1")
