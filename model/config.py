@@ -167,7 +167,9 @@ def parameter_count(config: ModelConfig, *, decoder_only: bool = False) -> int:
     a bias in each layer norm. The counts that the paper prints (65e6, 213e6) do not match a shared vocabulary of
     37,000; this formula follows the equations.
     """
-    d, f, v = config.d_model, config.d_ff, config.vocab_size
+    d = config.d_model
+    f = config.d_ff
+    v = config.vocab_size
     feed_forward = 2 * d * f
     if config.feed_forward_biases:
         feed_forward += f + d

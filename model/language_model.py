@@ -22,7 +22,7 @@ EMBED, STACK = range(2)
 class PromptCache(struct.PyTreeNode):
     """What the stack remembers of the prompts and of the tokens after them."""
 
-    # Any, because jax also builds this tree with tracers or shapes in the place of arrays.
+    # Any, because jax also builds this tree with tracers or shapes in place of arrays.
     stack: Any  # StackCache
     last_b: Any  # int32 positions of the prompts' last tokens
     room: int = struct.field(pytree_node=False)  # slots for the prompts

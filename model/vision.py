@@ -1,4 +1,4 @@
-"""An encoder of images that classifies them: patches in the place of tokens (Dosovitskiy et al. 2020, "ViT")."""
+"""An encoder of images that classifies them: patches in place of tokens (Dosovitskiy et al. 2020, "ViT")."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""A gated convolution in the place of self-attention (Gehring et al. 2017, arXiv 1705.03122, section 3.2)."""
+"""A gated convolution in place of self-attention (Gehring et al. 2017, arXiv 1705.03122, section 3.2)."""
 
 import jax
 import jax.numpy as jnp
