@@ -22,10 +22,12 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 
 @pytest.fixture(scope="module", autouse=True)
 def _no_search_of_what_stays() -> None:
-    """Hides what imports and earlier files left from the garbage collector.
+    """Drops the programs of earlier files, and hides what stays of them from the garbage collector.
 
-    `run.checkpoint` has it search everything after each training, which takes the longer the more tests have run.
+    Programs of all files together take gigabytes. `run.checkpoint` has the collector search everything after each
+    training, which takes the longer the more tests have run.
     """
+    jax.clear_caches()
     gc.collect()
     gc.freeze()
 

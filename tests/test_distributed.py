@@ -89,6 +89,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_two_processes_train_validate_decode_and_save_as_one(folder: Path) -> None:
     kinds = [(step, kind) for step, kind, _, _ in results(folder / "whole")]
     assert kinds.count((EVERY, "valid")) == kinds.count((STEPS, "valid")) == 1
@@ -97,6 +98,7 @@ def test_two_processes_train_validate_decode_and_save_as_one(folder: Path) -> No
     assert [one["device"]["count"] for one in launch] == [8]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("processes", "devices"), [(2, 4), pytest.param(1, 8, marks=pytest.mark.slow), (1, 1)])
 def test_others_take_over_where_two_processes_stopped(folder: Path, processes: int, devices: int) -> None:
     workdir = folder / f"resumed_{processes}x{devices}"

@@ -22,6 +22,7 @@ ROOT = Path(__file__).parent.parent
 A1 = "configs/ablations.py:A1:small"
 
 
+@pytest.mark.slow
 def test_the_pages_show_the_committed_records(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     for page, text in results.pages().items():
