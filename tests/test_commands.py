@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -193,6 +194,8 @@ def test_ctrl_c_ends_a_translation_at_once_with_130(tmp_path: Path) -> None:
 
 class Silent(Translator):
     """A translator that has nothing to say."""
+
+    tokenizer = SimpleNamespace(unknown=lambda texts: 0)
 
     def __init__(self) -> None:
         pass

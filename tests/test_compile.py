@@ -3,6 +3,7 @@
 Without libtpu these tests are skipped, unless REQUIRE_EXTRAS=tpu makes that a failure.
 """
 
+import importlib.util
 import json
 import os
 import re
