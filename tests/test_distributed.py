@@ -19,6 +19,7 @@ from tests import tiny_training
 from tests.test_train_cli import ENVIRONMENT, ROOT
 
 # What the CPU's collectives print, several threads at a time, so that one line may lie within another.
+pytestmark = pytest.mark.slow
 GLOO = re.compile(r"(gloo|rank|is|connected|to|peer|ranks|expected|number|of|\d|[][.:\s])*", re.IGNORECASE)
 STEPS = 8
 EVERY = 4
@@ -89,7 +90,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.slow
 def test_two_processes_train_validate_decode_and_save_as_one(folder: Path) -> None:
     kinds = [(step, kind) for step, kind, _, _ in results(folder / "whole")]
     assert kinds.count((EVERY, "valid")) == kinds.count((STEPS, "valid")) == 1
@@ -98,8 +98,7 @@ def test_two_processes_train_validate_decode_and_save_as_one(folder: Path) -> No
     assert [one["device"]["count"] for one in launch] == [8]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("processes", "devices"), [(2, 4), pytest.param(1, 8, marks=pytest.mark.slow), (1, 1)])
+@pytest.mark.parametrize(("processes", "devices"), [(2, 4), (1, 8), (1, 1)])
 def test_others_take_over_where_two_processes_stopped(folder: Path, processes: int, devices: int) -> None:
     workdir = folder / f"resumed_{processes}x{devices}"
     shutil.copytree(folder / "half", workdir)
