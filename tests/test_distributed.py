@@ -18,8 +18,8 @@ from run.checkpoint import load_params
 from tests import tiny_training
 from tests.test_train_cli import ENVIRONMENT, ROOT
 
-# What the CPU's collectives print, several threads at a time, so that one line may lie within another.
 pytestmark = pytest.mark.slow
+# What the CPU's collectives print, several threads at a time, so that one line may lie within another.
 GLOO = re.compile(r"(gloo|rank|is|connected|to|peer|ranks|expected|number|of|\d|[][.:\s])*", re.IGNORECASE)
 STEPS = 8
 EVERY = 4
