@@ -77,7 +77,8 @@ def output_file(flag: str, path: str | Path, suffixes: tuple[str, ...] = ()) -> 
     except OSError as error:
         raise UserError(f"--{flag}={path}: cannot be written ({error.strerror})") from error
     if not target.parent.is_dir():
-        raise UserError(f"--{flag}={path}: there is no such folder: {target.parent}")
+        named = target if file.is_symlink() else file
+        raise UserError(f"--{flag}={path}: there is no such folder: {named.parent}")
     return file
 
 
@@ -268,7 +269,7 @@ def _parsed(path: Path, where: str, content: bytes, widest: int = WIDEST) -> Any
 
     def number(text: str) -> Any:
         nonlocal wide
-        value = int(text) if len(text) <= len(str(widest)) else widest  # Python refuses to read thousands of digits
+        value = int(text) if len(text) <= len(str(-widest)) else widest  # Python refuses to read thousands of digits
         wide = wide or abs(value) >= widest
         return value
 

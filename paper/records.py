@@ -126,7 +126,7 @@ def caveat_notes(rows: dict[str, RowRuns]) -> list[str]:
     for name, row in rows.items():
         for caveat in dict.fromkeys(caveat for one in row.scored for caveat in one.run.caveats):
             names.setdefault(caveat, []).append(name)
-    seeds = [f"one seed, so no interval, and no difference is shown to be more than luck: {', '.join(lone)}"]
+    seeds = [f"one seed, so no interval, and no difference is shown to be significant: {', '.join(lone)}"]
     return [*(seeds if lone else []), *(f"† {caveat}: {', '.join(rows)}" for caveat, rows in names.items())]
 
 

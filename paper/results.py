@@ -3,7 +3,7 @@
     python -m paper.results --workdir=runs/multi30k --name=multi30k     # writes results/multi30k.json
     python -m paper.results --workdir=runs/A1 --name=table3/A1-seed0 --split=valid
     python -m paper.results --workdir=runs/table3 --name=table3 --split=valid    # a sweep: a record of every point
-    python -m paper.results                       # rewrites the table in README.md and all tables of docs/tables.md
+    python -m paper.results                       # rewrites the tables in README.md, docs/results.md and docs/tables.md
 
 A record holds the resolved config, the newest evaluation of that split by `python -m infer`, how the run was launched
 (versions, git commit, device, processor), how long it trained, its validations, and the SHA-256 of its translations;
@@ -11,8 +11,9 @@ A record holds the resolved config, the newest evaluation of that split by `pyth
 uncommitted changes, a commit that is not in the repository, launches from several commits. --allow_dirty records it all
 the same, and every table marks it with a dagger.
 
-The README's table is made from the records directly in results/ and from nothing else, docs/tables.md (what
-`python -m paper all` prints) from those in its subfolders as well. A new record replaces the old one.
+The README's table and docs/results.md, which has every score and its signature, are made from the records directly in
+results/ and from nothing else, docs/tables.md (what `python -m paper all` prints) from those in its subfolders as well.
+A new record replaces the old one.
 """
 
 import re
@@ -30,8 +31,9 @@ from base.markers import rewritten
 from base.table import Markdown, Table, as_markdown, escaped
 from paper.command import make
 from paper.records import Evaluation, RowRuns, RunRecord, ScoredRun, caveat_notes, find_records, read_run
+from paper.tables.cost import devices
 
-RESULTS, README, TABLES = Path("results"), Path("README.md"), Path("docs/tables.md")
+RESULTS, README, SCORES, TABLES = Path("results"), Path("README.md"), Path("docs/results.md"), Path("docs/tables.md")
 BEGIN, END = "<!-- results: made by `python -m paper.results` -->", "<!-- end of results -->"
 COLUMNS = {  # heading: key of the evaluation
     "sacreBLEU": "sacrebleu",
@@ -122,12 +124,33 @@ def _counts(workdir: Path, manifests: dict[str, Any]) -> dict[str, Any]:
     return {name: {key: manifest[key] for key in MANIFEST} for name, manifest in manifests.items()}
 
 
+def summary(records: dict[str, RunRecord]) -> str:
+    """Returns the records as a Markdown table for the README, one row each, that of the highest BLEU first."""
+    shown = {name: as_row(record) for name, record in records.items()}
+    ranked = sorted(shown, key=lambda name: -shown[name].scored[0].scores[_headline(records[name])])
+    rows: list[tuple[str, ...]] = []
+    signatures: dict[str, None] = {}
+    for name in ranked:
+        ((record, scores, _),) = shown[name].scored
+        case = ", lower-cased" if _lowers(record) else ""
+        cells = (
+            _training_pairs(record),
+            f"{scores[_headline(record)]:.2f}{case}",
+            f"{record.minutes:.0f} minutes, {devices(record.device)}",
+        )
+        rows.append((_linked(name, shown[name], "results"), *cells))
+        signatures[f"sacreBLEU{case}: `{scores['signatures'].get(_headline(record), 'not known')}`"] = None
+    head = ("result", "training pairs", "sacreBLEU", "training")
+    notes = [*map(Markdown, signatures), *caveat_notes({name: shown[name] for name in ranked})]
+    return _untitled(head, rows, notes)
+
+
 def table(records: dict[str, RunRecord]) -> str:
-    """Returns the records as a Markdown table, one row each, with every signature folded below it."""
+    """Returns the records as a Markdown table, one row each with every score, and every signature below it."""
     head = ("result", *COLUMNS, "parameters", "seed", "device, cores", "training minutes")
     rows: list[tuple[str, ...]] = []
     signatures: dict[str, list[str]] = {}
-    shown = {name: RowRuns([ScoredRun(one, *one.evaluations[0])], "", []) for name, one in sorted(records.items())}
+    shown = {name: as_row(record) for name, record in sorted(records.items())}
     for name, row in shown.items():
         ((one, scores, _),) = row.scored
         # A run whose text is lower-cased never writes a capital: what readings with case say of it is of case alone.
@@ -137,14 +160,43 @@ def table(records: dict[str, RunRecord]) -> str:
             *(f"{scores['params']:,}", str(one.config["seed"])),
             *(f"{one.device['kind']}, {one.device['cpus']}", f"{one.minutes:.0f}"),
         )
-        link = f"[{escaped(name)}](results/{quote(name)}.json)"
-        rows.append((Markdown(row.label(link)), *cells))
+        rows.append((_linked(name, row, "../results"), *cells))
         for heading, key in COLUMNS.items():
             if key in scores["signatures"].keys() - caseless:
                 signatures.setdefault(f"{heading}: `{scores['signatures'][key]}`", []).append(name)
-    text = as_markdown(Table("results", "", head, rows, caveat_notes(shown))).partition("\n\n")[2]
-    folded = "\n".join(f"- {signature} ({', '.join(names)})" for signature, names in signatures.items())
-    return f"{text}\n\n<details><summary>Signatures of the scores</summary>\n\n{folded}\n\n</details>"
+    text = _untitled(head, rows, caveat_notes(shown))
+    listed = "\n".join(f"- {signature} ({', '.join(names)})" for signature, names in signatures.items())
+    return f"{text}\n\nSignatures of the scores:\n\n{listed}"
+
+
+def as_row(record: RunRecord) -> RowRuns:
+    """Returns the row of a record, of which there is one evaluation."""
+    return RowRuns([ScoredRun(record, *record.evaluations[0])], "", [])
+
+
+def _training_pairs(record: RunRecord) -> str:
+    """Returns how many pairs the run learned from; "" if its launches do not say.
+
+    Raises:
+      UserError: the record is damaged there.
+    """
+    data = record.launches[-1]["data"] if record.launches else {}
+    if "train" not in data:
+        return ""
+    check(record.path, "data", data, {"train": {"pairs": {"kept": int}}})
+    return f"{data['train']['pairs']['kept']:,}"
+
+
+def _linked(name: str, row: RowRuns, folder: str) -> Markdown:
+    return Markdown(row.label(f"[{escaped(name)}]({folder}/{quote(name)}.json)"))
+
+
+def _untitled(head: tuple[str, ...], rows: list[tuple[str, ...]], notes: list[str]) -> str:
+    return as_markdown(Table("results", "", head, rows, notes)).partition("\n\n")[2]
+
+
+def _headline(record: RunRecord) -> str:
+    return "sacrebleu_lc" if _lowers(record) else "sacrebleu"
 
 
 def _lowers(one: RunRecord) -> bool:
@@ -161,7 +213,8 @@ def pages() -> dict[Path, str]:
     if records.notes:
         raise UserError(records.notes[0].removeprefix("left out: "))
     tables = [as_markdown(table) for tables in make("all", records).values() for table in tables]
-    made = {README: table(translation_records(records.runs)), TABLES: "\n\n".join(tables)}
+    recorded = translation_records(records.runs)
+    made = {README: summary(recorded), SCORES: table(recorded), TABLES: "\n\n".join(tables)}
     return {page: rewritten(page, BEGIN, END, text) for page, text in made.items()}
 
 

@@ -69,7 +69,8 @@ def _config_change(workdir: Path, step: int) -> str | None:
     config = read_json(path, dict)
     for one in (recorded, config):
         add_missing(one)
-    steps_free = flat(config).get("optim.schedule") == "paper"
+    keys = flat(config)
+    steps_free = "optim.schedule" in keys and keys["optim.schedule"] == "paper"
     different = differences(recorded, config, steps_free=steps_free)
     if not different:
         return None

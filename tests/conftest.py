@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 from pathlib import Path
 
 from tests.hurry import XLA_FLAGS
@@ -15,6 +16,10 @@ os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 import jax
 import pytest
 
+# In the background of a shell Ctrl-C is ignored, and would be in the commands of tests, too.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 ROOT = Path(__file__).parent.parent
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -22,10 +27,12 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 
 @pytest.fixture(scope="module", autouse=True)
 def _no_search_of_what_stays() -> None:
-    """Hides what imports and earlier files left from the garbage collector.
+    """Drops the programs of earlier files, and hides what stays of them from the garbage collector.
 
-    `run.checkpoint` has it search everything after each training, which takes the longer the more tests have run.
+    Programs of all files together take gigabytes. `run.checkpoint` has the collector search everything after each
+    training, which takes the longer the more tests have run.
     """
+    jax.clear_caches()
     gc.collect()
     gc.freeze()
 

@@ -19,7 +19,7 @@ from tests.conftest import ROOT
 EXTRAS = ("ctranslate2", "torch")  # engines that need not be installed
 
 
-@pytest.mark.slow  # .ci/run runs it
+@pytest.mark.long  # .ci/run runs it
 def test_every_row_runs_in_miniature_and_one_that_fails_leaves_the_others_standing(tmp_path: Path) -> None:
     output, runs = tmp_path / "output", tmp_path / "runs"
     runs.mkdir()

@@ -20,6 +20,7 @@ def lines(path: Path) -> list[str]:
     return gzip.decompress(path.read_bytes()).decode().removesuffix("\n").split("\n")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (SYSTEM.exists() and REFERENCE.exists()), reason="newstest2014 is not on this machine")
 def test_newstest2014_scores_equal_the_reference_tools():
     """sacrebleu for the first two; tokenizer.perl and multi-bleu.perl for the others."""

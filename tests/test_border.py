@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from base.errors import UserError
+from base.files import output_file
 from base.numbers import whole
 from data.images import open_images
 from data.imported import open_tokenizer
@@ -15,7 +16,6 @@ from data.lines import file_digest, read_lines
 from data.sources import open_corpus
 from data.tokenizer import Tokenizer
 from infer.average import Checkpoint, choose
-from infer.options import check_output
 from infer.rescore import parse_lists
 from infer.scores.brackets import read_parameters
 from infer.scores.pairs import read_pair
@@ -41,7 +41,7 @@ def test_a_file_that_no_file_can_be_named(name: str) -> None:
         lambda: read_parameters(name),
         lambda: file_digest(Path(name)),
         lambda: open_images(f"idx:{name},x", (8, 8), 10),
-        lambda: check_output(name),
+        lambda: output_file("output", name),
     ):
         with pytest.raises(UserError, match=NAMES[name]):
             read()

@@ -28,7 +28,7 @@ MAP = {
     "weights": [[[[900, 100], [0, 1000]]]],
 }
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")]
+pytestmark = [pytest.mark.long, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")]
 
 
 class Browser:

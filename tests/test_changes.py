@@ -77,6 +77,7 @@ def test_a_changed_tokenizer_is_refused_unless_accepted(run: Path) -> None:
     open_run(run, "latest", accept_changes=True)
 
 
+@pytest.mark.slow
 def test_the_commands_have_the_flag(run: Path) -> None:
     _edit(run, "model", "positions", "none")
     command = [sys.executable, "-m", "infer.translate", f"--workdir={run}"]

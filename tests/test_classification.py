@@ -81,6 +81,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return open_run(folder / "run", "latest", task="classification")
 
 
+@pytest.mark.slow
 def test_the_encoder_is_taken_and_the_head_is_new(trained: Run) -> None:
     init = json.loads((trained.workdir / "run.json").read_text())["launches"][0]["init"]
     assert init["new"] == ["classes", "classes_b"] and init["unused"] == ["softmax_b"]

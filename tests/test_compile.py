@@ -3,6 +3,7 @@
 Without libtpu these tests are skipped, unless REQUIRE_EXTRAS=tpu makes that a failure.
 """
 
+import importlib.util
 import json
 import os
 import re
@@ -199,7 +200,7 @@ def test_an_estimate_is_a_roofline() -> None:
 
 
 @needs_compiler
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("config", "topology", "slices"), PAPER)
 def test_the_papers_models_fit_at_the_papers_batch(config: str, topology: str, slices: int) -> None:
     """The longest rows need the most memory; one length is one program, and scanned layers are one to compile."""

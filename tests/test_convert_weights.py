@@ -245,7 +245,7 @@ def test_every_array_of_our_own_export_is_read(tmp_path: Path) -> None:
 VALUES = [
     ("gpt2", {"layer_norm_epsilon": float("nan")}, r"layer_norm_epsilon is nan; it must be a number above 0"),
     ("gpt2", {"n_inner": "abc"}, r"n_inner is 'abc'; it must be a whole number from 1 to 2\^24$"),
-    ("gpt2", {"n_layer": 10**400}, r"n_layer is 10{79}\.\.\.; it must be a whole number"),
+    ("gpt2", {"n_layer": 10**400}, r"n_layer is a number of more than 64 bits"),
     ("gpt2", {"n_positions": 41}, r"parameter positions is \(40, 16\); in the model of its config it is \(41, 16\)$"),
     ("gpt2", {"vocab_size": 1}, r"a vocabulary of 1 has no subwords beside the special ones$|have 280 embeddings"),
     ("bert", {"layer_norm_eps": float("inf")}, r"layer_norm_eps is inf; it must be a number above 0 and at most 1$"),
@@ -270,7 +270,7 @@ def test_a_setting_that_no_model_has_is_named(family: str, settings: dict, expec
 def test_pixels_are_normalised_by_finite_numbers(key: str, wrong: float, tmp_path: Path) -> None:
     foreign.make("vit", tmp_path / "vit")
     foreign.change_json(tmp_path / "vit" / "preprocessor_config.json", **{key: [0.5, wrong, 0.5]})
-    expected = rf"{key} is \[0\.5, (nan, 0\.5\]; it must be|inf, 0\.5\]; it must be|1000)"
+    expected = rf"{key}(\[1\])? is (\[0\.5, (nan|inf), 0\.5\]; it must be|a number of more than 64 bits)"
     with pytest.raises(UserError, match=expected):
         huggingface.read(tmp_path / "vit")
 
@@ -296,5 +296,5 @@ def test_half_of_a_surrogate_pair_is_no_piece(tmp_path: Path) -> None:
     vocabulary = json.loads((tmp_path / "marian" / "vocab.json").read_text())
     number = vocabulary.pop(next(piece for piece in vocabulary if piece not in ("<unk>", "</s>", "<pad>")))
     (tmp_path / "marian" / "vocab.json").write_text(json.dumps(vocabulary | {"\ud800": number}))
-    with pytest.raises(UserError, match=r"one of its texts is not Unicode \('\\ud800'\)$"):
+    with pytest.raises(UserError, match=r"the name of \.'\\ud800' is not Unicode$"):
         huggingface.read(tmp_path / "marian")

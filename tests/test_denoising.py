@@ -122,6 +122,7 @@ def test_the_decoder_reads_the_target_shifted(tmp_path: Path) -> None:
     assert np.isin(batch.source_bs, tokenizer.sentinels).sum() > first.sum() / 2
 
 
+@pytest.mark.slow
 def test_a_resumed_run_ends_with_the_same_bits_and_scores_are_those_of_training(trained: Run, tmp_path: Path) -> None:
     shutil.copytree(trained.workdir, tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "checkpoints" / "10")

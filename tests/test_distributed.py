@@ -18,6 +18,7 @@ from run.checkpoint import load_params
 from tests import tiny_training
 from tests.test_train_cli import ENVIRONMENT, ROOT
 
+pytestmark = pytest.mark.slow
 # What the CPU's collectives print, several threads at a time, so that one line may lie within another.
 GLOO = re.compile(r"(gloo|rank|is|connected|to|peer|ranks|expected|number|of|\d|[][.:\s])*", re.IGNORECASE)
 STEPS = 8
@@ -97,7 +98,7 @@ def test_two_processes_train_validate_decode_and_save_as_one(folder: Path) -> No
     assert [one["device"]["count"] for one in launch] == [8]
 
 
-@pytest.mark.parametrize(("processes", "devices"), [(2, 4), pytest.param(1, 8, marks=pytest.mark.slow), (1, 1)])
+@pytest.mark.parametrize(("processes", "devices"), [(2, 4), (1, 8), (1, 1)])
 def test_others_take_over_where_two_processes_stopped(folder: Path, processes: int, devices: int) -> None:
     workdir = folder / f"resumed_{processes}x{devices}"
     shutil.copytree(folder / "half", workdir)

@@ -42,6 +42,7 @@ def translator(run: Run) -> Translator:
     return Translator(run.model_config, run.tokenizer, BEAM)
 
 
+@pytest.mark.slow
 def test_an_ensemble_of_a_run_with_itself_is_the_run(run: Run, translator: Translator) -> None:
     runs = open_runs(f"{run.workdir},{run.workdir}", "latest")
     both = Translator(tuple(one.model_config for one in runs), run.tokenizer, BEAM)
@@ -121,6 +122,7 @@ def test_alignments_are_of_the_decoders_last_layer_but_one_unless_asked(
     assert chosen == [expected]
 
 
+@pytest.mark.slow
 def test_forced_scores_are_the_models_sentence_by_sentence(run: Run) -> None:
     model, sides = Transformer(run.model_config), list(zip(*tiny_run.PAIRS, strict=True))
     params = jax.tree.map(jnp.asarray, run.params)

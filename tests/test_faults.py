@@ -97,6 +97,7 @@ FULL = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux can limit another process")
 @pytest.mark.parametrize("where", ["checkpoints", "metrics.jsonl", "config.json"])
 def test_what_cannot_be_written_is_one_line_and_leaves_the_checkpoints_whole(
@@ -175,6 +176,7 @@ def test_a_full_disk_and_one_that_turns_read_only(undisturbed: Path, small_disk:
     )
 
 
+@pytest.mark.slow
 def test_a_second_process_is_refused_and_readers_are_not_and_a_lost_folder_is_noticed(
     undisturbed: Path, tmp_path: Path
 ) -> None:

@@ -134,6 +134,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return workdir
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", DAMAGES)
 def test_a_damaged_checkpoint_is_put_aside_and_the_one_before_is_used(
     two: Path, tmp_path: Path, capsys: pytest.CaptureFixture, kind: str

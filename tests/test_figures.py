@@ -59,6 +59,7 @@ def planted(n: int, h: int, t: int) -> np.ndarray:
     return np.broadcast_to(np.eye(t), (n, h, t, t)).copy()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [None, NASTY])
 def test_every_figure_is_an_svg_file(workdir: Path, text: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(figures, "translate_one", lambda run, text: f"{text} {text}")

@@ -64,6 +64,7 @@ def _logits(config: ModelConfig) -> Callable:
     return jax.jit(lambda params, ids_bt: LanguageModel(config).apply({"params": params}, Tokens.of(ids_bt)))
 
 
+@pytest.mark.slow
 def test_a_resumed_run_ends_with_the_same_bits(trained: Run, tmp_path: Path) -> None:
     cfg = tiny(tmp_path)
     cfg.data.train, cfg.data.valid = trained.config.data.train, trained.config.data.valid

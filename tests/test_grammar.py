@@ -66,6 +66,7 @@ def test_every_argument_matters_and_repeats() -> None:
         pair("train", -1)
 
 
+@pytest.mark.slow
 def test_splits_share_no_sentence_of_either_language() -> None:
     for side in (0, 1):
         train, valid, test = ({texts[side].lower() for texts in sentences(split)} for split in SPLITS)
@@ -110,6 +111,7 @@ def test_hard_splits_use_the_words_of_training_and_agree_with_it() -> None:
         assert examples[:3] == [pair(split, index) for index in range(3)]
 
 
+@pytest.mark.slow
 def test_train_seen_never_has_a_combination_that_unseen_has() -> None:
     """A bag is one of the objects that are held out, whatever the verb."""
     bag = re.compile(r" (buy|buys|bought|sell|sells|sold|find|finds|found) (the|a) bags?\b")

@@ -421,6 +421,7 @@ def test_ablation_by_hand(run: Run, monkeypatch: pytest.MonkeyPatch):
     assert "-100.0" in ablation_table(found)
 
 
+@pytest.mark.slow
 def test_command_prints_and_keeps(run: Run):
     command = [
         sys.executable,

@@ -241,6 +241,7 @@ def test_a_query_that_sees_no_key_gets_uniform_weights():
     np.testing.assert_allclose(weights, 0.25)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", [{}, {"norm": "pre", "positions": "rope"}], ids=["paper", "rope-pre"])
 def test_remat_changes_nothing_not_even_dropout(changes):
     config = dataclasses.replace(TINY, P_drop=0.2, P_drop_attention=0.1, P_drop_relu=0.1, **changes)

@@ -98,6 +98,7 @@ def assert_equals_the_definition(impl, mask, d_k, d_v, dtype, tolerance):
     assert max(map(relative_error, gradients, expected_gradients)) <= tolerance
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
 def test_splash_equals_the_definition(interpreter, monkeypatch, mask):
     monkeypatch.setattr(kernels, "BLOCK", 128)
@@ -121,6 +122,7 @@ def test_cudnn_equals_the_definition(mask):
     assert_equals_the_definition("cudnn", mask, 64, 64, jnp.bfloat16, BFLOAT16)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
@@ -147,6 +149,7 @@ def test_a_model_with_a_kernel_is_the_same_model(interpreter, changes):
     assert gradient_error(gradient, expected_gradient) <= backward(config)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("impl", ["splash", "cudnn"])
 def test_initialisation_maps_and_cached_decoding_take_the_einsum(impl):
     """Runs on CPU, where kernels are rejected."""

@@ -123,6 +123,7 @@ def cached_logits(model, params, prompts_bs, rest_bt, beams=2):
     return np.asarray(jnp.stack(found, axis=2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_prompts_of_unequal_lengths_and_the_cache_give_what_the_whole_model_gives(variant):
     model, params = tiny(variant)
@@ -145,6 +146,7 @@ def test_a_prompt_at_once_is_the_prompt_step_by_step(variant):
     assert relative_error(at_once, by_step[:, :, 3:]) < 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fields",
     [
@@ -162,6 +164,7 @@ def test_prompts_longer_than_the_mixer_reaches_are_read_at_once_too(fields):
         assert relative_error(found_bmtv[row, 0], expected_tv) < 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("beam", "alpha", "nbest"), [(1, 0.0, 1), (2, 0.6, 2), (4, 1.0, 3)])
 @pytest.mark.parametrize("first_steps", [16, 2])
 def test_search_after_prompts_follows_its_definition(monkeypatch, beam, alpha, nbest, first_steps):

@@ -12,6 +12,7 @@ from paper.tables.layer_types import Sizes, layer, projections
 SIZES = Sizes(n=12, d=6, k=3, r=5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mixer", MIXERS)
 def test_projections_are_four_products_of_attention_only(mixer: str) -> None:
     function, params = layer(mixer, SIZES)
@@ -23,6 +24,7 @@ def test_projections_are_four_products_of_attention_only(mixer: str) -> None:
         assert operations(found, params, x_td) == 8 * SIZES.n * SIZES.d**2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("k", "dilation"), [(3, 1), (3, 3), (4, 2), (2, 16)])
 def test_a_convolution_sees_positions_a_dilation_apart(k: int, dilation: int) -> None:
     convolution, params = layer("convolution", SIZES._replace(k=k), dilation)

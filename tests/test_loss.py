@@ -73,6 +73,7 @@ def mean_and_gradients(loss: Any, *arguments: Any) -> Any:
     return jax.jit(jax.value_and_grad(mean, (0, 1), has_aux=True), static_argnums=(4, 5))(*arguments)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", [0, 1, 8, 9, 1_000])  # 1, 10, 5, 4 (of 3 positions a row, 2 of them padding) and 1
 @pytest.mark.parametrize("eps_ls", [0.0, 0.1])
 def test_in_chunks_the_loss_and_its_gradients_are_the_definitions(eps_ls: float, chunk: int) -> None:

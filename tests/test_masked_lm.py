@@ -123,6 +123,7 @@ def test_every_epoch_is_read_as_it_is_corrupted_in_that_epoch(tmp_path: Path) ->
     batches.close()
 
 
+@pytest.mark.slow
 def test_it_sees_both_sides_and_only_its_own_sentence(trained: Run) -> None:
     model, params = MaskedLM(trained.model_config), jax.tree.map(jnp.asarray, trained.params)
     ids = jnp.asarray([[7, 8, MASK, 9, 10, 11]])

@@ -73,6 +73,7 @@ def test_a_position_is_influenced_by_its_own_sentence_as_far_as_the_mixer_reache
     np.testing.assert_array_equal(reached, expected)
 
 
+@pytest.mark.slow
 @mixers
 @pytest.mark.parametrize(
     "invariant",
@@ -86,6 +87,7 @@ def test_what_holds_for_every_model_holds(changes, invariant):
     invariant(changes)
 
 
+@pytest.mark.slow
 @plain_mixers
 @pytest.mark.parametrize(
     "how", [{"scan_layers": True}, pytest.param({"remat": "full"}, marks=pytest.mark.slow)], ids=str
@@ -109,6 +111,7 @@ def test_cached_steps_give_the_logits_of_whole_rows(changes):
         tolerance.assert_close(logits_bmv[:, 0], expected_btv[:, t], tolerance.forward(config))
 
 
+@pytest.mark.slow
 @plain_mixers
 def test_beam_search_is_the_plain_one_over_the_uncached_model(changes, monkeypatch):
     search.test_equals_the_definition_for_every_kind_of_model_while_the_cache_grows(monkeypatch, {"N": 2, **changes})

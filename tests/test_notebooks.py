@@ -50,12 +50,14 @@ def test_attention_from_scratch(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert len(re.findall(r"largest relative difference \d\.\de-\d\d", capsys.readouterr().out)) >= 6
 
 
+@pytest.mark.slow
 def test_a_walk_through_the_model(monkeypatch: pytest.MonkeyPatch):
     found, shown = execute("2_a_walk_through_the_model", monkeypatch)
     assert shown == 3
     assert found["inside"].min() == 1 and abs((found["outside"] != 0).mean() - 0.9**12) < 0.01
 
 
+@pytest.mark.slow
 def test_attention_maps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     monkeypatch.setattr(figures, "SEARCHED", 60)
     folder = grammar_run.make(tmp_path / "run")

@@ -82,6 +82,7 @@ def evaluate(run: Run, **options: Any) -> dict[str, Any]:
     return record
 
 
+@pytest.mark.slow
 def test_a_split_is_parsed_scored_and_kept(
     workdir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -99,6 +99,7 @@ def test_search_follows_its_definition(monkeypatch: pytest.MonkeyPatch) -> None:
         assert_same(found, row, plain_beam_search(oracle, unpad(source), 3, 0.6, 3, early_stop=True))
 
 
+@pytest.mark.slow
 def test_it_trains_resumes_bit_for_bit_and_is_scored(tmp_path: Path) -> None:
     cfg = tiny_training.config(tmp_path)
     cfg.task, cfg.model.prefix, cfg.data.batching = "prefix_lm", "full", "pack"

@@ -353,6 +353,6 @@ def test_a_row_of_a_dirty_run_is_marked_and_the_note_says_why(tmp_path: Path) ->
     assert row.label("A1") == "A1 †"
     one_seed, dagger = caveat_notes({"A1": row, "A2": row})
     assert dagger == "† the code had uncommitted changes: A1, A2"
-    assert one_seed == "one seed, so no interval, and no difference is shown to be more than luck: A1, A2"
+    assert one_seed == "one seed, so no interval, and no difference is shown to be significant: A1, A2"
     assert caveat_notes({"A1": row._replace(scored=row.scored * 2)}) == ["† the code had uncommitted changes: A1"]
     assert all("A1 †" in {cells[0] for cells in table.rows} for table in [table3.small(find_records(tmp_path))])

@@ -140,6 +140,7 @@ def paper(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "paper", *arguments], cwd=ROOT, capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_the_command_prints_every_table_of_the_committed_records(tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     done = paper("all", "--runs=results", "--csv", "--commands", f"--html={page}")
@@ -150,6 +151,7 @@ def test_the_command_prints_every_table_of_the_committed_records(tmp_path: Path)
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [

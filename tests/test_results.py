@@ -1,4 +1,4 @@
-"""Result records become the README's table, and nothing else does."""
+"""Result records become the tables of the README and of docs/results.md, and nothing else does."""
 
 import hashlib
 import json
@@ -22,6 +22,7 @@ ROOT = Path(__file__).parent.parent
 A1 = "configs/ablations.py:A1:small"
 
 
+@pytest.mark.slow
 def test_the_pages_show_the_committed_records(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     for page, text in results.pages().items():
@@ -87,7 +88,9 @@ def test_a_run_whose_code_is_lost_is_refused_or_marked(tmp_path: Path, monkeypat
     (record,) = find_records(Path("results")).runs
     assert record.caveats == [DIRTY]
     text = results.table(results.translation_records([record]))
-    assert "| [x](results/x.json) † | 7.00 |" in text and "- † the code had uncommitted changes: x" in text
+    assert "| [x](../results/x.json) † | 7.00 |" in text and "- † the code had uncommitted changes: x" in text
+    text = results.summary(results.translation_records([record]))
+    assert "| [x](results/x.json) † |  | 7.00 |" in text and "- † the code had uncommitted changes: x" in text
 
 
 def test_a_run_of_lower_cased_text_has_no_reading_with_case(tmp_path: Path) -> None:
@@ -99,6 +102,30 @@ def test_a_run_of_lower_cased_text_has_no_reading_with_case(tmp_path: Path) -> N
     heads, row = (text.splitlines()[line].split(" | ") for line in (0, 2))
     assert row[heads.index("sacreBLEU")] == "" and row[heads.index("tokenised, lower-cased")] != ""
     assert "case:lc" in text and "case:mixed" not in text
+
+
+def test_the_readme_has_four_columns_and_the_best_first(tmp_path: Path) -> None:
+    """A run of lower-cased text is ranked by what it can reach, and says so; each score has its signature."""
+    records = {}
+    for name, value, lowercase in (("worse", 6.0, False), ("caseless", 7.0, True), ("better", 8.0, False)):
+        config = planted_config(A1)
+        config["data"]["lowercase"] = lowercase
+        case = {"sacrebleu": 99.0, "sacrebleu_lc": value} if lowercase else {"sacrebleu": value, "sacrebleu_lc": 99.0}
+        run = plant(tmp_path / name, config, {**scores(config, "test", 50.0), **case}, hours=0.5)
+        launch(run, data={"train": {"pairs": {"kept": 1234}}})
+        records[name] = read_run(run)
+    head, _, *rows = results.summary(records).splitlines()
+    assert head == "| result | training pairs | sacreBLEU | training |"
+    assert rows[:3] == [
+        "| [better](results/better.json) | 1,234 | 8.00 | 30 minutes, 1 x cpu (2 cores) |",
+        "| [caseless](results/caseless.json) | 1,234 | 7.00, lower-cased | 30 minutes, 1 x cpu (2 cores) |",
+        "| [worse](results/worse.json) | 1,234 | 6.00 | 30 minutes, 1 x cpu (2 cores) |",
+    ]
+    notes = ["- sacreBLEU: `sacrebleu:signature`", "- sacreBLEU, lower-cased: `sacrebleu_lc:signature`"]
+    assert rows[4:6] == notes and rows[6].startswith("- one seed")
+    launch(run, data={"train": {"pairs": {"kept": "many"}}})
+    with pytest.raises(UserError, match=r'damaged in data: train.pairs.kept is "many"; it must be a whole number'):
+        results.summary({"x": read_run(run)})
 
 
 def test_a_launch_carries_what_a_record_needs(tmp_path: Path) -> None:

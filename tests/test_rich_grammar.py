@@ -62,6 +62,7 @@ def test_specifications() -> None:
         open_corpus("grammar:rich")
 
 
+@pytest.mark.slow
 def test_splits_share_no_sentence_and_english_determines_german() -> None:
     found = {split: in_parallel(texts, f"rich:{split}", 2_000) for split in SPLITS}
     for side in (0, 1):

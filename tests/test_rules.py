@@ -117,6 +117,7 @@ def test_a_search_with_rules_equals_the_definition(model_and_oracle, rules):
             assert rules.phrases_bcl is None or not missing(ids, rules.phrases_bcl[row])
 
 
+@pytest.mark.slow
 def test_an_ensemble_of_one_is_the_model_and_of_two_the_mean_of_log_probabilities(model_and_oracle):
     model, params, oracle = model_and_oracle
     other_model, other_params = tiny(seed=3, N=2)

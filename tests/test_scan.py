@@ -48,12 +48,14 @@ def test_a_scan_gives_the_values_gradients_and_dropout_of_unrolled_layers(change
     assert_same({"scan_layers": True}, dataclasses.replace(TINY, **changes), train)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scan_layers, N", [(False, 1), (True, 2)])
 def test_keeping_products_only_changes_no_number(scan_layers, N):
     """test_invariants.py tests `full`, which saves nothing."""
     assert_same({"remat": "dots", "scan_layers": scan_layers}, dataclasses.replace(TINY, N=N, **DROPOUTS))
 
 
+@pytest.mark.slow
 def test_a_scan_leaves_parameters_decoding_and_maps_as_they_are():
     scanned = dataclasses.replace(TINY, scan_layers=True)
     fresh, expected = (init_params(config, jax.random.key(0)) for config in (scanned, TINY))

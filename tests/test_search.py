@@ -137,6 +137,7 @@ def test_equals_the_definition(model_and_oracle, beam, alpha, nbest):
         assert_same(found, row, with_stop)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "variant",
     [

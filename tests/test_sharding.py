@@ -49,6 +49,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES[1:], ids=name)
 def test_twenty_updates_are_the_same_on_every_mesh_with_dropout(found: dict, case) -> None:
     reference = found[f"1x1x1 accumulate 1 {case[2]}"]["losses"]
@@ -56,12 +57,14 @@ def test_twenty_updates_are_the_same_on_every_mesh_with_dropout(found: dict, cas
     assert reference[-1] < reference[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=name)
 def test_state_is_where_the_table_says_and_moments_beside_their_parameters(found: dict, case) -> None:
     assert all(found[name(case)]["as_planned"])
     assert all(found[name(case)]["moments_as_parameters"])
 
 
+@pytest.mark.slow
 def test_cut_states_are_cut_and_whole_ones_are_whole(found: dict) -> None:
     def share(case: str) -> float:
         return found[case]["bytes_held"] / found[case]["bytes"]
@@ -72,6 +75,7 @@ def test_cut_states_are_cut_and_whole_ones_are_whole(found: dict) -> None:
     assert share("2x2x2 accumulate 1 hash") < 0.35
 
 
+@pytest.mark.slow
 def test_collectives_are_those_of_the_kind_of_parallelism(found: dict) -> None:
     def kinds(case: str) -> set[str]:
         return set(found[case]["collectives"])

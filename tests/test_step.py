@@ -90,6 +90,7 @@ def test_evaluation_is_the_loss_without_dropout(whole: tuple[TrainState, Sums]) 
     assert_close(loss, whole[1].loss, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_dropout_differs_between_updates_and_rows_and_nothing_else() -> None:
     config = model_config(P_drop=0.5)
     train_step = step_of(config)

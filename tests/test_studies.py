@@ -175,7 +175,7 @@ def test_the_best_size_grows_with_operations_to_the_power_that_the_table_says(
 ) -> None:
     """Against the law itself: of many sizes, the best at two numbers of operations 6 N D."""
     monkeypatch.setattr(scaling, "DRAWS", 2)
-    monkeypatch.setattr(scaling, "fit", lambda points: LAW)
+    monkeypatch.setattr(scaling, "fit", lambda points, starts=(): LAW)
     monkeypatch.setattr(scaling, "gathered", lambda rows: scaling.Points(*np.ones((3, scaling.FEWEST))))
     law = scaling.law_table(scaling.rows(find_records(tmp_path)))
     sizes, budgets = np.geomspace(1e3, 1e12, 100_001), np.array([1e15, 1e18])
@@ -187,7 +187,7 @@ def test_the_best_size_grows_with_operations_to_the_power_that_the_table_says(
 def test_the_laws_intervals_leave_out_25_of_1000_draws_on_either_side(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scaling, "fit", lambda points: LAW)
+    monkeypatch.setattr(scaling, "fit", lambda points, starts=(): LAW)
     monkeypatch.setattr(scaling, "bootstrapped", lambda points: np.linspace(LAW, LAW + 1, 1_001))
     monkeypatch.setattr(scaling, "gathered", lambda rows: scaling.Points(*np.ones((3, scaling.FEWEST))))
     law = scaling.law_table(scaling.rows(find_records(tmp_path)))

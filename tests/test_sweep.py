@@ -205,6 +205,7 @@ def stop() -> Iterator[Stop]:
         signal.signal(number, handler)
 
 
+@pytest.mark.slow
 @forking
 def test_a_worker_records_each_end_and_goes_on(tmp_path: Path, stop: Stop, capfd: pytest.CaptureFixture[str]) -> None:
     study = opened(tmp_path, *SCRIPTS)

@@ -1,6 +1,6 @@
 """The sweep drill: four workers, 24 runs, two workers killed at random moments; nothing is lost or done twice.
 
-    python -m pytest -m slow tests/test_sweep_drill.py -s
+    python -m pytest -m long tests/test_sweep_drill.py -s
 
 DRILL_SEED chooses the moments; the numbers are printed.
 """
@@ -24,7 +24,7 @@ from tests import tiny_training
 from tests.extras import needed
 from tests.test_train_cli import ENVIRONMENT, ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")]
+pytestmark = [pytest.mark.long, pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")]
 RUNS, WORKERS, KILLED = 24, 4, 2
 SEED = int(os.environ.get("DRILL_SEED", "0"))
 CONFIG = """

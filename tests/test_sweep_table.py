@@ -124,6 +124,7 @@ def test_a_search_without_any_trial_has_an_empty_table(tmp_path: Path) -> None:
     assert not (tmp_path / "sweep" / "study.db").exists()
 
 
+@pytest.mark.slow
 def test_garbage_in_the_folder_is_one_line(grid: Study, tmp_path: Path) -> None:
     trial = grid.study.trials[-1]
     grid.study._storage.set_trial_user_attr(trial._trial_id, "summary", [1])
@@ -136,6 +137,7 @@ def test_garbage_in_the_folder_is_one_line(grid: Study, tmp_path: Path) -> None:
     assert shown(tmp_path, "--table")[2].startswith(f"error: {tmp_path}/sweep/plan.json: damaged: it is [1, 2]")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("attribute", "value"),
     [
@@ -158,6 +160,7 @@ def test_attributes_of_unknown_form_are_one_line(grid: Study, tmp_path: Path, at
         assert error == "error: --storage: the study is damaged: trial 4 is not the record of a point\n"
 
 
+@pytest.mark.slow
 def test_a_plan_that_is_not_its_study_s_and_a_study_that_is_gone_are_one_line(grid: Study, tmp_path: Path) -> None:
     plan = tmp_path / "sweep" / "plan.json"
     text = plan.read_text()
@@ -170,6 +173,7 @@ def test_a_plan_that_is_not_its_study_s_and_a_study_that_is_gone_are_one_line(gr
     assert shown(tmp_path, "--table") == (2, "", message)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("attribute", "value"), [("name", "../x"), ("name", [1]), ("replaces", [1])])
 def test_names_and_numbers_that_no_point_has_are_of_no_point(
     grid: Study, tmp_path: Path, attribute: str, value: Any
@@ -181,6 +185,7 @@ def test_names_and_numbers_that_no_point_has_are_of_no_point(
     assert "../x" not in out
 
 
+@pytest.mark.slow
 def test_a_folder_from_a_stranger_opens_no_database_elsewhere(tmp_path: Path) -> None:
     theirs, mine = tmp_path / "theirs", tmp_path / "mine.db"
     url = f"sqlite:///{mine}"

@@ -175,6 +175,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[ConfigDict, Run]:
     return cfg, open_run(folder / "run", "latest")
 
 
+@pytest.mark.slow
 def test_a_run_of_symbols_is_prepared_once_and_resumed(trained: tuple[ConfigDict, Run]) -> None:
     cfg, run = trained
     cfg = cfg.copy_and_resolve_references()

@@ -48,6 +48,7 @@ def record() -> dict:
     return json.loads(RECORD.read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TYPES)
 def test_operations_are_the_products_and_a_little_more(name: str) -> None:
     """Softmax, gates, masks and the counting of loops are more."""
@@ -57,6 +58,7 @@ def test_operations_are_the_products_and_a_little_more(name: str) -> None:
     assert found["sequential"] == SEQUENTIAL[name](sizes.n)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [Sizes(n=9, d=4, k=3, r=5), Sizes(n=17, d=4, k=2, r=3), Sizes(n=28, d=4, k=3, r=9)])
 @pytest.mark.parametrize("name", TYPES)
 def test_paths_are_as_long_as_their_formula(name: str, sizes: Sizes) -> None:
@@ -162,6 +164,7 @@ def test_a_damaged_record_is_one_line(record: dict, keys: list[Any], value: Any,
         table1.check_record(RECORD, damaged)
 
 
+@pytest.mark.slow
 def test_a_record_of_small_grids_can_be_drawn(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import jax
 import pytest
@@ -21,6 +22,8 @@ from model.transformer import init_params
 
 class Echo(Translator):
     """A fake translator: answers in capitals and records its inputs."""
+
+    tokenizer = SimpleNamespace(unknown=lambda texts: 0)
 
     def __init__(self):
         self.asked = []

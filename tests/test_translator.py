@@ -43,6 +43,7 @@ def make(config, tokenizer, **options):
     return Translator(config, tokenizer, decoding, **{"batch_tokens": 64} | sizes)
 
 
+@pytest.mark.slow
 def test_order_and_batch_size_change_nothing(config, tokenizer, params):
     expected = make(config, tokenizer).translate(params, LINES)
     assert len({translation.text for translation in expected}) > 15

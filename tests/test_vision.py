@@ -152,6 +152,7 @@ def test_patches_are_blocks_of_pixels() -> None:
     np.testing.assert_array_equal(found_btp, np.stack(blocks, axis=1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pooling", ["token", "mean"])
 def test_without_positions_the_order_of_patches_does_not_matter(pooling: str) -> None:
     image = dataclasses.replace(IMAGE, pooling=pooling)
@@ -198,6 +199,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> vision.VisionRun:
     return vision.open_vision(folder / "run")
 
 
+@pytest.mark.slow
 def test_a_resumed_run_ends_with_the_same_bits(trained: vision.VisionRun, tmp_path: Path) -> None:
     cfg = tiny(tmp_path)
     cfg.data.train, cfg.data.valid = trained.config.data.train, trained.config.data.valid

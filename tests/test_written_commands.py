@@ -70,5 +70,18 @@ def test_a_written_command_can_be_typed(text: str, module: str, arguments: str) 
         assert isinstance(get_config(argument) if argument else get_config(), ConfigDict)
 
 
+@pytest.mark.parametrize(("text", "module", "arguments"), [one for one in WRITTEN if one[0].endswith(".md")])
+def test_a_command_of_the_pages_reads_nothing_beside_the_clone(text: str, module: str, arguments: str) -> None:
+    """A reader has no `../shared`: neither a flag names it, nor a default of the config that no flag replaces."""
+    assert "../shared" not in arguments, f"{text}: {module} names a folder that a reader has not"
+    for name, argument in re.findall(r"--config=configs/([a-z]\w*)\.py(?::(\S+))?", arguments):
+        get_config = import_module(f"configs.{name}").get_config
+        data = (get_config(argument) if argument else get_config()).data
+        given = re.findall(r"--config\.data\.(\w+)=", arguments)
+        read = {key: data[key] for key in ("train", "valid", "test") if key not in given}
+        beside = [key for key, corpus in read.items() if "../shared" in corpus]
+        assert not beside, f"{text}: data.{beside[0]} of configs/{name}.py is a file that a reader has not"
+
+
 def flags_of(arguments: str) -> list[str]:
     return re.findall(r"(?<!\S)--([a-z]\w*)(?!\.)\b", arguments)

@@ -65,9 +65,10 @@ def cost(scored: Sequence[ScoredRun]) -> str:
     if not scored:
         return ""
     hours = statistics.fmean(one.run.minutes for one in scored) / 60
-    return f"{hours:.{1 if hours >= 10 else 2}f} h, {'; '.join(sorted({_device(one.run.device) for one in scored}))}"
+    return f"{hours:.{1 if hours >= 10 else 2}f} h, {'; '.join(sorted({devices(one.run.device) for one in scored}))}"
 
 
-def _device(device: dict[str, Any]) -> str:
+def devices(device: dict[str, Any]) -> str:
+    """Returns the devices of a launch, as "1 x cpu (2 cores)"."""
     cores = f" ({device['cpus']} {'core' if device['cpus'] == 1 else 'cores'})" if device["kind"] == "cpu" else ""
     return f"{device['count']} x {device['kind']}{cores}"

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from base.errors import UserError
 from base.files import Schema, check, read_json
-from base.table import Table, as_markdown
+from base.table import Markdown, Table, as_markdown
 from train.aot.hardware import ASSUMPTIONS, CHIPS, GIB
 
 RECORDS = Path("results/aot")
@@ -119,7 +119,7 @@ def tables(records: dict[str, dict[str, Any]]) -> str:
     reports: dict[str, dict[str, dict[str, Any]]] = {}
     for case in cases():
         if case.name in records:
-            link = f"[{case.name}](../{RECORDS}/{case.name}.json)"
+            link = Markdown(f"[{case.name}](../{RECORDS}/{case.name}.json)")
             reports.setdefault(case.table, {})[link] = records[case.name]["report"]
     missing = dict.fromkeys(case.name for case in cases() if case.name not in records)
     versions = sorted(
@@ -156,7 +156,7 @@ def _cells(found: dict[str, Any], first: float) -> dict[str, str]:
     }
     if "refused" in found:
         needed, available = (found["refused"][key] / GIB for key in ("needed", "available"))
-        return {**cells, "memory GiB": f"**does not fit**: {needed:.1f} of {available:.2f}"}
+        return {**cells, "memory GiB": Markdown(f"**does not fit**: {needed:.1f} of {available:.2f}")}
     peak, middle, e = found["train_longest"]["memory"]["peak"], found["train_middle"], found["estimate"]
     return {
         **cells,
