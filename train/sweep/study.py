@@ -270,7 +270,10 @@ def _connect(url: str | None, workdir: Path, silence: int) -> RDBStorage:
     file = own if url is None else make_url(url).database
     engine: dict[str, Any] = {"pool_pre_ping": True}
     if lite:
-        engine = {"poolclass": NullPool, "creator": lambda: sqlite3.connect(file or "", 60, isolation_level=None)}
+        engine = {
+            "poolclass": NullPool,
+            "creator": lambda: sqlite3.connect(file or "", timeout=60, isolation_level=None),
+        }
     for attempt in range(5):
         try:
             return RDBStorage(url or "sqlite://", engine, heartbeat_interval=max(1, silence // 6), grace_period=silence)
