@@ -11,10 +11,13 @@ from typing import Any
 
 import numpy as np
 import sentencepiece
+
+from tests.reference import torch, transformers
+
+# isort: split
 from safetensors.numpy import load_file, save_file
 
 from tests import tiny_run
-from tests.reference import torch, transformers
 
 LINES = [line for pair in tiny_run.PAIRS for line in pair]
 WORDS = ["[PAD]", "un", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "dog", "reads", "a", "##s", "quiz", ".", "cat"]

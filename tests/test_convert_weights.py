@@ -11,6 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.reference import TOLERANCE, torch
+
+# isort: split
 from base.errors import UserError
 from base.ids import BOS, EOS, UNK
 from infer.convert import fairseq, huggingface, safetensors
@@ -23,7 +26,6 @@ from model.tokens import Tokens
 from model.transformer import Transformer
 from run.folder import model_config
 from tests import foreign, tiny_run
-from tests.reference import TOLERANCE, torch
 
 # One weight of each family in the middle of the model, and where its shared table may have a copy.
 MIDDLE = {

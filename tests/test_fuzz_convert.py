@@ -19,6 +19,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.reference import torch
+
+# isort: split
 from base.errors import UserError
 from infer.convert import fairseq, huggingface, safetensors
 from infer.convert.folders import Imported, check_shapes, named
@@ -26,7 +29,6 @@ from infer.runs import open_run
 from run.folder import as_json
 from tests import foreign, tiny_run
 from tests.conftest import ROOT
-from tests.reference import torch
 
 pytestmark = pytest.mark.slow
 SECONDS = 60  # for one case, of a few tenths
