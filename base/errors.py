@@ -32,8 +32,8 @@ def run(main: Callable[[list[str]], int | None], keys: dict[str, Any] | None = N
     """Runs an absl `main`; a `UserError` becomes one line on stderr and exit status 2, without a traceback.
 
     So does a wrong flag, a wrong key or value in `--config.KEY=VALUE`, a file that cannot be used, or a disk or memory
-    that is full. Ctrl-C exits with 130,
-    and a reader of standard output that stops reading, such as `head`, ends the command without a word, with 141.
+    that is full. Ctrl-C exits with 130, and a reader of standard output that stops reading, such as `head`, ends the
+    command without a word, with 141.
 
     Args:
       main: takes the command line without its flags; returns the exit status.

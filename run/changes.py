@@ -69,9 +69,7 @@ def _config_change(workdir: Path, step: int) -> str | None:
     config = read_json(path, dict)
     for one in (recorded, config):
         add_missing(one)
-    keys = flat(config)
-    steps_free = "optim.schedule" in keys and keys["optim.schedule"] == "paper"
-    different = differences(recorded, config, steps_free=steps_free)
+    different = differences(recorded, config)
     if not different:
         return None
     return f"{path} has changed since checkpoint {step} was saved: {'; '.join(different)}"

@@ -63,7 +63,7 @@ def open_folder(cfg: ConfigDict, workdir: Path) -> Iterator[None]:
         if not (workdir / "config.json").exists() and foreign:
             raise UserError(f"--workdir={workdir}: this folder is not empty and not a run; use a new one")
         with lock(workdir):
-            _take_over(as_json(cfg), workdir, steps_free=cfg.optim.schedule != "cosine")
+            _take_over(as_json(cfg), workdir)
             yield
     except OSError as error:
         raise UserError(
@@ -72,9 +72,9 @@ def open_folder(cfg: ConfigDict, workdir: Path) -> Iterator[None]:
         ) from error
 
 
-def _take_over(config: dict[str, Any], workdir: Path, *, steps_free: bool) -> None:
+def _take_over(config: dict[str, Any], workdir: Path) -> None:
     if (workdir / "config.json").exists():
-        different = differences(as_json(read_config(workdir)), config, steps_free=steps_free)
+        different = differences(as_json(read_config(workdir)), config)
         if different and (workdir / "metrics.jsonl").exists():  # training began
             raise UserError(
                 f"--workdir={workdir}: this folder holds the run of another config ({'; '.join(different)}); "
@@ -170,10 +170,14 @@ def read_metrics(workdir: Path) -> list[dict[str, Any]]:
     return records
 
 
-def differences(old: dict[str, Any], new: dict[str, Any], *, steps_free: bool) -> list[str]:
-    """Returns, for each key that differs and affects the parameters, its name and both values."""
-    old_flat, new_flat = flat(old), flat(new)
-    free = (*FREE_KEYS, "steps") if steps_free else FREE_KEYS
+def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """Returns, for each key that differs and affects the parameters, its name and both values.
+
+    The number of updates is one of them only where the rates of all updates depend on it.
+    """
+    old_flat = flat(old)
+    new_flat = flat(new)
+    free = FREE_KEYS if new_flat.get("optim.schedule") == "cosine" else (*FREE_KEYS, "steps")
     return [
         f"{key} is {old_flat.get(key)!r} there and {new_flat.get(key)!r} here"
         for key in sorted(old_flat.keys() | new_flat.keys())

@@ -56,6 +56,22 @@ def test_an_unchanged_run_and_keys_that_do_not_matter_are_accepted(run: Path, ca
     assert "accepted" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("schedule", "free"), [("paper", True), ("inverse_sqrt", True), ("cosine", False)])
+def test_a_run_may_go_on_for_longer_unless_its_rates_depend_on_the_number_of_updates(
+    schedule: str, free: bool, tmp_path: Path
+) -> None:
+    cfg = tiny_training.config(tmp_path)
+    cfg.optim.schedule = schedule
+    cfg.steps = cfg.checkpoint.every = 2
+    assert loop.train(cfg, tmp_path / "run", task) == 0
+    cfg.steps = 4
+    if free:
+        assert loop.train(cfg, tmp_path / "run", task) == 0
+        return
+    with pytest.raises(UserError, match="steps is 2 there and 4 here"):
+        loop.train(cfg, tmp_path / "run", task)
+
+
 def test_an_edited_config_is_refused_with_the_key_unless_accepted(run: Path, capsys: pytest.CaptureFixture) -> None:
     _edit(run, "model", "positions", "none")
     message = (
