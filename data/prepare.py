@@ -340,16 +340,17 @@ def _trained_tokenizer(cfg_data: ConfigDict, cache: Path) -> Tokenizer:
     with contextlib.suppress(OSError, UnicodeDecodeError):  # absent or damaged: learned again below
         if sha256(path) == read_bytes(digest).decode():
             return open_tokenizer(path)
-    if units != "subwords":
+    tokenizer: Tokenizer
+    if units == "subwords":
+        with Progress(f"learning {cfg_data.vocab_size:,} subwords from {corpus.spec}", "lines") as progress:
+            lines = progress.count(text for pair in corpus.pairs() for text in pair)
+            tokenizer = Tokenizer.train(
+                lines, cfg_data.vocab_size, path, lowercase=cfg_data.lowercase, symbols=corpus.symbols
+            )
+    else:
         with Progress(f"counting the {units} of {corpus.spec}", "records") as progress:
-            symbols = Symbols.of(progress.count(corpus.pairs()), cfg_data.vocab_size, units, cfg_data.joiner)
-        symbols.save(path)
-        return symbols
-    with Progress(f"learning {cfg_data.vocab_size:,} subwords from {corpus.spec}", "lines") as progress:
-        lines = progress.count(text for pair in corpus.pairs() for text in pair)
-        tokenizer = Tokenizer.train(
-            lines, cfg_data.vocab_size, path, lowercase=cfg_data.lowercase, symbols=corpus.symbols
-        )
+            tokenizer = Symbols.of(progress.count(corpus.pairs()), cfg_data.vocab_size, units, cfg_data.joiner)
+        tokenizer.save(path)
     with contextlib.suppress(OSError):  # it is then learned again next time
         write_text(digest, tokenizer.sha256)
     return tokenizer

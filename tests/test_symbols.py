@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ml_collections import ConfigDict
@@ -175,8 +176,26 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[ConfigDict, Run]:
     return cfg, open_run(folder / "run", "latest")
 
 
+def test_symbols_are_counted_once_and_again_if_the_cached_vocabulary_is_damaged(
+    trained: tuple[ConfigDict, Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cfg, run = trained
+
+    def counting(*arguments: Any) -> Symbols:
+        raise RuntimeError("counted again")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Symbols, "of", counting)
+        assert prepare_all(cfg.data)[0].sha256 == run.tokenizer.sha256
+        for path in Path(cfg.data.cache).glob("*.model"):
+            path.write_bytes(path.read_bytes()[:-9])
+        with pytest.raises(RuntimeError, match="counted again"):
+            prepare_all(cfg.data)
+    assert prepare_all(cfg.data)[0].sha256 == run.tokenizer.sha256
+
+
 @pytest.mark.slow
-def test_a_run_of_symbols_is_prepared_once_and_resumed(trained: tuple[ConfigDict, Run]) -> None:
+def test_a_run_of_symbols_is_resumed(trained: tuple[ConfigDict, Run]) -> None:
     cfg, run = trained
     cfg = cfg.copy_and_resolve_references()
     cfg.steps = 3
