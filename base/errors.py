@@ -167,12 +167,12 @@ def one_line(text: str) -> str:
 
 
 def shown(value: object) -> str:
-    """Returns `repr(value)` for a message, cut after 60 characters."""
+    """Returns a value in one line of a message, in ASCII; its beginning, if it is long."""
     try:
-        text = repr(value)
+        text = ascii(value)
     except ValueError:  # Python refuses to write numbers of thousands of digits
         return "a number of thousands of digits"
-    return text if len(text) <= 60 else f"{text[:60]}..."
+    return text if len(text) <= 80 else f"{text[:80]}..."
 
 
 def _listed_flags() -> str:

@@ -9,14 +9,14 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-from base.errors import UserError
+from base.errors import UserError, shown
 from base.files import read_bytes
 from configs.common import default
 from data.imported import MosesBpe
 from infer.convert import pytorch
 from infer.convert.bart_names import entries, norms, their_shape, to_ours, without_zero_biases
 from infer.convert.folders import Imported, named, nested
-from infer.convert.settings import BOOL, SIZE, Rule, head_width, obey, one_of, shown
+from infer.convert.settings import BOOL, SIZE, Rule, head_width, obey, one_of
 from infer.convert.vocabulary import bias_of_copies, our_pieces, our_rows
 from infer.convert.weights import Weights
 from model.transformer import init_params

@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
-from base.errors import UserError
+from base.errors import UserError, shown
 from base.files import read_json
 from infer.convert import bert, gpt2, marian, pytorch, t5, vit
 from infer.convert.folders import Imported
 from infer.convert.safetensors import NAME, load
-from infer.convert.settings import shown
 from infer.convert.weights import Weights
 
 write = marian.write

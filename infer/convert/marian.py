@@ -11,7 +11,7 @@ import numpy as np
 from ml_collections import ConfigDict
 from safetensors.numpy import save_file
 
-from base.errors import UserError
+from base.errors import UserError, shown
 from base.files import read_bytes, read_json, write_json, write_text
 from base.ids import BOS, EOS, PAD
 from configs.common import default
@@ -21,7 +21,7 @@ from data.tokenizer import Tokenizer
 from infer.convert.bart_names import entries, sines_first, their_shape, to_ours, to_theirs, without_zero_biases
 from infer.convert.check import check_holds, check_tokenizer, compare, forced, penalty_note
 from infer.convert.folders import Imported, named, nested
-from infer.convert.settings import ACTIVATION, BOOL, ID, OUR_ACTIVATIONS, SIZE, head_width, obey, shown
+from infer.convert.settings import ACTIVATION, BOOL, ID, OUR_ACTIVATIONS, SIZE, head_width, obey
 from infer.convert.vocabulary import bias_of_copies, our_pieces, our_rows
 from infer.convert.weights import Weights
 from infer.runs import Run

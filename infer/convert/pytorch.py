@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from base.errors import UserError
-from infer.convert.settings import shown
+from base.errors import UserError, shown
 
 
 def load(path: Path, allowed: Sequence[Callable] = ()) -> Any:

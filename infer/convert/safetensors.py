@@ -8,12 +8,11 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from base.errors import UserError
+from base.errors import UserError, shown
 from base.files import folder as existing
 from base.files import write_json, write_text
 from data.imported import open_tokenizer
 from infer.convert.folders import Imported, named, nested, shapes
-from infer.convert.settings import shown
 from infer.convert.weights import Weights
 from infer.runs import Run, open_run
 from infer.vision import VisionRun, open_vision

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Container, Mapping
 from typing import Any, NamedTuple
 
-from base.errors import UserError
+from base.errors import UserError, shown
 
 OUR_ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_new": "gelu_tanh", "silu": "silu", "swish": "silu"}
 LARGEST = 2**24  # of any size or id
@@ -52,15 +52,6 @@ def require(source: object, settings: dict[str, Any], values: Mapping[str, Any])
         given = settings.setdefault(key, value)
         if type(given) is not type(value) or given != value:
             raise UserError(f"{source}: {key} is {shown(given)}, which our model has not; it can only be {value!r}")
-
-
-def shown(value: Any) -> str:
-    """Returns a value as part of a line: its beginning, if it is long."""
-    try:
-        text = " ".join(ascii(value).split())
-    except ValueError:  # a whole number of thousands of digits
-        text = "a number of thousands of digits"
-    return text if len(text) <= 80 else f"{text[:80]}..."
 
 
 def head_width(source: object, d_model: int, heads: int) -> int:

@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from base.errors import UserError
+from base.errors import UserError, shown
 from configs.common import default
 from data.imported import Unigram
 from infer.convert.folders import Imported
-from infer.convert.settings import EPSILON, ID, SIZE, obey, require, shown
+from infer.convert.settings import EPSILON, ID, SIZE, obey, require
 from infer.convert.vocabulary import our_rows, read_tokenizer, with_our_rows
 from infer.convert.weights import Weights
 

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from base.errors import UserError
-from infer.convert.settings import shown
+from base.errors import UserError, shown
 
 
 class Weights:
