@@ -20,18 +20,21 @@ def default() -> ConfigDict:
     cfg.data.test = ""
     cfg.data.cache = ".cache/data"  # folder of prepared corpora, shared by runs; keyed by content, safe to delete
     cfg.data.vocab_size = 37_000  # subwords (or symbols, with four special ones) of source and target; section 5.1
-    # subwords | words (what white space separates: for text that is already segmented) | characters; or those of source
-    # and target, "characters,words". Words and characters are taken as they are; the vocabulary is all of data.train's,
-    # or the most frequent ones
+
+    # Units: subwords | words (between white space, for text that is already segmented) | characters. Two of them are
+    # those of source and target: "characters,words". Words and characters are taken as they are; the vocabulary has
+    # all of data.train's, or the most frequent ones.
     cfg.data.units = "subwords"
-    cfg.data.joiner = ""  # "@@" for text of subword-nmt: after decoding, a word that ends in it is joined to the next
+    # For text of subword-nmt "@@": after decoding, a word that ends in it is joined to the next.
+    cfg.data.joiner = ""
+
     cfg.data.tokenizer = ""  # a tokenizer.model to reuse; "" makes one of data.train
     cfg.data.lowercase = False  # True lower-cases both sides, as small published Multi30k systems do
     cfg.data.max_length = 256  # subwords per side, EOS included; longer training pairs are dropped and counted
-    cfg.data.max_ratio = 9.0  # longer side / shorter side, in subwords; pairs of texts above it are dropped and counted
+    cfg.data.max_ratio = 9.0  # longer side / shorter side, in subwords; other pairs are dropped and counted
     cfg.data.mask_rate = 0.15  # share of tokens that a masked LM predicts or denoising removes; BERT's and T5's
     cfg.data.mean_span = 3.0  # mean length of the spans that denoising removes, in tokens; T5's
-    cfg.data.classes = ""  # for task="classification", which reads pairs of a text and one of these: "present,past"
+    cfg.data.classes = ""  # of task="classification", as "present,past"
     cfg.data.tokens_per_batch = 25_000  # positions per side in one update, over the whole cluster; section 5.1
     cfg.data.batching = "bucket"  # bucket: similar lengths (section 5.1) | pack: several per row | window: of a text
     cfg.data.buckets = (10, 12, 14, 16, 18, 20, 24, 28, 32, 40, 48, 64, 96, 128, 256)  # row lengths; each is compiled
@@ -70,9 +73,9 @@ def default() -> ConfigDict:
     cfg.model.scale_logits = False  # True: divided by sqrt(d_model), as T5 does with tied embeddings
     cfg.model.tie_embeddings = True  # one matrix for source, target and softmax; section 3.4
     cfg.model.dtype = "float32"  # compute type, "bfloat16" on accelerators; parameters and softmax stay float32
-    cfg.model.remat = "none"  # rematerialisation: none | full (whole layers: a third more time) | dots (attention only)
-    cfg.model.dropout_bits = "threefry"  # "threefry": jax.random; "hash": a cheap counter-based hash, faster on CPU
-    cfg.model.attention_impl = "einsum"  # einsum | splash (TPU) | cudnn (GPU, bfloat16), the last two fused kernels
+    cfg.model.remat = "none"  # recompute in the backward pass: none | full (layers) | dots (attention only)
+    cfg.model.dropout_bits = "threefry"  # threefry (jax.random) | hash (counter-based, faster on CPU)
+    cfg.model.attention_impl = "einsum"  # einsum | a fused kernel: splash (TPU), cudnn (GPU, bfloat16)
     cfg.model.mixer = "attention"  # or in its place: restricted | linear | recurrent | convolution
     cfg.model.neighbours = 15  # r of "restricted": positions that each attends to, its own included; section 4
     cfg.model.kernel_width = 3  # positions that "convolution" covers
@@ -85,9 +88,9 @@ def default() -> ConfigDict:
 
     cfg.optim = ConfigDict()
     cfg.optim.name = "adam"  # "adam" (section 5.3) | "adamw"
-    cfg.optim.schedule = "paper"  # "paper": d_model^-0.5 min(step^-0.5, step warmup^-1.5) | "cosine" | "inverse_sqrt"
-    cfg.optim.lr = 1.0  # factor on the paper's schedule; for "cosine" and "inverse_sqrt", the peak learning rate
-    cfg.optim.warmup_from = 0.0  # for "inverse_sqrt", the paper's shape as fairseq writes it: the rate before update 1
+    cfg.optim.schedule = "paper"  # paper | cosine | inverse_sqrt, described in train/optim.py
+    cfg.optim.lr = 1.0  # factor on the paper's schedule; the peak rate of the other two
+    cfg.optim.warmup_from = 0.0  # the rate before update 1, for "inverse_sqrt"
     cfg.optim.warmup = 4_000  # updates
     cfg.optim.b1 = 0.9
     cfg.optim.b2 = 0.98
@@ -96,7 +99,7 @@ def default() -> ConfigDict:
     cfg.optim.clip_norm = 0.0  # global gradient norm; 0 disables clipping
     cfg.optim.accumulate = 1  # microbatches per update, accumulating gradients to save memory
 
-    cfg.mesh = ConfigDict()  # devices along each axis, over all hosts; one axis may be -1 for the remaining devices
+    cfg.mesh = ConfigDict()  # devices along each axis, over all hosts; -1 takes the remaining ones
     cfg.mesh.data = -1  # batch rows
     cfg.mesh.fsdp = 1  # batch rows, with parameters and optimiser state sharded along d_model
     cfg.mesh.tensor = 1  # heads, d_ff and vocabulary: best kept within one host
@@ -104,7 +107,7 @@ def default() -> ConfigDict:
     cfg.checkpoint = ConfigDict()
     cfg.checkpoint.every = 1_500  # updates; about ten minutes of the paper's base run (section 6.1)
     cfg.checkpoint.every_epochs = 0  # epochs between checkpoints, in place of `every`; 0 is off
-    cfg.checkpoint.every_minutes = 0.0  # also save after this much time, checked every log_every updates; 0 is off
+    cfg.checkpoint.every_minutes = 0.0  # also save after so long, checked every log_every updates; 0 is off
     cfg.checkpoint.keep_last = 5  # newest checkpoints to keep; the paper averages 5 (base) or 20 (big)
     cfg.checkpoint.keep_best = 1  # also keep this many with the best validation BLEU, or loss if BLEU is off
     cfg.checkpoint.keep_every = 0  # also keep those whose step is a multiple of this; 0 is off
@@ -112,7 +115,7 @@ def default() -> ConfigDict:
     cfg.eval = ConfigDict()
     cfg.eval.every = 1_500  # updates between validations
     cfg.eval.every_epochs = 0  # epochs between validations, in place of `every`; 0 is off
-    cfg.eval.patience = 0  # stop once so many validations in a row have not lowered the best nll; 0 is off
+    cfg.eval.patience = 0  # stop after so many validations without a lower nll; 0 is off
     cfg.eval.bleu_sentences = 500  # validation sentences to translate greedily for BLEU; 0 is off
 
     cfg.decode = ConfigDict()  # the paper's decoding options (section 6.1), recorded with the run
