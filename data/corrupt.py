@@ -38,13 +38,18 @@ class Masking(NamedTuple):
 
     def corrupt(self, ids: np.ndarray, random: np.random.Generator) -> Record:
         """Returns the pair of a text, which ends with EOS."""
-        places = np.flatnonzero(ids > UNK)
-        count = len(places)
-        chosen = places[random.permutation(count)[: min(count, max(1, round(self.rate * count)))]]
-        corrupted, hidden = ids.copy(), np.full_like(ids, PAD)
+        words = np.flatnonzero(ids > UNK)
+        count = max(1, round(self.rate * len(words)))
+        chosen = random.permutation(words)[:count]
+
+        hidden = np.full_like(ids, PAD)
         hidden[chosen] = ids[chosen]
-        lot, others = random.random(len(chosen)), random.integers(UNK + 1, self.vocab_size, len(chosen))
-        corrupted[chosen] = np.where(lot < 0.8, MASK, np.where(lot < 0.9, others, ids[chosen]))
+
+        lot = random.random(len(chosen))
+        others = random.integers(UNK + 1, self.vocab_size, len(chosen))
+        kept_or_replaced = np.where(lot < 0.9, others, ids[chosen])
+        corrupted = ids.copy()
+        corrupted[chosen] = np.where(lot < 0.8, MASK, kept_or_replaced)
         return corrupted, hidden
 
 
@@ -62,9 +67,15 @@ class Spans(NamedTuple):
     def counts(self, tokens_n: Int[np.ndarray, " n"]) -> tuple[np.ndarray, np.ndarray]:
         """Returns how many tokens are left out, and in how many spans, given the length of each text, EOS counted."""
         words_n = tokens_n - 1
-        hidden_n = np.clip(np.rint(self.rate * words_n), 1, np.maximum(words_n - 1, 0)).astype(np.int32)
-        most_n = np.minimum(np.minimum(hidden_n, words_n - hidden_n + 1), len(self.sentinels) - 1)
-        return hidden_n, np.minimum(np.maximum(np.rint(hidden_n / self.mean), 1), most_n).astype(np.int32)
+        most_hidden_n = np.maximum(words_n - 1, 0)
+        hidden_n = np.clip(np.rint(self.rate * words_n), 1, most_hidden_n).astype(np.int32)
+
+        # A span has a token at least, and so has what is kept between two of them.
+        fit_n = np.minimum(hidden_n, words_n - hidden_n + 1)
+        most_spans_n = np.minimum(fit_n, len(self.sentinels) - 1)
+        wanted_n = np.maximum(np.rint(hidden_n / self.mean), 1)
+        spans_n = np.minimum(wanted_n, most_spans_n).astype(np.int32)
+        return hidden_n, spans_n
 
     def lengths(self, tokens_n: Int[np.ndarray, " n"]) -> Int[np.ndarray, "n 2"]:
         """Returns the lengths of both sides of a pair, given that of its text."""
@@ -73,31 +84,45 @@ class Spans(NamedTuple):
 
     def corrupt(self, ids: np.ndarray, random: np.random.Generator) -> Record:
         """Returns the pair of a text, which ends with EOS."""
-        hidden, spans = (int(count) for (count,) in self.counts(np.array([len(ids)])))
-        kept_i = _parts(random, len(ids) - 1 - hidden + 2, spans + 1)
-        kept_i[0] -= 1  # at either end there may be none, so that many more were shared out
+        hidden_n, spans_n = self.counts(np.array([len(ids)]))
+        hidden = int(hidden_n[0])
+        spans = int(spans_n[0])
+        kept = len(ids) - 1 - hidden
+        kept_i = _composition(random, kept + 2, spans + 1)
+        kept_i[0] -= 1  # nothing need be kept at either end, which is why two more were shared out
         kept_i[-1] -= 1
-        hidden_i = _parts(random, hidden, spans)
-        source, target, place = [], [], 0
-        for sentinel, kept, left_out in zip(self.sentinels, kept_i, [*hidden_i, 0], strict=False):
-            source += [*ids[place : place + kept], sentinel]
-            place += kept + left_out
-            target += [sentinel, *ids[place - left_out : place]]
-        return np.array([*source[:-1], EOS], np.int32), np.array([*target, EOS], np.int32)
+        hidden_i = _composition(random, hidden, spans)
+
+        source: list[int] = []
+        target: list[int] = []
+        start = 0
+        for sentinel, before, length in zip(self.sentinels, kept_i, [*hidden_i, 0], strict=False):
+            span = start + before
+            end = span + length
+            source += [*ids[start:span], sentinel]
+            target += [sentinel, *ids[span:end]]
+            start = end
+        source[-1] = EOS  # in the place of the sentinel that ends the target
+        return np.array(source, np.int32), np.array([*target, EOS], np.int32)
 
 
 class Corrupted:
     """A prepared text whose records are corrupted; it stands in the place of a `Prepared` of pairs."""
 
     def __init__(self, text: Prepared, corruption: Masking | Spans, seed: int = 0):
-        self.manifest, self.lengths = text.manifest, corruption.lengths(text.lengths[:, 0])
-        self._text, self._corruption, self._seed = text, corruption, seed
+        self.manifest = text.manifest
+        self.lengths = corruption.lengths(text.lengths[:, 0])
+        self._text = text
+        self._corruption = corruption
+        self._seed = seed
 
     def records(self, indices: Sequence[int] | np.ndarray, epoch: int = 0) -> list[Record]:
         """Returns the pairs with these numbers, as they are in this epoch; raises as those of `Prepared`."""
-        numbered = zip(self._text.records(indices), indices, strict=True)
-        seeds = ((ids, [self._seed, epoch, int(number), _STREAM]) for (ids,), number in numbered)
-        return [self._corruption.corrupt(ids, np.random.default_rng(seed)) for ids, seed in seeds]
+        pairs = []
+        for (ids,), number in zip(self._text.records(indices), indices, strict=True):
+            random = np.random.default_rng([self._seed, epoch, int(number), _STREAM])
+            pairs.append(self._corruption.corrupt(ids, random))
+        return pairs
 
 
 def corruption(task: str, cfg_data: ConfigDict, tokenizer: Tokenizer) -> Masking | Spans:
@@ -117,8 +142,8 @@ def corruption(task: str, cfg_data: ConfigDict, tokenizer: Tokenizer) -> Masking
     return Spans(cfg_data.mask_rate, cfg_data.mean_span, tokenizer.sentinels)
 
 
-def _parts(random: np.random.Generator, total: int, count: int) -> np.ndarray:
-    """Returns `count` positive whole numbers whose sum is `total`, each such list being as likely."""
+def _composition(random: np.random.Generator, total: int, count: int) -> np.ndarray:
+    """Returns a uniformly random composition of `total` into `count` positive parts."""
     if count == 0:
         return np.empty(0, np.int64)
     inner = np.sort(random.permutation(total - 1)[: count - 1]) + 1
