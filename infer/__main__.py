@@ -17,6 +17,8 @@ The result and the translations are also saved in the run, under evaluations/; t
 devices share the work; on several hosts, start the same command on each, as for training.
 """
 
+from typing import Any
+
 from absl import flags
 
 from base.errors import UserError
@@ -29,49 +31,86 @@ from run.connect import connect
 def main(argv: list[str]) -> None:
     """Runs the command; flags below."""
     options = flags.FLAGS
-    files = (options.source, options.reference)
-    wanted = [options.split, options.corpus, None if files == (None, None) else files]
-    if sum(one is not None for one in wanted) != 1 or (wanted[2] and None in files):
-        raise UserError("give one of --split=test, --corpus=SPEC, or both --source=FILE and --reference=FILE")
+    _check_input(options)
     if options.output is not None:
         output_file("output", options.output)
-    from data.imported import Unigram
-    from data.sources import open_corpus
-    from infer import language_model, restoring, translation, vision
-    from infer.evaluation import deliver, open_sentences, open_split
-    from infer.runs import TRANSLATION, open_run
+    from infer.runs import TRANSLATION  # only now: a mistyped flag is answered without jax
 
     task = read_config(folder("workdir", options.workdir)).task
     if options.row_length and task != "language_model":
         raise UserError("--row_length is for language models; this run's task is another")
-    chosen = options.split or options.corpus
-    of_search = (options.beam, options.alpha, options.extra_length)
-    restored = task
-    if task == "translation" and options.corpus and open_corpus(options.corpus).sides == 1:
-        restored = "denoising"  # a T5 from elsewhere does both
-    if restored not in TRANSLATION and (chosen is None or options.output or of_search != (None, None, None)):
-        why = f"this run's task is {task}" if restored == task else f"{chosen} is a text, which is not translated"
+    evaluated = _evaluated_task(task, options.corpus)
+    if evaluated in TRANSLATION:
+        _evaluate_translations(options)
+    else:
+        _check_nothing_is_translated(options, task, evaluated)
+        _evaluate_other(options, task, evaluated)
+
+
+def _check_input(options: Any) -> None:
+    """Raises a `UserError` unless the flags name one split, one corpus, or a file and its references."""
+    has_file = options.source is not None or options.reference is not None
+    inputs = [options.split is not None, options.corpus is not None, has_file]
+    half = has_file and (options.source is None or options.reference is None)
+    if sum(inputs) != 1 or half:
+        raise UserError("give one of --split=test, --corpus=SPEC, or both --source=FILE and --reference=FILE")
+
+
+def _evaluated_task(task: str, corpus: str | None) -> str:
+    """Returns the run's task, or "denoising" if it translates and the corpus is a text: an imported T5 does both."""
+    from data.sources import open_corpus
+
+    if task == "translation" and corpus and open_corpus(corpus).sides == 1:
+        return "denoising"
+    return task
+
+
+def _check_nothing_is_translated(options: Any, task: str, evaluated: str) -> None:
+    """Raises a `UserError` if a flag of translation is given, or no split or corpus."""
+    corpus = options.split or options.corpus
+    searches = any(value is not None for value in (options.beam, options.alpha, options.extra_length))
+    if corpus is None or options.output or searches:
+        why = f"this run's task is {task}" if evaluated == task else f"{corpus} is a text, which is not translated"
         raise UserError(f"{why}: give --split or --corpus, and no file, --output, --beam, --alpha or --extra_length")
+
+
+def _evaluate_other(options: Any, task: str, evaluated: str) -> None:
+    """Evaluates a run on a split or a corpus that it does not translate."""
+    from data.imported import Unigram
+    from infer import language_model, restoring, vision
+    from infer.evaluation import deliver
+    from infer.runs import open_run
+
+    corpus = options.split or options.corpus
     if task == "vision":
         classifier = vision.open_vision(options.workdir, options.checkpoint)
-        deliver(classifier, vision.evaluate(classifier, chosen), [], vision.table)
+        deliver(classifier, vision.evaluate(classifier, corpus), [], vision.table)
         return
-    if restored not in TRANSLATION:
-        model_run = open_run(options.workdir, options.checkpoint, task=task)
-        if restored != task and not isinstance(model_run.tokenizer, Unigram):
-            raise UserError(f"--corpus={options.corpus}: this is a text; this run translates pairs, as of tsv:FILE")
-        if task == "language_model":
-            record = language_model.evaluate(model_run, chosen, options.row_length)
-        else:
-            record = restoring.evaluate(model_run, chosen, restored)
-        deliver(model_run, record, [], language_model.table)
-        return
-    read = None  # what does not depend on the model comes before it, so that a wrong file fails at once
-    if options.split is None:
-        corpus = options.corpus
-        read = translation.open_files(*files) if corpus is None else open_sentences(corpus, corpus)
+    model_run = open_run(options.workdir, options.checkpoint, task=task)
+    if evaluated != task and not isinstance(model_run.tokenizer, Unigram):
+        raise UserError(f"--corpus={options.corpus}: this is a text; this run translates pairs, as of tsv:FILE")
+    if task == "language_model":
+        record = language_model.evaluate(model_run, corpus, options.row_length)
+    else:
+        record = restoring.evaluate(model_run, corpus, evaluated)
+    deliver(model_run, record, [], language_model.table)
+
+
+def _evaluate_translations(options: Any) -> None:
+    """Translates a split, a corpus or a file, and scores the translations."""
+    from infer import translation
+    from infer.evaluation import deliver, open_sentences, open_split
+    from infer.runs import TRANSLATION, open_run
+
+    sentences = None
+    # What does not depend on the model comes before it, so that a wrong file fails at once.
+    if options.corpus is not None:
+        sentences = open_sentences(options.corpus, options.corpus)
+    elif options.split is None:
+        sentences = translation.open_files(options.source, options.reference)
     model_run = open_run(options.workdir, options.checkpoint, TRANSLATION)
-    sentences = read or open_split(model_run, options.split)
+    if sentences is None:
+        sentences = open_split(model_run, options.split)
     record, hypotheses = translation.evaluate(model_run, sentences, decoding(model_run.config))
     deliver(model_run, record, hypotheses, translation.table)
 
