@@ -40,12 +40,24 @@ SIDES = ("encoder", "decoder")
 HEAD = "lm_head.weight"
 POSITION_TOLERANCE = 1e-2  # of a sine: what bfloat16 rounds it by, and more
 _PER_SIDE = ("layers", "ffn_dim", "attention_heads")
-_SIZES = ("d_model", "vocab_size", *(f"{side}_{key}" for side in SIDES for key in _PER_SIDE))
-_IDS = ("pad_token_id", "eos_token_id", "decoder_start_token_id")
-_DEFAULTS = {"share_encoder_decoder_embeddings": True, "tie_word_embeddings": True, "max_position_embeddings": 1024}
-_RULES = {**dict.fromkeys(_SIZES, SIZE), **dict.fromkeys(_IDS, ID), "max_position_embeddings": SIZE}
-_RULES |= {"activation_function": ACTIVATION, "scale_embedding": BOOL}
-_RULES |= {"share_encoder_decoder_embeddings": BOOL, "tie_word_embeddings": BOOL}
+_DEFAULTS = {
+    "share_encoder_decoder_embeddings": True,
+    "tie_word_embeddings": True,
+    "max_position_embeddings": 1024,
+}
+_RULES = {
+    **dict.fromkeys((f"{side}_{key}" for side in SIDES for key in _PER_SIDE), SIZE),
+    "d_model": SIZE,
+    "vocab_size": SIZE,
+    "max_position_embeddings": SIZE,
+    "pad_token_id": ID,
+    "eos_token_id": ID,
+    "decoder_start_token_id": ID,
+    "activation_function": ACTIVATION,
+    "scale_embedding": BOOL,
+    "share_encoder_decoder_embeddings": BOOL,
+    "tie_word_embeddings": BOOL,
+}
 README = """A Transformer as {model} of transformers, and its sentencepiece model, which is that of both languages.
 
     from transformers import {model}, MarianTokenizer
@@ -70,41 +82,99 @@ def write(model_run: Run, folder: Path) -> None:
     """
     config = model_run.model_config
     kind, name = CLASSES[config.norm]
-    either, width = (False, True), (config.d_model // config.h,) if config.d_model % config.h == 0 else ()
-    held = {"norm": NORMS, "activation": ACTIVATIONS, "norm_epsilon": (config.norm_epsilon,)}
-    held |= {"d_k": width, "d_v": width, "biases": either, "output_bias": either, "scale_embeddings": either}
-    check_holds(name, config, held)
-    check_tokenizer(name, model_run)
-    order, ours = sines_first(config.d_model), named(model_run.params)
-    absent = np.zeros(config.d_model, np.float32)  # a bias of attention
-    found = {"model.shared.weight": np.ascontiguousarray(ours["embed"][:, order])}
-    found["final_logits_bias"] = ours.get("output_bias", np.zeros(config.vocab_size, np.float32))[None]
-    for entry in entries(config.N, config.norm):
-        array = to_theirs(ours[entry.ours], entry, order) if entry.ours in ours else absent.copy()
-        found[f"model.{entry.theirs}"] = array
+    _check_held(model_run, name)
+    weights = _their_weights(named(model_run.params), config)
     if kind == "pegasus":  # which otherwise draws its sinusoids at random
-        found |= {f"model.{side}.embed_positions.weight": _sinusoids(POSITIONS, config.d_model) for side in SIDES}
-    save_file(found, folder / "model.safetensors", metadata={"format": "pt"})
+        for side in SIDES:
+            weights[f"model.{side}.embed_positions.weight"] = _sinusoids(POSITIONS, config.d_model)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     _write_settings(model_run, folder, kind, name)
+    _write_readme(model_run, folder, name)
     _write_tokenizer(model_run.tokenizer, folder)
     _check(model_run, folder, name)
 
 
+def _check_held(model_run: Run, name: str) -> None:
+    """Raises `UserError` unless transformers' class `name` can hold the model and its tokenizer."""
+    config = model_run.model_config
+    either = (False, True)
+    widths = (config.d_model // config.h,) if config.d_model % config.h == 0 else ()
+    held = {
+        "norm": NORMS,
+        "activation": ACTIVATIONS,
+        "norm_epsilon": (config.norm_epsilon,),
+        "d_k": widths,
+        "d_v": widths,
+        "biases": either,
+        "output_bias": either,
+        "scale_embeddings": either,
+    }
+    check_holds(name, config, held)
+    check_tokenizer(name, model_run)
+
+
+def _their_weights(ours: dict[str, np.ndarray], config: ModelConfig) -> dict[str, np.ndarray]:
+    """Returns our named parameters under their names; biases that we leave out are zero."""
+    order = sines_first(config.d_model)
+    weights = {
+        "model.shared.weight": np.ascontiguousarray(ours["embed"][:, order]),
+        "final_logits_bias": ours.get("output_bias", np.zeros(config.vocab_size, np.float32))[None],
+    }
+    for entry in entries(config.N, config.norm):
+        if entry.ours in ours:
+            weights[f"model.{entry.theirs}"] = to_theirs(ours[entry.ours], entry, order)
+        else:
+            weights[f"model.{entry.theirs}"] = np.zeros(config.d_model, np.float32)
+    return weights
+
+
 def _write_settings(model_run: Run, folder: Path, kind: str, name: str) -> None:
-    config, decode = model_run.model_config, model_run.config.decode
-    per_side = {"attention_heads": config.h, "ffn_dim": config.d_ff, "layers": config.N}
-    sizes: dict[str, Any] = {f"{side}_{key}": value for side in SIDES for key, value in per_side.items()}
-    sizes |= {"model_type": kind, "architectures": [name], "vocab_size": config.vocab_size, "d_model": config.d_model}
-    sizes |= {"activation_function": THEIR_ACTIVATIONS[config.activation], "scale_embedding": config.scale_embeddings}
-    sizes |= {"max_position_embeddings": POSITIONS, "tie_word_embeddings": True, "dropout": config.P_drop}
-    ids: dict[str, Any] = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS, "decoder_start_token_id": BOS}
-    ids |= {"forced_eos_token_id": None}
-    write_json(folder / "config.json", sizes | ids)
-    search = {"num_beams": decode.beam, "length_penalty": decode.alpha, "max_length": 512}
-    write_json(folder / "generation_config.json", ids | search | {"bad_words_ids": [[PAD], [BOS]]})
-    told = {"model": name, "beam": decode.beam, "alpha": decode.alpha, "positions": POSITIONS}
-    told |= {"penalty": penalty_note("transformers", decode.length_penalty)}
-    write_text(folder / "README.md", README.format(epsilon=EPSILON, ours=config.norm_epsilon, **told))
+    config = model_run.model_config
+    decode = model_run.config.decode
+    settings: dict[str, Any] = {
+        "model_type": kind,
+        "architectures": [name],
+        "vocab_size": config.vocab_size,
+        "d_model": config.d_model,
+        "activation_function": THEIR_ACTIVATIONS[config.activation],
+        "scale_embedding": config.scale_embeddings,
+        "max_position_embeddings": POSITIONS,
+        "tie_word_embeddings": True,
+        "dropout": config.P_drop,
+    }
+    for side in SIDES:
+        settings[f"{side}_layers"] = config.N
+        settings[f"{side}_ffn_dim"] = config.d_ff
+        settings[f"{side}_attention_heads"] = config.h
+    ids = {
+        "pad_token_id": PAD,
+        "bos_token_id": BOS,
+        "eos_token_id": EOS,
+        "decoder_start_token_id": BOS,
+        "forced_eos_token_id": None,
+    }
+    search = {
+        "num_beams": decode.beam,
+        "length_penalty": decode.alpha,
+        "max_length": 512,
+        "bad_words_ids": [[PAD], [BOS]],
+    }
+    write_json(folder / "config.json", settings | ids)
+    write_json(folder / "generation_config.json", ids | search)
+
+
+def _write_readme(model_run: Run, folder: Path, name: str) -> None:
+    decode = model_run.config.decode
+    text = README.format(
+        model=name,
+        beam=decode.beam,
+        alpha=decode.alpha,
+        penalty=penalty_note("transformers", decode.length_penalty),
+        epsilon=EPSILON,
+        ours=model_run.model_config.norm_epsilon,
+        positions=POSITIONS,
+    )
+    write_text(folder / "README.md", text)
 
 
 def _write_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
@@ -112,13 +182,14 @@ def _write_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
         tokenizer.save(folder / file)
     pieces = tokenizer.pieces(range(tokenizer.vocab_size))
     write_json(folder / "vocab.json", {piece: number for number, piece in enumerate(pieces)})
+    settings: dict[str, Any] = {"tokenizer_class": "MarianTokenizer", "model_max_length": POSITIONS}
     specials = dict(zip(("pad_token", "bos_token", "eos_token", "unk_token"), SPECIALS, strict=True))
-    kind = {"tokenizer_class": "MarianTokenizer", "model_max_length": POSITIONS}
-    write_json(folder / "tokenizer_config.json", kind | specials)
+    write_json(folder / "tokenizer_config.json", settings | specials)
 
 
 def _check(model_run: Run, folder: Path, name: str) -> None:
-    if missing := [package for package in ("torch", "transformers") if importlib.util.find_spec(package) is None]:
+    missing = [package for package in ("torch", "transformers") if importlib.util.find_spec(package) is None]
+    if missing:
         print(f"note: the written model is not checked: {' and '.join(missing)} not installed", file=sys.stderr)
         return
     import torch
@@ -127,12 +198,16 @@ def _check(model_run: Run, folder: Path, name: str) -> None:
     model, loading = getattr(transformers, name).from_pretrained(folder, output_loading_info=True)
     if loading["missing_keys"] or loading["unexpected_keys"]:
         raise UserError(f"{name} does not load the written model: it has other parameters; nothing is written")
-    ours, theirs = forced(model_run), []
+    model.eval()
+    ours = forced(model_run)
+    theirs = []
     for source, target in zip(ours.sources, ours.targets, strict=True):
+        source_bs = torch.tensor([source])
+        target_bt = torch.tensor([[BOS, *target[:-1]]])
         with torch.no_grad():
-            rows = (torch.tensor([ids]) for ids in (source, [BOS, *target[:-1]]))
-            logits = model.eval()(**dict(zip(("input_ids", "decoder_input_ids"), rows, strict=True))).logits[0]
-        theirs.append(torch.log_softmax(logits, -1)[range(len(target)), target].tolist())
+            logits_btv = model(input_ids=source_bs, decoder_input_ids=target_bt).logits
+        log_probs_tv = torch.log_softmax(logits_btv[0], -1)
+        theirs.append(log_probs_tv[range(len(target)), target].tolist())
     compare(f"transformers' {name}", ours, theirs, TOLERANCE)
 
 
@@ -151,64 +226,96 @@ def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
             raise UserError(f"{path}: encoder_{key} and decoder_{key} differ; here both sides are alike")
     if not sizes["share_encoder_decoder_embeddings"]:
         raise UserError(f"{path}: share_encoder_decoder_embeddings is false; only one shared vocabulary is read")
-    cfg, h, d = default(), sizes["encoder_attention_heads"], sizes["d_model"]
-    width = head_width(path, d, h)
-    cfg.model.update({"N": sizes["encoder_layers"], "d_model": d, "d_ff": sizes["encoder_ffn_dim"], "h": h})
-    cfg.model.update({"d_k": width, "d_v": width, "norm_epsilon": EPSILON, "biases": True, "output_bias": True})
-    cfg.model.norm = "post" if sizes["model_type"] == "marian" else "pre"
-    cfg.model.activation = OUR_ACTIVATIONS[sizes["activation_function"]]
-    cfg.model.scale_embeddings = sizes["scale_embedding"]
-    cfg.model.tie_embeddings = sizes["tie_word_embeddings"]
-    cfg.decode.update({"length_penalty": "power", "alpha": 1.0})
-    special = {"pad": sizes["pad_token_id"], "start": sizes["decoder_start_token_id"], "eos": sizes["eos_token_id"]}
+    cfg = _config(path, sizes)
     tokens = _read_vocabulary(folder / "vocab.json", sizes["vocab_size"])
-    rows = our_rows(path, sizes["vocab_size"], unk=tokens["<unk>"], **special)
-    params = _params(cfg, weights, rows, sizes["max_position_embeddings"])
-    tokenizer = _read_tokenizer(folder, our_pieces(rows, {number: piece for piece, number in tokens.items()}))
+    rows = our_rows(
+        path,
+        sizes["vocab_size"],
+        pad=sizes["pad_token_id"],
+        start=sizes["decoder_start_token_id"],
+        eos=sizes["eos_token_id"],
+        unk=tokens["<unk>"],
+    )
+    params = _our_params(cfg, weights, rows, sizes["max_position_embeddings"])
+    piece_of = {number: piece for piece, number in tokens.items()}
+    tokenizer = _read_tokenizer(folder, our_pieces(rows, piece_of))
     return Imported(folder, cfg, tokenizer, params)
 
 
-def _params(cfg: ConfigDict, weights: Weights, rows: list[int], positions: int) -> dict[str, Any]:
+def _config(path: Path, sizes: dict[str, Any]) -> ConfigDict:
+    """Returns our config of a model with these sizes, with all the biases that it may have."""
+    width = head_width(path, sizes["d_model"], sizes["encoder_attention_heads"])
+    cfg = default()
+    cfg.model.N = sizes["encoder_layers"]
+    cfg.model.d_model = sizes["d_model"]
+    cfg.model.d_ff = sizes["encoder_ffn_dim"]
+    cfg.model.h = sizes["encoder_attention_heads"]
+    cfg.model.d_k = width
+    cfg.model.d_v = width
+    cfg.model.norm = "post" if sizes["model_type"] == "marian" else "pre"
+    cfg.model.norm_epsilon = EPSILON
+    cfg.model.activation = OUR_ACTIVATIONS[sizes["activation_function"]]
+    cfg.model.biases = True
+    cfg.model.output_bias = True
+    cfg.model.scale_embeddings = sizes["scale_embedding"]
+    cfg.model.tie_embeddings = sizes["tie_word_embeddings"]
+    cfg.decode.length_penalty = "power"
+    cfg.decode.alpha = 1.0
+    return cfg
+
+
+def _our_params(cfg: ConfigDict, weights: Weights, rows: list[int], positions: int) -> dict[str, Any]:
     """Returns our parameters, and turns off in `cfg.model` the biases that are all zero."""
     weights.check_layers(cfg.model.N)
-    order, config = sines_first(cfg.model.d_model), model_config(cfg, len(rows))
+    config = model_config(cfg, len(rows))
+    order = sines_first(config.d_model)
     size = max(rows) + 1
-    found = _embeddings(weights, size, config)
-    found = {name: np.ascontiguousarray(table[rows][:, np.argsort(order)]) for name, table in found.items()}
-    found["output_bias"] = bias_of_copies(rows)
+
+    params: dict[str, np.ndarray] = {}
+    for name, table in _embeddings(weights, size, config).items():
+        params[name] = np.ascontiguousarray(table[rows][:, np.argsort(order)])
+    params["output_bias"] = bias_of_copies(rows)
     if "final_logits_bias" in weights:
-        found["output_bias"] += weights.take("final_logits_bias", 1, size)[0, rows]
+        params["output_bias"] += weights.take("final_logits_bias", 1, size)[0, rows]
     shapes = named(jax.eval_shape(lambda key: init_params(config, key), jax.random.key(0)))
-    for entry in entries(cfg.model.N, cfg.model.norm):
+    for entry in entries(config.N, config.norm):
         shape = shapes[entry.ours].shape
         array = weights.take(f"model.{entry.theirs}", *their_shape(entry, shape))
-        found[entry.ours] = to_ours(array, entry, order, shape)
+        params[entry.ours] = to_ours(array, entry, order, shape)
     _check_positions(weights, positions, config.d_model)
     weights.check_all_read(() if config.tie_embeddings else SHARED[:1])  # without ties it is of no use there
-    found = without_zero_biases(found)
-    cfg.model.update({"biases": any(name.endswith("/bq") for name in found), "output_bias": "output_bias" in found})
-    return nested(found)
+
+    params = without_zero_biases(params)
+    cfg.model.biases = any(name.endswith("/bq") for name in params)
+    cfg.model.output_bias = "output_bias" in params
+    return nested(params)
 
 
 def _embeddings(weights: Weights, size: int, config: ModelConfig) -> dict[str, np.ndarray]:
     """Returns their one table, or with no ties both sides' and that of the softmax."""
-    d, both = config.d_model, SHARED[1:]
+    d = config.d_model
     if config.tie_embeddings:
         return {"embed": weights.take_tied((*SHARED, HEAD), size, d)}
-    alone = not any(name in weights for name in both)  # as older versions save two that are the same
-    source, target = (weights.take(SHARED[0] if alone else name, size, d) for name in both)
-    return {"source_embed": source, "target_embed": target, "softmax": weights.take(HEAD, size, d)}
+    shared, source, target = SHARED
+    if source not in weights and target not in weights:  # as older versions save two that are the same
+        source = target = shared
+    return {
+        "source_embed": weights.take(source, size, d),
+        "target_embed": weights.take(target, size, d),
+        "softmax": weights.take(HEAD, size, d),
+    }
 
 
 def _check_positions(weights: Weights, positions: int, d_model: int) -> None:
     """Raises `UserError` if positions are saved that are not the sinusoids that our model computes."""
     for side in SIDES:
         name = f"model.{side}.embed_positions.weight"
-        if name in weights:
-            table = weights.take(name, positions, d_model)
-            largest = float(np.abs(table - _sinusoids(positions, d_model)).max())
-            if largest > POSITION_TOLERANCE:
-                raise weights.wrong(f"{name} is off by {largest:.2g} from sinusoids, which our model has")
+        if name not in weights:
+            continue
+        table = weights.take(name, positions, d_model)
+        largest = float(np.abs(table - _sinusoids(positions, d_model)).max())
+        if largest > POSITION_TOLERANCE:
+            raise weights.wrong(f"{name} is off by {largest:.2g} from sinusoids, which our model has")
 
 
 def _sinusoids(positions: int, d_model: int) -> np.ndarray:
