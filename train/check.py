@@ -16,15 +16,37 @@ CHOICES = {
     "optim.schedule": ("paper", "cosine", "inverse_sqrt"),
 }
 AT_LEAST_1 = (
-    *("steps", "log_every", "eval.every", "checkpoint.every", "checkpoint.keep_last", "optim.warmup"),
-    *("optim.accumulate", "data.vocab_size", "data.max_length", "data.tokens_per_batch", "data.pack_length"),
-    *("decode.beam", "data.max_ratio", "data.mean_span"),
+    "checkpoint.every",
+    "checkpoint.keep_last",
+    "data.max_length",
+    "data.max_ratio",
+    "data.mean_span",
+    "data.pack_length",
+    "data.tokens_per_batch",
+    "data.vocab_size",
+    "decode.beam",
+    "eval.every",
+    "log_every",
+    "optim.accumulate",
+    "optim.warmup",
+    "steps",
 )
 AT_LEAST_0 = (
-    *("seed", "checkpoint.every_minutes", "checkpoint.keep_best", "checkpoint.keep_every", "eval.bleu_sentences"),
-    *("checkpoint.every_epochs", "eval.every_epochs", "eval.patience", "optim.warmup_from"),
-    *("loss.chunk", "image.shift", "optim.weight_decay", "optim.clip_norm"),
-    *("decode.extra_length", "decode.alpha"),
+    "checkpoint.every_epochs",
+    "checkpoint.every_minutes",
+    "checkpoint.keep_best",
+    "checkpoint.keep_every",
+    "decode.alpha",
+    "decode.extra_length",
+    "eval.bleu_sentences",
+    "eval.every_epochs",
+    "eval.patience",
+    "image.shift",
+    "loss.chunk",
+    "optim.clip_norm",
+    "optim.warmup_from",
+    "optim.weight_decay",
+    "seed",
 )
 ABOVE_0 = ("optim.lr", "optim.eps")
 FRACTIONS = ("optim.b1", "optim.b2", "loss.eps_ls")  # at least 0, below 1
@@ -37,28 +59,37 @@ def check(cfg: ConfigDict, default: ConfigDict) -> None:
     """
     check_keys(cfg.to_dict(), default.to_dict(), "config")
     given = flat(cfg.to_dict())
+
+    def require(key: str, right: bool, what: str) -> None:
+        _require(right, key, given[key], what)
+
     for key, allowed in CHOICES.items():
-        _require(given[key] in allowed, key, given[key], f"one of {', '.join(allowed)}")
+        require(key, given[key] in allowed, f"one of {', '.join(allowed)}")
     for key in AT_LEAST_1:
-        _require(given[key] >= 1, key, given[key], "at least 1")
+        require(key, given[key] >= 1, "at least 1")
     for key in AT_LEAST_0:
-        _require(given[key] >= 0, key, given[key], "at least 0")
+        require(key, given[key] >= 0, "at least 0")
     for key in ABOVE_0:
-        _require(given[key] > 0, key, given[key], "above 0")
+        require(key, given[key] > 0, "above 0")
     for key in FRACTIONS:
-        _require(0 <= given[key] < 1, key, given[key], "at least 0 and below 1")
-    _require(0 < given["data.mask_rate"] < 1, "data.mask_rate", given["data.mask_rate"], "above 0 and below 1")
-    units, joiner = given["data.units"], given["data.joiner"]
-    reads_symbols = given["task"] in ("translation", "prefix_lm", "language_model")
-    _require(reads_symbols or units == "subwords", "data.units", units, f"subwords for task {given['task']}")
-    written = units.rpartition(",")[2]
-    _require(not joiner or written == "words", "data.joiner", joiner, "empty unless the target's units are words")
-    prefix = given["model.prefix"]
-    right = (given["task"] == "prefix_lm") == (prefix != "none")
-    _require(right, "model.prefix", prefix, "full or causal for task prefix_lm, and none for others")
+        require(key, 0 <= given[key] < 1, "at least 0 and below 1")
+    require("data.mask_rate", 0 < given["data.mask_rate"] < 1, "above 0 and below 1")
+
+    task = given["task"]
+    units = given["data.units"]
+    reads_symbols = task in ("translation", "prefix_lm", "language_model")
+    require("data.units", reads_symbols or units == "subwords", f"subwords for task {task}")
+    writes_words = units.rpartition(",")[2] == "words"
+    require("data.joiner", writes_words or not given["data.joiner"], "empty unless the target's units are words")
+
+    has_prefix = given["model.prefix"] != "none"
+    fits = has_prefix == (task == "prefix_lm")
+    require("model.prefix", fits, "full or causal for task prefix_lm, and none for others")
+
     buckets = given["data.buckets"]
-    ascending = len(buckets) > 0 and buckets[0] >= 1 and all(a < b for a, b in pairwise(buckets))
-    _require(ascending, "data.buckets", buckets, "positive lengths in ascending order")
+    positive = len(buckets) > 0 and buckets[0] >= 1
+    ascending = all(shorter < longer for shorter, longer in pairwise(buckets))
+    require("data.buckets", positive and ascending, "positive lengths in ascending order")
 
 
 def check_device(cfg: ConfigDict) -> None:
@@ -67,7 +98,8 @@ def check_device(cfg: ConfigDict) -> None:
 
     from model.mixers.kernels import PLATFORMS
 
-    impl, device = cfg.model.attention_impl, jax.default_backend()
+    impl = cfg.model.attention_impl
+    device = jax.default_backend()
     runs = impl not in PLATFORMS or PLATFORMS[impl] == device
     _require(runs, "model.attention_impl", impl, f"einsum on this device ({device})")
 
@@ -78,11 +110,15 @@ def check_rows(cfg: ConfigDict, train: Any, valid: Any) -> None:
 
     if cfg.model.positions != "learned":
         return
-    tokens, packed = cfg.data.tokens_per_batch, cfg.data.batching != "bucket"
+    batching = cfg.data.batching
     for name, corpus in {"data.train": train, "data.valid": valid}.items():
-        longest = max(one.length for one in length_batches(corpus.lengths.max(axis=1), cfg.data.buckets, tokens=tokens))
-        if cfg.data.batching == "window" or (packed and corpus is train):
+        # Validation is by length even where training packs, but not where rows are windows of a text.
+        if batching == "window" or (batching == "pack" and corpus is train):
             longest = cfg.data.pack_length
+        else:
+            lengths_n = corpus.lengths.max(axis=1)
+            batches = length_batches(lengths_n, cfg.data.buckets, tokens=cfg.data.tokens_per_batch)
+            longest = max(batch.length for batch in batches)
         what = f"at least {longest}, as long as the rows of {name}"
         _require(cfg.model.max_positions >= longest, "model.max_positions", cfg.model.max_positions, what)
 

@@ -22,16 +22,24 @@ def draw_png(attention: AttentionMap, title: str, layer: int | None, head: int |
     from matplotlib.figure import Figure
 
     maps = select(attention, layer, head)
-    rows, columns = len({i for i, _ in maps}), len({j for _, j in maps})
-    single = len(maps) == 1
-    queries, keys = labels(attention.queries), labels(attention.keys)
-    cell = 0.28 if single else min(0.16, 30 / (max(rows, columns) * max(len(queries), len(keys))))
-    size = (cell * len(keys), cell * len(queries))
-    margin = 1.6 if single else 1.0
-    figure = Figure(
-        figsize=(columns * size[0] + margin + 1, rows * (size[1] + 0.3) + margin + 0.6), layout="constrained"
-    )
+    rows = len({i for i, _ in maps})
+    columns = len({j for _, j in maps})
+    queries = labels(attention.queries)
+    keys = labels(attention.keys)
+
+    # All lengths are in inches.
+    if len(maps) == 1:
+        cell = 0.28
+        margin = 1.6
+    else:
+        longest_side = max(rows, columns) * max(len(queries), len(keys))
+        cell = min(0.16, 30 / longest_side)
+        margin = 1.0
+    width = columns * cell * len(keys) + margin + 1
+    height = rows * (cell * len(queries) + 0.3) + margin + 0.6
+    figure = Figure(figsize=(width, height), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+
     style: dict[str, Any] = {"fontsize": min(10, 60 * cell), "parse_math": False}  # a $ in a sentence is not a formula
     for axes, ((i, j), weights_ts) in zip(grid.flat, maps.items(), strict=True):
         image = axes.imshow(weights_ts, cmap="Blues", vmin=0, vmax=1, aspect="equal", interpolation="nearest")
@@ -40,8 +48,8 @@ def draw_png(attention: AttentionMap, title: str, layer: int | None, head: int |
         axes.set_yticks(range(len(queries)), queries, **style)
         axes.tick_params(length=0)
     figure.colorbar(image, ax=grid, label="attention weight", shrink=0.6, pad=0.02)
-    wide = int(12 * figure.get_figwidth())  # characters that fit at this font size
-    figure.suptitle(textwrap.fill(title, wide), fontsize=10, parse_math=False)
+    characters = int(12 * width)  # that fit into a line of the title
+    figure.suptitle(textwrap.fill(title, characters), fontsize=10, parse_math=False)
     save(figure, output, f"--output={output}", dpi=150)
 
 
@@ -54,9 +62,11 @@ def save(figure: Any, path: Path, name: str, **options: Any) -> None:
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        # savefig itself adds .png to a name without an ending, and waits for ever at a pipe.
+        drawn = io.BytesIO()
+        kind = path.suffix.removeprefix(".") or "without an ending"
         try:
-            drawn = io.BytesIO()  # savefig itself adds .png to a name without an ending, and waits for ever at a pipe
-            figure.savefig(drawn, format=path.suffix.removeprefix(".") or "without an ending", **options)
+            figure.savefig(drawn, format=kind, **options)
             write_bytes(path, drawn.getvalue())
         except (OSError, ValueError) as error:
             raise UserError(f"{name}: cannot be written ({getattr(error, 'strerror', None) or error})") from error
@@ -68,7 +78,8 @@ def write_html(maps: dict[str, AttentionMap], title: str, output: Path) -> None:
     Raises:
       UserError: the file cannot be written.
     """
+    titled = {kind: (TITLES[kind], *attention) for kind, attention in maps.items()}
     try:
-        write_text(output, page(title, {kind: (TITLES[kind], *of_kind) for kind, of_kind in maps.items()}))
+        write_text(output, page(title, titled))
     except OSError as error:
         raise UserError(f"--output={output}: cannot be written ({error.strerror})") from error
