@@ -3,8 +3,8 @@
 Published: 41.02 BLEU of lower-cased tokens, one run (Wu et al. 2021, "Good for Misconceived Reasons", arXiv 2105.14462,
            the text-only "tiny" model; code and files: LividWo/Revisit-MMT, commit dc368d0).
 Ours:      not run.
-Cost:      2.9 seconds of one core with AVX-512 an update in float32, the same with jax 0.10 and 0.12; an epoch of 60
-           updates takes 3 minutes, and all 8,000 take 6.5 hours.
+Cost:      estimated: the training step alone takes 2.9 seconds of one core with AVX-512 in float32, the same with jax
+           0.10 and 0.12; so an epoch of 60 updates takes 3 minutes, and all 8,000 take 6.5 hours.
 Predicted: before the first run: the mean of three seeds is 40.7, with the seeds 0.3 to 0.5 apart: within the interval
            of the test sentences (1.6 on either side), and more likely below 41.02 than above. configs/multi30k.py has
            39.87, and 40.17 after as many tokens, with subwords of its own and a rate that decays to zero. New here, and

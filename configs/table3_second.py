@@ -31,11 +31,11 @@ The design, fixed before the first run:
   the logarithm of the number of parameters, excludes 0, since "more parameters are better" alone correlates with the
   paper by 0.68 over these rows, 0.77 over all 20.
 - Refuted if the upper end of the interval of Spearman's correlation is below 0.6. Else neither.
-- Power, simulated for the case that the true differences are the paper's: the first condition holds with probability
-  1.00, 1.00 and 0.83 if paired differences have a standard deviation over seeds of 0.012, 0.02 and 0.03 (the first
-  design's rows: 0.007 to 0.044, median 0.019, C3 0.22), and the correlation itself is then always at least 0.6. The
-  bootstrap conditions were not simulated. With smaller true differences than the paper's it is lower. An equivalence
-  row has little: with three seeds its standard error must be below 0.01.
+- Power, simulated (by a script that is not kept here) for the case that the true differences are the paper's: the first
+  condition holds with probability 1.00, 1.00 and 0.83 if paired differences have a standard deviation over seeds of
+  0.012, 0.02 and 0.03 (the first design's rows: 0.007 to 0.044, median 0.019, C3 0.22), and the correlation itself is
+  then always at least 0.6. The bootstrap conditions were not simulated. With smaller true differences than the paper's
+  it is lower. An equivalence row has little: with three seeds its standard error must be below 0.01.
 
     python -m train.sweep --config=configs/table3_second.py:choose --workdir=runs/table3-second-choose      # stage 1
     python -m train.sweep --config=configs/table3_second.py:test --workdir=runs/table3-second               # stage 2
