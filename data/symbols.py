@@ -28,7 +28,7 @@ def until_end(ids: Iterable[SupportsIndex]) -> Iterable[int]:
 class Listed(Tokenizer):
     """A vocabulary of `pieces`, of which the first four are `SPECIALS`; other text is unknown."""
 
-    characters, lowercase = False, False
+    lowercase = False
     sentinels: tuple[int, ...] = ()
 
     def __init__(self, content: bytes, pieces: Sequence[str], name: str) -> None:

@@ -49,8 +49,7 @@ class Tokenizer:
             raise UserError(f"{name}: its ids of pad, bos, eos, unk are {specials}; they must be 0, 1, 2, 3")
         self.vocab_size: int = self._processor.get_piece_size()
         self.sha256: str = hashlib.sha256(model).hexdigest()
-        self.characters: bool = self._processor.normalize(" ") != ""
-        if self.characters:
+        if self._processor.normalize(" ") != "":
             self.units = "characters"
         self.lowercase: bool = self.normalise("A") == "a"
         spelled = [self._processor.piece_to_id(f"<0x{byte:02X}>") for byte in _NO_TEXT]
@@ -123,7 +122,7 @@ class Tokenizer:
     def normalise(self, text: str) -> str:
         """Returns the string that `decode(encode(text))` gives; of characters, if all are in the vocabulary."""
         normalised = self._processor.normalize(_encodable(text)).replace("▁", " ")
-        return normalised if self.characters else normalised.strip(" ").translate(_NEWLINES)
+        return normalised if self.units == "characters" else normalised.strip(" ").translate(_NEWLINES)
 
     def joined(self, text: str) -> str:
         """Returns a text of the target's side as it is written, if the corpus has marks in it that `decode` removes."""
@@ -159,7 +158,7 @@ class Tokenizer:
         pieces = [piece for piece in pieces if piece > UNK]
         text = self._processor.decode(pieces)
         # A model can spell a line feed in bytes; line i of the input must stay line i of the output.
-        return text if self.characters else text.translate(_NEWLINES)
+        return text if self.units == "characters" else text.translate(_NEWLINES)
 
 
 def _encodable(text: str) -> str:
