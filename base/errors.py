@@ -172,6 +172,7 @@ def shown(value: object) -> str:
         text = ascii(value)
     except ValueError:  # Python refuses to write numbers of thousands of digits
         return "a number of thousands of digits"
+    text = re.sub(r"\s*\n\s*", " ", text)  # arrays are printed in rows
     return text if len(text) <= 80 else f"{text[:80]}..."
 
 
