@@ -41,7 +41,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from base.errors import flat
+from base.keys import flat
 from configs.base import wmt14
 from configs.common import default
 from configs.small import choose, small

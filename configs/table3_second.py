@@ -47,7 +47,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from base.errors import flat
+from base.keys import flat
 from configs.ablations import ROWS
 from configs.common import default
 

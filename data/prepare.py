@@ -32,7 +32,7 @@ from absl import flags
 from jaxtyping import Int32
 from ml_collections import ConfigDict, config_flags
 
-from base import errors
+from base import command
 from base.errors import UserError
 from base.files import folder, output_folder, read_bytes, read_json, sha256, write_json, write_text
 from base.ids import EOS, UNK
@@ -381,4 +381,4 @@ def main(argv: list[str]) -> None:
 if __name__ == "__main__":
     config_flags.DEFINE_config_file("config", None, "config file; its data.* keys say what to prepare")
     flags.mark_flag_as_required("config")
-    errors.run(main, stray="keys are set as --config.data.KEY=VALUE")
+    command.run(main, hint="keys are set as --config.data.KEY=VALUE")

@@ -9,26 +9,8 @@ is the sum over its subwords; the end of the sentence is not a word.
 
 from absl import flags
 
-from base.errors import UserError
+from base.command import imported
 from infer.options import define_run_flags, start
-
-
-def main(argv: list[str]) -> None:
-    """Runs the command; flags below."""
-    options = flags.FLAGS
-    from infer.attention.alignment import align
-    from infer.runs import open_run
-    from infer.scores.pairs import read_pair
-
-    pairs = list(zip(*read_pair(options.source, options.target), strict=True))
-    model_run = open_run(options.workdir, options.checkpoint)
-    layers = model_run.model_config.N
-    layer = max(1, layers - 1) if options.layer is None else options.layer
-    if not 1 <= layer <= layers:
-        raise UserError(f"--layer={layer}: the model's layers are 1 to {layers}")
-    for links in align(model_run, pairs, layer - 1):
-        print(" ".join(f"{source}-{target}" for source, target in links))
-
 
 if __name__ == "__main__":
     define_run_flags()
@@ -36,4 +18,4 @@ if __name__ == "__main__":
     flags.DEFINE_string("target", None, "their translations, line by line")
     flags.DEFINE_integer("layer", None, "layer of the decoder, from 1; default: the last but one")
     flags.mark_flags_as_required(["source", "target"])
-    start(main, stray="files are given as --source=FILE --target=FILE")
+    start(imported("infer.attention.alignment"), hint="files are given as --source=FILE --target=FILE")

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from base.errors import UserError
-from infer import evaluation
 from infer.attention.maps import AttentionMap, attention_maps
-from infer.decoding import chosen
+from infer.evaluate.translations import score
 from infer.runs import Run
-from infer.translator import Translator, translate_one
+from infer.translate.options import chosen
+from infer.translate.translator import Translator, translate_one
 
 
 class LoadedRun:
@@ -29,7 +29,7 @@ class LoadedRun:
         """Returns the best translation of each line; options default to the run's `config.decode`.
 
         Raises:
-          UserError: an option is outside `infer.decoding.LIMITS`.
+          UserError: an option is outside `infer.translate.options.LIMITS`.
         """
         decoding = chosen(self.run.config.decode, beam=beam, alpha=alpha, extra_length=extra_length)
         translator = Translator(self.run.model_config, self.run.tokenizer, decoding)
@@ -48,7 +48,7 @@ class LoadedRun:
             raise UserError(f"{len(sources)} sources and {len(references)} references: give one for each, at least one")
         named = re.search(r"\{\w+,(\w+)\}", self.run.config.data.train)
         target = language or (named[1] if named else "de")
-        return evaluation.score(self.run, sources, self.translate(sources), references, target)
+        return score(self.run, sources, self.translate(sources), references, target)
 
     def attention_maps(self, source: str, target: str | None = None) -> dict[str, AttentionMap]:
         """Returns the weights of every layer and head as "encoder", "decoder" and "cross", with their tokens.

@@ -11,41 +11,24 @@ Language models, masked ones (with blanks, as in `infer.fill`) and text classifi
 decoder-only translator the source's tokens come before the target's. For images use `infer.patches`.
 """
 
+from typing import Any
+
 from absl import flags
 
+from base.command import imported
 from base.errors import UserError
 from base.files import output_file
-from infer.attention.page import KINDS, TITLES
+from infer.attention.kinds import KINDS
 from infer.options import define_run_flags, start
 
 
-def main(argv: list[str]) -> None:
-    """Runs the command; flags below."""
-    options = flags.FLAGS
-    output = output_file("output", options.output, (".png", ".html"))
+def check(options: Any) -> None:
+    """Raises a `UserError` unless --output can be written and the sentences are UTF-8."""
+    output_file("output", options.output, (".png", ".html"))
     try:
         f"{options.source}{options.target}".encode()
     except UnicodeEncodeError as error:
         raise UserError("--source, --target: not UTF-8") from error
-    from infer.attention.drawing import draw_png, write_html
-    from infer.attention.maps import TASKS, run_maps, select
-    from infer.runs import open_run
-
-    model_run = open_run(options.workdir, options.checkpoint, TASKS)
-    try:
-        title, maps = run_maps(model_run, options.source, options.target)
-    except ValueError as error:
-        raise UserError(f"--source, --target: {error}") from error
-    kind = options.kind or list(maps)[-1]
-    if kind not in maps:
-        only, task = next(iter(maps)), model_run.config.task
-        raise UserError(f"--kind={kind}: a model of task {task} has attention of kind {only} alone")
-    if output.suffix == ".html":
-        select(maps[kind], options.layer, options.head)
-        write_html(maps, title, output)
-    else:
-        draw_png(maps[kind], f"{TITLES[kind]}: {title}", options.layer, options.head, output)
-    print(f"{title}\n{output}")
 
 
 if __name__ == "__main__":
@@ -57,4 +40,4 @@ if __name__ == "__main__":
     flags.DEFINE_integer("head", None, "head to draw in a PNG, from 1; default: all")
     flags.DEFINE_string("output", None, "file to write: NAME.png or NAME.html")
     flags.mark_flags_as_required(["source", "output"])
-    start(main, stray='put the sentence in quotes: --source="..."')
+    start(imported("infer.attention.drawing"), hint='put the sentence in quotes: --source="..."', check=check)

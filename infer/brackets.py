@@ -11,7 +11,8 @@ import json
 
 from absl import flags
 
-from base.errors import UserError, run
+from base.command import run
+from base.errors import UserError
 from infer.scores.brackets import COLLINS, read_parameters, report, rows, score_lines, summaries
 from infer.scores.pairs import read_pair
 
@@ -43,4 +44,4 @@ if __name__ == "__main__":
     flags.DEFINE_string("parameters", None, "EVALB parameter file; default: as in COLLINS.prm")
     flags.DEFINE_bool("json", False, "print JSON instead of a summary")
     flags.mark_flags_as_required(["gold", "parsed"])
-    run(main, stray="files are given as --gold=FILE --parsed=FILE")
+    run(main, hint="files are given as --gold=FILE --parsed=FILE")

@@ -6,23 +6,9 @@ A blank is three underscores; each gets one subword. If a line has several, the 
 filled first, and the others are then predicted again. Line i of the output is line i of the input, its blanks filled.
 """
 
-import sys
-
-from absl import flags
-
+from base.command import imported
 from infer.options import define_run_flags, start
-
-
-def main(argv: list[str]) -> None:
-    """Runs the command; flags below."""
-    from infer.filling import fill_stream  # only now: a mistyped flag is answered without jax
-    from infer.runs import open_run
-    from infer.stream import write
-
-    model_run = open_run(flags.FLAGS.workdir, flags.FLAGS.checkpoint, task="masked_lm")
-    write(fill_stream(model_run, sys.stdin.buffer))
-
 
 if __name__ == "__main__":
     define_run_flags()
-    start(main, stray="lines are read from standard input")
+    start(imported("infer.texts.blanks"), hint="lines are read from standard input")

@@ -9,51 +9,25 @@ Text is drawn at random, or searched for with --greedy or --beam; --beam prints 
 prompt and its continuation, as the vocabulary spells them; several samples are separated by a line of ---.
 """
 
-import json
+from typing import Any
 
 from absl import flags
-from ml_collections import ConfigDict
 
+from base.command import imported
 from base.errors import UserError
-from infer.decoding import Decoding, Sampling
-from infer.options import check, define_run_flags, start
+from infer.options import define_run_flags, start, within_limits
 
 SAMPLING = ("temperature", "top_k", "top_p", "seed")
 
 
-def decoding_of(config: ConfigDict) -> Decoding:
-    """Returns the decoding that the flags ask for.
-
-    Raises:
-      UserError: they contradict each other, or a value is outside of `infer.decoding.LIMITS`.
-    """
-    options = flags.FLAGS
+def check(options: Any) -> None:
+    """Raises a `UserError` if the flags contradict each other."""
     searching = options.greedy or options.beam is not None
     if options.greedy and options.beam is not None:
         raise UserError("give --greedy or --beam, not both")
     given = [name for name in SAMPLING if options[name].present]
     if searching and given:
         raise UserError(f"--{given[0]} is for drawing at random; leave it out, or --greedy and --beam")
-    sampling = None if searching else Sampling(options.seed, options.temperature, options.top_k, options.top_p)
-    beam, extra_length = options.beam or 1, options.length + 1  # which counts EOS
-    decode = config.decode
-    return Decoding(beam, decode.alpha, extra_length, options.samples, sampling, decode.length_penalty)
-
-
-def main(argv: list[str]) -> None:
-    """Entry point; flags below."""
-    options = flags.FLAGS
-    if len(argv) > 1:
-        raise UserError(f'unexpected argument {argv[1]!r}; put the prompt in quotes: --prompt="..."')
-    from infer.generation import generate
-    from infer.runs import open_run
-
-    model_run = open_run(options.workdir, options.checkpoint, task="language_model")
-    texts = generate(model_run, options.prompt, decoding_of(model_run.config))
-    if options.json:
-        print(json.dumps([{"text": one.text, "log_prob": one.log_prob} for one in texts], ensure_ascii=False, indent=2))
-    else:
-        print("\n---\n".join(one.text for one in texts))
 
 
 if __name__ == "__main__":
@@ -68,6 +42,6 @@ if __name__ == "__main__":
     flags.DEFINE_bool("greedy", False, "take the likeliest token each time instead")
     flags.DEFINE_integer("beam", None, "search with this many hypotheses instead")
     flags.DEFINE_bool("json", False, "print JSON, with log-probabilities")
-    check("temperature", "top_k", "top_p", "seed", "beam")
+    within_limits("temperature", "top_k", "top_p", "seed", "beam")
     flags.register_validator("samples", lambda value: 1 <= value <= 1000, message="it must be from 1 to 1000")
-    start(main)
+    start(imported("infer.texts.continuation"), hint='put the prompt in quotes: --prompt="..."', check=check)

@@ -1,4 +1,4 @@
-"""What the commands of this room share: how they start, and their flags. Nothing here imports jax."""
+"""What the commands of this package share: how they start, and their flags. Nothing here imports jax."""
 
 import atexit
 import gc
@@ -9,19 +9,15 @@ from typing import Any
 from absl import flags
 from ml_collections import ConfigDict
 
-from base import errors
-from infer.decoding import Decoding, allowed, chosen, rule
+from base import command
+from infer.translate.options import Decoding, allowed, chosen, rule
 from run import changes
+from run.config import SPLITS
 from run.signals import Signals
 
-SPLITS = ("test", "valid", "train")
 
-
-def start(main: Callable[[list[str]], int | None], stray: str = "") -> None:
-    """Runs a command as `base.errors.run` does; Ctrl-C and SIGTERM end it at any moment, even while jax compiles.
-
-    `main` should import what imports jax, so that the command line is checked without waiting for it.
-    """
+def start(main: Callable[[list[str]], int | None], hint: str = "", check: Callable[[Any], None] | None = None) -> None:
+    """Runs a command as `base.command.run` does; Ctrl-C and SIGTERM end it at any moment, even while jax compiles."""
 
     def interruptible(argv: list[str]) -> int | None:
         signals = Signals()
@@ -30,14 +26,14 @@ def start(main: Callable[[list[str]], int | None], stray: str = "") -> None:
                 return main(argv)
         finally:
             if signals.received:
-                errors.flush_outputs()
+                command.flush_outputs()
                 os._exit(signals.exit_code)  # the threads of jax may crash in an interpreter that is shutting down
 
     # A short command spends a sixth of its time looking for garbage among what imports and tracing create, nearly all
     # of which stays until the end; and once more at the end, when nothing need be freed.
     gc.set_threshold(50_000)
     atexit.register(gc.freeze)
-    errors.run(interruptible, stray=stray)
+    command.run(interruptible, hint=hint, check=check)
 
 
 def define_run_flags(several: bool = False) -> None:
@@ -59,7 +55,7 @@ def define_decoding_flags() -> None:
     flags.DEFINE_integer(
         "extra_length", None, "output subwords allowed beyond the source's; default: config.decode.extra_length"
     )
-    check("beam", "alpha", "extra_length")
+    within_limits("beam", "alpha", "extra_length")
 
 
 def define_evaluation_flags(written: str) -> None:
@@ -71,18 +67,17 @@ def define_evaluation_flags(written: str) -> None:
     flags.DEFINE_string("output", None, f"also write the {written} to this file, one per line")
 
 
-def check(*names: str) -> None:
-    """Makes the command line reject values of these flags outside `infer.decoding.LIMITS`."""
+def within_limits(*names: str) -> None:
+    """Makes the command line reject values of these flags outside `infer.translate.options.LIMITS`."""
     for name in names:
         flags.register_validator(name, lambda value, name=name: allowed(name, value), message=rule(name))
 
 
-def decoding(config: ConfigDict, **more: Any) -> Decoding:
+def decoding(options: Any, config: ConfigDict, **more: Any) -> Decoding:
     """Returns the decoding options of the flags; those not given come from the run's `config.decode`.
 
-    `more` are those of `infer.decoding.chosen` that have no flag in `define_decoding_flags`.
+    `more` are those of `infer.translate.options.chosen` that have no flag in `define_decoding_flags`.
     """
-    options = flags.FLAGS
     return chosen(
         config.decode,
         beam=options.beam,

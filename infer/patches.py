@@ -5,25 +5,21 @@ python -m infer.patches --workdir=runs/digits --split=test --image=3 --output=pa
 Weights are those of the class token as the query or, with image.pooling=mean, the mean over all patches as queries.
 """
 
+from typing import Any
+
 from absl import flags
 
-from base.errors import UserError
+from base.command import imported
 from base.files import output_file
-from infer.options import SPLITS, define_run_flags, start
+from infer.options import define_run_flags, start
+from run.config import SPLITS
+
+FORMATS = (".png", ".svg", ".pdf")
 
 
-def main(argv: list[str]) -> None:
-    """See the module's docstring."""
-    options = flags.FLAGS
-    output = output_file("output", options.output, (".png", ".svg", ".pdf"))
-    from infer.attention.patches import draw  # only now: a mistyped flag is answered without jax
-    from infer.vision import open_vision
-
-    model_run = open_vision(options.workdir, options.checkpoint)
-    images = model_run.images(options.split)
-    if not 0 <= options.image < len(images.labels_n):
-        raise UserError(f"--image={options.image}: {images.spec} has images 0 to {len(images.labels_n) - 1}")
-    draw(model_run, images.images_nyx[options.image], int(images.labels_n[options.image]), output)
+def check(options: Any) -> None:
+    """Raises a `UserError` unless --output can be written."""
+    output_file("output", options.output, FORMATS)
 
 
 if __name__ == "__main__":
@@ -32,4 +28,4 @@ if __name__ == "__main__":
     flags.DEFINE_integer("image", 0, "number of the image, from 0")
     flags.DEFINE_string("output", None, "file to write: .png, .svg or .pdf")
     flags.mark_flag_as_required("output")
-    start(main, stray="the run is given as --workdir=DIR")
+    start(imported("infer.attention.patches"), hint="the run is given as --workdir=DIR", check=check)

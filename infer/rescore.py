@@ -8,58 +8,19 @@ from 0. Each comes back with ||| LOG-PROBABILITY added; for pairs, only that num
 and include EOS, so that the number is the log p of beam search.
 """
 
-from pathlib import Path
+from typing import Any
 
 from absl import flags
 
+from base.command import imported
 from base.errors import UserError
-from base.numbers import whole
 from infer.options import define_run_flags, start
 
-SEPARATOR = " ||| "
 
-
-def parse_lists(path: str, lines: list[str], count: int) -> tuple[list[int], list[str]]:
-    """Returns the source line, from 0, and the text of each entry of n-best lists of `count` sources.
-
-    Raises:
-      UserError: an entry is not LINE ||| TEXT, or there is no such line.
-    """
-    numbers, texts = [], []
-    for place, line in enumerate(lines, 1):
-        number_text, *fields = line.split(SEPARATOR)
-        number = whole(number_text.strip())
-        if not fields or number is None or number >= count:
-            raise UserError(f"{path}, line {place}: it must be LINE ||| TEXT, with LINE from 0 to {count - 1}")
-        numbers.append(number)
-        texts.append(fields[0])
-    return numbers, texts
-
-
-def main(argv: list[str]) -> None:
-    """Runs the command; flags below."""
-    options = flags.FLAGS
+def check(options: Any) -> None:
+    """Raises a `UserError` unless there are either lists or targets."""
     if (options.nbest is None) == (options.target is None):
         raise UserError("give either --nbest=FILE or --target=FILE")
-    from data.lines import read_lines
-    from infer.runs import open_run
-    from infer.scores.pairs import read_pair
-    from infer.scores.perplexity import line_log_probs
-    from infer.translator import note_unknown
-
-    if options.target is not None:
-        sources, targets = read_pair(options.source, options.target)
-        entries = [""] * len(sources)
-    else:
-        lines, entries = list(read_lines(Path(options.source))), list(read_lines(Path(options.nbest)))
-        numbers, targets = parse_lists(options.nbest, entries, len(lines))
-        sources = [lines[number] for number in numbers]
-    model_run = open_run(options.workdir, options.checkpoint)
-    log_probs = line_log_probs(model_run.model_config, model_run.params, model_run.tokenizer, sources, targets)
-    tokenizer = model_run.tokenizer
-    note_unknown(tokenizer.unknown(sources) + tokenizer.target.unknown(targets))
-    for entry, log_prob in zip(entries, log_probs, strict=True):
-        print(f"{entry}{SEPARATOR if options.nbest else ''}{log_prob:.6f}")
 
 
 if __name__ == "__main__":
@@ -68,4 +29,4 @@ if __name__ == "__main__":
     flags.DEFINE_string("nbest", None, "n-best lists of their translations, LINE ||| TEXT")
     flags.DEFINE_string("target", None, "or one translation of each, line by line")
     flags.mark_flag_as_required("source")
-    start(main, stray="files are given as --source=FILE --nbest=FILE")
+    start(imported("infer.scores.given"), hint="files are given as --source=FILE --nbest=FILE", check=check)

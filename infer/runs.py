@@ -1,6 +1,5 @@
 """Opens the folder of a run: its config, its tokenizer, and the parameters of the chosen checkpoints."""
 
-import hashlib
 import re
 import sys
 from collections.abc import Callable
@@ -19,15 +18,12 @@ from base.files import folder
 from data.classes import classes_of
 from data.imported import open_tokenizer
 from data.tokenizer import Tokenizer
-from infer.average import Checkpoint, average, choose
-from infer.options import SPLITS
 from model import language_model, masked_lm, prefix_lm
 from model.config import ModelConfig, parameter_count
+from run.averaging import count_parameters, load_choice
 from run.changes import check_unchanged
-from run.checkpoint import Checkpoints, load_params
-from run.config import read_config
+from run.config import SPLITS, read_config
 from run.folder import model_config
-from run.saved import DamagedError
 
 TRANSLATION = ("translation", "prefix_lm")  # tasks whose runs translate
 
@@ -51,7 +47,7 @@ def open_run(
     *,
     accept_changes: bool = False,
 ) -> Run:
-    """Loads a run with the parameters that `checkpoint` names (see `infer.average.choose`), as float32 numpy arrays.
+    """Loads a run with the parameters that `checkpoint` names (see `run.averaging.choose`), as float32 numpy arrays.
 
     The default is the run's `config.decode.checkpoint`.
 
@@ -164,55 +160,3 @@ def open_runs(workdirs: str, checkpoint: str | int | None = None) -> list[Run]:
                 "have one: train them on the same data.train, or in one sweep"
             )
     return runs
-
-
-def load_choice(workdir: Path, choice: str) -> tuple[list[int], Any]:
-    """Returns the steps that `choice` names and the mean of their parameters, as float32 numpy arrays.
-
-    Damaged checkpoints are ignored, each with a note on stderr.
-
-    Raises:
-      UserError: `choice` names no intact checkpoint.
-    """
-    checkpoints = list_checkpoints(workdir)
-    while True:
-        steps = choose(choice, checkpoints)
-        try:
-            return steps, average(lambda step: load_params(workdir, step), steps)
-        except DamagedError as error:
-            checkpoints = [checkpoint for checkpoint in checkpoints if checkpoint.step != error.step]
-            if choice.isdecimal() or not checkpoints:
-                raise
-            print(f"note: {workdir}/checkpoints/{error.step} is damaged ({error.how}) and ignored", file=sys.stderr)
-
-
-def list_checkpoints(workdir: Path) -> list[Checkpoint]:
-    """Returns the complete checkpoints of a run, oldest first; [] before the first is saved."""
-    if not (workdir / "checkpoints").is_dir():
-        return []
-    checkpoints = Checkpoints(workdir / "checkpoints")
-    try:
-        return [Checkpoint(step, *checkpoints.about(step)) for step in checkpoints.steps()]
-    finally:
-        checkpoints.close()
-
-
-def count_parameters(params: Any) -> int:
-    """Returns the number of scalars in a tree of arrays."""
-    return sum(leaf.size for leaf in jax.tree.leaves(params))
-
-
-def params_sha256(params: Any) -> str:
-    """Returns the SHA-256 of a tree of arrays: `PATH DTYPE SHAPE`, a newline and the array's bytes, in path order.
-
-    Bytes are little-endian and in C order; a path is its keys joined by `/`. The hash depends on names and values only,
-    not on the machine or the storage format.
-    """
-    digest = hashlib.sha256()
-    leaves = jax.tree_util.tree_leaves_with_path(params)
-    named = {jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf) for path, leaf in leaves}
-    for path in sorted(named):
-        array = named[path]
-        digest.update(f"{path} {array.dtype.name} {array.shape}\n".encode())
-        digest.update(np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False)).data)
-    return digest.hexdigest()

@@ -13,7 +13,7 @@ import json
 
 from absl import flags
 
-from base.errors import run
+from base.command import run
 from infer.scores import bleu, significance
 from infer.scores.pairs import language_of, read_pair
 
@@ -47,4 +47,4 @@ if __name__ == "__main__":
     flags.DEFINE_string("language", None, "target language for the Moses tokeniser; default: from --reference, or de")
     flags.DEFINE_bool("json", False, "print JSON instead of a table")
     flags.mark_flags_as_required(["hypothesis", "reference"])
-    run(main, stray="files are given as --hypothesis=FILE --reference=FILE")
+    run(main, hint="files are given as --hypothesis=FILE --reference=FILE")

@@ -23,16 +23,16 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from data.grammar.sentences import pair
-from infer.attention.ablation import ablate, ablation_table
-from infer.attention.heads import direction, kept, stands_out, table
+from infer.attention.kinds import TITLES
 from infer.attention.maps import attention_maps
-from infer.attention.page import TITLES
-from infer.attention.roles import RELATIONS
-from infer.attention.sample import sample
 from infer.runs import open_run
-from infer.translator import translate_one
+from infer.translate.translator import translate_one
 from paper import drawing
 from paper.figures import example, searched
+from paper.heads.ablation import ablate, ablation_table
+from paper.heads.measure import direction, kept, stands_out, table
+from paper.heads.roles import RELATIONS
+from paper.heads.sample import sample
 
 WORKDIR = Path(os.environ.get("WORKDIR", "../runs/quickstart"))
 SENTENCES = int(os.environ.get("SENTENCES", "2500"))

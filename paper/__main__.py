@@ -20,7 +20,8 @@ maps. The last two, and what `figures` writes into FOLDER, come from the newest 
 
 from absl import flags
 
-from base.errors import UserError, run
+from base.command import run
+from base.errors import UserError
 from run import changes
 
 WHAT = (

@@ -6,7 +6,7 @@ figure3          what a verb attends to in every head of one encoder layer: does
 figure3_decoder  the same in the decoder, where it writes a particle long after its verb
 figure4          two heads at a pronoun: all of their attention, and that from the pronoun alone
 figure5          two heads of one layer that do different things
-heads            which head follows which relation (see `infer.heads`)
+heads            which head follows which relation (see `paper.heads`)
 alignment        encoder-decoder attention over the true word alignment
 positions        the sinusoids of section 3.5, and how similar any two positions are
 schedule         the learning rate of section 5.3
@@ -29,18 +29,19 @@ from absl import flags
 from jaxtyping import Bool, Float
 from ml_collections import ConfigDict
 
-from base.errors import UserError, run
+from base.command import run
+from base.errors import UserError
 from base.files import output_folder
 from configs.common import default
 from data.grammar import sentences as grammar
-from infer.attention.heads import BATCH, direction, kept, sentence_maps, spans_of
+from infer.attention.kinds import KINDS, TITLES
 from infer.attention.maps import AttentionMap, attention_maps
-from infer.attention.page import KINDS, TITLES
-from infer.attention.roles import RELATIONS, AnnotatedPair, annotate
 from infer.runs import Run, open_run
-from infer.translator import translate_one
+from infer.translate.translator import translate_one
 from model.positions import sinusoids
 from paper import drawing
+from paper.heads.measure import BATCH, direction, kept, sentence_maps, spans_of
+from paper.heads.roles import RELATIONS, AnnotatedPair, annotate
 from train.optim import learning_rate
 
 PRONOUNS = {"he", "she", "it", "they", "him", "her", "them", "who", "its", "er", "sie", "es", "ihn", "ihm", "ihnen"}
@@ -324,4 +325,4 @@ if __name__ == "__main__":
     flags.DEFINE_string("sentence", None, "a sentence of the source language; default: examples of the grammar")
     flags.DEFINE_integer("sentences", 500, "sentences on which head roles are measured", lower_bound=1)
     flags.mark_flags_as_required(["workdir", "output"])
-    run(main, stray='put the sentence in quotes: --sentence="..."')
+    run(main, hint='put the sentence in quotes: --sentence="..."')

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
-from base.errors import UserError, flat
+from base.errors import UserError
 from base.files import Schema, check, read_json
+from base.keys import flat
 from base.table import NOT_RUN, spread
 from configs.common import default
 from infer.scores.bleu import RECORDED

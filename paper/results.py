@@ -25,7 +25,8 @@ from urllib.parse import quote
 
 from absl import flags
 
-from base.errors import UserError, run
+from base.command import run
+from base.errors import UserError
 from base.files import check, folder, sha256, write_json, write_text
 from base.markers import rewritten
 from base.table import Markdown, Table, as_markdown, escaped
@@ -253,4 +254,4 @@ if __name__ == "__main__":
     flags.DEFINE_enum("split", "test", ("test", "valid"), "split whose evaluation to record")
     flags.DEFINE_bool("translations", False, "also save the translations, for paired tests")
     flags.DEFINE_bool("allow_dirty", False, "also record runs whose code cannot be checked out again; tables mark them")
-    run(main, stray="the run is given as --workdir=DIR")
+    run(main, hint="the run is given as --workdir=DIR")

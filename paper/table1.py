@@ -8,7 +8,8 @@ is measured, and how, is described in paper/tables/table1.py.
 
 from absl import flags
 
-from base.errors import UserError, run
+from base.command import run
+from base.errors import UserError
 from base.files import output_file, write_json
 from base.table import as_text
 
@@ -28,4 +29,4 @@ def main(argv: list[str]) -> None:
 
 if __name__ == "__main__":
     flags.DEFINE_string("output", "results/table1.json", "file to write the record to")
-    run(main, stray="the only option is --output=FILE.json")
+    run(main, hint="the only option is --output=FILE.json")

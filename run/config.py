@@ -6,8 +6,9 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from base.errors import UserError, flat, shown, suggestion
+from base.errors import UserError, shown
 from base.files import is_text, read_json
+from base.keys import flat, suggestion
 from configs.common import default
 
 # Keys that runs of earlier versions lack: those runs were trained with today's defaults. A new key of
@@ -21,6 +22,7 @@ ADDED = (
     *("checkpoint.every_epochs", "eval.every_epochs", "eval.patience", "optim.warmup_from"),
     *(f"image.{key}" for key in ("height", "width", "patch_height", "patch_width", "classes", "pooling", "shift")),
 )
+SPLITS = ("test", "valid", "train")  # keys of `config.data` that name corpora
 LARGEST = 2**31 - 1  # sizes, ids, step numbers and seeds are 32 bits wide on the device
 _KINDS = {
     bool: "true or false",

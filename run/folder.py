@@ -15,8 +15,9 @@ from typing import Any
 import jax
 from ml_collections import ConfigDict
 
-from base.errors import UserError, flat, shown
+from base.errors import UserError, shown
 from base.files import WIDEST, check, read_json, read_json_lines, write_json
+from base.keys import flat
 from model.config import ModelConfig
 from run.config import read_config
 from run.distributed import is_main

@@ -11,8 +11,9 @@ from typing import NamedTuple
 ROOT = Path(__file__).parent.parent
 # Not the commands themselves: `python -m` warns of a module that is loaded already.
 LOADED = [
-    *("tests.fuzzing", "orbax.checkpoint", "optuna", "matplotlib.figure", "infer.evaluation", "infer.stream"),
-    *("infer.parsing", "infer.attention.page", "infer.scores.significance", "train.loop", "train.tasks.translation"),
+    *("tests.fuzzing", "orbax.checkpoint", "optuna", "matplotlib.figure"),
+    *("infer.evaluate.command", "infer.evaluate.trees", "infer.translate.command"),
+    *("infer.attention.drawing", "infer.scores.significance", "train.loop", "train.tasks.translation"),
     *("train.sweep.command", "paper.command", "paper.report.report"),
 ]
 

@@ -12,7 +12,7 @@ from base.errors import UserError
 from infer.api import LoadedRun
 from infer.attention.maps import attention_maps
 from infer.scores import bleu
-from infer.translator import translate_one
+from infer.translate.translator import translate_one
 from tests import tiny_run
 
 SOURCES, REFERENCES = [x for x, _ in tiny_run.PAIRS], [y for _, y in tiny_run.PAIRS]

@@ -7,20 +7,21 @@ import json
 import re
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import numpy as np
 import pytest
-from absl import flags
 
 from base.errors import UserError
 from data.symbols import Symbols
 from infer import attention_maps as command
 from infer.attention.drawing import draw_png, write_html
+from infer.attention.kinds import KINDS
 from infer.attention.maps import AttentionMap, attention_maps, run_maps, select
-from infer.attention.page import KINDS, labels, page
+from infer.attention.page import labels, page
 from infer.runs import Run, open_run
-from infer.translator import translate_one
+from infer.translate.translator import translate_one
 from model import language_model, masked_lm, prefix_lm
 from model.config import ModelConfig
 from tests import tiny_run
@@ -130,11 +131,10 @@ def test_what_a_task_does_not_have_is_refused(run: Run):
         run_maps(broken, "The dog sleeps.", "Der Hund schläft.")
 
 
-def test_a_sentence_in_another_encoding_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    given = {"source": "caf\udce9", "target": None, "output": str(tmp_path / "map.html")}
-    monkeypatch.setattr(flags, "FLAGS", type("Options", (), given))
+def test_a_sentence_in_another_encoding_is_one_line(tmp_path: Path):
+    given = SimpleNamespace(source="caf\udce9", target=None, output=str(tmp_path / "map.html"))
     with pytest.raises(UserError, match=r"^--source, --target: not UTF-8$"):
-        command.main(["infer.attention_maps"])
+        command.check(given)
 
 
 def test_select_takes_all_or_one_and_refuses_others(maps: dict[str, AttentionMap]):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from base.errors import UserError
-from infer.average import Checkpoint, average, choose
+from run.averaging import Checkpoint, average, choose
 
 
 def params(seed: int, width: int = 5) -> dict:

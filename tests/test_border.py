@@ -15,12 +15,12 @@ from data.imported import open_tokenizer
 from data.lines import file_digest, read_lines
 from data.sources import open_corpus
 from data.tokenizer import Tokenizer
-from infer.average import Checkpoint, choose
 from infer.rescore import parse_lists
 from infer.scores.brackets import read_parameters
 from infer.scores.pairs import read_pair
 from paper import command
 from run import checksums
+from run.averaging import Checkpoint, choose
 from run.lock import other_holder
 
 CORPORA = ("text:{}.{{en,de}}", "tsv:{}", "lines:{}", "chars:{}:train", "trees:{}", "tfds:{}:{{en,de}}")

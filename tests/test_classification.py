@@ -17,9 +17,9 @@ from data.prepare import prepare_all
 from data.properties import PROPERTIES
 from data.sources import open_corpus
 from data.trees.treebank import read_trees
-from infer import restoring
-from infer.classifying import classify, classify_stream
+from infer.evaluate import masked as evaluation
 from infer.runs import Run, open_run
+from infer.texts.classes import classify, classify_stream
 from run.checkpoint import load_params
 from run.folder import read_metrics
 from tests.test_translate_cli import command
@@ -98,7 +98,7 @@ def test_the_class_is_at_the_eos(trained: Run) -> None:
 
 
 def test_scores_are_those_of_training_and_of_each_line(trained: Run) -> None:
-    record = restoring.evaluate(trained, "valid")
+    record = evaluation.evaluate(trained, "valid")
     validated = [one for one in read_metrics(trained.workdir) if one["kind"] == "valid"]
     assert record["nll"] == pytest.approx(validated[-1]["nll"], rel=1e-5)
     assert record["texts"] == 16
@@ -129,7 +129,7 @@ def test_a_resumed_run_ends_with_the_same_bits(trained: Run, tmp_path: Path) -> 
 def test_the_command(trained: Run) -> None:
     done = command("infer", f"--workdir={trained.workdir}", "--split=valid", "--checkpoint=latest", "--json")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["nll"] == restoring.evaluate(trained, "valid")["nll"]
+    assert json.loads(done.stdout)["nll"] == evaluation.evaluate(trained, "valid")["nll"]
 
 
 @pytest.mark.parametrize("names", ["", "one", "one,one", "one,,two"])

@@ -1,5 +1,6 @@
 """What every command has in common: complete help, quick answers, and outputs that cannot be written."""
 
+import importlib
 import io
 import os
 import re
@@ -11,8 +12,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from infer.stream import prompted, translate_stream, why_empty
-from infer.translator import NOTHING, Hypothesis, Translation, Translator
+from infer.translate.stream import prompted, translate_stream, why_empty
+from infer.translate.translator import NOTHING, Hypothesis, Translation, Translator
 from tests import tiny_run
 
 ROOT = Path(__file__).parent.parent
@@ -54,6 +55,12 @@ def test_help_lists_every_flag_and_loads_neither_jax_nor_orbax(module: str) -> N
 
 
 @pytest.mark.parametrize("module", COMMANDS)
+def test_the_body_of_a_command_is_there(module: str) -> None:
+    for body in re.findall(r"""imported\(["']([^"']*)["']\)""", MODULES[module].read_text()):
+        assert callable(importlib.import_module(body).main)
+
+
+@pytest.mark.parametrize("module", COMMANDS)
 def test_a_mistyped_flag_is_answered_without_jax(module: str) -> None:
     done = inside(module, "--no_such_flag=1")
     assert done.stderr.count("\n") == 1 and "no_such_flag" in done.stderr
@@ -87,7 +94,7 @@ def test_output_that_stops_being_read_or_stored_while_it_is_written(tmp_path: Pa
     """Of a command that prints more than a buffer, and that writes a file."""
     script = tmp_path / "command.py"
     script.write_text(
-        "import errno, sys\nfrom pathlib import Path\nfrom absl import flags\nfrom base.errors import run\n"
+        "import errno, sys\nfrom pathlib import Path\nfrom absl import flags\nfrom base.command import run\n"
         "def main(argv):\n    if argv[1:]:\n        raise OSError(errno.ENOSPC, 'No space left on device', argv[1])\n"
         "    for line in range(100_000):\n        print(line)\n"
         "run(main)\n"
@@ -112,7 +119,9 @@ def test_output_that_stops_being_read_or_stored_while_it_is_written(tmp_path: Pa
 )
 def test_whatever_is_wrong_is_one_line(tmp_path: Path, body: str, status: int, printed: str, line: str) -> None:
     script = tmp_path / "command.py"
-    script.write_text(f"from base.errors import UserError, run\ndef main(argv):\n    {body}\nrun(main)\n")
+    script.write_text(
+        f"from base.command import run\nfrom base.errors import UserError\ndef main(argv):\n    {body}\nrun(main)\n"
+    )
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment)
     assert (done.returncode, done.stdout, done.stderr) == (status, printed, f"{line}\n" if line else "")
@@ -142,7 +151,7 @@ def test_what_is_meant_for_a_closed_standard_error_goes_nowhere(tmp_path: Path) 
     """Not to standard output, nor into the next file that is opened."""
     script = tmp_path / "command.py"
     script.write_text(
-        "import os, sys\nfrom base.errors import UserError, run\n"
+        "import os, sys\nfrom base.command import run\nfrom base.errors import UserError\n"
         "def main(argv):\n    with open(argv[1], 'wb'):\n        os.write(2, b'of a library')\n"
         "    print('a result')\n    sys.stderr.isatty()\n    raise UserError('a mistake')\n"
         "run(main)\n"
@@ -156,7 +165,7 @@ def test_what_is_meant_for_a_closed_standard_error_goes_nowhere(tmp_path: Path) 
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_ctrl_c_during_an_import_prints_nothing(room: str, tmp_path: Path) -> None:
-    """Neither before `base.errors.run` (of absl, by the command's first lines), nor while it works."""
+    """Neither before `base.command.run` (of absl, by the command's first lines), nor while it works."""
     (tmp_path / "absl").mkdir()
     (tmp_path / "absl" / "__init__.py").write_text("import os\nos.kill(os.getpid(), 2)\nraise SystemExit('went on')\n")
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
@@ -167,7 +176,7 @@ def test_ctrl_c_during_an_import_prints_nothing(room: str, tmp_path: Path) -> No
 
 def test_ctrl_c_during_a_late_import_prints_nothing(tmp_path: Path) -> None:
     (tmp_path / "late.py").write_text("import os\nos.kill(os.getpid(), 2)\nraise SystemExit('went on')\n")
-    (tmp_path / "command.py").write_text("from base.errors import run\ndef main(argv):\n    import late\nrun(main)\n")
+    (tmp_path / "command.py").write_text("from base.command import run\ndef main(argv):\n    import late\nrun(main)\n")
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, tmp_path / "command.py"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)

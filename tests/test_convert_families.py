@@ -22,9 +22,9 @@ from data.images import Images
 from infer.attention.patches import patch_weights
 from infer.convert import huggingface, safetensors
 from infer.convert.folders import make_run, named
-from infer.filling import fill, masked
+from infer.evaluate.images import accuracy, open_vision
 from infer.runs import open_run
-from infer.vision import accuracy, open_vision
+from infer.texts.blanks import fill, masked
 from model.masked_lm import MaskedLM
 from model.tokens import Tokens
 from model.transformer import Transformer

@@ -19,9 +19,9 @@ from base.errors import UserError
 from base.ids import BOS, EOS
 from infer.convert import huggingface
 from infer.convert.folders import make_run, named
-from infer.decoding import chosen
 from infer.runs import open_run
-from infer.translator import Translator
+from infer.translate.options import chosen
+from infer.translate.translator import Translator
 from model.language_model import LanguageModel
 from model.search.scoring import forced_log_probs
 from model.tokens import Tokens

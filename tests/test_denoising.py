@@ -17,7 +17,7 @@ from data.corrupt import Corrupted, Spans
 from data.pipeline import TrainingBatches
 from data.prepare import prepare_all
 from data.sources import open_corpus
-from infer import restoring
+from infer.evaluate import masked as evaluation
 from infer.runs import Run, open_run
 from run.checkpoint import load_params
 from run.folder import read_metrics
@@ -129,7 +129,7 @@ def test_a_resumed_run_ends_with_the_same_bits_and_scores_are_those_of_training(
     assert loop.train(tiny(trained.workdir.parent), tmp_path / "run", task) == 0
     jax.tree.map(np.testing.assert_array_equal, load_params(tmp_path / "run", 10), load_params(trained.workdir, 10))
     validated = [one for one in read_metrics(trained.workdir) if one["kind"] == "valid"]
-    assert restoring.evaluate(trained, "valid")["nll"] == pytest.approx(validated[-1]["nll"], rel=1e-5)
+    assert evaluation.evaluate(trained, "valid")["nll"] == pytest.approx(validated[-1]["nll"], rel=1e-5)
 
 
 @pytest.mark.slow

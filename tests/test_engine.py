@@ -3,26 +3,26 @@
 import dataclasses
 import io
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from absl import flags
 from sacrebleu.metrics import BLEU, CHRF
 
 from base.errors import UserError
 from base.ids import EOS
-from infer import align as align_command
+from infer.attention import alignment
 from infer.attention.alignment import align, links_of, words_of
-from infer.decoding import Decoding, Sampling
-from infer.mbr import METRICS, consensus
-from infer.rescore import parse_lists
 from infer.runs import Run, open_run, open_runs
 from infer.scores import bleu
+from infer.scores.given import parse_lists
 from infer.scores.perplexity import line_log_probs
-from infer.stream import translate_columns, translate_stream
-from infer.translator import Required, Translator
+from infer.translate.consensus import METRICS, consensus
+from infer.translate.options import Decoding, Sampling
+from infer.translate.stream import translate_columns, translate_stream
+from infer.translate.translator import Required, Translator
 from model.search.scoring import forced_log_probs
 from model.transformer import Transformer
 from tests import tiny_run
@@ -115,10 +115,9 @@ def test_alignments_are_of_the_decoders_last_layer_but_one_unless_asked(
     options = {**files, "workdir": "run", "checkpoint": "latest", "layer": asked}
     deep = run._replace(model_config=dataclasses.replace(run.model_config, N=layers))
     chosen = []
-    monkeypatch.setattr(flags, "FLAGS", type("Options", (), options))
-    monkeypatch.setattr("infer.runs.open_run", lambda workdir, checkpoint: deep)
+    monkeypatch.setattr("infer.attention.alignment.open_run", lambda workdir, checkpoint: deep)
     monkeypatch.setattr("infer.attention.alignment.align", lambda run, pairs, layer: chosen.append(layer) or [])
-    align_command.main([])
+    alignment.main(SimpleNamespace(**options))
     assert chosen == [expected]
 
 

@@ -8,25 +8,26 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import numpy as np
 import pytest
-from absl import flags
 
 from base.errors import UserError
 from base.ids import BOS, EOS
-from infer import translation
-from infer.decoding import Decoding
-from infer.evaluation import open_split
-from infer.runs import Run, open_run, params_sha256
+from infer.evaluate import command, translations
+from infer.evaluate.sentences import open_files, open_split
+from infer.runs import Run, open_run
 from infer.scores import bleu
 from infer.scores.perplexity import perplexity
+from infer.translate.options import Decoding
 from model.tokens import Tokens
 from model.transformer import Transformer
+from run.averaging import params_sha256
 from tests import tiny_run
 
-command = importlib.import_module("infer.__main__")
+checked = importlib.import_module("infer.__main__")
 GREEDY = Decoding(beam=1, alpha=0.6, extra_length=3)
 KEYS = {*bleu.READINGS, "perplexity", "signatures", "seconds", "tokens_per_second", "params", "params_sha256", "step",
         "checkpoints"}  # fmt: skip
@@ -47,7 +48,7 @@ def run_cli(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", cwd=Path(__file__).parents[1])
 
 
-def run_here(monkeypatch: pytest.MonkeyPatch, **given: object) -> None:
+def run_here(**given: object) -> None:
     """The command line in this process: flags that are not given are None."""
     names = [
         "workdir",
@@ -63,8 +64,9 @@ def run_here(monkeypatch: pytest.MonkeyPatch, **given: object) -> None:
         "json",
         "output",
     ]
-    monkeypatch.setattr(flags, "FLAGS", type("Options", (), {**dict.fromkeys(names), **given}))
-    command.main(["infer"])
+    options = SimpleNamespace(**{**dict.fromkeys(names), **given})
+    checked.check(options)
+    command.evaluate(options)
 
 
 def test_split_as_json_has_every_key_and_is_kept_in_the_run(workdir: Path, tmp_path: Path):
@@ -85,16 +87,16 @@ def test_split_as_json_has_every_key_and_is_kept_in_the_run(workdir: Path, tmp_p
 
 def test_files_are_scored_as_the_split_of_the_same_lines_is(workdir: Path, run: Run):
     files = [str(workdir.parent / f"tiny.{language}") for language in ("en", "de")]
-    from_files, hypotheses = translation.evaluate(run, translation.open_files(*files), GREEDY)
-    from_split, _ = translation.evaluate(run, open_split(run, "test"), GREEDY)
+    from_files, hypotheses = translations.evaluate(run, open_files(*files), GREEDY)
+    from_split, _ = translations.evaluate(run, open_split(run, "test"), GREEDY)
     same = KEYS - {"seconds", "tokens_per_second"}
     assert {key: from_files[key] for key in same} == {key: from_split[key] for key in same}
     assert len(hypotheses) == from_files["sentences"] == 4 and from_files["language"] == "de"
 
 
 def test_the_table_shows_every_score_with_its_signature(workdir: Path, run: Run):
-    record, _ = translation.evaluate(run, open_split(run, "test"), GREEDY)
-    text = translation.table(record)
+    record, _ = translations.evaluate(run, open_split(run, "test"), GREEDY)
+    text = translations.table(record)
     for name in (*bleu.READINGS, "perplexity"):
         assert any(line.startswith(name) and record["signatures"][name] in line for line in text.splitlines())
 
@@ -145,30 +147,28 @@ def test_a_sentence_as_long_as_the_learned_positions_is_scored(run: Run):
         (("--split=train",), "the run's config has no data.train"),
     ],
 )
-def test_wrong_calls_are_one_line_on_stderr(
-    workdir: Path, arguments: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch
-):
+def test_wrong_calls_are_one_line_on_stderr(workdir: Path, arguments: tuple[str, ...], message: str):
     given = dict(argument.removeprefix("--").format(d=workdir.parent).split("=") for argument in arguments)
     with pytest.raises(UserError, match=message) as error:
-        run_here(monkeypatch, workdir=str(workdir), **given)
+        run_here(workdir=str(workdir), **given)
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("given", [{"source": "x", "reference": "y"}, {"output": "out"}, {"beam": 4}, {"alpha": 0.0}])
-def test_what_only_translation_has_is_refused_elsewhere(given: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_what_only_translation_has_is_refused_elsewhere(given: dict, tmp_path: Path):
     config = tiny_run.config(tmp_path).to_dict() | {"task": "masked_lm"}
     (tmp_path / "config.json").write_text(json.dumps(config))
     given = given if "source" in given else given | {"split": "test"}
     with pytest.raises(UserError, match=r"^this run's task is masked_lm: give --split or --corpus, and no file, "):
-        run_here(monkeypatch, workdir=str(tmp_path), **given)
+        run_here(workdir=str(tmp_path), **given)
 
 
 def test_scores_are_printed_even_where_the_run_cannot_be_written(
-    workdir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    workdir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     copy = shutil.copytree(workdir, tmp_path / "run", ignore=shutil.ignore_patterns("evaluations"))
     (copy / "evaluations").write_text("in the way")
-    run_here(monkeypatch, workdir=str(copy), split="test", json=True)
+    run_here(workdir=str(copy), split="test", json=True)
     printed = capsys.readouterr()
     assert json.loads(printed.out)["step"] == 4
     assert "evaluations cannot be written" in printed.err

@@ -19,8 +19,8 @@ import pytest
 from ml_collections import ConfigDict
 
 from base.errors import UserError
-from infer.runs import load_choice
 from run import signals
+from run.averaging import load_choice
 from run.checkpoint import Checkpoints, load_params
 from run.checksums import fault
 from run.lock import lock

@@ -13,7 +13,7 @@ import pytest
 
 from base.errors import UserError
 from base.files import sha256
-from infer.runs import load_choice
+from run.averaging import load_choice
 from run.checkpoint import Checkpoints, load_params
 from run.checksums import fault, read_sums
 from tests.test_checkpoint import assert_equal, filled, keep, state

@@ -13,9 +13,9 @@ from base.errors import UserError
 from configs.common import default
 from data.grammar import sentences as grammar
 from infer.attention.maps import AttentionMap
-from infer.attention.roles import AnnotatedPair, annotate
 from infer.runs import Run, open_run
 from paper import drawing, figures
+from paper.heads.roles import AnnotatedPair, annotate
 from tests import grammar_run
 
 NASTY = '$x$ </svg> & it "sees" 🐕 \\broken{'

@@ -16,10 +16,10 @@ from base.errors import UserError
 from base.ids import BOS, EOS
 from configs.char_lm import get_config
 from data.sources import open_corpus
-from infer import language_model
-from infer.decoding import Decoding, Sampling
-from infer.generation import generate
+from infer.evaluate import texts as evaluation
 from infer.runs import Run, open_run
+from infer.texts.continuation import generate
+from infer.translate.options import Decoding, Sampling
 from model.config import ModelConfig, parameter_count
 from model.language_model import LanguageModel
 from model.tokens import Tokens
@@ -83,7 +83,7 @@ def test_it_learns_and_its_nll_is_that_of_the_whole_text(trained: Run) -> None:
         logits = logits_of(trained, [BOS, *row[:-1]])
         log_probs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
         total -= log_probs[np.arange(len(row)), row].sum()
-    record = language_model.evaluate(trained, "valid")
+    record = evaluation.evaluate(trained, "valid")
     assert record["nll"] == pytest.approx(total / len(ids), rel=1e-5)
     assert record["perplexity"] == record["perplexity_byte"] == pytest.approx(math.exp(total / len(ids)), rel=1e-5)
     assert (record["row"], len(record["nll_by_position"])) == (ROW, ROW)
@@ -102,7 +102,7 @@ def test_longer_rows_are_read_position_by_position(trained: Run) -> None:
         logits = logits_of(trained, [BOS, *ids[start : start + row - 1]])[: len(expected)]
         log_probs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
         nll.append(-log_probs[np.arange(len(expected)), expected])
-    record = language_model.evaluate(trained, "valid", row)
+    record = evaluation.evaluate(trained, "valid", row)
     by_position = [np.mean([one[place] for one in nll if place < len(one)]) for place in range(row)]
     np.testing.assert_allclose(record["nll_by_position"], by_position, rtol=1e-4)
     assert record["nll"] == pytest.approx(sum(map(np.sum, nll)) / len(ids), rel=1e-5)
@@ -113,12 +113,12 @@ def test_row_lengths_that_cannot_be_are_said(trained: Run) -> None:
     with pytest.raises(
         UserError, match=r"^--row_length=0: it must be at least 1, for a run with data.batching=window$"
     ):
-        language_model.evaluate(trained, "valid", 0)
+        evaluation.evaluate(trained, "valid", 0)
     config = _learned(trained)
     table_ld = np.zeros((config.max_positions, config.d_model), np.float32)
     learned = trained._replace(model_config=config, params={**trained.params, "positions": table_ld})
     with pytest.raises(UserError, match=r"too long for this model: "):
-        language_model.evaluate(learned, "valid")
+        evaluation.evaluate(learned, "valid")
 
 
 def test_perplexity_a_byte_counts_line_feeds(tmp_path: Path) -> None:
@@ -128,14 +128,14 @@ def test_perplexity_a_byte_counts_line_feeds(tmp_path: Path) -> None:
     cfg.steps = 1
     assert loop.train(cfg, tmp_path / "run", task) == 0
     run = open_run(tmp_path / "run", task="language_model")
-    record = language_model.evaluate(run, "valid")
+    record = evaluation.evaluate(run, "valid")
     assert record["bytes"] == len("to be\nor not\näh\n".encode()) * 30
     assert record["tokens"] == 30 * sum(len(run.tokenizer.encode(line)) + 1 for line in ("to be", "or not", "äh"))
     assert math.log(record["perplexity_byte"]) * record["bytes"] == pytest.approx(record["nll"] * record["tokens"])
     texts = generate(run, "to", Decoding(2, 0.6, 6, 2))
     assert [one.text.split()[0][:2] for one in texts] == ["to", "to"]
     with pytest.raises(UserError, match=r"^--split=test: the run's config has no data\.test; name a corpus"):
-        language_model.evaluate(run, "test")
+        evaluation.evaluate(run, "test")
 
 
 @pytest.mark.parametrize("prompt", ["", "to be\nor "])
@@ -193,7 +193,7 @@ def test_the_formula_counts_the_parameters(trained: Run) -> None:
 def test_the_commands(trained: Run) -> None:
     done = command("infer", f"--workdir={trained.workdir}", "--split=valid", "--json")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["nll"] == pytest.approx(language_model.evaluate(trained, "valid")["nll"], rel=1e-5)
+    assert json.loads(done.stdout)["nll"] == pytest.approx(evaluation.evaluate(trained, "valid")["nll"], rel=1e-5)
     (kept,) = (trained.workdir / "evaluations").glob("valid-*-row16.json")
     assert json.loads(kept.read_text())["nll"] == json.loads(done.stdout)["nll"]
     written = command("infer.generate", f"--workdir={trained.workdir}", "--prompt=to be", "--greedy", "--length=9")

@@ -20,9 +20,14 @@ from data.grammar import sentences as grammar
 from data.grammar.sentences import Example, Links
 from data.tokenizer import Tokenizer
 from data.trees.tree import Tree
-from infer.attention.ablation import Forced, ablate, ablation_table, without
 from infer.attention.alignment import align
-from infer.attention.heads import (
+from infer.attention.kinds import KINDS
+from infer.attention.maps import attention_maps
+from infer.runs import Run, open_run
+from model.tokens import Tokens
+from model.transformer import Transformer
+from paper.heads.ablation import Forced, ablate, ablation_table, without
+from paper.heads.measure import (
     Spans,
     direction,
     judge,
@@ -37,9 +42,7 @@ from infer.attention.heads import (
     token_weights,
     untrained,
 )
-from infer.attention.maps import attention_maps
-from infer.attention.page import KINDS
-from infer.attention.roles import (
+from paper.heads.roles import (
     RELATIONS,
     AlignmentTally,
     AnnotatedPair,
@@ -49,11 +52,8 @@ from infer.attention.roles import (
     luck,
     role_report,
 )
-from infer.attention.sample import RARE, Sample, sample
-from infer.attention.seeds import seeds_table
-from infer.runs import Run, open_run
-from model.tokens import Tokens
-from model.transformer import Transformer
+from paper.heads.sample import RARE, Sample, sample
+from paper.heads.seeds import seeds_table
 from tests import grammar_run, tiny_run
 from train.tasks.translation import objective
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from infer.inspect import inspect, report
-from infer.runs import open_run, params_sha256
+from infer.runs import open_run
 from model.config import parameter_count
+from run.averaging import params_sha256
+from run.summary import as_text, summary
 from tests import tiny_run
 
 
@@ -24,7 +25,7 @@ def run_cli(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_facts_are_of_the_newest_checkpoint(workdir: Path):
-    facts, run = inspect(workdir), open_run(workdir, "latest")
+    facts, run = summary(workdir), open_run(workdir, "latest")
     assert facts["step"] == 4
     assert facts["params"] == parameter_count(run.model_config)
     assert facts["params_sha256"] == params_sha256(run.params)
@@ -36,12 +37,12 @@ def test_facts_are_of_the_newest_checkpoint(workdir: Path):
 def test_json_on_the_command_line_equals_the_function(workdir: Path):
     done = run_cli(f"--workdir={workdir}", "--json")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == json.loads(json.dumps(inspect(workdir)))
+    assert json.loads(done.stdout) == json.loads(json.dumps(summary(workdir)))
 
 
 def test_the_report_shows_steps_metrics_hash_and_config(workdir: Path):
-    text = report(inspect(workdir))
-    assert "bleu 9" in text and "model.d_model = 8" in text and inspect(workdir)["params_sha256"] in text
+    text = as_text(summary(workdir))
+    assert "bleu 9" in text and "model.d_model = 8" in text and summary(workdir)["params_sha256"] in text
 
 
 def test_a_folder_that_is_no_run_is_one_line(tmp_path: Path):

@@ -19,9 +19,9 @@ from data.batching import make_batch
 from data.corrupt import MASK, Corrupted, Masking
 from data.pipeline import Share, TrainingBatches
 from data.prepare import prepare_all
-from infer import restoring
-from infer.filling import fill, masked
+from infer.evaluate import masked as evaluation
 from infer.runs import Run, open_run
+from infer.texts.blanks import fill, masked
 from model.masked_lm import MaskedLM
 from model.tokens import Tokens
 from run.checkpoint import load_params
@@ -176,7 +176,7 @@ def test_a_resumed_run_ends_with_the_same_bits(trained: Run, tmp_path: Path) -> 
 
 
 def test_it_learns_and_is_scored_as_while_training(trained: Run) -> None:
-    record = restoring.evaluate(trained, "valid")
+    record = evaluation.evaluate(trained, "valid")
     validated = [one for one in read_metrics(trained.workdir) if one["kind"] == "valid"]
     rounding = tolerance.log_prob(trained.model_config, record["tokens"])
     assert validated[-1]["nll"] == pytest.approx(record["nll"], rel=0, abs=rounding)
@@ -185,7 +185,7 @@ def test_it_learns_and_is_scored_as_while_training(trained: Run) -> None:
     with pytest.raises(
         UserError, match=r"^--split=test: the run's config has no data\.test; name a corpus with --corpus=SPEC$"
     ):
-        restoring.evaluate(trained, "test")
+        evaluation.evaluate(trained, "test")
 
 
 def test_blanks_are_filled(trained: Run) -> None:
@@ -202,7 +202,7 @@ def test_blanks_are_filled(trained: Run) -> None:
 def test_the_commands(trained: Run) -> None:
     done = command("infer", f"--workdir={trained.workdir}", "--split=valid", "--checkpoint=latest", "--json")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["accuracy"] == restoring.evaluate(trained, "valid")["accuracy"]
+    assert json.loads(done.stdout)["accuracy"] == evaluation.evaluate(trained, "valid")["accuracy"]
 
 
 @pytest.mark.parametrize("rate", [0.0, 1.0])

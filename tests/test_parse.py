@@ -7,18 +7,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from absl import flags
 
 from base.errors import UserError
 from data.lines import read_lines
 from data.prepare import prepare_all
 from data.trees.linearise import linearise
 from data.trees.treebank import read_trees
-from infer import parse, parsing
-from infer.decoding import Decoding
+from infer import parse
+from infer.evaluate import trees as evaluation
 from infer.runs import Run, open_run
 from infer.scores.brackets import COLLINS, score_lines, summaries
-from infer.translator import Hypothesis, Translation, Translator
+from infer.translate.options import Decoding
+from infer.translate.translator import Hypothesis, Translation, Translator
 from tests import tiny_training
 from train import loop
 from train.tasks.translation import task
@@ -34,8 +34,9 @@ TREEBANK = """
 ( (SQ (VBZ does) (NP-SBJ (DT the) (NN dog)) (VP (VB see) (NP (PRP it))) (. ?)))
 """
 SENTENCES = ["the dog sleeps .", "a red cat tries to sleep .", "she sees the cat .", "does the dog see it ?"]
-KEYS = {*parsing.SCORES, "repaired_share", "sentences", "signatures", "params", "params_sha256", "step", "checkpoints",
-        "errors", "evalb", "figures", "beam", "alpha", "extra_length", "data", "split", "device", "time"}  # fmt: skip
+KEYS = {*evaluation.SCORES, "repaired_share", "sentences", "signatures", "params", "params_sha256", "step",
+        "checkpoints", "errors", "evalb", "figures", "beam", "alpha", "extra_length", "data", "split", "device",
+        "time"}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -62,11 +63,12 @@ def gold(workdir: Path) -> list[str]:
     return [linearise(tree) for tree in read_trees(TREEBANK.split("\n"), "x")]
 
 
-def run_here(monkeypatch: pytest.MonkeyPatch, **given: object) -> None:
+def run_here(**given: object) -> None:
     """The command line in this process: flags that are not given are None."""
     names = ("workdir", "split", "trees", "parameters", "checkpoint", "beam", "alpha", "extra_length", "json", "output")
-    monkeypatch.setattr(flags, "FLAGS", SimpleNamespace(**{**dict.fromkeys(names), **given}))
-    parse.main(["parse"])
+    options = SimpleNamespace(**{**dict.fromkeys(names), **given})
+    parse.check(options)
+    evaluation.parse(options)
 
 
 def written_instead(monkeypatch: pytest.MonkeyPatch, lines: Sequence[str]) -> None:
@@ -77,16 +79,14 @@ def written_instead(monkeypatch: pytest.MonkeyPatch, lines: Sequence[str]) -> No
 
 def evaluate(run: Run, **options: Any) -> dict[str, Any]:
     options = {"beam": 1, "alpha": 0.3, "extra_length": 4} | options
-    record, trees = parsing.evaluate(run, parsing.open_parsed_split(run, "test"), COLLINS, Decoding(**options))
+    record, trees = evaluation.evaluate(run, evaluation.open_parsed_split(run, "test"), COLLINS, Decoding(**options))
     assert [" ".join(tree.leaves()) for tree in trees] == SENTENCES
     return record
 
 
 @pytest.mark.slow
-def test_a_split_is_parsed_scored_and_kept(
-    workdir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run_here(monkeypatch, workdir=str(workdir), split="test", json=True, output=str(tmp_path / "out.mrg"))
+def test_a_split_is_parsed_scored_and_kept(workdir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_here(workdir=str(workdir), split="test", json=True, output=str(tmp_path / "out.mrg"))
     record = json.loads(capsys.readouterr().out)
     assert record.keys() >= KEYS
     assert (record["split"], record["step"], record["checkpoints"]) == ("test", 8, [4, 8])
@@ -106,7 +106,7 @@ def test_a_split_is_parsed_scored_and_kept(
 def test_right_lines_score_100_and_need_no_repair(run: Run, gold: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     written_instead(monkeypatch, gold)
     record = evaluate(run)
-    assert {record[name] for name in parsing.SCORES} == {100} and record["repaired_share"] == 0
+    assert {record[name] for name in evaluation.SCORES} == {100} and record["repaired_share"] == 0
 
 
 def test_wrong_lines_cost_and_broken_ones_are_counted(
@@ -131,14 +131,14 @@ def test_punctuation_tagged_wrongly_is_an_error_of_evalbs_and_counts_all_the_sam
 
 
 def test_a_bracket_file_is_parsed_like_the_split(workdir: Path, run: Run) -> None:
-    file = parsing.open_trees(str(workdir.parent / "test.mrg"))
-    split = parsing.open_parsed_split(run, "test")
+    file = evaluation.open_trees(str(workdir.parent / "test.mrg"))
+    split = evaluation.open_parsed_split(run, "test")
     assert (file.sources, file.references) == (split.sources, split.references) and file.name == "test.mrg"
 
 
 def test_the_table_shows_evalbs_summary_and_the_repairs(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     written_instead(monkeypatch, [""] * 4)
-    text = parsing.table(evaluate(run))
+    text = evaluation.table(evaluate(run))
     assert "Bracketing FMeasure       =   0.00" in text and "repaired: 100.00 %" in text and COLLINS.signature() in text
 
 
@@ -152,18 +152,16 @@ def test_the_table_shows_evalbs_summary_and_the_repairs(run: Run, monkeypatch: p
         ({"split": "test", "output": "nowhere/x"}, "--output=nowhere/x: there is no such folder: nowhere"),
     ],
 )
-def test_wrong_calls_are_one_line(
-    workdir: Path, given: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wrong_calls_are_one_line(workdir: Path, given: dict[str, str], message: str) -> None:
     with pytest.raises(UserError, match=message) as error:
-        run_here(monkeypatch, workdir=str(workdir), **given)
+        run_here(workdir=str(workdir), **given)
     assert "\n" not in str(error.value)
 
 
 def test_only_a_treebank_can_be_parsed(workdir: Path, run: Run) -> None:
     run.config.data.train = f"text:{workdir.parent}/train.{{en,de}}"
     with pytest.raises(UserError, match=r"data\.train is 'text:.*: not a treebank"):
-        parsing.open_parsed_split(run, "train")
+        evaluation.open_parsed_split(run, "train")
 
 
 def test_labels_are_not_lower_cased(workdir: Path, run: Run) -> None:

@@ -13,10 +13,10 @@ from base.errors import UserError
 from base.ids import BOS
 from configs.common import default
 from configs.prefix_lm import get_config
-from infer.decoding import Decoding
-from infer.evaluation import open_sentences
+from infer.evaluate.sentences import open_sentences
+from infer.evaluate.translations import evaluate
 from infer.runs import TRANSLATION, open_run
-from infer.translation import evaluate
+from infer.translate.options import Decoding
 from model.config import ModelConfig, parameter_count
 from model.language_model import LanguageModel
 from model.masks import Mask

@@ -66,7 +66,7 @@ def test_a_failed_save_is_one_line_and_its_process_ends(tmp_path: Path) -> None:
     script = "\n".join(
         [
             "import os, pathlib",
-            "from base import errors",
+            "from base import command",
             "from tests.test_checkpoint import filled, state",
             "make = os.mkdir",
             "async def write(): ...",
@@ -77,9 +77,9 @@ def test_a_failed_save_is_one_line_and_its_process_ends(tmp_path: Path) -> None:
             f"    checkpoints = filled(pathlib.Path('{tmp_path}/checkpoints'), {{1: None}})",
             "    os.mkdir = mkdir",
             "    write()  # abandoned while the command works",
-            "    errors.abandoned = write()  # held until Python ends, as the frames of a failed save may be",
+            "    command.abandoned = write()  # held until Python ends, as the frames of a failed save may be",
             "    checkpoints.save(2, state(2), {}, None, {})",
-            "errors.run(main)",
+            "command.run(main)",
         ]
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=120)

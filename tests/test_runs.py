@@ -9,10 +9,12 @@ import jax
 import numpy as np
 import pytest
 
-from base.errors import UserError, flat
+from base.errors import UserError
+from base.keys import flat
 from configs.common import default
-from infer.runs import count_parameters, list_checkpoints, open_run, params_sha256
+from infer.runs import open_run
 from model.config import parameter_count
+from run.averaging import count_parameters, list_checkpoints, params_sha256
 from run.config import ADDED, read_config
 from tests import tiny_run
 

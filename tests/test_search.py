@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from base.ids import BOS, EOS, PAD
-from infer import staged
+from infer.translate import stages
 from model.config import ModelConfig
 from model.search import state
 from model.search.beam import beam_search, length_penalty
@@ -230,15 +230,15 @@ def test_the_host_runs_the_same_search_and_only_the_stages_that_it_needs(monkeyp
     model, params = tiny(seed=3)
     options = {"beam": 3, "alpha": 0.6, "extra_length": EXTRA, "nbest": 3}
     whole_found = searcher(model, **options)(params, SOURCE_BS)
-    before = staged._stage._cache_size()
-    found = staged.find(beam_search, model, options, params, inputs_bs=SOURCE_BS)
+    before = stages._stage._cache_size()
+    found = stages.find(beam_search, model, options, params, inputs_bs=SOURCE_BS)
     for field, expected in zip(found, whole_found, strict=True):
         np.testing.assert_array_equal(field, expected)
-    assert staged._stage._cache_size() - before == 3, "of 4, 8 and 10 steps"
+    assert stages._stage._cache_size() - before == 3, "of 4, 8 and 10 steps"
     brief = params | {"embed": params["embed"].at[EOS].mul(20.0)}
-    before = staged._stage._cache_size()
-    found = staged.find(beam_search, model, options | {"beam": 1, "nbest": 1}, brief, inputs_bs=SOURCE_BS)
-    assert int(np.max(found.lengths_bm)) <= 4 and staged._stage._cache_size() - before == 1
+    before = stages._stage._cache_size()
+    found = stages.find(beam_search, model, options | {"beam": 1, "nbest": 1}, brief, inputs_bs=SOURCE_BS)
+    assert int(np.max(found.lengths_bm)) <= 4 and stages._stage._cache_size() - before == 1
 
 
 def test_empty_rows_are_skipped_and_never_searched():

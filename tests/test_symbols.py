@@ -16,13 +16,13 @@ from data.symbols import SPECIALS, Symbols
 from infer.attention.alignment import align, words_of
 from infer.attention.maps import run_maps
 from infer.convert.check import check_tokenizer
-from infer.decoding import Decoding
-from infer.evaluation import Sentences
+from infer.evaluate.sentences import Sentences
+from infer.evaluate.translations import evaluate
 from infer.runs import Run, open_run
 from infer.scores.perplexity import line_log_probs
-from infer.stream import translate_stream
-from infer.translation import evaluate
-from infer.translator import Required, Translator, translate_one
+from infer.translate.options import Decoding
+from infer.translate.stream import translate_stream
+from infer.translate.translator import Required, Translator, translate_one
 from tests import tiny_training
 from train import loop
 from train.check import check

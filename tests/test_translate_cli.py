@@ -13,9 +13,9 @@ import pytest
 
 from base.errors import UserError
 from data.tokenizer import Tokenizer
-from infer.decoding import Decoding, Sampling
-from infer.stream import chunks, formatted, translate_stream
-from infer.translator import Hypothesis, Translation, Translator
+from infer.translate.options import Decoding, Sampling
+from infer.translate.stream import chunks, formatted, translate_stream
+from infer.translate.translator import Hypothesis, Translation, Translator
 from model.config import ModelConfig
 from model.transformer import init_params
 

@@ -9,9 +9,9 @@ import pytest
 from base.errors import UserError
 from base.ids import EOS
 from data.tokenizer import Tokenizer
-from infer import staged
-from infer.decoding import Decoding, Sampling
-from infer.translator import Hypothesis, Translator, _join
+from infer.translate import stages
+from infer.translate.options import Decoding, Sampling
+from infer.translate.translator import Hypothesis, Translator, _join
 from model.config import ModelConfig
 from model.search.state import Hypotheses
 from model.transformer import init_params
@@ -58,11 +58,11 @@ def test_order_and_batch_size_change_nothing(config, tokenizer, params):
 def test_new_parameters_and_new_lines_compile_nothing(config, tokenizer, params):
     translate = make(config, tokenizer, beam=1).translate
     first = translate(params, LINES)
-    compiled = staged._stage._cache_size()
+    compiled = stages._stage._cache_size()
     other = jax.tree.map(lambda w: w * 1.1, params)
     assert [t.text for t in translate(other, LINES)] != [t.text for t in first]
     make(config, tokenizer, beam=1).translate(params, LINES[::-1])
-    assert staged._stage._cache_size() == compiled
+    assert stages._stage._cache_size() == compiled
 
 
 def test_lines_without_a_subword_stay_empty(config, tokenizer, params):

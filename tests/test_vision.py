@@ -15,8 +15,8 @@ from base.errors import UserError
 from configs.vision import get_config
 from data.images import ImageBatches, Images, evaluation_batches, open_images, planned_batch
 from data.pipeline import Share
-from infer import vision
 from infer.attention.patches import draw, patch_weights
+from infer.evaluate import images as evaluation
 from model.config import ModelConfig
 from model.vision import ImageConfig, Vision, init_params, patches
 from run.checkpoint import load_params
@@ -100,14 +100,14 @@ def test_a_wrong_key_is_named(field: str, value: object, message: str) -> None:
     cfg = get_config()
     cfg.image.update({"height": 4, "width": 6, "patch_width": 3, field: value})
     with pytest.raises(UserError, match=f"^config: .*{message}"):
-        vision.image_config(cfg)
+        evaluation.image_config(cfg)
 
 
 def test_learned_positions_that_are_too_few_are_said() -> None:
     cfg = get_config()
     cfg.model.max_positions = 16
     with pytest.raises(UserError, match=r"^config: model\.max_positions is 16; it must be at least 17, as many"):
-        vision.image_config(cfg)
+        evaluation.image_config(cfg)
 
 
 def numbered(count: int) -> Images:
@@ -193,14 +193,14 @@ def test_rows_without_an_image_weigh_nothing() -> None:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> vision.VisionRun:
+def trained(tmp_path_factory: pytest.TempPathFactory) -> evaluation.VisionRun:
     folder = tmp_path_factory.mktemp("vision")
     assert loop.train(tiny(folder), folder / "run", task) == 0
-    return vision.open_vision(folder / "run")
+    return evaluation.open_vision(folder / "run")
 
 
 @pytest.mark.slow
-def test_a_resumed_run_ends_with_the_same_bits(trained: vision.VisionRun, tmp_path: Path) -> None:
+def test_a_resumed_run_ends_with_the_same_bits(trained: evaluation.VisionRun, tmp_path: Path) -> None:
     cfg = tiny(tmp_path)
     cfg.data.train, cfg.data.valid = trained.config.data.train, trained.config.data.valid
     for steps in (37, 60):  # 37 updates end within an epoch
@@ -209,8 +209,8 @@ def test_a_resumed_run_ends_with_the_same_bits(trained: vision.VisionRun, tmp_pa
     jax.tree.map(np.testing.assert_array_equal, load_params(tmp_path / "run", 60), load_params(trained.workdir, 60))
 
 
-def test_it_learns_and_the_record_counts_every_image(trained: vision.VisionRun) -> None:
-    record = vision.evaluate(trained, "test")
+def test_it_learns_and_the_record_counts_every_image(trained: evaluation.VisionRun) -> None:
+    record = evaluation.evaluate(trained, "test")
     images = trained.images("test")
     model = Vision(trained.model_config, trained.image)
     logits_bv, _ = model.apply(
@@ -219,10 +219,10 @@ def test_it_learns_and_the_record_counts_every_image(trained: vision.VisionRun) 
     right = np.asarray(logits_bv).argmax(axis=1) == images.labels_n
     assert record["accuracy"] == pytest.approx(right.mean()) and record["accuracy"] > 0.9
     assert record["signatures"]["accuracy"] == "images:30|classes:3|top:1"
-    assert "accuracy" in vision.table(record)
+    assert "accuracy" in evaluation.table(record)
 
 
-def test_patches_are_drawn_over_the_image(trained: vision.VisionRun, tmp_path: Path) -> None:
+def test_patches_are_drawn_over_the_image(trained: evaluation.VisionRun, tmp_path: Path) -> None:
     image_yx = trained.images("test").images_nyx[0]
     _, weights_nhyx = patch_weights(trained, image_yx)
     assert weights_nhyx.shape == (1, 2, 2, 2)

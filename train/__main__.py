@@ -17,7 +17,7 @@ is no longer finite (one line on stderr says which).
 from absl import flags
 from ml_collections import config_flags
 
-from base.errors import run
+from base.command import run
 from base.files import output_folder
 from configs.common import default
 from run import changes
@@ -48,4 +48,4 @@ def main(argv: list[str]) -> int:
 if __name__ == "__main__":
     changes.define_flag()
     flags.mark_flags_as_required(["config", "workdir"])
-    run(main, default().to_dict(), stray="keys are set as --config.KEY=VALUE")
+    run(main, default().to_dict(), hint="keys are set as --config.KEY=VALUE")

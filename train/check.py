@@ -5,7 +5,8 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from base.errors import UserError, flat
+from base.errors import UserError
+from base.keys import flat
 from run.config import check_keys
 
 CHOICES = {

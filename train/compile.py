@@ -18,7 +18,8 @@ import sys
 from absl import flags
 from ml_collections import config_flags
 
-from base.errors import UserError, run
+from base.command import run
+from base.errors import UserError
 from configs.common import default
 from train.check import check
 
@@ -63,4 +64,4 @@ if __name__ == "__main__":
     flags.DEFINE_boolean("search", True, "also compile beam search")
     flags.DEFINE_boolean("json", False, "print everything as JSON")
     flags.mark_flags_as_required(["config", "topology"])
-    run(main, default().to_dict(), stray="keys are set as --config.KEY=VALUE")
+    run(main, default().to_dict(), hint="keys are set as --config.KEY=VALUE")

@@ -10,7 +10,7 @@ are made from the records alone.
 import sys
 from pathlib import Path
 
-from base.errors import run
+from base.command import run
 from base.files import write_json, write_text
 from base.markers import rewritten
 from train.aot import scaling
@@ -31,4 +31,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    run(main, stray="there are no options")
+    run(main, hint="there are no options")

@@ -11,7 +11,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 
 from base.errors import UserError
 from base.files import folder, sha256
-from infer.runs import load_choice
+from run.averaging import load_choice
 from run.changes import check_unchanged
 from run.config import read_config
 from run.distributed import is_main
@@ -22,7 +22,7 @@ TOKENIZER = "tokenizer.model"
 def warm_start(source: str, params: dict, workdir: Path) -> tuple[dict, dict[str, Any]]:
     """Returns `params` with those of another run wherever path and shape match, and what `run.json` records of it.
 
-    `source` is RUN or RUN:CHECKPOINT, the checkpoint as for inference (`infer.average.choose`); by default it is the
+    `source` is RUN or RUN:CHECKPOINT, the checkpoint as for inference (`run.averaging.choose`); by default it is the
     one that RUN's config names. One message on stderr counts the parameters and names those without a match.
 
     Raises:

@@ -26,7 +26,8 @@ import time
 
 from absl import flags
 
-from base.errors import UserError, run
+from base.command import run
+from base.errors import UserError
 from base.files import folder, write_text
 from base.table import as_markdown, as_text
 from benchmarks.accelerator.checks import check_corpora, check_device
@@ -88,4 +89,4 @@ def main(argv: list[str]) -> int:
 
 if __name__ == "__main__":
     flags.mark_flags_as_required(["output"])
-    run(main, stray="rows are named by --only=ROW,ROW")
+    run(main, hint="rows are named by --only=ROW,ROW")

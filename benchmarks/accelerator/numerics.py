@@ -18,9 +18,9 @@ from base.files import read_json_lines, write_text
 from benchmarks.accelerator.record import Options, Part
 from benchmarks.accelerator.training import miniature
 from configs import quickstart
-from infer.runs import load_choice, params_sha256
 from model.masks import Mask
 from model.mixers.kernels import attend
+from run.averaging import load_choice, params_sha256
 from train.loop import train
 from train.tasks import translation
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from absl import flags
 
-from base.errors import run
+from base.command import run
 from benchmarks.accelerator.record import MINUTES, Options, measure
 
 _ROW = flags.DEFINE_enum("row", None, list(MINUTES), "which")

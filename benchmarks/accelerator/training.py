@@ -10,9 +10,11 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from benchmarks.accelerator.record import OutOfTime
-from infer.decoding import chosen
-from infer.evaluation import open_split, provenance, score, translate
+from infer.evaluate.record import provenance
+from infer.evaluate.sentences import about, open_split, translate
+from infer.evaluate.translations import score
 from infer.runs import open_run
+from infer.translate.options import chosen
 from train.check import check_device
 from train.loop import train
 from train.tasks import translation
@@ -73,7 +75,8 @@ def trained(
     hypotheses = [one.text for one in translations]
     return {
         **score(run, sentences.sources, hypotheses, sentences.references, sentences.language),
-        **provenance(run, sentences, decoding),
+        **provenance(run, sentences.data, sentences.name),
+        **about(sentences, decoding),
         "updates": run.step,
         "stopped_early": run.step < cfg.steps,
         "training_minutes": round(minutes, 2),

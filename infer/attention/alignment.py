@@ -1,6 +1,7 @@
 """Word alignments from the attention of the decoder over the encoder; see `infer.align` for the definition."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import numpy as np
@@ -10,7 +11,8 @@ from base.errors import UserError
 from base.ids import BOS, EOS
 from data.batching import length_batches
 from data.tokenizer import Tokenizer
-from infer.runs import Run
+from infer.runs import Run, open_run
+from infer.scores.pairs import read_pair
 from model.tokens import Tokens
 from model.transformer import Transformer
 
@@ -61,3 +63,15 @@ def align(model_run: Run, pairs: Sequence[tuple[str, str]], layer: int) -> list[
     except ValueError as error:
         raise UserError(f"a sentence is too long for this model: {error}") from error
     return links
+
+
+def main(options: Any) -> None:
+    """Prints the links of each pair of two files, as `infer.align` says."""
+    pairs = list(zip(*read_pair(options.source, options.target), strict=True))
+    model_run = open_run(options.workdir, options.checkpoint)
+    layers = model_run.model_config.N
+    layer = max(1, layers - 1) if options.layer is None else options.layer
+    if not 1 <= layer <= layers:
+        raise UserError(f"--layer={layer}: the model's layers are 1 to {layers}")
+    for links in align(model_run, pairs, layer - 1):
+        print(" ".join(f"{source}-{target}" for source, target in links))

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from base.errors import UserError
-from base.files import write_bytes, write_text
-from infer.attention.maps import AttentionMap, select
-from infer.attention.page import TITLES, labels, page
+from base.files import output_file, write_bytes, write_text
+from infer.attention.kinds import TITLES
+from infer.attention.maps import TASKS, AttentionMap, run_maps, select
+from infer.attention.page import labels, page
+from infer.runs import open_run
 
 
 def draw_png(attention: AttentionMap, title: str, layer: int | None, head: int | None, output: Path) -> None:
@@ -83,3 +85,24 @@ def write_html(maps: dict[str, AttentionMap], title: str, output: Path) -> None:
         write_text(output, page(title, titled))
     except OSError as error:
         raise UserError(f"--output={output}: cannot be written ({error.strerror})") from error
+
+
+def main(options: Any) -> None:
+    """Draws the attention of a pair of sentences or of a text, as `infer.attention_maps` says."""
+    output = output_file("output", options.output)
+    model_run = open_run(options.workdir, options.checkpoint, TASKS)
+    try:
+        title, maps = run_maps(model_run, options.source, options.target)
+    except ValueError as error:
+        raise UserError(f"--source, --target: {error}") from error
+    kind = options.kind or list(maps)[-1]
+    if kind not in maps:
+        only = next(iter(maps))
+        task = model_run.config.task
+        raise UserError(f"--kind={kind}: a model of task {task} has attention of kind {only} alone")
+    if output.suffix == ".html":
+        select(maps[kind], options.layer, options.head)
+        write_html(maps, title, output)
+    else:
+        draw_png(maps[kind], f"{TITLES[kind]}: {title}", options.layer, options.head, output)
+    print(f"{title}\n{output}")

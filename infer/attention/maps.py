@@ -17,9 +17,9 @@ from base.ids import BOS, EOS, PAD
 from data.classes import classes_of
 from data.corrupt import MASK
 from data.tokenizer import Tokenizer
-from infer.filling import BLANK, masked
 from infer.runs import Run, finite
-from infer.translator import translate_one
+from infer.texts.blanks import BLANK, masked
+from infer.translate.translator import translate_one
 from model.config import ModelConfig
 from model.language_model import LanguageModel
 from model.masked_lm import MaskedLM

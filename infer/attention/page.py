@@ -12,8 +12,6 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-KINDS = ("encoder", "decoder", "cross")
-TITLES = {"encoder": "encoder self-attention", "decoder": "decoder self-attention", "cross": "decoder over encoder"}
 TEMPLATE = Path(__file__).with_name("attention_page.html")
 
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")

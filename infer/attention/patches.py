@@ -9,8 +9,9 @@ import numpy as np
 from jaxtyping import Float
 
 from base.errors import UserError
+from base.files import output_file
 from infer.attention.drawing import save
-from infer.vision import VisionRun
+from infer.evaluate.images import VisionRun, open_vision
 from model.mixers import MIXERS
 from model.vision import Vision
 
@@ -56,3 +57,13 @@ def draw(model_run: VisionRun, image_yx: Float[np.ndarray, "y x"], label: int, o
             axes.set_title(f"layer {place[0] + 1}, head {place[1]}", fontsize=7)
     figure.suptitle(f"class {label}, classified as {found}", fontsize=9)
     save(figure, output, f"--output={output}", dpi=150)
+
+
+def main(options: Any) -> None:
+    """Draws what a classifier attends to in one image, as `infer.patches` says."""
+    output = output_file("output", options.output)
+    model_run = open_vision(options.workdir, options.checkpoint)
+    images = model_run.images(options.split)
+    if not 0 <= options.image < len(images.labels_n):
+        raise UserError(f"--image={options.image}: {images.spec} has images 0 to {len(images.labels_n) - 1}")
+    draw(model_run, images.images_nyx[options.image], int(images.labels_n[options.image]), output)

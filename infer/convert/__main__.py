@@ -116,4 +116,4 @@ if __name__ == "__main__":
     flags.DEFINE_string("from", None, f"FORMAT:PATH of a checkpoint to import as the run; formats: {', '.join(IN)}")
     flags.DEFINE_string("output", None, "with --to: the new folder to write")
     flags.DEFINE_enum("quantization", None, QUANTIZATIONS, "with --to=ctranslate2: the type of its weights")
-    start(main, stray="the run is given as --workdir=DIR")
+    start(main, hint="the run is given as --workdir=DIR")

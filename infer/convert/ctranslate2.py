@@ -12,7 +12,7 @@ from ctranslate2.specs import common_spec, transformer_spec
 from base.files import write_text
 from infer.convert.check import Forced, check_holds, check_tokenizer, compare, forced, penalty_note
 from infer.runs import Run
-from infer.translator import MAX_INPUT
+from infer.translate.translator import MAX_INPUT
 from model.config import ACTIVATIONS, NORMS, POSITIONS, ModelConfig
 from model.positions import alibi_slopes, sinusoids
 

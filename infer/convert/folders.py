@@ -16,8 +16,8 @@ from ml_collections import ConfigDict
 from base.errors import UserError
 from base.files import folder, write_json
 from data.tokenizer import Tokenizer
+from infer.evaluate.images import image_config
 from infer.runs import initial
-from infer.vision import image_config
 from model import vision
 from run.checkpoint import Checkpoints
 from run.folder import as_json, model_config

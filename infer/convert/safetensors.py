@@ -14,8 +14,8 @@ from base.files import write_json, write_text
 from data.imported import open_tokenizer
 from infer.convert.folders import Imported, named, nested, shapes
 from infer.convert.weights import Weights
+from infer.evaluate.images import VisionRun, open_vision
 from infer.runs import Run, open_run
-from infer.vision import VisionRun, open_vision
 from run.config import LARGEST, read_config
 from run.folder import as_json
 

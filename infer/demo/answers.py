@@ -9,11 +9,12 @@ import jax
 import numpy as np
 
 from base.errors import UserError
+from infer.attention.kinds import KINDS, TITLES
 from infer.attention.maps import attention_maps
-from infer.attention.page import KINDS, TITLES, labels
-from infer.decoding import chosen
+from infer.attention.page import labels
 from infer.runs import Run
-from infer.translator import Translator
+from infer.translate.options import chosen
+from infer.translate.translator import Translator
 
 NBEST = 5
 LONGEST = 1_000  # characters of a sentence
@@ -30,7 +31,7 @@ class Demo:
     """Answers for several runs, one sentence at a time. Each run searches with a beam that holds the n-best list.
 
     Raises:
-      UserError: an option is outside `infer.decoding.LIMITS`.
+      UserError: an option is outside `infer.translate.options.LIMITS`.
     """
 
     def __init__(self, runs: Sequence[Run], names: Sequence[str], options: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ differences from their own base row can be compared with the paper, see paper/ta
 
 import math
 
-from base.errors import flat
+from base.keys import flat
 from base.table import Table, difference, mean, number, spread
 from configs.ablations import ALL
 from model.config import parameter_count

@@ -29,7 +29,7 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from infer.runs import params_sha256
+from run.averaging import params_sha256
 from tests import tiny_training
 from tests.hurry import XLA_FLAGS
 from tests.test_vision import written

@@ -22,7 +22,7 @@ from ml_collections import ConfigDict
 from base.errors import UserError
 from data.batching import Batch
 from data.pipeline import row_lengths
-from infer.translator import FULL_BATCH
+from infer.translate.translator import FULL_BATCH
 from model.config import ModelConfig
 from model.search.beam import beam_search
 from model.search.state import run_search
@@ -132,7 +132,7 @@ def train_step(cfg: ConfigDict, config: ModelConfig, mesh: Mesh, rows: int, leng
 
 
 def search_program(cfg: ConfigDict, config: ModelConfig, mesh: Mesh) -> dict[str, Any]:
-    """Compiles beam search for a full batch of short sentences, as `infer.translator` forms them.
+    """Compiles beam search for a full batch of short sentences, as `infer.translate.translator` forms them.
 
     Raises:
       TooLarge: it does not fit.

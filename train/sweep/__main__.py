@@ -18,7 +18,8 @@ stopped by Ctrl-C and SIGTERM.
 from absl import flags
 from ml_collections import config_flags
 
-from base.errors import UserError, run
+from base.command import run
+from base.errors import UserError
 from base.files import folder, output_folder
 from configs.common import default
 from train.check import check
@@ -59,4 +60,4 @@ def main(argv: list[str]) -> int:
 
 if __name__ == "__main__":
     flags.mark_flag_as_required("workdir")
-    run(main, default().to_dict(), stray="keys are set as --config.KEY=VALUE")
+    run(main, default().to_dict(), hint="keys are set as --config.KEY=VALUE")

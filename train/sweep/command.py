@@ -7,8 +7,9 @@ from pathlib import Path
 from absl import flags
 from ml_collections import config_flags
 
-from base.errors import UserError, flat
+from base.errors import UserError
 from base.files import output_file
+from base.keys import flat
 from run.folder import as_json
 from train.sweep.expressions import Point
 from train.sweep.plan import Sweep, open_plan, read_plan

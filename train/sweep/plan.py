@@ -8,8 +8,9 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from base.errors import UserError, flat, suggestion
+from base.errors import UserError
 from base.files import read_json, write_json
+from base.keys import flat, suggestion
 from configs.common import default
 from run.folder import model_config
 from train.check import check

@@ -12,9 +12,9 @@ from data.batching import Batch
 from data.pipeline import TrainingBatches, evaluation_batches
 from data.prepare import prepare_all
 from data.sources import open_corpus
-from infer.decoding import Decoding
 from infer.scores.bleu import corpus_bleu
-from infer.translator import Translator
+from infer.translate.options import Decoding
+from infer.translate.translator import Translator
 from model.config import ModelConfig
 from model.noise import Noise
 from model.prefix_lm import init_params, translation_model

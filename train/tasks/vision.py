@@ -9,7 +9,7 @@ from ml_collections import ConfigDict
 
 from base.errors import UserError
 from data.images import ImageBatch, ImageBatches, evaluation_batches, open_images
-from infer.vision import accuracy, image_config
+from infer.evaluate.images import accuracy, image_config
 from model import vision
 from model.config import ModelConfig
 from model.noise import Noise

@@ -1,8 +1,10 @@
 """Chooses checkpoints and averages their parameters (section 6.1)."""
 
+import hashlib
 import re
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -10,7 +12,8 @@ import numpy as np
 
 from base.errors import UserError
 from base.numbers import whole
-from run.checkpoint import quality
+from run.checkpoint import Checkpoints, load_params, quality
+from run.saved import DamagedError
 
 CHOICES = "latest, STEP, best, average:N, average:N@MINUTES, average-best:N"
 
@@ -98,3 +101,55 @@ def _last_apart(ordered: Sequence[Checkpoint], count: int, seconds: float) -> li
         if len(chosen) < count and (not chosen or chosen[-1].time - checkpoint.time >= seconds):
             chosen.append(checkpoint)
     return [checkpoint.step for checkpoint in chosen]
+
+
+def load_choice(workdir: Path, choice: str) -> tuple[list[int], Any]:
+    """Returns the steps that `choice` names and the mean of their parameters, as float32 numpy arrays.
+
+    Damaged checkpoints are ignored, each with a note on stderr.
+
+    Raises:
+      UserError: `choice` names no intact checkpoint.
+    """
+    checkpoints = list_checkpoints(workdir)
+    while True:
+        steps = choose(choice, checkpoints)
+        try:
+            return steps, average(lambda step: load_params(workdir, step), steps)
+        except DamagedError as error:
+            checkpoints = [checkpoint for checkpoint in checkpoints if checkpoint.step != error.step]
+            if choice.isdecimal() or not checkpoints:
+                raise
+            print(f"note: {workdir}/checkpoints/{error.step} is damaged ({error.how}) and ignored", file=sys.stderr)
+
+
+def list_checkpoints(workdir: Path) -> list[Checkpoint]:
+    """Returns the complete checkpoints of a run, oldest first; [] before the first is saved."""
+    if not (workdir / "checkpoints").is_dir():
+        return []
+    checkpoints = Checkpoints(workdir / "checkpoints")
+    try:
+        return [Checkpoint(step, *checkpoints.about(step)) for step in checkpoints.steps()]
+    finally:
+        checkpoints.close()
+
+
+def count_parameters(params: Any) -> int:
+    """Returns the number of scalars in a tree of arrays."""
+    return sum(leaf.size for leaf in jax.tree.leaves(params))
+
+
+def params_sha256(params: Any) -> str:
+    """Returns the SHA-256 of a tree of arrays: `PATH DTYPE SHAPE`, a newline and the array's bytes, in path order.
+
+    Bytes are little-endian and in C order; a path is its keys joined by `/`. The hash depends on names and values only,
+    not on the machine or the storage format.
+    """
+    digest = hashlib.sha256()
+    leaves = jax.tree_util.tree_leaves_with_path(params)
+    named = {jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf) for path, leaf in leaves}
+    for path in sorted(named):
+        array = named[path]
+        digest.update(f"{path} {array.dtype.name} {array.shape}\n".encode())
+        digest.update(np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False)).data)
+    return digest.hexdigest()

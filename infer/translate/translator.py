@@ -20,9 +20,9 @@ from base.errors import UserError
 from base.ids import EOS
 from data.batching import length_batches
 from data.tokenizer import Tokenizer
-from infer.decoding import Decoding, chosen
 from infer.runs import Run
-from infer.staged import find
+from infer.translate.options import Decoding, chosen
+from infer.translate.stages import find
 from model.config import ModelConfig
 from model.prefix_lm import translation_model
 from model.search.beam import beam_search

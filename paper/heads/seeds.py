@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from base.table import spread
-from infer.attention.heads import stands_out
-from infer.attention.page import KINDS, TITLES
-from infer.attention.roles import RELATIONS
+from infer.attention.kinds import KINDS, TITLES
+from paper.heads.measure import stands_out
+from paper.heads.roles import RELATIONS
 
 
 def seeds_table(every: Sequence[dict[str, Any]]) -> str:
-    """Returns, of the results of `infer.attention.heads.judge` for each run, means and standard deviations as text.
+    """Returns, of the results of `paper.heads.measure.judge` for each run, means and standard deviations as text.
 
     The best head is another one in each run; relations that a run has no case of are left out.
     """

@@ -17,14 +17,14 @@ from base.ids import BOS, EOS
 from base.intervals import bootstrap
 from base.progress import Progress
 from data.batching import length_batches
-from infer.attention.heads import owners
-from infer.attention.page import KINDS, TITLES
-from infer.attention.roles import RELATIONS, AnnotatedPair
-from infer.attention.sample import RARE, Sample
+from infer.attention.kinds import KINDS, TITLES
 from infer.runs import Run
 from model.config import ModelConfig
 from model.tokens import Tokens
 from model.transformer import Transformer
+from paper.heads.measure import owners
+from paper.heads.roles import RELATIONS, AnnotatedPair
+from paper.heads.sample import RARE, Sample
 
 FEW = 200  # sentences that common relations are judged on
 WIDTH, TOKENS = 8, 4096  # rows are padded to a multiple of this; positions of a batch

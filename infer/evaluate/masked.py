@@ -14,7 +14,8 @@ from data.batching import Batch
 from data.classes import Classified, classes_of
 from data.corrupt import Corrupted, corruption
 from data.pipeline import evaluation_batches
-from infer.language_model import open_text, provenance
+from infer.evaluate.record import provenance
+from infer.evaluate.texts import open_text
 from infer.runs import Run, corpus_named
 from infer.scores.perplexity import from_nll
 from model.masked_lm import MaskedLM
@@ -69,7 +70,7 @@ def evaluate(model_run: Run, split: str, task: str | None = None) -> dict[str, A
         "signatures": {"perplexity": f"{unit}|task:{task}"},
         "texts" if task == "classification" else "tokens": int(tokens),
         "seconds": time.perf_counter() - started,
-        **provenance(model_run, split),
+        **provenance(model_run, corpus_named(model_run.config, split), split),
     }
 
 

@@ -23,9 +23,13 @@ from base.ids import BOS, EOS
 from base.progress import Progress
 from data.batching import length_batches
 from data.tokenizer import Tokenizer
+from infer.attention.kinds import KINDS, TITLES
 from infer.attention.maps import require_weights
-from infer.attention.page import KINDS, TITLES
-from infer.attention.roles import (
+from infer.runs import Run
+from model.config import ModelConfig
+from model.tokens import Tokens
+from model.transformer import Transformer, init_params
+from paper.heads.roles import (
     RELATIONS,
     AlignmentTally,
     AnnotatedPair,
@@ -33,11 +37,8 @@ from infer.attention.roles import (
     alignment_report,
     role_report,
 )
-from infer.attention.sample import CASES, Sample, sample
-from infer.runs import Run, params_sha256
-from model.config import ModelConfig
-from model.tokens import Tokens
-from model.transformer import Transformer, init_params
+from paper.heads.sample import CASES, Sample, sample
+from run.averaging import params_sha256
 
 BATCH = 32  # sentences of up to `WIDTH` subwords in a batch; fewer if they are longer
 WIDTH = 32  # rows are padded to a multiple of this, to limit the number of compiled shapes
@@ -214,13 +215,13 @@ def untrained(model_run: Run) -> Run:
 def judge(model_run: Run, sentences: int = SENTENCES, cases: int = CASES) -> dict[str, Any]:
     """Returns head roles and alignment error, as JSON values.
 
-    Heads are chosen on the sample of `grammar:valid` and scored on that of `grammar:test`, see `infer.attention.sample`
+    Heads are chosen on the sample of `grammar:valid` and scored on that of `grammar:test`, see `paper.heads.sample`
     for `sentences` and `cases`; and once more for the run before its first update. Accuracies and error rates are in
     [0, 1].
 
     Returns:
-      roles: by kind of attention and relation (see `infer.attention.roles.role_report`); `untrained` is as `best`.
-      alignment: of encoder-decoder attention (see `infer.attention.roles.alignment_report`).
+      roles: by kind of attention and relation (see `paper.heads.roles.role_report`); `untrained` is as `best`.
+      alignment: of encoder-decoder attention (see `paper.heads.roles.alignment_report`).
     """
     reverse = direction(model_run)
     valid, test = (sample(split, sentences, cases, reverse) for split in ("valid", "test"))

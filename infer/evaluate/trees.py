@@ -9,17 +9,13 @@ from typing import Any
 from base.errors import UserError
 from data.trees.linearise import restore
 from data.trees.tree import Tree
-from infer.decoding import Decoding
-from infer.evaluation import (
-    Sentences,
-    headline,
-    open_sentences,
-    open_split,
-    provenance,
-    translate,
-)
-from infer.runs import Run
-from infer.scores.brackets import Parameters, report, score_sentence, summaries
+from infer.evaluate.record import deliver, provenance
+from infer.evaluate.sentences import Sentences, about, headline, open_sentences, open_split, translate
+from infer.options import decoding as decoding_of
+from infer.runs import Run, open_run
+from infer.scores.brackets import COLLINS, Parameters, read_parameters, report, score_sentence, summaries
+from infer.translate.options import Decoding
+from run.connect import connect
 
 BATCH_TOKENS = 512  # source positions per batch: a beam of 21 with 300 extra symbols needs much memory
 SCORES = ("f1", "recall", "precision", "complete_match", "tagging_accuracy")
@@ -72,7 +68,8 @@ def evaluate(
         "signatures": {**dict.fromkeys(SCORES, f"{parameters.signature()}|{COUNTED}"), "repaired_share": REPAIR},
         "seconds": seconds,
         "sentences_per_second": len(trees) / seconds,
-        **provenance(model_run, sentences, decoding),
+        **provenance(model_run, sentences.data, sentences.name),
+        **about(sentences, decoding),
     }
     return record, trees
 
@@ -84,3 +81,19 @@ def table(record: dict[str, Any]) -> str:
     speed = f"{record['seconds']:.1f} seconds, {record['sentences_per_second']:,.1f} sentences per second"
     head = (headline(record), record["signatures"]["f1"])
     return "\n".join((*head, "", report(record["figures"]), "", evalb, repaired, speed))
+
+
+def main(options: Any) -> None:
+    """Connects to the other processes, then parses and scores as `infer.parse` says."""
+    connect()
+    parse(options)
+
+
+def parse(options: Any) -> None:
+    """Parses the sentences that the flags name, scores the trees, and saves the record."""
+    parameters = read_parameters(options.parameters) if options.parameters is not None else COLLINS
+    given = open_trees(options.trees) if options.trees else None  # before the model, so that a bad file fails at once
+    model_run = open_run(options.workdir, options.checkpoint)
+    sentences = given or open_parsed_split(model_run, options.split)
+    record, trees = evaluate(model_run, sentences, parameters, decoding_of(options, model_run.config))
+    deliver(options, model_run, record, [tree.bracketed() for tree in trees], table, kind="parse")

@@ -1,7 +1,9 @@
 """Classifies a line with a text classifier."""
 
+import sys
 from collections.abc import Iterable, Iterator
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,9 +12,9 @@ from jaxtyping import Array, Float, Int
 
 from base.ids import EOS
 from data.classes import classes_of
-from infer.filling import row
-from infer.runs import Run, finite
-from infer.stream import by_line
+from infer.runs import Run, finite, open_run
+from infer.texts.blanks import row
+from infer.translate.stream import by_line, write
 from model.masked_lm import MaskedLM
 from model.tokens import Tokens
 
@@ -40,3 +42,9 @@ def classify_stream(model_run: Run, source: Iterable[bytes]) -> Iterator[bytes]:
     """Yields the class of each line of `source`, and its probability; `UserError` if the parameters are not finite."""
     params = finite(model_run)
     return by_line(source, lambda line: "{}\t{:.4f}".format(*classify(model_run, params, line)))
+
+
+def main(options: Any) -> None:
+    """Classifies each line of standard input, as `infer.classify` says."""
+    model_run = open_run(options.workdir, options.checkpoint, task="classification")
+    write(classify_stream(model_run, sys.stdin.buffer))

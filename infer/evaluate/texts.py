@@ -1,7 +1,6 @@
 """How well a language model predicts a text: nats and perplexity per token, and perplexity per byte."""
 
 import time
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -15,7 +14,8 @@ from data.batching import TextBatch
 from data.pipeline import text_batches
 from data.prepare import Prepared, prepare
 from data.sources import Corpus, open_corpus
-from infer.runs import Run, corpus_named, count_parameters, params_sha256
+from infer.evaluate.record import provenance
+from infer.runs import Run, corpus_named
 from infer.scores.perplexity import from_nll
 from model.language_model import LanguageModel
 from model.tokens import Tokens
@@ -79,7 +79,7 @@ def evaluate(model_run: Run, split: str, row_length: int | None = None) -> dict[
         "tokens": tokens,
         "bytes": text_bytes,
         "seconds": time.perf_counter() - started,
-        **provenance(model_run, split),
+        **provenance(model_run, corpus_named(model_run.config, split), split),
     }
 
 
@@ -100,20 +100,6 @@ def open_text(model_run: Run, split: str, sides: int = 1) -> tuple[Corpus, Prepa
         raise UserError(f"corpus {spec!r}: this run reads {reads}")
     limits = {"max_length": cfg.max_length, "max_ratio": cfg.max_ratio}
     return corpus, prepare(spec, model_run.tokenizer, cache=cfg.cache, clean=False, **limits)
-
-
-def provenance(model_run: Run, split: str) -> dict[str, Any]:
-    """Returns what every record says about the parameters, the text, machine and time."""
-    return {
-        "params": count_parameters(model_run.params),
-        "params_sha256": params_sha256(model_run.params),
-        "step": model_run.step,
-        "checkpoints": list(model_run.checkpoints),
-        "data": corpus_named(model_run.config, split),
-        "split": split,
-        "device": jax.devices()[0].device_kind,
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
 
 
 def _sum(one_t: np.ndarray, other_t: np.ndarray) -> np.ndarray:

@@ -7,8 +7,8 @@ from typing import Any
 
 from base.errors import UserError
 from base.progress import Progress
-from infer.mbr import consensus
-from infer.translator import Required, Translation, Translator, note_unknown
+from infer.translate.consensus import consensus
+from infer.translate.translator import Required, Translation, Translator, note_unknown
 
 EMPTY_NOTES = 5  # lines without a translation that are explained one by one
 
@@ -68,7 +68,7 @@ def translate_stream(
     """Yields the output for each chunk of the lines of `source`; `interactive` shows no progress.
 
     With `require`, a line is TEXT <tab> PREFIX ("prefix") or TEXT <tab> PHRASE <tab> ... ("phrases"). With `mbr`, a
-    metric of `infer.mbr`, a line's only output is the consensus of its translations.
+    metric of `infer.translate.consensus`, a line's only output is the consensus of its translations.
     Of a line of text whose translation is empty, a note on stderr says why; of many such lines, how many they are.
     """
     done = empty = unknown = 0
@@ -106,7 +106,7 @@ def translate_stream(
 
 
 def agreed(translation: Translation, metric: str) -> Translation:
-    """Returns the consensus of the hypotheses alone, by a metric of `infer.mbr`."""
+    """Returns the consensus of the hypotheses alone, by a metric of `infer.translate.consensus`."""
     texts = [hypothesis.text for hypothesis in translation.hypotheses]
     return Translation((translation.hypotheses[consensus(texts, metric)],))
 

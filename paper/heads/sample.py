@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from base.progress import Progress
 from data.grammar import sentences as grammar
-from infer.attention.roles import AnnotatedPair, annotate
+from paper.heads.roles import AnnotatedPair, annotate
 
 CASES = 400  # of a share that makes an interval of at most 5 points to either side
 RARE = ("relative", "particle", "verb", "antecedent", "it")

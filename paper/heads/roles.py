@@ -12,7 +12,7 @@ from jaxtyping import Int, Num
 
 from base.intervals import Interval, bootstrap, wilson
 from data.grammar.sentences import Example
-from infer.attention.page import KINDS
+from infer.attention.kinds import KINDS
 
 RELATIONS = {  # name: label
     "previous": "previous token",

@@ -1,7 +1,6 @@
 """Classifies images with a trained run: accuracy, and the negative log-likelihood of the classes."""
 
 import time
-from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,9 +14,11 @@ from ml_collections import ConfigDict
 from base.errors import UserError
 from base.files import folder
 from data.images import ImageBatch, Images, evaluation_batches, open_images
-from infer.runs import corpus_named, count_parameters, load_choice, params_sha256
+from infer.evaluate.record import provenance
+from infer.runs import corpus_named
 from model.config import ModelConfig
 from model.vision import ImageConfig, Vision, init_params
+from run.averaging import load_choice
 from run.changes import check_unchanged
 from run.config import read_config
 from run.folder import model_config
@@ -116,14 +117,7 @@ def evaluate(model_run: VisionRun, split: str) -> dict[str, Any]:
         **scores,
         "signatures": {"accuracy": f"images:{len(images.labels_n)}|classes:{model_run.image.classes}|top:1"},
         "seconds": time.perf_counter() - started,
-        "params": count_parameters(model_run.params),
-        "params_sha256": params_sha256(model_run.params),
-        "step": model_run.step,
-        "checkpoints": list(model_run.checkpoints),
-        "data": images.spec,
-        "split": split,
-        "device": jax.devices()[0].device_kind,
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        **provenance(model_run, images.spec, split),
     }
 
 

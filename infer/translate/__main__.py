@@ -21,58 +21,21 @@ logarithms and n subwords, EOS included; for samples it is log p.
 """
 
 import re
-import sys
+from typing import Any
 
 from absl import flags
 
+from base.command import imported
 from base.errors import UserError
-from infer.decoding import Sampling
-from infer.options import check, decoding, define_decoding_flags, define_run_flags, start
-
-CHUNK = 1_000
+from infer.options import define_decoding_flags, define_run_flags, start, within_limits
 
 
-def main(argv: list[str]) -> None:
-    """Runs the command; flags below."""
-    import jax  # only now: a mistyped flag is answered without it
-
-    from infer.runs import open_runs
-    from infer.stream import prompted, translate_columns, translate_stream, write
-    from infer.translator import Translator
-
-    options = flags.FLAGS
-    columns = list(map(int, options.columns))
-    if columns and (options.nbest > 1 or options.scores or options.require):
+def check(options: Any) -> None:
+    """Raises a `UserError` if the flags contradict each other."""
+    if options.columns and (options.nbest > 1 or options.scores or options.require):
         raise UserError("--columns keeps a table's form: leave out --nbest, --scores and --require")
     if options.mbr and not (options.sample and options.nbest > 1):
         raise UserError("--mbr chooses among samples: give --sample and --nbest=16, or more")
-    runs = open_runs(options.workdir, options.checkpoint)
-    sampling = Sampling(options.seed, options.temperature, options.top_k, options.top_p) if options.sample else None
-    rules = {name: options[name].value for name in ("min_length", "no_repeat", "groups", "diversity")}
-    chosen = decoding(runs[0].config, nbest=options.nbest, sampling=sampling, **rules)
-    configs, params = tuple(run.model_config for run in runs), tuple(jax.device_put(run.params) for run in runs)
-    alone = len(runs) == 1
-    translator = Translator(configs[0] if alone else configs, runs[0].tokenizer, chosen, max_input=options.max_input)
-    interactive = sys.stdin.isatty()
-    source = prompted(sys.stdin.buffer) if interactive else sys.stdin.buffer
-    chunk = options.chunk or (1 if interactive else CHUNK)
-    tree = params[0] if alone else params
-    outputs = (
-        translate_columns(translator, tree, source, columns, chunk)
-        if columns
-        else translate_stream(
-            translator,
-            tree,
-            source,
-            chunk=chunk,
-            nbest=options.nbest,
-            scores=options.scores,
-            interactive=interactive,
-            require=options.require,
-            mbr=options.mbr,
-        )
-    )
-    write(outputs)
 
 
 if __name__ == "__main__":
@@ -98,11 +61,11 @@ if __name__ == "__main__":
         lambda given: all(re.fullmatch("[1-9][0-9]{0,5}", column) for column in given) and len(given) == len({*given}),
         "columns are different numbers from 1 to 999999",
     )
-    check("nbest", "temperature", "top_k", "top_p", "seed", "min_length", "no_repeat", "groups", "diversity")
+    within_limits("nbest", "temperature", "top_k", "top_p", "seed", "min_length", "no_repeat", "groups", "diversity")
     flags.DEFINE_integer(
         "chunk", None, "lines to read before translating them; default: 1,000, or 1 on a terminal", lower_bound=1
     )
     flags.DEFINE_integer(
         "max_input", 512, "source subwords beyond which a line is translated in pieces", lower_bound=64
     )
-    start(main, stray="text is read from standard input: < FILE")
+    start(imported("infer.translate.command"), hint="text is read from standard input: < FILE", check=check)

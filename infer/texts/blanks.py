@@ -1,7 +1,9 @@
 """Fills the blanks of a line with a masked language model."""
 
 import functools
+import sys
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,8 +14,8 @@ from base.errors import UserError
 from base.ids import EOS, PAD, UNK
 from data.corrupt import MASK
 from data.tokenizer import Tokenizer
-from infer.runs import Run, finite
-from infer.stream import by_line
+from infer.runs import Run, finite, open_run
+from infer.translate.stream import by_line, write
 from model.config import ModelConfig
 from model.masked_lm import MaskedLM
 from model.tokens import Tokens
@@ -79,3 +81,9 @@ def fill(model_run: Run, params: dict, line: str) -> str:
 def fill_stream(model_run: Run, source: Iterable[bytes]) -> Iterator[bytes]:
     """Yields each line of `source`, filled; `UserError` if the run's parameters are not finite."""
     return by_line(source, functools.partial(fill, model_run, finite(model_run)))
+
+
+def main(options: Any) -> None:
+    """Fills the blanks in each line of standard input, as `infer.fill` says."""
+    model_run = open_run(options.workdir, options.checkpoint, task="masked_lm")
+    write(fill_stream(model_run, sys.stdin.buffer))

@@ -1,0 +1,224 @@
+"""How every command starts and ends: its flags, its errors in one line, its exit status."""
+
+import atexit
+import errno
+import importlib
+import os
+import re
+import sys
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from logging import CRITICAL, getLogger
+from pathlib import Path
+from typing import Any
+
+from absl import app, flags, logging
+
+from base import interrupt
+from base.errors import UserError, one_line, shown
+from base.keys import flat, suggestion
+
+OUTPUT_CLOSED = 141  # what a shell reports for SIGPIPE
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_EXHAUSTED = "RESOURCE_EXHAUSTED"  # how jax's error begins; this package does not import it
+_PACKAGES = ("data", "run", "infer", "train", "paper")  # whose flags --help lists, and not those of libraries
+
+
+def imported(body: str) -> Callable[[list[str]], int | None]:
+    """Returns a `main` that imports the module `body` and calls its `main(options)` with the flags.
+
+    Since the command line has been checked before, a mistyped flag or key is answered without waiting for jax to load.
+    """
+
+    def main(argv: list[str]) -> int | None:
+        return importlib.import_module(body).main(flags.FLAGS)
+
+    return main
+
+
+def run(
+    main: Callable[[list[str]], int | None],
+    keys: dict[str, Any] | None = None,
+    hint: str = "",
+    check: Callable[[Any], None] | None = None,
+) -> None:
+    """Runs an absl `main`; a `UserError` becomes one line on stderr and exit status 2, without a traceback.
+
+    So does a wrong flag, a wrong key or value in `--config.KEY=VALUE`, a file that cannot be used, or a disk or memory
+    that is full. Ctrl-C exits with 130, and a reader of standard output that stops reading, such as `head`, ends the
+    command without a word, with 141.
+
+    Args:
+      main: takes the command line without its flags; returns the exit status.
+      keys: for a command that has `--config`: every legal config key and an example of its value, nested.
+      hint: for a command without arguments: what to write instead of one.
+      check: raises a `UserError` if the flags, its argument, do not go together; for what needs no import of `main`'s.
+    """
+    known = flat(keys or {})
+    with suppress(AttributeError):  # of a stream that is no file
+        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # names need not be Unicode
+
+    def parse(argv: list[str]) -> list[str] | UserError | None:
+        if {"--help", "-help", "-h", "--helpshort"} & set(argv[1:]):
+            flags.FLAGS.mark_as_parsed()
+            return None
+        try:
+            _check_config_file(argv)
+            rest = flags.FLAGS(argv)
+            _check_numbers()
+            if "config" in flags.FLAGS and flags.FLAGS["config"].value is not None:
+                flags.FLAGS["config"].value.to_dict()  # a missing file only raises here
+            return rest
+        except Exception as error:  # whatever a config file or a flag may raise
+            if not flags.FLAGS.is_parsed():
+                flags.FLAGS.mark_as_parsed()
+            return _explained(argv, error, known)
+
+    def work(argv: list[str] | UserError | None) -> int:
+        if argv is None:
+            print(f"{sys.modules['__main__'].__doc__}\n{_listed_flags()}")
+            return 0
+        if isinstance(argv, UserError):
+            raise argv
+        if hint and len(argv) > 1:
+            raise UserError(f"unexpected argument {argv[1]!r}; {hint}")
+        if check:
+            check(flags.FLAGS)
+        if not flags.FLAGS["verbosity"].present:
+            # Orbax logs every step at INFO, and logs a page at ERROR about each error that it also raises.
+            logging.set_verbosity(logging.FATAL)
+            # Only orbax uses asyncio, and what it abandons after an error is logged, or warned of.
+            getLogger("asyncio").setLevel(CRITICAL)
+            warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+        return main(argv) or 0
+
+    def guarded(argv: list[str] | UserError | None) -> int:
+        interrupt.while_running()
+        try:
+            status = _or_one_line(lambda: work(argv))
+            status = flush_outputs() or status
+        except BrokenPipeError:  # of standard error, while writing the one line
+            status = flush_outputs() or OUTPUT_CLOSED
+        if status:
+            atexit.register(_silence)
+        return status
+
+    _open_closed_streams()
+    app.run(guarded, flags_parser=parse)
+
+
+def _open_closed_streams() -> None:
+    """Opens the null device for each standard stream that is closed.
+
+    The next file to be opened would otherwise have its number, and receive what libraries write to standard error.
+    """
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(number)
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            null = os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, os.fdopen(null, "r" if name == "stdin" else "w", encoding="utf-8"))
+
+
+def _silence() -> None:
+    """Discards what threads of libraries print about the error while Python ends; it has been told in one line."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+
+
+def flush_outputs() -> int:
+    """Flushes both outputs; returns the exit status of a failure, which is one line if the disk is full, or 0.
+
+    An output that cannot be written is replaced by the null device: Python flushes it again at exit, and would print
+    a message of its own.
+    """
+    status = 0
+    for stream, name in ((sys.stdout, "standard output"), (sys.stderr, "standard error")):
+        try:
+            if stream is not None and not stream.closed:
+                stream.flush()
+        except OSError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            status = OUTPUT_CLOSED if isinstance(error, BrokenPipeError) else 2
+            if status == 2:
+                print(f"error: {name} cannot be written ({error.strerror})", file=sys.stderr)
+    return status
+
+
+def _or_one_line(work: Callable[[], int]) -> int:
+    """Returns the exit status of `work`; an error that the user can fix becomes one line on stderr."""
+    try:
+        return work()
+    except UserError as error:
+        print(f"error: {one_line(str(error))}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        return OUTPUT_CLOSED
+    except RuntimeError as error:
+        if not str(error).startswith(_EXHAUSTED):
+            raise
+        print(f"error: there is not enough memory: {one_line(str(error).splitlines()[0])}", file=sys.stderr)
+        return 2
+    except MemoryError as error:
+        print(f"error: there is not enough memory: {one_line(str(error)) or 'take less at a time'}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        if error.errno not in _NO_SPACE:
+            if not error.filename:
+                raise
+            print(f"error: {one_line(f'{error.filename}: {error.strerror}')}", file=sys.stderr)
+            return 2
+        if not (status := flush_outputs()):
+            print(f"error: {error.filename or 'standard output'} cannot be written ({error.strerror})", file=sys.stderr)
+        return status or 2
+
+
+def _listed_flags() -> str:
+    """Returns the description of every flag that the command's own code defines, in whichever file."""
+    for module, defined in flags.FLAGS.flags_by_module_dict().items():
+        if module.partition(".")[0] in _PACKAGES:
+            for flag in defined:
+                flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
+    return flags.FLAGS.main_module_help()
+
+
+def _check_config_file(argv: list[str]) -> None:
+    """Raises a `UserError` if --config is a device or a pipe: it would be read as Python, perhaps for ever."""
+    for argument in argv[1:]:
+        file = Path(re.sub(r"--?config=", "", argument).partition(":")[0])
+        if file != Path(argument) and file.exists() and not file.is_file():
+            raise UserError(f"--config={file}: not a regular file; name one in configs/")
+
+
+def _check_numbers() -> None:
+    """Raises a `UserError` if a flag of ours is a whole number beyond 64 bits, which no library would take."""
+    for module, defined in flags.FLAGS.flags_by_module_dict().items():
+        ours = module == sys.argv[0] or module.partition(".")[0] in _PACKAGES
+        for flag in defined if ours else ():
+            if isinstance(flag.value, int) and abs(flag.value) >= 1 << 63:
+                raise UserError(f"--{flag.name}={shown(flag.value)}: a number of more than 64 bits")
+
+
+def _explained(argv: list[str], error: Exception, known: dict[str, Any]) -> UserError:
+    if isinstance(error, UserError):
+        return error
+    groups = {key.rpartition(".")[0] for key in known}
+    for argument in argv[1:]:
+        match = re.match(r"--?(?:no)?config\.([^=]+)", argument)
+        if known and match and match[1] not in known.keys() | groups:
+            return UserError(f"--config.{match[1]}: there is no such key{suggestion(match[1], known)}")
+    file = next((a.partition("=")[2] for a in argv if re.match(r"--?config=", a)), "").partition(":")[0]
+    if isinstance(error, OSError) and file and not Path(file).is_file():
+        return UserError(f"--config={file}: no such file")
+    reason = str(error).strip().splitlines()[-1] if str(error).strip() else ""
+    wrong = re.match(r"flag --config\.([^=]+)=(.*?):", str(error)) if isinstance(error, flags.Error) else None
+    if wrong and wrong[1] in known:
+        return UserError(f"--config.{wrong[1]}={wrong[2]}: wrong type; it must be like {known[wrong[1]]!r}")
+    if isinstance(error, flags.Error) and "parsing config file" not in str(error):
+        return UserError(f"{reason}; --help lists the flags")
+    kind = "" if isinstance(error, flags.Error) else f"{type(error).__name__}: "
+    return UserError(f"--config={file}: {kind}{reason}")

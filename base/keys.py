@@ -1,0 +1,22 @@
+"""Keys of a config, which is a tree: their dotted names, and the one that a mistyped key may have meant."""
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+
+def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Returns {"model.N": 6, ...} for {"model": {"N": 6, ...}, ...}."""
+    leaves: dict[str, Any] = {}
+    for key, value in tree.items():
+        leaves |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return leaves
+
+
+def suggestion(key: str, keys: Iterable[str]) -> str:
+    """Returns "; did you mean ...?" with the closest of `keys`, or says where all of them are listed."""
+    by_last = {known.rpartition(".")[2]: known for known in keys}
+    near = difflib.get_close_matches(key, by_last.values(), n=1) or [
+        by_last[last] for last in difflib.get_close_matches(key.rpartition(".")[2], by_last, n=1)
+    ]
+    return f"; did you mean {near[0]}?" if near else "; configs/common.py lists them all"

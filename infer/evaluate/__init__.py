@@ -1,0 +1,1 @@
+"""Evaluations of a run, one file for each kind of output, and their records."""

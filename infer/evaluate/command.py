@@ -1,0 +1,80 @@
+"""What `python -m infer` does once its flags have been checked: evaluates a run by its task, and saves the record."""
+
+from typing import Any
+
+from base.errors import UserError
+from base.files import folder
+from data.imported import Unigram
+from data.sources import open_corpus
+from infer.evaluate import images, masked, texts, translations
+from infer.evaluate.record import deliver
+from infer.evaluate.sentences import open_files, open_sentences, open_split
+from infer.options import decoding
+from infer.runs import TRANSLATION, open_run
+from run.config import read_config
+from run.connect import connect
+
+
+def main(options: Any) -> None:
+    """Connects to the other processes, then evaluates the run."""
+    connect()
+    evaluate(options)
+
+
+def evaluate(options: Any) -> None:
+    """Evaluates the run that the flags name on their input, and saves the record."""
+    task = read_config(folder("workdir", options.workdir)).task
+    evaluated = _evaluated_task(task, options.corpus)
+    if evaluated in TRANSLATION:
+        _evaluate_translations(options)
+    else:
+        _check_nothing_is_translated(options, task, evaluated)
+        _evaluate_other(options, task, evaluated)
+
+
+def _evaluated_task(task: str, corpus: str | None) -> str:
+    """Returns the run's task, or "denoising" if it translates and the corpus is a text: an imported T5 does both."""
+    if task == "translation" and corpus and open_corpus(corpus).sides == 1:
+        return "denoising"
+    return task
+
+
+def _check_nothing_is_translated(options: Any, task: str, evaluated: str) -> None:
+    """Raises a `UserError` if a flag of translation is given, or no split or corpus."""
+    corpus = options.split or options.corpus
+    searches = any(value is not None for value in (options.beam, options.alpha, options.extra_length))
+    if corpus is None or options.output or searches:
+        why = f"this run's task is {task}" if evaluated == task else f"{corpus} is a text, which is not translated"
+        raise UserError(f"{why}: give --split or --corpus, and no file, --output, --beam, --alpha or --extra_length")
+
+
+def _evaluate_other(options: Any, task: str, evaluated: str) -> None:
+    """Evaluates a run on a split or a corpus that it does not translate."""
+    corpus = options.split or options.corpus
+    if task == "vision":
+        classifier = images.open_vision(options.workdir, options.checkpoint)
+        deliver(options, classifier, images.evaluate(classifier, corpus), [], images.table)
+        return
+    model_run = open_run(options.workdir, options.checkpoint, task=task)
+    if evaluated != task and not isinstance(model_run.tokenizer, Unigram):
+        raise UserError(f"--corpus={options.corpus}: this is a text; this run translates pairs, as of tsv:FILE")
+    if task == "language_model":
+        record = texts.evaluate(model_run, corpus, options.row_length)
+    else:
+        record = masked.evaluate(model_run, corpus, evaluated)
+    deliver(options, model_run, record, [], texts.table)
+
+
+def _evaluate_translations(options: Any) -> None:
+    """Translates a split, a corpus or a file, and scores the translations."""
+    sentences = None
+    # What does not depend on the model comes before it, so that a wrong file fails at once.
+    if options.corpus is not None:
+        sentences = open_sentences(options.corpus, options.corpus)
+    elif options.split is None:
+        sentences = open_files(options.source, options.reference)
+    model_run = open_run(options.workdir, options.checkpoint, TRANSLATION)
+    if sentences is None:
+        sentences = open_split(model_run, options.split)
+    record, hypotheses = translations.evaluate(model_run, sentences, decoding(options, model_run.config))
+    deliver(options, model_run, record, hypotheses, translations.table)

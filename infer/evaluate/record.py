@@ -1,0 +1,105 @@
+"""The record of an evaluation: what it says of the run, and the file it is saved in."""
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+from ml_collections import ConfigDict
+
+from base.errors import UserError
+from base.files import output_file, write_text
+from run.averaging import count_parameters, params_sha256
+from run.distributed import is_main
+
+
+@runtime_checkable
+class Trained(Protocol):
+    """A run that is evaluated: a `Run` of texts, or one of images."""
+
+    @property
+    def workdir(self) -> Path: ...
+
+    @property
+    def config(self) -> ConfigDict: ...
+
+    @property
+    def params(self) -> Any: ...
+
+    @property
+    def step(self) -> int: ...
+
+    @property
+    def checkpoints(self) -> tuple[int, ...]: ...
+
+
+def provenance(model_run: Trained, data: str, split: str) -> dict[str, Any]:
+    """Returns what every record says about the parameters, the data, the machine and the time."""
+    return {
+        "params": count_parameters(model_run.params),
+        "params_sha256": params_sha256(model_run.params),
+        "step": model_run.step,
+        "checkpoints": list(model_run.checkpoints),
+        "data": data,
+        "split": split,
+        "device": jax.devices()[0].device_kind,
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def deliver(
+    options: Any,
+    model_run: Trained,
+    record: dict[str, Any],
+    lines: list[str],
+    table: Callable[[dict[str, Any]], str],
+    kind: str = "",
+) -> None:
+    """Prints the record (as JSON with --json), saves it in the run with the lines, and writes the lines to --output.
+
+    `options` are the flags. Only process 0 does so. If the run cannot be written to, a note says so: the result has
+    been printed.
+
+    Raises:
+      UserError: --output cannot be written.
+    """
+    if not is_main():
+        return
+    print(json.dumps(record, indent=2, ensure_ascii=False) if options.json else table(record), flush=True)
+    checkpoint = options.checkpoint or model_run.config.decode.checkpoint
+    try:
+        print(f"kept in {keep(model_run, record, lines, checkpoint, kind)}", file=sys.stderr)
+    except OSError as error:
+        print(f"note: {model_run.workdir}/evaluations cannot be written ({error.strerror})", file=sys.stderr)
+    if options.output is not None:
+        try:
+            write_lines(output_file("output", options.output), lines)
+        except OSError as error:
+            raise UserError(f"--output={options.output}: cannot be written ({error.strerror})") from error
+
+
+def keep(model_run: Trained, record: dict[str, Any], lines: list[str], checkpoint: str, kind: str = "") -> Path:
+    """Writes `evaluations/NAME.json` and the lines, if any, as `NAME.txt`; repeating an evaluation replaces both.
+
+    NAME begins with `kind` and names split, step, checkpoint, and what applies of beam, length penalty and row length.
+    """
+    options = (f"{key}{record[key]:g}" for key in ("beam", "alpha", "row") if key in record)
+    parts = (record["split"], f"step{record['step']}", checkpoint, *options)
+    name = re.sub(r"[^\w.-]+", "_", "-".join((*kind.split(), *parts)))
+    folder = model_run.workdir / "evaluations"
+    folder.mkdir(exist_ok=True)
+    if lines:
+        write_lines(folder / f"{name}.txt", lines)
+    write_text(
+        folder / f"{name}.json", json.dumps({**record, "checkpoint": checkpoint}, indent=2, ensure_ascii=False) + "\n"
+    )
+    return folder / f"{name}.json"
+
+
+def write_lines(path: Path, lines: list[str]) -> None:
+    """Writes a file with a newline after each line."""
+    write_text(path, "".join(f"{line}\n" for line in lines))

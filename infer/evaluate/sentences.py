@@ -1,0 +1,71 @@
+"""Sentences to translate with their references: from a split, a corpus or two files."""
+
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from base.progress import Progress
+from data.sources import open_corpus
+from infer.runs import Run, corpus_named
+from infer.scores.pairs import language_of, read_pair
+from infer.translate.options import Decoding
+from infer.translate.translator import FULL_BATCH, Translation, Translator, note_unknown
+
+
+class Sentences(NamedTuple):
+    """Sentences to translate, their references, and where they come from."""
+
+    name: str
+    data: str
+    language: str
+    sources: list[str]
+    references: list[str]
+
+
+def open_split(model_run: Run, split: str) -> Sentences:
+    """Returns the corpus that the run's config names for `split`."""
+    return open_sentences(split, corpus_named(model_run.config, split))
+
+
+def open_sentences(name: str, spec: str) -> Sentences:
+    """Returns the corpus of a spec (`data.sources.open_corpus`), under a name."""
+    corpus = open_corpus(spec)
+    pairs = list(corpus.pairs())
+    return Sentences(name, spec, corpus.target_language, [x for x, _ in pairs], [y for _, y in pairs])
+
+
+def open_files(source: str, reference: str) -> Sentences:
+    """Returns the sentences of two files that correspond line by line."""
+    sources, references = read_pair(source, reference)
+    return Sentences(Path(source).name, f"{source} {reference}", language_of(reference), sources, references)
+
+
+def translate(
+    model_run: Run, sentences: Sentences, decoding: Decoding, job: str, unit: str, batch_tokens: int = FULL_BATCH
+) -> tuple[list[Translation], float]:
+    """Returns the translations and the wall time in seconds, compilation included; `job` and `unit` name the work."""
+    translator = Translator(model_run.model_config, model_run.tokenizer, decoding, batch_tokens=batch_tokens)
+    started = time.perf_counter()
+    with Progress(job, unit) as progress:
+        translations = translator.translate(model_run.params, sentences.sources, progress=progress.update)
+    note_unknown(model_run.tokenizer.unknown(sentences.sources))
+    return translations, time.perf_counter() - started
+
+
+def about(sentences: Sentences, decoding: Decoding) -> dict[str, Any]:
+    """Returns what a record says about the sentences and the search."""
+    return {
+        "sentences": len(sentences.sources),
+        "language": sentences.language,
+        "beam": decoding.beam,
+        "alpha": decoding.alpha,
+        "extra_length": decoding.extra_length,
+    }
+
+
+def headline(record: dict[str, Any]) -> str:
+    """Returns one line: the data, the search options and the checkpoint steps."""
+    return (
+        f"{record['data']}: {record['sentences']:,} sentences, beam {record['beam']}, alpha {record['alpha']:g}, "
+        f"step {', '.join(map(str, record['checkpoints']))}"
+    )

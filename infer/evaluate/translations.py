@@ -1,0 +1,64 @@
+"""How well a run translates: the record of an evaluation, with every score."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from infer.evaluate.record import provenance
+from infer.evaluate.sentences import Sentences, about, headline, translate
+from infer.runs import Run
+from infer.scores import bleu
+from infer.scores.perplexity import perplexity
+from infer.translate.options import Decoding
+
+
+def score(
+    model_run: Run, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str], language: str
+) -> dict[str, Any]:
+    """Returns every score of `infer.scores.bleu`, the references' perplexity, and the `signatures` of all of them.
+
+    `bleu.AS_IS` is among them if the run writes words.
+
+    Raises:
+      ValueError: if the sides differ in length or are empty.
+    """
+    tokenizer = model_run.tokenizer
+    joined = [tokenizer.joined(line) for line in references]
+    scores = bleu.all_scores(hypotheses, joined, language)
+    unit = tokenizer.units.rpartition(",")[2].removesuffix("s")
+    as_is = {}
+    if unit == "word":
+        as_is[bleu.AS_IS], scores["signatures"][bleu.AS_IS] = bleu.bleu_as_is(hypotheses, joined)
+    signatures = scores["signatures"] | {
+        "perplexity": f"unit:{unit}|vocabulary:{tokenizer.vocab_size}|eos:yes|smoothing:none",
+    }
+    return {
+        **{name: scores[name] for name in bleu.READINGS},
+        **as_is,
+        "perplexity": perplexity(model_run.model_config, model_run.params, model_run.tokenizer, sources, references),
+        "signatures": signatures,
+    }
+
+
+def evaluate(model_run: Run, sentences: Sentences, decoding: Decoding) -> tuple[dict[str, Any], list[str]]:
+    """Returns the result record, of JSON values, and the translations.
+
+    `seconds` is the wall time of translation, compilation included; `tokens_per_second` counts output subwords, EOS
+    included. `perplexity` is that of `infer.scores.perplexity`; the other scores are percentages.
+    """
+    translations, seconds = translate(model_run, sentences, decoding, "translating", "lines")
+    hypotheses = [translation.text for translation in translations]
+    record = {
+        **score(model_run, sentences.sources, hypotheses, sentences.references, sentences.language),
+        "seconds": seconds,
+        "tokens_per_second": sum(len(translation.hypotheses[0].tokens) + 1 for translation in translations) / seconds,
+        **provenance(model_run, sentences.data, sentences.name),
+        **about(sentences, decoding),
+    }
+    return record, hypotheses
+
+
+def table(record: dict[str, Any]) -> str:
+    """Returns the record as text: the data and the search, then every score."""
+    speed = f"{record['seconds']:.1f} seconds, {record['tokens_per_second']:,.0f} subwords per second"
+    perplexity_line = f"{'perplexity':<12} {record['perplexity']:6.3f}   {record['signatures']['perplexity']}"
+    return "\n".join((headline(record), "", bleu.as_text(record), perplexity_line, "", speed))

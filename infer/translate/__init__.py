@@ -1,0 +1,1 @@
+"""Translation of lines: search options, batches, streams of lines."""

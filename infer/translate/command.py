@@ -1,0 +1,50 @@
+"""What `python -m infer.translate` does once its flags have been checked."""
+
+import sys
+from typing import Any
+
+import jax
+
+from infer.options import decoding
+from infer.runs import open_runs
+from infer.translate.options import Sampling
+from infer.translate.stream import prompted, translate_columns, translate_stream, write
+from infer.translate.translator import Translator
+
+CHUNK = 1_000  # lines
+RULES = ("min_length", "no_repeat", "groups", "diversity")
+
+
+def main(options: Any) -> None:
+    """Translates standard input with a run, or with an ensemble of runs."""
+    runs = open_runs(options.workdir, options.checkpoint)
+    sampling = None
+    if options.sample:
+        sampling = Sampling(options.seed, options.temperature, options.top_k, options.top_p)
+    rules = {name: options[name].value for name in RULES}
+    chosen = decoding(options, runs[0].config, nbest=options.nbest, sampling=sampling, **rules)
+
+    configs = tuple(run.model_config for run in runs)
+    params = tuple(jax.device_put(run.params) for run in runs)
+    alone = len(runs) == 1
+    translator = Translator(configs[0] if alone else configs, runs[0].tokenizer, chosen, max_input=options.max_input)
+    tree = params[0] if alone else params
+
+    interactive = sys.stdin.isatty()
+    source = prompted(sys.stdin.buffer) if interactive else sys.stdin.buffer
+    chunk = options.chunk or (1 if interactive else CHUNK)
+    if options.columns:
+        outputs = translate_columns(translator, tree, source, list(map(int, options.columns)), chunk)
+    else:
+        outputs = translate_stream(
+            translator,
+            tree,
+            source,
+            chunk=chunk,
+            nbest=options.nbest,
+            scores=options.scores,
+            interactive=interactive,
+            require=options.require,
+            mbr=options.mbr,
+        )
+    write(outputs)

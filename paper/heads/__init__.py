@@ -1,0 +1,1 @@
+"""What each attention head does on sentences of known structure: roles, alignment, ablation."""
