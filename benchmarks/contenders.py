@@ -13,9 +13,9 @@ from configs.common import default
 from data.batching import Batch
 from model.config import ModelConfig
 from model.positions import sinusoids
+from tasks.translation import objective
 from train.optim import optimizer
 from train.step import init_state, make_train_step
-from train.tasks.translation import objective
 
 
 class Step(NamedTuple):

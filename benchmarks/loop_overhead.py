@@ -23,11 +23,10 @@ from configs.common import default
 from data.pipeline import TrainingBatches
 from data.prepare import prepare_all
 from run.folder import model_config
+from tasks.translation import objective
 from train import loop
 from train.optim import optimizer
 from train.step import init_state, make_train_step
-from train.tasks import translation
-from train.tasks.translation import objective
 
 _ROUNDS = flags.DEFINE_integer("rounds", 5, "pairs of measurements")
 _UPDATES = flags.DEFINE_integer("updates", 20, "updates in one measurement")
@@ -47,7 +46,7 @@ def config(updates: int) -> ConfigDict:
 def looped(cfg: ConfigDict, workdir: Path) -> float:
     """Continues the run for three windows, the first of which compiles; returns the tokens/s of the last."""
     cfg.steps = cfg.steps + 3 * cfg.log_every
-    if status := loop.train(cfg, workdir, translation.task):
+    if status := loop.train(cfg, workdir):
         raise SystemExit(status)
     records = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
     return [record["tokens_per_second"] for record in records if record["kind"] == "train"][-1]

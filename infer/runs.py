@@ -1,31 +1,28 @@
 """Opens the folder of a run: its config, its tokenizer, and the parameters of the chosen checkpoints."""
 
+import json
+import math
 import re
 import sys
-from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import PRNGKeyArray
 from ml_collections import ConfigDict
 
 from base.errors import UserError
 from base.files import folder
-from data.classes import classes_of
 from data.imported import open_tokenizer
 from data.tokenizer import Tokenizer
-from model import language_model, masked_lm, prefix_lm
-from model.config import ModelConfig, parameter_count
+from model.config import ModelConfig
 from run.averaging import count_parameters, load_choice
 from run.changes import check_unchanged
 from run.config import SPLITS, read_config
-from run.folder import model_config
-
-TRANSLATION = ("translation", "prefix_lm")  # tasks whose runs translate
+from tasks import TRANSLATION, task_of
+from tasks.task import Task
 
 
 class Run(NamedTuple):
@@ -34,10 +31,16 @@ class Run(NamedTuple):
     workdir: Path
     config: ConfigDict
     model_config: ModelConfig
-    tokenizer: Tokenizer
+    text: Tokenizer | None  # None for a model of images
     params: Any
     step: int
     checkpoints: tuple[int, ...]
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of a model of texts."""
+        assert self.text is not None, "a model of images has no tokenizer"
+        return self.text
 
 
 def open_run(
@@ -58,33 +61,31 @@ def open_run(
     """
     workdir = folder("workdir", workdir)
     config = read_config(workdir)
-    tasks = (task,) if isinstance(task, str) else task
-    if tasks and config.task not in tasks:
+    allowed = (task,) if isinstance(task, str) else task
+    if allowed and config.task not in allowed:
         raise UserError(
-            f"--workdir={workdir}: this run's task is {config.task}; this command is for {', '.join(tasks)}"
+            f"--workdir={workdir}: this run's task is {config.task}; this command is for {', '.join(allowed)}"
         )
-    tokenizer = open_tokenizer(workdir / "tokenizer.model")
-    model = model_config(config, tokenizer.vocab_size)
+    its_task = task_of(config.task)
+    text = None if its_task.images else open_tokenizer(workdir / "tokenizer.model")
+    model = its_task.config(config, text.vocab_size if text else 0)
     steps, params = load_choice(workdir, str(config.decode.checkpoint if checkpoint is None else checkpoint))
     check_unchanged(workdir, steps[-1], accept_changes)
-    if config.task in ("masked_lm", "classification"):
-        expected = count_parameters(jax.eval_shape(initial(config, model), jax.random.key(0)))
-    else:
-        expected = parameter_count(model, decoder_only=config.task == "language_model")
-    if count_parameters(params) != expected:
-        raise UserError(
-            f"{workdir}/checkpoints/{steps[-1]} holds {count_parameters(params):,} parameters; the model of "
-            f"{workdir}/config.json has {expected:,}: this checkpoint is of another model"
-        )
-    _check_shapes(config, model, params, f"{workdir}/checkpoints/{steps[-1]}")
+    _check_model(its_task, config, model, params, f"{workdir}/checkpoints/{steps[-1]}")
     print(f"parameters of {workdir}: step {', '.join(map(str, steps))}", file=sys.stderr)
-    return Run(workdir, config, model, tokenizer, params, steps[-1], tuple(steps))
+    return Run(workdir, config, model, text, params, steps[-1], tuple(steps))
 
 
-def _check_shapes(config: ConfigDict, model: ModelConfig, params: Any, checkpoint: str) -> None:
-    """Raises a `UserError` where a model with as many parameters has others: of another mixer, or other heads."""
+def _check_model(task: Task, config: ConfigDict, model: ModelConfig, params: Any, checkpoint: str) -> None:
+    """Raises a `UserError` unless the parameters have the names and shapes of the config's model."""
     first_layers = replace(model, N=1, scan_layers=False)  # all layers are alike, and one is traced sooner
-    expected = _named_shapes(config.task, config.data.classes, first_layers)
+    expected = _named_shapes(task, config.to_json(), first_layers)
+    count = sum(math.prod(shape) * (model.N if "layer_0" in name else 1) for name, shape in expected.items())
+    if count_parameters(params) != count:
+        raise UserError(
+            f"{checkpoint} holds {count_parameters(params):,} parameters; the model of the run's config.json has "
+            f"{count:,}: this checkpoint is of another model"
+        )
     for path, leaf in jax.tree_util.tree_leaves_with_path(params):
         name = jax.tree_util.keystr(path, simple=True, separator="/")
         wanted = expected.get(re.sub(r"layer_\d+", "layer_0", name))
@@ -96,30 +97,11 @@ def _check_shapes(config: ConfigDict, model: ModelConfig, params: Any, checkpoin
 
 
 @lru_cache
-def _named_shapes(task: str, classes: str, model: ModelConfig) -> dict[str, tuple[int, ...]]:
-    config = ConfigDict({"task": task, "data": {"classes": classes}})
-    shapes = jax.eval_shape(initial(config, model), jax.random.key(0))
-    leaves = jax.tree_util.tree_leaves_with_path(shapes)
+def _named_shapes(task: Task, config: str, model: ModelConfig) -> dict[str, tuple[int, ...]]:
+    """Returns the shapes of a model's parameters; the config is JSON, so that the runs of an ensemble share them."""
+    objective = task.objective(ConfigDict(json.loads(config)), model)
+    leaves = jax.tree_util.tree_leaves_with_path(jax.eval_shape(objective.init, jax.random.key(0)))
     return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf.shape for path, leaf in leaves}
-
-
-def initial(config: ConfigDict, model: ModelConfig) -> Callable[[PRNGKeyArray], dict]:
-    """Returns the function that draws new parameters of a run with texts, whose task tells what they are of.
-
-    Raises:
-      UserError: there is no such task.
-    """
-    match config.task:
-        case "translation" | "prefix_lm" | "denoising":
-            return partial(prefix_lm.init_params, model)
-        case "language_model":
-            return partial(language_model.init_params, model)
-        case "masked_lm":
-            return partial(masked_lm.init_params, model)
-        case "classification":
-            return partial(masked_lm.init_params, model, classes=len(classes_of(config.data.classes)))
-        case task:
-            raise UserError(f"config: task is {task!r}, which this version does not know")
 
 
 def finite(model_run: Run) -> Any:

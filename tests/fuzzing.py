@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 LOADED = [
     *("tests.fuzzing", "orbax.checkpoint", "optuna", "matplotlib.figure"),
     *("infer.evaluate.command", "infer.evaluate.trees", "infer.translate.command"),
-    *("infer.attention.drawing", "infer.scores.significance", "train.loop", "train.tasks.translation"),
+    *("infer.attention.drawing", "infer.scores.significance", "train.loop", "train.job"),
     *("train.sweep.command", "paper.command", "paper.report.report"),
 ]
 

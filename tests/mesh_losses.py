@@ -19,10 +19,10 @@ from data.pipeline import TrainingBatches
 from data.prepare import prepare_all
 from run.folder import model_config
 from run.sharding import make_mesh, own_share, place_rows, placed_shapes, row_parts, shardings
+from tasks.translation import objective
 from tests import tiny_training
 from train.optim import optimizer
 from train.step import init_state, make_train_step
-from train.tasks.translation import objective
 
 UPDATES = 20
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")

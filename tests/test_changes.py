@@ -14,7 +14,6 @@ from infer.runs import open_run
 from run.changes import check_unchanged
 from tests import tiny_training
 from train import loop
-from train.tasks.translation import task
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +21,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("changes")
     cfg = tiny_training.config(folder)
     cfg.steps = cfg.checkpoint.every = 2
-    assert loop.train(cfg, folder / "run", task) == 0
+    assert loop.train(cfg, folder / "run") == 0
     return folder / "run"
 
 
@@ -63,13 +62,13 @@ def test_a_run_may_go_on_for_longer_unless_its_rates_depend_on_the_number_of_upd
     cfg = tiny_training.config(tmp_path)
     cfg.optim.schedule = schedule
     cfg.steps = cfg.checkpoint.every = 2
-    assert loop.train(cfg, tmp_path / "run", task) == 0
+    assert loop.train(cfg, tmp_path / "run") == 0
     cfg.steps = 4
     if free:
-        assert loop.train(cfg, tmp_path / "run", task) == 0
+        assert loop.train(cfg, tmp_path / "run") == 0
         return
     with pytest.raises(UserError, match="steps is 2 there and 4 here"):
-        loop.train(cfg, tmp_path / "run", task)
+        loop.train(cfg, tmp_path / "run")
 
 
 def test_an_edited_config_is_refused_with_the_key_unless_accepted(run: Path, capsys: pytest.CaptureFixture) -> None:
@@ -110,7 +109,7 @@ def test_training_does_not_resume_with_another_config(run: Path) -> None:
     cfg.model.positions, cfg.steps = "none", 2
     _edit(run, "model", "positions", "none")
     with pytest.raises(UserError, match=r"model\.positions is 'sinusoidal' there"):
-        loop.train(cfg, run, task)
+        loop.train(cfg, run)
 
 
 def test_a_run_that_recorded_neither_is_opened_and_one_of_an_earlier_version_has_the_defaults(run: Path) -> None:

@@ -17,7 +17,7 @@ from data.prepare import prepare_all
 from data.properties import PROPERTIES
 from data.sources import open_corpus
 from data.trees.treebank import read_trees
-from infer.evaluate import masked as evaluation
+from infer.evaluate import predictions as evaluation
 from infer.runs import Run, open_run
 from infer.texts.classes import classify, classify_stream
 from run.checkpoint import load_params
@@ -25,8 +25,6 @@ from run.folder import read_metrics
 from tests.test_translate_cli import command
 from tests.tiny_training import refusal
 from train import loop
-from train.tasks import masked_lm
-from train.tasks.classification import task
 
 SENTENCES = {
     "(S (NP (PRP They)) (VP (VBP think) (SBAR (IN that) (S (NP (PRP he)) (VP (VBD slept))))) (. .))":
@@ -75,9 +73,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
     before = tiny(folder)
     before.task, before.steps = "masked_lm", 1
     before.data.train = before.data.valid = "lines:grammar:train:64"
-    assert loop.train(before, folder / "masked_lm", masked_lm.task) == 0
+    assert loop.train(before, folder / "masked_lm") == 0
     cfg.data.tokenizer = str(folder / "masked_lm" / "tokenizer.model")
-    assert loop.train(cfg, folder / "run", task, str(folder / "masked_lm")) == 0
+    assert loop.train(cfg, folder / "run", str(folder / "masked_lm")) == 0
     return open_run(folder / "run", "latest", task="classification")
 
 
@@ -121,7 +119,7 @@ def test_a_resumed_run_ends_with_the_same_bits(trained: Run, tmp_path: Path) -> 
     shutil.rmtree(tmp_path / "run" / "checkpoints" / "8")
     cfg = tiny(trained.workdir.parent)
     cfg.data.tokenizer = trained.config.data.tokenizer
-    assert loop.train(cfg, tmp_path / "run", task) == 0
+    assert loop.train(cfg, tmp_path / "run") == 0
     jax.tree.map(np.testing.assert_array_equal, load_params(tmp_path / "run", 8), load_params(trained.workdir, 8))
 
 
@@ -140,7 +138,7 @@ def test_classes_are_two_or_more(names: str) -> None:
 
 def test_corpora_that_do_not_fit_are_one_line(tmp_path: Path) -> None:
     def said(**data: str) -> str:
-        return refusal(tiny(tmp_path), tmp_path / "run", task, data)
+        return refusal(tiny(tmp_path), tmp_path / "run", data)
 
     (tmp_path / "bare.tsv").write_text("One dog sleeps.\n")
     (tmp_path / "empty.tsv").write_text("Dogs sleep.\tplural\nOne dog sleeps.\t\n")

@@ -22,13 +22,13 @@ from data.images import Images
 from infer.attention.patches import patch_weights
 from infer.convert import huggingface, safetensors
 from infer.convert.folders import make_run, named
-from infer.evaluate.images import accuracy, open_vision
 from infer.runs import open_run
 from infer.texts.blanks import fill, masked
 from model.masked_lm import MaskedLM
 from model.tokens import Tokens
 from model.transformer import Transformer
 from model.vision import Vision
+from tasks.vision import image_config
 from tests import tiny_run
 from tests.test_evaluate_cli import run_here
 
@@ -167,13 +167,12 @@ def test_vit_is_read_for_grey_images(tmp_path, monkeypatch, capsys):
         with torch.no_grad():
             expected = model(pixels).logits.numpy()
         make_run(tmp_path / f"run{normalised}", huggingface.read(folder))
-        run = open_vision(tmp_path / f"run{normalised}")
-        actual, _ = Vision(run.model_config, run.image).apply(
+        run = open_run(tmp_path / f"run{normalised}", task="vision")
+        actual, _ = Vision(run.model_config, image_config(run.config)).apply(
             {"params": jax.tree.map(jnp.asarray, run.params)}, jnp.asarray(images_nyx), jnp.ones(3, jnp.int32)
         )
         assert np.abs(np.asarray(actual) - expected).max() <= TOLERANCE
     images = Images("", images_nyx, expected.argmax(axis=1).astype(np.int32))
-    assert accuracy(run.model_config, run.image, run.params, images)["accuracy"] == 1
     bytes_nyx, labels_n = (images_nyx * 255).astype(np.uint8), images.labels_n.astype(np.uint8)
     for name, array in (("images", bytes_nyx), ("labels", labels_n)):
         head = bytes([0, 0, 8, array.ndim]) + b"".join(size.to_bytes(4, "big") for size in array.shape)

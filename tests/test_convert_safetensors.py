@@ -8,6 +8,7 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -17,8 +18,8 @@ from tests.extras import safetensors as package  # noqa: F401 - without it this 
 
 # isort: split
 from base.errors import UserError
-from infer.convert import __main__ as command
-from infer.convert import safetensors
+from infer.convert import __main__ as checked
+from infer.convert import command, safetensors
 from infer.convert.folders import make_run, named, needed, new_folder
 from infer.runs import open_run
 from model import masked_lm, prefix_lm
@@ -118,10 +119,18 @@ def test_a_pipe_or_a_device_is_no_tokenizer(exported: Path, tmp_path: Path) -> N
         safetensors.read(tmp_path / "given")
 
 
+class Options(dict):
+    """Flags, by attribute their values, by key themselves."""
+
+    __getattr__ = dict.__getitem__
+
+
 @pytest.mark.parametrize("source", ["zip:file", "safetensors", "safetensors:"])
-def test_a_wrong_source_is_one_line(source: str, tmp_path: Path) -> None:
+def test_a_wrong_source_is_one_line(source: str) -> None:
+    given = {"to": None, "output": None, "checkpoint": None, "quantization": None}
+    options = Options(given | {"from": SimpleNamespace(value=source)})
     with pytest.raises(UserError, match=rf"^--from={source}: write FORMAT:PATH, with the format one of fairseq, "):
-        command.read(source, str(tmp_path / "run"))
+        checked.check(options)
 
 
 def test_a_missing_package_is_named() -> None:

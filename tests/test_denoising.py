@@ -17,13 +17,11 @@ from data.corrupt import Corrupted, Spans
 from data.pipeline import TrainingBatches
 from data.prepare import prepare_all
 from data.sources import open_corpus
-from infer.evaluate import masked as evaluation
+from infer.evaluate import predictions as evaluation
 from infer.runs import Run, open_run
 from run.checkpoint import load_params
 from run.folder import read_metrics
 from train import loop
-from train.tasks.denoising import task
-from train.tasks.translation import task as translation
 
 SENTINELS = tuple(range(90, 98))
 
@@ -44,7 +42,7 @@ def tiny(folder: Path, of: str = "denoising") -> ConfigDict:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("denoising")
-    assert loop.train(tiny(folder), folder / "run", task) == 0
+    assert loop.train(tiny(folder), folder / "run") == 0
     return open_run(folder / "run", "latest", task="denoising")
 
 
@@ -126,7 +124,7 @@ def test_the_decoder_reads_the_target_shifted(tmp_path: Path) -> None:
 def test_a_resumed_run_ends_with_the_same_bits_and_scores_are_those_of_training(trained: Run, tmp_path: Path) -> None:
     shutil.copytree(trained.workdir, tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "checkpoints" / "10")
-    assert loop.train(tiny(trained.workdir.parent), tmp_path / "run", task) == 0
+    assert loop.train(tiny(trained.workdir.parent), tmp_path / "run") == 0
     jax.tree.map(np.testing.assert_array_equal, load_params(tmp_path / "run", 10), load_params(trained.workdir, 10))
     validated = [one for one in read_metrics(trained.workdir) if one["kind"] == "valid"]
     assert evaluation.evaluate(trained, "valid")["nll"] == pytest.approx(validated[-1]["nll"], rel=1e-5)
@@ -137,7 +135,7 @@ def test_it_can_be_fine_tuned_to_translate(trained: Run, tmp_path: Path) -> None
     cfg = tiny(trained.workdir.parent, "translate")
     cfg.data.tokenizer = str(trained.workdir / "tokenizer.model")
     cfg.steps = 1
-    assert loop.train(cfg, tmp_path / "run", translation, str(trained.workdir)) == 0
+    assert loop.train(cfg, tmp_path / "run", str(trained.workdir)) == 0
     init = json.loads((tmp_path / "run" / "run.json").read_text())["launches"][0]["init"]
     assert (init["taken"], init["new"], init["unused"]) == (len(jax.tree.leaves(trained.params)), [], [])
     assert open_run(tmp_path / "run").step == 1
@@ -156,4 +154,4 @@ def test_characters_are_refused_in_one_line(tmp_path: Path) -> None:
     cfg.data.train = cfg.data.valid = f"chars:{tmp_path}/text.txt"
     cfg.data.vocab_size = 4 + len(set("to be or not to be\n"))
     with pytest.raises(UserError, match=r"task is denoising, which reads lines in subwords; data\.train is in chara"):
-        loop.train(cfg, tmp_path / "run", task)
+        loop.train(cfg, tmp_path / "run")

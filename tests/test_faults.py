@@ -30,7 +30,6 @@ from tests.test_faults_damage import arrays, flip
 from tests.test_train_cli import start, wait_for
 from train import loop
 from train.metrics import Reporter
-from train.tasks.translation import task
 
 
 def config(folder: Path, **changes: int) -> ConfigDict:
@@ -80,7 +79,7 @@ def assert_same(one: Path, other: Path, step: int) -> None:
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of a corpus and of a run of 12 updates, `run`, with checkpoints 4, 8 and 12, validated at 8 and 12."""
     folder = tmp_path_factory.mktemp("undisturbed")
-    assert loop.train(config(folder), folder / "run", task) == 0
+    assert loop.train(config(folder), folder / "run") == 0
     return folder
 
 
@@ -124,7 +123,7 @@ def test_what_cannot_be_written_is_one_line_and_leaves_the_checkpoints_whole(
     assert re.fullmatch(rf"error: [^\n]*{message}[^\n]*\n", err)
     assert whole(run) == [4]
     assert not list((run / "checkpoints").glob("*tmp*"))
-    assert loop.train(config(undisturbed), run, task) == 0  # once there is room
+    assert loop.train(config(undisturbed), run) == 0  # once there is room
     jax.tree.map(np.testing.assert_array_equal, load_params(run, 12), load_params(undisturbed / "run", 12))
 
 
@@ -164,13 +163,13 @@ def test_a_full_disk_and_one_that_turns_read_only(undisturbed: Path, small_disk:
 
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
     with pytest.raises(UserError, match=rf"^{run}/lock: cannot be written \(Read-only file system\)[^\n]*$"):
-        loop.train(cfg, run, task)
+        loop.train(cfg, run)
     assert load_choice(run, "latest")[0] == [kept]
 
     subprocess.run(["mount", "-o", "remount,rw,size=9m", small_disk], check=True)
     cfg.steps = kept + 2
-    assert loop.train(cfg, run, task) == 0
-    assert loop.train(cfg, small_disk.parent / "other", task) == 0
+    assert loop.train(cfg, run) == 0
+    assert loop.train(cfg, small_disk.parent / "other") == 0
     jax.tree.map(
         np.testing.assert_array_equal, load_params(run, cfg.steps), load_params(small_disk.parent / "other", cfg.steps)
     )
@@ -188,7 +187,7 @@ def test_a_second_process_is_refused_and_readers_are_not_and_a_lost_folder_is_no
     with pytest.raises(
         UserError, match=rf"^--workdir={run}: another process is training in this folder \({holder}\)[^\n]*$"
     ):
-        loop.train(cfg, run, task)
+        loop.train(cfg, run)
     assert load_choice(run, "latest")[0]
 
     shutil.rmtree(run, ignore_errors=True)
@@ -258,7 +257,7 @@ def test_training_goes_on_from_the_newest_whole_checkpoint_to_the_same_end(
     run = shutil.copytree(undisturbed / "run", tmp_path / "run")
     for step in ("8", "12"):
         flip(arrays(run / "checkpoints" / step))
-    assert loop.train(config(undisturbed), run, task) == 0
+    assert loop.train(config(undisturbed), run) == 0
     err = capsys.readouterr().err
     assert (
         len(re.findall(r"warning: \S+/(8|12) is damaged \(state/\S+ has changed\)[^\n]*from checkpoint 4\n", err)) == 2
@@ -284,7 +283,7 @@ def test_a_signal_that_a_validation_swallows_at_its_end_stops_after_the_same_upd
 
     monkeypatch.setattr(loop, "validate", swallowing)
     run = tmp_path / "run"
-    assert loop.train(config(undisturbed), run, task) == 143
+    assert loop.train(config(undisturbed), run) == 143
     checkpoints = Checkpoints(run / "checkpoints")
     assert checkpoints.latest() == 8
     assert checkpoints.about(8)[1] != {}, "the validation was complete"
@@ -305,16 +304,16 @@ def test_a_validation_given_up_for_a_signal_is_made_up_for(
     monkeypatch.setattr(loop, "validate", interrupted)
     monkeypatch.setattr(signals, "GRACE", 300.0)  # a busy machine may need longer to leave than a user would wait
     run, cfg = tmp_path / "run", config(undisturbed)
-    assert loop.train(cfg, run, task) == 143
+    assert loop.train(cfg, run) == 143
     checkpoints = Checkpoints(run / "checkpoints")
     assert (checkpoints.latest(), checkpoints.about(step)[1]) == (step, {})
     assert not [record for record in records(run) if record["step"] == step and record["kind"] == "valid"]
     checkpoints.close()
 
     with pytest.raises(SystemExit) as exit_:
-        loop.train(cfg, run, task)
+        loop.train(cfg, run)
     assert (exit_.value.code, max(whole(run))) == (143, step)
-    assert loop.train(cfg, run, task) == 0
+    assert loop.train(cfg, run) == 0
     assert whole(run) == [4, 8, 12]
     assert_same(run, undisturbed / "run", 12)
     ours, theirs = Checkpoints(run / "checkpoints"), Checkpoints(undisturbed / "run" / "checkpoints")

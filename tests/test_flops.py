@@ -15,9 +15,9 @@ from data.batching import Batch
 from model.config import ModelConfig, parameter_count
 from model.tokens import Tokens
 from model.transformer import Transformer, init_params
+from tasks.translation import objective
 from train.aot.flops import counted_once, forward_flops, recomputed_flops, update_flops
 from train.step import init_state, make_train_step
-from train.tasks.translation import objective
 
 TINY = ModelConfig(vocab_size=40, N=2, d_model=12, d_ff=20, h=2, d_k=4, d_v=6, P_drop=0.1, dropout_bits="hash")
 BASE = ModelConfig(vocab_size=37_000)

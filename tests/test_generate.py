@@ -27,7 +27,6 @@ from run.checkpoint import load_params
 from run.folder import read_metrics
 from tests.test_translate_cli import command
 from train import loop
-from train.tasks.language_model import task
 
 ROW = 16
 
@@ -49,7 +48,7 @@ def tiny(folder: Path, **data: object) -> ConfigDict:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("language_model")
-    assert loop.train(tiny(folder), folder / "run", task) == 0
+    assert loop.train(tiny(folder), folder / "run") == 0
     return open_run(folder / "run", task="language_model")
 
 
@@ -70,7 +69,7 @@ def test_a_resumed_run_ends_with_the_same_bits(trained: Run, tmp_path: Path) -> 
     cfg.data.train, cfg.data.valid = trained.config.data.train, trained.config.data.valid
     for steps in (37, 60):  # 37 updates end within an epoch
         cfg.steps = steps
-        assert loop.train(cfg, tmp_path / "run", task) == 0
+        assert loop.train(cfg, tmp_path / "run") == 0
     resumed = load_params(tmp_path / "run", 60)
     jax.tree.map(np.testing.assert_array_equal, resumed, load_params(trained.workdir, 60))
 
@@ -126,7 +125,7 @@ def test_perplexity_a_byte_counts_line_feeds(tmp_path: Path) -> None:
     cfg = tiny(tmp_path, batching="pack", vocab_size=280, max_length=ROW)
     cfg.data.train = cfg.data.valid = f"lines:{tmp_path}/lines.txt"
     cfg.steps = 1
-    assert loop.train(cfg, tmp_path / "run", task) == 0
+    assert loop.train(cfg, tmp_path / "run") == 0
     run = open_run(tmp_path / "run", task="language_model")
     record = evaluation.evaluate(run, "valid")
     assert record["bytes"] == len("to be\nor not\näh\n".encode()) * 30

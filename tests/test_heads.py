@@ -54,8 +54,8 @@ from paper.heads.roles import (
 )
 from paper.heads.sample import RARE, Sample, sample
 from paper.heads.seeds import seeds_table
+from tasks.translation import objective
 from tests import grammar_run, tiny_run
-from train.tasks.translation import objective
 
 ENGLISH = ("He", "calls", "us", "because", "we", "know", "the", "man", "who", "sleeps", ".")
 GERMAN = ("Er", "ruft", "uns", "an", ",", "weil", "wir", "den", "Mann", "kennen", ",", "der", "schläft", ".")

@@ -18,7 +18,16 @@ ROOT = Path(__file__).parent.parent
 # From the bottom up: a room may import itself and the floors below. `configs/common.py`, which every command reads, is
 # at the bottom; the other config files import the sweep expressions, and only `paper/`, which compares runs with them,
 # imports config files.
-FLOORS = (("base", "configs.common"), ("model", "data"), ("run",), ("infer",), ("train",), ("configs",), ("paper",))
+FLOORS = (
+    ("base", "configs.common"),
+    ("model", "data"),
+    ("run",),
+    ("tasks",),
+    ("infer",),
+    ("train",),
+    ("configs",),
+    ("paper",),
+)
 ROOMS = tuple(room for floor in FLOORS for room in floor if "." not in room)
 SOURCES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 CONFIGS = sorted(path for path in (ROOT / "configs").glob("*.py") if path.stem not in ("__init__", "common", "small"))
@@ -28,6 +37,7 @@ NEVER_IMPORT = {
     "data": ("jax", "flax", "optax"),
     "model": ("ml_collections", "absl", "optax", "orbax", "grain", "time"),
     "run": ("optax", "grain"),
+    "tasks": ("optax", "orbax", "grain"),
     "train": (),
     "infer": ("optax",),
     "paper": ("optax",),

@@ -13,13 +13,12 @@ from ml_collections import ConfigDict
 from base.errors import UserError
 from configs.common import default
 from run.checkpoint import Checkpoints
+from tasks.loss import Loss
 from tests import tiny_training
 from train import loop
 from train.check import check
-from train.loss import Loss
 from train.metrics import NotFiniteError, Reporter
 from train.step import Sums
-from train.tasks.translation import task
 
 
 def records(workdir: Path) -> list[dict]:
@@ -39,7 +38,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[ConfigDict, Path]
     folder = tmp_path_factory.mktemp("loop")
     cfg = tiny_training.config(folder)
     cfg.steps, cfg.eval.every, cfg.eval.bleu_sentences, cfg.decode.extra_length = 10, 8, 4, 3
-    assert loop.train(cfg, folder / "run", task) == 0
+    assert loop.train(cfg, folder / "run") == 0
     return cfg, folder / "run"
 
 
@@ -74,7 +73,7 @@ def test_the_records_have_the_keys_and_the_values_they_promise(trained: tuple[Co
 def test_the_same_run_is_not_trained_again(trained: tuple[ConfigDict, Path]) -> None:
     cfg, workdir = trained
     before = (workdir / "metrics.jsonl").read_text()
-    assert loop.train(cfg, workdir, task) == 0
+    assert loop.train(cfg, workdir) == 0
     assert (workdir / "metrics.jsonl").read_text() == before
 
 
@@ -89,37 +88,37 @@ def test_another_config_is_refused_by_name_and_both_values(
     old = other[key] if "." not in key else other[key.split(".")[0]][key.split(".")[1]]
     other.update_from_flattened_dict({key: value})
     with pytest.raises(UserError, match=f"{key} is {old!r} there and {value!r} here"):
-        loop.train(other, workdir, task)
+        loop.train(other, workdir)
 
 
 def test_keys_that_do_not_change_the_parameters_may_change(trained: tuple[ConfigDict, Path]) -> None:
     cfg, workdir = trained
     other = cfg.copy_and_resolve_references()
     other.log_every, other.checkpoint.every, other.eval.bleu_sentences, other.decode.beam = 3, 100, 0, 2
-    assert loop.train(other, workdir, task) == 0
+    assert loop.train(other, workdir) == 0
     assert json.loads((workdir / "config.json").read_text())["decode"]["beam"] == 2
     other.optim.schedule = "cosine"
     with pytest.raises(UserError, match=r"optim\.schedule is 'paper' there and 'cosine' here"):
-        loop.train(other, workdir, task)
+        loop.train(other, workdir)
 
 
 def test_a_folder_that_is_no_run_is_left_alone(tmp_path: Path) -> None:
     cfg = tiny_training.config(tmp_path)
     with pytest.raises(UserError, match="not empty and not a run"):
-        loop.train(cfg, tmp_path, task)
+        loop.train(cfg, tmp_path)
     assert not (tmp_path / "config.json").exists()
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot be written"):
-        loop.train(cfg, tmp_path / "file", task)
+        loop.train(cfg, tmp_path / "file")
 
 
 def test_a_start_that_failed_on_its_data_can_be_mended_and_changed_data_are_not_the_same_run(tmp_path: Path) -> None:
     cfg = tiny_training.config(tmp_path)
     good, cfg.data.train = cfg.data.train, f"text:{tmp_path}/absent.{{en,de}}"
     with pytest.raises(UserError, match="absent"):
-        loop.train(cfg, tmp_path / "run", task)
+        loop.train(cfg, tmp_path / "run")
     cfg.data.train, cfg.steps, cfg.checkpoint.every = good, 1, 100
-    assert loop.train(cfg, tmp_path / "run", task) == 0
+    assert loop.train(cfg, tmp_path / "run") == 0
     assert steps(tmp_path / "run") == [1]  # the last update is saved whatever checkpoint.every says
 
     for language in ("en", "de"):
@@ -127,7 +126,7 @@ def test_a_start_that_failed_on_its_data_can_be_mended_and_changed_data_are_not_
         path.write_text(path.read_text() + "the dog\n")
     cfg.steps = 2
     with pytest.raises(UserError, match=r"data\.train has changed"):
-        loop.train(cfg, tmp_path / "run", task)
+        loop.train(cfg, tmp_path / "run")
 
 
 @pytest.mark.parametrize("bad", [6, 8])
@@ -149,7 +148,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_is_never_saved(
     monkeypatch.setattr(loop, "make_train_step", poisoned)
     cfg = tiny_training.config(tmp_path)
     with pytest.raises(UserError, match=rf"^update {bad}: the loss is nan .*; checkpoint 4 was saved before it"):
-        loop.train(cfg, tmp_path / "run", task)
+        loop.train(cfg, tmp_path / "run")
     assert steps(tmp_path / "run") == [4]
 
 

@@ -10,7 +10,7 @@ import pytest
 from jax.extend.core import jaxprs_in_params
 
 from model.embed import logits_of
-from train.loss import chunks, cross_entropy, softmax_cross_entropy
+from tasks.loss import chunks, cross_entropy, softmax_cross_entropy
 
 
 def brute_force(logits_btv: np.ndarray, target_bt: np.ndarray, weights_bt: np.ndarray, eps_ls: float) -> tuple:

@@ -19,7 +19,7 @@ from data.batching import make_batch
 from data.corrupt import MASK, Corrupted, Masking
 from data.pipeline import Share, TrainingBatches
 from data.prepare import prepare_all
-from infer.evaluate import masked as evaluation
+from infer.evaluate import predictions as evaluation
 from infer.runs import Run, open_run
 from infer.texts.blanks import fill, masked
 from model.masked_lm import MaskedLM
@@ -27,12 +27,13 @@ from model.tokens import Tokens
 from run.checkpoint import load_params
 from run.folder import read_metrics
 from run.sharding import make_mesh
+from tasks.masked_lm import objective
 from tests import tolerance
 from tests.test_translate_cli import command
 from tests.tiny_training import refusal
 from train import loop
 from train.check import check
-from train.tasks.masked_lm import objective, task
+from train.job import open_job
 
 WORDS = ("to", "be", "or", "not")
 
@@ -59,7 +60,7 @@ def tiny(folder: Path) -> ConfigDict:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("masked_lm")
-    assert loop.train(tiny(folder), folder / "run", task) == 0
+    assert loop.train(tiny(folder), folder / "run") == 0
     return open_run(folder / "run", "latest", task="masked_lm")
 
 
@@ -155,7 +156,7 @@ def test_runs_of_other_seeds_are_validated_on_the_same_tokens_and_trained_on_oth
     validated, trained_on = [], []
     for seed in (1, 2):
         cfg.seed = seed
-        made = task(cfg, tmp_path, make_mesh(cfg.mesh, jax.devices()[:1]))
+        made = open_job(cfg, tmp_path, make_mesh(cfg.mesh, jax.devices()[:1]))
         validated.append(list(made.validation()))
         trained_on.append(next(made.batches))
         made.batches.close()
@@ -171,7 +172,7 @@ def _corrupted(run: Run) -> tuple[Corrupted, ConfigDict]:
 def test_a_resumed_run_ends_with_the_same_bits(trained: Run, tmp_path: Path) -> None:
     shutil.copytree(trained.workdir, tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "checkpoints" / "60")
-    assert loop.train(tiny(trained.workdir.parent), tmp_path / "run", task) == 0
+    assert loop.train(tiny(trained.workdir.parent), tmp_path / "run") == 0
     jax.tree.map(np.testing.assert_array_equal, load_params(tmp_path / "run", 60), load_params(trained.workdir, 60))
 
 
@@ -215,7 +216,7 @@ def test_a_rate_of_nothing_or_everything_is_one_line(rate: float) -> None:
 
 def test_corpora_that_cannot_be_masked_are_one_line(tmp_path: Path) -> None:
     def said(**data: str) -> str:
-        return refusal(tiny(tmp_path), tmp_path / "run", task, data)
+        return refusal(tiny(tmp_path), tmp_path / "run", data)
 
     (tmp_path / "empty.txt").write_text("")
     (tmp_path / "blank.txt").write_text("\n\n")
@@ -229,5 +230,5 @@ def test_learned_positions_that_are_too_few_are_said_at_the_start(tmp_path: Path
     cfg = tiny(tmp_path)
     cfg.model.update({"positions": "learned", "max_positions": 31 if rows == "data.train" else 32})
     (tmp_path / "valid.txt").write_text(valid)
-    said = refusal(cfg, tmp_path / "run", task, {})
+    said = refusal(cfg, tmp_path / "run", {})
     assert said.startswith("config: model.max_positions is 3") and said.endswith(f"as long as the rows of {rows}")

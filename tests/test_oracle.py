@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from model.config import POSITIONS
+from tasks.loss import cross_entropy
 from tests.model_cases import TINY, apply, jit_as_in_training, padded_ids, perturbed, relative_error, run
 from tests.oracle import Oracle, flatten
-from train.loss import cross_entropy
 
 EPS_LS = 0.1
 TOLERANCE = 1e-5

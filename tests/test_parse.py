@@ -21,7 +21,6 @@ from infer.translate.options import Decoding
 from infer.translate.translator import Hypothesis, Translation, Translator
 from tests import tiny_training
 from train import loop
-from train.tasks.translation import task
 
 TREEBANK = """
 ( (S (NP-SBJ (DT the) (NN dog)) (VP (VBZ sleeps)) (. .)))
@@ -49,7 +48,7 @@ def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cfg.data.vocab_size = 310
     cfg.steps = 8
     cfg.decode.update({"beam": 2, "alpha": 0.3, "extra_length": 8, "checkpoint": "average:2"})
-    assert loop.train(cfg, folder / "run", task) == 0
+    assert loop.train(cfg, folder / "run") == 0
     return folder / "run"
 
 

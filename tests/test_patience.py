@@ -12,7 +12,6 @@ from tests import tiny_training
 from tests.test_loop import records, steps
 from train import loop
 from train.patience import Patience, due
-from train.tasks.translation import task
 
 NLL = [2.0, 2.5, 2.2, 2.0, 1.0]  # of each validation: with a patience of 3 the run ends after the fourth
 
@@ -61,7 +60,7 @@ def test_a_run_ends_when_patience_does_and_counts_on_when_it_is_resumed(
         return {"loss": nll, "nll": nll, "perplexity": np.exp(nll)}
 
     monkeypatch.setattr(loop, "validate", validate)
-    assert loop.train(cfg, tmp_path / "whole", task) == 0
+    assert loop.train(cfg, tmp_path / "whole") == 0
     assert steps(tmp_path / "whole") == [6, 8]  # the end is saved, too
     line = "3 validations in a row have not lowered the best nll, 2.0000 (eval.patience)"
     assert capsys.readouterr().err.splitlines()[-1] == f"{tmp_path}/whole has ended: {line}"
@@ -69,16 +68,16 @@ def test_a_run_ends_when_patience_does_and_counts_on_when_it_is_resumed(
     log = (tmp_path / "whole" / "metrics.jsonl").read_text()
     with monkeypatch.context() as patch:
         patch.setattr(loop, "place_rows", None)  # the same command does not make one more update
-        assert loop.train(cfg, tmp_path / "whole", task) == 0
+        assert loop.train(cfg, tmp_path / "whole") == 0
     assert (tmp_path / "whole" / "metrics.jsonl").read_text() == log
     assert line in capsys.readouterr().err and next(measured) == 1.0
 
     measured = iter(NLL[:3])  # and then fails, in the middle of patience
     with pytest.raises(StopIteration):
-        loop.train(cfg, tmp_path / "resumed", task)
+        loop.train(cfg, tmp_path / "resumed")
     assert steps(tmp_path / "resumed") == [6]
     measured = iter(NLL[3:])
-    assert loop.train(cfg, tmp_path / "resumed", task) == 0
+    assert loop.train(cfg, tmp_path / "resumed") == 0
     assert next(measured) == 1.0
     both = [
         [(one["step"], one["kind"], one["nll"]) for one in records(tmp_path / name)] for name in ("whole", "resumed")

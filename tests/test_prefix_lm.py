@@ -15,7 +15,7 @@ from configs.common import default
 from configs.prefix_lm import get_config
 from infer.evaluate.sentences import open_sentences
 from infer.evaluate.translations import evaluate
-from infer.runs import TRANSLATION, open_run
+from infer.runs import open_run
 from infer.translate.options import Decoding
 from model.config import ModelConfig, parameter_count
 from model.language_model import LanguageModel
@@ -25,12 +25,12 @@ from model.search import state
 from model.tokens import Tokens
 from run.checkpoint import load_params
 from run.folder import model_config
+from tasks import TRANSLATION
 from tests import tiny_training
 from tests.model_cases import relative_error
 from tests.test_search import EXTRA, SOURCE_BS, Oracle, assert_same, plain_beam_search, searcher, unpad
 from train import loop
 from train.check import check
-from train.tasks.translation import task
 
 SIZES = ModelConfig(vocab_size=12, N=2, d_model=16, d_ff=24, h=2, d_k=8, d_v=8, P_drop=0.0)
 KINDS = {
@@ -104,10 +104,10 @@ def test_it_trains_resumes_bit_for_bit_and_is_scored(tmp_path: Path) -> None:
     cfg = tiny_training.config(tmp_path)
     cfg.task, cfg.model.prefix, cfg.data.batching = "prefix_lm", "full", "pack"
     cfg.steps, cfg.decode.checkpoint = 6, "latest"
-    assert loop.train(cfg, tmp_path / "run", task) == 0
+    assert loop.train(cfg, tmp_path / "run") == 0
     shutil.copytree(tmp_path / "run", tmp_path / "again")
     shutil.rmtree(tmp_path / "again" / "checkpoints" / "6")
-    assert loop.train(cfg, tmp_path / "again", task) == 0
+    assert loop.train(cfg, tmp_path / "again") == 0
     jax.tree.map(np.testing.assert_array_equal, *(load_params(tmp_path / run, 6) for run in ("run", "again")))
     model_run = open_run(tmp_path / "run", task=TRANSLATION)
     record, lines = evaluate(model_run, open_sentences("valid", cfg.data.valid), Decoding(2, 0.6, 5))

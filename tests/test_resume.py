@@ -11,7 +11,6 @@ from run.checkpoint import Checkpoints, load_params
 from tests import tiny_training
 from tests.test_train_cli import start, wait_for
 from train import loop
-from train.tasks.translation import task
 
 
 @pytest.mark.parametrize("batching", ["bucket", pytest.param("pack", marks=pytest.mark.slow)])  # test_pipeline: both
@@ -30,7 +29,7 @@ def test_a_killed_run_ends_with_the_same_bits(tmp_path: Path, batching: str) -> 
     assert cfg.steps > 9
 
     for name in ("killed", "whole"):
-        assert loop.train(cfg, tmp_path / name, task) == 0
+        assert loop.train(cfg, tmp_path / name) == 0
     resumed, whole = (load_params(tmp_path / name, cfg.steps) for name in ("killed", "whole"))
     jax.tree.map(np.testing.assert_array_equal, resumed, whole)
 

@@ -10,9 +10,9 @@ import pytest
 
 from data.batching import Batch
 from model.config import DROPOUT_BITS, ModelConfig
+from tasks.translation import objective
 from tests.tiny_training import batch
 from train.step import Sums, TrainState, init_state, make_eval_step, make_train_step
-from train.tasks.translation import objective
 
 EPS_LS = 0.1
 TX = optax.sgd(1.0)  # new parameters = old - gradient: any error in the gradient shows

@@ -26,8 +26,6 @@ from infer.translate.translator import Required, Translator, translate_one
 from tests import tiny_training
 from train import loop
 from train.check import check
-from train.tasks import translation
-from train.tasks.translation import task
 
 PAIRS = [("the b@@ oat", "das b@@ oot"), ("the  the  sea ", " das meer"), ("b@@ oat", "b@@ oot")]
 
@@ -170,7 +168,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[ConfigDict, Run]:
     references: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(translation, "corpus_bleu", lambda hypotheses, given: references.extend(given) or 0.0)
-        assert loop.train(cfg, folder / "run", task) == 0
+        assert loop.train(cfg, folder / "run") == 0
     valid = (folder / "valid.en").read_text().splitlines()
     assert references == [line[:3] for line in valid[:2]]  # joined, as hypotheses are
     return cfg, open_run(folder / "run", "latest")
@@ -199,7 +197,7 @@ def test_a_run_of_symbols_is_resumed(trained: tuple[ConfigDict, Run]) -> None:
     cfg, run = trained
     cfg = cfg.copy_and_resolve_references()
     cfg.steps = 3
-    assert loop.train(cfg, run.workdir, task) == 0
+    assert loop.train(cfg, run.workdir) == 0
     assert open_run(run.workdir, "latest").step == 3
     assert run.tokenizer.sha256 == open_tokenizer(run.workdir / "tokenizer.model").sha256
     _, _, valid = prepare_all(cfg.data)

@@ -10,12 +10,12 @@ import pytest
 
 from run.checkpoint import Checkpoints
 from run.sharding import data_mesh
+from tasks.loss import Loss
+from tasks.task import Objective
 from tests import tiny_training
 from train import loop
-from train.loss import Loss
+from train.job import Job, open_job
 from train.step import make_eval_step
-from train.task import Objective, Task
-from train.tasks import translation
 from train.validation import validate
 
 
@@ -24,18 +24,18 @@ def test_batches_of_unequal_size_count_by_their_tokens() -> None:
         return Loss(params["scale"] * batch.sum(), batch.sum(), jnp.asarray(batch.size, jnp.float32))
 
     batches = [np.array([1.0, 2.0, 3.0], np.float32), np.array([10.0], np.float32)]
-    objective = Objective(lambda key: {}, loss, lambda batch: ())
-    task = Task(objective, None, lambda: iter(batches), lambda params: {"bleu": 7.0}, {})  # type: ignore[arg-type]
-    found = validate(task, make_eval_step(objective), data_mesh(), {"scale": jnp.float32(2.0)})
+    objective = Objective(lambda key: {}, loss, lambda batch: (), None, None)  # type: ignore[arg-type]
+    job = Job(objective, None, lambda: iter(batches), lambda params: {"bleu": 7.0}, {})  # type: ignore[arg-type]
+    found = validate(job, make_eval_step(objective), data_mesh(), {"scale": jnp.float32(2.0)})
     assert found == pytest.approx({"loss": 8.0, "nll": 4.0, "perplexity": math.exp(4.0), "bleu": 7.0})
 
 
 def test_a_model_that_knows_nothing_has_the_nll_of_its_vocabulary(tmp_path: Path) -> None:
     cfg = tiny_training.config(tmp_path)
     (tmp_path / "run").mkdir()
-    task = translation.task(cfg, tmp_path / "run", data_mesh())
-    params = jax.tree.map(jnp.zeros_like, task.objective.init(jax.random.key(0)))
-    found = validate(task, make_eval_step(task.objective), data_mesh(), params)
+    job = open_job(cfg, tmp_path / "run", data_mesh())
+    params = jax.tree.map(jnp.zeros_like, job.objective.init(jax.random.key(0)))
+    found = validate(job, make_eval_step(job.objective), data_mesh(), params)
     assert found["nll"] == pytest.approx(math.log(cfg.data.vocab_size), rel=1e-6)
     assert found["loss"] == pytest.approx(math.log(cfg.data.vocab_size), rel=1e-6)
 
@@ -44,7 +44,7 @@ def test_a_model_that_knows_nothing_has_the_nll_of_its_vocabulary(tmp_path: Path
 def test_a_checkpoint_is_due_by_the_clock(tmp_path: Path, minutes: float, saved: list[int]) -> None:
     cfg = tiny_training.config(tmp_path)
     cfg.checkpoint.every, cfg.checkpoint.every_minutes = 1_000, minutes
-    assert loop.train(cfg, tmp_path / "run", translation.task) == 0
+    assert loop.train(cfg, tmp_path / "run") == 0
     checkpoints = Checkpoints(tmp_path / "run" / "checkpoints")
     assert checkpoints.steps() == saved
     checkpoints.close()

@@ -16,13 +16,15 @@ from configs.vision import get_config
 from data.images import ImageBatches, Images, evaluation_batches, open_images, planned_batch
 from data.pipeline import Share
 from infer.attention.patches import draw, patch_weights
-from infer.evaluate import images as evaluation
+from infer.evaluate import predictions as evaluation
+from infer.runs import Run, open_run
 from model.config import ModelConfig
 from model.vision import ImageConfig, Vision, init_params, patches
 from run.checkpoint import load_params
+from tasks.vision import image_config, objective
+from tasks.vision import open_images as images_of
 from tests.extras import needed
 from train import loop
-from train.tasks.vision import objective, task
 
 SIZES = ModelConfig(vocab_size=3, N=1, d_model=16, d_ff=16, h=2, d_k=8, d_v=8, max_positions=9, P_drop=0.0)
 IMAGE = ImageConfig(height=4, width=6, patch_height=2, patch_width=3, classes=3)
@@ -100,14 +102,14 @@ def test_a_wrong_key_is_named(field: str, value: object, message: str) -> None:
     cfg = get_config()
     cfg.image.update({"height": 4, "width": 6, "patch_width": 3, field: value})
     with pytest.raises(UserError, match=f"^config: .*{message}"):
-        evaluation.image_config(cfg)
+        image_config(cfg)
 
 
 def test_learned_positions_that_are_too_few_are_said() -> None:
     cfg = get_config()
     cfg.model.max_positions = 16
     with pytest.raises(UserError, match=r"^config: model\.max_positions is 16; it must be at least 17, as many"):
-        evaluation.image_config(cfg)
+        image_config(cfg)
 
 
 def numbered(count: int) -> Images:
@@ -193,26 +195,26 @@ def test_rows_without_an_image_weigh_nothing() -> None:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> evaluation.VisionRun:
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("vision")
-    assert loop.train(tiny(folder), folder / "run", task) == 0
-    return evaluation.open_vision(folder / "run")
+    assert loop.train(tiny(folder), folder / "run") == 0
+    return open_run(folder / "run", task="vision")
 
 
 @pytest.mark.slow
-def test_a_resumed_run_ends_with_the_same_bits(trained: evaluation.VisionRun, tmp_path: Path) -> None:
+def test_a_resumed_run_ends_with_the_same_bits(trained: Run, tmp_path: Path) -> None:
     cfg = tiny(tmp_path)
     cfg.data.train, cfg.data.valid = trained.config.data.train, trained.config.data.valid
     for steps in (37, 60):  # 37 updates end within an epoch
         cfg.steps = steps
-        assert loop.train(cfg, tmp_path / "run", task) == 0
+        assert loop.train(cfg, tmp_path / "run") == 0
     jax.tree.map(np.testing.assert_array_equal, load_params(tmp_path / "run", 60), load_params(trained.workdir, 60))
 
 
-def test_it_learns_and_the_record_counts_every_image(trained: evaluation.VisionRun) -> None:
+def test_it_learns_and_the_record_counts_every_image(trained: Run) -> None:
     record = evaluation.evaluate(trained, "test")
-    images = trained.images("test")
-    model = Vision(trained.model_config, trained.image)
+    images = images_of(trained.config, trained.config.data.test)
+    model = Vision(trained.model_config, image_config(trained.config))
     logits_bv, _ = model.apply(
         {"params": jax.tree.map(jnp.asarray, trained.params)}, jnp.asarray(images.images_nyx), jnp.ones(30, jnp.int32)
     )
@@ -222,8 +224,8 @@ def test_it_learns_and_the_record_counts_every_image(trained: evaluation.VisionR
     assert "accuracy" in evaluation.table(record)
 
 
-def test_patches_are_drawn_over_the_image(trained: evaluation.VisionRun, tmp_path: Path) -> None:
-    image_yx = trained.images("test").images_nyx[0]
+def test_patches_are_drawn_over_the_image(trained: Run, tmp_path: Path) -> None:
+    image_yx = images_of(trained.config, trained.config.data.test).images_nyx[0]
     _, weights_nhyx = patch_weights(trained, image_yx)
     assert weights_nhyx.shape == (1, 2, 2, 2)
     assert np.all(weights_nhyx.sum(axis=(2, 3)) < 1), "the class token attends to itself, too"

@@ -14,7 +14,6 @@ from run.checkpoint import load_params
 from tests import tiny_training
 from tests.test_train_cli import start
 from train import loop
-from train.tasks.translation import task
 from train.warm_start import warm_start
 
 
@@ -23,7 +22,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> tuple[ConfigDict, Path]:
     folder = tmp_path_factory.mktemp("warm")
     cfg = tiny_training.config(folder)
     cfg.steps = 8
-    assert loop.train(cfg, folder / "run", task) == 0
+    assert loop.train(cfg, folder / "run") == 0
     return cfg, folder / "run"
 
 
@@ -67,10 +66,10 @@ def test_a_resumed_run_ignores_it_and_ends_with_the_same_bits(source: tuple, tmp
     cfg, run = source
     cfg = cfg.copy_and_resolve_references()
     cfg.optim.lr, cfg.steps = 0.01, 6
-    assert loop.train(cfg, tmp_path / "whole", task, str(run)) == 0
+    assert loop.train(cfg, tmp_path / "whole", str(run)) == 0
     shutil.copytree(tmp_path / "whole", tmp_path / "parts")
     shutil.rmtree(tmp_path / "parts" / "checkpoints" / "6")
-    assert loop.train(cfg, tmp_path / "parts", task, "nowhere") == 0
+    assert loop.train(cfg, tmp_path / "parts", "nowhere") == 0
     whole, parts = (load_params(tmp_path / name, 6) for name in ("whole", "parts"))
     jax.tree.map(np.testing.assert_array_equal, whole, parts)
     average = (load_params(run, 4)["embed"] + load_params(run, 8)["embed"]) / 2

@@ -1,18 +1,16 @@
 """A config and a batch small enough to train in a test."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
-from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from base.errors import UserError
 from configs.common import default
 from data.batching import Batch
 from train import loop
-from train.task import Task
 
 WORDS = ["a", "the", "dog", "cat", "man", "woman", "walks", "runs", "old", "young", "red", "two", "street", "house"]
 
@@ -35,13 +33,11 @@ def config(folder: Path) -> ConfigDict:
     return cfg
 
 
-def refusal(
-    cfg: ConfigDict, workdir: Path, task: Callable[[ConfigDict, Path, Mesh], Task], data: Mapping[str, str]
-) -> str:
+def refusal(cfg: ConfigDict, workdir: Path, data: Mapping[str, str]) -> str:
     """Returns the line that training is refused with, with these values in `cfg.data`."""
     cfg.data.update(data)
     with pytest.raises(UserError) as caught:
-        loop.train(cfg, workdir, task)
+        loop.train(cfg, workdir)
     return str(caught.value)
 
 

@@ -37,12 +37,8 @@ def main(argv: list[str]) -> int:
     connect()
     check_device(_CONFIG.value)
     from train.loop import train  # only now, so that a mistyped key is reported without waiting for jax to load
-    from train.tasks import classification, denoising, language_model, masked_lm, translation, vision
 
-    tasks = {"translation": translation.task, "language_model": language_model.task, "vision": vision.task}
-    tasks |= {"prefix_lm": translation.task}
-    tasks |= {"masked_lm": masked_lm.task, "denoising": denoising.task, "classification": classification.task}
-    return train(_CONFIG.value, workdir, tasks[_CONFIG.value.task], flags.FLAGS.init)
+    return train(_CONFIG.value, workdir, flags.FLAGS.init)
 
 
 if __name__ == "__main__":

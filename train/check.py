@@ -5,12 +5,13 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+import tasks
 from base.errors import UserError
 from base.keys import flat
 from run.config import check_keys
 
 CHOICES = {
-    "task": ("translation", "prefix_lm", "language_model", "masked_lm", "denoising", "classification", "vision"),
+    "task": tuple(tasks.MODULES),
     "data.units": ("subwords", "words", "characters", "words,characters", "characters,words"),
     "data.batching": ("bucket", "pack", "window"),
     "optim.name": ("adam", "adamw"),
@@ -103,25 +104,6 @@ def check_device(cfg: ConfigDict) -> None:
     device = jax.default_backend()
     runs = impl not in PLATFORMS or PLATFORMS[impl] == device
     _require(runs, "model.attention_impl", impl, f"einsum on this device ({device})")
-
-
-def check_rows(cfg: ConfigDict, train: Any, valid: Any) -> None:
-    """Raises a `UserError` if the prepared corpora need rows longer than the table of learned positions."""
-    from data.batching import length_batches  # only now, to keep `check` fast
-
-    if cfg.model.positions != "learned":
-        return
-    batching = cfg.data.batching
-    for name, corpus in {"data.train": train, "data.valid": valid}.items():
-        # Validation is by length even where training packs, but not where rows are windows of a text.
-        if batching == "window" or (batching == "pack" and corpus is train):
-            longest = cfg.data.pack_length
-        else:
-            lengths_n = corpus.lengths.max(axis=1)
-            batches = length_batches(lengths_n, cfg.data.buckets, tokens=cfg.data.tokens_per_batch)
-            longest = max(batch.length for batch in batches)
-        what = f"at least {longest}, as long as the rows of {name}"
-        _require(cfg.model.max_positions >= longest, "model.max_positions", cfg.model.max_positions, what)
 
 
 def _require(right: bool, key: str, value: Any, what: str) -> None:

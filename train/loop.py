@@ -20,11 +20,11 @@ from run.distributed import all_stop, is_main, main_says
 from run.folder import as_json, model_config, open_folder, read_metrics, record_launch
 from run.sharding import make_mesh, place_rows, placed_shapes, shardings
 from run.signals import Signals
+from train.job import Job, open_job
 from train.metrics import NotFiniteError, Reporter
 from train.optim import learning_rate, optimizer
 from train.patience import Patience, due
 from train.step import Sums, TrainState, init_state, make_eval_step, make_train_step
-from train.task import Task
 from train.validation import validate
 from train.warm_start import warm_start
 
@@ -33,7 +33,7 @@ class Training(NamedTuple):
     """What the updates, validations and checkpoints of one launch share."""
 
     cfg: ConfigDict
-    task: Task
+    job: Job
     mesh: Mesh
     train_step: Callable[..., tuple[TrainState, Sums]]
     validation: Callable[[dict], dict[str, float]]
@@ -43,13 +43,10 @@ class Training(NamedTuple):
     signals: Signals
 
 
-def train(
-    cfg: ConfigDict, workdir: Path, open_task: Callable[[ConfigDict, Path, Mesh], Task], init_from: str | None = None
-) -> int:
+def train(cfg: ConfigDict, workdir: Path, init_from: str | None = None) -> int:
     """Trains `cfg` in `workdir` until `cfg.steps`, resuming from the folder's latest checkpoint if it has one.
 
-    `open_task` is the function `task` of a file in train/tasks/. A run without a checkpoint begins with parameters of
-    the run that `init_from` names (`train.warm_start`), if any.
+    A run without a checkpoint begins with parameters of the run that `init_from` names (`train.warm_start`), if any.
 
     With `eval.patience` it may end earlier; the same command then says so and trains no further.
 
@@ -63,13 +60,13 @@ def train(
     model_config(cfg, cfg.data.vocab_size)  # a wrong one is refused before anything is written
     with Signals(alone=jax.process_count() == 1) as signals, open_folder(cfg, workdir):
         mesh = make_mesh(cfg.mesh)
-        task = open_task(cfg, workdir, mesh)
+        job = open_job(cfg, workdir, mesh)
         tx = optimizer(cfg.optim, cfg.model.d_model, cfg.steps)
         init_key, dropout_key = jax.random.split(jax.random.key(cfg.seed))
-        init = partial(init_state, task.objective.init, tx)
+        init = partial(init_state, job.objective.init, tx)
         placed = placed_shapes(jax.eval_shape(init, init_key), mesh)
-        train_step = make_train_step(task.objective, tx, cfg.optim.accumulate, shardings(placed))
-        validation = partial(validate, task, make_eval_step(task.objective), mesh)
+        train_step = make_train_step(job.objective, tx, cfg.optim.accumulate, shardings(placed))
+        validation = partial(validate, job, make_eval_step(job.objective), mesh)
 
         checkpoints = Checkpoints(workdir / "checkpoints", cfg.checkpoint)
         taken = None
@@ -82,10 +79,10 @@ def train(
         else:
             check_unchanged(workdir, latest)
             state, position = checkpoints.restore(placed)
-            task.batches.set_state(position)
+            job.batches.set_state(position)
         first = int(state.step) + 1
         if is_main():
-            record_launch(workdir, task.manifests, first - 1, taken)
+            record_launch(workdir, job.manifests, first - 1, taken)
 
         rate = partial(learning_rate, cfg.optim, cfg.model.d_model, cfg.steps)
         saved_at = time.monotonic()
@@ -95,11 +92,11 @@ def train(
         with (
             jax.set_mesh(mesh),
             reporting as reporter,
-            closing(task.batches),
+            closing(job.batches),
             closing(checkpoints),
             _naming_what_is_saved(checkpoints),
         ):
-            training = Training(cfg, task, mesh, train_step, validation, checkpoints, reporter, patience, signals)
+            training = Training(cfg, job, mesh, train_step, validation, checkpoints, reporter, patience, signals)
             if first > 1:
                 reporter.message(f"resuming {workdir} after update {first - 1}")
                 _validate_if_interrupted(training, state.params, first - 1)
@@ -119,16 +116,16 @@ def _updates(training: Training, state: TrainState, key: PRNGKeyArray, first: in
     Returns whether patience has ended.
     """
     cfg = training.cfg
-    task = training.task
+    job = training.job
     reporter = training.reporter
     signals = training.signals
     ended = False
     in_flight: tuple[int, Sums, int] | None = None  # the arguments of `reporter.update`
     for step in range(first, cfg.steps + 1):
-        batch = place_rows(training.mesh, next(task.batches))
-        position = task.batches.get_state()
+        batch = place_rows(training.mesh, next(job.batches))
+        position = job.batches.get_state()
         state, sums = training.train_step(state, batch, key)
-        positions = sum(np.size(tokens.ids_bt) for tokens in task.objective.tokens(batch))
+        positions = sum(np.size(tokens.ids_bt) for tokens in job.objective.tokens(batch))
         signals.hold()
         if in_flight:
             reporter.update(*in_flight)
@@ -169,7 +166,7 @@ def _overdue(cfg: ConfigDict, step: int, saved_at: float) -> bool:
 
 def _validate_if_interrupted(training: Training, params: dict, step: int) -> None:
     """Validates the checkpoint of update `step`, from which the run resumes, if a signal interrupted that."""
-    position = training.task.batches.get_state()
+    position = training.job.batches.get_state()
     was_due = due(training.cfg.eval, step, position) or step >= training.cfg.steps
     if not was_due:
         return

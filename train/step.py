@@ -10,8 +10,8 @@ from flax import struct
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from model.noise import Noise
-from train.loss import Loss
-from train.task import Batch, Objective
+from tasks.loss import Loss
+from tasks.task import Batch, Objective
 
 
 class TrainState(struct.PyTreeNode):

@@ -7,15 +7,16 @@ from jax.sharding import Mesh
 
 from infer.scores.perplexity import from_nll
 from run.sharding import place_rows
-from train.loss import Loss
-from train.task import Batch, Task
+from tasks.loss import Loss
+from tasks.task import Batch
+from train.job import Job
 
 
-def validate(task: Task, eval_step: Callable[[dict, Batch], Loss], mesh: Mesh, params: dict) -> dict[str, float]:
-    """Returns "loss" and "nll" in nats per validation token, "perplexity", and the metrics of `task.measure`."""
+def validate(job: Job, eval_step: Callable[[dict, Batch], Loss], mesh: Mesh, params: dict) -> dict[str, float]:
+    """Returns "loss" and "nll" in nats per validation token, "perplexity", and the metrics of `job.measure`."""
     loss_sum = nll_sum = tokens = 0.0
-    for batch in task.validation():
+    for batch in job.validation():
         loss = jax.device_get(eval_step(params, place_rows(mesh, batch)))
         loss_sum, nll_sum, tokens = loss_sum + loss.loss_sum, nll_sum + loss.nll_sum, tokens + loss.tokens
     nll = float(nll_sum / tokens)
-    return {"loss": float(loss_sum / tokens), "nll": nll, "perplexity": from_nll(nll), **task.measure(params)}
+    return {"loss": float(loss_sum / tokens), "nll": nll, "perplexity": from_nll(nll), **job.measure(params)}

@@ -22,7 +22,6 @@ from model.masks import Mask
 from model.mixers.kernels import attend
 from run.averaging import load_choice, params_sha256
 from train.loop import train
-from train.tasks import translation
 
 DETERMINISTIC = "--xla_gpu_deterministic_ops=true"
 WIDTHS = (16, 32, 64, 128)  # d_k = d_v of the rows of Table 3 that cuDNN takes
@@ -44,7 +43,7 @@ def curves(options: Options) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for dtype in ("float32", "bfloat16"):
         workdir = options.runs / f"numerics-{dtype}"
-        train(recipe(options, dtype, 4 if options.tiny else 370), workdir, translation.task)
+        train(recipe(options, dtype, 4 if options.tiny else 370), workdir)
         records = read_json_lines(workdir / "metrics.jsonl", {"kind": str})
         losses = [record["loss"] for record in records if record["kind"] == "train"]
         found[f"train_{dtype}"] = float(np.mean(losses[-max(1, len(losses) // 4) :]))

@@ -17,7 +17,6 @@ from infer.runs import open_run
 from infer.translate.options import chosen
 from train.check import check_device
 from train.loop import train
-from train.tasks import translation
 
 LEAST = 20.0  # seconds without which training is not begun
 
@@ -61,7 +60,7 @@ def trained(
     stop.start()
     started = time.monotonic()
     try:
-        train(cfg, workdir, translation.task)
+        train(cfg, workdir)
     except SystemExit as early:
         raise OutOfTime from early
     finally:

@@ -11,13 +11,14 @@ from jaxtyping import Float
 from base.errors import UserError
 from base.files import output_file
 from infer.attention.drawing import save
-from infer.evaluate.images import VisionRun, open_vision
+from infer.runs import Run, corpus_named, open_run
 from model.mixers import MIXERS
 from model.vision import Vision
+from tasks.vision import image_config, open_images
 
 
 def patch_weights(
-    model_run: VisionRun, image_yx: Float[np.ndarray, "y x"]
+    model_run: Run, image_yx: Float[np.ndarray, "y x"]
 ) -> tuple[int, Float[np.ndarray, "n h rows columns"]]:
     """Returns the likeliest class, and each patch's weight in every layer and head.
 
@@ -26,16 +27,17 @@ def patch_weights(
     """
     if not MIXERS[model_run.model_config.mixer].weights:
         raise UserError(f"model.mixer is {model_run.model_config.mixer!r}: it has no attention weights to draw")
-    model = Vision(model_run.model_config, model_run.image)
+    image = image_config(model_run.config)
+    model = Vision(model_run.model_config, image)
     params, images_byx = jax.tree.map(jnp.asarray, model_run.params), jnp.asarray(image_yx[None])
     logits_bv, weights = model.apply({"params": params}, images_byx, jnp.ones(1, jnp.int32), return_weights=True)
     weights_nhtt = np.stack([np.asarray(block.self_bhtt[0], np.float32) for block in weights])
-    token = model_run.image.pooling == "token"
+    token = image.pooling == "token"
     weights_nht = weights_nhtt[:, :, 0, 1:] if token else weights_nhtt.mean(axis=2)
-    return int(logits_bv[0].argmax()), weights_nht.reshape(*weights_nht.shape[:2], *model_run.image.grid)
+    return int(logits_bv[0].argmax()), weights_nht.reshape(*weights_nht.shape[:2], *image.grid)
 
 
-def draw(model_run: VisionRun, image_yx: Float[np.ndarray, "y x"], label: int, output: Path) -> None:
+def draw(model_run: Run, image_yx: Float[np.ndarray, "y x"], label: int, output: Path) -> None:
     """Draws the image, and over it the patches of every layer and head, darkest red the largest weight of each.
 
     Raises:
@@ -62,8 +64,8 @@ def draw(model_run: VisionRun, image_yx: Float[np.ndarray, "y x"], label: int, o
 def main(options: Any) -> None:
     """Draws what a classifier attends to in one image, as `infer.patches` says."""
     output = output_file("output", options.output)
-    model_run = open_vision(options.workdir, options.checkpoint)
-    images = model_run.images(options.split)
+    model_run = open_run(options.workdir, options.checkpoint, task="vision")
+    images = open_images(model_run.config, corpus_named(model_run.config, options.split))
     if not 0 <= options.image < len(images.labels_n):
         raise UserError(f"--image={options.image}: {images.spec} has images 0 to {len(images.labels_n) - 1}")
     draw(model_run, images.images_nyx[options.image], int(images.labels_n[options.image]), output)

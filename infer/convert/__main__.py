@@ -18,15 +18,12 @@ python -m infer.convert --from=safetensors:exported --workdir=runs/again
 --output, or with --from the folder --workdir, must be new or empty; a conversion that fails leaves nothing behind.
 """
 
-from collections.abc import Callable
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 from absl import flags
 
+from base.command import imported
 from base.errors import UserError
-from base.files import expanded
 from infer.options import define_run_flags, start
 
 OUT = ("ctranslate2", "huggingface", "onnx", "safetensors", "stablehlo")
@@ -34,70 +31,10 @@ IN = ("fairseq", "huggingface", "safetensors")
 QUANTIZATIONS = ("float32", "int8", "int16", "float16", "bfloat16")
 
 
-def write(to: str, output: str) -> None:
-    """Writes the run of the flags as format `to`."""
-    from infer.convert.folders import needed, new_folder
-    from infer.runs import open_run
-
-    options = flags.FLAGS
-    save: Callable[[Any, Path], Any]
-    opened: Callable[[str, str | None], Any] = open_run
-    with needed(f"--to={to}"):
-        match to:
-            case "ctranslate2":
-                from infer.convert import ctranslate2
-
-                save = partial(ctranslate2.write, quantization=options.quantization or "float32")
-            case "huggingface":
-                from infer.convert import huggingface
-
-                save = huggingface.write
-            case "onnx":
-                from infer.convert import onnx
-
-                save = onnx.write
-            case "stablehlo":
-                from infer.convert import stablehlo
-
-                save = stablehlo.write
-            case _:
-                from infer.convert import safetensors
-
-                save, opened = safetensors.write, safetensors.open_any
-    model_run = opened(options.workdir, options.checkpoint)
-    with new_folder("output", output) as folder, needed(f"--to={to}"):
-        save(model_run, folder)
-
-
-def read(source: str, workdir: str) -> None:
-    """Makes the run `workdir` of a checkpoint, given as FORMAT:PATH."""
-    from infer.convert.folders import make_run, needed
-
-    kind, _, path = source.partition(":")
-    if kind not in IN or not path:
-        raise UserError(f"--from={source}: write FORMAT:PATH, with the format one of {', '.join(IN)}")
-    place = expanded(path, f"--from={source}")
-    with needed(f"--from={kind}"):
-        match kind:
-            case "huggingface":
-                from infer.convert import huggingface
-
-                imported = huggingface.read(place)
-            case "fairseq":
-                from infer.convert import fairseq
-
-                imported = fairseq.read(place)
-            case _:
-                from infer.convert import safetensors
-
-                imported = safetensors.read(place)
-    make_run(workdir, imported)
-
-
-def main(argv: list[str]) -> None:
-    """See the module's docstring."""
-    options = flags.FLAGS
-    to, source = options.to, options["from"].value
+def check(options: Any) -> None:
+    """Raises a `UserError` unless the flags name one conversion."""
+    to = options.to
+    source = options["from"].value
     if (to is None) == (source is None):
         raise UserError("give one of --to=FORMAT and --from=FORMAT:PATH; --help describes them")
     if to and not options.output:
@@ -106,8 +43,10 @@ def main(argv: list[str]) -> None:
         raise UserError("--quantization is for --to=ctranslate2; the other formats are float32")
     if source and (options.output or options.checkpoint):
         raise UserError("--output and --checkpoint are for --to; --from makes the folder --workdir")
-    write(to, options.output) if to else read(str(source), options.workdir)
-    print(options.output or options.workdir)
+    if source:
+        kind, _, path = source.partition(":")
+        if kind not in IN or not path:
+            raise UserError(f"--from={source}: write FORMAT:PATH, with the format one of {', '.join(IN)}")
 
 
 if __name__ == "__main__":
@@ -116,4 +55,4 @@ if __name__ == "__main__":
     flags.DEFINE_string("from", None, f"FORMAT:PATH of a checkpoint to import as the run; formats: {', '.join(IN)}")
     flags.DEFINE_string("output", None, "with --to: the new folder to write")
     flags.DEFINE_enum("quantization", None, QUANTIZATIONS, "with --to=ctranslate2: the type of its weights")
-    start(main, hint="the run is given as --workdir=DIR")
+    start(imported("infer.convert.command"), hint="the run is given as --workdir=DIR", check=check)

@@ -5,7 +5,6 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,11 +15,9 @@ from ml_collections import ConfigDict
 from base.errors import UserError
 from base.files import folder, write_json
 from data.tokenizer import Tokenizer
-from infer.evaluate.images import image_config
-from infer.runs import initial
-from model import vision
 from run.checkpoint import Checkpoints
-from run.folder import as_json, model_config
+from run.folder import as_json
+from tasks import task_of
 
 _DRAFT = ".converting-"  # and 32 hexadecimal digits: a folder that is being written
 _ABANDONED = 24 * 3600.0  # seconds without a write after which a conversion is assumed killed
@@ -128,11 +125,9 @@ def shapes(config: ConfigDict, tokenizer: Tokenizer | None) -> Any:
     Raises:
       UserError: there is no such model.
     """
-    if tokenizer:
-        init = initial(config, model_config(config, tokenizer.vocab_size))
-    else:
-        init = partial(vision.init_params, model_config(config, config.image.classes), image_config(config))
-    return jax.eval_shape(init, jax.random.key(0))
+    task = task_of(config.task)
+    model = task.config(config, tokenizer.vocab_size if tokenizer else 0)
+    return jax.eval_shape(task.objective(config, model).init, jax.random.key(0))
 
 
 def named(params: Any) -> dict[str, Any]:

@@ -9,15 +9,14 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from base.errors import UserError, shown
-from base.files import folder as existing
 from base.files import write_json, write_text
 from data.imported import open_tokenizer
 from infer.convert.folders import Imported, named, nested, shapes
 from infer.convert.weights import Weights
-from infer.evaluate.images import VisionRun, open_vision
-from infer.runs import Run, open_run
+from infer.runs import Run
 from run.config import LARGEST, read_config
 from run.folder import as_json
+from tasks import task_of
 
 NAME = "model.safetensors"
 README = """Parameters of a Transformer in float32, under the names that its code gives them, such as
@@ -33,20 +32,13 @@ To make a run of them again, which every command takes:
 """
 
 
-def open_any(workdir: str, checkpoint: str | None) -> Run | VisionRun:
-    """Loads a run of any task; raises as `infer.runs.open_run`."""
-    if read_config(existing("workdir", workdir)).task == "vision":
-        return open_vision(workdir, checkpoint)
-    return open_run(workdir, checkpoint, None)
-
-
-def write(model_run: Run | VisionRun, folder: Path) -> None:
+def write(model_run: Run, folder: Path) -> None:
     """Writes the run's parameters, config and tokenizer, if it has one, into `folder`."""
     params = {name: np.ascontiguousarray(leaf) for name, leaf in named(model_run.params).items()}
     save_file(params, folder / NAME, metadata={"step": str(model_run.step)})
     write_json(folder / "config.json", as_json(model_run.config))
-    if isinstance(model_run, Run):
-        model_run.tokenizer.save(folder / "tokenizer.model")
+    if model_run.text:
+        model_run.text.save(folder / "tokenizer.model")
     write_text(folder / "README.md", README.format(step=model_run.step))
 
 
@@ -64,7 +56,7 @@ def read(folder: Path) -> Imported:
         raise UserError(f"{folder / NAME}: damaged: its step is {shown(step)}")
     weights, config = Weights(folder / NAME, params), read_config(folder)
     weights.check_layers(config.model.N)
-    tokenizer = None if config.task == "vision" else open_tokenizer(folder / "tokenizer.model")
+    tokenizer = None if task_of(config.task).images else open_tokenizer(folder / "tokenizer.model")
     wanted = named(shapes(config, tokenizer))
     found = {name: weights.take(name, *leaf.shape) for name, leaf in wanted.items()}
     weights.check_all_read()

@@ -23,7 +23,7 @@ from infer.convert.settings import (
     require,
 )
 from infer.convert.weights import Weights
-from infer.evaluate.images import image_config
+from tasks.vision import image_config
 
 _SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "num_channels")
 _RULES = {**dict.fromkeys(_SIZES, SIZE), "layer_norm_eps": EPSILON, "hidden_act": ACTIVATION}

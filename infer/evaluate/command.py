@@ -6,13 +6,14 @@ from base.errors import UserError
 from base.files import folder
 from data.imported import Unigram
 from data.sources import open_corpus
-from infer.evaluate import images, masked, texts, translations
+from infer.evaluate import predictions, texts, translations
 from infer.evaluate.record import deliver
 from infer.evaluate.sentences import open_files, open_sentences, open_split
 from infer.options import decoding
-from infer.runs import TRANSLATION, open_run
+from infer.runs import open_run
 from run.config import read_config
 from run.connect import connect
+from tasks import TRANSLATION
 
 
 def main(options: Any) -> None:
@@ -51,18 +52,14 @@ def _check_nothing_is_translated(options: Any, task: str, evaluated: str) -> Non
 def _evaluate_other(options: Any, task: str, evaluated: str) -> None:
     """Evaluates a run on a split or a corpus that it does not translate."""
     corpus = options.split or options.corpus
-    if task == "vision":
-        classifier = images.open_vision(options.workdir, options.checkpoint)
-        deliver(options, classifier, images.evaluate(classifier, corpus), [], images.table)
-        return
     model_run = open_run(options.workdir, options.checkpoint, task=task)
-    if evaluated != task and not isinstance(model_run.tokenizer, Unigram):
+    if evaluated != task and not isinstance(model_run.text, Unigram):
         raise UserError(f"--corpus={options.corpus}: this is a text; this run translates pairs, as of tsv:FILE")
     if task == "language_model":
         record = texts.evaluate(model_run, corpus, options.row_length)
     else:
-        record = masked.evaluate(model_run, corpus, evaluated)
-    deliver(options, model_run, record, [], texts.table)
+        record = predictions.evaluate(model_run, corpus, evaluated)
+    deliver(options, model_run, record, [], predictions.table)
 
 
 def _evaluate_translations(options: Any) -> None:

@@ -6,38 +6,18 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import jax
-from ml_collections import ConfigDict
 
 from base.errors import UserError
 from base.files import output_file, write_text
+from infer.runs import Run
 from run.averaging import count_parameters, params_sha256
 from run.distributed import is_main
 
 
-@runtime_checkable
-class Trained(Protocol):
-    """A run that is evaluated: a `Run` of texts, or one of images."""
-
-    @property
-    def workdir(self) -> Path: ...
-
-    @property
-    def config(self) -> ConfigDict: ...
-
-    @property
-    def params(self) -> Any: ...
-
-    @property
-    def step(self) -> int: ...
-
-    @property
-    def checkpoints(self) -> tuple[int, ...]: ...
-
-
-def provenance(model_run: Trained, data: str, split: str) -> dict[str, Any]:
+def provenance(model_run: Run, data: str, split: str) -> dict[str, Any]:
     """Returns what every record says about the parameters, the data, the machine and the time."""
     return {
         "params": count_parameters(model_run.params),
@@ -53,7 +33,7 @@ def provenance(model_run: Trained, data: str, split: str) -> dict[str, Any]:
 
 def deliver(
     options: Any,
-    model_run: Trained,
+    model_run: Run,
     record: dict[str, Any],
     lines: list[str],
     table: Callable[[dict[str, Any]], str],
@@ -82,7 +62,7 @@ def deliver(
             raise UserError(f"--output={options.output}: cannot be written ({error.strerror})") from error
 
 
-def keep(model_run: Trained, record: dict[str, Any], lines: list[str], checkpoint: str, kind: str = "") -> Path:
+def keep(model_run: Run, record: dict[str, Any], lines: list[str], checkpoint: str, kind: str = "") -> Path:
     """Writes `evaluations/NAME.json` and the lines, if any, as `NAME.txt`; repeating an evaluation replaces both.
 
     NAME begins with `kind` and names split, step, checkpoint, and what applies of beam, length penalty and row length.

@@ -28,13 +28,13 @@ from model.search.beam import beam_search
 from model.search.state import run_search
 from model.transformer import Transformer, init_params
 from run.sharding import AXES, ROWS, make_mesh, mesh_shape, placed_shapes, row_parts, shardings
+from tasks.loss import chunks
+from tasks.translation import objective
 from train.aot.flops import counted_once, recomputed_flops, update_flops
 from train.aot.hardware import CHIPS, GIB, Chip
 from train.aot.hlo import collectives, loops
-from train.loss import chunks
 from train.optim import optimizer
 from train.step import init_state, make_train_step
-from train.tasks.translation import objective
 
 SEARCH_LENGTH = 32  # source positions of the batch that beam search is compiled for
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}

@@ -1,0 +1,103 @@
+"""How well a run predicts what its task asks: hidden tokens, classes of texts, classes of images."""
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+from jaxtyping import Array, Float
+
+from base.errors import UserError
+from infer.evaluate.record import provenance
+from infer.runs import Run, corpus_named
+from infer.scores.perplexity import from_nll
+from run.sharding import data_mesh, place_params, place_rows
+from tasks import task_of
+from tasks.task import Batch, Objective
+
+
+class Sums(NamedTuple):
+    """Sums over the predictions of batches: minus the log-probability in nats, how many are right, how many."""
+
+    nll: float
+    right: float
+    predictions: float
+
+
+def summing(objective: Objective) -> Callable[[dict, Batch], Float[Array, "3"]]:
+    """Returns the jitted function of parameters and a batch that returns the three `Sums`."""
+
+    @jax.jit
+    def sums(params: dict, batch: Batch) -> Float[Array, "3"]:
+        asked = objective.question(batch)
+        log_probs_btv = jax.nn.log_softmax(objective.logits(params, batch))
+        nll_bt = -jnp.take_along_axis(log_probs_btv, asked.target_bt[..., None], axis=-1)[..., 0]
+        right_bt = log_probs_btv.argmax(axis=-1) == asked.target_bt
+        all_bt3 = jnp.stack([nll_bt, right_bt, jnp.ones_like(nll_bt)], axis=-1)
+        return jnp.sum(all_bt3, axis=(0, 1), where=asked.weights_bt[..., None] != 0)
+
+    return sums
+
+
+def total(sums: Callable[[dict, Batch], Float[Array, "3"]], mesh: Mesh, params: dict, batches: Iterable[Batch]) -> Sums:
+    """Returns the `Sums` of all batches, with `sums` of `summing`."""
+    placed = place_params(mesh, params)
+    total_3 = np.zeros(3)
+    with jax.set_mesh(mesh):
+        for batch in batches:
+            total_3 += jax.device_get(sums(placed, place_rows(mesh, batch)))
+    return Sums(*total_3.tolist())
+
+
+def evaluate(model_run: Run, split: str, task: str | None = None) -> dict[str, Any]:
+    """Returns the result record, of JSON values, of `split`: one of the run's config, or a corpus.
+
+    `nll` is in nats a prediction and `accuracy` the share that the likeliest token or class gets right. What is hidden
+    of a text is the same each time, and `perplexity` is that of a hidden token. Of spans, each token is predicted given
+    those before it; their sentinels and EOS count as tokens. `task` is the run's by default.
+
+    Raises:
+      UserError: there is no such corpus, the run does not read such corpora, or a line is longer than the learned
+        positions.
+    """
+    started = time.perf_counter()
+    config = model_run.config
+    name = task or config.task
+    its_task = task_of(name)
+    spec = corpus_named(config, split)
+    mesh = data_mesh()
+    objective = its_task.objective(config, model_run.model_config)
+    try:
+        batches = its_task.batches(config, model_run.text, spec, mesh)
+        sums = total(summing(objective), mesh, model_run.params, batches)
+    except ValueError as error:
+        raise UserError(f"a sentence is too long for this model: {error}") from error
+    count = int(sums.predictions)
+    nll = sums.nll / sums.predictions
+    signatures = its_task.signatures(config, model_run.text, count)
+    perplexity = {"perplexity": from_nll(nll)} if "perplexity" in signatures else {}
+    return {
+        "nll": nll,
+        **perplexity,
+        "accuracy": sums.right / sums.predictions,
+        "signatures": signatures,
+        f"{its_task.unit}s": count,
+        "seconds": time.perf_counter() - started,
+        **provenance(model_run, spec, split),
+    }
+
+
+def table(record: dict[str, Any]) -> str:
+    """Returns the record of any task but translation as text."""
+    unit = next(unit for unit in ("token", "text", "image") if f"{unit}s" in record)
+    steps = ", ".join(map(str, record["checkpoints"]))
+    lines = [f"{record['data']}: {record[f'{unit}s']:,} {unit}s, step {steps}", ""]
+    lines.append(f"{'nll':<16} {record['nll']:8.4f}   nats {'an' if unit == 'image' else 'a'} {unit}")
+    signatures = record["signatures"]
+    if "accuracy" in record and "accuracy" not in signatures:
+        lines.append(f"{'accuracy':<16} {record['accuracy']:8.4f}   of the {unit}s")
+    lines += [f"{name:<16} {record[name]:8.4f}   {signature}" for name, signature in signatures.items()]
+    return "\n".join(lines)

@@ -1,0 +1,38 @@
+"""What a model can learn: a file for each task, and the table of them that every command reads.
+
+A task says what a record is made of, which model reads it, and what that model predicts. Training, validation and
+evaluation all take these from here.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from base.errors import UserError
+
+if TYPE_CHECKING:
+    from tasks.task import Task
+
+# The values of `config.task`, and the module of each. Names, since its models take jax a second to load.
+MODULES = {
+    "translation": "tasks.translation",
+    "prefix_lm": "tasks.translation",
+    "language_model": "tasks.language_model",
+    "masked_lm": "tasks.masked_lm",
+    "denoising": "tasks.denoising",
+    "classification": "tasks.classification",
+    "vision": "tasks.vision",
+}
+TRANSLATION = ("translation", "prefix_lm")  # tasks whose runs translate
+
+
+def task_of(name: str) -> Task:
+    """Returns the task that `config.task` names.
+
+    Raises:
+      UserError: there is no such task.
+    """
+    if name not in MODULES:
+        raise UserError(f"config: task is {name!r}, which this version does not know")
+    return importlib.import_module(MODULES[name]).TASK

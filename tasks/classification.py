@@ -1,0 +1,51 @@
+"""Classification of texts, by the encoder of a masked language model: BERT's fine-tuning, with `--init`."""
+
+from functools import partial
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from base.errors import UserError
+from base.ids import EOS
+from data.batching import Batch
+from data.classes import classes_of
+from data.tokenizer import Tokenizer
+from model.config import ModelConfig
+from model.masked_lm import MaskedLM, init_params
+from model.tokens import Tokens
+from run.folder import model_config
+from tasks import texts
+from tasks.task import Objective, Question, Task, asked, softmax_objective
+
+
+def question(batch: Batch) -> Question:
+    """Returns the question of a text's class, asked at its EOS."""
+    text = Tokens(batch.source_bs, batch.source_segments_bs, batch.source_positions_bs)
+    return asked(batch.target_out_bt, batch.source_bs == EOS, text)
+
+
+def _objective(cfg: ConfigDict, config: ModelConfig) -> Objective:
+    classes = len(classes_of(cfg.data.classes))
+    init = partial(init_params, config, classes=classes)
+    return softmax_objective(MaskedLM(config, classes), init, question, cfg.loss.eps_ls, cfg.loss.chunk)
+
+
+def _check(cfg: ConfigDict, train: Any) -> None:
+    """Raises a `UserError` if no text of the training corpus has one of the classes."""
+    for number, name in enumerate(classes_of(cfg.data.classes)):
+        if number not in train.class_n:
+            raise UserError(f"data.classes has {name!r}, which is the class of no text of {cfg.data.train}")
+
+
+def _signatures(cfg: ConfigDict, tokenizer: Tokenizer, count: int) -> dict[str, str]:
+    return {"perplexity": f"unit:text|classes:{len(classes_of(cfg.data.classes))}|task:classification"}
+
+
+TASK = Task(
+    config=model_config,
+    objective=_objective,
+    data=partial(texts.training_data, sides=2, examples=texts.classified, check=_check),
+    batches=partial(texts.all_batches, sides=2, examples=texts.classified),
+    signatures=_signatures,
+    unit="text",
+)

@@ -1,0 +1,38 @@
+"""Language modelling: predicts each token of a text from those before it."""
+
+from functools import partial
+
+from ml_collections import ConfigDict
+
+from data.batching import TextBatch
+from data.pipeline import text_batches
+from model.config import ModelConfig
+from model.language_model import LanguageModel, init_params
+from model.tokens import Tokens
+from run.folder import model_config
+from tasks import texts
+from tasks.task import Objective, Question, Task, asked, softmax_objective
+
+
+def question(batch: TextBatch) -> Question:
+    """Returns the question of each token, given those before it."""
+    text_in = Tokens(batch.in_bt, batch.segments_bt, batch.positions_bt)
+    return asked(batch.out_bt, batch.segments_bt != 0, text_in)
+
+
+def objective(config: ModelConfig, eps_ls: float, chunk: int = 0) -> Objective:
+    """Returns the loss of the paper's decoder without an encoder."""
+    return softmax_objective(LanguageModel(config), partial(init_params, config), question, eps_ls, chunk)
+
+
+def _objective(cfg: ConfigDict, config: ModelConfig) -> Objective:
+    return objective(config, cfg.loss.eps_ls, cfg.loss.chunk)
+
+
+TASK = Task(
+    config=model_config,
+    objective=_objective,
+    data=partial(texts.training_data, sides=1, once=text_batches),
+    batches=partial(texts.all_batches, sides=1, once=text_batches),
+    signatures=texts.signatures,
+)

@@ -1,0 +1,38 @@
+"""Masked language modelling: predicts the tokens hidden from a text, from what is on both sides of them."""
+
+from functools import partial
+
+from ml_collections import ConfigDict
+
+from base.ids import PAD
+from data.batching import Batch
+from model.config import ModelConfig
+from model.masked_lm import MaskedLM, init_params
+from model.tokens import Tokens
+from run.folder import model_config
+from tasks import texts
+from tasks.task import Objective, Question, Task, asked, softmax_objective
+
+
+def question(batch: Batch) -> Question:
+    """Returns the question of the hidden tokens, given the corrupted text."""
+    corrupted = Tokens(batch.source_bs, batch.source_segments_bs, batch.source_positions_bs)
+    return asked(batch.target_out_bt, batch.target_out_bt != PAD, corrupted)
+
+
+def objective(config: ModelConfig, eps_ls: float, chunk: int = 0) -> Objective:
+    """Returns the loss of the paper's encoder without a decoder."""
+    return softmax_objective(MaskedLM(config), partial(init_params, config), question, eps_ls, chunk)
+
+
+def _objective(cfg: ConfigDict, config: ModelConfig) -> Objective:
+    return objective(config, cfg.loss.eps_ls, cfg.loss.chunk)
+
+
+TASK = Task(
+    config=model_config,
+    objective=_objective,
+    data=partial(texts.training_data, sides=1, examples=texts.masked),
+    batches=partial(texts.all_batches, sides=1, examples=texts.masked),
+    signatures=partial(texts.hidden_signatures, "masked_lm"),
+)

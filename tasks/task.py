@@ -1,0 +1,114 @@
+"""What a task is made of: functions, since all of it depends on the config."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import jax.numpy as jnp
+from flax import linen as nn
+from jax.sharding import Mesh
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+from ml_collections import ConfigDict
+
+from data.pipeline import State
+from model.config import ModelConfig
+from model.noise import Noise
+from model.tokens import Tokens
+from tasks.loss import Loss, softmax_cross_entropy
+
+Batch = Any  # a pytree of arrays with rows along the first axis
+
+
+class Question(NamedTuple):
+    """What a batch asks of a model: to predict the targets, given the inputs; of weight 0 it asks nothing."""
+
+    inputs: tuple[Any, ...]  # arguments of the model
+    target_bt: Int[Array, "b t"]
+    weights_bt: Float[Array, "b t"]
+
+
+class Objective(NamedTuple):
+    """A model and its loss, as pure functions of the parameters."""
+
+    init: Callable[[PRNGKeyArray], dict]  # returns new parameters
+    loss: Callable[[dict, Batch, Noise | None], Loss]  # with None for noise, the loss for validation
+    tokens: Callable[[Batch], tuple[Tokens, ...]]  # returns the positions that the model computes
+    question: Callable[[Batch], Question]
+    logits: Callable[[dict, Batch], Float[Array, "b t v"]]  # without noise
+
+
+@runtime_checkable
+class Batches(Protocol):
+    """Endless batches of training data, such as `data.pipeline.TrainingBatches`, which defines these functions."""
+
+    def __next__(self) -> Batch: ...
+
+    def get_state(self) -> State: ...
+
+    def set_state(self, state: State) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Data(NamedTuple):
+    """Training and validation data, as numpy arrays of this process's rows."""
+
+    batches: Batches
+    validation: Callable[[], Iterator[Batch]]  # yields every validation record once
+    manifests: dict[str, dict]  # recorded in the run's `run.json`
+
+
+class Task(NamedTuple):
+    """One thing that a model can learn; tasks/NAME.py has the `TASK` of each.
+
+    Attributes:
+      config: returns the model's config, of a whole config and the size of the vocabulary.
+      objective: returns the model and its loss.
+      data: returns the data of a config for training in a folder. Prepares the corpora, and the run's tokenizer, where
+        they do not exist yet; raises a `UserError` if the config or a corpus is at fault.
+      batches: yields the batches of a corpus, each record once, to evaluate a run with this tokenizer (None for
+        images); raises a `UserError` if the run does not read such a corpus.
+      signatures: returns the scores of an evaluation that need one, each with its signature, of a config, a tokenizer
+        and the number of predictions.
+      unit: what a prediction is of: a token, a text or an image.
+      images: whether the model reads images, so that there is no tokenizer.
+    """
+
+    config: Callable[[ConfigDict, int], ModelConfig]
+    objective: Callable[[ConfigDict, ModelConfig], Objective]
+    data: Callable[[ConfigDict, Path, Mesh], Data]
+    batches: Callable[[ConfigDict, Any, str, Mesh], Iterator[Batch]]
+    signatures: Callable[[ConfigDict, Any, int], dict[str, str]]
+    unit: str = "token"
+    images: bool = False
+
+
+def softmax_objective(
+    model: nn.Module,
+    init: Callable[[PRNGKeyArray], dict],
+    question: Callable[[Batch], Question],
+    eps_ls: float,
+    chunk: int = 0,
+) -> Objective:
+    """Returns the label-smoothed cross-entropy of a model of tokens, `chunk` positions at a time (0: all).
+
+    Of its targets, the model's `hidden` returns the two factors of the logits (`model.embed.logit_factors`).
+    """
+
+    def loss(params: dict, batch: Batch, noise: Noise | None) -> Loss:
+        asked = question(batch)
+        x_btd, softmax_vd = model.apply({"params": params}, *asked.inputs, noise, method="hidden")
+        return softmax_cross_entropy(x_btd, softmax_vd, asked.target_bt, asked.weights_bt, eps_ls, chunk)
+
+    def tokens(batch: Batch) -> tuple[Tokens, ...]:
+        return question(batch).inputs
+
+    def logits(params: dict, batch: Batch) -> Float[Array, "b t v"]:
+        return model.apply({"params": params}, *question(batch).inputs)
+
+    return Objective(init, loss, tokens, question, logits)
+
+
+def asked(target_bt: Any, asked_bt: Any, *inputs: Tokens) -> Question:
+    """Returns the question of the targets, given the inputs, where `asked_bt` is true."""
+    return Question(inputs, jnp.asarray(target_bt), jnp.asarray(asked_bt, jnp.float32))

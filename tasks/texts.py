@@ -1,0 +1,165 @@
+"""The data of tasks with texts: prepared corpora as training batches, for validation, and to evaluate a run on."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from jax.sharding import Mesh
+from ml_collections import ConfigDict
+
+from base.errors import UserError
+from data.batching import Batch, TextBatch, length_batches
+from data.classes import Classified, classes_of
+from data.corrupt import Corrupted, corruption
+from data.pipeline import AnyPrepared, Share, TrainingBatches, evaluation_batches
+from data.prepare import Prepared, prepare, prepare_all
+from data.sources import open_corpus
+from data.tokenizer import Tokenizer
+from run.distributed import main_first
+from run.sharding import own_share
+from tasks.task import Data
+
+# Returns a prepared corpus as the model reads it; the seed decides what is random.
+Examples = Callable[[ConfigDict, Prepared, Tokenizer, int], AnyPrepared]
+# Yields every record of a corpus once, given `config.data` and this process's share.
+Once = Callable[[Any, ConfigDict, Share], Iterator[Batch | TextBatch]]
+
+
+def unchanged(cfg: ConfigDict, prepared: Prepared, tokenizer: Tokenizer, seed: int) -> Prepared:
+    """Returns the corpus itself."""
+    return prepared
+
+
+def masked(cfg: ConfigDict, prepared: Prepared, tokenizer: Tokenizer, seed: int) -> Corrupted:
+    """Returns the texts with subwords hidden.
+
+    Raises:
+      UserError: there are none to hide, or texts of this config cannot be corrupted (`data.corrupt.corruption`).
+    """
+    return _corrupted("masked_lm", cfg, prepared, tokenizer, seed)
+
+
+def without_spans(cfg: ConfigDict, prepared: Prepared, tokenizer: Tokenizer, seed: int) -> Corrupted:
+    """Returns the texts with spans left out; raises as `masked`."""
+    return _corrupted("denoising", cfg, prepared, tokenizer, seed)
+
+
+def _corrupted(how: str, cfg: ConfigDict, prepared: Prepared, tokenizer: Tokenizer, seed: int) -> Corrupted:
+    if prepared.lengths.max() < 2:
+        spec = prepared.manifest["spec"]
+        raise UserError(f"corpus {spec!r}, whose lines are all empty: there is nothing to restore")
+    return Corrupted(prepared, corruption(how, cfg.data, tokenizer), seed)
+
+
+def classified(cfg: ConfigDict, prepared: Prepared, tokenizer: Tokenizer, seed: int) -> Classified:
+    """Returns the texts with the number of their class; `UserError` if one has a class that the config does not."""
+    return Classified(prepared, tokenizer, classes_of(cfg.data.classes))
+
+
+def by_length(examples: AnyPrepared, cfg_data: ConfigDict, share: Share) -> Iterator[Batch | TextBatch]:
+    """Yields every record once, in rows of bucket lengths (`data.pipeline.evaluation_batches`)."""
+    return evaluation_batches(examples, cfg_data.tokens_per_batch, cfg_data.buckets, share)
+
+
+def training_data(
+    cfg: ConfigDict,
+    workdir: Path,
+    mesh: Mesh,
+    *,
+    sides: int,
+    examples: Examples = unchanged,
+    once: Once = by_length,
+    check: Callable[[ConfigDict, Any], None] | None = None,
+) -> Data:
+    """Returns the data of a config; prepares its corpora, and the run's tokenizer, where they do not exist yet.
+
+    Args:
+      cfg: a whole config.
+      workdir: the run's folder.
+      mesh: the devices that share the batches.
+      sides: texts of a record: 2 of pairs, or 1.
+      examples: what the model reads of a prepared corpus. What is random in validation is the same in every run.
+      once: how validation reads a corpus.
+      check: raises a `UserError` if the examples for training are at fault.
+
+    Raises:
+      UserError: the config or the corpora are at fault.
+    """
+    with main_first("data"):
+        tokenizer, train_text, valid_text = prepare_all(cfg.data, workdir / "tokenizer.model", sides=sides)
+    train = examples(cfg, train_text, tokenizer, cfg.seed)
+    valid = examples(cfg, valid_text, tokenizer, 0)
+    if check:
+        check(cfg, train)
+    check_rows(cfg, train, valid)
+    return Data(
+        TrainingBatches(train, cfg.data, seed=cfg.seed, share=own_share(mesh, cfg.optim.accumulate)),
+        partial(once, valid, cfg.data, own_share(mesh)),
+        {"train": train.manifest, "valid": valid.manifest},
+    )
+
+
+def all_batches(
+    cfg: ConfigDict,
+    tokenizer: Tokenizer,
+    spec: str,
+    mesh: Mesh,
+    *,
+    sides: int,
+    examples: Examples = unchanged,
+    once: Once = by_length,
+) -> Iterator[Batch | TextBatch]:
+    """Yields the batches of a corpus, each record once, for a run of `cfg`; raises as `open_text` and `examples`."""
+    prepared = open_text(cfg, tokenizer, spec, sides)
+    return once(examples(cfg, prepared, tokenizer, 0), cfg.data, own_share(mesh))
+
+
+def open_text(cfg: ConfigDict, tokenizer: Tokenizer, spec: str, sides: int = 1) -> Prepared:
+    """Returns every line of a corpus, however long, for a run of `cfg`.
+
+    Raises:
+      UserError: there is no such corpus, it has another number of sides, or it is in characters and the run in
+        subwords, or the other way round.
+    """
+    corpus = open_corpus(spec)
+    if corpus.sides != sides:
+        fault = "has pairs; this run reads a text, as in lines:FILE" if sides == 1 else "has no classes"
+        raise UserError(f"corpus {spec!r} {fault}")
+    whole = cfg.data.train.startswith("chars:")
+    if corpus.characters != whole:
+        reads = "one text of characters, chars:FILE" if whole else "lines, as of lines:FILE"
+        raise UserError(f"corpus {spec!r}: this run reads {reads}")
+    limits = {"max_length": cfg.data.max_length, "max_ratio": cfg.data.max_ratio}
+    return prepare(spec, tokenizer, cache=cfg.data.cache, clean=False, **limits)
+
+
+def check_rows(cfg: ConfigDict, train: Any, valid: Any) -> None:
+    """Raises a `UserError` if the corpora need rows longer than the table of learned positions."""
+    if cfg.model.positions != "learned":
+        return
+    batching = cfg.data.batching
+    for name, corpus in {"data.train": train, "data.valid": valid}.items():
+        # Validation is by length even where training packs, but not where rows are windows of a text.
+        if batching == "window" or (batching == "pack" and corpus is train):
+            longest = cfg.data.pack_length
+        else:
+            lengths_n = corpus.lengths.max(axis=1)
+            batches = length_batches(lengths_n, cfg.data.buckets, tokens=cfg.data.tokens_per_batch)
+            longest = max(batch.length for batch in batches)
+        if cfg.model.max_positions < longest:
+            raise UserError(
+                f"config: model.max_positions is {cfg.model.max_positions!r}; it must be at least {longest}, as long "
+                f"as the rows of {name}"
+            )
+
+
+def signatures(cfg: ConfigDict, tokenizer: Tokenizer, count: int) -> dict[str, str]:
+    """Returns the signature of the perplexity of every token."""
+    unit = tokenizer.units.rpartition(",")[2].removesuffix("s")
+    return {"perplexity": f"unit:{unit}|vocabulary:{tokenizer.vocab_size}"}
+
+
+def hidden_signatures(task: str, cfg: ConfigDict, tokenizer: Tokenizer, count: int) -> dict[str, str]:
+    """Returns the signature of the perplexity of hidden subwords."""
+    return {"perplexity": f"unit:hidden subword|vocabulary:{tokenizer.vocab_size}|task:{task}"}

@@ -1,0 +1,38 @@
+"""Translation: predicts the next target token from the source sentence and the target so far."""
+
+from functools import partial
+
+from ml_collections import ConfigDict
+
+from data.batching import Batch
+from model.config import ModelConfig
+from model.prefix_lm import init_params, translation_model
+from model.tokens import Tokens
+from run.folder import model_config
+from tasks import texts
+from tasks.task import Objective, Question, Task, asked, softmax_objective
+
+
+def question(batch: Batch) -> Question:
+    """Returns the question of each target token, given the source and the target before it."""
+    source = Tokens(batch.source_bs, batch.source_segments_bs, batch.source_positions_bs)
+    target_in = Tokens(batch.target_in_bt, batch.target_segments_bt, batch.target_positions_bt)
+    return asked(batch.target_out_bt, batch.target_segments_bt != 0, source, target_in)
+
+
+def objective(config: ModelConfig, eps_ls: float, chunk: int = 0) -> Objective:
+    """Returns the loss of the paper's model, or of the decoder alone if `config.prefix` says so."""
+    return softmax_objective(translation_model(config), partial(init_params, config), question, eps_ls, chunk)
+
+
+def _objective(cfg: ConfigDict, config: ModelConfig) -> Objective:
+    return objective(config, cfg.loss.eps_ls, cfg.loss.chunk)
+
+
+TASK = Task(
+    config=model_config,
+    objective=_objective,
+    data=partial(texts.training_data, sides=2),
+    batches=partial(texts.all_batches, sides=2),
+    signatures=texts.signatures,
+)

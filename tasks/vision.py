@@ -1,0 +1,114 @@
+"""Image classification."""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import jax.numpy as jnp
+from jax.sharding import Mesh
+from jaxtyping import Array, Float
+from ml_collections import ConfigDict
+
+from base.errors import UserError
+from data.images import ImageBatch, ImageBatches, Images, evaluation_batches
+from data.images import open_images as read_images
+from model import vision
+from model.config import ModelConfig
+from model.noise import Noise
+from model.tokens import Tokens
+from run.folder import model_config
+from run.sharding import own_share
+from tasks.loss import Loss, cross_entropy
+from tasks.task import Data, Objective, Question, Task
+
+ROWS = 256  # images of a batch for evaluation
+
+
+def image_config(cfg: ConfigDict) -> vision.ImageConfig:
+    """Returns `config.image` as the model's own frozen type; its `ValueError`s become `UserError`s.
+
+    So do learned positions that are too few for an image.
+    """
+    fields = {key: value for key, value in cfg.image.to_dict().items() if key != "shift"}
+    try:
+        image = vision.ImageConfig(**fields)
+    except ValueError as error:
+        raise UserError(f"config: {error}") from error
+    if cfg.model.positions == "learned" and cfg.model.max_positions < image.positions:
+        raise UserError(
+            f"config: model.max_positions is {cfg.model.max_positions}; it must be at least {image.positions}, as "
+            "many as an image has"
+        )
+    return image
+
+
+def open_images(cfg: ConfigDict, spec: str) -> Images:
+    """Returns the images that `spec` names, for a run of `cfg`; `UserError` if there are none, or they do not fit."""
+    image = image_config(cfg)
+    return read_images(spec, (image.height, image.width), image.classes)
+
+
+def question(batch: ImageBatch) -> Question:
+    """Returns the question of each image's class, one a row."""
+    target_b = jnp.asarray(batch.labels_b)
+    weights_b = jnp.asarray(batch.real_b, jnp.float32)
+    return Question((batch.images_byx, batch.real_b), target_b[:, None], weights_b[:, None])
+
+
+def objective(config: ModelConfig, image: vision.ImageConfig, eps_ls: float) -> Objective:
+    """Returns the label-smoothed cross-entropy of the classes."""
+    model = vision.Vision(config, image)
+
+    def loss(params: dict, batch: ImageBatch, noise: Noise | None) -> Loss:
+        asked = question(batch)
+        logits_bv, _ = model.apply({"params": params}, *asked.inputs, noise)
+        return cross_entropy(logits_bv[:, None], asked.target_bt, asked.weights_bt, eps_ls)
+
+    def tokens(batch: ImageBatch) -> tuple[Tokens]:
+        return (vision.tokens(image, jnp.asarray(batch.real_b)),)
+
+    def logits(params: dict, batch: ImageBatch) -> Float[Array, "b 1 v"]:
+        logits_bv, _ = model.apply({"params": params}, *question(batch).inputs)
+        return logits_bv[:, None]
+
+    return Objective(partial(vision.init_params, config, image), loss, tokens, question, logits)
+
+
+def _config(cfg: ConfigDict, vocab_size: int) -> ModelConfig:
+    return model_config(cfg, cfg.image.classes)
+
+
+def _objective(cfg: ConfigDict, config: ModelConfig) -> Objective:
+    return objective(config, image_config(cfg), cfg.loss.eps_ls)
+
+
+def _data(cfg: ConfigDict, workdir: Path, mesh: Mesh) -> Data:
+    image = image_config(cfg)
+    for key in ("train", "valid"):
+        if not cfg.data[key]:
+            raise UserError(f"data.{key} is empty: name images, as in digits:{key} or idx:IMAGES,LABELS")
+    train = open_images(cfg, cfg.data.train)
+    valid = open_images(cfg, cfg.data.valid)
+    rows = cfg.data.tokens_per_batch // image.positions
+    if rows < 1:
+        raise UserError(
+            f"data.tokens_per_batch is {cfg.data.tokens_per_batch}: too few for an image of {image.positions} positions"
+        )
+    share = own_share(mesh, cfg.optim.accumulate)
+    return Data(
+        ImageBatches(train, rows, seed=cfg.seed, shift=cfg.image.shift, share=share),
+        partial(evaluation_batches, valid, rows, own_share(mesh)),
+        {"train": train.manifest, "valid": valid.manifest},
+    )
+
+
+def _batches(cfg: ConfigDict, tokenizer: None, spec: str, mesh: Mesh) -> Iterator[ImageBatch]:
+    images = open_images(cfg, spec)
+    return evaluation_batches(images, min(ROWS, len(images.labels_n)), own_share(mesh))
+
+
+def _signatures(cfg: ConfigDict, tokenizer: None, count: int) -> dict[str, str]:
+    return {"accuracy": f"images:{count}|classes:{cfg.image.classes}|top:1"}
+
+
+TASK = Task(_config, _objective, _data, _batches, _signatures, unit="image", images=True)

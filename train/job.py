@@ -1,0 +1,82 @@
+"""What the training loop trains: a task's model and data, and what else validation measures."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from jax.sharding import Mesh
+from ml_collections import ConfigDict
+
+from data.imported import open_tokenizer
+from data.sources import open_corpus
+from infer.evaluate.predictions import summing, total
+from infer.scores.bleu import corpus_bleu
+from infer.translate.options import Decoding
+from infer.translate.translator import Translator
+from model.config import ModelConfig
+from tasks import TRANSLATION, task_of
+from tasks.task import Batch, Batches, Objective
+
+Measure = Callable[[dict], dict[str, float]]
+
+
+class Job(NamedTuple):
+    """An objective with its training and validation data, as numpy arrays of this process's rows."""
+
+    objective: Objective
+    batches: Batches
+    validation: Callable[[], Iterator[Batch]]  # yields every validation record once
+    measure: Measure  # returns further metrics of the parameters, such as BLEU
+    manifests: dict[str, dict]  # of the data, recorded in the run's `run.json`
+
+
+def open_job(cfg: ConfigDict, workdir: Path, mesh: Mesh) -> Job:
+    """Returns the job of a config; prepares its corpora and the run's tokenizer if they do not exist yet.
+
+    Translation also measures "bleu", in percent, of greedy translations of the first `eval.bleu_sentences` of
+    `data.valid`, if any; vision "accuracy", in [0, 1].
+
+    Raises:
+      UserError: the config or the corpora are at fault.
+    """
+    task = task_of(cfg.task)
+    config = task.config(cfg, cfg.data.vocab_size)
+    objective = task.objective(cfg, config)
+    data = task.data(cfg, workdir, mesh)
+    if cfg.task in TRANSLATION and cfg.eval.bleu_sentences:
+        measure = _bleu(cfg, config, workdir, mesh)
+    elif task.images:
+        measure = _accuracy(objective, data.validation, mesh)
+    else:
+        measure = _nothing
+    return Job(objective, data.batches, data.validation, measure, data.manifests)
+
+
+def _bleu(cfg: ConfigDict, config: ModelConfig, workdir: Path, mesh: Mesh) -> Measure:
+    tokenizer = open_tokenizer(workdir / "tokenizer.model")
+    pairs = list(itertools.islice(open_corpus(cfg.data.valid).pairs(), cfg.eval.bleu_sentences))
+    sources = [source for source, _ in pairs]
+    references = [tokenizer.joined(target) for _, target in pairs]
+    greedy = Decoding(beam=1, alpha=0.0, extra_length=cfg.decode.extra_length)
+    translator = Translator(config, tokenizer, greedy, mesh=mesh)
+
+    def measure(params: dict) -> dict[str, float]:
+        translations = translator.translate(params, sources)
+        return {"bleu": corpus_bleu([translation.text for translation in translations], references)}
+
+    return measure
+
+
+def _accuracy(objective: Objective, batches: Callable[[], Iterator[Batch]], mesh: Mesh) -> Measure:
+    sums = summing(objective)
+
+    def measure(params: dict) -> dict[str, float]:
+        all_sums = total(sums, mesh, params, batches())
+        return {"accuracy": all_sums.right / all_sums.predictions}
+
+    return measure
+
+
+def _nothing(params: dict) -> dict[str, float]:
+    return {}

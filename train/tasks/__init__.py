@@ -1,1 +1,0 @@
-"""The tasks, one file each: the model, its batches, its loss and its validation metrics."""
