@@ -113,6 +113,7 @@ def test_others_take_over_where_two_processes_stopped(folder: Path, processes: i
         jax.tree.map(np.testing.assert_array_equal, *params)
 
 
+@pytest.mark.slow
 def test_two_processes_evaluate_as_one(folder: Path) -> None:
     command = ["infer", f"--workdir={folder}/whole", "--split=valid", "--json"]
     both, alone = finish(launch(command, 2, 4)), finish(launch(command, 1, 1))
@@ -122,6 +123,7 @@ def test_two_processes_evaluate_as_one(folder: Path) -> None:
         assert one[key] == (pytest.approx(other[key], rel=1e-5) if isinstance(one[key], float) else other[key])
 
 
+@pytest.mark.slow
 def test_sigterm_to_one_process_stops_both_after_the_same_update(folder: Path) -> None:
     workdir = folder / "stopped"
     both = start(folder, workdir, 2, 4, "--config.steps=1000000", "--config.checkpoint.every=1000000")

@@ -151,6 +151,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", disk], check=True)
 
 
+@pytest.mark.slow
 def test_a_full_disk_and_one_that_turns_read_only(undisturbed: Path, small_disk: Path) -> None:
     run = small_disk / "run"
     cfg = config(undisturbed, steps=1_000_000, checkpoint__every=1)

@@ -23,6 +23,10 @@ VARIANTS = [
     pytest.param({"positions": "none", "N": 3}, id="none"),
 ]
 variants = pytest.mark.parametrize("changes", VARIANTS)
+# Of tests that take seconds each, all but the paper's model are slow.
+paper_first = pytest.mark.parametrize(
+    "changes", [VARIANTS[0], *(pytest.param(*one.values, id=one.id, marks=pytest.mark.slow) for one in VARIANTS[1:])]
+)
 
 
 def influence(f, x_btd):
@@ -31,7 +35,7 @@ def influence(f, x_btd):
     return np.abs(np.asarray(jacobian)).max(-1) > 0
 
 
-@variants
+@paper_first
 def test_causality_by_gradient_through_all_layers(changes):
     """Logits at t depend on every token up to t and on none after it; on the whole source; on no other row."""
     config = dataclasses.replace(TINY, **changes)
@@ -79,7 +83,7 @@ def test_padding_and_batch_mates_change_nothing(changes):
     tolerance.assert_close(together[2:, :4], alone, tolerance.forward(config))
 
 
-@variants
+@paper_first
 def test_packed_rows_equal_unpacked_ones_in_logits_and_gradients(changes):
     config = dataclasses.replace(TINY, **changes)
     params, rng = perturbed(config), np.random.default_rng(2)
@@ -277,7 +281,7 @@ def test_dropout_acts_in_training_only_and_depends_on_the_key():
     np.testing.assert_array_equal(run(config, params, ids, ids), without)
 
 
-@variants
+@paper_first
 def test_bfloat16_is_close_to_float32_and_parameters_stay_float32(changes):
     config = dataclasses.replace(TINY, **changes)
     params, rng = perturbed(config), np.random.default_rng(9)

@@ -56,7 +56,7 @@ def reach(config, causal):
 
 
 @mixers
-@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("causal", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_position_is_influenced_by_its_own_sentence_as_far_as_the_mixer_reaches_and_in_a_decoder_by_none_after_it(
     changes, causal
 ):

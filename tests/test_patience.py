@@ -46,6 +46,7 @@ def test_something_is_due_every_so_many_updates_or_at_the_end_of_an_epoch() -> N
     assert [end for end in ends if due(cfg, 3, {"epoch": end[0], "batch": end[1]})] == [(2, 0), (4, 0)]
 
 
+@pytest.mark.slow
 def test_a_run_ends_when_patience_does_and_counts_on_when_it_is_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:

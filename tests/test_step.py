@@ -41,7 +41,7 @@ def whole() -> tuple[TrainState, Sums]:
 
 
 @pytest.mark.parametrize("bits", DROPOUT_BITS)
-@pytest.mark.parametrize("accumulate", [2, 4])
+@pytest.mark.parametrize("accumulate", [pytest.param(2, marks=pytest.mark.slow), 4])
 def test_accumulation_gives_the_same_update_with_dropout(accumulate: int, bits: str) -> None:
     """The last microbatch of four is one empty row: a mean of the microbatches' means would differ."""
     config = model_config(P_drop=0.5, bits=bits)

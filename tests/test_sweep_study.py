@@ -103,6 +103,7 @@ while not study.finished() and (held := study.take()):
 """
 
 
+@pytest.mark.slow
 def test_of_four_processes_racing_for_points_one_gets_each(tmp_path: Path) -> None:
     (tmp_path / "ready").mkdir()
     (tmp_path / "sweep").mkdir()

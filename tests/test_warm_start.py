@@ -62,6 +62,7 @@ def test_an_average_is_taken_as_for_inference(source: tuple) -> None:
     assert record["checkpoints"] == [4, 8]
 
 
+@pytest.mark.slow
 def test_a_resumed_run_ignores_it_and_ends_with_the_same_bits(source: tuple, tmp_path: Path) -> None:
     cfg, run = source
     cfg = cfg.copy_and_resolve_references()
