@@ -44,6 +44,7 @@ Pairs = Iterator[tuple[str, ...]]  # source and target, or a text alone
 _SIZES = {"train": 100_000, "valid": 1_000, "test": 1_000, "train_seen": 100_000}
 _SIZES |= dict.fromkeys(("deeper", "longer", "unseen", "rich:valid", "rich:test"), 1_000) | {"rich:train": 100_000}
 _MOST = 100_000_000  # sentences of the grammar: days of work
+_GRAMMAR_FILES = ("grammar/*.py", "grammar/words/*.tsv")
 _GRAMMAR_SPLITS = ", ".join(_SIZES)
 _BRACES = re.compile(r"\{([^{},]+),([^{},]+)\}")
 
@@ -169,7 +170,7 @@ def _grammar(spec: str, rest: str) -> Corpus:
             yield sides[source], sides[target] if target in sides else PROPERTIES[target](example.tree)
 
     of = (target, _code_digest("properties.py")) if target in PROPERTIES else ()
-    fingerprint = _digest("grammar", _code_digest("grammar/*.py", "trees/tree.py"), split, str(count), source, *of)
+    fingerprint = _digest("grammar", _code_digest(*_GRAMMAR_FILES, "trees/tree.py"), split, str(count), source, *of)
     return Corpus(spec, source, target, lambda: _not_empty(spec, pairs()), fingerprint)
 
 
@@ -194,7 +195,7 @@ def _trees(spec: str, rest: str) -> Corpus:
     match = re.fullmatch(r"grammar:((?:rich:)?\w+)(?::(\d+))?", rest)
     if match and match[1] in _SIZES:
         split, count = match[1], _count(spec, match[1], match[2])
-        fingerprint = _digest("trees grammar", _code_digest("grammar/*.py", "trees/*.py"), split, str(count))
+        fingerprint = _digest("trees grammar", _code_digest(*_GRAMMAR_FILES, "trees/*.py"), split, str(count))
         return _treebank(spec, lambda: _grammar_trees(split, count), fingerprint)
     if rest.startswith("grammar:") or not rest:
         raise UserError(
