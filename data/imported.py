@@ -46,12 +46,12 @@ def open_tokenizer(path: str | Path) -> Tokenizer:
     raise UserError(f"{path}: a tokenizer of kind {fields['kind'][:40]!r}, which this version does not know")
 
 
-def encode_pairs(tokenizer: Tokenizer, pairs: Sequence[tuple[str, ...]]) -> list[list[int]]:
-    """Returns the ids of each text, source and target in turn; of single texts, of each."""
-    sources, *targets = zip(*pairs, strict=True)
+def encode_records(tokenizer: Tokenizer, records: Sequence[tuple[str, ...]]) -> list[tuple[list[int], ...]]:
+    """Returns the ids of the source and the target of each of one or more records, or of its one text."""
+    sources, *targets = zip(*records, strict=True)
     encoded = [tokenizer.encode_batch(sources)]
     encoded += [tokenizer.target.encode_batch(texts) for texts in targets]
-    return [ids for record in zip(*encoded, strict=True) for ids in record]
+    return list(zip(*encoded, strict=True))
 
 
 def _packed(fields: dict, name: str) -> bytes:

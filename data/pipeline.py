@@ -26,9 +26,9 @@ from data.batching import (
     pack_plan,
     window_plan,
 )
+from data.cache import Prepared
 from data.classes import Classified
 from data.corrupt import Corrupted
-from data.prepare import Prepared
 
 _PREFETCHED = 8  # batches
 State = dict[str, int]

@@ -16,9 +16,9 @@ from base.ids import EOS, PAD
 from configs.common import default
 from configs.masked_lm import get_config
 from data.batching import make_batch
+from data.cache import prepare_all
 from data.corrupt import MASK, Corrupted, Masking
 from data.pipeline import Share, TrainingBatches
-from data.prepare import prepare_all
 from infer.evaluate import predictions as evaluation
 from infer.runs import Run, open_run
 from infer.texts.blanks import fill, masked

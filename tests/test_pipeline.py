@@ -13,8 +13,8 @@ import pytest
 from base.errors import UserError
 from configs.common import default
 from data.batching import Batch
+from data.cache import Prepared, prepare
 from data.pipeline import Share, TrainingBatches, checked_position, evaluation_batches
-from data.prepare import Prepared, prepare
 from data.tokenizer import Tokenizer
 
 PAIRS = 90

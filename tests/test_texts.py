@@ -13,9 +13,9 @@ from base.errors import UserError
 from base.ids import BOS, EOS, UNK
 from configs.common import default
 from data.batching import TextBatch, window_plan
+from data.cache import Prepared, prepare, prepare_all
 from data.imported import open_tokenizer
 from data.pipeline import Share, TrainingBatches, text_batches
-from data.prepare import Prepared, prepare, prepare_all
 from data.sources import open_corpus
 from data.symbols import Symbols
 from data.tokenizer import Tokenizer
