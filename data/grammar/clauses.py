@@ -107,13 +107,13 @@ def _modal_complex(verb: Verb, modal: str, agreement: int, negated: bool) -> Com
     german, forbidden = _MODALS[modal]
     cannot = negated and modal == "can"
     modal_leaf = leaf("MD", "cannot" if cannot else modal)
+    layer: tuple[Tree, ...] = (modal_leaf,)
+    not_leaf = None
     if cannot:
-        not_leaf, layer = modal_leaf, (modal_leaf,)
+        not_leaf = modal_leaf
     elif negated:
         not_leaf = leaf("RB", "not")
         layer = (modal_leaf, not_leaf)
-    else:
-        not_leaf, layer = None, (modal_leaf,)
     head = leaf("VB", verb.en[0])
     en_particle = leaf("RP", verb.en_particle) if verb.en_particle else None
     finite = Word(AUXILIARIES[forbidden if negated else german][agreement], (modal_leaf,))

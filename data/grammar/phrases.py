@@ -61,10 +61,11 @@ def _opening(d: Draft, style: str, noun: Noun, plural: bool, case: int, not_leaf
         return _Opening([Tree("NP", owner)], [Word(name + "s", owner)], STRONG)
     label, english, german, endings = _determiner(d, style, noun, plural, case, not_leaf is not None)
     determiner = leaf(label, english)
-    sources = (determiner,)
     if not_leaf is not None and style in ("a", "any"):
-        sources = (not_leaf, determiner)
-    return _Opening([determiner], [Word(german, sources)], endings)
+        word = Word(german, (not_leaf, determiner))
+    else:
+        word = Word(german, (determiner,))
+    return _Opening([determiner], [word], endings)
 
 
 def _determiner(d: Draft, style: str, noun: Noun, plural: bool, case: int, negated: bool) -> tuple[str, str, str, dict]:
