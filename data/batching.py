@@ -150,7 +150,7 @@ def pack_plan(
 def window_plan(count: int, *, tokens: int, length: int, seed: int = 0, epoch: int = 0) -> list[PlannedBatch]:
     """Plans an epoch of rows of `length` ids out of a text of `count`, one beginning where the one before ends.
 
-    Where the first begins is random; what is left over at either end, less than a row, is not in this epoch.
+    Starts at a random offset; the incomplete rows at both ends are skipped.
 
     Raises:
         UserError: the text is shorter than a row, or too long for places of 32 bits.

@@ -173,11 +173,11 @@ def test_an_error_in_the_thread_is_raised_by_next_again_and_again(prepared, monk
     iterator = batches(prepared)
     calls = iter([*[iterator._prepared.records] * 3])
 
-    def records(indices):
+    def records(indices, epoch):
         function = next(calls, None)
         if function is None:
             raise OSError("disk gone")
-        return function(indices)
+        return function(indices, epoch)
 
     monkeypatch.setattr(prepared, "records", records, raising=False)
     take(iterator, 3)

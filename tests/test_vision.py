@@ -130,8 +130,11 @@ def test_an_epoch_has_every_image_once_and_resumes_anywhere() -> None:
         again = ImageBatches(numbered(10), 4, seed=1, shift=1)
         again.set_state(state)
         jax.tree.map(np.testing.assert_array_equal, next(again), expected)
+        again.close()
+    batches.close()
+    again.set_state({"epoch": 0, "batch": 3})
     with pytest.raises(UserError, match=r"^data position: batch 3 of an epoch of 3; the run's data changed$"):
-        again.set_state({"epoch": 0, "batch": 3})
+        next(again)
     places = {tuple(np.argwhere(image)[0]) for one in found for image in one.images_byx[one.real_b > 0]}
     assert len(places) > 4 and places <= {(y, x) for y in range(3) for x in range(3)}
     values = [image.sum() - 1 == label for one in found for image, label in zip(*one[:2], strict=True) if image.any()]
