@@ -24,8 +24,8 @@ from jaxtyping import Float32, Int32, Int64
 
 from base.errors import UserError
 from base.files import expanded, open_regular
-from data.batching import PlannedBatch
-from data.pipeline import WHOLE, EndlessBatches, Share, one_each
+from data.batching import PlannedBatch, one_each
+from data.pipeline import WHOLE, EndlessBatches, Share
 
 SPLITS = ("train", "valid", "test")
 

@@ -26,6 +26,7 @@ from data.batching import (
     length_batches,
     make_batch,
     make_text_batch,
+    one_each,
     pack_plan,
     window_plan,
 )
@@ -233,13 +234,6 @@ def _read(prepared: Records, planned: PlannedBatch, epoch: int = 0) -> Batch | T
 def _read_windows(text: Prepared, planned: PlannedBatch) -> TextBatch:
     starts = planned.rows_bc[planned.rows_bc >= 0]
     return make_text_batch(text.windows(starts, planned.row_length_target), planned)
-
-
-def one_each(members: Sequence[int] | np.ndarray, rows: int, length: int) -> PlannedBatch:
-    """Returns a batch of these members, one in a row, and empty rows behind them."""
-    rows_b1 = np.full((rows, 1), -1, np.int32)
-    rows_b1[: len(members), 0] = members
-    return PlannedBatch(length, length, rows_b1)
 
 
 def evaluation_batches(

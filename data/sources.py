@@ -144,11 +144,13 @@ def _text(spec: str, rest: str) -> Corpus:
 
 
 def _tsv(spec: str, rest: str) -> Corpus:
-    name, colon, braces = rest.rpartition(":")
-    if not (colon and braces.startswith("{")):
-        name, braces = rest, "{en,de}"
-    source, target = _languages(spec, braces)
-    path = _file(spec, name)
+    before, colon, after = rest.rpartition(":")
+    if colon and after.startswith("{"):
+        source, target = _languages(spec, after)
+        path = _file(spec, before)
+    else:
+        source, target = ("en", "de")
+        path = _file(spec, rest)
 
     def pairs() -> Pairs:
         for number, line in enumerate(read_lines(path), 1):
@@ -211,7 +213,8 @@ def _code_digest(*patterns: str) -> str:
 def _trees(spec: str, rest: str) -> Corpus:
     match = re.fullmatch(r"grammar:((?:rich:)?\w+)(?::(\d+))?", rest)
     if match and match[1] in _SIZES:
-        split, count = match[1], _count(spec, match[1], match[2])
+        split = match[1]
+        count = _count(spec, split, match[2])
         fingerprint = _digest("trees grammar", _code_digest(*_GRAMMAR_FILES, "trees/*.py"), split, str(count))
         return _treebank(spec, lambda: _grammar_trees(split, count), fingerprint)
     if rest.startswith("grammar:") or not rest:
@@ -276,10 +279,10 @@ def _grammar_lines(spec: str, rest: str, both_sides: bool) -> Corpus:
 
 
 def _chars(spec: str, rest: str) -> Corpus:
-    name, part = rest, ""
+    part = ""
     if rest.endswith((":train", ":valid")):
-        name, _, part = rest.rpartition(":")
-    path = _file(spec, name)
+        rest, _, part = rest.rpartition(":")
+    path = _file(spec, rest)
 
     def text() -> Pairs:
         characters = "\n".join(read_lines(path))

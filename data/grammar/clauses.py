@@ -257,8 +257,8 @@ def with_relative(d: Draft, phrase: Phrase, that: bool = True) -> Phrase:
 def draw_clause(d: Draft, spec: ClauseSpec) -> Clause:
     """Returns a clause that `spec` allows.
 
-    Other sentences come of it if anything is drawn in another order: verb, subject, tense, negation, objects, adjuncts,
-    adverb, time.
+    The order of the draws is part of the corpus: verb, subject, tense, negation, objects, adjuncts, adverb, time. A
+    change of it changes every sentence.
     """
     if spec.subject is not None and not spec.subject.kinds & {"person", "animal"}:
         return _copula(d, spec, spec.subject)
@@ -284,23 +284,18 @@ def draw_clause(d: Draft, spec: ClauseSpec) -> Clause:
         parts = _also(parts, preposition_leaf)
     placed = spec.placed and spec.gap is None and not after
     adjuncts = _adjuncts(d, verb, objects, placed)
-    complements += [adjunct.en for adjunct in adjuncts]
-
-    adverb = None
-    layers = parts.layers
-    negation_or_adverb: list[Word] = []
-    if parts.not_leaf is not None:
-        kein = any(phrase.negative for phrase in objects[-1:])
-        negation_or_adverb = [] if kein else [Word("nicht", (parts.not_leaf,))]
-    elif spec.often and not _quantified(subject) and d.chance(10):
-        english = d.pick(tuple(_OFTEN))
-        adverb_leaf = leaf("RB", english)
-        adverb = Tree("ADVP", (adverb_leaf,))
-        negation_or_adverb = [Word(_OFTEN[english], (adverb_leaf,))]
-        if layers and layers[0][0].label == "MD" and not spec.asked:  # she can often sleep; she often sleeps
-            layers = [(layers[0][0], adverb), *layers[1:]]
-            adverb = None
+    often = _how_often(d, spec, subject) if not negated else None
     time = time_phrase(d, tense) if spec.timed and not after and d.chance(22) else None
+
+    layers = parts.layers
+    adverb = often.en if often else None
+    if adverb and layers and layers[0][0].label == "MD" and not spec.asked:  # she can often sleep; she often sleeps
+        layers = [(layers[0][0], adverb), *layers[1:]]
+        adverb = None
+    between = often.de if often else []
+    has_kein = bool(objects) and objects[-1].negative
+    if parts.not_leaf and not has_kein:
+        between = [Word("nicht", (parts.not_leaf,))]
 
     pronouns = _german([phrase for phrase in objects if phrase.light])
     definite = _german([phrase for phrase in objects if phrase.definite and not phrase.light])
@@ -310,13 +305,13 @@ def draw_clause(d: Draft, spec: ClauseSpec) -> Clause:
         layers=layers,
         adverb=adverb,
         head=parts.head,
-        complements=complements,
+        complements=[*complements, *(adjunct.en for adjunct in adjuncts)],
         time=time,
         finite=parts.finite,
         particle=parts.particle,
         bracket=parts.bracket,
         pronouns=pronouns,
-        middle=[*definite, *negation_or_adverb, *indefinite, *_german(adjuncts[::-1])],
+        middle=[*definite, *between, *indefinite, *_german(adjuncts[::-1])],
         after=after,
     )
 
@@ -325,8 +320,17 @@ def _german(phrases: Sequence[Phrase]) -> list[Word]:
     return [word for phrase in phrases for word in phrase.de]
 
 
+def _how_often(d: Draft, spec: ClauseSpec, subject: Phrase) -> Phrase | None:
+    """Returns an adverb, in one of ten clauses that may have one."""
+    if not spec.often or _quantified(subject) or not d.chance(10):
+        return None
+    english = d.pick(tuple(_OFTEN))
+    adverb_leaf = leaf("RB", english)
+    return Phrase(Tree("ADVP", (adverb_leaf,)), [Word(_OFTEN[english], (adverb_leaf,))])
+
+
 def _quantified(subject: Phrase) -> bool:
-    """Returns whether the subject has every or no, with which a negation could be read in two ways."""
+    """Returns whether the subject has every or no, or no pronoun (a child): its clause takes no negation or adverb."""
     return subject.negative or (subject.pronoun == "" and subject.noun is not None)
 
 
@@ -369,7 +373,7 @@ def _objects(d: Draft, spec: ClauseSpec, verb: Verb, subject: Phrase, not_leaf: 
     objects = []
     if "give" in verb.frames:
         recipient = object_phrase(d, ("person",), DATIVE, subject, not_leaf=None, plain=True)
-        if recipient.noun is not None and not recipient.definite:
+        if recipient.noun is not None and not recipient.definite:  # it would stand behind `nicht` and the thing given
             recipient = name_phrase(d)
         objects.append(recipient)
     case = DATIVE if "dat" in verb.frames else ACCUSATIVE
@@ -412,7 +416,9 @@ def _adjuncts(d: Draft, verb: Verb, objects: list[Phrase], placed: bool) -> list
     if percent < 10 and not objects and verb.subjects == ("person",):
         someone = noun_phrase(d, d.noun("person"), DATIVE, d.pick(PLACE_STYLES), plain=True)
         return [preposition("with", "mit", someone)]
-    return [location(d)] if percent < 30 and "place" not in verb.objects else []
+    if percent < 30 and "place" not in verb.objects:
+        return [location(d)]
+    return []
 
 
 class _ToBe(NamedTuple):

@@ -169,7 +169,9 @@ def pronoun_phrase(key: str, case: int, noun: Noun | None = None) -> Phrase:
     """Returns a personal pronoun; the German for `it` has the gender of the noun it stands for."""
     if key == "it":
         assert noun is not None
-        english, german, agreement = "it", IT[noun.gender][case], ER
+        english = "it"
+        german = IT[noun.gender][case]
+        agreement = ER
     else:
         pronoun = PRONOUNS[key]
         english = pronoun.subject if case == NOMINATIVE else pronoun.object

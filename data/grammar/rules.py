@@ -145,10 +145,11 @@ def wh_question(d: Draft) -> Sides:
 
 def _asked_verb(d: Draft, english: str) -> Verb:
     """Returns a verb whose object `whom` or `what` may ask for."""
+    verbs = d.lexicon.verbs_of["acc"]
+    kind = "thing"
     if english == "whom":
-        kind, verbs = "person", (*d.lexicon.verbs_of["acc"], *d.lexicon.verbs_of["dat"])
-    else:
-        kind, verbs = "thing", d.lexicon.verbs_of["acc"]
+        verbs += d.lexicon.verbs_of["dat"]
+        kind = "person"
     return d.word([verb for verb in verbs if kind in verb.objects])
 
 
