@@ -25,7 +25,7 @@ from jaxtyping import Float32, Int32, Int64
 from base.errors import UserError
 from base.files import expanded, open_regular
 from data.batching import PlannedBatch, one_each
-from data.pipeline import WHOLE, EndlessBatches, Share
+from data.pipeline import ALL_ROWS, EndlessBatches, ProcessShard
 
 SPLITS = ("train", "valid", "test")
 
@@ -161,7 +161,7 @@ def read_idx(path: Path, dimensions: int) -> np.ndarray:
 class ImageBatches(EndlessBatches[ImageBatch]):
     """Endless batches of images; order and shifts follow from the seed, so it resumes exactly."""
 
-    def __init__(self, images: Images, rows: int, *, seed: int, shift: int = 0, share: Share = WHOLE):
+    def __init__(self, images: Images, rows: int, *, seed: int, shift: int = 0, share: ProcessShard = ALL_ROWS):
         """Checks nothing and reads nothing.
 
         Args:
@@ -207,7 +207,7 @@ def _read(images: Images, planned: PlannedBatch, shifts_n2: np.ndarray | None = 
     return ImageBatch(images_byx, images.labels_n[numbers_b] * real_b, real_b)
 
 
-def planned_batch(images: Images, numbers_b: np.ndarray, rows: int, share: Share) -> ImageBatch:
+def planned_batch(images: Images, numbers_b: np.ndarray, rows: int, share: ProcessShard) -> ImageBatch:
     """Returns this process's share of a batch of `rows` rows, the first of which hold the images of these numbers."""
     return _read(images, share.of(one_each(numbers_b, rows, length=1)))
 
@@ -220,7 +220,7 @@ def _moved(image_yx: np.ndarray, shift_2: np.ndarray) -> np.ndarray:
     return padded_yx[top : top + height, left : left + width]
 
 
-def evaluation_batches(images: Images, rows: int, share: Share = WHOLE) -> Iterator[ImageBatch]:
+def evaluation_batches(images: Images, rows: int, share: ProcessShard = ALL_ROWS) -> Iterator[ImageBatch]:
     """Yields every image once, in order."""
     for first in range(0, len(images.labels_n), rows):
         numbers_b = np.arange(first, min(first + rows, len(images.labels_n)))

@@ -36,7 +36,7 @@ _PREFETCHED = 8  # batches
 State = dict[str, int]
 
 
-class Share(NamedTuple):
+class ProcessShard(NamedTuple):
     """Which rows of a batch this process reads: parts `first` to `end - 1` of `parts` equal parts.
 
     Batches are planned independently of the number of processes, then padded with empty rows to a multiple of
@@ -56,7 +56,7 @@ class Share(NamedTuple):
         return planned._replace(rows_bc=rows_bc[self.first * part : self.end * part])
 
 
-WHOLE = Share()
+ALL_ROWS = ProcessShard()
 
 
 def checked_position(state: Any) -> State:
@@ -88,7 +88,7 @@ class EndlessBatches(ABC, Generic[AnyBatch]):
     The state before a `next` is where that `next` can be repeated.
     """
 
-    def __init__(self, share: Share) -> None:
+    def __init__(self, share: ProcessShard) -> None:
         self._share = share
         self._state: State = {"epoch": 0, "batch": 0}
         self._items: Generator[tuple[AnyBatch, State]] | None = None
@@ -161,7 +161,7 @@ class EndlessBatches(ABC, Generic[AnyBatch]):
 class TrainingBatches(EndlessBatches[Batch | TextBatch]):
     """Endless batches of pairs, or of a text: `TextBatch`."""
 
-    def __init__(self, prepared: Records, cfg_data: ConfigDict, *, seed: int, share: Share = WHOLE):
+    def __init__(self, prepared: Records, cfg_data: ConfigDict, *, seed: int, share: ProcessShard = ALL_ROWS):
         """Checks the settings; reading starts with the first `next`.
 
         Args:
@@ -237,7 +237,7 @@ def _read_windows(text: Prepared, planned: PlannedBatch) -> TextBatch:
 
 
 def evaluation_batches(
-    prepared: Records, tokens: int, buckets: Sequence[int], share: Share = WHOLE
+    prepared: Records, tokens: int, buckets: Sequence[int], share: ProcessShard = ALL_ROWS
 ) -> Iterator[Batch | TextBatch]:
     """Yields every pair once, one a row, shortest first, in rows of bucket lengths; longer pairs get longer rows.
 
@@ -251,7 +251,9 @@ def evaluation_batches(
         yield _read(prepared, share.of(one_each(members, rows, length)))
 
 
-def text_batches(prepared: Prepared, cfg_data: ConfigDict, share: Share = WHOLE) -> Iterator[Batch | TextBatch]:
+def text_batches(
+    prepared: Prepared, cfg_data: ConfigDict, share: ProcessShard = ALL_ROWS
+) -> Iterator[Batch | TextBatch]:
     """Yields a text once: as `evaluation_batches`, or, where `data.batching` is window, in rows of `data.pack_length`.
 
     Each row begins anew: what is before it in the text is not read with it. The last has what is left.
