@@ -44,7 +44,7 @@ class Classified:
     def records(self, indices: Sequence[int] | np.ndarray, epoch: int = 0) -> list[Record]:
         """Returns the pairs with these numbers, the same in every epoch; raises as those of `Prepared`."""
         numbers = self.class_n[np.asarray(indices, np.int64)]
-        pairs = []
+        pairs: list[Record] = []
         for (ids, _), number in zip(self._prepared.records(indices), numbers, strict=True):
             label = np.full_like(ids, PAD)
             label[-1] = number
