@@ -17,7 +17,7 @@ from base.errors import UserError
 from base.ids import BOS, PAD
 
 Record = tuple[np.ndarray, ...]  # source ids and target ids, EOS at the end of both; or the ids of a text
-_OPEN_ROWS = 16  # rows that a stream of `pack_plan` fills at a time; more hardly save padding and take longer
+_OPEN_ROWS = 16  # rows that a stream of `pack_plan` fills at a time; more save little padding and take longer
 _PAIRS_PER_STREAM = 2_000  # a stream leaves its last rows part-empty, so a small corpus is packed by few streams
 _AT_ONCE = 1 << 20  # pairs whose places are computed together: NumPy's indices take 8 bytes each
 

@@ -260,7 +260,7 @@ def _encoded(pairs: Iterator[tuple[str, ...]], tokenizer: Tokenizer) -> Iterator
 
 
 def _fault(lengths: list[int], cleaning: dict[str, Any] | None) -> str | None:
-    """Returns the first cleaning rule that a pair of so many subwords breaks."""
+    """Returns the first cleaning rule that a pair breaks whose sides have these lengths."""
     if cleaning is None:
         return None
     shorter, longer = min(lengths), max(lengths)

@@ -203,7 +203,7 @@ def _read(images: Images, planned: PlannedBatch, shifts_n2: np.ndarray | None = 
     real_b = (numbers_b >= 0).astype(np.int32)
     images_byx = images.images_nyx[numbers_b] * real_b[:, None, None].astype(np.float32)
     if shifts_n2 is not None and shifts_n2.any():
-        images_byx = np.stack([_moved(*each) for each in zip(images_byx, shifts_n2[numbers_b], strict=True)])
+        images_byx = np.stack(list(map(_moved, images_byx, shifts_n2[numbers_b])))
     return ImageBatch(images_byx, images.labels_n[numbers_b] * real_b, real_b)
 
 

@@ -131,7 +131,8 @@ def _text(spec: str, rest: str) -> Corpus:
         for number, (left, right) in enumerate(itertools.zip_longest(sources, targets), 1):
             if left is None or right is None:
                 common = number - 1
-                longer = common + 1 + sum(1 for _ in (sources if right is None else targets))
+                rest = targets if left is None else sources
+                longer = number + sum(1 for _ in rest)
                 source_count, target_count = (common, longer) if left is None else (longer, common)
                 raise UserError(
                     f"unequal line counts: {source_path} has {source_count} lines, {target_path} has {target_count};"

@@ -151,9 +151,9 @@ def noun_phrase(
 def _write_an(en: list[Tree], de: list[Word]) -> None:
     """Replaces the leaf `a`, the first, by `an`."""
     an = leaf("DT", "an")
-    sources = tuple(an if source is en[0] else source for source in de[0].sources)
+    *negation, _ = de[0].sources
     en[0] = an
-    de[0] = Word(de[0].text, sources)
+    de[0] = Word(de[0].text, (*negation, an))
 
 
 def _of_somebody(d: Draft, thing: Tree) -> tuple[Tree, list[Word]]:
