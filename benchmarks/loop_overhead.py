@@ -20,8 +20,8 @@ from absl import app, flags, logging
 from ml_collections import ConfigDict
 
 from configs.common import default
+from data.cache import prepare_all
 from data.pipeline import TrainingBatches
-from data.prepare import prepare_all
 from run.folder import model_config
 from tasks.translation import objective
 from train import loop

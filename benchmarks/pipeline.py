@@ -29,8 +29,8 @@ import numpy as np
 from absl import app, flags
 
 from configs.common import default
+from data.cache import Prepared, prepare
 from data.pipeline import TrainingBatches
-from data.prepare import Prepared, prepare
 from data.tokenizer import Tokenizer
 
 _PAIRS = flags.DEFINE_integer("pairs", 500_000, "sentence pairs", lower_bound=10)

@@ -16,8 +16,8 @@ from jaxtyping import Int32
 from base.errors import UserError
 from base.ids import BOS, PAD
 
-Record = tuple[np.ndarray, ...]  # source ids, target ids; EOS ends both. Of a text: its ids alone
-_OPEN_ROWS = 16  # rows that a stream of `pack_plan` fills at a time; more hardly save padding and take longer
+Record = tuple[np.ndarray, ...]  # source ids and target ids, EOS at the end of both; or the ids of a text
+_OPEN_ROWS = 16  # rows that a stream of `pack_plan` fills at a time; more save little padding and take longer
 _PAIRS_PER_STREAM = 2_000  # a stream leaves its last rows part-empty, so a small corpus is packed by few streams
 _AT_ONCE = 1 << 20  # pairs whose places are computed together: NumPy's indices take 8 bytes each
 
@@ -81,28 +81,39 @@ def bucket_plan(
         UserError: a pair is longer than the largest bucket, or `tokens` is too small for a bucket that is needed.
     """
     order = np.random.default_rng([seed, epoch])
-    top = int(lengths_nk.max())
-    if top > buckets[-1]:
-        raise UserError(f"data.buckets: the largest is {buckets[-1]}, but a pair has {top} tokens on one side")
-    longest_n = lengths_nk.max(axis=1).astype(np.min_scalar_type(top))
-    shuffled = _shuffled(order, len(longest_n))
-    bucket_of_length = np.searchsorted(np.asarray(buckets), np.arange(top + 1)).astype(np.min_scalar_type(len(buckets)))
-    bucket_of = bucket_of_length[longest_n[shuffled]]
+    longest = int(lengths_nk.max())
+    if longest > buckets[-1]:
+        raise UserError(f"data.buckets: the largest is {buckets[-1]}, but a pair has {longest} tokens on one side")
+    # The smallest types that hold the numbers: of many millions of pairs these arrays are large.
+    length_n = lengths_nk.max(axis=1).astype(np.min_scalar_type(longest))
+    bucket_of_length = np.searchsorted(np.asarray(buckets), np.arange(longest + 1))
+    bucket_of_length = bucket_of_length.astype(np.min_scalar_type(len(buckets)))
+    shuffled_n = _shuffled(order, len(length_n))
+    bucket_n = bucket_of_length[length_n[shuffled_n]]
+
     batches: list[PlannedBatch] = []
     waiting = np.empty(0, np.int32)
-    for number, length in enumerate(buckets[: int(bucket_of.max()) + 1]):
+    for number, length in enumerate(buckets[: int(bucket_n.max()) + 1]):
         rows = _rows(tokens, length)
-        pool = np.concatenate([waiting, shuffled[bucket_of == number]])
-        moving = _longest(longest_n[pool], len(pool) % rows)
-        full, waiting = pool[~moving], pool[moving]
-        order.shuffle(full)
-        batches += [PlannedBatch(length, length, rows_b1) for rows_b1 in full.reshape(-1, rows, 1)]
-        last = length, rows
-    if len(waiting):
-        length, rows = last
-        rows_b1 = np.full((rows, 1), -1, np.int32)
-        rows_b1[: len(waiting), 0] = waiting
-        batches.append(PlannedBatch(length, length, rows_b1))
+        pool = np.concatenate([waiting, shuffled_n[bucket_n == number]])
+        moves = _longest(length_n[pool], len(pool) % rows)
+        staying = pool[~moves]
+        waiting = pool[moves]
+        order.shuffle(staying)
+        batches += [PlannedBatch(length, length, rows_b1) for rows_b1 in staying.reshape(-1, rows, 1)]
+    if len(waiting):  # in the largest bucket that is needed
+        batches.append(one_each(waiting, rows, length))
+    return _permuted(order, batches)
+
+
+def one_each(members: Sequence[int] | np.ndarray, rows: int, length: int) -> PlannedBatch:
+    """Returns a batch of `rows` rows: these members, one in a row, and empty rows behind them."""
+    rows_b1 = np.full((rows, 1), -1, np.int32)
+    rows_b1[: len(members), 0] = members
+    return PlannedBatch(length, length, rows_b1)
+
+
+def _permuted(order: np.random.Generator, batches: list[PlannedBatch]) -> list[PlannedBatch]:
     return [batches[index] for index in order.permutation(len(batches))]
 
 
@@ -116,9 +127,11 @@ def _longest(lengths: np.ndarray, count: int) -> np.ndarray:
     """Returns a mask of the `count` greatest lengths, the last of equal ones: the shuffle decides which those are."""
     if not count:
         return np.zeros(len(lengths), bool)
-    least = np.partition(lengths, len(lengths) - count)[len(lengths) - count]
+    place = len(lengths) - count
+    least = np.partition(lengths, place)[place]
     chosen = lengths > least
-    chosen[np.flatnonzero(lengths == least)[chosen.sum() - count :]] = True
+    as_long = np.flatnonzero(lengths == least)
+    chosen[as_long[chosen.sum() - count :]] = True
     return chosen
 
 
@@ -133,35 +146,39 @@ def pack_plan(
     """Plans an epoch with several pairs per row of `pack_length` positions per side; arguments as `bucket_plan`."""
     order = np.random.default_rng([seed, epoch])
     rows = _rows(tokens, pack_length)
-    if int(lengths_nk.max()) > pack_length:
-        raise UserError(f"data.pack_length is {pack_length}, but a pair has {int(lengths_nk.max())} tokens on one side")
-    shuffled = _shuffled(order, len(lengths_nk))
-    row_n, column_n, used_r = _first_fit(lengths_nk, shuffled, pack_length)
+    longest = int(lengths_nk.max())
+    if longest > pack_length:
+        raise UserError(f"data.pack_length is {pack_length}, but a pair has {longest} tokens on one side")
+    shuffled_n = _shuffled(order, len(lengths_nk))
+    row_n, column_n, used_r = _first_fit(lengths_nk, shuffled_n, pack_length)
     place_r = np.empty(used_r[-1] + 1, np.int64)  # of a row of `_first_fit`, among all rows of the epoch
     place_r[order.permutation(used_r)] = np.arange(len(used_r))
-    rows_rc = np.full((-(-len(used_r) // rows) * rows, int(column_n.max()) + 1), -1, np.int32)
-    for start in range(0, len(shuffled), _AT_ONCE):
+    batch_count = -(-len(used_r) // rows)
+    columns = int(column_n.max()) + 1
+    rows_rc = np.full((batch_count * rows, columns), -1, np.int32)
+    for start in range(0, len(shuffled_n), _AT_ONCE):
         part = slice(start, start + _AT_ONCE)
-        rows_rc[place_r[row_n[part]], column_n[part]] = shuffled[part]
-    batches = [PlannedBatch(pack_length, pack_length, rows_bc) for rows_bc in np.split(rows_rc, len(rows_rc) // rows)]
-    return [batches[index] for index in order.permutation(len(batches))]
+        rows_rc[place_r[row_n[part]], column_n[part]] = shuffled_n[part]
+    batches = [PlannedBatch(pack_length, pack_length, rows_bc) for rows_bc in np.split(rows_rc, batch_count)]
+    return _permuted(order, batches)
 
 
 def window_plan(count: int, *, tokens: int, length: int, seed: int = 0, epoch: int = 0) -> list[PlannedBatch]:
     """Plans an epoch of rows of `length` ids out of a text of `count`, one beginning where the one before ends.
 
-    Where the first begins is random; what is left over at either end, less than a row, is not in this epoch.
+    Starts at a random offset; the incomplete rows at both ends are skipped.
 
     Raises:
         UserError: the text is shorter than a row, or too long for places of 32 bits.
     """
-    order, rows = np.random.default_rng([seed, epoch]), _rows(tokens, length)
+    order = np.random.default_rng([seed, epoch])
+    rows = _rows(tokens, length)
     if not length <= count < 1 << 31:
         raise UserError(f"data.pack_length is {length}, and the text has {count:,} ids: too few, or more than 2^31")
-    starts = np.arange(order.integers(min(length, count - length + 1)), count - length + 1, length)
-    rows_r = np.full(-(-len(starts) // rows) * rows, -1, np.int32)
-    rows_r[: len(starts)] = order.permutation(starts)
-    return [PlannedBatch(length, length, rows_b1) for rows_b1 in rows_r.reshape(-1, rows, 1)]
+    starts_end = count - length + 1
+    offset = order.integers(min(length, starts_end))
+    starts_r = order.permutation(np.arange(offset, starts_end, length))
+    return [one_each(starts_r[first : first + rows], rows, length) for first in range(0, len(starts_r), rows)]
 
 
 class LengthBatch(NamedTuple):
@@ -204,15 +221,15 @@ def length_batches(
         row_lengths.append(2 * row_lengths[-1])
     if limit is not None:
         row_lengths = np.minimum(row_lengths, lengths_n.max(initial=limit)).tolist()
-    order = np.argsort(lengths_n, kind="stable")
-    row_of = np.searchsorted(row_lengths, lengths_n[order])
+    shortest_first = np.argsort(lengths_n, kind="stable")
+    row_length_n = np.searchsorted(row_lengths, lengths_n[shortest_first])
     batches = []
     for number, length in enumerate(row_lengths):
-        of_length = order[row_of == number].tolist()
+        alike = shortest_first[row_length_n == number].tolist()
         full = max(1, tokens // length)
-        for start in range(0, len(of_length), full):
-            members = of_length[start : start + full]
-            few = max(1, full // small)
+        few = max(1, full // small)
+        for start in range(0, len(alike), full):
+            members = alike[start : start + full]
             rows = few if len(members) <= few else full
             batches.append(LengthBatch(length, -(-rows // multiple) * multiple, members))
     return batches
@@ -244,23 +261,28 @@ def _first_fit(lengths_nk: np.ndarray, order_n: np.ndarray, capacity: int) -> tu
     row_wo = np.arange(streams * _OPEN_ROWS, dtype=np.int32).reshape(streams, _OPEN_ROWS)
     items_wo = np.zeros((streams, _OPEN_ROWS), np.min_scalar_type(capacity))
     next_row = row_wo.size
-    row_n, column_n = np.empty(count, np.int32), np.empty(count, items_wo.dtype)
+    row_n = np.empty(count, np.int32)
+    column_n = np.empty(count, items_wo.dtype)
     for start in range(0, count, streams):
-        item_wk = lengths_nk[order_n[start : start + streams]]
+        part = slice(start, start + streams)
+        item_wk = lengths_nk[order_n[part]]
         w = np.arange(len(item_wk))
         fits_wo = np.all(room_wok[: len(w)] >= item_wk[:, None, :], axis=2)
         chosen_w = fits_wo.argmax(axis=1)
-        full = np.flatnonzero(~fits_wo[w, chosen_w])
-        if len(full):
-            fullest = room_wok[full].sum(axis=2).argmin(axis=1)
-            chosen_w[full] = fullest
-            room_wok[full, fullest], items_wo[full, fullest] = capacity, 0
-            row_wo[full, fullest] = next_row + np.arange(len(full))
-            next_row += len(full)
+        full_w = np.flatnonzero(~fits_wo[w, chosen_w])  # streams without room
+        if len(full_w):
+            fullest_w = room_wok[full_w].sum(axis=2).argmin(axis=1)
+            chosen_w[full_w] = fullest_w
+            room_wok[full_w, fullest_w] = capacity
+            items_wo[full_w, fullest_w] = 0
+            row_wo[full_w, fullest_w] = next_row + np.arange(len(full_w))
+            next_row += len(full_w)
         room_wok[w, chosen_w] -= item_wk
-        row_n[start : start + streams], column_n[start : start + streams] = row_wo[w, chosen_w], items_wo[w, chosen_w]
+        row_n[part] = row_wo[w, chosen_w]
+        column_n[part] = items_wo[w, chosen_w]
         items_wo[w, chosen_w] += 1
-    return row_n, column_n, np.setdiff1d(np.arange(next_row), row_wo[items_wo == 0], assume_unique=True)
+    unused = row_wo[items_wo == 0]
+    return row_n, column_n, np.setdiff1d(np.arange(next_row), unused, assume_unique=True)
 
 
 def make_batch(records: Sequence[Record], planned: PlannedBatch) -> Batch:
@@ -271,31 +293,31 @@ def make_batch(records: Sequence[Record], planned: PlannedBatch) -> Batch:
         planned: which pairs each row holds, and how long rows are.
     """
     counts_b = (planned.rows_bc >= 0).sum(axis=1)
-    source_bs, source_segments_bs, source_positions_bs, _ = _make_side(
-        [source for source, _ in records], counts_b, planned.row_length_source
-    )
+    sources = [source for source, _ in records]
+    source_bs, source_segments_bs, source_positions_bs, _ = _make_side(sources, counts_b, planned.row_length_source)
     target = make_text_batch([(target,) for _, target in records], planned)
     return Batch(
-        source_bs,
-        target.in_bt,
-        target.out_bt,
-        source_segments_bs,
-        source_positions_bs,
-        target.segments_bt,
-        target.positions_bt,
+        source_bs=source_bs,
+        target_in_bt=target.in_bt,
+        target_out_bt=target.out_bt,
+        source_segments_bs=source_segments_bs,
+        source_positions_bs=source_positions_bs,
+        target_segments_bt=target.segments_bt,
+        target_positions_bt=target.positions_bt,
     )
 
 
 def make_text_batch(records: Sequence[Record], planned: PlannedBatch) -> TextBatch:
     """Returns the arrays of a planned batch of a text; arguments as `make_batch`."""
     counts_b = (planned.rows_bc >= 0).sum(axis=1)
-    out_bt, segments_bt, positions_bt, starts = _make_side(
-        [text for (text,) in records], counts_b, planned.row_length_target
-    )
-    flat_in = np.zeros_like(out_bt.ravel())
-    flat_in[1:] = out_bt.ravel()[:-1]
+    texts = [text for (text,) in records]
+    out_bt, segments_bt, positions_bt, starts = _make_side(texts, counts_b, planned.row_length_target)
+    # The input is the output moved to the right by one.
+    flat_out = out_bt.ravel()
+    flat_in = np.zeros_like(flat_out)
+    flat_in[1:] = flat_out[:-1]
     flat_in[starts] = BOS
-    flat_in[segments_bt.ravel() == 0] = 0
+    flat_in[segments_bt.ravel() == 0] = PAD
     return TextBatch(flat_in.reshape(out_bt.shape), out_bt, segments_bt, positions_bt)
 
 
@@ -304,16 +326,18 @@ def _make_side(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Returns ids, segments and positions [b, length], and the flat index of every sentence's first token."""
     flat_ids, flat_segments, flat_positions = np.zeros((3, len(counts_b) * length), np.int32)
+    # Of each sentence: its tokens, its row, the number of the row's first sentence, and where it starts
     tokens_i = np.fromiter(map(len, sentences), np.int64, len(sentences))
     row_i = np.repeat(np.arange(len(counts_b)), counts_b)
-    first_i = np.repeat(np.cumsum(counts_b) - counts_b, counts_b)  # the number of the row's first sentence
+    first_i = np.repeat(np.cumsum(counts_b) - counts_b, counts_b)
     before_i = np.cumsum(tokens_i) - tokens_i
     starts_i = row_i * length + before_i - before_i[first_i]
+    # Of each token: its position in the sentence, and its place in the batch
     position = np.arange(tokens_i.sum()) - np.repeat(before_i, tokens_i)
     place = np.repeat(starts_i, tokens_i) + position
     if sentences:  # a process's share of the last batch may be empty
         flat_ids[place] = np.concatenate(sentences)
     flat_segments[place] = np.repeat(np.arange(len(sentences)) - first_i + 1, tokens_i)
     flat_positions[place] = position
-    shape = len(counts_b), length
+    shape = (len(counts_b), length)
     return flat_ids.reshape(shape), flat_segments.reshape(shape), flat_positions.reshape(shape), starts_i

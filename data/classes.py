@@ -7,7 +7,7 @@ import numpy as np
 from base.errors import UserError
 from base.ids import PAD
 from data.batching import Record
-from data.prepare import Prepared
+from data.cache import Prepared
 from data.tokenizer import Tokenizer
 
 
@@ -30,16 +30,23 @@ class Classified:
         """Reads the class of every text; `UserError` if one is not in `classes`."""
         numbers = {tuple(tokenizer.encode(name)): number for number, name in enumerate(classes)}
         labels = [tuple(label[:-1].tolist()) for _, label in prepared.records(range(len(prepared)))]
-        if odd := [label for label in labels if label not in numbers]:
-            raise UserError(
-                f"corpus {prepared.manifest['spec']!r}: class {tokenizer.decode(odd[0])!r} is not in data.classes, "
-                f"which are {', '.join(classes)}"
-            )
-        self.manifest, self.lengths = prepared.manifest, np.repeat(prepared.lengths[:, :1], 2, axis=1)
+        for label in labels:
+            if label not in numbers:
+                raise UserError(
+                    f"corpus {prepared.manifest['spec']!r}: class {tokenizer.decode(label)!r} is not in data.classes, "
+                    f"which are {', '.join(classes)}"
+                )
+        self.manifest = prepared.manifest
+        self.lengths = np.repeat(prepared.lengths[:, :1], 2, axis=1)
         self.class_n = np.array([numbers[label] for label in labels], np.int32)
         self._prepared = prepared
 
     def records(self, indices: Sequence[int] | np.ndarray, epoch: int = 0) -> list[Record]:
         """Returns the pairs with these numbers, the same in every epoch; raises as those of `Prepared`."""
-        pairs = zip(self._prepared.records(indices), self.class_n[np.asarray(indices, np.int64)], strict=True)
-        return [(ids, np.array([PAD] * (len(ids) - 1) + [number], np.int32)) for (ids, _), number in pairs]
+        numbers = self.class_n[np.asarray(indices, np.int64)]
+        pairs: list[Record] = []
+        for (ids, _), number in zip(self._prepared.records(indices), numbers, strict=True):
+            label = np.full_like(ids, PAD)
+            label[-1] = number
+            pairs.append((ids, label))
+        return pairs

@@ -15,7 +15,7 @@ from ml_collections import ConfigDict
 from base.errors import UserError
 from base.ids import EOS, PAD, UNK
 from data.batching import Record
-from data.prepare import Prepared
+from data.cache import Prepared
 from data.tokenizer import Tokenizer
 
 MASK = UNK  # which no text has, since what is not in a vocabulary of subwords is spelled in bytes
@@ -45,11 +45,11 @@ class Masking(NamedTuple):
         hidden = np.full_like(ids, PAD)
         hidden[chosen] = ids[chosen]
 
-        lot = random.random(len(chosen))
-        others = random.integers(UNK + 1, self.vocab_size, len(chosen))
-        kept_or_replaced = np.where(lot < 0.9, others, ids[chosen])
+        uniform = random.random(len(chosen))
+        replacements = random.integers(UNK + 1, self.vocab_size, len(chosen))
+        replaced_or_kept = np.where(uniform < 0.9, replacements, ids[chosen])
         corrupted = ids.copy()
-        corrupted[chosen] = np.where(lot < 0.8, MASK, kept_or_replaced)
+        corrupted[chosen] = np.where(uniform < 0.8, MASK, replaced_or_kept)
         return corrupted, hidden
 
 

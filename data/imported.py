@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
 from itertools import pairwise, takewhile
 from pathlib import Path
-from typing import Any, SupportsIndex
+from typing import Any, ClassVar, SupportsIndex
 
 import sentencepiece
 
@@ -46,10 +46,12 @@ def open_tokenizer(path: str | Path) -> Tokenizer:
     raise UserError(f"{path}: a tokenizer of kind {fields['kind'][:40]!r}, which this version does not know")
 
 
-def encode_pairs(tokenizer: Tokenizer, pairs: Sequence[tuple[str, ...]]) -> list[list[int]]:
-    """Returns the ids of each text, source and target in turn; of single texts, of each."""
-    sides = zip((tokenizer, tokenizer.target), zip(*pairs, strict=True), strict=False)
-    return [ids for pair in zip(*(side.encode_batch(texts) for side, texts in sides), strict=True) for ids in pair]
+def encode_records(tokenizer: Tokenizer, records: Sequence[tuple[str, ...]]) -> list[tuple[list[int], ...]]:
+    """Returns the ids of the source and the target of each of one or more records, or of its one text."""
+    sources, *targets = zip(*records, strict=True)
+    encoded = [tokenizer.encode_batch(sources)]
+    encoded += [tokenizer.target.encode_batch(texts) for texts in targets]
+    return list(zip(*encoded, strict=True))
 
 
 def _packed(fields: dict, name: str) -> bytes:
@@ -66,7 +68,8 @@ class Marian(Listed):
     A source may begin with the target's language, as `>>deu<<`, in a model of several.
     """
 
-    KIND, SCHEMA = "marian", {"source": str, "target": str}
+    KIND = "marian"
+    SCHEMA: ClassVar = {"source": str, "target": str}
 
     def __init__(self, content: bytes, fields: dict, name: str) -> None:
         super().__init__(content, fields["pieces"], name)
@@ -82,20 +85,28 @@ class Marian(Listed):
     @classmethod
     def of(cls, pieces: Sequence[str], source: bytes, target: bytes) -> "Marian":
         """Returns the tokenizer of a vocabulary and two sentencepiece models."""
-        fields = {"kind": cls.KIND, "pieces": list(pieces)}
-        fields |= {"source": base64.b64encode(source).decode(), "target": base64.b64encode(target).decode()}
+        fields = {
+            "kind": cls.KIND,
+            "pieces": list(pieces),
+            "source": base64.b64encode(source).decode(),
+            "target": base64.b64encode(target).decode(),
+        }
         return cls(_packed(fields, "tokenizer"), fields, "tokenizer")
 
     @property
     def target(self) -> Tokenizer:
-        other = copy.copy(self)
-        other._processor = self._sides[1]
-        return other
+        target = copy.copy(self)
+        target._processor = self._sides[1]
+        return target
 
     def encode(self, text: str) -> list[int]:
-        end = text.find("<<") + 2 if text.startswith(">>") and "<<" in text else 0
         text = text.encode("utf-8", "replace").decode("utf-8")
-        pieces = [text[:end]] * bool(end) + self._processor.encode(text[end:], out_type=str)
+        language = []
+        if text.startswith(">>") and "<<" in text:
+            end = text.find("<<") + len("<<")
+            language = [text[:end]]
+            text = text[end:]
+        pieces = language + self._processor.encode(text, out_type=str)
         return [self._ids.get(piece, UNK) for piece in pieces]
 
     def decode(self, ids: Iterable[SupportsIndex]) -> str:
@@ -105,11 +116,13 @@ class Marian(Listed):
 class MosesBpe(Listed):
     """Of fairseq: the Moses tokeniser, then byte-pair encoding as subword-nmt's, `@@` after a piece within a word."""
 
-    KIND, SCHEMA = "moses-bpe", {"languages": [str], "codes": [str]}
+    KIND = "moses-bpe"
+    SCHEMA: ClassVar = {"languages": [str], "codes": [str]}
 
     def __init__(self, content: bytes, fields: dict, name: str) -> None:
         super().__init__(content, fields["pieces"], name)
-        self._languages, codes = fields["languages"], fields["codes"]
+        self._languages = fields["languages"]
+        codes = fields["codes"]
         if len(self._languages) != 2:
             raise UserError(f"{name}: it must name two languages, source and target")
         merges = [line.split(" ") for line in codes if line.strip() and not line.startswith("#version")]
@@ -138,10 +151,10 @@ class MosesBpe(Listed):
 
     @property
     def target(self) -> Tokenizer:
-        other = copy.copy(self)
-        other._side = 1
-        other.__dict__.pop("_moses", None)
-        return other
+        target = copy.copy(self)
+        target._side = 1
+        target.__dict__.pop("_moses", None)  # the source's, if it has been made
+        return target
 
     @cached_property
     def _moses(self) -> Any:
@@ -171,25 +184,37 @@ class MosesBpe(Listed):
         """Returns the pieces of one word: of all pairs of neighbours the one learned first is merged, repeatedly."""
         parts = [*word, _END] if self._own_end else [*word[:-1], word[-1] + _END]
         while len(parts) > 1:
-            ranks = [self._ranks.get(pair, len(self._ranks)) for pair in pairwise(parts)]
-            best = min(ranks)
-            if best == len(self._ranks):
+            first_learned = min(pairwise(parts), key=lambda pair: self._ranks.get(pair, len(self._ranks)))
+            if first_learned not in self._ranks:
                 break
-            left, right = parts[ranks.index(best)], parts[ranks.index(best) + 1]
-            merged, place = [], 0
-            while place < len(parts):
-                both = parts[place : place + 2] == [left, right]
-                merged.append(left + right if both else parts[place])
-                place += 2 if both else 1
-            parts = merged
-        parts = parts[:-1] if parts[-1] == _END else [*parts[:-1], parts[-1].removesuffix(_END)]
-        return (*(f"{part}@@" for part in parts[:-1]), parts[-1])
+            parts = _merged(parts, first_learned)
+        if parts[-1] == _END:
+            parts = parts[:-1]
+        else:
+            parts[-1] = parts[-1].removesuffix(_END)
+        *beginning, end = parts
+        return (*(f"{part}@@" for part in beginning), end)
+
+
+def _merged(parts: list[str], pair: tuple[str, str]) -> list[str]:
+    """Returns the parts with each occurrence of the pair, from left to right, as one part."""
+    merged = []
+    place = 0
+    while place < len(parts):
+        if tuple(parts[place : place + 2]) == pair:
+            merged.append(pair[0] + pair[1])
+            place += 2
+        else:
+            merged.append(parts[place])
+            place += 1
+    return merged
 
 
 class _Inner(Listed):
     """One of the package tokenizers, whose ids of each of our pieces are `ids`."""
 
-    KIND, SCHEMA = "", {"ids": [int], "tokenizer": dict}
+    KIND = ""
+    SCHEMA: ClassVar = {"ids": [int], "tokenizer": dict}
 
     def __init__(self, content: bytes, fields: dict, name: str) -> None:
         super().__init__(content, fields["pieces"], name)
@@ -201,7 +226,8 @@ class _Inner(Listed):
             self._inner = Inner.from_str(json.dumps(fields["tokenizer"]))
         except Exception as error:  # tokenizers raises nothing more exact
             raise UserError(f"{name}: its tokenizer is damaged ({str(error)[:100]})") from error
-        self._theirs, self._unknown = fields["ids"], UNK
+        self._unknown = UNK
+        self._theirs = fields["ids"]
         if len(self._theirs) != self.vocab_size or not all(0 <= number < 2**31 for number in self._theirs):
             raise UserError(f"{name}: it must have an id, of 31 bits, for each of its {self.vocab_size} pieces")
         self._ours = {number: place for place, number in enumerate(self._theirs) if place >= UNK}
@@ -209,15 +235,21 @@ class _Inner(Listed):
     @classmethod
     def of(cls, inner: Any, rows: Sequence[int], name: str) -> "_Inner":
         """Returns the tokenizer that does what `inner`, a `tokenizers.Tokenizer`, does, with ids in our order."""
-        names = [inner.id_to_token(row) for row in rows[len(SPECIALS) :]]
-        largest, lacking = max(inner.get_vocab().values(), default=-1), names.count(None)
-        if largest > max(rows) or lacking > min(_PADDING, len(names) // 2):
+        vocabulary = inner.get_vocab()
+        largest = max(vocabulary.values(), default=-1)
+        own_rows = rows[len(SPECIALS) :]
+        names = [inner.id_to_token(row) for row in own_rows]
+        if largest > max(rows) or names.count(None) > min(_PADDING, len(names) // 2):
             raise UserError(
-                f"{name}: its tokenizer has {len(inner.get_vocab())} ids up to {largest}, and its model {max(rows) + 1}"
+                f"{name}: its tokenizer has {len(vocabulary)} ids up to {largest}, and its model {max(rows) + 1}"
             )
-        rest = [piece or f"<{row}>" for piece, row in zip(names, rows[len(SPECIALS) :], strict=True)]
-        fields = {"kind": cls.KIND, "pieces": [*SPECIALS, *rest], "ids": list(rows)}
-        fields["tokenizer"] = json.loads(inner.to_str())
+        pieces = [piece or f"<{row}>" for piece, row in zip(names, own_rows, strict=True)]
+        fields = {
+            "kind": cls.KIND,
+            "pieces": [*SPECIALS, *pieces],
+            "ids": list(rows),
+            "tokenizer": json.loads(inner.to_str()),
+        }
         return cls(_packed(fields, name), fields, name)
 
     def normalise(self, text: str) -> str:
@@ -225,12 +257,13 @@ class _Inner(Listed):
         return self.decode(self.encode(text))
 
     def encode(self, text: str) -> list[int]:
-        found = self._inner.encode(text.encode("utf-8", "replace").decode("utf-8"), add_special_tokens=False).ids
-        return [self._ours.get(number, self._unknown) for number in found]
+        text = text.encode("utf-8", "replace").decode("utf-8")
+        theirs = self._inner.encode(text, add_special_tokens=False).ids
+        return [self._ours.get(number, self._unknown) for number in theirs]
 
     def decode(self, ids: Iterable[SupportsIndex]) -> str:
-        found = [self._theirs[number] for number in until_end(ids) if number > UNK]
-        return self._inner.decode(found, skip_special_tokens=False)
+        theirs = [self._theirs[number] for number in until_end(ids) if number > UNK]
+        return self._inner.decode(theirs, skip_special_tokens=False)
 
 
 class ByteLevel(_Inner):
@@ -246,15 +279,16 @@ class ByteLevel(_Inner):
 class WordPiece(_Inner):
     """Of BERT: the longest pieces of each word. [CLS] and [SEP] are BOS, with which a text begins, and EOS."""
 
-    KIND, mask = "word-piece", "[MASK]"
+    KIND = "word-piece"
+    mask = "[MASK]"
 
     def __init__(self, content: bytes, fields: dict, name: str) -> None:
         super().__init__(content, fields, name)
         self._unknown = self._ids.get("[UNK]", UNK)  # UNK is [MASK]
 
     def encode(self, text: str) -> list[int]:
-        found = super().encode(text)
-        return [BOS, *found] if found else []
+        ids = super().encode(text)
+        return [BOS, *ids] if ids else []
 
 
 class Unigram(_Inner):
@@ -264,5 +298,5 @@ class Unigram(_Inner):
 
     def __init__(self, content: bytes, fields: dict, name: str) -> None:
         super().__init__(content, fields, name)
-        named = (self._ids.get(f"<extra_id_{number}>", PAD) for number in range(self.vocab_size))
-        self.sentinels = tuple(takewhile(lambda number: number != PAD, named))
+        sentinels = (self._ids.get(f"<extra_id_{number}>", PAD) for number in range(self.vocab_size))
+        self.sentinels = tuple(takewhile(lambda number: number != PAD, sentinels))

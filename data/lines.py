@@ -22,7 +22,8 @@ def read_lines(path: Path) -> Iterator[str]:
         UserError: naming the file and the line: it cannot be read or unpacked, is a device or a named pipe, is not
             UTF-8, or has a line of more than `LONGEST_LINE` bytes.
     """
-    path, number = expanded(path, str(path)), 0
+    path = expanded(path, str(path))
+    number = 0
     try:
         with _open(path) as file:
             lines = gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file
@@ -38,7 +39,8 @@ def read_lines(path: Path) -> Iterator[str]:
         raise UserError(f"{path}: no such file") from error
     except (OSError, EOFError, zlib.error) as error:  # the last two are what a damaged .gz raises
         where = f", after line {number}" if number else ""
-        raise UserError(f"{path}{where}: cannot be read ({getattr(error, 'strerror', None) or error})") from error
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"{path}{where}: cannot be read ({reason})") from error
 
 
 def _open(path: Path) -> io.BufferedReader:

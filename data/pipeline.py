@@ -4,13 +4,15 @@ The position in the data is two numbers, the epoch and the batch in it: the plan
 nothing else is needed to resume exactly. Prefetched batches count only once they are returned.
 """
 
+from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
+from jaxtyping import Int32
 from ml_collections import ConfigDict
 
 from base.errors import UserError, shown
@@ -18,24 +20,23 @@ from base.files import WIDEST
 from data.batching import (
     Batch,
     PlannedBatch,
+    Record,
     TextBatch,
     bucket_plan,
     length_batches,
     make_batch,
     make_text_batch,
+    one_each,
     pack_plan,
     window_plan,
 )
-from data.classes import Classified
-from data.corrupt import Corrupted
-from data.prepare import Prepared
+from data.cache import Prepared
 
 _PREFETCHED = 8  # batches
 State = dict[str, int]
-AnyPrepared = Prepared | Corrupted | Classified
 
 
-class Share(NamedTuple):
+class ProcessShard(NamedTuple):
     """Which rows of a batch this process reads: parts `first` to `end - 1` of `parts` equal parts.
 
     Batches are planned independently of the number of processes, then padded with empty rows to a multiple of
@@ -55,54 +56,55 @@ class Share(NamedTuple):
         return planned._replace(rows_bc=rows_bc[self.first * part : self.end * part])
 
 
-WHOLE = Share()
+ALL_ROWS = ProcessShard()
 
 
 def checked_position(state: Any) -> State:
     """Returns a position in the data that was read from a file; `UserError` if it is none."""
-    keys = ("epoch", "batch")
-    if not isinstance(state, dict) or not all(type(state.get(key)) is int and 0 <= state[key] < WIDEST for key in keys):
+    fields = state if isinstance(state, dict) else {}
+    position: dict[str, Any] = {key: fields.get(key) for key in ("epoch", "batch")}
+    if not all(type(number) is int and 0 <= number < WIDEST for number in position.values()):
         raise UserError(f"data position: {shown(state)}; it must be the whole numbers epoch and batch")
-    return {key: state[key] for key in keys}
+    return position
 
 
-class TrainingBatches:
-    """Iterates over `Batch`, or `TextBatch` for a text, epoch after epoch; see the head of this file.
+@runtime_checkable
+class Records(Protocol):
+    """What batches are made of: a `Prepared` corpus, or one whose records are made from those of another."""
+
+    manifest: dict[str, Any]  # of the corpus
+    lengths: Int32[np.ndarray, "n sides"]  # of each record, EOS counted
+
+    def records(self, indices: Sequence[int] | np.ndarray, epoch: int = 0) -> list[Record]:
+        """Returns the records with these numbers, in this order, as they are in this epoch."""
+
+
+AnyBatch = TypeVar("AnyBatch")
+
+
+class EndlessBatches(ABC, Generic[AnyBatch]):
+    """Iterates over batches, epoch after epoch; see the head of this file.
 
     The state before a `next` is where that `next` can be repeated.
     """
 
-    def __init__(self, prepared: AnyPrepared, cfg_data: ConfigDict, *, seed: int, share: Share = WHOLE):
-        """Checks the settings; reading starts with the first `next`.
-
-        Args:
-            prepared: the training corpus.
-            cfg_data: `config.data`; see `configs/common.py`.
-            seed: decides the order of every epoch.
-            share: this process's part of every batch; all processes compute the same plan.
-
-        Raises:
-            UserError: the row lengths, tokens and maximum length of `cfg_data` are inconsistent.
-        """
-        longest = _longest_row(cfg_data)
-        if cfg_data.batching == "window" and prepared.lengths.shape[1] != 1:
-            raise UserError("data.batching is window; that is for texts, and data.train has pairs: take bucket or pack")
-        if cfg_data.batching != "window" and cfg_data.max_length > longest[1]:
-            raise UserError(
-                f"data.max_length is {cfg_data.max_length}, but {longest[0]} is {longest[1]}: a pair of"
-                f" {cfg_data.max_length} tokens would fit no row"
-            )
-        self._prepared, self._seed = prepared, seed
-        self._batching, self._tokens = cfg_data.batching, cfg_data.tokens_per_batch
-        self._buckets, self._pack_length = tuple(cfg_data.buckets), cfg_data.pack_length
+    def __init__(self, share: ProcessShard) -> None:
         self._share = share
         self._state: State = {"epoch": 0, "batch": 0}
-        self._items: Generator[tuple[Batch | TextBatch, State]] | None = None
+        self._items: Generator[tuple[AnyBatch, State]] | None = None
 
-    def __iter__(self) -> "TrainingBatches":
+    @abstractmethod
+    def plan(self, epoch: int) -> list[PlannedBatch]:
+        """Returns the global batches of an epoch, in order."""
+
+    @abstractmethod
+    def read(self, planned: PlannedBatch, epoch: int) -> AnyBatch:
+        """Returns the arrays of the rows of `planned`, a part of a batch of the epoch."""
+
+    def __iter__(self) -> "EndlessBatches[AnyBatch]":
         return self
 
-    def __next__(self) -> Batch | TextBatch:
+    def __next__(self) -> AnyBatch:
         if self._items is None:
             self._items = self._produce(dict(self._state))
         try:
@@ -117,10 +119,10 @@ class TrainingBatches:
         return dict(self._state)
 
     def set_state(self, state: State) -> None:
-        """Moves to a position that `get_state` returned, for the same corpus, seed and settings.
+        """Moves to a position that `get_state` returned, for the same data, seed and settings.
 
         Raises:
-            UserError: it is no position.
+            UserError: it is no position. If it is beyond its epoch, the next `next` says so.
         """
         self.close()
         self._state = checked_position(state)
@@ -131,47 +133,79 @@ class TrainingBatches:
             self._items.close()
             self._items = None
 
-    def plan(self, epoch: int) -> list[PlannedBatch]:
-        """Returns the global batches of an epoch, in order."""
-        if self._batching == "window":
-            count = int(self._prepared.lengths.sum(dtype=np.int64))
-            return window_plan(count, tokens=self._tokens, length=self._pack_length, seed=self._seed, epoch=epoch)
-        if self._batching == "pack":
-            return pack_plan(
-                self._prepared.lengths,
-                tokens=self._tokens,
-                pack_length=self._pack_length,
-                seed=self._seed,
-                epoch=epoch,
-            )
-        return bucket_plan(
-            self._prepared.lengths,
-            tokens=self._tokens,
-            buckets=self._buckets,
-            seed=self._seed,
-            epoch=epoch,
-        )
-
-    def _produce(self, state: State) -> Generator[tuple[Batch | TextBatch, State]]:
+    def _produce(self, state: State) -> Generator[tuple[AnyBatch, State]]:
         """Yields batches from `state` on, each with the position after it."""
         import grain  # here, because it loads jax, which reading corpora does not need
 
-        epoch, batch = state["epoch"], state["batch"]
+        epoch = state["epoch"]
+        batch = state["batch"]
         with ThreadPoolExecutor(1, "plan") as planner:
             following: Future[list[PlannedBatch]] = planner.submit(self.plan, epoch)
             while True:
-                plan, following = following.result(), planner.submit(self.plan, epoch + 1)
+                plan = following.result()
+                following = planner.submit(self.plan, epoch + 1)
                 if batch >= len(plan):
                     raise UserError(f"data position: batch {batch} of an epoch of {len(plan)}; the run's data changed")
-                planned = grain.MapDataset.source(plan[batch:]).map(partial(self._read, epoch))
+                planned = grain.MapDataset.source(plan[batch:]).map(partial(self._read_share, epoch))
                 options = grain.ReadOptions(num_threads=1, prefetch_buffer_size=_PREFETCHED)
                 for number, read in enumerate(planned.to_iter_dataset(options), batch + 1):
                     last = number == len(plan)
                     yield read, {"epoch": epoch + last, "batch": 0 if last else number}
-                epoch, batch = epoch + 1, 0
+                epoch += 1
+                batch = 0
 
-    def _read(self, epoch: int, planned: PlannedBatch) -> Batch | TextBatch:
-        return _read(self._prepared, self._share.of(planned), window=self._batching == "window", epoch=epoch)
+    def _read_share(self, epoch: int, planned: PlannedBatch) -> AnyBatch:
+        return self.read(self._share.of(planned), epoch)
+
+
+class TrainingBatches(EndlessBatches[Batch | TextBatch]):
+    """Endless batches of pairs, or of a text: `TextBatch`."""
+
+    def __init__(self, prepared: Records, cfg_data: ConfigDict, *, seed: int, share: ProcessShard = ALL_ROWS):
+        """Checks the settings; reading starts with the first `next`.
+
+        Args:
+            prepared: the training corpus.
+            cfg_data: `config.data`; see `configs/common.py`.
+            seed: decides the order of every epoch.
+            share: this process's part of every batch; all processes compute the same plan.
+
+        Raises:
+            UserError: the row lengths, tokens and maximum length of `cfg_data` are inconsistent.
+        """
+        super().__init__(share)
+        key, longest_row = _longest_row(cfg_data)
+        if cfg_data.batching == "window" and prepared.lengths.shape[1] != 1:
+            raise UserError("data.batching is window; that is for texts, and data.train has pairs: take bucket or pack")
+        if cfg_data.batching != "window" and cfg_data.max_length > longest_row:
+            raise UserError(
+                f"data.max_length is {cfg_data.max_length}, but {key} is {longest_row}: a pair of"
+                f" {cfg_data.max_length} tokens would fit no row"
+            )
+        self._prepared = prepared
+        self._seed = seed
+        self._batching = cfg_data.batching
+        self._tokens = cfg_data.tokens_per_batch
+        self._buckets = tuple(cfg_data.buckets)
+        self._pack_length = cfg_data.pack_length
+
+    def plan(self, epoch: int) -> list[PlannedBatch]:
+        """Returns the global batches of an epoch, in order."""
+        lengths_nk = self._prepared.lengths
+        tokens = self._tokens
+        seed = self._seed
+        if self._batching == "window":
+            count = int(lengths_nk.sum(dtype=np.int64))
+            return window_plan(count, tokens=tokens, length=self._pack_length, seed=seed, epoch=epoch)
+        if self._batching == "pack":
+            return pack_plan(lengths_nk, tokens=tokens, pack_length=self._pack_length, seed=seed, epoch=epoch)
+        return bucket_plan(lengths_nk, tokens=tokens, buckets=self._buckets, seed=seed, epoch=epoch)
+
+    def read(self, planned: PlannedBatch, epoch: int) -> Batch | TextBatch:
+        """Returns the arrays of the rows of `planned`, a part of a batch of the epoch."""
+        if self._batching == "window":
+            return _read_windows(cast(Prepared, self._prepared), planned)  # it has one side: it is a text
+        return _read(self._prepared, planned, epoch)
 
 
 def _longest_row(cfg_data: ConfigDict) -> tuple[str, int]:
@@ -191,17 +225,19 @@ def row_lengths(cfg_data: ConfigDict) -> list[int]:
     return list(cfg_data.buckets[: bisect_left(cfg_data.buckets, cfg_data.max_length) + 1])
 
 
-def _read(prepared: AnyPrepared, planned: PlannedBatch, window: bool = False, epoch: int = 0) -> Batch | TextBatch:
+def _read(prepared: Records, planned: PlannedBatch, epoch: int = 0) -> Batch | TextBatch:
     numbers = planned.rows_bc[planned.rows_bc >= 0]
-    if not isinstance(prepared, Prepared):
-        records = prepared.records(numbers, epoch)
-    else:
-        records = prepared.windows(numbers, planned.row_length_target) if window else prepared.records(numbers)
+    records = prepared.records(numbers, epoch)
     return make_batch(records, planned) if prepared.lengths.shape[1] == 2 else make_text_batch(records, planned)
 
 
+def _read_windows(text: Prepared, planned: PlannedBatch) -> TextBatch:
+    starts = planned.rows_bc[planned.rows_bc >= 0]
+    return make_text_batch(text.windows(starts, planned.row_length_target), planned)
+
+
 def evaluation_batches(
-    prepared: AnyPrepared, tokens: int, buckets: Sequence[int], share: Share = WHOLE
+    prepared: Records, tokens: int, buckets: Sequence[int], share: ProcessShard = ALL_ROWS
 ) -> Iterator[Batch | TextBatch]:
     """Yields every pair once, one a row, shortest first, in rows of bucket lengths; longer pairs get longer rows.
 
@@ -212,22 +248,22 @@ def evaluation_batches(
         share: this process's part of every batch.
     """
     for length, rows, members in length_batches(prepared.lengths.max(axis=1), buckets, tokens=tokens):
-        rows_b1 = np.full((rows, 1), -1, np.int32)
-        rows_b1[: len(members), 0] = members
-        yield _read(prepared, share.of(PlannedBatch(length, length, rows_b1)))
+        yield _read(prepared, share.of(one_each(members, rows, length)))
 
 
-def text_batches(prepared: Prepared, cfg_data: ConfigDict, share: Share = WHOLE) -> Iterator[Batch | TextBatch]:
+def text_batches(
+    prepared: Prepared, cfg_data: ConfigDict, share: ProcessShard = ALL_ROWS
+) -> Iterator[Batch | TextBatch]:
     """Yields a text once: as `evaluation_batches`, or, where `data.batching` is window, in rows of `data.pack_length`.
 
     Each row begins anew: what is before it in the text is not read with it. The last has what is left.
     """
-    tokens, length = cfg_data.tokens_per_batch, cfg_data.pack_length
+    tokens = cfg_data.tokens_per_batch
     if cfg_data.batching != "window":
         yield from evaluation_batches(prepared, tokens, cfg_data.buckets, share)
         return
-    starts, rows = np.arange(0, prepared.lengths.sum(dtype=np.int64), length), max(1, tokens // length)
+    length = cfg_data.pack_length
+    rows = max(1, tokens // length)
+    starts = np.arange(0, prepared.lengths.sum(dtype=np.int64), length)
     for first in range(0, len(starts), rows):
-        rows_b1 = np.full((rows, 1), -1, np.int32)
-        rows_b1[: len(starts[first : first + rows]), 0] = starts[first : first + rows]
-        yield _read(prepared, share.of(PlannedBatch(length, length, rows_b1)), window=True)
+        yield _read_windows(prepared, share.of(one_each(starts[first : first + rows], rows, length)))

@@ -14,7 +14,9 @@ _PLURAL = ("we", "they", "you")
 
 def _within(tree: Tree, through: tuple[str, ...] = ()) -> Iterator[Tree]:
     """Yields the constituents of a tree in their order, and after each of a label in `through` its own."""
-    for part in () if isinstance(tree.children, str) else tree.children:
+    if isinstance(tree.children, str):
+        return
+    for part in tree.children:
         yield part
         if part.label in through:
             yield from _within(part, through)
@@ -22,20 +24,27 @@ def _within(tree: Tree, through: tuple[str, ...] = ()) -> Iterator[Tree]:
 
 def tense(tree: Tree) -> str:
     """Returns the tense of the finite verb: present, past, or modal, as in "will go" and "can go"."""
-    return next(_FINITE[part.label] for part in _within(tree, ("S", "SQ", "VP")) if part.label in _FINITE)
+    finite = next(part for part in _within(tree, ("S", "SQ", "VP")) if part.label in _FINITE)
+    return _FINITE[finite.label]
 
 
 def number(tree: Tree) -> str:
     """Returns the number of the subject: singular or plural; "who" is singular, and "you" plural."""
     subject = None
     for part in _within(tree, ("S", "SQ")):
-        if part.label in ("VP", "ADJP") or (part.label == "PP" and subject):  # the predicate
-            if subject and [leaf.label for leaf in subject.terminals()] == ["EX"]:  # as in "there are two dogs"
-                subject = next(noun for noun in _within(part) if noun.label == "NP")
+        is_predicate = part.label in ("VP", "ADJP") or (part.label == "PP" and subject)
+        if is_predicate:
+            if subject and _is_there(subject):
+                subject = next(phrase for phrase in _within(part) if phrase.label == "NP")
             break
         if part.label == "NP":  # the last one: before the subject may be a time, or the name of who is spoken to
             subject = part
     return "singular" if subject is None else _number(subject)
+
+
+def _is_there(subject: Tree) -> bool:
+    """Returns whether it is that of "there are two dogs", which agrees with what follows the verb."""
+    return [terminal.label for terminal in subject.terminals()] == ["EX"]
 
 
 def _number(phrase: Tree) -> str:
@@ -45,13 +54,17 @@ def _number(phrase: Tree) -> str:
     nouns = [part for part in parts if part.label in _NOUNS]
     if not nouns:
         return _number(parts[0])
-    return "plural" if nouns[-1].label == "NNS" or str(nouns[-1].children).lower() in _PLURAL else "singular"
+    head = nouns[-1]
+    is_plural = head.label == "NNS" or str(head.children).lower() in _PLURAL
+    return "plural" if is_plural else "singular"
 
 
 def clause(tree: Tree) -> str:
     """Returns the type of the sentence: wh, polar (yes or no), coordinate, subordinate or simple."""
-    if tree.label in ("SBARQ", "SQ"):
-        return {"SBARQ": "wh", "SQ": "polar"}[tree.label]
+    if tree.label == "SBARQ":
+        return "wh"
+    if tree.label == "SQ":
+        return "polar"
     if any(part.label == "CC" for part in _within(tree)):
         return "coordinate"
     return "subordinate" if "(SBAR " in tree.bracketed() else "simple"

@@ -23,9 +23,9 @@ def commands() -> Iterator[tuple[str, list[str]]]:
     """Yields every command of the grammar once, with its actions."""
     sentences = list(_sentences())
     yield from sentences
-    for (one, first), (other, second) in itertools.product(sentences, repeat=2):
-        yield f"{one} and {other}", [*first, *second]
-        yield f"{one} after {other}", [*second, *first]
+    for (first, first_actions), (second, second_actions) in itertools.product(sentences, repeat=2):
+        yield f"{first} and {second}", [*first_actions, *second_actions]
+        yield f"{first} after {second}", [*second_actions, *first_actions]
 
 
 def _sentences() -> Iterator[tuple[str, list[str]]]:
@@ -39,24 +39,27 @@ def _phrases() -> Iterator[tuple[str, list[str]]]:
     for verb in _PRIMITIVES:
         yield verb, [f"I_{verb.upper()}"]
     for verb, side in itertools.product(("turn", *_PRIMITIVES), _SIDES):
-        turn, action = [f"I_TURN_{side.upper()}"], [] if verb == "turn" else [f"I_{verb.upper()}"]
-        yield f"{verb} {side}", [*turn, *action]
-        yield f"{verb} opposite {side}", [*turn, *turn, *action]
-        yield f"{verb} around {side}", [*turn, *action] * 4
+        turn = f"I_TURN_{side.upper()}"
+        action = [] if verb == "turn" else [f"I_{verb.upper()}"]
+        yield f"{verb} {side}", [turn, *action]
+        yield f"{verb} opposite {side}", [turn, turn, *action]
+        yield f"{verb} around {side}", [turn, *action] * 4
 
 
 def pairs(split: str, part: str) -> Iterator[tuple[str, str]]:
     """Yields the commands and actions of a part, train or test, of one of `SPLITS`, in an order of no meaning."""
-    every = list(commands())
-    order = np.random.default_rng(0).permutation(len(every))
-    held_out = set(order[: len(every) // 5].tolist())
-    for number in order.tolist():
-        command, actions = every[number]
+    all_commands = list(commands())
+    order = np.random.default_rng(0).permutation(len(all_commands))
+    fifth = len(all_commands) // 5
+    for place, number in enumerate(order.tolist()):
+        command, actions = all_commands[number]
         if split == "simple":
-            place = "test" if number in held_out else "train"
+            in_test = place < fifth
         elif split == "length":
-            place = "test" if len(actions) > LONGEST else "train"
+            in_test = len(actions) > LONGEST
+        elif "turn around right" in command:  # in neither part
+            continue
         else:
-            place = "train" if "around right" not in command else "none" if "turn around right" in command else "test"
-        if place == part:
+            in_test = "around right" in command
+        if in_test == (part == "test"):
             yield command, " ".join(actions)

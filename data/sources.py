@@ -41,9 +41,20 @@ from data.trees.tree import Tree
 from data.trees.treebank import cleaned, read_trees
 
 Pairs = Iterator[tuple[str, ...]]  # source and target, or a text alone
-_SIZES = {"train": 100_000, "valid": 1_000, "test": 1_000, "train_seen": 100_000}
-_SIZES |= dict.fromkeys(("deeper", "longer", "unseen", "rich:valid", "rich:test"), 1_000) | {"rich:train": 100_000}
+_SIZES = {  # sentences of the grammar's splits
+    "train": 100_000,
+    "valid": 1_000,
+    "test": 1_000,
+    "train_seen": 100_000,
+    "deeper": 1_000,
+    "longer": 1_000,
+    "unseen": 1_000,
+    "rich:valid": 1_000,
+    "rich:test": 1_000,
+    "rich:train": 100_000,
+}
 _MOST = 100_000_000  # sentences of the grammar: days of work
+_GRAMMAR_FILES = ("grammar/*.py", "grammar/words/*.tsv")
 _GRAMMAR_SPLITS = ", ".join(_SIZES)
 _BRACES = re.compile(r"\{([^{},]+),([^{},]+)\}")
 
@@ -73,8 +84,8 @@ def open_corpus(spec: str) -> Corpus:
     """Opens the corpus that `spec` names; `UserError` if there is none. Its `pairs` raises errors in the text."""
     scheme, colon, rest = spec.partition(":")
     if not colon or scheme not in _SCHEMES:
-        near = difflib.get_close_matches(scheme, _SCHEMES, n=1) if colon else []
-        hint = f"; did you mean {near[0]}:?" if near else ""
+        similar = difflib.get_close_matches(scheme, _SCHEMES, n=1) if colon else []
+        hint = f"; did you mean {similar[0]}:?" if similar else ""
         known = ", ".join(f"{name}:" for name in _SCHEMES)
         raise UserError(f"corpus {spec!r}: unknown scheme; the known ones are {known}{hint}")
     return _SCHEMES[scheme](spec, rest)
@@ -111,32 +122,36 @@ def _file(spec: str, name: str) -> Path:
 def _text(spec: str, rest: str) -> Corpus:
     source, target = _languages(spec, rest)
     before, after = rest.split(f"{{{source},{target}}}")
-    paths = [_file(spec, before + language + after) for language in (source, target)]
+    source_path = _file(spec, before + source + after)
+    target_path = _file(spec, before + target + after)
 
     def pairs() -> Pairs:
-        count, sides = 0, (read_lines(paths[0]), read_lines(paths[1]))
-        for count, (left, right) in enumerate(itertools.zip_longest(*sides), 1):
+        sources = read_lines(source_path)
+        targets = read_lines(target_path)
+        for number, (left, right) in enumerate(itertools.zip_longest(sources, targets), 1):
             if left is None or right is None:
-                counts = [
-                    count - 1 + (first is not None) + sum(1 for _ in side)
-                    for first, side in zip((left, right), sides, strict=True)
-                ]
+                common = number - 1
+                rest = targets if left is None else sources
+                longer = number + sum(1 for _ in rest)
+                source_count, target_count = (common, longer) if left is None else (longer, common)
                 raise UserError(
-                    f"unequal line counts: {paths[0]} has {counts[0]} lines, {paths[1]} has {counts[1]};"
+                    f"unequal line counts: {source_path} has {source_count} lines, {target_path} has {target_count};"
                     " line i of one must translate line i of the other"
                 )
             yield left, right
 
-    fingerprint = _digest("text", *(file_digest(path) for path in paths))
+    fingerprint = _digest("text", file_digest(source_path), file_digest(target_path))
     return Corpus(spec, source, target, lambda: _not_empty(spec, pairs()), fingerprint)
 
 
 def _tsv(spec: str, rest: str) -> Corpus:
-    name, colon, braces = rest.rpartition(":")
-    if not (colon and braces.startswith("{")):
-        name, braces = rest, "{en,de}"
-    source, target = _languages(spec, braces)
-    path = _file(spec, name)
+    before, colon, after = rest.rpartition(":")
+    if colon and after.startswith("{"):
+        source, target = _languages(spec, after)
+        path = _file(spec, before)
+    else:
+        source, target = ("en", "de")
+        path = _file(spec, rest)
 
     def pairs() -> Pairs:
         for number, line in enumerate(read_lines(path), 1):
@@ -164,12 +179,17 @@ def _grammar(spec: str, rest: str) -> Corpus:
         raise UserError(f"corpus {spec!r}: the grammar knows {{en,de}} and {{de,en}} only, and {{en,tense}} and so on")
 
     def pairs() -> Pairs:
-        for example in (grammar.pair(split, index) for index in range(count)):
+        for index in range(count):
+            example = grammar.pair(split, index)
             sides = {"en": example.english, "de": example.german}
-            yield sides[source], sides[target] if target in sides else PROPERTIES[target](example.tree)
+            if target in PROPERTIES:
+                sides[target] = PROPERTIES[target](example.tree)
+            yield sides[source], sides[target]
 
-    of = (target, _code_digest("properties.py")) if target in PROPERTIES else ()
-    fingerprint = _digest("grammar", _code_digest("grammar/*.py", "trees/tree.py"), split, str(count), source, *of)
+    parts = [_code_digest(*_GRAMMAR_FILES, "trees/tree.py"), split, str(count), source]
+    if target in PROPERTIES:
+        parts += [target, _code_digest("properties.py")]
+    fingerprint = _digest("grammar", *parts)
     return Corpus(spec, source, target, lambda: _not_empty(spec, pairs()), fingerprint)
 
 
@@ -182,9 +202,10 @@ def _count(spec: str, split: str, given: str | None) -> int:
 
 
 def _code_digest(*patterns: str) -> str:
-    """Returns a digest of the files in this folder whose code generates a corpus's text."""
-    room = Path(__file__).parent
-    return _digest(*(file_digest(path) for pattern in patterns for path in sorted(room.glob(pattern))))
+    """Returns a digest of the files in this folder that generate a corpus's text: code, and tables of words."""
+    package = Path(__file__).parent
+    paths = [path for pattern in patterns for path in sorted(package.glob(pattern))]
+    return _digest(*map(file_digest, paths))
 
 
 # Treebanks
@@ -193,8 +214,9 @@ def _code_digest(*patterns: str) -> str:
 def _trees(spec: str, rest: str) -> Corpus:
     match = re.fullmatch(r"grammar:((?:rich:)?\w+)(?::(\d+))?", rest)
     if match and match[1] in _SIZES:
-        split, count = match[1], _count(spec, match[1], match[2])
-        fingerprint = _digest("trees grammar", _code_digest("grammar/*.py", "trees/*.py"), split, str(count))
+        split = match[1]
+        count = _count(spec, split, match[2])
+        fingerprint = _digest("trees grammar", _code_digest(*_GRAMMAR_FILES, "trees/*.py"), split, str(count))
         return _treebank(spec, lambda: _grammar_trees(split, count), fingerprint)
     if rest.startswith("grammar:") or not rest:
         raise UserError(
@@ -226,10 +248,10 @@ def _grammar_trees(split: str, count: int) -> Iterator[Tree]:
 def _scan(spec: str, rest: str) -> Corpus:
     split, _, part = rest.partition(":")
     if split not in scan.SPLITS or part not in ("train", "test"):
-        raise UserError(f"corpus {spec!r}: write scan:SPLIT:train or scan:SPLIT:test, SPLIT one of "
-                        f"{', '.join(scan.SPLITS)}")  # fmt: skip
-    fingerprint, symbols = _digest("scan", _code_digest("scan.py"), rest), re.compile(scan.WORDS)
-    return Corpus(spec, "en", "en", lambda: scan.pairs(split, part), fingerprint, symbols)
+        splits = ", ".join(scan.SPLITS)
+        raise UserError(f"corpus {spec!r}: write scan:SPLIT:train or scan:SPLIT:test, SPLIT one of {splits}")
+    fingerprint = _digest("scan", _code_digest("scan.py"), rest)
+    return Corpus(spec, "en", "en", lambda: scan.pairs(split, part), fingerprint, re.compile(scan.WORDS))
 
 
 # Texts for language models
@@ -237,28 +259,41 @@ def _scan(spec: str, rest: str) -> Corpus:
 
 def _lines(spec: str, rest: str) -> Corpus:
     if rest.startswith("grammar:"):
-        both = _grammar(spec, rest.removeprefix("grammar:"))
-        sides = ("lines", "both") if rest.endswith("}") else ("lines",)
-
-        def lines() -> Pairs:
-            return ((text,) for pair in both.pairs() for text in pair[: len(sides)])
-
-        return Corpus(spec, "", "en", lines, _digest(*sides, both.fingerprint))
+        return _grammar_lines(spec, rest.removeprefix("grammar:"), both_sides=rest.endswith("}"))
     path = _file(spec, rest)
-    fingerprint = _digest("lines", file_digest(path))
-    return Corpus(spec, "", "", lambda: _not_empty(spec, ((line,) for line in read_lines(path))), fingerprint)
+
+    def lines() -> Pairs:
+        return ((line,) for line in read_lines(path))
+
+    return Corpus(spec, "", "", lambda: _not_empty(spec, lines()), _digest("lines", file_digest(path)))
+
+
+def _grammar_lines(spec: str, rest: str, both_sides: bool) -> Corpus:
+    pairs = _grammar(spec, rest)
+    sides = 2 if both_sides else 1
+
+    def lines() -> Pairs:
+        return ((text,) for pair in pairs.pairs() for text in pair[:sides])
+
+    marks = ("lines", "both") if both_sides else ("lines",)
+    return Corpus(spec, "", "en", lines, _digest(*marks, pairs.fingerprint))
 
 
 def _chars(spec: str, rest: str) -> Corpus:
-    name, _, part = rest.rpartition(":") if rest.endswith((":train", ":valid")) else (rest, "", "")
-    path = _file(spec, name)
+    part = ""
+    if rest.endswith((":train", ":valid")):
+        rest, _, part = rest.rpartition(":")
+    path = _file(spec, rest)
 
     def text() -> Pairs:
-        whole = "\n".join(read_lines(path))
-        cut = len(whole) * 9 // 10
-        chosen = whole[:cut] if part == "train" else whole[cut:] if part == "valid" else whole
-        if chosen:
-            yield (chosen,)
+        characters = "\n".join(read_lines(path))
+        nine_tenths = len(characters) * 9 // 10
+        if part == "train":
+            characters = characters[:nine_tenths]
+        elif part == "valid":
+            characters = characters[nine_tenths:]
+        if characters:
+            yield (characters,)
 
     fingerprint = _digest("chars", part, file_digest(path))
     return Corpus(spec, "", "", lambda: _not_empty(spec, text()), fingerprint, characters=True)
@@ -286,16 +321,17 @@ def _tfds(spec: str, rest: str) -> Corpus:
 
     def pairs() -> Pairs:
         for example in builder.as_data_source(split):
-            # A line feed inside a sentence would become two lines in every file written from it.
-            left, right = (
-                example[language].decode("utf-8", "replace").replace("\n", " ") for language in (source, target)
-            )
-            yield left, right
+            yield _one_line(example[source]), _one_line(example[target])
 
     fingerprint = _digest(
         "tfds", builder.info.full_name, str(split), str(info.num_examples), str(info.num_bytes), source, target
     )
     return Corpus(spec, source, target, lambda: _not_empty(spec, pairs()), fingerprint)
+
+
+def _one_line(text: bytes) -> str:
+    """Decodes a sentence; a line feed inside it would become two lines in every file written from it."""
+    return text.decode("utf-8", "replace").replace("\n", " ")
 
 
 def _tfds_parts(spec: str, rest: str) -> tuple[str, str, str, str]:
@@ -316,8 +352,9 @@ def _import_tfds(spec: str) -> Any:
 def _tfds_prepared(spec: str, name: str) -> Any:
     tfds = _import_tfds(spec)
     try:
-        if (place := _file(spec, name)).is_dir():
-            return tfds.builder_from_directory(place)
+        folder = _file(spec, name)
+        if folder.is_dir():
+            return tfds.builder_from_directory(folder)
         return tfds.core.read_only_builder.builder_from_files(name)
     except (OSError, ValueError) as error:  # tfds's not-found errors are subclasses of these
         raise UserError(
@@ -336,18 +373,17 @@ def download(spec: str) -> None:
         return
     name, *_ = _tfds_parts(spec, rest)
     tfds = _import_tfds(spec)
-    try:
+    with contextlib.suppress(UserError):
         _tfds_prepared(spec, name)
-    except UserError:
-        try:
-            # Without TensorFlow, tfds knows a builder only once its module is imported.
-            with contextlib.suppress(ImportError):
-                importlib.import_module(
-                    f"tensorflow_datasets.translate.{name.split('/')[0].removesuffix('_translate')}"
-                )
-            tfds.builder(name, file_format="array_record").download_and_prepare()
-        except Exception as error:  # anything that network, archives or missing imports may raise
-            _refuse(spec, name, error)
+        return
+    try:
+        # Without TensorFlow, tfds knows a builder only once its module is imported.
+        module = name.split("/")[0].removesuffix("_translate")
+        with contextlib.suppress(ImportError):
+            importlib.import_module(f"tensorflow_datasets.translate.{module}")
+        tfds.builder(name, file_format="array_record").download_and_prepare()
+    except Exception as error:  # anything that network, archives or missing imports may raise
+        _refuse(spec, name, error)
 
 
 def _refuse(spec: str, name: str, error: Exception) -> NoReturn:
@@ -360,6 +396,12 @@ def _refuse(spec: str, name: str, error: Exception) -> NoReturn:
 
 
 _SCHEMES: dict[str, Callable[[str, str], Corpus]] = {
-    **{"lines": _lines, "chars": _chars, "grammar": _grammar, "text": _text},
-    **{"tsv": _tsv, "tfds": _tfds, "trees": _trees, "scan": _scan},
+    "lines": _lines,
+    "chars": _chars,
+    "grammar": _grammar,
+    "text": _text,
+    "tsv": _tsv,
+    "tfds": _tfds,
+    "trees": _trees,
+    "scan": _scan,
 }

@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from operator import index
-from typing import SupportsIndex
+from typing import ClassVar, SupportsIndex
 
 from base.errors import UserError
 from base.ids import EOS, UNK
@@ -34,7 +34,8 @@ class Listed(Tokenizer):
     def __init__(self, content: bytes, pieces: Sequence[str], name: str) -> None:
         if tuple(pieces[: len(SPECIALS)]) != SPECIALS:
             raise UserError(f"{name}: its first pieces are {pieces[:4]}; they must be {', '.join(SPECIALS)}")
-        self._model, self._pieces = content, list(pieces)
+        self._model = content
+        self._pieces = list(pieces)
         self._ids = {piece: number for number, piece in enumerate(pieces)}
         self.vocab_size = len(pieces)
         self.sha256 = hashlib.sha256(content).hexdigest()
@@ -57,7 +58,8 @@ class Symbols(Listed):
     With a `joiner`, a word that ends in it is written together with the next one: subword-nmt's is `@@`.
     """
 
-    KIND, SCHEMA = "symbols", {"units": [str], "joiner": str}
+    KIND = "symbols"
+    SCHEMA: ClassVar = {"units": [str], "joiner": str}
 
     def __init__(self, content: bytes, fields: dict, name: str) -> None:
         super().__init__(content, fields["pieces"], name)
@@ -68,8 +70,10 @@ class Symbols(Listed):
             raise UserError(f"{name}: damaged, one of its symbols occurs twice")
         for special in SPECIALS:
             del self._ids[special]  # as text it is no symbol of ours
-        self.units, self.joiner = ",".join(sides), fields["joiner"]
-        self._unit, self._written_unit = sides[0], sides[-1]
+        self.units = ",".join(sides)
+        self.joiner = fields["joiner"]
+        self._unit = sides[0]
+        self._written_unit = sides[-1]
 
     @classmethod
     def of(cls, records: Iterable[tuple[str, ...]], vocab_size: int | None, units: str, joiner: str = "") -> "Symbols":
@@ -106,9 +110,9 @@ class Symbols(Listed):
 
     @property
     def target(self) -> Tokenizer:
-        other = copy.copy(self)
-        other._unit = self._written_unit
-        return other
+        target = copy.copy(self)
+        target._unit = self._written_unit
+        return target
 
     def normalise(self, text: str) -> str:
         """Returns the string that `decode(encode(text))` gives if all symbols of the text, a target, are known."""
@@ -134,10 +138,12 @@ class Symbols(Listed):
 
     def word_starts(self, ids: Sequence[int]) -> list[bool]:
         """Returns whether a word begins with each symbol; a space that is one belongs to the word before it."""
-        before = [" ", *self.pieces(ids)][: len(ids)]
+        previous = [" ", *self.pieces(ids)][: len(ids)]  # of each symbol; the first begins a word
         if self._unit == "characters":
-            return [piece == " " for piece in before]
-        return [not (self.joiner and piece.endswith(self.joiner)) for piece in before]
+            return [piece == " " for piece in previous]
+        if not self.joiner:
+            return [True] * len(previous)
+        return [not piece.endswith(self.joiner) for piece in previous]
 
     def _text(self, symbols: Sequence[str]) -> str:
         text = _SEPARATORS[self._written_unit].join(symbols)

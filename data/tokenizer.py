@@ -36,7 +36,8 @@ class Tokenizer:
     """Converts text to ids and back. Ids 0 to 3 are padding, BOS, EOS and unknown (never produced)."""
 
     mask = ""  # what `encode` turns into the id of a masked token, if anything
-    units, joiner = "subwords", ""  # as `config.data` has them
+    units = "subwords"  # as `config.data` has it; so is `joiner`
+    joiner = ""
 
     def __init__(self, model: bytes, name: str = "tokenizer"):
         self._model = model
@@ -80,15 +81,18 @@ class Tokenizer:
         Raises:
             UserError: `vocab_size` is larger or smaller than the text allows; the message gives the limit.
         """
-        model, sample = io.BytesIO(), _sample(lines, TRAINING_LINES)
-        whole = {f"▁{word}" for line in sample for word in symbols.findall(line)} if symbols else set()
+        sample = _sample(lines, TRAINING_LINES)
+        whole_words = set()
+        if symbols:
+            whole_words = {f"▁{word}" for line in sample for word in symbols.findall(line)}
+        model = io.BytesIO()
         try:
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=iter(sample),
                 model_writer=model,
                 model_type="bpe",
                 vocab_size=vocab_size,
-                user_defined_symbols=sorted(whole),
+                user_defined_symbols=sorted(whole_words),
                 byte_fallback=True,
                 character_coverage=0.9999,  # the rarest characters fall back to bytes instead of getting an id each
                 normalization_rule_name="nmt_nfkc_cf" if lowercase else "nmt_nfkc",
@@ -154,9 +158,8 @@ class Tokenizer:
 
     def decode(self, ids: Iterable[SupportsIndex]) -> str:
         """Returns the text of `ids` up to the first EOS, without special symbols; of subwords, always a single line."""
-        pieces = list(itertools.takewhile(lambda piece: piece != EOS, map(operator.index, ids)))
-        pieces = [piece for piece in pieces if piece > UNK]
-        text = self._processor.decode(pieces)
+        before_end = itertools.takewhile(lambda piece: piece != EOS, map(operator.index, ids))
+        text = self._processor.decode([piece for piece in before_end if piece > UNK])
         # A model can spell a line feed in bytes; line i of the input must stay line i of the output.
         return text if self.units == "characters" else text.translate(_NEWLINES)
 
@@ -168,14 +171,16 @@ def _encodable(text: str) -> str:
 
 def _sample(lines: Iterable[str], count: int) -> list[str]:
     """Returns all lines, or of more than `count` a uniform random sample, which is the same for the same lines."""
-    chosen: list[str] = []
+    sample: list[str] = []
     choice = random.Random(0)
     for index, line in enumerate(lines):
         if index < count:
-            chosen.append(line)
-        elif (place := choice.randrange(index + 1)) < count:
-            chosen[place] = line
-    return chosen
+            sample.append(line)
+            continue
+        place = choice.randrange(index + 1)
+        if place < count:
+            sample[place] = line
+    return sample
 
 
 def _explain(error: str, vocab_size: int) -> str:

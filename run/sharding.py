@@ -17,7 +17,7 @@ from jax.sharding import PartitionSpec as P
 from ml_collections import ConfigDict
 
 from base.errors import UserError
-from data.pipeline import Share
+from data.pipeline import ProcessShard
 
 AXES = ("data", "fsdp", "tensor")
 ROWS = P(("data", "fsdp"))  # a batch: rows along both axes
@@ -128,7 +128,7 @@ def row_parts(mesh: Mesh | AbstractMesh) -> int:
     return mesh.shape["data"] * mesh.shape["fsdp"]
 
 
-def own_share(mesh: Mesh, slices: int = 1) -> Share:
+def own_share(mesh: Mesh, slices: int = 1) -> ProcessShard:
     """Returns which rows of a batch this process's devices hold; each shard has `slices` equal slices.
 
     Raises:
@@ -141,7 +141,7 @@ def own_share(mesh: Mesh, slices: int = 1) -> Share:
         raise UserError(
             "config: mesh.tensor spans hosts, so their rows are not contiguous; let it divide the devices of a host"
         )
-    return Share(own[0], own[-1] + 1, parts, parts * slices)
+    return ProcessShard(own[0], own[-1] + 1, parts, parts * slices)
 
 
 def place_rows(mesh: Mesh, own: Any) -> Any:

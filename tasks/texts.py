@@ -10,10 +10,10 @@ from ml_collections import ConfigDict
 
 from base.errors import UserError
 from data.batching import Batch, TextBatch, length_batches
+from data.cache import Prepared, prepare, prepare_all
 from data.classes import Classified, classes_of
 from data.corrupt import Corrupted, corruption
-from data.pipeline import AnyPrepared, Share, TrainingBatches, evaluation_batches
-from data.prepare import Prepared, prepare, prepare_all
+from data.pipeline import ProcessShard, Records, TrainingBatches, evaluation_batches
 from data.sources import open_corpus
 from data.tokenizer import Tokenizer
 from run.distributed import main_first
@@ -21,9 +21,9 @@ from run.sharding import own_share
 from tasks.task import Data
 
 # Returns a prepared corpus as the model reads it; the seed decides what is random.
-Examples = Callable[[ConfigDict, Prepared, Tokenizer, int], AnyPrepared]
+Examples = Callable[[ConfigDict, Prepared, Tokenizer, int], Records]
 # Yields every record of a corpus once, given `config.data` and this process's share.
-Once = Callable[[Any, ConfigDict, Share], Iterator[Batch | TextBatch]]
+Once = Callable[[Any, ConfigDict, ProcessShard], Iterator[Batch | TextBatch]]
 
 
 def unchanged(cfg: ConfigDict, prepared: Prepared, tokenizer: Tokenizer, seed: int) -> Prepared:
@@ -57,7 +57,7 @@ def classified(cfg: ConfigDict, prepared: Prepared, tokenizer: Tokenizer, seed: 
     return Classified(prepared, tokenizer, classes_of(cfg.data.classes))
 
 
-def by_length(examples: AnyPrepared, cfg_data: ConfigDict, share: Share) -> Iterator[Batch | TextBatch]:
+def by_length(examples: Records, cfg_data: ConfigDict, share: ProcessShard) -> Iterator[Batch | TextBatch]:
     """Yields every record once, in rows of bucket lengths (`data.pipeline.evaluation_batches`)."""
     return evaluation_batches(examples, cfg_data.tokens_per_batch, cfg_data.buckets, share)
 

@@ -15,8 +15,8 @@ import numpy as np
 from absl import flags
 from ml_collections import ConfigDict
 
+from data.cache import prepare_all
 from data.pipeline import TrainingBatches
-from data.prepare import prepare_all
 from run.folder import model_config
 from run.sharding import make_mesh, own_share, place_rows, placed_shapes, row_parts, shardings
 from tasks.translation import objective

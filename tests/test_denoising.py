@@ -13,9 +13,9 @@ from ml_collections import ConfigDict
 from base.errors import UserError
 from base.ids import BOS, EOS
 from configs.denoising import get_config
+from data.cache import prepare_all
 from data.corrupt import Corrupted, Spans
 from data.pipeline import TrainingBatches
-from data.prepare import prepare_all
 from data.sources import open_corpus
 from infer.evaluate import predictions as evaluation
 from infer.runs import Run, open_run

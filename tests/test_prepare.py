@@ -13,8 +13,8 @@ import pytest
 from base.errors import UserError
 from base.ids import EOS
 from configs.common import default
-from data import prepare as module
-from data.prepare import Prepared, prepare, prepare_all
+from data import cache as module
+from data.cache import Prepared, prepare, prepare_all
 from data.sources import open_corpus
 from data.tokenizer import Tokenizer
 from run.folder import record_launch

@@ -136,6 +136,7 @@ def test_fingerprints_cover_the_code_that_makes_the_text_and_no_other(tmp_path: 
     for name, changes in {
         "batching.py": [False, False, False],
         "grammar/lexicon.py": [True, True, False],
+        "grammar/words/nouns.tsv": [True, True, False],
         "trees/tree.py": [True, True, True],
         "trees/linearise.py": [False, True, True],
     }.items():

@@ -4,6 +4,7 @@ The verb determines the case of its objects, the tense what is in the right brac
 indefinite object and otherwise follows everything definite.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from data.grammar.lexicon import (
@@ -29,29 +30,59 @@ from data.grammar.phrases import (
 from data.grammar.syntax import Clause, Draft, Phrase, Word, comma, leaf, predicate, verb_last
 from data.trees.tree import Tree
 
-_SUBJECT_STYLES = ("the",) * 8 + ("this",) * 2 + ("a",) * 2 + ("own",) * 2 + ("name's", "number", "many", "every", "no")
-_OBJECT_STYLES = ("the",) * 6 + ("a",) * 5 + ("own",) * 2 + ("this", "name's", "number", "number", "many", "bare")
-_NEGATED_STYLES = ("the",) * 3 + ("a",) * 3 + ("any",) * 2 + ("this", "own")
+# Repeated items are drawn more often.
+_QUESTION_SUBJECT_STYLES = (*("the",) * 8, *("this",) * 2, *("a",) * 2, *("own",) * 2, "name's", "number", "many")
+_SUBJECT_STYLES = (*_QUESTION_SUBJECT_STYLES, "every", "no")
+_OBJECT_STYLES = (*("the",) * 6, *("a",) * 5, *("own",) * 2, "this", "name's", "number", "number", "many", "bare")
+_NEGATED_STYLES = (*("the",) * 3, *("a",) * 3, *("any",) * 2, "this", "own")
 _FRAMES = (
-    ("none",) * 4
-    + ("acc",) * 11
-    + ("dat",) * 3
-    + ("give",) * 3
-    + ("put", "motion", "motion", "ride", "swim")
-    + ("be",) * 5
+    *("none",) * 4,
+    *("acc",) * 11,
+    *("dat",) * 3,
+    *("give",) * 3,
+    *("put", "motion", "motion", "ride", "swim"),
+    *("be",) * 5,
 )
 _MODALS = {  # German, and German under negation: must not = darf nicht
-    "can": ("können", "können"), "must": ("müssen", "dürfen"), "should": ("sollte", "sollte"),
-    "could": ("konnte", "konnte"), "will": ("werden", "werden"),
-}  # fmt: skip
+    "can": ("können", "können"),
+    "must": ("müssen", "dürfen"),
+    "should": ("sollte", "sollte"),
+    "could": ("konnte", "konnte"),
+    "will": ("werden", "werden"),
+}
 PRESENT = ("present", "present", "present", "can", "must", "want", "should")
 PAST = ("past", "past", "past", "could")
-ANY = PRESENT + PAST + ("will",)
+ANY = (*PRESENT, *PAST, "will")
 _OFTEN = {"often": "oft", "always": "immer", "never": "nie"}
+_PRONOUNS = ("he", "she", "they", "we", "I")
+_FIRST_PERSON = ("I", "we")
+
+
+class ClauseSpec(NamedTuple):
+    """What is asked of a clause; all else is drawn.
+
+    `subject`: this one; `frame`: a verb of this frame; `gap`: this verb, whose object is elsewhere (relative pronoun,
+    question word); `asked`: with an auxiliary to invert; `plain`: no relative clauses inside; `positive`: no negation;
+    `timed`, `placed`, `often`: may say when, where, how often.
+    """
+
+    tenses: tuple[str, ...]
+    subject: Phrase | None = None
+    frame: str = ""
+    gap: Verb | None = None
+    asked: bool = False
+    plain: bool = False
+    positive: bool = False
+    timed: bool = True
+    placed: bool = True
+    often: bool = True
 
 
 class Complex(NamedTuple):
-    """The verb of a clause in both languages, with fields as in `Clause`; `not_leaf` is the leaf that has `not`."""
+    """The verb of a clause in both languages, with fields as in `Clause`.
+
+    `not_leaf` is the leaf that has `not`, `en_particle` that of a particle, as up in "wake up".
+    """
 
     layers: list[tuple[Tree, ...]]
     head: Tree
@@ -59,63 +90,104 @@ class Complex(NamedTuple):
     particle: Word | None
     bracket: list[Word]
     not_leaf: Tree | None
+    en_particle: Tree | None
 
 
 def _support(agreement: int, past: bool) -> Tree:
-    return leaf("VBD", "did") if past else leaf("VBZ", "does") if agreement == ER else leaf("VBP", "do")
+    """Returns the form of `do` that negation and questions need."""
+    if past:
+        return leaf("VBD", "did")
+    if agreement == ER:
+        return leaf("VBZ", "does")
+    return leaf("VBP", "do")
 
 
-def verb_complex(verb: Verb, tense: str, agreement: int, negated: bool, asked: bool, rp: Tree | None) -> Complex:
+def _modal_complex(verb: Verb, modal: str, agreement: int, negated: bool) -> Complex:
+    """Returns a modal and an infinitive; English writes cannot as one word, which then is the leaf that has `not`."""
+    german, forbidden = _MODALS[modal]
+    cannot = negated and modal == "can"
+    modal_leaf = leaf("MD", "cannot" if cannot else modal)
+    layer: tuple[Tree, ...] = (modal_leaf,)
+    not_leaf = None
+    if cannot:
+        not_leaf = modal_leaf
+    elif negated:
+        not_leaf = leaf("RB", "not")
+        layer = (modal_leaf, not_leaf)
+    head = leaf("VB", verb.en[0])
+    en_particle = leaf("RP", verb.en_particle) if verb.en_particle else None
+    finite = Word(AUXILIARIES[forbidden if negated else german][agreement], (modal_leaf,))
+    infinitive = Word(verb.particle + verb.infinitive, (head, en_particle) if en_particle else (head,))
+    return Complex([layer], head, finite, None, [infinitive], not_leaf, en_particle)
+
+
+def verb_complex(verb: Verb, tense: str, agreement: int, negated: bool, asked: bool) -> Complex:
     """Returns the verb in one tense: English auxiliaries in layers, German finite verb and right bracket."""
-    base, third, past = verb.en
-    third_person = agreement == ER
-    lexical = (rp,) if rp else ()
-    infinitive = verb.particle + verb.infinitive
-    not_leaf = leaf("RB", "not") if negated else None
     if tense in _MODALS:
-        german, forbidden = _MODALS[tense]
-        modal = leaf("MD", "cannot" if negated and tense == "can" else tense)
-        layer: tuple[Tree, ...] = (modal, not_leaf) if not_leaf and tense != "can" else (modal,)
-        head = leaf("VB", base)
-        finite = Word(AUXILIARIES[forbidden if negated else german][agreement], (modal,))
-        carrier = modal if negated and tense == "can" else not_leaf
-        return Complex([layer], head, finite, None, [Word(infinitive, (head, *lexical))], carrier)
-    support: tuple[Tree, ...] = (_support(agreement, tense == "past"),) if negated or asked else ()
-    layers: list[tuple[Tree, ...]] = [(*support, not_leaf) if not_leaf else support] if support else []
-    if tense == "want":
-        want = leaf("VB", "want") if support else leaf("VBZ", "wants") if third_person else leaf("VBP", "want")
-        to, head = leaf("TO", "to"), leaf("VB", base)
-        finite = Word(AUXILIARIES["wollen"][agreement], (*support, want, to))
-        return Complex([*layers, (want,), (to,)], head, finite, None, [Word(infinitive, (head, *lexical))], not_leaf)
-    if support:
+        return _modal_complex(verb, tense, agreement, negated)
+    base, third_person, past = verb.en
+    en_particle = leaf("RP", verb.en_particle) if verb.en_particle else None
+    lexical = (en_particle,) if en_particle else ()
+    not_leaf = leaf("RB", "not") if negated else None
+    support: tuple[Tree, ...] = ()
+    layers: list[tuple[Tree, ...]] = []
+    if negated or asked:
+        support = (_support(agreement, tense == "past"),)
+        layers = [(*support, not_leaf) if not_leaf else support]
+
+    if support or tense == "want":
         head = leaf("VB", base)
     elif tense == "past":
         head = leaf("VBD", past)
+    elif agreement == ER:
+        head = leaf("VBZ", third_person)
     else:
-        head = leaf("VBZ", third) if third_person else leaf("VBP", base)
+        head = leaf("VBP", base)
+
+    if tense == "want":
+        if support:
+            want = leaf("VB", "want")
+        elif agreement == ER:
+            want = leaf("VBZ", "wants")
+        else:
+            want = leaf("VBP", "want")
+        to = leaf("TO", "to")
+        finite = Word(AUXILIARIES["wollen"][agreement], (*support, want, to))
+        infinitive = Word(verb.particle + verb.infinitive, (head, *lexical))
+        return Complex([*layers, (want,), (to,)], head, finite, None, [infinitive], not_leaf, en_particle)
     if tense == "past":
         finite = Word(AUXILIARIES[verb.auxiliary][agreement], (*support, head))
-        return Complex(layers, head, finite, None, [Word(verb.participle, (head, *lexical))], not_leaf)
+        participle = Word(verb.participle, (head, *lexical))
+        return Complex(layers, head, finite, None, [participle], not_leaf, en_particle)
+    finite = Word(verb.present[agreement], (*support, head))
     particle = Word(verb.particle, lexical or (head,)) if verb.particle else None
-    return Complex(layers, head, Word(verb.present[agreement], (*support, head)), particle, [], not_leaf)
+    return Complex(layers, head, finite, particle, [], not_leaf, en_particle)
 
 
 def subject_phrase(d: Draft, kinds: tuple[str, ...], plain: bool = False, asked: bool = False) -> Phrase:
     """Returns the subject: a pronoun, a name, two people, or a noun phrase, perhaps with a relative clause."""
     kind = d.pick(kinds)
     if kind == "person":
-        what = d.below(100)
-        if what < 22:
-            return pronoun_phrase(d.pick(("he", "she", "they", "we", "I")), NOMINATIVE)
-        if what < 32:
+        percent = d.below(100)
+        if percent < 22:
+            return pronoun_phrase(d.pick(_PRONOUNS), NOMINATIVE)
+        if percent < 32:
             return name_phrase(d)
-        if what < 37:
-            one, two = name_phrase(d), noun_phrase(d, d.noun("person"), NOMINATIVE, "the", plain=True)
-            et = leaf("CC", "and")
-            en, de = Tree("NP", (one.en, et, two.en)), [*one.de, Word("und", (et,)), *two.de]
-            return Phrase(en, de, (), PLURAL, "they", one.kinds)
-    phrase = noun_phrase(d, d.noun(kind), NOMINATIVE, d.pick(_SUBJECT_STYLES[: -2 if asked else None]), plain=plain)
+        if percent < 37:
+            return _two_people(d)
+    noun = d.noun(kind)
+    style = d.pick(_QUESTION_SUBJECT_STYLES if asked else _SUBJECT_STYLES)
+    phrase = noun_phrase(d, noun, NOMINATIVE, style, plain=plain)
     return with_relative(d, phrase) if not plain and d.chance(14) else phrase
+
+
+def _two_people(d: Draft) -> Phrase:
+    first = name_phrase(d)
+    second = noun_phrase(d, d.noun("person"), NOMINATIVE, "the", plain=True)
+    conjunction = leaf("CC", "and")
+    en = Tree("NP", (first.en, conjunction, second.en))
+    de = [*first.de, Word("und", (conjunction,)), *second.de]
+    return Phrase(en, de, agreement=PLURAL, pronoun="they", kinds=first.kinds)
 
 
 def object_phrase(
@@ -124,15 +196,16 @@ def object_phrase(
     """Returns an object: a noun phrase, or for people also a pronoun or a name."""
     kind = d.pick(kinds)
     if kind == "person":
-        what = d.below(100)
-        if what < 25:
-            keys = [key for key in ("he", "she", "they", "we", "I") if key != subject.pronoun]
-            first_person = subject.pronoun in ("I", "we")
-            return pronoun_phrase(d.pick([k for k in keys if not (first_person and k in ("I", "we"))]), case)
-        if what < 35:
+        percent = d.below(100)
+        if percent < 25:
+            taken = _FIRST_PERSON if subject.pronoun in _FIRST_PERSON else (subject.pronoun,)
+            others = [pronoun for pronoun in _PRONOUNS if pronoun not in taken]
+            return pronoun_phrase(d.pick(others), case)
+        if percent < 35:
             return name_phrase(d)
-    styles = _OBJECT_STYLES if not_leaf is None else _NEGATED_STYLES
-    phrase = noun_phrase(d, d.noun(kind), case, d.pick(styles), not_leaf, plain)
+    noun = d.noun(kind)
+    style = d.pick(_OBJECT_STYLES if not_leaf is None else _NEGATED_STYLES)
+    phrase = noun_phrase(d, noun, case, style, not_leaf, plain)
     return with_relative(d, phrase) if not plain and d.chance(16) else phrase
 
 
@@ -142,193 +215,276 @@ def with_relative(d: Draft, phrase: Phrase, that: bool = True) -> Phrase:
     English may begin it with `that`, unless it is not to.
     """
     assert phrase.noun is not None and phrase.heads is not None
-    noun, person = phrase.noun, "person" in phrase.noun.kinds
-    gender = "p" if phrase.agreement == PLURAL else noun.gender
-    verbs = [v for f in ("acc", "acc", "dat") for v in d.lexicon.verbs_of[f] if noun.kinds.intersection(v.objects)]
+    kinds = phrase.noun.kinds
+    person = "person" in kinds
+    verbs = [
+        verb
+        for frame in ("acc", "acc", "dat")
+        for verb in d.lexicon.verbs_of[frame]
+        if kinds.intersection(verb.objects)
+    ]
+    gap = None  # the verb, if the pronoun is its object
     if d.chance(50) or not verbs:
-        case, pronouns = NOMINATIVE, ("who", "who", "that") if person else ("which", "that")
+        case = NOMINATIVE
+        pronouns = ("who", "who", "that") if person else ("which", "that")
     else:
-        verb = d.word(verbs)
-        case = DATIVE if "dat" in verb.frames else ACCUSATIVE
+        gap = d.word(verbs)
+        case = DATIVE if "dat" in gap.frames else ACCUSATIVE
         pronouns = ("whom", "that") if person else ("which", "that")
+
     english = d.pick(pronouns if that else pronouns[:1])
-    en = leaf("WP" if person and english != "that" else "WDT", english)
-    word = Word(RELATIVE[gender][case], (en,))
-    d.link("english_relatives", en, phrase.heads[0])
-    d.link("german_relatives", word, phrase.heads[1])
-    wh = Tree("WHNP", (en,))
-    if case == NOMINATIVE:
-        lead = Phrase(wh, [word], (), phrase.agreement, phrase.pronoun, noun.kinds, noun, phrase.heads)
-        clause = proposition(d, PRESENT + PAST, subject=lead, plain=True, timed=False)
-        en_clause, de = Tree("S", tuple(predicate(clause))), verb_last(clause)
+    en_pronoun = leaf("WP" if person and english != "that" else "WDT", english)
+    gender = "p" if phrase.agreement == PLURAL else phrase.noun.gender
+    de_pronoun = Word(RELATIVE[gender][case], (en_pronoun,))
+    d.link("english_relatives", en_pronoun, phrase.heads[0])
+    d.link("german_relatives", de_pronoun, phrase.heads[1])
+
+    wh = Tree("WHNP", (en_pronoun,))
+    spec = ClauseSpec(PRESENT + PAST, plain=True, timed=False)
+    if gap is None:
+        relative_subject = phrase._replace(en=wh, de=[de_pronoun], after=(), light=False, definite=True, negative=False)
+        clause = draw_clause(d, spec._replace(subject=relative_subject))
+        en_clause = Tree("S", tuple(predicate(clause)))
+        de_clause = verb_last(clause)
     else:
-        clause = proposition(d, PRESENT + PAST, plain=True, gap=verb, timed=False)
-        en_clause, de = Tree("S", (clause.subject.en, *predicate(clause))), [word, *verb_last(clause)]
+        clause = draw_clause(d, spec._replace(gap=gap))
+        en_clause = Tree("S", (clause.subject.en, *predicate(clause)))
+        de_clause = [de_pronoun, *verb_last(clause)]
     tree = Tree("NP", (phrase.en, Tree("SBAR", (wh, en_clause))))
-    return phrase._replace(en=tree, after=[comma(), *de, comma()])
+    return phrase._replace(en=tree, after=[comma(), *de_clause, comma()])
+
+
+def draw_clause(d: Draft, spec: ClauseSpec) -> Clause:
+    """Returns a clause that `spec` allows.
+
+    The order of the draws is part of the corpus: verb, subject, tense, negation, objects, adjuncts, adverb, time. A
+    change of it changes every sentence.
+    """
+    if spec.subject is not None and not spec.subject.kinds & {"person", "animal"}:
+        return _copula(d, spec, spec.subject)
+    frame = _frame(d, spec)
+    if frame == "be":
+        subject = spec.subject or subject_phrase(d, ("person", "person", "animal", "thing"), spec.plain, spec.asked)
+        return _copula(d, spec, subject)
+    verb = _verb(d, spec, frame)
+    subject = spec.subject or subject_phrase(d, verb.subjects, spec.plain, spec.asked)
+    tense = _tense(d, spec.tenses, verb, subject.agreement)
+    negatable = not (spec.positive or _quantified(subject))
+    negated = negatable and d.chance(16)
+    parts = verb_complex(verb, tense, subject.agreement, negated, spec.asked)
+    if parts.en_particle:
+        d.link("english_particles", parts.head, parts.en_particle)
+
+    objects = _objects(d, spec, verb, subject, parts.not_leaf)
+    after = list(objects[-1].after) if objects else []
+    complements = _object_complements(objects, parts.en_particle)
+    if verb.en_preposition:
+        preposition_leaf = leaf("IN" if verb.en_preposition == "for" else "TO", verb.en_preposition)
+        complements = [Tree("PP", (preposition_leaf, *complements))]
+        parts = _also(parts, preposition_leaf)
+    placed = spec.placed and spec.gap is None and not after
+    adjuncts = _adjuncts(d, verb, objects, placed)
+    often = _how_often(d, spec, subject) if not negated else None
+    time = time_phrase(d, tense) if spec.timed and not after and d.chance(22) else None
+
+    layers = parts.layers
+    adverb = often.en if often else None
+    if adverb and layers and layers[0][0].label == "MD" and not spec.asked:  # she can often sleep; she often sleeps
+        layers = [(layers[0][0], adverb), *layers[1:]]
+        adverb = None
+    between = often.de if often else []
+    has_kein = bool(objects) and objects[-1].negative
+    if parts.not_leaf and not has_kein:
+        between = [Word("nicht", (parts.not_leaf,))]
+
+    pronouns = _german([phrase for phrase in objects if phrase.light])
+    definite = _german([phrase for phrase in objects if phrase.definite and not phrase.light])
+    indefinite = _german([phrase for phrase in objects if not phrase.definite and not phrase.light])
+    return Clause(
+        subject=subject,
+        layers=layers,
+        adverb=adverb,
+        head=parts.head,
+        complements=[*complements, *(adjunct.en for adjunct in adjuncts)],
+        time=time,
+        finite=parts.finite,
+        particle=parts.particle,
+        bracket=parts.bracket,
+        pronouns=pronouns,
+        middle=[*definite, *between, *indefinite, *_german(adjuncts[::-1])],
+        after=after,
+    )
+
+
+def _german(phrases: Sequence[Phrase]) -> list[Word]:
+    return [word for phrase in phrases for word in phrase.de]
+
+
+def _how_often(d: Draft, spec: ClauseSpec, subject: Phrase) -> Phrase | None:
+    """Returns an adverb, in one of ten clauses that may have one."""
+    if not spec.often or _quantified(subject) or not d.chance(10):
+        return None
+    english = d.pick(tuple(_OFTEN))
+    adverb_leaf = leaf("RB", english)
+    return Phrase(Tree("ADVP", (adverb_leaf,)), [Word(_OFTEN[english], (adverb_leaf,))])
+
+
+def _quantified(subject: Phrase) -> bool:
+    """Returns whether the subject has every or no, or no pronoun (a child): its clause takes no negation or adverb."""
+    return subject.negative or (subject.pronoun == "" and subject.noun is not None)
+
+
+def _frame(d: Draft, spec: ClauseSpec) -> str:
+    if spec.frame:
+        return spec.frame
+    return "gap" if spec.gap else d.pick(_FRAMES)
+
+
+def _verb(d: Draft, spec: ClauseSpec, frame: str) -> Verb:
+    """Returns a verb of the frame for the tenses and the subject of `spec`, or else one of what the subject can do."""
+    verbs: Sequence[Verb] = [spec.gap] if spec.gap else d.lexicon.verbs_of[frame]
+    if "present" not in spec.tenses:
+        verbs = [verb for verb in verbs if "stative" not in verb.frames] or verbs
+    if spec.subject is not None:
+        verbs = _able(spec.subject, verbs) or _able(spec.subject, d.lexicon.verbs_of["none"])
+    return d.word(verbs)
+
+
+def _able(subject: Phrase, verbs: Sequence[Verb]) -> list[Verb]:
+    return [verb for verb in verbs if subject.kinds.intersection(verb.subjects)]
 
 
 def _tense(d: Draft, tenses: tuple[str, ...], verb: Verb, agreement: int) -> str:
     """Returns a tense that is unambiguous for this verb and subject: the past of put and read equals the present."""
     if "stative" in verb.frames:
         return "present"
-    bare = [tense for tense in tenses if tense != "present" or verb.present[agreement]]
+    possible = [tense for tense in tenses if tense != "present" or verb.present[agreement]]
     if verb.en[0] == verb.en[2] and agreement != ER:
-        bare = [tense for tense in bare if tense != "past"]
-    return d.pick(bare or ["can" if "present" in tenses else "could"])
+        possible = [tense for tense in possible if tense != "past"]
+    if not possible:
+        possible = ["can" if "present" in tenses else "could"]
+    return d.pick(possible)
 
 
-def proposition(
-    d: Draft, tenses: tuple[str, ...], subject: Phrase | None = None, plain: bool = False, asked: bool = False,
-    gap: Verb | None = None, positive: bool = False, frame: str = "", timed: bool = True, placed: bool = True,
-    often: bool = True,
-) -> Clause:  # fmt: skip
-    """Returns a clause with a given or a new subject.
+def _objects(d: Draft, spec: ClauseSpec, verb: Verb, subject: Phrase, not_leaf: Tree | None) -> list[Phrase]:
+    """Returns the objects in their English order: to whom, and whom or what."""
+    if spec.gap or not verb.objects:
+        return []
+    objects = []
+    if "give" in verb.frames:
+        recipient = object_phrase(d, ("person",), DATIVE, subject, not_leaf=None, plain=True)
+        if recipient.noun is not None and not recipient.definite:  # it would stand behind `nicht` and the thing given
+            recipient = name_phrase(d)
+        objects.append(recipient)
+    case = DATIVE if "dat" in verb.frames else ACCUSATIVE
+    plain = spec.plain or "put" in verb.frames
+    objects.append(object_phrase(d, verb.objects, case, subject, not_leaf, plain))
+    for phrase, its_case in zip(reversed(objects), (case, DATIVE), strict=False):
+        if phrase.noun:
+            d.combinations.append((verb.infinitive, phrase.noun.en[0]))
+            d.combinations.append((phrase.noun.en[0], str(its_case)))
+    return objects
 
-    `plain`: no relative clauses inside; `asked`: with an auxiliary to invert; `gap`: use this verb, whose object is
-    elsewhere (relative pronoun, question word); `positive`: no negation; `frame`: verbs of this frame only;
-    `timed`, `placed`, `often`: may say when, where, how often.
-    """
-    if subject is not None and not subject.kinds & {"person", "animal"}:
-        return _copula(d, tenses, subject, asked, positive, timed)
-    frame = frame or (d.pick(_FRAMES) if gap is None else "gap")
-    if frame == "be":
-        who = subject or subject_phrase(d, ("person", "person", "animal", "thing"), plain, asked)
-        return _copula(d, tenses, who, asked, positive, timed)
-    verbs = [gap] if gap else list(d.lexicon.verbs_of[frame])
-    if "present" not in tenses:
-        verbs = [v for v in verbs if "stative" not in v.frames] or verbs
-    if subject is not None:
-        able = [v for v in verbs if subject.kinds.intersection(v.subjects)]
-        verbs = able or [v for v in d.lexicon.verbs_of["none"] if subject.kinds.intersection(v.subjects)]
-    verb = d.word(verbs)
-    if subject is None:
-        subject = subject_phrase(d, verb.subjects, plain, asked)
-    tense = _tense(d, tenses, verb, subject.agreement)
-    quantified = subject.negative or (subject.pronoun == "" and subject.noun is not None)
-    negated = not (positive or quantified) and d.chance(16)
-    rp = leaf("RP", verb.en_particle) if verb.en_particle else None
-    parts = verb_complex(verb, tense, subject.agreement, negated, asked, rp)
-    if rp:
-        d.link("english_particles", parts.head, rp)
-    pronouns: list[Word] = []
-    definite: list[Word] = []
-    indefinite: list[Word] = []
-    after: list[Word] = []
-    complements: list[Tree] = []
-    kein = False
-    objects: list[Phrase] = []
-    if verb.objects and not gap:
-        not_leaf = parts.not_leaf
-        if "give" in verb.frames:
-            objects.append(object_phrase(d, ("person",), DATIVE, subject, None, True))
-            if objects[0].noun is not None and not objects[0].definite:
-                objects[0] = name_phrase(d)
-        case = DATIVE if "dat" in verb.frames else ACCUSATIVE
-        last = object_phrase(d, verb.objects, case, subject, not_leaf, plain or "put" in verb.frames)
-        objects.append(last)
-        kein, after = last.negative, list(last.after)
-        for phrase, its_case in zip(reversed(objects), (case, DATIVE), strict=False):
-            if phrase.noun:
-                d.combinations += [(verb.infinitive, phrase.noun.en[0]), (phrase.noun.en[0], str(its_case))]
-    for phrase in objects:
-        (pronouns if phrase.light else definite if phrase.definite else indefinite).extend(phrase.de)
-        complements.append(phrase.en)
-    if rp:
-        complements.insert(1 if objects and objects[0].light else 0, Tree("PRT", (rp,)))
-    if verb.en_preposition:
-        preposition_leaf = leaf("IN" if verb.en_preposition == "for" else "TO", verb.en_preposition)
-        complements = [Tree("PP", (preposition_leaf, *complements))]
-        parts = _also(parts, preposition_leaf)
-    adjuncts = _adjuncts(d, verb, objects, bool(after) or gap is not None or not placed)
-    complements += [phrase.en for phrase in adjuncts]
-    adverb, layers, between = None, parts.layers, []
-    if negated:
-        between = [] if kein or parts.not_leaf is None else [Word("nicht", (parts.not_leaf,))]
-    elif often and not quantified and d.chance(10):
-        english = d.pick(tuple(_OFTEN))
-        adverb = Tree("ADVP", (leaf("RB", english),))
-        between = [Word(_OFTEN[english], (adverb.terminals()[0],))]
-        if layers and layers[0][0].label == "MD" and not asked:
-            layers, adverb = [(layers[0][0], adverb), *layers[1:]], None
-    place = [word for phrase in reversed(adjuncts) for word in phrase.de]
-    time = time_phrase(d, tense) if timed and not after and d.chance(22) else None
-    middle = [*definite, *between, *indefinite, *place]
-    return Clause(
-        subject,
-        layers,
-        adverb,
-        parts.head,
-        complements,
-        time,
-        parts.finite,
-        parts.particle,
-        parts.bracket,
-        pronouns,
-        middle,
-        after,
-    )
+
+def _object_complements(objects: list[Phrase], en_particle: Tree | None) -> list[Tree]:
+    """Returns the English objects and the verb's particle, which precedes nouns and follows pronouns: turn it off."""
+    complements = [phrase.en for phrase in objects]
+    if en_particle:
+        behind_pronoun = bool(objects) and objects[0].light
+        complements.insert(1 if behind_pronoun else 0, Tree("PRT", (en_particle,)))
+    return complements
 
 
 def _also(parts: Complex, source: Tree) -> Complex:
     """Aligns the German verb with the English preposition too (look for = suchen)."""
     if parts.bracket:
-        return parts._replace(bracket=[Word(w.text, (*w.sources, source)) for w in parts.bracket])
+        return parts._replace(bracket=[Word(word.text, (*word.sources, source)) for word in parts.bracket])
     return parts._replace(finite=Word(parts.finite.text, (*parts.finite.sources, source)))
 
 
-def _adjuncts(d: Draft, verb: Verb, objects: list[Phrase], bare: bool) -> list[Phrase]:
+def _adjuncts(d: Draft, verb: Verb, objects: list[Phrase], placed: bool) -> list[Phrase]:
     """Returns what follows the objects: a goal that the verb requires, someone it is done for or with, or a place."""
     for frame in ("put", "motion", "ride", "swim"):
         if frame in verb.frames:
             return direction(d, frame)
-    if bare or "stative" in verb.frames or "timetable" in verb.subjects:
+    if not placed or "stative" in verb.frames or "timetable" in verb.subjects:
         return []
-    what = d.below(100)
-    if what < 10 and objects and "acc" in verb.frames and "thing" in verb.objects:
+    percent = d.below(100)
+    if percent < 10 and objects and "acc" in verb.frames and "thing" in verb.objects:
         someone = noun_phrase(d, d.noun("person"), ACCUSATIVE, d.pick(PLACE_STYLES), plain=True)
         return [preposition("for", "für", someone)]
-    if what < 10 and not objects and verb.subjects == ("person",):
+    if percent < 10 and not objects and verb.subjects == ("person",):
         someone = noun_phrase(d, d.noun("person"), DATIVE, d.pick(PLACE_STYLES), plain=True)
         return [preposition("with", "mit", someone)]
-    return [location(d)] if what < 30 and "place" not in verb.objects else []
+    if percent < 30 and "place" not in verb.objects:
+        return [location(d)]
+    return []
 
 
-def _copula(d: Draft, tenses: tuple[str, ...], subject: Phrase, asked: bool, positive: bool, timed: bool) -> Clause:
+class _ToBe(NamedTuple):
+    """Forms of to be: `verb` is the English finite one, `head` the last."""
+
+    tense: str
+    verb: Tree
+    head: Tree
+    finite: Word
+    bracket: list[Word]
+
+
+def _to_be(d: Draft, tenses: tuple[str, ...], agreement: int) -> _ToBe:
+    if "past" in tenses and ("present" not in tenses or d.chance(40)):
+        english = ("was", "were", "was", "were")[agreement]
+        was = leaf("VBD", english)
+        return _ToBe("past", was, was, Word(AUXILIARIES["war"][agreement], (was,)), [])
+    if "will" in tenses and d.chance(20):
+        will = leaf("MD", "will")
+        be = leaf("VB", "be")
+        return _ToBe("will", will, be, Word(AUXILIARIES["werden"][agreement], (will,)), [Word("sein", (be,))])
+    english = ("am", "are", "is", "are")[agreement]
+    verb = leaf("VBZ" if agreement == ER else "VBP", english)
+    return _ToBe("present", verb, verb, Word(AUXILIARIES["sein"][agreement], (verb,)), [])
+
+
+def _copula(d: Draft, spec: ClauseSpec, subject: Phrase) -> Clause:
     """Returns a clause with to be and an adjective or a place; a predicative adjective takes no ending."""
-    past = any(t == "past" for t in tenses) and ("present" not in tenses or d.chance(40))
-    future = not past and "will" in tenses and d.chance(20)
-    index = subject.agreement
-    quantified = subject.negative or (subject.pronoun == "" and subject.noun is not None)
-    not_leaf = leaf("RB", "not") if not (positive or quantified or asked) and d.chance(16) else None
-    if future:
-        head, verb = leaf("VB", "be"), leaf("MD", "will")
-        finite, bracket = Word(AUXILIARIES["werden"][index], (verb,)), [Word("sein", (head,))]
-    else:
-        english = ("was", "were", "was", "were") if past else ("am", "are", "is", "are")
-        label = "VBD" if past else "VBZ" if index == ER else "VBP"
-        head = verb = leaf(label, english[index])
-        finite, bracket = Word(AUXILIARIES["war" if past else "sein"][index], (verb,)), []
-    adjectives = d.lexicon.adjectives_for[subject.noun.kinds if subject.noun else frozenset({"person"})]
-    moves = bool(subject.kinds & {"person", "animal"})
+    to_be = _to_be(d, spec.tenses, subject.agreement)
+    negatable = not (spec.positive or spec.asked or _quantified(subject))
+    not_leaf = leaf("RB", "not") if negatable and d.chance(16) else None
+    kinds = subject.noun.kinds if subject.noun else frozenset({"person"})
+    adjectives = d.lexicon.adjectives_for[kinds]
     if adjectives and d.chance(70):
         adjective = d.word(adjectives)
-        en = leaf("JJ", adjective.en)
-        complement = Phrase(Tree("ADJP", (en,)), [Word(adjective.stem, (en,))])
+        adjective_leaf = leaf("JJ", adjective.en)
+        complement = Phrase(Tree("ADJP", (adjective_leaf,)), [Word(adjective.stem, (adjective_leaf,))])
     else:
         complement = location(d, subject.kinds)
-    negation = [Word("nicht", (not_leaf,))] if not_leaf else []
-    time = (
-        time_phrase(d, "past" if past else "will" if future else "present")
-        if timed and moves and d.chance(15)
-        else None
-    )
-    layers: list[tuple[Tree, ...]] = [(verb, not_leaf) if not_leaf else (verb,)] if future or asked else []
+    moves = bool(subject.kinds & {"person", "animal"})
+    time = time_phrase(d, to_be.tense) if spec.timed and moves and d.chance(15) else None
+
+    # An auxiliary has a layer of its own; so has a copula that a question moves to the front.
+    auxiliary = to_be.tense == "will"
+    layers: list[tuple[Tree, ...]] = []
+    if auxiliary or spec.asked:
+        layers = [(to_be.verb, not_leaf) if not_leaf else (to_be.verb,)]
+    head = to_be.head
     complements = [complement.en]
-    if asked and not future:
-        head = complements.pop(0)
-    elif not_leaf and not future:
-        complements.insert(0, not_leaf)
+    if spec.asked and not auxiliary:
+        head = complement.en
+        complements = []
+    elif not_leaf and not auxiliary:
+        complements = [not_leaf, complement.en]
+    negation = [Word("nicht", (not_leaf,))] if not_leaf else []
     return Clause(
-        subject, layers, None, head, complements, time, finite, None, bracket, [], [*negation, *complement.de], []
+        subject=subject,
+        layers=layers,
+        adverb=None,
+        head=head,
+        complements=complements,
+        time=time,
+        finite=to_be.finite,
+        particle=None,
+        bracket=to_be.bracket,
+        pronouns=[],
+        middle=[*negation, *complement.de],
+        after=[],
     )

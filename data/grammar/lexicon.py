@@ -1,157 +1,46 @@
 """The words of the built-in corpus and their German inflection.
 
-The tables come first, one word per line, then the few rules that turn a line into forms. Nothing here is random:
-`sentences.py` chooses, this file inflects. Comments above each table explain its columns. English words that appear
-twice (go, put, light, bank, know) are ambiguous on purpose; the grammar uses them only where the context decides.
+The words are in the tables of `words/`, one a line; this file reads them and has the few rules that turn a line into
+forms. Nothing here is random: `sentences.py` chooses, this file inflects. English words that appear twice (go, put,
+light, bank, know) are ambiguous on purpose; the grammar uses them only where the context decides.
+
+A table's columns are separated by tabs and named in its first line; `-` stands for nothing. In those of several values,
+separated by spaces:
+
+    kinds             what a noun is, or an adjective can be said of; he or she is the pronoun of a noun
+    frames            none, acc, dat, give, put, motion, that, whether ...: how a verb is used
+    subjects, objects kinds of nouns
+    german            a separable verb as particle+verb: auf+wachen
+    german_present    the third person, or the forms of ich/du/er
 """
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import NamedTuple
 
 NOMINATIVE, ACCUSATIVE, DATIVE, GENITIVE = range(4)
 ICH, DU, ER, PLURAL = range(4)  # the four forms of a finite verb; polite `Sie` has that of the plural
 
-# English singular, plural | gender, German singular, plural, genitive singular | kinds; he/she: its pronoun
-_NOUNS = """
-uncle     uncles      | m Onkel    Onkel      Onkels    | person he
-aunt      aunts       | f Tante    Tanten     Tante     | person she
-child     children    | n Kind     Kinder     Kindes    | person
-boy       boys        | m Junge    Jungen     Jungen    | person he
-girl      girls       | n Mädchen  Mädchen    Mädchens  | person she
-teacher   teachers    | m Lehrer   Lehrer     Lehrers   | person he
-doctor    doctors     | m Arzt     Ärzte      Arztes    | person he
-student   students    | m Student  Studenten  Studenten | person he
-sister    sisters     | f Schwester Schwestern Schwester | person she
-brother   brothers    | m Bruder   Brüder     Bruders   | person he
-dog       dogs        | m Hund     Hunde      Hundes    | animal
-cat       cats        | f Katze    Katzen     Katze     | animal
-horse     horses      | n Pferd    Pferde     Pferdes   | animal
-bird      birds       | m Vogel    Vögel      Vogels    | animal
-book      books       | n Buch     Bücher     Buchs     | thing text flat light
-letter    letters     | m Brief    Briefe     Briefs    | thing text flat
-newspaper newspapers  | f Zeitung  Zeitungen  Zeitung   | thing text flat
-email     emails      | f E-Mail   E-Mails    E-Mail    | text
-key       keys        | m Schlüssel Schlüssel Schlüssels | thing flat
-picture   pictures    | n Bild     Bilder     Bilds     | thing flat
-lamp      lamps       | f Lampe    Lampen     Lampe     | thing upright machine
-bottle    bottles     | f Flasche  Flaschen   Flasche   | thing upright
-cup       cups        | f Tasse    Tassen     Tasse     | thing upright
-bag       bags        | f Tasche   Taschen    Tasche    | thing light
-coat      coats       | m Mantel   Mäntel     Mantels   | thing light
-T-shirt   T-shirts    | n T-Shirt  T-Shirts   T-Shirts  | thing
-bicycle   bicycles    | n Fahrrad  Fahrräder  Fahrrads  | thing vehicle light
-car       cars        | n Auto     Autos      Autos     | thing vehicle
-radio     radios      | n Radio    Radios     Radios    | thing machine
-apple     apples      | m Apfel    Äpfel      Apfels    | food
-cake      cakes       | m Kuchen   Kuchen     Kuchens   | food
-egg       eggs        | n Ei       Eier       Eis       | food
-soup      soups       | f Suppe    Suppen     Suppe     | food
-train     trains      | m Zug      Züge       Zugs      | timetable
-bus       buses       | m Bus      Busse      Busses    | timetable
-house     houses      | n Haus     Häuser     Hauses    | place in into
-garden    gardens     | m Garten   Gärten     Gartens   | place in into
-kitchen   kitchens    | f Küche    Küchen     Küche     | place in into bright
-room      rooms       | n Zimmer   Zimmer     Zimmers   | place in into bright
-city      cities      | f Stadt    Städte     Stadt     | place in into
-school    schools     | f Schule   Schulen    Schule    | place in to
-park      parks       | m Park     Parks      Parks     | place in to
-hotel     hotels      | n Hotel    Hotels     Hotels    | place in to
-station   stations    | m Bahnhof  Bahnhöfe   Bahnhofs  | place at to
-river     rivers      | m Fluss    Flüsse     Flusses   | at
-bridge    bridges     | f Brücke   Brücken    Brücke    | on
-table     tables      | m Tisch    Tische     Tisches   | onto upright furniture
-chair     chairs      | m Stuhl    Stühle     Stuhls    | onto upright light furniture
-bank      banks       | f Bank     Banken     Bank      | money
-bank      banks       | n Ufer     Ufer       Ufers     | shore
-"""
-
-# English, German stem | the kinds of nouns that it describes
-_ADJECTIVES = """
-old           alt        | person animal thing text place on furniture
-young         jung       | person animal
-small         klein      | person animal thing place food timetable
-big           groß       | animal thing place on
-tired         müde       | person animal
-happy         glücklich  | person
-well-known    bekannt    | person text place
-new           neu        | thing text place on furniture
-red           rot        | thing timetable
-heavy         schwer     | thing
-cheap         billig     | thing food
-beautiful     schön      | thing place furniture
-old-fashioned altmodisch | thing place
-light         leicht     | light
-light         hell       | bright
-fresh         frisch     | food
-"""
-
-# English base, third person, past, [particle] | infinitive (particle+verb), third person (or ich/du/er), participle,
-# perfect auxiliary | frames: none, acc, dat, give, put, motion, that, whether | kinds of subject | kinds of object.
-_VERBS = """
-sleep  sleeps  slept           | schlafen schläft geschlafen haben | none | person animal |
-work   works   worked          | arbeiten arbeitet gearbeitet haben | none | person |
-wait   waits   waited          | warten wartet gewartet haben | none | person animal |
-sing   sings   sang            | singen singt gesungen haben | none | person |
-wake   wakes   woke    up      | auf+wachen wacht aufgewacht sein | none | person animal |
-get    gets    got     up      | auf+stehen steht aufgestanden sein | none | person |
-arrive arrives arrived         | an+kommen kommt angekommen sein | none | timetable person |
-leave  leaves  left            | ab+fahren fährt abgefahren sein | none | timetable |
-see    sees    saw             | sehen sieht gesehen haben | acc | person animal | person animal thing
-find   finds   found           | finden findet gefunden haben | acc | person | thing text animal
-buy    buys    bought          | kaufen kauft gekauft haben | acc | person | thing food
-sell   sells   sold            | verkaufen verkauft verkauft haben | acc | person | thing food
-read   reads   read            | lesen liest gelesen haben | acc | person | text
-write  writes  wrote           | schreiben schreibt geschrieben haben | acc | person | text
-eat    eats    ate             | essen isst gegessen haben | acc | person animal | food
-carry  carries carried         | tragen trägt getragen haben | acc | person | thing
-need   needs   needed          | brauchen braucht gebraucht haben | acc | person | thing vehicle
-look_for looks_for looked_for  | suchen sucht gesucht haben | acc | person | thing animal
-visit  visits  visited         | besuchen besucht besucht haben | acc | person | person place
-invite invites invited         | ein+laden lädt eingeladen haben | acc | person | person
-call   calls   called          | an+rufen ruft angerufen haben | acc | person | person
-pick   picks   picked  up      | ab+holen holt abgeholt haben | acc | person | person
-turn   turns   turned  off     | aus+schalten schaltet ausgeschaltet haben | acc | person | machine
-bring  brings  brought back    | zurück+bringen bringt zurückgebracht haben | acc | person | thing
-leave  leaves  left            | verlassen verlässt verlassen haben | acc | person | place
-know   knows   knew            | kennen kenne/kennst/kennt gekannt haben | acc stative | person | person place
-help   helps   helped          | helfen hilft geholfen haben | dat | person | person
-thank  thanks  thanked         | danken dankt gedankt haben | dat | person | person
-follow follows followed        | folgen folgt gefolgt sein | dat | person animal | person animal
-listen_to listens_to listened_to | zu+hören hört zugehört haben | dat | person | person
-give   gives   gave            | geben gibt gegeben haben | give | person | thing food
-show   shows   showed          | zeigen zeigt gezeigt haben | give | person | thing text
-send   sends   sent            | schicken schickt geschickt haben | give | person | text
-put    puts    put             | legen legt gelegt haben | put | person | flat
-put    puts    put             | stellen stellt gestellt haben | put | person | upright
-go     goes    went            | gehen geht gegangen sein | motion | person |
-go     goes    went            | fahren fährt gefahren sein | ride | person |
-run    runs    ran             | laufen läuft gelaufen sein | motion | person animal |
-swim   swims   swam            | schwimmen schwimmt geschwommen sein | swim | person animal |
-know   knows   knew            | wissen weiß/weißt/weiß gewusst haben | that whether stative | person |
-say    says    said            | sagen sagt gesagt haben | that | person |
-think  thinks  thought         | glauben glaube/glaubst/glaubt geglaubt haben | that | person |
-hope   hopes   hoped           | hoffen hoffe/hoffst/hofft gehofft haben | that | person |
-ask    asks    asked           | fragen fragt gefragt haben | whether | person |
-try    tries   tried           | versuchen versucht versucht haben | infinitive | person |
-"""
+_WORDS = Path(__file__).with_name("words")
 
 NAMES = {"Anna": "she", "Maria": "she", "Julia": "she", "Peter": "he", "Paul": "he", "Martin": "he"}
 FAMILIES = ("Weber", "Klein", "Fischer")
 RIDES = {"train": "m Zug", "car": "n Auto", "bicycle": "n Fahrrad", "subway": "f U-Bahn"}
 
-_DEFINITE = {"m": "der den dem des", "f": "die die der der", "n": "das das dem des", "p": "die die den der"}
-_STRONG = {"m": "er en em en", "f": "e e er er", "n": "es es em en", "p": "e e en er"}
-_WEAK = {"m": "e en en en", "f": "e e en en", "n": "e e en en", "p": "en en en en"}
-_MIXED = {"m": "er en en en", "f": "e e en en", "n": "es es en en", "p": "en en en en"}
-_EIN = {"m": "- en em es", "f": "e e er er", "n": "- - em es", "p": "e e en er"}
-_DIESER = {"m": "er en em es", "f": "e e er er", "n": "es es em es", "p": "e e en er"}
+
+def _by_gender(m: str, f: str, n: str, p: str) -> dict[str, tuple[str, ...]]:
+    """Returns the forms in the four cases; `p` is the plural of all genders, `-` no ending."""
+    rows = {"m": m, "f": f, "n": n, "p": p}
+    return {gender: tuple(row.replace("-", "").split(" ")) for gender, row in rows.items()}
 
 
-def _rows(table: dict[str, str]) -> dict[str, tuple[str, ...]]:
-    return {gender: tuple(row.replace("-", "").split(" ")) for gender, row in table.items()}
-
-
-DEFINITE, STRONG, WEAK, MIXED, EIN, DIESER = map(_rows, (_DEFINITE, _STRONG, _WEAK, _MIXED, _EIN, _DIESER))
+# Articles, and the endings of adjectives and of words that are inflected like articles
+DEFINITE = _by_gender(m="der den dem des", f="die die der der", n="das das dem des", p="die die den der")
+STRONG = _by_gender(m="er en em en", f="e e er er", n="es es em en", p="e e en er")
+WEAK = _by_gender(m="e en en en", f="e e en en", n="e e en en", p="en en en en")
+MIXED = _by_gender(m="er en en en", f="e e en en", n="es es en en", p="en en en en")
+EIN = _by_gender(m="- en em es", f="e e er er", n="- - em es", p="e e en er")
+DIESER = _by_gender(m="er en em es", f="e e er er", n="es es em es", p="e e en er")
 RELATIVE = {**DEFINITE, "p": ("die", "die", "denen", "deren")}
 CONTRACTIONS = {
     ("in", "dem"): "im",
@@ -205,41 +94,71 @@ class Pronoun(NamedTuple):
     agreement: int
 
 
-def _lines(table: str) -> list[list[list[str]]]:
-    return [[column.split() for column in line.split("|")] for line in table.strip().splitlines()]
+def table(name: str) -> list[dict[str, str]]:
+    """Returns the lines of the table `name` of `words/`, each by column; ValueError if one has too many or too few."""
+    header, *lines = (_WORDS / f"{name}.tsv").read_text("utf-8").splitlines()
+    columns = header.split("\t")
+    rows = []
+    for line in lines:
+        cells = ["" if cell == "-" else cell for cell in line.split("\t")]
+        rows.append(dict(zip(columns, cells, strict=True)))
+    return rows
 
 
-def make_noun(english: list[str], german: list[str], kinds: list[str]) -> Noun:
-    """Returns the noun of a line of `_NOUNS`, its columns given as words."""
-    gender, singular, plural, genitive = german
-    weak = gender == "m" and not genitive.endswith("s")  # der Student, den Studenten: the genitive's form throughout
+def make_noun(row: dict[str, str]) -> Noun:
+    """Returns the noun of a table's line."""
+    singular, plural, genitive = row["german"], row["german_plural"], row["german_genitive"]
+    # der Student, den Studenten: such nouns have the genitive's form in all cases but the nominative
+    weak = row["gender"] == "m" and not genitive.endswith("s")
     oblique = genitive if weak else singular
-    dative_plural = plural if plural[-1] in "ns" else plural + "n"
-    forms = (singular, oblique, oblique, genitive), (plural, plural, dative_plural, plural)
-    pronoun = next((kind for kind in kinds if kind in ("he", "she")), "" if "person" in kinds else "it")
-    return Noun((english[0], english[1]), gender, forms, frozenset(kinds), pronoun)
+    dative_plural = plural if plural.endswith(("n", "s")) else plural + "n"
+
+    kinds = row["kinds"].split()
+    if "he" in kinds:
+        pronoun = "he"
+    elif "she" in kinds:
+        pronoun = "she"
+    elif "person" in kinds:
+        pronoun = ""
+    else:
+        pronoun = "it"
+    return Noun(
+        en=(row["english"], row["english_plural"]),
+        gender=row["gender"],
+        de=((singular, oblique, oblique, genitive), (plural, plural, dative_plural, plural)),
+        kinds=frozenset(kinds),
+        pronoun=pronoun,
+    )
 
 
-def make_verb(
-    english: list[str], german: list[str], frames: list[str], subjects: list[str], objects: list[str]
-) -> Verb:
-    """Returns the verb of a line of `_VERBS`, its columns given as words."""
-    base, third, past = (form.partition("_")[0] for form in english[:3])
-    particle, _, infinitive = german[0].rpartition("+")
-    singular = german[1].split("/")
+def make_verb(row: dict[str, str]) -> Verb:
+    """Returns the verb of a table's line."""
+    particle, _, infinitive = row["german"].rpartition("+")
+    singular = row["german_present"].split("/")
     ich, du, er = singular if len(singular) == 3 else ("", "", singular[0])
-    en_particle = english[3] if len(english) > 3 else ""
-    preposition = english[0].partition("_")[2]
-    present = (ich, du, er, infinitive)
     return Verb(
-        (base, third, past), en_particle, preposition, infinitive, particle, present, german[2], german[3],
-        frozenset(frames), tuple(subjects), tuple(objects),
-    )  # fmt: skip
+        en=(row["english"], row["third_person"], row["past"]),
+        en_particle=row["particle"],
+        en_preposition=row["preposition"],
+        infinitive=infinitive,
+        particle=particle,
+        present=(ich, du, er, infinitive),
+        participle=row["participle"],
+        auxiliary=row["auxiliary"],
+        frames=frozenset(row["frames"].split()),
+        subjects=tuple(row["subjects"].split()),
+        objects=tuple(row["objects"].split()),
+    )
 
 
-NOUNS = tuple(make_noun(*columns) for columns in _lines(_NOUNS))
-VERBS = tuple(make_verb(*columns) for columns in _lines(_VERBS))
-ADJECTIVES = tuple(Adjective(words[0], words[1], frozenset(kinds)) for words, kinds in _lines(_ADJECTIVES))
+def make_adjective(row: dict[str, str]) -> Adjective:
+    """Returns the adjective of a table's line."""
+    return Adjective(row["english"], row["german"], frozenset(row["kinds"].split()))
+
+
+NOUNS = tuple(map(make_noun, table("nouns")))
+VERBS = tuple(map(make_verb, table("verbs")))
+ADJECTIVES = tuple(map(make_adjective, table("adjectives")))
 
 PRONOUNS = {
     "I": Pronoun("I", "me", ("ich", "mich", "mir"), ICH),
@@ -267,13 +186,28 @@ AUXILIARIES = {
     "konnte": ("konnte", "konntest", "konnte", "konnten"),
 }
 
-_UNITS = {"one": "ein", "two": "zwei", "four": "vier", "seven": "sieben"}
-_TENS = {"twenty": "zwanzig", "thirty": "dreißig"}
-NUMBERS = {
-    **{"two": "zwei", "three": "drei", "four": "vier", "five": "fünf", "seven": "sieben", "ten": "zehn"},
-    **_TENS,
-    **{f"{ten}-{unit}": f"{eins}und{zehn}" for ten, zehn in _TENS.items() for unit, eins in _UNITS.items()},
-}
+
+def compound_numbers(tens: dict[str, str], units: dict[str, str]) -> dict[str, str]:
+    """Returns each ten with each unit: twenty-one is einundzwanzig."""
+    numbers = {}
+    for english_ten, german_ten in tens.items():
+        for english_unit, german_unit in units.items():
+            numbers[f"{english_ten}-{english_unit}"] = f"{german_unit}und{german_ten}"
+    return numbers
+
+
+NUMBER_WORDS = {row["english"]: row["german"] for row in table("numbers")}
+
+
+def _numbers() -> dict[str, str]:
+    """Returns the numbers of the built-in corpus, few enough that each is common."""
+    simple = ("two", "three", "four", "five", "seven", "ten", "twenty", "thirty")
+    tens = {english: NUMBER_WORDS[english] for english in ("twenty", "thirty")}
+    units = {english: NUMBER_WORDS[english] for english in ("one", "two", "four", "seven")}
+    return {english: NUMBER_WORDS[english] for english in simple} | compound_numbers(tens, units)
+
+
+NUMBERS = _numbers()
 
 
 def adjective_form(stem: str, ending: str) -> str:
@@ -290,23 +224,40 @@ class Lexicon:
     """
 
     def __init__(
-        self, nouns: Iterable[Noun], verbs: tuple[Verb, ...], adjectives: tuple[Adjective, ...], names: dict[str, str],
-        families: tuple[str, ...], numbers: dict[str, str], *, towns: tuple[str, ...] = (), zipf: bool = False,
-    ):  # fmt: skip
+        self,
+        nouns: Iterable[Noun],
+        verbs: tuple[Verb, ...],
+        adjectives: tuple[Adjective, ...],
+        names: dict[str, str],
+        families: tuple[str, ...],
+        numbers: dict[str, str],
+        *,
+        towns: tuple[str, ...] = (),
+        zipf: bool = False,
+    ):
         nouns_of: dict[str, list[Noun]] = {}
+        all_kinds = {frozenset({"person"})}  # of a subject that is a name
         for noun in nouns:
+            all_kinds.add(noun.kinds)
             for kind in noun.kinds:
                 nouns_of.setdefault(kind, []).append(noun)
-        self.nouns_of = {kind: tuple(found) for kind, found in nouns_of.items()}
+        self.nouns_of = {kind: tuple(members) for kind, members in nouns_of.items()}
+        self.adjectives_for = {kinds: tuple(a for a in adjectives if a.kinds & kinds) for kinds in all_kinds}
+
         frames = frozenset().union(*(verb.frames for verb in verbs))
         self.verbs_of = {frame: tuple(verb for verb in verbs if frame in verb.frames) for frame in frames}
-        every = {noun.kinds for found in nouns_of.values() for noun in found} | {frozenset({"person"})}
-        self.adjectives_for = {kinds: tuple(a for a in adjectives if a.kinds & kinds) for kinds in every}
-        self.names, self.families, self.numbers, self.towns, self.zipf = names, families, numbers, towns, zipf
-        self.zu = {
-            v.particle + v.infinitive: (f"{v.particle}zu{v.infinitive}",) if v.particle else ("zu", v.infinitive)
-            for v in verbs
-        }
+        self.zu: dict[str, tuple[str, ...]] = {}
+        for verb in verbs:
+            if verb.particle:
+                self.zu[verb.particle + verb.infinitive] = (f"{verb.particle}zu{verb.infinitive}",)
+            else:
+                self.zu[verb.infinitive] = ("zu", verb.infinitive)
+
+        self.names = names
+        self.families = families
+        self.numbers = numbers
+        self.towns = towns
+        self.zipf = zipf
 
 
 BASE = Lexicon(NOUNS, VERBS, ADJECTIVES, NAMES, FAMILIES, NUMBERS)

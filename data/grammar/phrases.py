@@ -4,6 +4,8 @@ The endings of article and adjective follow from the noun's gender, case and num
 `clauses.py` combines phrases into clauses.
 """
 
+from typing import NamedTuple
+
 from data.grammar.lexicon import (
     ACCUSATIVE,
     CONTRACTIONS,
@@ -28,8 +30,9 @@ from data.grammar.lexicon import (
 from data.grammar.syntax import Draft, Phrase, Word, leaf
 from data.trees.tree import Tree
 
-PLACE_STYLES = ("the",) * 8 + ("a", "this", "own")
-_PLURAL_ONLY, _SINGULAR_ONLY = {"number", "many", "bare", "any"}, {"a", "every", "no"}
+PLACE_STYLES = (*("the",) * 8, "a", "this", "own")
+_PLURAL_ONLY = {"number", "many", "bare", "any"}
+_SINGULAR_ONLY = {"a", "every", "no"}
 _INDEFINITE = {"a", "number", "many", "bare", "any"}
 _PLACE_PREPOSITIONS = {"in": "in", "at": "an", "on": "auf"}
 
@@ -38,6 +41,31 @@ _TIMES = {  # one German word per English word, so that they align
     "past": (("NN yesterday", "gestern"), ("JJ last NN week", "letzte Woche"), ("IN on NNP Monday", "am Montag")),
     "future": (("NN tomorrow", "morgen"), ("JJ next NN week", "nächste Woche"), ("IN on NNP Friday", "am Freitag")),
 }
+
+
+class _Opening(NamedTuple):
+    """What a noun phrase begins with, and the table of the endings that adjectives have after it."""
+
+    en: list[Tree]
+    de: list[Word]
+    endings: dict[str, tuple[str, ...]]
+
+
+def _opening(d: Draft, style: str, noun: Noun, plural: bool, case: int, not_leaf: Tree | None) -> _Opening:
+    """Returns the determiner of a style, a name's genitive, or nothing; kein translates `not_leaf` too."""
+    if style == "bare":
+        return _Opening([], [], STRONG)
+    if style == "name's":
+        name = d.word(tuple(d.lexicon.names))
+        owner = (leaf("NNP", name), leaf("POS", "'s"))
+        return _Opening([Tree("NP", owner)], [Word(name + "s", owner)], STRONG)
+    label, english, german, endings = _determiner(d, style, noun, plural, case, not_leaf is not None)
+    determiner = leaf(label, english)
+    if not_leaf is not None and style in ("a", "any"):
+        word = Word(german, (not_leaf, determiner))
+    else:
+        word = Word(german, (determiner,))
+    return _Opening([determiner], [word], endings)
 
 
 def _determiner(d: Draft, style: str, noun: Noun, plural: bool, case: int, negated: bool) -> tuple[str, str, str, dict]:
@@ -61,7 +89,15 @@ def _determiner(d: Draft, style: str, noun: Noun, plural: bool, case: int, negat
         return "CD", english, d.lexicon.numbers[english], STRONG
     if style == "many":
         return "JJ", "many", "viel" + STRONG[gender][case], STRONG
-    return "", "", "", STRONG
+    raise ValueError(f"no noun phrase has the style {style!r}")
+
+
+def _is_plural(d: Draft, style: str, singular: bool) -> bool:
+    if style in _PLURAL_ONLY:
+        return True
+    if style in _SINGULAR_ONLY or singular:
+        return False
+    return d.chance(25)
 
 
 def noun_phrase(
@@ -74,110 +110,158 @@ def noun_phrase(
     singular: bool = False,
 ) -> Phrase:
     """Returns determiner, optional adjective, noun, optional genitive; kein translates the English `not_leaf`."""
-    plural = style in _PLURAL_ONLY or (style not in _SINGULAR_ONLY and not singular and d.chance(25))
+    plural = _is_plural(d, style, singular)
     gender = "p" if plural else noun.gender
-    en: list[Tree] = []
-    de: list[Word] = []
-    endings = STRONG
-    if style == "name's":
-        name = d.word(tuple(d.lexicon.names))
-        owner = leaf("NNP", name), leaf("POS", "'s")
-        en, de = [Tree("NP", owner)], [Word(name + "s", owner)]
-    elif style != "bare":
-        label, english, german, endings = _determiner(d, style, noun, plural, case, not_leaf is not None)
-        en = [leaf(label, english)]
-        negated = not_leaf is not None and style in ("a", "any")
-        de = [Word(german, (not_leaf, en[0]) if negated and not_leaf else (en[0],))]
+    en, de, endings = _opening(d, style, noun, plural, case, not_leaf)
     adjectives = d.lexicon.adjectives_for[noun.kinds]
     if adjectives and d.chance(15 if plain else 30):
         adjective = d.word(adjectives)
-        en.append(leaf("JJ", adjective.en))
-        de.append(Word(adjective_form(adjective.stem, endings[gender][case]), (en[-1],)))
+        adjective_leaf = leaf("JJ", adjective.en)
+        en.append(adjective_leaf)
+        de.append(Word(adjective_form(adjective.stem, endings[gender][case]), (adjective_leaf,)))
+
+    # English writes a compound as several words, of which the last is inflected.
     *modifiers, last = noun.en[plural].split()
-    compound = *(leaf("NN", word) for word in modifiers), leaf("NNS" if plural else "NN", last)
-    head, head_word = compound[-1], Word(noun.de[plural][case], compound)
-    en, de = [*en, *compound], [*de, head_word]
-    if style == "a" and str(en[1].children)[0] in "aeiou":
-        an = leaf("DT", "an")
-        de[0] = Word(de[0].text, tuple(an if source is en[0] else source for source in de[0].sources))
-        en[0] = an
+    head = leaf("NNS" if plural else "NN", last)
+    compound = (*(leaf("NN", word) for word in modifiers), head)
+    head_word = Word(noun.de[plural][case], compound)
+    en += compound
+    de.append(head_word)
+    if style == "a" and str(en[1].children).startswith(tuple("aeiou")):
+        _write_an(en, de)
+
     tree = Tree("NP", tuple(en))
     if style == "the" and case != GENITIVE and not plain and "person" not in noun.kinds and d.chance(10):
-        owner_phrase = noun_phrase(d, d.noun("person"), GENITIVE, "the", plain=True)
-        of = leaf("IN", "of")
-        first = owner_phrase.de[0]
-        tree = Tree("NP", (tree, Tree("PP", (of, owner_phrase.en))))
-        de += [Word(first.text, (of, *first.sources)), *owner_phrase.de[1:]]
-    pronoun = "" if style in ("every", "no") else "they" if plural else noun.pronoun
-    negative = style == "no" or (not_leaf is not None and style in ("a", "any"))
+        tree, owner_words = _of_somebody(d, tree)
+        de += owner_words
+    pronoun = "they" if plural else noun.pronoun
     return Phrase(
-        tree, de, (), PLURAL if plural else ER, pronoun, noun.kinds, noun, (head, head_word),
-        definite=style not in _INDEFINITE, negative=negative,
-    )  # fmt: skip
+        en=tree,
+        de=de,
+        agreement=PLURAL if plural else ER,
+        pronoun="" if style in ("every", "no") else pronoun,
+        kinds=noun.kinds,
+        noun=noun,
+        heads=(head, head_word),
+        definite=style not in _INDEFINITE,
+        negative=style == "no" or (not_leaf is not None and style in ("a", "any")),
+    )
+
+
+def _write_an(en: list[Tree], de: list[Word]) -> None:
+    """Replaces the leaf `a`, the first, by `an`."""
+    an = leaf("DT", "an")
+    *negation, _ = de[0].sources
+    en[0] = an
+    de[0] = Word(de[0].text, (*negation, an))
+
+
+def _of_somebody(d: Draft, thing: Tree) -> tuple[Tree, list[Word]]:
+    """Returns "the thing of the person", and the German genitive, whose article translates `of` too."""
+    person = noun_phrase(d, d.noun("person"), GENITIVE, "the", plain=True)
+    preposition_leaf = leaf("IN", "of")
+    tree = Tree("NP", (thing, Tree("PP", (preposition_leaf, person.en))))
+    article, *others = person.de
+    return tree, [Word(article.text, (preposition_leaf, *article.sources)), *others]
 
 
 def pronoun_phrase(key: str, case: int, noun: Noun | None = None) -> Phrase:
     """Returns a personal pronoun; the German for `it` has the gender of the noun it stands for."""
     if key == "it":
         assert noun is not None
-        en = leaf("PRP", "it")
-        word = Word(IT[noun.gender][case], (en,))
-        return Phrase(Tree("NP", (en,)), [word], (), ER, "it", noun.kinds, noun, (en, word), light=True)
-    pronoun = PRONOUNS[key]
-    en = leaf("PRP", pronoun.subject if case == NOMINATIVE else pronoun.object)
-    word = Word(pronoun.de[case], (en,))
-    kinds = noun.kinds if noun else frozenset({"person"})
-    return Phrase(Tree("NP", (en,)), [word], (), pronoun.agreement, key, kinds, noun, (en, word), light=True)
+        english = "it"
+        german = IT[noun.gender][case]
+        agreement = ER
+    else:
+        pronoun = PRONOUNS[key]
+        english = pronoun.subject if case == NOMINATIVE else pronoun.object
+        german = pronoun.de[case]
+        agreement = pronoun.agreement
+    pronoun_leaf = leaf("PRP", english)
+    word = Word(german, (pronoun_leaf,))
+    return Phrase(
+        en=Tree("NP", (pronoun_leaf,)),
+        de=[word],
+        agreement=agreement,
+        pronoun=key,
+        kinds=noun.kinds if noun else frozenset({"person"}),
+        noun=noun,
+        heads=(pronoun_leaf, word),
+        light=True,
+    )
 
 
 def name_phrase(d: Draft) -> Phrase:
     """Returns a name, which is the same in every case."""
     name = d.word(tuple(d.lexicon.names))
-    en = leaf("NNP", name)
-    word = Word(name, (en,))
-    en_all, de_all = [en], [word]
+    name_leaf = leaf("NNP", name)
+    name_word = Word(name, (name_leaf,))
+    en = [name_leaf]
+    de = [name_word]
     if d.lexicon.zipf and d.chance(40):
-        en_all.append(leaf("NNP", d.word(d.lexicon.families)))
-        de_all.append(Word(str(en_all[1].children), (en_all[1],)))
-    tree, person = Tree("NP", tuple(en_all)), frozenset({"person"})
-    return Phrase(tree, de_all, (), ER, d.lexicon.names[name], person, None, (en, word))
+        family = d.word(d.lexicon.families)
+        family_leaf = leaf("NNP", family)
+        en.append(family_leaf)
+        de.append(Word(family, (family_leaf,)))
+    return Phrase(
+        en=Tree("NP", tuple(en)),
+        de=de,
+        pronoun=d.lexicon.names[name],
+        kinds=frozenset({"person"}),
+        heads=(name_leaf, name_word),
+    )
 
 
 def preposition(english: str, german: str, phrase: Phrase) -> Phrase:
     """Returns a PP; German contracts preposition and article if possible (in dem = im)."""
-    en = leaf("TO" if english == "to" else "IN", english)
-    first, *rest = phrase.de
-    joined = CONTRACTIONS.get((german, first.text))
-    de = [Word(joined, (en, *first.sources)), *rest] if joined else [Word(german, (en,)), *phrase.de]
-    return Phrase(Tree("PP", (en, phrase.en)), de)
+    preposition_leaf = leaf("TO" if english == "to" else "IN", english)
+    first, *others = phrase.de
+    contracted = CONTRACTIONS.get((german, first.text))
+    if contracted:
+        de = [Word(contracted, (preposition_leaf, *first.sources)), *others]
+    else:
+        de = [Word(german, (preposition_leaf,)), *phrase.de]
+    return Phrase(Tree("PP", (preposition_leaf, phrase.en)), de)
 
 
 def _town(d: Draft, english: str, german: str) -> Phrase:
-    en, name = leaf("TO" if english == "to" else "IN", english), leaf("NNP", d.word(d.lexicon.towns))
-    return Phrase(Tree("PP", (en, Tree("NP", (name,)))), [Word(german, (en,)), Word(str(name.children), (name,))])
+    town = d.word(d.lexicon.towns)
+    town_leaf = leaf("NNP", town)
+    return preposition(english, german, Phrase(Tree("NP", (town_leaf,)), [Word(town, (town_leaf,))]))
+
+
+def _place(d: Draft, english: str, german: str, kind: str, case: int, vary: bool = False) -> Phrase:
+    """Returns a preposition and a noun of this kind, with `the` or, if it may `vary`, in one of `PLACE_STYLES`."""
+    noun = d.noun(kind)
+    style = d.pick(PLACE_STYLES) if vary else "the"
+    return preposition(english, german, noun_phrase(d, noun, case, style, plain=True, singular=True))
 
 
 def location(d: Draft, kinds: frozenset[str] = frozenset()) -> Phrase:
     """Returns a place: in / at / on something, in the dative; small things may also be on the table."""
     if kinds & {"thing", "food"} and d.chance(40):
-        return preposition("on", "auf", noun_phrase(d, d.noun("onto"), DATIVE, "the", plain=True, singular=True))
+        return _place(d, "on", "auf", "onto", DATIVE)
     if d.lexicon.towns and d.chance(40):
         return _town(d, "in", "in")
     english = d.pick(("in", "in", "in", "in", "at", "on"))
     noun = d.noun(english)
-    style = "the" if english != "in" else d.pick(PLACE_STYLES)
+    style = d.pick(PLACE_STYLES) if english == "in" else "the"
     if english == "at" and d.chance(25):
         return preposition("at", "an", _bank_of_the_river())
-    return preposition(
-        english, _PLACE_PREPOSITIONS[english], noun_phrase(d, noun, DATIVE, style, plain=True, singular=True)
-    )
+    phrase = noun_phrase(d, noun, DATIVE, style, plain=True, singular=True)
+    return preposition(english, _PLACE_PREPOSITIONS[english], phrase)
 
 
 def _bank_of_the_river() -> Phrase:
-    the, bank, of = leaf("DT", "the"), leaf("NN", "bank"), leaf("IN", "of")
-    its, river = leaf("DT", "the"), leaf("NN", "river")
-    en = Tree("NP", (Tree("NP", (the, bank)), Tree("PP", (of, Tree("NP", (its, river))))))
-    return Phrase(en, [Word("dem", (the,)), Word("Ufer", (bank,)), Word("des", (of, its)), Word("Flusses", (river,))])
+    the = leaf("DT", "the")
+    bank = leaf("NN", "bank")
+    of_leaf = leaf("IN", "of")
+    second_the = leaf("DT", "the")
+    river = leaf("NN", "river")
+    of_the_river = Tree("PP", (of_leaf, Tree("NP", (second_the, river))))
+    en = Tree("NP", (Tree("NP", (the, bank)), of_the_river))
+    de = [Word("dem", (the,)), Word("Ufer", (bank,)), Word("des", (of_leaf, second_the)), Word("Flusses", (river,))]
+    return Phrase(en, de)
 
 
 def direction(d: Draft, frame: str) -> list[Phrase]:
@@ -185,40 +269,43 @@ def direction(d: Draft, frame: str) -> list[Phrase]:
     other kind.
     """
     if frame == "put":
-        return [
-            preposition("onto", "auf", noun_phrase(d, d.noun("onto"), ACCUSATIVE, "the", plain=True, singular=True))
-        ]
+        return [_place(d, "onto", "auf", "onto", ACCUSATIVE)]
     if frame == "swim" or d.chance(10):
         bank = d.lexicon.nouns_of["shore" if frame == "swim" else "money"][0]
         goal = preposition("to", "zu", noun_phrase(d, bank, DATIVE, "the", plain=True, singular=True))
     elif d.lexicon.towns and d.chance(40):
         goal = _town(d, "to", "nach")
     elif d.chance(50):
-        noun = d.noun("into")
-        goal = preposition(
-            "into", "in", noun_phrase(d, noun, ACCUSATIVE, d.pick(PLACE_STYLES), plain=True, singular=True)
-        )
+        goal = _place(d, "into", "in", "into", ACCUSATIVE, vary=True)
     else:
-        noun = d.noun("to")
-        goal = preposition("to", "zu", noun_phrase(d, noun, DATIVE, d.pick(PLACE_STYLES), plain=True, singular=True))
-    if frame != "ride":
-        return [goal]
+        goal = _place(d, "to", "zu", "to", DATIVE, vary=True)
+    return [goal, _ride(d)] if frame == "ride" else [goal]
+
+
+def _ride(d: Draft) -> Phrase:
     english = d.pick(tuple(RIDES))
     gender, german = RIDES[english].split()
-    by, vehicle = leaf("IN", "by"), leaf("NN", english)
-    ride = [Word("mit", (by,)), Word(DEFINITE[gender][DATIVE], (by,)), Word(german, (vehicle,))]
-    return [goal, Phrase(Tree("PP", (by, Tree("NP", (vehicle,)))), ride)]
+    by = leaf("IN", "by")
+    vehicle = leaf("NN", english)
+    de = [Word("mit", (by,)), Word(DEFINITE[gender][DATIVE], (by,)), Word(german, (vehicle,))]
+    return Phrase(Tree("PP", (by, Tree("NP", (vehicle,)))), de)
 
 
 def time_phrase(d: Draft, tense: str) -> Phrase:
     """Returns a time that fits the tense."""
-    group = "past" if tense in ("past", "could") else "future" if tense in ("will", "want", "should") else "present"
-    english, german = d.pick(_TIMES[group])
+    if tense in ("past", "could"):
+        times = _TIMES["past"]
+    elif tense in ("will", "want", "should"):
+        times = _TIMES["future"]
+    else:
+        times = _TIMES["present"]
+    english, german = d.pick(times)
     hour = d.pick(("7", "8", "9", "10", "11"))
-    words = english.format(hour).split()
-    leaves = [leaf(*pair) for pair in zip(words[::2], words[1::2], strict=True)]
+    labels_and_words = english.format(hour).split()
+    leaves = [leaf(*pair) for pair in zip(labels_and_words[::2], labels_and_words[1::2], strict=True)]
     de = [Word(text, (source,)) for text, source in zip(german.format(hour).split(), leaves, strict=True)]
-    prepositional = leaves[0].label == "IN"
-    return Phrase(
-        Tree("PP", (leaves[0], Tree("NP", tuple(leaves[1:])))) if prepositional else Tree("NP", tuple(leaves)), de
-    )
+    if leaves[0].label == "IN":
+        en = Tree("PP", (leaves[0], Tree("NP", tuple(leaves[1:]))))
+    else:
+        en = Tree("NP", tuple(leaves))
+    return Phrase(en, de)

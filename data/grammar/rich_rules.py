@@ -4,23 +4,27 @@ A noun of several meanings is decided by a person whom another clause mentions, 
 pronoun by a noun before the verb, and the verb by a particle at the end.
 """
 
-from data.grammar.clauses import ANY, proposition, subject_phrase, with_relative
-from data.grammar.lexicon import ACCUSATIVE, AUXILIARIES, DATIVE, ER, NOMINATIVE, Noun
+from data.grammar.clauses import ANY, ClauseSpec, draw_clause, subject_phrase, with_relative
+from data.grammar.lexicon import ACCUSATIVE, AUXILIARIES, DATIVE, ER, NOMINATIVE, table
 from data.grammar.phrases import location, noun_phrase, preposition, pronoun_phrase
 from data.grammar.rich import SENSES
-from data.grammar.rules import RULES, Sides, inside, joined, sentence
+from data.grammar.rules import RULES, Sides, inside, joined, link_pronoun, sentence
 from data.grammar.syntax import Clause, Draft, Phrase, Word, leaf, main_clause
 from data.trees.tree import Tree
 
 _NEUTRAL = ("see", "find", "need", "draw", "describe", "photograph", "forget")  # verbs that tell nothing of the object
-_STYLES = ("the",) * 4 + ("a", "a", "this", "own")
-_SAID_OF = {  # what is said of one of these kinds of things and of no other
-    "animal": "hungry hungrig, thirsty durstig, trusting zutraulich",
-    "food": "fresh frisch, delicious lecker, overripe überreif",
-    "text": "boring langweilig, exciting spannend, handwritten handschriftlich",
-    "clothing": "tight eng, knitted gestrickt, washable waschbar",
-    "machine": "electric elektrisch, automatic automatisch, wireless drahtlos",
-}
+_STYLES = (*("the",) * 4, "a", "a", "this", "own")
+
+
+def _predicates() -> dict[str, list[tuple[str, str]]]:
+    """Returns what is said of one kind of things and of no other, in both languages."""
+    predicates: dict[str, list[tuple[str, str]]] = {}
+    for row in table("rich_predicates"):
+        predicates.setdefault(row["kind"], []).append((row["english"], row["german"]))
+    return predicates
+
+
+_PREDICATES = _predicates()
 
 
 def _with_object(clause: Clause, phrase: Phrase) -> Clause:
@@ -40,10 +44,10 @@ def _neutral(d: Draft, tenses: tuple[str, ...], subject: Phrase, what: Phrase, t
     """Returns a clause in which somebody sees, finds, ... something."""
     english = d.pick(_NEUTRAL)
     verb = next(verb for verb in d.lexicon.verbs_of["acc"] if verb.en[0] == english)
-    clause = proposition(
-        d, tenses, subject=subject, plain=True, gap=verb, positive=True, timed=timed, placed=False, often=False
+    spec = ClauseSpec(
+        tenses, subject=subject, gap=verb, plain=True, positive=True, timed=timed, placed=False, often=False
     )
-    return _with_object(clause, what)
+    return _with_object(draw_clause(d, spec), what)
 
 
 def ambiguous(d: Draft) -> Sides:
@@ -51,53 +55,64 @@ def ambiguous(d: Draft) -> Sides:
     sense = d.pick(SENSES)
     what = noun_phrase(d, sense.noun, ACCUSATIVE, d.pick(_STYLES))
     cue = noun_phrase(d, d.pick(sense.cues), NOMINATIVE, d.pick(("the", "the", "a", "own")), plain=True)
-    how = d.below(3)
-    if how == 0:
+    arrangement = d.pick(("relative clause", "cue first", "cue last"))
+    if arrangement == "relative clause":
         return sentence(d, main_clause(d, _neutral(d, ANY, with_relative(d, cue), what, timed=True)))
-    kind, past = d.pick(("because", "although", "when", "while", "before")), d.chance(60)
+    kind = d.pick(("because", "although", "when", "while", "before"))
+    past = d.chance(60)
     tenses = ("past",) if past else ("present",)
-    about_cue = proposition(d, tenses, subject=cue, plain=True, timed=False, positive=True)
+    about_cue = draw_clause(d, ClauseSpec(tenses, subject=cue, plain=True, positive=True, timed=False))
     about_it = _neutral(d, tenses, _person(d), what)
-    return joined(d, kind, past, about_it, about_cue, first=how == 1)
+    return joined(d, kind, past, about_it, about_cue, first=arrangement == "cue first")
 
 
 def it_between(d: Draft) -> Sides:
     """Builds a clause with two nouns that `it` may mean, of different genders, and one that says which."""
-    kinds = list(_SAID_OF)
-    meant = d.pick(kinds)
-    other = d.pick([kind for kind in kinds if kind != meant])
-    nouns: list[Noun] = [d.noun(meant)]
-    others = [noun for noun in d.lexicon.nouns_of[other] if noun.gender != nouns[0].gender]
-    nouns.append(d.word(others))
-    order = (0, 1) if d.chance(50) else (1, 0)
-    cases = (ACCUSATIVE, DATIVE)
-    phrases = {
-        number: noun_phrase(d, nouns[number], case, d.pick(("this", "a", "own")), plain=True, singular=True)
-        for number, case in zip(order, cases, strict=True)
-    }
+    kinds = list(_PREDICATES)
+    meant_kind = d.pick(kinds)
+    distractor_kind = d.pick([kind for kind in kinds if kind != meant_kind])
+    meant = d.noun(meant_kind)
+    distractors = [noun for noun in d.lexicon.nouns_of[distractor_kind] if noun.gender != meant.gender]
+    distractor = d.word(distractors)
+
+    meant_is_object = d.chance(50)
+    object_noun, place_noun = (meant, distractor) if meant_is_object else (distractor, meant)
+    styles = ("this", "a", "own")
+    seen = noun_phrase(d, object_noun, ACCUSATIVE, d.pick(styles), plain=True, singular=True)
+    place = noun_phrase(d, place_noun, DATIVE, d.pick(styles), plain=True, singular=True)
     english, german = d.pick((("behind", "hinter"), ("beside", "neben"), ("under", "unter"), ("near", "bei")))
-    main = _with_place(
-        _neutral(d, ("past",), _person(d), phrases[order[0]]), preposition(english, german, phrases[order[1]])
-    )
-    it = pronoun_phrase("it", NOMINATIVE, nouns[0])
-    antecedent = phrases[0].heads
-    assert it.heads is not None and antecedent is not None
-    d.link("english_pronouns", it.heads[0], antecedent[0])
-    d.link("german_pronouns", it.heads[1], antecedent[1])
+    main = _with_place(_neutral(d, ("past",), _person(d), seen), preposition(english, german, place))
+
+    it = pronoun_phrase("it", NOMINATIVE, meant)
+    link_pronoun(d, it, seen if meant_is_object else place)
     kind = d.pick(("because", "although"))
-    if meant == "animal" and d.chance(50):
-        said = proposition(d, ("past",), subject=it, plain=True, frame="none", timed=False, positive=True, placed=False)
+    if meant_kind == "animal" and d.chance(50):
+        spec = ClauseSpec(("past",), subject=it, frame="none", plain=True, positive=True, timed=False, placed=False)
+        about_it = draw_clause(d, spec)
     else:
-        said = _said_of(d, it, meant)
-    return joined(d, kind, True, main, said)
+        about_it = _predicated(d, it, meant_kind)
+    return joined(d, kind, True, main, about_it)
 
 
-def _said_of(d: Draft, it: Phrase, kind: str) -> Clause:
-    english, german = d.pick(_SAID_OF[kind].split(", ")).split()
-    was, adjective = leaf("VBD", "was"), leaf("JJ", english)
-    finite = Word(AUXILIARIES["war"][ER], (was,))
-    complement, words = Tree("ADJP", (adjective,)), [Word(german, (adjective,))]
-    return Clause(it, [], None, was, [complement], None, finite, None, [], [], words, [])
+def _predicated(d: Draft, it: Phrase, kind: str) -> Clause:
+    """Returns a clause that says of `it` what can be said of this kind of things alone."""
+    english, german = d.pick(_PREDICATES[kind])
+    was = leaf("VBD", "was")
+    adjective = leaf("JJ", english)
+    return Clause(
+        subject=it,
+        layers=[],
+        adverb=None,
+        head=was,
+        complements=[Tree("ADJP", (adjective,))],
+        time=None,
+        finite=Word(AUXILIARIES["war"][ER], (was,)),
+        particle=None,
+        bracket=[],
+        pronouns=[],
+        middle=[Word(german, (adjective,))],
+        after=[],
+    )
 
 
 def particle_far(d: Draft) -> Sides:
@@ -107,26 +122,45 @@ def particle_far(d: Draft) -> Sides:
     """
     verb = d.word([verb for verb in d.lexicon.verbs_of["acc"] if verb.particle])
     noun = d.noun(d.pick(verb.objects))
-    what = with_relative(d, noun_phrase(d, noun, ACCUSATIVE, d.pick(("the", "the", "this", "own"))), that=False)
-    before, after = leaf(",", ","), leaf(",", ",")
-    assert not isinstance(what.en.children, str)
-    first, relative = what.en.children
-    words = [Word(",", (before,)), *what.after[1:-1], Word(",", (after,))]
-    what = what._replace(en=Tree("NP", (first, before, relative, after)), de=[*what.de, *words], after=[])
-    clause = proposition(d, ("present",), subject=_person(d), plain=True, gap=verb, positive=True, often=False)
-    return sentence(d, main_clause(d, _with_place(_with_object(clause, what), location(d)), time_first=d.chance(30)))
+    what = noun_phrase(d, noun, ACCUSATIVE, d.pick(("the", "the", "this", "own")))
+    what = _enclosed(with_relative(d, what, that=False))
+    spec = ClauseSpec(("present",), subject=_person(d), gap=verb, plain=True, positive=True, often=False)
+    clause = _with_object(draw_clause(d, spec), what)
+    clause = _with_place(clause, location(d))
+    return sentence(d, main_clause(d, clause, time_first=d.chance(30)))
+
+
+def _enclosed(phrase: Phrase) -> Phrase:
+    """Returns a phrase whose relative clause stays where it is, between commas in both languages."""
+    assert not isinstance(phrase.en.children, str)
+    noun, relative = phrase.en.children
+    before = leaf(",", ",")
+    after = leaf(",", ",")
+    _, *relative_words, _ = phrase.after
+    de = [*phrase.de, Word(",", (before,)), *relative_words, Word(",", (after,))]
+    return phrase._replace(en=Tree("NP", (noun, before, relative, after)), de=de, after=[])
 
 
 def relative_far(d: Draft) -> Sides:
     """Builds a clause that ends in a relative clause about its subject: "A boy slept in this house who ..."."""
     plain = noun_phrase(d, d.noun("person"), NOMINATIVE, d.pick(("a", "a", "many", "number")))
     subject = with_relative(d, plain, that=False)
-    clause = proposition(d, ANY, subject=plain, plain=True, frame="none", positive=True, placed=False, often=False)
+    clause = draw_clause(
+        d, ClauseSpec(ANY, subject=plain, frame="none", plain=True, positive=True, placed=False, often=False)
+    )
     place = noun_phrase(d, d.noun("in"), DATIVE, d.pick(("a", "this", "own")), plain=True, singular=True)
     s, de = main_clause(d, _with_place(clause, preposition("in", "in", place)))
     assert not isinstance(s.children, str) and not isinstance(subject.en.children, str)
-    tree = Tree("S", (*s.children[:-1], inside(s.children[-1], subject.en.children[1])))
+    *others, verb_phrase = s.children
+    _, relative = subject.en.children
+    tree = Tree("S", (*others, inside(verb_phrase, relative)))
     return sentence(d, (tree, [*de, *subject.after]))
 
 
-RICH_RULES = (*RULES, *(ambiguous,) * 5, *(it_between,) * 4, *(particle_far,) * 4, *(relative_far,) * 3)
+RICH_RULES = (
+    *RULES,
+    *(ambiguous,) * 5,
+    *(it_between,) * 4,
+    *(particle_far,) * 4,
+    *(relative_far,) * 3,
+)

@@ -34,9 +34,11 @@ from data.grammar.syntax import Draft, Word
 from data.trees.tree import Tree
 
 SPLITS = ("train", "valid", "test")
-_VALID_FROM, _TEST_FROM = 80, 90  # of 100 hash buckets: below 80 train, then valid, then test
+_VALID_FROM = 80  # of 100 hash buckets: below it train, then valid
+_TEST_FROM = 90
 _HELD_OUT = 10  # of 100 combinations
-_LENGTHS, _LONGER_LENGTHS = range(3, 31), range(31, 61)  # words per side, without punctuation
+_LENGTHS = range(3, 31)  # words per side, without punctuation
+_LONGER_LENGTHS = range(31, 61)
 _PUNCTUATION = {",", ".", "?"}
 
 
@@ -66,13 +68,14 @@ class Example(NamedTuple):
     german_tokens: tuple[str, ...]
 
 
-def _settled(words: list[Word]) -> list[Word]:
+def _without_surplus_commas(words: list[Word]) -> list[Word]:
     """Removes surplus German commas: keeps one where clauses meet, none before the final punctuation."""
     kept: list[Word] = []
     for word in words:
         if kept and kept[-1].text == "," and word.text in _PUNCTUATION:
-            sources = kept.pop().sources
-            word = word if word.text != "," else Word(",", (*sources, *word.sources))
+            surplus = kept.pop()
+            if word.text == ",":
+                word = Word(",", (*surplus.sources, *word.sources))
         kept.append(word)
     return kept
 
@@ -87,8 +90,16 @@ def _written(tokens: list[str]) -> str:
 
 def split_of(german: str) -> str:
     """Returns the split of a sentence, by a hash of its German in lower case."""
-    bucket = int.from_bytes(blake2b(german.lower().encode(), digest_size=8).digest(), "little") % 100
-    return "train" if bucket < _VALID_FROM else "valid" if bucket < _TEST_FROM else "test"
+    bucket = _bucket(german.lower())
+    if bucket < _VALID_FROM:
+        return "train"
+    return "valid" if bucket < _TEST_FROM else "test"
+
+
+def _bucket(text: str) -> int:
+    """Returns a hash of the text in [0, 100)."""
+    digest = blake2b(text.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") % 100
 
 
 def _words(tokens: list[str]) -> int:
@@ -99,13 +110,13 @@ def clause_depth(tree: Tree) -> int:
     """Returns how many subordinate clauses are inside each other, at the deepest place."""
     if isinstance(tree.children, str):
         return 0
-    return (tree.label == "SBAR") + max(map(clause_depth, tree.children))
+    deepest = max(map(clause_depth, tree.children))
+    return deepest + 1 if tree.label == "SBAR" else deepest
 
 
 def held_out(combination: tuple[str, str]) -> bool:
     """Returns whether train_seen has no sentence with this verb and object, or with this object in this case."""
-    digest = blake2b(" ".join(combination).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") % 100 < _HELD_OUT
+    return _bucket(" ".join(combination)) < _HELD_OUT
 
 
 class _Split(NamedTuple):
@@ -129,12 +140,16 @@ class _Split(NamedTuple):
 
 
 _DRAWN = {
-    **{split: _Split(bucket=split) for split in SPLITS},
+    "train": _Split(bucket="train"),
+    "valid": _Split(bucket="valid"),
+    "test": _Split(bucket="test"),
     "deeper": _Split(DEEPER, depth=2),
     "longer": _Split(LONGER, _LONGER_LENGTHS),
     "unseen": _Split(bucket="test", unseen=True),
     "train_seen": _Split(bucket="train", unseen=False),
-    **{f"rich:{split}": _Split(RICH_RULES, bucket=split, lexicon=RICH) for split in SPLITS},
+    "rich:train": _Split(RICH_RULES, bucket="train", lexicon=RICH),
+    "rich:valid": _Split(RICH_RULES, bucket="valid", lexicon=RICH),
+    "rich:test": _Split(RICH_RULES, bucket="test", lexicon=RICH),
 }
 
 
@@ -151,7 +166,7 @@ def pair(split: str, index: int, seed: int = 0) -> Example:
         d.links.clear()
         d.combinations.clear()
         tree, words = d.pick(drawn.rules)(d)
-        words = _settled(words)
+        words = _without_surplus_commas(words)
         tokens = [word.text for word in words]
         german = _written(tokens)
         if drawn.accepts(d, tree, tokens, german):
@@ -159,15 +174,27 @@ def pair(split: str, index: int, seed: int = 0) -> Example:
 
 
 def _example(d: Draft, tree: Tree, words: list[Word], german_tokens: list[str], german: str) -> Example:
-    leaf_at = {id(node): i for i, node in enumerate(tree.terminals())}
-    word_at = {id(word): j for j, word in enumerate(words)}
-    alignment = sorted({(leaf_at[id(source)], j) for j, word in enumerate(words) for source in word.sources})
-    found: dict[str, list[tuple[int, int]]] = {name: [] for name in Links._fields}
-    for name, one, other in d.links:
-        at = leaf_at if name.startswith("english") else word_at
-        if id(one) in at and id(other) in at:
-            found[name].append((at[id(one)], at[id(other)]))
-    links = Links(**{name: tuple(sorted(positions)) for name, positions in found.items()})
-    german_tokens[0] = german_tokens[0][0].upper() + german_tokens[0][1:]
-    tree = tree.capitalised()
-    return Example(_written(tree.leaves()), german, tree, tuple(alignment), links, tuple(german_tokens))
+    # By identity: the same word may be in a sentence twice.
+    leaf_positions = {id(node): position for position, node in enumerate(tree.terminals())}
+    word_positions = {id(word): position for position, word in enumerate(words)}
+    alignment = set()
+    for position, word in enumerate(words):
+        for source in word.sources:
+            alignment.add((leaf_positions[id(source)], position))
+
+    pairs: dict[str, list[tuple[int, int]]] = {name: [] for name in Links._fields}
+    for name, token, related in d.links:
+        positions = leaf_positions if name.startswith("english") else word_positions
+        pairs[name].append((positions[id(token)], positions[id(related)]))
+    links = Links(**{name: tuple(sorted(members)) for name, members in pairs.items()})
+
+    capitalised = tree.capitalised()
+    first, *others = german_tokens
+    return Example(
+        english=_written(capitalised.leaves()),
+        german=german,
+        tree=capitalised,
+        alignment=tuple(sorted(alignment)),
+        links=links,
+        german_tokens=(first[0].upper() + first[1:], *others),
+    )

@@ -90,7 +90,10 @@ class Draft:
     """
 
     def __init__(self, key: str, lexicon: Lexicon = BASE) -> None:
-        self.key, self.page, self.number, self.lexicon = key, 0, 0, lexicon
+        self.key = key
+        self.page = 0
+        self.number = 0
+        self.lexicon = lexicon
         self.links: list[tuple[str, Tree | Word, Tree | Word]] = []
         self.combinations: list[tuple[str, str]] = []
 
@@ -121,9 +124,9 @@ class Draft:
         """Returns True in `percent` of 100 cases."""
         return self.below(100) < percent
 
-    def link(self, name: str, one: Tree | Word, other: Tree | Word) -> None:
-        """Records that two tokens of one language are related."""
-        self.links.append((name, one, other))
+    def link(self, name: str, token: Tree | Word, related: Tree | Word) -> None:
+        """Records that two tokens of one language are related; `name` is a field of `sentences.Links`."""
+        self.links.append((name, token, related))
 
 
 def leaf(label: str, word: str) -> Tree:
@@ -137,23 +140,35 @@ def comma() -> Word:
 
 
 def _verb_phrase(clause: Clause, skip_first: bool, with_time: bool) -> Tree:
-    complements = [*clause.complements, clause.time.en] if clause.time and with_time else clause.complements
+    complements = list(clause.complements)
+    if clause.time and with_time:
+        complements.append(clause.time.en)
+    layers = clause.layers
+    if skip_first and layers:
+        layers = [layers[0][1:], *layers[1:]]
     phrase = Tree("VP", (clause.head, *complements))
-    for depth in range(len(clause.layers) - 1, -1, -1):
-        words = clause.layers[depth][1:] if depth == 0 and skip_first else clause.layers[depth]
-        phrase = Tree("VP", (*words, phrase)) if words else phrase
+    for words in reversed(layers):
+        if words:
+            phrase = Tree("VP", (*words, phrase))
         if words and words[0].label == "TO":
             phrase = Tree("S", (phrase,))
     return phrase
 
 
-def predicate(clause: Clause) -> list[Tree]:
+def _adverb(clause: Clause) -> list[Tree]:
+    return [clause.adverb] if clause.adverb else []
+
+
+def _german_subject(clause: Clause) -> list[Word]:
+    return [*clause.subject.de, *clause.subject.after]
+
+
+def predicate(clause: Clause, with_time: bool = True) -> list[Tree]:
     """Returns the English clause without its subject, as children of the S above it."""
-    adverb = [clause.adverb] if clause.adverb else []
-    return [*adverb, _verb_phrase(clause, False, True)]
+    return [*_adverb(clause), _verb_phrase(clause, skip_first=False, with_time=with_time)]
 
 
-def _tail(d: Draft, clause: Clause) -> list[Word]:
+def _right_bracket(d: Draft, clause: Clause) -> list[Word]:
     if clause.particle:
         d.link("german_particles", clause.finite, clause.particle)
         return [clause.particle]
@@ -167,34 +182,35 @@ def _middle(clause: Clause, with_time: bool) -> list[Word]:
 
 def main_clause(d: Draft, clause: Clause, time_first: bool = False, inverted: bool = False) -> tuple[Tree, list[Word]]:
     """Builds a statement, verb second; `inverted` if something else (a subordinate clause) is in the first field."""
-    subject = [*clause.subject.de, *clause.subject.after]
+    subject = _german_subject(clause)
     if time_first and clause.time:
-        adverb = [clause.adverb] if clause.adverb else []
-        en = Tree("S", (clause.time.en, clause.subject.en, *adverb, _verb_phrase(clause, False, False)))
-        de = [*clause.time.de, clause.finite, *subject, *_middle(clause, False)]
+        en = Tree("S", (clause.time.en, clause.subject.en, *predicate(clause, with_time=False)))
+        opening = [*clause.time.de, clause.finite, *subject]
+        middle = _middle(clause, with_time=False)
     else:
         en = Tree("S", (clause.subject.en, *predicate(clause)))
-        order = [clause.finite, *subject] if inverted else [*subject, clause.finite]
-        de = [*order, *_middle(clause, True)]
-    return en, [*de, *_tail(d, clause), *clause.after]
+        opening = [clause.finite, *subject] if inverted else [*subject, clause.finite]
+        middle = _middle(clause, with_time=True)
+    return en, [*opening, *middle, *_right_bracket(d, clause), *clause.after]
 
 
 def verb_last(clause: Clause) -> list[Word]:
     """Returns the German words of a subordinate clause, after its first word."""
-    finite, bracket = clause.finite, clause.bracket
-    if clause.particle:
-        sources = (*finite.sources, *(s for s in clause.particle.sources if s not in finite.sources))
-        finite = Word(clause.particle.text + finite.text, sources)
-    subject = [*clause.subject.de, *clause.subject.after]
-    return [*subject, *_middle(clause, True), *bracket, finite, *clause.after]
+    finite = clause.finite
+    if clause.particle:  # weil er anruft: one word
+        others = [source for source in clause.particle.sources if source not in finite.sources]
+        finite = Word(clause.particle.text + finite.text, (*finite.sources, *others))
+    return [*_german_subject(clause), *_middle(clause, with_time=True), *clause.bracket, finite, *clause.after]
 
 
 def question(d: Draft, clause: Clause) -> tuple[Tree, list[Word]]:
     """Builds an SQ, verb first, from a clause with an auxiliary to invert; the caller puts a question word first."""
-    adverb = [clause.adverb] if clause.adverb else []
-    rest = _verb_phrase(clause, True, True)
-    # "was he tired": after the copula moves to the front, no verb is left to head a verb phrase
-    parts = (rest,) if isinstance(clause.head.children, str) or isinstance(rest.children, str) else rest.children
-    en = Tree("SQ", (clause.layers[0][0], clause.subject.en, *adverb, *parts))
-    de = [clause.finite, *clause.subject.de, *clause.subject.after, *_middle(clause, True)]
-    return en, [*de, *_tail(d, clause), *clause.after]
+    auxiliary = clause.layers[0][0]
+    rest = _verb_phrase(clause, skip_first=True, with_time=True)
+    if isinstance(clause.head.children, str) or isinstance(rest.children, str):
+        parts: tuple[Tree, ...] = (rest,)
+    else:  # "was he tired": after the copula moves to the front, no verb is left to head a verb phrase
+        parts = rest.children
+    en = Tree("SQ", (auxiliary, clause.subject.en, *_adverb(clause), *parts))
+    de = [clause.finite, *_german_subject(clause), *_middle(clause, with_time=True)]
+    return en, [*de, *_right_bracket(d, clause), *clause.after]

@@ -47,7 +47,8 @@ def restore(line: str, words: Sequence[str]) -> tuple[Tree, bool]:
     `treebank.DEEPEST`.
     """
     top = _Phrase(TOP, [])
-    still_open, remaining = [top], list(reversed(words))
+    still_open = [top]
+    remaining = list(reversed(words))
     for symbol in line.split():
         if SYMBOL.fullmatch(symbol):
             if symbol[0] == "(":
@@ -56,10 +57,10 @@ def restore(line: str, words: Sequence[str]) -> tuple[Tree, bool]:
                 _close(still_open, symbol[:-1])
         elif remaining and "(" not in symbol and ")" not in symbol:
             still_open[-1].children.append(Tree(symbol, remaining.pop()))
-    last = still_open[-1]
-    if last is top and top.children and isinstance(top.children[-1], _Phrase):
-        last = top.children[-1]
-    last.children.extend(Tree(MISSING_TAG, word) for word in reversed(remaining))
+    innermost = still_open[-1]
+    if innermost is top and top.children and isinstance(top.children[-1], _Phrase):
+        innermost = top.children[-1]
+    innermost.children.extend(Tree(MISSING_TAG, word) for word in reversed(remaining))
     tree = Tree(TOP, _trees(top))
     return tree, linearise(tree) != " ".join(line.split())
 

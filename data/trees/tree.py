@@ -11,14 +11,15 @@ class Tree(NamedTuple):
 
     def terminals(self) -> "list[Tree]":
         """Returns the leaf nodes (part-of-speech label over a word), left to right."""
-        found, waiting = [], [self]
+        terminals = []
+        waiting = [self]
         while waiting:
             node = waiting.pop()
             if isinstance(node.children, str):
-                found.append(node)
+                terminals.append(node)
             else:
                 waiting.extend(reversed(node.children))
-        return found
+        return terminals
 
     def leaves(self) -> list[str]:
         """Returns the tokens of the sentence."""
@@ -34,4 +35,5 @@ class Tree(NamedTuple):
         """Returns the tree with its first word capitalised."""
         if isinstance(self.children, str):
             return Tree(self.label, self.children[0].upper() + self.children[1:])
-        return Tree(self.label, (self.children[0].capitalised(), *self.children[1:]))
+        first, *others = self.children
+        return Tree(self.label, (first.capitalised(), *others))

@@ -64,22 +64,29 @@ def parse(lines: Iterable[str]) -> Iterator[tuple[int, Tree]]:
     waiting: list[_Open] = []
     for number, line in enumerate(lines, 1):
         for token in _TOKENS.findall(line):
-            if token == "(":
-                waiting.append(_Open(number))
-                if len(waiting) > DEEPEST:
-                    raise BracketError(number, f"more than {DEEPEST} nested brackets")
-            elif not waiting:
-                raise BracketError(number, f"{token!r} outside any bracket")
-            elif token != ")":
-                waiting[-1].add(token)
-            else:
-                closed = waiting.pop()
-                if waiting:
-                    waiting[-1].add_tree(closed.tree())
-                else:
-                    yield closed.line, closed.tree()
+            closed = _read(waiting, token, number)
+            if closed and not waiting:
+                yield closed.line, closed.tree()
     if waiting:
         raise BracketError(waiting[0].line, "the bracket that opens here is never closed")
+
+
+def _read(waiting: list[_Open], token: str, number: int) -> _Open | None:
+    """Adds a token of line `number` to the innermost of the brackets that are open; returns the one that it closes."""
+    if token == "(":
+        waiting.append(_Open(number))
+        if len(waiting) > DEEPEST:
+            raise BracketError(number, f"more than {DEEPEST} nested brackets")
+        return None
+    if not waiting:
+        raise BracketError(number, f"{token!r} outside any bracket")
+    if token != ")":
+        waiting[-1].add(token)
+        return None
+    closed = waiting.pop()
+    if waiting:
+        waiting[-1].add_tree(closed.tree())
+    return closed
 
 
 def read_trees(lines: Iterable[str], name: str) -> Iterator[Tree]:
@@ -90,10 +97,10 @@ def read_trees(lines: Iterable[str], name: str) -> Iterator[Tree]:
     """
     try:
         for number, tree in parse(lines):
-            clean = cleaned(tree)
-            if not clean.children:
+            cleaned_tree = cleaned(tree)
+            if not cleaned_tree.children:
                 raise BracketError(number, "a tree without words")
-            yield clean
+            yield cleaned_tree
     except BracketError as error:
         raise UserError(f"{name}, line {error.line}: {error}") from error
 
@@ -105,18 +112,27 @@ def cleaned(tree: Tree) -> Tree:
     """
     if isinstance(tree.children, str) or tree.label not in _OUTERMOST:
         return Tree(TOP, tuple(_cleaned(tree)))
-    return Tree(TOP, tuple(kept for child in tree.children for kept in _cleaned(child)))
+    return Tree(TOP, _cleaned_children(tree.children))
 
 
 def bare(label: str) -> str:
     """Returns a phrase's label up to its first hyphen or equals sign: NP for NP-SBJ-1, but -LRB- for -LRB-."""
-    return label[:1] + re.split("[-=]", label[1:], maxsplit=1)[0] if label[:1] != "-" else label
+    if label.startswith("-"):
+        return label
+    after_first, *_ = re.split("[-=]", label[1:], maxsplit=1)
+    return label[:1] + after_first
 
 
 def _cleaned(tree: Tree) -> list[Tree]:
     """Returns what replaces `tree`: nothing, the cleaned tree, or the children of an unlabelled bracket."""
     if isinstance(tree.children, str):
         return [] if tree.label == TRACE else [tree]
-    children = tuple(kept for child in tree.children for kept in _cleaned(child))
+    children = _cleaned_children(tree.children)
     label = bare(tree.label)
-    return [Tree(label, children)] if children and label not in ("", TOP) else list(children)
+    if not children or label in ("", TOP):
+        return list(children)
+    return [Tree(label, children)]
+
+
+def _cleaned_children(children: tuple[Tree, ...]) -> tuple[Tree, ...]:
+    return tuple(kept for child in children for kept in _cleaned(child))
