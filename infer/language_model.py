@@ -11,12 +11,12 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from base.errors import UserError
+from base.numbers import from_nll
 from data.batching import TextBatch
 from data.pipeline import text_batches
 from data.prepare import Prepared, prepare
 from data.sources import Corpus, open_corpus
 from infer.runs import Run, corpus_named, count_parameters, params_sha256
-from infer.scores.perplexity import from_nll
 from model.language_model import LanguageModel
 from model.tokens import Tokens
 from run.sharding import data_mesh, own_share, place_params, place_rows

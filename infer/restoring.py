@@ -10,13 +10,13 @@ from jaxtyping import Array, Float
 
 from base.errors import UserError
 from base.ids import EOS, PAD
+from base.numbers import from_nll
 from data.batching import Batch
 from data.classes import Classified, classes_of
 from data.corrupt import Corrupted, corruption
 from data.pipeline import evaluation_batches
 from infer.language_model import open_text, provenance
 from infer.runs import Run, corpus_named
-from infer.scores.perplexity import from_nll
 from model.masked_lm import MaskedLM
 from model.tokens import Tokens
 from model.transformer import Transformer

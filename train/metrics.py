@@ -31,7 +31,7 @@ from tensorboardX.record_writer import directory_check
 from tensorboardX.summary import scalar
 
 from base.files import write_text
-from infer.scores.perplexity import from_nll
+from base.numbers import from_nll
 from run.folder import read_metrics
 from train.step import Sums
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import jax
 from jax.sharding import Mesh
 
-from infer.scores.perplexity import from_nll
+from base.numbers import from_nll
 from run.sharding import place_rows
 from train.loss import Loss
 from train.task import Batch, Task
