@@ -24,7 +24,7 @@ from jaxtyping import Float32, Int32
 from base.errors import UserError
 from base.files import expanded, open_regular
 from data.batching import PlannedBatch
-from data.pipeline import WHOLE, Share, State, checked_position
+from data.pipeline import ALL_ROWS, ProcessShard, State, checked_position
 
 SPLITS = ("train", "valid", "test")
 
@@ -142,7 +142,7 @@ def read_idx(path: Path, dimensions: int) -> np.ndarray:
 class ImageBatches:
     """Iterates over `ImageBatch`, epoch after epoch; order and shifts follow from the seed, so it resumes exactly."""
 
-    def __init__(self, images: Images, rows: int, *, seed: int, shift: int = 0, share: Share = WHOLE):
+    def __init__(self, images: Images, rows: int, *, seed: int, shift: int = 0, share: ProcessShard = ALL_ROWS):
         """Checks nothing and reads nothing.
 
         Args:
@@ -187,7 +187,7 @@ class ImageBatches:
 
 
 def planned_batch(
-    images: Images, numbers_b: np.ndarray, rows: int, share: Share, shifts_n2: np.ndarray | None = None
+    images: Images, numbers_b: np.ndarray, rows: int, share: ProcessShard, shifts_n2: np.ndarray | None = None
 ) -> ImageBatch:
     """Returns this process's share of a batch of `rows` rows, the first of which hold the images of these numbers."""
     rows_b1 = np.full((rows, 1), -1, np.int32)
@@ -207,7 +207,7 @@ def _moved(image_yx: np.ndarray, shift_2: np.ndarray) -> np.ndarray:
     return wide_yx[border - down : border - down + height, border - right : border - right + width]
 
 
-def evaluation_batches(images: Images, rows: int, share: Share = WHOLE) -> Iterator[ImageBatch]:
+def evaluation_batches(images: Images, rows: int, share: ProcessShard = ALL_ROWS) -> Iterator[ImageBatch]:
     """Yields every image once, in order."""
     for first in range(0, len(images.labels_n), rows):
         numbers_b = np.arange(first, min(first + rows, len(images.labels_n)))

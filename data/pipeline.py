@@ -35,7 +35,7 @@ State = dict[str, int]
 AnyPrepared = Prepared | Corrupted | Classified
 
 
-class Share(NamedTuple):
+class ProcessShard(NamedTuple):
     """Which rows of a batch this process reads: parts `first` to `end - 1` of `parts` equal parts.
 
     Batches are planned independently of the number of processes, then padded with empty rows to a multiple of
@@ -55,7 +55,7 @@ class Share(NamedTuple):
         return planned._replace(rows_bc=rows_bc[self.first * part : self.end * part])
 
 
-WHOLE = Share()
+ALL_ROWS = ProcessShard()
 
 
 def checked_position(state: Any) -> State:
@@ -72,7 +72,7 @@ class TrainingBatches:
     The state before a `next` is where that `next` can be repeated.
     """
 
-    def __init__(self, prepared: AnyPrepared, cfg_data: ConfigDict, *, seed: int, share: Share = WHOLE):
+    def __init__(self, prepared: AnyPrepared, cfg_data: ConfigDict, *, seed: int, share: ProcessShard = ALL_ROWS):
         """Checks the settings; reading starts with the first `next`.
 
         Args:
@@ -201,7 +201,7 @@ def _read(prepared: AnyPrepared, planned: PlannedBatch, window: bool = False, ep
 
 
 def evaluation_batches(
-    prepared: AnyPrepared, tokens: int, buckets: Sequence[int], share: Share = WHOLE
+    prepared: AnyPrepared, tokens: int, buckets: Sequence[int], share: ProcessShard = ALL_ROWS
 ) -> Iterator[Batch | TextBatch]:
     """Yields every pair once, one a row, shortest first, in rows of bucket lengths; longer pairs get longer rows.
 
@@ -217,7 +217,9 @@ def evaluation_batches(
         yield _read(prepared, share.of(PlannedBatch(length, length, rows_b1)))
 
 
-def text_batches(prepared: Prepared, cfg_data: ConfigDict, share: Share = WHOLE) -> Iterator[Batch | TextBatch]:
+def text_batches(
+    prepared: Prepared, cfg_data: ConfigDict, share: ProcessShard = ALL_ROWS
+) -> Iterator[Batch | TextBatch]:
     """Yields a text once: as `evaluation_batches`, or, where `data.batching` is window, in rows of `data.pack_length`.
 
     Each row begins anew: what is before it in the text is not read with it. The last has what is left.

@@ -17,7 +17,7 @@ from configs.common import default
 from configs.masked_lm import get_config
 from data.batching import make_batch
 from data.corrupt import MASK, Corrupted, Masking
-from data.pipeline import Share, TrainingBatches
+from data.pipeline import ProcessShard, TrainingBatches
 from data.prepare import prepare_all
 from infer import restoring
 from infer.filling import fill, masked
@@ -99,7 +99,7 @@ def test_what_is_hidden_depends_on_seed_epoch_and_record_alone(tmp_path: Path) -
         assert sum(pair == tuple(map(tuple, more)) for pair, more in zip(first, other, strict=True)) < 10
     whole, left, right = (
         TrainingBatches(Corrupted(text, masking), cfg.data, seed=0, share=share)
-        for share in (Share(0, 1, 1, 2), Share(0, 1, 2, 2), Share(1, 2, 2, 2))
+        for share in (ProcessShard(0, 1, 1, 2), ProcessShard(0, 1, 2, 2), ProcessShard(1, 2, 2, 2))
     )
     epoch = len(whole.plan(0))
     for number in range(epoch + 2):  # into the next epoch
