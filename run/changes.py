@@ -46,10 +46,11 @@ def _tokenizer_change(workdir: Path) -> str | None:
     recorded = launches[-1]["data"]["train"].get("tokenizer_sha256") if launches else None
     if recorded is None or not path.is_file():
         return None
-    found = sha256(path)
-    if found == recorded:
+    current = sha256(path)
+    if current == recorded:
         return None
-    return f"{path} has changed since the run was trained: its SHA-256 is {found[:12]}.., in run.json {recorded[:12]}.."
+    sums = f"its SHA-256 is {current[:12]}.., in run.json {recorded[:12]}.."
+    return f"{path} has changed since the run was trained: {sums}"
 
 
 def _config_change(workdir: Path, step: int) -> str | None:

@@ -13,8 +13,11 @@ NAME = "SHA256SUMS"
 
 def write_sums(folder: Path, known: dict[str, str], names: Iterable[str]) -> None:
     """Writes `folder/SHA256SUMS` atomically: the `known` sums, and those of the files `names`."""
-    sums = {**known, **{name: sha256(folder / name) for name in names}}
-    write_text(folder / NAME, "".join(f"{digest}  {name}\n" for name, digest in sums.items()))
+    sums = dict(known)
+    for name in names:
+        sums[name] = sha256(folder / name)
+    lines = [f"{digest}  {name}\n" for name, digest in sums.items()]
+    write_text(folder / NAME, "".join(lines))
 
 
 def read_sums(folder: Path) -> dict[str, str]:
@@ -25,12 +28,17 @@ def read_sums(folder: Path) -> dict[str, str]:
       ValueError: it is damaged, or names a file outside the folder: a run may come from an untrusted source.
     """
     lines = read_bytes(folder / NAME).decode(errors="replace").splitlines()
-    matches = [re.fullmatch(r"([0-9a-f]{64})  (.+)", line) for line in lines]
-    if not matches or None in matches:
+    if not lines:
         raise ValueError(f"{NAME} is damaged")
-    sums = {match[2]: match[1] for match in matches if match}
-    for name in map(PurePosixPath, sums):
-        if name.is_absolute() or ".." in name.parts:
+    sums = {}
+    for line in lines:
+        match = re.fullmatch(r"([0-9a-f]{64})  (.+)", line)
+        if not match:
+            raise ValueError(f"{NAME} is damaged")
+        digest, name = match.groups()
+        sums[name] = digest
+    for path in map(PurePosixPath, sums):
+        if path.is_absolute() or ".." in path.parts:
             raise ValueError(f"{NAME} names a file outside this folder")
     return sums
 

@@ -13,9 +13,14 @@ from train.task import Batch, Task
 
 def validate(task: Task, eval_step: Callable[[dict, Batch], Loss], mesh: Mesh, params: dict) -> dict[str, float]:
     """Returns "loss" and "nll" in nats per validation token, "perplexity", and the metrics of `task.measure`."""
-    loss_sum = nll_sum = tokens = 0.0
+    loss_sum = 0.0
+    nll_sum = 0.0
+    tokens = 0.0
     for batch in task.validation():
         loss = jax.device_get(eval_step(params, place_rows(mesh, batch)))
-        loss_sum, nll_sum, tokens = loss_sum + loss.loss_sum, nll_sum + loss.nll_sum, tokens + loss.tokens
+        loss_sum += loss.loss_sum
+        nll_sum += loss.nll_sum
+        tokens += loss.tokens
     nll = float(nll_sum / tokens)
-    return {"loss": float(loss_sum / tokens), "nll": nll, "perplexity": from_nll(nll), **task.measure(params)}
+    metrics = {"loss": float(loss_sum / tokens), "nll": nll, "perplexity": from_nll(nll)}
+    return metrics | task.measure(params)
