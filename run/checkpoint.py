@@ -128,9 +128,9 @@ class Checkpoints:
             how = saved.fault(folder)
             if how:
                 raise DamagedError(folder, how, cure)
-        saved.check_shapes(folder, abstract_state.params, cure)
+        saved.check_shapes(folder, abstract_state.params)
         items = ocp.args.Composite(state=ocp.args.StandardRestore(abstract_state), data=ocp.args.JsonRestore())
-        with saved.reading(folder, cure):
+        with saved.reading(folder):
             restored = self._manager.restore(step, args=items)
         return restored["state"], restored["data"]
 

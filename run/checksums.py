@@ -1,7 +1,6 @@
 """Detects changed files: `SHA256SUMS` beside them, in the format of `sha256sum --check SHA256SUMS`."""
 
 import re
-import sys
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
@@ -44,27 +43,27 @@ def read_sums(folder: Path) -> dict[str, str]:
 
 
 def fault(folder: Path, below: str = "") -> str | None:
-    """Returns which file of `folder` has changed and how, among names that start with `below`; None if none has.
-
-    Checkpoints of the first versions have no `SHA256SUMS`; a note on stderr says that they cannot be verified.
-    """
-    if not (folder / NAME).exists():
-        print(f"note: {folder} has no {NAME}: its files cannot be checked for changes", file=sys.stderr)
-        return None
+    """Returns which file of `folder` has changed and how, among names that start with `below`; None if none has."""
     try:
-        wanted = {name: digest for name, digest in read_sums(folder).items() if name.startswith(below)}
+        sums = read_sums(folder)
+    except FileNotFoundError:
+        return f"{NAME} is missing"
     except (OSError, ValueError) as error:
         return str(error)
+    names = [name for name in sums if name.startswith(below)]
+    if not names:
+        return f"{NAME} lists no file of {below or 'this folder'}"
     with ThreadPoolExecutor() as threads:  # hashing and reading release the GIL
-        faults = threads.map(lambda name: _fault(folder / name, name, wanted[name]), wanted)
-        return next(filter(None, faults), None if wanted else f"{NAME} lists no file of {below or 'this folder'}")
+        faults = threads.map(lambda name: _fault(folder, name, sums[name]), names)
+        return next(filter(None, faults), None)
 
 
-def _fault(path: Path, name: str, wanted: str) -> str | None:
+def _fault(folder: Path, name: str, recorded: str) -> str | None:
+    path = folder / name
     try:
         if path.exists() and not path.is_file():  # a device or a pipe may never end
             return f"{name} is not a file"
-        if sha256(path) == wanted:
+        if sha256(path) == recorded:
             return None
         return f"{name} has changed" if path.stat().st_size else f"{name} is empty"
     except FileNotFoundError:

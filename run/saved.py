@@ -135,13 +135,13 @@ def rename_damaged(folder: Path) -> None:
         print(f"warning: {what}, and training resumes from checkpoint {intact}", file=sys.stderr)
 
 
-def check_shapes(folder: Path, params: Any, cure: str) -> None:
+def check_shapes(folder: Path, params: Any) -> None:
     """Compares a checkpoint's parameters with a model's before any array is read; orbax's own message is a page long.
 
     Raises:
-      UserError: a name or a shape differs, or as `load`.
+      UserError: a name or a shape differs, or as `reading`.
     """
-    with reading(folder, cure):
+    with reading(folder):
         saved_shapes = _shapes(_tree(folder)["params"])
     model_shapes = _shapes(params)
     for name in sorted(saved_shapes.keys() | model_shapes.keys()):
@@ -158,10 +158,11 @@ def load(folder: Path, cure: str, *names: str) -> dict:
     """Returns the named parts of a saved state as numpy arrays.
 
     Raises:
-      UserError: they cannot be read (`DamagedError`, whose message ends with `cure`), or the state's step is not that
-        of the folder's name: folders may have been swapped, renamed or linked.
+      DamagedError: the state's step is not that of the folder's name: folders may have been swapped, renamed or linked.
+        The message ends with `cure`.
+      UserError: as `reading`.
     """
-    with reading(folder, cure):
+    with reading(folder):
         tree = _names(folder)
         wanted = {name: tree[name] for name in {"step", *names}}
         as_numpy = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), wanted)
@@ -182,33 +183,31 @@ def write_sums(folder: Path) -> None:
 
 def add_time(folder: Path) -> None:
     """Adds the sum of the file with the time, which orbax writes last."""
-    if (folder / checksums.NAME).exists() and _TIME not in (sums := checksums.read_sums(folder)):
+    sums = checksums.read_sums(folder)
+    if _TIME not in sums:
         checksums.write_sums(folder, sums, [_TIME])
 
 
 def replace_metrics(folder: Path, metrics: dict[str, float]) -> None:
     """Rewrites the metrics of a checkpoint; the file never disagrees with its sum, even for a moment."""
-    sums = checksums.read_sums(folder) if (folder / checksums.NAME).exists() else {}
-    if sums:
-        checksums.write_sums(folder, {name: digest for name, digest in sums.items() if name != _METRICS}, [])
+    sums = checksums.read_sums(folder)
+    without_metrics = {name: digest for name, digest in sums.items() if name != _METRICS}
+    checksums.write_sums(folder, without_metrics, [])
     write_text(folder / _METRICS, json.dumps(metrics))
-    if sums:
-        checksums.write_sums(folder, sums, [_METRICS])
+    checksums.write_sums(folder, sums, [_METRICS])
 
 
 @contextmanager
-def reading(folder: Path, cure: str) -> Iterator[None]:
-    """Turns any error of orbax or its storage into one line about `folder` that says what to do."""
+def reading(folder: Path) -> Iterator[None]:
+    """Turns any error of orbax or its storage into one line about `folder`, whose files have been verified."""
     try:
         with quiet():
             yield
     except Exception as error:
-        if (folder / checksums.NAME).exists():  # and every file has been verified
-            raise UserError(
-                f"{folder}: this checkpoint is intact but cannot be restored here ({reason(error)}); use the code, the "
-                "config and the package versions that it was saved with"
-            ) from error
-        raise DamagedError(folder, reason(error), cure) from error
+        raise UserError(
+            f"{folder}: this checkpoint is intact but cannot be restored here ({reason(error)}); use the code, the "
+            "config and the package versions that it was saved with"
+        ) from error
 
 
 def _names(folder: Path) -> dict:
