@@ -227,5 +227,9 @@ def _tree(folder: Path) -> dict:
 
 def _shapes(params: Any) -> dict[str, tuple[int, ...]]:
     """Returns the shape of each leaf by its path, with keys joined by `/`."""
-    leaves = jax.tree_util.tree_leaves_with_path(params)
-    return {jax.tree_util.keystr(path, simple=True, separator="/"): tuple(leaf.shape) for path, leaf in leaves}
+    # Not `flatten_dict`, since a checkpoint of another model, which is to be refused by name, need not be of dicts.
+    shapes = {}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        name = jax.tree_util.keystr(path, simple=True, separator="/")
+        shapes[name] = tuple(leaf.shape)
+    return shapes
