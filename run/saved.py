@@ -183,6 +183,8 @@ def write_sums(folder: Path) -> None:
 
 def add_time(folder: Path) -> None:
     """Adds the sum of the file with the time, which orbax writes last."""
+    if not (folder / checksums.NAME).exists():
+        return  # the checkpoint could not be written, which has been raised, or was removed since
     sums = checksums.read_sums(folder)
     if _TIME not in sums:
         checksums.write_sums(folder, sums, [_TIME])
