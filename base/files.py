@@ -71,7 +71,8 @@ def output_file(flag: str, path: str | Path, suffixes: tuple[str, ...] = ()) -> 
     if suffixes and file.suffix not in suffixes:
         raise UserError(f"--{flag}={path}: its name must end in {' or '.join(suffixes)}")
     try:
-        target = file if _descriptor(file) or _is_special(file) else Path(os.path.realpath(file))
+        written_in_place = _descriptor(file) is not None or _is_special(file)
+        target = file if written_in_place else Path(os.path.realpath(file))
     except IsADirectoryError as error:
         raise UserError(f"--{flag}={path}: this is a folder; name a file") from error
     except OSError as error:
@@ -89,9 +90,9 @@ def output_folder(flag: str, path: str | Path) -> Path:
       UserError: it, or what it would be in, is a file, or as `folder`.
     """
     place = folder(flag, path)
-    there = next((one for one in (place, *place.parents) if one.exists()), place)
-    if there.exists() and not there.is_dir():
-        raise UserError(f"--{flag}={path}: {there} is a file; name a folder")
+    nearest = next((ancestor for ancestor in (place, *place.parents) if ancestor.exists()), place)
+    if nearest.exists() and not nearest.is_dir():
+        raise UserError(f"--{flag}={path}: {nearest} is a file; name a folder")
     return place
 
 
@@ -111,14 +112,16 @@ def expanded(path: str | Path, where: str) -> Path:
         raise UserError(f"{where}: the path is empty; name a file or a folder (. is the current one)")
     if b"\0" in encoded:
         raise UserError(f"{where}: no file can have this name; it has a zero byte")
-    if len(encoded) > _LONGEST_PATH or any(len(name) > _LONGEST_NAME for name in encoded.split(b"/")):
+    longest_name = max(len(name) for name in encoded.split(b"/"))
+    if len(encoded) > _LONGEST_PATH or longest_name > _LONGEST_NAME:
         raise UserError(
             f"{where}: no file can have this name; names have up to {_LONGEST_NAME} bytes, paths {_LONGEST_PATH:,}"
         )
     try:
         return Path(text).expanduser()
     except RuntimeError as error:
-        raise UserError(f"{where}: there is no user {text.partition('/')[0][1:]}, whose home this names") from error
+        user = text.partition("/")[0].removeprefix("~")
+        raise UserError(f"{where}: there is no user {user}, whose home this names") from error
 
 
 def open_regular(path: Path) -> io.BufferedReader:
@@ -140,9 +143,11 @@ def open_regular(path: Path) -> io.BufferedReader:
 def read_bytes(path: Path) -> bytes:
     """Returns the content of a regular file of up to `LARGEST` bytes; raises as `open_regular`, or if it is larger."""
     with open_regular(path) as file:
-        huge = os.fstat(file.fileno()).st_size > LARGEST
-        content = b"" if huge else file.read(LARGEST + 1)
-    if huge or len(content) > LARGEST:
+        too_large = os.fstat(file.fileno()).st_size > LARGEST
+        if not too_large:
+            content = file.read(LARGEST + 1)
+            too_large = len(content) > LARGEST  # it has grown since
+    if too_large:
         raise OSError(errno.EOVERFLOW, f"larger than {LARGEST >> 20} MiB", str(path))
     return content
 
@@ -157,7 +162,8 @@ def write_bytes(path: Path, content: bytes) -> None:
       OSError: it cannot be written. A file is then unchanged, and the temporary one removed.
     """
     try:
-        if descriptor := _descriptor(path):
+        descriptor = _descriptor(path)
+        if descriptor is not None:
             sys.stdout.flush()
             _write_to(os.dup(descriptor), content)
         elif _is_special(path):
@@ -174,9 +180,10 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 def _descriptor(path: Path) -> int | None:
     """Returns the number of this process's open file that `path` names as a device; None if it names none."""
-    names = {"/dev/stdout": 1, "/dev/stderr": 2}
-    match = re.fullmatch(r"(?:/dev|/proc/self)/fd/([1-9][0-9]{0,4})", str(path))
-    return int(match[1]) if match else names.get(str(path))
+    numbered = re.fullmatch(r"(?:/dev|/proc/self)/fd/([1-9][0-9]{0,4})", str(path))
+    if numbered:
+        return int(numbered[1])
+    return {"/dev/stdout": 1, "/dev/stderr": 2}.get(str(path))
 
 
 def _is_special(path: Path) -> bool:
@@ -237,7 +244,8 @@ def read_json(path: Path, schema: Schema, widest: int = WIDEST) -> Any:
       UserError: the file is absent, unreadable or not a regular one, is not JSON, holds a number or text that nothing
         of ours can be, or does not match the schema; the message names the file and the place in it.
     """
-    return check(path, "", _parsed(path, "", _content(path), widest), schema)
+    value = _parsed(path, "", _content(path), widest)
+    return check(path, "", value, schema)
 
 
 def read_json_lines(path: Path, schema: Schema) -> list[Any]:
@@ -250,8 +258,12 @@ def read_json_lines(path: Path, schema: Schema) -> list[Any]:
     """
     if not path.exists():
         return []
-    lines = _content(path).split(b"\n")[:-1]
-    return [check(path, f"line {n}", _parsed(path, f"line {n}", line), schema) for n, line in enumerate(lines, 1)]
+    values = []
+    for number, line in enumerate(_content(path).split(b"\n")[:-1], start=1):
+        where = f"line {number}"
+        value = _parsed(path, where, line)
+        values.append(check(path, where, value, schema))
+    return values
 
 
 def _content(path: Path) -> bytes:
@@ -265,41 +277,55 @@ def _content(path: Path) -> bytes:
 
 def _parsed(path: Path, where: str, content: bytes, widest: int = WIDEST) -> Any:
     """Returns the value of JSON: whole numbers are below `widest`, text is Unicode, and no level is too deep."""
-    wide = False
+    has_wide_number = False
 
     def number(text: str) -> Any:
-        nonlocal wide
-        value = int(text) if len(text) <= len(str(-widest)) else widest  # Python refuses to read thousands of digits
-        wide = wide or abs(value) >= widest
+        nonlocal has_wide_number
+        # Python refuses to read thousands of digits.
+        value = int(text) if len(text) <= len(str(-widest)) else widest
+        has_wide_number = has_wide_number or abs(value) >= widest
         return value
 
     try:
         value = json.loads(content.decode("utf-8-sig"), parse_int=number)
     except (ValueError, RecursionError) as error:  # bad UTF-8, or bad JSON
-        raise UserError(f"{path}: damaged{where and f' in {where}'}, not JSON ({str(error)[:120]})") from error
-    odd = wide or _SURROGATE.search(content) or content.count(b"[") + content.count(b"{") > _DEEPEST
-    if odd and (wrong := _impossible(value, widest)):
-        raise UserError(f"{path}: damaged{where and f' in {where}'}: {wrong}")
+        raise UserError(f"{_damaged(path, where)}, not JSON ({str(error)[:120]})") from error
+    # Walking the value is slow, and the content of nearly every file shows that there is no need to.
+    may_be_deep = content.count(b"[") + content.count(b"{") > _DEEPEST
+    if has_wide_number or may_be_deep or _SURROGATE.search(content):
+        fault = _impossible(value, widest)
+        if fault:
+            raise UserError(f"{_damaged(path, where)}: {fault}")
     return value
+
+
+def _damaged(path: Path, where: str) -> str:
+    """Returns how a message about a damaged file begins; `where` is the place in it, "" for the whole file."""
+    return f"{path}: damaged in {where}" if where else f"{path}: damaged"
 
 
 def _impossible(value: Any, widest: int) -> str | None:
     """Returns which number, text or level of a JSON value is nothing that our own code writes, and why."""
     waiting: list[tuple[Any, str, int]] = [(value, "", 0)]
     while waiting:
-        one, at, depth = waiting.pop()
+        item, at, depth = waiting.pop()
         if depth > _DEEPEST:
             return f"{at[:60]}... is nested too deeply"
-        if isinstance(one, int) and abs(one) >= widest:
+        if isinstance(item, int) and abs(item) >= widest:
             return f"{at or 'it'} is a number of more than {(widest - 1).bit_length() + 1} bits"
-        if isinstance(one, str) and not is_text(one):
+        if isinstance(item, str) and not is_text(item):
             return f"{at or 'it'} is not Unicode"
-        if isinstance(one, dict):
-            waiting += [(key, f"the name of {at}.{key!a}", depth) for key in one]
-            waiting += [(item, f"{at}.{key}" if at else key, depth + 1) for key, item in one.items()]
-        elif isinstance(one, list):
-            waiting += [(item, f"{at}[{number}]", depth + 1) for number, item in enumerate(one)]
+        if isinstance(item, dict):
+            waiting += [(key, f"the name of {at}.{key!a}", depth) for key in item]
+            waiting += [(inner, _key_in(at, key), depth + 1) for key, inner in item.items()]
+        elif isinstance(item, list):
+            waiting += [(inner, f"{at}[{number}]", depth + 1) for number, inner in enumerate(item)]
     return None
+
+
+def _key_in(at: str, key: str) -> str:
+    """Returns the place of `key` in the object at the place `at`, "" for the outermost."""
+    return f"{at}.{key}" if at else key
 
 
 def is_text(value: str) -> bool:
@@ -315,18 +341,22 @@ def check(path: Path, where: str, value: Any, schema: Schema) -> Any:
     Raises:
       UserError: it does not; the message names the file and the place in it.
     """
-    if wrong := _fault(value, schema, ""):
-        raise UserError(f"{path}: damaged{where and f' in {where}'}: {wrong}")
+    fault = _fault(value, schema, "")
+    if fault:
+        raise UserError(f"{_damaged(path, where)}: {fault}")
     return value
 
 
 def _fault(value: Any, schema: Schema, at: str) -> str | None:
     """Returns what is wrong with `value`, found at the place `at`; None if nothing is."""
     kind: type = schema if isinstance(schema, type) else type(schema)
-    fits = isinstance(value, (int, float) if kind is float else kind)
-    if not fits or (isinstance(value, bool) and kind in (int, float)):
+    fits = isinstance(value, (int, float)) if kind is float else isinstance(value, kind)
+    is_bool_for_number = isinstance(value, bool) and kind in (int, float)
+    if not fits or is_bool_for_number:
         shown = json.dumps(value)
-        return f"{at or 'it'} is {shown if len(shown) < 60 else shown[:60] + '...'}; it must be {_NAMES[kind]}"
+        if len(shown) >= 60:
+            shown = f"{shown[:60]}..."
+        return f"{at or 'it'} is {shown}; it must be {_NAMES[kind]}"
     if kind is float and _LARGEST_FLOAT < abs(value) < math.inf:
         return f"{at or 'it'} is {value}; it must be a number below {_LARGEST_FLOAT}"
     inside: Iterable[tuple[Any, Schema, str]] = ()
@@ -334,7 +364,11 @@ def _fault(value: Any, schema: Schema, at: str) -> str | None:
         missing = next((key for key in schema if key not in value), None)
         if missing is not None:
             return f"{at + ' has' if at else 'it has'} no {missing!r}"
-        inside = ((value[key], schema[key], f"{at}.{key}" if at else key) for key in schema)
+        inside = ((value[key], schema[key], _key_in(at, key)) for key in schema)
     elif isinstance(schema, list):
         inside = ((item, schema[0], f"{at}[{number}]") for number, item in enumerate(value))
-    return next(filter(None, (_fault(*one) for one in inside)), None)
+    for item, item_schema, place in inside:
+        fault = _fault(item, item_schema, place)
+        if fault:
+            return fault
+    return None

@@ -11,8 +11,8 @@ def rewritten(path: Path, begin: str, end: str, text: str) -> str:
     Raises:
       UserError: one of the lines is missing.
     """
-    before, found, rest = path.read_text(encoding="utf-8").partition(begin)
-    _, closed, after = rest.partition(end)
-    if not (found and closed):
+    before, begin_line, rest = path.read_text(encoding="utf-8").partition(begin)
+    _, end_line, after = rest.partition(end)
+    if not (begin_line and end_line):
         raise UserError(f"{path}: it must contain both of the lines {begin!r} and {end!r}")
     return f"{before}{begin}\n{text}\n{end}{after}"

@@ -79,7 +79,7 @@ class ModelConfig:
     scale_logits: bool = False
     tie_embeddings: bool = True
     dtype: str = "float32"
-    remat: str | bool = "none"
+    remat: str = "none"
     dropout_bits: str = "threefry"
     attention_impl: str = "einsum"
     scan_layers: bool = False
@@ -89,8 +89,6 @@ class ModelConfig:
     prefix: str = "none"
 
     def __post_init__(self) -> None:
-        # Older runs recorded False or True.
-        object.__setattr__(self, "remat", {"False": "none", "True": "full"}.get(str(self.remat), self.remat))
         for field in SIZES:
             size = getattr(self, field)
             most = LARGEST.get(field, WIDEST)

@@ -54,7 +54,7 @@ class Stack(nn.Module):
         c = self.config
         block: Any = Block
         if c.remat != "none":
-            block = nn.remat(block, policy=REMAT_POLICIES[str(c.remat)])
+            block = nn.remat(block, policy=REMAT_POLICIES[c.remat])
         self.layer = [block(c, self.cross, self.causal) for _ in range(c.N)]
         if c.norm == "pre":
             self.final_norm = layer_norm(c)

@@ -1,7 +1,7 @@
 """Refuses a run whose tokenizer or config is not the one that it was trained with, unless the change is accepted.
 
 `run.json` records the tokenizer's SHA-256 at each launch, and each checkpoint holds the config that it was saved with.
-A run without them, such as one of an early version, is opened as it is.
+A run without them, such as one that was never trained here, is opened as it is.
 """
 
 import sys
@@ -47,14 +47,14 @@ def _tokenizer_change(workdir: Path) -> str | None:
     recorded = launches[-1]["data"]["train"].get("tokenizer_sha256") if launches else None
     if recorded is None or not path.is_file():
         return None
-    found = sha256(path)
-    if found == recorded:
+    current = sha256(path)
+    if current == recorded:
         return None
-    return f"{path} has changed since the run was trained: its SHA-256 is {found[:12]}.., in run.json {recorded[:12]}.."
+    sums = f"its SHA-256 is {current[:12]}.., in run.json {recorded[:12]}.."
+    return f"{path} has changed since the run was trained: {sums}"
 
 
 def _config_change(workdir: Path, step: int) -> str | None:
-    from run.config import add_missing
     from run.folder import differences
 
     path = workdir / "config.json"
@@ -67,10 +67,7 @@ def _config_change(workdir: Path, step: int) -> str | None:
         return None  # nothing else depends on this file
     if "model.N" not in flat(recorded):
         return None
-    config = read_json(path, dict)
-    for one in (recorded, config):
-        add_missing(one)
-    different = differences(recorded, config)
+    different = differences(recorded, read_json(path, dict))
     if not different:
         return None
     return f"{path} has changed since checkpoint {step} was saved: {'; '.join(different)}"

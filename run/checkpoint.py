@@ -25,12 +25,15 @@ from run.lock import other_holder
 from run.quiet import quiet, reason
 from run.saved import DamagedError
 
-_TEMPORARY, _DELETED = ".orbax-checkpoint-tmp", ".deleted"
+_TEMPORARY = ".orbax-checkpoint-tmp"
+_DELETED = ".deleted"
 
 
 def quality(metrics: dict) -> tuple[bool, float]:
     """Returns the sort key for "best", larger is better: validation BLEU if it was measured, else minus the loss."""
-    return (True, metrics["bleu"]) if "bleu" in metrics else (False, -metrics.get("loss", float("inf")))
+    if "bleu" in metrics:
+        return True, metrics["bleu"]
+    return False, -metrics.get("loss", float("inf"))
 
 
 class Checkpoints:
@@ -64,14 +67,8 @@ class Checkpoints:
             if is_main():
                 saved.rename_damaged(self.folder)
         self._verified = max(saved.steps(self.folder), default=None)
-        # Policies, not max_to_keep with best_fn: those delete the latest checkpoint once it is not among the best.
-        policies = [LatestN(n=cfg.keep_last)]
-        if cfg.keep_best:
-            policies.append(BestN(get_metric_fn=quality, n=cfg.keep_best))
-        if cfg.keep_every:
-            policies.append(EveryNSteps(interval_steps=cfg.keep_every))
         options = ocp.CheckpointManagerOptions(
-            preservation_policy=AnyPreservationPolicy(policies),
+            preservation_policy=_preservation_policy(cfg),
             best_fn=quality,  # metrics are only written where this is set
             cleanup_tmp_directories=True,
             todelete_subdir=_DELETED,  # renamed first: killing a process during deletion leaves no partial checkpoint
@@ -124,19 +121,23 @@ class Checkpoints:
         """
         step = self._existing(step)
         folder = self.folder / str(step)
-        earlier = max((other for other in self.steps() if other < step), default=None)
-        cure = f"remove that folder to resume from {f'checkpoint {earlier}' if earlier else 'the beginning'}"
-        if step != self._verified and (how := saved.fault(folder)):
-            raise DamagedError(folder, how, cure)
-        saved.check_shapes(folder, abstract_state.params, cure)
+        earlier = max((saved_step for saved_step in self.steps() if saved_step < step), default=None)
+        resume_from = f"checkpoint {earlier}" if earlier else "the beginning"
+        cure = f"remove that folder to resume from {resume_from}"
+        if step != self._verified:
+            how = saved.fault(folder)
+            if how:
+                raise DamagedError(folder, how, cure)
+        saved.check_shapes(folder, abstract_state.params)
         items = ocp.args.Composite(state=ocp.args.StandardRestore(abstract_state), data=ocp.args.JsonRestore())
-        with saved.reading(folder, cure):
+        with saved.reading(folder):
             restored = self._manager.restore(step, args=items)
         return restored["state"], restored["data"]
 
     def steps(self) -> list[int]:
         """Returns the steps of the checkpoints, oldest first, including one that is being written."""
-        return sorted(set(self._manager.all_steps() if self._manager else saved.steps(self.folder)) - self._left_out)
+        steps = self._manager.all_steps() if self._manager else saved.steps(self.folder)
+        return sorted(set(steps) - self._left_out)
 
     def latest(self) -> int | None:
         """Returns the step of the newest complete checkpoint, or None."""
@@ -183,11 +184,12 @@ class Checkpoints:
             if self._failure:
                 raise self._failure from self._failure.__cause__
             earlier = max((step for step in saved.steps(self.folder) if step != self._saving), default=None)
-            kept = f"checkpoint {earlier} is intact and" if earlier else "no checkpoint is there yet, so"
-            start = "resumes from it" if earlier else "starts again"
+            if earlier:
+                cure = f"checkpoint {earlier} is intact and the same command resumes from it once that is fixed"
+            else:
+                cure = "no checkpoint is there yet, so the same command starts again once that is fixed"
             self._failure = UserError(
-                f"{self.folder}: checkpoint {self._saving} could not be written ({reason(error)}); {kept} the same "
-                f"command {start} once that is fixed"
+                f"{self.folder}: checkpoint {self._saving} could not be written ({reason(error)}); {cure}"
             )
             raise self._failure from error
 
@@ -198,14 +200,16 @@ class Checkpoints:
         processes would delete each other's temporary files, and both would fail, blaming the disk.
         """
         try:
-            there = os.path.samestat(os.fstat(self._opened), self.folder.stat())
+            is_still_there = os.path.samestat(os.fstat(self._opened), self.folder.stat())
         except OSError:
-            there = False
-        if not there:
+            is_still_there = False
+        if not is_still_there:
             raise UserError(f"{self.folder}: this folder has disappeared; the run cannot be saved")
-        if is_main() and (holder := other_holder(self.folder.parent)):
+        workdir = self.folder.parent
+        holder = other_holder(workdir) if is_main() else None
+        if holder:
             raise UserError(
-                f"--workdir={self.folder.parent}: another process has started training in this folder ({holder}), "
+                f"--workdir={workdir}: another process has started training in this folder ({holder}), "
                 "whose file system has no locks to prevent it; this process stops now without saving"
             )
 
@@ -222,15 +226,28 @@ class Checkpoints:
         return steps[-1] if step is None else step
 
 
+def _preservation_policy(cfg: ConfigDict) -> AnyPreservationPolicy:
+    """Returns which checkpoints are kept: those that any of the keys of `config.checkpoint` asks for."""
+    # Policies, not max_to_keep with best_fn: those delete the latest checkpoint once it is not among the best.
+    policies = [LatestN(n=cfg.keep_last)]
+    if cfg.keep_best:
+        policies.append(BestN(get_metric_fn=quality, n=cfg.keep_best))
+    if cfg.keep_every:
+        policies.append(EveryNSteps(interval_steps=cfg.keep_every))
+    return AnyPreservationPolicy(policies)
+
+
 def load_params(workdir: str | Path, step: int) -> dict:
     """Returns the parameters of `workdir/checkpoints/STEP` as numpy arrays, without reading the optimiser's state.
 
     Raises:
       UserError: there is no such checkpoint, or it is damaged (`DamagedError`).
     """
-    folder, cure = Path(workdir).absolute() / "checkpoints" / str(step), "choose another one, or restore a copy"
+    folder = Path(workdir).absolute() / "checkpoints" / str(step)
+    cure = "choose another one, or restore a copy"
     if not folder.is_dir():
         raise UserError(f"{folder}: there is no such checkpoint")
-    if how := checksums.fault(folder, "state/"):
+    how = checksums.fault(folder, "state/")
+    if how:
         raise DamagedError(folder, how, cure)
     return saved.load(folder, cure, "params")["params"]

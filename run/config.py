@@ -11,17 +11,6 @@ from base.files import is_text, read_json
 from base.keys import flat, suggestion
 from configs.common import default
 
-# Keys that runs of earlier versions lack: those runs were trained with today's defaults. A new key of
-# `configs/common.py` belongs here.
-ADDED = (
-    *("task", "mesh.data", "mesh.fsdp", "mesh.tensor", "model.attention_impl", "model.scan_layers"),
-    *("model.norm_epsilon", "model.activation", "model.biases", "model.output_bias", "model.scale_embeddings"),
-    *("decode.length_penalty", "model.mixer", "model.neighbours", "model.kernel_width", "loss.chunk", "model.prefix"),
-    *("model.norm_kind", "model.feed_forward_biases", "model.scale_attention", "model.scale_logits"),
-    *("data.mask_rate", "data.mean_span", "data.classes", "data.units", "data.joiner"),
-    *("checkpoint.every_epochs", "eval.every_epochs", "eval.patience", "optim.warmup_from"),
-    *(f"image.{key}" for key in ("height", "width", "patch_height", "patch_width", "classes", "pooling", "shift")),
-)
 SPLITS = ("test", "valid", "train")  # keys of `config.data` that name corpora
 LARGEST = 2**31 - 1  # sizes, ids, step numbers and seeds are 32 bits wide on the device
 _KINDS = {
@@ -34,7 +23,7 @@ _KINDS = {
 
 
 def read_config(workdir: Path) -> ConfigDict:
-    """Returns the config that a run was started with; keys added since then have their defaults.
+    """Returns the config that a run was started with.
 
     Raises:
       UserError: the folder is not that of a run, or its `config.json` is damaged.
@@ -45,18 +34,8 @@ def read_config(workdir: Path) -> ConfigDict:
     if not path.is_file():
         raise UserError(f"--workdir={workdir}: not the folder of a run; it has no config.json")
     config = read_json(path, dict)
-    add_missing(config)
     check_keys(config, default().to_dict(), f"{path}: damaged")
     return ConfigDict(config)
-
-
-def add_missing(config: dict[str, Any]) -> None:
-    """Adds the keys that an earlier version did not have, with their defaults, to a recorded config."""
-    given, example = flat(config), default().to_dict()
-    for group, _, name in (key.rpartition(".") for key in ADDED if key not in given):
-        into, defaults = (config.setdefault(group, {}), example[group]) if group else (config, example)
-        if isinstance(into, dict):
-            into[name] = defaults[name]
 
 
 def check_keys(config: dict[str, Any], example: dict[str, Any], where: str) -> None:
@@ -66,7 +45,8 @@ def check_keys(config: dict[str, Any], example: dict[str, Any], where: str) -> N
       UserError: a key is unknown or missing, a value has the wrong type, a whole number does not fit in 32 bits, or a
         number is not finite; the message begins with `where`.
     """
-    known, given = flat(example), flat(config)
+    known = flat(example)
+    given = flat(config)
     for key in given:
         if key not in known:
             raise UserError(f"{where}: there is no key {key}{suggestion(key, known)}")
@@ -78,12 +58,10 @@ def check_keys(config: dict[str, Any], example: dict[str, Any], where: str) -> N
 
 def check_types(given: dict[str, Any], known: dict[str, Any], where: str) -> None:
     """Checks the types of the values of those `known` keys that there are; both by dotted name. Raises as above."""
-    for key in filter(given.__contains__, known):
-        value, example = given[key], known[key]
-        if key == "model.remat" and isinstance(value, bool):
-            continue  # as older runs recorded it
-        if not _fits(value, example):
-            raise UserError(f"{where}: {key} is {shown(value)}; it must be {_KINDS[type(example)]}, like {example!r}")
+    for key, example in known.items():
+        if key in given and not _fits(given[key], example):
+            kind = _KINDS[type(example)]
+            raise UserError(f"{where}: {key} is {shown(given[key])}; it must be {kind}, like {example!r}")
 
 
 def _fits(value: Any, example: Any) -> bool:
@@ -93,5 +71,7 @@ def _fits(value: Any, example: Any) -> bool:
         return math.isfinite(value)
     if isinstance(example, str):
         return isinstance(value, str) and is_text(value)
-    kind = int if isinstance(example, float) else type(example)
-    return type(value) is kind and (kind is not int or abs(value) <= LARGEST)
+    if isinstance(example, bool):
+        return isinstance(value, bool)
+    # A whole number, also in place of any other. `bool` is a subclass of `int`.
+    return type(value) is int and abs(value) <= LARGEST

@@ -20,15 +20,19 @@ def connect() -> None:
     """
     import jax  # only now: a mistyped flag is answered without it
 
-    given = [flags.FLAGS[name].value for name in ("coordinator", "processes", "process")]
-    if given != [None] * 3 and None in given:
+    coordinator = flags.FLAGS.coordinator
+    processes = flags.FLAGS.processes
+    process = flags.FLAGS.process
+    missing = [value is None for value in (coordinator, processes, process)]
+    if any(missing) and not all(missing):
         raise UserError("--coordinator, --processes and --process go together: give all three or none")
     if jax.distributed.is_initialized():
         return
     try:
-        jax.distributed.initialize(*given)
-    except ValueError:
-        if given[0] is not None:
+        jax.distributed.initialize(coordinator, processes, process)
+    except ValueError:  # no cluster manager was found: on a single machine there is nothing to connect to
+        if coordinator is not None:
             raise
     except RuntimeError as error:
-        raise UserError(f"--coordinator={given[0]}: no connection ({str(error).splitlines()[0]})") from error
+        reason = str(error).splitlines()[0]
+        raise UserError(f"--coordinator={coordinator}: no connection ({reason})") from error

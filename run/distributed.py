@@ -33,9 +33,11 @@ def all_stop(step: int, received: signal.Signals | None) -> signal.Signals | Non
     return signal.SIGTERM if multihost_utils.reached_preemption_sync_point(step) else None
 
 
-def main_says(answer: bool) -> bool:
-    """Broadcasts process 0's answer, for decisions that depend on a clock and must be the same everywhere."""
-    return answer if jax.process_count() == 1 else bool(multihost_utils.broadcast_one_to_all(answer))
+def broadcast_from_main(answer: bool) -> bool:
+    """Returns process 0's answer, for decisions that depend on a clock and must be the same everywhere."""
+    if jax.process_count() == 1:
+        return answer
+    return bool(multihost_utils.broadcast_one_to_all(answer))
 
 
 def _meet(what: str) -> None:

@@ -26,13 +26,26 @@ from run.lock import lock
 
 # Keys that a resumed run may change: the parameters after n updates do not depend on them, except for rounding.
 FREE_KEYS = (
-    *("checkpoint.", "decode.", "eval.", "log_every", "data.cache", "data.test"),
-    *("mesh.", "optim.accumulate", "model.attention_impl", "model.remat", "model.scan_layers", "loss.chunk"),
+    "checkpoint.",
+    "data.cache",
+    "data.test",
+    "decode.",
+    "eval.",
+    "log_every",
+    "loss.chunk",
+    "mesh.",
+    "model.attention_impl",
+    "model.remat",
+    "model.scan_layers",
+    "optim.accumulate",
 )
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy", "sentencepiece", "ml_collections")
-
-_MEASURES = {"train": {"seconds": float}, "valid": dict.fromkeys(("loss", "nll", "perplexity"), float)}
 LONGEST = 1e10  # seconds that a training may have taken: three centuries
+
+_MEASURES: dict[str, dict[str, type]] = {
+    "train": {"seconds": float},
+    "valid": {"loss": float, "nll": float, "perplexity": float},
+}
 
 
 def model_config(cfg: ConfigDict, vocab_size: int) -> ModelConfig:
@@ -59,16 +72,17 @@ def open_folder(cfg: ConfigDict, workdir: Path) -> Iterator[None]:
             yield
             return
         workdir.mkdir(parents=True, exist_ok=True)
-        begun = (LOCK, ".config.json.")  # prefixes of what a process killed at this point may have left
-        foreign = [path for path in workdir.iterdir() if not path.name.startswith(begun)]
+        unfinished = (LOCK, ".config.json.")  # prefixes of what a process killed at this point may have left
+        foreign = [path for path in workdir.iterdir() if not path.name.startswith(unfinished)]
         if not (workdir / "config.json").exists() and foreign:
             raise UserError(f"--workdir={workdir}: this folder is not empty and not a run; use a new one")
         with lock(workdir):
             _take_over(as_json(cfg), workdir)
             yield
     except OSError as error:
+        path = error.filename or f"--workdir={workdir}"
         raise UserError(
-            f"{error.filename or f'--workdir={workdir}'}: cannot be written ({error.strerror or error}); fix that and "
+            f"{path}: cannot be written ({error.strerror or error}); fix that and "
             "run the same command, which resumes from the last checkpoint, or choose another folder"
         ) from error
 
@@ -97,27 +111,20 @@ def record_launch(workdir: Path, manifests: dict[str, dict], step: int, init: di
     launches = read_launches(workdir)
     if step and launches:
         for name, manifest in manifests.items():
-            before, now = launches[-1]["data"][name]["sha256"], manifest["sha256"]
-            if any(before[file] != now[file] for file in before.keys() & now):  # older formats have other files too
+            if launches[-1]["data"][name]["sha256"] != manifest["sha256"]:
                 raise UserError(f"data.{name} has changed since {workdir} began: the run cannot be resumed")
-    launches.append(
-        {
-            "started": datetime.now(UTC).isoformat(timespec="seconds"),
-            "step": step,
-            "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
-            "git": _git(),
-            "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
-            "device": {
-                "kind": jax.devices()[0].device_kind,
-                "count": jax.device_count(),
-                "cpus": cpus(),
-                "cpu": _cpu_model(),
-            },
-            "data": manifests,
-            **({"init": init} if init else {}),
-        }
-    )
-    write_json(workdir / "run.json", {"launches": launches})
+    launch = {
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "step": step,
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "git": _git(),
+        "versions": _versions(),
+        "device": _device(),
+        "data": manifests,
+    }
+    if init:
+        launch["init"] = init
+    write_json(workdir / "run.json", {"launches": [*launches, launch]})
 
 
 def read_launches(workdir: Path) -> list[dict[str, Any]]:
@@ -126,10 +133,29 @@ def read_launches(workdir: Path) -> list[dict[str, Any]]:
     Raises:
       UserError: it is damaged.
     """
-    path, corpus = workdir / "run.json", {"sha256": dict}
+    path = workdir / "run.json"
     if not path.exists():
         return []
-    return read_json(path, {"launches": [{"step": int, "data": {"train": corpus, "valid": corpus}}]})["launches"]
+    corpus = {"sha256": dict}
+    launch = {"step": int, "data": {"train": corpus, "valid": corpus}}
+    return read_json(path, {"launches": [launch]})["launches"]
+
+
+def _versions() -> dict[str, str]:
+    """Returns the versions of Python and of the packages that the numbers may depend on."""
+    versions = {"python": platform.python_version()}
+    for name in PACKAGES:
+        versions[name] = version(name)
+    return versions
+
+
+def _device() -> dict[str, Any]:
+    return {
+        "kind": jax.devices()[0].device_kind,
+        "count": jax.device_count(),
+        "cpus": cpus(),
+        "cpu": _cpu_model(),
+    }
 
 
 def cpus() -> int:
@@ -160,11 +186,13 @@ def read_metrics(workdir: Path) -> list[dict[str, Any]]:
     path = workdir / "metrics.jsonl"
     records = read_json_lines(path, {"step": int, "kind": str})
     for number, record in enumerate(records, start=1):
-        where, kind = f"line {number}", record["kind"]
+        where = f"line {number}"
+        kind = record["kind"]
         if kind not in _MEASURES:
             raise UserError(f"{path}: damaged in {where}: kind is {shown(kind)}; it must be train or valid")
-        bleu = {"bleu": float} if "bleu" in record else {}
-        check(path, where, record, {**_MEASURES[kind], **bleu})
+        check(path, where, record, _MEASURES[kind])
+        if "bleu" in record:
+            check(path, where, record, {"bleu": float})
         for key, most in (("step", WIDEST), ("seconds", LONGEST)):
             if not 0 <= record.get(key, 0) <= most:
                 raise UserError(f"{path}: damaged in {where}: {key} is {record[key]}; it cannot be")
@@ -179,22 +207,27 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     old_flat = flat(old)
     new_flat = flat(new)
     free = FREE_KEYS if new_flat.get("optim.schedule") == "cosine" else (*FREE_KEYS, "steps")
-    return [
-        f"{key} is {old_flat.get(key)!r} there and {new_flat.get(key)!r} here"
-        for key in sorted(old_flat.keys() | new_flat.keys())
-        if old_flat.get(key) != new_flat.get(key) and not key.startswith(free)
-    ]
+    changes = []
+    for key in sorted(old_flat.keys() | new_flat.keys()):
+        before = old_flat.get(key)
+        now = new_flat.get(key)
+        if before != now and not key.startswith(free):
+            changes.append(f"{key} is {before!r} there and {now!r} here")
+    return changes
 
 
 def _git() -> dict[str, Any] | None:
     """Returns the commit of the code and whether the code differs from it; None outside a git checkout."""
     # Without locks: `git status` may write the index, and one killed by a full disk would leave its lock there.
     git = ["git", "--no-optional-locks", "-C", str(Path(__file__).parent.parent)]
+
+    def output(*command: str) -> str:
+        done = subprocess.run([*git, *command], capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
     try:
-        commit, status = (
-            subprocess.run([*git, *command], capture_output=True, text=True, check=True).stdout.strip()
-            for command in (["rev-parse", "HEAD"], ["status", "--porcelain"])
-        )
+        commit = output("rev-parse", "HEAD")
+        status = output("status", "--porcelain")
     except (OSError, subprocess.CalledProcessError):
         return None
     return {"commit": commit, "dirty": bool(status)}

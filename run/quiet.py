@@ -21,8 +21,9 @@ def quiet() -> Iterator[None]:
 
     def unraisable(event: Any) -> None:
         code = getattr(event.object, "cr_code", None)  # coroutines have it
-        abandoned = event.object is None or (code is not None and f"{os.sep}orbax{os.sep}" in code.co_filename)
-        if not abandoned:
+        is_coroutine_of_orbax = code is not None and f"{os.sep}orbax{os.sep}" in code.co_filename
+        is_abandoned = event.object is None or is_coroutine_of_orbax
+        if not is_abandoned:
             hook(event)
 
     sys.unraisablehook = unraisable
@@ -37,7 +38,11 @@ def quiet() -> Iterator[None]:
 
 def reason(error: Exception) -> str:
     """Returns in a few words why reading or writing failed: the operating system's message, if there is one."""
-    code = re.search(r"os_error_code='(\d+)'", str(error))  # as tensorstore ends its messages
+    message = str(error)
+    code = re.search(r"os_error_code='(\d+)'", message)  # as tensorstore ends its messages
     if code:
         return os.strerror(int(code[1]))
-    return (getattr(error, "strerror", None) or next(iter(str(error).splitlines()), type(error).__name__))[:120]
+    lines = message.splitlines()
+    first_line = lines[0] if lines else type(error).__name__
+    text = getattr(error, "strerror", None) or first_line
+    return text[:120]

@@ -18,11 +18,11 @@ from base.files import check, read_json, sha256, write_text
 from run import checksums
 from run.quiet import quiet, reason
 
-_TIME, _METRICS = "_CHECKPOINT_METADATA", "metrics/metrics"
-# What a clock may say, right or wrong, in nanoseconds since 1970: the years that Python's dates have, 1 to 9999.
-_FIRST, _LAST = (
-    int(datetime(year, month, day, tzinfo=UTC).timestamp()) * 10**9 for year, month, day in ((1, 1, 1), (9999, 12, 31))
-)
+_TIME = "_CHECKPOINT_METADATA"
+_METRICS = "metrics/metrics"
+# What a clock may say, right or wrong, in nanoseconds since 1970: the years that Python's dates have.
+_FIRST = int(datetime(1, 1, 1, tzinfo=UTC).timestamp()) * 10**9
+_LAST = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp()) * 10**9
 
 
 class DamagedError(UserError):
@@ -30,7 +30,8 @@ class DamagedError(UserError):
 
     def __init__(self, folder: Path, how: str, cure: str) -> None:
         super().__init__(f"{folder}: this checkpoint is damaged ({how}); {cure}")
-        self.step, self.how = int(folder.name), how
+        self.step = int(folder.name)
+        self.how = how
 
 
 def about(folder: Path) -> tuple[float, dict[str, float]]:
@@ -50,13 +51,15 @@ def about(folder: Path) -> tuple[float, dict[str, float]]:
         metrics = read_json(folder / name, dict)
         if _has_changed(folder, name):
             raise UserError("changed")
-        return saved_at, check(folder / name, "", metrics, dict.fromkeys(metrics, float))
+        check(folder / name, "", metrics, dict.fromkeys(metrics, float))
     except UserError as error:
-        raise ValueError(f"{name} is {'damaged' if (folder / name).exists() else 'missing'}") from error
+        how = "damaged" if (folder / name).exists() else "missing"
+        raise ValueError(f"{name} is {how}") from error
+    return saved_at, metrics
 
 
 def _has_changed(folder: Path, name: str) -> bool:
-    """Whether a file has another sum than was recorded; False where none was, or the sums are damaged themselves."""
+    """Returns whether a file has another sum than was recorded; False where none was, or the sums are damaged."""
     with suppress(OSError, ValueError):
         sums = checksums.read_sums(folder)
         return name in sums and sha256(folder / name) != sums[name]
@@ -65,7 +68,8 @@ def _has_changed(folder: Path, name: str) -> bool:
 
 def fault(folder: Path) -> str | None:
     """Reads a whole checkpoint and returns what has changed since it was saved; None if nothing has."""
-    if how := checksums.fault(folder):
+    how = checksums.fault(folder)
+    if how:
         return how
     try:
         load(folder, "", "step")
@@ -76,19 +80,22 @@ def fault(folder: Path) -> str | None:
 
 def steps(folder: Path) -> list[int]:
     """Returns the steps of the complete checkpoints, newest first, damaged or not."""
-    return sorted(ocp.utils.checkpoint_steps(folder), reverse=True) if folder.is_dir() else []
+    if not folder.is_dir():
+        return []
+    return sorted(ocp.utils.checkpoint_steps(folder), reverse=True)
 
 
 def unreadable(folder: Path) -> set[int]:
     """Returns the steps whose time and metrics cannot be read, with a note on stderr about each."""
-    found = set()
+    damaged = set()
     for step in steps(folder):
+        checkpoint = folder / str(step)
         try:
-            about(folder / str(step))
+            about(checkpoint)
         except ValueError as error:
-            print(f"note: {folder / str(step)} is damaged ({error}) and ignored", file=sys.stderr)
-            found.add(step)
-    return found
+            print(f"note: {checkpoint} is damaged ({error}) and ignored", file=sys.stderr)
+            damaged.add(step)
+    return damaged
 
 
 def rename_damaged(folder: Path) -> None:
@@ -99,11 +106,13 @@ def rename_damaged(folder: Path) -> None:
     Raises:
       UserError: there are checkpoints but all are damaged; nothing is renamed.
     """
-    damaged, intact = {}, None
+    damaged: dict[int, str] = {}
+    intact: int | None = None
     for step in steps(folder):
+        checkpoint = folder / str(step)
         try:
-            about(folder / str(step))
-            how = None if intact else fault(folder / str(step))
+            about(checkpoint)
+            how = None if intact else fault(checkpoint)
         except ValueError as error:
             how = str(error)
         if how:
@@ -117,28 +126,31 @@ def rename_damaged(folder: Path) -> None:
             "from the beginning"
         )
     for step, how in damaged.items():
+        checkpoint = folder / str(step)
         kept = folder / f"{step}.damaged"
         while kept.exists():
             kept = kept.with_name(f"{kept.name}.damaged")
-        (folder / str(step)).rename(kept)
-        what = f"{folder / str(step)} is damaged ({how}): it is kept as {kept.name}"
+        checkpoint.rename(kept)
+        what = f"{checkpoint} is damaged ({how}): it is kept as {kept.name}"
         print(f"warning: {what}, and training resumes from checkpoint {intact}", file=sys.stderr)
 
 
-def check_shapes(folder: Path, params: Any, cure: str) -> None:
+def check_shapes(folder: Path, params: Any) -> None:
     """Compares a checkpoint's parameters with a model's before any array is read; orbax's own message is a page long.
 
     Raises:
-      UserError: a name or a shape differs, or as `load`.
+      UserError: a name or a shape differs, or as `reading`.
     """
-    with reading(folder, cure):
-        there = _shapes(_tree(folder)["params"])
-    here = _shapes(params)
-    for name in sorted(there.keys() | here.keys()):
-        if there.get(name) != here.get(name):
+    with reading(folder):
+        saved_shapes = _shapes(_tree(folder)["params"])
+    model_shapes = _shapes(params)
+    for name in sorted(saved_shapes.keys() | model_shapes.keys()):
+        in_checkpoint = saved_shapes.get(name, "absent")
+        in_model = model_shapes.get(name, "absent")
+        if in_checkpoint != in_model:
             raise UserError(
-                f"{folder}: this checkpoint is of another model: {name} is {there.get(name, 'absent')} in it and "
-                f"{here.get(name, 'absent')} in the config; use that model's config or another --workdir"
+                f"{folder}: this checkpoint is of another model: {name} is {in_checkpoint} in it and "
+                f"{in_model} in the config; use that model's config or another --workdir"
             )
 
 
@@ -146,10 +158,11 @@ def load(folder: Path, cure: str, *names: str) -> dict:
     """Returns the named parts of a saved state as numpy arrays.
 
     Raises:
-      UserError: they cannot be read (`DamagedError`, whose message ends with `cure`), or the state's step is not that
-        of the folder's name: folders may have been swapped, renamed or linked.
+      DamagedError: the state's step is not that of the folder's name: folders may have been swapped, renamed or linked.
+        The message ends with `cure`.
+      UserError: as `reading`.
     """
-    with reading(folder, cure):
+    with reading(folder):
         tree = _names(folder)
         wanted = {name: tree[name] for name in {"step", *names}}
         as_numpy = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), wanted)
@@ -163,45 +176,50 @@ def load(folder: Path, cure: str, *names: str) -> dict:
 
 def write_sums(folder: Path) -> None:
     """Writes the SHA-256 sums of all items' files, before orbax writes the file with the time."""
-    names = (path.relative_to(folder).as_posix() for path in sorted(folder.glob("*/**/*")) if path.is_file())
+    files = [path for path in sorted(folder.glob("*/**/*")) if path.is_file()]
+    names = [path.relative_to(folder).as_posix() for path in files]
     checksums.write_sums(folder, {}, names)
 
 
 def add_time(folder: Path) -> None:
     """Adds the sum of the file with the time, which orbax writes last."""
-    if (folder / checksums.NAME).exists() and _TIME not in (sums := checksums.read_sums(folder)):
+    if not (folder / checksums.NAME).exists():
+        return  # the checkpoint could not be written, which has been raised, or was removed since
+    sums = checksums.read_sums(folder)
+    if _TIME not in sums:
         checksums.write_sums(folder, sums, [_TIME])
 
 
 def replace_metrics(folder: Path, metrics: dict[str, float]) -> None:
     """Rewrites the metrics of a checkpoint; the file never disagrees with its sum, even for a moment."""
-    sums = checksums.read_sums(folder) if (folder / checksums.NAME).exists() else {}
-    if sums:
-        checksums.write_sums(folder, {name: digest for name, digest in sums.items() if name != _METRICS}, [])
+    sums = checksums.read_sums(folder)
+    without_metrics = {name: digest for name, digest in sums.items() if name != _METRICS}
+    checksums.write_sums(folder, without_metrics, [])
     write_text(folder / _METRICS, json.dumps(metrics))
-    if sums:
-        checksums.write_sums(folder, sums, [_METRICS])
+    checksums.write_sums(folder, sums, [_METRICS])
 
 
 @contextmanager
-def reading(folder: Path, cure: str) -> Iterator[None]:
-    """Turns any error of orbax or its storage into one line about `folder` that says what to do."""
+def reading(folder: Path) -> Iterator[None]:
+    """Turns any error of orbax or its storage into one line about `folder`, whose files have been verified."""
     try:
         with quiet():
             yield
     except Exception as error:
-        if (folder / checksums.NAME).exists():  # and every file has been verified
-            raise UserError(
-                f"{folder}: this checkpoint is intact but cannot be restored here ({reason(error)}); use the code, the "
-                "config and the package versions that it was saved with"
-            ) from error
-        raise DamagedError(folder, reason(error), cure) from error
+        raise UserError(
+            f"{folder}: this checkpoint is intact but cannot be restored here ({reason(error)}); use the code, the "
+            "config and the package versions that it was saved with"
+        ) from error
 
 
 def _names(folder: Path) -> dict:
     """Returns the tree of a saved state's names, with True at its leaves; no array's own metadata is read for it."""
-    entries = read_json(folder / "state" / "_METADATA", {"tree_metadata": dict})["tree_metadata"].values()
-    return unflatten_dict({tuple(str(key["key"]) for key in entry["key_metadata"]): True for entry in entries})
+    metadata = read_json(folder / "state" / "_METADATA", {"tree_metadata": dict})
+    names = {}
+    for entry in metadata["tree_metadata"].values():
+        path = tuple(str(key["key"]) for key in entry["key_metadata"])
+        names[path] = True
+    return unflatten_dict(names)
 
 
 def _tree(folder: Path) -> dict:
@@ -211,5 +229,9 @@ def _tree(folder: Path) -> dict:
 
 def _shapes(params: Any) -> dict[str, tuple[int, ...]]:
     """Returns the shape of each leaf by its path, with keys joined by `/`."""
-    leaves = jax.tree_util.tree_leaves_with_path(params)
-    return {jax.tree_util.keystr(path, simple=True, separator="/"): tuple(leaf.shape) for path, leaf in leaves}
+    # Not `flatten_dict`, since a checkpoint of another model, which is to be refused by name, need not be of dicts.
+    shapes = {}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        name = jax.tree_util.keystr(path, simple=True, separator="/")
+        shapes[name] = tuple(leaf.shape)
+    return shapes

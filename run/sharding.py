@@ -50,11 +50,12 @@ def mesh_shape(cfg: ConfigDict, devices: int) -> tuple[int, ...]:
       UserError: the product of the sizes is not the number of devices.
     """
     sizes = [cfg[axis] for axis in AXES]
+    given = [size for size in sizes if size != -1]
     named = ", ".join(f"mesh.{axis}={size}" for axis, size in zip(AXES, sizes, strict=True))
-    if sizes.count(-1) > 1 or any(size < 1 and size != -1 for size in sizes):
+    if sizes.count(-1) > 1 or min(given) < 1:
         raise UserError(f"config: {named}; each must be at least 1, and one may be -1 for the remaining devices")
-    known = math.prod(size for size in sizes if size != -1)
-    shape = tuple(devices // known if size == -1 else size for size in sizes)
+    remaining = devices // math.prod(given)
+    shape = tuple(remaining if size == -1 else size for size in sizes)
     if math.prod(shape) != devices:
         raise UserError(f"config: {named} do not divide {devices} device(s); set one to -1 for the remaining devices")
     return shape
@@ -75,22 +76,27 @@ def make_mesh(cfg: ConfigDict, devices: Sequence[Any] | None = None) -> Mesh:
     """
     devices = jax.devices() if devices is None else list(devices)
     shape = mesh_shape(cfg, len(devices))
-    kinds = (AxisType.Auto,) * len(AXES)
-    hosts = _hosts_along(shape, len({device.process_index for device in devices}))
-    if math.prod(hosts) == 1:
-        return jax.make_mesh(shape, AXES, axis_types=kinds, devices=devices)
-    chips = [size // along for size, along in zip(shape, hosts, strict=True)]
-    grid = mesh_utils.create_hybrid_device_mesh(chips, hosts, devices, process_is_granule=True)
-    return Mesh(grid, AXES, axis_types=kinds)
+    axis_types = (AxisType.Auto,) * len(AXES)
+    hosts = {device.process_index for device in devices}
+    hosts_along = _hosts_along(shape, len(hosts))
+    if math.prod(hosts_along) == 1:
+        return jax.make_mesh(shape, AXES, axis_types=axis_types, devices=devices)
+    chips_along = [size // along for size, along in zip(shape, hosts_along, strict=True)]
+    grid = mesh_utils.create_hybrid_device_mesh(chips_along, hosts_along, devices, process_is_granule=True)
+    return Mesh(grid, AXES, axis_types=axis_types)
 
 
 def _hosts_along(shape: Sequence[int], hosts: int) -> list[int]:
     """Returns the number of hosts along each axis, most along the first, so that each host's chips form a block."""
-    along = []
+    hosts_along = []
+    remaining = hosts
     for size in shape:
-        along.append(math.gcd(size, hosts))
-        hosts //= along[-1]
-    return along if hosts == 1 else [1] * len(along)
+        here = math.gcd(size, remaining)
+        hosts_along.append(here)
+        remaining //= here
+    if remaining > 1:  # the hosts do not divide the axes, and no arrangement makes blocks
+        return [1] * len(shape)
+    return hosts_along
 
 
 def placed_shapes(tree: Any, mesh: Mesh | AbstractMesh) -> Any:
@@ -102,11 +108,9 @@ def placed_shapes(tree: Any, mesh: Mesh | AbstractMesh) -> Any:
     """
 
     def place(path: tuple[Any, ...], leaf: Any) -> jax.ShapeDtypeStruct:
+        # Not `flatten_dict`, since a training state is not of dicts alone.
         name = jax.tree_util.keystr(path, simple=True, separator="/")
-        spec = next((spec for pattern, spec in RULES if re.search(pattern, name)), None) if leaf.ndim else P()
-        if spec is None and leaf.ndim > 1:
-            raise ValueError(f"run/sharding.py: no rule names {name} {tuple(leaf.shape)}; add one for this matrix")
-        spec = spec or P()
+        spec = _spec(name, leaf.shape)
         for size, axis in zip(leaf.shape, spec, strict=False):
             if axis is not None and size % mesh.shape[axis]:
                 raise UserError(
@@ -116,6 +120,18 @@ def placed_shapes(tree: Any, mesh: Mesh | AbstractMesh) -> Any:
         return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=NamedSharding(mesh, spec))
 
     return jax.tree_util.tree_map_with_path(place, tree)
+
+
+def _spec(name: str, shape: tuple[int, ...]) -> P:
+    """Returns the mesh axes of an array's dimensions, by the first of `RULES` that its path `name` matches."""
+    if not shape:
+        return P()
+    for pattern, spec in RULES:
+        if re.search(pattern, name):
+            return spec
+    if len(shape) > 1:
+        raise ValueError(f"run/sharding.py: no rule names {name} {tuple(shape)}; add one for this matrix")
+    return P()
 
 
 def shardings(tree: Any) -> Any:
@@ -135,29 +151,38 @@ def own_share(mesh: Mesh, slices: int = 1) -> ProcessShard:
       UserError: the rows are not contiguous, so the process cannot read them in one piece.
     """
     parts = row_parts(mesh)
-    here = NamedSharding(mesh, ROWS).addressable_devices_indices_map((parts,))
-    own = sorted({index[0].indices(parts)[0] for index in here.values() if index is not None})
-    if own != list(range(own[0], own[-1] + 1)):
+    part_of_device = NamedSharding(mesh, ROWS).addressable_devices_indices_map((parts,))
+    own_parts = set()
+    for index in part_of_device.values():
+        if index is not None:
+            start, _, _ = index[0].indices(parts)
+            own_parts.add(start)
+    first = min(own_parts)
+    end = max(own_parts) + 1
+    if len(own_parts) != end - first:
         raise UserError(
             "config: mesh.tensor spans hosts, so their rows are not contiguous; let it divide the devices of a host"
         )
-    return ProcessShard(own[0], own[-1] + 1, parts, parts * slices)
+    return ProcessShard(first, end, parts, parts * slices)
 
 
 def place_rows(mesh: Mesh, own: Any) -> Any:
     """Returns global arrays, sharded by rows over the mesh, from a tree of arrays of this process's own rows."""
-    sharding, share = NamedSharding(mesh, ROWS), own_share(mesh)
+    sharding = NamedSharding(mesh, ROWS)
+    share = own_share(mesh)
 
     def place(own_b: np.ndarray) -> jax.Array:
-        part = len(own_b) // (share.end - share.first)
-        rows, before = part * share.parts, part * share.first
+        rows_of_part = len(own_b) // (share.end - share.first)
+        rows = rows_of_part * share.parts
+        first_row = rows_of_part * share.first
 
-        def held(index: tuple[slice, ...] | None) -> np.ndarray:
+        def rows_of_device(index: tuple[slice, ...] | None) -> np.ndarray:
             assert index is not None
             begin, end, _ = index[0].indices(rows)
-            return own_b[begin - before : end - before]
+            return own_b[begin - first_row : end - first_row]
 
-        return jax.make_array_from_callback((rows, *own_b.shape[1:]), sharding, held)
+        shape = (rows, *own_b.shape[1:])
+        return jax.make_array_from_callback(shape, sharding, rows_of_device)
 
     return jax.tree.map(place, own)
 

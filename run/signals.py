@@ -94,7 +94,8 @@ class Signals:
 
     def hold(self) -> None:
         """Declares that there is something to save: from now on signals are only recorded."""
-        self._held, self._may_stop = True, False
+        self._held = True
+        self._may_stop = False
 
     def attempt(self, work: Callable[..., T], *arguments: object) -> T | None:
         """Returns `work(*arguments)`, or None if a signal arrives first; the work is then abandoned.

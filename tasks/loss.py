@@ -73,7 +73,12 @@ def softmax_cross_entropy(
 def chunks(rows: int, length: int, chunk: int) -> tuple[int, int]:
     """Returns the number of chunks, and the positions of each row in one chunk, which waste the least padding."""
     most = min(length, max(1, chunk // rows)) if chunk else length
-    each = min(range(most // 2 + 1, most + 1), key=lambda each: (-(-length // each) * each, -each))
+
+    def padded_length(each: int) -> int:
+        return -(-length // each) * each
+
+    from_the_largest = range(most, most // 2, -1)
+    each = min(from_the_largest, key=padded_length)
     return -(-length // each), each
 
 
@@ -88,7 +93,12 @@ def _sums_and_gradient(eps_ls: float, chunk: int, *arrays: Array) -> tuple[tuple
 
 
 def _backward(eps_ls: float, chunk: int, gradient: tuple[Array, Array], cotangent: tuple[Array, Array]) -> Any:
-    return *((g * cotangent[0]).astype(g.dtype) for g in gradient), None, None
+    dx_btd, dsoftmax_vd = gradient
+    loss_cotangent, _ = cotangent  # nll_sum has no gradient
+    dx_btd = (dx_btd * loss_cotangent).astype(dx_btd.dtype)
+    dsoftmax_vd = (dsoftmax_vd * loss_cotangent).astype(dsoftmax_vd.dtype)
+    no_gradient = None  # of the targets and the weights
+    return dx_btd, dsoftmax_vd, no_gradient, no_gradient
 
 
 _sums.defvjp(_sums_and_gradient, _backward)
@@ -99,48 +109,87 @@ def _over_chunks(
 ) -> Any:
     """Returns (loss_sum, nll_sum) and, with `gradient`, loss_sum's by x and by the softmax matrix.
 
-    A chunk holds the same positions of every row, so that each device of a mesh works on its own rows. The gradient of
-    the matrix is added up separately by each part p of the rows, or else every chunk would wait for all devices.
+    The gradient of the matrix is added up separately by each part p of the rows, or else every chunk would wait for all
+    devices.
     """
-    (b, t, d), v = x_btd.shape, softmax_vd.shape[0]
-    mesh = jax.sharding.get_abstract_mesh()
-    parts = 1 if mesh.empty or b % row_parts(mesh) else row_parts(mesh)
-    count, each = chunks(b // parts, t, chunk)
-    parts = parts if count > 1 else 1
+    b, t, d = x_btd.shape
+    v = softmax_vd.shape[0]
+    division = _divide(b, t, chunk)
+    parts = division.parts
 
     def place(x: Array, spec: P) -> Array:
         return x if parts == 1 else jax.lax.with_sharding_constraint(x, spec)
 
-    def cut(x_bt: Array) -> Array:
-        padded_bt = jnp.pad(x_bt, ((0, 0), (0, count * each - t), *((0, 0),) * (x_bt.ndim - 2)))
-        split = padded_bt.reshape(parts, b // parts, count, each, *x_bt.shape[2:])
-        return jnp.moveaxis(split, 2, 0).reshape(count, parts, b // parts * each, *x_bt.shape[2:])
-
     table_vd = place(softmax_vd.astype(x_btd.dtype), P("tensor", None))  # gathered along d_model once, not in the loop
-    low = eps_ls / (v - 1)
 
-    def add(total: Any, one: tuple[Array, Array, Array]) -> tuple[Any, Any]:
-        x_pnd, target_pn, weights_pn = one
+    def add(total: Any, piece: tuple[Array, Array, Array]) -> tuple[Any, Any]:
+        (loss_sum, nll_sum), dtable_pvd = total
+        x_pnd, target_pn, weights_pn = piece
         logits_pnv = logits_of(x_pnd, table_vd)
         loss = cross_entropy(logits_pnv, target_pn, weights_pn, eps_ls)
-        sums, dtable_pvd = (total[0][0] + loss.loss_sum, total[0][1] + loss.nll_sum), total[1]
+        sums = (loss_sum + loss.loss_sum, nll_sum + loss.nll_sum)
         if not gradient:
             return (sums, None), None
-        true_pnv = jnp.arange(v)[None, None] == target_pn[:, :, None]
-        p_pnv = jnp.exp(logits_pnv - jax.nn.logsumexp(logits_pnv, axis=-1, keepdims=True))
-        dlogits_pnv = weights_pn[:, :, None] * (p_pnv - jnp.where(true_pnv, 1.0 - eps_ls, low))
-        dlogits_pnv = jnp.where(weights_pn[:, :, None] != 0, dlogits_pnv, 0).astype(x_pnd.dtype)
+        dlogits_pnv = _logits_gradient(logits_pnv, target_pn, weights_pn, eps_ls).astype(x_pnd.dtype)
         dtable_pvd += jnp.einsum("pnv,pnd->pvd", dlogits_pnv, x_pnd, preferred_element_type=jnp.float32)
-        return (sums, dtable_pvd), jnp.einsum("pnv,vd->pnd", dlogits_pnv, table_vd)
+        dx_pnd = jnp.einsum("pnv,vd->pnd", dlogits_pnv, table_vd)
+        return (sums, dtable_pvd), dx_pnd
 
-    zeros_pvd = place(jnp.zeros((parts, v, d)), P(*ROWS, "tensor", None)) if gradient else None
-    start = (jnp.zeros(()), jnp.zeros(())), zeros_pvd
-    pieces = cut(x_btd), cut(target_bt), cut(weights_bt)
-    if count == 1:
-        (sums, dtable_pvd), dx = add(start, jax.tree.map(lambda x: x[0], pieces))
+    no_sums = (jnp.zeros(()), jnp.zeros(()))
+    no_dtable_pvd = place(jnp.zeros((parts, v, d)), P(*ROWS, "tensor", None)) if gradient else None
+    pieces = (division.cut(x_btd), division.cut(target_bt), division.cut(weights_bt))
+    if division.chunks == 1:
+        only_piece = jax.tree.map(lambda x: x[0], pieces)
+        (sums, dtable_pvd), dx_cpnd = add((no_sums, no_dtable_pvd), only_piece)
     else:
-        (sums, dtable_pvd), dx = jax.lax.scan(add, start, pieces)
+        (sums, dtable_pvd), dx_cpnd = jax.lax.scan(add, (no_sums, no_dtable_pvd), pieces)
     if not gradient:
         return sums, None
-    dx_btd = jnp.moveaxis(dx.reshape(count, parts, b // parts, each, d), 0, 2).reshape(b, count * each, d)[:, :t]
-    return sums, (dx_btd, jnp.sum(dtable_pvd, axis=0).astype(softmax_vd.dtype))
+    dsoftmax_vd = jnp.sum(dtable_pvd, axis=0).astype(softmax_vd.dtype)
+    return sums, (division.join(dx_cpnd, b, t), dsoftmax_vd)
+
+
+def _logits_gradient(logits_pnv: Array, target_pn: Array, weights_pn: Array, eps_ls: float) -> Array:
+    """Returns the gradient of `cross_entropy`'s loss_sum by the logits; zeros for a token of weight 0."""
+    v = logits_pnv.shape[-1]
+    low = eps_ls / (v - 1)
+    true_pnv = jnp.arange(v)[None, None] == target_pn[:, :, None]
+    p_pnv = jnp.exp(logits_pnv - jax.nn.logsumexp(logits_pnv, axis=-1, keepdims=True))
+    dlogits_pnv = weights_pn[:, :, None] * (p_pnv - jnp.where(true_pnv, 1.0 - eps_ls, low))
+    return jnp.where(weights_pn[:, :, None] != 0, dlogits_pnv, 0)
+
+
+class _Division(NamedTuple):
+    """How positions are divided: the rows into `parts`, one per device, and each row into `chunks` of length `each`."""
+
+    parts: int
+    chunks: int
+    each: int
+
+    def cut(self, x_bt: Array) -> Array:
+        """Returns [b,t,..] as [c,p,n,..]: n positions of each chunk c and part p, the last chunk padded with zeros."""
+        b, t, *rest = x_bt.shape
+        no_padding = ((0, 0),) * len(rest)
+        padded_bt = jnp.pad(x_bt, ((0, 0), (0, self.chunks * self.each - t), *no_padding))
+        split = padded_bt.reshape(self.parts, b // self.parts, self.chunks, self.each, *rest)
+        return jnp.moveaxis(split, 2, 0).reshape(self.chunks, self.parts, b // self.parts * self.each, *rest)
+
+    def join(self, x_cpnd: Array, b: int, t: int) -> Array:
+        """Returns [b,t,d] from what `cut` made of it; the axis c may be absent if it is 1."""
+        d = x_cpnd.shape[-1]
+        split = x_cpnd.reshape(self.chunks, self.parts, b // self.parts, self.each, d)
+        return jnp.moveaxis(split, 0, 2).reshape(b, self.chunks * self.each, d)[:, :t]
+
+
+def _divide(b: int, t: int, chunk: int) -> _Division:
+    """Returns the division of [b,t] positions into chunks of about `chunk` positions per device.
+
+    A chunk holds the same positions of every row, so that each device of a mesh works on its own rows.
+    """
+    mesh = jax.sharding.get_abstract_mesh()
+    devices = 1 if mesh.empty else row_parts(mesh)
+    if b % devices:
+        devices = 1
+    count, each = chunks(b // devices, t, chunk)
+    parts = devices if count > 1 else 1
+    return _Division(parts, count, each)

@@ -15,7 +15,7 @@ from base.errors import UserError
 from base.files import sha256
 from run.averaging import load_choice
 from run.checkpoint import Checkpoints, load_params
-from run.checksums import fault, read_sums
+from run.checksums import fault, read_sums, write_sums
 from tests.test_checkpoint import assert_equal, filled, keep, state
 
 
@@ -102,6 +102,7 @@ DAMAGES = {
         lambda folder: (folder / "_CHECKPOINT_METADATA").write_bytes(b""),
         "_CHECKPOINT_METADATA is damaged",
     ),
+    "no sums": (lambda folder: (folder / "SHA256SUMS").unlink(), "SHA256SUMS is missing"),
     "sums garbage": (lambda folder: (folder / "SHA256SUMS").write_bytes(b"\xff\0"), "SHA256SUMS is damaged"),
     "sums of a file outside": (sums_of_outside, "SHA256SUMS names a file outside this folder"),
     "sums of an absolute path": (sums_of_absolute, "SHA256SUMS names a file outside this folder"),
@@ -222,19 +223,6 @@ def test_every_file_of_a_checkpoint_has_its_sum(two: Path) -> None:
         assert fault(folder) is None
 
 
-def test_checkpoints_without_sums_are_still_read_with_a_note(
-    two: Path, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    workdir = shutil.copytree(two, tmp_path / "run")
-    (workdir / "checkpoints/5/SHA256SUMS").unlink()
-    checkpoints = Checkpoints(workdir / "checkpoints", keep())
-    assert_equal(checkpoints.restore(jax.eval_shape(lambda: state(0)))[0], state(5))
-    checkpoints.close()
-    assert_equal(load_params(workdir, 5), state(5).params)
-    note = f"note: {workdir}/checkpoints/5 has no SHA256SUMS: its files cannot be checked for changes\n"
-    assert capsys.readouterr().err == 2 * note
-
-
 def test_sums_that_list_no_array_are_damaged(two: Path, tmp_path: Path) -> None:
     workdir = shutil.copytree(two, tmp_path / "run")
     path = workdir / "checkpoints/5/SHA256SUMS"
@@ -243,7 +231,8 @@ def test_sums_that_list_no_array_are_damaged(two: Path, tmp_path: Path) -> None:
         load_params(workdir, 5)
 
 
-def test_sums_of_the_landed_version_which_lack_the_time_are_enough(two: Path, tmp_path: Path) -> None:
+def test_sums_without_that_of_the_time_are_enough(two: Path, tmp_path: Path) -> None:
+    """It is written last: a process may be killed between the two."""
     workdir = shutil.copytree(two, tmp_path / "run")
     path = workdir / "checkpoints/5/SHA256SUMS"
     path.write_text("".join(line for line in path.read_text().splitlines(True) if "_CHECKPOINT_METADATA" not in line))
@@ -263,22 +252,28 @@ def test_what_is_listed_but_is_no_file_is_not_opened(two: Path, tmp_path: Path) 
         load_params(workdir, 5)
 
 
-@pytest.mark.parametrize("summed", [True, False])
-def test_arrays_that_cannot_be_unpacked_are_one_line(tmp_path: Path, summed: bool) -> None:
+@pytest.mark.parametrize(
+    ("changed_before_the_sums", "message"),
+    [(False, r".*damaged[^\n]*from the beginning"), (True, "this checkpoint is intact but cannot be restored here .*")],
+)
+def test_arrays_that_cannot_be_unpacked_are_one_line(
+    tmp_path: Path, changed_before_the_sums: bool, message: str
+) -> None:
     """Nothing else is printed: warnings are errors here, even those of reads whose results are never used."""
     checkpoints = Checkpoints(tmp_path / "checkpoints", keep())
     large = state(1, d=1 << 14)
     large.params["embed"] = jnp.asarray(np.random.default_rng(0).normal(size=(3, 1 << 14)), jnp.float32)
     checkpoints.save(1, large, {}, None, {})
     checkpoints.wait()
-    data = arrays(tmp_path / "checkpoints" / "1")
+    checkpoint = tmp_path / "checkpoints" / "1"
+    data = arrays(checkpoint)
     content = bytearray(data.read_bytes())
     place = len(content) // 5
     content[place : place + 64] = bytes(64)
     data.write_bytes(content)
-    if not summed:
-        (tmp_path / "checkpoints/1/SHA256SUMS").unlink()
-    with pytest.raises(UserError, match=r"^[^\n]*checkpoints/1: .*damaged[^\n]*from the beginning$"):
+    if changed_before_the_sums:
+        write_sums(checkpoint, read_sums(checkpoint), [data.relative_to(checkpoint).as_posix()])
+    with pytest.raises(UserError, match=rf"^[^\n]*checkpoints/1: {message}$"):
         checkpoints.restore(jax.eval_shape(lambda: large))
     checkpoints.close()
 

@@ -10,23 +10,11 @@ import numpy as np
 import pytest
 
 from base.errors import UserError
-from base.keys import flat
-from configs.common import default
 from infer.runs import open_run
 from model.config import parameter_count
 from run.averaging import count_parameters, list_checkpoints, params_sha256
-from run.config import ADDED, read_config
+from run.config import read_config
 from tests import tiny_run
-
-FIRST_KEYS = """
-    seed steps log_every checkpoint.every checkpoint.every_minutes checkpoint.keep_best checkpoint.keep_every
-    checkpoint.keep_last data.batching data.buckets data.cache data.lowercase data.max_length data.max_ratio
-    data.pack_length data.test data.tokenizer data.tokens_per_batch data.train data.valid data.vocab_size decode.alpha
-    decode.beam decode.checkpoint decode.extra_length eval.bleu_sentences eval.every loss.eps_ls model.N model.P_drop
-    model.P_drop_attention model.P_drop_relu model.d_ff model.d_k model.d_model model.d_v model.dropout_bits model.dtype
-    model.h model.max_positions model.norm model.positions model.remat model.tie_embeddings optim.accumulate optim.b1
-    optim.b2 optim.clip_norm optim.eps optim.lr optim.name optim.schedule optim.warmup optim.weight_decay
-"""
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +81,8 @@ def test_a_url_is_refused():
         ({"decode.beam": True}, "decode.beam is True; it must be a whole number"),
         ({"data.buckets": [8, "x"]}, "data.buckets is .*; it must be whole numbers"),
         ({"decode.beam": ...}, "decode.beam is missing"),
+        ({"model.mixer": ...}, "model.mixer is missing"),
+        ({"model.remat": False}, "model.remat is False; it must be text in Unicode, like 'none'"),
         ({"model.N": 10**400}, "model.N is a number of more than 64 bits"),
         ({"data.test": "text:\ud800"}, "data.test is not Unicode"),
         ({"data.test": "text:\0"}, "data.test is not Unicode"),
@@ -124,17 +114,6 @@ def test_a_model_of_as_many_parameters_is_another_one(workdir: Path, tmp_path: P
     (copy / "config.json").write_text(json.dumps(config))
     with pytest.raises(UserError, match=r"^[^\n]*checkpoints/4 has \S+ of shape .* of another model$"):
         open_run(copy, "latest")
-
-
-def test_configs_of_earlier_versions_are_read(workdir: Path, tmp_path: Path):
-    """Of the first version, before meshes and kernels; and every key that came since is in `ADDED`."""
-    config = json.loads((workdir / "config.json").read_text())
-    del config["mesh"], config["model"]["attention_impl"], config["model"]["scan_layers"]
-    config["model"]["remat"] = False
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    read = read_config(tmp_path)
-    assert (read.mesh.data, read.model.attention_impl, read.model.d_model) == (-1, "einsum", 8)
-    assert flat(default().to_dict()).keys() - set(ADDED) == set(FIRST_KEYS.split())
 
 
 def test_a_checkpoint_of_another_model_is_refused(workdir: Path, tmp_path: Path):

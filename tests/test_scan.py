@@ -117,8 +117,3 @@ def test_attention_weights_leave_no_scan():
     loops = [equation for equation in traced.eqns if equation.primitive.name == "scan"]
     assert len(loops) == 2
     assert not [v.aval.shape for loop in loops for v in loop.outvars if v.aval.shape[-3:] == (7, 5, 5)]
-
-
-@pytest.mark.parametrize("recorded, remat", [(False, "none"), (True, "full")])
-def test_runs_recorded_before_there_was_a_choice_still_open(recorded, remat):
-    assert dataclasses.replace(TINY, remat=recorded) == dataclasses.replace(TINY, remat=remat)

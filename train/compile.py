@@ -50,11 +50,12 @@ def main(argv: list[str]) -> int:
     prepare()
     from train.aot.report import as_text, refusal, report  # only now: jax reads the environment at import
 
-    found = report(options.config, options.topology, options.slices, with_search=options.search)
-    print(json.dumps(found, indent=1) if options.json else as_text(found))
-    if "refused" in found:
-        print(refusal(found), file=sys.stderr)
-    return 1 if "refused" in found else 0
+    compiled = report(options.config, options.topology, options.slices, with_search=options.search)
+    print(json.dumps(compiled, indent=1) if options.json else as_text(compiled))
+    if "refused" in compiled:
+        print(refusal(compiled), file=sys.stderr)
+        return 1
+    return 0
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from ml_collections import ConfigDict
 from base.errors import UserError
 from run.changes import check_unchanged
 from run.checkpoint import Checkpoints
-from run.distributed import all_stop, is_main, main_says
+from run.distributed import all_stop, broadcast_from_main, is_main
 from run.folder import as_json, model_config, open_folder, read_metrics, record_launch
 from run.sharding import make_mesh, place_rows, placed_shapes, shardings
 from run.signals import Signals
@@ -100,7 +100,7 @@ def train(cfg: ConfigDict, workdir: Path, init_from: str | None = None) -> int:
             if first > 1:
                 reporter.message(f"resuming {workdir} after update {first - 1}")
                 _validate_if_interrupted(training, state.params, first - 1)
-            ended = main_says(patience.ended)
+            ended = broadcast_from_main(patience.ended)
             if not ended:
                 ended = _updates(training, state, dropout_key, first, saved_at)
             if ended:
@@ -146,7 +146,7 @@ def _updates(training: Training, state: TrainState, key: PRNGKeyArray, first: in
                 if metrics:
                     reporter.validation(step, metrics)
                     training.patience.add(metrics)
-                    ended = main_says(training.patience.ended)
+                    ended = broadcast_from_main(training.patience.ended)
                 if saving or stopping or ended:
                     training.checkpoints.save(step, state, position, metrics, as_json(cfg))
                     saved_at = time.monotonic()
@@ -161,7 +161,7 @@ def _overdue(cfg: ConfigDict, step: int, saved_at: float) -> bool:
     if cfg.checkpoint.every_minutes <= 0 or step % cfg.log_every != 0:
         return False
     minutes = (time.monotonic() - saved_at) / 60
-    return main_says(minutes > cfg.checkpoint.every_minutes)
+    return broadcast_from_main(minutes > cfg.checkpoint.every_minutes)
 
 
 def _validate_if_interrupted(training: Training, params: dict, step: int) -> None:

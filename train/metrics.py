@@ -13,34 +13,43 @@ positions, both sides. `seconds` is that wall time since the run's first update;
 
 import json
 import math
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import jax
 from jaxtyping import Array
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.record_writer import directory_check
 from tensorboardX.summary import scalar
 
 from base.files import write_text
-from infer.scores.perplexity import from_nll
+from base.numbers import from_nll
+from base.progress import Bar
 from run.folder import read_metrics
 from train.step import Sums
 
 _SECONDS_BETWEEN_FLUSHES = 30.0
-_UPDATE = ("loss_sum", "nll_sum", "target_tokens", "tokens", "positions", "updates")
 
 
 class NotFiniteError(ArithmeticError):
     """The loss or the gradient of an update is NaN or infinite."""
+
+
+@dataclass
+class _Totals:
+    """Sums over the updates since the last record."""
+
+    loss_sum: float = 0.0
+    nll_sum: float = 0.0
+    target_tokens: float = 0.0
+    tokens: int = 0
+    positions: int = 0
 
 
 class Reporter:
@@ -58,27 +67,25 @@ class Reporter:
           last: number of the run's last update.
           every: updates per record.
         """
-        self._rate, self._every, self._last = rate, every, last
+        self._rate = rate
+        self._every = every
+        self._last = last
         self._elapsed = _drop_records(workdir, first) if workdir else 0.0
         self._file = (workdir / "metrics.jsonl").open("a", encoding="utf-8") if workdir else None
         self._tensorboard = _TensorBoard(workdir / "tensorboard", first) if workdir else None
-        self._totals = dict.fromkeys(_UPDATE, 0.0)
+        self._totals = _Totals()
         self._window_start = self._elapsed
         self._resumed_at = time.perf_counter()
-        self._bar = _bar() if workdir and sys.stderr.isatty() else None
-        if self._bar:
-            self._task = self._bar.add_task("training", total=last, completed=first - 1, numbers="")
+        self._bar = Bar("training", total=last, done=first - 1, enabled=workdir is not None)
 
     def __enter__(self) -> "Reporter":
-        if self._bar:
-            self._bar.start()
+        self._bar.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._bar:
-            self._bar.stop()
+        self._bar.stop()
         if self._file and self._tensorboard:
             try:
                 self._file.close()
@@ -97,16 +104,18 @@ class Reporter:
           NotFiniteError: its loss or gradient is NaN or infinite; the message names the step.
         """
         sums = jax.device_get(sums)
-        loss, gradient_norm = float(sums.loss.loss_sum), float(sums.gradient_norm)
-        if not (math.isfinite(loss) and math.isfinite(gradient_norm)):
-            raise NotFiniteError(f"update {step}: the loss is {loss} and the gradient norm {gradient_norm}")
-        values: tuple[Any, ...] = (loss, sums.loss.nll_sum, sums.loss.tokens, sums.tokens, positions, 1)
-        for name, value in zip(_UPDATE, values, strict=True):
-            self._totals[name] += float(value)
+        loss_sum = float(sums.loss.loss_sum)
+        gradient_norm = float(sums.gradient_norm)
+        if not (math.isfinite(loss_sum) and math.isfinite(gradient_norm)):
+            raise NotFiniteError(f"update {step}: the loss is {loss_sum} and the gradient norm {gradient_norm}")
+        self._totals.loss_sum += loss_sum
+        self._totals.nll_sum += float(sums.loss.nll_sum)
+        self._totals.target_tokens += float(sums.loss.tokens)
+        self._totals.tokens += int(sums.tokens)
+        self._totals.positions += positions
         if step % self._every == 0 or step == self._last:
             self._record(step, gradient_norm)
-        if self._bar:
-            self._bar.update(self._task, completed=step)
+        self._bar.update(step)
 
     def validation(self, step: int, metrics: dict[str, float]) -> None:
         """Records the result of a validation."""
@@ -114,10 +123,7 @@ class Reporter:
 
     def message(self, text: str) -> None:
         """Prints a line on stderr, above the bar if there is one."""
-        if self._bar:
-            self._bar.console.print(text, highlight=False, markup=False)
-        elif self._file:
-            print(text, file=sys.stderr, flush=True)
+        self._bar.message(text)
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -132,21 +138,25 @@ class Reporter:
         return self._elapsed + time.perf_counter() - self._resumed_at
 
     def _record(self, step: int, gradient_norm: float) -> None:
-        seconds, totals = self._seconds(), self._totals
-        nll = totals["nll_sum"] / max(totals["target_tokens"], 1.0)
+        totals = self._totals
+        seconds = self._seconds()
+        window_seconds = max(seconds - self._window_start, 1e-9)
+        target_tokens = max(totals.target_tokens, 1.0)
+        nll = totals.nll_sum / target_tokens
         record = {
             "step": step,
             "kind": "train",
-            "loss": totals["loss_sum"] / max(totals["target_tokens"], 1.0),
+            "loss": totals.loss_sum / target_tokens,
             "nll": nll,
             "perplexity": from_nll(nll),
             "gradient_norm": gradient_norm,
             "learning_rate": float(self._rate(step)),
-            "tokens_per_second": totals["target_tokens"] / max(seconds - self._window_start, 1e-9),
-            "non_pad_share": totals["tokens"] / totals["positions"],
+            "tokens_per_second": totals.target_tokens / window_seconds,
+            "non_pad_share": totals.tokens / totals.positions,
             "seconds": seconds,
         }
-        self._totals, self._window_start = dict.fromkeys(_UPDATE, 0.0), seconds
+        self._totals = _Totals()
+        self._window_start = seconds
         self._write(record)
 
     def _write(self, record: dict[str, Any]) -> None:
@@ -155,8 +165,8 @@ class Reporter:
         self._file.write(json.dumps(record) + "\n")
         self._file.flush()
         self._tensorboard.write(record)
-        if record["kind"] == "train" and self._bar:
-            self._bar.update(self._task, numbers=_line(record))
+        if record["kind"] == "train" and self._bar.is_shown:
+            self._bar.note(_line(record))
         else:
             self.message(f"step {record['step']}/{self._last} {record['kind']}: {_line(record)}")
 
@@ -172,10 +182,13 @@ class _TensorBoard:
         self._flushed_at = time.monotonic()
 
     def write(self, record: dict[str, Any]) -> None:
+        step = record["step"]
+        kind = record["kind"]
         for name, value in record.items():
-            if name not in ("step", "kind"):
-                summary = scalar(f"{record['kind']}/{name}", value)
-                self._writer.write_event(Event(wall_time=time.time(), step=record["step"], summary=summary))
+            if name in ("step", "kind"):
+                continue
+            summary = scalar(f"{kind}/{name}", value)
+            self._writer.write_event(Event(wall_time=time.time(), step=step, summary=summary))
         if time.monotonic() > self._flushed_at + _SECONDS_BETWEEN_FLUSHES:
             self._writer.flush()  # which waits for the disk
             self._flushed_at = time.monotonic()
@@ -196,16 +209,6 @@ def _line(record: dict[str, Any]) -> str:
     return line
 
 
-def _bar() -> Progress:
-    columns = (
-        MofNCompleteColumn(),
-        BarColumn(bar_width=20),
-        TextColumn("{task.fields[numbers]}"),
-        TimeRemainingColumn(),
-    )
-    return Progress(*columns, console=Console(stderr=True), refresh_per_second=2)
-
-
 def _drop_records(workdir: Path, first: int) -> float:
     """Drops the records of steps from `first` on, and a half-written last line; returns the last kept "seconds".
 
@@ -214,4 +217,5 @@ def _drop_records(workdir: Path, first: int) -> float:
     """
     records = [record for record in read_metrics(workdir) if record["step"] < first]
     write_text(workdir / "metrics.jsonl", "".join(f"{json.dumps(record)}\n" for record in records))
-    return next((float(record["seconds"]) for record in reversed(records) if "seconds" in record), 0.0)
+    seconds = [float(record["seconds"]) for record in records if "seconds" in record]
+    return seconds[-1] if seconds else 0.0

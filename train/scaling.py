@@ -16,7 +16,8 @@ from base.markers import rewritten
 from train.aot import scaling
 
 PAGE = Path("docs/scaling.md")
-BEGIN, END = "<!-- tables: made by `python -m train.scaling` -->", "<!-- end of tables -->"
+BEGIN = "<!-- tables: made by `python -m train.scaling` -->"
+END = "<!-- end of tables -->"
 
 
 def main(argv: list[str]) -> None:
@@ -24,10 +25,12 @@ def main(argv: list[str]) -> None:
     scaling.RECORDS.mkdir(parents=True, exist_ok=True)
     for case in scaling.cases():
         path = scaling.RECORDS / f"{case.name}.json"
-        if not path.exists() or scaling.read_record(path)["arguments"] != list(case.arguments):
-            print(f"{case.name}: {' '.join(case.arguments)}", file=sys.stderr)
-            write_json(path, scaling.make_record(case))
-    write_text(PAGE, rewritten(PAGE, BEGIN, END, scaling.tables(scaling.read_records())))
+        if path.exists() and scaling.read_record(path)["arguments"] == list(case.arguments):
+            continue
+        print(f"{case.name}: {' '.join(case.arguments)}", file=sys.stderr)
+        write_json(path, scaling.make_record(case))
+    tables = scaling.tables(scaling.read_records())
+    write_text(PAGE, rewritten(PAGE, BEGIN, END, tables))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import jax
 from jax.sharding import Mesh
 
-from infer.scores.perplexity import from_nll
+from base.numbers import from_nll
 from run.sharding import place_rows
 from tasks.loss import Loss
 from tasks.task import Batch
@@ -14,9 +14,14 @@ from train.job import Job
 
 def validate(job: Job, eval_step: Callable[[dict, Batch], Loss], mesh: Mesh, params: dict) -> dict[str, float]:
     """Returns "loss" and "nll" in nats per validation token, "perplexity", and the metrics of `job.measure`."""
-    loss_sum = nll_sum = tokens = 0.0
+    loss_sum = 0.0
+    nll_sum = 0.0
+    tokens = 0.0
     for batch in job.validation():
         loss = jax.device_get(eval_step(params, place_rows(mesh, batch)))
-        loss_sum, nll_sum, tokens = loss_sum + loss.loss_sum, nll_sum + loss.nll_sum, tokens + loss.tokens
+        loss_sum += loss.loss_sum
+        nll_sum += loss.nll_sum
+        tokens += loss.tokens
     nll = float(nll_sum / tokens)
-    return {"loss": float(loss_sum / tokens), "nll": nll, "perplexity": from_nll(nll), **job.measure(params)}
+    metrics = {"loss": float(loss_sum / tokens), "nll": nll, "perplexity": from_nll(nll)}
+    return metrics | job.measure(params)

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -29,41 +30,60 @@ def warm_start(source: str, params: dict, workdir: Path) -> tuple[dict, dict[str
       UserError: RUN is not the folder of a run, or has no such checkpoint; its subwords are not those of the run in
         `workdir`; or nothing matches.
     """
-    run, choice = _parts(source)
+    run, choice = _split(source)
     if not (run / "config.json").is_file():
         raise UserError(f"--init={source}: {run} is not the folder of a run; write RUN or RUN:CHECKPOINT")
     try:
-        steps, theirs = load_choice(run, choice or str(read_config(run).decode.checkpoint))
+        steps, source_params = load_choice(run, choice or str(read_config(run).decode.checkpoint))
         check_unchanged(run, steps[-1])
     except UserError as error:
         raise UserError(f"--init={source}: {error}") from error
-    tokenizers = [path / TOKENIZER for path in (run, workdir) if (path / TOKENIZER).exists()]
-    if len({sha256(path) for path in tokenizers}) == 2:
+    if not _same_subwords(run / TOKENIZER, workdir / TOKENIZER):
         raise UserError(f"--init={source}: that run has other subwords; set --config.data.tokenizer={run / TOKENIZER}")
-    there, here = flatten_dict(theirs, sep="/"), flatten_dict(params, sep="/")
-    taken = {name for name, leaf in here.items() if name in there and np.shape(there[name]) == leaf.shape}
+
+    given = flatten_dict(source_params, sep="/")
+    initial = flatten_dict(params, sep="/")
+    taken = {name for name, leaf in initial.items() if name in given and np.shape(given[name]) == leaf.shape}
     if not taken:
         raise UserError(f"--init={source}: no parameter there has the path and the shape of one of this model")
-    new, unused = here.keys() - taken, there.keys() - taken
+    new = initial.keys() - taken
+    unused = given.keys() - taken
     if is_main():
-        where = f"{run}, step {', '.join(map(str, steps))}"
-        print(f"{len(taken)} of {len(here)} parameters from {where}; {_listed(new)} new; {_listed(unused)} there not "
-              "used", file=sys.stderr)  # fmt: skip
-    mixed = {name: jax.device_put(there[name], leaf.sharding) if name in taken else leaf for name, leaf in here.items()}
-    record = {"run": str(run), "checkpoints": steps, "taken": len(taken), "new": sorted(new), "unused": sorted(unused)}
+        counted = f"{len(taken)} of {len(initial)} parameters from {run}, step {', '.join(map(str, steps))}"
+        print(f"{counted}; {_listed(new)} new; {_listed(unused)} there not used", file=sys.stderr)
+
+    mixed = dict(initial)
+    for name in taken:
+        mixed[name] = jax.device_put(given[name], initial[name].sharding)
+    record = {
+        "run": str(run),
+        "checkpoints": steps,
+        "taken": len(taken),
+        "new": sorted(new),
+        "unused": sorted(unused),
+    }
     return unflatten_dict(mixed, sep="/"), record
 
 
-def _parts(source: str) -> tuple[Path, str]:
+def _split(source: str) -> tuple[Path, str]:
     """Splits RUN[:CHECKPOINT]; a folder whose own name has a colon is taken as it is."""
-    whole = folder("init", source)
-    if whole.is_dir():
-        return whole, ""
+    as_it_is = folder("init", source)
+    if as_it_is.is_dir():
+        return as_it_is, ""
     run, _, choice = source.partition(":")
     return folder("init", run), choice
 
 
-def _listed(names: set[str]) -> str:
+def _same_subwords(theirs: Path, own: Path) -> bool:
+    """Returns whether two tokenizers are the same file, or one of them does not exist, as with images."""
+    if not (theirs.exists() and own.exists()):
+        return True
+    return sha256(theirs) == sha256(own)
+
+
+def _listed(names: Collection[str]) -> str:
     """Returns how many there are, and their names, once for all layers."""
-    shown = sorted({re.sub(r"layer_\d+", "layer_*", name) for name in names})
-    return f"{len(names)} ({', '.join(shown)})" if names else "0"
+    if not names:
+        return "0"
+    shown = {re.sub(r"layer_\d+", "layer_*", name) for name in names}
+    return f"{len(names)} ({', '.join(sorted(shown))})"

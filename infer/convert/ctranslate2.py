@@ -65,10 +65,10 @@ def write(model_run: Run, folder: Path, quantization: str = "float32") -> float:
     spec.save(str(folder))
     model_run.tokenizer.save(folder / "tokenizer.model")
     compute, rows = COMPUTE.get(quantization, "float32"), config.encoding.limit or POSITION_ROWS
-    told = {"beam": decode.beam, "alpha": decode.alpha, "extra_length": decode.extra_length, "rows": rows}
-    told |= {"penalty": penalty_note("CTranslate2", decode.length_penalty)}
-    told |= {"longest": min(rows, 256), "alibi": ALIBI if config.positions == "alibi" else ""}
-    write_text(folder / "README.md", README.format(quantization=quantization, compute=compute, **told))
+    fields = {"beam": decode.beam, "alpha": decode.alpha, "extra_length": decode.extra_length, "rows": rows}
+    fields |= {"penalty": penalty_note("CTranslate2", decode.length_penalty)}
+    fields |= {"longest": min(rows, 256), "alibi": ALIBI if config.positions == "alibi" else ""}
+    write_text(folder / "README.md", README.format(quantization=quantization, compute=compute, **fields))
     ours = forced(model_run)
     theirs = log_probs(model_run, folder, compute, ours)
     return compare(f"CTranslate2 {quantization}", ours, theirs, TOLERANCES[quantization])

@@ -80,8 +80,8 @@ def write(model_run: Run, folder: Path) -> float:
     save_file({name: np.ascontiguousarray(leaf) for name, leaf in leaves.items()}, folder / "model.safetensors")
     write_json(folder / "parameters.json", names)
     model_run.tokenizer.save(folder / "tokenizer.model")
-    told = {"platforms": ", ".join(PLATFORMS), "pad": PAD, "bos": BOS, "eos": EOS, **lengths(config)}
-    write_text(folder / "README.md", README.format(**told))
+    fields = {"platforms": ", ".join(PLATFORMS), "pad": PAD, "bos": BOS, "eos": EOS, **lengths(config)}
+    write_text(folder / "README.md", README.format(**fields))
 
     ours, params = forced(model_run), tuple(leaves.values())
     read = export.deserialize(bytearray((folder / "forward.bin").read_bytes()))

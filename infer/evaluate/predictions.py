@@ -11,9 +11,9 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Float
 
 from base.errors import UserError
+from base.numbers import from_nll
 from infer.evaluate.record import provenance
 from infer.runs import Run, corpus_named
-from infer.scores.perplexity import from_nll
 from run.sharding import data_mesh, place_params, place_rows
 from tasks import task_of
 from tasks.task import Batch, Objective

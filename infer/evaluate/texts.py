@@ -10,12 +10,12 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from base.errors import UserError
+from base.numbers import from_nll
 from data.batching import TextBatch
 from data.pipeline import text_batches
 from data.sources import open_corpus
 from infer.evaluate.record import provenance
 from infer.runs import Run, corpus_named
-from infer.scores.perplexity import from_nll
 from run.sharding import data_mesh, own_share, place_params, place_rows
 from tasks import task_of
 from tasks.task import Objective

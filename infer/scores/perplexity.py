@@ -1,6 +1,5 @@
 """Perplexity of the references per subword, with teacher forcing and without label smoothing."""
 
-import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -10,6 +9,7 @@ import numpy as np
 
 from base.errors import UserError
 from base.ids import EOS
+from base.numbers import from_nll
 from data.batching import length_batches
 from data.tokenizer import Tokenizer
 from model.config import ModelConfig
@@ -71,8 +71,3 @@ def line_log_probs(
     except ValueError as error:
         raise UserError(f"a sentence is too long for this model: {error}") from error
     return found
-
-
-def from_nll(nll: float) -> float:
-    """Returns the perplexity of a mean negative log-likelihood in nats; infinite rather than an error on overflow."""
-    return math.exp(nll) if nll < 700 else math.inf

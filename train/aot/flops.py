@@ -29,21 +29,20 @@ class _Mixer(NamedTuple):
 
 def forward_flops(config: ModelConfig, rows: int, source_length: int, target_length: int) -> Forward:
     """Returns the FLOPs of a forward pass over `rows` rows of `source_length` and `target_length` positions."""
-    c, s, t = config, rows * source_length, rows * target_length
+    c = config
+    s = rows * source_length
+    t = rows * target_length
+    softmax = 2 * t * c.d_model * c.vocab_size
     if c.prefix != "none":
-        both = sum(_mixer(c, rows, source_length + target_length, causal=True)) + _feed_forward(c, s + t)
-        return Forward(encoder=0, decoder=c.N * both, softmax=2 * t * c.d_model * c.vocab_size)
-    return Forward(
-        encoder=c.N * (sum(_mixer(c, rows, source_length, causal=False)) + _feed_forward(c, s)),
-        decoder=c.N
-        * (
-            sum(_mixer(c, rows, target_length, causal=True))
-            + _projections(c, t, s)
-            + _attention(c, t, source_length)
-            + _feed_forward(c, t)
-        ),
-        softmax=2 * t * c.d_model * c.vocab_size,
-    )
+        mixer = _mixer(c, rows, source_length + target_length, causal=True)
+        layer = sum(mixer) + _feed_forward(c, s + t)
+        return Forward(encoder=0, decoder=c.N * layer, softmax=softmax)
+    encoder_mixer = _mixer(c, rows, source_length, causal=False)
+    encoder_layer = sum(encoder_mixer) + _feed_forward(c, s)
+    decoder_mixer = _mixer(c, rows, target_length, causal=True)
+    cross_attention = _projections(c, t, s) + _attention(c, t, source_length)
+    decoder_layer = sum(decoder_mixer) + cross_attention + _feed_forward(c, t)
+    return Forward(encoder=c.N * encoder_layer, decoder=c.N * decoder_layer, softmax=softmax)
 
 
 def update_flops(config: ModelConfig, rows: int, source_length: int, target_length: int) -> int:
@@ -60,17 +59,19 @@ def recomputed_flops(config: ModelConfig, rows: int, source_length: int, target_
     The source's keys and values are computed outside the layers, and so stored. With pre-norm a layer's last product is
     not recomputed, since only a sum follows it.
     """
-    c, s, t = config, rows * source_length, rows * target_length
+    c = config
+    s = rows * source_length
+    t = rows * target_length
     if c.remat == "none":
         return 0
     if c.remat == "dots":
         encoder = _mixer(c, rows, source_length, causal=False).between
         decoder = _mixer(c, rows, target_length, causal=True).between
-        return c.N * (encoder + decoder + _attention(c, t, source_length))
+        cross_attention = _attention(c, t, source_length)
+        return c.N * (encoder + decoder + cross_attention)
     forward = forward_flops(config, rows, source_length, target_length)
-    stored = c.N * 2 * s * c.d_model * c.h * (c.d_k + c.d_v)
     unneeded = c.N * _feed_forward(c, s + t) // 2 if c.norm == "pre" else 0
-    return forward.encoder + forward.decoder - stored - unneeded
+    return forward.encoder + forward.decoder - _source_keys_values(c, s) - unneeded
 
 
 def counted_once(
@@ -82,36 +83,51 @@ def counted_once(
     `peeled` iterations of the backward loops, over both stacks, are outside too, and are counted. The `chunks` of the
     softmax and its gradient are a loop.
     """
-    c, s = config, rows * source_length
+    c = config
     forward = forward_flops(config, rows, source_length, target_length)
-    once = update_flops(config, rows, source_length, target_length)
-    once += recomputed_flops(config, rows, source_length, target_length)
-    once -= 3 * forward.softmax - 3 * forward.softmax // chunks
+    recomputed = recomputed_flops(config, rows, source_length, target_length)
+    softmax = 3 * forward.softmax
+    once = update_flops(config, rows, source_length, target_length) + recomputed
+    once -= softmax - softmax // chunks
     if c.scan_layers:
-        looped = forward.encoder + forward.decoder - c.N * 2 * s * c.d_model * c.h * (c.d_k + c.d_v)
-        back = 2 * looped + recomputed_flops(config, rows, source_length, target_length)
-        once -= looped + back - (looped + back) // c.N
-        once += peeled * back // (2 * c.N)
+        forward_loop = forward.encoder + forward.decoder - _source_keys_values(c, rows * source_length)
+        backward_loop = 2 * forward_loop + recomputed
+        loops = forward_loop + backward_loop
+        once -= loops - loops // c.N
+        once += peeled * backward_loop // (2 * c.N)
     return once
 
 
 def _mixer(c: ModelConfig, rows: int, length: int, causal: bool) -> _Mixer:
     """Over rows of `length` positions; blocks of rows are computed whole, and count whole."""
-    positions, directions = rows * length, 1 if causal else 2
-    if c.mixer == "recurrent":  # not by each position alone: the two directions are a batch of products
-        return _Mixer(0, 2 * positions * 4 * c.d_model * (c.d_model + c.d_model // directions))
+    positions = rows * length
+    directions = 1 if causal else 2
+    if c.mixer == "recurrent":
+        # Nothing is by each position alone: the two directions are a batch of products.
+        gates = 4 * c.d_model * (c.d_model + c.d_model // directions)
+        return _Mixer(each=0, between=2 * positions * gates)
     if c.mixer == "convolution":
-        return _Mixer(2 * positions * c.kernel_width * 2 * c.d_model**2, 0)
-    each = _projections(c, positions, positions)
+        return _Mixer(each=2 * positions * c.kernel_width * 2 * c.d_model**2, between=0)
+    projections = _projections(c, positions, positions)
     if c.mixer == "restricted":
         block = block_length(c.neighbours, length, causal)
-        return _Mixer(each, _attention(c, rows * -(-length // block) * block, (1 + directions) * block))
+        return _Mixer(projections, _attention(c, rows * _padded(length, block), (1 + directions) * block))
     if c.mixer == "linear":
         block = min(BLOCK, length)
-        filled = rows * -(-length // block) * block
-        sums = directions * 2 * c.d_k * (c.d_v + 1)  # made, and read
-        return _Mixer(each, 2 * filled * c.h * (block * (c.d_k + c.d_v + 1) + sums))
-    return _Mixer(each, _attention(c, positions, length))
+        within_block = block * (c.d_k + c.d_v + 1)
+        sums_over_blocks = directions * 2 * c.d_k * (c.d_v + 1)  # made, and read
+        return _Mixer(projections, 2 * rows * _padded(length, block) * c.h * (within_block + sums_over_blocks))
+    return _Mixer(projections, _attention(c, positions, length))
+
+
+def _padded(length: int, block: int) -> int:
+    """Returns `length` rounded up to whole blocks."""
+    return -(-length // block) * block
+
+
+def _source_keys_values(c: ModelConfig, source_positions: int) -> int:
+    """Counts W^K and W^V of cross-attention in all decoder layers, which are outside the layers' loop."""
+    return c.N * 2 * source_positions * c.d_model * c.h * (c.d_k + c.d_v)
 
 
 def _projections(c: ModelConfig, queries: int, keys: int) -> int:

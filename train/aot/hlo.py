@@ -42,32 +42,43 @@ def collectives(text: str, devices: int, slices: int = 1) -> list[Collective]:
     lines, entry = _computations(text)
     times = dict.fromkeys(lines, 0)
     _count(lines, entry, 1, times)
-    found: dict[tuple[str, str], Collective] = {}
+    by_channel: dict[tuple[str, str], Collective] = {}
     for name, body in lines.items():
         for line in body:
-            if times[name] and (match := _COLLECTIVE.search(line)):
-                channel = re.search(r"channel_id=(\d+)", line)
-                collective = _collective(match[2], match[1], line, devices, slices)
-                found[match[2], channel[1] if channel else line] = collective._replace(times=times[name])
-    return list(found.values())
+            match = _COLLECTIVE.search(line)
+            if not (match and times[name]):
+                continue
+            shape, kind = match.groups()
+            channel = re.search(r"channel_id=(\d+)", line)
+            collective = _collective(kind, shape, line, devices, slices)
+            by_channel[kind, channel[1] if channel else line] = collective._replace(times=times[name])
+    return list(by_channel.values())
 
 
 def loops(text: str) -> list[Loop]:
     """Returns every loop of a program that counts up to a constant."""
     lines, _ = _computations(text)
-    found = [_loop(lines, body, line) for body in lines.values() for line in body if " while(" in line]
-    return [loop for loop in found if loop is not None]
+    counting = []
+    for body in lines.values():
+        for line in body:
+            loop = _loop(lines, body, line)
+            if loop is not None:
+                counting.append(loop)
+    return counting
 
 
 def _computations(text: str) -> tuple[dict[str, list[str]], str]:
     """Returns the lines of each computation, and the name of the entry computation."""
     lines: dict[str, list[str]] = {}
-    entry = inside = ""
+    entry = ""
+    inside = ""
     for line in text.splitlines():
-        if opening := _COMPUTATION.match(line):
+        opening = _COMPUTATION.match(line)
+        if opening:
             inside = opening[1]
             lines[inside] = []
-            entry = inside if line.startswith("ENTRY") else entry
+            if line.startswith("ENTRY"):
+                entry = inside
         elif inside:
             lines[inside].append(line)
     return lines, entry
@@ -79,43 +90,57 @@ def _count(lines: dict[str, list[str]], name: str, runs: int, times: dict[str, i
     for line in lines[name]:
         loop = _loop(lines, lines[name], line)
         trips = loop.end - loop.start if loop else 1
-        for called in re.findall(r"%([\w.-]+)", " ".join(_CALLED.findall(line))):
-            _count(lines, called, runs * trips, times)
+        called = " ".join(_CALLED.findall(line))
+        for computation in re.findall(r"%([\w.-]+)", called):
+            _count(lines, computation, runs * trips, times)
 
 
 def _loop(lines: dict[str, list[str]], computation: list[str], line: str) -> Loop | None:
     """Returns the loop on this line of a computation, if it counts up to a constant, as scans do."""
-    parts = re.search(r" while\(%([\w.-]+)\).*condition=%([\w.-]+)", line)
-    if not parts:
+    match = re.search(r" while\(%([\w.-]+)\).*condition=%([\w.-]+)", line)
+    if not match:
         return None
-    condition = "\n".join(lines[parts[2]])
+    carried, condition_name = match.groups()
+    condition = "\n".join(lines[condition_name])
     limit = re.search(r"ROOT .* compare\(.*%([\w.-]+)\), direction=LT", condition)
-    end = limit and re.search(rf"%{re.escape(limit[1])} = s32\[\]\S* constant\((\d+)\)", condition)
-    return Loop(_start(computation, parts[1]), int(end[1])) if end else None
+    if not limit:
+        return None
+    end = re.search(rf"%{re.escape(limit[1])} = s32\[\]\S* constant\((\d+)\)", condition)
+    if not end:
+        return None
+    return Loop(_start(computation, carried), int(end[1]))
 
 
 def _start(computation: list[str], carried: str) -> int:
     """Returns the constant at which a loop's counter, its first carried value, starts; 0 if it is not a constant."""
-    defined = {match[1]: match[2] for line in computation if (match := _DEFINITION.match(line))}
-    first = re.search(r" tuple\([^%)]*%([\w.-]+)", defined.get(carried, ""))
-    counter = defined.get(first[1], "") if first else ""
+    definitions = {}
+    for line in computation:
+        definition = _DEFINITION.match(line)
+        if definition:
+            definitions[definition[1]] = definition[2]
+    first = re.search(r" tuple\([^%)]*%([\w.-]+)", definitions.get(carried, ""))
+    counter = definitions.get(first[1], "") if first else ""
     while copied := re.search(r" copy\(%([\w.-]+)\)", counter):
-        counter = defined.get(copied[1], "")
+        counter = definitions.get(copied[1], "")
     constant = re.search(r"^s32\[\]\S* constant\((\d+)\)", counter)
     return int(constant[1]) if constant else 0
 
 
 def _collective(kind: str, shape: str, line: str, devices: int, slices: int) -> Collective:
-    sizes = [_bytes(kind_of, dimensions) for kind_of, dimensions in _ARRAY.findall(shape)]
+    sizes = [_bytes(element, dimensions) for element, dimensions in _ARRAY.findall(shape)]
     if kind == "send":  # the rest is a context and a token
         return Collective(kind, sizes[0], slices, 1)
     group = _group(line, devices)
-    return Collective(kind, sum(sizes) * (group if kind == "reduce-scatter" else 1), group, 1)
+    size = sum(sizes)
+    if kind == "reduce-scatter":  # `shape` is that of the result
+        size *= group
+    return Collective(kind, size, group, 1)
 
 
 def _bytes(element: str, dimensions: str) -> int:
     bits = 8 if element == "pred" else int(re.findall(r"\d+", element)[0])
-    return math.prod(int(size) for size in dimensions.split(",") if size) * bits // 8
+    elements = math.prod(int(size) for size in dimensions.split(",") if size)
+    return elements * bits // 8
 
 
 def _group(line: str, devices: int) -> int:

@@ -45,7 +45,8 @@ class TooLarge(Exception):
 
     def __init__(self, needed: int, available: int):
         super().__init__(f"needs {needed / GIB:.2f} GiB per device; {available / GIB:.2f} GiB are available")
-        self.needed, self.available = needed, available
+        self.needed = needed
+        self.available = available
 
 
 def open_topology(name: str, slices: int) -> tuple[Chip, list[Any]]:
@@ -91,12 +92,17 @@ def topology_mesh(cfg: ConfigDict, devices: Sequence[Any], slices: int) -> Mesh:
 
 def batch_shapes(cfg: ConfigDict, mesh: Mesh) -> list[tuple[int, int, int]]:
     """Returns each batch shape of a run, shortest first: rows planned, rows when padded to the mesh, row length."""
-    data, lengths = cfg.data, row_lengths(cfg.data)
-    if data.tokens_per_batch < lengths[-1]:
-        raise UserError(f"data.tokens_per_batch is {data.tokens_per_batch}: too few for a row of {lengths[-1]} tokens")
+    tokens = cfg.data.tokens_per_batch
+    lengths = row_lengths(cfg.data)
+    if tokens < lengths[-1]:
+        raise UserError(f"data.tokens_per_batch is {tokens}: too few for a row of {lengths[-1]} tokens")
     multiple = row_parts(mesh) * cfg.optim.accumulate
-    planned = [data.tokens_per_batch // length for length in lengths]
-    return [(rows, rows + -rows % multiple, length) for rows, length in zip(planned, lengths, strict=True)]
+    shapes = []
+    for length in lengths:
+        planned = tokens // length
+        padded = planned + -planned % multiple
+        shapes.append((planned, padded, length))
+    return shapes
 
 
 def train_step(cfg: ConfigDict, config: ModelConfig, mesh: Mesh, rows: int, length: int) -> dict[str, Any]:
@@ -107,27 +113,32 @@ def train_step(cfg: ConfigDict, config: ModelConfig, mesh: Mesh, rows: int, leng
     """
     tx = optimizer(cfg.optim, cfg.model.d_model, cfg.steps)
     goal = objective(config, cfg.loss.eps_ls, cfg.loss.chunk)
-    placed = placed_shapes(jax.eval_shape(partial(init_state, goal.init, tx), jax.random.key(0)), mesh)
+    abstract_state = jax.eval_shape(partial(init_state, goal.init, tx), jax.random.key(0))
+    placed = placed_shapes(abstract_state, mesh)
     step: Any = make_train_step(goal, tx, cfg.optim.accumulate, shardings(placed))
     ids_bt: Any = jax.ShapeDtypeStruct((rows, length), jnp.int32, sharding=NamedSharding(mesh, ROWS))
+    batch = Batch(*[ids_bt] * len(Batch._fields))
     key = jax.ShapeDtypeStruct((), jax.random.key(0).dtype, sharding=NamedSharding(mesh, P()))
     with jax.set_mesh(mesh):
-        compiled = _compile(step.lower(placed, Batch(*[ids_bt] * len(Batch._fields)), key))
-    softmax_chunks, _ = chunks(rows // row_parts(mesh) // cfg.optim.accumulate, length, cfg.loss.chunk)
-    shape = config, rows, length, length
-    analytic = update_flops(*shape) + recomputed_flops(*shape)
+        compiled = _compile(step.lower(placed, batch, key))
     text = compiled.as_text()
-    found = facts(compiled, text, mesh)
+
+    shape = (config, rows, length, length)
+    analytic = update_flops(*shape) + recomputed_flops(*shape)
+    microbatch_rows = rows // row_parts(mesh) // cfg.optim.accumulate
+    softmax_chunks, _ = chunks(microbatch_rows, length, cfg.loss.chunk)
     # For several slices the compiler peels an iteration off each backward loop, to overlap sending its gradients.
     peeled = sum(loop.start for loop in loops(text) if loop.end == config.N)
+    once = counted_once(*shape, peeled, softmax_chunks)
+    measured = facts(compiled, text, mesh)
     for counted in ("flops", "traffic"):  # a loop's body counts once: over microbatches, layers, chunks of the softmax
-        found[counted] *= cfg.optim.accumulate * analytic / counted_once(*shape, peeled, softmax_chunks)
+        measured[counted] *= cfg.optim.accumulate * analytic / once
     return {
         "rows": rows,
         "length": length,
-        "state_bytes": _bytes_a_device(placed),
+        "state_bytes": _bytes_per_device(placed),
         "flops_analytic": analytic / mesh.size,
-        **found,
+        **measured,
     }
 
 
@@ -139,11 +150,12 @@ def search_program(cfg: ConfigDict, config: ModelConfig, mesh: Mesh) -> dict[str
     """
     rows = FULL_BATCH // SEARCH_LENGTH
     rows += -rows % row_parts(mesh)
-    params = placed_shapes(jax.eval_shape(partial(init_params, config), jax.random.key(0)), mesh)
+    abstract_params = jax.eval_shape(partial(init_params, config), jax.random.key(0))
+    params = placed_shapes(abstract_params, mesh)
     source_bs = jax.ShapeDtypeStruct((rows, SEARCH_LENGTH), jnp.int32, sharding=NamedSharding(mesh, ROWS))
     options = {"beam": cfg.decode.beam, "alpha": cfg.decode.alpha, "extra_length": cfg.decode.extra_length}
-    find = jax.jit(partial(run_search(beam_search), Transformer(config), **options))
-    compiled = _compile(find.lower(params, source_bs))
+    search = jax.jit(partial(run_search(beam_search), Transformer(config), **options))
+    compiled = _compile(search.lower(params, source_bs))
     return {"rows": rows, "length": SEARCH_LENGTH, **facts(compiled, compiled.as_text(), mesh)}
 
 
@@ -152,7 +164,8 @@ def facts(compiled: Any, text: str, mesh: Mesh) -> dict[str, Any]:
 
     `text` is `compiled.as_text()`, which is slow for a large program.
     """
-    analysis, cost = compiled.memory_analysis(), compiled.cost_analysis()
+    analysis = compiled.memory_analysis()
+    cost = compiled.cost_analysis()
     memory = {
         "arguments": analysis.argument_size_in_bytes,
         "outputs": analysis.output_size_in_bytes,
@@ -164,9 +177,10 @@ def facts(compiled: Any, text: str, mesh: Mesh) -> dict[str, Any]:
     slices = len({getattr(device, "slice_index", 0) for device in mesh.devices.flat})
     sent = Counter[tuple[str, int]]()
     count = Counter[tuple[str, int]]()
-    for one in collectives(text, mesh.size, slices):
-        count[one.kind, one.group] += one.times
-        sent[one.kind, one.group] += one.times * one.bytes
+    for collective in collectives(text, mesh.size, slices):
+        key = (collective.kind, collective.group)
+        count[key] += collective.times
+        sent[key] += collective.times * collective.bytes
     return {
         "memory": memory,
         "flops": cost["flops"],
@@ -190,18 +204,19 @@ def _compile(lowered: Any) -> Any:
 
 def _too_large(message: str) -> TooLarge | None:
     """Returns the numbers in the compiler's out-of-memory message; None for any other message."""
-    sizes = r"([\d.]+)([KMGT]?)B?"
-    for pattern in (rf"Used {sizes} of {sizes} hbm", rf"total .*?\({sizes}\) exceeds available HBM \({sizes}\)"):
-        if found := re.search(pattern, message):
-            needed, available = (
-                round(float(number) * _UNITS[unit]) for number, unit in (found.groups()[:2], found.groups()[2:])
-            )
+    size = r"([\d.]+)([KMGT]?)B?"
+    for pattern in (rf"Used {size} of {size} hbm", rf"total .*?\({size}\) exceeds available HBM \({size}\)"):
+        match = re.search(pattern, message)
+        if match:
+            needed = round(float(match[1]) * _UNITS[match[2]])
+            available = round(float(match[3]) * _UNITS[match[4]])
             return TooLarge(needed, available)
     return None
 
 
-def _bytes_a_device(placed: Any) -> int:
-    return sum(
-        math.prod(leaf.sharding.shard_shape(leaf.shape)) * np.dtype(leaf.dtype).itemsize
-        for leaf in jax.tree.leaves(placed)
-    )
+def _bytes_per_device(placed: Any) -> int:
+    total = 0
+    for leaf in jax.tree.leaves(placed):
+        elements = math.prod(leaf.sharding.shard_shape(leaf.shape))
+        total += elements * np.dtype(leaf.dtype).itemsize
+    return total

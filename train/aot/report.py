@@ -26,7 +26,8 @@ def report(cfg: ConfigDict, topology: str, slices: int, *, with_search: bool) ->
     mesh = programs.topology_mesh(cfg.mesh, devices, slices)
     config = model_config(cfg, cfg.data.vocab_size)
     shapes = programs.batch_shapes(cfg, mesh)
-    (_, longest_rows, longest), (planned, rows, length) = shapes[-1], shapes[len(shapes) // 2]
+    _, longest_rows, longest = shapes[-1]
+    planned, rows, length = shapes[len(shapes) // 2]
     made: dict[str, Any] = {
         "topology": topology,
         "slices": slices,
@@ -37,11 +38,15 @@ def report(cfg: ConfigDict, topology: str, slices: int, *, with_search: bool) ->
         "versions": {"jax": jax.__version__, "libtpu": version("libtpu")},
         "config": as_json(cfg),
     }
+
+    def compile_middle() -> dict[str, Any]:
+        if length == longest:
+            return made["train_longest"]
+        return programs.train_step(cfg, config, mesh, rows, length)
+
     compilers = {
         "train_longest": lambda: programs.train_step(cfg, config, mesh, longest_rows, longest),
-        "train_middle": lambda: (
-            made["train_longest"] if longest == length else programs.train_step(cfg, config, mesh, rows, length)
-        ),
+        "train_middle": compile_middle,
     }
     if with_search:
         compilers["search"] = lambda: programs.search_program(cfg, config, mesh)
@@ -65,10 +70,17 @@ def estimate(chip: Chip, program: dict[str, Any], positions: int, steps: int) ->
       positions: target positions per update, without the rows that pad the batch to the mesh.
       steps: updates in the whole run.
     """
-    seconds = {"compute": program["flops_analytic"] / chip.peak, "memory": program["traffic"] / chip.memory_bandwidth}
-    seconds["links"] = sum(_sent(e) for e in program["collectives"] if e["kind"] != "send") / chip.link
-    seconds["network"] = sum(_sent(e) for e in program["collectives"] if e["kind"] == "send") / chip.network
-    least, most = max(seconds.values()), sum(seconds.values())
+    collectives = program["collectives"]
+    within_slice = sum(_sent(collective) for collective in collectives if collective["kind"] != "send")
+    between_slices = sum(_sent(collective) for collective in collectives if collective["kind"] == "send")
+    seconds = {
+        "compute": program["flops_analytic"] / chip.peak,
+        "memory": program["traffic"] / chip.memory_bandwidth,
+        "links": within_slice / chip.link,
+        "network": between_slices / chip.network,
+    }
+    least = max(seconds.values())
+    most = sum(seconds.values())
     return {
         **{f"{name}_seconds": value for name, value in seconds.items()},
         "step_seconds_least": least,
@@ -88,48 +100,65 @@ def _sent(collective: dict[str, Any]) -> float:
 
 def as_text(made: dict[str, Any]) -> str:
     """Returns the report as text."""
-    chip, mesh = CHIPS[made["topology"].partition(":")[0]], made["mesh"]
+    generation, _, _ = made["topology"].partition(":")
+    chip = CHIPS[generation]
     slices = f"{made['slices']} slices of " if made["slices"] > 1 else ""
+    mesh = " ".join(f"{axis}={size}" for axis, size in made["mesh"].items())
+    dtype = made["config"]["model"]["dtype"]
     lines = [
         f"{slices}{made['topology']}, {made['devices']} {chip.name} chips with {chip.memory / GIB:.0f} GiB each",
-        f"mesh {' '.join(f'{axis}={size}' for axis, size in mesh.items())};"
-        f" {made['parameters']:,} parameters, {made['config']['model']['dtype']}; per device:",
+        f"mesh {mesh}; {made['parameters']:,} parameters, {dtype}; per device:",
     ]
     titles = {"train_longest": "update", "train_middle": "update", "search": "beam search"}
-    for name in titles:
-        if name in made and (name != "train_middle" or made[name] != made["train_longest"]):
+    for name, title in titles.items():
+        is_repeated = name == "train_middle" and made.get(name) == made.get("train_longest")
+        if name in made and not is_repeated:
             program = made[name]
-            lines.append(f"{titles[name]}, {program['rows']} rows x {program['length']} positions per side")
-            lines += _program(program, chip)
+            lines.append(f"{title}, {program['rows']} rows x {program['length']} positions per side")
+            lines += _program_lines(program, chip)
     if "estimate" in made:
-        e = made["estimate"]
-        parts = (f"{name} {1e3 * e[f'{name}_seconds']:.2f}" for name in ("compute", "memory", "links", "network"))
-        lines += [
-            f"estimated update, {made['train_middle']['length']} positions per row: {1e3 * e['step_seconds_least']:.2f}"
-            f" to {1e3 * e['step_seconds_most']:.2f} ms ({', '.join(parts)})",
-            f"  {e['positions_per_second_least']:,.0f} to {e['positions_per_second_most']:,.0f} target positions/s;"
-            f" {e['hours_least']:.2f} to {e['hours_most']:.2f} hours for {made['config']['steps']:,} updates",
-            f"  {ASSUMPTIONS}",
-        ]
+        lines += _estimate_lines(made["estimate"], made["train_middle"]["length"], made["config"]["steps"])
     return "\n".join(lines)
 
 
-def _program(program: dict[str, Any], chip: Chip) -> list[str]:
+def _program_lines(program: dict[str, Any], chip: Chip) -> list[str]:
     memory = program["memory"]
+    peak = memory["peak"]
     parts = ", ".join(f"{name} {memory[name] / GIB:.3f}" for name in memory if name != "peak")
-    lines = [f"  memory      {memory['peak'] / GIB:.3f} GiB, {memory['peak'] / chip.memory:.1%} of HBM ({parts})"]
+    lines = [f"  memory      {peak / GIB:.3f} GiB, {peak / chip.memory:.1%} of HBM ({parts})"]
     if "flops_analytic" in program:
-        flops, analytic = program["flops"], program["flops_analytic"]
+        flops = program["flops"]
+        analytic = program["flops_analytic"]
         lines.append(f"  FLOPs       {flops:.4g}; matrix products {analytic:.4g}; ratio {flops / analytic:.3f}")
-    for e in program["collectives"]:
-        lines.append(f"  {e['kind']:<18} {e['count']}, of {e['bytes'] / 1e6:.3f} MB, in groups of {e['group']}")
-    return lines if program["collectives"] else [*lines, "  no collectives"]
+    for collective in program["collectives"]:
+        kind = collective["kind"]
+        megabytes = collective["bytes"] / 1e6
+        lines.append(f"  {kind:<18} {collective['count']}, of {megabytes:.3f} MB, in groups of {collective['group']}")
+    if not program["collectives"]:
+        lines.append("  no collectives")
+    return lines
+
+
+def _estimate_lines(estimated: dict[str, float], length: int, steps: int) -> list[str]:
+    milliseconds = {name: 1e3 * estimated[f"{name}_seconds"] for name in ("compute", "memory", "links", "network")}
+    parts = ", ".join(f"{name} {value:.2f}" for name, value in milliseconds.items())
+    fastest = 1e3 * estimated["step_seconds_least"]
+    slowest = 1e3 * estimated["step_seconds_most"]
+    return [
+        f"estimated update, {length} positions per row: {fastest:.2f} to {slowest:.2f} ms ({parts})",
+        f"  {estimated['positions_per_second_least']:,.0f} to {estimated['positions_per_second_most']:,.0f} "
+        f"target positions/s; {estimated['hours_least']:.2f} to {estimated['hours_most']:.2f} hours "
+        f"for {steps:,} updates",
+        f"  {ASSUMPTIONS}",
+    ]
 
 
 def refusal(made: dict[str, Any]) -> str:
     """Returns one line about the program that does not fit."""
-    needed, available = (made["refused"][key] / GIB for key in ("needed", "available"))
+    refused = made["refused"]
+    needed = refused["needed"] / GIB
+    available = refused["available"] / GIB
     return (
-        f"does not fit: {made['refused']['program']} needs {needed:.2f} GiB per device, and {made['topology']} has"
+        f"does not fit: {refused['program']} needs {needed:.2f} GiB per device, and {made['topology']} has"
         f" {available:.2f}; more devices, mesh.fsdp, mesh.tensor, optim.accumulate or model.remat reduce that"
     )

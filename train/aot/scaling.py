@@ -15,27 +15,65 @@ RECORDS = Path("results/aot")
 A_CHIP = 6_250  # positions per side and chip: weak scaling starts from the paper's 25,000 on four chips
 PARTS = ("compute", "memory", "links", "network")
 REPORT: Schema = {
-    **{"topology": str, "slices": int, "devices": int, "mesh": {"data": int, "fsdp": int, "tensor": int}},
-    **{"config": {"data": {"tokens_per_batch": int}}, "versions": {"jax": str, "libtpu": str}},
+    "topology": str,
+    "slices": int,
+    "devices": int,
+    "mesh": {"data": int, "fsdp": int, "tensor": int},
+    "config": {"data": {"tokens_per_batch": int}},
+    "versions": {"jax": str, "libtpu": str},
 }
 REFUSED: Schema = {"program": str, "needed": int, "available": int}
 PROGRAM: Schema = {
-    **{"rows": int, "length": int, "flops": float, "flops_analytic": float, "memory": {"peak": float}},
+    "rows": int,
+    "length": int,
+    "flops": float,
+    "flops_analytic": float,
+    "memory": {"peak": float},
     "collectives": [{"kind": str, "bytes": int, "group": int, "count": int}],
 }
-RANGES = ("step_seconds", "positions_per_second", "hours")
-ESTIMATE = [f"{part}_seconds" for part in PARTS] + [f"{name}_{end}" for name in RANGES for end in ("least", "most")]
+ESTIMATE: Schema = {
+    "compute_seconds": float,
+    "memory_seconds": float,
+    "links_seconds": float,
+    "network_seconds": float,
+    "step_seconds_least": float,
+    "step_seconds_most": float,
+    "positions_per_second_least": float,
+    "positions_per_second_most": float,
+    "hours_least": float,
+    "hours_most": float,
+}
 COMPILED: Schema = {
-    **{"train_longest": PROGRAM, "train_middle": PROGRAM, "estimate": dict.fromkeys(ESTIMATE, float)},
+    "train_longest": PROGRAM,
+    "train_middle": PROGRAM,
+    "estimate": ESTIMATE,
     "config": {"data": {"train": str, "valid": str}},
 }
 SIZES = (
-    *("record", "topology", "mesh", "positions per chip", "memory GiB", "of HBM", "FLOPs / analytic", "collectives MB"),
-    *("update ms", "bound by", "positions/s", "hours"),
+    "record",
+    "topology",
+    "mesh",
+    "positions per chip",
+    "memory GiB",
+    "of HBM",
+    "FLOPs / analytic",
+    "collectives MB",
+    "update ms",
+    "bound by",
+    "positions/s",
+    "hours",
 )
 WEAK = (
-    *("record", "chips", "positions in an update", "memory GiB", "compute ms", "memory ms", "links ms"),
-    *("update ms", "positions/s", "of linear"),
+    "record",
+    "chips",
+    "positions in an update",
+    "memory GiB",
+    "compute ms",
+    "memory ms",
+    "links ms",
+    "update ms",
+    "positions/s",
+    "of linear",
 )
 
 
@@ -49,33 +87,34 @@ class Case(NamedTuple):
 
 def cases() -> list[Case]:
     """Returns every row of every table."""
+    rows = []
+    for model in ("base", "big"):
+        for topology in ("v5e:2x2", "v5e:4x4", "v6e:4x4", "v5p:2x2x2"):
+            search = () if topology == "v5e:4x4" else ("--nosearch",)
+            rows.append(_case("paper", topology.replace(":", "-"), model, topology, *search))
+        rows.append(_case("paper", "v5e-4x4-2-slices", model, "v5e:4x4", "--slices=2", "--nosearch"))
+    for axis in ("fsdp", "tensor"):
+        rows.append(_case("meshes", f"v5e-4x4-{axis}", "big", "v5e:4x4", f"--config.mesh.{axis}=4", "--nosearch"))
+    too_many_tokens = "--config.data.tokens_per_batch=200000"
+    rows.append(_case("meshes", "v5e-2x2-large", "big", "v5e:2x2", too_many_tokens, "--nosearch"))
+    for model in ("base", "big"):
+        table = f"weak {model}"
+        rows.append(_case(table, "v5e-2x2", model, "v5e:2x2", "--nosearch"))  # the paper's batch on four chips, again
+        for topology, chips in (("v5e:4x4", 16), ("v5e:8x8", 64), ("v5e:16x16", 256)):
+            tokens = f"--config.data.tokens_per_batch={A_CHIP * chips}"
+            rows.append(_case(table, f"weak-{chips}", model, topology, tokens, "--nosearch"))
+    return rows
 
-    def case(table: str, name: str, model: str, topology: str, *more: str) -> Case:
-        config = (f"--config=configs/{model}.py", "--config.model.dtype=bfloat16", "--config.model.scan_layers=True")
-        return Case(table, f"{model}-{name}", (*config, f"--topology={topology}", *more))
 
-    paper = [
-        case("paper", topology.replace(":", "-"), model, topology, *(() if topology == "v5e:4x4" else ("--nosearch",)))
-        for model in ("base", "big")
-        for topology in ("v5e:2x2", "v5e:4x4", "v6e:4x4", "v5p:2x2x2")
-    ]
-    slices = [
-        case("paper", "v5e-4x4-2-slices", model, "v5e:4x4", "--slices=2", "--nosearch") for model in ("base", "big")
-    ]
-    meshes = [
-        case("meshes", f"v5e-4x4-{axis}", "big", "v5e:4x4", f"--config.mesh.{axis}=4", "--nosearch")
-        for axis in ("fsdp", "tensor")
-    ]
-    large = [case("meshes", "v5e-2x2-large", "big", "v5e:2x2", "--config.data.tokens_per_batch=200000", "--nosearch")]
-    weak = [
-        case(f"weak {model}", f"weak-{chips}", model, topology, tokens, "--nosearch")
-        for model in ("base", "big")
-        for topology, chips in (("v5e:4x4", 16), ("v5e:8x8", 64), ("v5e:16x16", 256))
-        for tokens in (f"--config.data.tokens_per_batch={A_CHIP * chips}",)
-    ]
-    weak += [c._replace(table=f"weak {c.name.partition('-')[0]}") for c in paper if c.name.endswith("-v5e-2x2")]
-    weak.sort(key=lambda c: (c.table, "weak" in c.name))
-    return sorted(paper + slices, key=lambda c: c.name.partition("-")[0]) + meshes + large + weak
+def _case(table: str, name: str, model: str, topology: str, *more: str) -> Case:
+    arguments = (
+        f"--config=configs/{model}.py",
+        "--config.model.dtype=bfloat16",
+        "--config.model.scan_layers=True",
+        f"--topology={topology}",
+        *more,
+    )
+    return Case(table, f"{model}-{name}", arguments)
 
 
 def make_record(case: Case) -> dict[str, Any]:
@@ -97,10 +136,12 @@ def check_report(path: Path, content: Any) -> dict[str, Any]:
     Raises:
       UserError: it does not.
     """
-    found = check(path, "", content, {"arguments": [str], "report": REPORT})["report"]
-    if found["topology"].partition(":")[0] not in CHIPS:
-        raise UserError(f"{path}: damaged: report.topology is {found['topology']!r}; it must begin like v5e:4x4")
-    check(path, "report", found, {"refused": REFUSED} if "refused" in found else COMPILED)
+    report = check(path, "", content, {"arguments": [str], "report": REPORT})["report"]
+    generation, _, _ = report["topology"].partition(":")
+    if generation not in CHIPS:
+        raise UserError(f"{path}: damaged: report.topology is {report['topology']!r}; it must begin like v5e:4x4")
+    rest = {"refused": REFUSED} if "refused" in report else COMPILED
+    check(path, "report", report, rest)
     return content
 
 
@@ -116,15 +157,18 @@ def read_records() -> dict[str, dict[str, Any]]:
 
 def tables(records: dict[str, dict[str, Any]]) -> str:
     """Returns all tables in Markdown, from the cases compiled so far, and the names of the missing ones."""
-    reports: dict[str, dict[str, dict[str, Any]]] = {}
+    reports: dict[str, dict[Markdown, dict[str, Any]]] = {}
+    missing = []
     for case in cases():
         if case.name in records:
             link = Markdown(f"[{case.name}](../{RECORDS}/{case.name}.json)")
             reports.setdefault(case.table, {})[link] = records[case.name]["report"]
-    missing = dict.fromkeys(case.name for case in cases() if case.name not in records)
-    versions = sorted(
-        {f"jax {v['jax']}, libtpu {v['libtpu']}" for v in (r["report"]["versions"] for r in records.values())}
-    )
+        elif case.name not in missing:  # a case may be in two tables
+            missing.append(case.name)
+    compilers = set()
+    for record in records.values():
+        versions = record["report"]["versions"]
+        compilers.add(f"jax {versions['jax']}, libtpu {versions['libtpu']}")
     sections = (
         ("paper", "The paper's batch of 25,000 positions per side", SIZES),
         ("meshes", "Other meshes, and what does not fit", SIZES),
@@ -132,59 +176,78 @@ def tables(records: dict[str, dict[str, Any]]) -> str:
         ("weak big", "Weak scaling of big: the same number of positions per chip on 4 to 256 chips", WEAK),
     )
     parts = []
-    for name, title, head in sections:
-        if found := reports.get(name):
-            first = next((_rate(report) for report in found.values() if "estimate" in report), 1.0)
-            cells = [{"record": link, **_cells(report, first)} for link, report in found.items()]
-            rows = [tuple(of.get(heading, "-") for heading in head) for of in cells]
-            parts.append(as_markdown(Table(name, title, head, rows, [])))
-    parts += [f"Times and rates: {ASSUMPTIONS}.", f"Compiled with {'; '.join(versions) or 'nothing yet'}."]
-    return "\n\n".join([*parts, *([f"Not compiled yet: {', '.join(missing)}."] if missing else [])])
+    for name, title, headings in sections:
+        if name not in reports:
+            continue
+        section = reports[name]
+        rates = [_rate(report) for report in section.values() if "estimate" in report]
+        first_rate = rates[0] if rates else 1.0
+        rows = []
+        for link, report in section.items():
+            cells = {"record": link, **_cells(report, first_rate)}
+            rows.append(tuple(cells.get(heading, "-") for heading in headings))
+        parts.append(as_markdown(Table(name, title, headings, rows, [])))
+    parts.append(f"Times and rates: {ASSUMPTIONS}.")
+    parts.append(f"Compiled with {'; '.join(sorted(compilers)) or 'nothing yet'}.")
+    if missing:
+        parts.append(f"Not compiled yet: {', '.join(missing)}.")
+    return "\n\n".join(parts)
 
 
-def _cells(found: dict[str, Any], first: float) -> dict[str, str]:
-    """Returns the cells of a report by heading, fewer where it does not fit; `first` is the `_rate` to compare with."""
-    chip = CHIPS[found["topology"].partition(":")[0]]
-    slices = f"{found['slices']} x " if found["slices"] > 1 else ""
-    tokens = found["config"]["data"]["tokens_per_batch"]
+def _cells(report: dict[str, Any], first_rate: float) -> dict[str, str]:
+    """Returns the cells of a report by heading, fewer where it does not fit; `first_rate` is that of the first row."""
+    generation, _, _ = report["topology"].partition(":")
+    chip = CHIPS[generation]
+    slices = f"{report['slices']} x " if report["slices"] > 1 else ""
+    tokens = report["config"]["data"]["tokens_per_batch"]
     cells = {
-        "topology": f"{slices}{found['topology']}",
-        "chips": str(found["devices"]),
-        "mesh": " ".join(f"{axis} {size}" for axis, size in found["mesh"].items() if size > 1),
-        "positions per chip": f"{tokens / found['devices']:,.0f}",
+        "topology": f"{slices}{report['topology']}",
+        "chips": str(report["devices"]),
+        "mesh": " ".join(f"{axis} {size}" for axis, size in report["mesh"].items() if size > 1),
+        "positions per chip": f"{tokens / report['devices']:,.0f}",
         "positions in an update": f"{tokens:,}",
     }
-    if "refused" in found:
-        needed, available = (found["refused"][key] / GIB for key in ("needed", "available"))
-        return {**cells, "memory GiB": Markdown(f"**does not fit**: {needed:.1f} of {available:.2f}")}
-    peak, middle, e = found["train_longest"]["memory"]["peak"], found["train_middle"], found["estimate"]
-    return {
-        **cells,
+    if "refused" in report:
+        needed = report["refused"]["needed"] / GIB
+        available = report["refused"]["available"] / GIB
+        cells["memory GiB"] = Markdown(f"**does not fit**: {needed:.1f} of {available:.2f}")
+        return cells
+    peak = report["train_longest"]["memory"]["peak"]
+    program = report["train_middle"]
+    estimate = report["estimate"]
+    megabytes = [f"{kind} {size / 1e6:,.0f}" for kind, size in _collective_bytes(program).items()]
+    cells |= {
         "memory GiB": f"{peak / GIB:.2f}",
         "of HBM": f"{peak / chip.memory:.0%}",
-        "FLOPs / analytic": f"{middle['flops'] / middle['flops_analytic']:.3f}",
-        "collectives MB": "; ".join(f"{kind} {size / 1e6:,.0f}" for kind, size in _collective_bytes(middle).items()),
-        **{f"{part} ms": f"{1e3 * e[f'{part}_seconds']:.2f}" for part in PARTS},
-        "update ms": _range(e, "step_seconds", 1e3, ".1f"),
-        "bound by": max(PARTS, key=lambda part: e[f"{part}_seconds"]),
-        "positions/s": _range(e, "positions_per_second", 1.0, ",.0f"),
-        "hours": _range(e, "hours", 1.0, ".1f"),
-        "of linear": f"{_rate(found) / first:.1%}",
+        "FLOPs / analytic": f"{program['flops'] / program['flops_analytic']:.3f}",
+        "collectives MB": "; ".join(megabytes),
+        "update ms": _range(estimate, "step_seconds", 1e3, ".1f"),
+        "bound by": max(PARTS, key=lambda part: estimate[f"{part}_seconds"]),
+        "positions/s": _range(estimate, "positions_per_second", 1.0, ",.0f"),
+        "hours": _range(estimate, "hours", 1.0, ".1f"),
+        "of linear": f"{_rate(report) / first_rate:.1%}",
     }
+    for part in PARTS:
+        seconds = estimate[f"{part}_seconds"]
+        cells[f"{part} ms"] = f"{1e3 * seconds:.2f}"
+    return cells
 
 
-def _rate(found: dict[str, Any]) -> float:
+def _rate(report: dict[str, Any]) -> float:
     """Returns the lower estimate of positions per second and chip."""
-    return found["estimate"]["positions_per_second_least"] / found["devices"]
+    return report["estimate"]["positions_per_second_least"] / report["devices"]
 
 
 def _collective_bytes(program: dict[str, Any]) -> dict[str, int]:
     """Returns the bytes of each kind, largest first."""
     sizes: dict[str, int] = {}
-    for one in program["collectives"]:
-        sizes[one["kind"]] = sizes.get(one["kind"], 0) + one["bytes"]
+    for collective in program["collectives"]:
+        kind = collective["kind"]
+        sizes[kind] = sizes.get(kind, 0) + collective["bytes"]
     return {kind: sizes[kind] for kind in sorted(sizes, key=sizes.__getitem__, reverse=True)}
 
 
 def _range(values: dict[str, float], name: str, factor: float, form: str) -> str:
-    return f"{factor * values[f'{name}_least']:{form}} - {factor * values[f'{name}_most']:{form}}"
+    least = factor * values[f"{name}_least"]
+    most = factor * values[f"{name}_most"]
+    return f"{least:{form}} - {most:{form}}"
