@@ -55,6 +55,7 @@ def _tokenizer_change(workdir: Path) -> str | None:
 
 
 def _config_change(workdir: Path, step: int) -> str | None:
+    from run.config import add_missing
     from run.folder import differences
 
     path = workdir / "config.json"
@@ -67,7 +68,10 @@ def _config_change(workdir: Path, step: int) -> str | None:
         return None  # nothing else depends on this file
     if "model.N" not in flat(recorded):
         return None
-    different = differences(recorded, read_json(path, dict))
+    config = read_json(path, dict)
+    add_missing(recorded)
+    add_missing(config)
+    different = differences(recorded, config)
     if not different:
         return None
     return f"{path} has changed since checkpoint {step} was saved: {'; '.join(different)}"

@@ -11,6 +11,16 @@ from base.files import is_text, read_json
 from base.keys import flat, suggestion
 from configs.common import default
 
+# Keys newer than the oldest runs that can be opened, which were trained with today's defaults. A new key of
+# `configs/common.py` belongs here.
+ADDED = (
+    "data.units",
+    "data.joiner",
+    "checkpoint.every_epochs",
+    "eval.every_epochs",
+    "eval.patience",
+    "optim.warmup_from",
+)
 SPLITS = ("test", "valid", "train")  # keys of `config.data` that name corpora
 LARGEST = 2**31 - 1  # sizes, ids, step numbers and seeds are 32 bits wide on the device
 _KINDS = {
@@ -23,7 +33,7 @@ _KINDS = {
 
 
 def read_config(workdir: Path) -> ConfigDict:
-    """Returns the config that a run was started with.
+    """Returns the config that a run was started with; keys added since then have their defaults.
 
     Raises:
       UserError: the folder is not that of a run, or its `config.json` is damaged.
@@ -34,8 +44,19 @@ def read_config(workdir: Path) -> ConfigDict:
     if not path.is_file():
         raise UserError(f"--workdir={workdir}: not the folder of a run; it has no config.json")
     config = read_json(path, dict)
+    add_missing(config)
     check_keys(config, default().to_dict(), f"{path}: damaged")
     return ConfigDict(config)
+
+
+def add_missing(config: dict[str, Any]) -> None:
+    """Adds to a recorded config the keys of `ADDED` that it lacks, with their defaults."""
+    defaults = flat(default().to_dict())
+    given = flat(config)
+    for key in ADDED:
+        group, _, name = key.rpartition(".")
+        if key not in given and isinstance(config.get(group), dict):
+            config[group][name] = defaults[key]
 
 
 def check_keys(config: dict[str, Any], example: dict[str, Any], where: str) -> None:

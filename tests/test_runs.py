@@ -10,11 +10,15 @@ import numpy as np
 import pytest
 
 from base.errors import UserError
+from base.keys import flat
+from configs.common import default
 from infer.runs import open_run
 from model.config import parameter_count
 from run.averaging import count_parameters, list_checkpoints, params_sha256
-from run.config import read_config
+from run.config import ADDED, read_config
 from tests import tiny_run
+
+OLDEST_KEYS = 85  # keys of the oldest runs that can be opened
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +118,16 @@ def test_a_model_of_as_many_parameters_is_another_one(workdir: Path, tmp_path: P
     (copy / "config.json").write_text(json.dumps(config))
     with pytest.raises(UserError, match=r"^[^\n]*checkpoints/4 has \S+ of shape .* of another model$"):
         open_run(copy, "latest")
+
+
+def test_a_run_older_than_some_keys_is_read_and_every_newer_key_is_in_the_list(workdir: Path, tmp_path: Path):
+    config = json.loads((workdir / "config.json").read_text())
+    for key in ADDED:
+        group, _, name = key.rpartition(".")
+        del config[group][name]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert read_config(tmp_path).data.units == "subwords"
+    assert len(flat(default().to_dict())) - len(ADDED) == OLDEST_KEYS, "a new key belongs in run.config.ADDED"
 
 
 def test_a_checkpoint_of_another_model_is_refused(workdir: Path, tmp_path: Path):
