@@ -7,7 +7,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 PYTEST = $(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadfile --quiet
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test test-all test-long test-processors lint check format lock clean
+.PHONY: help install quickstart notebooks test test-all test-long test-processors lint check format lock clean
 
 help:  ## print this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -50,6 +50,9 @@ quickstart: install  ## train on the built-in corpus, score the test split, tran
 	  '  echo "$$(head -n 1 $(RUN)/sample.en)" | $(BIN)/python -m infer.translate --workdir=$(RUN) --nbest=4 --scores' \
 	  '  $(BIN)/python -m train --config=configs/quickstart.py --workdir=runs/one_head --config.model.h=1' \
 	  '  $(BIN)/python -m train --config=configs/quickstart.py --workdir=runs/mine --config.data.train="text:PREFIX.{en,de}" ...   (README: your own text)'
+
+notebooks: install  ## execute the notebooks, of which the third reads runs/quickstart; needs extra `notebooks`
+	@$(BIN)/python -m notebooks.build
 
 lint: install  ## ruff and mypy
 	@$(BIN)/ruff check --quiet .

@@ -58,14 +58,14 @@ figure, panels = plt.subplots(1, 3, figsize=(9, 2.7), layout="constrained")
 for k in (4, 64, 1024):
     panels[0].plot(range(1, keys + 1), weights["unscaled", k], "o-", markersize=3, label=f"$d_k$ = {k}")
 panels[0].plot(range(1, keys + 1), weights["scaled", 1024], "k--", label="$d_k$ = 1024, scaled")
-panels[0].set(xlabel="keys, the largest weight first", ylabel="mean weight")
+panels[0].set(title="mean weight", xlabel="keys, the largest weight first")
 panels[0].legend(frameon=False)
-for panel, values, label in zip(
-    panels[1:], (entropy, gradient), ("entropy of the weights", "mean of a (1 - a)"), strict=True
+for panel, values, title in zip(
+    panels[1:], (entropy, gradient), ("entropy of the weights", "mean of $a(1 - a)$"), strict=True
 ):
     for name, style in (("unscaled", "o-"), ("scaled", "k--")):
         panel.plot(widths, values[name], style, markersize=3, label=name)
-    panel.set(xscale="log", xlabel="$d_k$", ylabel=label, ylim=(0, None))
+    panel.set(title=title, xscale="log", xlabel="$d_k$", ylim=(0, None))
 panels[1].legend(frameon=False)
 plt.show()
 
@@ -180,12 +180,13 @@ assert moved["without positions"] < 1e-5 < moved["with sinusoids"]
 # %%
 encodings_td = np.asarray(sinusoids(jnp.arange(100)[None], 128))[0]
 figure, (table, lines) = plt.subplots(1, 2, figsize=(9, 3), layout="constrained")
-table.imshow(encodings_td, cmap="RdBu", vmin=-1, vmax=1, aspect="auto")
+image = table.imshow(encodings_td, cmap="RdBu", vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
 table.set(xlabel="dimension", ylabel="position")
+figure.colorbar(image, ax=table, ticks=(-1, 0, 1))
 for dimension in (4, 20, 40):
-    lines.plot(encodings_td[:, dimension], label=f"dimension {dimension}")
+    lines.plot(encodings_td[:, dimension], label=str(dimension))
 lines.set(xlabel="position")
-lines.legend(frameon=False, loc="lower left")
+lines.legend(title="dimension", frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
 plt.show()
 
 # %% [markdown]

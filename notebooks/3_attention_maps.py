@@ -52,7 +52,9 @@ print(f"{N} layers of {h} heads, after {run.step} updates")
 unseen = pair("test", 24)
 source, reference = (unseen.german, unseen.english) if direction(run) else (unseen.english, unseen.german)
 translation = translate_one(run, source)
-print(source, translation, reference, sep="\n")
+print(f"source:      {source}")
+print(f"translation: {translation}")
+print(f"reference:   {reference}")
 
 maps = attention_maps(run.model_config, run.params, run.tokenizer, source, translation)
 cross = maps["cross"]
@@ -61,7 +63,8 @@ size = (min(0.22 * len(columns) * N, 9) + 1, 0.22 * min(len(rows), 20) + 1)
 figure, panels = plt.subplots(1, N, figsize=size, sharey=True, squeeze=False, layout="constrained")
 for layer, panel in enumerate(panels[0]):
     drawing.heat(panel, cross.weights_nhts[layer].mean(0), rows, columns)
-    panel.set_title(f"decoder over encoder, layer {layer + 1}, mean of heads")
+    panel.set_title(f"layer {layer + 1}")
+figure.suptitle("decoder over encoder, mean of heads")
 plt.show()
 
 # %% [markdown]
@@ -136,9 +139,10 @@ print(ablation_table(ablate(run, found["roles"], test)))
 roles = found["roles"]["decoder"]
 values = np.array([np.ravel(role["accuracy"]) for role in roles.values()])
 names = [f"{RELATIONS[relation]} ({role['cases']})" for relation, role in roles.items()]
-figure, panel = plt.subplots(figsize=(max(4, 2.5 + 0.35 * N * h), 0.3 * len(roles) + 1), layout="constrained")
+figure, panel = plt.subplots(figsize=(max(4, 2.5 + 0.35 * N * h), 0.3 * len(roles) + 1.2), layout="constrained")
 drawing.heat(panel, values, names, [f"{n + 1}.{i + 1}" for n in range(N) for i in range(h)], numbers=True)
-panel.set_title("decoder self-attention: accuracy in %, layer.head")
+panel.set_xlabel("layer.head")
+figure.suptitle("decoder self-attention: accuracy in % (cases)")
 plt.show()
 
 # %% [markdown]
@@ -149,7 +153,7 @@ plt.show()
 
 # %%
 alignment = found["alignment"]
-figure, panel = plt.subplots(figsize=(4.5, 2.5), layout="constrained")
+figure, panel = plt.subplots(figsize=(7, 2.5), layout="constrained")
 layers = range(1, N + 1)
 panel.plot(layers, 100 * np.array(alignment["heads"]), "o", color="0.6")
 panel.plot(layers, 100 * np.array(alignment["layers"]), "o-", label="mean of heads")
@@ -157,7 +161,7 @@ untrained = alignment["untrained"]["best_layer"]["error"]
 panel.axhline(100 * untrained, linestyle=":", color="black", label="untrained, the best layer")
 panel.axhline(100 * alignment["diagonal"]["error"], linestyle="--", color="black", label="the diagonal")
 panel.set(xlabel="layer (grey: single heads)", ylabel="alignment error, %", xticks=layers, ylim=(0, 100))
-panel.legend(frameon=False)
+panel.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
 plt.show()
 
 # %% [markdown]

@@ -14,7 +14,10 @@ import pytest
 EXTRAS = {
     "ctranslate2": "convert",
     "flatbuffers": "convert",
+    "ipykernel": "notebooks",
+    "jupytext": "notebooks",
     "libtpu": "tpu",
+    "nbclient": "notebooks",
     "onnx": "convert",
     "onnxruntime": "convert",
     "psycopg": "psycopg",

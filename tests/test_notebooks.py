@@ -1,8 +1,13 @@
-"""Each notebook runs from top to bottom on tiny runs, shows its figures, and uses nothing private."""
+"""Each notebook runs from top to bottom on tiny runs, shows its figures, and uses nothing private.
+
+The .ipynb files are what `python -m notebooks.build` makes of the percent files.
+"""
 
 import ast
+import json
 import re
 import runpy
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +16,19 @@ import matplotlib
 import matplotlib.pyplot as plt
 import pytest
 
+from base.errors import UserError
+from notebooks import build
 from paper import figures
 from tests import grammar_run
+from tests.extras import needed
 from tests.planted import plant, planted_config, scores
 
 matplotlib.use("Agg")
 FOLDER = Path(__file__).parent.parent / "notebooks"
-NOTEBOOKS = sorted(FOLDER.glob("*.py"))
+NOTEBOOKS = build.SOURCES
+LARGEST = 500_000  # bytes of an .ipynb file
+NUMBER = re.compile(r"[+−-]?\d[\d.,]*(e[+-]\d+)?")
+LEARNED = re.compile(r"(?<=translation: ).*|(?<=above every baseline: ).*| ?\*(?=\s|$)")  # differs from run to run
 
 
 def ids(path: Path) -> str:
@@ -96,3 +107,79 @@ def test_a_notebook_is_text_and_public_names(path: Path):
 def test_every_notebook_is_executed_here():
     tests = Path(__file__).read_text()
     assert NOTEBOOKS and all(f'execute("{path.stem}"' in tests for path in NOTEBOOKS)
+
+
+def committed(source: Path) -> list[dict[str, Any]]:
+    """Returns the cells of the .ipynb file beside a percent file."""
+    return json.loads(source.with_suffix(".ipynb").read_text(encoding="utf-8"))["cells"]
+
+
+def as_percent(cell: dict[str, Any]) -> str:
+    source = "".join(cell["source"])
+    if cell["cell_type"] == "code":
+        return f"# %%\n{source}"
+    lines = [f"# {line}".rstrip() for line in source.splitlines()]
+    return "\n".join(["# %% [markdown]", *lines])
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=ids)
+def test_the_built_notebook_has_the_cells_of_its_source(path: Path):
+    _, *cells = re.split(r"^(?=# %%)", path.read_text(), flags=re.MULTILINE)
+    assert [as_percent(cell) for cell in committed(path)] == [cell.rstrip("\n") for cell in cells], (
+        "run `make notebooks`"
+    )
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=ids)
+def test_the_built_notebook_has_its_outputs(path: Path):
+    cells = [cell for cell in committed(path) if cell["cell_type"] == "code"]
+    assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
+    for cell in cells:
+        kinds = [kinds_of(output) for output in cell["outputs"]]
+        pictures = [kind for kind in kinds if "image/png" in kind]
+        assert len(pictures) == "".join(cell["source"]).count("plt.show()")
+        assert ("stream stderr" not in kinds) and ("error" not in kinds)
+    assert path.with_suffix(".ipynb").stat().st_size < LARGEST
+
+
+def kinds_of(output: dict[str, Any]) -> str:
+    """Returns of what kind an output is, and in which formats it is kept."""
+    return " ".join([output["output_type"], output.get("name", ""), *sorted(output.get("data", {}))])
+
+
+def outline(cell: dict[str, Any]) -> list[str]:
+    """Returns the kind of each output of a cell and what it prints, without numbers and what a model learned."""
+    found = []
+    for output in cell.get("outputs", []):
+        found.append(kinds_of(output))
+        for line in "".join(output.get("text", [])).splitlines():
+            found.append(" ".join(LEARNED.sub("", NUMBER.sub("0", line)).split()))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=ids)
+def test_a_notebook_prints_and_draws_what_was_committed(path: Path, tmp_path: Path):
+    for package in ("nbclient", "ipykernel", "jupytext", "torch"):
+        needed(package)
+    environment = {}
+    if path.stem == "3_attention_maps":
+        environment = {"WORKDIR": str(grammar_run.make(tmp_path / "run")), "SENTENCES": "120", "CASES": "10"}
+    executed = json.loads(build.built(path, **environment))["cells"]
+    for now, before in zip(executed, committed(path), strict=True):
+        assert outline(now) == outline(before), as_percent(before)
+
+
+def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "jupytext", None)
+    with pytest.raises(UserError, match=r"package jupytext: pip install -e '\.\[notebooks\]'"):
+        build.built(NOTEBOOKS[0])
+
+
+@pytest.mark.slow
+def test_an_error_in_a_cell_is_one_line(tmp_path: Path):
+    needed("nbclient")
+    source = tmp_path / "wrong.py"
+    source.write_text("# %%\nprint(1)\n\n# %%\n1 / 0\n")
+    with pytest.raises(UserError, match=r"^wrong\.py: ZeroDivisionError: division by zero$"):
+        build.built(source)

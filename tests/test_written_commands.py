@@ -14,7 +14,7 @@ from configs.common import default
 
 ROOT = Path(__file__).parent.parent
 ROOMS = ("base", "benchmarks", "data", "infer", "paper", "train")
-TEXTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("notebooks/*.ipynb"), *ROOT.glob("Makefile")]
+TEXTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("notebooks/*.py"), *ROOT.glob("Makefile")]
 TEXTS += [path for room in (*ROOMS, "configs") for path in ROOT.glob(f"{room}/**/*.py")]
 KEYS = {f"{name}.{key}" for name, value in default().items() if isinstance(value, ConfigDict) for key in value}
 KEYS |= set(default())
