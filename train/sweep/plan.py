@@ -102,12 +102,10 @@ class Sweep:
 
 def read_plan(workdir: Path) -> dict[str, Any]:
     """Returns what `open_plan` wrote; raises `UserError` where there is nothing, or it is damaged."""
-    folder = workdir / "sweep"
-    if not (folder / "plan.json").exists():
+    path = workdir / "sweep" / "plan.json"
+    if not path.exists():
         raise UserError(f"--workdir={workdir}: there is no sweep in this folder")
-    if (folder / "claims").exists() or (folder / "journal.jsonl").exists():
-        raise UserError(f"--workdir={workdir}: this sweep is of an older version of the program; use a new --workdir")
-    return read_json(folder / "plan.json", _SCHEMA)
+    return read_json(path, _SCHEMA)
 
 
 def open_plan(workdir: Path, plan: dict[str, Any]) -> None:
