@@ -61,25 +61,32 @@ class Study:
                 self.study = optuna.load_study(study_name=name, storage=self.storage)
                 if self.study.user_attrs.get("sweep", text) != text:
                     raise UserError(f"{workdir}/sweep/plan.json: damaged: the study {name} is of another sweep")
-                return
-            if self.storage.engine.dialect.name == "sqlite":
-                # Optuna reads a trial's state before it writes it and relies on SELECT ... FOR UPDATE: SQLite has none.
-                event.listen(self.storage.engine, "begin", lambda link: link.exec_driver_sql("BEGIN IMMEDIATE"))
+            else:
+                self._create(name, plan["config"], pruner)
+                if self.study.user_attrs.get("sweep", text) != text:
+                    raise UserError(f"the study {name} in that storage is of another sweep; choose another --study")
+                self.study.set_user_attr("sweep", text)
+            self._id = self.storage.get_study_id_from_name(name)
+
+    def _create(self, name: str, config: dict[str, Any], pruner: str) -> None:
+        """Creates the study, or opens it where another worker has created it."""
+        if self.storage.engine.dialect.name == "sqlite":
+            # Optuna reads a trial's state before it writes it and relies on SELECT ... FOR UPDATE: SQLite has none.
+            event.listen(self.storage.engine, "begin", lambda link: link.exec_driver_sql("BEGIN IMMEDIATE"))
+        least = max(1, config["eval"]["every"])  # updates of a trial
+        pruners = {
+            "asha": SuccessiveHalvingPruner(min_resource=least),
+            "hyperband": HyperbandPruner(min_resource=least, max_resource=config["steps"]),
+            "none": NopPruner(),
+        }
+        self.study = optuna.create_study(
+            study_name=name,
+            storage=self.storage,
             # Trials that other workers are training count as bad ones, so that the next is tried elsewhere.
-            sampler = optuna.samplers.TPESampler(constant_liar=True)
-            least, most = max(1, plan["config"]["eval"]["every"]), plan["config"]["steps"]  # updates of a trial
-            pruners = {
-                "asha": SuccessiveHalvingPruner(min_resource=least),
-                "hyperband": HyperbandPruner(min_resource=least, max_resource=most),
-                "none": NopPruner(),
-            }
-            policy = pruners[pruner if self.search else "none"]
-            self.study = optuna.create_study(
-                study_name=name, storage=self.storage, sampler=sampler, pruner=policy, load_if_exists=True
-            )
-            if self.study.user_attrs.get("sweep", text) != text:
-                raise UserError(f"the study {name} in that storage is of another sweep; choose another --study")
-            self.study.set_user_attr("sweep", text)
+            sampler=optuna.samplers.TPESampler(constant_liar=True),
+            pruner=pruners[pruner if self.search else "none"],
+            load_if_exists=True,
+        )
 
     def enqueue(self, points: dict[str, Point | None], suggest: Callable[[Trial], Point], *, retry: bool) -> None:
         """Makes these points this worker's task, and enqueues those that the study does not have.
@@ -116,10 +123,11 @@ class Study:
             return next(filter(None, held), None)
 
     def _claim(self, trial: FrozenTrial) -> "HeldPoint | None":
-        self.storage.record_heartbeat(trial._trial_id)  # first: a RUNNING trial without a heartbeat never becomes stale
+        trial_id = self.storage.get_trial_id_from_study_id_trial_number(self._id, trial.number)
+        self.storage.record_heartbeat(trial_id)  # first: a RUNNING trial without a heartbeat never becomes stale
         with suppress(UpdateFinishedTrialError, Lost):  # so slow that it became stale
-            if self.storage.set_trial_state_values(trial._trial_id, TrialState.RUNNING):
-                held = HeldPoint(self, trial)
+            if self.storage.set_trial_state_values(trial_id, TrialState.RUNNING):
+                held = HeldPoint(self, trial, trial_id)
                 if self._counting()[held.name].number != trial.number:
                     held.release()
                 elif trial.user_attrs.get("overrides") is not None or held.choose():
@@ -129,12 +137,14 @@ class Study:
     def statuses(self) -> list[PointStatus]:
         """Returns what is known of each point, in the order of enqueueing; `UserError` where the study is damaged."""
         with reachable():
-            stale = self.storage._get_stale_trial_ids(self.study._study_id)
+            # Private, for the public `fail_stale_trials` also ends them: whoever only looks at a sweep, perhaps with a
+            # shorter --silence than its workers, must not take their points away.
+            silent = {self.storage.get_trial(trial_id).number for trial_id in self.storage._get_stale_trial_ids(self._id)}
             trials = self._counting()
         statuses = []
         for name, trial in trials.items():
             overrides, reason, measures = _record(trial)
-            state = "failed" if reason else "interrupted" if trial._trial_id in stale else _STATES[trial.state]
+            state = "failed" if reason else "interrupted" if trial.number in silent else _STATES[trial.state]
             statuses.append(PointStatus(name, overrides, state, reason, measures, trial.intermediate_values))
         return statuses
 
@@ -153,8 +163,11 @@ class Study:
 class HeldPoint:
     """A point that this worker trains."""
 
-    def __init__(self, study: Study, waiting: FrozenTrial) -> None:
-        self._study, self._trial = study, Trial(study.study, waiting._trial_id)
+    def __init__(self, study: Study, waiting: FrozenTrial, trial_id: int) -> None:
+        """`waiting` is the trial as it was enqueued, `trial_id` its number in the storage."""
+        self._study = study
+        self._id = trial_id
+        self._trial = Trial(study.study, trial_id)
         self.name: str = waiting.user_attrs["name"]
         self.overrides: Point = _record(waiting)[0]
         self.attempt = 1 + len(RetryHeartbeatStaleTrialCallback.retry_history(waiting))
@@ -183,7 +196,7 @@ class HeldPoint:
             try:
                 self._trial.set_user_attr("summary", summary(records))
                 pruned = self._report(records)
-                self._study.storage.record_heartbeat(self._trial._trial_id)
+                self._study.storage.record_heartbeat(self._id)
                 self._last = monotonic()
             except UpdateFinishedTrialError as error:
                 raise Lost from error
