@@ -143,7 +143,7 @@ def summary(records: dict[str, RunRecord]) -> str:
         signatures[f"sacreBLEU{case}: `{scores['signatures'].get(_headline(record), 'not known')}`"] = None
     head = ("result", "training pairs", "sacreBLEU", "training")
     notes = [*map(Markdown, signatures), *caveat_notes({name: shown[name] for name in ranked})]
-    return _untitled(head, rows, notes)
+    return as_markdown(Table("results", "", head, rows, notes))
 
 
 def table(records: dict[str, RunRecord]) -> str:
@@ -165,7 +165,7 @@ def table(records: dict[str, RunRecord]) -> str:
         for heading, key in COLUMNS.items():
             if key in scores["signatures"].keys() - caseless:
                 signatures.setdefault(f"{heading}: `{scores['signatures'][key]}`", []).append(name)
-    text = _untitled(head, rows, caveat_notes(shown))
+    text = as_markdown(Table("results", "", head, rows, caveat_notes(shown)))
     listed = "\n".join(f"- {signature} ({', '.join(names)})" for signature, names in signatures.items())
     return f"{text}\n\nSignatures of the scores:\n\n{listed}"
 
@@ -190,10 +190,6 @@ def _training_pairs(record: RunRecord) -> str:
 
 def _linked(name: str, row: RowRuns, folder: str) -> Markdown:
     return Markdown(row.label(f"[{escaped(name)}]({folder}/{quote(name)}.json)"))
-
-
-def _untitled(head: tuple[str, ...], rows: list[tuple[str, ...]], notes: list[str]) -> str:
-    return as_markdown(Table("results", "", head, rows, notes)).partition("\n\n")[2]
 
 
 def _headline(record: RunRecord) -> str:

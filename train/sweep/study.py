@@ -139,12 +139,17 @@ class Study:
         with reachable():
             # Private, for the public `fail_stale_trials` also ends them: whoever only looks at a sweep, perhaps with a
             # shorter --silence than its workers, must not take their points away.
-            silent = {self.storage.get_trial(trial_id).number for trial_id in self.storage._get_stale_trial_ids(self._id)}
+            stale = self.storage._get_stale_trial_ids(self._id)
+            silent = {self.storage.get_trial(trial_id).number for trial_id in stale}
             trials = self._counting()
-        statuses = []
+        statuses: list[PointStatus] = []
         for name, trial in trials.items():
             overrides, reason, measures = _record(trial)
-            state = "failed" if reason else "interrupted" if trial.number in silent else _STATES[trial.state]
+            state = _STATES[trial.state]
+            if trial.number in silent:
+                state = "interrupted"
+            if reason:
+                state = "failed"
             statuses.append(PointStatus(name, overrides, state, reason, measures, trial.intermediate_values))
         return statuses
 
