@@ -19,7 +19,6 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -27,8 +26,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from base.errors import UserError
-from base.files import Schema, check
 from base.table import Table
 from model.mixers.state import BeamState
 from paper import published
@@ -61,14 +58,6 @@ HEAD = (
     *("layer", "operations: paper", "operations: measured", "time: measured"),
     *("sequential: paper", "sequential: measured", "longest path: paper", "longest path: measured"),
 )
-
-
-_POINT = {"n": int, "operations": float, "seconds": float, "sequential": int}
-_MEASURED = {
-    "lines": {"n": [_POINT]},
-    "paths": [{"n": int, "length": int}],
-    "exponents": {"operations": dict, "seconds": dict, "sequential": float, "path": float},
-}
 
 
 ATTENTION, PROJECTED, RESTRICTED = "self-attention", "self-attention with projections", "self-attention, restricted"
@@ -185,25 +174,6 @@ def make_record() -> dict[str, Any]:
             for name in (ATTENTION, PROJECTED)
         },
     }
-
-
-def check_record(path: Path, record: dict[str, Any]) -> dict[str, Any]:
-    """Returns `record`, which was read from `path`, if it is as `make_record` makes them.
-
-    Raises:
-      UserError: it is not.
-    """
-    types: Schema = dict.fromkeys(TYPES, _MEASURED)
-    more = {"fixed": {"d": int}, "fitted_from": dict, "paths_at": dict.fromkeys("dkr", int), "crossovers": dict}
-    check(path, "", record, {"types": types, "runs": int, "device": {"kind": str, "cpus": int}, **more})
-    check(path, "crossovers", [n for n in record["crossovers"].values() if n is not None], [float])
-    for name in TYPES:
-        measured = record["types"][name]
-        for quantity in ("operations", "seconds"):
-            check(path, f"types.{name}", [*measured["exponents"][quantity].values()], [float])
-        if not (measured["lines"]["n"] and measured["paths"]):
-            raise UserError(f"{path}: damaged: types.{name} has no points")
-    return record
 
 
 def table(record: dict[str, Any]) -> Table:
