@@ -16,7 +16,8 @@ import pytest
 from base.errors import UserError
 from base.table import as_text
 from paper import figures
-from paper.command import TABLES, draw, make
+from paper.__main__ import TABLES
+from paper.command import draw, make
 from paper.launch import commands
 from paper.records import find_records, load, newest_with_checkpoints
 from paper.report.curves import curves, trends
