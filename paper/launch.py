@@ -1,4 +1,4 @@
-"""The command that runs each published row, at the paper's size or as a small twin."""
+"""The command that runs each published row, at the paper's size or as a scaled-down model."""
 
 import itertools
 

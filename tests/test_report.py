@@ -43,12 +43,12 @@ def test_curves_are_of_rows_together_and_of_other_runs_alone(planted: Path) -> N
     plant(planted / "other" / "mine", planted_config("configs/quickstart.py"))
     drawn = curves(find_records(planted))
     assert list(drawn) == [
-        "Table 3, heads (A), small twins",
-        "Table 3, size (C), and big, small twins",
+        "Table 3, heads (A), scaled-down models",
+        "Table 3, size (C), and big, scaled-down models",
         f"{planted}/mine (no row of the paper's)",
         f"{planted}/other/mine (no row of the paper's)",
     ]
-    svg = drawn["Table 3, heads (A), small twins"]
+    svg = drawn["Table 3, heads (A), scaled-down models"]
     assert ">base<" in svg and ">A1<" in svg and ">C1<" not in svg
     assert svg.startswith("<svg ") and "currentColor" in svg and "height=" not in svg.partition(">")[0]
 

@@ -35,7 +35,7 @@ FAMILIES = {
 def curves(records: Records) -> dict[str, str]:
     """Draws validation perplexity over updates of Table 3's families, Table 2's pairs and other runs: SVG by title."""
     groups: dict[str, dict[str, Sequence[RunRecord]]] = {}
-    for scale, title in (("", ""), (":small", ", small twins")):
+    for scale, title in (("", ""), (":small", ", scaled-down models")):
         rows = {name: _runs(row_runs(records, f"{FILE}:{name}{scale}", "valid")) for name in TABLE3}
         for family, names in FAMILIES.items():
             if any(rows[name] for name in names):
@@ -86,7 +86,7 @@ def _draw_curves(title: str, group: Mapping[str, Sequence[RunRecord]]) -> str:
 
 
 def trends(records: Records) -> dict[str, str]:
-    """Draws each row's difference from base: the paper's on one axis, the small twins' on the other; see `curves`."""
+    """Draws each row's difference from base, the paper's on one axis, the scaled-down model's on the other."""
     rows = {name: row_runs(records, f"{FILE}:{name}:small", "valid") for name in TABLE3}
     papers: dict[str, tuple[str, Callable[[Ablation], float]]] = {
         "log perplexity": ("perplexity", lambda row: math.log(row.perplexity)),
@@ -121,7 +121,7 @@ def _draw_trend(title: str, points: Mapping[str, Point]) -> str:
         family = "ABCDE".find(name[0])  # -1 of "big", the last
         axes.errorbar(paper, ours, half, color=COLOURS[family], marker=MARKERS[family], markersize=5, linewidth=0.8)
         axes.annotate(name, (paper, ours), xytext=(4, 3), textcoords="offset points", fontsize=7, color=INK)
-    own = f"{title} minus base, small twins, with 95 % t interval"
+    own = f"{title} minus base, scaled-down models, with 95 % t interval"
     axes.set(xlabel=f"{title} minus base, the paper's", ylabel=own)
     return _svg(figure, title)
 

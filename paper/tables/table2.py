@@ -34,7 +34,7 @@ def config_of(size: str, pair: str, scale: str = "") -> str:
 
 
 def tables(records: Records) -> list[Table]:
-    """Returns BLEU of each pair, the small twins, every reading, and operations."""
+    """Returns BLEU of each pair, the scaled-down models, every reading, and operations."""
     rows: Rows = {
         (size, pair, scale): row_runs(records, config_of(size, pair, scale), "test")
         for scale in ("", ":small")
@@ -82,7 +82,7 @@ def bleu(rows: Rows, pair: str) -> Table:
 
 
 def small(rows: Rows) -> Table:
-    """Returns the small twins; their BLEU is of the built-in corpus, so only big minus base compares with the paper."""
+    """Returns the scaled-down models, of which only big minus base compares with the paper: the corpus is built in."""
     head = ("model", "pair", "big − base: paper", "big − base: ours", "sacreBLEU", "perplexity", "seeds", "cost")
     lines: list[tuple[str, ...]] = []
     notes: list[str] = []
@@ -97,7 +97,7 @@ def small(rows: Rows) -> Table:
             big = size == "big"
             lines.append(
                 (
-                    row.label(f"Transformer ({size}), small twin"),
+                    row.label(f"Transformer ({size}), scaled-down model"),
                     pair,
                     difference(printed["big", pair], printed["base", pair], 1) if big else "",
                     with_interval(step_of[pair], 2) if big else "",
@@ -113,25 +113,25 @@ def small(rows: Rows) -> Table:
     notes.append("the built-in corpus stands in for both pairs, reversed for en-fr; 1,000 test sentences")
     notes.append(f"big − base: mean over the seeds that both have, {INTERVAL}")
     notes += tested(step_of, "big − base, sacreBLEU")
-    title = "Table 2, small twins: an eighth of the width, half of the layers, built-in corpus"
+    title = "Table 2, scaled-down models: an eighth of the width, half of the layers, built-in corpus"
     return Table("table2-small", title, head, lines, notes)
 
 
 def counted_once(pair: str) -> list[str]:
-    """Returns a note if a pair's small twins are those of Table 3, trained alike, so that nobody counts them twice."""
+    """Returns a note if a pair's scaled-down models are those of Table 3, so that nobody counts them twice."""
     for size in SIZES:
         here = as_json(load(config_of(size, pair, ":small")))
         there = as_json(load(f"{TABLE3_FILE}:{size}:small"))
         if identity(here) != identity(there):
             return []
     return [
-        f"{pair}: the same models, trained alike, as base and big among Table 3's small twins, here scored on the test "
-        "split with averaged checkpoints: one experiment, not two"
+        f"{pair}: the same models, trained alike, as base and big among Table 3's scaled-down models, here scored on "
+        "the test split with averaged checkpoints: one experiment, not two"
     ]
 
 
 def averages_whole_runs(pair: str) -> list[str]:
-    """Returns a note for each size whose small twin is the average of all checkpoints from its first updates on."""
+    """Returns a note for each size whose scaled-down model is the average of all checkpoints, the first included."""
     notes: list[str] = []
     for size in SIZES:
         cfg = load(config_of(size, pair, ":small"))
@@ -152,7 +152,7 @@ def readings(rows: Rows) -> Table:
     for (size, pair, scale), row in rows.items():
         if not row.scored:
             continue
-        name = f"{size}{', small twin' if scale else ''}"
+        name = f"{size}{', scaled-down model' if scale else ''}"
         values = [spread(row.values(key)) for key in ("perplexity", *TRANSLATION)]
         lines.append((row.label(name), pair, *values))
         for key, signature in row.scored[0].scores["signatures"].items():
@@ -175,7 +175,7 @@ def operations(records: Records, rows: Rows) -> Table:
             ours = _operations(records, rows, size, pair, "")
             lines.append((rows[size, pair, ""].label(system.model), pair, *printed, *ours))
             ours = _operations(records, rows, size, pair, ":small")
-            lines.append((rows[size, pair, ":small"].label(f"{system.model}, small twin"), pair, "", "", *ours))
+            lines.append((rows[size, pair, ":small"].label(f"{system.model}, scaled-down model"), pair, "", "", *ours))
     rates = ", ".join(f"{device} {rate / 1e12:g}" for device, rate in SUSTAINED.items())
     notes = [
         "hours x rate: time x devices x sustained rate, the paper's formula, an upper bound; its rates are, in 1e12/s, "
@@ -214,15 +214,16 @@ def paired(rows: Rows, pair: str, scale: str) -> list[str]:
         return []
     base, big = test.scores
     of_base, of_big = test.intervals
+    models = ", scaled-down models" if scale else ""
     return [
-        f"paired approximate randomisation, {pair}{', small twins' if scale else ''}: base {base:.2f} ± {of_base:.2f}, "
+        f"paired approximate randomisation, {pair}{models}: base {base:.2f} ± {of_base:.2f}, "
         f"big {big:.2f} ± {of_big:.2f}, two-sided p {test.p:.3f} ({test.signature})"
     ]
 
 
 def _caveats(rows: Rows, pair: str, scale: str) -> list[str]:
-    twin = ", small twin" if scale else ""
-    return caveat_notes({f"{size}{twin} {pair}": rows[size, pair, scale] for size in SIZES})
+    of_scale = ", scaled-down model" if scale else ""
+    return caveat_notes({f"{size}{of_scale} {pair}": rows[size, pair, scale] for size in SIZES})
 
 
 def size_of(model: str) -> str | None:

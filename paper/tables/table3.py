@@ -1,7 +1,7 @@
-"""Table 3: variations of the base model, at the paper's size and as small twins.
+"""Table 3: variations of the base model, at the paper's size and as scaled-down models.
 
-Rows of the paper's size stand beside the paper's numbers. The small twins are other models on another task: only their
-differences from their own base row can be compared with the paper, see paper/tables/trend.py.
+Rows of the paper's size stand beside the paper's numbers. The scaled-down models are other models on another task: only
+their differences from their own base row can be compared with the paper, see paper/tables/trend.py.
 """
 
 import math
@@ -17,7 +17,7 @@ from paper.tables.trend import INTERVAL, design, paired_differences, summary, te
 from run.folder import model_config
 
 FILE = "configs/ablations.py"
-# Small twins, each with the one that it is compared with: what the paper's rows do, and with the suspect taken away.
+# Scaled-down models, each with the one that it is compared with: as the paper's rows, and with the suspect taken away.
 COMPARED = (("C3", "base"), ("C3-pre", "base-pre"), ("big", "base"), ("big-drop", "base"))
 SETTING = "perplexity: of a subword, without label smoothing; development set, no checkpoints averaged"
 HEAD = (
@@ -52,7 +52,7 @@ SMALL_HEAD = (
 
 
 def tables(records: Records) -> list[Table]:
-    """Returns the rows at both scales, and why two of the small twins fail."""
+    """Returns the rows at both scales, and why two of the scaled-down models fail."""
     return [full(records), small(records), why(records)]
 
 
@@ -92,12 +92,12 @@ def full(records: Records) -> Table:
 
 
 def small(records: Records) -> Table:
-    """Returns the small twins: how far each row is from base, in the paper and here."""
-    twins = {name: row_runs(records, f"{FILE}:{name}:small", "valid") for name in TABLE3}
-    base = twins["base"]
+    """Returns the scaled-down models: how far each row is from base, in the paper and here."""
+    models = {name: row_runs(records, f"{FILE}:{name}:small", "valid") for name in TABLE3}
+    base = models["base"]
     paper_base = TABLE3["base"]
     rows: list[tuple[str, ...]] = []
-    for name, row in twins.items():
+    for name, row in models.items():
         paper = TABLE3[name]
         rows.append(
             (
@@ -118,32 +118,32 @@ def small(records: Records) -> Table:
         SETTING,
         f"− base, ours: mean over the seeds that both rows have, {INTERVAL}; perplexity and sacreBLEU: mean over the "
         "seeds, ± standard deviation",
-        *(note for row in twins.values() for note in row.notes),
-        *design(twins),
-        *summary(twins, "perplexity", lambda name: TABLE3[name].perplexity),
-        *summary(twins, "sacrebleu", lambda name: TABLE3[name].bleu),
-        *caveat_notes(twins),
+        *(note for row in models.values() for note in row.notes),
+        *design(models),
+        *summary(models, "perplexity", lambda name: TABLE3[name].perplexity),
+        *summary(models, "sacrebleu", lambda name: TABLE3[name].bleu),
+        *caveat_notes(models),
     ]
-    title = "Table 3, small twins: an eighth of the width, half of the layers, built-in corpus"
+    title = "Table 3, scaled-down models: an eighth of the width, half of the layers, built-in corpus"
     return Table("table3-small", title, SMALL_HEAD, rows, notes)
 
 
 def why(records: Records) -> Table:
-    """Returns the experiments on the small twins that are worse than base; configs/ablations.py has the predictions."""
-    twins = {name: row_runs(records, f"{FILE}:{name}:small", "valid") for pair in COMPARED for name in pair}
+    """Returns the experiments on scaled-down models that are worse than base; configs/ablations.py predicted them."""
+    models = {name: row_runs(records, f"{FILE}:{name}:small", "valid") for pair in COMPARED for name in pair}
     head = ("row", "changed", "minus", "log perplexity: difference", "BLEU: difference", "perplexity", "seeds", "cost")
-    logs = {name: paired_differences(twins[name], twins[minus], "perplexity") for name, minus in COMPARED}
-    bleu = {name: paired_differences(twins[name], twins[minus], "sacrebleu") for name, minus in COMPARED}
+    logs = {name: paired_differences(models[name], models[minus], "perplexity") for name, minus in COMPARED}
+    bleu = {name: paired_differences(models[name], models[minus], "sacrebleu") for name, minus in COMPARED}
     rows: list[tuple[str, ...]] = [
         (
-            twins[name].label(name),
+            models[name].label(name),
             changed(f"{name}:small"),
             minus,
             with_interval(logs[name], 3),
             with_interval(bleu[name], 2),
-            twins[name].shown("perplexity", 3),
-            str(len(twins[name].scored)),
-            cost(twins[name].scored),
+            models[name].shown("perplexity", 3),
+            str(len(models[name].scored)),
+            cost(models[name].scored),
         )
         for name, minus in COMPARED
     ]
@@ -151,10 +151,10 @@ def why(records: Records) -> Table:
         f"difference: mean over the seeds that both rows have, {INTERVAL}",
         *tested(logs, "log perplexity"),
         *tested(bleu, "BLEU"),
-        *(note for row in twins.values() for note in row.notes),
-        *caveat_notes(twins),
+        *(note for row in models.values() for note in row.notes),
+        *caveat_notes(models),
     ]
-    return Table("table3-why", "Table 3, small twins: why C3 and big are worse than base", head, rows, notes)
+    return Table("table3-why", "Table 3, scaled-down models: why C3 and big are worse than base", head, rows, notes)
 
 
 def changed(argument: str) -> str:

@@ -14,7 +14,7 @@ NOTES = [
 
 
 def tables(records: Records) -> list[Table]:
-    """Returns the paper's rows beside ours, and the small twin."""
+    """Returns the paper's rows beside ours, and the scaled-down model."""
     return [full(records), small(records)]
 
 
@@ -46,10 +46,10 @@ def full(records: Records) -> Table:
 
 def small(records: Records) -> Table:
     """Returns every measure of our parser on the trees of the built-in corpus, for which the paper has no numbers."""
-    name = "Transformer, small twin"
+    name = "Transformer, scaled-down model"
     row = row_runs(records, SMALL, "test", "f1")
     measures = [row.shown(measure) for measure in PARSING]
     line = (row.label(name), *measures, str(len(row.scored)), cost(row.scored))
     head = ("parser", *PARSING, "seeds", "cost")
     notes = [*NOTES, *row.notes, *caveat_notes({name: row})]
-    return Table("table4-small", "Table 4, small twin: trees of the built-in corpus", head, [line], notes)
+    return Table("table4-small", "Table 4, scaled-down model: trees of the built-in corpus", head, [line], notes)
