@@ -78,7 +78,7 @@ class Focus(NamedTuple):
     right: list[int]
 
     def towards_nh(self) -> Float[np.ndarray, "n h"]:
-        """The weight on what is right, or where that is not known the mean attention distance of the word."""
+        """Returns the weight on what is right, or where that is not known the mean attention distance of the word."""
         weights_nhs = self.weights_nhts[:, :, self.query]
         if self.right:
             return weights_nhs[..., self.right].sum(-1)
@@ -122,12 +122,12 @@ def figures(workdir: str | Path, output: Path, sentence: str | None = None, sent
 
 
 def searched(reverse: bool) -> list[AnnotatedPair]:
-    """The unseen sentences among which examples are looked for."""
+    """Returns the unseen sentences among which examples are looked for."""
     return [annotate(grammar.pair("test", i), reverse) for i in range(SEARCHED)]
 
 
 def example(model_run: Run, pairs: Sequence[AnnotatedPair], kind: str, relation: str) -> Focus:
-    """A case of the relation that shows it well, as the paper's examples were picked to.
+    """Returns a case of the relation that shows it well, as the paper's examples were picked to.
 
     Of the longest cases of the test split, as many as are read at once, it is the one with the largest weight on the
     right token, times the distance to it.
@@ -150,7 +150,7 @@ def example(model_run: Run, pairs: Sequence[AnnotatedPair], kind: str, relation:
 
 
 def given(maps: dict[str, AttentionMap], kind: str, relation: str) -> Focus:
-    """A sentence at its last pronoun where an antecedent is wanted, and else at the word that looks farthest."""
+    """Returns a sentence at its last pronoun where an antecedent is wanted, else at the word that looks farthest."""
     queries, keys, weights_nhts = maps[kind]
     pronouns = [i for i, piece in enumerate(queries) if piece.lower() in PRONOUNS]
     distance_ts = np.abs(np.subtract.outer(np.arange(len(queries)), np.arange(len(keys))))
@@ -162,7 +162,7 @@ def given(maps: dict[str, AttentionMap], kind: str, relation: str) -> Focus:
 
 
 def own_maps(model_run: Run, text: str) -> dict[str, AttentionMap]:
-    """Attention over a sentence and the run's own translation of it; `UserError` if the sentence is too long."""
+    """Returns attention over a sentence and the run's translation of it; `UserError` if the sentence is too long."""
     try:
         return spelled_maps(model_run, text, translate_one(model_run, text))
     except ValueError as error:
@@ -170,7 +170,7 @@ def own_maps(model_run: Run, text: str) -> dict[str, AttentionMap]:
 
 
 def spelled_maps(model_run: Run, source: str, target: str) -> dict[str, AttentionMap]:
-    """Attention over a pair of sentences, its subwords spelled as labels."""
+    """Returns attention over a pair of sentences, its subwords spelled as labels."""
     maps = attention_maps(model_run.model_config, model_run.params, model_run.tokenizer, source, target)
     return {
         kind: AttentionMap(drawing.spelled(queries), drawing.spelled(keys), weights_nhts)
@@ -179,7 +179,7 @@ def spelled_maps(model_run: Run, source: str, target: str) -> dict[str, Attentio
 
 
 def draw_word(focus: Focus, path: Path) -> None:
-    """Figure 3: every head of the layer that looks most at what the word belongs to."""
+    """Draws Figure 3: every head of the layer that looks most at what the word belongs to."""
     layer = int(np.argmax(focus.towards_nh().sum(-1)))
     h = focus.weights_nhts.shape[1]
     with drawing.drawn(path, 4.2, _height(focus) + 0.2) as figure:
@@ -195,7 +195,7 @@ def draw_word(focus: Focus, path: Path) -> None:
 
 
 def draw_anaphora(focus: Focus, path: Path) -> None:
-    """Figure 4: the two heads that look most from the pronoun to its antecedent, whole and from the pronoun alone."""
+    """Draws Figure 4: the two heads that look most from the pronoun to its antecedent, whole and from it alone."""
     order = focus.towards_nh().argsort(axis=None)[::-1][:2]
     heads = [np.unravel_index(place, focus.weights_nhts.shape[:2]) for place in order]
     with drawing.drawn(path, 2.6 * (len(heads) + 1), _height(focus)) as figure:
@@ -211,7 +211,7 @@ def draw_anaphora(focus: Focus, path: Path) -> None:
 
 
 def draw_two(focus: Focus, path: Path) -> None:
-    """Figure 5: the two heads of one layer whose weights differ most, by total variation, over the sentence."""
+    """Draws Figure 5: the two heads of one layer whose weights differ most, by total variation, over the sentence."""
     layer, left, right = _most_different(focus.weights_nhts)
     with drawing.drawn(path, 5.2, _height(focus)) as figure:
         left_axes, right_axes = figure.subplots(1, 2)
@@ -241,7 +241,7 @@ def _all_of(axes: Any, focus: Focus, layer: int, head: int, shade: Any) -> None:
 
 
 def draw_roles(roles: dict[str, dict[str, Any]], path: Path) -> None:
-    """How often each head follows each relation; the head chosen on the valid sentences is framed."""
+    """Draws how often each head follows each relation, with a frame around the head chosen on other sentences."""
     kinds = [kind for kind in KINDS if roles[kind]]
     relations = [len(roles[kind]) for kind in kinds]
     heads = max(np.size(role["accuracy"]) for kind in kinds for role in roles[kind].values())
@@ -281,7 +281,7 @@ class Alignment(NamedTuple):
 
 
 def aligned(model_run: Run, pair: AnnotatedPair, layer: int) -> Alignment:
-    """That of a pair of the grammar, between tokens."""
+    """Returns the alignment of a pair of the grammar, between tokens."""
     ((_, maps),) = sentence_maps(model_run, [pair])
     weights_ts = maps["cross"][layer].mean(0)
     true_ts = np.zeros(weights_ts.shape, bool)
@@ -291,7 +291,7 @@ def aligned(model_run: Run, pair: AnnotatedPair, layer: int) -> Alignment:
 
 
 def most_crossed(pairs: Sequence[AnnotatedPair]) -> AnnotatedPair:
-    """The first pair of at most 16 tokens a side in which most links of the alignment cross."""
+    """Returns the first pair of at most 16 tokens a side in which most links of the alignment cross."""
 
     def crossings(pair: AnnotatedPair) -> int:
         return sum(a < b and c > d for (a, c), (b, d) in itertools.combinations(sorted(pair.alignment), 2))
@@ -301,7 +301,7 @@ def most_crossed(pairs: Sequence[AnnotatedPair]) -> AnnotatedPair:
 
 
 def draw_alignment(alignment: Alignment, layer: int, path: Path) -> None:
-    """The weights as a heat map, true links framed."""
+    """Draws the weights as a heat map, with frames around the true links."""
     width = 0.2 * len(alignment.columns) + 1.4
     height = 0.2 * len(alignment.rows) + 1.4
     with drawing.drawn(path, width, height) as figure:
@@ -315,7 +315,7 @@ def draw_alignment(alignment: Alignment, layer: int, path: Path) -> None:
 
 
 def draw_positions(d_model: int, path: Path) -> None:
-    """The sinusoids of 100 positions, and the dot products of positions that lie k apart, over their squared length."""
+    """Draws the sinusoids of 100 positions, and dot products of positions k apart, over their squared length."""
     encodings_td = np.asarray(sinusoids(jnp.arange(101)[None], d_model))[0]
     with drawing.drawn(path, 6.5, 2.8) as figure:
         table, products = figure.subplots(1, 2, width_ratios=(3, 2))
@@ -332,7 +332,7 @@ def draw_positions(d_model: int, path: Path) -> None:
 
 
 def draw_schedule(optim: ConfigDict, path: Path) -> None:
-    """Equation (3) for several widths and warm-ups; the solid line is the paper's base model."""
+    """Draws equation (3) for several widths and warm-ups; the solid line is the paper's base model."""
     with drawing.drawn(path, 4.5, 2.8) as figure:
         axes = figure.subplots()
         steps = np.arange(1, 25_001, 50)

@@ -121,8 +121,7 @@ def _draw_trend(title: str, points: Mapping[str, Point]) -> str:
         family = "ABCDE".find(name[0])  # -1 of "big", the last
         axes.errorbar(paper, ours, half, color=COLOURS[family], marker=MARKERS[family], markersize=5, linewidth=0.8)
         axes.annotate(name, (paper, ours), xytext=(4, 3), textcoords="offset points", fontsize=7, color=INK)
-    own = f"{title} minus base, scaled-down models, with 95 % t interval"
-    axes.set(xlabel=f"{title} minus base, the paper's", ylabel=own)
+    axes.set(xlabel=f"{title} minus base, the paper's", ylabel="scaled-down models, 95 % t interval")
     return _svg(figure, title)
 
 

@@ -66,7 +66,7 @@ def _drawn(name: str, plot: Callable[[Path], None]) -> list[str]:
 
 
 def _attention(run: RunRecord) -> list[str]:
-    """The paper's figures as this run draws them, and every head over one sentence."""
+    """Returns the paper's figures as this run draws them, and every head over one sentence."""
     from infer.attention.kinds import KINDS, TITLES
     from infer.attention.page import page as attention_page
     from paper.figures import figures
