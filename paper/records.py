@@ -20,7 +20,7 @@ from base.keys import flat
 from base.table import NOT_RUN, spread
 from configs.common import default
 from paper.provenance import caveats
-from run.config import check_types
+from run.config import check_keys
 from run.folder import FREE_KEYS, as_json, read_metrics
 
 # Keys in which a run may differ from a row and still be that row: what a resumed run may change, the seed, and how
@@ -41,7 +41,7 @@ TRANSLATION = (
 PARSING = ("f1", "precision", "recall", "complete_match", "tagging_accuracy", "repaired_share")
 _NOT_RUNS = {"checkpoints", "tensorboard", "evaluations", "sweep"}  # folders that hold no runs
 _DEFAULTS = as_json(default())
-_EXAMPLES = flat(default().to_dict())  # of the type of each value
+_EXAMPLE = default().to_dict()  # of every key, and of the type of its value
 _NO_DEVICE = {"kind": "unknown device", "count": 1, "cpus": 0}
 
 CONFIG: Schema = {"seed": int, "steps": int, "data": {"train": str, "valid": str, "test": str}}
@@ -197,8 +197,8 @@ def read_run(folder: Path) -> RunRecord:
     Raises:
       UserError: it is none, or a file in it is damaged.
     """
-    config = read_json(folder / "config.json", CONFIG)
-    check_types(flat(config), _EXAMPLES, f"{folder}/config.json: damaged")
+    config = completed(read_json(folder / "config.json", CONFIG))
+    check_keys(config, _EXAMPLE, f"{folder}/config.json: damaged")
     launches = _read_launches(folder / "run.json")
     metrics = read_metrics(folder)
     updates = [record for record in metrics if record["kind"] == "train"]
@@ -207,7 +207,7 @@ def read_run(folder: Path) -> RunRecord:
     evaluations = [_read_evaluation(path) for path in sorted((folder / "evaluations").glob("*.json"))]
     return RunRecord(
         path=folder,
-        config=completed(config),
+        config=config,
         problem=_problem(folder, config["steps"], steps),
         steps=steps,
         minutes=seconds / 60,

@@ -313,12 +313,25 @@ def test_every_committed_record_holds_what_a_run_folder_is_checked_for() -> None
         assert content["evaluation"].get("perplexity", 1.0) > 0 and content["training"]["minutes"] > 0, path
 
 
-@pytest.mark.parametrize("key", ["seed", "task", "model", "data"])
-def test_a_group_in_the_place_of_a_value_is_another_run_or_a_damaged_one(tmp_path: Path, key: str) -> None:
+@pytest.mark.parametrize(
+    ("keys", "value", "wrong"),
+    [
+        (["task"], {}, "task is missing"),
+        (["model", "N"], {}, "model.N is missing"),
+        (["model"], 3, "there is no key model;"),
+        (["model", "heads"], 3, "there is no key model.heads"),
+    ],
+    ids=str,
+)
+def test_a_config_with_other_keys_than_there_are_leaves_the_run_out(
+    tmp_path: Path, keys: list[Any], value: Any, wrong: str
+) -> None:
     run = planted(tmp_path / "run", 7.0)
-    value = 3 if key in ("model", "data") else {}
-    put(run / "config.json", [key], value)
-    assert values(tmp_path) == []
+    put(run / "config.json", keys, value)
+    records = find_records(tmp_path)
+    (note,) = records.notes
+    assert records.runs == []
+    assert note.startswith(f"left out: {run}/config.json: damaged: {wrong}")
 
 
 def test_an_evaluation_without_checkpoints_does_not_count(tmp_path: Path) -> None:
