@@ -1,4 +1,4 @@
-"""Puts the rooms into the package `vaswani`, so that a wheel has no other top-level name; the rest: pyproject.toml.
+"""Puts the packages into one, `vaswani`, so that a wheel has no other top-level name; the rest: pyproject.toml.
 
 In an editable install they also have their own names, so that notebooks and commands find them from any folder.
 """

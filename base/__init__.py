@@ -1,1 +1,1 @@
-"""Utilities that any room may use: errors, progress, files, tables."""
+"""Utilities that any package may use: errors, progress, files, tables."""

@@ -22,7 +22,8 @@ class Markdown(str):
 class Table(NamedTuple):
     """Column heads, rows of the same length, and notes; `name` distinguishes the tables in one file.
 
-    A head "BLEU: ours" is the column "ours" in the group "BLEU".
+    A head "BLEU: ours" is the column "ours" in the group "BLEU". Without a name there is one table in the file, and
+    without a title the page has its own heading.
     """
 
     name: str
@@ -48,15 +49,18 @@ def as_text(table: Table) -> str:
 
 
 def as_markdown(table: Table) -> str:
-    """Formats a table as Markdown, with the title as a heading and the notes as a list; all text is escaped."""
+    """Formats a table as Markdown, with its title as a heading and the notes as a list; all text is escaped."""
     numeric = [is_numeric(column) for column in zip(*table.rows, strict=True)] or [False] * len(table.head)
 
     def line(cells: Sequence[str]) -> str:
         return f"| {' | '.join(map(_cell, cells))} |"
 
+    heading = [f"### {escaped(table.title)}", ""] if table.title else []
     rule = f"|{'|'.join('---:' if right else '---' for right in numeric)}|"
-    lines = [f"### {escaped(table.title)}", "", line(_short(table.head)), rule, *map(line, table.rows)]
-    return "\n".join([*lines, *([""] if table.notes else []), *(f"- {escaped(note)}" for note in table.notes)])
+    lines = [*heading, line(_short(table.head)), rule, *map(line, table.rows)]
+    if table.notes:
+        lines += ["", *(f"- {escaped(note)}" for note in table.notes)]
+    return "\n".join(lines)
 
 
 def escaped(text: str) -> str:
@@ -74,11 +78,15 @@ def _cell(text: str) -> str:
 
 
 def as_csv(table: Table) -> str:
-    """Formats a table as CSV, with its name in the first column and without title or notes."""
+    """Formats a table as CSV, with its name, if it has one, in the first column and without title or notes."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("table", *table.head))
-    writer.writerows((table.name, *row) for row in table.rows)
+    if table.name:
+        writer.writerow(("table", *table.head))
+        writer.writerows((table.name, *row) for row in table.rows)
+    else:
+        writer.writerow(table.head)
+        writer.writerows(table.rows)
     return text.getvalue().rstrip("\n")
 
 

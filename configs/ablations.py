@@ -9,20 +9,20 @@ Cost:  the paper's base row took 12 hours on 8 P100 GPUs, its big row 3.5 days; 
     python -m infer --workdir=runs/A1 --split=valid          # Table 3 averages no checkpoints: the row's config says so
     python -m train.sweep --config=configs/ablations.py --workdir=runs/table3    # all rows, one after the other
 
-Small twins (configs/small.py), for which two CPU cores are enough; three seeds of every row, five of base:
+Scaled-down models (configs/small.py), for which two CPU cores are enough; three seeds of every row, five of base:
 
     python -m train --config=configs/ablations.py:A1:small --workdir=runs/A1-small
     python -m train.sweep --config=configs/ablations.py:base:small --workdir=runs/table3-small
 
 The labels A1 to D4 are ours; a row changes what it lists and nothing else.
 
-Among the small twins, C3 (more layers) and big are worse than base. In the paper big is better, and C3 has a lower
-perplexity (4.88, base 4.92) but also a lower BLEU (25.5, base 25.8). `WHY` holds the experiments that look for the
-reason, with predictions made before they were run. Depth: if C3 fails because deep post-norm networks start badly, then
-with pre-norm it is not worse than base with pre-norm. Size: if big fails because dropping 0.3 of 128 units hides too
-much of so small a corpus, then with base's P_drop of 0.1 it is better than base.
+Among the scaled-down models, C3 (more layers) and big are worse than base. In the paper big is better, and C3 has a
+lower perplexity (4.88, base 4.92) but also a lower BLEU (25.5, base 25.8). `WHY` holds the experiments that look for
+the reason, with predictions made before they were run. Depth: if C3 fails because deep post-norm networks start badly,
+then with pre-norm it is not worse than base with pre-norm. Size: if big fails because dropping 0.3 of 128 units hides
+too much of so small a corpus, then with base's P_drop of 0.1 it is better than base.
 
-Outcome: both predictions came true (docs/tables.md), but the reason given for big is refuted. The same twin with
+Outcome: both predictions came true (docs/tables.md), but the reason given for big is refuted. The same model with
 P_drop 0.3 and seed 0, `optim.lr=0.35 optim.warmup=400` in place of 0.7 and 200, ends at validation perplexity 1.18 and
 91.7 BLEU (on record with 0.7 and 200: 4.48 and 22.4). Big minus base is then -0.125 in log perplexity, the paper's
 -0.128. So big fails to start, and does not drop too much. C3 with seed 2 and warm-up 400 ends at 1.53 in place of 2.21
@@ -83,7 +83,7 @@ ALL = ROWS | WHY
 
 
 def get_config(argument: str = "base") -> ConfigDict:
-    """Returns the config of a row, or for ROW:small of its small twin."""
+    """Returns the config of a row, or for ROW:small of its scaled-down model."""
     row, is_small = choose(argument, tuple(ALL))
     cfg = wmt14(default(), "en-de")
     cfg.decode.checkpoint = "latest"
@@ -92,7 +92,7 @@ def get_config(argument: str = "base") -> ConfigDict:
 
 
 def sweep(argument: str = "base") -> list[dict[str, Any]]:
-    """Returns the rows as points of one sweep; the small twins with three seeds each, base with five, big last."""
+    """Returns the rows as points of one sweep; scaled down, with three seeds each, base with five, big last."""
     if argument == "base":
         return list(ROWS.values())
     base = get_config("base:small")

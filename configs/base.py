@@ -8,8 +8,8 @@ Cost:  12 hours on 8 P100 GPUs in the paper; ours not measured.
     python -m train --config=configs/base.py --workdir=runs/base
     python -m infer --workdir=runs/base --split=test
 
-`configs/base.py:en-fr` is the English-French run (38.1 BLEU in the paper). `configs/base.py:en-de:small` is a small
-twin on the built-in corpus, see configs/small.py; the twin of en-fr translates from German to English.
+`configs/base.py:en-fr` is the English-French run (38.1 BLEU in the paper). `configs/base.py:en-de:small` is a
+scaled-down model on the built-in corpus, see configs/small.py; that of en-fr translates from German to English.
 """
 
 from ml_collections import ConfigDict
@@ -17,7 +17,7 @@ from ml_collections import ConfigDict
 from configs.common import default
 from configs.small import choose, small
 
-PAIRS = {"en-de": "{en,de}", "en-fr": "{de,en}"}  # with the direction of the built-in corpus in the small twin
+PAIRS = {"en-de": "{en,de}", "en-fr": "{de,en}"}  # with the direction of the built-in corpus in the scaled-down model
 
 
 def wmt14(cfg: ConfigDict, pair: str) -> ConfigDict:
@@ -31,7 +31,7 @@ def wmt14(cfg: ConfigDict, pair: str) -> ConfigDict:
 
 
 def get_config(argument: str = "en-de") -> ConfigDict:
-    """Returns the config for the language pair "en-de" or "en-fr", or for PAIR:small of its small twin."""
+    """Returns the config for the language pair "en-de" or "en-fr", or for PAIR:small of its scaled-down model."""
     pair, is_small = choose(argument, tuple(PAIRS))
     cfg = wmt14(default(), pair)
     return small(cfg, PAIRS[pair]) if is_small else cfg

@@ -9,16 +9,16 @@ Cost:  3.5 days on 8 P100 GPUs in the paper; ours not measured.
     python -m infer --workdir=runs/big --split=test
 
 `configs/big.py:en-fr` is the English-French run with P_drop 0.1 (41.8 BLEU in later versions of the paper, 41.0 in the
-proceedings). `configs/big.py:en-de:small` is a small twin on the built-in corpus, see configs/small.py.
+proceedings). `configs/big.py:en-de:small` is a scaled-down model on the built-in corpus, see configs/small.py.
 
-Table 2 in small, written before its big twins were run: with P_drop 0.1 (en-fr) big translates better than base, as in
-the paper; with 0.3 (en-de) worse, since that rate hides too much of so narrow a network (configs/ablations.py,
+Table 2 in small, written before its big models were run: with P_drop 0.1 (en-fr) big translates better than base, as
+in the paper; with 0.3 (en-de) worse, since that rate hides too much of so narrow a network (configs/ablations.py,
 big-drop).
 
-Outcome: the first held, see docs/tables.md. The second was no prediction: the en-de twin is row "big" of
+Outcome: the first held, see docs/tables.md. The second was no prediction: en-de scaled down is row "big" of
 configs/ablations.py under another name, and that row's failure was on disk four hours before; count it once. The reason
-given is refuted, since the twin learns with P_drop 0.3 and another schedule (see there). 20 checkpoints, one every 120
-of its 2,400 updates, are all of the run: the twins' "average:20" averages it from its beginning.
+given is refuted, since the model learns with P_drop 0.3 and another schedule (see there). 20 checkpoints, one every 120
+of its 2,400 updates, are all of the run: "average:20" averages it from its beginning.
 
     for seed in 0 1 2; do for size in base big; do for pair in en-de en-fr; do
         python -m train --config=configs/$size.py:$pair:small --workdir=runs/$size-$pair-$seed --config.seed=$seed &&
@@ -34,7 +34,7 @@ from configs.small import choose, small
 
 
 def get_config(argument: str = "en-de") -> ConfigDict:
-    """Returns the config for the language pair "en-de" or "en-fr", or for PAIR:small of its small twin."""
+    """Returns the config for the language pair "en-de" or "en-fr", or for PAIR:small of its scaled-down model."""
     pair, is_small = choose(argument, tuple(PAIRS))
     cfg = wmt14(default(), pair)
     cfg.steps = 300_000

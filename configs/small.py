@@ -1,9 +1,9 @@
-"""Small twins of the paper's rows: an eighth of every width and half of the layers, on the built-in corpus.
+"""Scaled-down models of the paper's rows: an eighth of every width and half of the layers, on the built-in corpus.
 
-The second part of a config's argument selects the twin: `configs/ablations.py:A1:small`. A twin changes the same things
-as its row, in proportion, so twins can be compared with each other as the paper's rows can; their numbers are not the
-paper's. Everything that is not scaled down here is as in the row: heads, dropout, smoothing, positions, Adam, the shape
-of the schedule, decoding.
+The second part of a config's argument selects the scaled-down model: `configs/ablations.py:A1:small`. It changes the
+same things as its row, in proportion, so these models can be compared with each other as the paper's rows can; their
+numbers are not the paper's. Everything that is not scaled down here is as in the row: heads, dropout, smoothing,
+positions, Adam, the shape of the schedule, decoding.
 
 The design, fixed before any row but base was run:
 
@@ -37,7 +37,7 @@ SEEDS_BLEU, SEEDS_PERPLEXITY = 1.0, 0.03  # largest standard deviations of base'
 
 
 def choose(argument: str, rows: tuple[str, ...]) -> tuple[str, bool]:
-    """Returns the row that the argument of --config names, and whether it asks for the small twin.
+    """Returns the row that the argument of --config names, and whether it asks for the scaled-down model.
 
     Raises:
       ValueError: there is no such row, or it is followed by something other than "small".
@@ -49,7 +49,7 @@ def choose(argument: str, rows: tuple[str, ...]) -> tuple[str, bool]:
 
 
 def small(cfg: ConfigDict, direction: str = "{en,de}") -> ConfigDict:
-    """Turns the config of one of the paper's rows into its small twin, in place, and returns it.
+    """Turns the config of one of the paper's rows into its scaled-down model, in place, and returns it.
 
     `direction` is that of the built-in corpus; the reverse stands for the paper's second language pair.
     """

@@ -24,14 +24,12 @@ from base.command import run
 from base.errors import UserError
 from run import changes
 
-WHAT = (
-    *("table1", "table2", "table3", "table4", "layers", "extrapolation", "scan", "scaling", "families"),
-    *("figures", "all"),
-)
+TABLES = ("table1", "table2", "table3", "table4")
+STUDIES = ("layers", "extrapolation", "scan", "scaling", "families")
+WHAT = (*TABLES, *STUDIES, "figures", "all")
 
 
 def main(argv: list[str]) -> None:
-    """Entry point; flags below."""
     options = flags.FLAGS
     if len(argv) != 2 or argv[1] not in WHAT:
         raise UserError(f"{' '.join(argv[1:]) or 'no table'}: give one of {', '.join(WHAT)}; --help explains")

@@ -1,6 +1,7 @@
 """What `python -m paper` does once its flags have been checked."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,6 @@ from paper.records import Records, find_records, newest_with_checkpoints
 from paper.report.page import write
 from paper.studies import STUDIES
 from paper.tables import table1, table2, table3, table4
-
-TABLES = ("table1", "table2", "table3", "table4")
 
 
 def show(what: str, options: Any) -> None:
@@ -29,10 +28,11 @@ def show(what: str, options: Any) -> None:
     if output:
         draw(records, output, options.runs)
     made = make(what, records)
-    shown = [table for tables in made.values() for table in tables] + ([commands()] if options.commands else [])
-    form = as_markdown if options.markdown else as_csv if options.csv else as_text
+    shown = [table for tables in made.values() for table in tables]
+    if options.commands:
+        shown.append(commands())
     if shown:
-        print("\n\n".join(map(form, shown)))
+        print("\n\n".join(map(_form(options), shown)))
     if drawn:
         STUDIES[what].plot(records, drawn)
     if page:
@@ -41,11 +41,23 @@ def show(what: str, options: Any) -> None:
         write(page, report(made, records, options.runs))
 
 
+def _form(options: Any) -> Callable[[Table], str]:
+    """Returns what formats a table as the flags ask."""
+    if options.markdown:
+        return as_markdown
+    return as_csv if options.csv else as_text
+
+
 def make(what: str, records: Records) -> dict[str, list[Table]]:
     """Returns the tables that `what` names, by the paper's table or the study."""
-    makers = {"table1": layer_types, "table2": table2.tables, "table3": table3.tables, "table4": table4.tables}
-    makers |= {name: study.tables for name, study in STUDIES.items()}
-    return {name: makers[name](records) for name in (*TABLES, *STUDIES) if what in (name, "all")}
+    makers = {
+        "table1": layer_types,
+        "table2": table2.tables,
+        "table3": table3.tables,
+        "table4": table4.tables,
+        **{name: study.tables for name, study in STUDIES.items()},
+    }
+    return {name: tables(records) for name, tables in makers.items() if what in (name, "all")}
 
 
 def layer_types(records: Records) -> list[Table]:

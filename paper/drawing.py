@@ -41,8 +41,12 @@ def colour(head: int) -> Any:
 
 def spelled(pieces: Sequence[str]) -> list[str]:
     """Returns subwords as labels, with a hyphen between two parts of a word."""
-    broken = [piece[-1:].isalpha() and after.isalpha() for piece, after in zip(pieces, [*pieces[1:], ""], strict=True)]
-    return [(piece.lstrip("▁") or piece) + "-" * part for piece, part in zip(pieces, broken, strict=True)]
+    labels: list[str] = []
+    for piece, after in zip(pieces, [*pieces[1:], ""], strict=True):
+        label = piece.lstrip("▁") or piece
+        goes_on = piece[-1:].isalpha() and after.isalpha()
+        labels.append(f"{label}-" if goes_on else label)
+    return labels
 
 
 def columns(
@@ -50,7 +54,7 @@ def columns(
 ) -> None:
     """Draws two columns of tokens, queries on the left and keys on the right; with a `bold` query the others are grey.
 
-    The columns are 1 apart; `reach` is the room to the right for `beside`.
+    The columns are 1 apart; `reach` is the space to the right for `beside`.
     """
     axes.set(xlim=(-0.75, 1.75 + reach), ylim=(max(len(queries), len(keys)) - 0.4, -0.6))
     axes.axis("off")
@@ -66,18 +70,20 @@ def connect(
     axes: Axes, weights_ts: Float[np.ndarray, "t s"], colour: Any, queries: Sequence[int] | None = None
 ) -> None:
     """Draws a line from every query, or the chosen ones, to every key, as opaque as its weight."""
-    for i in range(len(weights_ts)) if queries is None else queries:
+    chosen = range(len(weights_ts)) if queries is None else queries
+    for i in chosen:
         for j, weight in enumerate(weights_ts[i]):
-            if weight > 0.04:  # fainter lines are invisible and make large files
-                axes.plot(
-                    (0, 1), (i, j), color=colour, alpha=float(min(weight, 1)), linewidth=1.6, solid_capstyle="butt"
-                )
+            if weight <= 0.04:  # fainter lines are invisible and make large files
+                continue
+            opacity = float(min(weight, 1))
+            axes.plot((0, 1), (i, j), color=colour, alpha=opacity, linewidth=1.6, solid_capstyle="butt")
 
 
 def beside(axes: Axes, weights_s: Float[np.ndarray, " s"], place: float, width: float, colour: Any) -> None:
     """Draws a cell at every key of one query, as dark as its weight, which is readable where lines overlap."""
     for j, weight in enumerate(weights_s):
-        axes.fill_between((place, place + width), j - 0.42, j + 0.42, color=colour, alpha=float(min(weight, 1)), lw=0)
+        opacity = float(min(weight, 1))
+        axes.fill_between((place, place + width), j - 0.42, j + 0.42, color=colour, alpha=opacity, lw=0)
 
 
 def heat(
@@ -102,5 +108,6 @@ def heat(
 def mark(axes: Axes, cells_ts: Bool[np.ndarray, "t s"]) -> None:
     """Draws a frame around every chosen cell of a heat map."""
     for i, j in np.argwhere(cells_ts):
-        box_x, box_y = (j - 0.4, j + 0.4, j + 0.4, j - 0.4, j - 0.4), (i - 0.4, i - 0.4, i + 0.4, i + 0.4, i - 0.4)
+        box_x = (j - 0.4, j + 0.4, j + 0.4, j - 0.4, j - 0.4)
+        box_y = (i - 0.4, i - 0.4, i + 0.4, i + 0.4, i - 0.4)
         axes.plot(box_x, box_y, color="tab:red", linewidth=1.1)

@@ -50,6 +50,19 @@ FIGURES = ("figure3", "figure3_decoder", "figure4", "figure5", "heads", "alignme
 WANTED = (("encoder", "particle"), ("decoder", "verb"), ("encoder", "antecedent"))  # of figures 3, 3_decoder and 4
 
 
+class Case(NamedTuple):
+    """A word of a sentence, and another that it ought to look at, by the numbers of their tokens."""
+
+    pair: AnnotatedPair
+    query: int
+    key: int
+
+    @property
+    def distance(self) -> int:
+        """Tokens from one word to the other."""
+        return abs(self.query - self.key)
+
+
 class Focus(NamedTuple):
     """One kind of attention over a sentence, and a word in it to look at.
 
@@ -65,7 +78,7 @@ class Focus(NamedTuple):
     right: list[int]
 
     def towards_nh(self) -> Float[np.ndarray, "n h"]:
-        """The weight on what is right, or where that is not known how far away the word looks on the average."""
+        """Returns the weight on what is right, or where that is not known the mean attention distance of the word."""
         weights_nhs = self.weights_nhts[:, :, self.query]
         if self.right:
             return weights_nhs[..., self.right].sum(-1)
@@ -89,14 +102,13 @@ def figures(workdir: str | Path, output: Path, sentence: str | None = None, sent
     report = kept(model_run, sentences, cases=0)
     layer = report["alignment"]["best_layer"]["layer"] - 1
     if sentence is None:
-        verb, particle, pronoun = (example(model_run, pairs, *wanted) for wanted in WANTED)
+        verb, particle, pronoun = (example(model_run, pairs, kind, relation) for kind, relation in WANTED)
         alignment = aligned(model_run, most_crossed(pairs), layer)
     else:
         maps = own_maps(model_run, sentence)
-        verb, particle, pronoun = (given(maps, *wanted) for wanted in WANTED)
-        alignment = Alignment(
-            maps["cross"].queries, maps["cross"].keys, maps["cross"].weights_nhts[layer].mean(0), None
-        )
+        verb, particle, pronoun = (given(maps, kind, relation) for kind, relation in WANTED)
+        cross = maps["cross"]
+        alignment = Alignment(cross.queries, cross.keys, cross.weights_nhts[layer].mean(0), None)
     paths = {name: output / f"{name}.svg" for name in FIGURES}
     draw_word(verb, paths["figure3"])
     draw_word(particle, paths["figure3_decoder"])
@@ -110,43 +122,47 @@ def figures(workdir: str | Path, output: Path, sentence: str | None = None, sent
 
 
 def searched(reverse: bool) -> list[AnnotatedPair]:
-    """The unseen sentences among which examples are looked for."""
+    """Returns the unseen sentences among which examples are looked for."""
     return [annotate(grammar.pair("test", i), reverse) for i in range(SEARCHED)]
 
 
 def example(model_run: Run, pairs: Sequence[AnnotatedPair], kind: str, relation: str) -> Focus:
-    """A case of the relation that shows it well, as the paper's examples were picked to.
+    """Returns a case of the relation that shows it well, as the paper's examples were picked to.
 
     Of the longest cases of the test split, as many as are read at once, it is the one with the largest weight on the
     right token, times the distance to it.
     """
-    cases = [(pair, query, key) for pair in pairs for query, keys in pair.cases[kind, relation].items() for key in keys]
-    cases = sorted(cases, key=lambda case: -abs(case[1] - case[2]))[:BATCH]
-    weights = {id(pair): maps[kind] for pair, maps in sentence_maps(model_run, [pair for pair, _, _ in cases])}
+    cases = [
+        Case(pair, query, key) for pair in pairs for query, keys in pair.cases[kind, relation].items() for key in keys
+    ]
+    longest = sorted(cases, key=lambda case: -case.distance)[:BATCH]
+    weights = {id(pair): maps[kind] for pair, maps in sentence_maps(model_run, [case.pair for case in longest])}
 
-    def shown(case: tuple[AnnotatedPair, int, int]) -> float:
-        pair, query, key = case
-        return float(weights[id(pair)][:, :, query, key].max()) * abs(query - key)
+    def shown(case: Case) -> float:
+        weights_nh = weights[id(case.pair)][:, :, case.query, case.key]
+        return float(weights_nh.max()) * case.distance
 
-    pair, query, key = max(cases, key=shown)
-    found = spelled_maps(model_run, pair.source, pair.target)[kind]
-    spans = spans_of(model_run.tokenizer, pair)[kind]
-    right = [column for column, token in enumerate(spans.keys) if token == key]
-    return Focus(kind, *found, spans.queries.index(query), right)
+    best = max(longest, key=shown)
+    drawn = spelled_maps(model_run, best.pair.source, best.pair.target)[kind]
+    spans = spans_of(model_run.tokenizer, best.pair)[kind]
+    right = [column for column, token in enumerate(spans.keys) if token == best.key]
+    return Focus(kind, drawn.queries, drawn.keys, drawn.weights_nhts, spans.queries.index(best.query), right)
 
 
 def given(maps: dict[str, AttentionMap], kind: str, relation: str) -> Focus:
-    """A sentence at its last pronoun where an antecedent is wanted, and else at the word that looks farthest."""
-    found = maps[kind]
-    pronouns = [i for i, piece in enumerate(found.queries) if piece.lower() in PRONOUNS]
-    distance_ts = np.abs(np.subtract.outer(np.arange(len(found.queries)), np.arange(len(found.keys))))
-    looks_t = (found.weights_nhts * distance_ts).sum(-1).max((0, 1))[:-1]  # </s> is no word
-    query = pronouns[-1] if pronouns and relation == "antecedent" else int(np.argmax(looks_t)) if len(looks_t) else 0
-    return Focus(kind, *found, query, [])
+    """Returns a sentence at its last pronoun where an antecedent is wanted, else at the word that looks farthest."""
+    queries, keys, weights_nhts = maps[kind]
+    pronouns = [i for i, piece in enumerate(queries) if piece.lower() in PRONOUNS]
+    distance_ts = np.abs(np.subtract.outer(np.arange(len(queries)), np.arange(len(keys))))
+    looks_t = (weights_nhts * distance_ts).sum(-1).max((0, 1))[:-1]  # </s> is no word
+    query = int(np.argmax(looks_t)) if len(looks_t) else 0
+    if pronouns and relation == "antecedent":
+        query = pronouns[-1]
+    return Focus(kind, queries, keys, weights_nhts, query, [])
 
 
 def own_maps(model_run: Run, text: str) -> dict[str, AttentionMap]:
-    """Attention over a sentence and the run's own translation of it; `UserError` if the sentence is too long."""
+    """Returns attention over a sentence and the run's translation of it; `UserError` if the sentence is too long."""
     try:
         return spelled_maps(model_run, text, translate_one(model_run, text))
     except ValueError as error:
@@ -154,16 +170,16 @@ def own_maps(model_run: Run, text: str) -> dict[str, AttentionMap]:
 
 
 def spelled_maps(model_run: Run, source: str, target: str) -> dict[str, AttentionMap]:
-    """Attention over a pair of sentences, its subwords spelled as labels."""
+    """Returns attention over a pair of sentences, its subwords spelled as labels."""
     maps = attention_maps(model_run.model_config, model_run.params, model_run.tokenizer, source, target)
     return {
-        kind: AttentionMap(drawing.spelled(found.queries), drawing.spelled(found.keys), found.weights_nhts)
-        for kind, found in maps.items()
+        kind: AttentionMap(drawing.spelled(queries), drawing.spelled(keys), weights_nhts)
+        for kind, (queries, keys, weights_nhts) in maps.items()
     }
 
 
 def draw_word(focus: Focus, path: Path) -> None:
-    """Figure 3: every head of the layer that looks most at what the word belongs to."""
+    """Draws Figure 3: every head of the layer that looks most at what the word belongs to."""
     layer = int(np.argmax(focus.towards_nh().sum(-1)))
     h = focus.weights_nhts.shape[1]
     with drawing.drawn(path, 4.2, _height(focus) + 0.2) as figure:
@@ -179,12 +195,12 @@ def draw_word(focus: Focus, path: Path) -> None:
 
 
 def draw_anaphora(focus: Focus, path: Path) -> None:
-    """Figure 4: the two heads that look most from the pronoun to its antecedent, whole and from the pronoun alone."""
+    """Draws Figure 4: the two heads that look most from the pronoun to its antecedent, whole and from it alone."""
     order = focus.towards_nh().argsort(axis=None)[::-1][:2]
-    heads = [tuple(map(int, np.unravel_index(at, focus.weights_nhts.shape[:2]))) for at in order]
+    heads = [np.unravel_index(place, focus.weights_nhts.shape[:2]) for place in order]
     with drawing.drawn(path, 2.6 * (len(heads) + 1), _height(focus)) as figure:
         *full, alone = figure.subplots(1, len(heads) + 1)
-        for shade, axes, (layer, head) in zip(itertools.count(), full, heads, strict=False):
+        for shade, (axes, (layer, head)) in enumerate(zip(full, heads, strict=True)):
             _all_of(axes, focus, layer, head, drawing.colour(shade))
         drawing.columns(alone, focus.queries, focus.keys, focus.query, reach=0.1 * len(heads))
         for shade, (layer, head) in enumerate(heads):
@@ -195,14 +211,23 @@ def draw_anaphora(focus: Focus, path: Path) -> None:
 
 
 def draw_two(focus: Focus, path: Path) -> None:
-    """Figure 5: the two heads of one layer whose weights differ most, by total variation, over the sentence."""
-    n, h = focus.weights_nhts.shape[:2]
-    pairs = [(layer, *two) for layer in range(n) for two in itertools.combinations(range(h), 2)] or [(0, 0, 0)]
-    of = focus.weights_nhts
-    layer, one, other = max(pairs, key=lambda p: np.abs(of[p[0], p[1]] - of[p[0], p[2]]).sum())
+    """Draws Figure 5: the two heads of one layer whose weights differ most, by total variation, over the sentence."""
+    layer, left, right = _most_different(focus.weights_nhts)
     with drawing.drawn(path, 5.2, _height(focus)) as figure:
-        for shade, axes, head in zip(("tab:green", "tab:red"), figure.subplots(1, 2), (one, other), strict=True):
-            _all_of(axes, focus, layer, head, shade)
+        left_axes, right_axes = figure.subplots(1, 2)
+        _all_of(left_axes, focus, layer, left, "tab:green")
+        _all_of(right_axes, focus, layer, right, "tab:red")
+
+
+def _most_different(weights_nhts: Float[np.ndarray, "n h t s"]) -> tuple[int, int, int]:
+    """Returns the layer, and two of its heads, whose weights differ most; of a single head, itself."""
+    n, h = weights_nhts.shape[:2]
+    differences: dict[tuple[int, int, int], float] = {}
+    for layer in range(n):
+        for left, right in itertools.combinations(range(h), 2):
+            difference_ts = weights_nhts[layer, left] - weights_nhts[layer, right]
+            differences[layer, left, right] = np.abs(difference_ts).sum()
+    return max(differences, key=differences.__getitem__, default=(0, 0, 0))
 
 
 def _height(focus: Focus) -> float:
@@ -216,26 +241,34 @@ def _all_of(axes: Any, focus: Focus, layer: int, head: int, shade: Any) -> None:
 
 
 def draw_roles(roles: dict[str, dict[str, Any]], path: Path) -> None:
-    """How often each head follows each relation; the head chosen on the valid sentences is framed."""
+    """Draws how often each head follows each relation, with a frame around the head chosen on other sentences."""
     kinds = [kind for kind in KINDS if roles[kind]]
-    shapes = [np.shape(next(iter(roles[kind].values()))["accuracy"]) for kind in kinds]
-    heads = max(n * h for n, h in shapes)
-    width, height = 2.4 + max(0.27 * heads, 2.5), 0.19 * sum(len(roles[kind]) + 4 for kind in kinds)
+    relations = [len(roles[kind]) for kind in kinds]
+    heads = max(np.size(role["accuracy"]) for kind in kinds for role in roles[kind].values())
+    width = 2.4 + max(0.27 * heads, 2.5)
+    height = 0.19 * sum(count + 4 for count in relations)
     with drawing.drawn(path, width, height) as figure:
-        grid = figure.subplots(len(kinds), 1, squeeze=False, height_ratios=[len(roles[kind]) for kind in kinds])
-        for axes, kind, (n, h) in zip(grid[:, 0], kinds, shapes, strict=True):
-            found = roles[kind]
-            values = np.array([np.ravel(role["accuracy"]) for role in found.values()])
-            names = [f"{RELATIONS[relation]} ({role['cases']:,})" for relation, role in found.items()]
-            labels = [f"{layer}.{head}" for layer in range(1, n + 1) for head in range(1, h + 1)]
-            drawing.heat(axes, values, names, labels, numbers=heads <= 64)
-            best = np.zeros(values.shape, bool)
-            for row, role in enumerate(found.values()):
-                best[row, (role["best"]["layer"] - 1) * h + role["best"]["head"] - 1] = True
-            drawing.mark(axes, best)
+        grid = figure.subplots(len(kinds), 1, squeeze=False, height_ratios=relations)
+        for axes, kind in zip(grid[:, 0], kinds, strict=True):
+            _draw_roles_of(axes, roles[kind], numbers=heads <= 64)
             axes.set_title(f"{TITLES[kind]}{', to the translation' if kind == 'cross' else ''}: accuracy in %")
         grid[-1, 0].set_xlabel("layer.head")
         figure.suptitle("(cases); framed: best on other sentences", fontsize=8)
+
+
+def _draw_roles_of(axes: Any, roles: dict[str, Any], *, numbers: bool) -> None:
+    """Draws one kind of attention: a row for each relation, a column for each head."""
+    n, h = np.shape(next(iter(roles.values()))["accuracy"])
+    accuracy = np.array([np.ravel(role["accuracy"]) for role in roles.values()])
+    names = [f"{RELATIONS[relation]} ({role['cases']:,})" for relation, role in roles.items()]
+    labels = [f"{layer}.{head}" for layer in range(1, n + 1) for head in range(1, h + 1)]
+    drawing.heat(axes, accuracy, names, labels, numbers=numbers)
+    best = np.zeros(accuracy.shape, bool)
+    for row, role in enumerate(roles.values()):
+        layer = role["best"]["layer"] - 1
+        head = role["best"]["head"] - 1
+        best[row, layer * h + head] = True
+    drawing.mark(axes, best)
 
 
 class Alignment(NamedTuple):
@@ -248,37 +281,41 @@ class Alignment(NamedTuple):
 
 
 def aligned(model_run: Run, pair: AnnotatedPair, layer: int) -> Alignment:
-    """That of a pair of the grammar, between tokens."""
+    """Returns the alignment of a pair of the grammar, between tokens."""
     ((_, maps),) = sentence_maps(model_run, [pair])
     weights_ts = maps["cross"][layer].mean(0)
     true_ts = np.zeros(weights_ts.shape, bool)
-    true_ts[tuple(zip(*pair.alignment, strict=True))] = True
+    for target, source in pair.alignment:
+        true_ts[target, source] = True
     return Alignment([*pair.target_tokens], [*pair.source_tokens, "</s>"], weights_ts, true_ts)
 
 
 def most_crossed(pairs: Sequence[AnnotatedPair]) -> AnnotatedPair:
-    """The first pair of at most 16 tokens a side in which most links of the alignment cross."""
+    """Returns the first pair of at most 16 tokens a side in which most links of the alignment cross."""
 
     def crossings(pair: AnnotatedPair) -> int:
         return sum(a < b and c > d for (a, c), (b, d) in itertools.combinations(sorted(pair.alignment), 2))
 
-    return max((p for p in pairs if max(len(p.source_tokens), len(p.target_tokens)) <= 16), key=crossings)
+    short = [pair for pair in pairs if max(len(pair.source_tokens), len(pair.target_tokens)) <= 16]
+    return max(short, key=crossings)
 
 
-def draw_alignment(found: Alignment, layer: int, path: Path) -> None:
-    """The weights as a heat map, true links framed."""
-    with drawing.drawn(path, 0.2 * len(found.columns) + 1.4, 0.2 * len(found.rows) + 1.4) as figure:
+def draw_alignment(alignment: Alignment, layer: int, path: Path) -> None:
+    """Draws the weights as a heat map, with frames around the true links."""
+    width = 0.2 * len(alignment.columns) + 1.4
+    height = 0.2 * len(alignment.rows) + 1.4
+    with drawing.drawn(path, width, height) as figure:
         axes = figure.subplots()
-        drawing.heat(axes, found.weights_ts, found.rows, found.columns)
+        drawing.heat(axes, alignment.weights_ts, alignment.rows, alignment.columns)
         title = f"decoder over encoder, layer {layer + 1}, mean of heads"
-        if found.true_ts is not None:
-            drawing.mark(axes, found.true_ts)
+        if alignment.true_ts is not None:
+            drawing.mark(axes, alignment.true_ts)
             title += "; framed: the true alignment"
         axes.set_title(textwrap.fill(title, 45))
 
 
 def draw_positions(d_model: int, path: Path) -> None:
-    """The sinusoids of 100 positions, and the dot products of positions that lie k apart, over their squared length."""
+    """Draws the sinusoids of 100 positions, and dot products of positions k apart, over their squared length."""
     encodings_td = np.asarray(sinusoids(jnp.arange(101)[None], d_model))[0]
     with drawing.drawn(path, 6.5, 2.8) as figure:
         table, products = figure.subplots(1, 2, width_ratios=(3, 2))
@@ -287,22 +324,19 @@ def draw_positions(d_model: int, path: Path) -> None:
         figure.colorbar(image, ax=table)
         for width, start in ((5, 0), (2.5, 25), (1, 50)):  # they lie on one another: only the distance counts
             distance_s = np.arange(len(encodings_td)) - start
-            products.plot(
-                distance_s, encodings_td @ encodings_td[start] / (d_model / 2), lw=width, label=f"pos = {start}"
-            )
+            product_s = encodings_td @ encodings_td[start] / (d_model / 2)
+            products.plot(distance_s, product_s, lw=width, label=f"pos = {start}")
         products.set(xlabel="distance k", title="PE(pos) · PE(pos + k) / (d/2)")
         products.legend(frameon=False)
         products.spines[["top", "right"]].set_visible(False)
 
 
 def draw_schedule(optim: ConfigDict, path: Path) -> None:
-    """Equation (3) for several widths and warm-ups; the solid line is the paper's base model."""
+    """Draws equation (3) for several widths and warm-ups; the solid line is the paper's base model."""
     with drawing.drawn(path, 4.5, 2.8) as figure:
         axes = figure.subplots()
         steps = np.arange(1, 25_001, 50)
-        for style, (d_model, warmup) in zip(
-            ("-", "--", "-.", ":"), ((512, 4000), (1024, 4000), (512, 8000), (256, 4000)), strict=True
-        ):
+        for style, d_model, warmup in (("-", 512, 4000), ("--", 1024, 4000), ("-.", 512, 8000), (":", 256, 4000)):
             cfg = ConfigDict({**optim.to_dict(), "schedule": "paper", "warmup": warmup})
             rates = jax.vmap(partial(learning_rate, cfg, d_model, 0))(jnp.asarray(steps))
             axes.plot(steps, rates, style, label=f"$d_{{model}}$ = {d_model}, warmup = {warmup}")
@@ -313,9 +347,9 @@ def draw_schedule(optim: ConfigDict, path: Path) -> None:
 
 
 def main(argv: list[str]) -> None:
-    """Entry point; flags below."""
     options = flags.FLAGS
-    for path in figures(options.workdir, output_folder("output", options.output), options.sentence, options.sentences):
+    output = output_folder("output", options.output)
+    for path in figures(options.workdir, output, options.sentence, options.sentences):
         print(path)
 
 

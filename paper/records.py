@@ -1,7 +1,8 @@
 """Finds runs, and recognises by the config that each has recorded which row of the paper's tables it is.
 
-A folder's name means nothing. Read are run folders (`config.json`, `metrics.jsonl`, `evaluations/`), the records that
-`python -m paper.results` makes of them, the reports of `train.scaling`, and the record of `paper.table1`.
+Runs are identified by their config, not by their folder's name. Reads run folders (`config.json`, `metrics.jsonl`,
+`evaluations/`), which may come from anywhere and are checked, and what our own commands write and nobody edits: the
+records of `python -m paper.results`, the reports of `train.scaling`, and the record of `paper.table1`.
 """
 
 import importlib
@@ -18,34 +19,46 @@ from base.files import Schema, check, read_json
 from base.keys import flat
 from base.table import NOT_RUN, spread
 from configs.common import default
-from infer.scores.bleu import RECORDED
 from paper.provenance import caveats
-from paper.tables.table1 import check_record as check_layers
-from run.config import check_types
-from run.folder import FREE_KEYS, LONGEST, as_json, read_metrics
-from train.aot.scaling import check_report
+from run.config import check_keys
+from run.folder import FREE_KEYS, as_json, read_metrics
 
 # Keys in which a run may differ from a row and still be that row: what a resumed run may change, the seed, and how
 # numbers are computed, not which. Where a corpus is stored does not count either, see `_without_folders`.
 COMPUTED = ("model.dtype", "model.dropout_bits")
 FREE = (*FREE_KEYS, *COMPUTED, "seed", "data.tokenizer")  # a path; the size of its vocabulary counts
+# The scores of a translation that tables show. Evaluations of today also have chrF++ and TER.
+TRANSLATION = (
+    "sacrebleu",
+    "sacrebleu_lc",
+    "chrf",
+    "bleu_tok",
+    "bleu_tok_lc",
+    "bleu_split",
+    "bleu_paper",
+    "exact_match",
+)
 PARSING = ("f1", "precision", "recall", "complete_match", "tagging_accuracy", "repaired_share")
 _NOT_RUNS = {"checkpoints", "tensorboard", "evaluations", "sweep"}  # folders that hold no runs
-_DEFAULTS = flat(as_json(default()))
-_EXAMPLES = flat(default().to_dict())  # of the type of each value
+_DEFAULTS = as_json(default())
+_EXAMPLE = default().to_dict()  # of every key, and of the type of its value
 _NO_DEVICE = {"kind": "unknown device", "count": 1, "cpus": 0}
 
 CONFIG: Schema = {"seed": int, "steps": int, "data": {"train": str, "valid": str, "test": str}}
 LAUNCH: Schema = {"device": {"kind": str, "count": int, "cpus": int}, "command": [str], "data": dict, "git": object}
-TRAINING: Schema = {"steps": int, "minutes": float, "validations": [{"step": int, "perplexity": float}]}
 EVALUATION: Schema = {
-    **dict.fromkeys(("split", "data", "time", "params_sha256"), str),
-    **{"params": int, "checkpoints": [int], "signatures": dict},
+    "split": str,
+    "data": str,
+    "time": str,
+    "params": int,
+    "params_sha256": str,
+    "checkpoints": [int],
+    "signatures": dict,
 }
 SEARCH: Schema = {"beam": int, "alpha": float, "extra_length": int}
 # What an evaluation holds beside that, by the score that tells its kind.
 SCORES = {
-    "sacrebleu": SEARCH | dict.fromkeys((*RECORDED, "perplexity"), float),
+    "sacrebleu": SEARCH | dict.fromkeys((*TRANSLATION, "perplexity"), float),
     "f1": SEARCH | dict.fromkeys(PARSING, float),
     "nll_by_position": {"nll": float, "perplexity": float, "nll_by_position": [float]},
     "accuracy": {"accuracy": float, "nll": float},
@@ -62,9 +75,9 @@ class Evaluation(NamedTuple):
 class RunRecord(NamedTuple):
     """What is known of a run.
 
-    `problem` is "" once all updates are made, else why not; `steps` and `minutes` are of training so far; `launches`
-    are those of `run.json`, `validations` the records of `metrics.jsonl`, both oldest first; `caveats` as in
-    `paper.provenance`.
+    `config` has every key; `problem` is "" once all updates are made, else why not; `steps` and `minutes` are of
+    training so far; `launches` are those of `run.json`, `validations` the records of `metrics.jsonl`, both oldest
+    first; `caveats` as in `paper.provenance`.
     """
 
     path: Path
@@ -109,7 +122,7 @@ class RowRuns(NamedTuple):
 
     def values(self, key: str) -> list[float]:
         """Returns a score of every seed."""
-        return [one.scores[key] for one in self.scored]
+        return [seed.scores[key] for seed in self.scored]
 
     def shown(self, key: str, digits: int = 2) -> str:
         """Returns the mean of a score over the seeds and its spread, or in few words why there is none."""
@@ -117,18 +130,21 @@ class RowRuns(NamedTuple):
 
     def label(self, name: str) -> str:
         """Returns the row's name, with a dagger if a run has caveats."""
-        return f"{name} †" if any(one.run.caveats for one in self.scored) else name
+        return f"{name} †" if any(seed.run.caveats for seed in self.scored) else name
 
 
 def caveat_notes(rows: dict[str, RowRuns]) -> list[str]:
     """Returns notes that name rows: those of one seed, and for each caveat those with a dagger for it."""
+    notes: list[str] = []
     lone = [name for name, row in rows.items() if len(row.scored) == 1]
+    if lone:
+        notes.append(f"one seed, so no interval, and no difference is shown to be significant: {', '.join(lone)}")
     names: dict[str, list[str]] = {}
     for name, row in rows.items():
-        for caveat in dict.fromkeys(caveat for one in row.scored for caveat in one.run.caveats):
+        caveats_of_row = [caveat for seed in row.scored for caveat in seed.run.caveats]
+        for caveat in dict.fromkeys(caveats_of_row):
             names.setdefault(caveat, []).append(name)
-    seeds = [f"one seed, so no interval, and no difference is shown to be significant: {', '.join(lone)}"]
-    return [*(seeds if lone else []), *(f"† {caveat}: {', '.join(rows)}" for caveat, rows in names.items())]
+    return [*notes, *(f"† {caveat}: {', '.join(marked)}" for caveat, marked in names.items())]
 
 
 @cache
@@ -136,7 +152,7 @@ def load(name: str) -> ConfigDict:
     """Returns the config that `--config=NAME` would, such as "configs/ablations.py:A1:small"."""
     file, _, argument = name.partition(":")
     module = importlib.import_module(file.removesuffix(".py").replace("/", "."))
-    return module.get_config(*([argument] if argument else []))
+    return module.get_config(argument) if argument else module.get_config()
 
 
 def find_records(folder: Path) -> Records:
@@ -150,16 +166,29 @@ def find_records(folder: Path) -> Records:
     records = Records([], [], [], [])
     for place, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if name not in _NOT_RUNS and not name.startswith("."))
-        is_run = "config.json" in files
-        for file in ["config.json"] if is_run else sorted(name for name in files if name.endswith(".json")):
+        json_files = sorted(name for name in files if name.endswith(".json"))
+        for name in ["config.json"] if "config.json" in files else json_files:
             try:
-                if is_run:
-                    records.runs.append(read_run(Path(place)))
-                else:
-                    _read_file(Path(place) / file, records)
+                _read(Path(place) / name, records)
             except UserError as error:
                 records.notes.append(f"left out: {error}")
     return records
+
+
+def _read(path: Path, records: Records) -> None:
+    """Adds the run whose config is at `path`, or what else is in a JSON file; passes over what is of another kind."""
+    if path.name == "config.json":
+        records.runs.append(read_run(path.parent))
+        return
+    content = read_json(path, object)
+    keys = content.keys() if isinstance(content, dict) else set()
+    if {"config", "evaluation", "caveats", "launches", "training"} <= keys:
+        records.runs.append(_recorded(path, content))
+    elif keys == {"arguments", "report"}:
+        report = content["report"]
+        records.compiled.append({**report, "config": completed(report["config"])})
+    elif {"types", "crossovers", "paths_at"} <= keys:
+        records.layers.append(content)
 
 
 def read_run(folder: Path) -> RunRecord:
@@ -168,88 +197,91 @@ def read_run(folder: Path) -> RunRecord:
     Raises:
       UserError: it is none, or a file in it is damaged.
     """
-    config, path = read_json(folder / "config.json", CONFIG), folder / "run.json"
-    check_types(flat(config), _EXAMPLES, f"{folder}/config.json: damaged")
-    launches = read_json(path, {"launches": [dict]})["launches"] if path.exists() else []
+    config = completed(read_json(folder / "config.json", CONFIG))
+    check_keys(config, _EXAMPLE, f"{folder}/config.json: damaged")
+    launches = _read_launches(folder / "run.json")
     metrics = read_metrics(folder)
-    updates = [record for record in metrics if record["kind"] == "train"] or [{"step": 0, "seconds": 0}]
-    evaluations = [(file, read_json(file, dict)) for file in sorted((folder / "evaluations").glob("*.json"))]
+    updates = [record for record in metrics if record["kind"] == "train"]
+    steps = updates[-1]["step"] if updates else 0
+    seconds = updates[-1]["seconds"] if updates else 0.0
+    evaluations = [_read_evaluation(path) for path in sorted((folder / "evaluations").glob("*.json"))]
     return RunRecord(
-        folder,
-        config,
-        _problem(folder, config["steps"], updates[-1]["step"]),
-        updates[-1]["step"],
-        updates[-1]["seconds"] / 60,
-        _checked_launches(path, "", launches),
-        [_evaluation(file, "", scores) for file, scores in evaluations if SCORES.keys() & scores.keys()],
-        [record for record in metrics if record["kind"] == "valid"],
-        caveats(launches),
+        path=folder,
+        config=config,
+        problem=_problem(folder, config["steps"], steps),
+        steps=steps,
+        minutes=seconds / 60,
+        launches=launches,
+        evaluations=[evaluation for evaluation in evaluations if evaluation is not None],
+        validations=[record for record in metrics if record["kind"] == "valid"],
+        caveats=caveats(launches),
     )
 
 
-def _checked_launches(path: Path, where: str, launches: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    check(path, where, launches, [LAUNCH])
-    check(path, where, [launch["git"] for launch in launches if launch["git"]], [{"commit": str, "dirty": bool}])
+def completed(config: dict[str, Any]) -> dict[str, Any]:
+    """Returns a recorded config with every key: one that is younger than the record has its default, which is off.
+
+    So a new key of `configs/common.py` orphans no run and no record.
+    """
+    whole = dict(_DEFAULTS)
+    for key, value in config.items():
+        group = _DEFAULTS.get(key)
+        whole[key] = group | value if isinstance(group, dict) and isinstance(value, dict) else value
+    return whole
+
+
+def _read_launches(path: Path) -> list[dict[str, Any]]:
+    if not path.exists():
+        return []
+    launches = read_json(path, {"launches": [dict]})["launches"]
+    check(path, "", launches, [LAUNCH])
+    check(path, "", [launch["git"] for launch in launches if launch["git"]], [{"commit": str, "dirty": bool}])
     return launches
 
 
-def _evaluation(path: Path, where: str, scores: dict[str, Any]) -> Evaluation:
-    for kind in SCORES.keys() & scores.keys():
-        check(path, where, scores, EVALUATION | SCORES[kind])
+def _read_evaluation(path: Path) -> Evaluation | None:
+    """Returns None for a file of another kind, such as that of `infer.heads`."""
+    scores = read_json(path, dict)
+    kinds = SCORES.keys() & scores.keys()
+    for kind in kinds:
+        check(path, "", scores, EVALUATION | SCORES[kind])
         if kind == "sacrebleu" and scores["perplexity"] <= 0:
             raise UserError(f"{path}: damaged: perplexity is {scores['perplexity']}; it must be above 0")
         for key, value in scores.items():
             if isinstance(value, int | float) and not value >= 0:
                 raise UserError(f"{path}: damaged: {key} is {value}; it must be at least 0")
-    return Evaluation(scores, path.with_suffix(".txt"))
+    return Evaluation(scores, path.with_suffix(".txt")) if kinds else None
 
 
-def _problem(folder: Path, steps: int, done: int) -> str:
+def _problem(path: Path, steps: int, done: int) -> str:
+    """Returns why a run made only `done` of its updates, as its sweep says, if it is of one; "" if it made all."""
     if done >= steps:
         return ""
-    result = folder.parent / "sweep" / "results" / f"{folder.name}.json"
-    outcome = {"state": "unfinished", "reason": ""}
+    state = "unfinished"
+    reason = f"{done:,} of {steps:,} updates"
+    result = path.parent / "sweep" / "results" / f"{path.name}.json"
     if result.exists():
-        outcome = read_json(result, dict.fromkeys(outcome, str))
-    state = "unfinished" if outcome["state"] == "done" else outcome["state"]
-    return f"{state} ({outcome['reason'] or f'{done:,} of {steps:,} updates'})"
+        outcome = read_json(result, {"state": str, "reason": str})
+        reason = outcome["reason"] or reason
+        if outcome["state"] != "done":
+            state = outcome["state"]
+    return f"{state} ({reason})"
 
 
-def _read_file(path: Path, records: Records) -> None:
-    """Adds what is in a JSON file to `records`; passes over what is of another kind."""
-    content = read_json(path, object)
-    keys = content.keys() if isinstance(content, dict) else set()
-    if {"config", "evaluation", "launches", "training"} <= keys:
-        records.runs.append(read_result(path))
-    elif {"arguments", "report"} <= keys:
-        records.compiled.append(check_report(path, content)["report"])
-    elif {"types", "crossovers", "paths_at"} <= keys:
-        records.layers.append(check_layers(path, content))
-
-
-def read_result(path: Path) -> RunRecord:
-    """Reads a record that `paper.results` wrote, from a file that holds an object.
-
-    Raises:
-      UserError: it is damaged.
-    """
-    schema = {"config": CONFIG, "evaluation": dict, "launches": [dict], "training": TRAINING}
-    content = read_json(path, schema)
-    check_types(flat(content["config"]), _EXAMPLES, f"{path}: damaged: config")
+def _recorded(path: Path, content: dict[str, Any]) -> RunRecord:
+    """Returns the run of a record that `paper.results` wrote."""
+    config = completed(content["config"])
     training = content["training"]
-    if not 0 <= training["minutes"] <= LONGEST / 60:
-        raise UserError(f"{path}: damaged: training.minutes is {training['minutes']}; it cannot be")
-    launches = _checked_launches(path, "launches", content["launches"])
     return RunRecord(
-        path,
-        content["config"],
-        _problem(path, content["config"]["steps"], training["steps"]),
-        training["steps"],
-        training["minutes"],
-        launches,
-        [_evaluation(path, "evaluation", content["evaluation"])],
-        training["validations"],
-        check(path, "caveats", content["caveats"], [str]) if "caveats" in content else caveats(launches),
+        path=path,
+        config=config,
+        problem=_problem(path, config["steps"], training["steps"]),
+        steps=training["steps"],
+        minutes=training["minutes"],
+        launches=content["launches"],
+        evaluations=[Evaluation(content["evaluation"], path.with_suffix(".txt"))],
+        validations=training["validations"],
+        caveats=content["caveats"],
     )
 
 
@@ -260,7 +292,7 @@ def newest_with_checkpoints(records: Records) -> RunRecord | None:
         for run in records.runs
         if not run.problem
         and (run.path / "checkpoints").is_dir()
-        and _complete(run.config)["task"] == "translation"
+        and run.config["task"] == "translation"
         and not run.config["data"]["train"].startswith("trees:")
     ]
     return max(able, key=lambda run: (run.path / "metrics.jsonl").stat().st_mtime, default=None)
@@ -268,17 +300,14 @@ def newest_with_checkpoints(records: Records) -> RunRecord | None:
 
 def identity(config: dict[str, Any]) -> dict[str, Any]:
     """Returns what makes a run the one it is: every key that is not `FREE`, by its dotted name."""
-    fixed = {key: value for key, value in _complete(config).items() if not key.startswith(FREE)}
-    return fixed | {key: _without_folders(fixed[key]) for key in fixed if key in ("data.train", "data.valid")}
-
-
-def _complete(config: dict[str, Any]) -> dict[str, Any]:
-    """All keys; one that a record lacks is newer than the record and has its default, with which new keys are off."""
-    return _DEFAULTS | flat(config)
+    fixed = {key: value for key, value in flat(config).items() if not key.startswith(FREE)}
+    for key in ("data.train", "data.valid"):
+        fixed[key] = _without_folders(fixed[key])
+    return fixed
 
 
 def _without_folders(spec: str) -> str:
-    """A corpus spec without the folders of its files; of `tfds:` the dataset's name stays, without a version."""
+    """Returns a corpus spec without its files' folders; of `tfds:` the dataset's name stays, without a version."""
     if spec.startswith("tfds:"):
         name, colon, rest = spec.removeprefix("tfds:").partition(":")
         parts = [part for part in name.split("/") if not re.fullmatch(r"\d+\.\d+\.\d+", part)]
@@ -294,32 +323,64 @@ def row_runs(records: Records, name: str, split: str, measure: str = "sacrebleu"
     """
     config = as_json(load(name))
     wanted = identity(config)
-    mine = [run for run in records.runs if identity(run.config) == wanted]
+    runs_of_seed: dict[int, list[RunRecord]] = {}
+    for run in records.runs:
+        if identity(run.config) == wanted:
+            runs_of_seed.setdefault(run.config["seed"], []).append(run)
     scored: list[ScoredRun] = []
     notes: list[str] = []
     problems: list[str] = []
     unscored: list[str] = []  # shown only where no seed is scored, for one run can belong to rows of two tables
-    for seed in sorted({run.config["seed"] for run in mine}):
-        same = [run for run in mine if run.config["seed"] == seed]
-        complete = [run for run in same if not run.problem]
-        evaluated = [ScoredRun(run, *e) for run in complete for e in run.evaluations if measure in e.scores]
-        if fitting := [one for one in evaluated if fits(one.scores, config, split)]:
-            newest = max(fitting, key=lambda one: one.scores["time"])
+    for seed in sorted(runs_of_seed):
+        runs = runs_of_seed[seed]
+        where = f"{name}, seed {seed}"
+        fitting = _fitting(runs, config, split, measure)
+        if fitting:
+            newest = max(fitting, key=lambda candidate: candidate.scores["time"])
             scored.append(newest)
-            parameters, path = newest.scores["params_sha256"], newest.run.path
-            if others := {one.run.path for one in fitting if one.scores["params_sha256"] != parameters} - {path}:
-                names = ", ".join(sorted(map(str, others)))
-                notes.append(f"{name}, seed {seed}: the newest is taken, {path}; not {names}")
-        else:
-            problems += [run.problem or f"not evaluated on {split}" for run in same]
-            notes += [f"{name}, seed {seed}: {run.problem}, {run.path}" for run in same if run.problem]
-            unscored += [f"{name}, seed {seed}: {_wanted(config, split)}, {run.path}" for run in complete]
-    differing = {f"{key}={_complete(one.run.config)[key]}" for one in scored for key in COMPUTED}
-    differing -= {f"{key}={_complete(config)[key]}" for key in COMPUTED}
-    notes += [f"{name}: run with {', '.join(sorted(differing))}"] if differing else []
-    notes += [] if scored else unscored
-    missing = "" if scored else ", ".join(dict.fromkeys(problem.partition(" (")[0] for problem in problems))
-    return RowRuns(scored, missing, notes)
+            notes += _not_taken(fitting, newest, where)
+            continue
+        for run in runs:
+            if run.problem:
+                problems.append(run.problem)
+                notes.append(f"{where}: {run.problem}, {run.path}")
+            else:
+                problems.append(f"not evaluated on {split}")
+                unscored.append(f"{where}: {_wanted(config, split)}, {run.path}")
+    if scored:
+        return RowRuns(scored, "", notes + _computed_otherwise(scored, config, name))
+    in_short = dict.fromkeys(problem.partition(" (")[0] for problem in problems)
+    return RowRuns([], ", ".join(in_short), notes + unscored)
+
+
+def _fitting(runs: list[RunRecord], config: dict[str, Any], split: str, measure: str) -> list[ScoredRun]:
+    """Returns the evaluations of complete runs that a row of this config may show."""
+    fitting: list[ScoredRun] = []
+    for run in runs:
+        for evaluation in run.evaluations:
+            if not run.problem and measure in evaluation.scores and fits(evaluation.scores, config, split):
+                fitting.append(ScoredRun(run, evaluation.scores, evaluation.lines))
+    return fitting
+
+
+def _not_taken(fitting: list[ScoredRun], newest: ScoredRun, where: str) -> list[str]:
+    """Returns a note that names runs of the same seed with other parameters than the newest; [] if there are none."""
+    parameters = newest.scores["params_sha256"]
+    older = {candidate.run.path for candidate in fitting if candidate.scores["params_sha256"] != parameters}
+    older -= {newest.run.path}
+    if not older:
+        return []
+    return [f"{where}: the newest is taken, {newest.run.path}; not {', '.join(sorted(map(str, older)))}"]
+
+
+def _computed_otherwise(scored: list[ScoredRun], config: dict[str, Any], name: str) -> list[str]:
+    """Returns a note on keys of `COMPUTED` in which runs of the row differ from its config; [] if none does."""
+    asked = flat(config)
+    differing: set[str] = set()
+    for seed in scored:
+        recorded = flat(seed.run.config)
+        differing |= {f"{key}={recorded[key]}" for key in COMPUTED if recorded[key] != asked[key]}
+    return [f"{name}: run with {', '.join(sorted(differing))}"] if differing else []
 
 
 def _wanted(config: dict[str, Any], split: str) -> str:

@@ -34,8 +34,12 @@ from paper.command import make
 from paper.records import Evaluation, RowRuns, RunRecord, ScoredRun, caveat_notes, find_records, read_run
 from paper.tables.cost import devices
 
-RESULTS, README, SCORES, TABLES = Path("results"), Path("README.md"), Path("docs/results.md"), Path("docs/tables.md")
-BEGIN, END = "<!-- results: made by `python -m paper.results` -->", "<!-- end of results -->"
+RESULTS = Path("results")
+README = Path("README.md")
+SCORES = Path("docs/results.md")
+TABLES = Path("docs/tables.md")
+BEGIN = "<!-- results: made by `python -m paper.results` -->"
+END = "<!-- end of results -->"
 COLUMNS = {  # heading: key of the evaluation
     "sacreBLEU": "sacrebleu",
     "lower-cased": "sacrebleu_lc",
@@ -55,13 +59,13 @@ def newest_evaluation(run_record: RunRecord, split: str) -> Evaluation:
     Raises:
       UserError: the split has not been evaluated.
     """
-    evaluations = [one for one in run_record.evaluations if one.scores["split"] == split]
+    evaluations = [evaluation for evaluation in run_record.evaluations if evaluation.scores["split"] == split]
     if not evaluations:
         raise UserError(
             f"{run_record.path}: no evaluation of the {split} split; run python -m infer --workdir={run_record.path} "
             f"--split={split}, or for a parser infer.parse"
         )
-    return max(evaluations, key=lambda one: one.scores["time"])
+    return max(evaluations, key=lambda evaluation: evaluation.scores["time"])
 
 
 def make_record(workdir: Path, split: str = "test", *, allow_dirty: bool = False) -> dict[str, Any]:
@@ -78,20 +82,12 @@ def make_record(workdir: Path, split: str = "test", *, allow_dirty: bool = False
             f"{workdir}: not recorded, since {'; '.join(run_record.caveats)}; commit and train again, or give "
             "--allow_dirty, and every table will mark the run"
         )
-    launches = [  # without paths of this machine
-        {
-            **launch,
-            "command": [flag for flag in launch["command"] if not flag.startswith("--workdir=")],
-            "data": _counts(workdir, launch["data"]),
-        }
-        for launch in run_record.launches
-    ]
     return {
         "config": run_record.config,
         "evaluation": evaluation.scores,
         "translations_sha256": sha256(evaluation.lines) if evaluation.lines.is_file() else None,
         "caveats": run_record.caveats,
-        "launches": launches,
+        "launches": [_without_paths(workdir, launch) for launch in run_record.launches],
         "training": {
             "steps": run_record.steps,
             "minutes": run_record.minutes,
@@ -109,7 +105,8 @@ def runs_of(workdir: Path, name: str) -> dict[str, Path]:
 
 def write_record(workdir: Path, name: str, split: str, *, translations: bool, allow_dirty: bool) -> None:
     """Writes the record of a run as results/NAME.json and, if wanted, its translations as results/NAME.txt."""
-    record, path = make_record(workdir, split, allow_dirty=allow_dirty), RESULTS / f"{name}.json"
+    record = make_record(workdir, split, allow_dirty=allow_dirty)
+    path = RESULTS / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, record)
     if translations:
@@ -119,10 +116,13 @@ def write_record(workdir: Path, name: str, split: str, *, translations: bool, al
         shutil.copyfile(lines, path.with_suffix(".txt"))
 
 
-def _counts(workdir: Path, manifests: dict[str, Any]) -> dict[str, Any]:
-    """What was read: counts and hashes, without paths of this machine."""
+def _without_paths(workdir: Path, launch: dict[str, Any]) -> dict[str, Any]:
+    """Returns a launch without paths of this machine: of what was read, counts and hashes."""
+    manifests = launch["data"]
     check(workdir / "run.json", "data", manifests, dict.fromkeys(manifests, MANIFEST))
-    return {name: {key: manifest[key] for key in MANIFEST} for name, manifest in manifests.items()}
+    data = {name: {key: manifest[key] for key in MANIFEST} for name, manifest in manifests.items()}
+    command = [flag for flag in launch["command"] if not flag.startswith("--workdir=")]
+    return {**launch, "command": command, "data": data}
 
 
 def summary(records: dict[str, RunRecord]) -> str:
@@ -130,20 +130,23 @@ def summary(records: dict[str, RunRecord]) -> str:
     shown = {name: as_row(record) for name, record in records.items()}
     ranked = sorted(shown, key=lambda name: -shown[name].scored[0].scores[_headline(records[name])])
     rows: list[tuple[str, ...]] = []
-    signatures: dict[str, None] = {}
+    signatures: dict[str, None] = {}  # a dict, for the order
     for name in ranked:
         ((record, scores, _),) = shown[name].scored
+        headline = _headline(record)
         case = ", lower-cased" if _lowers(record) else ""
-        cells = (
-            _training_pairs(record),
-            f"{scores[_headline(record)]:.2f}{case}",
-            f"{record.minutes:.0f} minutes, {devices(record.device)}",
+        rows.append(
+            (
+                _linked(name, shown[name], "results"),
+                _training_pairs(record),
+                f"{scores[headline]:.2f}{case}",
+                f"{record.minutes:.0f} minutes, {devices(record.device)}",
+            )
         )
-        rows.append((_linked(name, shown[name], "results"), *cells))
-        signatures[f"sacreBLEU{case}: `{scores['signatures'].get(_headline(record), 'not known')}`"] = None
+        signatures[f"sacreBLEU{case}: `{scores['signatures'].get(headline, 'not known')}`"] = None
     head = ("result", "training pairs", "sacreBLEU", "training")
     notes = [*map(Markdown, signatures), *caveat_notes({name: shown[name] for name in ranked})]
-    return _untitled(head, rows, notes)
+    return as_markdown(Table("results", "", head, rows, notes))
 
 
 def table(records: dict[str, RunRecord]) -> str:
@@ -153,19 +156,24 @@ def table(records: dict[str, RunRecord]) -> str:
     signatures: dict[str, list[str]] = {}
     shown = {name: as_row(record) for name, record in sorted(records.items())}
     for name, row in shown.items():
-        ((one, scores, _),) = row.scored
+        ((record, scores, _),) = row.scored
         # A run whose text is lower-cased never writes a capital: what readings with case say of it is of case alone.
-        caseless = {key for key, text in scores["signatures"].items() if "case:mixed" in text and _lowers(one)}
-        cells = (
-            *("" if key in caseless else f"{scores[key]:.2f}" for key in COLUMNS.values()),
-            *(f"{scores['params']:,}", str(one.config["seed"])),
-            *(f"{one.device['kind']}, {one.device['cpus']}", f"{one.minutes:.0f}"),
+        cased = {key for key, signature in scores["signatures"].items() if "case:mixed" in signature}
+        left_out = cased if _lowers(record) else set()
+        rows.append(
+            (
+                _linked(name, row, "../results"),
+                *("" if key in left_out else f"{scores[key]:.2f}" for key in COLUMNS.values()),
+                f"{scores['params']:,}",
+                str(record.config["seed"]),
+                f"{record.device['kind']}, {record.device['cpus']}",
+                f"{record.minutes:.0f}",
+            )
         )
-        rows.append((_linked(name, row, "../results"), *cells))
         for heading, key in COLUMNS.items():
-            if key in scores["signatures"].keys() - caseless:
+            if key in scores["signatures"].keys() - left_out:
                 signatures.setdefault(f"{heading}: `{scores['signatures'][key]}`", []).append(name)
-    text = _untitled(head, rows, caveat_notes(shown))
+    text = as_markdown(Table("results", "", head, rows, caveat_notes(shown)))
     listed = "\n".join(f"- {signature} ({', '.join(names)})" for signature, names in signatures.items())
     return f"{text}\n\nSignatures of the scores:\n\n{listed}"
 
@@ -176,32 +184,21 @@ def as_row(record: RunRecord) -> RowRuns:
 
 
 def _training_pairs(record: RunRecord) -> str:
-    """Returns how many pairs the run learned from; "" if its launches do not say.
-
-    Raises:
-      UserError: the record is damaged there.
-    """
+    """Returns how many pairs the run learned from; "" if its launches do not say."""
     data = record.launches[-1]["data"] if record.launches else {}
-    if "train" not in data:
-        return ""
-    check(record.path, "data", data, {"train": {"pairs": {"kept": int}}})
-    return f"{data['train']['pairs']['kept']:,}"
+    return f"{data['train']['pairs']['kept']:,}" if "train" in data else ""
 
 
 def _linked(name: str, row: RowRuns, folder: str) -> Markdown:
     return Markdown(row.label(f"[{escaped(name)}]({folder}/{quote(name)}.json)"))
 
 
-def _untitled(head: tuple[str, ...], rows: list[tuple[str, ...]], notes: list[str]) -> str:
-    return as_markdown(Table("results", "", head, rows, notes)).partition("\n\n")[2]
-
-
 def _headline(record: RunRecord) -> str:
     return "sacrebleu_lc" if _lowers(record) else "sacrebleu"
 
 
-def _lowers(one: RunRecord) -> bool:
-    return "lowercase" in one.config["data"] and bool(one.config["data"]["lowercase"])
+def _lowers(record: RunRecord) -> bool:
+    return record.config["data"]["lowercase"]
 
 
 def pages() -> dict[Path, str]:
@@ -222,24 +219,28 @@ def pages() -> dict[Path, str]:
 def translation_records(runs: list[RunRecord]) -> dict[str, RunRecord]:
     """Returns the records of translation directly in results/, by name."""
     return {
-        one.path.stem: one
-        for one in runs
-        if one.path.parent == RESULTS and any("sacrebleu" in evaluation.scores for evaluation in one.evaluations)
+        run_record.path.stem: run_record
+        for run_record in runs
+        if run_record.path.parent == RESULTS and "sacrebleu" in run_record.evaluations[0].scores
     }
 
 
 def main(argv: list[str]) -> None:
-    """Entry point; flags below."""
     options = flags.FLAGS
     if (options.workdir is None) != (options.name is None):
         raise UserError("--workdir and --name go together")
     if options.workdir:
         if not re.fullmatch(r"[\w=,+-][\w=,.+-]*(/[\w=,+-][\w=,.+-]*)*", options.name):
             raise UserError(f"--name={options.name}: it must be like base or table3-small/A1-seed0, without .json")
-        wanted = {"translations": options.translations, "allow_dirty": options.allow_dirty}
         for name, path in runs_of(folder("workdir", options.workdir), options.name).items():
             try:
-                write_record(path, name, options.split, **wanted)
+                write_record(
+                    path,
+                    name,
+                    options.split,
+                    translations=options.translations,
+                    allow_dirty=options.allow_dirty,
+                )
             except UserError as error:
                 if name == options.name:
                     raise

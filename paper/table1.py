@@ -15,7 +15,6 @@ from base.table import as_text
 
 
 def main(argv: list[str]) -> None:
-    """Entry point; flags below."""
     output = output_file("output", flags.FLAGS.output)
     from paper.tables.table1 import make_record, table  # only now: it loads jax
 

@@ -52,7 +52,7 @@ def test_every_mixer_is_compared_at_equal_parameters(mixer: str) -> None:
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_a_small_twin_differs_from_its_base_as_the_row_does(row: str) -> None:
+def test_a_scaled_down_model_differs_from_its_base_as_the_row_does(row: str) -> None:
     def ratios(size: str) -> dict[str, float]:
         base, cfg = ablation(f"base{size}"), ablation(f"{row}{size}")
         sizes = {key: cfg.model[key] / base.model[key] for key in ("N", "d_model", "d_ff", "h", "d_k", "d_v", "P_drop")}
@@ -63,7 +63,7 @@ def test_a_small_twin_differs_from_its_base_as_the_row_does(row: str) -> None:
     assert ablation(f"{row}:small").steps == ablation(row).steps // SHORTER
 
 
-def test_the_sweep_of_twins_has_three_seeds_of_every_row_and_five_of_base() -> None:
+def test_the_sweep_of_scaled_down_models_has_three_seeds_of_every_row_and_five_of_base() -> None:
     points = sweep("base:small")
     assert len(points) == len({tuple(point.items()) for point in points}) == 62
     assert [point["seed"] for point in points if list(point) == ["seed"]] == [0, 1, 2, 3, 4]

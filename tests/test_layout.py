@@ -107,9 +107,9 @@ def may_import(importer: str, imported: str) -> bool:
 def test_a_room_imports_only_rooms_below(path: Path) -> None:
     for module in sorted(imports(path)):
         if module.split(".")[0] in ROOMS:
-            assert may_import(name(path), module), f"{ids(path)} imports {module}; rooms, from the bottom: {FLOORS}"
+            assert may_import(name(path), module), f"{ids(path)} imports {module}; packages, from the bottom: {FLOORS}"
         never = NEVER_IMPORT[name(path).split(".")[0]]
-        assert not within(module, never), f"{ids(path)} imports {module}, which its room never does"
+        assert not within(module, never), f"{ids(path)} imports {module}, which its package never does"
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ def test_table_3_in_small(
         plant(tmp_path / row, config, scores(config, "valid", 7.0 + place))
     found, shown = execute("4_table_3_in_small", monkeypatch, RESULTS=tmp_path)
     assert shown == 2 and found["ran"] == [row for row in rows if row != "base"]
-    assert "Table 3, small twins" in capsys.readouterr().out
+    assert "Table 3, scaled-down models" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=ids)

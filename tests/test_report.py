@@ -16,7 +16,8 @@ import pytest
 from base.errors import UserError
 from base.table import as_text
 from paper import figures
-from paper.command import TABLES, draw, make
+from paper.__main__ import TABLES
+from paper.command import draw, make
 from paper.launch import commands
 from paper.records import find_records, load, newest_with_checkpoints
 from paper.report.curves import curves, trends
@@ -42,12 +43,12 @@ def test_curves_are_of_rows_together_and_of_other_runs_alone(planted: Path) -> N
     plant(planted / "other" / "mine", planted_config("configs/quickstart.py"))
     drawn = curves(find_records(planted))
     assert list(drawn) == [
-        "Table 3, heads (A), small twins",
-        "Table 3, size (C), and big, small twins",
+        "Table 3, heads (A), scaled-down models",
+        "Table 3, size (C), and big, scaled-down models",
         f"{planted}/mine (no row of the paper's)",
         f"{planted}/other/mine (no row of the paper's)",
     ]
-    svg = drawn["Table 3, heads (A), small twins"]
+    svg = drawn["Table 3, heads (A), scaled-down models"]
     assert ">base<" in svg and ">A1<" in svg and ">C1<" not in svg
     assert svg.startswith("<svg ") and "currentColor" in svg and "height=" not in svg.partition(">")[0]
 

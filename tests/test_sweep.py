@@ -170,9 +170,6 @@ def test_a_folder_holds_one_sweep(tmp_path: Path) -> None:
     (tmp_path / "letters" / "to_mother.txt").touch()
     with pytest.raises(UserError, match="not empty and not a sweep"):
         open_plan(tmp_path / "letters", plan())
-    (folder / "sweep" / "claims").mkdir()
-    with pytest.raises(UserError, match="of an older version of the program; use a new --workdir"):
-        open_plan(folder, plan())
 
 
 def test_a_grid_may_grow_but_not_shrink(tmp_path: Path) -> None:

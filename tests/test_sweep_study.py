@@ -153,6 +153,7 @@ def test_a_silent_trial_is_taken_up_and_its_worker_finds_out(
         assert living.take() is None
     silence(slow)
     assert slow.statuses()[0].state == "interrupted"
+    assert slow.study.trials[0].state == TrialState.RUNNING, "whoever only looks ends no trial"
     again = take(living)
     assert (again.name, again.overrides, again.attempt) == (held.name, held.overrides, 2)
     clock[0] = 111.0

@@ -2,9 +2,7 @@
 
 import json
 import math
-import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -139,29 +137,6 @@ def test_both_convolutions_have_the_papers_path_and_a_note_says_which_kernels_it
         DILATED: "O(log_k n)",
     }
     assert "O(log_k n) is for dilated kernels; for contiguous ones its text gives O(n/k)" in as_text(table)
-
-
-@pytest.mark.parametrize(
-    ("keys", "value", "wrong"),
-    [
-        (["runs"], "5", 'runs is "5"; it must be a whole number'),
-        (["types"], {}, "types has no 'self-attention'"),
-        (["types", RECURRENT, "lines", "n"], [], "types.recurrent has no points"),
-        (["types", RECURRENT, "lines", "n", 0, "seconds"], None, "types.recurrent.lines.n[0].seconds is null"),
-        (["types", RECURRENT, "exponents", "seconds", "n"], "x", 'types.recurrent: [0] is "x"; it must be a number'),
-        (["crossovers", ATTENTION], "x", 'crossovers: [0] is "x"; it must be a number'),
-    ],
-    ids=str,
-)
-def test_a_damaged_record_is_one_line(record: dict, keys: list[Any], value: Any, wrong: str) -> None:
-    damaged = json.loads(json.dumps(record))
-    assert table1.check_record(RECORD, damaged) is damaged
-    place = damaged
-    for key in keys[:-1]:
-        place = place[key]
-    place[keys[-1]] = value
-    with pytest.raises(UserError, match=rf"table1\.json: damaged.*{re.escape(wrong)}"):
-        table1.check_record(RECORD, damaged)
 
 
 @pytest.mark.slow

@@ -44,16 +44,16 @@ def test_every_reading_has_its_signature(tmp_path: Path) -> None:
     config = planted_config("configs/base.py:en-de:small")
     plant(tmp_path / "x", config, scores(config, "test", 20.0, chrf=40.0))
     table = tables(find_records(tmp_path))["table2-readings"]
-    (found,) = rows(table, "base, small twin")
+    (found,) = rows(table, "base, scaled-down model")
     assert (found["chrf"], found["bleu_paper"]) == ("40.00", "20.00")
-    assert "chrf: chrf:signature (base, small twin en-de)" in table.notes
+    assert "chrf: chrf:signature (base, scaled-down model en-de)" in table.notes
 
 
-def test_small_twins_compare_the_step_from_base_to_big(tmp_path: Path) -> None:
+def test_scaled_down_models_compare_the_step_from_base_to_big(tmp_path: Path) -> None:
     for size, value in (("base", 90.0), ("big", 92.5)):
         config = planted_config(f"configs/{size}.py:en-de:small")
         plant(tmp_path / size, config, scores(config, "test", value))
-    (found, _) = rows(tables(find_records(tmp_path))["table2-small"], "Transformer (big), small twin")
+    (found, _) = rows(tables(find_records(tmp_path))["table2-small"], "Transformer (big), scaled-down model")
     assert (found["big − base: paper"], found["big − base: ours"]) == ("+1.1", "+2.50")
 
 
@@ -63,15 +63,15 @@ def test_the_step_from_base_to_big_is_of_the_seeds_that_both_have_with_its_error
             config = planted_config(f"configs/{size}.py:en-fr:small")
             config["seed"] = seed
             plant(tmp_path / f"{size}-{seed}", config, scores(config, "test", value))
-    (_, found) = rows(tables(find_records(tmp_path))["table2-small"], "Transformer (big), small twin")
+    (_, found) = rows(tables(find_records(tmp_path))["table2-small"], "Transformer (big), scaled-down model")
     assert (found["big − base: paper"], found["big − base: ours"]) == ("+3.7", "+3.00 ± 12.71")
 
 
-def test_the_small_twins_say_what_is_no_second_experiment_and_what_is_the_average_of_a_whole_run() -> None:
+def test_the_scaled_down_models_say_what_is_no_second_experiment_and_what_is_the_average_of_a_whole_run() -> None:
     """Only English-German has Table 3's dropout and direction; only big keeps 20 checkpoints of 20."""
     notes = tables(EMPTY)["table2-small"].notes
     (once,) = [note for note in notes if note.endswith("one experiment, not two")]
-    assert once.startswith("en-de: the same models, trained alike, as base and big among Table 3's small twins")
+    assert once.startswith("en-de: the same models, trained alike, as base and big among Table 3's scaled-down models")
     whole = [note for note in notes if "which is of the whole run" in note]
     assert [note.partition(":")[0] for note in whole] == ["big, en-de", "big, en-fr"]
     assert "the average of the last 20 checkpoints, one every 120 of 2,400 updates" in whole[0]

@@ -1,4 +1,4 @@
-"""Table 3 from planted runs: means, differences, states, and the trend of the small twins."""
+"""Table 3 from planted runs: means, differences, states, and the trend of the scaled-down models."""
 
 from pathlib import Path
 
@@ -55,7 +55,7 @@ def test_parameters_are_exact_beside_the_papers_rounded_ones() -> None:
     assert found["parameters: ours"] == f"{parameter_count(model_config(cfg, cfg.data.vocab_size)):,}"
 
 
-def test_small_twins_show_how_far_from_base_they_are(tmp_path: Path) -> None:
+def test_scaled_down_models_show_how_far_from_base_they_are(tmp_path: Path) -> None:
     plant_row(tmp_path, "base:small", 1.5, 80.0)
     plant_row(tmp_path, "A1:small", 1.8, 77.0, seed=0)
     plant_row(tmp_path, "A1:small", 1.6, 78.0, seed=1)
@@ -74,7 +74,7 @@ def test_small_twins_show_how_far_from_base_they_are(tmp_path: Path) -> None:
     assert row(table3.full(find_records(tmp_path)), "A1")["perplexity: ours"] == "not run"
 
 
-def test_the_twins_that_fail_stand_beside_those_without_the_suspect(tmp_path: Path) -> None:
+def test_the_models_that_fail_stand_beside_those_without_the_suspect(tmp_path: Path) -> None:
     for name, perplexity in (("base", 1.5), ("C3", 1.8), ("base-pre", 1.4), ("C3-pre", 1.2)):
         plant_row(tmp_path, f"{name}:small", perplexity, 50.0)
     table = table3.why(find_records(tmp_path))

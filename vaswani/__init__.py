@@ -1,13 +1,13 @@
-"""The installed package: in a wheel it holds the rooms, in a clone it finds them beside itself.
+"""The installed package: in a wheel it holds the other packages, in a clone it finds them beside itself.
 
     import vaswani
     from infer import load_run
 
-After `import vaswani` the rooms are importable by their own names, as everywhere in this code; without it nothing but
-`vaswani` is a top-level name of the environment. `vaswani COMMAND` on the command line is `python -m COMMAND`.
+After `import vaswani` these packages are importable by their own names, as everywhere in this code; without it nothing
+but `vaswani` is a top-level name of the environment. `vaswani COMMAND` on the command line is `python -m COMMAND`.
 
 Raises:
-  ImportError: a room's name belongs to another module here, such as a `data.py` beside your program.
+  ImportError: a package's name belongs to another module here, such as a `data.py` beside your program.
 """
 
 import importlib.util
@@ -18,13 +18,13 @@ ROOMS = ("base", "model", "data", "run", "tasks", "infer", "train", "configs", "
 
 
 def _find() -> Path:
-    """Returns the folder of the rooms."""
+    """Returns the folder of the packages."""
     here = Path(__file__).resolve().parent
     return here if (here / "model").is_dir() else here.parent
 
 
 def _check(root: Path) -> None:
-    """Raises `ImportError` if a name of the rooms means another module."""
+    """Raises `ImportError` if a package's name means another module."""
     for room in ROOMS:
         spec = importlib.util.find_spec(room)
         # A folder without __init__.py has no origin; a package is found before it.

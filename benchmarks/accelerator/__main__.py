@@ -8,7 +8,7 @@ The rows, in this order; each is a process with its share of the minutes, and DI
   step      one update of base and big in bfloat16: ours in several forms, and PyTorch's
   corpus    the base recipe on news and on short sentences, or else on the built-in grammar: all readings of BLEU
   multi30k  the published small model at its published batch, three seeds
-  table3    the small twins of Table 3
+  table3    the scaled-down models of Table 3
   numerics  float32 against bfloat16; cuDNN against the einsum; kill -9 and resume
   decoding  beam search of 1 to 512 sentences, and CTranslate2's
   tests     pytest of the kernels and of sharding

@@ -14,7 +14,7 @@ ABOUT = {
     "step": "One update in bfloat16, 25,000 positions a side",
     "corpus": "The base recipe on real text (small corpora, not WMT14)",
     "multi30k": "Multi30k with the published recipe; published 41.02 tokenised and lower-cased",
-    "table3": "The small twins of Table 3, on the validation split",
+    "table3": "The scaled-down models of Table 3, on the validation split",
     "numerics": "What must agree",
     "decoding": "Beam search, beam 4, 20 tokens of every sentence",
     "tests": "Tests on the device",

@@ -1,4 +1,4 @@
-"""Table 3 in small: the twins of configs/small.py, on the built-in corpus, seed after seed as far as the minutes go."""
+"""Table 3 in small: the models of configs/small.py, on the built-in corpus, seed after seed while minutes are left."""
 
 import time
 from functools import partial

@@ -15,8 +15,7 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 if TYPE_CHECKING:
     from infer.scores.moses import Moses
 
-# In every record of an evaluation, also of earlier versions.
-RECORDED = (
+READINGS = (
     "sacrebleu",
     "sacrebleu_lc",
     "chrf",
@@ -25,8 +24,9 @@ RECORDED = (
     "bleu_split",
     "bleu_paper",
     "exact_match",
+    "chrf_pp",
+    "ter",
 )
-READINGS = (*RECORDED, "chrf_pp", "ter")
 AS_IS = "bleu_as_is"  # beside them, of text that is already in words: the one to compare with fairseq's
 
 _QUOTES = str.maketrans({**dict.fromkeys("„“”«»", '"'), **dict.fromkeys("‚‘’", "'")})

@@ -4,14 +4,15 @@ import html
 import io
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
-from paper.published import TABLE3
+from paper.published import TABLE3, Ablation
 from paper.records import Records, RowRuns, RunRecord, row_runs
 from paper.studies import STUDIES
 from paper.tables.table2 import PAIRS, SIZES, config_of
@@ -34,37 +35,40 @@ FAMILIES = {
 def curves(records: Records) -> dict[str, str]:
     """Draws validation perplexity over updates of Table 3's families, Table 2's pairs and other runs: SVG by title."""
     groups: dict[str, dict[str, Sequence[RunRecord]]] = {}
-    for scale, title in (("", ""), (":small", ", small twins")):
+    for scale, title in (("", ""), (":small", ", scaled-down models")):
         rows = {name: _runs(row_runs(records, f"{FILE}:{name}{scale}", "valid")) for name in TABLE3}
         for family, names in FAMILIES.items():
             if any(rows[name] for name in names):
                 groups[f"Table 3, {family}{title}"] = {name: rows[name] for name in ("base", *names)}
         for pair in PAIRS:
-            groups[f"Table 2, {pair}{title}"] = {
-                size: _runs(row_runs(records, config_of(size, pair, scale), "test")) for size in SIZES
-            }
+            sizes = {size: row_runs(records, config_of(size, pair, scale), "test") for size in SIZES}
+            groups[f"Table 2, {pair}{title}"] = {size: _runs(row) for size, row in sizes.items()}
     for name, study in STUDIES.items():
-        groups[f"Study: {name}"] = {row: _runs(runs) for row, runs in study.rows(records).items()}
-    drawn_before = {run.path for group in groups.values() for runs in group.values() for run in runs}
-    others = {str(run.path).removesuffix(".json"): [run] for run in records.runs if run.path not in drawn_before}
-    groups |= {f"{name} (no row of the paper's)": {name: runs} for name, runs in others.items()}
+        groups[f"Study: {name}"] = {label: _runs(row) for label, row in study.rows(records).items()}
+    in_a_row = {run.path for group in groups.values() for runs in group.values() for run in runs}
+    for run in records.runs:
+        if run.path not in in_a_row:
+            name = str(run.path).removesuffix(".json")
+            groups[f"{name} (no row of the paper's)"] = {name: [run]}
     drawn = {title: _draw_curves(title, group) for title, group in groups.items()}
     return {title: svg for title, svg in drawn.items() if svg}
 
 
 def _runs(row: RowRuns) -> list[RunRecord]:
-    return [one.run for one in row.scored]
+    return [seed.run for seed in row.scored]
 
 
 def _draw_curves(title: str, group: Mapping[str, Sequence[RunRecord]]) -> str:
-    every = {name: [run for run in runs if run.validations] for name, runs in group.items()}
-    if not (shown := {name: runs for name, runs in every.items() if runs}):
+    validated = {name: [run for run in runs if run.validations] for name, runs in group.items()}
+    shown = {name: runs for name, runs in validated.items() if runs}
+    if not shown:
         return ""
     figure, axes = _figure()
     for place, (name, runs) in enumerate(shown.items()):
         for number, run in enumerate(runs):
             axes.plot(
-                *zip(*((record["step"], record["perplexity"]) for record in run.validations), strict=True),
+                [record["step"] for record in run.validations],
+                [record["perplexity"] for record in run.validations],
                 color=COLOURS[place % len(COLOURS)],
                 marker=MARKERS[place % len(MARKERS)],
                 linestyle="-" if place < len(COLOURS) else "--",
@@ -82,34 +86,42 @@ def _draw_curves(title: str, group: Mapping[str, Sequence[RunRecord]]) -> str:
 
 
 def trends(records: Records) -> dict[str, str]:
-    """Draws each row's difference from base: the paper's on one axis, the small twins' on the other; see `curves`."""
+    """Draws each row's difference from base, the paper's on one axis, the scaled-down model's on the other."""
     rows = {name: row_runs(records, f"{FILE}:{name}:small", "valid") for name in TABLE3}
-    drawn = {}
-    for title, key, of in (
-        ("log perplexity", "perplexity", lambda row: math.log(row.perplexity)),
-        ("BLEU", "sacrebleu", lambda row: row.bleu),
-    ):
-        ours = {name: paired_differences(row, rows["base"], key) for name, row in rows.items() if name != "base"}
-        points = {
-            name: (of(TABLE3[name]) - of(TABLE3["base"]), seeds.mean(), half_interval(seeds))
-            for name, seeds in ours.items()
-            if len(seeds)
-        }
+    papers: dict[str, tuple[str, Callable[[Ablation], float]]] = {
+        "log perplexity": ("perplexity", lambda row: math.log(row.perplexity)),
+        "BLEU": ("sacrebleu", lambda row: row.bleu),
+    }
+    drawn: dict[str, str] = {}
+    for title, (key, paper) in papers.items():
+        points: dict[str, Point] = {}
+        for name, row in rows.items():
+            seeds = paired_differences(row, rows["base"], key)
+            if name != "base" and len(seeds):
+                printed = paper(TABLE3[name]) - paper(TABLE3["base"])
+                points[name] = Point(printed, seeds.mean(), half_interval(seeds))
         if points:
             drawn[f"{title}: rows of Table 3 minus base"] = _draw_trend(title, points)
     return drawn
 
 
-def _draw_trend(title: str, points: Mapping[str, tuple[float, float, float | None]]) -> str:
+class Point(NamedTuple):
+    """A row's differences from base: the paper's, ours, and half the width of the interval of ours."""
+
+    paper: float
+    ours: float
+    half: float | None
+
+
+def _draw_trend(title: str, points: Mapping[str, Point]) -> str:
     figure, axes = _figure()
     axes.axhline(0, color=INK, linewidth=0.6, alpha=0.5)
     axes.axvline(0, color=INK, linewidth=0.6, alpha=0.5)
     for name, (paper, ours, half) in points.items():
-        family = "ABCDE".find(name[0])
+        family = "ABCDE".find(name[0])  # -1 of "big", the last
         axes.errorbar(paper, ours, half, color=COLOURS[family], marker=MARKERS[family], markersize=5, linewidth=0.8)
         axes.annotate(name, (paper, ours), xytext=(4, 3), textcoords="offset points", fontsize=7, color=INK)
-    own = f"{title} minus base, small twins, with 95 % t interval"
-    axes.set(xlabel=f"{title} minus base, the paper's", ylabel=own)
+    axes.set(xlabel=f"{title} minus base, the paper's", ylabel="scaled-down models, 95 % t interval")
     return _svg(figure, title)
 
 

@@ -32,14 +32,27 @@ def page(about: str, sections: Sequence[Section], scripts: Sequence[str] = ()) -
       sections: those without parts are left out.
       scripts: the text of every script that may run in it and in its frames; a browser refuses all others.
     """
-    shown = [section for section in sections if section.parts]
-    contents = "\n".join(f'<a href="#{_anchor(s.title)}">{html.escape(s.title)}</a>' for s in shown)
-    body = "\n".join(
-        f'<section><h2 id="{_anchor(s.title)}">{html.escape(s.title)}</h2>\n{"".join(s.parts)}</section>' for s in shown
-    )
-    allowed = [f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" for script in scripts]
-    parts = {"SCRIPTS": " ".join(allowed) or "'none'", "ABOUT": html.escape(about), "CONTENTS": contents, "BODY": body}
+    links: list[str] = []
+    bodies: list[str] = []
+    for section in sections:
+        if section.parts:
+            anchor = _anchor(section.title)
+            title = html.escape(section.title)
+            links.append(f'<a href="#{anchor}">{title}</a>')
+            bodies.append(f'<section><h2 id="{anchor}">{title}</h2>\n{"".join(section.parts)}</section>')
+    parts = {
+        "SCRIPTS": " ".join(map(_digest, scripts)) or "'none'",
+        "ABOUT": html.escape(about),
+        "CONTENTS": "\n".join(links),
+        "BODY": "\n".join(bodies),
+    }
     return re.sub("__([A-Z]+)__", lambda match: parts[match[1]], TEMPLATE.read_text(encoding="utf-8"))
+
+
+def _digest(script: str) -> str:
+    """Returns the source of a Content-Security-Policy that allows this script."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return f"'sha256-{digest}'"
 
 
 def write(path: Path, text: str) -> None:
@@ -55,9 +68,11 @@ def table(shown: Table) -> str:
     title = html.escape(shown.title, quote=True)
     columns = list(zip(*shown.rows, strict=True)) or [()] * len(shown.head)
     classes = _classes(shown.head, columns)
-    rows = "\n".join(
-        f'<tr><th scope="row">{_text(row[0])}</th>{"".join(map(_td, row[1:], classes[1:]))}</tr>' for row in shown.rows
-    )
+    lines: list[str] = []
+    for row in shown.rows:
+        cells = "".join(map(_td, row[1:], classes[1:]))
+        lines.append(f'<tr><th scope="row">{_text(row[0])}</th>{cells}</tr>')
+    rows = "\n".join(lines)
     return (
         f'<h3>{title}</h3>\n<div class="scroll" tabindex="0" role="region" aria-label="{title}"><table>\n'
         f"<thead>{_head(shown.head, classes)}</thead>\n<tbody>\n{rows}\n</tbody></table></div>\n{_notes(shown.notes)}"
@@ -65,13 +80,15 @@ def table(shown: Table) -> str:
 
 
 def _classes(head: Sequence[str], columns: Sequence[Sequence[str]]) -> list[list[str]]:
-    groups = ["", *(name.rpartition(": ")[0] for name in head)]
-    applies = {
-        "number": [is_numeric(column) for column in columns],
-        "group": [group != before for before, group in itertools.pairwise(groups)],
-        "ours": [name.endswith(": ours") for name in head],
-    }
-    return [[kind for kind, places in applies.items() if places[place]] for place in range(len(head))]
+    """Returns the CSS classes of each column: whether it has numbers, begins a group, and is of our runs."""
+    classes: list[list[str]] = []
+    before = ""
+    for name, column in zip(head, columns, strict=True):
+        group = name.rpartition(": ")[0]
+        applies = {"number": is_numeric(column), "group": group != before, "ours": name.endswith(": ours")}
+        classes.append([kind for kind, applied in applies.items() if applied])
+        before = group
+    return classes
 
 
 def _head(head: Sequence[str], classes: Sequence[Sequence[str]]) -> str:
@@ -79,7 +96,8 @@ def _head(head: Sequence[str], classes: Sequence[Sequence[str]]) -> str:
     groups = [name.rpartition(": ")[0] for name in head]
     if not any(groups):
         return f"<tr>{''.join(_th(name, kind) for name, kind in zip(head, classes, strict=True))}</tr>"
-    above, below = [], []
+    above: list[str] = []
+    below: list[str] = []
     for group, places in itertools.groupby(range(len(head)), key=groups.__getitem__):
         inside = list(places)
         if group:
@@ -130,8 +148,7 @@ def _picture(path: Path) -> str:
 
 def inner_page(title: str, text: str) -> str:
     """Returns another self-contained page, in a frame."""
-    title, text = html.escape(title, quote=True), html.escape(text, quote=True)
-    return f'<iframe title="{title}" loading="lazy" srcdoc="{text}"></iframe>'
+    return f'<iframe title="{html.escape(title)}" loading="lazy" srcdoc="{html.escape(text)}"></iframe>'
 
 
 def folded(summary: str, inside: str) -> str:

@@ -29,16 +29,13 @@ def report(tables: Mapping[str, list[Table]], records: Records, place: str) -> s
       records: what they were made of.
       place: the folder that holds those, for the page's head.
     """
-    beside = {"table1": _layer_plot(records), "table3": drawings(trends(records) if "table3" in tables else {})}
-    beside |= {name: _drawn(name, partial(study.plot, records)) for name, study in STUDIES.items() if name in tables}
-    sections = [
-        Section(
-            name.capitalize() if name in STUDIES else f"Table {name[-1]}", [*map(table, made), *beside.get(name, [])]
-        )
-        for name, made in tables.items()
-    ]
+    sections: list[Section] = []
+    for name, made in tables.items():
+        title = name.capitalize() if name in STUDIES else f"Table {name[-1]}"
+        sections.append(Section(title, [*map(table, made), *_beside(name, records)]))
     sections.append(Section("Learning curves", drawings(curves(records))))
-    drawer, scripts = newest_with_checkpoints(records), []
+    scripts: list[str] = []
+    drawer = newest_with_checkpoints(records)
     if drawer is not None:
         from infer.attention.page import TEMPLATE  # only now: attention needs the whole model
 
@@ -50,8 +47,15 @@ def report(tables: Mapping[str, list[Table]], records: Records, place: str) -> s
     return page(" ".join([about, *records.notes]), sections, scripts)
 
 
-def _layer_plot(records: Records) -> list[str]:
-    return _drawn("layer_types", partial(table1_plot.plot, records.layers[-1])) if records.layers else []
+def _beside(name: str, records: Records) -> list[str]:
+    """Returns the drawings that stand below the tables of this name."""
+    if name == "table1" and records.layers:
+        return _drawn("layer_types", partial(table1_plot.plot, records.layers[-1]))
+    if name == "table3":
+        return drawings(trends(records))
+    if name in STUDIES:
+        return _drawn(name, partial(STUDIES[name].plot, records))
+    return []
 
 
 def _drawn(name: str, plot: Callable[[Path], None]) -> list[str]:
@@ -62,7 +66,7 @@ def _drawn(name: str, plot: Callable[[Path], None]) -> list[str]:
 
 
 def _attention(run: RunRecord) -> list[str]:
-    """The paper's figures as this run draws them, and every head over one sentence."""
+    """Returns the paper's figures as this run draws them, and every head over one sentence."""
     from infer.attention.kinds import KINDS, TITLES
     from infer.attention.page import page as attention_page
     from paper.figures import figures

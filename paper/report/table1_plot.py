@@ -21,16 +21,18 @@ def plot(record: dict[str, Any], path: Path) -> None:
     if path.suffix.removeprefix(".") not in figure.canvas.get_supported_filetypes():
         raise UserError(f"{path}: its name must end in .png, .svg or .pdf")
     by_operations, by_time, by_path = figure.subplots(1, 3)
-    d, types = record["fixed"]["d"], record["types"]
-    unit = min(found["lines"]["n"][0]["seconds"] for found in types.values())
-    for name, found in types.items():
-        line = found["lines"]["n"]
+    d = record["fixed"]["d"]
+    types = record["types"]
+    unit = min(measured["lines"]["n"][0]["seconds"] for measured in types.values())
+    for place, (name, measured) in enumerate(types.items()):
+        line = measured["lines"]["n"]
+        paths = measured["paths"]
         n = [point["n"] for point in line]
         by_operations.plot(n, [point["operations"] for point in line], marker=".", label=name)
         by_time.plot(n, [point["seconds"] / unit for point in line], marker=".")
         # Equal lengths are common: lines of decreasing width keep all of them visible.
-        width = 1.5 * (len(types) - list(types).index(name))
-        by_path.plot([p["n"] for p in found["paths"]], [p["length"] for p in found["paths"]], linewidth=width)
+        width = 1.5 * (len(types) - place)
+        by_path.plot([path["n"] for path in paths], [path["length"] for path in paths], linewidth=width)
     for axes, title in (
         (by_operations, f"operations, d = {d}"),
         (by_time, f"time, d = {d}, fastest = 1"),

@@ -25,45 +25,53 @@ def tables(records: Records) -> list[Table]:
     """Returns one row for each kind of positions."""
     names = [f"{first + 1} to {last}" for first, last in BANDS]
     head = (
-        *("positions", *(f"nats a token at position: {name}" for name in names)),
+        "positions",
+        *(f"nats a token at position: {name}" for name in names),
         *(f"minus {names[0]}: {name}" for name in names[1:]),
-        *("parameters", "seeds", "cost"),
+        "parameters",
+        "seeds",
+        "cost",
     )
-    found = rows(records)
-    lines: list[tuple[str, ...]] = []
-    for kind, row in found.items():
-        cfg = load(f"{FILE}:{kind}")
-        config = model_config(cfg, cfg.data.vocab_size)
-        values = [banded(row, band) for band in BANDS]
-        limit = config.encoding.limit
-        lines.append(
-            (
-                row.label(kind),
-                *(
-                    spread(value.tolist(), 3) or _missing(row, band, limit)
-                    for value, band in zip(values, BANDS, strict=True)
-                ),
-                *(with_interval(value - values[0], 3) if len(value) == len(values[0]) else "" for value in values[1:]),
-                f"{parameter_count(config, decoder_only=True):,}",
-                *(str(len(row.scored)), cost(row.scored)),
-            )
-        )
+    runs = rows(records)
+    lines = [_line(kind, row) for kind, row in runs.items()]
     notes = [
         f"language models of the built-in corpus's English, trained on rows of {LENGTH} tokens that begin anywhere, "
         f"and tested on rows of {BANDS[-1][1]}; position 1 is the first predicted token",
         f"a table of learned positions has {LENGTH} rows: longer rows cannot be read at all",
         f"mean over the seeds, ± standard deviation; differences, of the same seed: {INTERVAL}",
-        *(note for row in found.values() for note in row.notes),
-        *caveat_notes(found),
+        *(note for row in runs.values() for note in row.notes),
+        *caveat_notes(runs),
     ]
     return [Table("extrapolation", "Positions beyond the training length", head, lines, notes)]
+
+
+def _line(kind: str, row: RowRuns) -> tuple[str, ...]:
+    cfg = load(f"{FILE}:{kind}")
+    config = model_config(cfg, cfg.data.vocab_size)
+    nll = [banded(row, band) for band in BANDS]
+    shown: list[str] = []
+    for values, band in zip(nll, BANDS, strict=True):
+        shown.append(spread(values.tolist(), 3) or _missing(row, band, config.encoding.limit))
+    beyond: list[str] = []
+    for values in nll[1:]:
+        beyond.append(with_interval(values - nll[0], 3) if len(values) == len(nll[0]) else "")
+    return (
+        row.label(kind),
+        *shown,
+        *beyond,
+        f"{parameter_count(config, decoder_only=True):,}",
+        str(len(row.scored)),
+        cost(row.scored),
+    )
 
 
 def banded(row: RowRuns, band: tuple[int, int]) -> Float[np.ndarray, " seeds"]:
     """Returns the mean over a band of positions of every seed; none unless all evaluations reach to its end."""
     first, last = band
-    nll = [one.scores["nll_by_position"] for one in row.scored]
-    return np.array([np.mean(nll_t[first:last]) for nll_t in nll] if all(len(nll_t) >= last for nll_t in nll) else [])
+    nll = [seed.scores["nll_by_position"] for seed in row.scored]
+    if any(len(nll_t) < last for nll_t in nll):
+        return np.array([])
+    return np.array([np.mean(nll_t[first:last]) for nll_t in nll])
 
 
 def _missing(row: RowRuns, band: tuple[int, int], limit: int | None) -> str:
@@ -81,11 +89,12 @@ def plot(records: Records, path: Path) -> None:
     with drawn(path, 6.5, 4) as figure:
         axes = figure.subplots()
         for place, (kind, row) in enumerate(rows(records).items()):
-            if row.scored:
-                nll_st = smoothed([one.scores["nll_by_position"] for one in row.scored])
-                centres = (np.arange(nll_st.shape[1]) + 0.5) * SMOOTHED
-                axes.plot(centres, nll_st.mean(0), color=colour(place), label=kind)
-                axes.fill_between(centres, nll_st.min(0), nll_st.max(0), color=colour(place), alpha=0.15, linewidth=0)
+            if not row.scored:
+                continue
+            nll_st = smoothed([seed.scores["nll_by_position"] for seed in row.scored])
+            centres = (np.arange(nll_st.shape[1]) + 0.5) * SMOOTHED
+            axes.plot(centres, nll_st.mean(0), color=colour(place), label=kind)
+            axes.fill_between(centres, nll_st.min(0), nll_st.max(0), color=colour(place), alpha=0.15, linewidth=0)
         axes.axvline(LENGTH, color="grey", linestyle=":")
         axes.text(LENGTH, 0.98, " longest trained on", color="grey", transform=axes.get_xaxis_transform(), va="top")
         axes.set(xlabel=f"position, {SMOOTHED} together", ylabel="nats a token")

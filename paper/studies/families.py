@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float
+from matplotlib.axes import Axes
 
 from base.table import Table
 from configs.classification import CLASSES
@@ -24,7 +25,8 @@ TRANSLATORS = {  # name: config, and whether it begins with the parameters of an
     "T5": ("configs/denoising.py:translate", False),
     "T5, fine-tuned": ("configs/denoising.py:translate", True),
 }
-PRETRAINING, DENOISING = "configs/masked_lm.py", "configs/denoising.py"
+PRETRAINING = "configs/masked_lm.py"
+DENOISING = "configs/denoising.py"
 BASE = "encoder and decoder"
 # Also compared with each other: does pre-training help, and does seeing the whole source?
 PAIRS = (
@@ -39,46 +41,62 @@ def tables(records: Records) -> list[Table]:
 
 
 def _classifiers(records: Records) -> Table:
-    found = classifiers(records)
+    runs = classifiers(records)
     head = ("property", *(f"accuracy %, {way}" for way in WAYS), "difference", "seeds", "cost")
     lines: list[tuple[str, ...]] = []
     gained: dict[str, Float[np.ndarray, " seeds"]] = {}
     for name in CLASSES:
-        tuned, new = (found[f"{name}, {way}"] for way in WAYS)
+        tuned, new = (runs[f"{name}, {way}"] for way in WAYS)
         gained[name] = 100 * paired_differences(tuned, new, "accuracy")
-        points = with_interval(gained[name], 1)
-        scored = [*tuned.scored, *new.scored]
-        shown = [_percent(row) for row in (tuned, new)]
-        seeds = " and ".join(dict.fromkeys(str(len(row.scored)) for row in (tuned, new)))
-        lines.append((tuned._replace(scored=scored).label(name), *shown, points, seeds, cost(scored)))
+        both = tuned._replace(scored=[*tuned.scored, *new.scored])
+        seeds = dict.fromkeys(str(len(row.scored)) for row in (tuned, new))  # "3", or "3 and 2"
+        lines.append(
+            (
+                both.label(name),
+                _percent(tuned),
+                _percent(new),
+                with_interval(gained[name], 1),
+                " and ".join(seeds),
+                cost(both.scored),
+            )
+        )
     notes = [
         f"of 1,000 test sentences, after training on 1,000; fine-tuned: from the parameters of {PRETRAINING}",
         f"mean over the seeds, ± standard deviation; differences, in points, by seed, {INTERVAL}",
         *tested(gained, "difference"),
-        *begun_alike(records, found, PRETRAINING),
-        *(note for row in found.values() for note in row.notes),
-        *caveat_notes(found),
+        *begun_alike(records, runs, PRETRAINING),
+        *(note for row in runs.values() for note in row.notes),
+        *caveat_notes(runs),
     ]
     return Table("families", "Classifiers: from a masked language model and from scratch", head, lines, notes)
 
 
 def _translators(records: Records) -> Table:
-    found = translators(records)
+    runs = translators(records)
     head = ("model", "sacreBLEU", "sacreBLEU − encoder and decoder", "exact match %", "perplexity", "seeds", "cost")
     lines: list[tuple[str, ...]] = []
-    for name, row in found.items():
-        difference = "" if name == BASE else with_interval(paired_differences(row, found[BASE], "sacrebleu"), 2)
-        shown = (row.shown("exact_match"), row.shown("perplexity", 3), str(len(row.scored)), cost(row.scored))
-        lines.append((row.label(name), row.shown("sacrebleu"), difference, *shown))
-    compared = {f"{one} − {other}": paired_differences(found[one], found[other], "sacrebleu") for one, other in PAIRS}
+    for name, row in runs.items():
+        difference = "" if name == BASE else with_interval(paired_differences(row, runs[BASE], "sacrebleu"), 2)
+        lines.append(
+            (
+                row.label(name),
+                row.shown("sacrebleu"),
+                difference,
+                row.shown("exact_match"),
+                row.shown("perplexity", 3),
+                str(len(row.scored)),
+                cost(row.scored),
+            )
+        )
+    compared = {f"{name} − {minus}": paired_differences(runs[name], runs[minus], "sacrebleu") for name, minus in PAIRS}
     notes = [
         "the built-in corpus, with equally many updates and tokens each; the fine-tuned one was pre-trained first",
         f"mean over the seeds, ± standard deviation; differences by seed, {INTERVAL}",
         *(f"{name}: {with_interval(seeds, 2)} sacreBLEU" for name, seeds in compared.items() if len(seeds)),
         *tested(compared, "sacreBLEU"),
-        *begun_alike(records, found, DENOISING),
-        *(note for row in found.values() for note in row.notes),
-        *caveat_notes(found),
+        *begun_alike(records, runs, DENOISING),
+        *(note for row in runs.values() for note in row.notes),
+        *caveat_notes(runs),
     ]
     return Table("families-translators", "Translators by family", head, lines, notes)
 
@@ -87,19 +105,20 @@ def begun_alike(records: Records, rows: dict[str, RowRuns], pretraining: str) ->
     """Returns a note for each run whose parameters runs of these rows begin with; `pretraining` is its config."""
     began: Counter[str] = Counter()
     for row in rows.values():
-        for one in row.scored:
-            began.update({launch["init"]["run"] for launch in one.run.launches if launch.get("init")})
+        for seed in row.scored:
+            began.update({launch["init"]["run"] for launch in seed.run.launches if launch.get("init")})
     wanted = identity(as_json(load(pretraining)))
     recorded = any(identity(run.config) == wanted for run in records.runs)
+    unknown = "" if recorded else ", which has no record"
     return [
-        f"{count} fine-tuned runs begin with the parameters of {run}{'' if recorded else ', which has no record'}: "
+        f"{count} fine-tuned runs begin with the parameters of {run}{unknown}: "
         "their seeds differ only in what comes after it, so no interval holds the luck of pre-training"
         for run, count in began.items()
     ]
 
 
 def _percent(row: RowRuns) -> str:
-    scored = [one._replace(scores={"accuracy": 100 * one.scores["accuracy"]}) for one in row.scored]
+    scored = [seed._replace(scores={"accuracy": 100 * seed.scores["accuracy"]}) for seed in row.scored]
     return row._replace(scored=scored).shown("accuracy", 1)
 
 
@@ -111,13 +130,18 @@ def plot(records: Records, path: Path) -> None:
     """
     with drawn(path, 9, 3.4) as figure:
         left, right = figure.subplots(1, 2)
-        for axes, found, key in ((left, classifiers(records), "accuracy"), (right, translators(records), "sacrebleu")):
-            for place, row in enumerate(found.values()):
-                values = row.values(key)
-                axes.plot(values, np.full(len(values), -place), "o", color=colour(place))
-            axes.set_yticks(-np.arange(len(found)), found, fontsize=7)
+        _draw(left, classifiers(records), "accuracy")
+        _draw(right, translators(records), "sacrebleu")
         left.set(xlabel="accuracy on test sentences")
         right.set(xlabel="sacreBLEU of the test set")
+
+
+def _draw(axes: Axes, runs: dict[str, RowRuns], key: str) -> None:
+    """Draws a dot for every seed, a line for each row."""
+    for place, row in enumerate(runs.values()):
+        values = row.values(key)
+        axes.plot(values, np.full(len(values), -place), "o", color=colour(place))
+    axes.set_yticks(-np.arange(len(runs)), runs, fontsize=7)
 
 
 def rows(records: Records) -> dict[str, RowRuns]:

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import numpy as np
+
 from base.table import NOT_RUN, Table, spread
 from configs.layers import D_FF
 from paper.drawing import colour, drawn
@@ -13,21 +15,29 @@ from paper.tables.trend import INTERVAL, paired_differences, tested, with_interv
 FILE = "configs/layers.py"
 BASE = "attention"
 COMPARED = {"perplexity": "log perplexity", "sacrebleu": "sacreBLEU"}
+HEAD = (
+    "layer",
+    "perplexity",
+    "log perplexity − attention",
+    "sacreBLEU",
+    "sacreBLEU − attention",
+    "parameters",
+    "training operations",
+    "training minutes",
+    "seeds",
+    "cost",
+)
 
 
 def tables(records: Records) -> list[Table]:
     """Returns one row for each mixer."""
-    head = (
-        *("layer", "perplexity", "log perplexity − attention", "sacreBLEU", "sacreBLEU − attention"),
-        *("parameters", "training operations", "training minutes", "seeds", "cost"),
-    )
-    found = rows(records)
+    runs = rows(records)
     lines: list[tuple[str, ...]] = []
     minus_attention = {
-        key: {mixer: paired_differences(row, found[BASE], key) for mixer, row in found.items() if mixer != BASE}
+        key: {mixer: paired_differences(row, runs[BASE], key) for mixer, row in runs.items() if mixer != BASE}
         for key in COMPARED
     }
-    for mixer, row in found.items():
+    for mixer, row in runs.items():
         compared = mixer != BASE
         lines.append(
             (
@@ -38,8 +48,9 @@ def tables(records: Records) -> list[Table]:
                 with_interval(minus_attention["sacrebleu"][mixer], 2) if compared else "",
                 f"{parameters(config_of(mixer), row):,}",
                 f"{analytic_flops(load(config_of(mixer))):.2e}".replace("e+", "e"),
-                spread([one.run.minutes for one in row.scored]) or NOT_RUN,
-                *(str(len(row.scored)), cost(row.scored)),
+                spread([seed.run.minutes for seed in row.scored]) or NOT_RUN,
+                str(len(row.scored)),
+                cost(row.scored),
             )
         )
     notes = [
@@ -48,10 +59,10 @@ def tables(records: Records) -> list[Table]:
         "± standard deviation",
         *(note for key, name in COMPARED.items() for note in tested(minus_attention[key], f"{name} − attention")),
         "training operations: matrix products, forward and backward, padding included",
-        *(note for row in found.values() for note in row.notes),
-        *caveat_notes(found),
+        *(note for row in runs.values() for note in row.notes),
+        *caveat_notes(runs),
     ]
-    return [Table("layers", "Layers before and after self-attention, at equal parameters", head, lines, notes)]
+    return [Table("layers", "Layers before and after self-attention, at equal parameters", HEAD, lines, notes)]
 
 
 def plot(records: Records, path: Path) -> None:
@@ -60,24 +71,25 @@ def plot(records: Records, path: Path) -> None:
     Raises:
       UserError: the file cannot be written.
     """
-    found = rows(records)
+    runs = rows(records)
     with drawn(path, 7.5, 5.5) as figure:
         grid = figure.subplots(2, 2, sharey="row", sharex="col")
-        for place, (mixer, row) in enumerate(found.items()):
+        for place, (mixer, row) in enumerate(runs.items()):
             _draw(grid, place, mixer, row)
         grid[0, 0].set(yscale="log", ylabel="validation perplexity")
         grid[1, 0].set(xlabel="training operations", ylabel="sacreBLEU of the test set")
         grid[1, 1].set(xlabel="training minutes")
-        figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=len(found))
+        figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=len(runs))
 
 
-def _draw(grid, place: int, mixer: str, row: RowRuns) -> None:  # type: ignore[no-untyped-def]  # axes
+def _draw(grid: np.ndarray, place: int, mixer: str, row: RowRuns) -> None:
+    """Draws the seeds of a mixer into axes, [2,2]: perplexity above BLEU, over operations and over time."""
     whole = analytic_flops(load(config_of(mixer)))
     for number, (run, scores, _) in enumerate(row.scored):
         shares = [record["step"] / run.steps for record in run.validations]
         perplexities = [record["perplexity"] for record in run.validations]
         for column, total in enumerate((whole, run.minutes)):
-            name = None if number else mixer
+            name = mixer if number == 0 else None  # one entry of the legend for all seeds
             grid[0, column].plot([share * total for share in shares], perplexities, color=colour(place), label=name)
             grid[1, column].plot(total, scores["sacrebleu"], "o", color=colour(place))
 

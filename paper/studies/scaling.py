@@ -51,18 +51,21 @@ def fit(points: Points, starts: Sequence[tuple[float, float]] = STARTS) -> Float
         return np.exp(log_a - a * log_n), np.exp(log_b - b * log_d)
 
     def errors(law: np.ndarray) -> np.ndarray:
-        of_n, of_d = terms(law)
-        return (law[0] + of_n + of_d) / points.nll - 1
+        size_term, text_term = terms(law)
+        return (law[0] + size_term + text_term) / points.nll - 1
 
     def slopes(law: np.ndarray) -> np.ndarray:
-        of_n, of_d = terms(law)
-        return np.stack([np.ones_like(of_n), of_n, -of_n * log_n, of_d, -of_d * log_d], axis=1) / points.nll[:, None]
+        size_term, text_term = terms(law)
+        columns = [np.ones_like(size_term), size_term, -size_term * log_n, text_term, -text_term * log_d]
+        return np.stack(columns, axis=1) / points.nll[:, None]
 
-    third = points.nll.min() / 3
-    bounds = [0, -np.inf, 0, -np.inf, 0], [np.inf, np.inf, STEEPEST, np.inf, STEEPEST]
-    ends = [
-        least_squares(errors, (third, np.log(third), a, np.log(third), b), jac=slopes, bounds=bounds) for a, b in starts
-    ]
+    lowest = [0, -np.inf, 0, -np.inf, 0]
+    highest = [np.inf, np.inf, STEEPEST, np.inf, STEEPEST]
+    third = points.nll.min() / 3  # of the loss to each term
+    ends = []
+    for a, b in starts:
+        start = (third, np.log(third), a, np.log(third), b)
+        ends.append(least_squares(errors, start, jac=slopes, bounds=(lowest, highest)))
     e, log_a, a, log_b, b = min(ends, key=lambda end: end.cost).x
     return np.array([e, np.exp(log_a) * unit_n**a, a, np.exp(log_b) * unit_d**b, b])
 
@@ -80,9 +83,8 @@ def bootstrapped(points: Points, draws: int = DRAWS) -> Float[np.ndarray, "draws
     runs would take that error for luck.
     """
     generator = np.random.default_rng(0)
-    cells = [
-        np.flatnonzero((points.n == n) & (points.d == d)) for n, d in sorted({*zip(points.n, points.d, strict=True)})
-    ]
+    sizes = sorted({*zip(points.n, points.d, strict=True)})
+    cells = [np.flatnonzero((points.n == n) & (points.d == d)) for n, d in sizes]
     fits: list[np.ndarray] = []
     for _ in range(draws):
         chosen = generator.integers(len(cells), size=len(cells))
@@ -91,17 +93,18 @@ def bootstrapped(points: Points, draws: int = DRAWS) -> Float[np.ndarray, "draws
     return np.array(fits)
 
 
-def gathered(found: dict[str, RowRuns]) -> Points:
+def gathered(runs: dict[str, RowRuns]) -> Points:
     """Returns every scored run of these rows."""
-    runs_of: list[tuple[float, float, float]] = []
-    for row, runs in found.items():
-        runs_of += [(*size(row), nll) for nll in runs.values("nll")]
-    return Points(*np.array(runs_of, float).reshape(-1, 3).T)
+    points: list[tuple[float, float, float]] = []
+    for name, row in runs.items():
+        n, d = size(name)
+        points += [(n, d, nll) for nll in row.values("nll")]
+    return Points(*np.array(points, float).reshape(-1, 3).T)
 
 
-def size(row: str) -> tuple[int, int]:
+def size(name: str) -> tuple[int, int]:
     """Returns N and D of a row."""
-    cfg = load(f"{FILE}:{row}")
+    cfg = load(f"{FILE}:{name}")
     config = model_config(cfg, cfg.data.vocab_size)
     inside = parameter_count(config, decoder_only=True) - config.vocab_size * config.d_model
     return inside, cfg.steps * cfg.data.tokens_per_batch
@@ -114,47 +117,57 @@ def rows(records: Records) -> dict[str, RowRuns]:
 
 def tables(records: Records) -> list[Table]:
     """Returns every run's loss, and the law with the prediction of the largest."""
-    found = rows(records)
-    lines = [
-        (row.label(name), *(f"{value:,}" for value in size(name)), row.shown("nll", 3), str(len(row.scored)),
-         cost(row.scored))
-        for name, row in found.items()
-    ]  # fmt: skip
+    runs = rows(records)
+    lines: list[tuple[str, ...]] = []
+    for name, row in runs.items():
+        n, d = size(name)
+        lines.append((row.label(name), f"{n:,}", f"{d:,}", row.shown("nll", 3), str(len(row.scored)), cost(row.scored)))
     notes = [
         "row: width and updates; nats a token of the test set, mean over the seeds ± standard deviation",
-        *(note for row in found.values() for note in row.notes),
-        *caveat_notes(found),
+        *(note for row in runs.values() for note in row.notes),
+        *caveat_notes(runs),
     ]
     head = ("row", "parameters without embeddings", "tokens", "nats a token", "seeds", "cost")
-    return [Table("scaling", "Scaling: runs", head, lines, notes), law_table(found)]
+    return [Table("scaling", "Scaling: runs", head, lines, notes), law_table(runs)]
 
 
-def law_table(found: dict[str, RowRuns]) -> Table:
+def law_table(runs: dict[str, RowRuns]) -> Table:
     """Returns the fit without the largest row, with 95 % intervals, and what it predicts for that row."""
-    points, largest = gathered({row: found[row] for row in ROWS[:-1]}), found[ROWS[-1]]
+    title = "Scaling: the law L = E + A/N^a + B/D^b"
+    head = ("number", "fitted", "2.5 %", "97.5 %", "measured", "error")
     names = ("E", "A", "a", "B", "b", "N_opt grows with FLOPs to the power of", f"nats a token of {ROWS[-1]}")
-    head, title = ("number", "fitted", "2.5 %", "97.5 %", "measured", "error"), "Scaling: the law L = E + A/N^a + B/D^b"
+    points = gathered({name: runs[name] for name in ROWS[:-1]})
     if len(points.n) < FEWEST:
         return Table("scaling-law", title, head, [(name, NOT_RUN, "", "", "", "") for name in names], [])
-    measured = largest.values("nll")
+    largest = runs[ROWS[-1]]
+    n, d = size(ROWS[-1])
 
-    def shown(law: np.ndarray) -> np.ndarray:
-        return np.array([*law, law[4] / (law[2] + law[4]), predicted(law, *size(ROWS[-1]))])
+    def followed(law: np.ndarray) -> np.ndarray:
+        """Returns the law's five numbers and the two that follow from them, in the order of `names`."""
+        _, _, a, _, b = law
+        return np.array([*law, b / (a + b), predicted(law, n, d)])
 
-    best, draws = shown(fit(points)), np.array([shown(law) for law in bootstrapped(points)])
+    best = followed(fit(points))
+    draws = np.array([followed(law) for law in bootstrapped(points)])
     low, high = np.percentile(draws, [2.5, 97.5], axis=0)
-    error = number(100 * (best[-1] / float(np.mean(measured)) - 1), 1, sign=True) + " %" if measured else ""
-    last = (largest.shown("nll", 3), error)
-    lines = [
-        (name, *(f"{round(value, 6):.3g}" for value in values), *(last if name == names[-1] else ("", "")))
-        for name, *values in zip(names, best, low, high, strict=True)
-    ]
+    measured = [""] * len(names)
+    errors = [""] * len(names)
+    measured[-1] = largest.shown("nll", 3)
+    if largest.scored:
+        off = best[-1] / float(np.mean(largest.values("nll"))) - 1
+        errors[-1] = f"{number(100 * off, 1, sign=True)} %"
+    columns = (names, map(_rounded, best), map(_rounded, low), map(_rounded, high), measured, errors)
+    lines = list(zip(*columns, strict=True))
     notes = [
         f"fitted to {len(points.n)} runs, without {ROWS[-1]}, by least squared relative error, with E >= 0; "
         f"intervals: {DRAWS} draws of the cells with replacement, each with all of its seeds",
         "N_opt: the model size that is best for a number of operations, 6 N D; the exponent is b / (a + b)",
     ]
     return Table("scaling-law", title, head, lines, notes)
+
+
+def _rounded(value: float) -> str:
+    return f"{round(value, 6):.3g}"
 
 
 def plot(records: Records, path: Path) -> None:
@@ -169,11 +182,13 @@ def plot(records: Records, path: Path) -> None:
         axes.set(xscale="log", xlabel="parameters without embeddings, N", ylabel="nats a token")
         if len(points.n) < FEWEST:
             return
-        law, flops = fit(points), 6 * points.n * points.d
+        law = fit(points)
+        flops = 6 * points.n * points.d
         lines = np.round(np.log2(flops / flops.min()))  # operations to within a factor of the square root of 2
         for place, line in enumerate(np.unique(lines)):
             mine = lines == line
-            shade, budget = colour(place), float(np.exp(np.log(flops[mine]).mean()))
+            shade = colour(place)
+            budget = float(np.exp(np.log(flops[mine]).mean()))
             n = np.geomspace(points.n.min(), points.n.max(), 100)
             axes.plot(points.n[mine], points.nll[mine], "o", color=shade, label=f"{budget:.0e} operations")
             axes.plot(n, predicted(law, n, budget / (6 * n)), color=shade, linewidth=0.8)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+from jaxtyping import Float
 
 from base.table import Table, number
 from data.scan import SPLITS
@@ -18,21 +19,21 @@ FILE = "configs/scan.py"
 def tables(records: Records) -> list[Table]:
     """Returns one row for each split."""
     head = ("split", "exact match %: published", "exact match %: ours", "exact match %: delta", "seeds", "cost")
-    found = rows(records)
+    runs = rows(records)
     lines: list[tuple[str, ...]] = []
-    delta = {
-        split: np.array(row.values("exact_match")) - published
-        for split, row in found.items()
-        if (published := SCAN[split]) is not None
-    }
-    for split, row in found.items():
+    delta: dict[str, Float[np.ndarray, " seeds"]] = {}
+    for split, row in runs.items():
+        published = SCAN[split]
+        if published is not None:
+            delta[split] = np.array(row.values("exact_match")) - published
         lines.append(
             (
                 row.label(split),
-                number(SCAN[split], 1),
+                number(published, 1),
                 row.shown("exact_match"),
                 with_interval(delta[split], 1) if split in delta else "",
-                *(str(len(row.scored)), cost(row.scored)),
+                str(len(row.scored)),
+                cost(row.scored),
             )
         )
     notes = [
@@ -41,8 +42,8 @@ def tables(records: Records) -> list[Table]:
         "other splits are the published ones",
         f"delta: {INTERVAL}; how far seeds of the published model lie apart is not known",
         *tested(delta, "delta"),
-        *(note for row in found.values() for note in row.notes),
-        *caveat_notes(found),
+        *(note for row in runs.values() for note in row.notes),
+        *caveat_notes(runs),
     ]
     return [Table("scan", "SCAN: compositional generalisation", head, lines, notes)]
 
@@ -58,7 +59,8 @@ def plot(records: Records, path: Path) -> None:
         for place, (split, row) in enumerate(rows(records).items()):
             values = row.values("exact_match")
             axes.plot(np.full(len(values), place), values, "o", color=colour(place))
-            if (published := SCAN[split]) is not None:
+            published = SCAN[split]
+            if published is not None:
                 axes.plot((place - 0.3, place + 0.3), (published, published), color="grey")
         axes.set_xticks(range(len(SPLITS)), SPLITS)
         axes.set(xlim=(-0.5, len(SPLITS) - 0.5), ylim=(-3, 103), ylabel="exact match %; grey: published")

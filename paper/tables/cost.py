@@ -54,21 +54,28 @@ def xla_flops(records: Records, cfg: ConfigDict) -> float | None:
     return None
 
 
-def run_flops(one: ScoredRun) -> float | None:
+def run_flops(scored: ScoredRun) -> float | None:
     """Returns the paper's formula with a run's own time; None where the paper has no rate for its device."""
-    rates = [rate for name, rate in SUSTAINED.items() if name in one.run.device["kind"]]
-    return device_time_flops(one.run.minutes / 60, one.run.device["count"], rates[0]) if rates else None
+    device = scored.run.device
+    rates = [rate for name, rate in SUSTAINED.items() if name in device["kind"]]
+    if not rates:
+        return None
+    return device_time_flops(scored.run.minutes / 60, device["count"], rates[0])
 
 
 def cost(scored: Sequence[ScoredRun]) -> str:
     """Returns the mean hours of a seed and its devices, as "0.05 h, 1 x cpu (2 cores)"; "" without a seed."""
     if not scored:
         return ""
-    hours = statistics.fmean(one.run.minutes for one in scored) / 60
-    return f"{hours:.{1 if hours >= 10 else 2}f} h, {'; '.join(sorted({devices(one.run.device) for one in scored}))}"
+    hours = statistics.fmean(seed.run.minutes for seed in scored) / 60
+    shown = f"{hours:.1f}" if hours >= 10 else f"{hours:.2f}"
+    names = sorted({devices(seed.run.device) for seed in scored})
+    return f"{shown} h, {'; '.join(names)}"
 
 
 def devices(device: dict[str, Any]) -> str:
     """Returns the devices of a launch, as "1 x cpu (2 cores)"."""
-    cores = f" ({device['cpus']} {'core' if device['cpus'] == 1 else 'cores'})" if device["kind"] == "cpu" else ""
-    return f"{device['count']} x {device['kind']}{cores}"
+    shown = f"{device['count']} x {device['kind']}"
+    if device["kind"] != "cpu":
+        return shown
+    return f"{shown} ({device['cpus']} {'core' if device['cpus'] == 1 else 'cores'})"

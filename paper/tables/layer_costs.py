@@ -20,8 +20,9 @@ def operations(function: Callable[..., Any], *arguments: Any) -> float:
     """
     total = _counted_once(function, *arguments)
     for body, length in _loops(jax.make_jaxpr(function)(*arguments).jaxpr):
-        step = jaxpr_as_fun(body), *(jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in body.in_avals)
-        total += length * operations(*step) - _counted_once(*step)
+        step = jaxpr_as_fun(body)
+        inputs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in body.in_avals]
+        total += length * operations(step, *inputs) - _counted_once(step, *inputs)
     return total
 
 
@@ -75,8 +76,9 @@ def _chains(jaxpr: Jaxpr, before: list[int]) -> list[int]:
         elif inner:
             raise ValueError(f"{equation.primitive.name}: how often its parts run, the program does not say")
         else:
-            step = int(equation.primitive.name in PRODUCTS)
-            leaving = [max(entering, default=0) + step] * len(equation.outvars)
+            longest_in = max(entering, default=0)
+            longest_out = longest_in + 1 if equation.primitive.name in PRODUCTS else longest_in
+            leaving = [longest_out] * len(equation.outvars)
         longest |= dict(zip(equation.outvars, leaving, strict=True))
     return [up_to(variable) for variable in jaxpr.outvars]
 
@@ -86,10 +88,14 @@ def _scan_chains(scan: JaxprEqn, body: Jaxpr, entering: list[int]) -> list[int]:
     read = sum(map(_is_row, scan.invars, body.invars))
     carried = len(body.outvars) - sum(map(_is_row, scan.outvars, body.outvars))
     constants = len(body.invars) - carried - read
-    carry, outputs = entering[constants : constants + carried], [0] * (len(body.outvars) - carried)
+    before = entering[:constants]
+    carry = entering[constants : constants + carried]
+    rows = entering[constants + carried :]
+    outputs = [0] * (len(body.outvars) - carried)
     for _ in range(scan.params["length"]):
-        leaving = _chains(body, entering[:constants] + carry + entering[constants + carried :])
-        carry, outputs = leaving[:carried], [max(pair) for pair in zip(outputs, leaving[carried:], strict=True)]
+        leaving = _chains(body, before + carry + rows)
+        carry = leaving[:carried]
+        outputs = [max(pair) for pair in zip(outputs, leaving[carried:], strict=True)]
     return carry + outputs
 
 
@@ -101,9 +107,13 @@ def dependencies(
     layer: Callable[[Float[Array, "s d"]], Float[Array, "t e"]], x_sd: Float[Array, "s d"]
 ) -> Bool[np.ndarray, "t s"]:
     """Returns which outputs depend on which inputs: where the derivative at x, in a random direction, is not zero."""
+
+    def derivative_te(v_sd: Float[Array, "s d"]) -> Float[Array, "t e"]:
+        return jax.jvp(layer, (x_sd,), (v_sd,))[1]
+
     direction_1sd = jax.random.normal(jax.random.key(1), (1, *x_sd.shape))
     here_ss1 = np.eye(len(x_sd), dtype=x_sd.dtype)[:, :, None]
-    derivatives_ste = jax.jit(jax.vmap(lambda v_sd: jax.jvp(layer, (x_sd,), (v_sd,))[1]))(here_ss1 * direction_1sd)
+    derivatives_ste = jax.jit(jax.vmap(derivative_te))(here_ss1 * direction_1sd)
     return np.any(np.asarray(derivatives_ste) != 0, axis=-1).T
 
 

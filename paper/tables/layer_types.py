@@ -33,18 +33,20 @@ def layer(mixer: str, sizes: Sizes, dilation: int = 1) -> tuple[Layer, Any]:
 
     The recurrent layer and the convolution only look back. With centred kernels a stack of dilations 1, k, k^2, ...
     would not connect all pairs near the ends, where some paths would have to leave the sequence and return. A dilation
-    is the same mixer, over every so many-th position.
+    is the same mixer over every `dilation`-th position.
     """
     module = _module(mixer, sizes)
 
     def mixed(params: Any, x_td: Float[Array, "t d"]) -> Float[Array, "t d"]:
         t, d = x_td.shape
         each = -(-t // dilation)
-        x_btd = jnp.pad(x_td, ((0, each * dilation - t), (0, 0))).reshape(each, dilation, d).swapaxes(0, 1)
+        padded_td = jnp.pad(x_td, ((0, each * dilation - t), (0, 0)))
+        x_btd = padded_td.reshape(each, dilation, d).swapaxes(0, 1)
         y_btd, _ = module.apply(params, *_rows(mixer, x_btd))
         return y_btd.swapaxes(0, 1).reshape(each * dilation, d)[:t]
 
-    return mixed, module.init(jax.random.key(0), *_rows(mixer, jnp.zeros((1, 1, sizes.d))))
+    one_position_btd = jnp.zeros((1, 1, sizes.d))
+    return mixed, module.init(jax.random.key(0), *_rows(mixer, one_position_btd))
 
 
 def projections(mixer: str, sizes: Sizes) -> Layer | None:
@@ -67,8 +69,17 @@ def recurrent_states(params: Any, sizes: Sizes, x_td: Float[Array, "t d"], befor
 
 
 def _module(mixer: str, sizes: Sizes) -> nn.Module:
-    _, d, k, r, _ = sizes
-    config = ModelConfig(1, d_model=d, h=1, d_k=d, d_v=d, positions="none", mixer=mixer, neighbours=r, kernel_width=k)
+    config = ModelConfig(
+        vocab_size=1,
+        d_model=sizes.d,
+        h=1,
+        d_k=sizes.d,
+        d_v=sizes.d,
+        positions="none",
+        mixer=mixer,
+        neighbours=sizes.r,
+        kernel_width=sizes.k,
+    )
     return self_mixer(config, mixer in LOOK_BACK)
 
 

@@ -7,18 +7,18 @@ from infer.scores.significance import Comparison, compare
 from paper.records import RowRuns, ScoredRun
 
 
-def read_lines_of(one: ScoredRun) -> list[str] | None:
+def read_lines_of(scored: ScoredRun) -> list[str] | None:
     """Returns the translations of an evaluation; None where they were not saved.
 
     Raises:
       UserError: the file is not UTF-8.
     """
-    if not one.lines.is_file():
+    if not scored.lines.is_file():
         return None
     try:
-        return read_bytes(one.lines).decode().split("\n")[:-1]
+        return read_bytes(scored.lines).decode().split("\n")[:-1]
     except UnicodeDecodeError as error:
-        raise UserError(f"{one.lines}: damaged, not UTF-8 ({error})") from error
+        raise UserError(f"{scored.lines}: damaged, not UTF-8 ({error})") from error
 
 
 def compare_rows(baseline: RowRuns, system: RowRuns) -> Comparison | None:
@@ -29,8 +29,9 @@ def compare_rows(baseline: RowRuns, system: RowRuns) -> Comparison | None:
     """
     if not (baseline.scored and system.scored):
         return None
-    one, other = (read_lines_of(row.scored[0]) for row in (baseline, system))
-    if one is None or other is None:
+    baseline_lines = read_lines_of(baseline.scored[0])
+    system_lines = read_lines_of(system.scored[0])
+    if baseline_lines is None or system_lines is None:
         return None
     corpus = open_corpus(system.scored[0].scores["data"])
-    return compare(one, other, [reference for _, reference in corpus.pairs()])
+    return compare(baseline_lines, system_lines, [reference for _, reference in corpus.pairs()])

@@ -15,20 +15,17 @@ import functools
 import itertools
 import platform
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
-from base.errors import UserError
-from base.files import Schema, check
 from base.table import Table
 from model.mixers.state import BeamState
 from paper import published
@@ -58,21 +55,21 @@ SMALL_N = (16, 32, 64, 128)
 RUNS = 5
 PACKAGES = ("jax", "jaxlib", "numpy")
 HEAD = (
-    *("layer", "operations: paper", "operations: measured", "time: measured"),
-    *("sequential: paper", "sequential: measured", "longest path: paper", "longest path: measured"),
+    "layer",
+    "operations: paper",
+    "operations: measured",
+    "time: measured",
+    "sequential: paper",
+    "sequential: measured",
+    "longest path: paper",
+    "longest path: measured",
 )
-
-
-_POINT = {"n": int, "operations": float, "seconds": float, "sequential": int}
-_MEASURED = {
-    "lines": {"n": [_POINT]},
-    "paths": [{"n": int, "length": int}],
-    "exponents": {"operations": dict, "seconds": dict, "sequential": float, "path": float},
-}
-
-
-ATTENTION, PROJECTED, RESTRICTED = "self-attention", "self-attention with projections", "self-attention, restricted"
-RECURRENT, CONVOLUTIONAL, DILATED = "recurrent", "convolutional", "convolutional, dilated"
+ATTENTION = "self-attention"
+PROJECTED = "self-attention with projections"
+RESTRICTED = "self-attention, restricted"
+RECURRENT = "recurrent"
+CONVOLUTIONAL = "convolutional"
+DILATED = "convolutional, dilated"
 LINEAR = "linear attention"
 PAPER = {row.layer: row for row in published.TABLE1}
 TYPES = {
@@ -90,12 +87,20 @@ def measure(name: str, sizes: Sizes, runs: int) -> dict[str, Any]:
     """Returns operations, seconds and the longest chain of products of one layer, with its sizes."""
     # The second layer of a stack: in the first, a dilated convolution is like any other.
     function, params = _made(name, sizes._replace(below=1))
-    call = function, params, sequence(sizes)
-    costs = {"operations": operations(*call), "seconds": seconds(*call, runs=runs)}
-    left_out = projections(TYPES[name].mixer, sizes) if name != PROJECTED else None
+    x_td = sequence(sizes)
+    counted = operations(function, params, x_td)
+    left_out = None if name == PROJECTED else projections(TYPES[name].mixer, sizes)
     if left_out is not None:
-        costs["operations"] -= operations(left_out, params, sequence(sizes))
-    return {"n": sizes.n, "d": sizes.d, "k": sizes.k, "r": sizes.r, **costs, "sequential": sequential_products(*call)}
+        counted -= operations(left_out, params, x_td)
+    return {
+        "n": sizes.n,
+        "d": sizes.d,
+        "k": sizes.k,
+        "r": sizes.r,
+        "operations": counted,
+        "seconds": seconds(function, params, x_td, runs=runs),
+        "sequential": sequential_products(function, params, x_td),
+    }
 
 
 def sequence(sizes: Sizes) -> Float[Array, "t d"]:
@@ -109,41 +114,59 @@ def _made(name: str, sizes: Sizes) -> tuple[Layer, Any]:
 
 def longest_path(name: str, sizes: Sizes) -> int:
     """Returns how many layers, or cells of the recurrent layer, lie between the two positions furthest apart."""
-    x_td, itself_ts, back_ts = sequence(sizes), np.eye(sizes.n, dtype=bool), np.tri(sizes.n) > 0
     if name == RECURRENT:
-        _, params = _made(name, sizes)
+        return _cells_passed(sizes)
+    x_td = sequence(sizes)
 
-        def outputs(h_te: Float[Array, "t e"], x_td: Float[Array, "t d"]) -> Float[Array, "t e"]:
-            before = (jnp.pad(x_te, ((1, 0), (0, 0)))[None, :-1, None] for x_te in (h_te, sequence(sizes)))
-            return recurrent_states(params, sizes, x_td, BeamState(tuple(before))).arrays[0][0, :, 0]
-
-        over_tt = dependencies(lambda h_te: outputs(h_te, x_td), x_td)
-        in_ts = dependencies(partial(outputs, x_td), x_td)
-        return path_length(itertools.repeat(over_tt, sizes.n), np.zeros_like(itself_ts), in_ts, back_ts)
-
-    def layer_below(below: int) -> np.ndarray:
+    def layer_above(below: int) -> Bool[np.ndarray, "t s"]:
         function, params = _made(name, sizes._replace(below=below))
         return dependencies(partial(function, params), x_td)
 
-    first_ts = layer_below(0)
-    stack = map(layer_below, range(sizes.n)) if name == DILATED else itertools.repeat(first_ts, sizes.n)
-    wanted_ts = np.ones_like(itself_ts) if np.triu(first_ts, 1).any() else back_ts
+    first_ts = layer_above(0)
+    stack: Iterable[Bool[np.ndarray, "t s"]] = itertools.repeat(first_ts, sizes.n)
+    if name == DILATED:
+        stack = map(layer_above, range(sizes.n))
+    itself_ts = np.eye(sizes.n, dtype=bool)
+    back_ts = np.tri(sizes.n) > 0
+    looks_ahead = np.triu(first_ts, 1).any()
+    wanted_ts = np.ones_like(back_ts) if looks_ahead else back_ts
     return path_length(stack, itself_ts, np.zeros_like(itself_ts), wanted_ts)
 
 
-def exponent(points: Sequence[Mapping[str, float]], of: str, axis: str, start: int = 0) -> float:
-    """Returns the power of `axis` that `of` grows with from `start` on: the least-squares slope of the logarithms."""
-    x, y = np.log([(point[axis], point[of]) for point in points if point[axis] >= start]).T
+def _cells_passed(sizes: Sizes) -> int:
+    """Returns how many cells of the recurrent layer lie between the first and the last position."""
+    _, params = _made(RECURRENT, sizes)
+    x_td = sequence(sizes)
+
+    def outputs(h_te: Float[Array, "t e"], x_td: Float[Array, "t d"]) -> Float[Array, "t e"]:
+        before = [_shifted(h_te), _shifted(sequence(sizes))]
+        return recurrent_states(params, sizes, x_td, BeamState(tuple(before))).arrays[0][0, :, 0]
+
+    over_tt = dependencies(lambda h_te: outputs(h_te, x_td), x_td)
+    in_ts = dependencies(partial(outputs, x_td), x_td)
+    back_ts = np.tri(sizes.n) > 0
+    return path_length(itertools.repeat(over_tt, sizes.n), np.zeros_like(back_ts), in_ts, back_ts)
+
+
+def _shifted(x_te: Float[Array, "t e"]) -> Float[Array, "1 t 1 e"]:
+    """Returns for each position what stands at the one before it, zeros for the first."""
+    return jnp.pad(x_te, ((1, 0), (0, 0)))[None, :-1, None]
+
+
+def exponent(points: Sequence[Mapping[str, float]], quantity: str, axis: str, start: int = 0) -> float:
+    """Returns the power of `axis` that a quantity grows with from `start` on: least squares of the logarithms."""
+    x, y = np.log([(point[axis], point[quantity]) for point in points if point[axis] >= start]).T
     return float(np.polyfit(x, y, 1)[0])
 
 
-def crossover(line: Sequence[Mapping[str, float]], other: Sequence[Mapping[str, float]]) -> float | None:
-    """Returns the n above which a layer takes more operations than the other; None if one takes fewer everywhere.
+def crossover(line: Sequence[Mapping[str, float]], reference: Sequence[Mapping[str, float]]) -> float | None:
+    """Returns the n above which a layer takes more operations than the reference; None if one always takes fewer.
 
     Between two points both are assumed to be powers of n.
     """
     n = np.log([point["n"] for point in line])
-    more = np.log([a["operations"] / b["operations"] for a, b in zip(line, other, strict=True)])
+    ratios = [point["operations"] / beside["operations"] for point, beside in zip(line, reference, strict=True)]
+    more = np.log(ratios)
     if more[0] >= 0 or more[-1] <= 0:
         return None
     return float(np.exp(np.interp(0.0, more, n)))
@@ -154,22 +177,8 @@ def make_record() -> dict[str, Any]:
     types: dict[str, Any] = {}
     for name, row in TYPES.items():
         print(f"{name} ...", file=sys.stderr)
-        axes = row.exponents or TYPES[ATTENTION].exponents
-        known = functools.cache(functools.partial(measure, name, runs=RUNS))  # lines cross in FIXED
-        lines = {axis: [known(FIXED._replace(**{axis: size})) for size in GRIDS[axis]] for axis in axes}
-        paths = [{"n": n, "length": longest_path(name, SMALL._replace(n=n))} for n in SMALL_N]
-        types[name] = {
-            "lines": lines,
-            "paths": paths,
-            "exponents": {
-                **{
-                    quantity: {axis: exponent(lines[axis], quantity, axis, FITTED_FROM[axis]) for axis in axes}
-                    for quantity in ("operations", "seconds")
-                },
-                "sequential": exponent(lines["n"], "sequential", "n"),
-                "path": exponent(paths, "length", "n"),
-            },
-        }
+        types[name] = _measured(name, list(row.exponents or TYPES[ATTENTION].exponents))
+    recurrent = types[RECURRENT]["lines"]["n"]
     device = jax.devices()[0]
     return {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -180,30 +189,29 @@ def make_record() -> dict[str, Any]:
         "runs": RUNS,
         "paths_at": {axis: SMALL._asdict()[axis] for axis in ("d", "k", "r")},
         "types": types,
-        "crossovers": {
-            name: crossover(types[name]["lines"]["n"], types[RECURRENT]["lines"]["n"])
-            for name in (ATTENTION, PROJECTED)
-        },
+        "crossovers": {name: crossover(types[name]["lines"]["n"], recurrent) for name in (ATTENTION, PROJECTED)},
     }
 
 
-def check_record(path: Path, record: dict[str, Any]) -> dict[str, Any]:
-    """Returns `record`, which was read from `path`, if it is as `make_record` makes them.
+def _measured(name: str, axes: Sequence[str]) -> dict[str, Any]:
+    """Returns the points of one layer type along each axis, its longest paths, and the exponents fitted to both."""
+    measure_once = functools.cache(functools.partial(measure, name, runs=RUNS))  # lines cross in FIXED
+    lines = {axis: [measure_once(FIXED._replace(**{axis: size})) for size in GRIDS[axis]] for axis in axes}
+    paths = [{"n": n, "length": longest_path(name, SMALL._replace(n=n))} for n in SMALL_N]
 
-    Raises:
-      UserError: it is not.
-    """
-    types: Schema = dict.fromkeys(TYPES, _MEASURED)
-    more = {"fixed": {"d": int}, "fitted_from": dict, "paths_at": dict.fromkeys("dkr", int), "crossovers": dict}
-    check(path, "", record, {"types": types, "runs": int, "device": {"kind": str, "cpus": int}, **more})
-    check(path, "crossovers", [n for n in record["crossovers"].values() if n is not None], [float])
-    for name in TYPES:
-        measured = record["types"][name]
-        for quantity in ("operations", "seconds"):
-            check(path, f"types.{name}", [*measured["exponents"][quantity].values()], [float])
-        if not (measured["lines"]["n"] and measured["paths"]):
-            raise UserError(f"{path}: damaged: types.{name} has no points")
-    return record
+    def exponents(quantity: str) -> dict[str, float]:
+        return {axis: exponent(lines[axis], quantity, axis, FITTED_FROM[axis]) for axis in axes}
+
+    return {
+        "lines": lines,
+        "paths": paths,
+        "exponents": {
+            "operations": exponents("operations"),
+            "seconds": exponents("seconds"),
+            "sequential": exponent(lines["n"], "sequential", "n"),
+            "path": exponent(paths, "length", "n"),
+        },
+    }
 
 
 def table(record: dict[str, Any]) -> Table:
@@ -211,7 +219,9 @@ def table(record: dict[str, Any]) -> Table:
     rows: list[tuple[str, ...]] = []
     for name, row in TYPES.items():
         measured = record["types"][name]
-        powers, line, paths = measured["exponents"], measured["lines"]["n"], measured["paths"]
+        powers = measured["exponents"]
+        chains = [point["sequential"] for point in measured["lines"]["n"]]
+        paths = [str(path["length"]) for path in measured["paths"]]
         rows.append(
             (
                 name,
@@ -219,9 +229,9 @@ def table(record: dict[str, Any]) -> Table:
                 " ".join(f"{axis}^{power:.2f}" for axis, power in powers["operations"].items()),
                 " ".join(f"{axis}^{power:.1f}" for axis, power in powers["seconds"].items()),
                 row.paper.sequential,
-                f"n^{powers['sequential']:.2f}: {line[0]['sequential']} to {line[-1]['sequential']}",
+                f"n^{powers['sequential']:.2f}: {chains[0]} to {chains[-1]}",
                 row.paper.path,
-                f"n^{powers['path']:.2f}: {', '.join(str(path['length']) for path in paths)}",
+                f"n^{powers['path']:.2f}: {', '.join(paths)}",
             )
         )
     return Table("table1", "Table 1: layer types", HEAD, rows, notes(record))
@@ -229,13 +239,15 @@ def table(record: dict[str, Any]) -> Table:
 
 def notes(record: dict[str, Any]) -> list[str]:
     """Returns how the numbers were measured, and from which n on recurrence takes fewer operations."""
-    fixed, at, attention = record["fixed"], record["paths_at"], record["types"][ATTENTION]
-    n, small = ([point["n"] for point in attention["lines"]["n"]], [path["n"] for path in attention["paths"]])
+    fixed = record["fixed"]
+    at = record["paths_at"]
+    attention = record["types"][ATTENTION]
+    n = [point["n"] for point in attention["lines"]["n"]]
+    small = [path["n"] for path in attention["paths"]]
     lines = [
         "Operations as XLA counts them; time, which includes attention's projections, is a median of "
-        f"{record['runs']} runs on {record['device']['kind']}, cores: {record['device']['cpus']}. One size "
-        f"grows while the others stay at {', '.join(f'{axis} = {size}' for axis, size in fixed.items())}; exponents "
-        f"are fitted from {', '.join(f'{axis} = {size}' for axis, size in record['fitted_from'].items())} on.",
+        f"{record['runs']} runs on {record['device']['kind']}, cores: {record['device']['cpus']}. One size grows while "
+        f"the others stay at {_sizes(fixed)}; exponents are fitted from {_sizes(record['fitted_from'])} on.",
         f"Sequential operations: matrix products on the longest chain, for n from {n[0]} to {n[-1]}.",
         f"Longest path: layers, or cells of the recurrent layer, for n = {', '.join(map(str, small))} with "
         f"k = {at['k']} and r = {at['r']}. The paper's O(log_k n) is for dilated kernels; for contiguous ones its text "
@@ -248,3 +260,7 @@ def notes(record: dict[str, Any]) -> list[str]:
                 f"n = {crossing:.0f} = {crossing / fixed['d']:.1f} d."
             )
     return lines
+
+
+def _sizes(by_axis: Mapping[str, int]) -> str:
+    return ", ".join(f"{axis} = {size}" for axis, size in by_axis.items())

@@ -2,9 +2,8 @@
 
 from base.errors import UserError
 from base.table import NOT_RUN, Table, difference, mean, number, spread
-from infer.scores.bleu import RECORDED
 from paper.published import BIG_EN_FR_IN_THE_PROCEEDINGS, SUSTAINED, TABLE2, TIMES
-from paper.records import Records, RowRuns, caveat_notes, identity, load, row_runs
+from paper.records import TRANSLATION, Records, RowRuns, caveat_notes, identity, load, row_runs
 from paper.tables.cost import analytic_flops, cost, paper_flops, run_flops, xla_flops
 from paper.tables.paired import compare_rows
 from paper.tables.table3 import FILE as TABLE3_FILE
@@ -13,8 +12,20 @@ from run.folder import as_json
 
 PAIRS = {"en-de": "English-German", "en-fr": "English-French"}
 SIZES = ("base", "big")
-# The reading that the paper's column is held against: compounds were split for German only.
+# The variant of BLEU that is compared with the paper's column: compounds were split for German only.
 READING = {"en-de": "bleu_paper", "en-fr": "bleu_tok"}
+Rows = dict[tuple[str, str, str], RowRuns]  # by size, pair and scale
+OPERATIONS_HEAD = (
+    "model",
+    "pair",
+    "paper: printed",
+    "paper: hours x rate",
+    "ours: hours x rate",
+    "ours: analytic",
+    "ours: XLA",
+    "XLA / analytic",
+    "cost",
+)
 
 
 def config_of(size: str, pair: str, scale: str = "") -> str:
@@ -23,8 +34,8 @@ def config_of(size: str, pair: str, scale: str = "") -> str:
 
 
 def tables(records: Records) -> list[Table]:
-    """Returns BLEU of each pair, the small twins, every reading, and operations."""
-    rows = {
+    """Returns BLEU of each pair, the scaled-down models, every reading, and operations."""
+    rows: Rows = {
         (size, pair, scale): row_runs(records, config_of(size, pair, scale), "test")
         for scale in ("", ":small")
         for pair in PAIRS
@@ -33,21 +44,25 @@ def tables(records: Records) -> list[Table]:
     return [*(bleu(rows, pair) for pair in PAIRS), small(rows), readings(rows), operations(records, rows)]
 
 
-Rows = dict[tuple[str, str, str], RowRuns]
-
-
 def bleu(rows: Rows, pair: str) -> Table:
     """Returns one language pair: the paper's systems, and ours beside its Transformers."""
     head = ("model", "BLEU: paper", "BLEU: ours", "BLEU: delta", "sacreBLEU", "seeds", "cost: paper", "cost: ours")
     lines: list[tuple[str, ...]] = []
     notes: list[str] = []
-    for system in (system for system in TABLE2 if pair in system.bleu):
+    for system in TABLE2:
+        if pair not in system.bleu:
+            continue
+        printed = f"{system.bleu[pair]:g}"
         size = size_of(system.model)
-        name, cells = system.model, ("",) * 6
-        if size:
-            row, time = rows[size, pair, ""], TIMES[size]
-            name = row.label(name)
-            cells = (
+        if size is None:
+            lines.append((system.model, printed, "", "", "", "", "", ""))
+            continue
+        row = rows[size, pair, ""]
+        time = TIMES[size]
+        lines.append(
+            (
+                row.label(system.model),
+                printed,
                 row.shown(READING[pair]),
                 difference(mean(row.values(READING[pair])), system.bleu[pair]),
                 spread(row.values("sacrebleu")),
@@ -55,8 +70,8 @@ def bleu(rows: Rows, pair: str) -> Table:
                 f"{time.hours:g} h, {time.devices} x {time.device}",
                 cost(row.scored),
             )
-            notes += row.notes
-        lines.append((name, f"{system.bleu[pair]:g}", *cells))
+        )
+        notes += row.notes
     if pair == "en-fr":
         notes.append(f"Transformer (big): {BIG_EN_FR_IN_THE_PROCEEDINGS} in the proceedings")
     notes += paired(rows, pair, "")
@@ -67,11 +82,11 @@ def bleu(rows: Rows, pair: str) -> Table:
 
 
 def small(rows: Rows) -> Table:
-    """Returns the small twins; their BLEU is of the built-in corpus, so only big minus base compares with the paper."""
+    """Returns the scaled-down models, of which only big minus base compares with the paper: the corpus is built in."""
     head = ("model", "pair", "big − base: paper", "big − base: ours", "sacreBLEU", "perplexity", "seeds", "cost")
     lines: list[tuple[str, ...]] = []
     notes: list[str] = []
-    printed = {(size_of(s.model), pair): value for s in TABLE2 for pair, value in s.bleu.items()}
+    printed = {(size_of(system.model), pair): value for system in TABLE2 for pair, value in system.bleu.items()}
     step_of = {
         pair: paired_differences(rows["big", pair, ":small"], rows["base", pair, ":small"], "sacrebleu")
         for pair in PAIRS
@@ -79,14 +94,17 @@ def small(rows: Rows) -> Table:
     for pair in PAIRS:
         for size in SIZES:
             row = rows[size, pair, ":small"]
-            steps = difference(printed["big", pair], printed["base", pair], 1), with_interval(step_of[pair], 2)
+            big = size == "big"
             lines.append(
                 (
-                    row.label(f"Transformer ({size}), small twin"),
+                    row.label(f"Transformer ({size}), scaled-down model"),
                     pair,
-                    *(steps if size == "big" else ("", "")),
-                    *(row.shown("sacrebleu"), spread(row.values("perplexity"), 3)),
-                    *(str(len(row.scored)), cost(row.scored)),
+                    difference(printed["big", pair], printed["base", pair], 1) if big else "",
+                    with_interval(step_of[pair], 2) if big else "",
+                    row.shown("sacrebleu"),
+                    spread(row.values("perplexity"), 3),
+                    str(len(row.scored)),
+                    cost(row.scored),
                 )
             )
             notes += row.notes
@@ -95,25 +113,25 @@ def small(rows: Rows) -> Table:
     notes.append("the built-in corpus stands in for both pairs, reversed for en-fr; 1,000 test sentences")
     notes.append(f"big − base: mean over the seeds that both have, {INTERVAL}")
     notes += tested(step_of, "big − base, sacreBLEU")
-    title = "Table 2, small twins: an eighth of the width, half of the layers, built-in corpus"
+    title = "Table 2, scaled-down models: an eighth of the width, half of the layers, built-in corpus"
     return Table("table2-small", title, head, lines, notes)
 
 
 def counted_once(pair: str) -> list[str]:
-    """Returns a note if a pair's small twins are those of Table 3, trained alike, so that nobody counts them twice."""
+    """Returns a note if a pair's scaled-down models are those of Table 3, so that nobody counts them twice."""
     for size in SIZES:
         here = as_json(load(config_of(size, pair, ":small")))
         there = as_json(load(f"{TABLE3_FILE}:{size}:small"))
         if identity(here) != identity(there):
             return []
     return [
-        f"{pair}: the same models, trained alike, as base and big among Table 3's small twins, here scored on the test "
-        "split with averaged checkpoints: one experiment, not two"
+        f"{pair}: the same models, trained alike, as base and big among Table 3's scaled-down models, here scored on "
+        "the test split with averaged checkpoints: one experiment, not two"
     ]
 
 
 def averages_whole_runs(pair: str) -> list[str]:
-    """Returns a note for each size whose small twin is the average of all checkpoints from its first updates on."""
+    """Returns a note for each size whose scaled-down model is the average of all checkpoints, the first included."""
     notes: list[str] = []
     for size in SIZES:
         cfg = load(config_of(size, pair, ":small"))
@@ -128,48 +146,36 @@ def averages_whole_runs(pair: str) -> list[str]:
 
 def readings(rows: Rows) -> Table:
     """Returns every reading of each of our systems, with the signatures as notes."""
-    head = ("model", "pair", "perplexity", *RECORDED)
+    head = ("model", "pair", "perplexity", *TRANSLATION)
     lines: list[tuple[str, ...]] = []
-    notes: dict[str, list[str]] = {}
+    names_of: dict[str, list[str]] = {}
     for (size, pair, scale), row in rows.items():
-        if row.scored:
-            name = f"{size}{', small twin' if scale else ''}"
-            values = (spread(row.values(key)) for key in ("perplexity", *RECORDED))
-            lines.append((row.label(name), pair, *values))
-            for key, signature in row.scored[0].scores["signatures"].items():
-                notes.setdefault(f"{key}: {signature}", []).append(f"{name} {pair}")
-    notes_text = [f"{signature} ({', '.join(names)})" for signature, names in notes.items()]
-    notes_text += [note for pair in PAIRS for scale in ("", ":small") for note in _caveats(rows, pair, scale)]
-    return Table("table2-readings", "Table 2: every score of our systems", head, lines, notes_text or [NOT_RUN])
+        if not row.scored:
+            continue
+        name = f"{size}{', scaled-down model' if scale else ''}"
+        values = [spread(row.values(key)) for key in ("perplexity", *TRANSLATION)]
+        lines.append((row.label(name), pair, *values))
+        for key, signature in row.scored[0].scores["signatures"].items():
+            names_of.setdefault(f"{key}: {signature}", []).append(f"{name} {pair}")
+    notes = [f"{signature} ({', '.join(names)})" for signature, names in names_of.items()]
+    notes += [note for pair in PAIRS for scale in ("", ":small") for note in _caveats(rows, pair, scale)]
+    return Table("table2-readings", "Table 2: every score of our systems", head, lines, notes or [NOT_RUN])
 
 
 def operations(records: Records, rows: Rows) -> Table:
     """Returns training operations; paper/tables/cost.py explains the columns."""
-    head = (
-        *("model", "pair", "paper: printed", "paper: hours x rate", "ours: hours x rate"),
-        *("ours: analytic", "ours: XLA", "XLA / analytic", "cost"),
-    )
     lines: list[tuple[str, ...]] = []
     for system in TABLE2:
         size = size_of(system.model)
         for pair, flops in system.flops.items():
-            if not size:
-                lines.append((system.model, pair, _power(flops), *("",) * 6))
+            if size is None:
+                lines.append((system.model, pair, _power(flops), "", "", "", "", "", ""))
                 continue
-            for scale in ("", ":small"):
-                name, row = config_of(size, pair, scale), rows[size, pair, scale]
-                analytic, xla = analytic_flops(load(name)), xla_flops(records, load(name))
-                timed = [count for one in row.scored if (count := run_flops(one))]
-                lines.append(
-                    (
-                        row.label(f"{system.model}{', small twin' if scale else ''}"),
-                        pair,
-                        *("" if scale else _power(value) for value in (flops, paper_flops(size))),
-                        _power(mean(timed)),
-                        *(_power(analytic), _power(xla), number(xla and xla / analytic, 3)),
-                        cost(row.scored) or NOT_RUN,
-                    )
-                )
+            printed = (_power(flops), _power(paper_flops(size)))
+            ours = _operations(records, rows, size, pair, "")
+            lines.append((rows[size, pair, ""].label(system.model), pair, *printed, *ours))
+            ours = _operations(records, rows, size, pair, ":small")
+            lines.append((rows[size, pair, ":small"].label(f"{system.model}, scaled-down model"), pair, "", "", *ours))
     rates = ", ".join(f"{device} {rate / 1e12:g}" for device, rate in SUSTAINED.items())
     notes = [
         "hours x rate: time x devices x sustained rate, the paper's formula, an upper bound; its rates are, in 1e12/s, "
@@ -179,27 +185,45 @@ def operations(records: Records, rows: Rows) -> Table:
         "energy: no run has measured it",
         *(note for pair in PAIRS for scale in ("", ":small") for note in _caveats(rows, pair, scale)),
     ]
-    return Table("table2-flops", "Table 2: training operations (FLOPs)", head, lines, notes)
+    return Table("table2-flops", "Table 2: training operations (FLOPs)", OPERATIONS_HEAD, lines, notes)
+
+
+def _operations(records: Records, rows: Rows, size: str, pair: str, scale: str) -> tuple[str, ...]:
+    """Returns our cells of a row: hours x rate, analytic, XLA's count, XLA's over the analytic one, and the cost."""
+    row = rows[size, pair, scale]
+    cfg = load(config_of(size, pair, scale))
+    analytic = analytic_flops(cfg)
+    xla = xla_flops(records, cfg)
+    timed = [run_flops(scored) for scored in row.scored]
+    return (
+        _power(mean([flops for flops in timed if flops is not None])),
+        _power(analytic),
+        _power(xla),
+        number(None if xla is None else xla / analytic, 3),
+        cost(row.scored) or NOT_RUN,
+    )
 
 
 def paired(rows: Rows, pair: str, scale: str) -> list[str]:
     """Returns a line on whether big is better than base by more than chance; none without translations of both."""
     try:
-        test = compare_rows(*(rows[size, pair, scale] for size in SIZES))
+        test = compare_rows(rows["base", pair, scale], rows["big", pair, scale])
     except UserError as error:
         return [f"no paired test of base and big, {pair}: {error}"]
     if test is None:
         return []
-    (base, big), (low, high) = test.scores, test.intervals
+    base, big = test.scores
+    of_base, of_big = test.intervals
+    models = ", scaled-down models" if scale else ""
     return [
-        f"paired approximate randomisation, {pair}{', small twins' if scale else ''}: base {base:.2f} ± {low:.2f}, "
-        f"big {big:.2f} ± {high:.2f}, two-sided p {test.p:.3f} ({test.signature})"
+        f"paired approximate randomisation, {pair}{models}: base {base:.2f} ± {of_base:.2f}, "
+        f"big {big:.2f} ± {of_big:.2f}, two-sided p {test.p:.3f} ({test.signature})"
     ]
 
 
 def _caveats(rows: Rows, pair: str, scale: str) -> list[str]:
-    twin = ", small twin" if scale else ""
-    return caveat_notes({f"{size}{twin} {pair}": rows[size, pair, scale] for size in SIZES})
+    of_scale = ", scaled-down model" if scale else ""
+    return caveat_notes({f"{size}{of_scale} {pair}": rows[size, pair, scale] for size in SIZES})
 
 
 def size_of(model: str) -> str | None:

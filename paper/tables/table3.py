@@ -1,7 +1,7 @@
-"""Table 3: variations of the base model, at the paper's size and as small twins.
+"""Table 3: variations of the base model, at the paper's size and as scaled-down models.
 
-Rows of the paper's size stand beside the paper's numbers. The small twins are other models on another task: only their
-differences from their own base row can be compared with the paper, see paper/tables/trend.py.
+Rows of the paper's size stand beside the paper's numbers. The scaled-down models are other models on another task: only
+their differences from their own base row can be compared with the paper, see paper/tables/trend.py.
 """
 
 import math
@@ -17,40 +17,66 @@ from paper.tables.trend import INTERVAL, design, paired_differences, summary, te
 from run.folder import model_config
 
 FILE = "configs/ablations.py"
-# Small twins, each with the one that it is compared with: what the paper's rows do, and with the suspect taken away.
+# Scaled-down models, each with the one that it is compared with: as the paper's rows, and with the suspect taken away.
 COMPARED = (("C3", "base"), ("C3-pre", "base-pre"), ("big", "base"), ("big-drop", "base"))
 SETTING = "perplexity: of a subword, without label smoothing; development set, no checkpoints averaged"
+HEAD = (
+    "row",
+    "changed",
+    "perplexity: paper",
+    "perplexity: ours",
+    "perplexity: delta",
+    "BLEU: paper",
+    "BLEU: ours",
+    "BLEU: delta",
+    "sacreBLEU",
+    "parameters: paper",
+    "parameters: ours",
+    "seeds",
+    "cost: paper",
+    "cost: ours",
+)
+SMALL_HEAD = (
+    "row",
+    "changed",
+    "log perplexity − base: paper",
+    "log perplexity − base: ours",
+    "BLEU − base: paper",
+    "BLEU − base: ours",
+    "perplexity",
+    "sacreBLEU",
+    "parameters",
+    "seeds",
+    "cost",
+)
 
 
 def tables(records: Records) -> list[Table]:
-    """Returns the rows at both scales, and why two of the small twins fail."""
+    """Returns the rows at both scales, and why two of the scaled-down models fail."""
     return [full(records), small(records), why(records)]
 
 
 def full(records: Records) -> Table:
     """Returns the rows of the paper's size beside its numbers."""
-    head = (
-        *("row", "changed", "perplexity: paper", "perplexity: ours", "perplexity: delta"),
-        *("BLEU: paper", "BLEU: ours", "BLEU: delta", "sacreBLEU", "parameters: paper", "parameters: ours"),
-        *("seeds", "cost: paper", "cost: ours"),
-    )
     notes = [SETTING, "BLEU: tokenised, compounds split, as in the paper; compare with other papers by sacreBLEU"]
     runs = {name: row_runs(records, f"{FILE}:{name}", "valid") for name in TABLE3}
     rows: list[tuple[str, ...]] = []
     for name, row in runs.items():
         paper = TABLE3[name]
-        printed = f"{paper.parameters}e6" if paper.parameters else ""
         time = TIMES.get(name)
         rows.append(
             (
                 row.label(name),
                 changed(name),
-                *(number(paper.perplexity), row.shown("perplexity")),
+                number(paper.perplexity),
+                row.shown("perplexity"),
                 difference(mean(row.values("perplexity")), paper.perplexity),
-                *(number(paper.bleu, 1), row.shown("bleu_paper")),
+                number(paper.bleu, 1),
+                row.shown("bleu_paper"),
                 difference(mean(row.values("bleu_paper")), paper.bleu),
                 spread(row.values("sacrebleu")),
-                *(printed, f"{parameters(f'{FILE}:{name}', row):,}"),
+                f"{paper.parameters}e6" if paper.parameters else "",
+                f"{parameters(f'{FILE}:{name}', row):,}",
                 str(len(row.scored)),
                 f"{time.hours:g} h, {time.devices} x {time.device}" if time else "",
                 cost(row.scored),
@@ -62,19 +88,16 @@ def full(records: Records) -> Table:
         *(note for row in runs.values() for note in row.notes),
         *caveat_notes(runs),
     ]
-    return Table("table3", "Table 3: variations of the base model, newstest2013 English-German", head, rows, notes)
+    return Table("table3", "Table 3: variations of the base model, newstest2013 English-German", HEAD, rows, notes)
 
 
 def small(records: Records) -> Table:
-    """Returns the small twins: how far each row is from base, in the paper and here."""
-    twins = {name: row_runs(records, f"{FILE}:{name}:small", "valid") for name in TABLE3}
-    head = (
-        *("row", "changed", "log perplexity − base: paper", "log perplexity − base: ours"),
-        *("BLEU − base: paper", "BLEU − base: ours", "perplexity", "sacreBLEU", "parameters", "seeds", "cost"),
-    )
-    base, paper_base = twins["base"], TABLE3["base"]
+    """Returns the scaled-down models: how far each row is from base, in the paper and here."""
+    models = {name: row_runs(records, f"{FILE}:{name}:small", "valid") for name in TABLE3}
+    base = models["base"]
+    paper_base = TABLE3["base"]
     rows: list[tuple[str, ...]] = []
-    for name, row in twins.items():
+    for name, row in models.items():
         paper = TABLE3[name]
         rows.append(
             (
@@ -84,7 +107,8 @@ def small(records: Records) -> Table:
                 with_interval(paired_differences(row, base, "perplexity"), 3) if name != "base" else "",
                 difference(paper.bleu, paper_base.bleu, 1),
                 with_interval(paired_differences(row, base, "sacrebleu"), 2) if name != "base" else "",
-                *(row.shown("perplexity", 3), row.shown("sacrebleu")),
+                row.shown("perplexity", 3),
+                row.shown("sacrebleu"),
                 f"{parameters(f'{FILE}:{name}:small', row):,}",
                 str(len(row.scored)),
                 cost(row.scored),
@@ -94,49 +118,53 @@ def small(records: Records) -> Table:
         SETTING,
         f"− base, ours: mean over the seeds that both rows have, {INTERVAL}; perplexity and sacreBLEU: mean over the "
         "seeds, ± standard deviation",
-        *(note for row in twins.values() for note in row.notes),
-        *design(twins),
-        *summary(twins, "perplexity", lambda name: TABLE3[name].perplexity),
-        *summary(twins, "sacrebleu", lambda name: TABLE3[name].bleu),
-        *caveat_notes(twins),
+        *(note for row in models.values() for note in row.notes),
+        *design(models),
+        *summary(models, "perplexity", lambda name: TABLE3[name].perplexity),
+        *summary(models, "sacrebleu", lambda name: TABLE3[name].bleu),
+        *caveat_notes(models),
     ]
-    title = "Table 3, small twins: an eighth of the width, half of the layers, built-in corpus"
-    return Table("table3-small", title, head, rows, notes)
+    title = "Table 3, scaled-down models: an eighth of the width, half of the layers, built-in corpus"
+    return Table("table3-small", title, SMALL_HEAD, rows, notes)
 
 
 def why(records: Records) -> Table:
-    """Returns the experiments on the small twins that are worse than base; configs/ablations.py has the predictions."""
-    twins = {name: row_runs(records, f"{FILE}:{name}:small", "valid") for pair in COMPARED for name in pair}
+    """Returns the experiments on scaled-down models that are worse than base; configs/ablations.py predicted them."""
+    models = {name: row_runs(records, f"{FILE}:{name}:small", "valid") for pair in COMPARED for name in pair}
     head = ("row", "changed", "minus", "log perplexity: difference", "BLEU: difference", "perplexity", "seeds", "cost")
-    logs = {name: paired_differences(twins[name], twins[other], "perplexity") for name, other in COMPARED}
-    bleu = {name: paired_differences(twins[name], twins[other], "sacrebleu") for name, other in COMPARED}
+    logs = {name: paired_differences(models[name], models[minus], "perplexity") for name, minus in COMPARED}
+    bleu = {name: paired_differences(models[name], models[minus], "sacrebleu") for name, minus in COMPARED}
     rows: list[tuple[str, ...]] = [
         (
-            twins[name].label(name),
+            models[name].label(name),
             changed(f"{name}:small"),
-            other,
+            minus,
             with_interval(logs[name], 3),
             with_interval(bleu[name], 2),
-            twins[name].shown("perplexity", 3),
-            *(str(len(twins[name].scored)), cost(twins[name].scored)),
+            models[name].shown("perplexity", 3),
+            str(len(models[name].scored)),
+            cost(models[name].scored),
         )
-        for name, other in COMPARED
+        for name, minus in COMPARED
     ]
     notes = [
         f"difference: mean over the seeds that both rows have, {INTERVAL}",
         *tested(logs, "log perplexity"),
         *tested(bleu, "BLEU"),
-        *(note for row in twins.values() for note in row.notes),
-        *caveat_notes(twins),
+        *(note for row in models.values() for note in row.notes),
+        *caveat_notes(models),
     ]
-    return Table("table3-why", "Table 3, small twins: why C3 and big are worse than base", head, rows, notes)
+    return Table("table3-why", "Table 3, scaled-down models: why C3 and big are worse than base", head, rows, notes)
 
 
 def changed(argument: str) -> str:
     """Returns what a row changes, as "h 1, d_k 512", with the values of its size."""
     values = flat(load(f"{FILE}:{argument}").to_dict())
-    shown = {key: f"{values[key]:,}" if key == "steps" else values[key] for key in ALL[argument.partition(":")[0]]}
-    return ", ".join(f"{key.rpartition('.')[2]} {value}" for key, value in shown.items())
+    changes: list[str] = []
+    for key in ALL[argument.partition(":")[0]]:
+        value = f"{values[key]:,}" if key == "steps" else values[key]
+        changes.append(f"{key.rpartition('.')[2]} {value}")
+    return ", ".join(changes)
 
 
 def parameters(name: str, row: RowRuns) -> int:

@@ -5,6 +5,7 @@ by their logarithms, the loss in nats. Tests are two-sided; intervals are Studen
 there are seeds but one: of three seeds 4.3 standard errors on either side.
 """
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -22,38 +23,35 @@ INTERVAL = "± half of the 95 % t interval over the seeds"
 
 def paired_differences(row: RowRuns, base: RowRuns, key: str) -> Float[np.ndarray, " seeds"]:
     """Returns the row's score minus base's, of perplexity its logarithm, for each seed that both have."""
-    ours, theirs = by_seed(row, key), by_seed(base, key)
-    return np.array([ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())])
+    of_row = by_seed(row, key)
+    of_base = by_seed(base, key)
+    shared = sorted(of_row.keys() & of_base.keys())
+    return np.array([of_row[seed] - of_base[seed] for seed in shared])
 
 
 def by_seed(row: RowRuns, key: str) -> dict[int, float]:
     """Returns a score of each seed; the logarithm of a perplexity."""
     scale: Callable[[float], float] = np.log if key == "perplexity" else float
-    return {one.run.config["seed"]: scale(one.scores[key]) for one in row.scored}
-
-
-def standard_error(differences: Float[np.ndarray, " seeds"]) -> float | None:
-    """Returns the standard error of the mean; None of fewer than two seeds."""
-    return float(differences.std(ddof=1) / len(differences) ** 0.5) if len(differences) > 1 else None
+    return {scored.run.config["seed"]: scale(scored.scores[key]) for scored in row.scored}
 
 
 def half_interval(differences: Float[np.ndarray, " seeds"]) -> float | None:
     """Returns half the width of the 95 % t interval of the mean; None of fewer than two seeds."""
-    error = standard_error(differences)
-    if error is None:
+    if len(differences) < 2:
         return None
-    return float(stats.t.ppf(1 - LEVEL / 2, len(differences) - 1)) * error
+    quantile = stats.t.ppf(1 - LEVEL / 2, len(differences) - 1)
+    return float(quantile * stats.sem(differences))
 
 
 def p_value(differences: Float[np.ndarray, " seeds"]) -> float | None:
     """Returns p of a two-sided paired t-test; None of fewer than two seeds."""
-    error = standard_error(differences)
-    if error is None:
+    if len(differences) < 2:
         return None
-    distance = abs(float(differences.mean()))
-    if not error:
-        return 0.0 if distance else 1.0
-    return 2 * float(stats.t.sf(distance / error, len(differences) - 1))
+    if not differences.any():
+        return 1.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of differences that are all alike, of which p is 0
+        return float(stats.ttest_1samp(differences, 0.0).pvalue)
 
 
 def holm(p_values: Mapping[str, float]) -> dict[str, float]:
@@ -72,15 +70,25 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
 
 def tested(differences: Mapping[str, Float[np.ndarray, " seeds"]], what: str) -> list[str]:
     """Returns a note with p of each difference, as it is and by Holm; [] if none has two seeds."""
-    found = {name: p for name, seeds in differences.items() if (p := p_value(seeds)) is not None}
-    if not found:
+    p_values = _p_values(differences)
+    if not p_values:
         return []
     test = f"{what}: p of a two-sided t-test over the seeds"
-    if len(found) == 1:
-        return [f"{test}: {name} {p:.2g}" for name, p in found.items()]
-    corrected = holm(found)
-    shown = ", ".join(f"{name} {p:.2g} ({corrected[name]:.2g})" for name, p in found.items())
-    return [f"{test}, in brackets by Holm for {len(found)} comparisons: {shown}"]
+    if len(p_values) == 1:
+        return [f"{test}: {name} {p:.2g}" for name, p in p_values.items()]
+    corrected = holm(p_values)
+    shown = ", ".join(f"{name} {p:.2g} ({corrected[name]:.2g})" for name, p in p_values.items())
+    return [f"{test}, in brackets by Holm for {len(p_values)} comparisons: {shown}"]
+
+
+def _p_values(differences: Mapping[str, Float[np.ndarray, " seeds"]]) -> dict[str, float]:
+    """Returns p of each difference of two or more seeds."""
+    p_values: dict[str, float] = {}
+    for name, seeds in differences.items():
+        p = p_value(seeds)
+        if p is not None:
+            p_values[name] = p
+    return p_values
 
 
 def with_interval(differences: Float[np.ndarray, " seeds"], digits: int) -> str:
@@ -93,17 +101,20 @@ def with_interval(differences: Float[np.ndarray, " seeds"], digits: int) -> str:
 
 
 def design(rows: Mapping[str, RowRuns]) -> list[str]:
-    """Returns how many runs the small twins have, and whether base's seeds agree as closely as configs/small.py asks.
+    """Returns how many runs the scaled-down models have, and whether base's seeds agree as configs/small.py asks.
 
     [] of fewer than two seeds of "base".
     """
-    bleu, logs = ([*by_seed(rows["base"], key).values()] for key in ("sacrebleu", "perplexity"))
+    bleu = list(by_seed(rows["base"], "sacrebleu").values())
+    logs = list(by_seed(rows["base"], "perplexity").values())
     if len(bleu) < 2:
         return []
-    points, share = float(np.std(bleu, ddof=1)), float(np.std(logs, ddof=1))
+    runs = sum(len(row.scored) for row in rows.values())
+    points = float(np.std(bleu, ddof=1))
+    share = float(np.std(logs, ddof=1))
     met = points <= SEEDS_BLEU and share <= SEEDS_PERPLEXITY
     return [
-        f"{sum(len(row.scored) for row in rows.values())} runs; base's {len(bleu)} seeds have a standard deviation of "
+        f"{runs} runs; base's {len(bleu)} seeds have a standard deviation of "
         f"{points:.2f} BLEU and {100 * share:.1f} % of perplexity; the design allows {SEEDS_BLEU:g} and "
         f"{100 * SEEDS_PERPLEXITY:g} %: {'met' if met else 'not met'}"
     ]
@@ -113,24 +124,29 @@ def rank_correlation(
     paper: Float[np.ndarray, "*draws rows"], ours: Float[np.ndarray, "*draws rows"]
 ) -> Float[np.ndarray, "*draws"]:
     """Returns Spearman's rank correlation over the last axis; NaN where all values of a side are equal."""
+    # `stats.spearmanr` has no axis of draws, and `stats.pearsonr` of the ranks rounds: perfect agreement is 1 here.
     middle = (paper.shape[-1] + 1) / 2
-    one = stats.rankdata(paper, axis=-1) - middle
-    other = stats.rankdata(ours, axis=-1) - middle
-    spread = np.sqrt((one * one).sum(-1) * (other * other).sum(-1))
+    paper_ranks = stats.rankdata(paper, axis=-1) - middle
+    our_ranks = stats.rankdata(ours, axis=-1) - middle
+    squares = (paper_ranks * paper_ranks).sum(-1) * (our_ranks * our_ranks).sum(-1)
     with np.errstate(invalid="ignore"):
-        return (one * other).sum(-1) / spread
+        return (paper_ranks * our_ranks).sum(-1) / np.sqrt(squares)
 
 
 def bootstrap_interval(
     paper: Sequence[float], seeds_of_rows: Sequence[Sequence[float]], draws: int = DRAWS
 ) -> tuple[float, float]:
     """Returns the 95 % bootstrap interval of the rank correlation: rows are redrawn, and within each row its seeds."""
-    generator, rows = np.random.default_rng(0), len(paper)
-    redrawn = [np.array(seeds)[generator.integers(len(seeds), size=(draws, len(seeds)))] for seeds in seeds_of_rows]
-    means = np.stack([seeds.mean(-1) for seeds in redrawn], axis=-1)
-    chosen = generator.integers(rows, size=(draws, rows))
-    found = rank_correlation(np.array(paper)[chosen], np.take_along_axis(means, chosen, axis=1))
-    low, high = np.nanpercentile(found, [2.5, 97.5])
+    generator = np.random.default_rng(0)
+    rows = len(paper)
+    means: list[Float[np.ndarray, " draws"]] = []
+    for seeds in seeds_of_rows:
+        chosen_seeds = generator.integers(len(seeds), size=(draws, len(seeds)))
+        means.append(np.array(seeds)[chosen_seeds].mean(-1))
+    chosen_rows = generator.integers(rows, size=(draws, rows))
+    ours = np.take_along_axis(np.stack(means, axis=-1), chosen_rows, axis=1)
+    correlations = rank_correlation(np.array(paper)[chosen_rows], ours)
+    low, high = np.nanpercentile(correlations, [2.5, 97.5])
     return float(low), float(high)
 
 
@@ -145,32 +161,56 @@ def summary(rows: Mapping[str, RowRuns], key: str, paper: Callable[[str], float]
     names = [name for name, row in rows.items() if row.scored]
     if "base" not in names or len(names) < 3:
         return []
-    differences = {name: paired_differences(rows[name], rows["base"], key) for name in names if name != "base"}
-    signs = {name: np.sign(paper(name) - paper("base")) for name, of in differences.items() if len(of)}
-    moved = [name for name in signs if signs[name]]
-    same = [name for name in moved if np.sign(differences[name].mean()) == signs[name]]
-    line = f"{key}: the sign of the difference from base is the paper's in {len(same)} of {len(moved)} rows"
-    p_values = {name: p for name in moved if (p := p_value(differences[name])) is not None}
+    return [*_agreement(rows, names, key, paper), *_correlation(rows, names, key, paper)]
+
+
+def _agreement(rows: Mapping[str, RowRuns], names: Sequence[str], key: str, paper: Callable[[str], float]) -> list[str]:
+    """Returns in how many rows the difference from "base" has the paper's sign, and how many are significant."""
+    differences: dict[str, Float[np.ndarray, " seeds"]] = {}
+    for name in names:
+        seeds = paired_differences(rows[name], rows["base"], key)
+        if len(seeds) and paper(name) != paper("base"):
+            differences[name] = seeds
+    same = {name for name, seeds in differences.items() if _same_sign(seeds.mean(), paper(name) - paper("base"))}
+    line = f"{key}: the sign of the difference from base is the paper's in {len(same)} of {len(differences)} rows"
+    p_values = _p_values(differences)
     if p_values:
-        clear = [name for name, p in p_values.items() if p < LEVEL]
-        surest = [name for name, p in holm(p_values).items() if p < LEVEL]
+        clear = _significant(p_values)
+        surest = _significant(holm(p_values))
         line += (
             f"; {len(clear)} of {len(p_values)} ({', '.join(clear) or 'none'}) differ from base with p < {LEVEL:g} in "
-            f"a two-sided paired t-test over seeds, {len({*clear} & {*same})} of them with the paper's sign; by Holm, "
-            f"for {len(p_values)} comparisons, {len(surest)} ({', '.join(surest) or 'none'}), "
-            f"{len({*surest} & {*same})} of them with the paper's sign"
+            f"a two-sided paired t-test over seeds, {len(same.intersection(clear))} of them with the paper's sign; by "
+            f"Holm, for {len(p_values)} comparisons, {len(surest)} ({', '.join(surest) or 'none'}), "
+            f"{len(same.intersection(surest))} of them with the paper's sign"
         )
-    opposite = [f"{key}: not with the paper's sign: {', '.join(name for name in moved if name not in same)}"]
-    lines = [line, *(opposite if len(same) < len(moved) else [])]
-    values = [[*by_seed(rows[name], key).values()] for name in names]
-    sides = np.array([paper(name) for name in names]), np.array([np.mean(seeds) for seeds in values])
-    correlation = float(rank_correlation(*sides))
+    lines = [line]
+    opposite = [name for name in differences if name not in same]
+    if opposite:
+        lines.append(f"{key}: not with the paper's sign: {', '.join(opposite)}")
+    return lines
+
+
+def _same_sign(ours: float, paper: float) -> bool:
+    return bool(np.sign(ours) == np.sign(paper))
+
+
+def _significant(p_values: Mapping[str, float]) -> list[str]:
+    return [name for name, p in p_values.items() if p < LEVEL]
+
+
+def _correlation(
+    rows: Mapping[str, RowRuns], names: Sequence[str], key: str, paper: Callable[[str], float]
+) -> list[str]:
+    """Returns a note on the rank correlation with the paper; [] where all values of a side are equal."""
+    seeds_of_rows = [list(by_seed(rows[name], key).values()) for name in names]
+    papers = [paper(name) for name in names]
+    means = [float(np.mean(seeds)) for seeds in seeds_of_rows]
+    correlation = float(rank_correlation(np.array(papers), np.array(means)))
     if np.isnan(correlation):
-        return lines
-    low, high = bootstrap_interval(sides[0].tolist(), values)
+        return []
+    low, high = bootstrap_interval(papers, seeds_of_rows)
     zero = "includes 0: no agreement is shown" if low <= 0 <= high else "excludes 0"
     return [
-        *lines,
         f"{key}: Spearman's rank correlation with the paper over {len(names)} rows is {number(correlation)}, 95 % "
-        f"bootstrap interval {number(low)} to {number(high)} (rows and seeds redrawn {DRAWS:,} times), which {zero}",
+        f"bootstrap interval {number(low)} to {number(high)} (rows and seeds redrawn {DRAWS:,} times), which {zero}"
     ]

@@ -39,7 +39,6 @@ flags.DEFINE_string("plot", None, "draw the results into this file")
 
 
 def main(argv: list[str]) -> int:
-    """See the module's docstring."""
     options = flags.FLAGS
     showing = options.table or options.csv or options.json or options.plot is not None
     if showing:

@@ -24,7 +24,8 @@ def train(options: flags.FlagValues, workdir: Path) -> int:
     Raises `UserError` where the sweep cannot be begun as described, or its storage cannot be used.
     """
     config = options["config"]
-    sweep = Sweep(config_flags.get_config_filename(config), config.value, config_flags.get_override_values(config))
+    spec = config_flags.get_config_filename(config)
+    sweep = Sweep(spec, config.value, config_flags.get_override_values(config))
     points: dict[str, Point | None]
     if options.trials is None:
         points = {**sweep.points()}
@@ -64,14 +65,17 @@ def show(options: flags.FlagValues, workdir: Path) -> int:
     if plan["storage"] is not None and options.storage is None:
         raise UserError(f"--workdir={workdir}: the study is in {plan['storage']!r}; to open it, give that as --storage")
     points = []
-    database, results = workdir / "sweep" / "study.db", workdir / "sweep" / "results"
+    database = workdir / "sweep" / "study.db"
+    results = workdir / "sweep" / "results"
     if options.storage is None and not database.exists() and any(results.glob("*.json")):
         raise UserError(f"{database}: no such file, but {results} has results; restore a copy of it")
     if options.storage is not None or database.exists():
         points = Study(workdir, plan, options.storage, options.silence).statuses()
     records = as_records(points, flat(plan["config"]))
-    if options.csv or options.json:
-        print(as_csv(records) if options.csv else json.dumps(records, indent=1, ensure_ascii=False))
+    if options.csv:
+        print(as_csv(records))
+    elif options.json:
+        print(json.dumps(records, indent=1, ensure_ascii=False))
     elif options.table:
         print(as_text(records))
     if drawn:

@@ -18,6 +18,7 @@ import hashlib
 import itertools
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -63,13 +64,17 @@ def name_of(point: Point, known: Iterable[str]) -> str:
     """
     if not point:
         return "base"
-    last = [key.rpartition(".")[2] for key in known]
-    short = {key: key if last.count(key.rpartition(".")[2]) > 1 else key.rpartition(".")[2] for key in point}
-    text = ",".join(f"{short[key]}={_plain(value)}" for key, value in point.items())
+    endings = Counter(key.rpartition(".")[2] for key in known)
+    parts: list[str] = []
+    for key, value in point.items():
+        ending = key.rpartition(".")[2]
+        parts.append(f"{key if endings[ending] > 1 else ending}={_plain(value)}")
+    text = ",".join(parts)
     safe = re.sub(r"[^\w.,=+-]+", "_", text, flags=re.ASCII)[:_LONGEST_NAME]
     if safe == text:
         return safe
-    return f"{safe}-{hashlib.sha256(json.dumps(point, default=repr).encode()).hexdigest()[:8]}"
+    digest = hashlib.sha256(json.dumps(point, default=repr).encode()).hexdigest()
+    return f"{safe}-{digest[:8]}"
 
 
 def _axis(key: str, values: Any) -> list[Point]:
@@ -81,7 +86,8 @@ def _axis(key: str, values: Any) -> list[Point]:
 def _merged(points: Iterable[Point]) -> Point:
     merged: Point = {}
     for point in points:
-        if twice := merged.keys() & point.keys():
+        twice = merged.keys() & point.keys()
+        if twice:
             raise UserError(f"{min(twice)} is set by two parts of one product()")
         merged |= point
     return merged

@@ -25,13 +25,15 @@ class Sweep:
     def __init__(self, spec: str, base: ConfigDict, given: dict[str, Any]) -> None:
         """Reads FILE of `spec`, FILE or FILE:ARGUMENT; `base` is its checked config with the keys of `given` set."""
         model_config(base, base.data.vocab_size)
-        self.spec, self.base, self.given = spec, base, given
+        self.spec = spec
+        self.base = base
+        self.given = given
         self._file, colon, argument = spec.partition(":")
         self._argument = [argument] if colon else []
-        found = importlib.util.spec_from_file_location("sweep_config", self._file)
-        assert found is not None and found.loader is not None
-        self._module = importlib.util.module_from_spec(found)
-        found.loader.exec_module(self._module)
+        module_spec = importlib.util.spec_from_file_location("sweep_config", self._file)
+        assert module_spec is not None and module_spec.loader is not None
+        self._module = importlib.util.module_from_spec(module_spec)
+        module_spec.loader.exec_module(self._module)
 
     def points(self) -> dict[str, Point]:
         """Returns the points of `sweep()` by name, checked; raises `UserError` where there are none or one is wrong.
@@ -39,19 +41,22 @@ class Sweep:
         A `sweep` that takes an argument gets that of --config.
         """
         sweep = self._function("sweep", "for a search(), give --trials=N")
-        takes_argument = bool(inspect.signature(sweep).parameters)
-        points = self._call("sweep()", sweep, *(self._argument if takes_argument else []))
+        arguments = self._argument if inspect.signature(sweep).parameters else []
+        points = self._call("sweep()", sweep, *arguments)
         if not isinstance(points, list) or not points or not all(isinstance(point, dict) for point in points):
             raise self._error("sweep() must return a list of points, each a dict; see docs/sweeps.md")
-        named: dict[str, tuple[Point, dict[str, Any]]] = {}
+        keys = flat(default().to_dict())
+        named: dict[str, Point] = {}
+        configs: dict[str, dict[str, Any]] = {}
         for point in points:
-            name = name_of(point, flat(default().to_dict()))
-            whole = flat(self._resolved(point, f"sweep(): point {name}").to_dict())
-            for twin, (_, other) in named.items():
-                if other == whole:
-                    raise self._error(f"sweep(): points {twin} and {name} are the same run")
-            named[name] = point, whole
-        return {name: point for name, (point, _) in named.items()}
+            name = name_of(point, keys)
+            config = flat(self._resolved(point, f"sweep(): point {name}").to_dict())
+            for earlier in configs:
+                if configs[earlier] == config:
+                    raise self._error(f"sweep(): points {earlier} and {name} are the same run")
+            named[name] = point
+            configs[name] = config
+        return named
 
     def suggest(self, trial: Any) -> Point:
         """Returns the overrides that `search(trial)` chooses, checked; raises `UserError` where they are wrong."""
@@ -67,9 +72,9 @@ class Sweep:
         changes = {**self.given, **point}
         return [f"--config={self.spec}", *(f"--config.{key}={value}" for key, value in changes.items())]
 
-    def _function(self, name: str, other: str) -> Callable:
+    def _function(self, name: str, advice: str) -> Callable:
         if not hasattr(self._module, name):
-            raise self._error(f"it has no {name}(), which docs/sweeps.md explains; {other}")
+            raise self._error(f"it has no {name}(), which docs/sweeps.md explains; {advice}")
         return getattr(self._module, name)
 
     def _call(self, name: str, function: Callable, *arguments: Any) -> Any:
@@ -81,7 +86,8 @@ class Sweep:
 
     def _resolved(self, point: Point, where: str) -> ConfigDict:
         """Returns the checked config of a point; `where` begins the messages."""
-        cfg, known = self.base.copy_and_resolve_references(), flat(default().to_dict())
+        cfg = self.base.copy_and_resolve_references()
+        known = flat(default().to_dict())
         for key in point:
             if key not in known:
                 raise self._error(f"{where}: there is no key {key}{suggestion(key, known)}")
@@ -102,12 +108,10 @@ class Sweep:
 
 def read_plan(workdir: Path) -> dict[str, Any]:
     """Returns what `open_plan` wrote; raises `UserError` where there is nothing, or it is damaged."""
-    folder = workdir / "sweep"
-    if not (folder / "plan.json").exists():
+    path = workdir / "sweep" / "plan.json"
+    if not path.exists():
         raise UserError(f"--workdir={workdir}: there is no sweep in this folder")
-    if (folder / "claims").exists() or (folder / "journal.jsonl").exists():
-        raise UserError(f"--workdir={workdir}: this sweep is of an older version of the program; use a new --workdir")
-    return read_json(folder / "plan.json", _SCHEMA)
+    return read_json(path, _SCHEMA)
 
 
 def open_plan(workdir: Path, plan: dict[str, Any]) -> None:
@@ -122,8 +126,9 @@ def open_plan(workdir: Path, plan: dict[str, Any]) -> None:
             raise UserError(f"--workdir={workdir}: this folder is not empty and not a sweep; use a new one")
         (path.parent / "results").mkdir(parents=True, exist_ok=True)
         write_json(path, plan)
-    old, new = flat(read_plan(workdir)), flat(plan)
-    for key in ("kind", *sorted(old.keys() | new.keys())):
+    old = flat(read_plan(workdir))
+    new = flat(plan)
+    for key in ("kind", *sorted(old.keys() | new.keys())):  # a search is no grid, whatever else differs
         if old.get(key) != new.get(key):
             name = key.removeprefix("config.")
             raise another(workdir, f"{name} is {old.get(key)!r} there and {new.get(key)!r} here")

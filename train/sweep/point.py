@@ -46,13 +46,19 @@ def summary(records: list[dict[str, Any]]) -> Summary:
 
     Measures are "loss", "nll" and "perplexity", lowest is best, and "bleu". What has not been measured is left out.
     """
-    found: Summary = {"step": records[-1]["step"]} if records else {}
-    if times := [record["seconds"] for record in records if record["kind"] == "train"]:
-        found["minutes"] = times[-1] / 60
+    measures: Summary = {}
+    if records:
+        measures["step"] = records[-1]["step"]
+    times = [record["seconds"] for record in records if record["kind"] == "train"]
+    if times:
+        measures["minutes"] = times[-1] / 60
+    validations = [record for record in records if record["kind"] == "valid"]
     for name, best in (("loss", min), ("nll", min), ("perplexity", min), ("bleu", max)):
-        if values := [record[name] for record in records if record["kind"] == "valid" and name in record]:
-            found |= {name: values[-1], f"{name}_best": best(values)}
-    return found
+        values = [record[name] for record in validations if name in record]
+        if values:
+            measures[name] = values[-1]
+            measures[f"{name}_best"] = best(values)
+    return measures
 
 
 def run_child(command: list[str], log: Path, watch: Callable[[], bool]) -> tuple[int, str]:
@@ -72,7 +78,8 @@ def run_child(command: list[str], log: Path, watch: Callable[[], bool]) -> tuple
 
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
-        start, asked = output.tell(), False
+        start = output.tell()
+        asked = False
         child = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,

@@ -39,7 +39,13 @@ from train.sweep.plan import another
 from train.sweep.point import OBJECTIVE, Lost, Outcome, PointStatus, Summary, summary
 
 _NAME = re.compile(r"[\w,=+-][\w.,=+-]*", re.ASCII)  # of a point, and of its folder; `expressions.name_of`
-_STATES = dict(zip(TrialState, ("running", "done", "pruned", "interrupted", "waiting"), strict=True))
+_STATES = {
+    TrialState.RUNNING: "running",
+    TrialState.COMPLETE: "done",
+    TrialState.PRUNED: "pruned",
+    TrialState.FAIL: "interrupted",
+    TrialState.WAITING: "waiting",
+}
 
 
 class Study:
@@ -52,8 +58,11 @@ class Study:
         seconds without a heartbeat after which a worker counts as dead. Raises `UserError` where the storage cannot be
         used, or its study of that name is absent or of another sweep.
         """
-        self.workdir, self.search, self.silence = workdir, plan["kind"] == "search", silence
-        name, text = plan["study"], json.dumps([plan["kind"], plan["config"]], sort_keys=True)
+        self.workdir = workdir
+        self.search = plan["kind"] == "search"
+        self.silence = silence
+        name = plan["study"]
+        text = json.dumps([plan["kind"], plan["config"]], sort_keys=True)
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         with reachable():
             self.storage = _connect(url, workdir, silence)
@@ -61,25 +70,32 @@ class Study:
                 self.study = optuna.load_study(study_name=name, storage=self.storage)
                 if self.study.user_attrs.get("sweep", text) != text:
                     raise UserError(f"{workdir}/sweep/plan.json: damaged: the study {name} is of another sweep")
-                return
-            if self.storage.engine.dialect.name == "sqlite":
-                # Optuna reads a trial's state before it writes it and relies on SELECT ... FOR UPDATE: SQLite has none.
-                event.listen(self.storage.engine, "begin", lambda link: link.exec_driver_sql("BEGIN IMMEDIATE"))
+            else:
+                self._create(name, plan["config"], pruner)
+                if self.study.user_attrs.get("sweep", text) != text:
+                    raise UserError(f"the study {name} in that storage is of another sweep; choose another --study")
+                self.study.set_user_attr("sweep", text)
+            self._id = self.storage.get_study_id_from_name(name)
+
+    def _create(self, name: str, config: dict[str, Any], pruner: str) -> None:
+        """Creates the study, or opens it where another worker has created it."""
+        if self.storage.engine.dialect.name == "sqlite":
+            # Optuna reads a trial's state before it writes it and relies on SELECT ... FOR UPDATE: SQLite has none.
+            event.listen(self.storage.engine, "begin", lambda link: link.exec_driver_sql("BEGIN IMMEDIATE"))
+        least = max(1, config["eval"]["every"])  # updates of a trial
+        pruners = {
+            "asha": SuccessiveHalvingPruner(min_resource=least),
+            "hyperband": HyperbandPruner(min_resource=least, max_resource=config["steps"]),
+            "none": NopPruner(),
+        }
+        self.study = optuna.create_study(
+            study_name=name,
+            storage=self.storage,
             # Trials that other workers are training count as bad ones, so that the next is tried elsewhere.
-            sampler = optuna.samplers.TPESampler(constant_liar=True)
-            least, most = max(1, plan["config"]["eval"]["every"]), plan["config"]["steps"]  # updates of a trial
-            pruners = {
-                "asha": SuccessiveHalvingPruner(min_resource=least),
-                "hyperband": HyperbandPruner(min_resource=least, max_resource=most),
-                "none": NopPruner(),
-            }
-            policy = pruners[pruner if self.search else "none"]
-            self.study = optuna.create_study(
-                study_name=name, storage=self.storage, sampler=sampler, pruner=policy, load_if_exists=True
-            )
-            if self.study.user_attrs.get("sweep", text) != text:
-                raise UserError(f"the study {name} in that storage is of another sweep; choose another --study")
-            self.study.set_user_attr("sweep", text)
+            sampler=optuna.samplers.TPESampler(constant_liar=True),
+            pruner=pruners[pruner if self.search else "none"],
+            load_if_exists=True,
+        )
 
     def enqueue(self, points: dict[str, Point | None], suggest: Callable[[Trial], Point], *, retry: bool) -> None:
         """Makes these points this worker's task, and enqueues those that the study does not have.
@@ -87,16 +103,20 @@ class Study:
         `points` is name to overrides, None where `suggest` is to choose them, whose `UserError` fails that trial alone.
         With `retry`, points that failed are enqueued once more. Raises `UserError` where a grid would lose a point.
         """
-        self.points, self.suggest = points, suggest
+        self.points = points
+        self.suggest = suggest
         with reachable():
             known = self._counting()
-            if not self.search and (gone := [name for name in known if name not in points]):
+            gone = [name for name in known if name not in points]
+            if gone and not self.search:
                 raise another(self.workdir, f"its point {gone[0]} is not among those of sweep()")
             for name, overrides in points.items():
-                old = known.get(name)
-                if old is None or (retry and "reason" in old.user_attrs):
-                    attributes = {"name": name, "overrides": overrides, "replaces": old and old.number}
-                    self.study.enqueue_trial(old.params if old else {}, user_attrs=attributes)
+                attributes: dict[str, Any] = {"name": name, "overrides": overrides, "replaces": None}
+                if name not in known:
+                    self.study.enqueue_trial({}, user_attrs=attributes)
+                elif retry and "reason" in known[name].user_attrs:
+                    attributes["replaces"] = known[name].number
+                    self.study.enqueue_trial(known[name].params, user_attrs=attributes)
 
     def finished(self) -> bool:
         """Returns whether every point is done, pruned or failed."""
@@ -116,10 +136,11 @@ class Study:
             return next(filter(None, held), None)
 
     def _claim(self, trial: FrozenTrial) -> "HeldPoint | None":
-        self.storage.record_heartbeat(trial._trial_id)  # first: a RUNNING trial without a heartbeat never becomes stale
+        trial_id = self.storage.get_trial_id_from_study_id_trial_number(self._id, trial.number)
+        self.storage.record_heartbeat(trial_id)  # first: a RUNNING trial without a heartbeat never becomes stale
         with suppress(UpdateFinishedTrialError, Lost):  # so slow that it became stale
-            if self.storage.set_trial_state_values(trial._trial_id, TrialState.RUNNING):
-                held = HeldPoint(self, trial)
+            if self.storage.set_trial_state_values(trial_id, TrialState.RUNNING):
+                held = HeldPoint(self, trial, trial_id)
                 if self._counting()[held.name].number != trial.number:
                     held.release()
                 elif trial.user_attrs.get("overrides") is not None or held.choose():
@@ -129,36 +150,54 @@ class Study:
     def statuses(self) -> list[PointStatus]:
         """Returns what is known of each point, in the order of enqueueing; `UserError` where the study is damaged."""
         with reachable():
-            stale = self.storage._get_stale_trial_ids(self.study._study_id)
+            # Private, for the public `fail_stale_trials` also ends them: whoever only looks at a sweep, perhaps with a
+            # shorter --silence than its workers, must not take their points away.
+            stale = self.storage._get_stale_trial_ids(self._id)
+            silent = {self.storage.get_trial(trial_id).number for trial_id in stale}
             trials = self._counting()
-        statuses = []
+        statuses: list[PointStatus] = []
         for name, trial in trials.items():
             overrides, reason, measures = _record(trial)
-            state = "failed" if reason else "interrupted" if trial._trial_id in stale else _STATES[trial.state]
+            state = _STATES[trial.state]
+            if trial.number in silent:
+                state = "interrupted"
+            if reason:
+                state = "failed"
             statuses.append(PointStatus(name, overrides, state, reason, measures, trial.intermediate_values))
         return statuses
 
     def _counting(self) -> dict[str, FrozenTrial]:
         """Returns the trial that counts of each point."""
-        groups: dict[str, list[FrozenTrial]] = {}
         trials = self.study.get_trials(deepcopy=False)
+        trials_of: dict[str, list[FrozenTrial]] = {}
+        superseded = {trial.number for trial in trials if _abandoned(trial)}
         for trial in trials:
-            if isinstance(name := trial.user_attrs.get("name"), str) and _NAME.fullmatch(name):
-                groups.setdefault(name, []).append(trial)
-        out = {number for trial in trials if isinstance(number := trial.user_attrs.get("replaces"), int)}
-        out |= {trial.number for trial in trials if _abandoned(trial)}
-        return {name: next((t for t in group if t.number not in out), group[-1]) for name, group in groups.items()}
+            name = trial.user_attrs.get("name")
+            if isinstance(name, str) and _NAME.fullmatch(name):
+                trials_of.setdefault(name, []).append(trial)
+            replaced = trial.user_attrs.get("replaces")
+            if isinstance(replaced, int):
+                superseded.add(replaced)
+        counting: dict[str, FrozenTrial] = {}
+        for name, candidates in trials_of.items():
+            valid = [trial for trial in candidates if trial.number not in superseded]
+            counting[name] = valid[0] if valid else candidates[-1]
+        return counting
 
 
 class HeldPoint:
     """A point that this worker trains."""
 
-    def __init__(self, study: Study, waiting: FrozenTrial) -> None:
-        self._study, self._trial = study, Trial(study.study, waiting._trial_id)
+    def __init__(self, study: Study, waiting: FrozenTrial, trial_id: int) -> None:
+        """`waiting` is the trial as it was enqueued, `trial_id` its number in the storage."""
+        self._study = study
+        self._id = trial_id
+        self._trial = Trial(study.study, trial_id)
         self.name: str = waiting.user_attrs["name"]
         self.overrides: Point = _record(waiting)[0]
         self.attempt = 1 + len(RetryHeartbeatStaleTrialCallback.retry_history(waiting))
-        self._reported, self._last = set(waiting.intermediate_values), monotonic()
+        self._reported = set(waiting.intermediate_values)
+        self._last = monotonic()
 
     def choose(self) -> bool:
         """Lets `search(trial)` choose the overrides; returns False where that failed, and with it the point."""
@@ -175,20 +214,22 @@ class HeldPoint:
 
         Raises `Lost` where another worker has the point or may have it soon, `UserError` where the metrics are damaged.
         """
-        since, pruned = monotonic() - self._last, False
+        since = monotonic() - self._last
         if since > self._study.silence / 2:
             raise Lost
-        if since > self._study.silence / 6:
-            records = read_metrics(self._study.workdir / self.name)
-            try:
-                self._trial.set_user_attr("summary", summary(records))
-                pruned = self._report(records)
-                self._study.storage.record_heartbeat(self._trial._trial_id)
-                self._last = monotonic()
-            except UpdateFinishedTrialError as error:
-                raise Lost from error
-            except (OptunaError, SQLAlchemyError):
-                pass  # the storage may be back in a moment; if not, `Lost` follows
+        if since <= self._study.silence / 6:
+            return False
+        records = read_metrics(self._study.workdir / self.name)
+        pruned = False
+        try:
+            self._trial.set_user_attr("summary", summary(records))
+            pruned = self._report(records)
+            self._study.storage.record_heartbeat(self._id)
+            self._last = monotonic()
+        except UpdateFinishedTrialError as error:
+            raise Lost from error
+        except (OptunaError, SQLAlchemyError):
+            pass  # the storage may be back in a moment; if not, `Lost` follows
         return pruned
 
     def release(self) -> None:
@@ -204,7 +245,8 @@ class HeldPoint:
         best = outcome.summary.get(f"{OBJECTIVE}_best", math.inf)
         if outcome.state == "done" and self._study.search and not math.isfinite(best):
             outcome = Outcome("failed", "the run has no finite validation loss", outcome.summary)
-        workdir, tell = self._study.workdir, self._study.study.tell
+        workdir = self._study.workdir
+        tell = self._study.study.tell
         with reachable():
             try:
                 self._trial.set_user_attr("summary", outcome.summary)
@@ -215,8 +257,10 @@ class HeldPoint:
                 write_json(workdir / "sweep" / "results" / f"{self.name}.json", outcome._asdict())
                 if outcome.state == "done":
                     tell(self._trial, math.inf if math.isnan(best) else best)
+                elif outcome.state == "failed":
+                    tell(self._trial, state=TrialState.FAIL)
                 else:
-                    tell(self._trial, state=TrialState.FAIL if outcome.state == "failed" else TrialState.PRUNED)
+                    tell(self._trial, state=TrialState.PRUNED)
             except (UpdateFinishedTrialError, ValueError) as error:
                 raise Lost from error
         return outcome
@@ -244,14 +288,14 @@ def reachable() -> Iterator[None]:
     except (TypeError, AttributeError) as error:  # of attributes that no worker has written
         raise UserError(f"--storage: the study is damaged ({error})") from error
     except (OptunaError, SQLAlchemyError, ImportError, RuntimeError, ValueError) as error:
-        reason = (
-            str(getattr(error, "orig", None) or getattr(error.__cause__, "orig", None) or error).strip().splitlines()
-        )
-        raise UserError(f"--storage: {reason[0] if reason else type(error).__name__}") from error
+        # Optuna wraps SQLAlchemy's error, which wraps that of the database: its first line says most.
+        innermost = getattr(error, "orig", None) or getattr(error.__cause__, "orig", None) or error
+        lines = str(innermost).strip().splitlines()
+        raise UserError(f"--storage: {lines[0] if lines else type(error).__name__}") from error
 
 
 def without_password(url: str | None) -> str | None:
-    """Returns what a file may keep of a URL; raises `UserError` where it is none."""
+    """Returns the URL with its password masked; raises `UserError` where it is none."""
     with reachable():
         return url and make_url(url).render_as_string(hide_password=True)
 
@@ -287,12 +331,22 @@ def _connect(url: str | None, workdir: Path, silence: int) -> RDBStorage:
 def _record(trial: FrozenTrial) -> tuple[Point, str, Summary]:
     """Returns the overrides, the reason of failure and the measures of a point; `UserError` where one is none."""
     known = {"overrides": None, "reason": "", "summary": {}, **trial.user_attrs}
-    overrides, reason, measures = known["overrides"] or {}, known["reason"], known["summary"]
-    plain = isinstance(overrides, dict) and all(map(_is_value, overrides.values()))
-    plain = plain and isinstance(overrides.get("steps", 1), int) and isinstance(reason, str)
-    if not (plain and isinstance(measures, dict) and all(map(_is_number, measures.values()))):
+    overrides = known["overrides"] or {}
+    reason = known["reason"]
+    measures = known["summary"]
+    if not (_is_point(overrides) and isinstance(reason, str) and _is_summary(measures)):
         raise UserError(f"--storage: the study is damaged: trial {trial.number} is not the record of a point")
     return overrides, reason, measures
+
+
+def _is_point(overrides: Any) -> bool:
+    if not isinstance(overrides, dict):
+        return False
+    return all(map(_is_value, overrides.values())) and isinstance(overrides.get("steps", 1), int)
+
+
+def _is_summary(measures: Any) -> bool:
+    return isinstance(measures, dict) and all(map(_is_number, measures.values()))
 
 
 def _is_number(value: Any) -> bool:

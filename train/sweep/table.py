@@ -1,7 +1,5 @@
 """A sweep at a glance: its points as a table for people, spreadsheets or programs, and as a picture."""
 
-import csv
-import io
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,52 +20,68 @@ def as_records(points: Sequence[PointStatus], config: dict[str, Any]) -> list[di
     Its keys are "point"; each config key whose value is not the same in all; "state", "step", "steps"; the `MEASURES`
     that `train.sweep.point.summary` explains, None where there is none; "minutes" of training; "reason" or "".
     """
-    keys = dict.fromkeys(key for point in points for key in point.overrides)  # a dict, for the order
-    values = {key: [{key: None, **config, **point.overrides}[key] for point in points] for key in keys}
-    differing = [key for key in keys if any(value != values[key][0] for value in values[key])]
+    configs = [config | point.overrides for point in points]
+    overridden = dict.fromkeys(key for point in points for key in point.overrides)  # a dict, for the order
+    differing: list[str] = []
+    for key in overridden:
+        values = [whole.get(key) for whole in configs]
+        if any(value != values[0] for value in values):
+            differing.append(key)
     return [
         {
             "point": point.name,
-            **{key: values[key][number] for key in differing},
+            **{key: whole.get(key) for key in differing},
             "state": point.state,
             "step": point.summary.get("step", 0),
-            "steps": point.overrides.get("steps", config["steps"]),
+            "steps": whole["steps"],
             **{name: point.summary.get(name) for name in (*MEASURES, "minutes")},
             "reason": point.reason,
         }
-        for number, point in enumerate(points)
+        for point, whole in zip(points, configs, strict=True)
     ]
 
 
 def as_text(records: Sequence[dict[str, Any]]) -> str:
     """Returns the table for people; empty columns are left out, reasons stand below."""
-    keys = [key for key in (records[0] if records else ()) if key not in _FIXED]
-    headings = [name.replace("bleu", "BLEU") if "_" not in name else "best" for name in MEASURES]
-    lines = [(*(key.rpartition(".")[2] for key in keys), "state", "step", *headings, "minutes", "point")]
-    for record in records:
-        step = f"{record['step']:,}/{record['steps']:,}" if record["step"] else ""
-        numbers = [table.number(record[name], 4 if name.startswith("loss") else 2) for name in MEASURES]
-        cells = [*(str(record[key]) for key in keys), record["state"], step, *numbers]
-        lines.append((*cells, table.number(record["minutes"], 1), record["point"]))
-    columns = [column for column in zip(*lines, strict=True) if any(column[1:])]
-    head, *rows = zip(*columns, strict=True) if columns else ((),)
     states = [record["state"] for record in records]
-    title = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states)) or "no points yet"
+    counts = [f"{states.count(state)} {state}" for state in dict.fromkeys(states)]
+    if not counts:
+        return "no points yet"
+    keys = [key for key in records[0] if key not in _FIXED]
+    head = [key.rpartition(".")[2] for key in keys]
+    head += ["state", "step", *(_heading(name) for name in MEASURES), "minutes", "point"]
+    columns = zip(head, *(_cells(record, keys) for record in records), strict=True)
+    filled = [column for column in columns if any(column[1:])]
+    head_shown, *rows = zip(*filled, strict=True)
     notes = [f"{record['point']}: {record['reason']}" for record in records if record["reason"]]
-    return table.as_text(table.Table("sweep", title, head, rows, notes))
+    return table.as_text(table.Table("", ", ".join(counts), head_shown, rows, notes))
+
+
+def _heading(measure: str) -> str:
+    return "best" if measure.endswith("_best") else measure.replace("bleu", "BLEU")
+
+
+def _cells(record: dict[str, Any], keys: Sequence[str]) -> list[str]:
+    """Returns the row of a point, whose own keys are `keys`."""
+    step = f"{record['step']:,}/{record['steps']:,}" if record["step"] else ""
+    cells = [str(record[key]) for key in keys]
+    cells += [record["state"], step]
+    cells += [table.number(record[name], 4 if name.startswith("loss") else 2) for name in MEASURES]
+    return [*cells, table.number(record["minutes"], 1), record["point"]]
 
 
 def as_csv(records: Sequence[dict[str, Any]]) -> str:
-    """Returns the same as comma-separated values, full keys in the first line."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(records[0]) if records else _FIXED, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(records)
-    return text.getvalue().rstrip("\n")
+    """Returns the same as comma-separated values, not rounded, with whole keys in the first line."""
+    head = tuple(records[0]) if records else _FIXED
+    rows = [tuple("" if value is None else str(value) for value in record.values()) for record in records]
+    return table.as_csv(table.Table("", "", head, rows, []))
 
 
 def draw(points: Sequence[PointStatus], output: Path, *, search: bool) -> None:
     """Draws validation loss, nats a token, unsmoothed, into `output`: a curve a point; for a search, a dot a trial.
+
+    Not by `optuna.visualization`, whose history leaves out pruned and failed trials, and whose curves have numbers in
+    place of the points' names and a loss that is an "Intermediate Value".
 
     Raises `UserError` where nothing has been validated yet, or the file cannot be written.
     """
@@ -75,24 +89,35 @@ def draw(points: Sequence[PointStatus], output: Path, *, search: bool) -> None:
 
     from infer.attention.drawing import save
 
+    validated = [point for point in points if point.losses]
+    if not validated:
+        raise UserError("no point has been validated yet; there is nothing to draw")
     figure = Figure(figsize=(9, 5.5), layout="constrained")
     axes = figure.subplots()
-    best = {number: min(point.losses.values()) for number, point in enumerate(points) if point.losses}
-    if not best:
-        raise UserError("no point has been validated yet; there is nothing to draw")
     if search:
-        for state in sorted({points[number].state for number in best}):
-            trials = [number for number in best if points[number].state == state]
-            axes.scatter(trials, [best[number] for number in trials], s=22, label=state)
-        lowest = list(itertools.accumulate(best.values(), min))
-        axes.step(list(best), lowest, where="post", linewidth=1, color="black", label="best so far")
+        _draw_trials(axes, points)
     else:
-        curves = [(point.name, *zip(*sorted(point.losses.items()), strict=True)) for point in points if point.losses]
-        for name, steps, losses in sorted(curves, key=lambda curve: curve[2][-1]):  # the legend: best first
-            axes.plot(steps, losses, marker=".", linewidth=1.2, label=name)
-    if search or len(best) <= _MOST_IN_A_LEGEND:
+        _draw_curves(axes, validated)
+    if search or len(validated) <= _MOST_IN_A_LEGEND:
         axes.legend(fontsize=8)
     axes.set_xlabel("trial" if search else "updates")
     axes.set_ylabel("validation loss, nats a token")
     axes.grid(alpha=0.3)
     save(figure, output, f"--plot={output}", dpi=150)
+
+
+def _draw_trials(axes: Any, points: Sequence[PointStatus]) -> None:
+    """Draws the lowest loss of each trial, by its number, and the lowest up to there."""
+    lowest = {trial: min(point.losses.values()) for trial, point in enumerate(points) if point.losses}
+    for state in sorted({points[trial].state for trial in lowest}):
+        trials = [trial for trial in lowest if points[trial].state == state]
+        axes.scatter(trials, [lowest[trial] for trial in trials], s=22, label=state)
+    so_far = list(itertools.accumulate(lowest.values(), min))
+    axes.step(list(lowest), so_far, where="post", linewidth=1, color="black", label="best so far")
+
+
+def _draw_curves(axes: Any, points: Sequence[PointStatus]) -> None:
+    """Draws the loss of each point over updates; the legend begins with the lowest last one."""
+    for point in sorted(points, key=lambda point: point.losses[max(point.losses)]):
+        steps = sorted(point.losses)
+        axes.plot(steps, [point.losses[step] for step in steps], marker=".", linewidth=1.2, label=point.name)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from base.errors import UserError
 from base.files import read_json
@@ -50,14 +51,17 @@ def work(study: Study, command: Command, stop: Stop, idle: float) -> None:
                 point.release()
                 _say(point, "given back")
             else:
-                _say(point, ": ".join(filter(None, point.finish(outcome)[:2])))
+                recorded = point.finish(outcome)
+                _say(point, f"{recorded.state}: {recorded.reason}" if recorded.reason else recorded.state)
         except Lost:
             _say(point, "lost to another worker")
 
 
 def _train(point: HeldPoint, workdir: Path, command: Command, stop: Stop) -> Outcome | None:
     """Returns how the point ended; None where its run was only interrupted."""
-    folder, pruned = workdir / point.name, False
+    folder = workdir / point.name
+    log = workdir / "sweep" / "logs" / f"{point.name}.log"
+    pruned = False
 
     def watch() -> bool:
         nonlocal pruned
@@ -71,15 +75,14 @@ def _train(point: HeldPoint, workdir: Path, command: Command, stop: Stop) -> Out
                 return None
             stop.pause(1.0)
         _say(point, "begins" if point.attempt == 1 else f"goes on, attempt {point.attempt}")
-        status, last_line = run_child(command(point, folder), workdir / "sweep" / "logs" / f"{point.name}.log", watch)
+        status, last_line = run_child(command(point, folder), log, watch)
         stop.pause(1.0 if status < 0 else 0.0)  # what killed the run may be about to reach this process, too
         records = read_metrics(folder)
     except UserError as error:
         return Outcome("failed", str(error), {})
     measures = summary(records)
-    if pruned and status and records:  # it may have come to its end by itself
-        last = {"step": read_json(folder / "config.json", {"steps": int})["steps"], "kind": "valid"}
-        status = 0 if last.items() <= records[-1].items() else status
+    if pruned and status and _came_to_its_end(folder, records):
+        status = 0
     if status == 0:
         return Outcome("done", "", measures)
     if pruned:
@@ -87,6 +90,14 @@ def _train(point: HeldPoint, workdir: Path, command: Command, stop: Stop) -> Out
     if stop.received or status in (130, 143, -signal.SIGINT, -signal.SIGTERM):
         return None
     return Outcome("failed", last_line, measures)
+
+
+def _came_to_its_end(folder: Path, records: list[dict[str, Any]]) -> bool:
+    """Whether the last thing that a run did is to validate after its last update."""
+    if not records:
+        return False
+    steps = read_json(folder / "config.json", {"steps": int})["steps"]
+    return records[-1]["step"] == steps and records[-1]["kind"] == "valid"
 
 
 def _is_free(folder: Path) -> bool:
