@@ -2,8 +2,8 @@
 
 "threefry" draws the mask with `jax.random` and is the reference. "hash" computes it from each element's own index, a
 handful of integer operations that fuse with their neighbours (benchmarks/training_step.py compares the two). It is a
-statistical generator, not a cryptographic one; tests/test_dropout.py tests its rate and its independence across seeds,
-layers, positions and steps.
+statistical generator, not a cryptographic one; tests/model/test_dropout.py tests its rate and its independence across
+seeds, layers, positions and steps.
 """
 
 import math

@@ -49,14 +49,14 @@ def read_config(workdir: Path) -> ConfigDict:
     return ConfigDict(config)
 
 
-def add_missing(config: dict[str, Any]) -> None:
+def add_missing(recorded: dict[str, Any]) -> None:
     """Adds to a recorded config the keys of `ADDED` that it lacks, with their defaults."""
     defaults = flat(default().to_dict())
-    given = flat(config)
+    given = flat(recorded)
     for key in ADDED:
         group, _, name = key.rpartition(".")
-        if key not in given and isinstance(config.get(group), dict):
-            config[group][name] = defaults[key]
+        if key not in given and isinstance(recorded.get(group), dict):
+            recorded[group][name] = defaults[key]
 
 
 def check_keys(config: dict[str, Any], example: dict[str, Any], where: str) -> None:

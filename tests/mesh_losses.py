@@ -1,4 +1,4 @@
-"""Trains a tiny model on every mesh of eight virtual devices, and prints JSON for tests/test_sharding.py.
+"""Trains a tiny model on every mesh of eight virtual devices, and prints JSON for tests/run/test_sharding.py.
 
 A separate program, because the number of devices is fixed once per process.
 """

@@ -54,7 +54,7 @@ OTHERS += ("convert_stablehlo", "convert_weights")
 def numerical_files() -> list[str]:
     """Returns the test files that compare floats; those which only start commands or read tables are not among them."""
     imports = re.compile(r"^from tests(\.(model_cases|reference|tolerance)| import tolerance)\b", re.MULTILINE)
-    paths = sorted((ROOT / "tests").glob("test_*.py"))
+    paths = sorted((ROOT / "tests").rglob("test_*.py"))
     chosen = [path for path in paths if path.stem.removeprefix("test_") in OTHERS or imports.search(path.read_text())]
     return [str(path.relative_to(ROOT)) for path in chosen]
 

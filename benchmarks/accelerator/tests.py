@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.accelerator.record import LOG, Options, Part
 
 ROOT = Path(__file__).parent.parent.parent
-TESTS = {"kernels": ("tests/test_kernels.py", "cuda,cpu"), "sharding": ("tests/test_sharding.py", "cpu")}
+TESTS = {"kernels": ("tests/model/test_kernels.py", "cuda,cpu"), "sharding": ("tests/run/test_sharding.py", "cpu")}
 QUICK = "what_cannot_be or mesh_that_does_not_fit"
 
 

@@ -1,6 +1,6 @@
 """Scaled dot-product attention and multi-head attention (section 3.2).
 
-This einsum is the definition; tests/test_kernels.py compares the faster kernels of model/mixers/kernels.py to it.
+This einsum is the definition; tests/model/test_kernels.py compares the faster kernels of model/mixers/kernels.py to it.
 """
 
 from typing import NamedTuple

@@ -32,7 +32,7 @@ import orbax.checkpoint as ocp
 from run.averaging import params_sha256
 from tests import tiny_training
 from tests.hurry import XLA_FLAGS
-from tests.test_vision import written
+from tests.tasks.test_vision import written
 
 ROOT = Path(__file__).parent.parent.parent
 EVAL_EVERY, PATIENCE = 10, 300.0  # updates; seconds that anything may take on a busy machine

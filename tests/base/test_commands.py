@@ -1,0 +1,244 @@
+"""What every command has in common: complete help, quick answers, and outputs that cannot be written."""
+
+import importlib
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from infer.translate.stream import prompted, translate_stream, why_empty
+from infer.translate.translator import NOTHING, Hypothesis, Translation, Translator
+from tests import tiny_run
+
+ROOT = Path(__file__).parent.parent.parent
+ROOMS = ("data", "infer", "train", "paper")
+LOAD_JAX = ("paper.figures", "paper.results", "train.scaling")  # their files are libraries, too
+MODULES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__"): path
+    for room in ROOMS
+    for path in sorted((ROOT / room).rglob("*.py"))
+}
+COMMANDS = [module for module, path in MODULES.items() if '\nif __name__ == "__main__"' in path.read_text()]
+COMMANDS = [module for module in COMMANDS if module not in LOAD_JAX]
+RUN = """
+import contextlib, io, runpy, sys
+module, argument = sys.argv[1:]
+sys.argv, output = ["x", argument], io.StringIO()
+with contextlib.redirect_stdout(output), contextlib.suppress(SystemExit):
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+from absl import flags
+ours = [(name, defined) for name, defined in flags.FLAGS.flags_by_module_dict().items()
+        if not name.startswith(("absl", "ml_collections", "grain"))]
+unlisted = [flag.name for _, defined in ours for flag in defined if f"--{flag.name}:" not in output.getvalue()
+            and f"--[no]{flag.name}:" not in output.getvalue()]
+print(sorted({"jax", "orbax"} & set(sys.modules)), unlisted if argument == "--help" else [])
+"""
+
+
+def inside(module: str, argument: str) -> subprocess.CompletedProcess[str]:
+    """Runs a command within a process that then prints which heavy libraries it has loaded, and unlisted flags."""
+    return subprocess.run([sys.executable, "-c", RUN, module, argument], capture_output=True, text=True, cwd=ROOT)
+
+
+@pytest.mark.parametrize("module", COMMANDS)
+def test_help_lists_every_flag_and_loads_neither_jax_nor_orbax(module: str) -> None:
+    done = inside(module, "--help")
+    assert done.stderr == ""
+    assert done.stdout.endswith(" []\n"), f"--help of {module} does not list {done.stdout}"
+    assert done.stdout == "[] []\n"
+
+
+@pytest.mark.parametrize("module", COMMANDS)
+def test_the_body_of_a_command_is_there(module: str) -> None:
+    for body in re.findall(r"""imported\(["']([^"']*)["']\)""", MODULES[module].read_text()):
+        assert callable(importlib.import_module(body).main)
+
+
+@pytest.mark.parametrize("module", COMMANDS)
+def test_a_mistyped_flag_is_answered_without_jax(module: str) -> None:
+    done = inside(module, "--no_such_flag=1")
+    assert done.stderr.count("\n") == 1 and "no_such_flag" in done.stderr
+    assert done.stdout == "[] []\n"
+
+
+def test_a_mistyped_config_key_is_answered_without_jax() -> None:
+    done = inside("train", "--config.modle.N=2")
+    assert "did you mean" in done.stderr and done.stdout == "[] []\n"
+
+
+@pytest.mark.parametrize("module", COMMANDS)
+def test_a_closed_pipe_ends_quietly_and_a_full_disk_in_one_line(module: str) -> None:
+    command = [sys.executable, "-m", module, "--help"]
+    reading, writing = os.pipe()
+    os.close(reading)
+    closed = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    os.close(writing)
+    assert (closed.returncode, closed.stderr) == (141, "")
+    if not Path("/dev/full").exists():
+        return
+    with Path("/dev/full").open("w") as disk:
+        full = subprocess.run(command, stdout=disk, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    assert (full.returncode, full.stderr) == (
+        2,
+        "error: standard output cannot be written (No space left on device)\n",
+    )
+
+
+def test_output_that_stops_being_read_or_stored_while_it_is_written(tmp_path: Path) -> None:
+    """Of a command that prints more than a buffer, and that writes a file."""
+    script = tmp_path / "command.py"
+    script.write_text(
+        "import errno, sys\nfrom pathlib import Path\nfrom absl import flags\nfrom base.command import run\n"
+        "def main(argv):\n    if argv[1:]:\n        raise OSError(errno.ENOSPC, 'No space left on device', argv[1])\n"
+        "    for line in range(100_000):\n        print(line)\n"
+        "run(main)\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    shell = f"{sys.executable} {script} | head -1; echo ${{PIPESTATUS[0]}}"
+    piped = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, env=environment)
+    assert (piped.stdout, piped.stderr) == ("0\n141\n", "")
+    named = subprocess.run([sys.executable, script, "a.txt"], capture_output=True, text=True, env=environment)
+    assert (named.returncode, named.stderr) == (2, "error: a.txt cannot be written (No space left on device)\n")
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "printed", "line"),
+    [
+        ("raise UserError('a\\nb' + '\\033[2J')", 2, "", "error: a\\nb\\x1b[2J"),
+        ("raise UserError('9' * 5000)", 2, "", f"error: {'9' * 1000} ... {'9' * 500}"),
+        ("raise MemoryError", 2, "", "error: there is not enough memory: take less at a time"),
+        ("raise PermissionError(13, 'Permission denied', 'a/b')", 2, "", "error: a/b: Permission denied"),
+        ("print('a\\ud800b')", 0, "a\\ud800b\n", ""),
+    ],
+)
+def test_whatever_is_wrong_is_one_line(tmp_path: Path, body: str, status: int, printed: str, line: str) -> None:
+    script = tmp_path / "command.py"
+    script.write_text(
+        f"from base.command import run\nfrom base.errors import UserError\ndef main(argv):\n    {body}\nrun(main)\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (status, printed, f"{line}\n" if line else "")
+
+
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [
+        (
+            ["infer.align", "--workdir=x", "--source=x", "--target=x", f"--layer={10**30}"],
+            f"error: --layer={10**30}: a number of more than 64 bits",
+        ),
+        (["data.prepare", "--config=/dev/zero"], "error: --config=/dev/zero: not a regular file; name one in configs/"),
+        (
+            ["infer.translate", "--workdir=x", f"--columns={'9' * 5000}"],
+            ": columns are different numbers from 1 to 999999; --help lists the flags",
+        ),
+    ],
+)
+def test_flags_that_would_be_read_for_ever_or_are_too_wide(command: list[str], line: str) -> None:
+    done = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, cwd=ROOT, timeout=100)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert line in done.stderr
+
+
+def test_what_is_meant_for_a_closed_standard_error_goes_nowhere(tmp_path: Path) -> None:
+    """Not to standard output, nor into the next file that is opened."""
+    script = tmp_path / "command.py"
+    script.write_text(
+        "import os, sys\nfrom base.command import run\nfrom base.errors import UserError\n"
+        "def main(argv):\n    with open(argv[1], 'wb'):\n        os.write(2, b'of a library')\n"
+        "    print('a result')\n    sys.stderr.isatty()\n    raise UserError('a mistake')\n"
+        "run(main)\n"
+    )
+    written, environment = tmp_path / "written", os.environ | {"PYTHONPATH": str(ROOT)}
+    for closed in ("2>&-", "2>&- <&-"):
+        shell = f"{sys.executable} {script} {written} {closed}"
+        done = subprocess.run(["bash", "-c", shell], stdout=subprocess.PIPE, text=True, env=environment)
+        assert (done.returncode, done.stdout, written.read_bytes()) == (2, "a result\n", b"")
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_ctrl_c_during_an_import_prints_nothing(room: str, tmp_path: Path) -> None:
+    """Neither before `base.command.run` (of absl, by the command's first lines), nor while it works."""
+    (tmp_path / "absl").mkdir()
+    (tmp_path / "absl" / "__init__.py").write_text("import os\nos.kill(os.getpid(), 2)\nraise SystemExit('went on')\n")
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-m", "data.prepare" if room == "data" else room]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+
+
+def test_ctrl_c_during_a_late_import_prints_nothing(tmp_path: Path) -> None:
+    (tmp_path / "late.py").write_text("import os\nos.kill(os.getpid(), 2)\nraise SystemExit('went on')\n")
+    (tmp_path / "command.py").write_text("from base.command import run\ndef main(argv):\n    import late\nrun(main)\n")
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, tmp_path / "command.py"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+
+
+def test_ctrl_c_ends_a_translation_at_once_with_130(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "infer.translate", f"--workdir={tiny_run.make(tmp_path / 'run')}", "--chunk=1"]
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen(command, cwd=ROOT, **streams)
+    assert process.stdin and process.stdout and process.stderr
+    process.stdin.write(b"The dog sleeps.\n")
+    process.stdin.flush()
+    assert process.stdout.readline().endswith(b"\n")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == 130
+    assert b"Traceback" not in (errors := process.stderr.read()) and b"stopping" in errors
+    for stream in (process.stdin, process.stdout, process.stderr):
+        stream.close()
+
+
+# Interactive translation, and empty translations.
+
+
+class Silent(Translator):
+    """A translator that has nothing to say."""
+
+    tokenizer = SimpleNamespace(unknown=lambda texts: 0)
+
+    def __init__(self) -> None:
+        pass
+
+    def translate(self, params, texts, *, first_line, progress):
+        progress(len(texts))
+        return [Translation((NOTHING._replace(log_prob=-1.0),)) for _ in texts]
+
+
+def test_a_terminal_gets_a_prompt_for_each_line_and_no_progress(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = prompted(io.BytesIO(b"a\nb\n"))
+    outputs = translate_stream(Silent(), {}, lines, chunk=1, nbest=1, scores=False, interactive=True)
+    next(outputs)
+    assert capsys.readouterr().err == "> "
+    assert len(list(outputs)) == 1
+    assert re.sub(r"note:.*\n", "", capsys.readouterr().err) == "> > \n"
+
+
+def test_text_without_a_translation_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    text = io.BytesIO(b"a\n\n" + b"b\n" * 9)
+    list(translate_stream(Silent(), {}, text, chunk=4, nbest=1, scores=False))
+    notes = capsys.readouterr().err.splitlines()
+    assert notes[0].startswith("note: line 1: the translation is empty: the model's best output is to end at once")
+    assert notes[1].startswith("note: line 3: ") and len(notes) == 6
+    assert "11 lines, 10 of them text without a translation" in notes[-1]
+
+
+@pytest.mark.parametrize(
+    ("best", "why"),
+    [
+        (NOTHING, "the tokenizer keeps nothing of this line"),
+        (NOTHING._replace(score=-float("inf")), "not finite"),
+        (Hypothesis("", -1.0, -1.0, (3,)), "subwords without text"),
+    ],
+)
+def test_why_a_translation_is_empty(best: Hypothesis, why: str) -> None:
+    assert why in why_empty(Translation((best,)))

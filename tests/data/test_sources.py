@@ -1,0 +1,215 @@
+import gzip
+import itertools
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from base.errors import UserError
+from data import sources
+from data.lines import LONGEST_LINE
+from data.sources import download, open_corpus
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def write(path: Path, content: str | bytes) -> Path:
+    data = content if isinstance(content, bytes) else content.encode()
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+def text(folder: Path, source: str | bytes, target: str | bytes, ending: str = "") -> str:
+    write(folder / f"c.en{ending}", source)
+    write(folder / f"c.de{ending}", target)
+    return f"text:{folder}/c.{{en,de}}{ending}"
+
+
+def error(spec: str) -> str:
+    with pytest.raises(UserError) as caught:
+        list(open_corpus(spec).pairs())
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_text_reads_lines_in_both_directions(tmp_path: Path, ending: str) -> None:
+    spec = text(tmp_path, "a\nb b\n", "x\ny\n", ending)
+    corpus = open_corpus(spec)
+    assert (corpus.source_language, corpus.target_language) == ("en", "de")
+    assert list(corpus.pairs()) == list(corpus.pairs()) == [("a", "x"), ("b b", "y")]
+    turned = open_corpus(spec.replace("{en,de}", "{de,en}"))
+    assert (turned.source_language, list(turned.pairs())) == ("de", [("x", "a"), ("y", "b b")])
+    assert turned.fingerprint != corpus.fingerprint
+
+
+def test_only_line_feeds_end_a_line(tmp_path: Path) -> None:
+    odd = "one\u2028line\x85of\x0bone\x0cpair\x1d"
+    spec = text(tmp_path, f"{odd}\r\n\nlast", "x\ny\nz")
+    assert list(open_corpus(spec).pairs()) == [(odd, "x"), ("", "y"), ("last", "z")]
+
+
+def test_the_fingerprint_follows_the_text_and_not_its_place(tmp_path: Path) -> None:
+    (tmp_path / "moved").mkdir()
+    first = open_corpus(text(tmp_path, "a\n", "x\n")).fingerprint
+    assert open_corpus(text(tmp_path / "moved", "a\n", "x\n")).fingerprint == first
+    assert open_corpus(text(tmp_path, "a\n", "y\n")).fingerprint != first
+
+
+@pytest.mark.parametrize(("left", "right"), [(3, 2), (2, 3), (4, 1), (0, 2), (1, 4)])
+def test_unequal_line_counts(tmp_path: Path, left: int, right: int) -> None:
+    message = error(text(tmp_path, "a\n" * left, "x\n" * right))
+    assert f"c.en has {left} lines" in message and f"c.de has {right}" in message
+
+
+def test_faulty_files_are_named(tmp_path: Path) -> None:
+    assert "is empty" in error(text(tmp_path, "", ""))
+    assert "c.de, line 2: not valid UTF-8 (byte 0xff at position 3)" in error(text(tmp_path, "a\nb\n", b"x\nab\xff\n"))
+    assert "nowhere.en: no such file" in error(f"text:{tmp_path}/nowhere.{{en,de}}")
+    assert "name the two languages once" in error(f"text:{tmp_path}/c.en")
+    assert "name the two languages once" in error(f"text:{tmp_path}/c.{{en,en}}")
+    spec = text(tmp_path, "a\n" * 9999, "x\n" * 9999, ".gz")
+    whole = (tmp_path / "c.de.gz").read_bytes()
+    (tmp_path / "c.de.gz").write_bytes(whole[:-10])
+    assert "c.de.gz, after line" in error(spec)
+    (tmp_path / "c.de.gz").write_bytes(b"plain text")
+    assert "c.de.gz: cannot be read" in error(spec)
+    (tmp_path / "d.en").mkdir()
+    assert "d.en: cannot be read" in error(f"text:{tmp_path}/d.{{en,de}}")
+
+
+def test_a_damaged_gzip_stream_is_named(tmp_path: Path) -> None:
+    spec = text(tmp_path, "a\n" * 9999, "".join(f"{i} x\n" for i in range(9999)), ".gz")
+    whole = bytearray((tmp_path / "c.de.gz").read_bytes())
+    whole[len(whole) // 2 :] = b"\xff" * (len(whole) - len(whole) // 2)
+    (tmp_path / "c.de.gz").write_bytes(whole)
+    assert re.search(r"c\.de\.gz, after line \d+: cannot be read \(Error -3 while decompressing", error(spec))
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_a_line_without_an_end_is_not_held_in_memory(tmp_path: Path, ending: str) -> None:
+    spec = text(tmp_path, "a\n" + "b" * (LONGEST_LINE + 1), "x\ny\n", ending)
+    assert "c.en" + ending + ", line 2: longer than 16,777,216 bytes" in error(spec)
+    short = text(tmp_path, "a\n" + "b" * (LONGEST_LINE - 1) + "\n", "x\ny\n", ending)
+    assert len(list(open_corpus(short).pairs())) == 2
+
+
+def test_tsv(tmp_path: Path) -> None:
+    path = write(tmp_path / "c.tsv", "a\tx\nb\ty\tlicence\n")
+    corpus = open_corpus(f"tsv:{path}")
+    assert (corpus.source_language, corpus.target_language) == ("en", "de")
+    assert list(corpus.pairs()) == [("a", "x"), ("b", "y")]
+    assert open_corpus(f"tsv:{path}:{{fr,en}}").source_language == "fr"
+    assert "c.tsv, line 2: no tab" in error(f"tsv:{write(path, 'a' + chr(9) + 'x' + chr(10) + 'b')}")
+    assert "is empty" in error(f"tsv:{write(path, '')}")
+
+
+def test_unknown_schemes_suggest_the_nearest() -> None:
+    assert error("gramar:train").endswith("grammar:, text:, tsv:, tfds:, trees:, scan:; did you mean grammar:?")
+    assert "unknown scheme; the known ones are" in error("corpus.en")
+
+
+def test_grammar() -> None:
+    corpus = open_corpus("grammar:test:3")
+    pairs = list(corpus.pairs())
+    assert len(pairs) == 3
+    assert list(open_corpus("grammar:test:3:{de,en}").pairs()) == [(german, english) for english, german in pairs]
+    assert open_corpus("grammar:test").pairs is not None
+    assert (
+        len({open_corpus(f"grammar:{rest}").fingerprint for rest in ("test:3", "test:3:{de,en}", "test", "train")}) == 4
+    )
+    for spec in ("grammar:dev", "grammar:", "grammar:train:x", "grammar:train:5:{en,fr}"):
+        assert "SPLIT" in error(spec) or "{en,de} and {de,en} only" in error(spec)
+    assert "is empty" in error("grammar:train:0")
+
+
+def test_fingerprints_cover_the_code_that_makes_the_text_and_no_other(tmp_path: Path, monkeypatch) -> None:
+    shutil.copytree(ROOT / "data", tmp_path / "data")
+    monkeypatch.setattr(sources, "__file__", str(tmp_path / "data" / "sources.py"))
+    specs = ("grammar:test:3", "trees:grammar:test:3", f"trees:{write(tmp_path / 'x.mrg', '(S (NN a))')}")
+    before = [open_corpus(spec).fingerprint for spec in specs]
+    for name, changes in {
+        "batching.py": [False, False, False],
+        "grammar/lexicon.py": [True, True, False],
+        "grammar/words/nouns.tsv": [True, True, False],
+        "trees/tree.py": [True, True, True],
+        "trees/linearise.py": [False, True, True],
+    }.items():
+        with (tmp_path / "data" / name).open("a") as file:
+            file.write("# a comment\n")
+        after = [open_corpus(spec).fingerprint for spec in specs]
+        assert [old != new for old, new in zip(before, after, strict=True)] == changes, name
+        before = after
+
+
+@pytest.fixture(scope="module")
+def prepared_tfds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    import tensorflow_datasets as tfds
+
+    class Tiny(tfds.core.GeneratorBasedBuilder):
+        VERSION = tfds.core.Version("1.0.0")
+        url_infos: ClassVar = {}  # nothing to download
+
+        def _info(self) -> object:
+            features = tfds.features.Translation(languages=("de", "en"))
+            return tfds.core.DatasetInfo(builder=self, features=features)
+
+        def _split_generators(self, dl_manager):
+            return {"train": self._generate_examples(), "test": self._generate_examples()}
+
+        def _generate_examples(self):
+            for i in range(4):
+                yield i, {"de": f"Zeile\n{i} ü", "en": f"line {i}"}
+
+    builder = Tiny(data_dir=tmp_path_factory.mktemp("tfds"), file_format="array_record")
+    builder.download_and_prepare()
+    return Path(builder.data_dir)
+
+
+@pytest.mark.filterwarnings("default")
+def test_tfds_reads_a_prepared_set(prepared_tfds: Path) -> None:
+    corpus = open_corpus(f"tfds:{prepared_tfds}:{{en,de}}")
+    pairs = sorted(corpus.pairs())
+    assert pairs == [(f"line {i}", f"Zeile {i} ü") for i in range(4)]
+    half = open_corpus(f"tfds:{prepared_tfds}:train[:50%]:{{de,en}}")
+    assert len(list(half.pairs())) == 2 and next(half.pairs())[0].startswith("Zeile")
+    assert half.fingerprint != corpus.fingerprint
+    assert "no split 'dev'; the splits of" in error(f"tfds:{prepared_tfds}:dev:{{en,de}}")
+    assert "no language 'fr'" in error(f"tfds:{prepared_tfds}:{{en,fr}}")
+    assert "name the two languages once" in error(f"tfds:{prepared_tfds}")
+    download(f"tfds:{prepared_tfds}:{{en,de}}")
+
+
+@pytest.mark.filterwarnings("default")
+def test_tfds_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "python -m data.prepare downloads it (first: pip install -e '.[prep]')" in error(
+        "tfds:no_such/de-en:{en,de}"
+    )
+    assert "python -m data.prepare" in error(f"tfds:{tmp_path}:{{en,de}}")
+    with pytest.raises(UserError, match="no_such"):
+        download("tfds:no_such/de-en:{en,de}")
+    download("text:nothing.to.do")
+    monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
+    assert error("tfds:x:{en,de}").endswith("needs tensorflow-datasets: pip install -e '.[prep]'")
+
+
+def test_reading_needs_neither_tfds_nor_tensorflow() -> None:
+    code = (
+        "import sys, data.pipeline, data.sources; "
+        "print([m for m in sys.modules if m in ('tensorflow', 'tensorflow_datasets', 'jax')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_multi30k_has_its_published_size() -> None:
+    folder = ROOT.parent / "shared" / "data" / "multi30k"
+    if not folder.exists():
+        pytest.skip("no Multi30k here")
+    pairs = open_corpus(f"text:{folder}/test_2016_flickr.{{en,de}}.gz").pairs()
+    assert sum(1 for _ in itertools.islice(pairs, None)) == 1_000

@@ -1,0 +1,80 @@
+"""`from infer import load_run`: the documented example runs, and agrees with the commands."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import infer
+from base.errors import UserError
+from infer.api import LoadedRun
+from infer.attention.maps import attention_maps
+from infer.scores import bleu
+from infer.translate.translator import translate_one
+from tests import tiny_run
+
+SOURCES, REFERENCES = [x for x, _ in tiny_run.PAIRS], [y for _, y in tiny_run.PAIRS]
+
+
+@pytest.fixture(scope="module")
+def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_run.make(tmp_path_factory.mktemp("api") / "run")
+
+
+@pytest.fixture(scope="module")
+def model(workdir: Path) -> LoadedRun:
+    return infer.load_run(workdir, "latest")
+
+
+def test_the_documented_example_runs_and_is_of_ten_lines(workdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [line[4:] for line in (infer.__doc__ or "").splitlines() if line.startswith("    ")]
+    assert len(lines) <= 10
+    example = "\n".join(lines)
+    assert "runs/quickstart" in example
+    exec(compile(example.replace("runs/quickstart", str(workdir)), "example", "exec"), {})
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == 3 and "tok:13a" in printed[1] and "(2, 2, " in printed[2]
+
+
+def test_translations_are_the_commands(model: LoadedRun) -> None:
+    assert model.translate(SOURCES) == [translate_one(model.run, source) for source in SOURCES]
+    assert model.translate([]) == []
+    with pytest.raises(UserError, match="alpha is nan"):
+        model.translate(SOURCES, alpha=float("nan"))
+
+
+def test_scores_have_every_reading_of_the_models_own_translations(model: LoadedRun) -> None:
+    scores = model.score(SOURCES, REFERENCES)
+    expected = bleu.all_scores(model.translate(SOURCES), REFERENCES, "de")
+    assert {name: scores[name] for name in bleu.READINGS} == {name: expected[name] for name in bleu.READINGS}
+    assert scores["perplexity"] > 1 and set(scores["signatures"]) == {*bleu.READINGS, "perplexity"}
+    assert "moses:fr" in model.score(SOURCES, REFERENCES, "fr")["signatures"]["bleu_tok"]
+    with pytest.raises(UserError, match="4 sources and 3 references"):
+        model.score(SOURCES, REFERENCES[:3])
+    with pytest.raises(UserError, match="0 sources and 0 references"):
+        model.score([], [])
+
+
+def test_maps_are_of_the_given_target_or_the_models_own(model: LoadedRun) -> None:
+    run, source = model.run, SOURCES[0]
+    for target in (REFERENCES[0], None):
+        forced = translate_one(run, source) if target is None else target
+        expected = attention_maps(run.model_config, run.params, run.tokenizer, source, forced)
+        for kind, found in model.attention_maps(source, target).items():
+            assert found.queries == expected[kind].queries and found.keys == expected[kind].keys
+            np.testing.assert_array_equal(found.weights_nhts, expected[kind].weights_nhts)
+
+
+def test_importing_the_package_loads_no_jax() -> None:
+    code = "import sys, infer, infer.score; sys.exit('jax' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2]).returncode == 0
+
+
+def test_the_readme_shows_the_documented_example() -> None:
+    lines = [line[4:] for line in (infer.__doc__ or "").splitlines() if line.startswith("    ")]
+    example = "\n".join(line for line in lines if line)
+    readme = (Path(__file__).parent.parent.parent / "README.md").read_text()
+    shown = readme.partition("```python\n")[2].partition("```")[0]
+    assert "\n".join(line for line in shown.splitlines() if line) == example

@@ -1,0 +1,187 @@
+"""Marian, Pegasus and GPT-2 of transformers with random weights, both ways: logits, translations, bits, tokenizers.
+
+Skipped without PyTorch and transformers, see tests/extras.py.
+"""
+
+import json
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import sentencepiece
+
+from tests.extras import torch, transformers
+
+# isort: split
+from base.errors import UserError
+from base.ids import BOS, EOS
+from infer.convert import huggingface
+from infer.convert.folders import make_run, named
+from infer.runs import open_run
+from infer.translate.options import chosen
+from infer.translate.translator import Translator
+from model.language_model import LanguageModel
+from model.search.scoring import forced_log_probs
+from model.tokens import Tokens
+from model.transformer import Transformer
+from tests import tiny_run
+from tests.infer.test_convert_families import score
+from tests.random_run import random_run, tokenizer
+
+TOLERANCE = 1e-4
+LINES = [line for pair in tiny_run.PAIRS for line in pair]
+
+
+def randomise(model):
+    """Draws every parameter, so that none is at a special value."""
+    random = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if "embed_positions" not in name:
+                scale = "norm" in name and name.endswith("weight")
+                weight.copy_(0.3 * torch.randn(weight.shape, generator=random) + scale)
+    if hasattr(model, "final_logits_bias"):
+        model.final_logits_bias.copy_(torch.randn(model.final_logits_bias.shape, generator=random))
+    return model.eval()
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_a_run_translates_the_same_there_and_returns_bitwise_the_same(norm, tmp_path):
+    width = {"d_model": 16, "h": 2, "d_k": 8, "d_v": 8, "norm": norm, "norm_epsilon": 1e-5}
+    model_run = random_run(N=2 if norm == "post" else 1, **width, biases=norm == "pre", output_bias=norm == "pre")
+    huggingface.write(model_run, tmp_path)
+    assert "more than 1024 subwords" in (tmp_path / "README.md").read_text()
+
+    model_class = transformers.MarianMTModel if norm == "post" else transformers.PegasusForConditionalGeneration
+    model, theirs = model_class.from_pretrained(tmp_path), transformers.MarianTokenizer.from_pretrained(tmp_path)
+    batch = theirs(LINES, return_tensors="pt", padding=True)
+    assert batch.input_ids[0, :-1].tolist()[: len(tokenizer().encode(LINES[0]))] == tokenizer().encode(LINES[0])
+    found = model.generate(**batch, num_beams=1, do_sample=False, max_length=8)
+    rows = [[*tokenizer().encode(line), EOS] for line in LINES]
+    decoding = chosen(model_run.config.decode, beam=1, extra_length=2)
+    ours = Translator(model_run.model_config, tokenizer(), decoding).translate(model_run.params, LINES)
+    for row, one in zip(found.tolist(), ours, strict=True):
+        written = [*one.hypotheses[0].tokens, EOS][:7]
+        assert row[1 : 1 + len(written)][:6] == written[:6]
+    assert theirs.decode(rows[1], skip_special_tokens=True) == LINES[1]
+
+    back = huggingface.read(tmp_path)
+    before, after = named(model_run.params), named(back.params)
+    assert before.keys() == after.keys()
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+    assert back.tokenizer.sha256 == tokenizer().sha256
+
+
+def opus_mt(folder):
+    """A folder as those of opus-mt: two sentencepiece models, one vocabulary, EOS 0 and padding, the start, last."""
+    for side, language in (("source", 0), ("target", 1)):
+        lines = folder / f"{side}.txt"
+        lines.write_text("".join(f"{pair[language]}\n" for pair in tiny_run.PAIRS))
+        sentencepiece.SentencePieceTrainer.train(
+            input=str(lines), model_prefix=str(folder / side), vocab_size=34, model_type="unigram", minloglevel=2,
+            character_coverage=1.0, hard_vocab_limit=False,
+        )  # fmt: skip
+        (folder / f"{side}.model").rename(folder / f"{side}.spm")
+    models = [
+        sentencepiece.SentencePieceProcessor(model_file=str(folder / f"{side}.spm")) for side in ("source", "target")
+    ]
+    pieces = {model.id_to_piece(number) for model in models for number in range(3, model.get_piece_size())}
+    vocabulary = ["</s>", "<unk>", ">>deu<<", *sorted(pieces), "<pad>"]
+    (folder / "vocab.json").write_text(json.dumps({piece: number for number, piece in enumerate(vocabulary)}))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "MarianTokenizer"}))
+    pad = len(vocabulary) - 1
+    config = transformers.MarianConfig(
+        vocab_size=len(vocabulary), d_model=16, encoder_layers=2, decoder_layers=2, encoder_attention_heads=2,
+        decoder_attention_heads=2, encoder_ffn_dim=24, decoder_ffn_dim=24, activation_function="swish",
+        scale_embedding=True, max_position_embeddings=64, pad_token_id=pad, eos_token_id=0, decoder_start_token_id=pad,
+    )  # fmt: skip
+    model = randomise(transformers.MarianMTModel(config))
+    with torch.no_grad():
+        model.model.shared.weight[pad] = 0.0
+    return model
+
+
+def test_opus_mt_is_read_with_its_tokenizers_and_its_log_probabilities(tmp_path):
+    (folder := tmp_path / "opus").mkdir()
+    model = opus_mt(folder)
+    model.save_pretrained(folder)
+    make_run(tmp_path / "run", huggingface.read(folder))
+    run = open_run(tmp_path / "run")
+    assert run.config.decode.length_penalty == "power"
+    theirs = transformers.MarianTokenizer.from_pretrained(folder)
+
+    source, target = ">>deu<< The old cat reads a quiz.", "Die alte Katze schläft."
+    batch = theirs([source], text_target=[target], return_tensors="pt")
+    with torch.no_grad():
+        logits = model(**batch).logits[0]
+    expected = torch.log_softmax(logits, -1)[range(batch.labels.shape[1]), batch.labels[0]].numpy()
+    rows = [[*run.tokenizer.encode(source), EOS]], [[*run.tokenizer.target.encode(target), EOS]]
+    assert run.tokenizer.pieces(rows[0][0][:-1]) == theirs.convert_ids_to_tokens(batch.input_ids[0])[:-1]
+    arrays = [jnp.asarray(row, jnp.int32) for row in rows]
+    actual = jax.jit(partial(forced_log_probs, Transformer(run.model_config)))(run.params, *arrays)
+    assert np.abs(np.asarray(actual)[0] - expected).max() <= TOLERANCE
+    assert run.tokenizer.decode(rows[1][0]) == target
+    with pytest.raises(UserError, match=r"its tokenizer is no sentencepiece model, and MarianMTModel would lack it$"):
+        huggingface.write(run, tmp_path)
+
+
+def test_gpt2_is_read_with_its_tokenizer_and_its_log_probabilities(tmp_path, monkeypatch, capsys):
+    from tokenizers import ByteLevelBPETokenizer
+
+    (folder := tmp_path / "gpt2").mkdir()
+    inner = ByteLevelBPETokenizer()
+    inner.train_from_iterator(LINES, vocab_size=280, special_tokens=["<|endoftext|>"], show_progress=False)
+    inner.save_model(str(folder))
+    config = transformers.GPT2Config(
+        vocab_size=inner.get_vocab_size(),
+        n_positions=40,
+        n_embd=16,
+        n_layer=2,
+        n_head=2,
+        eos_token_id=0,
+        bos_token_id=0,
+    )
+    model = randomise(transformers.GPT2LMHeadModel(config))
+    model.save_pretrained(folder)
+    make_run(tmp_path / "run", huggingface.read(folder))
+    run = open_run(tmp_path / "run", task="language_model")
+    ids = run.tokenizer.encode("Der Hund\nliest; naïve.")
+    assert run.tokenizer.decode(ids) == "Der Hund\nliest; naïve."
+    theirs = [0, *inner.encode("Der Hund\nliest; naïve.").ids]
+    with torch.no_grad():
+        expected = torch.log_softmax(model(torch.tensor([theirs])).logits[0], -1).numpy()
+    tokens = Tokens.of(jnp.asarray([[BOS, *ids]], jnp.int32))
+    logits = LanguageModel(run.model_config).apply({"params": jax.tree.map(jnp.asarray, run.params)}, tokens)
+    actual = np.asarray(jax.nn.log_softmax(logits[0]))
+    assert (
+        np.abs(actual[:, 4:] - expected[:, 1:]).max() <= TOLERANCE
+        and np.abs(actual[:, EOS] - expected[:, 0]).max() <= TOLERANCE
+    )
+    (tmp_path / "lines").write_text("Der Hund\nliest; naïve.\n")
+    record = score(monkeypatch, capsys, tmp_path / "run", f"lines:{tmp_path / 'lines'}")
+    rows = [[0, *inner.encode(line).ids, 0] for line in ("Der Hund", "liest; naïve.")]
+    with torch.no_grad():
+        nll = [float(model(torch.tensor([row]), labels=torch.tensor([row])).loss) * (len(row) - 1) for row in rows]
+    assert record["tokens"] == sum(map(len, rows)) - 2
+    assert record["nll"] == pytest.approx(sum(nll) / record["tokens"], abs=TOLERANCE)
+    (tmp_path / "pairs").write_text("one\ttwo\n")
+    with pytest.raises(UserError, match=r"^corpus 'tsv:.*' has pairs; this run reads a text, as in lines:FILE$"):
+        score(monkeypatch, capsys, tmp_path / "run", f"tsv:{tmp_path / 'pairs'}")
+
+
+def test_what_it_cannot_hold_or_read_is_one_line(tmp_path):
+    with pytest.raises(UserError, match=r"^model.d_k is 6, which MarianMTModel cannot hold; take another format$"):
+        huggingface.write(random_run(d_k=6, d_v=6), tmp_path)
+    with pytest.raises(UserError, match=r"^model.positions is 'rope', which Pegasus\w+ cannot hold"):
+        huggingface.write(random_run(positions="rope", norm="pre"), tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "bloom"}')
+    with pytest.raises(UserError, match=r"model_type is 'bloom'; marian, pegasus, gpt2, bert, t5, vit can be read$"):
+        huggingface.read(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
+    with pytest.raises(UserError, match=r"neither model\.safetensors nor pytorch_model\.bin"):
+        huggingface.read(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(UserError, match=r"cannot be read as safetensors"):
+        huggingface.read(tmp_path)

@@ -1,0 +1,189 @@
+"""Ensembles, required text, minimum Bayes risk, forced scores, word alignments and tables, on a tiny run."""
+
+import dataclasses
+import io
+from pathlib import Path
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sacrebleu.metrics import BLEU, CHRF
+
+from base.errors import UserError
+from base.ids import EOS
+from infer.attention import alignment
+from infer.attention.alignment import align, links_of, words_of
+from infer.runs import Run, open_run, open_runs
+from infer.scores import bleu
+from infer.scores.given import parse_lists
+from infer.scores.perplexity import line_log_probs
+from infer.translate.consensus import METRICS, consensus
+from infer.translate.options import Decoding, Sampling
+from infer.translate.stream import translate_columns, translate_stream
+from infer.translate.translator import Required, Translator
+from model.search.scoring import forced_log_probs
+from model.transformer import Transformer
+from tests import tiny_run
+from tests.infer.test_translate_cli import Echo
+
+LINES = [english for english, _ in tiny_run.PAIRS]
+BEAM = Decoding(beam=2, alpha=0.6, extra_length=16, nbest=2)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return open_run(tiny_run.make(tmp_path_factory.mktemp("engine") / "run"), "latest")
+
+
+@pytest.fixture(scope="module")
+def translator(run: Run) -> Translator:
+    return Translator(run.model_config, run.tokenizer, BEAM)
+
+
+@pytest.mark.slow
+def test_an_ensemble_of_a_run_with_itself_is_the_run(run: Run, translator: Translator) -> None:
+    runs = open_runs(f"{run.workdir},{run.workdir}", "latest")
+    both = Translator(tuple(one.model_config for one in runs), run.tokenizer, BEAM)
+    found, alone = both.translate(tuple(one.params for one in runs), LINES), translator.translate(run.params, LINES)
+    assert [one.text for one in found] == [one.text for one in alone]
+    np.testing.assert_allclose(
+        [t.hypotheses[1].score for t in found], [t.hypotheses[1].score for t in alone], rtol=1e-5
+    )
+
+
+def test_runs_of_an_ensemble_have_one_tokenizer(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = run._replace(tokenizer=type("Other", (), {"sha256": "x"})(), workdir=Path("other"))
+    monkeypatch.setattr("infer.runs.open_run", lambda workdir, checkpoint, task: other if workdir == "other" else run)
+    with pytest.raises(UserError, match="other has another tokenizer than"):
+        open_runs(f"{run.workdir},other")
+
+
+def test_what_is_required_is_there_and_other_lines_are_as_before(run: Run, translator: Translator) -> None:
+    required = [Required(prefix="Der"), Required(), Required(phrases=("Katze", "Hund")), Required("Du", ("E-Mail",))]
+    found, before = translator.translate(run.params, LINES, required=required), translator.translate(run.params, LINES)
+    assert found[0].text.startswith("Der") and found[1].text == before[1].text
+    for word in ("Katze", "Hund"):
+        assert all(word in hypothesis.text for hypothesis in found[2].hypotheses)
+    assert found[3].text.startswith("Du") and "E-Mail" in found[3].text
+
+
+def test_what_cannot_be_required_is_refused(run: Run, translator: Translator) -> None:
+    with pytest.raises(UserError, match=r"line 7: its translation may have \d+ subwords, and what is required takes"):
+        translator.translate(run.params, ["The dog."], required=[Required("Hund " * 40)], first_line=7)
+    sampler = Translator(run.model_config, run.tokenizer, Decoding(1, 0.6, 3, sampling=Sampling()))
+    with pytest.raises(UserError, match="not of samples or groups"):
+        sampler.translate(run.params, ["The dog."], required=[Required("Hund")])
+    with pytest.raises(UserError, match="groups is 3; it must divide the beam of 8"):
+        Decoding(8, 0.6, 3, groups=3)
+    with pytest.raises(UserError, match="min_length and no_repeat are for searching"):
+        Decoding(1, 0.6, 3, sampling=Sampling(), min_length=1)
+
+
+def test_tab_separated_requirements_and_consensus_reach_the_translator() -> None:
+    class Recorder(Echo):
+        def translate(self, params, texts, *, first_line, progress, required=()):
+            self.asked.append(list(required))
+            return super().translate(params, texts, first_line=first_line, progress=progress)
+
+    recorder, source = Recorder(), io.BytesIO(b"a\tb c\td\ne\n")
+    options = {"chunk": 9, "nbest": 1, "scores": False, "mbr": "chrf"}
+    assert b"".join(translate_stream(recorder, {}, source, require="phrases", **options)) == b"A\nE\n"
+    assert recorder.asked == [[Required(phrases=("b c", "d")), Required()], (1, ["a", "e"])]
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_consensus_is_the_definition_and_of_one_sample_the_sample(metric: str) -> None:
+    texts = ["the dog sleeps now", "a dog sleeps now", "the cat sees", "a dog sleeps now", "dogs"]
+    score = (CHRF() if metric == "chrf" else BLEU(effective_order=True)).sentence_score
+    means = [np.mean([score(text, [reference]).score for reference in texts]) for text in texts]
+    assert consensus(texts, metric) == int(np.argmax(means)) == 1
+    assert consensus(["alone"], metric) == 0
+
+
+def test_consensus_by_bleu_tells_sentences_apart_that_are_too_short_for_four_words() -> None:
+    assert consensus(["no, never", "the dog sleeps", "the dog sleeps", "the dog barks"], "bleu") == 1
+
+
+@pytest.mark.parametrize(("layers", "asked", "expected"), [(1, None, 0), (2, None, 0), (6, None, 4), (6, 6, 5)])
+def test_alignments_are_of_the_decoders_last_layer_but_one_unless_asked(
+    monkeypatch: pytest.MonkeyPatch, run: Run, tmp_path: Path, layers: int, asked: int | None, expected: int
+) -> None:
+    (tmp_path / "text").write_text("The dog sleeps.\n")
+    files = dict.fromkeys(("source", "target"), str(tmp_path / "text"))
+    options = {**files, "workdir": "run", "checkpoint": "latest", "layer": asked}
+    deep = run._replace(model_config=dataclasses.replace(run.model_config, N=layers))
+    chosen = []
+    monkeypatch.setattr("infer.attention.alignment.open_run", lambda workdir, checkpoint: deep)
+    monkeypatch.setattr("infer.attention.alignment.align", lambda run, pairs, layer: chosen.append(layer) or [])
+    alignment.main(SimpleNamespace(**options))
+    assert chosen == [expected]
+
+
+@pytest.mark.slow
+def test_forced_scores_are_the_models_sentence_by_sentence(run: Run) -> None:
+    model, sides = Transformer(run.model_config), list(zip(*tiny_run.PAIRS, strict=True))
+    params = jax.tree.map(jnp.asarray, run.params)
+    forced = line_log_probs(run.model_config, run.params, run.tokenizer, *sides, tokens=64)
+    for log_prob, pair in zip(forced, tiny_run.PAIRS, strict=True):
+        ids = (jnp.array([[*run.tokenizer.encode(text), EOS]], jnp.int32) for text in pair)
+        assert log_prob == pytest.approx(float(forced_log_probs(model, params, *ids).sum()), rel=1e-5)
+
+
+def test_nbest_lists_are_read_and_faults_named() -> None:
+    assert parse_lists("x", ["0 ||| a b ||| -1", "2 ||| c"], 3) == ([0, 2], ["a b", "c"])
+    for wrong in ("3 ||| a", "a ||| b", "0 a", "-1 ||| a"):
+        with pytest.raises(UserError, match="x, line 2: it must be LINE"):
+            parse_lists("x", ["0 ||| a", wrong], 3)
+
+
+def test_links_sum_the_subwords_of_each_word() -> None:
+    weights_ts = np.array([[0.4, 0.35, 0.25], [0.1, 0.2, 0.7], [0.6, 0.2, 0.2]], np.float32)
+    assert links_of(weights_ts, [0, 1, 1], [0, 1, 1]) == [(1, 0), (1, 1)]
+    assert links_of(weights_ts, [], [0]) == []
+
+
+def test_every_target_word_is_aligned_to_a_word_of_its_source(run: Run) -> None:
+    pairs = [*tiny_run.PAIRS, ("", "Hund")]
+    for (source, target), links in zip(pairs, align(run, pairs, 0), strict=True):
+        assert [t for _, t in links] == (list(range(len(target.split()))) if source else [])
+        assert all(0 <= s < len(source.split()) for s, _ in links)
+    assert words_of(run.tokenizer, run.tokenizer.encode("The dog sleeps."))[-1] == 2
+
+
+def test_columns_are_translated_and_the_others_kept() -> None:
+    table = b"id\ta\tb\n2\tc\td\n"
+    assert b"".join(translate_columns(Quiet(), {}, io.BytesIO(table), [3, 2], 1)) == b"id\tA\tB\n2\tC\tD\n"
+    with pytest.raises(UserError, match="standard input, line 2: 1 columns; --columns names 2"):
+        list(translate_columns(Quiet(), {}, io.BytesIO(b"a\tb\nc\n"), [2], 9))
+
+
+def test_a_tab_in_a_translation_makes_no_column() -> None:
+    class Tabs(Quiet):
+        def translate(self, params, texts, *, first_line, progress=lambda done: None):
+            spaced = [text.replace(" ", "\t") for text in texts]
+            return super().translate(params, spaced, first_line=first_line)
+
+    found = b"".join(translate_columns(Tabs(), {}, io.BytesIO(b"1\ta b c\tx\n"), [2], 1))
+    assert found == b"1\tA B C\tx\n"
+
+
+class Quiet(Echo):
+    def translate(self, params, texts, *, first_line, progress=lambda done: None):
+        return super().translate(params, texts, first_line=first_line, progress=progress)
+
+
+def test_chrf_weighs_recall_twice() -> None:
+    """Of the n-grams of "abcd" a system that writes "ab" has 2 of 4 and 1 of 3, and writes no other."""
+    recall = np.mean([2 / 4, 1 / 3])
+    assert bleu.chrf(["ab"], ["abcd"]).value == pytest.approx(100 * 5 * recall / (4 + recall))
+
+
+def test_ter_and_chrf_of_words_by_hand() -> None:
+    assert bleu.ter(["a b c x"], ["a b c d"]).value == pytest.approx(25)
+    assert bleu.ter(["c d a b"], ["a b c d"]).value == pytest.approx(25), "one move"
+    assert bleu.chrf(["ab"], ["ab"], word_order=2).value == pytest.approx(100)
+    # Of n-grams of characters, without spaces, 5 of 6 agree, 4 of 5, .. 0 of 1; of words 1 of 2, and no pair.
+    agree = np.mean([5 / 6, 4 / 5, 3 / 4, 2 / 3, 1 / 2, 0, 1 / 2, 0])
+    assert bleu.chrf(["abcd ef"], ["abcd eg"], word_order=2).value == pytest.approx(100 * agree, abs=1e-6)

@@ -1,0 +1,174 @@
+"""`python -m infer`: every key others script against, the record it keeps, and perplexity against its definition."""
+
+import dataclasses
+import importlib
+import json
+import math
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import jax
+import numpy as np
+import pytest
+
+from base.errors import UserError
+from base.ids import BOS, EOS
+from infer.evaluate import command, translations
+from infer.evaluate.sentences import open_files, open_split
+from infer.runs import Run, open_run
+from infer.scores import bleu
+from infer.scores.perplexity import perplexity
+from infer.translate.options import Decoding
+from model.tokens import Tokens
+from model.transformer import Transformer
+from run.averaging import params_sha256
+from tests import tiny_run
+
+checked = importlib.import_module("infer.__main__")
+GREEDY = Decoding(beam=1, alpha=0.6, extra_length=3)
+KEYS = {*bleu.READINGS, "perplexity", "signatures", "seconds", "tokens_per_second", "params", "params_sha256", "step",
+        "checkpoints"}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_run.make(tmp_path_factory.mktemp("evaluate") / "run")
+
+
+@pytest.fixture(scope="module")
+def run(workdir: Path) -> Run:
+    return open_run(workdir, "latest")
+
+
+def run_cli(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "infer", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", cwd=Path(__file__).parents[2])
+
+
+def run_here(**given: object) -> None:
+    """The command line in this process: flags that are not given are None."""
+    names = [
+        "workdir",
+        "split",
+        "corpus",
+        "source",
+        "reference",
+        "row_length",
+        "checkpoint",
+        "beam",
+        "alpha",
+        "extra_length",
+        "json",
+        "output",
+    ]
+    options = SimpleNamespace(**{**dict.fromkeys(names), **given})
+    checked.check(options)
+    command.evaluate(options)
+
+
+def test_split_as_json_has_every_key_and_is_kept_in_the_run(workdir: Path, tmp_path: Path):
+    done = run_cli(f"--workdir={workdir}", "--split=test", "--json", f"--output={tmp_path / 'out.de'}")
+    assert done.returncode == 0, done.stderr
+    record = json.loads(done.stdout)
+    assert record.keys() >= KEYS
+    averaged = open_run(workdir, "average:3")
+    assert (record["step"], record["checkpoints"], record["beam"]) == (4, [2, 3, 4], 1)
+    assert record["params_sha256"] == params_sha256(averaged.params)
+    (kept,) = (workdir / "evaluations").glob("*.json")
+    assert json.loads(kept.read_text(encoding="utf-8")) == {**record, "checkpoint": "average:3"}
+    hypotheses = kept.with_suffix(".txt").read_text(encoding="utf-8")
+    assert (tmp_path / "out.de").read_text(encoding="utf-8") == hypotheses
+    scores = bleu.all_scores(hypotheses.split("\n")[:-1], [german for _, german in tiny_run.PAIRS], "de")
+    assert {name: record[name] for name in bleu.READINGS} == {name: scores[name] for name in bleu.READINGS}
+
+
+def test_files_are_scored_as_the_split_of_the_same_lines_is(workdir: Path, run: Run):
+    files = [str(workdir.parent / f"tiny.{language}") for language in ("en", "de")]
+    from_files, hypotheses = translations.evaluate(run, open_files(*files), GREEDY)
+    from_split, _ = translations.evaluate(run, open_split(run, "test"), GREEDY)
+    same = KEYS - {"seconds", "tokens_per_second"}
+    assert {key: from_files[key] for key in same} == {key: from_split[key] for key in same}
+    assert len(hypotheses) == from_files["sentences"] == 4 and from_files["language"] == "de"
+
+
+def test_the_table_shows_every_score_with_its_signature(workdir: Path, run: Run):
+    record, _ = translations.evaluate(run, open_split(run, "test"), GREEDY)
+    text = translations.table(record)
+    for name in (*bleu.READINGS, "perplexity"):
+        assert any(line.startswith(name) and record["signatures"][name] in line for line in text.splitlines())
+
+
+def test_perplexity_equals_its_definition_sentence_by_sentence(run: Run):
+    pairs = [*tiny_run.PAIRS, ("The dog sleeps. " * 3, "Katze"), ("", "")]
+    model, total, count = Transformer(run.model_config), 0.0, 0
+    apply = jax.jit(lambda params, *ids: model.apply({"params": params}, *map(Tokens.of, ids)))
+    for source, reference in pairs:
+        source_1s, target_1t = np.zeros((1, 64), np.int32), np.zeros((1, 64), np.int32)
+        target = [*run.tokenizer.encode(reference), EOS]
+        for row_1t, ids in ((source_1s, [*run.tokenizer.encode(source), EOS]), (target_1t, [BOS, *target[:-1]])):
+            row_1t[0, : len(ids)] = ids
+        log_probs_tv = jax.nn.log_softmax(apply(run.params, source_1s, target_1t)[0])
+        total += sum(float(log_probs_tv[t, token]) for t, token in enumerate(target))
+        count += len(target)
+    sources, references = [x for x, _ in pairs], [y for _, y in pairs]
+    for tokens in (40, 512):
+        result = perplexity(run.model_config, run.params, run.tokenizer, sources, references, tokens=tokens)
+        assert result == pytest.approx(math.exp(-total / count), rel=1e-5)
+
+
+def test_a_sentence_as_long_as_the_learned_positions_is_scored(run: Run):
+    sides = [["The dog sleeps. " * 3], ["Katze"]]
+    longest = len(run.tokenizer.encode(sides[0][0])) + 1
+    assert longest % 16  # no row length of its own
+    without = dataclasses.replace(run.model_config, positions="none")
+    learned = dataclasses.replace(run.model_config, positions="learned", max_positions=longest)
+    zeros_ld = np.zeros((longest, learned.d_model), np.float32)
+    tables = dict.fromkeys(("source_positions", "target_positions"), zeros_ld)
+    found = perplexity(learned, run.params | tables, run.tokenizer, *sides)
+    assert found == pytest.approx(perplexity(without, run.params, run.tokenizer, *sides), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "give one of --split=test, --corpus=SPEC, or both"),
+        (("--source=x",), "give one of --split=test, --corpus=SPEC, or both"),
+        (("--split=test", "--source=x"), "give one of --split=test, --corpus=SPEC, or both"),
+        (("--split=test", "--corpus=grammar:deeper"), "give one of --split=test, --corpus=SPEC, or both"),
+        (("--corpus=",), "corpus '': unknown scheme"),
+        (("--corpus=grammar:deepest",), "SPLIT one of train, valid, test, train_seen, deeper, longer, unseen"),
+        (("--corpus=lines:{d}/tiny.en",), "this is a text; this run translates pairs, as of tsv:FILE"),
+        (("--corpus=lines:{d}/tiny.en", "--output=out"), r"^lines:.*tiny\.en is a text, which is not translated: give"),
+        (("--corpus=lines:{d}/tiny.en", "--beam=2"), "tiny.en is a text, which is not translated: give"),
+        (("--source={d}/tiny.en", "--reference={d}/none.de"), "none.de"),
+        (("--split=train",), "the run's config has no data.train"),
+    ],
+)
+def test_wrong_calls_are_one_line_on_stderr(workdir: Path, arguments: tuple[str, ...], message: str):
+    given = dict(argument.removeprefix("--").format(d=workdir.parent).split("=") for argument in arguments)
+    with pytest.raises(UserError, match=message) as error:
+        run_here(workdir=str(workdir), **given)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("given", [{"source": "x", "reference": "y"}, {"output": "out"}, {"beam": 4}, {"alpha": 0.0}])
+def test_what_only_translation_has_is_refused_elsewhere(given: dict, tmp_path: Path):
+    config = tiny_run.config(tmp_path).to_dict() | {"task": "masked_lm"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    given = given if "source" in given else given | {"split": "test"}
+    with pytest.raises(UserError, match=r"^this run's task is masked_lm: give --split or --corpus, and no file, "):
+        run_here(workdir=str(tmp_path), **given)
+
+
+def test_scores_are_printed_even_where_the_run_cannot_be_written(
+    workdir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    copy = shutil.copytree(workdir, tmp_path / "run", ignore=shutil.ignore_patterns("evaluations"))
+    (copy / "evaluations").write_text("in the way")
+    run_here(workdir=str(copy), split="test", json=True)
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["step"] == 4
+    assert "evaluations cannot be written" in printed.err

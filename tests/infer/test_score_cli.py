@@ -1,0 +1,99 @@
+"""`python -m infer.score` on good and bad files."""
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from base.errors import UserError
+from infer.scores import bleu
+from infer.scores.pairs import language_of, read_pair
+
+REFERENCE = "Der Hund schläft.\nWir lesen ein neues Buch über E-Mail.\n"
+
+
+def run_cli(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "infer.score", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", cwd=Path(__file__).parents[2])
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    hypothesis, reference = tmp_path / "out.txt", tmp_path / "test.de.gz"
+    hypothesis.write_text(REFERENCE.replace("neues", "altes"), encoding="utf-8")
+    reference.write_bytes(gzip.compress(REFERENCE.encode()))
+    return hypothesis, reference
+
+
+def test_json_has_every_reading_and_equals_the_functions(files: tuple[Path, Path]):
+    done = run_cli(f"--hypothesis={files[0]}", f"--reference={files[1]}", "--json")
+    assert done.returncode == 0, done.stderr
+    lines = REFERENCE.splitlines()
+    expected = bleu.all_scores([line.replace("neues", "altes") for line in lines], lines, "de")
+    assert json.loads(done.stdout) == expected
+    assert expected["exact_match"] == 50
+
+
+def test_a_baseline_is_compared_on_the_same_references(files: tuple[Path, Path], tmp_path: Path):
+    baseline = tmp_path / "old.txt"
+    baseline.write_text(REFERENCE.replace("Hund", "Baum").replace("Buch", "Brot"), encoding="utf-8")
+    arguments = (f"--hypothesis={files[0]}", f"--reference={files[1]}", f"--baseline={baseline}")
+    done = run_cli(*arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    low, high = found["baseline"]["chrf"]["scores"]
+    assert low < high == pytest.approx(found["chrf"])
+    shown = run_cli(*arguments).stdout.splitlines()
+    assert f"{baseline}, {files[0]}, difference and two-sided p:" in shown
+    assert shown[-1].startswith("chrf") and f"{high - low:+.2f}, p " in shown[-1]
+
+
+def test_a_baseline_of_another_length_is_named(files: tuple[Path, Path], tmp_path: Path):
+    short = tmp_path / "short.txt"
+    short.write_text("Der Hund schläft.\n", encoding="utf-8")
+    done = run_cli(f"--hypothesis={files[0]}", f"--reference={files[1]}", f"--baseline={short}")
+    assert done.returncode != 0 and done.stdout == "" and done.stderr.count("\n") == 1
+    assert f"{short} has 1 lines" in done.stderr
+
+
+def test_the_table_has_a_line_for_every_reading(files: tuple[Path, Path], tmp_path: Path):
+    scores = bleu.all_scores(["a b c d"], ["a b c d"], "fr")
+    lines = bleu.as_text(scores).splitlines()
+    assert [line.split()[0] for line in lines] == list(bleu.READINGS)
+    assert lines[0].split()[1] == "100.00" and scores["signatures"]["sacrebleu"] in lines[0]
+
+
+def test_a_bad_file_is_one_line_on_stderr(files: tuple[Path, Path], tmp_path: Path):
+    bad = tmp_path / "bad.de"
+    bad.write_bytes(b"gut\nschl\xe4ft\n")
+    done = run_cli(f"--hypothesis={bad}", f"--reference={files[1]}")
+    assert done.returncode != 0 and done.stdout == ""
+    assert done.stderr.count("\n") == 1 and f"{bad}, line 2" in done.stderr and "UTF-8" in done.stderr
+
+
+def test_unequal_empty_and_missing_files_are_named(files: tuple[Path, Path], tmp_path: Path):
+    short, empty = tmp_path / "short.de", tmp_path / "empty.de"
+    short.write_text("eins\n")
+    empty.write_text("")
+    with pytest.raises(UserError, match=r"short\.de has 1 lines, .*test\.de\.gz has 2"):
+        read_pair(short, files[1])
+    with pytest.raises(UserError, match=r"empty\.de and .*empty\.de are empty"):
+        read_pair(empty, empty)
+    with pytest.raises(UserError, match=r"missing\.de: no such file"):
+        read_pair(files[0], tmp_path / "missing.de")
+
+
+def test_empty_lines_are_sentences_and_count(tmp_path: Path):
+    left, right = tmp_path / "a.de", tmp_path / "b.de"
+    left.write_text("eins\n\n\n")
+    right.write_text("eins\nzwei\n\n")
+    assert read_pair(left, right) == (["eins", "", ""], ["eins", "zwei", ""])
+
+
+def test_language_comes_from_the_file_name():
+    assert language_of("data/newstest2014.fr.gz") == "fr"
+    assert language_of("x.en") == "en"
+    assert language_of("x.txt") == "de"

@@ -1,0 +1,314 @@
+"""Every mixer in attention's place: who influences whom, what packing, caches and search give, and its definition."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from model.config import ModelConfig, parameter_count
+from model.masks import Mask
+from model.mixers import linear
+from model.mixers.attention import MultiHeadAttention
+from model.mixers.convolution import GatedConvolution
+from model.mixers.recurrent import Recurrent
+from model.mixers.restricted import RestrictedAttention
+from model.noise import Noise
+from model.positions import NoPositions
+from model.stack import Stack
+from model.transformer import Transformer, init_params
+from run.sharding import placed_shapes
+from tests import tolerance
+from tests.model import test_invariants as invariants
+from tests.model import test_scan as scan
+from tests.model import test_search as search
+from tests.model_cases import TINY, padded_ids, perturbed, run, tokens
+
+PLAIN = [
+    pytest.param({"mixer": "restricted", "neighbours": 3}, id="restricted"),
+    pytest.param({"mixer": "linear"}, id="linear"),
+    pytest.param({"mixer": "convolution", "kernel_width": 3}, id="convolution"),
+    pytest.param({"mixer": "recurrent"}, id="recurrent"),
+]
+MIXERS = [
+    *PLAIN,
+    pytest.param({"mixer": "restricted", "neighbours": 2, "positions": "rope", "norm": "pre"}, id="restricted-rope"),
+    pytest.param({"mixer": "restricted", "neighbours": 4, "positions": "alibi"}, id="restricted-alibi"),
+    pytest.param({"mixer": "convolution", "kernel_width": 4, "norm": "pre"}, id="convolution-pre"),
+]
+mixers = pytest.mark.parametrize("changes", MIXERS)
+plain_mixers = pytest.mark.parametrize("changes", PLAIN)
+SEGMENTS = jnp.array([[1, 1, 1, 1, 1, 2, 2, 2, 3, 0, 0]], jnp.int32)
+POSITIONS = jnp.array([[0, 1, 2, 3, 4, 0, 1, 2, 0, 0, 0]], jnp.int32)
+
+
+def reach(config, causal):
+    """The distances i - j at which position j influences position i through one mixer."""
+    far = SEGMENTS.shape[1]
+    before, after = {
+        "restricted": (config.neighbours - 1, 0) if causal else (config.neighbours // 2,) * 2,
+        "convolution": (config.kernel_width - 1, 0)
+        if causal
+        else (config.kernel_width // 2, (config.kernel_width - 1) // 2),
+    }.get(config.mixer, (far, 0) if causal else (far, far))
+    return -after, before
+
+
+@mixers
+@pytest.mark.parametrize("causal", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_a_position_is_influenced_by_its_own_sentence_as_far_as_the_mixer_reaches_and_in_a_decoder_by_none_after_it(
+    changes, causal
+):
+    config = dataclasses.replace(TINY, **changes)
+    stack, rng = Stack(config, cross=False, causal=causal), np.random.default_rng(0)
+    rows = tokens(np.ones_like(SEGMENTS), SEGMENTS, POSITIONS)
+    x_btd = jnp.asarray(rng.standard_normal((1, 11, config.d_model)), jnp.float32)
+    params = jax.jit(stack.init)(jax.random.key(0), x_btd, rows)
+    reached = invariants.influence(lambda x: stack.apply(params, x, rows)[0], x_btd)[0, :, 0, :]
+    least, most = reach(config, causal)
+    distance = np.arange(11)[:, None] - np.arange(11)[None, :]
+    near = np.asarray(Mask(SEGMENTS, SEGMENTS).dense())[0] & (distance >= least) & (distance <= most)
+    expected = np.linalg.matrix_power(near.astype(int), config.N) > 0
+    np.testing.assert_array_equal(reached, expected)
+
+
+@pytest.mark.slow
+@mixers
+@pytest.mark.parametrize(
+    "invariant",
+    [
+        invariants.test_padding_and_batch_mates_change_nothing,
+        invariants.test_packed_rows_equal_unpacked_ones_in_logits_and_gradients,
+        invariants.test_bfloat16_is_close_to_float32_and_parameters_stay_float32,
+    ],
+)
+def test_what_holds_for_every_model_holds(changes, invariant):
+    invariant(changes)
+
+
+@pytest.mark.slow
+@plain_mixers
+@pytest.mark.parametrize(
+    "how", [{"scan_layers": True}, pytest.param({"remat": "full"}, marks=pytest.mark.slow)], ids=str
+)
+def test_a_scan_over_layers_and_remat_change_no_number_nor_dropout(changes, how):
+    scan.assert_same(how, dataclasses.replace(TINY, **scan.DROPOUTS, **changes))
+
+
+@mixers
+def test_cached_steps_give_the_logits_of_whole_rows(changes):
+    config = dataclasses.replace(TINY, **changes)
+    params, rng = perturbed(config), np.random.default_rng(1)
+    source, target = (padded_ids(rng, [n, n], n, config.vocab_size) for n in (4, 9))
+    expected_btv = run(config, params, source, target)
+    model = Transformer(config)
+    start = jax.jit(lambda params, ids: model.apply({"params": params}, ids, 1, 9, method="start"))
+    step = jax.jit(lambda params, *args: model.apply({"params": params}, *args, method="step"))
+    cache = start(params, jnp.asarray(source))[1]
+    for t in range(9):
+        logits_bmv, cache = step(params, jnp.asarray(target[:, t : t + 1]), jnp.int32(t), cache)
+        tolerance.assert_close(logits_bmv[:, 0], expected_btv[:, t], tolerance.forward(config))
+
+
+@pytest.mark.slow
+@plain_mixers
+def test_beam_search_is_the_plain_one_over_the_uncached_model(changes, monkeypatch):
+    search.test_equals_the_definition_for_every_kind_of_model_while_the_cache_grows(monkeypatch, {"N": 2, **changes})
+
+
+@mixers
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_parameters_are_counted_named_by_the_mixer_and_sharded(changes, norm):
+    sizes = {"neighbours": 5} | changes | {"norm": norm}
+    config = ModelConfig(12, N=2, d_model=8, d_ff=16, h=2, d_k=4, d_v=6, **sizes)
+    tree = jax.eval_shape(lambda: init_params(config, jax.random.key(0)))
+    assert sum(leaf.size for leaf in jax.tree.leaves(tree)) == parameter_count(config)
+    assert all(config.mixer in tree[stack]["layer_1"] for stack in ("encoder", "decoder"))
+    mesh = jax.sharding.AbstractMesh((2, 2, 2), ("data", "fsdp", "tensor"))
+    for leaf in jax.tree.leaves(placed_shapes(tree, mesh)):  # which refuses a matrix that no rule names
+        assert leaf.ndim < 2 or "fsdp" in leaf.sharding.spec
+
+
+# Restricted attention.
+
+
+def cost(module, t):
+    """XLA's count of operations of the mixer, without the weights that nobody asked for."""
+    x_btd, row_bt = jnp.zeros((1, t, module.config.d_model)), jnp.ones((1, t), jnp.int32)
+    params = module.init(jax.random.key(0), x_btd, row_bt, Mask(row_bt, row_bt, True))
+    apply = jax.jit(lambda params, x_btd: module.apply(params, x_btd, row_bt, Mask(row_bt, row_bt, True))[0])
+    return apply.lower(params, x_btd).compile().cost_analysis()["flops"]
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("r", [1, 2, 3, 5, 8, 40])
+def test_restricted_attention_is_attention_with_a_mask_of_r_neighbours(r, causal):
+    config = dataclasses.replace(TINY, mixer="restricted", neighbours=r)
+    rng = np.random.default_rng(r)
+    x_btd = jnp.asarray(rng.standard_normal((1, 11, config.d_model)), jnp.float32)
+    restricted, full = RestrictedAttention(config, NoPositions()), MultiHeadAttention(config, NoPositions())
+    mask = Mask(SEGMENTS, SEGMENTS, causal)
+    params = restricted.init(jax.random.key(0), x_btd, POSITIONS, mask)
+    least, most = reach(config, causal)
+    distance = np.arange(11)[:, None] - np.arange(11)[None, :]
+    near_bts = mask.dense() & ((distance >= least) & (distance <= most))[None]
+    expected_btd, expected_bhts = full.apply(params, x_btd, POSITIONS, near_bts)
+    y_btd, weights_bhts = restricted.apply(params, x_btd, POSITIONS, mask)
+    np.testing.assert_allclose(y_btd, expected_btd, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(weights_bhts, expected_bhts, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "rope", "alibi"])
+def test_restricted_attention_to_as_many_neighbours_as_there_are_positions_is_full_attention(positions):
+    full = dataclasses.replace(TINY, positions=positions)
+    restricted = dataclasses.replace(full, mixer="restricted", neighbours=18)
+    params, rng = perturbed(full), np.random.default_rng(2)
+    source, target = (padded_ids(rng, [5, n], n, full.vocab_size) for n in (9, 8))
+
+    def renamed(tree):
+        names = {"self_attention": "restricted"}
+        return {names.get(k, k): renamed(v) if isinstance(v, dict) else v for k, v in tree.items()}
+
+    found = run(restricted, renamed(params), source, target)
+    tolerance.assert_close(found, run(full, params, source, target), tolerance.forward(full))
+    maps, expected = (
+        run(config, p, source, target, method="attention_maps")
+        for config, p in ((restricted, renamed(params)), (full, params))
+    )
+    real = (target != 0)[None, :, None, :, None]
+    np.testing.assert_allclose(maps["decoder"] * real, expected["decoder"] * real, atol=1e-5)
+
+
+def test_weights_of_restricted_attention_are_dropped_and_are_the_same_in_the_mean():
+    """Bounds are six standard errors of the mean over 400 draws."""
+    config = dataclasses.replace(TINY, neighbours=3, P_drop_attention=0.5)
+    module, mask = RestrictedAttention(config, NoPositions()), Mask(SEGMENTS, SEGMENTS, causal=True)
+    x_btd = jnp.asarray(np.random.default_rng(0).standard_normal((1, 11, config.d_model)), jnp.float32)
+    params = module.init(jax.random.key(0), x_btd, POSITIONS, mask)
+    whole_btd, _ = module.apply(params, x_btd, POSITIONS, mask)
+
+    def drawn(key):
+        return module.apply(params, x_btd, POSITIONS, mask, Noise(key, jnp.arange(1)))[0]
+
+    drawn_kbtd = np.asarray(jax.jit(jax.vmap(drawn))(jax.random.split(jax.random.key(1), 400)))
+    spread_btd = drawn_kbtd.std(axis=0)
+    real_bt = SEGMENTS != 0
+    assert np.all(spread_btd[real_bt] > 0)
+    error_btd = np.abs(drawn_kbtd.mean(axis=0) - whole_btd)
+    assert np.all((error_btd < 6 * spread_btd / 400**0.5)[real_bt])
+
+
+def test_restricted_attention_costs_r_and_not_n():
+    module = RestrictedAttention(dataclasses.replace(TINY, mixer="restricted", neighbours=8), NoPositions())
+    assert cost(module, 512) / cost(module, 128) == pytest.approx(4, rel=0.05)
+
+
+def test_the_cache_of_restricted_attention_has_room_for_r_tokens_a_beam():
+    module = RestrictedAttention(dataclasses.replace(TINY, mixer="restricted", neighbours=3), NoPositions())
+    cache = module.init_cache(rows=2, beams=4, slots=64).grow(128)
+    assert cache.cache.visible_bmc.shape == (2, 4, 12)
+
+
+# Linear attention.
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("block", [1, 2, 3, 4, 64])
+def test_linear_attention_is_its_quadratic_definition_in_blocks_of_any_length(monkeypatch, block, causal):
+    monkeypatch.setattr(linear, "BLOCK", block)
+    rng = np.random.default_rng(block)
+    q, k = (np.abs(rng.standard_normal((2, 3, 11, 4))) for _ in range(2))
+    v = rng.standard_normal((2, 3, 11, 5))
+    segments = jnp.concatenate([SEGMENTS, jnp.ones_like(SEGMENTS)])
+    weights = np.einsum("bhtk,bhsk->bhts", q, k) * np.asarray(Mask(segments, segments, causal).dense())[:, None]
+    expected = np.einsum("bhts,bhse->bhte", weights / (weights.sum(-1, keepdims=True) + linear.LEAST), v)
+    found = linear.linear_attention(*(jnp.asarray(x, jnp.float32) for x in (q, k, v)), segments, causal)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_features_are_elu_plus_one_and_above_0():
+    x = jnp.array([-80.0, -30.0, -1.0, 0.0, 2.0])
+    np.testing.assert_allclose(linear.features(x), jax.nn.elu(x) + 1, atol=1e-6)
+    assert np.all(linear.features(x) > 0)
+    assert np.all(np.isfinite(jax.vmap(jax.grad(linear.features))(x * 1e3)))
+
+
+def test_linear_attention_costs_n_and_not_its_square():
+    module = linear.LinearAttention(dataclasses.replace(TINY, mixer="linear"), NoPositions())
+    assert cost(module, 1024) / cost(module, 256) == pytest.approx(4, rel=0.05)
+
+
+# Recurrence.
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_the_recurrence_is_an_lstm_over_each_sentence_alone_in_the_encoder_from_both_ends(causal):
+    module, rng = Recurrent(TINY, causal), np.random.default_rng(0)
+    x_btd = rng.standard_normal((1, 11, 16)).astype(np.float32)
+    mask = Mask(SEGMENTS, SEGMENTS, causal)
+    fresh = module.init(jax.random.key(0), jnp.asarray(x_btd), POSITIONS, mask)["params"]
+    e = 16 if causal else 8
+    np.testing.assert_array_equal(fresh["bias"].reshape(-1, 4, e).sum((0, 2)), [0, 16, 0, 0])
+    params = {name: rng.standard_normal(leaf.shape).astype(np.float32) for name, leaf in fresh.items()}
+    found = module.apply({"params": params}, jnp.asarray(x_btd), POSITIONS, mask)[0]
+    for direction in range(16 // e):
+        wx, wh = params["wx"][direction], params["wh"][direction]
+        bias = params["bias"].reshape(-1, 4, e)[direction]
+        for begin, end in ((0, 5), (5, 8), (8, 9)):
+            h, c = np.zeros(e), np.zeros(e)
+            for t in list(range(begin, end))[:: 1 - 2 * direction]:
+                gates = np.einsum("d,dge->ge", x_btd[0, t], wx) + np.einsum("f,fge->ge", h, wh) + bias
+                enter, keep, leave = 1 / (1 + np.exp(-gates[:3]))
+                c = keep * c + enter * np.tanh(gates[3])
+                h = leave * np.tanh(c)
+                np.testing.assert_allclose(found[0, t, direction * e :][:e], h, rtol=1e-4, atol=1e-5)
+
+
+# Convolution.
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("w", [1, 2, 3, 6])
+def test_the_convolution_is_gated_and_over_each_sentence_alone(w, causal):
+    config = dataclasses.replace(TINY, mixer="convolution", kernel_width=w)
+    module, rng = GatedConvolution(config), np.random.default_rng(w)
+    x_btd = rng.standard_normal((1, 11, 16)).astype(np.float32)
+    mask = Mask(SEGMENTS, SEGMENTS, causal)
+    params = module.init(jax.random.key(0), jnp.asarray(x_btd), POSITIONS, mask)["params"]
+    params["bias"] = jnp.asarray(rng.standard_normal(32), jnp.float32)
+    found = module.apply({"params": params}, jnp.asarray(x_btd), POSITIONS, mask)[0]
+    before = w - 1 if causal else w // 2
+    for begin, end in ((0, 5), (5, 8), (8, 9)):
+        alone = np.pad(x_btd[0, begin:end], ((before, w - 1 - before), (0, 0)))
+        for t in range(end - begin):
+            value, gate = np.einsum("wd,wdge->ge", alone[t : t + w], params["kernel"]) + params["bias"].reshape(2, 16)
+            expected = value / (1 + np.exp(-gate))
+            np.testing.assert_allclose(found[0, begin + t], expected, rtol=1e-5, atol=1e-5)
+
+
+# What cannot be.
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"mixer": "recurent"}, "model.mixer is 'recurent'; it must be one of attention, restricted"),
+        (
+            {"mixer": "recurrent", "positions": "alibi"},
+            "does not use relative positions such as 'alibi'; set model.positions",
+        ),
+        (
+            {"mixer": "recurrent", "d_model": 15, "positions": "none"},
+            "needs an even model.d_model, half for each direction; 15 is odd",
+        ),
+        ({"mixer": "convolution", "kernel_width": 0}, "model.kernel_width is 0; it must be at least 1"),
+        ({"mixer": "linear", "positions": "rope"}, "does not use relative positions such as 'rope'; set model"),
+        ({"mixer": "linear", "scale_attention": False}, "does not use model.scale_attention; leave it True"),
+        ({"mixer": "restricted", "neighbours": 0}, "model.neighbours is 0; it must be at least 1"),
+        ({"mixer": "restricted", "attention_impl": "splash"}, "has no fused kernel; set model.attention_impl=einsum"),
+    ],
+)
+def test_what_a_mixer_cannot_do_is_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(TINY, **changes)

@@ -1,0 +1,186 @@
+"""The rules of a search, ensembles and dynamic beam allocation against plain Python."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from base.ids import BOS, EOS, PAD
+from model.search.beam import beam_search
+from model.search.diverse import diverse_search
+from model.search.ensemble import Ensemble
+from model.search.rules import Rules
+from model.search.state import run_search
+from tests.model.test_search import EXTRA, SOURCE_BS, Oracle, assert_same, penalty, tiny, unpad
+
+ROWS = SOURCE_BS[:3]
+PREFIX_BP = np.array([[9, 4], [7, 0], [0, 0]], np.int32)
+PHRASES_BCL = np.array([[[6, 3], [10, 0]], [[5, 5], [0, 0]], [[8, 0], [7, 4]]], np.int32)
+
+
+@pytest.fixture(scope="module")
+def model_and_oracle():
+    model, params = tiny()
+    return model, params, Oracle(model, params, SOURCE_BS.shape[1] + EXTRA)
+
+
+def ngrams(ids, n):
+    return [tuple(ids[i : i + n]) for i in range(len(ids) - n + 1)]
+
+
+def may_follow(prefix, token, length, limit, rules, row):
+    """Returns whether the rules allow `token`, the output's `length`-th, after `prefix`."""
+    if token in (PAD, BOS) or (length == limit and token != EOS):
+        return False
+    if rules.phrases_bcl is not None and token == EOS and missing(prefix, rules.phrases_bcl[row]):
+        return False
+    if length == limit:
+        return True
+    start = unpad(rules.prefix_bp[row]) if rules.prefix_bp is not None else []
+    if length <= len(start):
+        return token == start[length - 1]
+    if token == EOS and len(prefix) < rules.min_length:
+        return False
+    n = rules.no_repeat
+    return not n or len(prefix) < n - 1 or tuple([*prefix, token][-n:]) not in ngrams(prefix, n)
+
+
+def missing(ids, phrases):
+    return [p for p in map(unpad, phrases) if p and tuple(p) not in ngrams(ids, len(p))]
+
+
+def begun(ids, phrase):
+    return max((n for n in range(len(phrase)) if n == 0 or ids[-n:] == phrase[:n]), default=0)
+
+
+def banked(ids, phrases):
+    lacking = missing(ids, phrases)
+    held = sum(len(unpad(p)) for p in phrases) - sum(map(len, lacking))
+    return held + max((begun(ids, phrase) for phrase in lacking), default=0)
+
+
+def plain_search(oracle, source, row, rules, beam, alpha, nbest):
+    """The definitions at the tops of model/search/beam.py and rules.py, with lists."""
+    limit = len(source) + EXTRA
+    alive, finished = [(0.0, [])], []
+    for length in range(1, limit + 1):
+        extended = []
+        for log_prob, prefix in alive:
+            following = oracle.next(source, prefix)
+            allowed = [v for v in range(len(following)) if may_follow(prefix, v, length, limit, rules, row)]
+            likely = sorted(allowed, key=lambda v: -following[v])[: 2 * beam]
+            if rules.phrases_bcl is not None:
+                lacking = missing(prefix, rules.phrases_bcl[row])
+                likely += [t for t in {p[begun(prefix, p)] for p in lacking} if t in allowed and t not in likely]
+            extended += [(log_prob + following[token], [*prefix, token]) for token in likely]
+        extended.sort(key=lambda hypothesis: -hypothesis[0])
+        if rules.phrases_bcl is not None:
+            ranked, counts = [], {}
+            for hypothesis in extended:
+                bank = banked(hypothesis[1], rules.phrases_bcl[row])
+                counts[bank] = counts.get(bank, 0) + 1
+                ranked.append((counts[bank], -bank, hypothesis))
+            extended = [hypothesis for *_, hypothesis in sorted(ranked, key=lambda one: one[:2])]
+        kept = extended[: 2 * beam]
+        finished += [(lp / penalty(len(ids), alpha), lp, ids) for lp, ids in kept if ids[-1] == EOS]
+        finished = sorted(finished, key=lambda hypothesis: -hypothesis[0])[:beam]
+        alive = [hypothesis for hypothesis in kept if hypothesis[1][-1] != EOS][:beam]
+        best = max((log_prob for log_prob, _ in alive), default=-np.inf)
+        if len(finished) >= nbest and finished[nbest - 1][0] >= best / penalty(limit, alpha):
+            break
+    return finished[:nbest]
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        Rules(min_length=6, no_repeat=2),
+        Rules(no_repeat=1, prefix_bp=PREFIX_BP),
+        Rules(phrases_bcl=PHRASES_BCL),
+        Rules(phrases_bcl=PHRASES_BCL[:, ::-1], prefix_bp=PREFIX_BP, min_length=5, no_repeat=3),
+    ],
+)
+def test_a_search_with_rules_equals_the_definition(model_and_oracle, rules):
+    model, params, oracle = model_and_oracle
+    find = jax.jit(functools.partial(run_search(beam_search), model, beam=4, alpha=0.6, extra_length=EXTRA, nbest=2))
+    found = find(params, ROWS, rules=rules)
+    for row, source in enumerate(ROWS):
+        assert_same(found, row, plain_search(oracle, unpad(source), row, rules, 4, 0.6, 2))
+        outputs = [ids for ids in map(unpad, found.ids_bmt[row]) if ids]
+        assert outputs
+        for ids in outputs:
+            assert ids[-1] == EOS and len(ids) - 1 >= min(rules.min_length, len(unpad(source)) + EXTRA - 1)
+            assert not rules.no_repeat or len(set(ngrams(ids, rules.no_repeat))) == len(ids) - rules.no_repeat + 1
+            assert rules.prefix_bp is None or ids[: len(unpad(rules.prefix_bp[row]))] == unpad(rules.prefix_bp[row])
+            assert rules.phrases_bcl is None or not missing(ids, rules.phrases_bcl[row])
+
+
+@pytest.mark.slow
+def test_an_ensemble_of_one_is_the_model_and_of_two_the_mean_of_log_probabilities(model_and_oracle):
+    model, params, oracle = model_and_oracle
+    other_model, other_params = tiny(seed=3, N=2)
+    options = {"beam": 4, "alpha": 0.6, "extra_length": EXTRA, "nbest": 2}
+    search = jax.jit(run_search(beam_search), static_argnums=0, static_argnames=tuple(options))
+    alone, one = search(model, params, ROWS, **options), search(Ensemble((model,)), (params,), ROWS, **options)
+    np.testing.assert_array_equal(one.ids_bmt, alone.ids_bmt)
+    np.testing.assert_allclose(one.scores_bm, alone.scores_bm, rtol=1e-6)
+    other = Oracle(other_model, other_params, SOURCE_BS.shape[1] + EXTRA)
+
+    class Mean:
+        def next(self, source, prefix):
+            mean = (oracle.next(source, prefix) + other.next(source, prefix)) / 2
+            return mean - np.log(np.sum(np.exp(mean)))
+
+    found = search(Ensemble((model, other_model)), (params, other_params), jnp.asarray(ROWS), **options)
+    for row, source in enumerate(ROWS):
+        assert_same(found, row, plain_search(Mean(), unpad(source), row, Rules(), 4, 0.6, 2))
+
+
+def plain_diverse_search(oracle, source, beam, alpha, groups, diversity, kind):
+    """The definition at the top of model/search/diverse.py, with lists."""
+    limit, size = len(source) + EXTRA, beam // groups
+    alive, finished = [[(0.0, [])] for _ in range(groups)], [[] for _ in range(groups)]
+    for length in range(1, limit + 1):
+        counts = {}
+        for g in range(groups):
+            extended = []
+            for log_prob, prefix in alive[g]:
+                following = oracle.next(source, prefix)
+                for token in range(len(following)):
+                    if token not in (PAD, BOS) and (length < limit or token == EOS):
+                        new = log_prob + following[token]
+                        extended.append((new - diversity * counts.get(token, 0), new, [*prefix, token]))
+            kept = sorted(extended, key=lambda hypothesis: -hypothesis[0])[: 2 * size]
+            finished[g] += [(lp / penalty(length, alpha, kind), lp, ids) for _, lp, ids in kept if ids[-1] == EOS]
+            finished[g] = sorted(finished[g], key=lambda hypothesis: -hypothesis[0])[:size]
+            alive[g] = [(lp, ids) for _, lp, ids in kept if ids[-1] != EOS][:size]
+            best = max((lp for lp, _ in alive[g]), default=-np.inf)
+            if len(finished[g]) == size and finished[g][-1][0] >= best / penalty(limit, alpha, kind):
+                alive[g] = []
+            for _, ids in alive[g]:
+                counts[ids[-1]] = counts.get(ids[-1], 0) + 1
+    once = {tuple(ids): (score, lp, ids) for of_group in reversed(finished) for score, lp, ids in of_group}
+    return sorted(once.values(), key=lambda hypothesis: -hypothesis[0])
+
+
+@pytest.mark.parametrize(("diversity", "kind"), [(0.0, "gnmt"), (1.5, "gnmt"), (1.5, "power")])
+def test_diverse_search_equals_the_definition_and_its_outputs_differ(model_and_oracle, diversity, kind):
+    model, params, oracle = model_and_oracle
+    find = functools.partial(
+        run_search(diverse_search), model, beam=6, alpha=0.6, extra_length=EXTRA, groups=3, penalty=kind
+    )
+    found = jax.jit(functools.partial(find, diversity=diversity))(params, ROWS)
+    counts = []
+    for row, source in enumerate(ROWS):
+        expected = plain_diverse_search(oracle, unpad(source), 6, 0.6, 3, diversity, kind)
+        assert_same(found, row, expected)
+        counts.append(len(expected))
+    assert (max(counts) == 2) == (diversity == 0), "without a penalty all groups find the same"
+
+
+def test_groups_that_do_not_divide_the_beam_are_refused(model_and_oracle):
+    model, params, _ = model_and_oracle
+    with pytest.raises(ValueError, match="groups is 4; it must divide the beam of 6"):
+        diverse_search(model, params, jnp.asarray(ROWS), beam=6, alpha=0.6, extra_length=EXTRA, groups=4, diversity=1.0)

@@ -1,0 +1,174 @@
+"""The report and the command, from planted runs and from the committed records."""
+
+import base64
+import csv
+import hashlib
+import html.parser
+import io
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from base.errors import UserError
+from base.table import as_text
+from paper import figures
+from paper.__main__ import TABLES
+from paper.command import draw, make
+from paper.launch import commands
+from paper.records import find_records, load, newest_with_checkpoints
+from paper.report.curves import curves, trends
+from paper.report.report import report
+from paper.studies import STUDIES
+from tests import grammar_run
+from tests.planted import plant, planted_config, scores
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.fixture
+def planted(tmp_path: Path) -> Path:
+    for place, row in enumerate(("base", "A1", "C1")):
+        for seed in (0, 1):
+            config = planted_config(f"configs/ablations.py:{row}:small", seed=seed)
+            plant(tmp_path / f"{row} {seed}", config, scores(config, "valid", 90.0 - place, perplexity=1.0 + place))
+    plant(tmp_path / "mine", planted_config("configs/quickstart.py"))
+    return tmp_path
+
+
+def test_curves_are_of_rows_together_and_of_other_runs_alone(planted: Path) -> None:
+    plant(planted / "other" / "mine", planted_config("configs/quickstart.py"))
+    drawn = curves(find_records(planted))
+    assert list(drawn) == [
+        "Table 3, heads (A), scaled-down models",
+        "Table 3, size (C), and big, scaled-down models",
+        f"{planted}/mine (no row of the paper's)",
+        f"{planted}/other/mine (no row of the paper's)",
+    ]
+    svg = drawn["Table 3, heads (A), scaled-down models"]
+    assert ">base<" in svg and ">A1<" in svg and ">C1<" not in svg
+    assert svg.startswith("<svg ") and "currentColor" in svg and "height=" not in svg.partition(">")[0]
+
+
+def test_trends_are_of_rows_that_have_run(planted: Path) -> None:
+    drawn = trends(find_records(planted))
+    assert list(drawn) == ["log perplexity: rows of Table 3 minus base", "BLEU: rows of Table 3 minus base"]
+    assert all(">A1<" in svg and ">C1<" in svg and ">A2<" not in svg for svg in drawn.values())
+
+
+def test_the_report_needs_no_network_and_has_everything(planted: Path) -> None:
+    found = find_records(planted)
+    text = report(make("all", found), found, "there")
+    assert "from 7 runs in there, 7 of them complete." in text
+    for name in (*(f"table-{name[-1]}" for name in TABLES), *STUDIES):
+        assert f'<h2 id="{name}">' in text
+    assert text.count("<svg ") == 5
+    assert not re.search(r"""(src|href)=["'](?!#|data:)""", text)
+    assert "url(" not in text.replace("url(#", "")
+    ids = re.findall(r' id="([^"]+)"', text)
+    assert len(ids) == len(set(ids)), "two drawings share a name"
+
+
+class Elements(html.parser.HTMLParser):
+    """Collects what a browser would make of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.labels: list[str | None] = []
+        self.frames: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attributes}
+        self.labels += [value for name, value in attributes if tag == "svg" and name == "aria-label"]
+        self.frames += [value or "" for name, value in attributes if name == "srcdoc"]
+
+
+def test_a_folders_name_is_only_text_on_the_page(tmp_path: Path) -> None:
+    names = ['"><img src=x onerror=alert(1)>', r"a\1b\g<2>", "font-family: x;"]
+    for name in names:
+        plant(tmp_path / name, planted_config("configs/quickstart.py"))
+    records = find_records(tmp_path)
+    page = Elements(report(make("table4", records), records, "there"))
+    assert "img" not in page.tags and not any(attribute.startswith("on") for attribute in page.attributes)
+    assert set(page.labels) == {f"{tmp_path}/{name} (no row of the paper's)" for name in names}
+
+
+def test_the_scripts_of_the_frames_and_no_others_may_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = grammar_run.make(tmp_path / "run")
+    settings = json.loads((run / "config.json").read_text())
+    data = {**settings["data"], "valid": "grammar:valid:20:{en,de}"}
+    (run / "config.json").write_text(json.dumps({**settings, "steps": 4, "data": data}))
+    (run / "metrics.jsonl").write_text('{"step": 4, "kind": "train", "seconds": 1}\n')
+    monkeypatch.setattr(figures, "figures", lambda workdir, output: [])
+    text = report({}, find_records(tmp_path), "there")
+    (frame,) = Elements(text).frames
+    scripts = re.findall(r"<script>(.*?)</script>", frame, re.DOTALL)
+    hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    (allowed,) = re.findall(r"script-src ([^;]*);", text.partition("<title>")[0])
+    assert hashes and allowed.split() == [f"'sha256-{one}'" for one in hashes]
+
+
+def test_figures_are_drawn_by_the_newest_complete_run_that_translates(planted: Path) -> None:
+    with pytest.raises(UserError, match="--runs=x: no complete run in it that translates and has its checkpoints"):
+        draw(find_records(planted), planted / "figures", "x")
+    (planted / "A1 0" / "checkpoints").mkdir()
+    config = planted_config("configs/base.py:en-de:small")
+    (plant(planted / "z unfinished", config, steps=1) / "checkpoints").mkdir()
+    (plant(planted / "text", planted_config("configs/language_model.py")) / "checkpoints").mkdir()
+    (plant(planted / "trees", planted_config("configs/parsing.py:small")) / "checkpoints").mkdir()
+    drawer = newest_with_checkpoints(find_records(planted))
+    assert drawer is not None and drawer.path == planted / "A1 0"
+
+
+def test_every_command_names_a_config_that_there_is() -> None:
+    text = as_text(commands())
+    names = re.findall(r"--config=(configs/\S+)", text)
+    assert len(names) == 8 + 2 + 40 + 3 + 5 + 6 + 3 + 16
+    for name in names:
+        load(name if ":" in name else f"{name}:base")
+    assert "python -m train.sweep --config=configs/ablations.py --workdir=runs/table3\n" in text
+    assert re.search(r"ablations.py:A1 --workdir=(\S+) && python -m infer --workdir=\1 --split=valid", text)
+
+
+def paper(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "paper", *arguments], cwd=ROOT, capture_output=True, text=True)
+
+
+@pytest.mark.slow
+def test_the_command_prints_every_table_of_the_committed_records(tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    done = paper("all", "--runs=results", "--csv", "--commands", f"--html={page}")
+    assert (done.returncode, done.stderr) == (0, "")
+    blocks = [list(csv.reader(io.StringIO(block))) for block in done.stdout.split("\n\n")]
+    assert all(len(row) == len(block[0]) for block in blocks for row in block)
+    assert {block[1][0].partition("-")[0] for block in blocks if len(block) > 1} == {*TABLES, *STUDIES, "commands"}
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["table9"], f"table9: give one of {', '.join([*TABLES, *STUDIES])}, figures, all; --help explains"),
+        (["table2", "--csv", "--markdown"], "--markdown and --csv: give one of them"),
+        (
+            ["table1", "--plot=x.svg"],
+            f"--plot=x.svg: only a study has a figure to put there: {', '.join(STUDIES)}",
+        ),
+        (["table3", "--runs=gs://bucket/runs"], "--runs=gs://bucket/runs: this is a URL; only mounted file systems"),
+        (["figures", "--output=gs://bucket/x"], "--output=gs://bucket/x: this is a URL; only mounted file systems"),
+        (["table1", "--html=s3://b/x.html"], "--html=s3://b/x.html: this is a URL; only mounted file systems"),
+    ],
+    ids=["table", "forms", "plot", "runs", "output", "html"],
+)
+def test_a_mistake_is_one_line(arguments: list[str], error: str) -> None:
+    done = paper(*arguments)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: {error}") and done.stderr.count("\n") == 1

@@ -1,0 +1,201 @@
+"""Result records become the tables of the README and of docs/results.md, and nothing else does."""
+
+import hashlib
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from base.errors import UserError
+from paper import results
+from paper.provenance import DIRTY
+from paper.records import PARSING, find_records, read_run, row_runs
+from paper.tables.paired import read_lines_of
+from run import folder
+from tests.planted import head, plant, planted_config, scores
+
+ROOT = Path(__file__).parent.parent.parent
+A1 = "configs/ablations.py:A1:small"
+
+
+@pytest.mark.slow
+def test_the_pages_show_the_committed_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    for page, text in results.pages().items():
+        assert page.read_text(encoding="utf-8") == text, "run python -m paper.results"
+
+
+def test_the_words_of_the_tables_have_no_typed_number() -> None:
+    """Counts stand in the generated notes; names of rows, tables and sections, and commands, may have digits."""
+    words, _, rest = (ROOT / results.TABLES).read_text(encoding="utf-8").partition(results.BEGIN)
+    words += rest.partition(results.END)[2]
+    words = re.sub(r"`[^`]*`|\bTables? \d( to \d)?|\bsection [\d.]*\d|\b[A-E]\d\b", "", words)
+    assert re.findall(r".*\d.*", words) == []
+
+
+def test_a_run_without_an_evaluation_makes_no_record(tmp_path: Path) -> None:
+    plant(tmp_path / "run", planted_config(A1))
+    with pytest.raises(UserError, match=r"no evaluation of the test split; run python -m infer"):
+        results.make_record(tmp_path / "run")
+    with pytest.raises(UserError, match=r"no evaluation of the valid split; run .* --split=valid"):
+        results.make_record(tmp_path / "run", "valid")
+
+
+def launch(run: Path, **changes: Any) -> None:
+    """Changes the only launch of a planted run."""
+    (one,) = json.loads((run / "run.json").read_text())["launches"]
+    (run / "run.json").write_text(json.dumps({"launches": [{**one, **changes}]}))
+
+
+def test_a_record_holds_the_newest_evaluation_and_the_last_update(tmp_path: Path) -> None:
+    config = planted_config(A1, seed=3)
+    times = {"test": ("2026-01-02", "2026-01-01"), "valid": ("2026-01-03",)}
+    evaluations = [scores(config, split, 7.0, time=time) for split in times for time in times[split]]
+    run = plant(tmp_path / "run", config, *evaluations, hours=0.5)
+    manifest = {"pairs": {"kept": 1}, "tokens": {"source": 2}, "sha256": {"x": "y"}}
+    command = ["a", "--config.seed=3", "--workdir=/mine/runs/x"]
+    launch(run, data={"train": {**manifest, "folder": "/not/kept"}}, command=command)
+    (run / "evaluations" / "test-0.txt").write_bytes(b"Der Hund\n")
+    record = results.make_record(run)
+    assert record["evaluation"] == evaluations[0]
+    assert record["translations_sha256"] == hashlib.sha256(b"Der Hund\n").hexdigest()
+    assert record["caveats"] == []
+    training = record["training"]
+    assert (training["steps"], training["minutes"]) == (config["steps"], 30.0)
+    assert [one["step"] for one in training["validations"]] == [config["steps"] // 2, config["steps"]]
+    assert results.make_record(run, "valid")["evaluation"]["time"] == "2026-01-03"
+    assert (record["launches"][0]["data"], record["launches"][0]["command"]) == (
+        {"train": manifest},
+        ["a", "--config.seed=3"],
+    )
+    trees = {**scores(config, "test", 1.0, time="2026-01-04"), "f1": 1.0, **dict.fromkeys(PARSING, 1.0)}
+    (run / "evaluations" / "parse-test-d.json").write_text(json.dumps(trees))
+    assert results.make_record(run)["evaluation"]["time"] == "2026-01-04"
+
+
+def test_a_run_whose_code_is_lost_is_refused_or_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = planted_config(A1)
+    run = plant(tmp_path / "run", config, scores(config, "test", 7.0))
+    launch(run, git={"commit": head(), "dirty": True})
+    with pytest.raises(UserError, match=r"run: not recorded, since the code had uncommitted changes; commit and train"):
+        results.make_record(run)
+    monkeypatch.chdir(tmp_path)
+    results.write_record(run, "x", "test", translations=False, allow_dirty=True)
+    (record,) = find_records(Path("results")).runs
+    assert record.caveats == [DIRTY]
+    text = results.table(results.translation_records([record]))
+    assert "| [x](../results/x.json) † | 7.00 |" in text and "- † the code had uncommitted changes: x" in text
+    text = results.summary(results.translation_records([record]))
+    assert "| [x](results/x.json) † |  | 7.00 |" in text and "- † the code had uncommitted changes: x" in text
+
+
+def test_a_run_of_lower_cased_text_has_no_reading_with_case(tmp_path: Path) -> None:
+    config = planted_config(A1)
+    config["data"]["lowercase"] = True
+    found = scores(config, "test", 7.0)
+    found["signatures"] = {"sacrebleu": "case:mixed", "bleu_tok_lc": "case:lc"}
+    text = results.table({"x": read_run(plant(tmp_path / "x", config, found))})
+    heads, row = (text.splitlines()[line].split(" | ") for line in (0, 2))
+    assert row[heads.index("sacreBLEU")] == "" and row[heads.index("tokenised, lower-cased")] != ""
+    assert "case:lc" in text and "case:mixed" not in text
+
+
+def test_the_readme_has_four_columns_and_the_best_first(tmp_path: Path) -> None:
+    """A run of lower-cased text is ranked by what it can reach, and says so; each score has its signature."""
+    records = {}
+    for name, value, lowercase in (("worse", 6.0, False), ("caseless", 7.0, True), ("better", 8.0, False)):
+        config = planted_config(A1)
+        config["data"]["lowercase"] = lowercase
+        case = {"sacrebleu": 99.0, "sacrebleu_lc": value} if lowercase else {"sacrebleu": value, "sacrebleu_lc": 99.0}
+        run = plant(tmp_path / name, config, {**scores(config, "test", 50.0), **case}, hours=0.5)
+        launch(run, data={"train": {"pairs": {"kept": 1234}}})
+        records[name] = read_run(run)
+    head, _, *rows = results.summary(records).splitlines()
+    assert head == "| result | training pairs | sacreBLEU | training |"
+    assert rows[:3] == [
+        "| [better](results/better.json) | 1,234 | 8.00 | 30 minutes, 1 x cpu (2 cores) |",
+        "| [caseless](results/caseless.json) | 1,234 | 7.00, lower-cased | 30 minutes, 1 x cpu (2 cores) |",
+        "| [worse](results/worse.json) | 1,234 | 6.00 | 30 minutes, 1 x cpu (2 cores) |",
+    ]
+    notes = ["- sacreBLEU: `sacrebleu:signature`", "- sacreBLEU, lower-cased: `sacrebleu_lc:signature`"]
+    assert rows[4:6] == notes and rows[6].startswith("- one seed")
+
+
+def test_a_launch_carries_what_a_record_needs(tmp_path: Path) -> None:
+    folder.record_launch(tmp_path, {"train": {"pairs": {}, "tokens": {}, "sha256": {}}}, 0)
+    config = planted_config(A1)
+    (tmp_path / "run.json").replace(plant(tmp_path / "run", config, scores(config, "test", 7.0)) / "run.json")
+    device = results.make_record(tmp_path / "run", allow_dirty=True)["launches"][0]["device"]
+    assert device["cpu"] and device["cpu"] == device["cpu"].strip()
+    if "model name" in (text := Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""):
+        assert device["cpu"] in text
+
+
+def test_damaged_manifests_are_one_line(tmp_path: Path) -> None:
+    config = planted_config(A1)
+    run = plant(tmp_path / "run", config, scores(config, "test", 7.0))
+    launch(run, data={"train": {"pairs": 3, "tokens": {}, "sha256": {}}})
+    with pytest.raises(UserError, match=r"run.json: damaged in data: train.pairs is 3; it must be an object"):
+        results.make_record(run)
+
+
+@pytest.mark.parametrize("module", ["results", "figures"])
+def test_a_url_is_not_made_a_folder(module: str) -> None:
+    flag = "--name=x" if module == "results" else "--output=gs://bucket/x"
+    command = [sys.executable, "-m", f"paper.{module}", "--workdir=gs://bucket/run", flag]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert re.match(r"error: --(workdir|output)=gs://bucket/\w+: this is a URL; only mounted", done.stderr)
+
+
+def test_a_damaged_record_stops_the_pages_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "x.json").write_text("no")
+    with pytest.raises(UserError, match=r"^results/x.json: damaged, not JSON"):
+        results.pages()
+
+
+def test_a_record_may_lie_deeper_and_keep_translations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = planted_config(A1)
+    run = plant(tmp_path / "run", config, scores(config, "valid", 7.0))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"--translations: .*valid-0.txt: no such file; evaluate the run again"):
+        results.write_record(run, "table3-small/A1-seed0", "valid", translations=True, allow_dirty=False)
+    (run / "evaluations" / "valid-0.txt").write_text("Der Hund schläft.\n", encoding="utf-8")
+    results.write_record(run, "table3-small/A1-seed0", "valid", translations=True, allow_dirty=False)
+    records = find_records(Path("results"))
+    (one,) = row_runs(records, A1, "valid").scored
+    assert one.scores == scores(config, "valid", 7.0)
+    assert [record["step"] for record in one.run.validations] == [config["steps"] // 2, config["steps"]]
+    assert read_lines_of(one) == ["Der Hund schläft."]
+    assert results.translation_records(records.runs) == {}, "the README shows what lies directly in results/"
+    one.lines.write_bytes(b"\xff\n")
+    with pytest.raises(UserError, match=r"A1-seed0.txt: damaged, not UTF-8"):
+        read_lines_of(one)
+
+
+def test_every_point_of_a_sweep_has_its_record(tmp_path: Path) -> None:
+    for point in ("seed=0", "seed=1,h=1"):
+        plant(tmp_path / "s" / point, planted_config(A1))
+    assert results.runs_of(tmp_path / "s" / "seed=0", "x") == {"x": tmp_path / "s" / "seed=0"}
+    (tmp_path / "s" / "sweep").mkdir()
+    assert results.runs_of(tmp_path / "s", "x") == {
+        "x/seed=0": tmp_path / "s" / "seed=0",
+        "x/seed=1,h=1": tmp_path / "s" / "seed=1,h=1",
+    }
+
+
+def test_the_readme_passes_over_what_is_no_translation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = planted_config("configs/parsing.py:small")
+    trees = {key: value for key, value in scores(config, "test", 1.0).items() if key != "sacrebleu"}
+    run = plant(tmp_path / "run", config, {**trees, **dict.fromkeys(PARSING, 1.0)})
+    results.write_record(run, "parsing", "test", translations=False, allow_dirty=False)
+    records = find_records(Path("results"))
+    assert len(records.runs) == 1 and records.notes == []
+    assert results.translation_records(records.runs) == {}

@@ -1,0 +1,69 @@
+"""The package `vaswani`: its commands, what it says of a name that is taken, and a wheel that holds nothing else."""
+
+import importlib.metadata
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from tests.repo.test_layout import ROOMS
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def run(*command: object, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(list(map(str, command)), cwd=cwd, capture_output=True, text=True)
+
+
+def test_a_command_is_run_by_its_name() -> None:
+    vaswani = (sys.executable, "-m", "vaswani")
+    assert "\n  infer.translate        Translates standard input, line by line" in run(*vaswani, "--help").stdout
+    same = [run(*start, "infer.align", "--help").stdout for start in (vaswani, (sys.executable, "-m"))]
+    assert same[0] == same[1] != ""
+    unknown = run(*vaswani, "trian")
+    told = "error: there is no command 'trian'; vaswani --help lists them\n"
+    assert (unknown.returncode, unknown.stderr) == (2, told)
+
+
+def test_a_name_that_is_taken_is_an_error_and_a_folder_of_files_is_not(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    code = f"import sys; sys.path += [{str(ROOT)!r}]; import vaswani, data.batching"
+    assert run(sys.executable, "-c", code, cwd=tmp_path).stderr == ""
+    (tmp_path / "model.py").touch()
+    error = run(sys.executable, "-c", code, cwd=tmp_path).stderr.splitlines()[-1]
+    assert error == f"ImportError: vaswani needs the name 'model', which here is {tmp_path}/model.py: rename that"
+
+
+@pytest.mark.slow
+def test_a_wheel_holds_one_package_whose_commands_run(tmp_path: Path) -> None:
+    source, environment = tmp_path / "source", tmp_path / "environment"
+    source.mkdir()
+    for name in (*ROOMS, "vaswani"):
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    pip = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
+    modern = int(importlib.metadata.version("setuptools").partition(".")[0]) >= 77
+    isolation = ["--no-build-isolation"] if modern else []  # which would download setuptools
+    made = run(*pip, "wheel", "--no-deps", *isolation, "--wheel-dir", tmp_path, source)
+    assert made.returncode == 0, made.stderr
+    assert run(sys.executable, "-m", "venv", "--without-pip", environment).returncode == 0
+    installed = run(*pip, "--python", environment, "install", "--no-deps", next(tmp_path.glob("*.whl")))
+    assert installed.returncode == 0, installed.stderr
+
+    (packages,) = environment.glob("lib/python*/site-packages")
+    assert {path.name.partition("-")[0] for path in packages.iterdir()} == {"vaswani"}
+    rooms = {path.name for path in (packages / "vaswani").iterdir() if path.is_dir()} - {"__pycache__"}
+    assert rooms == set(ROOMS)
+    files = {path.relative_to(source) for room in ROOMS for path in (source / room).rglob("*") if path.is_file()}
+    assert {file for file in files if not (packages / "vaswani" / file).exists()} == set()
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    vaswani = environment / "bin" / "vaswani"
+    (tmp_path / "elsewhere").mkdir()
+    helped = run(vaswani, "infer.translate", "--help", cwd=tmp_path / "elsewhere")
+    assert helped.returncode == 0 and "--workdir" in helped.stdout
+    wrong = ("train", "--config=configs/quickstart.py", "--config.modle.N=2")
+    assert "did you mean model.N?" in run(vaswani, *wrong, cwd=tmp_path / "elsewhere").stderr

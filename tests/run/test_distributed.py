@@ -1,0 +1,137 @@
+"""Two processes of four devices each train, validate, decode and save as one, and others can resume their run."""
+
+import json
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+
+from run.checkpoint import load_params
+from tests import tiny_training
+from tests.train.test_train_cli import ENVIRONMENT, ROOT
+
+pytestmark = pytest.mark.slow
+# What the CPU's collectives print, several threads at a time, so that one line may lie within another.
+GLOO = re.compile(r"(gloo|rank|is|connected|to|peer|ranks|expected|number|of|\d|[][.:\s])*", re.IGNORECASE)
+STEPS = 8
+EVERY = 4
+
+
+def config(folder: Path) -> ConfigDict:
+    """A batch of 13 rows, which no number of devices divides; validation and translation halfway and at the end."""
+    cfg = tiny_training.config(folder)
+    cfg.steps, cfg.log_every, cfg.checkpoint.every, cfg.eval.every = STEPS, 1, EVERY, EVERY
+    cfg.data.tokens_per_batch = 13 * 48
+    cfg.eval.bleu_sentences, cfg.decode.extra_length = 6, 3
+    return cfg
+
+
+def start(folder: Path, workdir: Path, processes: int, devices: int, *more: str) -> list[subprocess.Popen[str]]:
+    """Starts training in several processes, each with its own devices."""
+    return launch(["train", f"--config={folder}/tiny_config.py", f"--workdir={workdir}", *more], processes, devices)
+
+
+def launch(module: list[str], processes: int, devices: int) -> list[subprocess.Popen[str]]:
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        coordinator = f"--coordinator=localhost:{free.getsockname()[1]}"
+    command = [sys.executable, "-m", *module]
+    return [
+        subprocess.Popen(
+            [*command, *([coordinator, f"--processes={processes}", f"--process={i}"] if processes > 1 else [])],
+            cwd=ROOT,
+            env={**ENVIRONMENT, "JAX_NUM_CPU_DEVICES": str(devices)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for i in range(processes)
+    ]
+
+
+def finish(started: list[subprocess.Popen[str]], status: int = 0) -> list[str]:
+    """Waits for all of them; returns their stdout."""
+    try:
+        said = [process.communicate(timeout=600) for process in started]
+    finally:
+        for process in started:
+            process.kill()
+    assert [process.returncode for process in started] == [status] * len(started), "\n---\n".join(e for _, e in said)
+    return [out for out, _ in said]
+
+
+def records(workdir: Path) -> list[dict]:
+    return [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
+
+
+def results(workdir: Path) -> list[tuple]:
+    """Step, kind, loss and BLEU of every record: what must not depend on who computed it."""
+    return [(r["step"], r["kind"], r["loss"], r.get("bleu", 0.0)) for r in records(workdir)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two processes, undisturbed, as `whole`, and as it stood halfway, as `half`."""
+    folder = tmp_path_factory.mktemp("distributed")
+    tiny_training.config_file(folder, config(folder))
+    finish(start(folder, folder / "whole", 2, 4))
+    half = shutil.copytree(folder / "whole", folder / "half")
+    shutil.rmtree(half / "checkpoints" / str(STEPS))
+    lines = (half / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (half / "metrics.jsonl").write_text("".join(line for line in lines if json.loads(line)["step"] <= EVERY))
+    return folder
+
+
+def test_two_processes_train_validate_decode_and_save_as_one(folder: Path) -> None:
+    kinds = [(step, kind) for step, kind, _, _ in results(folder / "whole")]
+    assert kinds.count((EVERY, "valid")) == kinds.count((STEPS, "valid")) == 1
+    assert [step for step, kind in kinds if kind == "train"] == list(range(1, STEPS + 1))
+    launch = json.loads((folder / "whole" / "run.json").read_text())["launches"]
+    assert [one["device"]["count"] for one in launch] == [8]
+
+
+@pytest.mark.parametrize(("processes", "devices"), [(2, 4), (1, 8), (1, 1)])
+def test_others_take_over_where_two_processes_stopped(folder: Path, processes: int, devices: int) -> None:
+    workdir = folder / f"resumed_{processes}x{devices}"
+    shutil.copytree(folder / "half", workdir)
+    finish(start(folder, workdir, processes, devices))
+    whole, resumed = results(folder / "whole"), results(workdir)
+    assert [one[:2] for one in resumed] == [one[:2] for one in whole]
+    for one, other in zip(resumed, whole, strict=True):
+        assert one[2:] == pytest.approx(other[2:], rel=1e-5)
+    if processes == 2:
+        assert resumed == whole
+        params = [load_params(folder / name, STEPS) for name in (workdir.name, "whole")]
+        jax.tree.map(np.testing.assert_array_equal, *params)
+
+
+@pytest.mark.slow
+def test_two_processes_evaluate_as_one(folder: Path) -> None:
+    command = ["infer", f"--workdir={folder}/whole", "--split=valid", "--json"]
+    both, alone = finish(launch(command, 2, 4)), finish(launch(command, 1, 1))
+    assert GLOO.fullmatch(both[1])  # the second process prints no result
+    one, other = json.loads(both[0][both[0].index("{") :]), json.loads(alone[0])
+    for key in ("sacrebleu", "chrf", "exact_match", "perplexity", "params_sha256", "sentences"):
+        assert one[key] == (pytest.approx(other[key], rel=1e-5) if isinstance(one[key], float) else other[key])
+
+
+@pytest.mark.slow
+def test_sigterm_to_one_process_stops_both_after_the_same_update(folder: Path) -> None:
+    workdir = folder / "stopped"
+    both = start(folder, workdir, 2, 4, "--config.steps=1000000", "--config.checkpoint.every=1000000")
+    deadline = time.monotonic() + 300
+    while not ((workdir / "metrics.jsonl").exists() and len((workdir / "metrics.jsonl").read_text().splitlines()) > 2):
+        assert time.monotonic() < deadline and all(process.poll() is None for process in both)
+        time.sleep(0.05)
+    both[1].terminate()
+    finish(both, status=143)
+    (step,) = (int(path.name) for path in (workdir / "checkpoints").iterdir() if path.name.isdigit())
+    assert step >= 3

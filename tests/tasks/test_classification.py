@@ -1,0 +1,153 @@
+"""Classification: properties of sentences, fine-tuning a masked language model, resuming, scores, mistakes."""
+
+import json
+import shutil
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+
+from base.errors import UserError
+from base.ids import EOS
+from configs.classification import get_config
+from data.cache import prepare_all
+from data.classes import Classified, classes_of
+from data.properties import PROPERTIES
+from data.sources import open_corpus
+from data.trees.treebank import read_trees
+from infer.evaluate import predictions as evaluation
+from infer.runs import Run, open_run
+from infer.texts.classes import classify, classify_stream
+from run.checkpoint import load_params
+from run.folder import read_metrics
+from tests.infer.test_translate_cli import command
+from tests.tiny_training import refusal
+from train import loop
+
+SENTENCES = {
+    "(S (NP (PRP They)) (VP (VBP think) (SBAR (IN that) (S (NP (PRP he)) (VP (VBD slept))))) (. .))":
+        ("present", "plural", "subordinate"),
+    "(S (S (NP (NP (NNP Eva) (POS 's)) (NNS dogs)) (VP (VBD ran))) (, ,) (CC and) (S (NP (PRP I)) (VP (VBP eat))))":
+        ("past", "plural", "coordinate"),
+    "(S (NP (NP (DT The) (NN bank)) (PP (IN of) (NP (NNS rivers)))) (VP (MD will) (VP (VB wait))) (. .))":
+        ("modal", "singular", "simple"),
+    "(SQ (VBZ Is) (NP (DT a) (NN dog)) (ADJP (JJ old)) (NP (DT all) (NNS days)) (. ?))":
+        ("present", "singular", "polar"),
+    "(SBARQ (WHNP (WP Who)) (SQ (VP (VBD saw) (NP (PRP them)))) (. ?))": ("past", "singular", "wh"),
+    "(S (NP (EX There)) (VP (VBD were) (NP (CD two) (NNS cats)) (PP (IN in) (NP (DT the) (NN house)))) (. .))":
+        ("past", "plural", "simple"),
+    "(S (NP (NNP Eva)) (, ,) (NP (PRP you)) (VP (MD can) (VP (VB go))) (. .))": ("modal", "plural", "simple"),
+    "(S (NP (NP (NNP Eva)) (CC and) (NP (DT a) (NN dog))) (VP (VBP wait)) (. .))": ("present", "plural", "simple"),
+    "(S (NP (NP (NNS Dogs)) (SBAR (WHNP (WP who)) (S (VP (VBD slept))))) (VP (VBP wait)) (. .))":
+        ("present", "plural", "subordinate"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("tree", "expected"), SENTENCES.items())
+def test_properties_of_a_sentence(tree: str, expected: tuple[str, ...]) -> None:
+    ((_, (one,)),) = read_trees(iter([tree]), "test")
+    assert tuple(PROPERTIES[name](one) for name in ("tense", "number", "clause")) == expected
+
+
+def tiny(folder: Path, of: str = "number") -> ConfigDict:
+    """The config, small."""
+    cfg = get_config(of)
+    cfg.data.train, cfg.data.valid = f"grammar:train:64:{{en,{of}}}", f"grammar:valid:16:{{en,{of}}}"
+    cfg.data.test = ""
+    cfg.data.update({"cache": str(folder / "cache"), "vocab_size": 400, "max_length": 96, "pack_length": 96})
+    cfg.data.update({"tokens_per_batch": 768, "buckets": (96,)})
+    cfg.model.update(
+        {"N": 1, "d_model": 16, "d_ff": 32, "h": 2, "d_k": 8, "d_v": 8, "P_drop": 0.1, "max_positions": 96}
+    )
+    cfg.steps, cfg.eval.every, cfg.log_every, cfg.checkpoint.every = 8, 8, 8, 5
+    return cfg
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A classifier fine-tuned from a masked language model."""
+    folder = tmp_path_factory.mktemp("classification")
+    cfg = tiny(folder)
+    before = tiny(folder)
+    before.task, before.steps = "masked_lm", 1
+    before.data.train = before.data.valid = "lines:grammar:train:64"
+    assert loop.train(before, folder / "masked_lm") == 0
+    cfg.data.tokenizer = str(folder / "masked_lm" / "tokenizer.model")
+    assert loop.train(cfg, folder / "run", str(folder / "masked_lm")) == 0
+    return open_run(folder / "run", "latest", task="classification")
+
+
+@pytest.mark.slow
+def test_the_encoder_is_taken_and_the_head_is_new(trained: Run) -> None:
+    init = json.loads((trained.workdir / "run.json").read_text())["launches"][0]["init"]
+    assert init["new"] == ["classes", "classes_b"] and init["unused"] == ["softmax_b"]
+
+
+def test_the_class_is_at_the_eos(trained: Run) -> None:
+    tokenizer, text, _ = prepare_all(trained.config.data, trained.workdir / "tokenizer.model", sides=2)
+    pairs = Classified(text, tokenizer, ("singular", "plural"))
+    corpus = list(open_corpus(trained.config.data.train).pairs())
+    assert {label for _, label in corpus} == {"singular", "plural"}
+    for (ids, hidden), (line, label) in zip(pairs.records(range(len(text))), corpus, strict=True):
+        assert ids.tolist() == [*tokenizer.encode(line), EOS]
+        assert hidden.tolist() == [0] * (len(ids) - 1) + [label == "plural"]
+
+
+def test_scores_are_those_of_training_and_of_each_line(trained: Run) -> None:
+    record = evaluation.evaluate(trained, "valid")
+    validated = [one for one in read_metrics(trained.workdir) if one["kind"] == "valid"]
+    assert record["nll"] == pytest.approx(validated[-1]["nll"], rel=1e-5)
+    assert record["texts"] == 16
+    params = jax.device_put(trained.params)
+    pairs = list(open_corpus(trained.config.data.valid).pairs())
+    found = [classify(trained, params, line) for line, _ in pairs]
+    right = [one == label for (one, _), (_, label) in zip(found, pairs, strict=True)]
+    assert record["accuracy"] == pytest.approx(np.mean(right))
+    certain = [p if well else 1 - p for (_, p), well in zip(found, right, strict=True)]
+    assert record["nll"] == pytest.approx(-np.mean(np.log(certain)), rel=1e-4)
+    output = list(classify_stream(trained, [f"{line}\n".encode() for line, _ in pairs[:2]]))
+    assert output == [f"{one}\t{p:.4f}\n".encode() for one, p in found[:2]]
+    with pytest.raises(UserError, match=r"line 1: a line of 40\d subwords, EOS counted; the learned positions are 96"):
+        list(classify_stream(trained, [b"x" * 400]))
+
+
+@pytest.mark.slow
+def test_a_resumed_run_ends_with_the_same_bits(trained: Run, tmp_path: Path) -> None:
+    shutil.copytree(trained.workdir, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "checkpoints" / "8")
+    cfg = tiny(trained.workdir.parent)
+    cfg.data.tokenizer = trained.config.data.tokenizer
+    assert loop.train(cfg, tmp_path / "run") == 0
+    jax.tree.map(np.testing.assert_array_equal, load_params(tmp_path / "run", 8), load_params(trained.workdir, 8))
+
+
+@pytest.mark.slow
+def test_the_command(trained: Run) -> None:
+    done = command("infer", f"--workdir={trained.workdir}", "--split=valid", "--checkpoint=latest", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["nll"] == evaluation.evaluate(trained, "valid")["nll"]
+
+
+@pytest.mark.parametrize("names", ["", "one", "one,one", "one,,two"])
+def test_classes_are_two_or_more(names: str) -> None:
+    with pytest.raises(UserError, match=r"^data\.classes is '.*'; it must be two classes or more"):
+        classes_of(names)
+
+
+def test_corpora_that_do_not_fit_are_one_line(tmp_path: Path) -> None:
+    def said(**data: str) -> str:
+        return refusal(tiny(tmp_path), tmp_path / "run", data)
+
+    (tmp_path / "bare.tsv").write_text("One dog sleeps.\n")
+    (tmp_path / "empty.tsv").write_text("Dogs sleep.\tplural\nOne dog sleeps.\t\n")
+    assert said(classes="singular,dual").endswith("class 'plural' is not in data.classes, which are singular, dual")
+    assert said(valid=f"tsv:{tmp_path}/empty.tsv").endswith(
+        "class '' is not in data.classes, which are singular, plural"
+    )
+    assert said(classes="singular,plural,dual").startswith("data.classes has 'dual', which is the class of no text")
+    assert "the grammar knows {en,de} and {de,en} only" in said(train="grammar:train:9:{en,mood}")
+    assert "data.train is lines:grammar:train:9, but this task needs pairs" in said(train="lines:grammar:train:9")
+    assert "bare.tsv, line 1: no tab" in said(train=f"tsv:{tmp_path}/bare.tsv")
+    assert "data.batching is window; that is for texts" in said(batching="window")

@@ -1,0 +1,234 @@
+"""Masked language modelling: what is hidden, what the model sees, training, resuming, scores, filling, mistakes."""
+
+import json
+import math
+import shutil
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+
+from base.errors import UserError
+from base.ids import EOS, PAD
+from configs.common import default
+from configs.masked_lm import get_config
+from data.batching import make_batch
+from data.cache import prepare_all
+from data.corrupt import MASK, Corrupted, Masking
+from data.pipeline import ProcessShard, TrainingBatches
+from infer.evaluate import predictions as evaluation
+from infer.runs import Run, open_run
+from infer.texts.blanks import fill, masked
+from model.masked_lm import MaskedLM
+from model.tokens import Tokens
+from run.checkpoint import load_params
+from run.folder import read_metrics
+from run.sharding import make_mesh
+from tasks.masked_lm import objective
+from tests import tolerance
+from tests.infer.test_translate_cli import command
+from tests.tiny_training import refusal
+from train import loop
+from train.check import check
+from train.job import open_job
+
+WORDS = ("to", "be", "or", "not")
+
+
+def tiny(folder: Path) -> ConfigDict:
+    """The config, small, on a text of its own in `folder`, of which every line is one word several times."""
+    rng = np.random.default_rng(0)
+    for split, count in (("train", 120), ("valid", 12)):
+        lines = [" ".join([rng.choice(WORDS)] * rng.integers(4, 12)) for _ in range(count)]
+        (folder / f"{split}.txt").write_text("".join(f"{line}\n" for line in lines))
+    cfg = get_config()
+    cfg.data.train, cfg.data.valid, cfg.data.test = f"lines:{folder}/train.txt", f"lines:{folder}/valid.txt", ""
+    cfg.data.update({"cache": str(folder / "cache"), "vocab_size": 276, "max_length": 32, "pack_length": 32})
+    cfg.data.update({"tokens_per_batch": 256, "buckets": (32,)})
+    cfg.model.update(
+        {"N": 1, "d_model": 32, "d_ff": 32, "h": 2, "d_k": 16, "d_v": 16, "max_positions": 32, "P_drop": 0.1}
+    )
+    cfg.optim.update({"lr": 1e-2, "warmup": 10})
+    cfg.decode.checkpoint = "latest"
+    cfg.steps, cfg.eval.every, cfg.log_every, cfg.checkpoint.every = 60, 60, 60, 37  # 37 updates end within an epoch
+    return cfg
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("masked_lm")
+    assert loop.train(tiny(folder), folder / "run") == 0
+    return open_run(folder / "run", "latest", task="masked_lm")
+
+
+def test_fifteen_in_a_hundred_are_chosen_and_of_these_80_10_10() -> None:
+    masking, rng, ids = Masking(0.15, 50), np.random.default_rng(0), np.arange(101) % 40 + 4
+    ids[-1] = EOS
+    seen = np.zeros(3)
+    for _ in range(300):
+        corrupted, hidden = masking.corrupt(ids, rng)
+        chosen = hidden != PAD
+        assert chosen.sum() == 15 and not chosen[-1]
+        np.testing.assert_array_equal(hidden[chosen], ids[chosen])
+        np.testing.assert_array_equal(corrupted[~chosen], ids[~chosen])
+        kinds = corrupted[chosen]
+        seen += [(kinds == MASK).sum(), ((kinds != MASK) & (kinds != ids[chosen])).sum(), (kinds == ids[chosen]).sum()]
+    # One in 46 of those replaced is by chance the same; three standard deviations.
+    np.testing.assert_allclose(seen / seen.sum(), [0.8, 0.1 * 45 / 46, 0.1 + 0.1 / 46], atol=3 * (0.16 / 4500) ** 0.5)
+    for short in ([EOS], [7, EOS]):
+        corrupted, hidden = masking.corrupt(np.array(short), rng)
+        assert (hidden != PAD).sum() == len(short) - 1 and len(corrupted) == len(short)
+
+
+def test_a_chosen_token_may_become_any_other_that_is_not_special() -> None:
+    masking, rng, ids = Masking(0.9, 12), np.random.default_rng(0), np.array([*[4] * 50, EOS])
+    found = [masking.corrupt(ids, rng)[0][:-1] for _ in range(40)]  # some 180 of the 2,000 are replaced, by one of 8
+    assert set(np.concatenate(found).tolist()) == {MASK, *range(4, 12)}
+
+
+def test_what_is_hidden_depends_on_seed_epoch_and_record_alone(tmp_path: Path) -> None:
+    cfg = tiny(tmp_path)
+    tokenizer, text, _ = prepare_all(cfg.data, sides=1)
+    masking = Masking(0.15, tokenizer.vocab_size)
+    first = [tuple(map(tuple, pair)) for pair in Corrupted(text, masking, 1).records(range(20), 3)]
+    again = [tuple(map(tuple, Corrupted(text, masking, 1).records([i], 3)[0])) for i in reversed(range(20))]
+    assert first == again[::-1]
+    for other in (Corrupted(text, masking, 2).records(range(20), 3), Corrupted(text, masking, 1).records(range(20), 4)):
+        assert sum(pair == tuple(map(tuple, more)) for pair, more in zip(first, other, strict=True)) < 10
+    whole, left, right = (
+        TrainingBatches(Corrupted(text, masking), cfg.data, seed=0, share=share)
+        for share in (ProcessShard(0, 1, 1, 2), ProcessShard(0, 1, 2, 2), ProcessShard(1, 2, 2, 2))
+    )
+    epoch = len(whole.plan(0))
+    for number in range(epoch + 2):  # into the next epoch
+        everything, *parts = next(whole), next(left), next(right)
+        both = jax.tree.map(lambda *x: np.concatenate(x), *parts)
+        jax.tree.map(np.testing.assert_array_equal, everything, both)
+        assert whole.get_state() == {"epoch": (number + 1) // epoch, "batch": (number + 1) % epoch}
+    for batches in (whole, left, right):
+        batches.close()
+
+
+def test_every_epoch_is_read_as_it_is_corrupted_in_that_epoch(tmp_path: Path) -> None:
+    cfg = tiny(tmp_path)
+    tokenizer, text, _ = prepare_all(cfg.data, sides=1)
+    corrupted = Corrupted(text, Masking(0.15, tokenizer.vocab_size), 1)
+    batches = TrainingBatches(corrupted, cfg.data, seed=0)
+    for epoch in (0, 1):
+        for planned in batches.plan(epoch):
+            records = corrupted.records(planned.rows_bc[planned.rows_bc >= 0], epoch)
+            jax.tree.map(np.testing.assert_array_equal, next(batches), make_batch(records, planned))
+    batches.close()
+
+
+@pytest.mark.slow
+def test_it_sees_both_sides_and_only_its_own_sentence(trained: Run) -> None:
+    model, params = MaskedLM(trained.model_config), jax.tree.map(jnp.asarray, trained.params)
+    ids = jnp.asarray([[7, 8, MASK, 9, 10, 11]])
+    packed = Tokens(ids, jnp.asarray([[1, 1, 1, 1, 2, 2]]), jnp.asarray([[0, 1, 2, 3, 0, 1]]))
+
+    def at_mask(embed: jax.Array) -> jax.Array:
+        return model.apply({"params": params | {"embed": embed}}, packed, method="encode")[0, 2]
+
+    influence = np.abs(jax.jit(jax.jacrev(at_mask))(params["embed"])).max(axis=(0, 2))[ids[0]]
+    assert np.all(influence[:4] > 1e-6) and np.all(influence[4:] == 0)
+
+
+def test_the_loss_counts_chosen_positions_only(trained: Run) -> None:
+    batches = TrainingBatches(*_corrupted(trained), seed=0)
+    batch, cfg = next(batches), trained.model_config
+    batches.close()
+    loss = jax.jit(objective(cfg, 0.0).loss, static_argnums=2)(trained.params, batch, None)
+    rows = Tokens(batch.source_bs, batch.source_segments_bs, batch.source_positions_bs)
+    logits = jax.jit(MaskedLM(cfg).apply)({"params": trained.params}, rows)
+    log_probs = np.asarray(jax.nn.log_softmax(logits), np.float64)
+    chosen = np.argwhere(batch.target_out_bt != PAD)
+    expected = -sum(log_probs[b, t, batch.target_out_bt[b, t]] for b, t in chosen)
+    assert float(loss.tokens) == len(chosen) < 0.25 * (batch.source_bs != PAD).sum()
+    assert float(loss.nll_sum) == pytest.approx(expected, abs=1e-6 * len(chosen))  # rounding of each token's
+
+
+def test_runs_of_other_seeds_are_validated_on_the_same_tokens_and_trained_on_others(tmp_path: Path) -> None:
+    cfg = tiny(tmp_path)
+    validated, trained_on = [], []
+    for seed in (1, 2):
+        cfg.seed = seed
+        made = open_job(cfg, tmp_path, make_mesh(cfg.mesh, jax.devices()[:1]))
+        validated.append(list(made.validation()))
+        trained_on.append(next(made.batches))
+        made.batches.close()
+    jax.tree.map(np.testing.assert_array_equal, *validated)
+    assert np.any(trained_on[0].target_out_bt != trained_on[1].target_out_bt)
+
+
+def _corrupted(run: Run) -> tuple[Corrupted, ConfigDict]:
+    tokenizer, text, _ = prepare_all(run.config.data, run.workdir / "tokenizer.model", sides=1)
+    return Corrupted(text, Masking(0.15, tokenizer.vocab_size)), run.config.data
+
+
+def test_a_resumed_run_ends_with_the_same_bits(trained: Run, tmp_path: Path) -> None:
+    shutil.copytree(trained.workdir, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "checkpoints" / "60")
+    assert loop.train(tiny(trained.workdir.parent), tmp_path / "run") == 0
+    jax.tree.map(np.testing.assert_array_equal, load_params(tmp_path / "run", 60), load_params(trained.workdir, 60))
+
+
+def test_it_learns_and_is_scored_as_while_training(trained: Run) -> None:
+    record = evaluation.evaluate(trained, "valid")
+    validated = [one for one in read_metrics(trained.workdir) if one["kind"] == "valid"]
+    rounding = tolerance.log_prob(trained.model_config, record["tokens"])
+    assert validated[-1]["nll"] == pytest.approx(record["nll"], rel=0, abs=rounding)
+    assert record["perplexity"] == pytest.approx(math.exp(record["nll"]))
+    assert record["accuracy"] > 0.5 and record["nll"] < 2
+    with pytest.raises(
+        UserError, match=r"^--split=test: the run's config has no data\.test; name a corpus with --corpus=SPEC$"
+    ):
+        evaluation.evaluate(trained, "test")
+
+
+def test_blanks_are_filled(trained: Run) -> None:
+    assert fill(trained, trained.params, "be ___ be be ___ be") == "be be be be be be"
+    assert fill(trained, trained.params, "___ or or or or") == "or or or or or"
+    assert fill(trained, trained.params, "  nothing to fill ") == "  nothing to fill "
+    pieces = trained.tokenizer.pieces(masked(trained.tokenizer, "be ___,___ be___"))
+    assert pieces == ["▁be", "<unk>", "<0x2C>", "<unk>", "▁be", "<unk>"]
+    with pytest.raises(UserError, match="a line of 33 subwords, EOS counted; the learned positions are 32"):
+        fill(trained, trained.params, "to " * 31 + "___")
+
+
+@pytest.mark.slow
+def test_the_commands(trained: Run) -> None:
+    done = command("infer", f"--workdir={trained.workdir}", "--split=valid", "--checkpoint=latest", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["accuracy"] == evaluation.evaluate(trained, "valid")["accuracy"]
+
+
+@pytest.mark.parametrize("rate", [0.0, 1.0])
+def test_a_rate_of_nothing_or_everything_is_one_line(rate: float) -> None:
+    cfg = get_config()
+    cfg.data.mask_rate = rate
+    with pytest.raises(UserError, match=rf"^config: data\.mask_rate is {rate}; it must be above 0 and below 1$"):
+        check(cfg, default())
+
+
+def test_corpora_that_cannot_be_masked_are_one_line(tmp_path: Path) -> None:
+    def said(**data: str) -> str:
+        return refusal(tiny(tmp_path), tmp_path / "run", data)
+
+    (tmp_path / "empty.txt").write_text("")
+    (tmp_path / "blank.txt").write_text("\n\n")
+    assert "is empty: it has no sentences" in said(train=f"lines:{tmp_path}/empty.txt")
+    assert "whose lines are all empty: there is nothing to restore" in said(valid=f"lines:{tmp_path}/blank.txt")
+    assert "data.batching is window; task masked_lm reads whole lines" in said(batching="window")
+
+
+@pytest.mark.parametrize(("valid", "rows"), [("The dog sleeps.", "data.train"), ("dog " * 200, "data.valid")])
+def test_learned_positions_that_are_too_few_are_said_at_the_start(tmp_path: Path, valid: str, rows: str) -> None:
+    cfg = tiny(tmp_path)
+    cfg.model.update({"positions": "learned", "max_positions": 31 if rows == "data.train" else 32})
+    (tmp_path / "valid.txt").write_text(valid)
+    said = refusal(cfg, tmp_path / "run", {})
+    assert said.startswith("config: model.max_positions is 3") and said.endswith(f"as long as the rows of {rows}")

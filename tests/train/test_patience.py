@@ -1,0 +1,89 @@
+"""Epochs as the unit of validations and checkpoints, and the end of a run that no longer improves."""
+
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from configs.common import default
+from run.checkpoint import load_params
+from tests import tiny_training
+from tests.train.test_loop import records, steps
+from train import loop
+from train.patience import Patience, due
+
+NLL = [2.0, 2.5, 2.2, 2.0, 1.0]  # of each validation: with a patience of 3 the run ends after the fourth
+
+
+def valid(nll: float) -> dict:
+    return {"kind": "valid", "nll": nll}
+
+
+@pytest.mark.parametrize(
+    ("limit", "nlls", "ended"),
+    [
+        (2, [3.0, 2.0, 2.1], False),
+        (2, [3.0, 2.0, 2.1, 2.0], True),  # equal is no improvement
+        (2, [3.0, 2.0, 2.1, 1.9, 2.0], False),
+        (3, [3.0, 2.0, 2.1, 2.0], False),
+        (1, [3.0], False),
+        (1, [3.0, 3.0], True),
+        (1, [float("inf"), float("inf")], True),
+        (0, [3.0, 3.0, 3.0], False),
+    ],
+)
+def test_patience_ends_exactly_at_its_limit(limit: int, nlls: list[float], ended: bool) -> None:
+    assert Patience(limit, [{"kind": "train", "nll": 0.0}, *map(valid, nlls)]).ended == ended
+
+
+def test_something_is_due_every_so_many_updates_or_at_the_end_of_an_epoch() -> None:
+    cfg = default().eval
+    cfg.every = 3
+    assert [step for step in range(1, 10) if due(cfg, step, {"epoch": 1, "batch": 0})] == [3, 6, 9]
+    cfg.every_epochs = 2
+    ends = [(1, 0), (1, 1), (2, 0), (2, 5), (3, 0), (4, 0)]
+    assert [end for end in ends if due(cfg, 3, {"epoch": end[0], "batch": end[1]})] == [(2, 0), (4, 0)]
+
+
+@pytest.mark.slow
+def test_a_run_ends_when_patience_does_and_counts_on_when_it_is_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    cfg = tiny_training.config(tmp_path)
+    cfg.data.tokens_per_batch = 48 * 100  # two updates an epoch
+    cfg.log_every = 1
+    cfg.steps, cfg.eval.every_epochs, cfg.checkpoint.every_epochs, cfg.eval.patience = 20, 1, 3, 3
+    measured = iter(NLL)
+
+    def validate(*_: object) -> dict[str, float]:
+        nll = next(measured)
+        return {"loss": nll, "nll": nll, "perplexity": np.exp(nll)}
+
+    monkeypatch.setattr(loop, "validate", validate)
+    assert loop.train(cfg, tmp_path / "whole") == 0
+    assert steps(tmp_path / "whole") == [6, 8]  # the end is saved, too
+    line = "3 validations in a row have not lowered the best nll, 2.0000 (eval.patience)"
+    assert capsys.readouterr().err.splitlines()[-1] == f"{tmp_path}/whole has ended: {line}"
+
+    log = (tmp_path / "whole" / "metrics.jsonl").read_text()
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "place_rows", None)  # the same command does not make one more update
+        assert loop.train(cfg, tmp_path / "whole") == 0
+    assert (tmp_path / "whole" / "metrics.jsonl").read_text() == log
+    assert line in capsys.readouterr().err and next(measured) == 1.0
+
+    measured = iter(NLL[:3])  # and then fails, in the middle of patience
+    with pytest.raises(StopIteration):
+        loop.train(cfg, tmp_path / "resumed")
+    assert steps(tmp_path / "resumed") == [6]
+    measured = iter(NLL[3:])
+    assert loop.train(cfg, tmp_path / "resumed") == 0
+    assert next(measured) == 1.0
+    both = [
+        [(one["step"], one["kind"], one["nll"]) for one in records(tmp_path / name)] for name in ("whole", "resumed")
+    ]
+    assert both[0] == both[1] and both[0][-1] == (8, "valid", 2.0)
+    jax.tree.map(
+        np.testing.assert_array_equal, load_params(tmp_path / "whole", 8), load_params(tmp_path / "resumed", 8)
+    )

@@ -1,0 +1,389 @@
+"""Sweeps: the expressions, the checks before anything runs, and workers that record one end for each point."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import optuna
+import pytest
+from absl import flags
+from ml_collections import config_flags
+
+from base.errors import UserError
+from configs import quickstart
+from run.folder import read_metrics
+from run.lock import lock
+from tests import tiny_training
+from train.sweep.expressions import chain, name_of, product, zipped
+from train.sweep.plan import Sweep, open_plan
+from train.sweep.point import Lost, summary
+from train.sweep.study import HeldPoint, Study
+from train.sweep.worker import Stop, work
+
+ROOT = Path(__file__).parent.parent.parent
+KNOWN = ["seed", "model.h", "model.d_k", "eval.every", "checkpoint.every", "data.train"]
+# The worker of the real command has no other thread; pytest's process may have those of jax.
+forking = pytest.mark.filterwarnings("ignore:os.fork")
+
+
+def test_expressions() -> None:
+    assert product({"a": (1, 2), "b": ["xy", "z"]}) == [
+        {"a": 1, "b": "xy"},
+        {"a": 1, "b": "z"},
+        {"a": 2, "b": "xy"},
+        {"a": 2, "b": "z"},
+    ]
+    assert zipped({"a": range(2), "b": [5, 6]}) == [{"a": 0, "b": 5}, {"a": 1, "b": 6}]
+    assert product(chain([{}], zipped({"a": [1]})), {"seed": [0, 1]}) == [
+        {"seed": 0},
+        {"seed": 1},
+        {"a": 1, "seed": 0},
+        {"a": 1, "seed": 1},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        (
+            lambda: product({"model.norm": "pre"}),
+            r"model.norm is given 'pre'; an axis is a list of values, like \('pre",
+        ),
+        (lambda: product({"seed": 3}), "seed is given 3; an axis is a list"),
+        (lambda: product({"seed": [1]}, [{"seed": 2}]), r"seed is set by two parts of one product\(\)"),
+        (lambda: zipped({"a": [1, 2], "b": [1]}), "as many values as the others; a has 2, b has 1"),
+    ],
+)
+def test_a_wrong_expression_is_one_line(expression, message: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(UserError, match=message):
+        expression()
+
+
+def test_names_are_short_safe_and_unlike() -> None:
+    assert name_of({}, KNOWN) == "base"
+    assert name_of({"model.h": 4, "seed": 1}, KNOWN) == "h=4,seed=1"
+    assert name_of({"eval.every": 4}, KNOWN) == "eval.every=4"  # checkpoint.every ends alike
+    assert name_of({"model.d_k": (8, 16)}, KNOWN) == "d_k=8-16"
+    unsafe = [name_of({"data.train": f"text:{c}x/../ü"}, KNOWN) for c in "/:"]
+    assert len(set(unsafe)) == 2
+    assert all(set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789=._-") for name in unsafe)
+    long = [name_of({"data.train": "x" * 500 + end}, KNOWN) for end in "ab"]
+    assert len(set(long)) == 2
+    assert max(map(len, long)) < 120
+
+
+def sweep_of(folder: Path, code: str, given: dict | None = None) -> Sweep:
+    """A `Sweep` of the tiny config, with `code` below it in its file."""
+    path = tiny_training.config_file(folder, tiny_training.config(folder))
+    path.write_text(f"from train.sweep.expressions import product\n{path.read_text()}\n\n{code}\n")
+    return Sweep(str(path), tiny_training.config(folder), given or {})
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("", r"it has no sweep\(\), which docs/sweeps.md explains; for a search\(\), give --trials=N"),
+        ("def sweep(): return []", r"sweep\(\) must return a list of points, each a dict"),
+        ("def sweep(): return product({'modle.h': [2]})", r"there is no key modle.h; did you mean model.h\?"),
+        (
+            "def sweep(): return product({'model.h': [2, 'x']})",
+            r"point h=x: config: model.h is 'x'; it must be a whole",
+        ),
+        ("def sweep(): return product({'model.norm': ['prae']})", r"point norm=prae: config: model.norm is 'prae'"),
+        ("def sweep(): return product({'seed': [1]})", r"point seed=1 sets seed, and so does --config.seed; leave one"),
+        ("def sweep(): return [{}, {'model.h': 2}]", r"points base and h=2 are the same run"),
+        ("def sweep(): return product({'model.h': 2})", r"sweep\(\): model.h is given 2; an axis is a list"),
+        ("def sweep(): return 1 / 0", r"sweep\(\): ZeroDivisionError: division by zero"),
+    ],
+)
+def test_a_wrong_list_is_one_line_before_anything_runs(tmp_path: Path, code: str, message: str) -> None:
+    with pytest.raises(UserError, match=r"--config=.*tiny_config.py: .*" + message) as error:
+        sweep_of(tmp_path, code, {"seed": 7} if "'seed'" in code else {}).points()
+    assert "\n" not in str(error.value)
+
+
+def test_a_point_changes_neither_the_next_nor_the_config(tmp_path: Path) -> None:
+    sweep = sweep_of(tmp_path, "def sweep(): return [{'model.h': 1}, {}, {'model.N': 3}]")
+    before = sweep.base.to_dict()
+    assert list(sweep.points()) == ["h=1", "base", "N=3"]
+    assert sweep.base.to_dict() == before
+
+
+def test_the_argument_of_the_config_reaches_a_sweep_that_takes_one(tmp_path: Path) -> None:
+    sweep_of(tmp_path, "def sweep(rows): return product({'seed': range(int(rows))})")
+    sweep = Sweep(f"{tmp_path}/tiny_config.py:2", tiny_training.config(tmp_path), {})
+    assert list(sweep.points()) == ["seed=0", "seed=1"]
+
+
+@pytest.mark.filterwarnings("ignore:the load_module")  # of ml_collections
+def test_the_flags_of_a_point_make_its_config(tmp_path: Path) -> None:
+    changes = {
+        "data.buckets": [8, 48],
+        "model.tie_embeddings": False,
+        "optim.lr": 2,
+        "loss.eps_ls": 1e-9,
+        "data.train": "a b,c",
+    }
+    sweep = sweep_of(tmp_path, f"def sweep(): return [{changes}]", {"steps": 5, "data.lowercase": False})
+    arguments = sweep.arguments(sweep.points().popitem()[1])
+    values = flags.FlagValues()
+    argv = ["train", *arguments]
+    config_flags.DEFINE_config_file("config", None, "", flag_values=values, sys_argv=argv)
+    values(argv)
+    expected = tiny_training.config(tmp_path)
+    expected.update_from_flattened_dict({**changes, "data.buckets": (8, 48), "steps": 5})
+    assert values.config.to_dict() == expected.to_dict()
+
+
+def plan(**changes) -> dict:  # type: ignore[no-untyped-def]
+    config = {"steps": 12, "eval": {"every": 4}}
+    return {"kind": "grid", "config": config, "storage": None, "study": "s", **changes}
+
+
+def opened(workdir: Path, *names: str, silence: int = 60, retry: bool = False) -> Study:
+    """The sweep of a grid as one more worker would open it."""
+    open_plan(workdir, plan())
+    study = Study(workdir, plan(), None, silence, "none")
+    study.enqueue({name: {} for name in names}, lambda trial: {}, retry=retry)
+    return study
+
+
+def ends(study: Study) -> dict[str, tuple[str, str]]:
+    return {point.name: (point.state, point.reason) for point in study.statuses()}
+
+
+def test_a_folder_holds_one_sweep(tmp_path: Path) -> None:
+    folder = tmp_path / "sweep"
+    open_plan(folder, plan())
+    open_plan(folder, plan())
+    with pytest.raises(UserError, match=r"another sweep \(steps is 12 there and 13 here\)"):
+        open_plan(folder, plan(config={"steps": 13, "eval": {"every": 4}}))
+    with pytest.raises(UserError, match=r"another sweep \(kind is 'grid' there and 'search' here\)"):
+        open_plan(folder, plan(kind="search"))
+    with pytest.raises(UserError, match=r"another sweep \(storage is None there and 'sqlite:///x.db' here\)"):
+        open_plan(folder, plan(storage="sqlite:///x.db"))
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "to_mother.txt").touch()
+    with pytest.raises(UserError, match="not empty and not a sweep"):
+        open_plan(tmp_path / "letters", plan())
+
+
+def test_a_grid_may_grow_but_not_shrink(tmp_path: Path) -> None:
+    opened(tmp_path, "h=1")
+    grown = opened(tmp_path, "h=2", "h=1")
+    assert list(ends(grown)) == ["h=1", "h=2"]
+    with pytest.raises(UserError, match=r"another sweep \(its point h=2 is not among those of sweep\(\)\)"):
+        opened(tmp_path, "h=1")
+
+
+SCRIPTS = {  # what stands in for `python -m train`, by point
+    "good": "print('step 1')",
+    "wrong": "import sys; print('error: update 3: the loss is nan'); print('bye'); sys.exit(2)",
+    "crash": "raise KeyError('x')",
+    "killed": "import os; os.kill(os.getpid(), 9)",
+    "stopped": "import os, sys; from pathlib import Path; p = Path(sys.argv[1]) / 'been'; seen = p.exists(); p.touch();"
+    "sys.exit(0 if seen else 143)",
+}
+
+
+def command(held: HeldPoint, folder: Path) -> list[str]:
+    return [sys.executable, "-c", SCRIPTS[held.name], str(folder)]
+
+
+@pytest.fixture
+def stop() -> Iterator[Stop]:
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield Stop()
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.slow
+@forking
+def test_a_worker_records_each_end_and_goes_on(tmp_path: Path, stop: Stop, capfd: pytest.CaptureFixture[str]) -> None:
+    study = opened(tmp_path, *SCRIPTS)
+    work(study, command, stop, 0.1)
+    expected = {
+        "good": ("done", ""),
+        "wrong": ("failed", "update 3: the loss is nan"),
+        "crash": ("failed", "KeyError: 'x'"),
+        "killed": ("failed", "killed by SIGKILL"),
+        "stopped": ("done", ""),
+    }
+    assert ends(study) == expected
+    assert "stopped: given back\nstopped: goes on, attempt 2\nstopped: done" in capfd.readouterr().err
+    assert (tmp_path / "sweep" / "logs" / "good.log").read_text() == "step 1\n"
+    results = {path.stem: json.loads(path.read_text()) for path in (tmp_path / "sweep" / "results").iterdir()}
+    assert {name: (result["state"], result["reason"]) for name, result in results.items()} == expected
+
+
+@forking
+def test_a_point_that_failed_is_trained_again_when_asked(
+    tmp_path: Path, stop: Stop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("good", "wrong")
+    work(opened(tmp_path, *names), command, stop, 0.1)
+    assert opened(tmp_path, *names).finished()
+    monkeypatch.setitem(SCRIPTS, "wrong", SCRIPTS["good"])
+    study, other = (opened(tmp_path, *names, retry=True) for _ in range(2))  # the second finds nothing that failed
+    assert ends(other) == {"good": ("done", ""), "wrong": ("waiting", "")}
+    work(study, command, stop, 0.1)
+    assert ends(other) == {"good": ("done", ""), "wrong": ("done", "")}
+    assert other.take() is None
+
+
+@forking
+def test_damaged_metrics_fail_their_point_alone(tmp_path: Path, stop: Stop, monkeypatch: pytest.MonkeyPatch) -> None:
+    writes = "import sys; open(sys.argv[1] + '/metrics.jsonl', 'w').write('{}\\n')"
+    monkeypatch.setitem(SCRIPTS, "wrong", writes)
+    study = opened(tmp_path, "wrong", "good")
+    work(study, command, stop, 0.1)
+    state, reason = ends(study)["wrong"]
+    assert (state, ends(study)["good"]) == ("failed", ("done", ""))
+    assert reason == f"{tmp_path}/wrong/metrics.jsonl: damaged in line 1: it has no 'step'"
+
+
+@forking
+def test_a_signal_reaches_the_run_and_gives_the_point_back(
+    tmp_path: Path, stop: Stop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saves = "import os, signal, sys, time; signal.signal(15, lambda *_: (print('saved'), sys.exit(143)));"
+    monkeypatch.setitem(SCRIPTS, "good", f"{saves} os.kill(os.getppid(), 15); time.sleep(60)")
+    study = opened(tmp_path, "good")
+    work(study, command, stop, 0.1)
+    assert stop.received == signal.SIGTERM
+    assert (tmp_path / "sweep" / "logs" / "good.log").read_text() == "saved\n"
+    assert ends(study) == {"good": ("interrupted", "")}
+    assert study.take() is not None  # at once
+
+
+@forking
+def test_a_run_of_a_point_that_is_lost_is_killed(
+    tmp_path: Path, stop: Stop, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(SCRIPTS, "good", "import signal, time; signal.signal(15, lambda *_: None); time.sleep(60)")
+    study = opened(tmp_path, "good")
+    monkeypatch.setattr(HeldPoint, "heartbeat", lambda self: (_ for _ in ()).throw(Lost))
+    monkeypatch.setattr(study, "finished", lambda: (tmp_path / "sweep" / "logs").exists())
+    started = time.monotonic()
+    work(study, command, stop, 0.1)
+    assert time.monotonic() - started < 30
+    assert "good: lost to another worker" in capfd.readouterr().err
+    assert ends(study) == {"good": ("running", "")}  # for the other
+
+
+@forking
+@pytest.mark.parametrize(("last", "state"), [("valid", "done"), ("train", "pruned")])
+def test_a_run_pruned_when_it_is_over_is_done(
+    tmp_path: Path, stop: Stop, monkeypatch: pytest.MonkeyPatch, last: str, state: str
+) -> None:
+    (tmp_path / "sweep").mkdir()
+    study = opened(tmp_path, "good")
+    (tmp_path / "good").mkdir()
+    (tmp_path / "good" / "config.json").write_text('{"steps": 8}')
+    record = {"step": 8, "kind": last, "seconds": 1.0, "loss": 3.0, "nll": 2.0, "perplexity": 8.0}
+    (tmp_path / "good" / "metrics.jsonl").write_text(json.dumps(record) + "\n")
+    monkeypatch.setitem(SCRIPTS, "good", "import time; time.sleep(60)")
+    monkeypatch.setattr(HeldPoint, "heartbeat", lambda self: True)
+    work(study, command, stop, 0.1)
+    assert ends(study)["good"][0] == state
+
+
+@forking
+def test_a_run_that_outlived_its_worker_is_waited_for(
+    tmp_path: Path, stop: Stop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study, waited = opened(tmp_path, "good"), []
+
+    def pause(seconds: float) -> None:
+        waited.append(seconds)
+        stop.received = signal.SIGTERM
+
+    (tmp_path / "good").mkdir()
+    with lock(tmp_path / "good"), monkeypatch.context() as patch:
+        patch.setattr(stop, "pause", pause)
+        work(study, command, stop, 0.1)
+    assert waited == [1.0]
+    assert ends(study) == {"good": ("interrupted", "")}
+    assert not (tmp_path / "sweep" / "logs").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with its parent")
+def test_a_run_dies_with_its_worker(tmp_path: Path) -> None:
+    run = f"import os, time; open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    worker = f"from train.sweep.point import run_child; from pathlib import Path; import sys;\
+        run_child([sys.executable, '-c', {run!r}], Path({str(tmp_path / 'log')!r}), lambda: False)"
+    process = subprocess.Popen([sys.executable, "-c", worker], cwd=ROOT)
+    deadline = time.monotonic() + 60
+    while not ((tmp_path / "pid").exists() and (tmp_path / "pid").read_text()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    child = Path("/proc") / (tmp_path / "pid").read_text() / "stat"
+    while child.exists() and child.read_text().split()[2] != "Z":
+        assert time.monotonic() < deadline, "the run goes on without its worker"
+        time.sleep(0.02)
+
+
+def test_records_of_a_run_that_is_being_written(tmp_path: Path) -> None:
+    assert read_metrics(tmp_path) == []
+    assert summary([]) == {}
+    lines = [
+        {"step": 4, "kind": "valid", "loss": 3.0, "nll": 2.5, "perplexity": 12.0, "bleu": 9.0},
+        {"step": 8, "kind": "train", "loss": 1.0, "seconds": 90.0},
+        {"step": 8, "kind": "valid", "loss": 3.5, "nll": 2.0, "perplexity": 13.0, "bleu": 8.0},
+    ]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (tmp_path / "metrics.jsonl").write_text(text + '{"step": 12, "ki')
+    assert summary(read_metrics(tmp_path)) == {
+        "step": 8,
+        "minutes": 1.5,
+        **{"loss": 3.5, "loss_best": 3.0, "nll": 2.0, "nll_best": 2.0},
+        **{"perplexity": 13.0, "perplexity_best": 12.0, "bleu": 8.0, "bleu_best": 9.0},
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            '{"step": 4, "kind": "valid", "loss": 3.0, "nll": "x", "perplexity": 2.0}',
+            'in line 1: nll is "x"; it must be a number',
+        ),
+        ('{"step": 4, "kind": "train"}', "in line 1: it has no 'seconds'"),
+        ("[1, 2]", "in line 1: it is"),
+        ("\\x00", "in line 1, not JSON"),
+    ],
+)
+def test_damaged_records_are_one_line(tmp_path: Path, line: str, message: str) -> None:
+    (tmp_path / "metrics.jsonl").write_text(line + "\n")
+    with pytest.raises(UserError, match=rf"metrics.jsonl: damaged.*{message}") as error:
+        read_metrics(tmp_path)
+    assert "\n" not in str(error.value)
+
+
+def test_a_typing_error_costs_a_line_and_no_folder(tmp_path: Path) -> None:
+    sweep_of(tmp_path, "def sweep(): return product({'modle.h': [2]})")
+    flags_ = [f"--config={tmp_path}/tiny_config.py", f"--workdir={tmp_path}/sweep"]
+    done = subprocess.run([sys.executable, "-m", "train.sweep", *flags_], cwd=ROOT, capture_output=True, text=True)
+    message = f"error: --config={tmp_path}/tiny_config.py: sweep(): point h=2: there is no key modle.h"
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"{message}; did you mean model.h?\n"
+    assert not (tmp_path / "sweep").exists()
+
+
+def test_the_examples_of_the_page_are_right(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "sweeps.md").read_text()
+    grid, search = (block.partition("```")[0] for block in page.split("```python\n")[1:])
+    (tmp_path / "heads.py").write_text(grid)
+    (tmp_path / "lr.py").write_text(search)
+    points = Sweep(str(tmp_path / "heads.py"), quickstart.get_config(), {}).points()
+    assert len(points) == 18
+    assert {"seed=0", "h=1,d_k=128,d_v=128,seed=0"} <= points.keys()
+    trial = optuna.trial.FixedTrial({"lr": 1e-3, "warmup": 50, "norm": "pre"})
+    assert Sweep(str(tmp_path / "lr.py"), quickstart.get_config(), {}).suggest(trial)["model.norm"] == "pre"

@@ -1,0 +1,202 @@
+"""What `python -m train.sweep --table` shows of a sweep in any state."""
+
+import csv
+import io
+import json
+import sqlite3
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from base.errors import UserError
+from train.sweep.plan import open_plan
+from train.sweep.point import Outcome, PointStatus
+from train.sweep.study import Study
+from train.sweep.table import as_csv, as_records, as_text, draw
+
+ROOT = Path(__file__).parent.parent.parent
+TREE = {"steps": 1000, "seed": 0, "model": {"h": 8, "N": 2}, "eval": {"every": 100}}
+CONFIG = {"steps": 1000, "seed": 0, "model.h": 8, "model.N": 2, "eval.every": 100}
+PLAN = {"kind": "grid", "config": TREE, "storage": None, "study": "s"}
+POINTS = {f"h={h}": {"model.h": h, "model.N": 2} for h in (1, 2, 4, 16)} | {"steps=9": {"steps": 9}}
+
+
+def valid(step: int, loss: float, **more: float) -> str:
+    return json.dumps({"step": step, "kind": "valid", "loss": loss, "nll": loss, "perplexity": 2 * loss, **more}) + "\n"
+
+
+@pytest.fixture
+def grid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
+    """A sweep with a point in each state."""
+    open_plan(tmp_path, PLAN)
+    grid = Study(tmp_path, PLAN, None, 120, "none")
+    grid.enqueue({**POINTS}, lambda trial: {}, retry=False)
+    for name in POINTS:
+        (tmp_path / name).mkdir()
+    done, failed, running, dead = (grid.take() for _ in range(4))
+    assert done and failed and running and dead
+    record = {"step": 1000, "minutes": 90.0, "loss": 3.0, "loss_best": 2.5, "bleu": 7.0, "bleu_best": 7.5}
+    done.finish(Outcome("done", "", record))
+    failed.finish(Outcome("failed", "update 3: the loss is nan", {}))
+    (tmp_path / "h=4" / "metrics.jsonl").write_text(
+        valid(100, 4.0, bleu=1.0) + valid(200, 4.5) + '{"step": 200, "kind": "train", "seconds": 60.0}\n{"st'
+    )
+    running._last -= 30
+    running.heartbeat()
+    ago = str(datetime.now(UTC).replace(tzinfo=None) - timedelta(seconds=300))
+    database = sqlite3.connect(tmp_path / "sweep" / "study.db")
+    with database:
+        database.execute("UPDATE trial_heartbeats SET heartbeat = ? WHERE trial_id = 4", (ago,))
+    database.close()
+    return grid
+
+
+TABLE = """\
+1 done, 1 failed, 1 running, 1 interrupted, 1 waiting
+
+ h  state        step           loss    best  perplexity  best  BLEU  best  minutes  point
+--  -----------  -----------  ------  ------  ----------  ----  ----  ----  -------  -------
+ 1  done         1,000/1,000  3.0000  2.5000                    7.00  7.50     90.0  h=1
+ 2  failed                                                                           h=2
+ 4  running      200/1,000    4.5000  4.0000        9.00  8.00  1.00  1.00      1.0  h=4
+16  interrupted                                                                      h=16
+ 8  waiting                                                                          steps=9
+
+h=2: update 3: the loss is nan"""
+
+
+def test_the_table_of_a_sweep_in_every_state(grid: Study) -> None:
+    assert as_text(as_records(grid.statuses(), CONFIG)) == TABLE
+
+
+def test_csv_holds_the_same(grid: Study) -> None:
+    records = as_records(grid.statuses(), CONFIG)
+    read = list(csv.DictReader(io.StringIO(as_csv(records))))
+    assert [row["point"] for row in read] == list(POINTS)
+    assert (read[0]["model.h"], read[0]["loss_best"], read[1]["reason"]) == ("1", "2.5", "update 3: the loss is nan")
+    assert "model.N" not in read[0]
+
+
+def test_the_command_prints_json_and_draws(grid: Study, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "train.sweep", f"--workdir={tmp_path}", "--json", f"--plot={tmp_path}/p.png"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout) == as_records(grid.statuses(), CONFIG)
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("search", [False, True])
+def test_a_picture_of_nothing_or_into_nowhere_is_one_line(tmp_path: Path, search: bool) -> None:
+    point = PointStatus("trial-000", {}, "waiting", "", {}, {})
+    for points in ([], [point]):
+        with pytest.raises(UserError, match="no point has been validated yet"):
+            draw(points, tmp_path / "p.png", search=search)
+    assert not (tmp_path / "p.png").exists()
+    point = PointStatus("trial-000", {}, "pruned", "", {"nll_best": 3.0}, {1: 3.0})
+    with pytest.raises(UserError, match=r"--plot=.*p.xyz: cannot be written"):
+        draw([point], tmp_path / "p.xyz", search=search)
+    with pytest.raises(UserError, match=r"--plot=.*nowhere/p.png: cannot be written \(No such file"):
+        draw([point], tmp_path / "nowhere" / "p.png", search=search)
+
+
+def shown(workdir: Path, *arguments: str) -> tuple[int, str, str]:
+    command = [sys.executable, "-m", "train.sweep", f"--workdir={workdir}", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_a_url_is_not_made_a_folder() -> None:
+    command = [sys.executable, "-m", "train.sweep", "--workdir=gs://bucket/heads", "--table"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith("error: --workdir=gs://bucket/heads: this is a URL; only mounted file systems")
+
+
+def test_a_search_without_any_trial_has_an_empty_table(tmp_path: Path) -> None:
+    open_plan(tmp_path, {**PLAN, "kind": "search"})
+    assert shown(tmp_path, "--table") == (0, "no points yet\n", "")
+    assert shown(tmp_path, "--json")[:2] == (0, "[]\n")
+    assert as_csv([]).startswith("point,state,step")
+    assert not (tmp_path / "sweep" / "study.db").exists()
+
+
+@pytest.mark.slow
+def test_garbage_in_the_folder_is_one_line(grid: Study, tmp_path: Path) -> None:
+    trial = grid.study.trials[-1]
+    grid.study._storage.set_trial_user_attr(trial._trial_id, "summary", [1])
+    status, out, error = shown(tmp_path, "--table")
+    assert (status, out) == (2, "")
+    assert error == "error: --storage: the study is damaged: trial 4 is not the record of a point\n"
+    (tmp_path / "sweep" / "study.db").write_bytes(b"rubbish" * 1000)
+    assert shown(tmp_path, "--table") == (2, "", "error: --storage: file is not a database\n")
+    (tmp_path / "sweep" / "plan.json").write_text("[1, 2]")
+    assert shown(tmp_path, "--table")[2].startswith(f"error: {tmp_path}/sweep/plan.json: damaged: it is [1, 2]")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("attribute", "value"),
+    [
+        ("summary", {"step": "1"}),
+        ("summary", {"loss": [1]}),
+        ("summary", {"minutes": 10**400}),
+        ("overrides", ["x"]),
+        ("overrides", {"steps": "many"}),
+        ("overrides", {"optim.lr": {"a": 1}}),
+        ("overrides", {"optim.lr": "\ud800"}),
+        ("reason", 5),
+    ],
+)
+def test_attributes_of_unknown_form_are_one_line(grid: Study, tmp_path: Path, attribute: str, value: Any) -> None:
+    trial = grid.study.trials[-1]
+    grid.study._storage.set_trial_user_attr(trial._trial_id, attribute, value)
+    for form in ("--table", "--csv", "--json"):
+        status, out, error = shown(tmp_path, form)
+        assert (status, out) == (2, "")
+        assert error == "error: --storage: the study is damaged: trial 4 is not the record of a point\n"
+
+
+@pytest.mark.slow
+def test_a_plan_that_is_not_its_study_s_and_a_study_that_is_gone_are_one_line(grid: Study, tmp_path: Path) -> None:
+    plan = tmp_path / "sweep" / "plan.json"
+    text = plan.read_text()
+    plan.write_text(json.dumps({**PLAN, "config": {**TREE, "model": "x"}}))
+    assert shown(tmp_path, "--table") == (2, "", f"error: {plan}: damaged: the study s is of another sweep\n")
+    plan.write_text(text)
+    database, results = tmp_path / "sweep" / "study.db", tmp_path / "sweep" / "results"
+    database.unlink()
+    message = f"error: {database}: no such file, but {results} has results; restore a copy of it\n"
+    assert shown(tmp_path, "--table") == (2, "", message)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("attribute", "value"), [("name", "../x"), ("name", [1]), ("replaces", [1])])
+def test_names_and_numbers_that_no_point_has_are_of_no_point(
+    grid: Study, tmp_path: Path, attribute: str, value: Any
+) -> None:
+    trial = grid.study.trials[-1]
+    grid.study._storage.set_trial_user_attr(trial._trial_id, attribute, value)
+    status, out, error = shown(tmp_path, "--table")
+    assert (status, error) == (0, "")
+    assert "../x" not in out
+
+
+@pytest.mark.slow
+def test_a_folder_from_a_stranger_opens_no_database_elsewhere(tmp_path: Path) -> None:
+    theirs, mine = tmp_path / "theirs", tmp_path / "mine.db"
+    url = f"sqlite:///{mine}"
+    open_plan(theirs, {**PLAN, "storage": url})
+    message = f"error: --workdir={theirs}: the study is in {url!r}; to open it, give that as --storage\n"
+    assert shown(theirs, "--table") == (2, "", message)
+    assert not mine.exists()
+    Study(theirs, PLAN, url, 60, "none").enqueue({**POINTS}, lambda trial: {}, retry=False)
+    assert shown(theirs, "--table", f"--storage={url}")[1].startswith("5 waiting\n")
+    linked = tmp_path / "linked"
+    open_plan(linked, PLAN)
+    (linked / "sweep" / "study.db").symlink_to(mine)
+    message = f"error: {linked}/sweep/study.db: a link to elsewhere; give the database that you mean as --storage=URL\n"
+    assert shown(linked, "--table") == (2, "", message)
