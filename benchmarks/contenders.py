@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from base.ids import BOS
+from base.tokens import Tokens
 from configs.common import default
 from data.batching import Batch
 from model.config import ModelConfig
@@ -34,7 +35,7 @@ def random_batch(rows: int, length: int, vocab_size: int) -> Batch:
     source, target = rng.integers(4, vocab_size, (2, rows, length), dtype=np.int32)
     target_in = np.concatenate([np.full((rows, 1), BOS, np.int32), target[:, :-1]], axis=1)
     ones, positions = np.ones_like(source), np.tile(np.arange(length, dtype=np.int32), (rows, 1))
-    return Batch(source, target_in, target, ones, positions, ones, positions)
+    return Batch(Tokens(source, ones, positions), Tokens(target_in, ones, positions), target)
 
 
 def our_step(config: ModelConfig, batch: Batch, *, chunk: int | None = None, generator: str = "threefry2x32") -> Step:
@@ -86,11 +87,11 @@ def torch_step(
     for layer in decoder.layers:
         layer.multihead_attn.dropout = 0.0
     positions = torch.tensor(
-        np.asarray(sinusoids(jnp.asarray(batch.source_positions_bs), config.d_model)), device=device
+        np.asarray(sinusoids(jnp.asarray(batch.source.positions_bt), config.d_model)), device=device
     )
     model = nn.ModuleList([encoder, decoder, embed])
     adam = torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=fast or None)
-    causal = nn.Transformer.generate_square_subsequent_mask(batch.target_in_bt.shape[1], device=device)
+    causal = nn.Transformer.generate_square_subsequent_mask(batch.target.ids_bt.shape[1], device=device)
     source, target_in, target_out = (torch.tensor(x, device=device).long() for x in batch[:3])
     drop = nn.Dropout(config.P_drop)
 

@@ -67,7 +67,7 @@ def main(argv: list[str]) -> None:
         stream.close()
         key = jax.random.key(cfg.seed)
         state, _ = train_step(jax.jit(init_state, static_argnums=(0, 1))(goal.init, tx, key), batches[0], key)
-        tokens = sum(int(np.count_nonzero(batch.target_out_bt)) for batch in batches)
+        tokens = sum(int(np.count_nonzero(batch.labels_bt)) for batch in batches)
 
         rates: dict[str, list[float]] = {"bare": [], "loop": []}
         for number in range(_ROUNDS.value):

@@ -80,7 +80,7 @@ def measure(folder: Path, batching: str, seconds: float) -> tuple[float, float, 
     first = time.process_time() - start
     wall, cpu, positions = time.perf_counter(), time.process_time(), 0
     while time.perf_counter() - wall < seconds:
-        positions += next(batches).target_out_bt.size
+        positions += next(batches).labels_bt.size
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     batches.close()
     return first, positions / wall, positions / cpu

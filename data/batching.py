@@ -15,6 +15,7 @@ from jaxtyping import Int32
 
 from base.errors import UserError
 from base.ids import BOS, PAD
+from base.tokens import Tokens
 
 Record = tuple[np.ndarray, ...]  # source ids and target ids, EOS at the end of both; or the ids of a text
 _OPEN_ROWS = 16  # rows that a stream of `pack_plan` fills at a time; more save little padding and take longer
@@ -23,27 +24,21 @@ _AT_ONCE = 1 << 20  # pairs whose places are computed together: NumPy's indices 
 
 
 class Batch(NamedTuple):
-    """One batch: `b` rows of `s` source and `t` target positions; padding is 0 in all arrays.
+    """One batch: `b` rows of `s` source and `t` target positions; padding is 0 in all arrays, which are int32.
 
     A segment is a sentence pair: 1 is the first of its row, 0 is padding. Positions restart with each segment.
     """
 
-    source_bs: Int32[np.ndarray, "b s"]  # y1 .. yn EOS
-    target_in_bt: Int32[np.ndarray, "b t"]  # BOS y1 .. yn
-    target_out_bt: Int32[np.ndarray, "b t"]  # y1 .. yn EOS
-    source_segments_bs: Int32[np.ndarray, "b s"]
-    source_positions_bs: Int32[np.ndarray, "b s"]
-    target_segments_bt: Int32[np.ndarray, "b t"]
-    target_positions_bt: Int32[np.ndarray, "b t"]
+    source: Tokens  # y1 .. yn EOS
+    target: Tokens  # BOS y1 .. yn: what the decoder reads
+    labels_bt: Int32[np.ndarray, "b t"]  # y1 .. yn EOS: what it predicts
 
 
 class TextBatch(NamedTuple):
-    """As `Batch`, of a text: the target side alone."""
+    """As `Batch`, of a text: the target side alone, in which EOS, where there is one, is the last label."""
 
-    in_bt: Int32[np.ndarray, "b t"]  # BOS y1 .. yn-1
-    out_bt: Int32[np.ndarray, "b t"]  # y1 .. yn; EOS, where there is one, is the last
-    segments_bt: Int32[np.ndarray, "b t"]
-    positions_bt: Int32[np.ndarray, "b t"]
+    target: Tokens
+    labels_bt: Int32[np.ndarray, "b t"]
 
 
 class PlannedBatch(NamedTuple):
@@ -294,37 +289,28 @@ def make_batch(records: Sequence[Record], planned: PlannedBatch) -> Batch:
     """
     counts_b = (planned.rows_bc >= 0).sum(axis=1)
     sources = [source for source, _ in records]
-    source_bs, source_segments_bs, source_positions_bs, _ = _make_side(sources, counts_b, planned.row_length_source)
-    target = make_text_batch([(target,) for _, target in records], planned)
-    return Batch(
-        source_bs=source_bs,
-        target_in_bt=target.in_bt,
-        target_out_bt=target.out_bt,
-        source_segments_bs=source_segments_bs,
-        source_positions_bs=source_positions_bs,
-        target_segments_bt=target.segments_bt,
-        target_positions_bt=target.positions_bt,
-    )
+    source, _ = _make_side(sources, counts_b, planned.row_length_source)
+    target, labels_bt = make_text_batch([(target,) for _, target in records], planned)
+    return Batch(source, target, labels_bt)
 
 
 def make_text_batch(records: Sequence[Record], planned: PlannedBatch) -> TextBatch:
     """Returns the arrays of a planned batch of a text; arguments as `make_batch`."""
     counts_b = (planned.rows_bc >= 0).sum(axis=1)
     texts = [text for (text,) in records]
-    out_bt, segments_bt, positions_bt, starts = _make_side(texts, counts_b, planned.row_length_target)
-    # The input is the output moved to the right by one.
-    flat_out = out_bt.ravel()
+    labels, starts = _make_side(texts, counts_b, planned.row_length_target)
+    # The input is the labels moved to the right by one.
+    flat_out = labels.ids_bt.ravel()
     flat_in = np.zeros_like(flat_out)
     flat_in[1:] = flat_out[:-1]
     flat_in[starts] = BOS
-    flat_in[segments_bt.ravel() == 0] = PAD
-    return TextBatch(flat_in.reshape(out_bt.shape), out_bt, segments_bt, positions_bt)
+    flat_in[labels.segments_bt.ravel() == 0] = PAD
+    in_bt = flat_in.reshape(labels.ids_bt.shape)
+    return TextBatch(labels._replace(ids_bt=in_bt), labels.ids_bt)
 
 
-def _make_side(
-    sentences: list[np.ndarray], counts_b: np.ndarray, length: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Returns ids, segments and positions [b, length], and the flat index of every sentence's first token."""
+def _make_side(sentences: list[np.ndarray], counts_b: np.ndarray, length: int) -> tuple[Tokens, np.ndarray]:
+    """Returns rows of this length, and the flat index of every sentence's first token."""
     flat_ids, flat_segments, flat_positions = np.zeros((3, len(counts_b) * length), np.int32)
     # Of each sentence: its tokens, its row, the number of the row's first sentence, and where it starts
     tokens_i = np.fromiter(map(len, sentences), np.int64, len(sentences))
@@ -340,4 +326,5 @@ def _make_side(
     flat_segments[place] = np.repeat(np.arange(len(sentences)) - first_i + 1, tokens_i)
     flat_positions[place] = position
     shape = (len(counts_b), length)
-    return flat_ids.reshape(shape), flat_segments.reshape(shape), flat_positions.reshape(shape), starts_i
+    tokens = Tokens(flat_ids.reshape(shape), flat_segments.reshape(shape), flat_positions.reshape(shape))
+    return tokens, starts_i

@@ -9,11 +9,11 @@ from flax import struct
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from base.ids import PAD
+from base.tokens import Tokens
 from model.config import ModelConfig
 from model.embed import embed, logit_factors, logits, logits_of
 from model.noise import Noise, fold
 from model.stack import Stack
-from model.tokens import Tokens
 
 # Where the model draws noise.
 EMBED, STACK = range(2)

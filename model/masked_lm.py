@@ -5,13 +5,13 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from base.tokens import Tokens
 from model.block import ACTIVATIONS, glorot, layer_norm
 from model.config import ModelConfig
 from model.embed import embed, logit_factors, logits_of
 from model.mixers.attention import add_bias
 from model.noise import Noise, fold
 from model.stack import Stack
-from model.tokens import Tokens
 
 # Where the model draws noise.
 EMBED, STACK = range(2)

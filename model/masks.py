@@ -12,7 +12,7 @@ NO_SEGMENT = -1  # of positions outside every row: no sentence and no padding ha
 class Mask(struct.PyTreeNode):
     """A mask in compact form: queries attend to keys of their own sentence; with `causal`, to none after themselves.
 
-    Sentences are distinguished by segments (see `model.tokens`). Padding attends to padding, so every query has a key.
+    Sentences are distinguished by segments (see `base.tokens`). Padding attends to padding, so every query has a key.
     A causal mask hides none of the first `prefix` keys of a row, which takes the dense form.
     Kernels take the mask in this form and never materialise the dense one.
     """

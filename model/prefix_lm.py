@@ -10,12 +10,12 @@ from flax import linen as nn
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from base.ids import BOS, PAD
+from base.tokens import Tokens
 from model import transformer
 from model.config import ModelConfig
 from model.embed import logit_factors, logits_of
 from model.language_model import EMBED, STACK, DecoderOnly, PromptCache
 from model.noise import Noise, fold
-from model.tokens import Tokens
 from model.transformer import Transformer
 
 

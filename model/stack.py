@@ -7,12 +7,12 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Float, Int
 
+from base.tokens import Tokens
 from model.block import Block, BlockCache, Weights, layer_norm
 from model.config import ModelConfig
 from model.masks import Mask
 from model.mixers.attention import KeysValues
 from model.noise import Noise, fold
-from model.tokens import Tokens
 
 # Rematerialisation. "full" recomputes a block's whole forward pass in the backward pass; "dots" saves its products with
 # parameters (projections and feed-forward network) and recomputes attention, norms and dropout.

@@ -6,12 +6,12 @@ from flax import linen as nn
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from base.ids import BOS, PAD
+from base.tokens import Tokens
 from model.config import ModelConfig
 from model.embed import embed, logit_factors, logits, logits_of
 from model.mixers import MIXERS
 from model.noise import Noise, fold
 from model.stack import Memory, Stack, StackCache
-from model.tokens import Tokens
 
 # Where the model draws noise.
 SOURCE, ENCODER, TARGET, DECODER = range(4)

@@ -7,12 +7,12 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from base.tokens import Tokens
 from model.block import glorot
 from model.config import ModelConfig
 from model.mixers.attention import add_bias
 from model.noise import Noise, dropout, fold
 from model.stack import Stack
-from model.tokens import Tokens
 
 # Where the model draws noise.
 EMBED, STACK = range(2)

@@ -20,11 +20,11 @@ import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
 
+from base.tokens import Tokens
 from model.config import ModelConfig, parameter_count
 from model.masks import Mask
 from model.noise import Noise, dropout
 from model.positions import sinusoids
-from model.tokens import Tokens
 from model.transformer import Transformer, init_params
 
 rng = np.random.default_rng(0)

@@ -12,7 +12,6 @@ from data.classes import classes_of
 from data.tokenizer import Tokenizer
 from model.config import ModelConfig
 from model.masked_lm import MaskedLM, init_params
-from model.tokens import Tokens
 from run.folder import model_config
 from tasks import texts
 from tasks.task import Objective, Question, Task, asked, softmax_objective
@@ -20,8 +19,7 @@ from tasks.task import Objective, Question, Task, asked, softmax_objective
 
 def question(batch: Batch) -> Question:
     """Returns the question of a text's class, asked at its EOS."""
-    text = Tokens(batch.source_bs, batch.source_segments_bs, batch.source_positions_bs)
-    return asked(batch.target_out_bt, batch.source_bs == EOS, text)
+    return asked(batch.labels_bt, batch.source.ids_bt == EOS, batch.source)
 
 
 def _objective(cfg: ConfigDict, config: ModelConfig) -> Objective:

@@ -8,7 +8,6 @@ from data.batching import TextBatch
 from data.pipeline import text_batches
 from model.config import ModelConfig
 from model.language_model import LanguageModel, init_params
-from model.tokens import Tokens
 from run.folder import model_config
 from tasks import texts
 from tasks.task import Objective, Question, Task, asked, softmax_objective
@@ -16,8 +15,7 @@ from tasks.task import Objective, Question, Task, asked, softmax_objective
 
 def question(batch: TextBatch) -> Question:
     """Returns the question of each token, given those before it."""
-    text_in = Tokens(batch.in_bt, batch.segments_bt, batch.positions_bt)
-    return asked(batch.out_bt, batch.segments_bt != 0, text_in)
+    return asked(batch.labels_bt, batch.target.segments_bt != 0, batch.target)
 
 
 def objective(config: ModelConfig, eps_ls: float, chunk: int = 0) -> Objective:

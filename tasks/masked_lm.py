@@ -8,7 +8,6 @@ from base.ids import PAD
 from data.batching import Batch
 from model.config import ModelConfig
 from model.masked_lm import MaskedLM, init_params
-from model.tokens import Tokens
 from run.folder import model_config
 from tasks import texts
 from tasks.task import Objective, Question, Task, asked, softmax_objective
@@ -16,8 +15,7 @@ from tasks.task import Objective, Question, Task, asked, softmax_objective
 
 def question(batch: Batch) -> Question:
     """Returns the question of the hidden tokens, given the corrupted text."""
-    corrupted = Tokens(batch.source_bs, batch.source_segments_bs, batch.source_positions_bs)
-    return asked(batch.target_out_bt, batch.target_out_bt != PAD, corrupted)
+    return asked(batch.labels_bt, batch.labels_bt != PAD, batch.source)
 
 
 def objective(config: ModelConfig, eps_ls: float, chunk: int = 0) -> Objective:

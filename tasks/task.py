@@ -10,10 +10,10 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 from ml_collections import ConfigDict
 
+from base.tokens import Tokens
 from data.pipeline import State
 from model.config import ModelConfig
 from model.noise import Noise
-from model.tokens import Tokens
 from tasks.loss import Loss, softmax_cross_entropy
 
 Batch = Any  # a pytree of arrays with rows along the first axis

@@ -10,12 +10,12 @@ from jaxtyping import Array, Float
 from ml_collections import ConfigDict
 
 from base.errors import UserError
+from base.tokens import Tokens
 from data.images import ImageBatch, ImageBatches, Images, evaluation_batches
 from data.images import open_images as read_images
 from model import vision
 from model.config import ModelConfig
 from model.noise import Noise
-from model.tokens import Tokens
 from run.folder import model_config
 from run.sharding import own_share
 from tasks.loss import Loss, cross_entropy

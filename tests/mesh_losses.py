@@ -58,8 +58,8 @@ def train(cfg: ConfigDict, folder: Path, sizes: tuple[int, ...], accumulate: int
     losses = []
     for _ in range(UPDATES):
         batch = place_rows(mesh, next(batches))
-        assert {len(shard.data) for shard in batch.source_bs.addressable_shards} == {
-            len(batch.source_bs) // row_parts(mesh)
+        assert {len(shard.data) for shard in batch.source.ids_bt.addressable_shards} == {
+            len(batch.source.ids_bt) // row_parts(mesh)
         }
         state, sums = compiled(state, batch, keys[1])
         losses.append(float(sums.loss.loss_sum / sums.loss.tokens))

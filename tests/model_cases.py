@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from base.tokens import Tokens
 from model.config import ModelConfig
 from model.noise import Noise
-from model.tokens import Tokens
 from model.transformer import Transformer, init_params
 from tests.hurry import AS_IN_TRAINING
 

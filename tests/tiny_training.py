@@ -8,6 +8,7 @@ import pytest
 from ml_collections import ConfigDict
 
 from base.errors import UserError
+from base.tokens import Tokens
 from configs.common import default
 from data.batching import Batch
 from train import loop
@@ -63,15 +64,9 @@ def batch(rows: int = 4, length: int = 6, vocab_size: int = 20, seed: int = 0) -
     source_bs, target_in_bt, target_out_bt = (
         (rng.integers(4, vocab_size, size=(rows, length)) * real_bt).astype(np.int32) for _ in range(3)
     )
-    return Batch(
-        source_bs=source_bs,
-        target_in_bt=target_in_bt,
-        target_out_bt=target_out_bt,
-        source_segments_bs=segments_bt,
-        source_positions_bs=positions_bt,
-        target_segments_bt=segments_bt,
-        target_positions_bt=positions_bt,
-    )
+    source = Tokens(source_bs, segments_bt, positions_bt)
+    target = Tokens(target_in_bt, segments_bt, positions_bt)
+    return Batch(source, target, target_out_bt)
 
 
 def _leaves(cfg: ConfigDict, prefix: str = "") -> list[tuple[str, object]]:

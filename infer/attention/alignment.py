@@ -9,11 +9,11 @@ from jaxtyping import Float, Int
 
 from base.errors import UserError
 from base.ids import BOS, EOS
+from base.tokens import Tokens
 from data.batching import length_batches
 from data.tokenizer import Tokenizer
 from infer.runs import Run, open_run
 from infer.scores.pairs import read_pair
-from model.tokens import Tokens
 from model.transformer import Transformer
 
 WIDTH, TOKENS = 16, 2048  # row lengths are multiples of WIDTH, so that little is compiled; positions of a batch

@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 
 from base.errors import UserError
 from base.ids import BOS, EOS, PAD
+from base.tokens import Tokens
 from data.classes import classes_of
 from data.corrupt import MASK
 from data.tokenizer import Tokenizer
@@ -25,7 +26,6 @@ from model.language_model import LanguageModel
 from model.masked_lm import MaskedLM
 from model.mixers import MIXERS
 from model.prefix_lm import translation_model
-from model.tokens import Tokens
 
 TASKS = ("translation", "prefix_lm", "denoising", "language_model", "masked_lm", "classification")  # with texts
 WIDTH = 16  # rows are padded to a multiple, so that another sentence seldom compiles anything

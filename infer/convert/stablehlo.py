@@ -13,10 +13,10 @@ from safetensors.numpy import save_file
 from base.errors import UserError
 from base.files import write_bytes, write_json, write_text
 from base.ids import BOS, EOS, PAD
+from base.tokens import Tokens
 from infer.convert.check import check_tokenizer, compare, forced, lengths
 from infer.convert.folders import named
 from infer.runs import Run
-from model.tokens import Tokens
 from model.transformer import Transformer
 
 PLATFORMS = ("cpu", "cuda", "tpu")

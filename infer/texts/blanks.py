@@ -12,13 +12,13 @@ from jaxtyping import Array, Float, Int
 
 from base.errors import UserError
 from base.ids import EOS, PAD, UNK
+from base.tokens import Tokens
 from data.corrupt import MASK
 from data.tokenizer import Tokenizer
 from infer.runs import Run, finite, open_run
 from infer.translate.stream import by_line, write
 from model.config import ModelConfig
 from model.masked_lm import MaskedLM
-from model.tokens import Tokens
 
 BLANK = "___"
 STAND_IN = "\ue000"  # of Unicode's private use, which the vocabulary of a text hardly has: it is spelled in bytes

@@ -11,12 +11,12 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from base.ids import EOS
+from base.tokens import Tokens
 from data.classes import classes_of
 from infer.runs import Run, finite, open_run
 from infer.texts.blanks import row
 from infer.translate.stream import by_line, write
 from model.masked_lm import MaskedLM
-from model.tokens import Tokens
 
 
 @partial(jax.jit, static_argnums=0)

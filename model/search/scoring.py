@@ -7,8 +7,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from base.ids import BOS, PAD
+from base.tokens import Tokens
 from model.search.state import Model
-from model.tokens import Tokens
 
 
 def forced_log_probs(

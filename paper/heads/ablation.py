@@ -16,11 +16,11 @@ from jaxtyping import Bool, Int
 from base.ids import BOS, EOS
 from base.intervals import bootstrap
 from base.progress import Progress
+from base.tokens import Tokens
 from data.batching import length_batches
 from infer.attention.kinds import KINDS, TITLES
 from infer.runs import Run
 from model.config import ModelConfig
-from model.tokens import Tokens
 from model.transformer import Transformer
 from paper.heads.measure import owners
 from paper.heads.roles import RELATIONS, AnnotatedPair

@@ -21,13 +21,13 @@ from base.errors import UserError
 from base.files import read_json, write_json
 from base.ids import BOS, EOS
 from base.progress import Progress
+from base.tokens import Tokens
 from data.batching import length_batches
 from data.tokenizer import Tokenizer
 from infer.attention.kinds import KINDS, TITLES
 from infer.attention.maps import require_weights
 from infer.runs import Run
 from model.config import ModelConfig
-from model.tokens import Tokens
 from model.transformer import Transformer, init_params
 from paper.heads.roles import (
     RELATIONS,

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from base.errors import UserError
 from base.ids import BOS, EOS
+from base.tokens import Tokens
 from data.batching import Batch, PlannedBatch, bucket_plan, length_batches, make_batch, pack_plan
 from data.sources import open_corpus
 from data.tokenizer import Tokenizer
@@ -127,6 +128,10 @@ def test_planning_takes_few_bytes_a_pair_and_plans_as_ever(plan: str, most: int,
     assert digest.hexdigest()[:16] == golden
 
 
+def arrays(batch: Batch) -> list[np.ndarray]:
+    return [*batch.source, *batch.target, batch.labels_bt]
+
+
 def test_rows_as_arrays() -> None:
     records = [
         (np.array([11, 12, EOS]), np.array([21, EOS])),
@@ -134,20 +139,20 @@ def test_rows_as_arrays() -> None:
         (np.array([14, EOS]), np.array([24, EOS])),
     ]
     batch = make_batch(records, PlannedBatch(6, 5, np.array([[0, 1], [2, -1], [-1, -1]], np.int32)))
-    expected = Batch(
-        source_bs=[[11, 12, 2, 13, 2, 0], [14, 2, 0, 0, 0, 0], [0] * 6],
-        target_in_bt=[[1, 21, 1, 22, 23], [1, 24, 0, 0, 0], [0] * 5],
-        target_out_bt=[[21, 2, 22, 23, 2], [24, 2, 0, 0, 0], [0] * 5],
-        source_segments_bs=[[1, 1, 1, 2, 2, 0], [1, 1, 0, 0, 0, 0], [0] * 6],
-        source_positions_bs=[[0, 1, 2, 0, 1, 0], [0, 1, 0, 0, 0, 0], [0] * 6],
-        target_segments_bt=[[1, 1, 2, 2, 2], [1, 1, 0, 0, 0], [0] * 5],
-        target_positions_bt=[[0, 1, 0, 1, 2], [0, 1, 0, 0, 0], [0] * 5],
+    target_segments = [[1, 1, 2, 2, 2], [1, 1, 0, 0, 0], [0] * 5]
+    target_positions = [[0, 1, 0, 1, 2], [0, 1, 0, 0, 0], [0] * 5]
+    source = Tokens(
+        ids_bt=[[11, 12, 2, 13, 2, 0], [14, 2, 0, 0, 0, 0], [0] * 6],
+        segments_bt=[[1, 1, 1, 2, 2, 0], [1, 1, 0, 0, 0, 0], [0] * 6],
+        positions_bt=[[0, 1, 2, 0, 1, 0], [0, 1, 0, 0, 0, 0], [0] * 6],
     )
-    for name, array, wanted in zip(Batch._fields, batch, expected, strict=True):
-        np.testing.assert_array_equal(array, np.array(wanted), name)
+    target = Tokens([[1, 21, 1, 22, 23], [1, 24, 0, 0, 0], [0] * 5], target_segments, target_positions)
+    labels = [[21, 2, 22, 23, 2], [24, 2, 0, 0, 0], [0] * 5]
+    for array, wanted in zip(arrays(batch), (*source, *target, labels), strict=True):
+        np.testing.assert_array_equal(array, np.array(wanted))
         assert array.dtype == np.int32
     empty = make_batch([], PlannedBatch(6, 5, np.full((2, 1), -1, np.int32)))
-    assert all(not array.any() for array in empty) and empty.target_in_bt.shape == (2, 5)
+    assert all(not array.any() for array in arrays(empty)) and empty.target.ids_bt.shape == (2, 5)
 
 
 @given(
@@ -197,17 +202,17 @@ def test_sentences_can_be_read_back(plan, lengths_n2) -> None:
         batch = make_batch([pairs[i] for i in planned.rows_bc[planned.rows_bc >= 0]], planned)
         for row, indices in enumerate(planned.rows_bc):
             for segment, index in enumerate(indices[indices >= 0], 1):
-                source = batch.source_segments_bs[row] == segment
-                target = batch.target_segments_bt[row] == segment
-                np.testing.assert_array_equal(batch.source_bs[row, source], pairs[index][0])
-                np.testing.assert_array_equal(batch.target_out_bt[row, target], pairs[index][1])
-                np.testing.assert_array_equal(batch.target_in_bt[row, target], [BOS, *pairs[index][1][:-1]])
-                np.testing.assert_array_equal(batch.target_positions_bt[row, target], np.arange(target.sum()))
+                source = batch.source.segments_bt[row] == segment
+                target = batch.target.segments_bt[row] == segment
+                np.testing.assert_array_equal(batch.source.ids_bt[row, source], pairs[index][0])
+                np.testing.assert_array_equal(batch.labels_bt[row, target], pairs[index][1])
+                np.testing.assert_array_equal(batch.target.ids_bt[row, target], [BOS, *pairs[index][1][:-1]])
+                np.testing.assert_array_equal(batch.target.positions_bt[row, target], np.arange(target.sum()))
                 found.append(index)
         for ids, segments in (
-            (batch.source_bs, batch.source_segments_bs),
-            (batch.target_in_bt, batch.target_segments_bt),
-            (batch.target_out_bt, batch.target_segments_bt),
+            (batch.source.ids_bt, batch.source.segments_bt),
+            (batch.target.ids_bt, batch.target.segments_bt),
+            (batch.labels_bt, batch.target.segments_bt),
         ):
             np.testing.assert_array_equal(ids != 0, segments != 0)
     assert sorted(found) == list(range(len(pairs)))

@@ -7,6 +7,7 @@ import threading
 import time
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -55,14 +56,13 @@ def take(iterator: TrainingBatches, count: int) -> list[Batch]:
 def check_equal(first: list[Batch], second: list[Batch]) -> None:
     assert len(first) == len(second)
     for a, b in zip(first, second, strict=True):
-        for name, x, y in zip(Batch._fields, a, b, strict=True):
-            np.testing.assert_array_equal(x, y, name)
+        jax.tree.map(np.testing.assert_array_equal, a, b)
 
 
 def sentences(batch: Batch) -> list[tuple[int, ...]]:
     """The target sentences of a batch."""
     found = []
-    for ids, segments in zip(batch.target_out_bt, batch.target_segments_bt, strict=True):
+    for ids, segments in zip(batch.labels_bt, batch.target.segments_bt, strict=True):
         found += [tuple(ids[segments == segment].tolist()) for segment in range(1, segments.max() + 1)]
     return found
 
@@ -115,12 +115,12 @@ def test_processes_share_the_same_batches_on_any_number_of_devices(prepared, mod
     shares = [batches(prepared, mode, share=ProcessShard(first, end, 3, 6)) for first, end in ((0, 1), (1, 3))]
     for _ in range(2 * len(whole.plan(0))):
         parts, batch = [next(share) for share in shares], next(whole)
-        assert 2 * len(parts[0].source_bs) == len(parts[1].source_bs)
-        joined = Batch(*(np.concatenate(pair) for pair in zip(*parts, strict=True)))
-        rows = len(batch.source_bs)
-        assert len(joined.source_bs) == -(-rows // 6) * 6
-        check_equal([Batch(*(part[:rows] for part in joined))], [batch])
-        assert not any(part[rows:].any() for part in joined)
+        assert 2 * len(parts[0].source.ids_bt) == len(parts[1].source.ids_bt)
+        joined = jax.tree.map(lambda *pair: np.concatenate(pair), *parts)
+        rows = len(batch.source.ids_bt)
+        assert len(joined.source.ids_bt) == -(-rows // 6) * 6
+        check_equal([jax.tree.map(lambda part, rows=rows: part[:rows], joined)], [batch])
+        assert not any(part[rows:].any() for part in jax.tree.leaves(joined))
     assert shares[0].get_state() == whole.get_state()
     for iterator in (whole, *shares):
         iterator.close()
@@ -143,6 +143,12 @@ GOLDEN = {  # of the first release: a checkpoint's position means these batches
 }
 
 
+def in_first_order(batch: Batch) -> list[np.ndarray]:
+    """The arrays of a batch, in the order of the first release."""
+    source, target, labels_bt = batch
+    return [source.ids_bt, target.ids_bt, labels_bt, *source[1:], *target[1:]]
+
+
 def test_batches_are_the_same_in_every_release(tmp_path) -> None:
     choice = np.random.default_rng(0)
     sides = [[" ".join(map(str, choice.integers(4, 4_000, n))) for n in choice.integers(1, 32, 700)] for _ in range(2)]
@@ -157,14 +163,14 @@ def test_batches_are_the_same_in_every_release(tmp_path) -> None:
     found["evaluation"] = list(evaluation_batches(prepared, 128, (8, 16)))
     for name, golden in GOLDEN.items():
         digest = hashlib.sha256()
-        for array in itertools.chain(*found[name]):
+        for array in itertools.chain.from_iterable(map(in_first_order, found[name])):
             digest.update(repr((array.shape, str(array.dtype))).encode() + array.tobytes())
         assert digest.hexdigest()[:16] == golden, name
 
 
 def test_shapes_are_few_and_known(prepared) -> None:
     iterator = batches(prepared, share=ProcessShard(multiple=2))
-    shapes = {batch.source_bs.shape for batch in take(iterator, 60)}
+    shapes = {batch.source.ids_bt.shape for batch in take(iterator, 60)}
     iterator.close()
     assert shapes <= {(16, 8), (8, 16), (4, 32)}
 
@@ -239,11 +245,11 @@ def test_evaluation_takes_every_pair_once_in_order_of_length(prepared) -> None:
         found = list(evaluation_batches(prepared, 64, buckets))
         wanted = sorted(tuple(prepared[i][1].tolist()) for i in range(PAIRS))
         assert sorted(s for batch in found for s in sentences(batch)) == wanted
-        widths = [batch.source_bs.shape[1] for batch in found]
+        widths = [batch.source.ids_bt.shape[1] for batch in found]
         assert widths == sorted(widths)
-        assert all(batch.source_bs.size <= 64 for batch in found)
-        assert all(batch.source_segments_bs.max() == 1 for batch in found)
-    assert all(batch.source_bs.shape[0] == 1 for batch in evaluation_batches(prepared, 1, (32,)))
+        assert all(batch.source.ids_bt.size <= 64 for batch in found)
+        assert all(batch.source.segments_bt.max() == 1 for batch in found)
+    assert all(batch.source.ids_bt.shape[0] == 1 for batch in evaluation_batches(prepared, 1, (32,)))
 
 
 def test_batches_come_fast(prepared) -> None:

@@ -160,9 +160,9 @@ def test_rows_begin_with_bos_and_predict_what_follows(file: Path) -> None:
     for batch, planned in zip(read, [*batches.plan(0), *batches.plan(1)[:2]], strict=True):
         for row, start in enumerate(planned.rows_bc[:, 0]):
             expected = ids[start : start + 8] if start >= 0 else np.zeros(8)
-            np.testing.assert_array_equal(batch.out_bt[row], expected)
-            assert batch.in_bt[row].tolist() == ([BOS, *expected[:-1]] if start >= 0 else [0] * 8)
-            assert batch.segments_bt[row].tolist() == [int(start >= 0)] * 8
+            np.testing.assert_array_equal(batch.labels_bt[row], expected)
+            assert batch.target.ids_bt[row].tolist() == ([BOS, *expected[:-1]] if start >= 0 else [0] * 8)
+            assert batch.target.segments_bt[row].tolist() == [int(start >= 0)] * 8
     state = batches.get_state()
     assert state == {"epoch": 1, "batch": 2}
     following = next(batches)
@@ -179,7 +179,7 @@ def test_processes_share_a_batch_of_windows(file: Path) -> None:
         batches = TrainingBatches(prepared, settings(), seed=0, share=ProcessShard(first, first + 1, 2, 2))
         halves.append(next(batches))
         batches.close()
-    np.testing.assert_array_equal(np.concatenate([half.out_bt for half in halves]), next(whole).out_bt)
+    np.testing.assert_array_equal(np.concatenate([half.labels_bt for half in halves]), next(whole).labels_bt)
     whole.close()
 
 
@@ -192,7 +192,7 @@ def test_every_token_is_validated_once(file: Path, batching: str) -> None:
         limits = {"max_length": 3, "max_ratio": 1.0}
         prepared = prepare(f"lines:{file}", tokenizer, cache=file.parent / "cache", clean=False, **limits)
     batches = list(text_batches(prepared, settings(batching=batching, buckets=(16, 32))))
-    read = np.concatenate([batch.out_bt[batch.segments_bt != 0] for batch in batches])
+    read = np.concatenate([batch.labels_bt[batch.target.segments_bt != 0] for batch in batches])
     everything = np.concatenate([ids for (ids,) in prepared.records(range(len(prepared)))])
     np.testing.assert_array_equal(np.sort(read), np.sort(everything))
     if batching == "window":

@@ -17,12 +17,12 @@ from tests.extras import torch
 # isort: split
 from base.errors import UserError
 from base.ids import BOS, EOS, PAD, UNK
+from base.tokens import Tokens
 from data.imported import MosesBpe
 from infer.convert import fairseq
 from infer.convert.bart_names import without_zero_biases
 from infer.convert.folders import make_run
 from infer.runs import open_run
-from model.tokens import Tokens
 from model.transformer import Transformer
 
 TOLERANCE = 1e-4

@@ -17,6 +17,7 @@ from tests.reference import TOLERANCE, torch, transformers
 # isort: split
 from base.errors import UserError
 from base.ids import BOS, EOS, UNK
+from base.tokens import Tokens
 from data.corrupt import Masking, corruption
 from data.images import Images
 from infer.attention.patches import patch_weights
@@ -25,7 +26,6 @@ from infer.convert.folders import make_run, named
 from infer.runs import open_run
 from infer.texts.blanks import fill, masked
 from model.masked_lm import MaskedLM
-from model.tokens import Tokens
 from model.transformer import Transformer
 from model.vision import Vision
 from tasks.vision import image_config

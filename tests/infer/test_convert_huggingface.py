@@ -17,6 +17,7 @@ from tests.extras import torch, transformers
 # isort: split
 from base.errors import UserError
 from base.ids import BOS, EOS
+from base.tokens import Tokens
 from infer.convert import huggingface
 from infer.convert.folders import make_run, named
 from infer.runs import open_run
@@ -24,7 +25,6 @@ from infer.translate.options import chosen
 from infer.translate.translator import Translator
 from model.language_model import LanguageModel
 from model.search.scoring import forced_log_probs
-from model.tokens import Tokens
 from model.transformer import Transformer
 from tests import tiny_run
 from tests.infer.test_convert_families import score

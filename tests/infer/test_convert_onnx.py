@@ -22,9 +22,9 @@ from tests.extras import onnxruntime
 # isort: split
 from base.errors import UserError
 from base.ids import EOS
+from base.tokens import Tokens
 from infer.convert import onnx, onnx_graph
 from infer.runs import Run
-from model.tokens import Tokens
 from model.transformer import Transformer
 from tests.random_run import random_run
 

@@ -16,8 +16,8 @@ from tests.extras import flatbuffers, safetensors  # noqa: F401 - without them t
 
 # isort: split
 from base.errors import UserError
+from base.tokens import Tokens
 from infer.convert import stablehlo
-from model.tokens import Tokens
 from model.transformer import Transformer
 from tests.random_run import random_run
 

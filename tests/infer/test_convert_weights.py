@@ -16,13 +16,13 @@ from tests.reference import TOLERANCE, torch
 # isort: split
 from base.errors import UserError
 from base.ids import BOS, EOS, UNK
+from base.tokens import Tokens
 from infer.convert import fairseq, huggingface, safetensors
 from infer.convert.folders import Imported, check_shapes, named
 from infer.convert.vocabulary import our_rows
 from infer.convert.weights import Weights
 from infer.runs import open_run
 from model.language_model import LanguageModel
-from model.tokens import Tokens
 from model.transformer import Transformer
 from run.folder import model_config
 from tests import foreign, tiny_run

@@ -16,13 +16,13 @@ import pytest
 
 from base.errors import UserError
 from base.ids import BOS, EOS
+from base.tokens import Tokens
 from infer.evaluate import command, translations
 from infer.evaluate.sentences import open_files, open_split
 from infer.runs import Run, open_run
 from infer.scores import bleu
 from infer.scores.perplexity import perplexity
 from infer.translate.options import Decoding
-from model.tokens import Tokens
 from model.transformer import Transformer
 from run.averaging import params_sha256
 from tests import tiny_run

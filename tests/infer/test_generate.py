@@ -14,6 +14,7 @@ from ml_collections import ConfigDict
 
 from base.errors import UserError
 from base.ids import BOS, EOS
+from base.tokens import Tokens
 from configs.char_lm import get_config
 from data.sources import open_corpus
 from infer.evaluate import texts as evaluation
@@ -22,7 +23,6 @@ from infer.texts.continuation import generate
 from infer.translate.options import Decoding, Sampling
 from model.config import ModelConfig, parameter_count
 from model.language_model import LanguageModel
-from model.tokens import Tokens
 from run.checkpoint import load_params
 from run.folder import read_metrics
 from tests.infer.test_translate_cli import command

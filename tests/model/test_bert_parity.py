@@ -11,11 +11,11 @@ import numpy as np
 from tests.reference import TOLERANCE, torch, transformers
 
 # isort: split
+from base.tokens import Tokens
 from infer.convert.bert import parameters
 from infer.convert.weights import Weights
 from model.config import ModelConfig
 from model.masked_lm import MaskedLM, init_params
-from model.tokens import Tokens
 from tests.model_cases import padded_ids
 
 CONFIG = ModelConfig(

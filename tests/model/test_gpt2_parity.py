@@ -10,11 +10,11 @@ import numpy as np
 from tests.reference import TOLERANCE, torch, transformers
 
 # isort: split
+from base.tokens import Tokens
 from infer.convert.gpt2 import parameters
 from infer.convert.weights import Weights
 from model.config import ModelConfig
 from model.language_model import LanguageModel
-from model.tokens import Tokens
 
 CONFIG = ModelConfig(
     vocab_size=50,

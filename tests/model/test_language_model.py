@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from base.ids import BOS
+from base.tokens import Tokens
 from model.config import ModelConfig, parameter_count
 from model.language_model import LanguageModel, init_params
 from model.search import state
 from model.search.beam import beam_search
 from model.search.sampling import sample
-from model.tokens import Tokens
 from tests.model.test_search import EXTRA, assert_same, plain_beam_search
 from tests.model_cases import relative_error
 

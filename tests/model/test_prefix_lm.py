@@ -11,6 +11,7 @@ import pytest
 
 from base.errors import UserError
 from base.ids import BOS
+from base.tokens import Tokens
 from configs.common import default
 from configs.prefix_lm import get_config
 from infer.evaluate.sentences import open_sentences
@@ -22,7 +23,6 @@ from model.language_model import LanguageModel
 from model.masks import Mask
 from model.prefix_lm import PrefixLM, init_params
 from model.search import state
-from model.tokens import Tokens
 from run.checkpoint import load_params
 from run.folder import model_config
 from tasks import TRANSLATION

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from base.ids import BOS, EOS, PAD
+from base.tokens import Tokens
 from infer.translate import stages
 from model.config import ModelConfig
 from model.search import state
@@ -18,7 +19,6 @@ from model.search.beam import beam_search, length_penalty
 from model.search.sampling import sample, truncate
 from model.search.scoring import forced_log_probs
 from model.search.state import Hypotheses, keep_best, run_search
-from model.tokens import Tokens
 from model.transformer import Transformer, init_params
 
 SOURCE_BS = np.array(

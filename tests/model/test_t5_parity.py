@@ -10,10 +10,10 @@ import numpy as np
 from tests.reference import TOLERANCE, torch, transformers
 
 # isort: split
+from base.tokens import Tokens
 from infer.convert.t5 import parameters
 from infer.convert.weights import Weights
 from model.config import ModelConfig
-from model.tokens import Tokens
 from model.transformer import Transformer, init_params
 from tests.model_cases import padded_ids
 

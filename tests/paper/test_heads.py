@@ -16,6 +16,7 @@ import pytest
 
 from base.errors import UserError
 from base.intervals import wilson
+from base.tokens import Tokens
 from data.grammar import sentences as grammar
 from data.grammar.sentences import Example, Links
 from data.tokenizer import Tokenizer
@@ -24,7 +25,6 @@ from infer.attention.alignment import align
 from infer.attention.kinds import KINDS
 from infer.attention.maps import attention_maps
 from infer.runs import Run, open_run
-from model.tokens import Tokens
 from model.transformer import Transformer
 from paper.heads.ablation import Forced, ablate, ablation_table, without
 from paper.heads.measure import (

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 from base.errors import UserError
+from base.tokens import Tokens
 from configs import table3_second as second
 from configs.ablations import ROWS, sweep
 from configs.ablations import get_config as ablation
@@ -17,7 +18,6 @@ from configs.layers import get_config as layers
 from configs.small import SHORTER
 from data.scan import SPLITS
 from model.config import parameter_count
-from model.tokens import Tokens
 from model.transformer import Transformer
 from paper.published import TABLE3
 from run.folder import model_config

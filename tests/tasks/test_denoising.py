@@ -113,11 +113,11 @@ def test_the_decoder_reads_the_target_shifted(tmp_path: Path) -> None:
     batches = TrainingBatches(Corrupted(text, spans), cfg.data, seed=0)
     batch = next(batches)
     batches.close()
-    first = batch.target_positions_bt == 0
-    first &= batch.target_segments_bt != 0
-    assert np.all(batch.target_in_bt[first] == BOS)
-    assert np.all(batch.target_out_bt[first] == tokenizer.sentinels[0])
-    assert np.isin(batch.source_bs, tokenizer.sentinels).sum() > first.sum() / 2
+    first = batch.target.positions_bt == 0
+    first &= batch.target.segments_bt != 0
+    assert np.all(batch.target.ids_bt[first] == BOS)
+    assert np.all(batch.labels_bt[first] == tokenizer.sentinels[0])
+    assert np.isin(batch.source.ids_bt, tokenizer.sentinels).sum() > first.sum() / 2
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from ml_collections import ConfigDict
 
 from base.errors import UserError
 from base.ids import EOS, PAD
+from base.tokens import Tokens
 from configs.common import default
 from configs.masked_lm import get_config
 from data.batching import make_batch
@@ -23,7 +24,6 @@ from infer.evaluate import predictions as evaluation
 from infer.runs import Run, open_run
 from infer.texts.blanks import fill, masked
 from model.masked_lm import MaskedLM
-from model.tokens import Tokens
 from run.checkpoint import load_params
 from run.folder import read_metrics
 from run.sharding import make_mesh
@@ -142,12 +142,11 @@ def test_the_loss_counts_chosen_positions_only(trained: Run) -> None:
     batch, cfg = next(batches), trained.model_config
     batches.close()
     loss = jax.jit(objective(cfg, 0.0).loss, static_argnums=2)(trained.params, batch, None)
-    rows = Tokens(batch.source_bs, batch.source_segments_bs, batch.source_positions_bs)
-    logits = jax.jit(MaskedLM(cfg).apply)({"params": trained.params}, rows)
+    logits = jax.jit(MaskedLM(cfg).apply)({"params": trained.params}, batch.source)
     log_probs = np.asarray(jax.nn.log_softmax(logits), np.float64)
-    chosen = np.argwhere(batch.target_out_bt != PAD)
-    expected = -sum(log_probs[b, t, batch.target_out_bt[b, t]] for b, t in chosen)
-    assert float(loss.tokens) == len(chosen) < 0.25 * (batch.source_bs != PAD).sum()
+    chosen = np.argwhere(batch.labels_bt != PAD)
+    expected = -sum(log_probs[b, t, batch.labels_bt[b, t]] for b, t in chosen)
+    assert float(loss.tokens) == len(chosen) < 0.25 * (batch.source.ids_bt != PAD).sum()
     assert float(loss.nll_sum) == pytest.approx(expected, abs=1e-6 * len(chosen))  # rounding of each token's
 
 
@@ -161,7 +160,7 @@ def test_runs_of_other_seeds_are_validated_on_the_same_tokens_and_trained_on_oth
         trained_on.append(next(made.batches))
         made.batches.close()
     jax.tree.map(np.testing.assert_array_equal, *validated)
-    assert np.any(trained_on[0].target_out_bt != trained_on[1].target_out_bt)
+    assert np.any(trained_on[0].labels_bt != trained_on[1].labels_bt)
 
 
 def _corrupted(run: Run) -> tuple[Corrupted, ConfigDict]:

@@ -11,9 +11,9 @@ import pytest
 from jax.extend.core import jaxprs_in_params
 from jax.interpreters.partial_eval import dce_jaxpr
 
+from base.tokens import Tokens
 from data.batching import Batch
 from model.config import ModelConfig, parameter_count
-from model.tokens import Tokens
 from model.transformer import Transformer, init_params
 from tasks.translation import objective
 from train.aot.flops import counted_once, forward_flops, recomputed_flops, update_flops
@@ -29,7 +29,9 @@ def lowered(config: ModelConfig, rows: int, source: int, target: int, accumulate
     goal = objective(config, 0.1)
     state = jax.eval_shape(lambda: init_state(goal.init, tx, jax.random.key(0)))
     source_bs, target_bt = (jax.ShapeDtypeStruct((rows, length), jnp.int32) for length in (source, target))
-    batch = Batch(source_bs, target_bt, target_bt, source_bs, source_bs, target_bt, target_bt)  # type: ignore[arg-type]
+    source = Tokens(source_bs, source_bs, source_bs)
+    target = Tokens(target_bt, target_bt, target_bt)
+    batch = Batch(source, target, target_bt)  # type: ignore[arg-type]
     return make_train_step(goal, tx, accumulate).trace(state, batch, key)
 
 

@@ -56,7 +56,7 @@ def test_the_gradient_is_of_the_mean_over_real_tokens(whole: tuple[TrainState, S
 
     def mean(params: dict, batch: Batch) -> jax.Array:
         loss = goal.loss(params, batch, None)
-        return loss.loss_sum / jnp.sum(batch.target_out_bt != 0)
+        return loss.loss_sum / jnp.sum(batch.labels_bt != 0)
 
     gradient = jax.jit(jax.grad(mean))(state.params, batch())
     assert_close(whole[0].params, jax.tree.map(jnp.subtract, state.params, gradient))
@@ -66,8 +66,8 @@ def test_the_gradient_is_of_the_mean_over_real_tokens(whole: tuple[TrainState, S
 def test_sums_count_tokens_and_the_step_counts_updates(whole: tuple[TrainState, Sums]) -> None:
     state, sums = whole
     assert int(state.step) == 1
-    assert int(sums.loss.tokens) == np.count_nonzero(batch().target_out_bt)
-    read = np.count_nonzero(batch().source_bs) + np.count_nonzero(batch().target_in_bt)
+    assert int(sums.loss.tokens) == np.count_nonzero(batch().labels_bt)
+    read = np.count_nonzero(batch().source.ids_bt) + np.count_nonzero(batch().target.ids_bt)
     assert int(sums.tokens) == read
 
 
@@ -79,9 +79,13 @@ def test_a_batch_without_a_token_changes_no_parameter() -> None:
 
 
 def test_tokens_of_every_sentence_of_a_row_are_counted(whole: tuple[TrainState, Sums]) -> None:
-    segments = {f"{side}_segments_b{letter}": 3 * getattr(batch(), f"{side}_segments_b{letter}")
-                for side, letter in (("source", "s"), ("target", "t"))}  # fmt: skip
-    _, sums = step_of(model_config())(fresh(model_config()), batch()._replace(**segments), KEY)
+    source, target, labels_bt = batch()
+    third = Batch(
+        source._replace(segments_bt=3 * source.segments_bt),
+        target._replace(segments_bt=3 * target.segments_bt),
+        labels_bt,
+    )
+    _, sums = step_of(model_config())(fresh(model_config()), third, KEY)
     assert int(sums.tokens) == int(whole[1].tokens)
 
 
@@ -103,7 +107,7 @@ def test_dropout_differs_between_updates_and_rows_and_nothing_else() -> None:
     assert loss_at(3) != loss_at(4)
 
     one = batch(rows=2)
-    twice = Batch(*(np.concatenate([part, part]) for part in one))
+    twice = jax.tree.map(lambda part: np.concatenate([part, part]), one)
     both = train_step(fresh(config), twice, KEY)[1].loss.loss_sum
     alone = train_step(fresh(config), one, KEY)[1].loss.loss_sum
     assert float(both) != pytest.approx(2 * float(alone), rel=1e-4)

@@ -20,6 +20,7 @@ from jax.sharding import PartitionSpec as P
 from ml_collections import ConfigDict
 
 from base.errors import UserError
+from base.tokens import Tokens
 from data.batching import Batch
 from data.pipeline import row_lengths
 from infer.translate.translator import FULL_BATCH
@@ -117,7 +118,8 @@ def train_step(cfg: ConfigDict, config: ModelConfig, mesh: Mesh, rows: int, leng
     placed = placed_shapes(abstract_state, mesh)
     step: Any = make_train_step(goal, tx, cfg.optim.accumulate, shardings(placed))
     ids_bt: Any = jax.ShapeDtypeStruct((rows, length), jnp.int32, sharding=NamedSharding(mesh, ROWS))
-    batch = Batch(*[ids_bt] * len(Batch._fields))
+    side = Tokens(ids_bt, ids_bt, ids_bt)
+    batch = Batch(side, side, ids_bt)
     key = jax.ShapeDtypeStruct((), jax.random.key(0).dtype, sharding=NamedSharding(mesh, P()))
     with jax.set_mesh(mesh):
         compiled = _compile(step.lower(placed, batch, key))
