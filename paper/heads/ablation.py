@@ -16,6 +16,7 @@ from jaxtyping import Bool, Int
 from base.ids import BOS, EOS
 from base.intervals import bootstrap
 from base.progress import Progress
+from base.table import Table, as_text, number
 from base.tokens import Tokens
 from data.batching import length_batches
 from infer.attention.kinds import KINDS, TITLES
@@ -23,11 +24,25 @@ from infer.runs import Run
 from model.config import ModelConfig
 from model.transformer import Transformer
 from paper.heads.measure import owners
-from paper.heads.roles import RELATIONS, AnnotatedPair
+from paper.heads.roles import AnnotatedPair, label
 from paper.heads.sample import RARE, Sample
 
 FEW = 200  # sentences that common relations are judged on
-WIDTH, TOKENS = 8, 4096  # rows are padded to a multiple of this; positions of a batch
+WIDTH = 8  # rows are padded to a multiple of this
+TOKENS = 4096  # positions of a batch
+HEAD = (
+    "relation",
+    "head",
+    "intact",
+    "without",
+    "change: points",
+    "change: 95 %",
+    "others",
+    "lowest: points",
+    "lowest: head",
+    "cases",
+    "stands out",
+)
 _PLACES = {  # of the heads of each kind, in the tree of parameters
     "encoder": ("encoder", "self_attention"),
     "decoder": ("decoder", "self_attention"),
@@ -65,14 +80,16 @@ class Forced:
     """Sentence pairs, ready to be predicted again and again: one text, position after position."""
 
     def __init__(self, model_run: Run, pairs: Sequence[AnnotatedPair]) -> None:
-        self.run, self.pairs = model_run, pairs
+        self.run = model_run
+        self.pairs = pairs
         encode = model_run.tokenizer.encode
         sources = [[*encode(pair.source), EOS] for pair in pairs]
         targets = [[*encode(pair.target), EOS] for pair in pairs]
         read = [[BOS, *target[:-1]] for target in targets]
         longest = [max(map(len, sides)) for sides in zip(sources, targets, strict=True)]
         self.starts = np.cumsum([0, *map(len, targets)])
-        row_lengths, limit = range(WIDTH, max(longest) + WIDTH, WIDTH), model_run.model_config.encoding.limit
+        row_lengths = range(WIDTH, max(longest) + WIDTH, WIDTH)
+        limit = model_run.model_config.encoding.limit
         self.batches = [
             ([batch.padded(side) for side in (sources, read, targets)], batch.members)
             for batch in length_batches(longest, row_lengths, tokens=TOKENS, limit=limit)
@@ -80,7 +97,8 @@ class Forced:
 
     def right(self, params: Any) -> Bool[np.ndarray, " t"]:
         """Returns for every position whether the true subword is the most probable one."""
-        right, compiled = np.zeros(self.starts[-1], bool), _compiled(self.run.model_config)
+        right = np.zeros(self.starts[-1], bool)
+        compiled = _compiled(self.run.model_config)
         for (source_bs, read_bt, target_bt), members in self.batches:
             right_bt = np.asarray(compiled({"params": params}, source_bs, read_bt)) == target_bt
             for row, member in enumerate(members):
@@ -92,11 +110,12 @@ class Forced:
         """Returns the cases of a relation, without those in the encoder that nothing translates; None if none is."""
         places: list[list[int]] = []
         sentences: list[int] = []
-        for number, pair in enumerate(self.pairs):
+        for sentence, pair in enumerate(self.pairs):
+            start = self.starts[sentence]
             for tokens in _concerned(pair, kind, relation):
-                owner = owners(self.run.tokenizer, pair.target_tokens, pair.target)
-                places.append([self.starts[number] + place for place, token in enumerate(owner) if token in tokens])
-                sentences.append(number)
+                token_of = owners(self.run.tokenizer, pair.target_tokens, pair.target)
+                places.append([start + place for place, token in enumerate(token_of) if token in tokens])
+                sentences.append(sentence)
         if not places:
             return None
         starts = np.cumsum([0, *map(len, places[:-1])])
@@ -130,24 +149,28 @@ def ablate(model_run: Run, roles: dict[str, dict[str, Any]], pairs: Sample) -> d
     """
     rare = [_of_rare(pair) for pair in pairs.first[FEW:]]
     forced = Forced(model_run, [*pairs.first[:FEW], *(pair for pair in rare if pair.cases), *pairs.more])
-    n, h = model_run.model_config.N, model_run.model_config.h
+    n = model_run.model_config.N
+    h = model_run.model_config.h
     intact_t = forced.right(model_run.params)
-    found: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
+    compared: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
     with Progress("leaving out heads", "heads") as progress:
-        for number, kind in enumerate(KINDS):
-            left_out = {}
-            for place in np.ndindex(n, h):
-                left_out[place] = forced.right(without(model_run.params, kind, *place))
-                progress.update(number * n * h + len(left_out))
+        done = 0
+        for kind in KINDS:
+            left_out: dict[tuple[int, ...], np.ndarray] = {}
+            for layer, head in np.ndindex(n, h):
+                left_out[layer, head] = forced.right(without(model_run.params, kind, layer, head))
+                done += 1
+                progress.update(done)
             for relation, role in roles[kind].items():
-                if (of_relation := forced.cases(kind, relation)) is not None:
-                    best = role["best"]["layer"] - 1, role["best"]["head"] - 1
-                    found[kind][relation] = _compared(of_relation, intact_t, left_out, best)
-    return found
+                cases = forced.cases(kind, relation)
+                if cases is not None:
+                    best = (role["best"]["layer"] - 1, role["best"]["head"] - 1)
+                    compared[kind][relation] = _compared(cases, intact_t, left_out, best)
+    return compared
 
 
 def _of_rare(pair: AnnotatedPair) -> AnnotatedPair:
-    return pair._replace(cases={name: found for name, found in pair.cases.items() if name[1] in RARE and found})
+    return pair._replace(cases={name: cases for name, cases in pair.cases.items() if name[1] in RARE and cases})
 
 
 def _compared(
@@ -155,39 +178,70 @@ def _compared(
 ) -> dict[str, Any]:
     intact = cases.right(intact_t)
     changes = {place: float(np.mean(cases.right(right_t)) - intact.mean()) for place, right_t in left_out.items()}
-    ablated, count = cases.right(left_out[best]), int(cases.sentences.max()) + 1
-    columns = (np.ones(len(intact)), intact, ablated)
-    counts_ic = np.stack([np.bincount(cases.sentences, column, count) for column in columns], -1)
-    low, high = bootstrap(
-        counts_ic[counts_ic[:, 0] > 0], lambda sums_c: (sums_c[..., 2] - sums_c[..., 1]) / sums_c[..., 0]
-    )
+    ablated = cases.right(left_out[best])
+    columns = (np.ones(len(intact)), intact, ablated)  # by case, to be summed by sentence
+    sentences = int(cases.sentences.max()) + 1
+    counts_ic = np.stack([np.bincount(cases.sentences, column, sentences) for column in columns], -1)
+    low, high = bootstrap(counts_ic[counts_ic[:, 0] > 0], _change)
     others = {place: change for place, change in changes.items() if place != best}
     lowest = min(others, key=others.__getitem__, default=best)
     return {
-        **{"layer": best[0] + 1, "head": best[1] + 1, "cases": len(intact)},
-        **{"intact": float(intact.mean()), "ablated": float(ablated.mean())},
-        **{"change": changes[best], "low": low, "high": high},
+        "layer": best[0] + 1,
+        "head": best[1] + 1,
+        "cases": len(intact),
+        "intact": float(intact.mean()),
+        "ablated": float(ablated.mean()),
+        "change": changes[best],
+        "low": low,
+        "high": high,
         "others": float(np.mean([*others.values()])) if others else 0.0,
         "lowest": {"layer": lowest[0] + 1, "head": lowest[1] + 1, "change": changes[lowest]},
     }
 
 
-def ablation_table(found: dict[str, dict[str, Any]]) -> str:
+def _change(sums_c: np.ndarray) -> np.ndarray:
+    """Returns the change of the share that is right, from sums of (cases, right in the intact model, right without)."""
+    return (sums_c[..., 2] - sums_c[..., 1]) / sums_c[..., 0]
+
+
+def ablation_table(ablated: dict[str, dict[str, Any]]) -> str:
     """Returns the result of `ablate` as text."""
-    lines = [
-        "without the best head: how often the words concerned are predicted, in %, teacher forcing, and the change in "
-        "points, with 95 % intervals",
-        "*: the interval lies below the mean change over the other heads; lowest: the other head that costs most",
-    ]
-    for kind, relations in found.items():
-        lines += ["", f"{TITLES[kind]:<38} layer  head  intact  without  change{'':<18}others  lowest         cases"]
-        for relation, of in relations.items():
-            lowest = of["lowest"]
-            name = RELATIONS[relation] if kind != "cross" else f"{RELATIONS[relation]}, translated"
-            lines.append(
-                f"  {name:<36} {of['layer']:>5}  {of['head']:>4}  {100 * of['intact']:>6.1f}"
-                f"  {100 * of['ablated']:>7.1f}  {100 * of['change']:>+6.1f} {100 * of['low']:>+6.1f} to "
-                f"{100 * of['high']:<+5.1f}{'*' if of['high'] < of['others'] else ' '}  {100 * of['others']:>+6.1f}"
-                f"  {100 * lowest['change']:>+6.1f} ({lowest['layer']}.{lowest['head']})  {of['cases']:>6,}"
-            )
-    return "\n".join(lines)
+    return "\n\n".join(map(as_text, ablation_tables(ablated)))
+
+
+def ablation_tables(ablated: dict[str, dict[str, Any]]) -> list[Table]:
+    """Returns a table for each kind of attention."""
+    made: list[Table] = []
+    for kind, relations in ablated.items():
+        rows = [_row(relation, kind, compared) for relation, compared in relations.items()]
+        made.append(Table(f"heads-without-{kind}", f"{TITLES[kind]}, without the best head", HEAD, rows, []))
+    made[-1].notes.extend(
+        [
+            "intact and without: how often the words concerned are predicted, in %, teacher forcing",
+            "change: in points, with its 95 % interval; head: layer.head, from 1",
+            "others: the mean change over the other heads; lowest: the other head that costs most",
+            "stands out: the interval lies below the mean change over the other heads",
+        ]
+    )
+    return made
+
+
+def _row(relation: str, kind: str, compared: dict[str, Any]) -> tuple[str, ...]:
+    lowest = compared["lowest"]
+    return (
+        label(relation, kind),
+        f"{compared['layer']}.{compared['head']}",
+        number(100 * compared["intact"], 1),
+        number(100 * compared["ablated"], 1),
+        _points(compared["change"]),
+        f"{_points(compared['low'])} to {_points(compared['high'])}",
+        _points(compared["others"]),
+        _points(lowest["change"]),
+        f"{lowest['layer']}.{lowest['head']}",
+        f"{compared['cases']:,}",
+        "yes" if compared["high"] < compared["others"] else "",
+    )
+
+
+def _points(change: float) -> str:
+    return number(100 * change, 1, sign=True)

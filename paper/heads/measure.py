@@ -18,9 +18,10 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from base.errors import UserError
-from base.files import read_json, write_json
+from base.files import check, read_json, write_json
 from base.ids import BOS, EOS
 from base.progress import Progress
+from base.table import Table, as_text, number
 from base.tokens import Tokens
 from data.batching import length_batches
 from data.tokenizer import Tokenizer
@@ -29,20 +30,28 @@ from infer.attention.maps import require_weights
 from infer.runs import Run
 from model.config import ModelConfig
 from model.transformer import Transformer, init_params
-from paper.heads.roles import (
-    RELATIONS,
-    AlignmentTally,
-    AnnotatedPair,
-    RoleTally,
-    alignment_report,
-    role_report,
-)
+from paper.heads.roles import AlignmentTally, AnnotatedPair, RoleTally, alignment_report, label, role_report
 from paper.heads.sample import CASES, Sample, sample
 from run.averaging import params_sha256
 
 BATCH = 32  # sentences of up to `WIDTH` subwords in a batch; fewer if they are longer
 WIDTH = 32  # rows are padded to a multiple of this, to limit the number of compiled shapes
 SENTENCES = 2500
+
+HEAD = (
+    "relation",
+    "best: head",
+    "best: %",
+    "best: 95 %",
+    "untrained: %",
+    "untrained: 95 %",
+    "distance: keys",
+    "distance: %",
+    "distance: 95 %",
+    "luck",
+    "cases",
+    "stands out",
+)
 
 _BOUNDS = {"low": float, "high": float}
 _BEST = {"layer": int, "head": int, "accuracy": float, **_BOUNDS}
@@ -92,29 +101,32 @@ def owners(tokenizer: Tokenizer, tokens: Sequence[str], text: str) -> list[int]:
       ValueError: `tokens` are not the tokens of `text`.
     """
     spelled = tokenizer.normalise(text).encode()
-    owner_at, at = [-1], 0  # by byte, behind the space that sentencepiece puts before a sentence
-    for number, token in enumerate(tokens):
+    owner_at = [-1]  # by byte, behind the space that sentencepiece puts before a sentence
+    at = 0
+    for place, token in enumerate(tokens):
         letters = tokenizer.normalise(token).encode()
         start = spelled.find(letters, at)
         if start < 0 or spelled[at:start].strip():
-            raise ValueError(f"{token!r} is not token {number} of {text!r}")
-        owner_at += [number] * (start + len(letters) - at)
+            raise ValueError(f"{token!r} is not token {place} of {text!r}")
+        owner_at += [place] * (start + len(letters) - at)
         at = start + len(letters)
-    found, end = [], 0
+    owner_of: list[int] = []
+    end = 0
     for piece in tokenizer.pieces(tokenizer.encode(text)):
         end += 1 if re.fullmatch(r"<0x[0-9A-F]{2}>", piece) else len(piece.replace("▁", " ").encode())
-        found.append(owner_at[min(end, len(owner_at)) - 1])
-    # A space that is its own subword belongs to the token after it.
-    return [max(owner, 0) for owner in found]
+        owner = owner_at[min(end, len(owner_at)) - 1]
+        owner_of.append(max(owner, 0))  # a space that is its own subword belongs to the token after it
+    return owner_of
 
 
 def token_weights(weights_nhts: Float[np.ndarray, "n h t s"], spans: Spans) -> Float[np.ndarray, "n h q k"]:
     """Returns the weights between tokens from those between subwords; the last key stands for all non-tokens."""
-    queries, keys = max(spans.queries) + 1, max(spans.keys) + 2
-    rows_qt = np.array(spans.queries)[None, :] == np.arange(queries)[:, None]
-    columns_sk = (np.array(spans.keys)[:, None] % keys) == np.arange(keys)[None, :]
-    rows_qt = rows_qt / rows_qt.sum(-1, keepdims=True)
-    return np.einsum("qt,nhts,sk->nhqk", rows_qt, weights_nhts, columns_sk.astype(np.float64), optimize=True)
+    queries = max(spans.queries) + 1
+    keys = max(spans.keys) + 2
+    of_query_qt = np.array(spans.queries)[None, :] == np.arange(queries)[:, None]
+    of_key_sk = (np.array(spans.keys)[:, None] % keys) == np.arange(keys)[None, :]
+    mean_qt = of_query_qt / of_query_qt.sum(-1, keepdims=True)
+    return np.einsum("qt,nhts,sk->nhqk", mean_qt, weights_nhts, of_key_sk.astype(np.float64), optimize=True)
 
 
 def spans_of(tokenizer: Tokenizer, pair: AnnotatedPair) -> dict[str, Spans]:
@@ -140,13 +152,14 @@ def sentence_maps(model_run: Run, pairs: Sequence[AnnotatedPair]) -> Iterator[tu
     encode = model_run.tokenizer.encode
     sources = [[*encode(pair.source), EOS] for pair in pairs]
     targets = [[BOS, *encode(pair.target)] for pair in pairs]
-    maps_of, params = _compiled(model_run.model_config), {"params": model_run.params}
+    maps_of = _compiled(model_run.model_config)
+    params = {"params": model_run.params}
     longest = [max(map(len, sides)) for sides in zip(sources, targets, strict=True)]
     row_lengths = range(WIDTH, max(longest, default=0) + WIDTH, WIDTH)
     limit = model_run.model_config.encoding.limit
     for batch in length_batches(longest, row_lengths, tokens=BATCH * WIDTH, limit=limit):
-        found = maps_of(params, batch.padded(sources), batch.padded(targets))
-        maps = {kind: np.asarray(weights) for kind, weights in found.items()}
+        maps = maps_of(params, batch.padded(sources), batch.padded(targets))
+        maps = {kind: np.asarray(weights) for kind, weights in maps.items()}
         for row, i in enumerate(batch.members):
             spans = spans_of(model_run.tokenizer, pairs[i])
             yield (
@@ -175,7 +188,8 @@ def tally(model_run: Run, pairs: Sample) -> tuple[RoleTally, AlignmentTally, Ali
 
     Alignments are those of the first sentences alone.
     """
-    heads, layers = AlignmentTally(), AlignmentTally()
+    heads = AlignmentTally()
+    layers = AlignmentTally()
     roles = RoleTally(model_run.model_config.N, model_run.model_config.h)
     with Progress(f"attention after {model_run.step:,} updates", "sentences") as progress:
         for pair, maps in progress.count(sentence_maps(model_run, pairs.first)):
@@ -197,13 +211,13 @@ def direction(model_run: Run) -> bool:
     """
     spec = model_run.config.data.train
     languages = re.search(r"\{(\w+),(\w+)\}", spec)
-    found = languages.groups() if languages else ("en", "de")
-    if set(found) != {"en", "de"} or spec.startswith("trees:"):
+    sides = languages.groups() if languages else ("en", "de")
+    if set(sides) != {"en", "de"} or spec.startswith("trees:"):
         raise UserError(
             f"--workdir={model_run.workdir}: trained on {spec}; heads are judged on the built-in grammar, which is "
             "English and German"
         )
-    return found == ("de", "en")
+    return sides == ("de", "en")
 
 
 def untrained(model_run: Run) -> Run:
@@ -224,16 +238,16 @@ def judge(model_run: Run, sentences: int = SENTENCES, cases: int = CASES) -> dic
       alignment: of encoder-decoder attention (see `paper.heads.roles.alignment_report`).
     """
     reverse = direction(model_run)
-    valid, test = (sample(split, sentences, cases, reverse) for split in ("valid", "test"))
-    trained, fresh = ([tally(one, pairs) for pairs in (valid, test)] for one in (model_run, untrained(model_run)))
-    roles, alignment = role_report(trained[0][0], trained[1][0]), alignment_report(trained[0][1:], trained[1][1:])
-    for kind, of_fresh in role_report(fresh[0][0], fresh[1][0]).items():
-        for relation, role in of_fresh.items():
+    valid = sample("valid", sentences, cases, reverse)
+    test = sample("test", sentences, cases, reverse)
+    roles, alignment = _reports(model_run, valid, test)
+    fresh_roles, fresh_alignment = _reports(untrained(model_run), valid, test)
+    for kind, of_kind in fresh_roles.items():
+        for relation, role in of_kind.items():
             roles[kind][relation]["untrained"] = role["best"]
-    of_fresh = alignment_report(fresh[0][1:], fresh[1][1:])
     return {
         "roles": roles,
-        "alignment": alignment | {"untrained": {name: of_fresh[name] for name in _ERRORS}},
+        "alignment": alignment | {"untrained": {name: fresh_alignment[name] for name in _ERRORS}},
         "chosen_on": valid.named("valid"),
         "scored_on": test.named("test"),
         "sentences": sentences,
@@ -245,6 +259,13 @@ def judge(model_run: Run, sentences: int = SENTENCES, cases: int = CASES) -> dic
     }
 
 
+def _reports(model_run: Run, valid: Sample, test: Sample) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
+    """Returns roles and alignments of a run, chosen on one sample and scored on the other."""
+    valid_roles, *valid_alignments = tally(model_run, valid)
+    test_roles, *test_alignments = tally(model_run, test)
+    return role_report(valid_roles, test_roles), alignment_report(valid_alignments, test_alignments)
+
+
 def kept(model_run: Run, sentences: int = SENTENCES, cases: int = CASES) -> dict[str, Any]:
     """Returns the result of `judge`: read from the run if it is of these parameters and of no fewer sentences and
     cases, else computed and saved. Results without `cases` are older: they count layers and heads from 0.
@@ -254,70 +275,96 @@ def kept(model_run: Run, sentences: int = SENTENCES, cases: int = CASES) -> dict
     """
     path = model_run.workdir / "evaluations" / "heads.json"
     if path.is_file():
-        found = read_json(path, dict)
-        if found.get("params_sha256") == params_sha256(model_run.params) and "cases" in found:
-            read_json(path, _KEPT)
-            if found["sentences"] >= sentences and found["cases"] >= cases:
-                roles = {kind: dict.fromkeys(found["roles"][kind], _ROLE) for kind in KINDS}
-                return read_json(path, {"roles": roles})
-    found = judge(model_run, sentences, cases)
-    keep(path, found)
-    return found
+        saved = read_json(path, dict)
+        if saved.get("params_sha256") == params_sha256(model_run.params) and "cases" in saved:
+            check(path, "", saved, _KEPT)
+            roles = {kind: dict.fromkeys(saved["roles"][kind], _ROLE) for kind in KINDS}
+            check(path, "", saved, {"roles": roles})
+            if saved["sentences"] >= sentences and saved["cases"] >= cases:
+                return saved
+    judged = judge(model_run, sentences, cases)
+    keep(path, judged)
+    return judged
 
 
-def keep(path: Path, found: dict[str, Any]) -> None:
+def keep(path: Path, judged: dict[str, Any]) -> None:
     """Writes the result into the run; if the folder cannot be written, only prints a note on stderr."""
     try:
         path.parent.mkdir(exist_ok=True)
-        write_json(path, found)
+        write_json(path, judged)
     except OSError as error:
         print(f"note: {path} cannot be written ({error.strerror})", file=sys.stderr)
 
 
-def table(found: dict[str, Any]) -> str:
-    """Returns the result as text: the best head of every relation, then the alignment.
+def table(judged: dict[str, Any]) -> str:
+    """Returns the result as text: the best head of every relation, then the alignment."""
+    return "\n\n".join(map(as_text, tables(judged)))
 
-    A relation is marked where the head's interval lies above those of both other baselines and above luck.
-    """
-    lines = [
-        f"best heads, chosen on {found['chosen_on']} and scored on {found['scored_on']}",
-        "accuracies in %, with 95 % intervals; luck: what the best of as many random heads exceeds once in 20 times",
-        "*: above luck, and its interval above those of the best untrained head and of the best fixed distance",
-    ]
-    for kind in KINDS:
-        lines += [
-            "",
-            f"{TITLES[kind]:<38} layer  head  accuracy{'':<16}untrained{'':<11}fixed distance{'':<10}luck   cases",
+
+def tables(judged: dict[str, Any]) -> list[Table]:
+    """Returns a table of the best heads for each kind of attention, and one of the alignment."""
+    made = [Table(f"heads-{kind}", TITLES[kind], HEAD, _role_rows(judged["roles"][kind], kind), []) for kind in KINDS]
+    made[-1].notes.extend(
+        [
+            f"best heads, chosen on {judged['chosen_on']} and scored on {judged['scored_on']}",
+            "head: layer.head, from 1; %: accuracy; 95 %: its interval",
+            "untrained: the best head before training; distance: the best fixed one; luck: what the best of as many "
+            "random heads exceeds once in 20 times",
+            "stands out: above luck, and its interval above those of the best untrained head and of the best fixed "
+            "distance",
         ]
-        for relation, role in found["roles"][kind].items():
-            name = RELATIONS[relation] if kind != "cross" else f"{RELATIONS[relation]}, translated"
-            best, fixed = role["best"], role["fixed"]
-            lines.append(
-                f"  {name:<36} {best['layer']:>5}  {best['head']:>4}  {100 * best['accuracy']:>8.1f}"
-                f" {_between(best)}{'*' if stands_out(role) else ' '}"
-                f"  {100 * role['untrained']['accuracy']:>5.1f} {_between(role['untrained'])}"
-                f"  {100 * fixed['accuracy']:>5.1f} {_between(fixed)} {fixed['distance']:+3d}"
-                f"  {100 * role['luck']:>5.1f}  {role['cases']:>6,}"
+    )
+    return [*made, _alignment_table(judged["alignment"])]
+
+
+def _role_rows(roles: dict[str, Any], kind: str) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
+    for relation, role in roles.items():
+        best = role["best"]
+        fixed = role["fixed"]
+        rows.append(
+            (
+                label(relation, kind),
+                f"{best['layer']}.{best['head']}",
+                *_in_percent(best, "accuracy"),
+                *_in_percent(role["untrained"], "accuracy"),
+                number(float(fixed["distance"]), 0, sign=True),
+                *_in_percent(fixed, "accuracy"),
+                number(100 * role["luck"], 1),
+                f"{role['cases']:,}",
+                "yes" if stands_out(role) else "",
             )
-    alignment = found["alignment"]
-    fresh, diagonal = alignment["untrained"], alignment["diagonal"]
-    lines += ["", f"alignment error rate, all links sure, in %  {'':<22}  {'untrained':<18}"]
-    for key, name in (("best_layer", "average of the best layer, {layer}"), ("best_head", "best head, {layer}.{head}")):
-        of = alignment[key]
-        named = name.format(**of)
-        lines.append(
-            f"  {named:<46} {100 * of['error']:>8.1f} {_between(of)}"
-            f"   {100 * fresh[key]['error']:>5.1f} {_between(fresh[key])}"
         )
-    return "\n".join([*lines, f"  {'the diagonal':<46} {100 * diagonal['error']:>8.1f} {_between(diagonal)}"])
+    return rows
+
+
+def _alignment_table(alignment: dict[str, Any]) -> Table:
+    layer = alignment["best_layer"]
+    head = alignment["best_head"]
+    untrained = alignment["untrained"]
+    rows: list[tuple[str, ...]] = [
+        (
+            f"average of the best layer, {layer['layer']}",
+            *_in_percent(layer, "error"),
+            *_in_percent(untrained["best_layer"], "error"),
+        ),
+        (
+            f"best head, {head['layer']}.{head['head']}",
+            *_in_percent(head, "error"),
+            *_in_percent(untrained["best_head"], "error"),
+        ),
+        ("the diagonal", *_in_percent(alignment["diagonal"], "error"), "", ""),
+    ]
+    columns = ("links of", "trained: %", "trained: 95 %", "untrained: %", "untrained: 95 %")
+    return Table("heads-alignment", "alignment error rate, all links sure", columns, rows, [])
+
+
+def _in_percent(measured: dict[str, Any], key: str) -> tuple[str, str]:
+    """Returns a share and its interval."""
+    return number(100 * measured[key], 1), f"{100 * measured['low']:.1f} to {100 * measured['high']:.1f}"
 
 
 def stands_out(role: dict[str, Any]) -> bool:
     """Returns whether a head is better than its baselines: above luck, and its interval above both of theirs."""
     bounds = (role["luck"], role["untrained"]["high"], role["fixed"]["high"])
     return bool(role["best"]["low"] > max(bounds))
-
-
-def _between(of: dict[str, Any]) -> str:
-    low, high = 100 * of["low"], 100 * of["high"]
-    return f"{low:>5.1f} to {high:<5.1f}"

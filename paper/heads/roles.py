@@ -27,6 +27,11 @@ RELATIONS = {  # name: label
 Cases = dict[int, frozenset[int]]  # query: correct keys
 
 
+def label(relation: str, kind: str) -> str:
+    """Returns what tables call a relation for this kind of attention."""
+    return f"{RELATIONS[relation]}, translated" if kind == "cross" else RELATIONS[relation]
+
+
 class AnnotatedPair(NamedTuple):
     """A sentence pair, its tokens, its cases by (kind, relation), and its alignment {(target, source), ...}."""
 
@@ -68,23 +73,26 @@ def annotate(example: Example, reverse: bool = False) -> AnnotatedPair:
             "antecedent": links[f"{language}_pronouns"],
             "it": ((q, k) for q, k in links[f"{language}_pronouns"] if q in its[language]),
         }
-        return {relation: _cases(found) for relation, found in pairs.items()}
+        return {relation: _cases(links_of) for relation, links_of in pairs.items()}
 
-    cases = {("encoder", relation): found for relation, found in between(source).items()}
+    cases = {("encoder", relation): keys_of for relation, keys_of in between(source).items()}
     translated = _cases(alignment)
-    for relation, found in between(target).items():
-        cases["decoder", relation] = _cases((q, k) for q, keys in found.items() for k in keys if k < q)
+    for relation, keys_of in between(target).items():
+        links_of = [(query, key) for query, keys in keys_of.items() for key in keys]
+        cases["decoder", relation] = _cases((query, key) for query, key in links_of if key < query)
         cases["cross", relation] = _cases(
-            (q, s) for q, keys in found.items() for k in keys for s in translated.get(k, frozenset())
+            (query, s) for query, key in links_of for s in translated.get(key, frozenset())
         )
-    return AnnotatedPair(sides[source][0], sides[target][0], sides[source][1], sides[target][1], cases, alignment)
+    source_text, source_tokens = sides[source]
+    target_text, target_tokens = sides[target]
+    return AnnotatedPair(source_text, target_text, source_tokens, target_tokens, cases, alignment)
 
 
 def _cases(pairs: Iterable[tuple[int, int]]) -> Cases:
-    found: dict[int, set[int]] = {}
+    keys_of: dict[int, set[int]] = {}
     for query, key in pairs:
-        found.setdefault(query, set()).add(key)
-    return {query: frozenset(keys) for query, keys in found.items()}
+        keys_of.setdefault(query, set()).add(key)
+    return {query: frozenset(keys) for query, keys in keys_of.items()}
 
 
 class RoleTally:
@@ -136,7 +144,10 @@ def role_report(valid: RoleTally, test: RoleTally) -> dict[str, dict[str, Any]]:
             "chance": test.chance[name] / cases,
             "luck": luck(test.chance[name] / cases, cases, test.hits_nh[name].size),
         }
-    return {kind: {r: found[r] for r in RELATIONS if r in found} for kind, found in report.items()}
+    return {
+        kind: {relation: roles[relation] for relation in RELATIONS if relation in roles}
+        for kind, roles in report.items()
+    }
 
 
 def _accuracy(hits: int, cases: int) -> dict[str, float]:
@@ -169,13 +180,15 @@ class AlignmentTally:
 
     def add(self, pair: AnnotatedPair, chosen_nht: Int[np.ndarray, "n h t"]) -> None:
         """Counts one sentence: each target token is linked to the source token of its largest weight, -1 for none."""
-        t, s = len(pair.target_tokens), len(pair.source_tokens)
+        t = len(pair.target_tokens)
+        s = len(pair.source_tokens)
         true_ts = np.zeros((t, s + 1), bool)  # -1 indexes the last column, which is never true
         true_ts[tuple(zip(*pair.alignment, strict=True))] = True
         self.made.append((chosen_nht >= 0).sum(-1))
         self.right.append(true_ts[np.arange(t), chosen_nht].sum(-1))
         self.links.append(len(pair.alignment))
-        self.of_diagonal.append((t, int(true_ts[np.arange(t), diagonal(t, s)].sum()), len(pair.alignment)))
+        right = int(true_ts[np.arange(t), diagonal(t, s)].sum())
+        self.of_diagonal.append((t, right, len(pair.alignment)))
 
     def error_nh(self) -> np.ndarray:
         """Returns the alignment error rate [n,h]: 1 - 2 right / (made + true), Och and Ney 2003 with all links sure."""
@@ -196,7 +209,7 @@ class AlignmentTally:
 
 
 def _error(counts: Num[np.ndarray, "*draws 3"]) -> Num[np.ndarray, "*draws"] | np.floating:
-    """The alignment error rate of (links made, right ones, true links)."""
+    """Returns the alignment error rate of (links made, right ones, true links)."""
     return 1 - 2 * counts[..., 1] / (counts[..., 0] + counts[..., 2])
 
 
@@ -212,7 +225,8 @@ def alignment_report(valid: Sequence[AlignmentTally], test: Sequence[AlignmentTa
     sentences; `diagonal` is the error of the diagonal; `links` the number of gold links. `low` and `high` bound the
     95 % interval of an error.
     """
-    heads_nh, layers_n = test[0].error_nh(), test[1].error_nh()[:, 0]
+    heads_nh = test[0].error_nh()
+    layers_n = test[1].error_nh()[:, 0]
     layer, head = map(int, np.unravel_index(np.argmin(valid[0].error_nh()), heads_nh.shape))
     best = int(np.argmin(valid[1].error_nh()[:, 0]))
 

@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from base.table import spread
+from base.table import Table, as_text, spread
 from infer.attention.kinds import KINDS, TITLES
 from paper.heads.measure import stands_out
-from paper.heads.roles import RELATIONS
+from paper.heads.roles import RELATIONS, label
+
+HEAD = ("relation", "accuracy", "untrained", "fixed distance", "stands out")
 
 
 def seeds_table(every: Sequence[dict[str, Any]]) -> str:
@@ -14,26 +16,39 @@ def seeds_table(every: Sequence[dict[str, Any]]) -> str:
 
     The best head is another one in each run; relations that a run has no case of are left out.
     """
-    lines = [
-        f"{len(every)} runs: accuracy of each one's best head in %, mean ± standard deviation over the runs",
-        "stands out: in how many runs the head's interval lies above its baselines",
-    ]
-    for kind in KINDS:
-        lines += ["", f"{TITLES[kind]:<38} {'accuracy':<14} {'untrained':<14} {'fixed distance':<14}  stands out"]
-        for relation, label in RELATIONS.items():
-            roles = [found["roles"][kind][relation] for found in every if relation in found["roles"][kind]]
+    return "\n\n".join(map(as_text, seeds_tables(every)))
+
+
+def seeds_tables(every: Sequence[dict[str, Any]]) -> list[Table]:
+    """Returns a table for each kind of attention, and one of the alignment."""
+    made = [Table(f"heads-seeds-{kind}", f"{TITLES[kind]}, {len(every)} runs", HEAD, [], []) for kind in KINDS]
+    for table, kind in zip(made, KINDS, strict=True):
+        for relation in RELATIONS:
+            roles = [result["roles"][kind][relation] for result in every if relation in result["roles"][kind]]
             if len(roles) == len(every):
-                name = label if kind != "cross" else f"{label}, translated"
-                columns = (
-                    spread([100 * role[key]["accuracy"] for role in roles], 1) for key in ("best", "untrained", "fixed")
-                )
-                lines.append(
-                    f"  {name:<36} {' '.join(f'{column:<14}' for column in columns)}  "
-                    f"{sum(map(stands_out, roles))} of {len(roles)}"
-                )
-    lines += ["", f"{'alignment error rate, in %':<38} {'error':<14} {'untrained':<14}"]
+                table.rows.append(_row(label(relation, kind), roles))
+    made[-1].notes.extend(
+        [
+            "accuracy of each run's best head in %, mean ± standard deviation over the runs",
+            "stands out: in how many runs the head's interval lies above its baselines",
+        ]
+    )
+    return [*made, _alignment(every)]
+
+
+def _row(name: str, roles: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+    accuracies = [_percent([role[key]["accuracy"] for role in roles]) for key in ("best", "untrained", "fixed")]
+    return (name, *accuracies, f"{sum(map(stands_out, roles))} of {len(roles)}")
+
+
+def _alignment(every: Sequence[dict[str, Any]]) -> Table:
+    rows: list[tuple[str, ...]] = []
     for key, name in (("best_layer", "average of the best layer"), ("best_head", "best head")):
-        trained = [100 * found["alignment"][key]["error"] for found in every]
-        fresh = [100 * found["alignment"]["untrained"][key]["error"] for found in every]
-        lines.append(f"  {name:<36} {spread(trained, 1):<14} {spread(fresh, 1):<14}")
-    return "\n".join(line.rstrip() for line in lines)
+        trained = [result["alignment"][key]["error"] for result in every]
+        untrained = [result["alignment"]["untrained"][key]["error"] for result in every]
+        rows.append((name, _percent(trained), _percent(untrained)))
+    return Table("heads-seeds-alignment", "alignment error rate, in %", ("links of", "error", "untrained"), rows, [])
+
+
+def _percent(shares: Sequence[float]) -> str:
+    return spread([100 * share for share in shares], 1)
