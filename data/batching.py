@@ -94,7 +94,7 @@ def bucket_plan(
         moves = _longest(length_n[pool], len(pool) % rows)
         staying = pool[~moves]
         waiting = pool[moves]
-        order.shuffle(staying)
+        order.shuffle(staying)  # those that moved here come first in the pool
         batches += [PlannedBatch(length, length, rows_b1) for rows_b1 in staying.reshape(-1, rows, 1)]
     if len(waiting):  # in the largest bucket that is needed
         batches.append(one_each(waiting, rows, length))

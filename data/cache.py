@@ -222,6 +222,7 @@ def _write_ids(
                 counts[fault or "kept"] += 1
                 if not fault:
                     kept.append(record)
+            # One array of many short texts, not one of each.
             file.write(np.array(_joined(kept, end), id_type).tobytes())
             lengths_nk = np.array([[len(ids) + len(end) for ids in record] for record in kept], np.int32)
             lengths += lengths_nk.tobytes()

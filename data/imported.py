@@ -258,12 +258,12 @@ class _Inner(Listed):
 
     def encode(self, text: str) -> list[int]:
         text = text.encode("utf-8", "replace").decode("utf-8")
-        theirs = self._inner.encode(text, add_special_tokens=False).ids
-        return [self._ours.get(number, self._unknown) for number in theirs]
+        their_ids = self._inner.encode(text, add_special_tokens=False).ids
+        return [self._ours.get(number, self._unknown) for number in their_ids]
 
     def decode(self, ids: Iterable[SupportsIndex]) -> str:
-        theirs = [self._theirs[number] for number in until_end(ids) if number > UNK]
-        return self._inner.decode(theirs, skip_special_tokens=False)
+        their_ids = [self._theirs[number] for number in until_end(ids) if number > UNK]
+        return self._inner.decode(their_ids, skip_special_tokens=False)
 
 
 class ByteLevel(_Inner):

@@ -143,7 +143,7 @@ class EndlessBatches(ABC, Generic[AnyBatch]):
             following: Future[list[PlannedBatch]] = planner.submit(self.plan, epoch)
             while True:
                 plan = following.result()
-                following = planner.submit(self.plan, epoch + 1)
+                following = planner.submit(self.plan, epoch + 1)  # while this epoch is read
                 if batch >= len(plan):
                     raise UserError(f"data position: batch {batch} of an epoch of {len(plan)}; the run's data changed")
                 planned = grain.MapDataset.source(plan[batch:]).map(partial(self._read_share, epoch))

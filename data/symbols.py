@@ -93,7 +93,7 @@ class Symbols(Listed):
         for record in records:
             for text, unit in zip(record, (sides[0], sides[-1]), strict=False):
                 counts.update(_split(text, unit))
-        for special in SPECIALS:
+        for special in SPECIALS:  # a text that spells one must not give it a second id
             counts.pop(special, None)
         if not counts:
             raise UserError("the training text is empty: there are no symbols in it")

@@ -287,19 +287,13 @@ def draw_clause(d: Draft, spec: ClauseSpec) -> Clause:
     often = _how_often(d, spec, subject) if not negated else None
     time = time_phrase(d, tense) if spec.timed and not after and d.chance(22) else None
 
-    layers = parts.layers
-    adverb = often.en if often else None
-    if adverb and layers and layers[0][0].label == "MD" and not spec.asked:  # she can often sleep; she often sleeps
-        layers = [(layers[0][0], adverb), *layers[1:]]
-        adverb = None
+    layers, adverb = _with_adverb(parts.layers, often.en if often else None, spec.asked)
     between = often.de if often else []
     has_kein = bool(objects) and objects[-1].negative
     if parts.not_leaf and not has_kein:
         between = [Word("nicht", (parts.not_leaf,))]
+    pronouns, middle = _middle_field(objects, between, adjuncts)
 
-    pronouns = _german([phrase for phrase in objects if phrase.light])
-    definite = _german([phrase for phrase in objects if phrase.definite and not phrase.light])
-    indefinite = _german([phrase for phrase in objects if not phrase.definite and not phrase.light])
     return Clause(
         subject=subject,
         layers=layers,
@@ -311,9 +305,30 @@ def draw_clause(d: Draft, spec: ClauseSpec) -> Clause:
         particle=parts.particle,
         bracket=parts.bracket,
         pronouns=pronouns,
-        middle=[*definite, *between, *indefinite, *_german(adjuncts[::-1])],
+        middle=middle,
         after=after,
     )
+
+
+def _with_adverb(
+    layers: list[tuple[Tree, ...]], adverb: Tree | None, asked: bool
+) -> tuple[list[tuple[Tree, ...]], Tree | None]:
+    """Returns the layers and the adverb before them: she often sleeps, but she can often sleep."""
+    if adverb and layers and layers[0][0].label == "MD" and not asked:
+        return [(layers[0][0], adverb), *layers[1:]], None
+    return layers, adverb
+
+
+def _middle_field(objects: list[Phrase], between: list[Word], adjuncts: list[Phrase]) -> tuple[list[Word], list[Word]]:
+    """Returns the two parts of the German middle field, which time separates: pronouns, and all else.
+
+    What is `between`, as nicht, follows what is definite. German has the vehicle before the goal.
+    """
+    pronouns = [phrase for phrase in objects if phrase.light]
+    definite = [phrase for phrase in objects if phrase.definite and not phrase.light]
+    indefinite = [phrase for phrase in objects if not phrase.definite and not phrase.light]
+    middle = [*_german(definite), *between, *_german(indefinite), *_german(adjuncts[::-1])]
+    return _german(pronouns), middle
 
 
 def _german(phrases: Sequence[Phrase]) -> list[Word]:

@@ -40,29 +40,29 @@ def _person(d: Draft) -> Phrase:
     return subject_phrase(d, ("person",), plain=True)
 
 
-def _neutral(d: Draft, tenses: tuple[str, ...], subject: Phrase, what: Phrase, timed: bool = False) -> Clause:
+def _neutral(d: Draft, tenses: tuple[str, ...], subject: Phrase, thing: Phrase, timed: bool = False) -> Clause:
     """Returns a clause in which somebody sees, finds, ... something."""
     english = d.pick(_NEUTRAL)
     verb = next(verb for verb in d.lexicon.verbs_of["acc"] if verb.en[0] == english)
     spec = ClauseSpec(
         tenses, subject=subject, gap=verb, plain=True, positive=True, timed=timed, placed=False, often=False
     )
-    return _with_object(draw_clause(d, spec), what)
+    return _with_object(draw_clause(d, spec), thing)
 
 
 def ambiguous(d: Draft) -> Sides:
     """Builds a sentence with a noun of several meanings and, in another clause, the only person who decides it."""
     sense = d.pick(SENSES)
-    what = noun_phrase(d, sense.noun, ACCUSATIVE, d.pick(_STYLES))
+    thing = noun_phrase(d, sense.noun, ACCUSATIVE, d.pick(_STYLES))
     cue = noun_phrase(d, d.pick(sense.cues), NOMINATIVE, d.pick(("the", "the", "a", "own")), plain=True)
     arrangement = d.pick(("relative clause", "cue first", "cue last"))
     if arrangement == "relative clause":
-        return sentence(d, main_clause(d, _neutral(d, ANY, with_relative(d, cue), what, timed=True)))
+        return sentence(d, main_clause(d, _neutral(d, ANY, with_relative(d, cue), thing, timed=True)))
     kind = d.pick(("because", "although", "when", "while", "before"))
     past = d.chance(60)
     tenses = ("past",) if past else ("present",)
     about_cue = draw_clause(d, ClauseSpec(tenses, subject=cue, plain=True, positive=True, timed=False))
-    about_it = _neutral(d, tenses, _person(d), what)
+    about_it = _neutral(d, tenses, _person(d), thing)
     return joined(d, kind, past, about_it, about_cue, first=arrangement == "cue first")
 
 
@@ -122,10 +122,10 @@ def particle_far(d: Draft) -> Sides:
     """
     verb = d.word([verb for verb in d.lexicon.verbs_of["acc"] if verb.particle])
     noun = d.noun(d.pick(verb.objects))
-    what = noun_phrase(d, noun, ACCUSATIVE, d.pick(("the", "the", "this", "own")))
-    what = _enclosed(with_relative(d, what, that=False))
+    thing = noun_phrase(d, noun, ACCUSATIVE, d.pick(("the", "the", "this", "own")))
+    thing = _enclosed(with_relative(d, thing, that=False))
     spec = ClauseSpec(("present",), subject=_person(d), gap=verb, plain=True, positive=True, often=False)
-    clause = _with_object(draw_clause(d, spec), what)
+    clause = _with_object(draw_clause(d, spec), thing)
     clause = _with_place(clause, location(d))
     return sentence(d, main_clause(d, clause, time_first=d.chance(30)))
 
