@@ -60,20 +60,7 @@ def run(
         sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # names need not be Unicode
 
     def parse(argv: list[str]) -> list[str] | UserError | None:
-        if {"--help", "-help", "-h", "--helpshort"} & set(argv[1:]):
-            flags.FLAGS.mark_as_parsed()
-            return None
-        try:
-            _check_config_file(argv)
-            rest = flags.FLAGS(argv)
-            _check_numbers()
-            if "config" in flags.FLAGS and flags.FLAGS["config"].value is not None:
-                flags.FLAGS["config"].value.to_dict()  # a missing file only raises here
-            return rest
-        except Exception as error:  # whatever a config file or a flag may raise
-            if not flags.FLAGS.is_parsed():
-                flags.FLAGS.mark_as_parsed()
-            return _explained(argv, error, known)
+        return _parsed(argv, known)
 
     def work(argv: list[str] | UserError | None) -> int:
         if argv is None:
@@ -85,12 +72,7 @@ def run(
             raise UserError(f"unexpected argument {argv[1]!r}; {hint}")
         if check:
             check(flags.FLAGS)
-        if not flags.FLAGS["verbosity"].present:
-            # Orbax logs every step at INFO, and logs a page at ERROR about each error that it also raises.
-            logging.set_verbosity(logging.FATAL)
-            # Only orbax uses asyncio, and what it abandons after an error is logged, or warned of.
-            getLogger("asyncio").setLevel(CRITICAL)
-            warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+        _quieten()
         return main(argv) or 0
 
     def guarded(argv: list[str] | UserError | None) -> int:
@@ -106,6 +88,35 @@ def run(
 
     _open_closed_streams()
     app.run(guarded, flags_parser=parse)
+
+
+def _parsed(argv: list[str], known: dict[str, Any]) -> list[str] | UserError | None:
+    """Returns the arguments that are no flags, what is wrong with the flags, or None if help is asked for."""
+    if {"--help", "-help", "-h", "--helpshort"} & set(argv[1:]):
+        flags.FLAGS.mark_as_parsed()
+        return None
+    try:
+        _check_config_file(argv)
+        rest = flags.FLAGS(argv)
+        _check_numbers()
+        if "config" in flags.FLAGS and flags.FLAGS["config"].value is not None:
+            flags.FLAGS["config"].value.to_dict()  # a missing file only raises here
+        return rest
+    except Exception as error:  # whatever a config file or a flag may raise
+        if not flags.FLAGS.is_parsed():
+            flags.FLAGS.mark_as_parsed()
+        return _explained(argv, error, known)
+
+
+def _quieten() -> None:
+    """Keeps libraries from logging what users need not see, unless --verbosity asks for it."""
+    if flags.FLAGS["verbosity"].present:
+        return
+    # Orbax logs every step at INFO, and logs a page at ERROR about each error that it also raises.
+    logging.set_verbosity(logging.FATAL)
+    # Only orbax uses asyncio, and what it abandons after an error is logged, or warned of.
+    getLogger("asyncio").setLevel(CRITICAL)
+    warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
 
 
 def _open_closed_streams() -> None:

@@ -69,14 +69,10 @@ def main(_: list[str]) -> None:
         return our_step(dataclasses.replace(config, dropout_bits=name.removeprefix("ours-")), batch).run
 
     if MEMORY_OF.value:
-        run = build(MEMORY_OF.value)
-        for _ in range(2):
-            float(run())
-        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+        print_peak_memory(build(MEMORY_OF.value))
         return
 
     memory = {name: peak_memory(name) for name in CONTENDERS}
-    cpus = len(os.sched_getaffinity(0))
     runs = {name: build(name) for name in CONTENDERS}
     samples: dict[str, list[tuple[float, float]]] = {name: [] for name in CONTENDERS}
     for name in CONTENDERS:
@@ -85,6 +81,24 @@ def main(_: list[str]) -> None:
         for name in CONTENDERS:
             samples[name].append(sample(runs[name]))
             print(f"{number + 1}/{ROUNDS.value} {name} {samples[name][-1][0]:.3f} s", file=sys.stderr)
+    medians = report(samples, memory)
+    for name, other in (("ours-threefry", "torch"), ("ours-hash", "torch"), ("ours-threefry", "ours-unchunked")):
+        print(f"{name} / {other}: {medians[other] / medians[name]:.2f} x the tokens per second")
+
+
+def print_peak_memory(run: Callable[[], Any]) -> None:
+    """Prints the most memory, in MiB, that this process had after two updates."""
+    for _ in range(2):
+        float(run())
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+
+
+def report(samples: dict[str, list[tuple[float, float]]], memory: dict[str, int]) -> dict[str, float]:
+    """Prints a line of JSON for each contender; returns the medians, in seconds.
+
+    A sample is an update's seconds and its processors. Where some had all of them, the median is of those alone.
+    """
+    cpus = len(os.sched_getaffinity(0))
     medians = {}
     for name, all_samples in samples.items():
         fast = [wall for wall, share in all_samples if share >= 0.9 * cpus]
@@ -101,8 +115,7 @@ def main(_: list[str]) -> None:
         print(json.dumps(record))
         if not fast:
             print(f"{name}: no sample had {0.9 * cpus:.1f} cpus; its median is of slow ones", file=sys.stderr)
-    for name, other in (("ours-threefry", "torch"), ("ours-hash", "torch"), ("ours-threefry", "ours-unchunked")):
-        print(f"{name} / {other}: {medians[other] / medians[name]:.2f} x the tokens per second")
+    return medians
 
 
 if __name__ == "__main__":

@@ -121,6 +121,15 @@ def _modal_complex(verb: Verb, modal: str, agreement: int, negated: bool) -> Com
     return Complex([layer], head, finite, None, [infinitive], not_leaf, en_particle)
 
 
+def _want(agreement: int, supported: bool) -> Tree:
+    """Returns English "want", which stays bare after "do"."""
+    if supported:
+        return leaf("VB", "want")
+    if agreement == ER:
+        return leaf("VBZ", "wants")
+    return leaf("VBP", "want")
+
+
 def verb_complex(verb: Verb, tense: str, agreement: int, negated: bool, asked: bool) -> Complex:
     """Returns the verb in one tense: English auxiliaries in layers, German finite verb and right bracket."""
     if tense in _MODALS:
@@ -145,12 +154,7 @@ def verb_complex(verb: Verb, tense: str, agreement: int, negated: bool, asked: b
         head = leaf("VBP", base)
 
     if tense == "want":
-        if support:
-            want = leaf("VB", "want")
-        elif agreement == ER:
-            want = leaf("VBZ", "wants")
-        else:
-            want = leaf("VBP", "want")
+        want = _want(agreement, supported=bool(support))
         to = leaf("TO", "to")
         finite = Word(AUXILIARIES["wollen"][agreement], (*support, want, to))
         infinitive = Word(verb.particle + verb.infinitive, (head, *lexical))
