@@ -24,7 +24,7 @@ from infer.translate.options import Decoding
 from infer.translate.stream import translate_stream
 from infer.translate.translator import Required, Translator, translate_one
 from tests import tiny_training
-from train import loop
+from train import job, loop
 from train.check import check
 
 PAIRS = [("the b@@ oat", "das b@@ oot"), ("the  the  sea ", " das meer"), ("b@@ oat", "b@@ oot")]
@@ -167,7 +167,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[ConfigDict, Run]:
     cfg.decode.update({"beam": 2, "alpha": 0.0, "extra_length": 3})
     references: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(translation, "corpus_bleu", lambda hypotheses, given: references.extend(given) or 0.0)
+        patch.setattr(job, "corpus_bleu", lambda hypotheses, given: references.extend(given) or 0.0)
         assert loop.train(cfg, folder / "run") == 0
     valid = (folder / "valid.en").read_text().splitlines()
     assert references == [line[:3] for line in valid[:2]]  # joined, as hypotheses are
