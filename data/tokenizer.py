@@ -28,7 +28,8 @@ from base.ids import BOS, EOS, PAD, UNK
 
 TRAINING_LINES = 2_000_000  # subwords of a larger corpus are learned from a fixed random sample
 _LONGEST_TRAINING_LINE = 16_384  # bytes; subwords are not learned from longer lines
-_NO_TEXT = (0xC0, 0xC1, *range(0xF5, 0x100))  # bytes that UTF-8 never has; their pieces can stand for something else
+# Bytes that UTF-8 never has. No text is spelled with their pieces, so that span denoising can use them as sentinels.
+_NOT_IN_UTF8 = (0xC0, 0xC1, *range(0xF5, 0x100))
 _NEWLINES = {ord("\n"): " ", ord("\r"): " "}
 
 
@@ -53,8 +54,9 @@ class Tokenizer:
         if self._processor.normalize(" ") != "":
             self.units = "characters"
         self.lowercase: bool = self.normalise("A") == "a"
-        spelled = [self._processor.piece_to_id(f"<0x{byte:02X}>") for byte in _NO_TEXT]
-        self.sentinels: tuple[int, ...] = tuple(piece for piece in spelled if piece != UNK)  # none, of characters
+        free = [self._processor.piece_to_id(f"<0x{byte:02X}>") for byte in _NOT_IN_UTF8]
+        # A model of characters has none.
+        self.sentinels: tuple[int, ...] = tuple(piece for piece in free if piece != UNK)
 
     @classmethod
     def from_file(cls, path: str | Path) -> "Tokenizer":

@@ -78,9 +78,12 @@ def keep_mask(
       ValueError: one axis alone is longer than 2^32.
     """
     low, high = index_words(shape, rows_b)
+    second_word = seed[1]
+    if high is not None:
+        second_word = second_word + high * jnp.uint32(0x9E3779B9)
     n = low + seed[0]
     n = (n ^ (n >> 17)) * jnp.uint32(0xED5AD4BB)
-    n = n ^ (seed[1] if high is None else seed[1] + high * jnp.uint32(0x9E3779B9))
+    n = n ^ second_word
     n = (n ^ (n >> 11)) * jnp.uint32(0xAC4C1B51)
     # The rounds are bijections of 32 bits, so comparing with a 32-bit threshold gives the rate to within 2^-33. A final
     # shift would only mix the low bits, which hardly affect that comparison.

@@ -167,7 +167,9 @@ def find_records(folder: Path) -> Records:
     for place, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if name not in _NOT_RUNS and not name.startswith("."))
         json_files = sorted(name for name in files if name.endswith(".json"))
-        for name in ["config.json"] if "config.json" in files else json_files:
+        if "config.json" in json_files:  # a run's folder: what else is in it belongs to the run
+            json_files = ["config.json"]
+        for name in json_files:
             try:
                 _read(Path(place) / name, records)
             except UserError as error:

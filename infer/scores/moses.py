@@ -1,4 +1,4 @@
-"""sacremoses' tokenizer, faster. Imported where text is tokenised: the import takes a quarter of a second."""
+"""sacremoses' tokenizer, without its slowest step. Import it where text is tokenised: that takes a quarter second."""
 
 import sacremoses
 
@@ -6,9 +6,10 @@ VERSION = sacremoses.__version__
 
 
 class Moses(sacremoses.MosesTokenizer):
-    """Caches the sets of all Unicode letters, which the base class rebuilds at every full stop: a minute per MB."""
+    """Keeps the sets of Unicode's letters, which the base class makes anew at every full stop: a minute per MB."""
 
-    _lower, _alpha = frozenset(sacremoses.MosesTokenizer.IsLower), frozenset(sacremoses.MosesTokenizer.IsAlpha)
+    _lower = frozenset(sacremoses.MosesTokenizer.IsLower)
+    _alpha = frozenset(sacremoses.MosesTokenizer.IsAlpha)
 
     def islower(self, text: str) -> bool:
         return self._lower.issuperset(text)

@@ -40,6 +40,7 @@ def report(tables: Mapping[str, list[Table]], records: Records, place: str) -> s
         from infer.attention.page import TEMPLATE  # only now: attention needs the whole model
 
         sections.append(Section("Attention", _attention(drawer)))
+        # The page's policy lets a browser run these scripts alone, those of the attention pages inside it.
         scripts = re.findall("<script>(.*?)</script>", TEMPLATE.read_text(encoding="utf-8"), re.DOTALL)
     sections.append(Section("To run it", [folded("one command for every row", table(commands()))]))
     done = sum(not run.problem for run in records.runs)

@@ -77,7 +77,9 @@ def banded(row: RowRuns, band: tuple[int, int]) -> Float[np.ndarray, " seeds"]:
 def _missing(row: RowRuns, band: tuple[int, int], limit: int | None) -> str:
     if limit is not None and limit < band[1]:
         return "not learned"
-    return "not evaluated" if row.scored else row.missing or NOT_RUN
+    if row.scored:
+        return "not evaluated"
+    return row.missing or NOT_RUN
 
 
 def plot(records: Records, path: Path) -> None:

@@ -78,4 +78,5 @@ def devices(device: dict[str, Any]) -> str:
     shown = f"{device['count']} x {device['kind']}"
     if device["kind"] != "cpu":
         return shown
-    return f"{shown} ({device['cpus']} {'core' if device['cpus'] == 1 else 'cores'})"
+    unit = "core" if device["cpus"] == 1 else "cores"
+    return f"{shown} ({device['cpus']} {unit})"
