@@ -41,6 +41,7 @@ The design, fixed before the first run:
     python -m train.sweep --config=configs/table3_second.py:test --workdir=runs/table3-second               # stage 2
     python -m train --config=configs/table3_second.py:C3:gentle --workdir=runs/C3-gentle                    # one run
     python -m infer --workdir=RUN --split=test                               # once for each run of stage 2
+    python -m paper second --runs=runs                                       # the schedules chosen, and the verdict
 """
 
 from typing import Any

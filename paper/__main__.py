@@ -1,7 +1,7 @@
 """The paper's tables, its numbers beside ours, made from finished runs.
 
     python -m paper table1|table2|table3|table4|all --runs=DIR [--markdown | --csv] [--html=FILE] [--commands]
-    python -m paper layers|extrapolation|scan|scaling|families --runs=DIR [--plot=FILE]
+    python -m paper layers|extrapolation|scan|scaling|families|second --runs=DIR [--plot=FILE]
     python -m paper figures --runs=DIR --output=FOLDER
 
 All run folders below DIR are read (of `python -m train`, evaluated by `python -m infer`), and all records made by
@@ -11,7 +11,8 @@ cannot be checked out again. A row that has not run says so; --commands prints h
 evaluations of the test split, Table 3 of the validation split (`python -m infer --split=valid`). Table 1 needs the
 record of `python -m paper.table1`. The studies need evaluations of the test split: `layers` compares what can replace
 self-attention, `extrapolation` positions beyond the training length, `scan` tests new combinations of known commands,
-`scaling` fits a law to sizes and amounts of data, `families` compares models built from the same blocks; --plot draws a
+`scaling` fits a law to sizes and amounts of data, `families` compares models built from the same blocks,
+`second` judges the second design of Table 3 in small; --plot draws a
 study's figure.
 
 --html writes one page that loads nothing from the network, with the tables, learning curves, figures and attention
@@ -25,7 +26,7 @@ from base.errors import UserError
 from run import changes
 
 TABLES = ("table1", "table2", "table3", "table4")
-STUDIES = ("layers", "extrapolation", "scan", "scaling", "families")
+STUDIES = ("layers", "extrapolation", "scan", "scaling", "families", "second")
 WHAT = (*TABLES, *STUDIES, "figures", "all")
 
 

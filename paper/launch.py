@@ -8,7 +8,7 @@ from configs.layers import D_FF
 from configs.scaling import ROWS
 from data.scan import SPLITS
 from paper.published import TABLE3
-from paper.studies import extrapolation, layers, scaling, scan
+from paper.studies import extrapolation, layers, scaling, scan, second
 from paper.tables import table2, table3, table4
 
 SWEEP = "python -m train.sweep --config={config} --workdir=runs/{folder}"
@@ -35,6 +35,10 @@ def commands() -> Table:
         rows.append(("scan", split, _train(f"{scan.FILE}:{split}", "test")))
     for row in ROWS:
         rows.append(("scaling", row, _train(f"{scaling.FILE}:{row}", "test")))
+    for stage, folder in (("choose", "table3-second-choose"), ("test", "table3-second")):
+        rows.append(("second", f"stage {stage}", SWEEP.format(config=f"{second.FILE}:{stage}", folder=folder)))
+    for row in second.ROWS:
+        rows.append(("second", row, _train(second.config_of(row), "test")))
     notes = [
         "first, for the paper's size: python -m data.prepare --config=CONFIG (needs pip install -e '.[prep]')",
         "each point of a sweep is a run of its own and evaluated like one",

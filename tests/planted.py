@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -51,9 +52,17 @@ def scores(config: dict[str, Any], split: str, value: float, **changes: Any) -> 
 
 
 def plant(
-    folder: Path, config: dict[str, Any], *evaluations: dict[str, Any], steps: int | None = None, hours: float = 1.0
+    folder: Path,
+    config: dict[str, Any],
+    *evaluations: dict[str, Any],
+    steps: int | None = None,
+    hours: float = 1.0,
+    validations: Sequence[tuple[int, float]] = (),
 ) -> Path:
-    """Writes the folder of a run that did `steps` updates, by default all, in `hours`; returns it."""
+    """Writes the folder of a run that did `steps` updates, by default all, in `hours`; returns it.
+
+    `validations` are updates and their perplexities.
+    """
     done = config["steps"] if steps is None else steps
     (folder / "evaluations").mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(config))
@@ -61,8 +70,9 @@ def plant(
     (folder / "run.json").write_text(json.dumps({"launches": [launch]}))
     for number, evaluation in enumerate(evaluations):
         (folder / "evaluations" / f"{evaluation['split']}-{number}.json").write_text(json.dumps(evaluation))
-    half = {"step": done // 2, "kind": "valid", "perplexity": 9.0, "nll": 2.2, "loss": 2.5}
-    update = {"step": done, "kind": "train", "seconds": 3600 * hours}
-    records = [half, update, {**half, "step": done, "perplexity": 5.0}]
+    records: list[dict[str, Any]] = []
+    for step, perplexity in validations or [(done // 2, 9.0), (done, 5.0)]:
+        records.append({"step": step, "kind": "valid", "perplexity": perplexity, "nll": 2.2, "loss": 2.5})
+    records.insert(1, {"step": done, "kind": "train", "seconds": 3600 * hours})
     (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     return folder

@@ -1,5 +1,12 @@
 """Questions that the paper raises and its tables do not answer: a table and a figure each, made from finished runs."""
 
-from paper.studies import extrapolation, families, layers, scaling, scan
+from paper.studies import extrapolation, families, layers, scaling, scan, second
 
-STUDIES = {"layers": layers, "extrapolation": extrapolation, "scan": scan, "scaling": scaling, "families": families}
+STUDIES = {
+    "layers": layers,
+    "extrapolation": extrapolation,
+    "scan": scan,
+    "scaling": scaling,
+    "families": families,
+    "second": second,
+}

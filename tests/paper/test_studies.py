@@ -15,13 +15,20 @@ from configs.scaling import ROWS
 from data.scan import SPLITS
 from model.config import parameter_count
 from paper.records import Records, find_records, load
-from paper.studies import STUDIES, extrapolation, families, layers, scaling, scan
+from paper.studies import STUDIES, extrapolation, families, layers, scaling, scan, second
 from run.folder import model_config
 from tests.planted import plant, planted_config, scores
 from train.aot.flops import update_flops
 
 EMPTY = Records([], [], [], [])
-NAMES = {"layers": tuple(D_FF), "extrapolation": POSITIONS, "scan": SPLITS, "scaling": ROWS, "families": tuple(CLASSES)}
+NAMES = {
+    "layers": tuple(D_FF),
+    "extrapolation": POSITIONS,
+    "scan": SPLITS,
+    "scaling": ROWS,
+    "families": tuple(CLASSES),
+    "second": second.ROWS,
+}
 
 
 def row(table: Table, name: str) -> dict[str, str]:

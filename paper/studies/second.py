@@ -1,0 +1,280 @@
+"""Table 3 scaled down, second design: the differences from base, judged by the rule of `configs/table3_second.py`."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from scipy import stats
+
+from base.table import NOT_RUN, Table, number
+from configs.table3_second import CHOSEN, EQUIVALENT, MARGIN, PRIMARY, SCHEDULES, STEPS
+from model.config import parameter_count
+from paper.drawing import drawn
+from paper.published import TABLE3
+from paper.records import Records, RowRuns, RunRecord, caveat_notes, identity, load, row_runs
+from paper.tables.cost import cost
+from paper.tables.trend import DRAWS, LEVEL, paired_differences, rank_correlation, with_interval
+from run.folder import as_json, model_config
+
+FILE = "configs/table3_second.py"
+ROWS = ("base", *(name for name in TABLE3 if name != "base"))
+AGREEING = 10  # primary rows that must have the paper's sign and exceed two standard errors
+CORRELATION, LOWER_END = 0.6, 0.3
+NOT_STARTED = 4.0  # times base's perplexity, half-way through training
+HEAD = (
+    "row",
+    "kind",
+    "schedule",
+    "log perplexity − base: paper",
+    "log perplexity − base: ours",
+    "perplexity",
+    "verdict",
+    "failed seeds",
+    "parameters",
+    "seeds",
+    "cost",
+)
+Differences = Mapping[str, Float[np.ndarray, " seeds"]]
+
+
+class Correlations(NamedTuple):
+    """A rank correlation and its 95 % bootstrap interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{number(self.value)}, 95 % bootstrap interval {number(self.low)} to {number(self.high)}"
+
+
+def tables(records: Records) -> list[Table]:
+    """Returns one row for each row of Table 3, and the verdict in the notes."""
+    runs = rows(records)
+    differences = _differences(runs)
+    lines = [_line(name, runs, differences) for name in ROWS]
+    notes = [
+        "the design, its rule and its prediction: configs/table3_second.py, committed before the first run",
+        *verdict(differences),
+        f"failed: perplexity on validation at update {STEPS // 2} above {NOT_STARTED:g} times base's of the same seed",
+        *(note for row in runs.values() for note in row.notes),
+        *caveat_notes(runs),
+    ]
+    return [Table("second", "Table 3 scaled down, second design", HEAD, lines, notes), stage_1(records)]
+
+
+def stage_1(records: Records) -> Table:
+    """Returns which schedule each row has chosen: that of the lower perplexity on validation after the last update."""
+    lines: list[tuple[str, ...]] = []
+    for name in ROWS:
+        perplexities = {schedule: last_validation(records, f"{FILE}:{name}:{schedule}") for schedule in SCHEDULES}
+        shown = [NOT_RUN if perplexity is None else number(perplexity, 3) for perplexity in perplexities.values()]
+        lines.append((name, *shown, choice(perplexities) or NOT_RUN))
+    notes = ["one run of seed 0 with each; the choice is recorded in configs/table3_second.py before stage 2"]
+    head = ("row", *(f"validation perplexity: {schedule}" for schedule in SCHEDULES), "chosen")
+    return Table("second", "Table 3 scaled down, second design, stage 1: schedules", head, lines, notes)
+
+
+def choice(perplexities: Mapping[str, float | None]) -> str:
+    """Returns the schedule of the lowest perplexity, of equals the first; "" unless all have run."""
+    known = {schedule: perplexity for schedule, perplexity in perplexities.items() if perplexity is not None}
+    if len(known) < len(perplexities):
+        return ""
+    return min(known, key=known.__getitem__)
+
+
+def last_validation(records: Records, config: str, seed: int = 0) -> float | None:
+    """Returns the validation perplexity of a config's complete run after its last update; None without one."""
+    wanted = identity(as_json(load(config)))
+    for run in records.runs:
+        if run.config["seed"] == seed and not run.problem and identity(run.config) == wanted and run.validations:
+            return float(run.validations[-1]["perplexity"])
+    return None
+
+
+def rows(records: Records) -> dict[str, RowRuns]:
+    """Returns the runs of each row with the schedule that it chose; before it has chosen, with the steep one."""
+    return {name: row_runs(records, config_of(name), "test") for name in ROWS}
+
+
+def config_of(name: str) -> str:
+    """Returns the config of a row with its schedule."""
+    return f"{FILE}:{name}:{CHOSEN.get(name, 'steep')}"
+
+
+def paper_difference(name: str) -> float:
+    """Returns the paper's log perplexity of a row minus that of base."""
+    return math.log(TABLE3[name].perplexity) - math.log(TABLE3["base"].perplexity)
+
+
+def _differences(runs: Mapping[str, RowRuns]) -> dict[str, Float[np.ndarray, " seeds"]]:
+    """Returns each row's log perplexity minus base's, seed by seed, of the rows that have both."""
+    differences = {name: paired_differences(runs[name], runs["base"], "perplexity") for name in ROWS if name != "base"}
+    return {name: seeds for name, seeds in differences.items() if len(seeds)}
+
+
+def _line(name: str, runs: Mapping[str, RowRuns], differences: Differences) -> tuple[str, ...]:
+    row = runs[name]
+    cfg = load(config_of(name))
+    seeds = differences.get(name, np.array([]))
+    return (
+        row.label(name),
+        kind(name),
+        CHOSEN.get(name, "not chosen"),
+        "" if name == "base" else number(paper_difference(name), 3, sign=True),
+        with_interval(seeds, 3),
+        row.shown("perplexity", 3),
+        row_verdict(name, seeds),
+        ", ".join(map(str, failed(row, runs["base"]))),
+        f"{parameter_count(model_config(cfg, cfg.data.vocab_size)):,}",
+        str(len(row.scored)),
+        cost(row.scored),
+    )
+
+
+def kind(name: str) -> str:
+    """Returns what the design predicts of a row: a difference, none, or nothing."""
+    if name in PRIMARY:
+        return "primary"
+    return "equivalent" if name in EQUIVALENT else ""
+
+
+def row_verdict(name: str, seeds: Float[np.ndarray, " seeds"]) -> str:
+    """Returns whether a row's differences are as predicted; "" of fewer than two seeds, or without a prediction."""
+    if len(seeds) < 2:
+        return ""
+    if name in PRIMARY:
+        return "as the paper" if agrees(seeds, paper_difference(name)) else "not shown"
+    if name in EQUIVALENT:
+        return "equivalent" if equivalent(seeds) else "not shown"
+    return ""
+
+
+def agrees(seeds: Float[np.ndarray, " seeds"], paper: float) -> bool:
+    """Returns whether the mean difference has the paper's sign and exceeds two standard errors."""
+    mean = seeds.mean()
+    return bool(np.sign(mean) == np.sign(paper) and abs(mean) > 2 * stats.sem(seeds))
+
+
+def equivalent(seeds: Float[np.ndarray, " seeds"]) -> bool:
+    """Returns whether two one-sided t-tests, each at 5 %, show that the mean difference is within the margin."""
+    above = stats.ttest_1samp(seeds, -MARGIN, alternative="greater").pvalue
+    below = stats.ttest_1samp(seeds, MARGIN, alternative="less").pvalue
+    return bool(max(above, below) < LEVEL)
+
+
+def failed(row: RowRuns, base: RowRuns) -> list[int]:
+    """Returns the seeds whose run had not started half-way."""
+    of_base = {scored.run.config["seed"]: _half_way(scored.run) for scored in base.scored}
+    seeds: list[int] = []
+    for scored in row.scored:
+        seed = scored.run.config["seed"]
+        perplexity = _half_way(scored.run)
+        threshold = of_base.get(seed)
+        if perplexity is not None and threshold is not None and perplexity > NOT_STARTED * threshold:
+            seeds.append(seed)
+    return sorted(seeds)
+
+
+def _half_way(run: RunRecord) -> float | None:
+    """Returns the validation perplexity half-way through training; None if it was not measured then."""
+    for record in run.validations:
+        if record["step"] == run.config["steps"] // 2:
+            return float(record["perplexity"])
+    return None
+
+
+def verdict(differences: Differences) -> list[str]:
+    """Returns the three conditions of the design, and what follows; [] unless every primary row has two seeds."""
+    if any(len(differences.get(name, ())) < 2 for name in PRIMARY):
+        return []
+    agreeing = [name for name in PRIMARY if agrees(differences[name], paper_difference(name))]
+    plain, partial = correlations([differences[name] for name in PRIMARY])
+    excludes = partial.low > 0 or partial.high < 0
+    conditions = (
+        len(agreeing) >= AGREEING,
+        plain.value >= CORRELATION and plain.low > LOWER_END,
+        excludes,
+    )
+    if all(conditions):
+        outcome = "shown"
+    elif plain.high < CORRELATION:
+        outcome = "refuted"
+    else:
+        outcome = "neither shown nor refuted"
+    said = ["met" if condition else "not met" for condition in conditions]
+    return [
+        f"1. {len(agreeing)} of {len(PRIMARY)} primary rows have the paper's sign and exceed two standard errors "
+        f"({', '.join(agreeing) or 'none'}); at least {AGREEING}: {said[0]}",
+        f"2. Spearman's rank correlation with the paper over them: {plain} (rows and seeds redrawn {DRAWS:,} times); "
+        f"at least {CORRELATION:g}, its lower end above {LOWER_END:g}: {said[1]}",
+        f"3. the same, given the logarithm of the number of parameters: {partial}; excludes 0: {said[2]}",
+        f"that the scaled-down models differ as the paper's do is {outcome}",
+    ]
+
+
+def correlations(seeds_of_rows: Sequence[Float[np.ndarray, " seeds"]]) -> tuple[Correlations, Correlations]:
+    """Returns the rank correlation of the primary rows with the paper, and the partial one given their parameters."""
+    paper = np.array([paper_difference(name) for name in PRIMARY])
+    sizes = np.array([math.log(_parameters(name)) for name in PRIMARY])
+    means = np.array([seeds.mean() for seeds in seeds_of_rows])
+    generator = np.random.default_rng(0)
+    redrawn: list[Float[np.ndarray, " draws"]] = []
+    for seeds in seeds_of_rows:
+        chosen = generator.integers(len(seeds), size=(DRAWS, len(seeds)))
+        redrawn.append(seeds[chosen].mean(-1))
+    chosen_rows = generator.integers(len(PRIMARY), size=(DRAWS, len(PRIMARY)))
+    ours = np.take_along_axis(np.stack(redrawn, axis=-1), chosen_rows, axis=1)
+    plain = rank_correlation(paper[chosen_rows], ours)
+    partial = partial_correlation(paper[chosen_rows], ours, sizes[chosen_rows])
+    return (
+        _with_ends(float(rank_correlation(paper, means)), plain),
+        _with_ends(float(partial_correlation(paper, means, sizes)), partial),
+    )
+
+
+def partial_correlation(
+    paper: Float[np.ndarray, "*draws rows"],
+    ours: Float[np.ndarray, "*draws rows"],
+    given: Float[np.ndarray, "*draws rows"],
+) -> Float[np.ndarray, "*draws"]:
+    """Returns the partial rank correlation over the last axis: what is left where `given` explains both."""
+    both = rank_correlation(paper, ours)
+    paper_given = rank_correlation(paper, given)
+    ours_given = rank_correlation(ours, given)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return (both - paper_given * ours_given) / np.sqrt((1 - paper_given**2) * (1 - ours_given**2))
+
+
+def _with_ends(value: float, draws: Float[np.ndarray, " draws"]) -> Correlations:
+    # Draws in which a side is constant, or explained wholly, have no correlation.
+    low, high = np.nanpercentile(draws[np.isfinite(draws)], [2.5, 97.5])
+    return Correlations(value, float(low), float(high))
+
+
+def _parameters(name: str) -> int:
+    cfg = load(config_of(name))
+    return parameter_count(model_config(cfg, cfg.data.vocab_size))
+
+
+def plot(records: Records, path: Path) -> None:
+    """Draws the paper's differences and ours, with t intervals over the seeds, into a file.
+
+    Raises:
+      UserError: the file cannot be written.
+    """
+    differences = _differences(rows(records))
+    with drawn(path, 5, 4) as figure:
+        axes = figure.subplots()
+        for name, seeds in differences.items():
+            paper = paper_difference(name)
+            spread = stats.sem(seeds) * stats.t.ppf(1 - LEVEL / 2, len(seeds) - 1) if len(seeds) > 1 else 0.0
+            marker = "o" if name in PRIMARY else "s"
+            axes.errorbar(paper, seeds.mean(), yerr=spread, fmt=marker, color="C0" if name in PRIMARY else "grey")
+            axes.annotate(name, (paper, seeds.mean()), textcoords="offset points", xytext=(4, 4))
+        axes.axhline(0, color="grey", linewidth=0.5)
+        axes.axvline(0, color="grey", linewidth=0.5)
+        axes.set(xlabel="log perplexity − base: paper", ylabel="log perplexity − base: ours")

@@ -1,0 +1,92 @@
+"""The second design of Table 3 in small: its rule, applied to differences that are made up."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from configs.table3_second import EQUIVALENT, PRIMARY, get_config
+from paper.records import Records, find_records
+from paper.studies import second
+from tests.planted import plant, planted_config, scores
+
+EMPTY = Records([], [], [], [])
+SEEDS = np.array([-0.004, 0.001, 0.003])
+
+
+def differences(factor: float, noise: float = 1.0) -> dict[str, np.ndarray]:
+    """Differences of `factor` times the paper's, with a little noise of the seeds."""
+    return {name: factor * second.paper_difference(name) + noise * SEEDS for name in (*PRIMARY, *EQUIVALENT)}
+
+
+def test_differences_like_the_papers_are_shown_and_opposite_ones_refuted() -> None:
+    assert second.verdict(differences(0.5))[-1].endswith("is shown")
+    lines = second.verdict(differences(-0.5))
+    assert lines[0].startswith("1. 0 of 12 primary rows") and lines[-1].endswith("is refuted")
+    # Three rows turned round: the signs fail, the correlation of the others is left.
+    some = differences(0.5)
+    for name in ("A1", "C6", "C7"):
+        some[name] = -some[name]
+    assert second.verdict(some)[0].startswith("1. 9 of 12") and second.verdict(some)[0].endswith("not met")
+    assert second.verdict(some)[-1].endswith("is neither shown nor refuted")
+    del some["B1"]
+    assert second.verdict(some) == [], "a primary row that has not run leaves no verdict"
+
+
+def test_what_the_parameters_alone_explain_is_not_shown() -> None:
+    sizes = {name: np.log(second._parameters(name)) for name in PRIMARY}
+    lines = second.verdict(
+        {name: -0.3 * (size - np.mean(list(sizes.values()))) + SEEDS for name, size in sizes.items()}
+    )
+    assert "excludes 0: not met" in lines[2] and not lines[-1].endswith("is shown")
+
+
+def test_the_partial_correlation_is_that_of_the_residuals_of_ranks() -> None:
+    paper, ours, given = np.random.default_rng(0).standard_normal((3, 12))
+    ours = ours + paper + given
+    ranks = [stats.rankdata(x) for x in (paper, ours, given)]
+    line = [np.polyval(np.polyfit(ranks[2], side, 1), ranks[2]) for side in ranks[:2]]
+    expected = np.corrcoef(ranks[0] - line[0], ranks[1] - line[1])[0, 1]
+    assert float(second.partial_correlation(paper, ours, given)) == pytest.approx(expected, abs=1e-12)
+
+
+def test_equivalence_takes_both_one_sided_tests() -> None:
+    assert second.equivalent(np.array([0.005, 0.006, 0.007]))
+    assert not second.equivalent(np.array([0.028, 0.029, 0.030])), "its interval reaches beyond the margin"
+    assert not second.equivalent(np.array([-0.05, -0.051, -0.052]))
+    assert second.row_verdict("A3", np.array([0.005, 0.006, 0.007])) == "equivalent"
+    assert second.row_verdict("A2", np.array([0.005, 0.006, 0.007])) == "", "no verdict was promised"
+
+
+def test_a_primary_row_needs_the_sign_and_two_standard_errors() -> None:
+    assert second.agrees(np.array([0.02, 0.03, 0.04]), 0.05)
+    assert not second.agrees(np.array([0.02, 0.03, 0.04]), -0.05)
+    assert not second.agrees(np.array([-0.02, 0.03, 0.04]), 0.05)
+
+
+def test_the_lower_perplexity_chooses_and_a_tie_goes_to_steep(tmp_path: Path) -> None:
+    assert second.choice({"steep": 2.0, "gentle": 1.5}) == "gentle"
+    assert second.choice({"steep": 2.0, "gentle": 2.0}) == "steep"
+    assert second.choice({"steep": 2.0, "gentle": None}) == ""
+    for schedule, perplexity in (("steep", 3.0), ("gentle", 2.5)):
+        config = planted_config(f"{second.FILE}:C3:{schedule}", seed=0)
+        plant(tmp_path / schedule, config, validations=[(500, 9.0), (1_000, perplexity)])
+    (line,) = (line for line in second.stage_1(find_records(tmp_path)).rows if line[0] == "C3")
+    assert line == ("C3", "3.000", "2.500", "gentle")
+
+
+def test_a_run_that_has_not_started_half_way_is_said_and_stays(tmp_path: Path) -> None:
+    for row, half_way, perplexity in (("base", 2.0, 1.5), ("C3", 8.1, 4.0), ("C2", 7.9, 1.6)):
+        for seed in (1, 2):
+            config = planted_config(second.config_of(row), seed=seed)
+            late = half_way if seed == 1 else 2.0
+            kept = scores(config, "test", 50.0, perplexity=perplexity + seed / 100)
+            plant(tmp_path / f"{row}{seed}", config, kept, validations=[(500, late), (1_000, perplexity)])
+    main, _ = second.tables(find_records(tmp_path))
+    lines = {line[0]: dict(zip(main.head, line, strict=True)) for line in main.rows}
+    assert (lines["C3"]["failed seeds"], lines["C2"]["failed seeds"]) == ("1", "")
+    assert lines["C3"]["seeds"] == "2" and lines["C3"]["log perplexity − base: ours"].startswith("+0.9")
+    assert get_config("C3").steps == 1_000
+    second.plot(find_records(tmp_path), tmp_path / "second.svg")
+    assert (tmp_path / "second.svg").read_text().rstrip().endswith("</svg>")
