@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import warnings
 from pathlib import Path
 
 from tests.hurry import XLA_FLAGS
@@ -33,7 +34,10 @@ def _no_search_of_what_stays() -> None:
     training, which takes the longer the more tests have run.
     """
     jax.clear_caches()
-    gc.collect()
+    with warnings.catch_warnings():
+        # Garbage in circles is finalised in any order: a file, perhaps, before the generator that would have closed it.
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
     gc.freeze()
 
 
