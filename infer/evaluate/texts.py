@@ -15,7 +15,7 @@ from data.batching import TextBatch
 from data.pipeline import text_batches
 from data.sources import open_corpus
 from infer.evaluate.record import provenance
-from infer.runs import Run, corpus_named
+from infer.runs import Run, corpus_named, user_error_if_too_long
 from run.sharding import data_mesh, own_share, place_params, place_rows
 from tasks import task_of
 from tasks.task import Objective
@@ -64,15 +64,13 @@ def evaluate(model_run: Run, split: str, row_length: int | None = None) -> dict[
     params = place_params(mesh, model_run.params)
     nll_t = np.zeros(0)
     tokens_t = np.zeros(0)
-    try:
-        with jax.set_mesh(mesh):
-            for batch in text_batches(prepared, cfg.data, own_share(mesh)):
-                batch_nll_t, batch_tokens_t = jax.device_get(score(params, place_rows(mesh, batch)))
-                nll_t = _sum(nll_t, batch_nll_t)
-                tokens_t = _sum(tokens_t, batch_tokens_t)
-    except ValueError as error:
-        raise UserError(f"a sentence is too long for this model: {error}") from error
-    total, tokens = float(nll_t.sum()), int(prepared.lengths.sum(dtype="int64"))
+    with user_error_if_too_long(), jax.set_mesh(mesh):
+        for batch in text_batches(prepared, cfg.data, own_share(mesh)):
+            batch_nll_t, batch_tokens_t = jax.device_get(score(params, place_rows(mesh, batch)))
+            nll_t = _sum(nll_t, batch_nll_t)
+            tokens_t = _sum(tokens_t, batch_tokens_t)
+    total = float(nll_t.sum())
+    tokens = int(prepared.lengths.sum(dtype="int64"))
     vocabulary = f"vocabulary:{model_run.tokenizer.vocab_size}|smoothing:none"
     unit = model_run.tokenizer.units.removesuffix("s") + ("" if corpus.characters else "|eos:yes")
     row = {"row": cfg.data.pack_length} if cfg.data.batching == "window" else {}
