@@ -9,23 +9,24 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Array, Float, Int
 
 from base.errors import UserError
 from base.files import read_json, write_json
 from base.ids import BOS, EOS
 from base.progress import Progress
-from data.batching import length_batches
+from base.table import Table, as_text, number
 from data.tokenizer import Tokenizer
 from infer.attention.kinds import KINDS, TITLES
 from infer.attention.maps import require_weights
 from infer.runs import Run
+from infer.scores.forced import forced_batches
 from model.config import ModelConfig
 from model.tokens import Tokens
 from model.transformer import Transformer, init_params
@@ -40,8 +41,8 @@ from paper.heads.roles import (
 from paper.heads.sample import CASES, Sample, sample
 from run.averaging import params_sha256
 
-BATCH = 32  # sentences of up to `WIDTH` subwords in a batch; fewer if they are longer
 WIDTH = 32  # rows are padded to a multiple of this, to limit the number of compiled shapes
+BATCH = 32  # sentences of up to `WIDTH` subwords in a batch; fewer if they are longer
 SENTENCES = 2500
 
 _BOUNDS = {"low": float, "high": float}
@@ -59,7 +60,7 @@ _ERRORS = {
     "best_layer": {"layer": int, "error": float, **_BOUNDS},
     "best_head": {"layer": int, "head": int, "error": float, **_BOUNDS},
 }
-_KEPT = {
+_RESULT = {
     "roles": dict.fromkeys(KINDS, dict),
     "alignment": {
         "heads": [[float]],
@@ -92,25 +93,31 @@ def owners(tokenizer: Tokenizer, tokens: Sequence[str], text: str) -> list[int]:
       ValueError: `tokens` are not the tokens of `text`.
     """
     spelled = tokenizer.normalise(text).encode()
-    owner_at, at = [-1], 0  # by byte, behind the space that sentencepiece puts before a sentence
-    for number, token in enumerate(tokens):
+    byte_owners = [-1]  # the first byte is the space that sentencepiece puts before a sentence
+    end = 0
+    for place, token in enumerate(tokens):
         letters = tokenizer.normalise(token).encode()
-        start = spelled.find(letters, at)
-        if start < 0 or spelled[at:start].strip():
-            raise ValueError(f"{token!r} is not token {number} of {text!r}")
-        owner_at += [number] * (start + len(letters) - at)
-        at = start + len(letters)
-    found, end = [], 0
+        start = spelled.find(letters, end)
+        if start < 0 or spelled[end:start].strip():
+            raise ValueError(f"{token!r} is not token {place} of {text!r}")
+        length = start + len(letters) - end
+        byte_owners += [place] * length
+        end += length
+    subword_owners = []
+    end = 0
     for piece in tokenizer.pieces(tokenizer.encode(text)):
-        end += 1 if re.fullmatch(r"<0x[0-9A-F]{2}>", piece) else len(piece.replace("▁", " ").encode())
-        found.append(owner_at[min(end, len(owner_at)) - 1])
+        is_byte = re.fullmatch(r"<0x[0-9A-F]{2}>", piece)
+        end += 1 if is_byte else len(piece.replace("▁", " ").encode())
+        last_byte = min(end, len(byte_owners)) - 1
+        subword_owners.append(byte_owners[last_byte])
     # A space that is its own subword belongs to the token after it.
-    return [max(owner, 0) for owner in found]
+    return [max(owner, 0) for owner in subword_owners]
 
 
 def token_weights(weights_nhts: Float[np.ndarray, "n h t s"], spans: Spans) -> Float[np.ndarray, "n h q k"]:
     """Returns the weights between tokens from those between subwords; the last key stands for all non-tokens."""
-    queries, keys = max(spans.queries) + 1, max(spans.keys) + 2
+    queries = max(spans.queries) + 1
+    keys = max(spans.keys) + 2
     rows_qt = np.array(spans.queries)[None, :] == np.arange(queries)[:, None]
     columns_sk = (np.array(spans.keys)[:, None] % keys) == np.arange(keys)[None, :]
     rows_qt = rows_qt / rows_qt.sum(-1, keepdims=True)
@@ -134,34 +141,38 @@ def sentence_maps(model_run: Run, pairs: Sequence[AnnotatedPair]) -> Iterator[tu
     The decoder runs with teacher forcing.
 
     Raises:
-      UserError: the model's mixer has no weights.
+      UserError: the model's mixer has no weights, or a sentence is longer than its learned positions.
     """
-    require_weights(model_run.model_config)
+    config = model_run.model_config
+    require_weights(config)
     encode = model_run.tokenizer.encode
     sources = [[*encode(pair.source), EOS] for pair in pairs]
     targets = [[BOS, *encode(pair.target)] for pair in pairs]
-    maps_of, params = _compiled(model_run.model_config), {"params": model_run.params}
-    longest = [max(map(len, sides)) for sides in zip(sources, targets, strict=True)]
-    row_lengths = range(WIDTH, max(longest, default=0) + WIDTH, WIDTH)
-    limit = model_run.model_config.encoding.limit
-    for batch in length_batches(longest, row_lengths, tokens=BATCH * WIDTH, limit=limit):
-        found = maps_of(params, batch.padded(sources), batch.padded(targets))
-        maps = {kind: np.asarray(weights) for kind, weights in found.items()}
-        for row, i in enumerate(batch.members):
-            spans = spans_of(model_run.tokenizer, pairs[i])
-            yield (
-                pairs[i],
-                {
-                    kind: token_weights(maps[kind][:, row, :, : len(span.queries), : len(span.keys)], span)
-                    for kind, span in spans.items()
-                },
-            )
+    attention_maps = partial(_compiled(config), model_run.params)
+    limit = config.encoding.limit
+    batches = forced_batches(attention_maps, sources, targets, width=WIDTH, tokens=BATCH * WIDTH, limit=limit)
+    for members, batch_maps in batches:
+        maps = {kind: np.asarray(weights_nbhts) for kind, weights_nbhts in batch_maps.items()}
+        for row, member in enumerate(members):
+            pair = pairs[member]
+            pair_maps = {}
+            for kind, spans in spans_of(model_run.tokenizer, pair).items():
+                weights_nhts = maps[kind][:, row, :, : len(spans.queries), : len(spans.keys)]
+                pair_maps[kind] = token_weights(weights_nhts, spans)
+            yield pair, pair_maps
 
 
 @cache
 def _compiled(config: ModelConfig) -> Any:
     model = Transformer(config)
-    return jax.jit(lambda params, *ids: model.apply(params, *map(Tokens.of, ids), method="attention_maps"))
+
+    @jax.jit
+    def attention_maps(params: dict, source_bs: Int[Array, "b s"], target_bt: Int[Array, "b t"]) -> dict[str, Any]:
+        source = Tokens.of(source_bs)
+        target = Tokens.of(target_bt)
+        return model.apply({"params": params}, source, target, method="attention_maps")
+
+    return attention_maps
 
 
 def largest(weights_nhts: Float[np.ndarray, "... t s"]) -> Int[np.ndarray, "... t"]:
@@ -175,7 +186,8 @@ def tally(model_run: Run, pairs: Sample) -> tuple[RoleTally, AlignmentTally, Ali
 
     Alignments are those of the first sentences alone.
     """
-    heads, layers = AlignmentTally(), AlignmentTally()
+    heads = AlignmentTally()
+    layers = AlignmentTally()
     roles = RoleTally(model_run.model_config.N, model_run.model_config.h)
     with Progress(f"attention after {model_run.step:,} updates", "sentences") as progress:
         for pair, maps in progress.count(sentence_maps(model_run, pairs.first)):
@@ -196,14 +208,14 @@ def direction(model_run: Run) -> bool:
       UserError: the run translates other languages, which the grammar does not have.
     """
     spec = model_run.config.data.train
-    languages = re.search(r"\{(\w+),(\w+)\}", spec)
-    found = languages.groups() if languages else ("en", "de")
-    if set(found) != {"en", "de"} or spec.startswith("trees:"):
+    named = re.search(r"\{(\w+),(\w+)\}", spec)
+    languages = named.groups() if named else ("en", "de")
+    if set(languages) != {"en", "de"} or spec.startswith("trees:"):
         raise UserError(
-            f"--workdir={model_run.workdir}: trained on {spec}; heads are judged on the built-in grammar, which is "
+            f"--workdir={model_run.workdir}: trained on {spec}; heads are measured on the built-in grammar, which is "
             "English and German"
         )
-    return found == ("de", "en")
+    return languages == ("de", "en")
 
 
 def untrained(model_run: Run) -> Run:
@@ -212,7 +224,7 @@ def untrained(model_run: Run) -> Run:
     return model_run._replace(params=jax.device_get(init_params(model_run.model_config, key)), step=0, checkpoints=())
 
 
-def judge(model_run: Run, sentences: int = SENTENCES, cases: int = CASES) -> dict[str, Any]:
+def measure_heads(model_run: Run, sentences: int = SENTENCES, cases: int = CASES) -> dict[str, Any]:
     """Returns head roles and alignment error, as JSON values.
 
     Heads are chosen on the sample of `grammar:valid` and scored on that of `grammar:test`, see `paper.heads.sample`
@@ -224,16 +236,17 @@ def judge(model_run: Run, sentences: int = SENTENCES, cases: int = CASES) -> dic
       alignment: of encoder-decoder attention (see `paper.heads.roles.alignment_report`).
     """
     reverse = direction(model_run)
-    valid, test = (sample(split, sentences, cases, reverse) for split in ("valid", "test"))
-    trained, fresh = ([tally(one, pairs) for pairs in (valid, test)] for one in (model_run, untrained(model_run)))
-    roles, alignment = role_report(trained[0][0], trained[1][0]), alignment_report(trained[0][1:], trained[1][1:])
-    for kind, of_fresh in role_report(fresh[0][0], fresh[1][0]).items():
-        for relation, role in of_fresh.items():
+    valid = sample("valid", sentences, cases, reverse)
+    test = sample("test", sentences, cases, reverse)
+    roles, alignment = _chosen_and_scored(model_run, valid, test)
+    untrained_roles, untrained_alignment = _chosen_and_scored(untrained(model_run), valid, test)
+    for kind, relations in untrained_roles.items():
+        for relation, role in relations.items():
             roles[kind][relation]["untrained"] = role["best"]
-    of_fresh = alignment_report(fresh[0][1:], fresh[1][1:])
+    alignment["untrained"] = {name: untrained_alignment[name] for name in _ERRORS}
     return {
         "roles": roles,
-        "alignment": alignment | {"untrained": {name: of_fresh[name] for name in _ERRORS}},
+        "alignment": alignment,
         "chosen_on": valid.named("valid"),
         "scored_on": test.named("test"),
         "sentences": sentences,
@@ -245,79 +258,110 @@ def judge(model_run: Run, sentences: int = SENTENCES, cases: int = CASES) -> dic
     }
 
 
-def kept(model_run: Run, sentences: int = SENTENCES, cases: int = CASES) -> dict[str, Any]:
-    """Returns the result of `judge`: read from the run if it is of these parameters and of no fewer sentences and
-    cases, else computed and saved. Results without `cases` are older: they count layers and heads from 0.
+def _chosen_and_scored(model_run: Run, valid: Sample, test: Sample) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns the roles and the alignments of heads chosen on `valid` and scored on `test`."""
+    valid_roles, *valid_alignments = tally(model_run, valid)
+    test_roles, *test_alignments = tally(model_run, test)
+    return role_report(valid_roles, test_roles), alignment_report(valid_alignments, test_alignments)
+
+
+def load_or_measure(model_run: Run, sentences: int = SENTENCES, cases: int = CASES) -> dict[str, Any]:
+    """Returns the result of `measure_heads`, read from the run or else computed and saved.
+
+    A saved one is used if it is of these parameters and of no fewer sentences and cases. Results without `cases` are
+    older: they count layers and heads from 0.
 
     Raises:
       UserError: the file in the run is damaged.
     """
     path = model_run.workdir / "evaluations" / "heads.json"
     if path.is_file():
-        found = read_json(path, dict)
-        if found.get("params_sha256") == params_sha256(model_run.params) and "cases" in found:
-            read_json(path, _KEPT)
-            if found["sentences"] >= sentences and found["cases"] >= cases:
-                roles = {kind: dict.fromkeys(found["roles"][kind], _ROLE) for kind in KINDS}
+        saved = read_json(path, dict)
+        if saved.get("params_sha256") == params_sha256(model_run.params) and "cases" in saved:
+            read_json(path, _RESULT)
+            if saved["sentences"] >= sentences and saved["cases"] >= cases:
+                roles = {kind: dict.fromkeys(saved["roles"][kind], _ROLE) for kind in KINDS}
                 return read_json(path, {"roles": roles})
-    found = judge(model_run, sentences, cases)
-    keep(path, found)
-    return found
+    result = measure_heads(model_run, sentences, cases)
+    save(path, result)
+    return result
 
 
-def keep(path: Path, found: dict[str, Any]) -> None:
+def save(path: Path, result: dict[str, Any]) -> None:
     """Writes the result into the run; if the folder cannot be written, only prints a note on stderr."""
     try:
         path.parent.mkdir(exist_ok=True)
-        write_json(path, found)
+        write_json(path, result)
     except OSError as error:
         print(f"note: {path} cannot be written ({error.strerror})", file=sys.stderr)
 
 
-def table(found: dict[str, Any]) -> str:
-    """Returns the result as text: the best head of every relation, then the alignment.
+def heads_text(result: dict[str, Any]) -> str:
+    """Returns the result of `measure_heads` as text: the best head of every relation, then the alignment.
 
-    A relation is marked where the head's interval lies above those of both other baselines and above luck.
+    A relation is marked where the head's interval lies above those of both other baselines and above the null.
     """
-    lines = [
-        f"best heads, chosen on {found['chosen_on']} and scored on {found['scored_on']}",
-        "accuracies in %, with 95 % intervals; luck: what the best of as many random heads exceeds once in 20 times",
-        "*: above luck, and its interval above those of the best untrained head and of the best fixed distance",
+    notes = [
+        f"best heads, chosen on {result['chosen_on']} and scored on {result['scored_on']}",
+        "accuracies in %, with 95 % intervals; null: 95th percentile of the best of as many random heads",
+        "*: above the null, and its interval above those of the best untrained head and of the best fixed distance",
     ]
-    for kind in KINDS:
-        lines += [
-            "",
-            f"{TITLES[kind]:<38} layer  head  accuracy{'':<16}untrained{'':<11}fixed distance{'':<10}luck   cases",
-        ]
-        for relation, role in found["roles"][kind].items():
-            name = RELATIONS[relation] if kind != "cross" else f"{RELATIONS[relation]}, translated"
-            best, fixed = role["best"], role["fixed"]
-            lines.append(
-                f"  {name:<36} {best['layer']:>5}  {best['head']:>4}  {100 * best['accuracy']:>8.1f}"
-                f" {_between(best)}{'*' if stands_out(role) else ' '}"
-                f"  {100 * role['untrained']['accuracy']:>5.1f} {_between(role['untrained'])}"
-                f"  {100 * fixed['accuracy']:>5.1f} {_between(fixed)} {fixed['distance']:+3d}"
-                f"  {100 * role['luck']:>5.1f}  {role['cases']:>6,}"
+    tables = [_roles_table(kind, result["roles"][kind]) for kind in KINDS]
+    tables.append(_alignment_table(result["alignment"]))
+    return "\n\n".join(["\n".join(notes), *map(as_text, tables)])
+
+
+def _roles_table(kind: str, roles: dict[str, Any]) -> Table:
+    """Returns the best head of each relation, beside its baselines."""
+    rows: list[tuple[str, ...]] = []
+    for relation, role in roles.items():
+        best = role["best"]
+        fixed = role["fixed"]
+        mark = " *" if stands_out(role) else ""
+        rows.append(
+            (
+                relation_label(kind, relation),
+                str(best["layer"]),
+                str(best["head"]),
+                _with_interval(best, "accuracy") + mark,
+                _with_interval(role["untrained"], "accuracy"),
+                f"{_with_interval(fixed, 'accuracy')} at {fixed['distance']:+d}",
+                number(100 * role["luck"], 1),
+                f"{role['cases']:,}",
             )
-    alignment = found["alignment"]
-    fresh, diagonal = alignment["untrained"], alignment["diagonal"]
-    lines += ["", f"alignment error rate, all links sure, in %  {'':<22}  {'untrained':<18}"]
-    for key, name in (("best_layer", "average of the best layer, {layer}"), ("best_head", "best head, {layer}.{head}")):
-        of = alignment[key]
-        named = name.format(**of)
-        lines.append(
-            f"  {named:<46} {100 * of['error']:>8.1f} {_between(of)}"
-            f"   {100 * fresh[key]['error']:>5.1f} {_between(fresh[key])}"
         )
-    return "\n".join([*lines, f"  {'the diagonal':<46} {100 * diagonal['error']:>8.1f} {_between(diagonal)}"])
+    head = ("relation", "layer", "head", "accuracy", "untrained", "fixed distance", "null", "cases")
+    return Table("", TITLES[kind], head, rows, [])
+
+
+def _alignment_table(alignment: dict[str, Any]) -> Table:
+    """Returns the alignment error rates of the best layer and the best head, and of the diagonal."""
+    layer = alignment["best_layer"]
+    head = alignment["best_head"]
+    labels = {
+        "best_layer": f"average of the best layer, {layer['layer']}",
+        "best_head": f"best head, {head['layer']}.{head['head']}",
+    }
+    rows: list[tuple[str, ...]] = []
+    for key, label in labels.items():
+        trained = _with_interval(alignment[key], "error")
+        rows.append((label, trained, _with_interval(alignment["untrained"][key], "error")))
+    rows.append(("the diagonal", _with_interval(alignment["diagonal"], "error"), ""))
+    return Table("", "alignment error rate, all links sure, in %", ("weights", "error", "untrained"), rows, [])
+
+
+def relation_label(kind: str, relation: str) -> str:
+    """Returns what a table calls a relation; over the encoder it is one to the translation of a token."""
+    label = RELATIONS[relation]
+    return f"{label}, translated" if kind == "cross" else label
 
 
 def stands_out(role: dict[str, Any]) -> bool:
-    """Returns whether a head is better than its baselines: above luck, and its interval above both of theirs."""
+    """Returns whether a head is better than its baselines: above the null, and its interval above both of theirs."""
     bounds = (role["luck"], role["untrained"]["high"], role["fixed"]["high"])
     return bool(role["best"]["low"] > max(bounds))
 
 
-def _between(of: dict[str, Any]) -> str:
-    low, high = 100 * of["low"], 100 * of["high"]
-    return f"{low:>5.1f} to {high:<5.1f}"
+def _with_interval(share: dict[str, Any], key: str) -> str:
+    """Returns a share and its 95 % interval, in percent and of one width."""
+    return f"{100 * share[key]:5.1f}  {100 * share['low']:5.1f} to {100 * share['high']:5.1f}"

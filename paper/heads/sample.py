@@ -1,4 +1,4 @@
-"""Which sentences of the grammar heads are judged on: the first of a split, and more of those with a rare relation."""
+"""Which sentences heads are measured on: the first of a split of the grammar, and more with a rare relation."""
 
 import itertools
 from collections import Counter
@@ -37,13 +37,14 @@ def sample(split: str, sentences: int, cases: int, reverse: bool) -> Sample:
         first = list(itertools.islice(read, sentences))
         count: Counter[tuple[str, str]] = Counter()
         for pair in first:
-            count.update({name: len(found) for name, found in pair.cases.items() if name[1] in RARE})
+            count.update({name: len(cases_of) for name, cases_of in pair.cases.items() if name[1] in RARE})
         lacking = {name for name in count if 0 < count[name] < cases}
         more: list[AnnotatedPair] = []
         while lacking:
             pair = next(read)
-            if wanted := {name: found for name, found in pair.cases.items() if name in lacking and found}:
-                more.append(pair._replace(cases=wanted))
-                count.update({name: len(found) for name, found in wanted.items()})
+            needed = {name: cases_of for name, cases_of in pair.cases.items() if name in lacking and cases_of}
+            if needed:
+                more.append(pair._replace(cases=needed))
+                count.update({name: len(cases_of) for name, cases_of in needed.items()})
                 lacking = {name for name in lacking if count[name] < cases}
     return Sample(first, more)
