@@ -88,10 +88,13 @@ def tokenised_bleu(
     `quotes` first replaces „“”«» by " and ‚‘’ by '; `split` then splits compounds at hyphens; `lowercase` comes last.
     """
 
-    def prepare(lines: Sequence[str]) -> list[str]:
-        prepared = [line.translate(_QUOTES) for line in lines] if quotes else list(lines)
-        prepared = tokenise(prepared, language)
-        return [split_compounds(line) for line in prepared] if split else prepared
+    def prepare(lines: Sequence[str]) -> Sequence[str]:
+        if quotes:
+            lines = [line.translate(_QUOTES) for line in lines]
+        lines = tokenise(lines, language)
+        if split:
+            lines = [split_compounds(line) for line in lines]
+        return lines
 
     from infer.scores.moses import VERSION
 

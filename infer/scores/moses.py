@@ -8,7 +8,8 @@ VERSION = sacremoses.__version__
 class Moses(sacremoses.MosesTokenizer):
     """Caches the sets of all Unicode letters, which the base class rebuilds at every full stop: a minute per MB."""
 
-    _lower, _alpha = frozenset(sacremoses.MosesTokenizer.IsLower), frozenset(sacremoses.MosesTokenizer.IsAlpha)
+    _lower = frozenset(sacremoses.MosesTokenizer.IsLower)
+    _alpha = frozenset(sacremoses.MosesTokenizer.IsAlpha)
 
     def islower(self, text: str) -> bool:
         return self._lower.issuperset(text)
