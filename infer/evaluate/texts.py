@@ -41,7 +41,7 @@ def evaluate(model_run: Run, split: str, row_length: int | None = None) -> dict[
 
     `nll` is in nats a token, every EOS counted, and `perplexity` its exponential. `perplexity_byte` is that of a byte
     of the UTF-8 text, line feeds counted, which can be compared between vocabularies. Where `data.batching` is window,
-    each row of `row_length` tokens, by default `data.pack_length`, is read without what is before it.
+    rows of `row_length` tokens, by default `data.pack_length`, are scored independently, without earlier context.
     `nll_by_position` is that of the first token of a row or line, of the second, and so on.
 
     Raises:
@@ -89,7 +89,7 @@ def evaluate(model_run: Run, split: str, row_length: int | None = None) -> dict[
     }
 
 
-def _sum(one_t: np.ndarray, other_t: np.ndarray) -> np.ndarray:
+def _sum(a_t: np.ndarray, b_t: np.ndarray) -> np.ndarray:
     """Adds sums over rows of two lengths, in float64."""
-    short_t, long_t = sorted((one_t, other_t), key=len)
+    short_t, long_t = sorted((a_t, b_t), key=len)
     return long_t + np.pad(short_t.astype(np.float64), (0, len(long_t) - len(short_t)))
