@@ -15,13 +15,13 @@ from model.masked_lm import MaskedLM, init_params
 from model.tokens import Tokens
 from run.folder import model_config
 from tasks import texts
-from tasks.task import Objective, Question, Task, asked, softmax_objective
+from tasks.task import Objective, Question, Task, question_where, softmax_objective
 
 
 def question(batch: Batch) -> Question:
     """Returns the question of a text's class, asked at its EOS."""
     text = Tokens(batch.source_bs, batch.source_segments_bs, batch.source_positions_bs)
-    return asked(batch.target_out_bt, batch.source_bs == EOS, text)
+    return question_where(batch.target_out_bt, batch.source_bs == EOS, text)
 
 
 def _objective(cfg: ConfigDict, config: ModelConfig) -> Objective:

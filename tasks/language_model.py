@@ -11,13 +11,13 @@ from model.language_model import LanguageModel, init_params
 from model.tokens import Tokens
 from run.folder import model_config
 from tasks import texts
-from tasks.task import Objective, Question, Task, asked, softmax_objective
+from tasks.task import Objective, Question, Task, question_where, softmax_objective
 
 
 def question(batch: TextBatch) -> Question:
     """Returns the question of each token, given those before it."""
     text_in = Tokens(batch.in_bt, batch.segments_bt, batch.positions_bt)
-    return asked(batch.out_bt, batch.segments_bt != 0, text_in)
+    return question_where(batch.out_bt, batch.segments_bt != 0, text_in)
 
 
 def objective(config: ModelConfig, eps_ls: float, chunk: int = 0) -> Objective:

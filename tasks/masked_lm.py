@@ -11,13 +11,13 @@ from model.masked_lm import MaskedLM, init_params
 from model.tokens import Tokens
 from run.folder import model_config
 from tasks import texts
-from tasks.task import Objective, Question, Task, asked, softmax_objective
+from tasks.task import Objective, Question, Task, question_where, softmax_objective
 
 
 def question(batch: Batch) -> Question:
     """Returns the question of the hidden tokens, given the corrupted text."""
     corrupted = Tokens(batch.source_bs, batch.source_segments_bs, batch.source_positions_bs)
-    return asked(batch.target_out_bt, batch.target_out_bt != PAD, corrupted)
+    return question_where(batch.target_out_bt, batch.target_out_bt != PAD, corrupted)
 
 
 def objective(config: ModelConfig, eps_ls: float, chunk: int = 0) -> Objective:

@@ -10,14 +10,14 @@ from model.prefix_lm import init_params, translation_model
 from model.tokens import Tokens
 from run.folder import model_config
 from tasks import texts
-from tasks.task import Objective, Question, Task, asked, softmax_objective
+from tasks.task import Objective, Question, Task, question_where, softmax_objective
 
 
 def question(batch: Batch) -> Question:
     """Returns the question of each target token, given the source and the target before it."""
     source = Tokens(batch.source_bs, batch.source_segments_bs, batch.source_positions_bs)
     target_in = Tokens(batch.target_in_bt, batch.target_segments_bt, batch.target_positions_bt)
-    return asked(batch.target_out_bt, batch.target_segments_bt != 0, source, target_in)
+    return question_where(batch.target_out_bt, batch.target_segments_bt != 0, source, target_in)
 
 
 def objective(config: ModelConfig, eps_ls: float, chunk: int = 0) -> Objective:
