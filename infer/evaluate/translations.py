@@ -34,7 +34,7 @@ def score(
         "perplexity": f"unit:{unit}|vocabulary:{tokenizer.vocab_size}|eos:yes|smoothing:none",
     }
     return {
-        **{name: scores[name] for name in bleu.READINGS},
+        **{name: scores[name] for name in bleu.METRICS},
         **as_is,
         "perplexity": perplexity(model_run.model_config, model_run.params, model_run.tokenizer, sources, references),
         "signatures": signatures,

@@ -15,7 +15,7 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 if TYPE_CHECKING:
     from infer.scores.moses import Moses
 
-READINGS = (
+METRICS = (
     "sacrebleu",
     "sacrebleu_lc",
     "chrf",
@@ -141,7 +141,7 @@ def all_scores(hypotheses: Sequence[str], references: Sequence[str], language: s
 
 def as_text(record: Mapping[str, Any]) -> str:
     """Returns the scores that `record` has (see `all_scores`), one per line: name, percent, signature."""
-    rows = [(name, record[name], record["signatures"][name]) for name in (*READINGS, AS_IS) if name in record]
+    rows = [(name, record[name], record["signatures"][name]) for name in (*METRICS, AS_IS) if name in record]
     return "\n".join(f"{name:<12} {value:6.2f}   {signature}" for name, value, signature in rows)
 
 
