@@ -34,7 +34,7 @@ PAIRS = (
 LONGEST = 100  # subwords of a checked sentence
 
 
-class Forced(NamedTuple):
+class ScoredPairs(NamedTuple):
     """Ids of sources and of their translations, each with EOS, and our log-probability of each of the latter."""
 
     sources: list[list[int]]
@@ -66,7 +66,7 @@ def check_tokenizer(engine: str, model_run: Run) -> None:
         raise UserError(f"{model_run.workdir}: its tokenizer is no sentencepiece model, and {engine} would lack it")
 
 
-def forced(model_run: Run) -> Forced:
+def scored_pairs(model_run: Run) -> ScoredPairs:
     """Returns a few sentences of the run's validation corpus, or if it is not there of `PAIRS`, scored by our model."""
     config = dataclasses.replace(model_run.model_config, dtype="float32", attention_impl="einsum")
     longest = min(LONGEST, config.encoding.limit or LONGEST)
@@ -81,7 +81,7 @@ def forced(model_run: Run) -> Forced:
     token_log_probs = jax.jit(partial(forced_log_probs, Transformer(config)))
     log_probs_bt = np.asarray(token_log_probs(model_run.params, _padded(sources, width), _padded(targets, width)))
     log_probs = [log_probs_t[: len(ids)] for log_probs_t, ids in zip(log_probs_bt, targets, strict=True)]
-    return Forced(sources, targets, log_probs)
+    return ScoredPairs(sources, targets, log_probs)
 
 
 def _padded(sentences: list[list[int]], width: int) -> np.ndarray:
@@ -97,7 +97,7 @@ def penalty_note(engine: str, kind: str) -> str:
     return f"{ranking}, the run by log p / ((5 + n) / 6)^alpha."
 
 
-def compare(engine: str, sentences: Forced, log_probs: Sequence[Sequence[float]], tolerance: float) -> float:
+def compare(engine: str, sentences: ScoredPairs, log_probs: Sequence[Sequence[float]], tolerance: float) -> float:
     """Reports the largest difference between our log-probabilities of subwords and an engine's `log_probs`.
 
     Returns it, too.

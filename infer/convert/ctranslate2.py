@@ -10,7 +10,7 @@ import numpy as np
 from ctranslate2.specs import common_spec, transformer_spec
 
 from base.files import write_text
-from infer.convert.check import Forced, check_holds, check_tokenizer, compare, forced, penalty_note
+from infer.convert.check import ScoredPairs, check_holds, check_tokenizer, compare, penalty_note, scored_pairs
 from infer.runs import Run
 from infer.translate.translator import MAX_INPUT
 from model.config import ACTIVATIONS, NORMS, POSITIONS, ModelConfig
@@ -63,7 +63,7 @@ def write(model_run: Run, folder: Path, quantization: str = "float32") -> float:
     model_run.tokenizer.save(folder / "tokenizer.model")
     compute = COMPUTE.get(quantization, "float32")
     _write_readme(model_run, folder, quantization, compute)
-    sentences = forced(model_run)
+    sentences = scored_pairs(model_run)
     written = log_probs(model_run, folder, compute, sentences)
     return compare(f"CTranslate2 {quantization}", sentences, written, TOLERANCES[quantization])
 
@@ -106,7 +106,7 @@ def _write_readme(model_run: Run, folder: Path, quantization: str, compute: str)
     write_text(folder / "README.md", text)
 
 
-def log_probs(model_run: Run, folder: Path, compute: str, sentences: Forced) -> list[list[float]]:
+def log_probs(model_run: Run, folder: Path, compute: str, sentences: ScoredPairs) -> list[list[float]]:
     """Returns the log-probability of each target subword, EOS included, as the written model computes them."""
     translator = ctranslate2.Translator(str(folder), device="cpu", compute_type=compute, intra_threads=1)
     pieces = model_run.tokenizer.pieces

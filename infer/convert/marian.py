@@ -19,7 +19,7 @@ from data.imported import Marian
 from data.symbols import SPECIALS
 from data.tokenizer import Tokenizer
 from infer.convert.bart_names import entries, sines_first, their_shape, to_ours, to_theirs, without_zero_biases
-from infer.convert.check import check_holds, check_tokenizer, compare, forced, penalty_note
+from infer.convert.check import check_holds, check_tokenizer, compare, penalty_note, scored_pairs
 from infer.convert.folders import Imported, named, nested
 from infer.convert.settings import ACTIVATION, BOOL, ID, OUR_ACTIVATIONS, SIZE, head_width, obey
 from infer.convert.vocabulary import bias_of_copies, our_pieces, our_rows
@@ -199,7 +199,7 @@ def _check(model_run: Run, folder: Path, name: str) -> None:
     if loading["missing_keys"] or loading["unexpected_keys"]:
         raise UserError(f"{name} does not load the written model: it has other parameters; nothing is written")
     model.eval()
-    sentences = forced(model_run)
+    sentences = scored_pairs(model_run)
     their_log_probs = []
     for source, target in zip(sentences.sources, sentences.targets, strict=True):
         source_bs = torch.tensor([source])

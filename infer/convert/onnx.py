@@ -12,7 +12,7 @@ import onnx
 from base.errors import UserError
 from base.files import write_bytes, write_text
 from base.ids import BOS, EOS, PAD
-from infer.convert.check import Forced, check_holds, check_tokenizer, compare, forced, lengths
+from infer.convert.check import ScoredPairs, check_holds, check_tokenizer, compare, lengths, scored_pairs
 from infer.convert.onnx_graph import OPSET, decoder, encoder
 from infer.runs import Run
 from model.config import ACTIVATIONS, NORM_KINDS, NORMS, POSITIONS
@@ -84,11 +84,11 @@ def write(model_run: Run, folder: Path) -> float | None:
     if importlib.util.find_spec("onnxruntime") is None:
         print("note: the written model is not checked: onnxruntime is not installed", file=sys.stderr)
         return None
-    sentences = forced(model_run)
+    sentences = scored_pairs(model_run)
     return compare("ONNX", sentences, log_probs(folder, sentences), TOLERANCE)
 
 
-def log_probs(folder: Path, sentences: Forced) -> list[list[float]]:
+def log_probs(folder: Path, sentences: ScoredPairs) -> list[list[float]]:
     """Returns the log-probability of each target subword, EOS included, as the written model computes them."""
     import onnxruntime
 

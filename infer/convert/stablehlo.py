@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 from base.errors import UserError
 from base.files import write_bytes, write_json, write_text
 from base.ids import BOS, EOS, PAD
-from infer.convert.check import check_tokenizer, compare, forced, lengths
+from infer.convert.check import check_tokenizer, compare, lengths, scored_pairs
 from infer.convert.folders import named
 from infer.runs import Run
 from model.tokens import Tokens
@@ -84,7 +84,7 @@ def write(model_run: Run, folder: Path) -> float:
     fields = {"platforms": ", ".join(PLATFORMS), "pad": PAD, "bos": BOS, "eos": EOS, **lengths(config)}
     write_text(folder / "README.md", README.format(**fields))
 
-    sentences = forced(model_run)
+    sentences = scored_pairs(model_run)
     params = tuple(leaves.values())
     read = export.deserialize(bytearray((folder / "forward.bin").read_bytes()))
     log_probs = []
