@@ -88,7 +88,7 @@ class Focus(NamedTuple):
 def figures(workdir: str | Path, output: Path, sentence: str | None = None, sentences: int = 500) -> list[Path]:
     """Draws all figures of the run in `workdir` into the folder `output`, which is made; returns their files.
 
-    `sentence` stands in the place of the grammar's examples; `sentences` are those that head roles are judged on.
+    `sentence` stands in the place of the grammar's examples; `sentences` are those that head roles are measured on.
 
     Raises:
       UserError: the folder is no run's, the run is not one between English and German, or `output` cannot be written.
