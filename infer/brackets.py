@@ -18,10 +18,11 @@ from infer.scores.pairs import read_pair
 
 
 def main(argv: list[str]) -> None:
-    """Runs the command; flags below."""
+    """Prints EVALB's summary of two files of trees."""
     options = flags.FLAGS
     parameters = read_parameters(options.parameters) if options.parameters is not None else COLLINS
-    sentences = score_lines(*read_pair(options.gold, options.parsed), parameters)
+    gold, parsed = read_pair(options.gold, options.parsed)
+    sentences = score_lines(gold, parsed, parameters)
     blocks = summaries(sentences, parameters)
     messages = [sentence.messages for sentence in sentences]
     if sum(messages) > parameters.max_error + 1:  # EVALB stops at the next message

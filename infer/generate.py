@@ -25,9 +25,9 @@ def check(options: Any) -> None:
     searching = options.greedy or options.beam is not None
     if options.greedy and options.beam is not None:
         raise UserError("give --greedy or --beam, not both")
-    given = [name for name in SAMPLING if options[name].present]
-    if searching and given:
-        raise UserError(f"--{given[0]} is for drawing at random; leave it out, or --greedy and --beam")
+    drawing = [name for name in SAMPLING if options[name].present]
+    if searching and drawing:
+        raise UserError(f"--{drawing[0]} is for drawing at random; leave it out, or --greedy and --beam")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ import json
 import math
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -66,21 +68,26 @@ def open_run(
         raise UserError(
             f"--workdir={workdir}: this run's task is {config.task}; this command is for {', '.join(allowed)}"
         )
-    its_task = task_of(config.task)
-    text = None if its_task.images else open_tokenizer(workdir / "tokenizer.model")
-    model = its_task.config(config, text.vocab_size if text else 0)
-    steps, params = load_choice(workdir, str(config.decode.checkpoint if checkpoint is None else checkpoint))
+    run_task = task_of(config.task)
+    text = None if run_task.images else open_tokenizer(workdir / "tokenizer.model")
+    vocab_size = text.vocab_size if text else 0
+    model = run_task.config(config, vocab_size)
+    choice = config.decode.checkpoint if checkpoint is None else checkpoint
+    steps, params = load_choice(workdir, str(choice))
     check_unchanged(workdir, steps[-1], accept_changes)
-    _check_model(its_task, config, model, params, f"{workdir}/checkpoints/{steps[-1]}")
+    _check_model(run_task, config, model, params, f"{workdir}/checkpoints/{steps[-1]}")
     print(f"parameters of {workdir}: step {', '.join(map(str, steps))}", file=sys.stderr)
     return Run(workdir, config, model, text, params, steps[-1], tuple(steps))
 
 
 def _check_model(task: Task, config: ConfigDict, model: ModelConfig, params: Any, checkpoint: str) -> None:
     """Raises a `UserError` unless the parameters have the names and shapes of the config's model."""
-    first_layers = replace(model, N=1, scan_layers=False)  # all layers are alike, and one is traced sooner
-    expected = _named_shapes(task, config.to_json(), first_layers)
-    count = sum(math.prod(shape) * (model.N if "layer_0" in name else 1) for name, shape in expected.items())
+    one_layer = replace(model, N=1, scan_layers=False)  # all layers are alike, and one is traced sooner
+    expected_shapes = _named_shapes(task, config.to_json(), one_layer)
+    count = 0
+    for name, shape in expected_shapes.items():
+        copies = model.N if "layer_0" in name else 1
+        count += copies * math.prod(shape)
     if count_parameters(params) != count:
         raise UserError(
             f"{checkpoint} holds {count_parameters(params):,} parameters; the model of the run's config.json has "
@@ -88,11 +95,11 @@ def _check_model(task: Task, config: ConfigDict, model: ModelConfig, params: Any
         )
     for path, leaf in jax.tree_util.tree_leaves_with_path(params):
         name = jax.tree_util.keystr(path, simple=True, separator="/")
-        wanted = expected.get(re.sub(r"layer_\d+", "layer_0", name))
-        if wanted != np.shape(leaf):
+        expected = expected_shapes.get(re.sub(r"layer_\d+", "layer_0", name))
+        if expected != np.shape(leaf):
             raise UserError(
                 f"{checkpoint} has {name} of shape {np.shape(leaf)}; in the model of the run's config.json it is "
-                f"{wanted or 'absent'}: this checkpoint is of another model"
+                f"{expected or 'absent'}: this checkpoint is of another model"
             )
 
 
@@ -115,6 +122,18 @@ def finite(model_run: Run) -> Any:
     return jax.device_put(model_run.params)
 
 
+@contextmanager
+def user_error_if_too_long() -> Iterator[None]:
+    """Raises a `UserError` in place of the `ValueError` of a model that reads more tokens than its learned positions.
+
+    It is to stand around calls of the model.
+    """
+    try:
+        yield
+    except ValueError as error:
+        raise UserError(f"a sentence is too long for this model: {error}") from error
+
+
 def corpus_named(config: ConfigDict, name: str) -> str:
     """Returns the corpus that `name` names: a split of the run's config, or else a corpus itself.
 
@@ -135,10 +154,11 @@ def open_runs(workdirs: str, checkpoint: str | int | None = None) -> list[Run]:
       UserError: as `open_run`, or their tokenizers differ.
     """
     runs = [open_run(workdir, checkpoint, TRANSLATION) for workdir in workdirs.split(",")]
-    for other in runs[1:]:
-        if other.tokenizer.sha256 != runs[0].tokenizer.sha256:
+    first = runs[0]
+    for run in runs[1:]:
+        if run.tokenizer.sha256 != first.tokenizer.sha256:
             raise UserError(
-                f"--workdir: {other.workdir} has another tokenizer than {runs[0].workdir}; the runs of an ensemble "
+                f"--workdir: {run.workdir} has another tokenizer than {first.workdir}; the runs of an ensemble "
                 "have one: train them on the same data.train, or in one sweep"
             )
     return runs

@@ -3,10 +3,9 @@
 python -m infer.score --hypothesis=out.de --reference=newstest2014.de.gz [--baseline=FILE] [--json]
 
 Prints every variant of BLEU, chrF and exact match, each with its signature; see infer/scores/bleu.py. With --baseline,
-another system's translations of the same lines, it also prints whether the difference is more than luck in the test
-sentences: the two-sided p of paired approximate randomisation (10,000 exchanges of translations, `ar` in the
-signature), beside each score's 95 % interval (bootstrap over sentences, `bs`). It says nothing of the luck of a
-training run's seed; only several seeds do.
+another system's translations of the same lines, it also prints whether the difference is significant: the two-sided p
+of paired approximate randomisation (10,000 exchanges of translations, `ar` in the signature), beside each score's 95 %
+interval (bootstrap over sentences, `bs`). It says nothing of the spread over training seeds; only several seeds do.
 """
 
 import json
@@ -19,11 +18,14 @@ from infer.scores.pairs import language_of, read_pair
 
 
 def main(argv: list[str]) -> None:
-    """Runs the command; flags below."""
+    """Prints the scores of a file of translations."""
     options = flags.FLAGS
     hypotheses, references = read_pair(options.hypothesis, options.reference)
-    baseline = read_pair(options.baseline, options.reference)[0] if options.baseline is not None else None
-    scores = bleu.all_scores(hypotheses, references, options.language or language_of(options.reference))
+    baseline = None
+    if options.baseline is not None:
+        baseline, _ = read_pair(options.baseline, options.reference)
+    language = options.language or language_of(options.reference)
+    scores = bleu.all_scores(hypotheses, references, language)
     if baseline is not None:
         scores["baseline"] = significance.compare_all(baseline, hypotheses, references)
     if options.json:
@@ -41,8 +43,8 @@ if __name__ == "__main__":
     flags.DEFINE_string(
         "baseline",
         None,
-        "another system's translations, to test whether the difference is luck: two-sided p by paired approximate "
-        "randomisation",
+        "another system's translations, to test whether the difference is significant: two-sided p by paired "
+        "approximate randomisation",
     )
     flags.DEFINE_string("language", None, "target language for the Moses tokeniser; default: from --reference, or de")
     flags.DEFINE_bool("json", False, "print JSON instead of a table")

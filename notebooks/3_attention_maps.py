@@ -29,8 +29,8 @@ from infer.runs import open_run
 from infer.translate.translator import translate_one
 from paper import drawing
 from paper.figures import example, searched
-from paper.heads.ablation import ablate, ablation_table
-from paper.heads.measure import direction, kept, stands_out, table
+from paper.heads.ablation import ablate, ablation_text
+from paper.heads.measure import direction, heads_text, load_or_measure, stands_out
 from paper.heads.roles import RELATIONS
 from paper.heads.sample import sample
 
@@ -98,12 +98,12 @@ plt.show()
 # so that an interval extends at most five points to either side. That takes a few minutes the first time.
 #
 # High accuracy alone proves little too, so there are baselines: the best head of the same model before its first
-# update, chosen and scored in the same way; a head that always attends a fixed distance away; a random one; and luck,
-# the accuracy that the best of as many random heads exceeds once in 20 times.
+# update, chosen and scored in the same way; a head that always attends a fixed distance away; a random one; and the
+# null, the 95th percentile of the best of as many random heads.
 
 # %%
-found = kept(run, SENTENCES, CASES)
-print(table(found))
+found = load_or_measure(run, SENTENCES, CASES)
+print(heads_text(found))
 
 # %% [markdown]
 # A star marks a head above all of them. Where the best fixed distance is right as often as the head, the head may only
@@ -130,7 +130,7 @@ for kind, roles in found["roles"].items():
 
 # %%
 test = sample("test", SENTENCES, CASES, direction(run))
-print(ablation_table(ablate(run, found["roles"], test)))
+print(ablation_text(ablate(run, found["roles"], test)))
 
 # %% [markdown]
 # Every head of the decoder, not only the best: the row of a relation that many heads follow is dark throughout.

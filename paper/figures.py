@@ -40,7 +40,7 @@ from infer.runs import Run, open_run
 from infer.translate.translator import translate_one
 from model.positions import sinusoids
 from paper import drawing
-from paper.heads.measure import BATCH, direction, kept, sentence_maps, spans_of
+from paper.heads.measure import BATCH, direction, load_or_measure, sentence_maps, spans_of
 from paper.heads.roles import RELATIONS, AnnotatedPair, annotate
 from train.optim import learning_rate
 
@@ -88,7 +88,7 @@ class Focus(NamedTuple):
 def figures(workdir: str | Path, output: Path, sentence: str | None = None, sentences: int = 500) -> list[Path]:
     """Draws all figures of the run in `workdir` into the folder `output`, which is made; returns their files.
 
-    `sentence` stands in the place of the grammar's examples; `sentences` are those that head roles are judged on.
+    `sentence` stands in the place of the grammar's examples; `sentences` are those that head roles are measured on.
 
     Raises:
       UserError: the folder is no run's, the run is not one between English and German, or `output` cannot be written.
@@ -99,7 +99,7 @@ def figures(workdir: str | Path, output: Path, sentence: str | None = None, sent
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"--output={output}: cannot be made ({error.strerror})") from error
-    report = kept(model_run, sentences, cases=0)
+    report = load_or_measure(model_run, sentences, cases=0)
     layer = report["alignment"]["best_layer"]["layer"] - 1
     if sentence is None:
         verb, particle, pronoun = (example(model_run, pairs, kind, relation) for kind, relation in WANTED)

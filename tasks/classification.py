@@ -14,12 +14,12 @@ from model.config import ModelConfig
 from model.masked_lm import MaskedLM, init_params
 from run.folder import model_config
 from tasks import texts
-from tasks.task import Objective, Question, Task, asked, softmax_objective
+from tasks.task import Objective, Question, Task, question_where, softmax_objective
 
 
 def question(batch: Batch) -> Question:
     """Returns the question of a text's class, asked at its EOS."""
-    return asked(batch.labels_bt, batch.source.ids_bt == EOS, batch.source)
+    return question_where(batch.labels_bt, batch.source.ids_bt == EOS, batch.source)
 
 
 def _objective(cfg: ConfigDict, config: ModelConfig) -> Objective:

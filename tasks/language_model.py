@@ -10,12 +10,12 @@ from model.config import ModelConfig
 from model.language_model import LanguageModel, init_params
 from run.folder import model_config
 from tasks import texts
-from tasks.task import Objective, Question, Task, asked, softmax_objective
+from tasks.task import Objective, Question, Task, question_where, softmax_objective
 
 
 def question(batch: TextBatch) -> Question:
     """Returns the question of each token, given those before it."""
-    return asked(batch.labels_bt, batch.target.segments_bt != 0, batch.target)
+    return question_where(batch.labels_bt, batch.target.segments_bt != 0, batch.target)
 
 
 def objective(config: ModelConfig, eps_ls: float, chunk: int = 0) -> Objective:

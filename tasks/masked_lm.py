@@ -10,12 +10,12 @@ from model.config import ModelConfig
 from model.masked_lm import MaskedLM, init_params
 from run.folder import model_config
 from tasks import texts
-from tasks.task import Objective, Question, Task, asked, softmax_objective
+from tasks.task import Objective, Question, Task, question_where, softmax_objective
 
 
 def question(batch: Batch) -> Question:
     """Returns the question of the hidden tokens, given the corrupted text."""
-    return asked(batch.labels_bt, batch.labels_bt != PAD, batch.source)
+    return question_where(batch.labels_bt, batch.labels_bt != PAD, batch.source)
 
 
 def objective(config: ModelConfig, eps_ls: float, chunk: int = 0) -> Objective:

@@ -109,6 +109,6 @@ def softmax_objective(
     return Objective(init, loss, tokens, question, logits)
 
 
-def asked(target_bt: Any, asked_bt: Any, *inputs: Tokens) -> Question:
+def question_where(target_bt: Any, asked_bt: Any, *inputs: Tokens) -> Question:
     """Returns the question of the targets, given the inputs, where `asked_bt` is true."""
     return Question(inputs, jnp.asarray(target_bt), jnp.asarray(asked_bt, jnp.float32))

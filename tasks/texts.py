@@ -126,9 +126,9 @@ def open_text(cfg: ConfigDict, tokenizer: Tokenizer, spec: str, sides: int = 1) 
     if corpus.sides != sides:
         fault = "has pairs; this run reads a text, as in lines:FILE" if sides == 1 else "has no classes"
         raise UserError(f"corpus {spec!r} {fault}")
-    whole = cfg.data.train.startswith("chars:")
-    if corpus.characters != whole:
-        reads = "one text of characters, chars:FILE" if whole else "lines, as of lines:FILE"
+    reads_characters = cfg.data.train.startswith("chars:")
+    if corpus.characters != reads_characters:
+        reads = "one text of characters, chars:FILE" if reads_characters else "lines, as of lines:FILE"
         raise UserError(f"corpus {spec!r}: this run reads {reads}")
     limits = {"max_length": cfg.data.max_length, "max_ratio": cfg.data.max_ratio}
     return prepare(spec, tokenizer, cache=cfg.data.cache, clean=False, **limits)

@@ -9,12 +9,12 @@ from model.config import ModelConfig
 from model.prefix_lm import init_params, translation_model
 from run.folder import model_config
 from tasks import texts
-from tasks.task import Objective, Question, Task, asked, softmax_objective
+from tasks.task import Objective, Question, Task, question_where, softmax_objective
 
 
 def question(batch: Batch) -> Question:
     """Returns the question of each target token, given the source and the target before it."""
-    return asked(batch.labels_bt, batch.target.segments_bt != 0, batch.source, batch.target)
+    return question_where(batch.labels_bt, batch.target.segments_bt != 0, batch.source, batch.target)
 
 
 def objective(config: ModelConfig, eps_ls: float, chunk: int = 0) -> Objective:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from infer.scores.bleu import READINGS
+from infer.scores.bleu import METRICS
 from paper.records import load
 from run.folder import as_json
 from tests.conftest import ROOT
@@ -37,8 +37,8 @@ def scores(config: dict[str, Any], split: str, value: float, **changes: Any) -> 
     count = 1 if decode["checkpoint"] == "latest" else int(decode["checkpoint"].partition(":")[2])
     every = config["checkpoint"]["every"]
     return {
-        **dict.fromkeys((*READINGS, "perplexity"), value),
-        "signatures": {key: f"{key}:signature" for key in READINGS},
+        **dict.fromkeys((*METRICS, "perplexity"), value),
+        "signatures": {key: f"{key}:signature" for key in METRICS},
         "params": 1_000_000,
         "params_sha256": f"{value}",
         "step": steps,

@@ -5,18 +5,19 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Array, Float, Int
 
 from base.errors import UserError
 from base.ids import BOS, EOS
 from base.tokens import Tokens
-from data.batching import length_batches
 from data.tokenizer import Tokenizer
 from infer.runs import Run, open_run
+from infer.scores.forced import forced_batches
 from infer.scores.pairs import read_pair
 from model.transformer import Transformer
 
-WIDTH, TOKENS = 16, 2048  # row lengths are multiples of WIDTH, so that little is compiled; positions of a batch
+WIDTH = 16  # row lengths are multiples of this, so that little is compiled
+TOKENS = 2048  # positions of a batch
 
 
 def words_of(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
@@ -44,24 +45,33 @@ def align(model_run: Run, pairs: Sequence[tuple[str, str]], layer: int) -> list[
     Raises:
       UserError: a sentence is longer than the model's learned positions.
     """
-    tokenizer, model = model_run.tokenizer, Transformer(model_run.model_config)
-    ids = [(tokenizer.encode(source), tokenizer.target.encode(target)) for source, target in pairs]
-    sources, targets = [[*source, EOS] for source, _ in ids], [[BOS, *target] for _, target in ids]
-    found = jax.jit(
-        lambda params, *sides: model.apply({"params": params}, *map(Tokens.of, sides), method="attention_maps")["cross"]
-    )
-    lengths = [max(map(len, sides)) for sides in zip(sources, targets, strict=True)]
+    tokenizer = model_run.tokenizer
+    model = Transformer(model_run.model_config)
+    source_ids = [tokenizer.encode(source) for source, _ in pairs]
+    target_ids = [tokenizer.target.encode(target) for _, target in pairs]
+    sources = [[*ids, EOS] for ids in source_ids]
+    targets = [[BOS, *ids] for ids in target_ids]
+
+    @jax.jit
+    def cross_attention(
+        params: dict, source_bs: Int[Array, "b s"], target_bt: Int[Array, "b t"]
+    ) -> Float[Array, "n b h t s"]:
+        source = Tokens.of(source_bs)
+        target = Tokens.of(target_bt)
+        return model.apply({"params": params}, source, target, method="attention_maps")["cross"]
+
+    def mean_over_heads(source_bs: np.ndarray, target_bt: np.ndarray) -> np.ndarray:
+        weights_nbhts = cross_attention(model_run.params, source_bs, target_bt)
+        return np.asarray(weights_nbhts[layer].mean(1))
+
+    limit = model_run.model_config.encoding.limit
+    batches = forced_batches(mean_over_heads, sources, targets, width=WIDTH, tokens=TOKENS, limit=limit)
     links: list[list[tuple[int, int]]] = [[] for _ in pairs]
-    try:
-        row_lengths, limit = range(WIDTH, max(lengths) + WIDTH, WIDTH), model_run.model_config.encoding.limit
-        for batch in length_batches(lengths, row_lengths, tokens=TOKENS, limit=limit):
-            mean_bts = np.asarray(found(model_run.params, batch.padded(sources), batch.padded(targets))[layer].mean(1))
-            for row, pair in enumerate(batch.members):
-                source_words = words_of(tokenizer, ids[pair][0])
-                target_words = words_of(tokenizer.target, ids[pair][1])
-                links[pair] = links_of(mean_bts[row], source_words, target_words)
-    except ValueError as error:
-        raise UserError(f"a sentence is too long for this model: {error}") from error
+    for members, mean_bts in batches:
+        for row, pair in enumerate(members):
+            source_words = words_of(tokenizer, source_ids[pair])
+            target_words = words_of(tokenizer.target, target_ids[pair])
+            links[pair] = links_of(mean_bts[row], source_words, target_words)
     return links
 
 

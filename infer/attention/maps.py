@@ -27,7 +27,8 @@ from model.masked_lm import MaskedLM
 from model.mixers import MIXERS
 from model.prefix_lm import translation_model
 
-TASKS = ("translation", "prefix_lm", "denoising", "language_model", "masked_lm", "classification")  # with texts
+ONE_TEXT = ("language_model", "masked_lm", "classification")  # tasks whose models read a text alone
+TASKS = ("translation", "prefix_lm", "denoising", *ONE_TEXT)
 WIDTH = 16  # rows are padded to a multiple, so that another sentence seldom compiles anything
 
 
@@ -47,16 +48,28 @@ def run_maps(run: Run, source: str, target: str | None) -> tuple[str, dict[str, 
         added to it, or there is a target and the model reads one text.
       ValueError: a sentence is longer than the model's learned positions.
     """
-    config, task, params = run.model_config, run.config.task, finite(run)
-    if task in ("language_model", "masked_lm", "classification"):
+    config = run.model_config
+    task = run.config.task
+    params = finite(run)
+    if task in ONE_TEXT:
         if target is not None:
             raise UserError(f"--target={target}: a model of task {task} reads one text, the source")
-        classes = len(classes_of(run.config.data.classes)) if task == "classification" else 0
-        model = LanguageModel(config) if task == "language_model" else MaskedLM(config, classes)
-        return source, text_maps(model, params, run.tokenizer, source)
+        return source, text_maps(_text_model(run), params, run.tokenizer, source)
     require_weights(config)
-    target = translate_one(run, source) if target is None else target
+    if target is None:
+        target = translate_one(run, source)
     return f"{source} → {target}", attention_maps(config, params, run.tokenizer, source, target)
+
+
+def _text_model(run: Run) -> LanguageModel | MaskedLM:
+    """Returns the model of a run of a task of `ONE_TEXT`."""
+    match run.config.task:
+        case "language_model":
+            return LanguageModel(run.model_config)
+        case "classification":
+            return MaskedLM(run.model_config, len(classes_of(run.config.data.classes)))
+        case _:
+            return MaskedLM(run.model_config)
 
 
 def attention_maps(
@@ -71,17 +84,23 @@ def attention_maps(
       UserError: the model's mixer has no weights.
       ValueError: a sentence is longer than the model's learned positions.
     """
-    source_ids, target_ids = [*tokenizer.encode(source), EOS], [*tokenizer.target.encode(target), EOS]
-    read_ids = [BOS, *target_ids[:-1]]
-    maps, (s_places, t_places) = _weights(config, translation_model(config), params, source_ids, read_ids)
-    pieces, read, written = map(tokenizer.pieces, (source_ids, read_ids, target_ids))
+    source_ids = [*tokenizer.encode(source), EOS]
+    predicted_ids = [*tokenizer.target.encode(target), EOS]
+    input_ids = [BOS, *predicted_ids[:-1]]
+    maps, (s_places, t_places) = _weights(config, translation_model(config), params, source_ids, input_ids)
+    source_pieces = tokenizer.pieces(source_ids)
+    input_pieces = tokenizer.pieces(input_ids)
+    predicted = tokenizer.pieces(predicted_ids)
     if config.prefix != "none":
-        places = np.concatenate([s_places, maps["decoder"].shape[-1] - _width(config, read_ids) + t_places])
-        return {"decoder": _taken([*pieces, *written], [*pieces, *read], maps["decoder"], places, places)}
+        start = maps["decoder"].shape[-1] - _width(config, input_ids)  # of the target, in the decoder's one row
+        places = np.concatenate([s_places, start + t_places])
+        queries = source_pieces + predicted
+        keys = source_pieces + input_pieces
+        return {"decoder": _without_padding(queries, keys, maps["decoder"], places, places)}
     return {
-        "encoder": _taken(pieces, pieces, maps["encoder"], s_places, s_places),
-        "decoder": _taken(written, read, maps["decoder"], t_places, t_places),
-        "cross": _taken(written, pieces, maps["cross"], t_places, s_places),
+        "encoder": _without_padding(source_pieces, source_pieces, maps["encoder"], s_places, s_places),
+        "decoder": _without_padding(predicted, input_pieces, maps["decoder"], t_places, t_places),
+        "cross": _without_padding(predicted, source_pieces, maps["cross"], t_places, s_places),
     }
 
 
@@ -92,24 +111,32 @@ def text_maps(model: LanguageModel | MaskedLM, params: Any, tokenizer: Tokenizer
     `UserError` if a language model has no token to predict.
     """
     if isinstance(model, LanguageModel):
-        if not (written_ids := tokenizer.encode(text)):
+        predicted_ids = tokenizer.encode(text)
+        if not predicted_ids:
             raise UserError("--source: there is no token in it to predict")
-        read_ids = [BOS, *written_ids[:-1]]
-        written, read = map(tokenizer.pieces, (written_ids, read_ids))
+        input_ids = [BOS, *predicted_ids[:-1]]
+        queries = tokenizer.pieces(predicted_ids)
+        keys = tokenizer.pieces(input_ids)
     else:
-        read_ids = [*(tokenizer.encode(text) if model.classes else masked(tokenizer, text)), EOS]
-        pieces = zip(read_ids, tokenizer.pieces(read_ids), strict=True)
-        written = read = [BLANK if token == MASK else piece for token, piece in pieces]
-    maps, (places,) = _weights(model.config, model, params, read_ids)
+        ids = tokenizer.encode(text) if model.classes else masked(tokenizer, text)
+        input_ids = [*ids, EOS]
+        pieces = zip(input_ids, tokenizer.pieces(input_ids), strict=True)
+        queries = [BLANK if token == MASK else piece for token, piece in pieces]
+        keys = queries
+    maps, (places,) = _weights(model.config, model, params, input_ids)
     ((kind, weights_nhtt),) = maps.items()
-    return {kind: _taken(written, read, weights_nhtt, places, places)}
+    return {kind: _without_padding(queries, keys, weights_nhtt, places, places)}
 
 
 def _weights(config: ModelConfig, model: Any, params: Any, *rows: list[int]) -> tuple[dict, list[Int[np.ndarray, "_"]]]:
     """Returns the weights "n h t s" of each kind, and the places of each row's tokens in it."""
     require_weights(config)
-    padded = (np.array([row + [PAD] * (_width(config, row) - len(row))], np.int32) for row in rows)
-    maps = {kind: np.asarray(of_kind[:, 0], np.float32) for kind, of_kind in _compiled(model)(params, *padded).items()}
+    sides = []
+    for row in rows:
+        padding = [PAD] * (_width(config, row) - len(row))
+        sides.append(np.array([row + padding], np.int32))
+    batch_maps = _compiled(model)(params, *sides)
+    maps = {kind: np.asarray(weights_nbhts[:, 0], np.float32) for kind, weights_nbhts in batch_maps.items()}
     return maps, [np.arange(len(row)) for row in rows]
 
 
@@ -117,7 +144,10 @@ def _width(config: ModelConfig, row: list[int]) -> int:
     return len(row) if config.encoding.limit else -(-len(row) // WIDTH) * WIDTH
 
 
-def _taken(queries: list[str], keys: list[str], weights_nhts: np.ndarray, rows: Any, columns: Any) -> AttentionMap:
+def _without_padding(
+    queries: list[str], keys: list[str], weights_nhts: np.ndarray, rows: Any, columns: Any
+) -> AttentionMap:
+    """Returns the weights of these rows and columns, those of tokens."""
     return AttentionMap(queries, keys, weights_nhts[:, :, rows[:, None], columns[None]])
 
 
@@ -145,5 +175,6 @@ def select(attention: AttentionMap, layer: int | None, head: int | None) -> dict
     for name, value, count in (("layer", layer, n), ("head", head, h)):
         if value is not None and not 1 <= value <= count:
             raise UserError(f"--{name}={value}: the model's {name}s are 1 to {count}")
-    layers, heads = range(1, n + 1) if layer is None else (layer,), range(1, h + 1) if head is None else (head,)
+    layers = range(1, n + 1) if layer is None else (layer,)
+    heads = range(1, h + 1) if head is None else (head,)
     return {(i, j): attention.weights_nhts[i - 1, j - 1] for i in layers for j in heads}

@@ -32,7 +32,7 @@ def labels(pieces: Sequence[str]) -> list[str]:
         spelt = list(itertools.takewhile(bool, (_BYTE.fullmatch(piece) for piece in pieces[at:])))
         values = bytes(int(match[1], 16) for match in spelt if match)
         for text, size in _characters(values):
-            shown[at : at + size] = [text, *["″"] * (size - 1)]
+            shown[at : at + size] = [text] + ["″"] * (size - 1)
             at += size
         at += not values
     return shown
@@ -46,7 +46,8 @@ def _characters(values: bytes) -> Iterator[tuple[str, int]]:
                 text = values[:size].decode()
             except UnicodeDecodeError:
                 continue
-            yield text if text.isprintable() else f"U+{ord(text):04X}", size
+            visible = text if text.isprintable() else f"U+{ord(text):04X}"
+            yield visible, size
             break
         else:
             size = 1

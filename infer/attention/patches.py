@@ -29,11 +29,14 @@ def patch_weights(
         raise UserError(f"model.mixer is {model_run.model_config.mixer!r}: it has no attention weights to draw")
     image = image_config(model_run.config)
     model = Vision(model_run.model_config, image)
-    params, images_byx = jax.tree.map(jnp.asarray, model_run.params), jnp.asarray(image_yx[None])
+    params = jax.tree.map(jnp.asarray, model_run.params)
+    images_byx = jnp.asarray(image_yx[None])
     logits_bv, weights = model.apply({"params": params}, images_byx, jnp.ones(1, jnp.int32), return_weights=True)
     weights_nhtt = np.stack([np.asarray(block.self_bhtt[0], np.float32) for block in weights])
-    token = image.pooling == "token"
-    weights_nht = weights_nhtt[:, :, 0, 1:] if token else weights_nhtt.mean(axis=2)
+    if image.pooling == "token":
+        weights_nht = weights_nhtt[:, :, 0, 1:]
+    else:
+        weights_nht = weights_nhtt.mean(axis=2)
     return int(logits_bv[0].argmax()), weights_nht.reshape(*weights_nht.shape[:2], *image.grid)
 
 
@@ -45,19 +48,20 @@ def draw(model_run: Run, image_yx: Float[np.ndarray, "y x"], label: int, output:
     """
     from matplotlib.figure import Figure
 
-    found, weights_nhyx = patch_weights(model_run, image_yx)
-    (layers, heads), (height, width) = weights_nhyx.shape[:2], image_yx.shape
+    predicted, weights_nhyx = patch_weights(model_run, image_yx)
+    layers, heads = weights_nhyx.shape[:2]
+    height, width = image_yx.shape
     figure = Figure(figsize=(1.2 * (heads + 1) + 0.5, 1.3 * layers + 0.5), layout="constrained")
     grid: Any = figure.subplots(layers, heads + 1, squeeze=False)
     extent = (-0.5, width - 0.5, height - 0.5, -0.5)
-    for place, axes in np.ndenumerate(grid):
+    for (row, column), axes in np.ndenumerate(grid):
         axes.imshow(image_yx, cmap="gray_r", aspect="auto", extent=extent)
         axes.set_axis_off()
-        if place[1]:
-            weights_yx = weights_nhyx[place[0], place[1] - 1]
+        if column:  # the first shows the image alone
+            weights_yx = weights_nhyx[row, column - 1]
             axes.imshow(weights_yx, cmap="Reds", alpha=0.6, aspect="auto", vmin=0, extent=extent)
-            axes.set_title(f"layer {place[0] + 1}, head {place[1]}", fontsize=7)
-    figure.suptitle(f"class {label}, classified as {found}", fontsize=9)
+            axes.set_title(f"layer {row + 1}, head {column}", fontsize=7)
+    figure.suptitle(f"class {label}, classified as {predicted}", fontsize=9)
     save(figure, output, f"--output={output}", dpi=150)
 
 

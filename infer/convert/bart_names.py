@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-_ATTENTIONS = {"self_attn": "self_attention", "encoder_attn": "cross_attention"}
-_LETTERS = {"q_proj": "q", "k_proj": "k", "v_proj": "v", "out_proj": "o"}
 _NORMS = {
     "encoder": ("self_attn_layer_norm", "final_layer_norm"),
     "decoder": ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"),
@@ -20,31 +18,47 @@ _NORMS = {
 class Entry(NamedTuple):
     """One parameter: its name there, its path here, and the axis of d_model there, None if it has none."""
 
-    theirs: str
-    ours: str
+    name: str
+    path: str
     axis: int | None
 
 
 def entries(N: int, norm: str) -> list[Entry]:
     """Returns the parameters of both stacks; embeddings and positions are not among them."""
-    found: list[Entry] = []
-    for side, names in _NORMS.items():
+    stacks: list[Entry] = []
+    for side in _NORMS:
         for n in range(N):
-            there, here = f"{side}.layers.{n}", f"{side}/layer_{n}"
-            for attention, ours in _ATTENTIONS.items():
-                if side == "decoder" or attention == "self_attn":
-                    for name, letter in _LETTERS.items():
-                        axis, path = (0 if letter == "o" else None), f"{there}.{attention}.{name}"
-                        found.append(Entry(f"{path}.weight", f"{here}/{ours}/w{letter}", 1 if axis is None else 0))
-                        found.append(Entry(f"{path}.bias", f"{here}/{ours}/b{letter}", axis))
-            for number, axis in ((1, None), (2, 0)):
-                found.append(Entry(f"{there}.fc{number}.weight", f"{here}/feed_forward/w{number}", 2 - number))
-                found.append(Entry(f"{there}.fc{number}.bias", f"{here}/feed_forward/b{number}", axis))
-            for number, name in enumerate(names, 1):
-                found += _norm(f"{there}.{name}", f"{here}/norm_{number}")
+            stacks += _layer(side, f"{side}.layers.{n}", f"{side}/layer_{n}")
         if norm == "pre":
-            found += _norm(f"{side}.layer_norm", f"{side}/final_norm")
-    return found
+            stacks += _norm(f"{side}.layer_norm", f"{side}/final_norm")
+    return stacks
+
+
+def _layer(side: str, name: str, path: str) -> list[Entry]:
+    """Returns the parameters of one layer."""
+    layer = _attention(f"{name}.self_attn", f"{path}/self_attention")
+    if side == "decoder":
+        layer += _attention(f"{name}.encoder_attn", f"{path}/cross_attention")
+    layer += [
+        Entry(f"{name}.fc1.weight", f"{path}/feed_forward/w1", 1),
+        Entry(f"{name}.fc1.bias", f"{path}/feed_forward/b1", None),
+        Entry(f"{name}.fc2.weight", f"{path}/feed_forward/w2", 0),
+        Entry(f"{name}.fc2.bias", f"{path}/feed_forward/b2", 0),
+    ]
+    for number, norm_name in enumerate(_NORMS[side], 1):
+        layer += _norm(f"{name}.{norm_name}", f"{path}/norm_{number}")
+    return layer
+
+
+def _attention(name: str, path: str) -> list[Entry]:
+    """Returns the projections of one attention: of q, k and v from d_model, and of the output to it."""
+    attention: list[Entry] = []
+    for letter in "qkv":
+        attention.append(Entry(f"{name}.{letter}_proj.weight", f"{path}/w{letter}", 1))
+        attention.append(Entry(f"{name}.{letter}_proj.bias", f"{path}/b{letter}", None))
+    attention.append(Entry(f"{name}.out_proj.weight", f"{path}/wo", 0))
+    attention.append(Entry(f"{name}.out_proj.bias", f"{path}/bo", 0))
+    return attention
 
 
 def norms(side: str) -> tuple[str, ...]:
@@ -52,8 +66,8 @@ def norms(side: str) -> tuple[str, ...]:
     return _NORMS[side]
 
 
-def _norm(there: str, here: str) -> list[Entry]:
-    return [Entry(f"{there}.weight", f"{here}/scale", 0), Entry(f"{there}.bias", f"{here}/bias", 0)]
+def _norm(name: str, path: str) -> list[Entry]:
+    return [Entry(f"{name}.weight", f"{path}/scale", 0), Entry(f"{name}.bias", f"{path}/bias", 0)]
 
 
 def sines_first(d_model: int) -> np.ndarray:
@@ -64,9 +78,9 @@ def sines_first(d_model: int) -> np.ndarray:
 def their_shape(entry: Entry, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Returns the shape there of one of our parameters of this shape."""
     size = math.prod(shape)
-    if not entry.ours.rpartition("/")[2].startswith("w"):
+    if not entry.path.rpartition("/")[2].startswith("w"):
         return (size,)
-    inputs = shape[0] * (shape[1] if entry.ours.endswith("/wo") else 1)
+    inputs = math.prod(shape[:2]) if entry.path.endswith("/wo") else shape[0]
     return size // inputs, inputs
 
 

@@ -20,11 +20,10 @@ from model.search.scoring import forced_log_probs
 from model.transformer import Transformer
 
 # Fields of `ModelConfig` that are sizes, or that change how a model is trained and run but not what it computes.
-FREE = (
-    *("vocab_size", "N", "d_model", "d_ff", "h", "max_positions", "neighbours", "kernel_width"),
-    *("P_drop", "P_drop_attention", "P_drop_relu", "dropout_bits"),
-    *("dtype", "remat", "attention_impl", "scan_layers"),
-)
+_SIZES = ("vocab_size", "N", "d_model", "d_ff", "h", "max_positions", "neighbours", "kernel_width")
+_DROPOUT = ("P_drop", "P_drop_attention", "P_drop_relu", "dropout_bits")
+_EXECUTION = ("dtype", "remat", "attention_impl", "scan_layers")
+FREE = (*_SIZES, *_DROPOUT, *_EXECUTION)
 SENTENCES = 4
 PAIRS = (
     ("The dog sleeps.", "Der Hund schläft."),
@@ -35,7 +34,7 @@ PAIRS = (
 LONGEST = 100  # subwords of a checked sentence
 
 
-class Forced(NamedTuple):
+class ScoredPairs(NamedTuple):
     """Ids of sources and of their translations, each with EOS, and our log-probability of each of the latter."""
 
     sources: list[list[int]]
@@ -57,7 +56,8 @@ def check_holds(engine: str, config: ModelConfig, held: Mapping[str, Container])
 def lengths(config: ModelConfig) -> dict[str, object]:
     """Returns what a README says of rows: how long they may be, and where its example of greedy search ends."""
     limit = config.encoding.limit
-    return {"lengths": f"of at most {limit} subwords" if limit else "of any length", "longest": min(limit or 50, 50)}
+    allowed = f"of at most {limit} subwords" if limit else "of any length"
+    return {"lengths": allowed, "longest": min(limit or 50, 50)}
 
 
 def check_tokenizer(engine: str, model_run: Run) -> None:
@@ -66,7 +66,7 @@ def check_tokenizer(engine: str, model_run: Run) -> None:
         raise UserError(f"{model_run.workdir}: its tokenizer is no sentencepiece model, and {engine} would lack it")
 
 
-def forced(model_run: Run) -> Forced:
+def scored_pairs(model_run: Run) -> ScoredPairs:
     """Returns a few sentences of the run's validation corpus, or if it is not there of `PAIRS`, scored by our model."""
     config = dataclasses.replace(model_run.model_config, dtype="float32", attention_impl="einsum")
     longest = min(LONGEST, config.encoding.limit or LONGEST)
@@ -74,34 +74,43 @@ def forced(model_run: Run) -> Forced:
         pairs = list(islice(open_corpus(model_run.config.data.valid).pairs(), SENTENCES))
     except UserError:
         pairs = list(PAIRS)
-    sides = (model_run.tokenizer, model_run.tokenizer.target)
-    sources, targets = (
-        [[*side.encode(pair[number])[: longest - 1], EOS] for pair in pairs] for number, side in enumerate(sides)
-    )
+    tokenizer = model_run.tokenizer
+    sources = [[*tokenizer.encode(source)[: longest - 1], EOS] for source, _ in pairs]
+    targets = [[*tokenizer.target.encode(target)[: longest - 1], EOS] for _, target in pairs]
     width = max(map(len, sources + targets))
-    rows = [np.array([row + [0] * (width - len(row)) for row in side], np.int32) for side in (sources, targets)]
-    found_bt = jax.jit(partial(forced_log_probs, Transformer(config)))(model_run.params, *rows)
-    return Forced(sources, targets, [row[: len(ids)] for row, ids in zip(np.asarray(found_bt), targets, strict=True)])
+    token_log_probs = jax.jit(partial(forced_log_probs, Transformer(config)))
+    log_probs_bt = np.asarray(token_log_probs(model_run.params, _padded(sources, width), _padded(targets, width)))
+    log_probs = [log_probs_t[: len(ids)] for log_probs_t, ids in zip(log_probs_bt, targets, strict=True)]
+    return ScoredPairs(sources, targets, log_probs)
+
+
+def _padded(sentences: list[list[int]], width: int) -> np.ndarray:
+    """Returns the ids in rows of one width, with 0 behind them."""
+    return np.array([ids + [0] * (width - len(ids)) for ids in sentences], np.int32)
 
 
 def penalty_note(engine: str, kind: str) -> str:
     """Returns how the length penalty of `engine` differs from a run's, of the kind `config.decode.length_penalty`."""
-    theirs = f"{engine} ranks hypotheses by log p / n^alpha (n subwords, the end counted)"
+    ranking = f"{engine} ranks hypotheses by log p / n^alpha (n subwords, the end counted)"
     if kind == "power":
-        return f"{theirs}, as the run does."
-    return f"{theirs}, the run by log p / ((5 + n) / 6)^alpha."
+        return f"{ranking}, as the run does."
+    return f"{ranking}, the run by log p / ((5 + n) / 6)^alpha."
 
 
-def compare(engine: str, ours: Forced, theirs: Sequence[Sequence[float]], tolerance: float) -> float:
-    """Reports the largest difference between our log-probabilities of subwords and an engine's, and returns it.
+def compare(engine: str, sentences: ScoredPairs, log_probs: Sequence[Sequence[float]], tolerance: float) -> float:
+    """Reports the largest difference between our log-probabilities of subwords and an engine's `log_probs`.
+
+    Returns it, too.
 
     Raises:
       UserError: it exceeds the tolerance, or is not a number.
     """
-    differences = [np.abs(our - np.asarray(their)) for our, their in zip(ours.log_probs, theirs, strict=True)]
+    pairs = zip(sentences.log_probs, log_probs, strict=True)
+    differences = [np.abs(our_t - np.asarray(their_t)) for our_t, their_t in pairs]
     largest = float(np.max(np.concatenate(differences)))
-    said = f"{engine}: log-probabilities of {sum(map(len, ours.targets))} subwords differ by at most {largest:.1e}"
+    count = sum(map(len, sentences.targets))
+    result = f"{engine}: log-probabilities of {count} subwords differ by at most {largest:.1e}"
     if not largest <= tolerance:
-        raise UserError(f"{said}, more than the {tolerance:g} that its arithmetic explains: nothing is written")
-    print(f"{said} ({tolerance:g} is allowed)", file=sys.stderr)
+        raise UserError(f"{result}, more than the {tolerance:g} that its arithmetic explains: nothing is written")
+    print(f"{result} ({tolerance:g} is allowed)", file=sys.stderr)
     return largest

@@ -10,7 +10,7 @@ import numpy as np
 from ctranslate2.specs import common_spec, transformer_spec
 
 from base.files import write_text
-from infer.convert.check import Forced, check_holds, check_tokenizer, compare, forced, penalty_note
+from infer.convert.check import ScoredPairs, check_holds, check_tokenizer, compare, penalty_note, scored_pairs
 from infer.runs import Run
 from infer.translate.translator import MAX_INPUT
 from model.config import ACTIVATIONS, NORMS, POSITIONS, ModelConfig
@@ -48,15 +48,12 @@ def write(model_run: Run, folder: Path, quantization: str = "float32") -> float:
     Raises:
       UserError: CTranslate2 cannot hold the model, or computes something else.
     """
-    config, decode = model_run.model_config, model_run.config.decode
-    either = (False, True)
-    held = {"positions": POSITIONS, "norm": NORMS, "activation": ACTIVATIONS, "norm_epsilon": (config.norm_epsilon,)}
-    held |= {"d_k": (config.d_k,), "d_v": (config.d_v,), "biases": either, "output_bias": either}
-    check_holds("CTranslate2", config, held | {"scale_embeddings": either, "tie_embeddings": either})
-    check_tokenizer("CTranslate2", model_run)
+    config = model_run.model_config
+    _check_held(model_run)
     spec = specification(config, jax.tree.map(np.array, model_run.params))
-    for vocabulary in (spec.register_source_vocabulary, spec.register_target_vocabulary):
-        vocabulary(model_run.tokenizer.pieces(range(config.vocab_size)))
+    pieces = model_run.tokenizer.pieces(range(config.vocab_size))
+    spec.register_source_vocabulary(pieces)
+    spec.register_target_vocabulary(pieces)
     spec.config.layer_norm_epsilon = config.norm_epsilon
     spec.config.decoder_start_token = "<s>"
     spec.config.add_source_eos = True
@@ -64,21 +61,58 @@ def write(model_run: Run, folder: Path, quantization: str = "float32") -> float:
     spec.optimize(quantization)
     spec.save(str(folder))
     model_run.tokenizer.save(folder / "tokenizer.model")
-    compute, rows = COMPUTE.get(quantization, "float32"), config.encoding.limit or POSITION_ROWS
-    fields = {"beam": decode.beam, "alpha": decode.alpha, "extra_length": decode.extra_length, "rows": rows}
-    fields |= {"penalty": penalty_note("CTranslate2", decode.length_penalty)}
-    fields |= {"longest": min(rows, 256), "alibi": ALIBI if config.positions == "alibi" else ""}
-    write_text(folder / "README.md", README.format(quantization=quantization, compute=compute, **fields))
-    ours = forced(model_run)
-    theirs = log_probs(model_run, folder, compute, ours)
-    return compare(f"CTranslate2 {quantization}", ours, theirs, TOLERANCES[quantization])
+    compute = COMPUTE.get(quantization, "float32")
+    _write_readme(model_run, folder, quantization, compute)
+    sentences = scored_pairs(model_run)
+    written = log_probs(model_run, folder, compute, sentences)
+    return compare(f"CTranslate2 {quantization}", sentences, written, TOLERANCES[quantization])
 
 
-def log_probs(model_run: Run, folder: Path, compute: str, given: Forced) -> list[list[float]]:
+def _check_held(model_run: Run) -> None:
+    """Raises `UserError` unless CTranslate2 can hold the model and its tokenizer."""
+    config = model_run.model_config
+    either = (False, True)
+    held = {
+        "positions": POSITIONS,
+        "norm": NORMS,
+        "activation": ACTIVATIONS,
+        "norm_epsilon": (config.norm_epsilon,),
+        "d_k": (config.d_k,),
+        "d_v": (config.d_v,),
+        "biases": either,
+        "output_bias": either,
+        "scale_embeddings": either,
+        "tie_embeddings": either,
+    }
+    check_holds("CTranslate2", config, held)
+    check_tokenizer("CTranslate2", model_run)
+
+
+def _write_readme(model_run: Run, folder: Path, quantization: str, compute: str) -> None:
+    config = model_run.model_config
+    decode = model_run.config.decode
+    rows = config.encoding.limit or POSITION_ROWS
+    text = README.format(
+        quantization=quantization,
+        compute=compute,
+        beam=decode.beam,
+        alpha=decode.alpha,
+        longest=min(rows, 256),
+        penalty=penalty_note("CTranslate2", decode.length_penalty),
+        extra_length=decode.extra_length,
+        rows=rows,
+        alibi=ALIBI if config.positions == "alibi" else "",
+    )
+    write_text(folder / "README.md", text)
+
+
+def log_probs(model_run: Run, folder: Path, compute: str, sentences: ScoredPairs) -> list[list[float]]:
     """Returns the log-probability of each target subword, EOS included, as the written model computes them."""
     translator = ctranslate2.Translator(str(folder), device="cpu", compute_type=compute, intra_threads=1)
-    sides = [[model_run.tokenizer.pieces(row[:-1]) for row in side] for side in (given.sources, given.targets)]
-    return [result.log_probs for result in translator.score_batch(*sides)]
+    pieces = model_run.tokenizer.pieces
+    sources = [pieces(ids[:-1]) for ids in sentences.sources]
+    targets = [pieces(ids[:-1]) for ids in sentences.targets]
+    return [result.log_probs for result in translator.score_batch(sources, targets)]
 
 
 def specification(config: ModelConfig, params: Any) -> transformer_spec.TransformerSpec:
@@ -111,46 +145,49 @@ def specification(config: ModelConfig, params: Any) -> transformer_spec.Transfor
     return spec
 
 
-def _layer(layer: Any, config: ModelConfig, ours: dict[str, Any], *, cross: bool) -> None:
-    _attention(layer.self_attention, config, ours["self_attention"], 1)
-    _norm(layer.self_attention.layer_norm, ours["norm_1"])
+def _layer(layer: Any, config: ModelConfig, params: dict[str, Any], *, cross: bool) -> None:
+    _attention(layer.self_attention, config, params["self_attention"], ("qkv",))
+    _norm(layer.self_attention.layer_norm, params["norm_1"])
     if config.positions == "alibi":
         layer.self_attention.relative_attention_bias = _alibi_table(config.h, causal=cross)
         layer.self_attention.relative_attention_max_distance = np.int32(4 * POSITION_ROWS)
     if cross:
-        _attention(layer.attention, config, ours["cross_attention"], 2)
-        _norm(layer.attention.layer_norm, ours["norm_2"])
-    _norm(layer.ffn.layer_norm, ours["norm_3" if cross else "norm_2"])
+        _attention(layer.attention, config, params["cross_attention"], ("q", "kv"))
+        _norm(layer.attention.layer_norm, params["norm_2"])
+    _norm(layer.ffn.layer_norm, params["norm_3" if cross else "norm_2"])
     for linear, number in ((layer.ffn.linear_0, 1), (layer.ffn.linear_1, 2)):
-        weights = ours["feed_forward"]
-        linear.weight, linear.bias = weights[f"w{number}"].T.copy(), weights[f"b{number}"]
+        weights = params["feed_forward"]
+        linear.weight = weights[f"w{number}"].T.copy()
+        linear.bias = weights[f"b{number}"]
 
 
-def _attention(spec: Any, config: ModelConfig, ours: dict[str, Any], products: int) -> None:
-    """Sets one attention, whose inputs CTranslate2 projects in one product (q, k and v) or in two (q; k and v).
+def _attention(spec: Any, config: ModelConfig, params: dict[str, Any], products: tuple[str, ...]) -> None:
+    """Sets one attention, whose inputs CTranslate2 projects in one product ("qkv") or in two ("q" and "kv").
 
     Its heads have one width: the narrower of d_k and d_v is padded with zeros.
     """
-    width, letters = max(config.d_k, config.d_v), ("qkv",) if products == 1 else ("q", "kv")
+    width = max(config.d_k, config.d_v)
 
     def padded(weight: np.ndarray, axis: int) -> np.ndarray:
-        more = [(0, 0)] * weight.ndim
-        more[axis] = (0, width - weight.shape[axis])
-        return np.pad(weight, more)
+        zeros = [(0, 0)] * weight.ndim
+        zeros[axis] = (0, width - weight.shape[axis])
+        return np.pad(weight, zeros)
 
-    for linear, names in zip(spec.linear, letters, strict=False):
-        weights = [padded(ours[f"w{letter}"], 2).reshape(config.d_model, -1).T for letter in names]
+    for linear, letters in zip(spec.linear, products, strict=False):
+        weights = [padded(params[f"w{letter}"], 2).reshape(config.d_model, -1).T for letter in letters]
         linear.weight = np.concatenate(weights)
         if config.biases:
-            linear.bias = np.concatenate([padded(ours[f"b{letter}"], 1).reshape(-1) for letter in names])
-    spec.linear[-1].weight = padded(ours["wo"], 1).reshape(-1, config.d_model).T.copy()
+            biases = [padded(params[f"b{letter}"], 1).reshape(-1) for letter in letters]
+            linear.bias = np.concatenate(biases)
+    spec.linear[-1].weight = padded(params["wo"], 1).reshape(-1, config.d_model).T.copy()
     if config.biases:
-        spec.linear[-1].bias = ours["bo"]
+        spec.linear[-1].bias = params["bo"]
     spec.queries_scale = float(config.d_k**-0.5)
 
 
-def _norm(spec: Any, ours: dict[str, np.ndarray]) -> None:
-    spec.gamma, spec.beta = ours["scale"], ours["bias"]
+def _norm(spec: Any, params: dict[str, np.ndarray]) -> None:
+    spec.gamma = params["scale"]
+    spec.beta = params["bias"]
 
 
 def _position_table(config: ModelConfig, learned_ld: np.ndarray | None) -> np.ndarray:

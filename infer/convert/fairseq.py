@@ -24,22 +24,33 @@ from run.folder import model_config
 
 EPSILON = 1e-5  # of PyTorch's layer norm
 SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")  # the first ids of every dictionary, whose file has the rest
-PAD, EOS, UNK = 1, 2, 3
+PAD = 1
+EOS = 2
+UNK = 3
 FIRST_POSITION = PAD + 1  # positions count from it
 CODES = ("bpecodes", "code", "codes")  # as published models name the file
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_accurate": "gelu_tanh", "swish": "silu"}
-# What a model may have and ours has not, with the value that says that it has not.
+# Unsupported options, and the value that turns each off.
 _ABSENT: dict[str, Any] = {
-    **dict.fromkeys(("encoder_learned_pos", "decoder_learned_pos", "layernorm_embedding", "adaptive_input"), False),
-    **dict.fromkeys(("no_token_positional_embeddings", "no_cross_attention", "cross_self_attention"), False),
+    "encoder_learned_pos": False,
+    "decoder_learned_pos": False,
+    "layernorm_embedding": False,
+    "adaptive_input": False,
+    "no_token_positional_embeddings": False,
+    "no_cross_attention": False,
+    "cross_self_attention": False,
     "adaptive_softmax_cutoff": None,
 }
 # Settings that old checkpoints lack; of these, positions may also be None.
 _DEFAULTS: dict[str, Any] = {
-    **{"activation_fn": "relu", "no_scale_embedding": False, "max_source_positions": 1024},
-    **{"max_target_positions": 1024, "share_all_embeddings": False},
-    **{"share_decoder_input_output_embed": False},
-    **{"encoder_normalize_before": False, "decoder_normalize_before": False},
+    "activation_fn": "relu",
+    "no_scale_embedding": False,
+    "max_source_positions": 1024,
+    "max_target_positions": 1024,
+    "share_all_embeddings": False,
+    "share_decoder_input_output_embed": False,
+    "encoder_normalize_before": False,
+    "decoder_normalize_before": False,
 }
 _SIDES = ("encoder", "decoder")
 _PER_SIDE = ("layers", "embed_dim", "ffn_embed_dim", "attention_heads", "normalize_before")
@@ -66,7 +77,7 @@ def read(path: Path) -> Imported:
     become learned tables, since fairseq's are not the paper's: sines, then cosines, from position 2 on.
 
     Raises:
-      UserError: a file is missing or damaged, or the model has a setting that ours has not.
+      UserError: a file is missing or damaged, or the model has an unsupported setting.
     """
     state = pytorch.load(path, [argparse.Namespace])
     if not isinstance(state, dict) or not isinstance(state.get("model"), dict):
@@ -85,19 +96,16 @@ def read(path: Path) -> Imported:
 
 def _settings(path: Path, state: dict[str, Any]) -> dict[str, Any]:
     """Returns the model's settings: `args` in old files, `cfg.model` in new ones."""
-    found: Any = state.get("args")
-    if found is None and isinstance(state.get("cfg"), dict):
-        parts = state["cfg"]
-        found, task = parts.get("model"), parts.get("task")
-        languages = vars(task) if isinstance(task, argparse.Namespace) else task
-    else:
-        languages = {}
-    if isinstance(found, argparse.Namespace):
-        found = vars(found)
-    if not isinstance(found, dict) or not isinstance(languages, dict):
+    model: Any = state.get("args")
+    task: Any = {}
+    if model is None and isinstance(state.get("cfg"), dict):
+        model = _fields(state["cfg"].get("model"))
+        task = _fields(state["cfg"].get("task"))
+    model = _fields(model)
+    if not isinstance(model, dict) or not isinstance(task, dict):
         raise UserError(f"{path}: it has no settings of a model, neither 'args' nor 'cfg'")
-    named_there = {key: languages[key] for key in ("source_lang", "target_lang") if key in languages}
-    settings = _DEFAULTS | _ABSENT | named_there | found
+    languages = {key: task[key] for key in ("source_lang", "target_lang") if key in task}
+    settings = _DEFAULTS | _ABSENT | languages | model
     for key in ("max_source_positions", "max_target_positions"):
         if settings[key] is None:
             settings[key] = _DEFAULTS[key]
@@ -105,25 +113,42 @@ def _settings(path: Path, state: dict[str, Any]) -> dict[str, Any]:
     return settings
 
 
+def _fields(settings: Any) -> Any:
+    """Returns a namespace as a dict, and anything else as it is."""
+    return vars(settings) if isinstance(settings, argparse.Namespace) else settings
+
+
 def _config(path: Path, settings: dict[str, Any]) -> ConfigDict:
     for key, value in _ABSENT.items():
         if type(settings[key]) is not type(value) or settings[key] != value:
-            raise UserError(f"{path}: its {key} is {shown(settings[key])}, which our model has not")
+            raise UserError(f"{path}: {key}={shown(settings[key])} is not supported; it must be {value!r}")
     for key in _PER_SIDE:
         if settings[f"encoder_{key}"] != settings[f"decoder_{key}"]:
             raise UserError(f"{path}: its encoder_{key} and decoder_{key} differ; here both sides are alike")
-    config, d, h = default(), settings["encoder_embed_dim"], settings["encoder_attention_heads"]
+    d = settings["encoder_embed_dim"]
+    h = settings["encoder_attention_heads"]
     width = head_width(path, d, h)
     if d < 4:
         raise UserError(f"{path}: its model is {d} wide; fairseq's sinusoids need at least 4")
-    config.model.update({"N": settings["encoder_layers"], "d_model": d, "d_ff": settings["encoder_ffn_embed_dim"]})
-    config.model.update({"h": h, "d_k": width, "d_v": width, "norm_epsilon": EPSILON, "positions": "learned"})
+    config = default()
+    config.model.N = settings["encoder_layers"]
+    config.model.d_model = d
+    config.model.d_ff = settings["encoder_ffn_embed_dim"]
+    config.model.h = h
+    config.model.d_k = width
+    config.model.d_v = width
+    config.model.positions = "learned"
     config.model.max_positions = min(settings["max_source_positions"], settings["max_target_positions"])
-    config.model.update({"activation": _ACTIVATIONS[settings["activation_fn"]], "biases": True, "output_bias": True})
+    config.model.activation = _ACTIVATIONS[settings["activation_fn"]]
+    config.model.biases = True
+    config.model.output_bias = True
+    config.model.norm_epsilon = EPSILON
     config.model.norm = "pre" if settings["encoder_normalize_before"] else "post"
     config.model.scale_embeddings = not settings["no_scale_embedding"]
     config.model.tie_embeddings = settings["share_all_embeddings"]
-    config.decode.update({"length_penalty": "power", "alpha": 1.0, "beam": 5})
+    config.decode.length_penalty = "power"
+    config.decode.alpha = 1.0
+    config.decode.beam = 5
     return config
 
 
@@ -133,17 +158,12 @@ def modern(source: Path, arrays: dict[str, np.ndarray]) -> Weights:
     Raises:
       UserError: one is there under both names.
     """
-    apart: dict[str, np.ndarray] = {}
+    unstacked: dict[str, np.ndarray] = {}
     for name, array in arrays.items():
-        above, _, last = name.rpartition(".")
-        if last in ("in_proj_weight", "in_proj_bias") and array.ndim and len(array) % 3 == 0:
-            for letter, part in zip("qkv", np.split(array, 3), strict=True):
-                projection = f"{above}.{letter}_proj.{last.removeprefix('in_proj_')}"
-                if projection in arrays:
-                    raise UserError(f"{source}: {shown(name)} and {shown(projection)} are the same weight")
-                apart[projection] = part
-        else:
-            apart[name] = array
+        for part_name, part in _unstacked(name, array).items():
+            if part_name != name and part_name in arrays:
+                raise UserError(f"{source}: {shown(name)} and {shown(part_name)} are the same weight")
+            unstacked[part_name] = part
     renamed = {f"{side}.{number}": name for side in _SIDES for number, name in enumerate(norms(side))}
 
     def today(name: str) -> str:
@@ -154,7 +174,16 @@ def modern(source: Path, arrays: dict[str, np.ndarray]) -> Weights:
             return f"{layer}.{norm}.{kind}"
         return "decoder.output_projection.weight" if name == "decoder.embed_out" else name
 
-    return Weights(source, apart, today)
+    return Weights(source, unstacked, today)
+
+
+def _unstacked(name: str, array: np.ndarray) -> dict[str, np.ndarray]:
+    """Returns the projections of q, k and v that old files stack in one array; any other array as it is."""
+    attention, _, kind = name.rpartition(".")
+    if kind not in ("in_proj_weight", "in_proj_bias") or array.ndim == 0 or len(array) % 3:
+        return {name: array}
+    parts = zip("qkv", np.split(array, 3), strict=True)
+    return {f"{attention}.{letter}_proj.{kind.removeprefix('in_proj_')}": part for letter, part in parts}
 
 
 def sinusoids(positions: int, d_model: int) -> np.ndarray:
@@ -171,24 +200,35 @@ def _params(config: ConfigDict, weights: Weights, rows: list[int], shared_softma
     weights.check_layers(config.model.N)
     model = model_config(config, len(rows))
     shapes = named(jax.eval_shape(lambda key: init_params(model, key), jax.random.key(0)))
-    table, order = sinusoids(model.max_positions, model.d_model), np.arange(model.d_model)
-    found = {"output_bias": bias_of_copies(rows), "source_positions": table, "target_positions": table.copy()}
-    source, target = (f"{side}.embed_tokens.weight" for side in _SIDES)
+    table_ld = sinusoids(model.max_positions, model.d_model)
+    params = {
+        "output_bias": bias_of_copies(rows),
+        "source_positions": table_ld,
+        "target_positions": table_ld.copy(),
+    }
+    source = "encoder.embed_tokens.weight"
+    target = "decoder.embed_tokens.weight"
     softmax = "decoder.output_projection.weight"
     size = (max(rows) + 1, model.d_model)
     if model.tie_embeddings:
-        found["embed"] = weights.take_tied((target, source, softmax), *size)[rows]
+        params["embed"] = weights.take_tied((target, source, softmax), *size)[rows]
+    elif shared_softmax:
+        params["source_embed"] = weights.take(source, *size)[rows]
+        params["target_embed"] = weights.take_tied((target, softmax), *size)[rows]
+        params["softmax"] = params["target_embed"]
     else:
-        found["source_embed"] = weights.take(source, *size)[rows]
-        found["target_embed"] = weights.take_tied((target, softmax) if shared_softmax else (target,), *size)[rows]
-        found["softmax"] = found["target_embed"] if shared_softmax else weights.take(softmax, *size)[rows]
+        params["source_embed"] = weights.take(source, *size)[rows]
+        params["target_embed"] = weights.take(target, *size)[rows]
+        params["softmax"] = weights.take(softmax, *size)[rows]
+    order = np.arange(model.d_model)
     for entry in entries(model.N, model.norm):
-        shape = shapes[entry.ours].shape
-        found[entry.ours] = to_ours(weights.take(entry.theirs, *their_shape(entry, shape)), entry, order, shape)
+        shape = shapes[entry.path].shape
+        array = weights.take(entry.name, *their_shape(entry, shape))
+        params[entry.path] = to_ours(array, entry, order, shape)
     weights.check_all_read(_IGNORED)
-    found = without_zero_biases(found)
-    config.model.biases = any(name.endswith("/bq") for name in found)
-    return nested(found)
+    params = without_zero_biases(params)
+    config.model.biases = any(name.endswith("/bq") for name in params)
+    return nested(params)
 
 
 def _dictionary(folder: Path, languages: list[str]) -> list[str]:
@@ -196,7 +236,8 @@ def _dictionary(folder: Path, languages: list[str]) -> list[str]:
     words = []
     for language in languages:
         lines = _lines(folder / f"dict.{language}.txt")
-        words.append([*SPECIALS, *(line.rsplit(" ", 1)[0] for line in lines if line)])
+        subwords = [line.rsplit(" ", 1)[0] for line in lines if line]
+        words.append([*SPECIALS, *subwords])
     if words[0] != words[1]:
         raise UserError(f"{folder}: the dictionaries of both languages differ; only a joined one can be read")
     return words[0]

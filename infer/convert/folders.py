@@ -108,15 +108,18 @@ def make_run(workdir: str | Path, imported: Imported) -> None:
 
 def check_shapes(imported: Imported) -> None:
     """Raises `UserError` unless names and shapes of the parameters are those of the config's model."""
-    there = named(shapes(imported.config, imported.tokenizer))
-    wanted = {name: leaf.shape for name, leaf in there.items()}
-    given = {name: leaf.shape for name, leaf in named(imported.params).items()}
-    for name in sorted(wanted.keys() | given.keys()):
-        if wanted.get(name) != given.get(name):
+    expected = _named_shapes(shapes(imported.config, imported.tokenizer))
+    actual = _named_shapes(imported.params)
+    for name in sorted(expected.keys() | actual.keys()):
+        if expected.get(name) != actual.get(name):
             raise UserError(
-                f"{imported.source}: parameter {name} is {given.get(name, 'absent')}; in the model of its config it is "
-                f"{wanted.get(name, 'absent')}"
+                f"{imported.source}: parameter {name} is {actual.get(name, 'absent')}; in the model of its config it "
+                f"is {expected.get(name, 'absent')}"
             )
+
+
+def _named_shapes(params: Any) -> dict[str, tuple[int, ...]]:
+    return {name: leaf.shape for name, leaf in named(params).items()}
 
 
 def shapes(config: ConfigDict, tokenizer: Tokenizer | None) -> Any:
@@ -140,9 +143,9 @@ def nested(leaves: dict[str, Any]) -> dict[str, Any]:
     """Returns the tree whose `named` these leaves are."""
     tree: dict[str, Any] = {}
     for name, leaf in leaves.items():
-        *above, last = name.split("/")
-        inner = tree
-        for key in above:
-            inner = inner.setdefault(key, {})
-        inner[last] = leaf
+        *folders, last = name.split("/")
+        branch = tree
+        for folder_name in folders:
+            branch = branch.setdefault(folder_name, {})
+        branch[last] = leaf
     return tree

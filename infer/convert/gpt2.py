@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+from ml_collections import ConfigDict
+
 from configs.common import default
 from data.imported import ByteLevel
 from infer.convert.folders import Imported
@@ -11,8 +13,13 @@ from infer.convert.vocabulary import our_rows, read_tokenizer, with_our_rows
 from infer.convert.weights import Weights
 
 _SIZES = ("n_embd", "n_layer", "n_head", "n_positions", "n_inner", "vocab_size")
-_RULES = {**dict.fromkeys(_SIZES, SIZE), "eos_token_id": ID, "layer_norm_epsilon": EPSILON}
-_RULES |= {"activation_function": ACTIVATION, "tie_word_embeddings": BOOL}
+_RULES = {
+    **dict.fromkeys(_SIZES, SIZE),
+    "eos_token_id": ID,
+    "layer_norm_epsilon": EPSILON,
+    "activation_function": ACTIVATION,
+    "tie_word_embeddings": BOOL,
+}
 _FIXED = {"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False, "add_cross_attention": False}
 # The causal mask, and what it subtracts: older versions saved them with the weights.
 _IGNORED = (r"h\.\d+\.attn\.(bias|masked_bias)",)
@@ -25,7 +32,7 @@ def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
     next to none of its probability.
 
     Raises:
-      UserError: a weight or a file is missing or wrong, or the model has a setting that ours has not.
+      UserError: a weight or a file is missing or wrong, or the model has an unsupported setting.
     """
     path = folder / "config.json"
     sizes.setdefault("tie_word_embeddings", True)
@@ -33,18 +40,36 @@ def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
         sizes["n_inner"] = 4 * sizes["n_embd"] if isinstance(sizes.get("n_embd"), int) else None
     obey(path, sizes, _RULES)
     require(path, sizes, _FIXED)
-    cfg, d, h, end = default(), sizes["n_embd"], sizes["n_head"], sizes["eos_token_id"]
-    cfg.task, width = "language_model", head_width(path, d, h)
-    cfg.model.update({"N": sizes["n_layer"], "d_model": d, "h": h, "d_k": width, "d_v": width})
-    cfg.model.activation = OUR_ACTIVATIONS[sizes["activation_function"]]
-    cfg.model.update({"d_ff": sizes["n_inner"], "tie_embeddings": sizes["tie_word_embeddings"]})
-    cfg.model.update({"norm": "pre", "norm_epsilon": sizes["layer_norm_epsilon"], "biases": True, "output_bias": True})
-    cfg.model.update({"positions": "learned", "max_positions": sizes["n_positions"], "scale_embeddings": False})
-    params = parameters(weights, cfg.model.N, h, d, cfg.model.tie_embeddings)
+    cfg = _config(path, sizes)
+    params = parameters(weights, cfg.model.N, cfg.model.h, cfg.model.d_model, cfg.model.tie_embeddings)
+    end = sizes["eos_token_id"]
     rows = our_rows(path, sizes["vocab_size"], pad=end, start=end, eos=end, unk=end)
     params = with_our_rows(folder, params, rows)
     inner = read_tokenizer(folder, "GPT2Tokenizer", "vocab.json", "merges.txt")
     return Imported(folder, cfg, ByteLevel.of(inner, rows, str(folder)), params)
+
+
+def _config(path: Path, sizes: dict[str, Any]) -> ConfigDict:
+    """Returns our config of a model with these sizes and GPT-2's departures from the paper."""
+    width = head_width(path, sizes["n_embd"], sizes["n_head"])
+    cfg = default()
+    cfg.task = "language_model"
+    cfg.model.N = sizes["n_layer"]
+    cfg.model.d_model = sizes["n_embd"]
+    cfg.model.d_ff = sizes["n_inner"]
+    cfg.model.h = sizes["n_head"]
+    cfg.model.d_k = width
+    cfg.model.d_v = width
+    cfg.model.activation = OUR_ACTIVATIONS[sizes["activation_function"]]
+    cfg.model.tie_embeddings = sizes["tie_word_embeddings"]
+    cfg.model.norm = "pre"
+    cfg.model.norm_epsilon = sizes["layer_norm_epsilon"]
+    cfg.model.biases = True
+    cfg.model.output_bias = True
+    cfg.model.positions = "learned"
+    cfg.model.max_positions = sizes["n_positions"]
+    cfg.model.scale_embeddings = False
+    return cfg
 
 
 def parameters(weights: Weights, N: int, h: int, d: int, tied: bool = True) -> dict[str, Any]:
@@ -55,42 +80,51 @@ def parameters(weights: Weights, N: int, h: int, d: int, tied: bool = True) -> d
     Raises:
       UserError: a weight is missing, of another shape or not finite, or there is one more.
     """
-    given = weights.renamed(lambda name: name.removeprefix("transformer."))
-    given.check_layers(N)
+    weights = weights.renamed(lambda name: name.removeprefix("transformer."))
+    weights.check_layers(N)
     copies = ["wte.weight", "lm_head.weight"] if tied else ["wte.weight"]
-    tables = {"embed": given.take_tied(copies, -1, d)}
+    tables = {"embed": weights.take_tied(copies, -1, d)}
     if not tied:
-        tables["softmax"] = given.take("lm_head.weight", len(tables["embed"]), d)
+        tables["softmax"] = weights.take("lm_head.weight", len(tables["embed"]), d)
 
-    def norm(name: str) -> dict[str, Any]:
-        return {"scale": given.take(f"{name}.weight", d), "bias": given.take(f"{name}.bias", d)}
-
-    decoder: dict[str, Any] = {"final_norm": norm("ln_f")}
+    decoder: dict[str, Any] = {"final_norm": _norm(weights, "ln_f", d)}
     for n in range(N):
-        layer = f"h.{n}"
-        weight = given.take(f"{layer}.attn.c_attn.weight", d, 3 * d)
-        bias = given.take(f"{layer}.attn.c_attn.bias", 3 * d)
-        attention = {
-            "wo": given.take(f"{layer}.attn.c_proj.weight", d, d).reshape(h, -1, d),
-            "bo": given.take(f"{layer}.attn.c_proj.bias", d),
-        }
-        for place, letter in enumerate("qkv"):
-            attention[f"w{letter}"] = weight[:, place * d : (place + 1) * d].reshape(d, h, -1)
-            attention[f"b{letter}"] = bias[place * d : (place + 1) * d].reshape(h, -1)
-        inward = given.take(f"{layer}.mlp.c_fc.weight", d, -1)
-        f = inward.shape[1]
-        feed_forward = {
-            "w1": inward,
-            "b1": given.take(f"{layer}.mlp.c_fc.bias", f),
-            "w2": given.take(f"{layer}.mlp.c_proj.weight", f, d),
-            "b2": given.take(f"{layer}.mlp.c_proj.bias", d),
-        }
         decoder[f"layer_{n}"] = {
-            "self_attention": attention,
-            "feed_forward": feed_forward,
-            "norm_1": norm(f"{layer}.ln_1"),
-            "norm_2": norm(f"{layer}.ln_2"),
+            "self_attention": _attention(weights, f"h.{n}.attn", h, d),
+            "feed_forward": _feed_forward(weights, f"h.{n}.mlp", d),
+            "norm_1": _norm(weights, f"h.{n}.ln_1", d),
+            "norm_2": _norm(weights, f"h.{n}.ln_2", d),
         }
-    params = {**tables, "positions": given.take("wpe.weight", -1, d), "decoder": decoder}
-    given.check_all_read(_IGNORED)
+    params = {**tables, "positions": weights.take("wpe.weight", -1, d), "decoder": decoder}
+    weights.check_all_read(_IGNORED)
     return params
+
+
+def _attention(weights: Weights, name: str, h: int, d: int) -> dict[str, Any]:
+    """Returns the parameters of one attention; q, k and v are one matrix there."""
+    qkv_weight = weights.take(f"{name}.c_attn.weight", d, 3 * d)
+    qkv_bias = weights.take(f"{name}.c_attn.bias", 3 * d)
+    params = {
+        "wo": weights.take(f"{name}.c_proj.weight", d, d).reshape(h, -1, d),
+        "bo": weights.take(f"{name}.c_proj.bias", d),
+    }
+    for place, letter in enumerate("qkv"):
+        columns = slice(place * d, (place + 1) * d)
+        params[f"w{letter}"] = qkv_weight[:, columns].reshape(d, h, -1)
+        params[f"b{letter}"] = qkv_bias[columns].reshape(h, -1)
+    return params
+
+
+def _feed_forward(weights: Weights, name: str, d: int) -> dict[str, Any]:
+    w1_df = weights.take(f"{name}.c_fc.weight", d, -1)
+    f = w1_df.shape[1]
+    return {
+        "w1": w1_df,
+        "b1": weights.take(f"{name}.c_fc.bias", f),
+        "w2": weights.take(f"{name}.c_proj.weight", f, d),
+        "b2": weights.take(f"{name}.c_proj.bias", d),
+    }
+
+
+def _norm(weights: Weights, name: str, d: int) -> dict[str, Any]:
+    return {"scale": weights.take(f"{name}.weight", d), "bias": weights.take(f"{name}.bias", d)}

@@ -18,7 +18,7 @@ def read(folder: Path) -> Imported:
     """Returns the model in `folder`.
 
     Raises:
-      UserError: a file is missing or damaged, or the model is of a type, or has a setting, that ours has not.
+      UserError: a file is missing or damaged, or the model is of an unsupported type or has an unsupported setting.
     """
     if not (folder / "config.json").is_file():
         raise UserError(f"--from=huggingface:{folder}: there is no config.json; give a folder of save_pretrained")

@@ -19,7 +19,7 @@ from data.imported import Marian
 from data.symbols import SPECIALS
 from data.tokenizer import Tokenizer
 from infer.convert.bart_names import entries, sines_first, their_shape, to_ours, to_theirs, without_zero_biases
-from infer.convert.check import check_holds, check_tokenizer, compare, forced, penalty_note
+from infer.convert.check import check_holds, check_tokenizer, compare, penalty_note, scored_pairs
 from infer.convert.folders import Imported, named, nested
 from infer.convert.settings import ACTIVATION, BOOL, ID, OUR_ACTIVATIONS, SIZE, head_width, obey
 from infer.convert.vocabulary import bias_of_copies, our_pieces, our_rows
@@ -113,18 +113,18 @@ def _check_held(model_run: Run, name: str) -> None:
     check_tokenizer(name, model_run)
 
 
-def _their_weights(ours: dict[str, np.ndarray], config: ModelConfig) -> dict[str, np.ndarray]:
+def _their_weights(params: dict[str, np.ndarray], config: ModelConfig) -> dict[str, np.ndarray]:
     """Returns our named parameters under their names; biases that we leave out are zero."""
     order = sines_first(config.d_model)
     weights = {
-        "model.shared.weight": np.ascontiguousarray(ours["embed"][:, order]),
-        "final_logits_bias": ours.get("output_bias", np.zeros(config.vocab_size, np.float32))[None],
+        "model.shared.weight": np.ascontiguousarray(params["embed"][:, order]),
+        "final_logits_bias": params.get("output_bias", np.zeros(config.vocab_size, np.float32))[None],
     }
     for entry in entries(config.N, config.norm):
-        if entry.ours in ours:
-            weights[f"model.{entry.theirs}"] = to_theirs(ours[entry.ours], entry, order)
+        if entry.path in params:
+            weights[f"model.{entry.name}"] = to_theirs(params[entry.path], entry, order)
         else:
-            weights[f"model.{entry.theirs}"] = np.zeros(config.d_model, np.float32)
+            weights[f"model.{entry.name}"] = np.zeros(config.d_model, np.float32)
     return weights
 
 
@@ -199,23 +199,23 @@ def _check(model_run: Run, folder: Path, name: str) -> None:
     if loading["missing_keys"] or loading["unexpected_keys"]:
         raise UserError(f"{name} does not load the written model: it has other parameters; nothing is written")
     model.eval()
-    ours = forced(model_run)
-    theirs = []
-    for source, target in zip(ours.sources, ours.targets, strict=True):
+    sentences = scored_pairs(model_run)
+    their_log_probs = []
+    for source, target in zip(sentences.sources, sentences.targets, strict=True):
         source_bs = torch.tensor([source])
         target_bt = torch.tensor([[BOS, *target[:-1]]])
         with torch.no_grad():
             logits_btv = model(input_ids=source_bs, decoder_input_ids=target_bt).logits
         log_probs_tv = torch.log_softmax(logits_btv[0], -1)
-        theirs.append(log_probs_tv[range(len(target)), target].tolist())
-    compare(f"transformers' {name}", ours, theirs, TOLERANCE)
+        their_log_probs.append(log_probs_tv[range(len(target)), target].tolist())
+    compare(f"transformers' {name}", sentences, their_log_probs, TOLERANCE)
 
 
 def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
     """Returns the model of a folder, given its config.json and its weights.
 
     Raises:
-      UserError: a weight or a file is missing or wrong, or the model has a setting that ours has not.
+      UserError: a weight or a file is missing or wrong, or the model has an unsupported setting.
     """
     path = folder / "config.json"
     for key, usual in _DEFAULTS.items():
@@ -279,9 +279,9 @@ def _our_params(cfg: ConfigDict, weights: Weights, rows: list[int], positions: i
         params["output_bias"] += weights.take("final_logits_bias", 1, size)[0, rows]
     shapes = named(jax.eval_shape(lambda key: init_params(config, key), jax.random.key(0)))
     for entry in entries(config.N, config.norm):
-        shape = shapes[entry.ours].shape
-        array = weights.take(f"model.{entry.theirs}", *their_shape(entry, shape))
-        params[entry.ours] = to_ours(array, entry, order, shape)
+        shape = shapes[entry.path].shape
+        array = weights.take(f"model.{entry.name}", *their_shape(entry, shape))
+        params[entry.path] = to_ours(array, entry, order, shape)
     _check_positions(weights, positions, config.d_model)
     weights.check_all_read(() if config.tie_embeddings else SHARED[:1])  # without ties it is of no use there
 
@@ -340,13 +340,14 @@ def _read_vocabulary(path: Path, size: int) -> dict[str, int]:
 def _read_tokenizer(folder: Path, pieces: list[str]) -> Tokenizer:
     """Returns the tokenizer of `pieces`: a sentencepiece model alone, if it is that of both sides and has our ids."""
     try:
-        source, target = (read_bytes(folder / f"{side}.spm") for side in ("source", "target"))
+        source = read_bytes(folder / "source.spm")
+        target = read_bytes(folder / "target.spm")
     except OSError as error:
         raise UserError(f"{error.filename}: cannot be read ({error.strerror})") from error
     try:
-        ours = Tokenizer(source)
-        if source == target and ours.pieces(range(ours.vocab_size)) == pieces:
-            return ours
+        tokenizer = Tokenizer(source)
+        if source == target and tokenizer.pieces(range(tokenizer.vocab_size)) == pieces:
+            return tokenizer
     except UserError:
         pass  # a model of others has other ids of the special symbols
     return Marian.of(pieces, source, target)

@@ -12,7 +12,7 @@ import onnx
 from base.errors import UserError
 from base.files import write_bytes, write_text
 from base.ids import BOS, EOS, PAD
-from infer.convert.check import Forced, check_holds, check_tokenizer, compare, forced, lengths
+from infer.convert.check import ScoredPairs, check_holds, check_tokenizer, compare, lengths, scored_pairs
 from infer.convert.onnx_graph import OPSET, decoder, encoder
 from infer.runs import Run
 from model.config import ACTIVATIONS, NORM_KINDS, NORMS, POSITIONS
@@ -52,10 +52,23 @@ def write(model_run: Run, folder: Path) -> float | None:
       UserError: an ONNX graph cannot hold the model, or computes something else.
     """
     config = model_run.model_config
-    held: dict[str, Any] = {"positions": POSITIONS, "norm": NORMS, "norm_kind": NORM_KINDS, "activation": ACTIVATIONS}
-    held |= {field: (getattr(config, field),) for field in ("d_k", "d_v", "norm_epsilon")}
-    flags = ("biases", "feed_forward_biases", "output_bias", "tie_embeddings")
-    held |= dict.fromkeys((*flags, "scale_attention", "scale_embeddings", "scale_logits"), (False, True))
+    either = (False, True)
+    held: dict[str, Any] = {
+        "positions": POSITIONS,
+        "norm": NORMS,
+        "norm_kind": NORM_KINDS,
+        "activation": ACTIVATIONS,
+        "norm_epsilon": (config.norm_epsilon,),
+        "d_k": (config.d_k,),
+        "d_v": (config.d_v,),
+        "biases": either,
+        "feed_forward_biases": either,
+        "output_bias": either,
+        "tie_embeddings": either,
+        "scale_attention": either,
+        "scale_embeddings": either,
+        "scale_logits": either,
+    }
     check_holds("ONNX", config, held)
     check_tokenizer("ONNX", model_run)
     params = jax.tree.map(np.asarray, model_run.params)
@@ -71,22 +84,23 @@ def write(model_run: Run, folder: Path) -> float | None:
     if importlib.util.find_spec("onnxruntime") is None:
         print("note: the written model is not checked: onnxruntime is not installed", file=sys.stderr)
         return None
-    ours = forced(model_run)
-    return compare("ONNX", ours, log_probs(folder, ours), TOLERANCE)
+    sentences = scored_pairs(model_run)
+    return compare("ONNX", sentences, log_probs(folder, sentences), TOLERANCE)
 
 
-def log_probs(folder: Path, given: Forced) -> list[list[float]]:
+def log_probs(folder: Path, sentences: ScoredPairs) -> list[list[float]]:
     """Returns the log-probability of each target subword, EOS included, as the written model computes them."""
     import onnxruntime
 
-    options = {"providers": ["CPUExecutionProvider"]}
-    encode, decode = (
-        onnxruntime.InferenceSession(folder / f"{name}.onnx", **options).run for name in ("encoder", "decoder")
-    )
-    found = []
-    for source, target in zip(given.sources, given.targets, strict=True):
-        rows = {"source": np.array([source])}
-        rows |= {"memory": encode(None, rows)[0], "target": np.array([[BOS, *target[:-1]]])}
-        log_probs_tv = np.asarray(jax.nn.log_softmax(decode(None, rows)[0][0]))
-        found.append(log_probs_tv[np.arange(len(target)), target].tolist())
-    return found
+    providers = ["CPUExecutionProvider"]
+    encode = onnxruntime.InferenceSession(folder / "encoder.onnx", providers=providers).run
+    decode = onnxruntime.InferenceSession(folder / "decoder.onnx", providers=providers).run
+    result = []
+    for source, target in zip(sentences.sources, sentences.targets, strict=True):
+        source_bs = np.array([source])
+        target_bt = np.array([[BOS, *target[:-1]]])
+        memory_bsd = encode(None, {"source": source_bs})[0]
+        logits_btv = decode(None, {"memory": memory_bsd, "source": source_bs, "target": target_bt})[0]
+        log_probs_tv = np.asarray(jax.nn.log_softmax(logits_btv[0]))
+        result.append(log_probs_tv[np.arange(len(target)), target].tolist())
+    return result

@@ -13,23 +13,28 @@ from model.config import ModelConfig
 from model.mixers.attention import MASKED
 from model.positions import alibi_slopes, frequencies, t5_buckets
 
-OPSET, IR_VERSION = 20, 9  # the first with Gelu, and the format's version of that time
-FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
+OPSET = 20  # the first with Gelu
+IR_VERSION = 9  # the format's version of that time
+FLOAT = TensorProto.FLOAT
+INT64 = TensorProto.INT64
 
 
 def encoder(config: ModelConfig, params: dict[str, Any]) -> onnx.ModelProto:
     """Returns the graph from source ids to the encoder's output."""
     graph = Graph(config)
-    source, table = graph.rows("source"), params["embed" if config.tie_embeddings else "source_embed"]
-    x_bsd = graph.embed(graph.store(table), params.get("source_positions"), source)
+    source = graph.rows("source")
+    table_vd = graph.store(params["embed" if config.tie_embeddings else "source_embed"])
+    x_bsd = graph.embed(table_vd, params.get("source_positions"), source)
     memory_bsd = graph.stack(params["encoder"], x_bsd, source, None)
     return graph.model({"source": ("b", "s")}, memory_bsd, {"memory": ("b", "s", config.d_model)})
 
 
 def decoder(config: ModelConfig, params: dict[str, Any]) -> onnx.ModelProto:
     """Returns the graph from the encoder's output, the ids of its source (for padding) and target ids to logits."""
-    graph, tied = Graph(config), config.tie_embeddings
-    target, table_vd = graph.rows("target"), graph.store(params["embed" if tied else "target_embed"])
+    graph = Graph(config)
+    tied = config.tie_embeddings
+    target = graph.rows("target")
+    table_vd = graph.store(params["embed" if tied else "target_embed"])
     x_btd = graph.embed(table_vd, params.get("target_positions"), target)
     x_btd = graph.stack(params["decoder"], x_btd, target, graph.rows("source"))
     if config.scale_logits:
@@ -51,7 +56,7 @@ class Rows(NamedTuple):
 class Graph:
     """An ONNX graph that grows node by node.
 
-    Its methods take and return names of values, or arrays, which become part of the graph; `ours` are parameters.
+    Its methods take and return names of values, or arrays, which become part of the graph.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -61,7 +66,7 @@ class Graph:
 
     def add(self, op: str, *inputs: Any, **attributes: Any) -> str:
         """Adds a node and returns the name of its output."""
-        names = [one if isinstance(one, str) else self.store(one) for one in inputs]
+        names = [value if isinstance(value, str) else self.store(value) for value in inputs]
         output = f"{op}_{len(self.nodes)}"
         self.nodes.append(helper.make_node(op, names, [output], **attributes))
         return output
@@ -75,11 +80,7 @@ class Graph:
     def model(self, inputs: dict[str, tuple], value: str, output: dict[str, tuple]) -> onnx.ModelProto:
         """Returns the model whose output is `value`, under another name; ids have two axes, other values three."""
         self.nodes.append(helper.make_node("Identity", [value], list(output)))
-        sides = [
-            [helper.make_tensor_value_info(name, INT64 if len(axes) == 2 else FLOAT, axes) for name, axes in of.items()]
-            for of in (inputs, output)
-        ]
-        graph = helper.make_graph(self.nodes, "transformer", *sides, self.arrays)
+        graph = helper.make_graph(self.nodes, "transformer", _infos(inputs), _infos(output), self.arrays)
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
 
     def rows(self, ids_bt: str) -> Rows:
@@ -87,7 +88,8 @@ class Graph:
         return Rows(ids_bt, self.add("Not", self.add("Equal", ids_bt, PAD)), self.add("Range", 0, t, 1))
 
     def embed(self, table_vd: str, positions_ld: Any, rows: Rows) -> str:
-        c, x_btd = self.config, self.add("Gather", table_vd, rows.ids_bt)
+        c = self.config
+        x_btd = self.add("Gather", table_vd, rows.ids_bt)
         if c.scale_embeddings:
             x_btd = self.add("Mul", x_btd, np.float32(math.sqrt(c.d_model)))
         if c.positions == "learned":
@@ -103,15 +105,17 @@ class Graph:
         angles = self.add("Mul", self.add("Unsqueeze", position_t, axes), np.repeat(frequencies(width), 2))
         return self.add("Sin", angles), self.add("Cos", angles)
 
-    def stack(self, ours: dict[str, Any], x_btd: str, rows: Rows, source: Rows | None) -> str:
+    def stack(self, params: dict[str, Any], x_btd: str, rows: Rows, source: Rows | None) -> str:
         """Returns the output of an encoder or, with the memory's `source`, of a decoder."""
-        c, causal = self.config, source is not None
+        c = self.config
+        causal = source is not None
         sin_cos_t1k = self.sin_cos(rows, c.d_k, [1, 2]) if c.positions == "rope" else None
-        mask_b1tt, bias_htt = self.mask(rows, rows, causal=causal), self.bias(ours, rows, causal=causal)
+        mask_b1tt = self.mask(rows, rows, causal=causal)
+        bias_htt = self.bias(params, rows, causal=causal)
         attend = partial(self.attention, mask_b1ts=mask_b1tt, bias_hts=bias_htt, sin_cos_t1k=sin_cos_t1k)
         cross = partial(self.attention, mask_b1ts=self.mask(rows, source, causal=False)) if source else None
         for n in range(c.N):
-            layer = ours[f"layer_{n}"]
+            layer = params[f"layer_{n}"]
             y_btd = self.before(layer["norm_1"], x_btd)
             x_btd = self.after(layer["norm_1"], x_btd, attend(layer["self_attention"], y_btd, y_btd))
             if cross:
@@ -119,7 +123,7 @@ class Graph:
                 x_btd = self.after(layer["norm_2"], x_btd, cross(layer["cross_attention"], y_btd, "memory"))
             norm = layer["norm_3" if cross else "norm_2"]
             x_btd = self.after(norm, x_btd, self.feed_forward(layer["feed_forward"], self.before(norm, x_btd)))
-        return self.norm(ours["final_norm"], x_btd) if c.norm == "pre" else x_btd
+        return self.norm(params["final_norm"], x_btd) if c.norm == "pre" else x_btd
 
     def mask(self, queries: Rows, keys: Rows, *, causal: bool) -> str:
         """Returns which queries attend to which keys [b,1,t,s]: real ones to real ones, padding to padding."""
@@ -130,7 +134,7 @@ class Graph:
             mask_bts = self.add("And", mask_bts, order_ts)
         return self.add("Unsqueeze", mask_bts, [1])
 
-    def bias(self, ours: dict[str, Any], rows: Rows, *, causal: bool) -> str | None:
+    def bias(self, params: dict[str, Any], rows: Rows, *, causal: bool) -> str | None:
         """Returns what ALiBi or T5's positions add to the logits of self-attention."""
         c = self.config
         if c.positions not in ("alibi", "t5"):
@@ -142,7 +146,7 @@ class Graph:
         buckets = t5_buckets(c.encoding.biases, causal)
         reach = len(buckets) // 2
         bucket_tt = self.add("Gather", buckets, self.add("Add", self.add("Clip", after_tt, -reach, reach), reach))
-        return self.add("Gather", ours["relative_bias"].T, bucket_tt, axis=1)
+        return self.add("Gather", params["relative_bias"].T, bucket_tt, axis=1)
 
     def before(self, norm: dict[str, Any], x_btd: str) -> str:
         return self.norm(norm, x_btd) if self.config.norm == "pre" else x_btd
@@ -153,7 +157,7 @@ class Graph:
 
     def attention(
         self,
-        ours: dict[str, Any],
+        params: dict[str, Any],
         x_btd: str,
         x_bsd: str,
         mask_b1ts: str,
@@ -164,18 +168,18 @@ class Graph:
         c = self.config
 
         def heads(x: str, letter: str, width: int) -> str:
-            bias = ours[f"b{letter}"].reshape(-1) if c.biases else None
-            y = self.linear(x, ours[f"w{letter}"].reshape(c.d_model, -1), bias)
+            bias = params[f"b{letter}"].reshape(-1) if c.biases else None
+            y = self.linear(x, params[f"w{letter}"].reshape(c.d_model, -1), bias)
             return self.add("Reshape", y, [0, 0, c.h, width])
 
-        q_bthk, k_bshk = heads(x_btd, "q", c.d_k), heads(x_bsd, "k", c.d_k)
+        q_bthk = heads(x_btd, "q", c.d_k)
+        k_bshk = heads(x_bsd, "k", c.d_k)
         if sin_cos_t1k:
-            q_bthk, k_bshk = self.rotate(q_bthk, *sin_cos_t1k), self.rotate(k_bshk, *sin_cos_t1k)
+            q_bthk = self.rotate(q_bthk, *sin_cos_t1k)
+            k_bshk = self.rotate(k_bshk, *sin_cos_t1k)
         v_bhse = self.add("Transpose", heads(x_bsd, "v", c.d_v), perm=[0, 2, 1, 3])
-        q_bhtk, k_bhks = (
-            self.add("Transpose", q_bthk, perm=[0, 2, 1, 3]),
-            self.add("Transpose", k_bshk, perm=[0, 2, 3, 1]),
-        )
+        q_bhtk = self.add("Transpose", q_bthk, perm=[0, 2, 1, 3])
+        k_bhks = self.add("Transpose", k_bshk, perm=[0, 2, 3, 1])
         logits_bhts = self.add("MatMul", q_bhtk, k_bhks)
         if c.scale_attention:
             logits_bhts = self.add("Div", logits_bhts, np.float32(math.sqrt(c.d_k)))
@@ -184,17 +188,17 @@ class Graph:
         weights_bhts = self.add("Softmax", self.add("Where", mask_b1ts, logits_bhts, np.float32(MASKED)), axis=-1)
         heads_bthe = self.add("Transpose", self.add("MatMul", weights_bhts, v_bhse), perm=[0, 2, 1, 3])
         joined_bte = self.add("Reshape", heads_bthe, [0, 0, c.h * c.d_v])
-        return self.linear(joined_bte, ours["wo"].reshape(-1, c.d_model), ours.get("bo"))
+        return self.linear(joined_bte, params["wo"].reshape(-1, c.d_model), params.get("bo"))
 
     def rotate(self, x_bthk: str, sin_t1k: str, cos_t1k: str) -> str:
         """Returns each pair (x_2i, x_2i+1) rotated by its angle."""
         pairs = np.arange(self.config.d_k)
-        other_bthk = self.add("Gather", x_bthk, pairs ^ 1, axis=3)
-        other_bthk = self.add("Mul", other_bthk, np.where(pairs % 2, 1, -1).astype(np.float32))
-        return self.add("Add", self.add("Mul", x_bthk, cos_t1k), self.add("Mul", other_bthk, sin_t1k))
+        swapped_bthk = self.add("Gather", x_bthk, pairs ^ 1, axis=3)
+        swapped_bthk = self.add("Mul", swapped_bthk, np.where(pairs % 2, 1, -1).astype(np.float32))
+        return self.add("Add", self.add("Mul", x_bthk, cos_t1k), self.add("Mul", swapped_bthk, sin_t1k))
 
-    def feed_forward(self, ours: dict[str, Any], x_btd: str) -> str:
-        x_btf = self.linear(x_btd, ours["w1"], ours.get("b1"))
+    def feed_forward(self, params: dict[str, Any], x_btd: str) -> str:
+        x_btf = self.linear(x_btd, params["w1"], params.get("b1"))
         match self.config.activation:
             case "relu":
                 x_btf = self.add("Relu", x_btf)
@@ -202,15 +206,26 @@ class Graph:
                 x_btf = self.add("Mul", x_btf, self.add("Sigmoid", x_btf))
             case kind:
                 x_btf = self.add("Gelu", x_btf, approximate="tanh" if kind == "gelu_tanh" else "none")
-        return self.linear(x_btf, ours["w2"], ours.get("b2"))
+        return self.linear(x_btf, params["w2"], params.get("b2"))
 
-    def norm(self, ours: dict[str, Any], x_btd: str) -> str:
+    def norm(self, params: dict[str, Any], x_btd: str) -> str:
         if self.config.norm_kind == "layer":
-            return self.add("LayerNormalization", x_btd, ours["scale"], ours["bias"], epsilon=self.config.norm_epsilon)
+            return self.add(
+                "LayerNormalization", x_btd, params["scale"], params["bias"], epsilon=self.config.norm_epsilon
+            )
         mean_bt1 = self.add("ReduceMean", self.add("Mul", x_btd, x_btd), [-1])
         root_bt1 = self.add("Sqrt", self.add("Add", mean_bt1, np.float32(self.config.norm_epsilon)))
-        return self.add("Mul", self.add("Div", x_btd, root_bt1), ours["scale"])
+        return self.add("Mul", self.add("Div", x_btd, root_bt1), params["scale"])
 
     def linear(self, x_btd: str, weight_df: Any, bias_f: Any) -> str:
         y_btf = self.add("MatMul", x_btd, weight_df)
         return y_btf if bias_f is None else self.add("Add", y_btf, bias_f)
+
+
+def _infos(values: dict[str, tuple]) -> list[onnx.ValueInfoProto]:
+    """Returns types and axes of values by name: those with two axes are ids."""
+    infos = []
+    for name, axes in values.items():
+        kind = INT64 if len(axes) == 2 else FLOAT
+        infos.append(helper.make_tensor_value_info(name, kind, axes))
+    return infos

@@ -40,7 +40,8 @@ def arrays(state: Any, path: Path) -> dict[str, np.ndarray]:
 
     if not isinstance(state, dict) or not all(isinstance(value, torch.Tensor) for value in state.values()):
         raise UserError(f"{path}: it does not hold parameters by name")
-    found, stored = {}, path.stat().st_size
+    by_name = {}
+    stored = path.stat().st_size
     for name, tensor in state.items():
         if not isinstance(name, str):
             raise UserError(f"{path}: the name of a parameter is {shown(name)}; it must be text")
@@ -49,8 +50,8 @@ def arrays(state: Any, path: Path) -> dict[str, np.ndarray]:
             raise UserError(f"{path}: {shown(name)} is not stored value by value, as parameters are")
         try:
             floats = tensor.float() if tensor.is_floating_point() else tensor
-            found[name] = floats.detach().resolve_conj().resolve_neg().numpy()
+            by_name[name] = floats.detach().resolve_conj().resolve_neg().numpy()
         except (RuntimeError, TypeError, NotImplementedError) as error:
             reason = " ".join(str(error).split())[:100]
             raise UserError(f"{path}: {shown(name)} cannot be read as an array ({reason})") from error
-    return found
+    return by_name

@@ -54,13 +54,14 @@ def read(folder: Path) -> Imported:
     step = metadata.get("step", "0")
     if not re.fullmatch(r"[0-9]{1,10}", step) or int(step) > LARGEST:
         raise UserError(f"{folder / NAME}: damaged: its step is {shown(step)}")
-    weights, config = Weights(folder / NAME, params), read_config(folder)
+    weights = Weights(folder / NAME, params)
+    config = read_config(folder)
     weights.check_layers(config.model.N)
     tokenizer = None if task_of(config.task).images else open_tokenizer(folder / "tokenizer.model")
-    wanted = named(shapes(config, tokenizer))
-    found = {name: weights.take(name, *leaf.shape) for name, leaf in wanted.items()}
+    expected = named(shapes(config, tokenizer))
+    leaves = {name: weights.take(name, *leaf.shape) for name, leaf in expected.items()}
     weights.check_all_read()
-    return Imported(folder / NAME, config, tokenizer, nested(found), int(step))
+    return Imported(folder / NAME, config, tokenizer, nested(leaves), int(step))
 
 
 def load(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
@@ -77,6 +78,7 @@ def load(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
         raise UserError(f"{path}: cannot be read as safetensors ({' '.join(str(error).split())[:120]})") from error
     floating = ("f", "V")  # bfloat16 is of kind V
     with np.errstate(over="ignore"):  # a weight that is infinite then is an error where it is read
-        return {
-            name: array.astype(np.float32) if array.dtype.kind in floating else array for name, array in arrays.items()
-        }, metadata
+        for name, array in arrays.items():
+            if array.dtype.kind in floating:
+                arrays[name] = array.astype(np.float32)
+    return arrays, metadata

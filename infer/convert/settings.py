@@ -1,4 +1,4 @@
-"""Settings of a model from elsewhere: which values they may have, what ours has in their place, and what it has not."""
+"""Checks the config fields of other engines, maps their activations to ours, and rejects unsupported values."""
 
 from collections.abc import Callable, Container, Mapping
 from typing import Any, NamedTuple
@@ -13,14 +13,15 @@ class Rule(NamedTuple):
     """Which values a setting may have, and how an error says it."""
 
     fits: Callable[[Any], bool]
-    said: str
+    described: str
 
 
 def _whole(least: int) -> Rule:
     return Rule(lambda value: type(value) is int and least <= value <= LARGEST, f"a whole number from {least} to 2^24")
 
 
-SIZE, ID = _whole(1), _whole(0)
+SIZE = _whole(1)
+ID = _whole(0)
 EPSILON = Rule(lambda value: type(value) in (int, float) and 0 < value <= 1, "a number above 0 and at most 1")
 BOOL = Rule(lambda value: type(value) is bool, "true or false")
 
@@ -39,19 +40,19 @@ def obey(source: object, settings: Mapping[str, Any], rules: Mapping[str, Rule])
         if key not in settings:
             raise UserError(f"{source}: damaged: it has no {key!r}")
         if not rule.fits(settings[key]):
-            raise UserError(f"{source}: {key} is {shown(settings[key])}; it must be {rule.said}")
+            raise UserError(f"{source}: {key} is {shown(settings[key])}; it must be {rule.described}")
 
 
 def require(source: object, settings: dict[str, Any], values: Mapping[str, Any]) -> None:
-    """Gives absent settings these values, which are the defaults there and the only ones that our models have.
+    """Gives absent settings these values, which are the defaults there and the only supported ones.
 
     Raises:
       UserError: one is another.
     """
-    for key, value in values.items():
-        given = settings.setdefault(key, value)
-        if type(given) is not type(value) or given != value:
-            raise UserError(f"{source}: {key} is {shown(given)}, which our model has not; it can only be {value!r}")
+    for key, supported in values.items():
+        value = settings.setdefault(key, supported)
+        if type(value) is not type(supported) or value != supported:
+            raise UserError(f"{source}: {key}={shown(value)} is not supported; it must be {supported!r}")
 
 
 def head_width(source: object, d_model: int, heads: int) -> int:

@@ -14,7 +14,7 @@ from base.errors import UserError
 from base.files import write_bytes, write_json, write_text
 from base.ids import BOS, EOS, PAD
 from base.tokens import Tokens
-from infer.convert.check import check_tokenizer, compare, forced, lengths
+from infer.convert.check import check_tokenizer, compare, lengths, scored_pairs
 from infer.convert.folders import named
 from infer.runs import Run
 from model.transformer import Transformer
@@ -57,7 +57,8 @@ def write(model_run: Run, folder: Path) -> float:
     config = dataclasses.replace(model_run.model_config, dtype="float32", attention_impl="einsum", remat="none")
     if config.mixer in OF_ONE_LENGTH:
         raise UserError(f"model.mixer is {config.mixer!r}, which StableHLO cannot hold; take another format")
-    model, leaves = Transformer(config), named(model_run.params)
+    model = Transformer(config)
+    leaves = named(model_run.params)
     structure = jax.tree.structure(model_run.params)
     names = list(leaves)
 
@@ -83,10 +84,14 @@ def write(model_run: Run, folder: Path) -> float:
     fields = {"platforms": ", ".join(PLATFORMS), "pad": PAD, "bos": BOS, "eos": EOS, **lengths(config)}
     write_text(folder / "README.md", README.format(**fields))
 
-    ours, params = forced(model_run), tuple(leaves.values())
+    sentences = scored_pairs(model_run)
+    params = tuple(leaves.values())
     read = export.deserialize(bytearray((folder / "forward.bin").read_bytes()))
-    theirs = []
-    for source, target in zip(ours.sources, ours.targets, strict=True):
-        logits = read.call(params, np.array([source], np.int32), np.array([[BOS, *target[:-1]]], np.int32))[0]
-        theirs.append(np.asarray(jax.nn.log_softmax(logits))[np.arange(len(target)), target].tolist())
-    return compare("StableHLO", ours, theirs, TOLERANCE)
+    log_probs = []
+    for source, target in zip(sentences.sources, sentences.targets, strict=True):
+        source_bs = np.array([source], np.int32)
+        target_bt = np.array([[BOS, *target[:-1]]], np.int32)
+        logits_tv = read.call(params, source_bs, target_bt)[0]
+        log_probs_tv = np.asarray(jax.nn.log_softmax(logits_tv))
+        log_probs.append(log_probs_tv[np.arange(len(target)), target].tolist())
+    return compare("StableHLO", sentences, log_probs, TOLERANCE)

@@ -21,7 +21,11 @@ _FIXED: dict[str, Any] = {
 }
 _SIZES = ("d_model", "d_kv", "d_ff", "num_layers", "num_heads", "vocab_size")
 _IDS = ("pad_token_id", "eos_token_id", "decoder_start_token_id")
-_RULES = dict.fromkeys(_SIZES, SIZE) | dict.fromkeys(_IDS, ID) | {"layer_norm_epsilon": EPSILON}
+_RULES = {
+    **dict.fromkeys(_SIZES, SIZE),
+    **dict.fromkeys(_IDS, ID),
+    "layer_norm_epsilon": EPSILON,
+}
 # The one embedding goes by any of these names, or by several.
 _EMBEDDINGS = ("shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "lm_head.weight")
 # The first published files have biases of relative positions for attention between the stacks, which has none.
@@ -34,13 +38,13 @@ def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
     The token that starts a target is that of padding there; here BOS has its vector.
 
     Raises:
-      UserError: a weight or a file is missing or wrong, or the model has a setting that ours has not.
+      UserError: a weight or a file is missing or wrong, or the model has an unsupported setting.
     """
     path = folder / "config.json"
     if sizes.setdefault("feed_forward_proj", "relu") != "relu":
         raise UserError(
-            f"{path}: feed_forward_proj is {shown(sizes['feed_forward_proj'])}, a gated layer as in T5 v1.1, which our "
-            "model has not; T5 v1.0 has 'relu'"
+            f"{path}: feed_forward_proj={shown(sizes['feed_forward_proj'])} is not supported (a gated layer, as in T5 "
+            "v1.1); it must be 'relu', as in T5 v1.0"
         )
     sizes.setdefault("pad_token_id", 0)
     sizes.setdefault("eos_token_id", 1)
@@ -53,8 +57,14 @@ def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
     if unknown is None:
         raise UserError(f"{folder}: its vocabulary has no <unk>")
     params = parameters(weights, cfg.model.N, cfg.model.h, cfg.model.d_model, cfg.model.d_k)
-    pad, eos, start = (sizes[key] for key in _IDS)
-    rows = our_rows(path, sizes["vocab_size"], pad=pad, start=start, eos=eos, unk=unknown)
+    rows = our_rows(
+        path,
+        sizes["vocab_size"],
+        pad=sizes["pad_token_id"],
+        start=sizes["decoder_start_token_id"],
+        eos=sizes["eos_token_id"],
+        unk=unknown,
+    )
     params = with_our_rows(folder, params, rows)
     return Imported(folder, cfg, Unigram.of(inner, rows, str(folder)), params)
 
@@ -82,33 +92,33 @@ def _config(sizes: dict[str, Any]) -> ConfigDict:
     return cfg
 
 
-def parameters(given: Weights, N: int, h: int, d: int, k: int) -> dict[str, Any]:
+def parameters(weights: Weights, N: int, h: int, d: int, k: int) -> dict[str, Any]:
     """Returns T5's weights under our names and in our shapes; ids are still its own.
 
     Raises:
       UserError: a weight is missing, of another shape or not finite, or there is one more.
     """
-    given.check_layers(N)
-    embed = given.take_tied(_EMBEDDINGS, -1, d)
+    weights.check_layers(N)
+    embed = weights.take_tied(_EMBEDDINGS, -1, d)
 
     def attention(name: str) -> dict[str, Any]:
         params: dict[str, Any] = {}
         for letter in "qkv":
-            projection = given.take(f"{name}.{letter}.weight", h * k, d)
+            projection = weights.take(f"{name}.{letter}.weight", h * k, d)
             params[f"w{letter}"] = projection.T.reshape(d, h, k)
-        output = given.take(f"{name}.o.weight", d, h * k)
+        output = weights.take(f"{name}.o.weight", d, h * k)
         params["wo"] = output.T.reshape(h, k, d)
         return params
 
     def feed_forward(name: str) -> dict[str, Any]:
-        inward = given.take(f"{name}.wi.weight", -1, d)
-        outward = given.take(f"{name}.wo.weight", d, len(inward))
-        return {"w1": inward.T, "w2": outward.T}
+        w1_fd = weights.take(f"{name}.wi.weight", -1, d)
+        w2_df = weights.take(f"{name}.wo.weight", d, len(w1_fd))
+        return {"w1": w1_fd.T, "w2": w2_df.T}
 
     def layer(block: str, parts: int) -> dict[str, Any]:
         params: dict[str, Any] = {}
         for part in range(parts):
-            params[f"norm_{part + 1}"] = {"scale": given.take(f"{block}.{part}.layer_norm.weight", d)}
+            params[f"norm_{part + 1}"] = {"scale": weights.take(f"{block}.{part}.layer_norm.weight", d)}
         params["self_attention"] = attention(f"{block}.0.SelfAttention")
         if parts == 3:
             params["cross_attention"] = attention(f"{block}.1.EncDecAttention")
@@ -118,10 +128,10 @@ def parameters(given: Weights, N: int, h: int, d: int, k: int) -> dict[str, Any]
     def stack(side: str, parts: int) -> dict[str, Any]:
         params: dict[str, Any] = {f"layer_{n}": layer(f"{side}.block.{n}.layer", parts) for n in range(N)}
         relative = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias"
-        params["relative_bias"] = given.take(f"{relative}.weight", -1, h)
-        params["final_norm"] = {"scale": given.take(f"{side}.final_layer_norm.weight", d)}
+        params["relative_bias"] = weights.take(f"{relative}.weight", -1, h)
+        params["final_norm"] = {"scale": weights.take(f"{side}.final_layer_norm.weight", d)}
         return params
 
     params = {"embed": embed, "encoder": stack("encoder", 2), "decoder": stack("decoder", 3)}
-    given.check_all_read(_IGNORED)
+    weights.check_all_read(_IGNORED)
     return params

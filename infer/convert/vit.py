@@ -15,7 +15,6 @@ from infer.convert.settings import (
     BOOL,
     EPSILON,
     LARGEST,
-    OUR_ACTIVATIONS,
     SIZE,
     Rule,
     head_width,
@@ -27,15 +26,21 @@ from tasks.vision import image_config
 
 _SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "num_channels")
 _RULES = {**dict.fromkeys(_SIZES, SIZE), "layer_norm_eps": EPSILON, "hidden_act": ACTIVATION}
-_PAIR = Rule(
-    lambda value: all(map(SIZE.fits, value)) and len(value) == 2 if isinstance(value, list) else SIZE.fits(value),
-    "one number, or height and width",
-)
-_MEANS = Rule(
-    lambda value: isinstance(value, list) and all(type(one) in (int, float) and abs(one) <= 1e3 for one in value),
-    "a list of numbers, one for each channel",
-)
-_DEVIATIONS = Rule(lambda value: _MEANS.fits(value) and min(value, default=1) > 1e-6, f"{_MEANS.said}, above 0")
+
+
+def _is_pair(value: Any) -> bool:
+    if isinstance(value, list):
+        return len(value) == 2 and all(map(SIZE.fits, value))
+    return SIZE.fits(value)
+
+
+def _is_means(value: Any) -> bool:
+    return isinstance(value, list) and all(type(mean) in (int, float) and abs(mean) <= 1e3 for mean in value)
+
+
+_PAIR = Rule(_is_pair, "one number, or height and width")
+_MEANS = Rule(_is_means, "a list of numbers, one for each channel")
+_DEVIATIONS = Rule(lambda value: _MEANS.fits(value) and min(value, default=1) > 1e-6, f"{_MEANS.described}, above 0")
 _PIXELS = {"do_rescale": True, "rescale_factor": 1 / 255}
 
 
@@ -46,18 +51,19 @@ def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
     channels are the same; how preprocessor_config.json normalises pixels becomes part of the projection of patches.
 
     Raises:
-      UserError: a weight or a setting is missing or wrong, or the model has a setting that ours has not.
+      UserError: a weight or a setting is missing or wrong, or the model has an unsupported setting.
     """
     path = folder / "config.json"
     obey(path, sizes, _RULES)
     require(path, sizes, {"qkv_bias": True})
-    cfg, d, h = default(), sizes["hidden_size"], sizes["num_attention_heads"]
-    cfg.task, width = "vision", head_width(path, d, h)
+    d = sizes["hidden_size"]
+    h = sizes["num_attention_heads"]
+    cfg = default()
+    cfg.task = "vision"
+    bert.set_encoder(cfg, sizes, head_width(path, d, h))
+    cfg.model.norm = "pre"
     cfg.image.height, cfg.image.width = _pair(path, sizes, "image_size")
     cfg.image.patch_height, cfg.image.patch_width = _pair(path, sizes, "patch_size")
-    cfg.model.update({"N": sizes["num_hidden_layers"], "d_model": d, "h": h, "d_k": width, "d_v": width})
-    cfg.model.update({"d_ff": sizes["intermediate_size"], "activation": OUR_ACTIVATIONS[sizes["hidden_act"]]})
-    cfg.model.update({"norm": "pre", "norm_epsilon": sizes["layer_norm_eps"], "biases": True, "positions": "learned"})
     mean_c, deviation_c = _normalisation(folder, sizes["num_channels"])
     patch = (cfg.image.patch_height, cfg.image.patch_width)
     params = parameters(weights, cfg.model.N, h, d, patch, mean_c, deviation_c)
@@ -83,24 +89,25 @@ def parameters(
     Raises:
       UserError: a weight is missing, of another shape or not finite, or there is one more.
     """
-    given = weights.renamed(lambda name: name.removeprefix("vit."))
-    given.check_layers(N)
+    weights = weights.renamed(lambda name: name.removeprefix("vit."))
+    weights.check_layers(N)
     projection = "embeddings.patch_embeddings.projection"
-    kernel_dcyx = given.take(f"{projection}.weight", d, len(mean_c), *patch) / deviation_c[:, None, None]
+    kernel_dcyx = weights.take(f"{projection}.weight", d, len(mean_c), *patch) / deviation_c[:, None, None]
     kernel_dp = kernel_dcyx.sum(axis=1).reshape(len(kernel_dcyx), -1)
     shift_d = np.einsum("dcyx,c->d", kernel_dcyx, mean_c)
-    head = given.take("classifier.weight", -1, d)
+    head = weights.take("classifier.weight", -1, d)
+    encoder = bert.layers(weights, N, h, d, "attention.attention", ("layernorm_before", "layernorm_after"))
+    encoder["final_norm"] = bert.norm(weights, "layernorm", d)
     params = {
         "patch": kernel_dp.T.astype(np.float32),
-        "patch_bias": (given.take(f"{projection}.bias", d) - shift_d).astype(np.float32),
-        "token": given.take("embeddings.cls_token", 1, 1, d)[0, 0],
-        "positions": given.take("embeddings.position_embeddings", 1, -1, d)[0],
-        "encoder": bert.layers(given, N, h, d, "attention.attention", ("layernorm_before", "layernorm_after"))
-        | {"final_norm": bert.norm(given, "layernorm", d)},
+        "patch_bias": (weights.take(f"{projection}.bias", d) - shift_d).astype(np.float32),
+        "token": weights.take("embeddings.cls_token", 1, 1, d)[0, 0],
+        "positions": weights.take("embeddings.position_embeddings", 1, -1, d)[0],
+        "encoder": encoder,
         "head": head.T,
-        "head_bias": given.take("classifier.bias", len(head)),
+        "head_bias": weights.take("classifier.bias", len(head)),
     }
-    given.check_all_read()
+    weights.check_all_read()
     return params
 
 
@@ -120,7 +127,8 @@ def _normalisation(folder: Path, channels: int) -> tuple[np.ndarray, np.ndarray]
         return np.zeros(channels), np.ones(channels)
     require(path, settings, _PIXELS)
     obey(path, settings, {"image_mean": _MEANS, "image_std": _DEVIATIONS})
-    mean_c, deviation_c = (np.asarray(settings[key], np.float64) for key in ("image_mean", "image_std"))
+    mean_c = np.asarray(settings["image_mean"], np.float64)
+    deviation_c = np.asarray(settings["image_std"], np.float64)
     if not len(mean_c) == len(deviation_c) == channels:
         raise UserError(f"{path}: image_mean and image_std must be of {channels} channels, the latter above 0")
     return mean_c, deviation_c

@@ -1,4 +1,4 @@
-"""Which of another model's ids is each of ours, whose first four are special."""
+"""Maps the ids of another model's vocabulary to ours, whose first four are special."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -62,16 +62,15 @@ def check_rows(source: object, embed_vd: np.ndarray, rows: Sequence[int]) -> Non
         raise UserError(f"{source}: its weights have {len(embed_vd)} embeddings, and its vocabulary {size} subwords")
 
 
-def our_pieces(rows: Sequence[int], theirs: Mapping[int, str]) -> list[str]:
+def our_pieces(rows: Sequence[int], piece_of: Mapping[int, str]) -> list[str]:
     """Returns our vocabulary, in which a piece without a name, or with that of a special symbol, is called `<ID>`."""
-    names = [theirs.get(row, "") for row in rows[len(SPECIALS) :]]
-    return [
-        *SPECIALS,
-        *(
-            f"<{row}>" if name in ("", *SPECIALS) else name
-            for row, name in zip(rows[len(SPECIALS) :], names, strict=True)
-        ),
-    ]
+    pieces = list(SPECIALS)
+    for row in rows[len(SPECIALS) :]:
+        piece = piece_of.get(row, "")
+        if piece in ("", *SPECIALS):
+            piece = f"<{row}>"
+        pieces.append(piece)
+    return pieces
 
 
 def read_tokenizer(folder: Path, kind: str, *older: str) -> Any:
@@ -84,8 +83,8 @@ def read_tokenizer(folder: Path, kind: str, *older: str) -> Any:
     """
     from tokenizers import Tokenizer
 
-    whole = folder / "tokenizer.json"
-    paths = [whole] if whole.is_file() else [folder / name for name in older]
+    modern = folder / "tokenizer.json"
+    paths = [modern] if modern.is_file() else [folder / name for name in older]
     path = paths[0]
     if not path.is_file():
         raise UserError(
@@ -95,7 +94,7 @@ def read_tokenizer(folder: Path, kind: str, *older: str) -> Any:
         for path in paths:
             if not read_bytes(path).strip():
                 raise UserError(f"{path}: this file is empty")
-        if path == whole:
+        if path == modern:
             return Tokenizer.from_file(str(path))
         import transformers
 

@@ -22,23 +22,24 @@ class Weights:
         Raises:
           UserError: two have the same name then.
         """
-        self._source, self._arrays = source, dict(arrays)
-        self._there: dict[str, str] = {}  # our reader's name of each, and the file's
+        self._source = source
+        self._arrays = dict(arrays)
+        self._file_names: dict[str, str] = {}  # by the reader's names
         self._unread = set(arrays)
         for name in arrays:
-            other = self._there.setdefault(rename(name), name)
-            if other != name:
-                raise self.wrong(f"{shown(other)} and {shown(name)} are the same weight; there must be one of them")
+            same = self._file_names.setdefault(rename(name), name)
+            if same != name:
+                raise self.wrong(f"{shown(same)} and {shown(name)} are the same weight; there must be one of them")
 
     def renamed(self, rename: Callable[[str], str]) -> "Weights":
         """Returns the same arrays, none of them read, under other names; raises as the constructor."""
         return Weights(self._source, self._arrays, rename)
 
     def __contains__(self, name: str) -> bool:
-        return name in self._there
+        return name in self._file_names
 
     def __len__(self) -> int:
-        return len(self._there)
+        return len(self._file_names)
 
     def take(self, name: str, *shape: int) -> np.ndarray:
         """Returns a weight, float32; an axis of -1 may have any size.
@@ -46,21 +47,18 @@ class Weights:
         Raises:
           UserError: it is absent, of another shape or not of a floating type, or not all of it is finite.
         """
-        if name not in self._there:
+        if name not in self._file_names:
             raise self.wrong(f"{shown(name)} is missing")
-        there = self._there[name]
-        array = self._arrays[there]
+        file_name = self._file_names[name]
+        array = self._arrays[file_name]
         if array.dtype != np.float32:
-            raise self.wrong(f"{shown(there)} is of type {array.dtype}, which is not a floating one")
-        fits = array.ndim == len(shape) and all(
-            size in (-1, given) for size, given in zip(shape, array.shape, strict=True)
-        )
-        if not fits or not array.size:
-            wanted = str(shape).replace("-1", "any")
-            raise self.wrong(f"{shown(there)} is of shape {array.shape}; it must be {wanted}")
+            raise self.wrong(f"{shown(file_name)} is of type {array.dtype}, which is not a floating one")
+        if not _fits(array, shape) or not array.size:
+            expected = str(shape).replace("-1", "any")
+            raise self.wrong(f"{shown(file_name)} is of shape {array.shape}; it must be {expected}")
         if not np.isfinite(array).all():
-            raise self.wrong(f"{shown(there)} is not finite")
-        self._unread.discard(there)
+            raise self.wrong(f"{shown(file_name)} is not finite")
+        self._unread.discard(file_name)
         return array
 
     def take_tied(self, names: Iterable[str], *shape: int) -> np.ndarray:
@@ -70,12 +68,12 @@ class Weights:
           UserError: there is no copy, two differ, or as `take`.
         """
         names = list(names)
-        there = [name for name in names if name in self] or names[:1]
-        first, *others = (self.take(name, *shape) for name in there)
-        for name, other in zip(there[1:], others, strict=True):
-            if not np.array_equal(first, other):
-                raise self.wrong(f"{shown(there[0])} and {shown(name)} differ; by its settings they are the same")
-        return first
+        present = [name for name in names if name in self] or names[:1]
+        copies = [self.take(name, *shape) for name in present]
+        for name, copy in zip(present[1:], copies[1:], strict=True):
+            if not np.array_equal(copies[0], copy):
+                raise self.wrong(f"{shown(present[0])} and {shown(name)} differ; by its settings they are the same")
+        return copies[0]
 
     def check_layers(self, N: int) -> None:
         """Raises `UserError` if there are fewer weights than layers, before work is done for each of these."""
@@ -87,11 +85,12 @@ class Weights:
 
         The names are those that the reader gave.
         """
-        unread = sorted(
-            there
-            for name, there in self._there.items()
-            if there in self._unread and not any(re.fullmatch(pattern, name) for pattern in ignored)
-        )
+        unread = []
+        for name, file_name in self._file_names.items():
+            is_ignored = any(re.fullmatch(pattern, name) for pattern in ignored)
+            if file_name in self._unread and not is_ignored:
+                unread.append(file_name)
+        unread.sort()
         if unread:
             more = f" and {len(unread) - 1} more" if len(unread) > 1 else ""
             raise self.wrong(f"{shown(unread[0])}{more}: the model of its settings has no such weight")
@@ -99,3 +98,10 @@ class Weights:
     def wrong(self, reason: str) -> UserError:
         """Returns the error for weights that a model of its settings does not have."""
         return UserError(f"{self._source}: its weights are not those of its settings: {reason}")
+
+
+def _fits(array: np.ndarray, shape: Sequence[int]) -> bool:
+    """Returns whether an array is of this shape, in which an axis of -1 may have any size."""
+    if array.ndim != len(shape):
+        return False
+    return all(expected in (-1, size) for expected, size in zip(shape, array.shape, strict=True))

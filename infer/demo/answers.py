@@ -10,11 +10,11 @@ import numpy as np
 
 from base.errors import UserError
 from infer.attention.kinds import KINDS, TITLES
-from infer.attention.maps import attention_maps
+from infer.attention.maps import AttentionMap, attention_maps
 from infer.attention.page import labels
 from infer.runs import Run
 from infer.translate.options import chosen
-from infer.translate.translator import Translator
+from infer.translate.translator import Hypothesis, Translator
 
 NBEST = 5
 LONGEST = 1_000  # characters of a sentence
@@ -41,7 +41,9 @@ class Demo:
             beam = max(NBEST, options["beam"] or run.config.decode.beam)
             decoding = chosen(run.config.decode, **{**options, "beam": beam}, nbest=NBEST)
             translator = Translator(run.model_config, run.tokenizer, decoding)
-            self._runs.append((Path(name).name or name, run._replace(params=jax.device_put(run.params)), translator))
+            on_device = run._replace(params=jax.device_put(run.params))
+            shown_name = Path(name).name or name
+            self._runs.append((shown_name, on_device, translator))
 
     def answer(self, text: str) -> list[dict[str, Any]]:
         """Returns JSON values for each run: name, hypotheses (text, score), and maps by kind, or a note without them.
@@ -51,16 +53,17 @@ class Demo:
         """
         check_sentence(text)
         with self._lock:
-            return [self._of_run(*one, text) for one in self._runs]
+            return [self._answer_of(name, run, translator, text) for name, run, translator in self._runs]
 
-    def _of_run(self, name: str, run: Run, translator: Translator, text: str) -> dict[str, Any]:
+    def _answer_of(self, name: str, run: Run, translator: Translator, text: str) -> dict[str, Any]:
         hypotheses = translator.translate(run.params, [text])[0].hypotheses
+        best = hypotheses[0]
         answer: dict[str, Any] = {
             "name": name,
-            "hypotheses": [{"text": one.text, "score": round(max(one.score, -1e9), 4)} for one in hypotheses],
+            "hypotheses": [_hypothesis_as_json(hypothesis) for hypothesis in hypotheses],
             "maps": {},
         }
-        tokenizer, best = run.tokenizer, hypotheses[0]
+        tokenizer = run.tokenizer
         target = tokenizer.marked(best.tokens) if tokenizer.joiner else best.text
         longest = max(len(tokenizer.encode(text)), len(tokenizer.target.encode(target)))
         if longest > LONGEST_MAP:
@@ -69,13 +72,21 @@ class Demo:
             maps = attention_maps(run.model_config, run.params, tokenizer, text, target)
         except (UserError, ValueError) as error:
             return answer | {"note": str(error)}
-        answer["maps"] = {
-            kind: {
-                "title": TITLES[kind],
-                "queries": labels(maps[kind].queries),
-                "keys": labels(maps[kind].keys),
-                "weights": np.rint(1000 * np.nan_to_num(maps[kind].weights_nhts)).astype(int).tolist(),
-            }
-            for kind in KINDS
-        }
+        answer["maps"] = {kind: _map_as_json(kind, maps[kind]) for kind in KINDS}
         return answer
+
+
+def _hypothesis_as_json(hypothesis: Hypothesis) -> dict[str, Any]:
+    finite_score = max(hypothesis.score, -1e9)  # JSON has no infinity
+    return {"text": hypothesis.text, "score": round(finite_score, 4)}
+
+
+def _map_as_json(kind: str, attention: AttentionMap) -> dict[str, Any]:
+    """Returns a map with its weights in thousandths."""
+    thousandths = np.rint(1000 * np.nan_to_num(attention.weights_nhts)).astype(int)
+    return {
+        "title": TITLES[kind],
+        "queries": labels(attention.queries),
+        "keys": labels(attention.keys),
+        "weights": thousandths.tolist(),
+    }

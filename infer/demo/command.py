@@ -11,8 +11,9 @@ from infer.runs import open_run
 def main(options: Any) -> None:
     """Serves the page until Ctrl-C."""
     workdirs = options.workdir.split(",")
-    limits = {name: options[name].value for name in ("beam", "alpha", "extra_length")}
-    demo = Demo([open_run(workdir, options.checkpoint) for workdir in workdirs], workdirs, limits)
+    runs = [open_run(workdir, options.checkpoint) for workdir in workdirs]
+    search = {name: options[name].value for name in ("beam", "alpha", "extra_length")}
+    demo = Demo(runs, workdirs, search)
     try:
         server = serve(demo.answer, options.host, options.port)
     except OSError as error:

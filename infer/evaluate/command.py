@@ -7,7 +7,7 @@ from base.files import folder
 from data.imported import Unigram
 from data.sources import open_corpus
 from infer.evaluate import predictions, texts, translations
-from infer.evaluate.record import deliver
+from infer.evaluate.record import report
 from infer.evaluate.sentences import open_files, open_sentences, open_split
 from infer.options import decoding
 from infer.runs import open_run
@@ -59,7 +59,7 @@ def _evaluate_other(options: Any, task: str, evaluated: str) -> None:
         record = texts.evaluate(model_run, corpus, options.row_length)
     else:
         record = predictions.evaluate(model_run, corpus, evaluated)
-    deliver(options, model_run, record, [], predictions.table)
+    report(options, model_run, record, [], predictions.table)
 
 
 def _evaluate_translations(options: Any) -> None:
@@ -74,4 +74,4 @@ def _evaluate_translations(options: Any) -> None:
     if sentences is None:
         sentences = open_split(model_run, options.split)
     record, hypotheses = translations.evaluate(model_run, sentences, decoding(options, model_run.config))
-    deliver(options, model_run, record, hypotheses, translations.table)
+    report(options, model_run, record, hypotheses, translations.table)

@@ -10,10 +10,9 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Float
 
-from base.errors import UserError
 from base.numbers import from_nll
 from infer.evaluate.record import provenance
-from infer.runs import Run, corpus_named
+from infer.runs import Run, corpus_named, user_error_if_too_long
 from run.sharding import data_mesh, place_params, place_rows
 from tasks import task_of
 from tasks.task import Batch, Objective
@@ -65,26 +64,23 @@ def evaluate(model_run: Run, split: str, task: str | None = None) -> dict[str, A
     """
     started = time.perf_counter()
     config = model_run.config
-    name = task or config.task
-    its_task = task_of(name)
+    evaluated = task_of(task or config.task)
     spec = corpus_named(config, split)
     mesh = data_mesh()
-    objective = its_task.objective(config, model_run.model_config)
-    try:
-        batches = its_task.batches(config, model_run.text, spec, mesh)
+    objective = evaluated.objective(config, model_run.model_config)
+    with user_error_if_too_long():
+        batches = evaluated.batches(config, model_run.text, spec, mesh)
         sums = total(summing(objective), mesh, model_run.params, batches)
-    except ValueError as error:
-        raise UserError(f"a sentence is too long for this model: {error}") from error
     count = int(sums.predictions)
     nll = sums.nll / sums.predictions
-    signatures = its_task.signatures(config, model_run.text, count)
+    signatures = evaluated.signatures(config, model_run.text, count)
     perplexity = {"perplexity": from_nll(nll)} if "perplexity" in signatures else {}
     return {
         "nll": nll,
         **perplexity,
         "accuracy": sums.right / sums.predictions,
         "signatures": signatures,
-        f"{its_task.unit}s": count,
+        f"{evaluated.unit}s": count,
         "seconds": time.perf_counter() - started,
         **provenance(model_run, spec, split),
     }

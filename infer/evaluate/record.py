@@ -31,7 +31,7 @@ def provenance(model_run: Run, data: str, split: str) -> dict[str, Any]:
     }
 
 
-def deliver(
+def report(
     options: Any,
     model_run: Run,
     record: dict[str, Any],
@@ -49,10 +49,11 @@ def deliver(
     """
     if not is_main():
         return
-    print(json.dumps(record, indent=2, ensure_ascii=False) if options.json else table(record), flush=True)
+    text = json.dumps(record, indent=2, ensure_ascii=False) if options.json else table(record)
+    print(text, flush=True)
     checkpoint = options.checkpoint or model_run.config.decode.checkpoint
     try:
-        print(f"kept in {keep(model_run, record, lines, checkpoint, kind)}", file=sys.stderr)
+        print(f"kept in {save(model_run, record, lines, checkpoint, kind)}", file=sys.stderr)
     except OSError as error:
         print(f"note: {model_run.workdir}/evaluations cannot be written ({error.strerror})", file=sys.stderr)
     if options.output is not None:
@@ -62,22 +63,23 @@ def deliver(
             raise UserError(f"--output={options.output}: cannot be written ({error.strerror})") from error
 
 
-def keep(model_run: Run, record: dict[str, Any], lines: list[str], checkpoint: str, kind: str = "") -> Path:
+def save(model_run: Run, record: dict[str, Any], lines: list[str], checkpoint: str, kind: str = "") -> Path:
     """Writes `evaluations/NAME.json` and the lines, if any, as `NAME.txt`; repeating an evaluation replaces both.
 
     NAME begins with `kind` and names split, step, checkpoint, and what applies of beam, length penalty and row length.
     """
-    options = (f"{key}{record[key]:g}" for key in ("beam", "alpha", "row") if key in record)
-    parts = (record["split"], f"step{record['step']}", checkpoint, *options)
-    name = re.sub(r"[^\w.-]+", "_", "-".join((*kind.split(), *parts)))
+    parts = [kind] if kind else []
+    parts += [record["split"], f"step{record['step']}", checkpoint]
+    parts += [f"{key}{record[key]:g}" for key in ("beam", "alpha", "row") if key in record]
+    name = re.sub(r"[^\w.-]+", "_", "-".join(parts))
     folder = model_run.workdir / "evaluations"
     folder.mkdir(exist_ok=True)
     if lines:
         write_lines(folder / f"{name}.txt", lines)
-    write_text(
-        folder / f"{name}.json", json.dumps({**record, "checkpoint": checkpoint}, indent=2, ensure_ascii=False) + "\n"
-    )
-    return folder / f"{name}.json"
+    path = folder / f"{name}.json"
+    text = json.dumps({**record, "checkpoint": checkpoint}, indent=2, ensure_ascii=False)
+    write_text(path, f"{text}\n")
+    return path
 
 
 def write_lines(path: Path, lines: list[str]) -> None:

@@ -31,7 +31,9 @@ def open_sentences(name: str, spec: str) -> Sentences:
     """Returns the corpus of a spec (`data.sources.open_corpus`), under a name."""
     corpus = open_corpus(spec)
     pairs = list(corpus.pairs())
-    return Sentences(name, spec, corpus.target_language, [x for x, _ in pairs], [y for _, y in pairs])
+    sources = [source for source, _ in pairs]
+    references = [reference for _, reference in pairs]
+    return Sentences(name, spec, corpus.target_language, sources, references)
 
 
 def open_files(source: str, reference: str) -> Sentences:

@@ -15,7 +15,7 @@ from data.batching import TextBatch
 from data.pipeline import text_batches
 from data.sources import open_corpus
 from infer.evaluate.record import provenance
-from infer.runs import Run, corpus_named
+from infer.runs import Run, corpus_named, user_error_if_too_long
 from run.sharding import data_mesh, own_share, place_params, place_rows
 from tasks import task_of
 from tasks.task import Objective
@@ -41,7 +41,7 @@ def evaluate(model_run: Run, split: str, row_length: int | None = None) -> dict[
 
     `nll` is in nats a token, every EOS counted, and `perplexity` its exponential. `perplexity_byte` is that of a byte
     of the UTF-8 text, line feeds counted, which can be compared between vocabularies. Where `data.batching` is window,
-    each row of `row_length` tokens, by default `data.pack_length`, is read without what is before it.
+    rows of `row_length` tokens, by default `data.pack_length`, are scored independently, without earlier context.
     `nll_by_position` is that of the first token of a row or line, of the second, and so on.
 
     Raises:
@@ -64,15 +64,13 @@ def evaluate(model_run: Run, split: str, row_length: int | None = None) -> dict[
     params = place_params(mesh, model_run.params)
     nll_t = np.zeros(0)
     tokens_t = np.zeros(0)
-    try:
-        with jax.set_mesh(mesh):
-            for batch in text_batches(prepared, cfg.data, own_share(mesh)):
-                batch_nll_t, batch_tokens_t = jax.device_get(score(params, place_rows(mesh, batch)))
-                nll_t = _sum(nll_t, batch_nll_t)
-                tokens_t = _sum(tokens_t, batch_tokens_t)
-    except ValueError as error:
-        raise UserError(f"a sentence is too long for this model: {error}") from error
-    total, tokens = float(nll_t.sum()), int(prepared.lengths.sum(dtype="int64"))
+    with user_error_if_too_long(), jax.set_mesh(mesh):
+        for batch in text_batches(prepared, cfg.data, own_share(mesh)):
+            batch_nll_t, batch_tokens_t = jax.device_get(score(params, place_rows(mesh, batch)))
+            nll_t = _sum(nll_t, batch_nll_t)
+            tokens_t = _sum(tokens_t, batch_tokens_t)
+    total = float(nll_t.sum())
+    tokens = int(prepared.lengths.sum(dtype="int64"))
     vocabulary = f"vocabulary:{model_run.tokenizer.vocab_size}|smoothing:none"
     unit = model_run.tokenizer.units.removesuffix("s") + ("" if corpus.characters else "|eos:yes")
     row = {"row": cfg.data.pack_length} if cfg.data.batching == "window" else {}
@@ -91,7 +89,7 @@ def evaluate(model_run: Run, split: str, row_length: int | None = None) -> dict[
     }
 
 
-def _sum(one_t: np.ndarray, other_t: np.ndarray) -> np.ndarray:
+def _sum(a_t: np.ndarray, b_t: np.ndarray) -> np.ndarray:
     """Adds sums over rows of two lengths, in float64."""
-    short_t, long_t = sorted((one_t, other_t), key=len)
+    short_t, long_t = sorted((a_t, b_t), key=len)
     return long_t + np.pad(short_t.astype(np.float64), (0, len(long_t) - len(short_t)))

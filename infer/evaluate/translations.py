@@ -27,12 +27,14 @@ def score(
     unit = tokenizer.units.rpartition(",")[2].removesuffix("s")
     as_is = {}
     if unit == "word":
-        as_is[bleu.AS_IS], scores["signatures"][bleu.AS_IS] = bleu.bleu_as_is(hypotheses, joined)
+        value, signature = bleu.bleu_as_is(hypotheses, joined)
+        as_is[bleu.AS_IS] = value
+        scores["signatures"][bleu.AS_IS] = signature
     signatures = scores["signatures"] | {
         "perplexity": f"unit:{unit}|vocabulary:{tokenizer.vocab_size}|eos:yes|smoothing:none",
     }
     return {
-        **{name: scores[name] for name in bleu.READINGS},
+        **{name: scores[name] for name in bleu.METRICS},
         **as_is,
         "perplexity": perplexity(model_run.model_config, model_run.params, model_run.tokenizer, sources, references),
         "signatures": signatures,
@@ -47,10 +49,11 @@ def evaluate(model_run: Run, sentences: Sentences, decoding: Decoding) -> tuple[
     """
     translations, seconds = translate(model_run, sentences, decoding, "translating", "lines")
     hypotheses = [translation.text for translation in translations]
+    tokens = sum(len(translation.hypotheses[0].tokens) + 1 for translation in translations)
     record = {
         **score(model_run, sentences.sources, hypotheses, sentences.references, sentences.language),
         "seconds": seconds,
-        "tokens_per_second": sum(len(translation.hypotheses[0].tokens) + 1 for translation in translations) / seconds,
+        "tokens_per_second": tokens / seconds,
         **provenance(model_run, sentences.data, sentences.name),
         **about(sentences, decoding),
     }

@@ -9,11 +9,12 @@ from typing import Any
 from base.errors import UserError
 from data.trees.linearise import restore
 from data.trees.tree import Tree
-from infer.evaluate.record import deliver, provenance
+from infer.evaluate.record import provenance, report
 from infer.evaluate.sentences import Sentences, about, headline, open_sentences, open_split, translate
 from infer.options import decoding as decoding_of
 from infer.runs import Run, open_run
-from infer.scores.brackets import COLLINS, Parameters, read_parameters, report, score_sentence, summaries
+from infer.scores import brackets
+from infer.scores.brackets import COLLINS, Parameters, read_parameters, score_sentence, summaries
 from infer.translate.options import Decoding
 from run.connect import connect
 
@@ -46,22 +47,19 @@ def evaluate(
     """
     lines, seconds = translate(model_run, sentences, decoding, "parsing", "sentences", BATCH_TOKENS)
     words = [source.split() for source in sentences.sources]
-    restored = [restore(line.text, of_line) for line, of_line in zip(lines, words, strict=True)]
-    trees = [tree for tree, _ in restored]
-    gold = [restore(reference, of_line)[0] for reference, of_line in zip(sentences.references, words, strict=True)]
-    figures, evalb = (
-        summaries(
-            [
-                score_sentence(one.bracketed(), other.bracketed(), parameters, same_words=same_words)
-                for one, other in zip(gold, trees, strict=True)
-            ],
-            parameters,
-        )
-        for same_words in (True, False)
-    )
+    trees = []
+    repaired = 0
+    for line, line_words in zip(lines, words, strict=True):
+        tree, was_repaired = restore(line.text, line_words)
+        trees.append(tree)
+        repaired += was_repaired
+    references = zip(sentences.references, words, strict=True)
+    gold = [restore(reference, line_words)[0] for reference, line_words in references]
+    figures = _summaries(gold, trees, parameters, same_words=True)
+    evalb = _summaries(gold, trees, parameters, same_words=False)
     record = {
         **{name: figures["All"][name] for name in SCORES},
-        "repaired_share": 100 * sum(repaired for _, repaired in restored) / len(restored),
+        "repaired_share": 100 * repaired / len(trees),
         "errors": evalb["All"]["errors"],
         "figures": figures,
         "evalb": evalb,
@@ -74,13 +72,24 @@ def evaluate(
     return record, trees
 
 
+def _summaries(
+    gold: list[Tree], trees: list[Tree], parameters: Parameters, *, same_words: bool
+) -> dict[str, dict[str, int | float]]:
+    """Returns EVALB's summaries; see `infer.scores.brackets.score_sentence` for `same_words`."""
+    scores = []
+    for gold_tree, tree in zip(gold, trees, strict=True):
+        score = score_sentence(gold_tree.bracketed(), tree.bracketed(), parameters, same_words=same_words)
+        scores.append(score)
+    return summaries(scores, parameters)
+
+
 def table(record: dict[str, Any]) -> str:
     """Returns the record as text: the data and the search, EVALB's summary over every sentence, and EVALB's own F."""
     repaired = f"repaired: {record['repaired_share']:.2f} % of the lines were not a tree over their sentence"
     evalb = f"EVALB itself: F {record['evalb']['All']['f1']:.2f}, dropping {record['errors']} sentences as errors"
     speed = f"{record['seconds']:.1f} seconds, {record['sentences_per_second']:,.1f} sentences per second"
     head = (headline(record), record["signatures"]["f1"])
-    return "\n".join((*head, "", report(record["figures"]), "", evalb, repaired, speed))
+    return "\n".join((*head, "", brackets.report(record["figures"]), "", evalb, repaired, speed))
 
 
 def main(options: Any) -> None:
@@ -92,8 +101,11 @@ def main(options: Any) -> None:
 def parse(options: Any) -> None:
     """Parses the sentences that the flags name, scores the trees, and saves the record."""
     parameters = read_parameters(options.parameters) if options.parameters is not None else COLLINS
-    given = open_trees(options.trees) if options.trees else None  # before the model, so that a bad file fails at once
+    # A file is opened before the model, so that a bad one fails at once.
+    sentences = open_trees(options.trees) if options.trees else None
     model_run = open_run(options.workdir, options.checkpoint)
-    sentences = given or open_parsed_split(model_run, options.split)
+    if sentences is None:
+        sentences = open_parsed_split(model_run, options.split)
     record, trees = evaluate(model_run, sentences, parameters, decoding_of(options, model_run.config))
-    deliver(options, model_run, record, [tree.bracketed() for tree in trees], table, kind="parse")
+    lines = [tree.bracketed() for tree in trees]
+    report(options, model_run, record, lines, table, kind="parse")

@@ -15,7 +15,7 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 if TYPE_CHECKING:
     from infer.scores.moses import Moses
 
-READINGS = (
+METRICS = (
     "sacrebleu",
     "sacrebleu_lc",
     "chrf",
@@ -88,10 +88,13 @@ def tokenised_bleu(
     `quotes` first replaces „“”«» by " and ‚‘’ by '; `split` then splits compounds at hyphens; `lowercase` comes last.
     """
 
-    def prepare(lines: Sequence[str]) -> list[str]:
-        prepared = [line.translate(_QUOTES) for line in lines] if quotes else list(lines)
-        prepared = tokenise(prepared, language)
-        return [split_compounds(line) for line in prepared] if split else prepared
+    def prepare(lines: Sequence[str]) -> Sequence[str]:
+        if quotes:
+            lines = [line.translate(_QUOTES) for line in lines]
+        lines = tokenise(lines, language)
+        if split:
+            lines = [split_compounds(line) for line in lines]
+        return lines
 
     from infer.scores.moses import VERSION
 
@@ -138,7 +141,7 @@ def all_scores(hypotheses: Sequence[str], references: Sequence[str], language: s
 
 def as_text(record: Mapping[str, Any]) -> str:
     """Returns the scores that `record` has (see `all_scores`), one per line: name, percent, signature."""
-    rows = [(name, record[name], record["signatures"][name]) for name in (*READINGS, AS_IS) if name in record]
+    rows = [(name, record[name], record["signatures"][name]) for name in (*METRICS, AS_IS) if name in record]
     return "\n".join(f"{name:<12} {value:6.2f}   {signature}" for name, value, signature in rows)
 
 

@@ -15,7 +15,9 @@ from base.numbers import whole
 from data.lines import read_lines
 
 Pairs = tuple[tuple[str, str], ...]
-VALID, ERROR, SKIPPED = 0, 1, 2
+VALID = 0
+ERROR = 1
+SKIPPED = 2
 Span = tuple[int, int, str]  # first word, one past the last word, label
 # A tagged word, an opening bracket, a closing one, or text out of place.
 _TOKENS = re.compile(r"\((?P<tag>[^\s()]*)\s++(?P<word>[^\s()]*)\)|\((?P<label>[^\s()]*)|\)|[^\s()]+", re.ASCII)
@@ -40,17 +42,17 @@ class Parameters(NamedTuple):
     eq_labels: Pairs = ()
     eq_words: Pairs = ()
 
-    def same_label(self, one: str, other: str) -> bool:
+    def same_label(self, a: str, b: str) -> bool:
         """Returns whether two labels are equal or declared equal."""
-        return one == other or (one, other) in self.eq_labels or (other, one) in self.eq_labels
+        return a == b or (a, b) in self.eq_labels or (b, a) in self.eq_labels
 
     def equal_labels(self, label: str) -> set[str]:
         """Returns the label itself and those declared equal to it."""
         return {label, *(name for pair in self.eq_labels if label in pair for name in pair)}
 
-    def same_word(self, one: str, other: str) -> bool:
+    def same_word(self, a: str, b: str) -> bool:
         """Returns whether two words are equal or declared equal."""
-        return one == other or (one, other) in self.eq_words or (other, one) in self.eq_words
+        return a == b or (a, b) in self.eq_words or (b, a) in self.eq_words
 
     def signature(self) -> str:
         """Returns every setting that affects a score."""
@@ -85,25 +87,27 @@ def read_parameters(path: str | Path) -> Parameters:
     Raises:
       UserError: a keyword is unknown or its value does not fit; the message names the line.
     """
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     known = {**_NUMBERS, **_LABELS, **_EQUAL}
     for number, line in enumerate(read_lines(Path(path)), 1):
         if line.startswith("#") or not line.strip():
             continue
         keyword, *values = line.split()
-        where, wanted = f"{path}, line {number}: {keyword}", 2 if keyword in _EQUAL else 1
+        where = f"{path}, line {number}: {keyword}"
+        count = 2 if keyword in _EQUAL else 1
         if keyword not in known:
             near = difflib.get_close_matches(keyword, known, n=1) or [", ".join(known)]
             raise UserError(f"{where} is not an EVALB parameter; did you mean {near[0]}?")
-        if len(values) != wanted or (keyword in _NUMBERS and whole(values[0]) is None):
-            kind = "a whole number" if keyword in _NUMBERS else f"{wanted} word{'s' * (wanted - 1)}"
+        if len(values) != count or (keyword in _NUMBERS and whole(values[0]) is None):
+            kind = "a whole number" if keyword in _NUMBERS else f"{count} word{'s' * (count - 1)}"
             raise UserError(f"{where} has {' '.join(values) or 'no value'!r}; it must have {kind}")
+        field = known[keyword]
         if keyword in _NUMBERS:
-            found[known[keyword]] = int(values[0])
+            fields[field] = int(values[0])
         else:
-            value = values[0] if wanted == 1 else (values[0], values[1])
-            found[known[keyword]] = (*found.get(known[keyword], ()), value)
-    return Parameters(**found)
+            value = values[0] if count == 1 else (values[0], values[1])
+            fields[field] = (*fields.get(field, ()), value)
+    return Parameters(**fields)
 
 
 class SentenceScore(NamedTuple):
@@ -176,9 +180,10 @@ class _Side:
 
         Gives their positions among all words, and among those that are not deleted.
         """
-        places = [
-            place for place, (tag, word) in enumerate(self.leaves) if tag in parameters.quote_labels and word in _QUOTES
-        ]
+        places = []
+        for place, (tag, word) in enumerate(self.leaves):
+            if tag in parameters.quote_labels and word in _QUOTES:
+                places.append(place)
         before = list(itertools.accumulate(self.kept, initial=0))
         return places, [before[place] for place in places]
 
@@ -189,61 +194,78 @@ def score_sentence(gold: str, parsed: str, parameters: Parameters, *, same_words
     EVALB deletes words by each side's own tags, so a full stop tagged as a noun makes the sentence an error, which is
     left out of all figures. If the parser was given the words (`same_words`), the gold tags decide for both sides.
     """
-    one, other = _Side(gold, parameters), _Side(parsed, parameters)
+    gold_side = _Side(gold, parameters)
+    parsed_side = _Side(parsed, parameters)
     if same_words:
-        other.kept = one.kept
-    length = sum(leaf.tag not in parameters.delete_labels_for_length for leaf in one.leaves)
-    messages = one.messages + other.messages
-    result = SentenceScore(length, sum(one.kept), messages=messages)
-    if not any(other.kept):
+        parsed_side.kept = gold_side.kept
+    length = sum(leaf.tag not in parameters.delete_labels_for_length for leaf in gold_side.leaves)
+    messages = gold_side.messages + parsed_side.messages
+    result = SentenceScore(length, sum(gold_side.kept), messages=messages)
+    if not any(parsed_side.kept):
         return result._replace(status=SKIPPED)
-    if sum(one.kept) != sum(other.kept):
-        _put_quotes_back(one, other, parameters)
-    words, parsed_words = one.words(), other.words()
-    if len(words) != len(parsed_words) or not all(
-        parameters.same_word(a.word, b.word) for a, b in zip(words, parsed_words, strict=True)
-    ):
+    if sum(gold_side.kept) != sum(parsed_side.kept):
+        _put_quotes_back(gold_side, parsed_side, parameters)
+    gold_words = gold_side.words()
+    parsed_words = parsed_side.words()
+    if not _same_words(gold_words, parsed_words, parameters):
         return result._replace(status=ERROR, messages=messages + 1)
     if messages:
         return result._replace(status=ERROR)
-    gold_spans, parsed_spans = one.spans(parameters), other.spans(parameters)
+    gold_spans = gold_side.spans(parameters)
+    parsed_spans = parsed_side.spans(parameters)
     return result._replace(
-        words=len(words),
+        words=len(gold_words),
         matched=_matched(gold_spans, parsed_spans, parameters),
         gold=len(gold_spans),
         parsed=len(parsed_spans),
-        crossing=_crossing(gold_spans, parsed_spans, len(words)),
-        tags=sum(parameters.same_label(a.tag, b.tag) for a, b in zip(words, parsed_words, strict=True)),
+        crossing=_crossing(gold_spans, parsed_spans, len(gold_words)),
+        tags=sum(parameters.same_label(a.tag, b.tag) for a, b in zip(gold_words, parsed_words, strict=True)),
     )
 
 
-def _put_quotes_back(one: _Side, other: _Side, parameters: Parameters) -> None:
+def _same_words(gold: list[_Leaf], parsed: list[_Leaf], parameters: Parameters) -> bool:
+    """Returns whether both sides have the same words, or words declared equal."""
+    if len(gold) != len(parsed):
+        return False
+    return all(parameters.same_word(a.word, b.word) for a, b in zip(gold, parsed, strict=True))
+
+
+def _put_quotes_back(gold: _Side, parsed: _Side, parameters: Parameters) -> None:
     """Restores a quotation mark that only one side deletes, if both have it before the same word."""
-    (ours, ours_at), (theirs, theirs_at) = one.quotes(parameters), other.quotes(parameters)
+    gold_places, gold_before = gold.quotes(parameters)
+    parsed_places, parsed_before = parsed.quotes(parameters)
     first = 0
-    for their, place in enumerate(theirs):
-        while first < len(ours) and ours_at[first] < theirs_at[their]:
+    for j, parsed_place in enumerate(parsed_places):
+        while first < len(gold_places) and gold_before[first] < parsed_before[j]:
             first += 1
-        for our in range(first, len(ours)):
-            if ours_at[our] != theirs_at[their]:
+        for i in range(first, len(gold_places)):
+            if gold_before[i] != parsed_before[j]:
                 break
-            if one.kept[ours[our]] != other.kept[place]:
-                later, number = (theirs_at, their) if one.kept[ours[our]] else (ours_at, our)
-                one.kept[ours[our]] = other.kept[place] = True
-                later[number + 1 :] = [at + 1 for at in later[number + 1 :]]
+            gold_place = gold_places[i]
+            if gold.kept[gold_place] == parsed.kept[parsed_place]:
+                continue
+            # The side that had deleted its mark has one more word before all its later marks.
+            if gold.kept[gold_place]:
+                parsed_before[j + 1 :] = [before + 1 for before in parsed_before[j + 1 :]]
+            else:
+                gold_before[i + 1 :] = [before + 1 for before in gold_before[i + 1 :]]
+            gold.kept[gold_place] = True
+            parsed.kept[parsed_place] = True
 
 
 def _matched(gold: Iterable[Span], parsed: Iterable[Span], parameters: Parameters) -> int:
     """Returns how many brackets match, paired in the order in which they open: the same words and equal labels."""
     free: dict[Span, deque[int]] = {}
     for place, (start, end, label) in enumerate(parsed):
-        free.setdefault((start, end, label if parameters.labeled else ""), deque()).append(place)
+        name = label if parameters.labeled else ""
+        free.setdefault((start, end, name), deque()).append(place)
     matched = 0
     for start, end, label in gold:
         labels = parameters.equal_labels(label) if parameters.labeled else {""}
-        found = [places for name in labels if (places := free.get((start, end, name)))]
-        if found:
-            min(found, key=lambda places: places[0]).popleft()
+        queues = [free[start, end, name] for name in labels if free.get((start, end, name))]
+        if queues:
+            first = min(queues, key=lambda places: places[0])
+            first.popleft()
             matched += 1
     return matched
 
@@ -253,19 +275,24 @@ def _crossing(gold: Iterable[Span], parsed: Iterable[Span], words: int) -> int:
 
     A gold bracket crosses (start, end) if it begins inside and ends later, or ends inside and began earlier.
     """
-    last_end, first_start = np.zeros(words + 1, int), np.full(words + 1, words)
+    last_end = np.zeros(words + 1, int)  # of the gold brackets that begin at each word
+    first_start = np.full(words + 1, words)  # of those that end there
     for start, end, _ in gold:
         last_end[start] = max(last_end[start], end)
         first_start[end] = min(first_start[end], start)
-    return sum(
-        bool(last_end[start + 1 : end].max(initial=0) > end or first_start[start + 1 : end].min(initial=words) < start)
-        for start, end, _ in parsed
-    )
+    crossing = 0
+    for start, end, _ in parsed:
+        inside = slice(start + 1, end)
+        ends_later = last_end[inside].max(initial=0) > end
+        began_earlier = first_start[inside].min(initial=words) < start
+        crossing += bool(ends_later or began_earlier)
+    return crossing
 
 
 def score_lines(gold: Sequence[str], parsed: Sequence[str], parameters: Parameters) -> list[SentenceScore]:
     """Scores trees line by line."""
-    return [score_sentence(one, other, parameters) for one, other in zip(gold, parsed, strict=True)]
+    pairs = zip(gold, parsed, strict=True)
+    return [score_sentence(gold_line, parsed_line, parameters) for gold_line, parsed_line in pairs]
 
 
 SUMMARY: dict[str, tuple[str, str]] = {  # key: EVALB's name, format
@@ -289,15 +316,15 @@ def summary(sentences: Iterable[SentenceScore]) -> dict[str, int | float]:
 
     All but the counts of sentences are over valid sentences only. A percentage of 0 items is 0.
     """
-    every = list(sentences)
-    valid = [s for s in every if s.status == VALID]
+    sentences = list(sentences)
+    valid = [s for s in sentences if s.status == VALID]
     matched = sum(s.matched for s in valid)
     recall = _percent(matched, sum(s.gold for s in valid))
     precision = _percent(matched, sum(s.parsed for s in valid))
     return {
-        "sentences": len(every),
-        "errors": sum(s.status == ERROR for s in every),
-        "skipped": sum(s.status == SKIPPED for s in every),
+        "sentences": len(sentences),
+        "errors": sum(s.status == ERROR for s in sentences),
+        "skipped": sum(s.status == SKIPPED for s in sentences),
         "valid": len(valid),
         "recall": recall,
         "precision": precision,
@@ -317,8 +344,8 @@ def summaries(sentences: Sequence[SentenceScore], parameters: Parameters) -> dic
     return {"All": summary(sentences), f"len<={cutoff}": summary(short)}
 
 
-def _percent(part: int, whole: int) -> float:
-    return 100 * part / whole if whole else 0.0
+def _percent(part: int, total: int) -> float:
+    return 100 * part / total if total else 0.0
 
 
 def _share(sentences: Sequence[SentenceScore], holds: Callable[[SentenceScore], bool]) -> float:
@@ -343,7 +370,9 @@ def rows(sentences: Iterable[SentenceScore]) -> str:
         line,
     ]
     for number, s in enumerate(sentences, 1):
-        recall, precision, tags = _percent(s.matched, s.gold), _percent(s.matched, s.parsed), _percent(s.tags, s.words)
+        recall = _percent(s.matched, s.gold)
+        precision = _percent(s.matched, s.parsed)
+        tags = _percent(s.tags, s.words)
         lines.append(
             f"{number:4d}  {s.length:3d}    {s.status}  {recall:6.2f} {precision:6.2f}   {s.matched:3d}    "
             f"{s.gold:3d}  {s.parsed:3d}    {s.crossing:3d}   {s.words:4d}  {s.tags:4d}   {tags:6.2f}"

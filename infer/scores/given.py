@@ -20,7 +20,8 @@ def parse_lists(path: str, lines: list[str], count: int) -> tuple[list[int], lis
     Raises:
       UserError: an entry is not LINE ||| TEXT, or there is no such line.
     """
-    numbers, texts = [], []
+    numbers = []
+    texts = []
     for place, line in enumerate(lines, 1):
         number_text, *fields = line.split(SEPARATOR)
         number = whole(number_text.strip())
@@ -37,12 +38,14 @@ def main(options: Any) -> None:
         sources, targets = read_pair(options.source, options.target)
         entries = [""] * len(sources)
     else:
-        lines, entries = list(read_lines(Path(options.source))), list(read_lines(Path(options.nbest)))
+        lines = list(read_lines(Path(options.source)))
+        entries = list(read_lines(Path(options.nbest)))
         numbers, targets = parse_lists(options.nbest, entries, len(lines))
         sources = [lines[number] for number in numbers]
     model_run = open_run(options.workdir, options.checkpoint)
     log_probs = line_log_probs(model_run.model_config, model_run.params, model_run.tokenizer, sources, targets)
     tokenizer = model_run.tokenizer
     note_unknown(tokenizer.unknown(sources) + tokenizer.target.unknown(targets))
+    separator = SEPARATOR if options.nbest else ""
     for entry, log_prob in zip(entries, log_probs, strict=True):
-        print(f"{entry}{SEPARATOR if options.nbest else ''}{log_prob:.6f}")
+        print(f"{entry}{separator}{log_prob:.6f}")

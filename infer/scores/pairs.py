@@ -13,15 +13,16 @@ def read_pair(left: str | Path, right: str | Path) -> tuple[list[str], list[str]
     Raises:
       UserError: a file cannot be read, their lengths differ, or both are empty.
     """
-    first, second = list(read_lines(Path(left))), list(read_lines(Path(right)))
-    if len(first) != len(second):
+    left_lines = list(read_lines(Path(left)))
+    right_lines = list(read_lines(Path(right)))
+    if len(left_lines) != len(right_lines):
         raise UserError(
-            f"unequal line counts: {left} has {len(first)} lines, {right} has {len(second)}; line i of one must "
-            "correspond to line i of the other"
+            f"unequal line counts: {left} has {len(left_lines)} lines, {right} has {len(right_lines)}; line i of one "
+            "must correspond to line i of the other"
         )
-    if not first:
+    if not left_lines:
         raise UserError(f"{left} and {right} are empty: there is nothing to score")
-    return first, second
+    return left_lines, right_lines
 
 
 def language_of(path: str | Path) -> str:

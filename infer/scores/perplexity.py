@@ -7,11 +7,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from base.errors import UserError
 from base.ids import EOS
 from base.numbers import from_nll
-from data.batching import length_batches
 from data.tokenizer import Tokenizer
+from infer.scores.forced import forced_batches
 from model.config import ModelConfig
 from model.prefix_lm import translation_model
 from model.search.scoring import forced_log_probs
@@ -56,18 +55,28 @@ def line_log_probs(
     Raises:
       UserError: a sentence is longer than the table of learned positions.
     """
-    both = ((tokenizer, sources), (tokenizer.target, targets))
-    sides = [[[*side.encode(text), EOS] for text in texts] for side, texts in both]
-    log_probs, mesh = jax.jit(partial(forced_log_probs, translation_model(config))), data_mesh()
-    params, found = place_params(mesh, params), np.zeros(len(sources))
-    try:
-        lengths = [max(map(len, pair)) for pair in zip(*sides, strict=True)]
-        multiple, limit = row_parts(mesh), config.encoding.limit
-        for batch in length_batches(lengths, (SHORTEST_ROW,), tokens=tokens, multiple=multiple, limit=limit):
-            with jax.set_mesh(mesh):
-                found_bt = log_probs(params, *(cut_rows(mesh, batch.padded(side)) for side in sides))
-            of_rows = fetch(found_bt).astype(np.float64).sum(axis=1)
-            found[np.array(batch.members)] = of_rows[: len(batch.members)]
-    except ValueError as error:
-        raise UserError(f"a sentence is too long for this model: {error}") from error
-    return found
+    source_ids = [[*tokenizer.encode(text), EOS] for text in sources]
+    target_ids = [[*tokenizer.target.encode(text), EOS] for text in targets]
+    mesh = data_mesh()
+    placed = place_params(mesh, params)
+    token_log_probs = jax.jit(partial(forced_log_probs, translation_model(config)))
+
+    def apply(source_bs: np.ndarray, target_bt: np.ndarray) -> np.ndarray:
+        with jax.set_mesh(mesh):
+            return fetch(token_log_probs(placed, cut_rows(mesh, source_bs), cut_rows(mesh, target_bt)))
+
+    batches = forced_batches(
+        apply,
+        source_ids,
+        target_ids,
+        width=SHORTEST_ROW,
+        doubled=True,
+        tokens=tokens,
+        limit=config.encoding.limit,
+        multiple=row_parts(mesh),
+    )
+    log_probs = np.zeros(len(sources))
+    for members, log_probs_bt in batches:
+        row_sums = log_probs_bt.astype(np.float64).sum(axis=1)
+        log_probs[members] = row_sums[: len(members)]
+    return log_probs

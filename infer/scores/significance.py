@@ -1,4 +1,4 @@
-"""Is one system better than another, or lucky in its test sentences? Paired approximate randomisation, two-sided.
+"""Is one system significantly better than another? Paired approximate randomisation, two-sided.
 
 If two systems are equally good, each sentence's two translations may as well change places (Noreen 1989, Riezler and
 Maxwell 2005). p is the share of such exchanges whose difference, of either sign, is at least the one that was found.
@@ -56,12 +56,16 @@ def compare(
         counts = f"{len(baseline)}, {len(system)} and {len(references)}"
         raise UserError(f"{counts} lines: a paired test needs two translations of each reference")
     scorer = METRICS[metric]()
-    one, other = (scorer.corpus_score(list(lines), [list(references)], DRAWS) for lines in (baseline, system))
+    baseline_score = scorer.corpus_score(list(baseline), [list(references)], DRAWS)
+    system_score = scorer.corpus_score(list(system), [list(references)], DRAWS)
     signature = scorer.get_signature()
     signature.update("ar", samples)
-    seed = signature.info["seed"]
-    p = randomised_p(baseline, system, references, scorer, samples, None if seed == "none" else int(seed))
-    return Comparison((one.score, other.score), (float(one._ci), float(other._ci)), p, str(signature))
+    named_seed = signature.info["seed"]
+    seed = None if named_seed == "none" else int(named_seed)
+    p = randomised_p(baseline, system, references, scorer, samples, seed)
+    scores = (baseline_score.score, system_score.score)
+    intervals = (float(baseline_score._ci), float(system_score._ci))
+    return Comparison(scores, intervals, p, str(signature))
 
 
 def randomised_p(
@@ -73,15 +77,13 @@ def randomised_p(
     seed: int | None,
 ) -> float:
     """Returns the two-sided p of the difference in corpus score, from `samples` exchanges or, if fewer, all of them."""
-    counts_ac, counts_bc = (
-        np.array(scorer._extract_corpus_statistics(list(lines), [list(references)]), np.float64)
-        for lines in (baseline, system)
-    )
-    differing = (counts_ac != counts_bc).any(axis=1)
+    baseline_nc = _statistics(scorer, baseline, references)
+    system_nc = _statistics(scorer, system, references)
+    differing = (baseline_nc != system_nc).any(axis=1)
     if differing.sum() < 2:
         return 1.0  # the exchange of a single line has the same difference, with the other sign
-    totals_c = (counts_ac + counts_bc).sum(axis=0)
-    changes_lc = (counts_bc - counts_ac)[differing]
+    totals_c = (baseline_nc + system_nc).sum(axis=0)
+    changes_lc = (system_nc - baseline_nc)[differing]
 
     def score(counts_c: Float[np.ndarray, "c"]) -> float:
         return scorer._compute_score_from_stats(counts_c.tolist()).score
@@ -90,9 +92,9 @@ def randomised_p(
         signed_c = signs_l @ changes_lc  # whole numbers: equal exchanges have exactly equal differences
         return score((totals_c + signed_c) / 2) - score((totals_c - signed_c) / 2)
 
-    kept = np.ones(len(changes_lc))
-    found = permutation_test(
-        (kept,),  # of a single sample, it draws the signs
+    not_exchanged = np.ones(len(changes_lc))
+    result = permutation_test(
+        (not_exchanged,),  # of a single sample, it draws the signs
         difference,
         permutation_type="samples",
         vectorized=False,
@@ -100,7 +102,12 @@ def randomised_p(
         batch=_BATCH,
         rng=seed,
     )
-    return float(found.pvalue)
+    return float(result.pvalue)
+
+
+def _statistics(scorer: BLEU | CHRF, lines: Sequence[str], references: Sequence[str]) -> Float[np.ndarray, "n c"]:
+    """Returns what a corpus score is made of, such as counts of n-grams, line by line."""
+    return np.array(scorer._extract_corpus_statistics(list(lines), [list(references)]), np.float64)
 
 
 def compare_all(baseline: Sequence[str], system: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
@@ -112,7 +119,9 @@ def as_text(comparisons: dict[str, Any]) -> str:
     """Returns a line for each comparison that `compare_all` made: both scores, the difference, p and the signature."""
     lines = []
     for metric, comparison in comparisons.items():
-        (one, other), (low, high) = comparison["scores"], comparison["intervals"]
-        scores = f"{one:6.2f} ± {low:.2f}, {other:6.2f} ± {high:.2f}, {other - one:+.2f}, p {comparison['p']:.3f}"
+        baseline, system = comparison["scores"]
+        baseline_half, system_half = comparison["intervals"]
+        both = f"{baseline:6.2f} ± {baseline_half:.2f}, {system:6.2f} ± {system_half:.2f}"
+        scores = f"{both}, {system - baseline:+.2f}, p {comparison['p']:.3f}"
         lines.append(f"{metric:<12} {scores}   {comparison['signature']}")
     return "\n".join(lines)

@@ -21,7 +21,7 @@ from model.config import ModelConfig
 from model.masked_lm import MaskedLM
 
 BLANK = "___"
-STAND_IN = "\ue000"  # of Unicode's private use, which the vocabulary of a text hardly has: it is spelled in bytes
+STAND_IN = "\ue000"  # a private-use character, so it is encoded as bytes
 ROW = 16  # rows are filled up to multiples of this length, each of which is compiled
 
 
@@ -29,16 +29,21 @@ def masked(tokenizer: Tokenizer, line: str) -> list[int]:
     """Returns the ids of a line, with `MASK` for each blank and the space before it, since subwords begin with one."""
     if tokenizer.mask:
         return tokenizer.encode(line.replace(BLANK, tokenizer.mask))
-    ids, spelled = tokenizer.encode(line.replace(BLANK, STAND_IN)), tokenizer.encode(STAND_IN)
-    space, *spelled = spelled if tokenizer.pieces(spelled)[0] == "▁" else [PAD, *spelled]
-    found: list[int] = []
+    ids = tokenizer.encode(line.replace(BLANK, STAND_IN))
+    stand_in = tokenizer.encode(STAND_IN)
+    space = PAD  # which is in no line
+    if tokenizer.pieces(stand_in)[0] == "▁":
+        space, *stand_in = stand_in
+    masked_ids: list[int] = []
     while ids:
-        if ids[: len(spelled)] == spelled:
-            found[len(found) - (found[-1:] == [space]) :] = [MASK]
-            ids = ids[len(spelled) :]
-        else:
-            found.append(ids.pop(0))
-    return found
+        if ids[: len(stand_in)] != stand_in:
+            masked_ids.append(ids.pop(0))
+            continue
+        if masked_ids[-1:] == [space]:
+            masked_ids.pop()
+        masked_ids.append(MASK)
+        ids = ids[len(stand_in) :]
+    return masked_ids
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -57,7 +62,8 @@ def row(config: ModelConfig, ids: list[int]) -> Int[np.ndarray, " t"]:
     limit = config.encoding.limit or len(ids) + ROW
     if len(ids) >= limit:
         raise UserError(f"a line of {len(ids) + 1} subwords, EOS counted; the learned positions are {limit}")
-    row_t = np.full(min(limit, -(-(len(ids) + 1) // ROW) * ROW), PAD, np.int32)
+    multiple = -(-(len(ids) + 1) // ROW) * ROW
+    row_t = np.full(min(limit, multiple), PAD, np.int32)
     row_t[: len(ids) + 1] = [*ids, EOS]
     return row_t
 
@@ -70,7 +76,9 @@ def fill(model_run: Run, params: dict, line: str) -> str:
     """
     if BLANK not in line:
         return line
-    model, row_t = MaskedLM(model_run.model_config), row(model_run.model_config, masked(model_run.tokenizer, line))
+    config = model_run.model_config
+    model = MaskedLM(config)
+    row_t = row(config, masked(model_run.tokenizer, line))
     while MASK in row_t:
         subword_t, log_prob_t = likeliest(model, params, jnp.asarray(row_t[None]))
         place = np.argmax(np.where(row_t == MASK, log_prob_t, -np.inf))

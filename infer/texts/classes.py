@@ -22,8 +22,10 @@ from model.masked_lm import MaskedLM
 @partial(jax.jit, static_argnums=0)
 def probabilities(model: MaskedLM, params: dict, ids_bt: Int[Array, "b t"]) -> Float[Array, "b c"]:
     """Returns the probability of each class of the texts in these rows."""
-    logits_btc, end_b = model.apply({"params": params}, Tokens.of(ids_bt)), jnp.argmax(ids_bt == EOS, axis=1)
-    return jax.nn.softmax(jnp.take_along_axis(logits_btc, end_b[:, None, None], axis=1)[:, 0])
+    logits_btc = model.apply({"params": params}, Tokens.of(ids_bt))
+    end_b = jnp.argmax(ids_bt == EOS, axis=1)
+    logits_bc = jnp.take_along_axis(logits_btc, end_b[:, None, None], axis=1)[:, 0]
+    return jax.nn.softmax(logits_bc)
 
 
 def classify(model_run: Run, params: dict, line: str) -> tuple[str, float]:
@@ -32,16 +34,23 @@ def classify(model_run: Run, params: dict, line: str) -> tuple[str, float]:
     Raises:
       UserError: the line is longer than the learned positions.
     """
-    classes, config = classes_of(model_run.config.data.classes), model_run.model_config
-    ids_bt = jnp.asarray(row(config, model_run.tokenizer.encode(line))[None])
-    found_c = np.asarray(probabilities(MaskedLM(config, len(classes)), params, ids_bt)[0])
-    return classes[np.argmax(found_c)], float(found_c.max())
+    classes = classes_of(model_run.config.data.classes)
+    config = model_run.model_config
+    row_t = row(config, model_run.tokenizer.encode(line))
+    model = MaskedLM(config, len(classes))
+    probability_c = np.asarray(probabilities(model, params, jnp.asarray(row_t[None]))[0])
+    return classes[np.argmax(probability_c)], float(probability_c.max())
 
 
 def classify_stream(model_run: Run, source: Iterable[bytes]) -> Iterator[bytes]:
     """Yields the class of each line of `source`, and its probability; `UserError` if the parameters are not finite."""
     params = finite(model_run)
-    return by_line(source, lambda line: "{}\t{:.4f}".format(*classify(model_run, params, line)))
+
+    def answer(line: str) -> str:
+        name, probability = classify(model_run, params, line)
+        return f"{name}\t{probability:.4f}"
+
+    return by_line(source, answer)
 
 
 def main(options: Any) -> None:

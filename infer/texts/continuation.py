@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Int
 from ml_collections import ConfigDict
 
 from base.errors import UserError
@@ -17,6 +18,7 @@ from infer.translate.translator import Hypothesis
 from model.language_model import LanguageModel
 from model.search.beam import beam_search
 from model.search.sampling import sample
+from model.search.state import Hypotheses
 
 
 def generate(model_run: Run, prompt: str, decoding: Decoding) -> list[Hypothesis]:
@@ -28,7 +30,8 @@ def generate(model_run: Run, prompt: str, decoding: Decoding) -> list[Hypothesis
       UserError: a character of the prompt is not in the vocabulary, the beam is larger than that, the model has not so
         many learned positions, or its parameters are not finite.
     """
-    tokenizer, model = model_run.tokenizer, LanguageModel(model_run.model_config)
+    tokenizer = model_run.tokenizer
+    model = LanguageModel(model_run.model_config)
     if decoding.beam > tokenizer.vocab_size:
         raise UserError(f"beam is {decoding.beam}; it must be at most {tokenizer.vocab_size}, the vocabulary")
     ids = tokenizer.encode(prompt)
@@ -41,23 +44,29 @@ def generate(model_run: Run, prompt: str, decoding: Decoding) -> list[Hypothesis
         model.output_limits(prompts_bs, decoding.extra_length)
     except ValueError as error:
         raise UserError(f"prompt, length: {error}") from error
-    params = finite(model_run)
-    if decoding.sampling is None:
-        options: dict[str, Any] = {"beam": decoding.beam, "alpha": decoding.alpha, "nbest": decoding.nbest}
-        options["penalty"] = decoding.length_penalty
-        options["extra_length"] = decoding.extra_length
-        found = find(beam_search, model, options, params, inputs_bs=prompts_bs)
-    else:
-        drawn = decoding.sampling._asdict()
-        keys_b = jax.random.split(jax.random.key(drawn.pop("seed")), 1)
-        drawn |= {"samples": decoding.nbest, "extra_length": decoding.extra_length}
-        found = find(sample, model, drawn, params, inputs_bs=prompts_bs, keys_b=keys_b)
+    outputs = _continued(model, finite(model_run), prompts_bs, decoding)
     texts = []
-    for ids_t, length, log_prob, score in zip(*(np.asarray(field[0]) for field in found), strict=True):
+    fields = [np.asarray(field[0]) for field in outputs]
+    for ids_t, length, log_prob, score in zip(*fields, strict=True):
         if length > 0:
             tokens = tuple(int(token) for token in ids_t[: length - 1])
             texts.append(Hypothesis(tokenizer.decode([*ids, *tokens]), float(score), float(log_prob), tokens))
     return texts
+
+
+def _continued(model: LanguageModel, params: dict, prompts_bs: Int[Array, "b s"], decoding: Decoding) -> Hypotheses:
+    """Returns what the search or the sampling of `decoding` makes of the prompts."""
+    options: dict[str, Any] = {"extra_length": decoding.extra_length}
+    if decoding.sampling is None:
+        options["beam"] = decoding.beam
+        options["alpha"] = decoding.alpha
+        options["nbest"] = decoding.nbest
+        options["penalty"] = decoding.length_penalty
+        return find(beam_search, model, options, params, inputs_bs=prompts_bs)
+    options |= decoding.sampling._asdict()
+    options["samples"] = decoding.nbest
+    keys_b = jax.random.split(jax.random.key(options.pop("seed")), 1)
+    return find(sample, model, options, params, inputs_bs=prompts_bs, keys_b=keys_b)
 
 
 def decoding_of(options: Any, config: ConfigDict) -> Decoding:

@@ -38,6 +38,12 @@ def check(options: Any) -> None:
         raise UserError("--mbr chooses among samples: give --sample and --nbest=16, or more")
 
 
+def are_columns(columns: list[str]) -> bool:
+    """Returns whether these are different numbers from 1 to 999999."""
+    are_numbers = all(re.fullmatch("[1-9][0-9]{0,5}", column) for column in columns)
+    return are_numbers and len(columns) == len(set(columns))
+
+
 if __name__ == "__main__":
     define_run_flags()
     define_decoding_flags()
@@ -56,11 +62,7 @@ if __name__ == "__main__":
                       "translation, or TEXT <tab> PHRASE <tab> ..., which it must all contain")  # fmt: skip
     flags.DEFINE_enum("mbr", "", ["", "chrf", "bleu"], "for --sample: print the sample that agrees best with all")
     flags.DEFINE_list("columns", [], "translate these columns, from 1, of tab-separated lines, and keep the others")
-    flags.register_validator(
-        "columns",
-        lambda given: all(re.fullmatch("[1-9][0-9]{0,5}", column) for column in given) and len(given) == len({*given}),
-        "columns are different numbers from 1 to 999999",
-    )
+    flags.register_validator("columns", are_columns, "columns are different numbers from 1 to 999999")
     within_limits("nbest", "temperature", "top_k", "top_p", "seed", "min_length", "no_repeat", "groups", "diversity")
     flags.DEFINE_integer(
         "chunk", None, "lines to read before translating them; default: 1,000, or 1 on a terminal", lower_bound=1

@@ -34,7 +34,8 @@ def main(options: Any) -> None:
     source = prompted(sys.stdin.buffer) if interactive else sys.stdin.buffer
     chunk = options.chunk or (1 if interactive else CHUNK)
     if options.columns:
-        outputs = translate_columns(translator, tree, source, list(map(int, options.columns)), chunk)
+        columns = [int(column) for column in options.columns]
+        outputs = translate_columns(translator, tree, source, columns, chunk)
     else:
         outputs = translate_stream(
             translator,

@@ -76,8 +76,10 @@ class Decoding:
             raise UserError(
                 f"decode.length_penalty is {self.length_penalty!r}; it must be one of {', '.join(PENALTIES)}"
             )
-        given = {name: value for name, value in vars(self).items() if name in LIMITS}
-        for name, value in {**given, **(self.sampling._asdict() if self.sampling else {})}.items():
+        limited = {name: value for name, value in vars(self).items() if name in LIMITS}
+        if self.sampling:
+            limited |= self.sampling._asdict()
+        for name, value in limited.items():
             if not allowed(name, value):
                 raise UserError(f"{name} is {value}; {rule(name)}")
         if self.sampling is None and self.nbest > self.beam:

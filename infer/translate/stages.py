@@ -35,9 +35,10 @@ def find(
     After each stage the host asks whether the search has ended: a short output never needs the programs of the later
     ones, which have larger caches.
     """
-    fixed, end = tuple(options.items()), states.FIRST_STEPS
-    state, alive, found = _stage(search, model, fixed, end, params, arrays, None)
+    fixed = tuple(options.items())
+    end = states.FIRST_STEPS
+    state, alive, hypotheses = _stage(search, model, fixed, end, params, arrays, None)
     while alive and end < state.steps:
         end *= 2
-        state, alive, found = _stage(search, model, fixed, end, params, arrays, state)
-    return found
+        state, alive, hypotheses = _stage(search, model, fixed, end, params, arrays, state)
+    return hypotheses

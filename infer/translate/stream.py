@@ -71,38 +71,59 @@ def translate_stream(
     metric of `infer.translate.consensus`, a line's only output is the consensus of its translations.
     Of a line of text whose translation is empty, a note on stderr says why; of many such lines, how many they are.
     """
-    done = empty = unknown = 0
+    done = 0
+    empty = 0
+    unknown = 0
 
     def report(rows: int) -> None:
         progress.update(done + rows)
 
     with Progress("translating", "lines", enabled=not interactive) as progress:
         for lines in chunks(source, chunk):
-            extra: dict[str, Any] = {}
-            if require:
-                cells = [line.split("\t") for line in lines]
-                lines = [texts[0] for texts in cells]
-                extra["required"] = [
-                    Required(prefix=" ".join(more)) if require == "prefix" else Required(phrases=tuple(more))
-                    for _, *more in cells
-                ]
-            translations = translator.translate(params, lines, first_line=done + 1, progress=report, **extra)
+            texts, required = _with_required(lines, require)
+            translations = translator.translate(params, texts, required=required, first_line=done + 1, progress=report)
             if mbr:
                 translations = [agreed(translation, mbr) for translation in translations]
-            unknown += translator.tokenizer.unknown(lines)
+            unknown += translator.tokenizer.unknown(texts)
             shown = 1 if mbr else nbest
-            yield "".join(
-                formatted(translation, line, shown, scores) for line, translation in enumerate(translations, done)
-            ).encode()
-            for number, (line, translation) in enumerate(zip(lines, translations, strict=True), done + 1):
-                if line.strip() and not translation.text:
-                    empty += 1
-                    if empty <= EMPTY_NOTES:
-                        print(f"note: line {number}: {why_empty(translation)}", file=sys.stderr)
+            numbered = enumerate(translations, done)
+            outputs = [formatted(translation, line, shown, scores) for line, translation in numbered]
+            yield "".join(outputs).encode()
+            empty = _note_empty(texts, translations, done + 1, empty)
             done += len(lines)
             progress.update(done)
-        progress.finish(f"{done:,} lines" + (f", {empty:,} of them text without a translation" if empty else ""))
+        without = f", {empty:,} of them text without a translation" if empty else ""
+        progress.finish(f"{done:,} lines{without}")
     note_unknown(unknown)
+
+
+def _with_required(lines: list[str], require: str) -> tuple[list[str], list[Required]]:
+    """Returns the texts of lines, and what is required of their translations; see `translate_stream`."""
+    if not require:
+        return lines, []
+    texts = []
+    required = []
+    for line in lines:
+        text, *cells = line.split("\t")
+        texts.append(text)
+        if require == "prefix":
+            required.append(Required(prefix=" ".join(cells)))
+        else:
+            required.append(Required(phrases=tuple(cells)))
+    return texts, required
+
+
+def _note_empty(texts: list[str], translations: list[Translation], first_line: int, empty: int) -> int:
+    """Says on stderr why texts have no translation, of the first `EMPTY_NOTES` of them; returns how many there are.
+
+    `empty` is how many there were before these.
+    """
+    for line, (text, translation) in enumerate(zip(texts, translations, strict=True), first_line):
+        if text.strip() and not translation.text:
+            empty += 1
+            if empty <= EMPTY_NOTES:
+                print(f"note: line {line}: {why_empty(translation)}", file=sys.stderr)
+    return empty
 
 
 def agreed(translation: Translation, metric: str) -> Translation:
@@ -123,11 +144,7 @@ def translate_columns(
     with Progress("translating", "lines") as progress:
         for lines in chunks(source, chunk):
             rows = [line.split("\t") for line in lines]
-            for number, row in enumerate(rows, done + 1):
-                if len(row) < max(columns):
-                    raise UserError(
-                        f"standard input, line {number}: {len(row)} columns; --columns names {max(columns)}"
-                    )
+            _check_columns(rows, max(columns), done + 1)
             for column in columns:
                 translations = translator.translate(params, [row[column - 1] for row in rows], first_line=done + 1)
                 for row, translation in zip(rows, translations, strict=True):
@@ -136,6 +153,13 @@ def translate_columns(
             done += len(lines)
             progress.update(done)
         progress.finish(f"{done:,} lines")
+
+
+def _check_columns(rows: list[list[str]], last: int, first_line: int) -> None:
+    """Raises a `UserError` unless each line has column `last`."""
+    for line, row in enumerate(rows, first_line):
+        if len(row) < last:
+            raise UserError(f"standard input, line {line}: {len(row)} columns; --columns names {last}")
 
 
 def why_empty(translation: Translation) -> str:
@@ -157,7 +181,8 @@ def prompted(source: Any) -> Iterator[bytes]:
     """Yields the lines that are typed on a terminal, with a prompt on stderr before each, until Ctrl-D."""
     while True:
         print("> ", end="", file=sys.stderr, flush=True)
-        if not (line := source.readline()):
+        line = source.readline()
+        if not line:
             print(file=sys.stderr)
             return
         yield line

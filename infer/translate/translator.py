@@ -101,27 +101,22 @@ class Translator:
         if decoding.beam > tokenizer.vocab_size:
             raise UserError(f"beam is {decoding.beam}; it must be at most {tokenizer.vocab_size}, the vocabulary")
         self._mesh = data_mesh() if mesh is None else mesh
-        self.tokenizer, self._sampling = tokenizer, decoding.sampling
+        self.tokenizer = tokenizer
+        self._decoding = decoding
         self._batch_tokens = batch_tokens * WIDE_BEAM**2 // max(WIDE_BEAM, decoding.rows) ** 2
         configs = model_config if isinstance(model_config, tuple) else (model_config,)
-        self._max_input = min(max_input, *(config.encoding.limit or max_input for config in configs))
+        limits = [config.encoding.limit or max_input for config in configs]
+        self._max_input = min(max_input, *limits)
         powers = [SHORTEST_ROW << n for n in range(self._max_input.bit_length())]
-        self._row_lengths = [*(length for length in powers if length < self._max_input), self._max_input]
+        self._row_lengths = [length for length in powers if length < self._max_input]
+        self._row_lengths.append(self._max_input)
         models = tuple(map(translation_model, configs))
         model: Any = models[0] if len(models) == 1 else Ensemble(models)
-        nbest, extra_length = decoding.nbest, decoding.extra_length
         self._rules = Rules(min_length=decoding.min_length, no_repeat=decoding.no_repeat)
-        self._extra_length, self._nbest, self._plain = extra_length, nbest, decoding.groups == 1
-        options: dict[str, Any] = {"beam": decoding.beam, "alpha": decoding.alpha, "penalty": decoding.length_penalty}
-        search: Callable[..., Search] = beam_search
-        if decoding.groups > 1:
-            search, options = diverse_search, options | {"groups": decoding.groups, "diversity": decoding.diversity}
-        elif self._sampling is None:
-            options |= {"nbest": nbest}
-        else:
-            search, options = sample, self._sampling._asdict() | {"samples": nbest}
-            self._key = jax.random.key(options.pop("seed"))
-        self._find = functools.partial(find, search, model, options | {"extra_length": extra_length})
+        if decoding.sampling is not None:
+            self._key = jax.random.key(decoding.sampling.seed)
+        search, options = _search_of(decoding)
+        self._find = functools.partial(find, search, model, options)
 
     def translate(
         self,
@@ -142,14 +137,16 @@ class Translator:
         Raises:
           UserError: something is required of a line that is split, or that has no room for it, or of samples.
         """
-        given = {n: one for n, one in enumerate(required, first_line) if one != Required()}
-        if given and (self._sampling is not None or not self._plain):
+        required_of = {line: wish for line, wish in enumerate(required, first_line) if wish != Required()}
+        plain_search = self._decoding.sampling is None and self._decoding.groups == 1
+        if required_of and not plain_search:
             raise UserError("a prefix or phrases can be required of plain search only, not of samples or groups")
         rows: list[list[int]] = []
-        line_rows: list[range] = []
+        row_lines: list[int] = []
+        rows_of_line: list[range] = []
         for line, text in enumerate(texts, first_line):
             pieces = [ids for ids in self._cut(text) if ids]
-            if len(pieces) > 1 and line in given:
+            if len(pieces) > 1 and line in required_of:
                 raise UserError(f"line {line} is too long for one piece, so nothing can be required of its translation")
             if len(pieces) > 1:
                 print(
@@ -157,17 +154,16 @@ class Translator:
                     f" {len(pieces)} pieces",
                     file=sys.stderr,
                 )
-            line_rows.append(range(len(rows), len(rows) + len(pieces)))
+            rows_of_line.append(range(len(rows), len(rows) + len(pieces)))
             rows += pieces
-        numbers = [line for line, of_line in enumerate(line_rows, first_line) for _ in of_line]
+            row_lines += [line] * len(pieces)
         with jax.set_mesh(self._mesh):
-            placed = (
-                tuple(place_params(self._mesh, member) for member in params)
-                if isinstance(params, tuple)
-                else place_params(self._mesh, params)
-            )
-            found = self._translate_rows(placed, rows, numbers, given, progress)
-        return [_join([found[row] for row in of_line]) for of_line in line_rows]
+            if isinstance(params, tuple):
+                placed: Any = tuple(place_params(self._mesh, member) for member in params)
+            else:
+                placed = place_params(self._mesh, params)
+            row_hypotheses = self._translate_rows(placed, rows, row_lines, required_of, progress)
+        return [_join([row_hypotheses[row] for row in line_rows]) for line_rows in rows_of_line]
 
     def _cut(self, text: str) -> list[list[int]]:
         """Returns the ids of `text`, in pieces that fit the input limit with an EOS."""
@@ -176,7 +172,8 @@ class Translator:
             return [ids]
         if len(text) < 2:
             return [ids[: self._max_input - 1]]
-        middle, third = len(text) // 2, len(text) // 3
+        middle = len(text) // 2
+        third = len(text) // 3
         for pattern in _BREAKS:
             places = [match.end() for match in re.finditer(pattern, text) if third <= match.end() <= len(text) - third]
             if places:
@@ -188,79 +185,109 @@ class Translator:
         self,
         params: Any,
         rows: list[list[int]],
-        numbers: list[int],
-        required: dict[int, Required],
+        row_lines: list[int],
+        required_of: dict[int, Required],
         progress: Callable[[int], None],
     ) -> list[list[Hypothesis]]:
+        """Returns the hypotheses of each row of ids, whose lines are `row_lines`."""
         sources = [[*row, EOS] for row in rows]
-        found: list[list[Hypothesis]] = [[] for _ in rows]
+        row_hypotheses: list[list[Hypothesis]] = [[] for _ in rows]
         done = 0
         for batch in length_batches(
-            [*map(len, sources)],
+            [len(source) for source in sources],
             self._row_lengths,
             tokens=self._batch_tokens,
             multiple=row_parts(self._mesh),
             small=SMALL_SHARE,
         ):
-            lines = [numbers[row] for row in batch.members]
-            hypotheses = self._decode(params, batch.padded(sources), lines, required)
-            for row, of_row in zip(batch.members, hypotheses, strict=True):
-                found[row] = of_row
+            lines = [row_lines[row] for row in batch.members]
+            hypotheses = self._decode(params, batch.padded(sources), lines, required_of)
+            for row, hypotheses_of_row in zip(batch.members, hypotheses, strict=True):
+                row_hypotheses[row] = hypotheses_of_row
             done += len(batch.members)
             progress(done)
-        return found
+        return row_hypotheses
 
     def _decode(
-        self, params: Any, source_bs: np.ndarray, numbers: list[int], required: dict[int, Required]
+        self, params: Any, source_bs: np.ndarray, lines: list[int], required_of: dict[int, Required]
     ) -> list[list[Hypothesis]]:
-        rules = self._rules_of([required.get(n, Required()) for n in numbers], numbers, source_bs)
+        """Returns the hypotheses of the first rows of a batch, those of `lines`; the others are padding."""
+        arrays: dict[str, Any] = {"inputs_bs": cut_rows(self._mesh, source_bs)}
+        required = [required_of.get(line, Required()) for line in lines]
+        rules = self._rules_of(required, lines, source_bs)
         if rules is not None:
-            found = self._find(params, inputs_bs=cut_rows(self._mesh, source_bs), rules=rules)
-        elif self._sampling is None:
-            found = self._find(params, inputs_bs=cut_rows(self._mesh, source_bs))
-        else:
-            line_b = np.array(numbers + [0] * (len(source_bs) - len(numbers)), np.uint32)
-            keys_b = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(self._key, cut_rows(self._mesh, line_b))
-            found = self._find(params, inputs_bs=cut_rows(self._mesh, source_bs), keys_b=keys_b)
-        found = fetch(found)
-        return [self._hypotheses(found, row)[: self._nbest] for row in range(len(numbers))]
+            arrays["rules"] = rules
+        elif self._decoding.sampling is not None:
+            padding = [0] * (len(source_bs) - len(lines))
+            line_b = np.array(lines + padding, np.uint32)
+            arrays["keys_b"] = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(self._key, cut_rows(self._mesh, line_b))
+        outputs = fetch(self._find(params, **arrays))
+        return [self._hypotheses(outputs, row)[: self._decoding.nbest] for row in range(len(lines))]
 
-    def _rules_of(self, required: list[Required], numbers: list[int], source_bs: np.ndarray) -> Rules | None:
+    def _rules_of(self, required: list[Required], lines: list[int], source_bs: np.ndarray) -> Rules | None:
         """Returns the rules of a batch; None if there are none, which is another, faster program."""
         encode = self.tokenizer.target.encode
-        prefixes = [encode(one.prefix) for one in required]
-        phrases = [[ids for phrase in one.phrases if (ids := encode(phrase))] for one in required]
-        for row, (prefix, of_row) in enumerate(zip(prefixes, phrases, strict=True)):
-            needed, room = len(prefix) + sum(map(len, of_row)) + 1, int((source_bs[row] > 0).sum()) + self._extra_length
+        prefixes = [encode(wish.prefix) for wish in required]
+        phrases = [[ids for ids in map(encode, wish.phrases) if ids] for wish in required]
+        for row, line in enumerate(lines):
+            needed = len(prefixes[row]) + sum(map(len, phrases[row])) + 1
+            room = int((source_bs[row] > 0).sum()) + self._decoding.extra_length
             if needed > max(room, 1):
                 raise UserError(
-                    f"line {numbers[row]}: its translation may have {room} subwords, and what is required takes "
+                    f"line {line}: its translation may have {room} subwords, and what is required takes "
                     f"{needed}; raise --extra_length"
                 )
         rules = self._rules
         if any(prefixes):
-            prefix_bp = np.zeros((len(source_bs), _rounded(max(map(len, prefixes)))), np.int32)
-            for row, prefix in enumerate(prefixes):
-                prefix_bp[row, : len(prefix)] = prefix
+            prefix_bp = _padded_prefixes(prefixes, len(source_bs))
             rules = dataclasses.replace(rules, prefix_bp=cut_rows(self._mesh, prefix_bp))
         if any(phrases):
-            longest = max(len(ids) for of_row in phrases for ids in of_row)
-            sizes = (_rounded(max(map(len, phrases)), 2), _rounded(longest, 4))
-            phrases_bcl = np.zeros((len(source_bs), *sizes), np.int32)
-            for row, of_row in enumerate(phrases):
-                for number, ids in enumerate(of_row):
-                    phrases_bcl[row, number, : len(ids)] = ids
+            phrases_bcl = _padded_phrases(phrases, len(source_bs))
             rules = dataclasses.replace(rules, phrases_bcl=cut_rows(self._mesh, phrases_bcl))
         return None if rules is self._rules and rules == Rules() else rules
 
-    def _hypotheses(self, found: Hypotheses, row: int) -> list[Hypothesis]:
-        """Returns the hypotheses of one row; an empty one if the parameters are not finite and none was found."""
+    def _hypotheses(self, outputs: Hypotheses, row: int) -> list[Hypothesis]:
+        """Returns the hypotheses of one row; an empty one if the parameters are not finite and there is none."""
         hypotheses = []
-        for ids_t, length, log_prob, score in zip(*(field[row] for field in found), strict=True):
+        fields = [field[row] for field in outputs]
+        for ids_t, length, log_prob, score in zip(*fields, strict=True):
             if length > 0:
                 tokens = tuple(int(token) for token in ids_t[: length - 1])
                 hypotheses.append(Hypothesis(self.tokenizer.decode(tokens), float(score), float(log_prob), tokens))
         return hypotheses or [NOTHING._replace(score=-np.inf, log_prob=-np.inf)]
+
+
+def _search_of(decoding: Decoding) -> tuple[Callable[..., Search], dict[str, Any]]:
+    """Returns the search that these options ask for, and its own options."""
+    if decoding.sampling is not None:
+        options = decoding.sampling._asdict()
+        del options["seed"]  # samples take a key for each row
+        return sample, {**options, "samples": decoding.nbest, "extra_length": decoding.extra_length}
+    options = {"beam": decoding.beam, "alpha": decoding.alpha, "penalty": decoding.length_penalty}
+    if decoding.groups > 1:
+        options |= {"groups": decoding.groups, "diversity": decoding.diversity}
+        return diverse_search, {**options, "extra_length": decoding.extra_length}
+    return beam_search, {**options, "nbest": decoding.nbest, "extra_length": decoding.extra_length}
+
+
+def _padded_prefixes(prefixes: list[list[int]], rows: int) -> np.ndarray:
+    """Returns the ids of each row's prefix [b,p], with zeros behind them."""
+    longest = max(map(len, prefixes))
+    prefix_bp = np.zeros((rows, _rounded(longest)), np.int32)
+    for row, prefix in enumerate(prefixes):
+        prefix_bp[row, : len(prefix)] = prefix
+    return prefix_bp
+
+
+def _padded_phrases(phrases: list[list[list[int]]], rows: int) -> np.ndarray:
+    """Returns the ids of each row's phrases [b,phrases,l], with zeros behind them."""
+    most = max(map(len, phrases))
+    longest = max(len(ids) for row_phrases in phrases for ids in row_phrases)
+    phrases_bcl = np.zeros((rows, _rounded(most, 2), _rounded(longest, 4)), np.int32)
+    for row, row_phrases in enumerate(phrases):
+        for number, ids in enumerate(row_phrases):
+            phrases_bcl[row, number, : len(ids)] = ids
+    return phrases_bcl
 
 
 def _rounded(size: int, multiple: int = 8) -> int:
@@ -277,10 +304,10 @@ def _join(pieces: list[list[Hypothesis]]) -> Translation:
         parts = [piece[min(k, len(piece) - 1)] for piece in pieces]
         joined.append(
             Hypothesis(
-                " ".join(part.text for part in parts if part.text) if len(parts) > 1 else parts[0].text,
-                sum(part.score for part in parts),
-                sum(part.log_prob for part in parts),
-                tuple(token for part in parts for token in part.tokens),
+                text=" ".join(part.text for part in parts if part.text) if len(parts) > 1 else parts[0].text,
+                score=sum(part.score for part in parts),
+                log_prob=sum(part.log_prob for part in parts),
+                tokens=tuple(token for part in parts for token in part.tokens),
             )
         )
     return Translation(tuple(joined))

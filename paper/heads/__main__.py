@@ -9,7 +9,7 @@ on the right token. The best head is chosen on sentences of `grammar:valid` and 
 trained on either. For rare relations more sentences are read, until each has --cases cases.
 
 There are four baselines: the best head of the same model before its first update, the best fixed distance, chosen in
-the same way, a random visible token, and luck: what the best of as many random heads exceeds once in 20 times. With
+the same way, a random visible token, and the null: the 95th percentile of the best of as many random heads. With
 --ablate each head is left out in turn, to see whether translation needs the best one. Runs that differ in their seed
 alone, each given as --workdir, are summarised in one more table.
 

@@ -1,4 +1,4 @@
-"""What is lost without a head: how often the words concerned are still predicted when the head's output is zero.
+"""Head ablation: accuracy on the affected words with one head zeroed.
 
 For a case of a relation these are the predicted token itself, in the decoder, and in the encoder the translations of
 the token: all of their subwords must be the most probable ones after the true words before them (teacher forcing).
@@ -11,38 +11,25 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Array, Bool, Int
 
 from base.ids import BOS, EOS
-from base.intervals import bootstrap
+from base.intervals import Interval, bootstrap
 from base.progress import Progress
 from base.table import Table, as_text, number
 from base.tokens import Tokens
-from data.batching import length_batches
 from infer.attention.kinds import KINDS, TITLES
 from infer.runs import Run
+from infer.scores.forced import forced_batches
 from model.config import ModelConfig
 from model.transformer import Transformer
-from paper.heads.measure import owners
-from paper.heads.roles import AnnotatedPair, label
+from paper.heads.measure import owners, relation_label
+from paper.heads.roles import AnnotatedPair
 from paper.heads.sample import RARE, Sample
 
-FEW = 200  # sentences that common relations are judged on
+FEW = 200  # sentences that common relations are measured on
 WIDTH = 8  # rows are padded to a multiple of this
 TOKENS = 4096  # positions of a batch
-HEAD = (
-    "relation",
-    "head",
-    "intact",
-    "without",
-    "change: points",
-    "change: 95 %",
-    "others",
-    "lowest: points",
-    "lowest: head",
-    "cases",
-    "stands out",
-)
 _PLACES = {  # of the heads of each kind, in the tree of parameters
     "encoder": ("encoder", "self_attention"),
     "decoder": ("decoder", "self_attention"),
@@ -83,38 +70,37 @@ class Forced:
         self.run = model_run
         self.pairs = pairs
         encode = model_run.tokenizer.encode
-        sources = [[*encode(pair.source), EOS] for pair in pairs]
-        targets = [[*encode(pair.target), EOS] for pair in pairs]
-        read = [[BOS, *target[:-1]] for target in targets]
-        longest = [max(map(len, sides)) for sides in zip(sources, targets, strict=True)]
-        self.starts = np.cumsum([0, *map(len, targets)])
-        row_lengths = range(WIDTH, max(longest) + WIDTH, WIDTH)
-        limit = model_run.model_config.encoding.limit
-        self.batches = [
-            ([batch.padded(side) for side in (sources, read, targets)], batch.members)
-            for batch in length_batches(longest, row_lengths, tokens=TOKENS, limit=limit)
-        ]
+        self.sources = [[*encode(pair.source), EOS] for pair in pairs]
+        self.targets = [[*encode(pair.target), EOS] for pair in pairs]
+        self.target_inputs = [[BOS, *target[:-1]] for target in self.targets]
+        self.starts = np.cumsum([0, *map(len, self.targets)])
 
     def right(self, params: Any) -> Bool[np.ndarray, " t"]:
         """Returns for every position whether the true subword is the most probable one."""
-        right = np.zeros(self.starts[-1], bool)
-        compiled = _compiled(self.run.model_config)
-        for (source_bs, read_bt, target_bt), members in self.batches:
-            right_bt = np.asarray(compiled({"params": params}, source_bs, read_bt)) == target_bt
+        config = self.run.model_config
+        most_probable = _compiled(config)
+
+        def are_right(source_bs: np.ndarray, target_in_bt: np.ndarray, target_bt: np.ndarray) -> np.ndarray:
+            return np.asarray(most_probable(params, source_bs, target_in_bt)) == target_bt
+
+        sides = (self.sources, self.target_inputs, self.targets)
+        batches = forced_batches(are_right, *sides, width=WIDTH, tokens=TOKENS, limit=config.encoding.limit)
+        right_t = np.zeros(self.starts[-1], bool)
+        for members, right_bt in batches:
             for row, member in enumerate(members):
                 start, end = self.starts[member : member + 2]
-                right[start:end] = right_bt[row, : end - start]
-        return right
+                right_t[start:end] = right_bt[row, : end - start]
+        return right_t
 
     def cases(self, kind: str, relation: str) -> Predicted | None:
         """Returns the cases of a relation, without those in the encoder that nothing translates; None if none is."""
         places: list[list[int]] = []
         sentences: list[int] = []
         for sentence, pair in enumerate(self.pairs):
-            start = self.starts[sentence]
-            for tokens in _concerned(pair, kind, relation):
-                token_of = owners(self.run.tokenizer, pair.target_tokens, pair.target)
-                places.append([start + place for place, token in enumerate(token_of) if token in tokens])
+            for tokens in _affected(pair, kind, relation):
+                subword_owners = owners(self.run.tokenizer, pair.target_tokens, pair.target)
+                start = self.starts[sentence]
+                places.append([start + place for place, token in enumerate(subword_owners) if token in tokens])
                 sentences.append(sentence)
         if not places:
             return None
@@ -122,7 +108,7 @@ class Forced:
         return Predicted(np.concatenate(places), starts, np.array(sentences))
 
 
-def _concerned(pair: AnnotatedPair, kind: str, relation: str) -> Iterator[set[int]]:
+def _affected(pair: AnnotatedPair, kind: str, relation: str) -> Iterator[set[int]]:
     """Yields the target tokens whose prediction may depend on each case."""
     for query in pair.cases.get((kind, relation), {}):
         tokens = {t for t, s in pair.alignment if s == query} if kind == "encoder" else {query}
@@ -133,7 +119,13 @@ def _concerned(pair: AnnotatedPair, kind: str, relation: str) -> Iterator[set[in
 @cache
 def _compiled(config: ModelConfig) -> Any:
     model = Transformer(config)
-    return jax.jit(lambda params, *sides: jnp.argmax(model.apply(params, *map(Tokens.of, sides)), axis=-1))
+
+    @jax.jit
+    def most_probable(params: dict, source_bs: Int[Array, "b s"], target_in_bt: Int[Array, "b t"]) -> Int[Array, "b t"]:
+        logits_btv = model.apply({"params": params}, Tokens.of(source_bs), Tokens.of(target_in_bt))
+        return jnp.argmax(logits_btv, axis=-1)
+
+    return most_probable
 
 
 def ablate(model_run: Run, roles: dict[str, dict[str, Any]], pairs: Sample) -> dict[str, dict[str, Any]]:
@@ -147,50 +139,47 @@ def ablate(model_run: Run, roles: dict[str, dict[str, Any]], pairs: Sample) -> d
       and `ablated`; the `change` between them, with its 95 % bootstrap interval over sentences, `low` to `high`; the
       mean change over all `others` of that kind, and their `lowest`, with its layer and head.
     """
-    rare = [_of_rare(pair) for pair in pairs.first[FEW:]]
-    forced = Forced(model_run, [*pairs.first[:FEW], *(pair for pair in rare if pair.cases), *pairs.more])
-    n = model_run.model_config.N
-    h = model_run.model_config.h
+    rare = [_with_rare_alone(pair) for pair in pairs.first[FEW:]]
+    holding_rare = [pair for pair in rare if pair.cases]
+    forced = Forced(model_run, pairs.first[:FEW] + holding_rare + pairs.more)
+    shape = (model_run.model_config.N, model_run.model_config.h)
     intact_t = forced.right(model_run.params)
-    compared: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
+    changes: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
     with Progress("leaving out heads", "heads") as progress:
-        done = 0
-        for kind in KINDS:
-            left_out: dict[tuple[int, ...], np.ndarray] = {}
-            for layer, head in np.ndindex(n, h):
-                left_out[layer, head] = forced.right(without(model_run.params, kind, layer, head))
-                done += 1
-                progress.update(done)
-            for relation, role in roles[kind].items():
-                cases = forced.cases(kind, relation)
-                if cases is not None:
-                    best = (role["best"]["layer"] - 1, role["best"]["head"] - 1)
-                    compared[kind][relation] = _compared(cases, intact_t, left_out, best)
-    return compared
+        heads = progress.count((kind, place) for kind in KINDS for place in np.ndindex(shape))
+        right_without = {(kind, *place): forced.right(without(model_run.params, kind, *place)) for kind, place in heads}
+    for kind in KINDS:
+        left_out = {place: right_without[kind, *place] for place in np.ndindex(shape)}
+        for relation, role in roles[kind].items():
+            cases = forced.cases(kind, relation)
+            if cases is not None:
+                best = (role["best"]["layer"] - 1, role["best"]["head"] - 1)
+                changes[kind][relation] = _compared(cases, intact_t, left_out, best)
+    return changes
 
 
-def _of_rare(pair: AnnotatedPair) -> AnnotatedPair:
-    return pair._replace(cases={name: cases for name, cases in pair.cases.items() if name[1] in RARE and cases})
+def _with_rare_alone(pair: AnnotatedPair) -> AnnotatedPair:
+    """Returns the pair with its cases of rare relations alone."""
+    rare = {name: cases for name, cases in pair.cases.items() if name[1] in RARE and cases}
+    return pair._replace(cases=rare)
 
 
 def _compared(
     cases: Predicted, intact_t: np.ndarray, left_out: dict[tuple[int, ...], np.ndarray], best: tuple[int, int]
 ) -> dict[str, Any]:
-    intact = cases.right(intact_t)
-    changes = {place: float(np.mean(cases.right(right_t)) - intact.mean()) for place, right_t in left_out.items()}
-    ablated = cases.right(left_out[best])
-    columns = (np.ones(len(intact)), intact, ablated)  # by case, to be summed by sentence
-    sentences = int(cases.sentences.max()) + 1
-    counts_ic = np.stack([np.bincount(cases.sentences, column, sentences) for column in columns], -1)
-    low, high = bootstrap(counts_ic[counts_ic[:, 0] > 0], _change)
+    """Returns what `ablate` says of the cases of one relation, whose best head is `best`; its parts count from 0."""
+    intact_c = cases.right(intact_t)
+    ablated_c = cases.right(left_out[best])
+    changes = {place: float(np.mean(cases.right(right_t)) - intact_c.mean()) for place, right_t in left_out.items()}
+    low, high = _interval_of_change(cases.sentences, intact_c, ablated_c)
     others = {place: change for place, change in changes.items() if place != best}
     lowest = min(others, key=others.__getitem__, default=best)
     return {
         "layer": best[0] + 1,
         "head": best[1] + 1,
-        "cases": len(intact),
-        "intact": float(intact.mean()),
-        "ablated": float(ablated.mean()),
+        "cases": len(intact_c),
+        "intact": float(intact_c.mean()),
+        "ablated": float(ablated_c.mean()),
         "change": changes[best],
         "low": low,
         "high": high,
@@ -199,49 +188,47 @@ def _compared(
     }
 
 
-def _change(sums_c: np.ndarray) -> np.ndarray:
-    """Returns the change of the share that is right, from sums of (cases, right in the intact model, right without)."""
-    return (sums_c[..., 2] - sums_c[..., 1]) / sums_c[..., 0]
+def _interval_of_change(sentences_c: np.ndarray, intact_c: np.ndarray, ablated_c: np.ndarray) -> Interval:
+    """Returns the 95 % bootstrap interval, over sentences, of the change of the share that is right."""
+    count = int(sentences_c.max()) + 1
+    cases_i = np.bincount(sentences_c, np.ones(len(intact_c)), count)
+    intact_i = np.bincount(sentences_c, intact_c, count)
+    ablated_i = np.bincount(sentences_c, ablated_c, count)
+    counts_i3 = np.stack([cases_i, intact_i, ablated_i], -1)
+    with_cases = counts_i3[cases_i > 0]
+    return bootstrap(with_cases, lambda sums_3: (sums_3[..., 2] - sums_3[..., 1]) / sums_3[..., 0])
 
 
-def ablation_table(ablated: dict[str, dict[str, Any]]) -> str:
+def ablation_text(changes: dict[str, dict[str, Any]]) -> str:
     """Returns the result of `ablate` as text."""
-    return "\n\n".join(map(as_text, ablation_tables(ablated)))
+    notes = [
+        "without the best head: how often the affected words are predicted, in %, teacher forcing, and the change in "
+        "points, with 95 % intervals",
+        "*: the interval lies below the mean change over the other heads; lowest: the other head that costs most",
+    ]
+    tables = [_ablation_table(kind, relations) for kind, relations in changes.items()]
+    return "\n\n".join(["\n".join(notes), *map(as_text, tables)])
 
 
-def ablation_tables(ablated: dict[str, dict[str, Any]]) -> list[Table]:
-    """Returns a table for each kind of attention."""
-    made: list[Table] = []
-    for kind, relations in ablated.items():
-        rows = [_row(relation, kind, compared) for relation, compared in relations.items()]
-        made.append(Table(f"heads-without-{kind}", f"{TITLES[kind]}, without the best head", HEAD, rows, []))
-    made[-1].notes.extend(
-        [
-            "intact and without: how often the words concerned are predicted, in %, teacher forcing",
-            "change: in points, with its 95 % interval; head: layer.head, from 1",
-            "others: the mean change over the other heads; lowest: the other head that costs most",
-            "stands out: the interval lies below the mean change over the other heads",
-        ]
-    )
-    return made
-
-
-def _row(relation: str, kind: str, compared: dict[str, Any]) -> tuple[str, ...]:
-    lowest = compared["lowest"]
-    return (
-        label(relation, kind),
-        f"{compared['layer']}.{compared['head']}",
-        number(100 * compared["intact"], 1),
-        number(100 * compared["ablated"], 1),
-        _points(compared["change"]),
-        f"{_points(compared['low'])} to {_points(compared['high'])}",
-        _points(compared["others"]),
-        _points(lowest["change"]),
-        f"{lowest['layer']}.{lowest['head']}",
-        f"{compared['cases']:,}",
-        "yes" if compared["high"] < compared["others"] else "",
-    )
-
-
-def _points(change: float) -> str:
-    return number(100 * change, 1, sign=True)
+def _ablation_table(kind: str, relations: dict[str, Any]) -> Table:
+    """Returns the changes without the best head of each relation."""
+    rows: list[tuple[str, ...]] = []
+    for relation, change in relations.items():
+        lowest = change["lowest"]
+        interval = f"{100 * change['low']:+6.1f} to {100 * change['high']:+5.1f}"
+        mark = " *" if change["high"] < change["others"] else ""
+        rows.append(
+            (
+                relation_label(kind, relation),
+                str(change["layer"]),
+                str(change["head"]),
+                number(100 * change["intact"], 1),
+                number(100 * change["ablated"], 1),
+                f"{100 * change['change']:+6.1f} {interval}{mark}",
+                f"{100 * change['others']:+6.1f}",
+                f"{100 * lowest['change']:+6.1f} ({lowest['layer']}.{lowest['head']})",
+                f"{change['cases']:,}",
+            )
+        )
+    head = ("relation", "layer", "head", "intact", "without", "change", "others", "lowest", "cases")
+    return Table("", TITLES[kind], head, rows, [])

@@ -1,38 +1,53 @@
 """What `python -m paper.heads` does once its flags have been checked."""
 
 import json
+import sys
 from typing import Any
 
 from base.errors import UserError
 from infer.runs import open_run
-from paper.heads.ablation import ablate, ablation_table
-from paper.heads.measure import direction, judge, keep, table
+from paper.heads.ablation import ablate, ablation_text
+from paper.heads.measure import direction, heads_text, measure_heads, save
 from paper.heads.sample import sample
-from paper.heads.seeds import seeds_table
+from paper.heads.seeds import seeds_text
 
 
 def main(options: Any) -> None:
     """Measures the heads of each run, saves the result in it, and prints it."""
-    every: list[dict[str, Any]] = []
+    several = len(options.workdir) > 1
+    results = []
     for workdir in options.workdir:
-        model_run = open_run(workdir, options.checkpoint)
-        units = model_run.tokenizer.units
-        if units != "subwords":
-            raise UserError(f"--workdir={workdir}: this run's units are {units}; heads are judged by subwords")
-        judged = judge(model_run, options.sentences, options.cases)
-        if options.ablate:
-            test = sample("test", options.sentences, options.cases, direction(model_run))
-            judged["ablation"] = ablate(model_run, judged["roles"], test)
-        keep(model_run.workdir / "evaluations" / "heads.json", judged)
-        every.append(judged)
+        result = _measured(workdir, options)
+        results.append(result)
         if not options.json:
-            several = len(options.workdir) > 1
-            parts = [f"{workdir}, step {judged['step']}:"] if several else []
-            parts.append(table(judged))
-            if options.ablate:
-                parts.append(ablation_table(judged["ablation"]))
-            print("\n\n".join(parts), end="\n\n" if several else "\n", flush=True)
+            _print_tables(workdir if several else None, result)
     if options.json:
-        print(json.dumps(every if len(every) > 1 else every[0], indent=1))
-    elif len(every) > 1:
-        print(seeds_table(every))
+        print(json.dumps(results if several else results[0], indent=1))
+    elif several:
+        print(seeds_text(results))
+
+
+def _measured(workdir: str, options: Any) -> dict[str, Any]:
+    """Returns the result of one run, and saves it there."""
+    model_run = open_run(workdir, options.checkpoint)
+    units = model_run.tokenizer.units
+    if units != "subwords":
+        raise UserError(f"--workdir={workdir}: this run's units are {units}; heads are measured by subwords")
+    result = measure_heads(model_run, options.sentences, options.cases)
+    if options.ablate:
+        test = sample("test", options.sentences, options.cases, direction(model_run))
+        result["ablation"] = ablate(model_run, result["roles"], test)
+    save(model_run.workdir / "evaluations" / "heads.json", result)
+    return result
+
+
+def _print_tables(workdir: str | None, result: dict[str, Any]) -> None:
+    """Prints the tables of one run, under its folder if that is given."""
+    if workdir is not None:
+        print(f"{workdir}, step {result['step']}:\n")
+    print(heads_text(result))
+    if "ablation" in result:
+        print(f"\n{ablation_text(result['ablation'])}")
+    if workdir is not None:
+        print()
+    sys.stdout.flush()

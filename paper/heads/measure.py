@@ -9,49 +9,41 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Array, Float, Int
 
 from base.errors import UserError
-from base.files import check, read_json, write_json
+from base.files import read_json, write_json
 from base.ids import BOS, EOS
 from base.progress import Progress
 from base.table import Table, as_text, number
 from base.tokens import Tokens
-from data.batching import length_batches
 from data.tokenizer import Tokenizer
 from infer.attention.kinds import KINDS, TITLES
 from infer.attention.maps import require_weights
 from infer.runs import Run
+from infer.scores.forced import forced_batches
 from model.config import ModelConfig
 from model.transformer import Transformer, init_params
-from paper.heads.roles import AlignmentTally, AnnotatedPair, RoleTally, alignment_report, label, role_report
+from paper.heads.roles import (
+    RELATIONS,
+    AlignmentTally,
+    AnnotatedPair,
+    RoleTally,
+    alignment_report,
+    role_report,
+)
 from paper.heads.sample import CASES, Sample, sample
 from run.averaging import params_sha256
 
-BATCH = 32  # sentences of up to `WIDTH` subwords in a batch; fewer if they are longer
 WIDTH = 32  # rows are padded to a multiple of this, to limit the number of compiled shapes
+BATCH = 32  # sentences of up to `WIDTH` subwords in a batch; fewer if they are longer
 SENTENCES = 2500
-
-HEAD = (
-    "relation",
-    "best: head",
-    "best: %",
-    "best: 95 %",
-    "untrained: %",
-    "untrained: 95 %",
-    "distance: keys",
-    "distance: %",
-    "distance: 95 %",
-    "luck",
-    "cases",
-    "stands out",
-)
 
 _BOUNDS = {"low": float, "high": float}
 _BEST = {"layer": int, "head": int, "accuracy": float, **_BOUNDS}
@@ -68,7 +60,7 @@ _ERRORS = {
     "best_layer": {"layer": int, "error": float, **_BOUNDS},
     "best_head": {"layer": int, "head": int, "error": float, **_BOUNDS},
 }
-_KEPT = {
+_RESULT = {
     "roles": dict.fromkeys(KINDS, dict),
     "alignment": {
         "heads": [[float]],
@@ -101,32 +93,35 @@ def owners(tokenizer: Tokenizer, tokens: Sequence[str], text: str) -> list[int]:
       ValueError: `tokens` are not the tokens of `text`.
     """
     spelled = tokenizer.normalise(text).encode()
-    owner_at = [-1]  # by byte, behind the space that sentencepiece puts before a sentence
-    at = 0
+    byte_owners = [-1]  # the first byte is the space that sentencepiece puts before a sentence
+    end = 0
     for place, token in enumerate(tokens):
         letters = tokenizer.normalise(token).encode()
-        start = spelled.find(letters, at)
-        if start < 0 or spelled[at:start].strip():
+        start = spelled.find(letters, end)
+        if start < 0 or spelled[end:start].strip():
             raise ValueError(f"{token!r} is not token {place} of {text!r}")
-        owner_at += [place] * (start + len(letters) - at)
-        at = start + len(letters)
-    owner_of: list[int] = []
+        length = start + len(letters) - end
+        byte_owners += [place] * length
+        end += length
+    subword_owners = []
     end = 0
     for piece in tokenizer.pieces(tokenizer.encode(text)):
-        end += 1 if re.fullmatch(r"<0x[0-9A-F]{2}>", piece) else len(piece.replace("▁", " ").encode())
-        owner = owner_at[min(end, len(owner_at)) - 1]
-        owner_of.append(max(owner, 0))  # a space that is its own subword belongs to the token after it
-    return owner_of
+        is_byte = re.fullmatch(r"<0x[0-9A-F]{2}>", piece)
+        end += 1 if is_byte else len(piece.replace("▁", " ").encode())
+        last_byte = min(end, len(byte_owners)) - 1
+        subword_owners.append(byte_owners[last_byte])
+    # A space that is its own subword belongs to the token after it.
+    return [max(owner, 0) for owner in subword_owners]
 
 
 def token_weights(weights_nhts: Float[np.ndarray, "n h t s"], spans: Spans) -> Float[np.ndarray, "n h q k"]:
     """Returns the weights between tokens from those between subwords; the last key stands for all non-tokens."""
     queries = max(spans.queries) + 1
     keys = max(spans.keys) + 2
-    of_query_qt = np.array(spans.queries)[None, :] == np.arange(queries)[:, None]
-    of_key_sk = (np.array(spans.keys)[:, None] % keys) == np.arange(keys)[None, :]
-    mean_qt = of_query_qt / of_query_qt.sum(-1, keepdims=True)
-    return np.einsum("qt,nhts,sk->nhqk", mean_qt, weights_nhts, of_key_sk.astype(np.float64), optimize=True)
+    rows_qt = np.array(spans.queries)[None, :] == np.arange(queries)[:, None]
+    columns_sk = (np.array(spans.keys)[:, None] % keys) == np.arange(keys)[None, :]
+    rows_qt = rows_qt / rows_qt.sum(-1, keepdims=True)
+    return np.einsum("qt,nhts,sk->nhqk", rows_qt, weights_nhts, columns_sk.astype(np.float64), optimize=True)
 
 
 def spans_of(tokenizer: Tokenizer, pair: AnnotatedPair) -> dict[str, Spans]:
@@ -146,35 +141,38 @@ def sentence_maps(model_run: Run, pairs: Sequence[AnnotatedPair]) -> Iterator[tu
     The decoder runs with teacher forcing.
 
     Raises:
-      UserError: the model's mixer has no weights.
+      UserError: the model's mixer has no weights, or a sentence is longer than its learned positions.
     """
-    require_weights(model_run.model_config)
+    config = model_run.model_config
+    require_weights(config)
     encode = model_run.tokenizer.encode
     sources = [[*encode(pair.source), EOS] for pair in pairs]
     targets = [[BOS, *encode(pair.target)] for pair in pairs]
-    maps_of = _compiled(model_run.model_config)
-    params = {"params": model_run.params}
-    longest = [max(map(len, sides)) for sides in zip(sources, targets, strict=True)]
-    row_lengths = range(WIDTH, max(longest, default=0) + WIDTH, WIDTH)
-    limit = model_run.model_config.encoding.limit
-    for batch in length_batches(longest, row_lengths, tokens=BATCH * WIDTH, limit=limit):
-        maps = maps_of(params, batch.padded(sources), batch.padded(targets))
-        maps = {kind: np.asarray(weights) for kind, weights in maps.items()}
-        for row, i in enumerate(batch.members):
-            spans = spans_of(model_run.tokenizer, pairs[i])
-            yield (
-                pairs[i],
-                {
-                    kind: token_weights(maps[kind][:, row, :, : len(span.queries), : len(span.keys)], span)
-                    for kind, span in spans.items()
-                },
-            )
+    attention_maps = partial(_compiled(config), model_run.params)
+    limit = config.encoding.limit
+    batches = forced_batches(attention_maps, sources, targets, width=WIDTH, tokens=BATCH * WIDTH, limit=limit)
+    for members, batch_maps in batches:
+        maps = {kind: np.asarray(weights_nbhts) for kind, weights_nbhts in batch_maps.items()}
+        for row, member in enumerate(members):
+            pair = pairs[member]
+            pair_maps = {}
+            for kind, spans in spans_of(model_run.tokenizer, pair).items():
+                weights_nhts = maps[kind][:, row, :, : len(spans.queries), : len(spans.keys)]
+                pair_maps[kind] = token_weights(weights_nhts, spans)
+            yield pair, pair_maps
 
 
 @cache
 def _compiled(config: ModelConfig) -> Any:
     model = Transformer(config)
-    return jax.jit(lambda params, *ids: model.apply(params, *map(Tokens.of, ids), method="attention_maps"))
+
+    @jax.jit
+    def attention_maps(params: dict, source_bs: Int[Array, "b s"], target_bt: Int[Array, "b t"]) -> dict[str, Any]:
+        source = Tokens.of(source_bs)
+        target = Tokens.of(target_bt)
+        return model.apply({"params": params}, source, target, method="attention_maps")
+
+    return attention_maps
 
 
 def largest(weights_nhts: Float[np.ndarray, "... t s"]) -> Int[np.ndarray, "... t"]:
@@ -210,14 +208,14 @@ def direction(model_run: Run) -> bool:
       UserError: the run translates other languages, which the grammar does not have.
     """
     spec = model_run.config.data.train
-    languages = re.search(r"\{(\w+),(\w+)\}", spec)
-    sides = languages.groups() if languages else ("en", "de")
-    if set(sides) != {"en", "de"} or spec.startswith("trees:"):
+    named = re.search(r"\{(\w+),(\w+)\}", spec)
+    languages = named.groups() if named else ("en", "de")
+    if set(languages) != {"en", "de"} or spec.startswith("trees:"):
         raise UserError(
-            f"--workdir={model_run.workdir}: trained on {spec}; heads are judged on the built-in grammar, which is "
+            f"--workdir={model_run.workdir}: trained on {spec}; heads are measured on the built-in grammar, which is "
             "English and German"
         )
-    return sides == ("de", "en")
+    return languages == ("de", "en")
 
 
 def untrained(model_run: Run) -> Run:
@@ -226,7 +224,7 @@ def untrained(model_run: Run) -> Run:
     return model_run._replace(params=jax.device_get(init_params(model_run.model_config, key)), step=0, checkpoints=())
 
 
-def judge(model_run: Run, sentences: int = SENTENCES, cases: int = CASES) -> dict[str, Any]:
+def measure_heads(model_run: Run, sentences: int = SENTENCES, cases: int = CASES) -> dict[str, Any]:
     """Returns head roles and alignment error, as JSON values.
 
     Heads are chosen on the sample of `grammar:valid` and scored on that of `grammar:test`, see `paper.heads.sample`
@@ -240,14 +238,15 @@ def judge(model_run: Run, sentences: int = SENTENCES, cases: int = CASES) -> dic
     reverse = direction(model_run)
     valid = sample("valid", sentences, cases, reverse)
     test = sample("test", sentences, cases, reverse)
-    roles, alignment = _reports(model_run, valid, test)
-    fresh_roles, fresh_alignment = _reports(untrained(model_run), valid, test)
-    for kind, of_kind in fresh_roles.items():
-        for relation, role in of_kind.items():
+    roles, alignment = _chosen_and_scored(model_run, valid, test)
+    untrained_roles, untrained_alignment = _chosen_and_scored(untrained(model_run), valid, test)
+    for kind, relations in untrained_roles.items():
+        for relation, role in relations.items():
             roles[kind][relation]["untrained"] = role["best"]
+    alignment["untrained"] = {name: untrained_alignment[name] for name in _ERRORS}
     return {
         "roles": roles,
-        "alignment": alignment | {"untrained": {name: fresh_alignment[name] for name in _ERRORS}},
+        "alignment": alignment,
         "chosen_on": valid.named("valid"),
         "scored_on": test.named("test"),
         "sentences": sentences,
@@ -259,16 +258,18 @@ def judge(model_run: Run, sentences: int = SENTENCES, cases: int = CASES) -> dic
     }
 
 
-def _reports(model_run: Run, valid: Sample, test: Sample) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-    """Returns roles and alignments of a run, chosen on one sample and scored on the other."""
+def _chosen_and_scored(model_run: Run, valid: Sample, test: Sample) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns the roles and the alignments of heads chosen on `valid` and scored on `test`."""
     valid_roles, *valid_alignments = tally(model_run, valid)
     test_roles, *test_alignments = tally(model_run, test)
     return role_report(valid_roles, test_roles), alignment_report(valid_alignments, test_alignments)
 
 
-def kept(model_run: Run, sentences: int = SENTENCES, cases: int = CASES) -> dict[str, Any]:
-    """Returns the result of `judge`: read from the run if it is of these parameters and of no fewer sentences and
-    cases, else computed and saved. Results without `cases` are older: they count layers and heads from 0.
+def load_or_measure(model_run: Run, sentences: int = SENTENCES, cases: int = CASES) -> dict[str, Any]:
+    """Returns the result of `measure_heads`, read from the run or else computed and saved.
+
+    A saved one is used if it is of these parameters and of no fewer sentences and cases. Results without `cases` are
+    older: they count layers and heads from 0.
 
     Raises:
       UserError: the file in the run is damaged.
@@ -277,94 +278,90 @@ def kept(model_run: Run, sentences: int = SENTENCES, cases: int = CASES) -> dict
     if path.is_file():
         saved = read_json(path, dict)
         if saved.get("params_sha256") == params_sha256(model_run.params) and "cases" in saved:
-            check(path, "", saved, _KEPT)
-            roles = {kind: dict.fromkeys(saved["roles"][kind], _ROLE) for kind in KINDS}
-            check(path, "", saved, {"roles": roles})
+            read_json(path, _RESULT)
             if saved["sentences"] >= sentences and saved["cases"] >= cases:
-                return saved
-    judged = judge(model_run, sentences, cases)
-    keep(path, judged)
-    return judged
+                roles = {kind: dict.fromkeys(saved["roles"][kind], _ROLE) for kind in KINDS}
+                return read_json(path, {"roles": roles})
+    result = measure_heads(model_run, sentences, cases)
+    save(path, result)
+    return result
 
 
-def keep(path: Path, judged: dict[str, Any]) -> None:
+def save(path: Path, result: dict[str, Any]) -> None:
     """Writes the result into the run; if the folder cannot be written, only prints a note on stderr."""
     try:
         path.parent.mkdir(exist_ok=True)
-        write_json(path, judged)
+        write_json(path, result)
     except OSError as error:
         print(f"note: {path} cannot be written ({error.strerror})", file=sys.stderr)
 
 
-def table(judged: dict[str, Any]) -> str:
-    """Returns the result as text: the best head of every relation, then the alignment."""
-    return "\n\n".join(map(as_text, tables(judged)))
+def heads_text(result: dict[str, Any]) -> str:
+    """Returns the result of `measure_heads` as text: the best head of every relation, then the alignment.
+
+    A relation is marked where the head's interval lies above those of both other baselines and above the null.
+    """
+    notes = [
+        f"best heads, chosen on {result['chosen_on']} and scored on {result['scored_on']}",
+        "accuracies in %, with 95 % intervals; null: 95th percentile of the best of as many random heads",
+        "*: above the null, and its interval above those of the best untrained head and of the best fixed distance",
+    ]
+    tables = [_roles_table(kind, result["roles"][kind]) for kind in KINDS]
+    tables.append(_alignment_table(result["alignment"]))
+    return "\n\n".join(["\n".join(notes), *map(as_text, tables)])
 
 
-def tables(judged: dict[str, Any]) -> list[Table]:
-    """Returns a table of the best heads for each kind of attention, and one of the alignment."""
-    made = [Table(f"heads-{kind}", TITLES[kind], HEAD, _role_rows(judged["roles"][kind], kind), []) for kind in KINDS]
-    made[-1].notes.extend(
-        [
-            f"best heads, chosen on {judged['chosen_on']} and scored on {judged['scored_on']}",
-            "head: layer.head, from 1; %: accuracy; 95 %: its interval",
-            "untrained: the best head before training; distance: the best fixed one; luck: what the best of as many "
-            "random heads exceeds once in 20 times",
-            "stands out: above luck, and its interval above those of the best untrained head and of the best fixed "
-            "distance",
-        ]
-    )
-    return [*made, _alignment_table(judged["alignment"])]
-
-
-def _role_rows(roles: dict[str, Any], kind: str) -> list[tuple[str, ...]]:
+def _roles_table(kind: str, roles: dict[str, Any]) -> Table:
+    """Returns the best head of each relation, beside its baselines."""
     rows: list[tuple[str, ...]] = []
     for relation, role in roles.items():
         best = role["best"]
         fixed = role["fixed"]
+        mark = " *" if stands_out(role) else ""
         rows.append(
             (
-                label(relation, kind),
-                f"{best['layer']}.{best['head']}",
-                *_in_percent(best, "accuracy"),
-                *_in_percent(role["untrained"], "accuracy"),
-                number(float(fixed["distance"]), 0, sign=True),
-                *_in_percent(fixed, "accuracy"),
+                relation_label(kind, relation),
+                str(best["layer"]),
+                str(best["head"]),
+                _with_interval(best, "accuracy") + mark,
+                _with_interval(role["untrained"], "accuracy"),
+                f"{_with_interval(fixed, 'accuracy')} at {fixed['distance']:+d}",
                 number(100 * role["luck"], 1),
                 f"{role['cases']:,}",
-                "yes" if stands_out(role) else "",
             )
         )
-    return rows
+    head = ("relation", "layer", "head", "accuracy", "untrained", "fixed distance", "null", "cases")
+    return Table("", TITLES[kind], head, rows, [])
 
 
 def _alignment_table(alignment: dict[str, Any]) -> Table:
+    """Returns the alignment error rates of the best layer and the best head, and of the diagonal."""
     layer = alignment["best_layer"]
     head = alignment["best_head"]
-    untrained = alignment["untrained"]
-    rows: list[tuple[str, ...]] = [
-        (
-            f"average of the best layer, {layer['layer']}",
-            *_in_percent(layer, "error"),
-            *_in_percent(untrained["best_layer"], "error"),
-        ),
-        (
-            f"best head, {head['layer']}.{head['head']}",
-            *_in_percent(head, "error"),
-            *_in_percent(untrained["best_head"], "error"),
-        ),
-        ("the diagonal", *_in_percent(alignment["diagonal"], "error"), "", ""),
-    ]
-    columns = ("links of", "trained: %", "trained: 95 %", "untrained: %", "untrained: 95 %")
-    return Table("heads-alignment", "alignment error rate, all links sure", columns, rows, [])
+    labels = {
+        "best_layer": f"average of the best layer, {layer['layer']}",
+        "best_head": f"best head, {head['layer']}.{head['head']}",
+    }
+    rows: list[tuple[str, ...]] = []
+    for key, label in labels.items():
+        trained = _with_interval(alignment[key], "error")
+        rows.append((label, trained, _with_interval(alignment["untrained"][key], "error")))
+    rows.append(("the diagonal", _with_interval(alignment["diagonal"], "error"), ""))
+    return Table("", "alignment error rate, all links sure, in %", ("weights", "error", "untrained"), rows, [])
 
 
-def _in_percent(measured: dict[str, Any], key: str) -> tuple[str, str]:
-    """Returns a share and its interval."""
-    return number(100 * measured[key], 1), f"{100 * measured['low']:.1f} to {100 * measured['high']:.1f}"
+def relation_label(kind: str, relation: str) -> str:
+    """Returns what a table calls a relation; over the encoder it is one to the translation of a token."""
+    label = RELATIONS[relation]
+    return f"{label}, translated" if kind == "cross" else label
 
 
 def stands_out(role: dict[str, Any]) -> bool:
-    """Returns whether a head is better than its baselines: above luck, and its interval above both of theirs."""
+    """Returns whether a head is better than its baselines: above the null, and its interval above both of theirs."""
     bounds = (role["luck"], role["untrained"]["high"], role["fixed"]["high"])
     return bool(role["best"]["low"] > max(bounds))
+
+
+def _with_interval(share: dict[str, Any], key: str) -> str:
+    """Returns a share and its 95 % interval, in percent and of one width."""
+    return f"{100 * share[key]:5.1f}  {100 * share['low']:5.1f} to {100 * share['high']:5.1f}"

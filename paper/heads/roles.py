@@ -27,11 +27,6 @@ RELATIONS = {  # name: label
 Cases = dict[int, frozenset[int]]  # query: correct keys
 
 
-def label(relation: str, kind: str) -> str:
-    """Returns what tables call a relation for this kind of attention."""
-    return f"{RELATIONS[relation]}, translated" if kind == "cross" else RELATIONS[relation]
-
-
 class AnnotatedPair(NamedTuple):
     """A sentence pair, its tokens, its cases by (kind, relation), and its alignment {(target, source), ...}."""
 
@@ -55,10 +50,14 @@ def annotate(example: Example, reverse: bool = False) -> AnnotatedPair:
         "german": (example.german, example.german_tokens),
     }
     source, target = ("german", "english") if reverse else ("english", "german")
-    alignment = frozenset((s, t) if reverse else (t, s) for s, t in example.alignment)
+    if reverse:
+        alignment = frozenset((english, german) for english, german in example.alignment)
+    else:
+        alignment = frozenset((german, english) for english, german in example.alignment)
     links = example.links._asdict()
     english_it = {i for i, token in enumerate(example.tree.leaves()) if token.lower() == "it"}
-    its = {"english": english_it, "german": {j for i, j in example.alignment if i in english_it}}
+    german_it = {j for i, j in example.alignment if i in english_it}
+    it = {"english": english_it, "german": german_it}
 
     def between(language: str) -> dict[str, Cases]:
         count = len(sides[language][1])
@@ -71,24 +70,23 @@ def annotate(example: Example, reverse: bool = False) -> AnnotatedPair:
             "particle": verbs,
             "verb": ((particle, verb) for verb, particle in verbs),
             "antecedent": links[f"{language}_pronouns"],
-            "it": ((q, k) for q, k in links[f"{language}_pronouns"] if q in its[language]),
+            "it": ((q, k) for q, k in links[f"{language}_pronouns"] if q in it[language]),
         }
-        return {relation: _cases(links_of) for relation, links_of in pairs.items()}
+        return {relation: _cases(linked) for relation, linked in pairs.items()}
 
-    cases = {("encoder", relation): keys_of for relation, keys_of in between(source).items()}
-    translated = _cases(alignment)
-    for relation, keys_of in between(target).items():
-        links_of = [(query, key) for query, keys in keys_of.items() for key in keys]
-        cases["decoder", relation] = _cases((query, key) for query, key in links_of if key < query)
-        cases["cross", relation] = _cases(
-            (query, s) for query, key in links_of for s in translated.get(key, frozenset())
-        )
+    cases = {("encoder", relation): source_cases for relation, source_cases in between(source).items()}
+    sources_of = _cases(alignment)
+    for relation, target_cases in between(target).items():
+        pairs = [(query, key) for query, keys in target_cases.items() for key in keys]
+        cases["decoder", relation] = _cases((query, key) for query, key in pairs if key < query)
+        cases["cross", relation] = _cases((query, s) for query, key in pairs for s in sources_of.get(key, frozenset()))
     source_text, source_tokens = sides[source]
     target_text, target_tokens = sides[target]
     return AnnotatedPair(source_text, target_text, source_tokens, target_tokens, cases, alignment)
 
 
 def _cases(pairs: Iterable[tuple[int, int]]) -> Cases:
+    """Returns the keys of each query."""
     keys_of: dict[int, set[int]] = {}
     for query, key in pairs:
         keys_of.setdefault(query, set()).add(key)
@@ -123,10 +121,9 @@ def role_report(valid: RoleTally, test: RoleTally) -> dict[str, dict[str, Any]]:
 
     `accuracy` is that of each layer and head on the test sentences; `best` the head chosen on the validation sentences,
     its layer and its number from 1, with its test accuracy; `fixed` the most often correct distance key - query, chosen
-    and scored in the same way; `chance` the accuracy of a random visible token, and `luck` what the best of as many
-    heads that attend at random exceeds once in 20 times; `cases` the number of cases in the test sentences. `low` and
-    `high` bound the 95 % interval of an accuracy; it takes cases as independent, which those of one sentence are not
-    quite.
+    and scored in the same way; `chance` the accuracy of a random visible token, and `luck` the null (`null_accuracy`);
+    `cases` the number of cases in the test sentences. `low` and `high` bound the 95 % interval of an accuracy; it takes
+    cases as independent, which those of one sentence are not quite.
     """
     report: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
     for kind, relation in test.hits_nh:
@@ -134,20 +131,19 @@ def role_report(valid: RoleTally, test: RoleTally) -> dict[str, dict[str, Any]]:
         if name not in valid.hits_nh:
             continue
         cases = test.cases[name]
+        chance = test.chance[name] / cases
+        hits_nh = test.hits_nh[name]
         layer, head = map(int, np.unravel_index(np.argmax(valid.hits_nh[name]), test.shape))
         distance, _ = valid.distances[name].most_common(1)[0]
         report[kind][relation] = {
             "cases": cases,
-            "accuracy": (test.hits_nh[name] / cases).tolist(),
-            "best": {"layer": layer + 1, "head": head + 1, **_accuracy(int(test.hits_nh[name][layer, head]), cases)},
+            "accuracy": (hits_nh / cases).tolist(),
+            "best": {"layer": layer + 1, "head": head + 1, **_accuracy(int(hits_nh[layer, head]), cases)},
             "fixed": {"distance": distance, **_accuracy(test.distances[name][distance], cases)},
-            "chance": test.chance[name] / cases,
-            "luck": luck(test.chance[name] / cases, cases, test.hits_nh[name].size),
+            "chance": chance,
+            "luck": null_accuracy(chance, cases, hits_nh.size),
         }
-    return {
-        kind: {relation: roles[relation] for relation in RELATIONS if relation in roles}
-        for kind, roles in report.items()
-    }
+    return {kind: {name: roles[name] for name in RELATIONS if name in roles} for kind, roles in report.items()}
 
 
 def _accuracy(hits: int, cases: int) -> dict[str, float]:
@@ -155,8 +151,8 @@ def _accuracy(hits: int, cases: int) -> dict[str, float]:
     return {"accuracy": hits / cases, "low": low, "high": high}
 
 
-def luck(chance: float, cases: int, heads: int, draws: int = 1000) -> float:
-    """Returns the accuracy that the best of so many heads exceeds once in 20 times if each key is drawn at random.
+def null_accuracy(chance: float, cases: int, heads: int, draws: int = 1000) -> float:
+    """Returns the 95th percentile of the best accuracy of as many random heads, each of accuracy `chance`.
 
     That best head is chosen on the cases that it is scored on, as one who searches a single set of sentences does.
     """
@@ -171,7 +167,7 @@ class AlignmentTally:
         self.made: list[np.ndarray] = []
         self.right: list[np.ndarray] = []
         self.links: list[int] = []
-        self.of_diagonal: list[tuple[int, int, int]] = []  # made, right, true
+        self.diagonal_counts: list[tuple[int, int, int]] = []  # made, right, true
 
     @property
     def true(self) -> int:
@@ -182,13 +178,14 @@ class AlignmentTally:
         """Counts one sentence: each target token is linked to the source token of its largest weight, -1 for none."""
         t = len(pair.target_tokens)
         s = len(pair.source_tokens)
+        links = len(pair.alignment)
         true_ts = np.zeros((t, s + 1), bool)  # -1 indexes the last column, which is never true
         true_ts[tuple(zip(*pair.alignment, strict=True))] = True
         self.made.append((chosen_nht >= 0).sum(-1))
         self.right.append(true_ts[np.arange(t), chosen_nht].sum(-1))
-        self.links.append(len(pair.alignment))
-        right = int(true_ts[np.arange(t), diagonal(t, s)].sum())
-        self.of_diagonal.append((t, right, len(pair.alignment)))
+        self.links.append(links)
+        on_diagonal = int(true_ts[np.arange(t), diagonal(t, s)].sum())
+        self.diagonal_counts.append((t, on_diagonal, links))
 
     def error_nh(self) -> np.ndarray:
         """Returns the alignment error rate [n,h]: 1 - 2 right / (made + true), Och and Ney 2003 with all links sure."""
@@ -196,20 +193,21 @@ class AlignmentTally:
 
     def interval(self, layer: int, head: int) -> Interval:
         """Returns the 95 % bootstrap interval of one head's error rate, over sentences."""
-        of_head = [(made[layer, head], right[layer, head]) for made, right in zip(self.made, self.right, strict=True)]
-        return bootstrap(np.column_stack([np.array(of_head), self.links]), _error)
+        made = [made_nh[layer, head] for made_nh in self.made]
+        right = [right_nh[layer, head] for right_nh in self.right]
+        return bootstrap(np.column_stack([made, right, self.links]), _error)
 
     def diagonal_error(self) -> float:
         """Returns the alignment error rate of the diagonal, for comparison."""
-        return float(_error(np.sum(self.of_diagonal, axis=0)))
+        return float(_error(np.sum(self.diagonal_counts, axis=0)))
 
     def diagonal_interval(self) -> Interval:
         """Returns its 95 % bootstrap interval, over sentences."""
-        return bootstrap(np.array(self.of_diagonal), _error)
+        return bootstrap(np.array(self.diagonal_counts), _error)
 
 
 def _error(counts: Num[np.ndarray, "*draws 3"]) -> Num[np.ndarray, "*draws"] | np.floating:
-    """Returns the alignment error rate of (links made, right ones, true links)."""
+    """The alignment error rate of (links made, right ones, true links)."""
     return 1 - 2 * counts[..., 1] / (counts[..., 0] + counts[..., 2])
 
 

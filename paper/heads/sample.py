@@ -1,4 +1,4 @@
-"""Which sentences of the grammar heads are judged on: the first of a split, and more of those with a rare relation."""
+"""Which sentences heads are measured on: the first of a split of the grammar, and more with a rare relation."""
 
 import itertools
 from collections import Counter
@@ -42,9 +42,9 @@ def sample(split: str, sentences: int, cases: int, reverse: bool) -> Sample:
         more: list[AnnotatedPair] = []
         while lacking:
             pair = next(read)
-            wanted = {name: cases_of for name, cases_of in pair.cases.items() if name in lacking and cases_of}
-            if wanted:
-                more.append(pair._replace(cases=wanted))
-                count.update({name: len(cases_of) for name, cases_of in wanted.items()})
+            needed = {name: cases_of for name, cases_of in pair.cases.items() if name in lacking and cases_of}
+            if needed:
+                more.append(pair._replace(cases=needed))
+                count.update({name: len(cases_of) for name, cases_of in needed.items()})
                 lacking = {name for name in lacking if count[name] < cases}
     return Sample(first, more)

@@ -209,7 +209,7 @@ class Silent(Translator):
     def __init__(self) -> None:
         pass
 
-    def translate(self, params, texts, *, first_line, progress):
+    def translate(self, params, texts, *, first_line, progress, required):
         progress(len(texts))
         return [Translation((NOTHING._replace(log_prob=-1.0),)) for _ in texts]
 

@@ -48,8 +48,8 @@ def test_translations_are_the_commands(model: LoadedRun) -> None:
 def test_scores_have_every_reading_of_the_models_own_translations(model: LoadedRun) -> None:
     scores = model.score(SOURCES, REFERENCES)
     expected = bleu.all_scores(model.translate(SOURCES), REFERENCES, "de")
-    assert {name: scores[name] for name in bleu.READINGS} == {name: expected[name] for name in bleu.READINGS}
-    assert scores["perplexity"] > 1 and set(scores["signatures"]) == {*bleu.READINGS, "perplexity"}
+    assert {name: scores[name] for name in bleu.METRICS} == {name: expected[name] for name in bleu.METRICS}
+    assert scores["perplexity"] > 1 and set(scores["signatures"]) == {*bleu.METRICS, "perplexity"}
     assert "moses:fr" in model.score(SOURCES, REFERENCES, "fr")["signatures"]["bleu_tok"]
     with pytest.raises(UserError, match="4 sources and 3 references"):
         model.score(SOURCES, REFERENCES[:3])

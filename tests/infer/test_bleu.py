@@ -126,8 +126,8 @@ def test_exact_match_is_the_share_of_equal_lines_in_percent():
 
 def test_every_reading_has_a_signature_and_no_two_are_the_same():
     scores = bleu.all_scores(HYPOTHESIS, REFERENCES, "de")
-    assert set(scores["signatures"]) == set(bleu.READINGS) == set(scores) - {"signatures"}
-    assert len(set(scores["signatures"].values())) == len(bleu.READINGS)
+    assert set(scores["signatures"]) == set(bleu.METRICS) == set(scores) - {"signatures"}
+    assert len(set(scores["signatures"].values())) == len(bleu.METRICS)
     assert "tok:13a" in scores["signatures"]["sacrebleu"]
     assert all(part in scores["signatures"]["bleu_tok"] for part in ("moses:de", "tok:none", "smooth:none"))
 

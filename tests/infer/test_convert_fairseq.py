@@ -210,7 +210,7 @@ def test_what_is_missing_or_unknown_is_one_line(tmp_path):
         fairseq.read(tmp_path / "absent.pt")
     settings = argparse.Namespace(**SIZES, source_lang="en", target_lang="de", encoder_learned_pos=True)
     path = write(tmp_path / "given", {"args": settings, "model": {}})
-    with pytest.raises(UserError, match=r"its encoder_learned_pos is True, which our model has not$"):
+    with pytest.raises(UserError, match=r"encoder_learned_pos=True is not supported; it must be False$"):
         fairseq.read(path)
     path.write_bytes(b"no checkpoint")
     with pytest.raises(UserError, match=r"^\S+model\.pt: (cannot be read as PyTorch's|refused)[^\n]+$"):

@@ -127,7 +127,7 @@ def test_opus_mt_is_read_with_its_tokenizers_and_its_log_probabilities(tmp_path)
         huggingface.write(run, tmp_path)
 
 
-def test_gpt2_is_read_with_its_tokenizer_and_its_log_probabilities(tmp_path, monkeypatch, capsys):
+def test_gpt2_is_read_with_its_tokenizer_and_its_log_probabilities(tmp_path, capsys):
     from tokenizers import ByteLevelBPETokenizer
 
     (folder := tmp_path / "gpt2").mkdir()
@@ -160,7 +160,7 @@ def test_gpt2_is_read_with_its_tokenizer_and_its_log_probabilities(tmp_path, mon
         and np.abs(actual[:, EOS] - expected[:, 0]).max() <= TOLERANCE
     )
     (tmp_path / "lines").write_text("Der Hund\nliest; naïve.\n")
-    record = score(monkeypatch, capsys, tmp_path / "run", f"lines:{tmp_path / 'lines'}")
+    record = score(capsys, tmp_path / "run", f"lines:{tmp_path / 'lines'}")
     rows = [[0, *inner.encode(line).ids, 0] for line in ("Der Hund", "liest; naïve.")]
     with torch.no_grad():
         nll = [float(model(torch.tensor([row]), labels=torch.tensor([row])).loss) * (len(row) - 1) for row in rows]
@@ -168,7 +168,7 @@ def test_gpt2_is_read_with_its_tokenizer_and_its_log_probabilities(tmp_path, mon
     assert record["nll"] == pytest.approx(sum(nll) / record["tokens"], abs=TOLERANCE)
     (tmp_path / "pairs").write_text("one\ttwo\n")
     with pytest.raises(UserError, match=r"^corpus 'tsv:.*' has pairs; this run reads a text, as in lines:FILE$"):
-        score(monkeypatch, capsys, tmp_path / "run", f"tsv:{tmp_path / 'pairs'}")
+        score(capsys, tmp_path / "run", f"tsv:{tmp_path / 'pairs'}")
 
 
 def test_what_it_cannot_hold_or_read_is_one_line(tmp_path):

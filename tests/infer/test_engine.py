@@ -1,5 +1,6 @@
 """Ensembles, required text, minimum Bayes risk, forced scores, word alignments and tables, on a tiny run."""
 
+import copy
 import dataclasses
 import io
 from pathlib import Path
@@ -54,7 +55,9 @@ def test_an_ensemble_of_a_run_with_itself_is_the_run(run: Run, translator: Trans
 
 
 def test_runs_of_an_ensemble_have_one_tokenizer(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = run._replace(tokenizer=type("Other", (), {"sha256": "x"})(), workdir=Path("other"))
+    tokenizer = copy.copy(run.tokenizer)
+    tokenizer.sha256 = "x"
+    other = run._replace(text=tokenizer, workdir=Path("other"))
     monkeypatch.setattr("infer.runs.open_run", lambda workdir, checkpoint, task: other if workdir == "other" else run)
     with pytest.raises(UserError, match="other has another tokenizer than"):
         open_runs(f"{run.workdir},other")

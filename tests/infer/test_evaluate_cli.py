@@ -29,7 +29,7 @@ from tests import tiny_run
 
 checked = importlib.import_module("infer.__main__")
 GREEDY = Decoding(beam=1, alpha=0.6, extra_length=3)
-KEYS = {*bleu.READINGS, "perplexity", "signatures", "seconds", "tokens_per_second", "params", "params_sha256", "step",
+KEYS = {*bleu.METRICS, "perplexity", "signatures", "seconds", "tokens_per_second", "params", "params_sha256", "step",
         "checkpoints"}  # fmt: skip
 
 
@@ -82,7 +82,7 @@ def test_split_as_json_has_every_key_and_is_kept_in_the_run(workdir: Path, tmp_p
     hypotheses = kept.with_suffix(".txt").read_text(encoding="utf-8")
     assert (tmp_path / "out.de").read_text(encoding="utf-8") == hypotheses
     scores = bleu.all_scores(hypotheses.split("\n")[:-1], [german for _, german in tiny_run.PAIRS], "de")
-    assert {name: record[name] for name in bleu.READINGS} == {name: scores[name] for name in bleu.READINGS}
+    assert {name: record[name] for name in bleu.METRICS} == {name: scores[name] for name in bleu.METRICS}
 
 
 def test_files_are_scored_as_the_split_of_the_same_lines_is(workdir: Path, run: Run):
@@ -97,7 +97,7 @@ def test_files_are_scored_as_the_split_of_the_same_lines_is(workdir: Path, run: 
 def test_the_table_shows_every_score_with_its_signature(workdir: Path, run: Run):
     record, _ = translations.evaluate(run, open_split(run, "test"), GREEDY)
     text = translations.table(record)
-    for name in (*bleu.READINGS, "perplexity"):
+    for name in (*bleu.METRICS, "perplexity"):
         assert any(line.startswith(name) and record["signatures"][name] in line for line in text.splitlines())
 
 

@@ -62,7 +62,7 @@ def test_a_baseline_of_another_length_is_named(files: tuple[Path, Path], tmp_pat
 def test_the_table_has_a_line_for_every_reading(files: tuple[Path, Path], tmp_path: Path):
     scores = bleu.all_scores(["a b c d"], ["a b c d"], "fr")
     lines = bleu.as_text(scores).splitlines()
-    assert [line.split()[0] for line in lines] == list(bleu.READINGS)
+    assert [line.split()[0] for line in lines] == list(bleu.METRICS)
     assert lines[0].split()[1] == "100.00" and scores["signatures"]["sacrebleu"] in lines[0]
 
 

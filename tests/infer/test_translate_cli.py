@@ -28,7 +28,8 @@ class Echo(Translator):
     def __init__(self):
         self.asked = []
 
-    def translate(self, params, texts, *, first_line, progress):
+    def translate(self, params, texts, *, first_line, progress=lambda done: None, required=()):
+        assert not required
         self.asked.append((first_line, list(texts)))
         progress(len(texts))
         return [Translation((Hypothesis(text.upper(), -0.5, -1.0, ()),)) for text in texts]

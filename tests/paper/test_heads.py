@@ -3,9 +3,11 @@
 import dataclasses
 import json
 import math
+import re
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,20 +27,20 @@ from infer.attention.alignment import align
 from infer.attention.kinds import KINDS
 from infer.attention.maps import attention_maps
 from infer.runs import Run, open_run
+from infer.scores.forced import forced_batches
 from model.transformer import Transformer
-from paper.heads.ablation import Forced, ablate, ablation_table, without
+from paper.heads.ablation import TOKENS, WIDTH, Forced, ablate, ablation_text, without
 from paper.heads.measure import (
     Spans,
     direction,
-    judge,
-    kept,
+    heads_text,
     largest,
+    load_or_measure,
+    measure_heads,
     owners,
     sentence_maps,
     spans_of,
     stands_out,
-    table,
-    tables,
     tally,
     token_weights,
     untrained,
@@ -50,11 +52,11 @@ from paper.heads.roles import (
     RoleTally,
     alignment_report,
     annotate,
-    luck,
+    null_accuracy,
     role_report,
 )
 from paper.heads.sample import RARE, Sample, sample
-from paper.heads.seeds import seeds_table
+from paper.heads.seeds import seeds_text
 from tasks.translation import objective
 from tests import grammar_run, tiny_run
 
@@ -264,14 +266,16 @@ def test_the_direction_is_that_of_the_training_corpus(run: Run):
 
 def test_a_result_is_kept_and_used_while_the_parameters_are_the_same(run: Run):
     path = run.workdir / "evaluations" / "heads.json"
-    first = kept(run, 2, cases=0)
+    first = load_or_measure(run, 2, cases=0)
     path.write_text(json.dumps({**first, "step": "kept"}))
-    assert kept(run, 2, cases=0)["step"] == kept(run, 1, cases=0)["step"] == "kept"
-    assert kept(run, 3, cases=0)["scored_on"] == "grammar:test:3"
+    assert load_or_measure(run, 2, cases=0)["step"] == load_or_measure(run, 1, cases=0)["step"] == "kept"
+    assert load_or_measure(run, 3, cases=0)["scored_on"] == "grammar:test:3"
     path.write_text(json.dumps({key: value for key, value in first.items() if key != "cases"} | {"step": "older"}))
-    assert kept(run, 2, cases=0)["step"] == first["step"]  # older results counted from 0: they are computed again
+    assert (
+        load_or_measure(run, 2, cases=0)["step"] == first["step"]
+    )  # older results counted from 0: they are computed again
     other = open_run(run.workdir, "2")
-    assert kept(other, 3, cases=0)["params_sha256"] != first["params_sha256"]
+    assert load_or_measure(other, 3, cases=0)["params_sha256"] != first["params_sha256"]
 
 
 @pytest.mark.parametrize(
@@ -288,26 +292,26 @@ def test_a_result_is_kept_and_used_while_the_parameters_are_the_same(run: Run):
 )
 def test_a_damaged_result_is_named_in_one_line(run: Run, damage: Callable[[dict], object], message: str):
     path = run.workdir / "evaluations" / "heads.json"
-    found = kept(run, 2, cases=0)
+    found = load_or_measure(run, 2, cases=0)
     try:
         path.write_text(json.dumps(damage(found)))
         with pytest.raises(UserError, match=message) as error:
-            kept(run, 2, cases=0)
+            load_or_measure(run, 2, cases=0)
         assert "\n" not in str(error.value)
     finally:
         path.write_text(json.dumps(found))
 
 
-def test_judge_scores_what_the_sentences_hold(run: Run):
-    found = judge(run, 3, cases=0)
+def test_measure_heads_scores_what_the_sentences_hold(run: Run):
+    found = measure_heads(run, 3, cases=0)
     tokens = sum(len(grammar.pair("test", i).tree.leaves()) for i in range(3))
     assert found["roles"]["encoder"]["same"]["cases"] == tokens
     assert found["alignment"]["links"] == sum(len(grammar.pair("test", i).alignment) for i in range(3))
     assert np.shape(found["alignment"]["heads"]) == (2, 2) and np.shape(found["alignment"]["layers"]) == (2,)
     best = found["roles"]["decoder"]["previous"]["best"]
-    (row,) = [row for row in tables(found)[1].rows if row[0] == "previous token"]
-    assert row[1:3] == (f"{best['layer']}.{best['head']}", f"{100 * best['accuracy']:.1f}")
-    assert "untrained" in table(found) and "2 runs" in seeds_table([found, found])
+    row = f"previous token +{best['layer']} +{best['head']} +{100 * best['accuracy']:.1f} +"
+    assert re.search(row, heads_text(found).partition("decoder self-attention")[2])
+    assert "untrained" in heads_text(found) and "2 runs" in seeds_text([found, found])
 
 
 def test_more_sentences_are_read_for_rare_relations_and_count_for_them_alone():
@@ -337,12 +341,12 @@ def test_the_untrained_run_is_what_the_seed_begins_with(run: Run):
         np.testing.assert_array_equal(one, third)
 
 
-def test_luck_is_the_best_of_many_random_heads():
+def test_the_null_is_the_best_of_many_random_heads():
     """The 95 % quantile of the largest of 24 binomials, 0.95 ** (1 / 24) of each being below it."""
     cases, chance = 7, 0.1
     below = np.cumsum([math.comb(cases, k) * chance**k * (1 - chance) ** (cases - k) for k in range(cases + 1)])
-    assert luck(chance, cases, 24) == pytest.approx(np.argmax(below**24 >= 0.95) / cases)
-    assert luck(chance, 100_000, 24) == pytest.approx(chance, abs=0.01)
+    assert null_accuracy(chance, cases, 24) == pytest.approx(np.argmax(below**24 >= 0.95) / cases)
+    assert null_accuracy(chance, 100_000, 24) == pytest.approx(chance, abs=0.01)
 
 
 def test_a_head_stands_out_above_all_of_its_baselines():
@@ -376,11 +380,12 @@ def test_what_is_predicted_is_right(run: Run):
     assert not forced.right(run.params).all()
     model = Transformer(run.model_config)
     logits = jax.jit(lambda params, *sides: model.apply({"params": params}, *map(Tokens.of, sides)))
-    own = []
-    for (source_bs, read_bt, _), members in forced.batches:
-        logits_btv = np.asarray(logits(run.params, source_bs, read_bt))
-        own.append(([source_bs, read_bt, logits_btv.argmax(-1)], members))
-    forced.batches = own
+    sides = (forced.sources, forced.target_inputs)
+    batches = forced_batches(partial(logits, run.params), *sides, width=WIDTH, tokens=TOKENS, limit=None)
+    for members, logits_btv in batches:
+        for row, member in enumerate(members):
+            chosen_t = np.asarray(logits_btv[row]).argmax(-1)
+            forced.targets[member] = chosen_t[: len(forced.targets[member])].tolist()
     assert forced.right(run.params).all()
 
 
@@ -420,7 +425,7 @@ def test_ablation_by_hand(run: Run, monkeypatch: pytest.MonkeyPatch):
     of = found["encoder"]["same"]
     assert (of["intact"], of["ablated"], of["change"], of["low"], of["high"], of["others"]) == (1, 0, -1, -1, -1, 0)
     assert found["cross"]["same"]["change"] == 0
-    assert "−100.0" in ablation_table(found)
+    assert "-100.0" in ablation_text(found)
 
 
 @pytest.mark.slow

@@ -28,6 +28,7 @@ FOLDER = Path(__file__).parent.parent.parent / "notebooks"
 NOTEBOOKS = build.SOURCES
 LARGEST = 500_000  # bytes of an .ipynb file
 NUMBER = re.compile(r"[+−-]?\d[\d.,]*(e[+-]\d+)?")
+RULE = re.compile(r"-{2,}")  # under a table's head, as wide as its numbers
 LEARNED = re.compile(r"(?<=translation: ).*|(?<=above every baseline: ).*| ?\*(?=\s|$)")  # differs from run to run
 
 
@@ -153,7 +154,8 @@ def outline(cell: dict[str, Any]) -> list[str]:
     for output in cell.get("outputs", []):
         found.append(kinds_of(output))
         for line in "".join(output.get("text", [])).splitlines():
-            found.append(" ".join(LEARNED.sub("", NUMBER.sub("0", line)).split()))
+            line = RULE.sub("--", NUMBER.sub("0", line))
+            found.append(" ".join(LEARNED.sub("", line).split()))
     return found
 
 

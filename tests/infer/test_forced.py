@@ -1,0 +1,57 @@
+"""Teacher-forced batches hold every pair once, in rows that the model can read."""
+
+import numpy as np
+import pytest
+
+from base.errors import UserError
+from infer.scores.forced import forced_batches
+
+SOURCES = [[5] * length for length in (3, 17, 9, 1, 30)]
+TARGETS = [[6] * length for length in (4, 2, 25, 1, 30)]
+
+
+def test_each_pair_is_a_row_of_its_sides():
+    seen = []
+    for members, (source_bs, target_bt) in forced_batches(
+        lambda *sides: sides, SOURCES, TARGETS, width=8, tokens=64, limit=None
+    ):
+        assert source_bs.shape == target_bt.shape and source_bs.shape[1] % 8 == 0 and source_bs.size <= 64
+        for row, member in enumerate(members):
+            assert source_bs[row].sum() == sum(SOURCES[member]) and target_bt[row].sum() == sum(TARGETS[member])
+        assert not source_bs[len(members) :].any()
+        seen += members
+    assert sorted(seen) == [0, 1, 2, 3, 4] and seen[0] == 3 and seen[-1] == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "widths"),
+    [
+        ({"limit": None}, [8, 8, 24, 32, 32]),
+        ({"limit": 30}, [8, 8, 24, 30, 30]),
+        ({"limit": None, "doubled": True}, [8, 8, 32, 32, 32]),
+    ],
+)
+def test_row_lengths_are_multiples_or_doubled_and_within_the_limit(options: dict, widths: list[int]):
+    found = []
+    for members, width in forced_batches(
+        lambda *sides: sides[0].shape[1], SOURCES, TARGETS, width=8, tokens=64, **options
+    ):
+        found += [width] * len(members)
+    assert found == widths
+
+
+def test_rows_are_a_multiple():
+    batches = forced_batches(len, SOURCES, width=8, tokens=8, limit=None, multiple=4)
+    assert all(rows % 4 == 0 for _, rows in batches)
+
+
+def test_no_pair_makes_no_batch():
+    assert list(forced_batches(len, [], [], width=8, tokens=64, limit=None)) == []
+
+
+def test_a_sentence_too_long_for_the_model_is_a_user_error():
+    def model(*sides: np.ndarray) -> None:
+        raise ValueError("30 positions; the learned ones are 16")
+
+    with pytest.raises(UserError, match=r"^a sentence is too long for this model: 30 positions"):
+        next(forced_batches(model, SOURCES, width=8, tokens=64, limit=16))
