@@ -262,7 +262,7 @@ def test_remat_changes_nothing_not_even_dropout(changes):
         traced = jax.jit(jax.value_and_grad(f)).trace(params)
         return traced.lower().compile()(params), str(traced.jaxpr)
 
-    ((value, gradient), jaxpr), ((expected, expected_gradient), plain) = gradients(True), gradients(False)
+    ((value, gradient), jaxpr), ((expected, expected_gradient), plain) = gradients("full"), gradients("none")
     assert "remat" in jaxpr or "checkpoint" in jaxpr
     assert "remat" not in plain and "checkpoint" not in plain
     np.testing.assert_allclose(value, expected, rtol=2 * tolerance.forward(config))  # a mean of squares
