@@ -13,15 +13,15 @@
 #
 # Which of the paper's choices matter? Its Table 3 answers with variations of the base model, most of which differ from
 # it in one setting. The base row alone took half a day on eight GPUs. `configs/ablations.py` has each row twice: at the
-# paper's size, and as a small twin, an eighth as wide, that trains on the built-in grammar on a laptop:
+# paper's size, and as a scaled-down model, an eighth as wide, that trains on the built-in grammar on a laptop:
 #
 # ```
 # python -m train.sweep --config=configs/ablations.py:base:small --workdir=runs/table3-small
 # ```
 #
-# A twin's BLEU says nothing about newstest2013. What can be compared is the direction: is a row that is worse than base
-# in the paper also worse here? This notebook reads the runs, or the records of runs, in one folder. Rows that have not
-# run are blank. The notes below the table count the rows that agree in direction, test each row's difference from base
+# The BLEU of a scaled-down model says nothing about newstest2013. What can be compared is the direction: is a row that
+# is worse than base in the paper also worse here? This notebook reads the runs, or the records of runs, in one folder.
+# Rows that have not run are blank. The notes below the table count the rows that agree in direction, test each row's difference from base
 # over seeds, and give the rank correlation with the paper and its bootstrap interval.
 
 # %%
@@ -82,8 +82,8 @@ plt.show()
 # %% [markdown]
 # ## All rows in one plot
 #
-# The paper's difference from base is on one axis, the twin's on the other, which is logarithmic beyond 1 BLEU. In the
-# upper right and lower left quadrants, both agree on the direction.
+# The paper's difference from base is on one axis, the scaled-down model's on the other, which is logarithmic beyond 1
+# BLEU. In the upper right and lower left quadrants, both agree on the direction.
 
 # %%
 figure, panel = plt.subplots(figsize=(8, 4.5), layout="constrained")
@@ -102,4 +102,5 @@ plt.show()
 
 # %% [markdown]
 # Two cautions. The seeds of a row differ, so read a difference from base together with its interval in the table. And
-# the twins solve a different task from the original: 3,000 sentences of the grammar, each seen some 17 times.
+# the scaled-down models solve a different task from the original: 3,000 sentences of the grammar, each seen some 17
+# times.

@@ -98,9 +98,10 @@ def _settings(path: Path, state: dict[str, Any]) -> dict[str, Any]:
     """Returns the model's settings: `args` in old files, `cfg.model` in new ones."""
     model: Any = state.get("args")
     task: Any = {}
-    if model is None and isinstance(state.get("cfg"), dict):
-        model = _fields(state["cfg"].get("model"))
-        task = _fields(state["cfg"].get("task"))
+    parts = state.get("cfg")
+    if model is None and isinstance(parts, dict):
+        model = _fields(parts.get("model"))
+        task = _fields(parts.get("task"))
     model = _fields(model)
     if not isinstance(model, dict) or not isinstance(task, dict):
         raise UserError(f"{path}: it has no settings of a model, neither 'args' nor 'cfg'")
