@@ -142,7 +142,7 @@ def cost(module, t):
 
 
 @pytest.mark.parametrize("causal", [True, False])
-@pytest.mark.parametrize("r", [1, 2, 3, 5, 8, 40])
+@pytest.mark.parametrize("r", [1, *(pytest.param(r, marks=pytest.mark.slow) for r in (2, 3, 8)), 5, 40])
 def test_restricted_attention_is_attention_with_a_mask_of_r_neighbours(r, causal):
     config = dataclasses.replace(TINY, mixer="restricted", neighbours=r)
     rng = np.random.default_rng(r)
