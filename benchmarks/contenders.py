@@ -92,7 +92,8 @@ def torch_step(
     model = nn.ModuleList([encoder, decoder, embed])
     adam = torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=fast or None)
     causal = nn.Transformer.generate_square_subsequent_mask(batch.target.ids_bt.shape[1], device=device)
-    source, target_in, target_out = (torch.tensor(x, device=device).long() for x in batch[:3])
+    ids = (batch.source.ids_bt, batch.target.ids_bt, batch.labels_bt)
+    source, target_in, target_out = (torch.tensor(x, device=device).long() for x in ids)
     drop = nn.Dropout(config.P_drop)
 
     def loss_of() -> Any:
