@@ -14,7 +14,7 @@ from base.errors import UserError
 if TYPE_CHECKING:
     from tasks.task import Task
 
-# The values of `config.task`, and the module of each. Names, since its models take jax a second to load.
+# The values of `config.task`, and the module of each: a name, since importing it loads jax, which takes a second.
 MODULES = {
     "translation": "tasks.translation",
     "prefix_lm": "tasks.translation",

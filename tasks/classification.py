@@ -14,7 +14,7 @@ from model.config import ModelConfig
 from model.masked_lm import MaskedLM, init_params
 from run.folder import model_config
 from tasks import texts
-from tasks.task import Objective, Question, Task, question_where, softmax_objective
+from tasks.task import Evaluation, Objective, Question, Task, question_where, softmax_objective
 
 
 def question(batch: Batch) -> Question:
@@ -43,7 +43,9 @@ TASK = Task(
     config=model_config,
     objective=_objective,
     data=partial(texts.training_data, sides=2, examples=texts.classified, check=_check),
-    batches=partial(texts.all_batches, sides=2, examples=texts.classified),
-    signatures=_signatures,
-    unit="text",
+    evaluation=Evaluation(
+        batches=partial(texts.all_batches, sides=2, examples=texts.classified),
+        signatures=_signatures,
+        unit="text",
+    ),
 )

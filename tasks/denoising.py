@@ -3,9 +3,12 @@
 from functools import partial
 
 from tasks import texts, translation
+from tasks.task import Evaluation
 
 TASK = translation.TASK._replace(
     data=partial(texts.training_data, sides=1, examples=texts.without_spans),
-    batches=partial(texts.all_batches, sides=1, examples=texts.without_spans),
-    signatures=partial(texts.hidden_signatures, "denoising"),
+    evaluation=Evaluation(
+        batches=partial(texts.all_batches, sides=1, examples=texts.without_spans),
+        signatures=partial(texts.hidden_signatures, "denoising"),
+    ),
 )

@@ -2,15 +2,13 @@
 
 from functools import partial
 
-from ml_collections import ConfigDict
-
 from data.batching import TextBatch
 from data.pipeline import text_batches
 from model.config import ModelConfig
 from model.language_model import LanguageModel, init_params
 from run.folder import model_config
 from tasks import texts
-from tasks.task import Objective, Question, Task, question_where, softmax_objective
+from tasks.task import Objective, Question, Task, from_config, question_where, softmax_objective
 
 
 def question(batch: TextBatch) -> Question:
@@ -23,14 +21,8 @@ def objective(config: ModelConfig, eps_ls: float, chunk: int = 0) -> Objective:
     return softmax_objective(LanguageModel(config), partial(init_params, config), question, eps_ls, chunk)
 
 
-def _objective(cfg: ConfigDict, config: ModelConfig) -> Objective:
-    return objective(config, cfg.loss.eps_ls, cfg.loss.chunk)
-
-
 TASK = Task(
     config=model_config,
-    objective=_objective,
+    objective=from_config(objective),
     data=partial(texts.training_data, sides=1, once=text_batches),
-    batches=partial(texts.all_batches, sides=1, once=text_batches),
-    signatures=texts.signatures,
 )

@@ -58,6 +58,22 @@ class Data(NamedTuple):
     manifests: dict[str, dict]  # recorded in the run's `run.json`
 
 
+class Evaluation(NamedTuple):
+    """How `infer.evaluate.predictions` evaluates a run: by the answers to the questions of its task.
+
+    Attributes:
+      batches: yields the batches of a corpus, each record once, for a run with this config and tokenizer (None for
+        images); raises a `UserError` if the run does not read such a corpus.
+      signatures: returns the scores that need a signature, each with its own, given a config, a tokenizer and the
+        number of predictions.
+      unit: what a prediction is of: a token, a text or an image.
+    """
+
+    batches: Callable[[ConfigDict, Any, str, Mesh], Iterator[Batch]]
+    signatures: Callable[[ConfigDict, Any, int], dict[str, str]]
+    unit: str = "token"
+
+
 class Task(NamedTuple):
     """One thing that a model can learn; tasks/NAME.py has the `TASK` of each.
 
@@ -66,21 +82,27 @@ class Task(NamedTuple):
       objective: returns the model and its loss.
       data: returns the data of a config for training in a folder. Prepares the corpora, and the run's tokenizer, where
         they do not exist yet; raises a `UserError` if the config or a corpus is at fault.
-      batches: yields the batches of a corpus, each record once, to evaluate a run with this tokenizer (None for
-        images); raises a `UserError` if the run does not read such a corpus.
-      signatures: returns the scores of an evaluation that need one, each with its signature, of a config, a tokenizer
-        and the number of predictions.
-      unit: what a prediction is of: a token, a text or an image.
+      evaluation: how a run is evaluated; None for translation and language models, which have files of their own in
+        infer/evaluate.
       images: whether the model reads images, so that there is no tokenizer.
     """
 
     config: Callable[[ConfigDict, int], ModelConfig]
     objective: Callable[[ConfigDict, ModelConfig], Objective]
     data: Callable[[ConfigDict, Path, Mesh], Data]
-    batches: Callable[[ConfigDict, Any, str, Mesh], Iterator[Batch]]
-    signatures: Callable[[ConfigDict, Any, int], dict[str, str]]
-    unit: str = "token"
+    evaluation: Evaluation | None = None
     images: bool = False
+
+
+def from_config(
+    objective: Callable[[ModelConfig, float, int], Objective],
+) -> Callable[[ConfigDict, ModelConfig], Objective]:
+    """Returns `Task.objective` of a function that takes the smoothing and the chunk of the loss as numbers."""
+
+    def of_config(cfg: ConfigDict, config: ModelConfig) -> Objective:
+        return objective(config, cfg.loss.eps_ls, cfg.loss.chunk)
+
+    return of_config
 
 
 def softmax_objective(

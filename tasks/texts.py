@@ -101,18 +101,11 @@ def training_data(
 
 
 def all_batches(
-    cfg: ConfigDict,
-    tokenizer: Tokenizer,
-    spec: str,
-    mesh: Mesh,
-    *,
-    sides: int,
-    examples: Examples = unchanged,
-    once: Once = by_length,
+    cfg: ConfigDict, tokenizer: Tokenizer, spec: str, mesh: Mesh, *, sides: int, examples: Examples
 ) -> Iterator[Batch | TextBatch]:
     """Yields the batches of a corpus, each record once, for a run of `cfg`; raises as `open_text` and `examples`."""
     prepared = open_text(cfg, tokenizer, spec, sides)
-    return once(examples(cfg, prepared, tokenizer, 0), cfg.data, own_share(mesh))
+    return by_length(examples(cfg, prepared, tokenizer, 0), cfg.data, own_share(mesh))
 
 
 def open_text(cfg: ConfigDict, tokenizer: Tokenizer, spec: str, sides: int = 1) -> Prepared:
@@ -152,12 +145,6 @@ def check_rows(cfg: ConfigDict, train: Any, valid: Any) -> None:
                 f"config: model.max_positions is {cfg.model.max_positions!r}; it must be at least {longest}, as long "
                 f"as the rows of {name}"
             )
-
-
-def signatures(cfg: ConfigDict, tokenizer: Tokenizer, count: int) -> dict[str, str]:
-    """Returns the signature of the perplexity of every token."""
-    unit = tokenizer.units.rpartition(",")[2].removesuffix("s")
-    return {"perplexity": f"unit:{unit}|vocabulary:{tokenizer.vocab_size}"}
 
 
 def hidden_signatures(task: str, cfg: ConfigDict, tokenizer: Tokenizer, count: int) -> dict[str, str]:

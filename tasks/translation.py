@@ -2,14 +2,12 @@
 
 from functools import partial
 
-from ml_collections import ConfigDict
-
 from data.batching import Batch
 from model.config import ModelConfig
 from model.prefix_lm import init_params, translation_model
 from run.folder import model_config
 from tasks import texts
-from tasks.task import Objective, Question, Task, question_where, softmax_objective
+from tasks.task import Objective, Question, Task, from_config, question_where, softmax_objective
 
 
 def question(batch: Batch) -> Question:
@@ -22,14 +20,8 @@ def objective(config: ModelConfig, eps_ls: float, chunk: int = 0) -> Objective:
     return softmax_objective(translation_model(config), partial(init_params, config), question, eps_ls, chunk)
 
 
-def _objective(cfg: ConfigDict, config: ModelConfig) -> Objective:
-    return objective(config, cfg.loss.eps_ls, cfg.loss.chunk)
-
-
 TASK = Task(
     config=model_config,
-    objective=_objective,
+    objective=from_config(objective),
     data=partial(texts.training_data, sides=2),
-    batches=partial(texts.all_batches, sides=2),
-    signatures=texts.signatures,
 )

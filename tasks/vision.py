@@ -19,7 +19,7 @@ from model.noise import Noise
 from run.folder import model_config
 from run.sharding import own_share
 from tasks.loss import Loss, cross_entropy
-from tasks.task import Data, Objective, Question, Task
+from tasks.task import Data, Evaluation, Objective, Question, Task
 
 ROWS = 256  # images of a batch for evaluation
 
@@ -111,4 +111,10 @@ def _signatures(cfg: ConfigDict, tokenizer: None, count: int) -> dict[str, str]:
     return {"accuracy": f"images:{count}|classes:{cfg.image.classes}|top:1"}
 
 
-TASK = Task(_config, _objective, _data, _batches, _signatures, unit="image", images=True)
+TASK = Task(
+    config=_config,
+    objective=_objective,
+    data=_data,
+    evaluation=Evaluation(_batches, _signatures, unit="image"),
+    images=True,
+)

@@ -47,7 +47,9 @@ def total(sums: Callable[[dict, Batch], Float[Array, "3"]], mesh: Mesh, params: 
     total_3 = np.zeros(3)
     with jax.set_mesh(mesh):
         for batch in batches:
-            total_3 += jax.device_get(sums(placed, place_rows(mesh, batch)))
+            with user_error_if_too_long():
+                batch_3 = sums(placed, place_rows(mesh, batch))
+            total_3 += jax.device_get(batch_3)
     return Sums(*total_3.tolist())
 
 
@@ -65,22 +67,23 @@ def evaluate(model_run: Run, split: str, task: str | None = None) -> dict[str, A
     started = time.perf_counter()
     config = model_run.config
     evaluated = task_of(task or config.task)
+    evaluation = evaluated.evaluation
+    assert evaluation is not None, "translation and language models are evaluated by other files"
     spec = corpus_named(config, split)
     mesh = data_mesh()
     objective = evaluated.objective(config, model_run.model_config)
-    with user_error_if_too_long():
-        batches = evaluated.batches(config, model_run.text, spec, mesh)
-        sums = total(summing(objective), mesh, model_run.params, batches)
+    batches = evaluation.batches(config, model_run.text, spec, mesh)
+    sums = total(summing(objective), mesh, model_run.params, batches)
     count = int(sums.predictions)
     nll = sums.nll / sums.predictions
-    signatures = evaluated.signatures(config, model_run.text, count)
+    signatures = evaluation.signatures(config, model_run.text, count)
     perplexity = {"perplexity": from_nll(nll)} if "perplexity" in signatures else {}
     return {
         "nll": nll,
         **perplexity,
         "accuracy": sums.right / sums.predictions,
         "signatures": signatures,
-        f"{evaluated.unit}s": count,
+        f"{evaluation.unit}s": count,
         "seconds": time.perf_counter() - started,
         **provenance(model_run, spec, split),
     }

@@ -64,9 +64,11 @@ def evaluate(model_run: Run, split: str, row_length: int | None = None) -> dict[
     params = place_params(mesh, model_run.params)
     nll_t = np.zeros(0)
     tokens_t = np.zeros(0)
-    with user_error_if_too_long(), jax.set_mesh(mesh):
+    with jax.set_mesh(mesh):
         for batch in text_batches(prepared, cfg.data, own_share(mesh)):
-            batch_nll_t, batch_tokens_t = jax.device_get(score(params, place_rows(mesh, batch)))
+            with user_error_if_too_long():
+                scored = score(params, place_rows(mesh, batch))
+            batch_nll_t, batch_tokens_t = jax.device_get(scored)
             nll_t = _sum(nll_t, batch_nll_t)
             tokens_t = _sum(tokens_t, batch_tokens_t)
     total = float(nll_t.sum())
