@@ -19,6 +19,7 @@ from base.files import Schema, check, read_json
 from base.keys import flat
 from base.table import NOT_RUN, spread
 from configs.common import default
+from infer.scores.bleu import TABLED
 from paper.provenance import caveats
 from run.config import check_keys
 from run.folder import FREE_KEYS, as_json, read_metrics
@@ -27,17 +28,6 @@ from run.folder import FREE_KEYS, as_json, read_metrics
 # numbers are computed, not which. Where a corpus is stored does not count either, see `_without_folders`.
 COMPUTED = ("model.dtype", "model.dropout_bits")
 FREE = (*FREE_KEYS, *COMPUTED, "seed", "data.tokenizer")  # a path; the size of its vocabulary counts
-# The scores of a translation that tables show. Evaluations of today also have chrF++ and TER.
-TRANSLATION = (
-    "sacrebleu",
-    "sacrebleu_lc",
-    "chrf",
-    "bleu_tok",
-    "bleu_tok_lc",
-    "bleu_split",
-    "bleu_paper",
-    "exact_match",
-)
 PARSING = ("f1", "precision", "recall", "complete_match", "tagging_accuracy", "repaired_share")
 _NOT_RUNS = {"checkpoints", "tensorboard", "evaluations", "sweep"}  # folders that hold no runs
 _DEFAULTS = as_json(default())
@@ -58,7 +48,7 @@ EVALUATION: Schema = {
 SEARCH: Schema = {"beam": int, "alpha": float, "extra_length": int}
 # What an evaluation holds beside that, by the score that tells its kind.
 SCORES = {
-    "sacrebleu": SEARCH | dict.fromkeys((*TRANSLATION, "perplexity"), float),
+    "sacrebleu": SEARCH | dict.fromkeys((*TABLED, "perplexity"), float),
     "f1": SEARCH | dict.fromkeys(PARSING, float),
     "nll_by_position": {"nll": float, "perplexity": float, "nll_by_position": [float]},
     "accuracy": {"accuracy": float, "nll": float},

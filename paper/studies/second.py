@@ -16,7 +16,15 @@ from paper.drawing import drawn
 from paper.published import TABLE3
 from paper.records import Records, RowRuns, RunRecord, caveat_notes, identity, load, row_runs
 from paper.tables.cost import cost
-from paper.tables.trend import DRAWS, LEVEL, paired_differences, rank_correlation, with_interval
+from paper.tables.trend import (
+    DRAWS,
+    LEVEL,
+    half_interval,
+    paired_differences,
+    rank_correlation,
+    redrawn,
+    with_interval,
+)
 from run.folder import as_json, model_config
 
 FILE = "configs/table3_second.py"
@@ -221,13 +229,7 @@ def correlations(seeds_of_rows: Sequence[Float[np.ndarray, " seeds"]]) -> tuple[
     paper = np.array([paper_difference(name) for name in PRIMARY])
     sizes = np.array([math.log(_parameters(name)) for name in PRIMARY])
     means = np.array([seeds.mean() for seeds in seeds_of_rows])
-    generator = np.random.default_rng(0)
-    redrawn: list[Float[np.ndarray, " draws"]] = []
-    for seeds in seeds_of_rows:
-        chosen = generator.integers(len(seeds), size=(DRAWS, len(seeds)))
-        redrawn.append(seeds[chosen].mean(-1))
-    chosen_rows = generator.integers(len(PRIMARY), size=(DRAWS, len(PRIMARY)))
-    ours = np.take_along_axis(np.stack(redrawn, axis=-1), chosen_rows, axis=1)
+    chosen_rows, ours = redrawn([list(seeds) for seeds in seeds_of_rows])
     plain = rank_correlation(paper[chosen_rows], ours)
     partial = partial_correlation(paper[chosen_rows], ours, sizes[chosen_rows])
     return (
@@ -271,7 +273,7 @@ def plot(records: Records, path: Path) -> None:
         axes = figure.subplots()
         for name, seeds in differences.items():
             paper = paper_difference(name)
-            spread = stats.sem(seeds) * stats.t.ppf(1 - LEVEL / 2, len(seeds) - 1) if len(seeds) > 1 else 0.0
+            spread = half_interval(seeds) or 0.0
             marker = "o" if name in PRIMARY else "s"
             axes.errorbar(paper, seeds.mean(), yerr=spread, fmt=marker, color="C0" if name in PRIMARY else "grey")
             axes.annotate(name, (paper, seeds.mean()), textcoords="offset points", xytext=(4, 4))

@@ -2,8 +2,9 @@
 
 from base.errors import UserError
 from base.table import NOT_RUN, Table, difference, mean, number, spread
+from infer.scores.bleu import TABLED
 from paper.published import BIG_EN_FR_IN_THE_PROCEEDINGS, SUSTAINED, TABLE2, TIMES
-from paper.records import TRANSLATION, Records, RowRuns, caveat_notes, identity, load, row_runs
+from paper.records import Records, RowRuns, caveat_notes, identity, load, row_runs
 from paper.tables.cost import analytic_flops, cost, paper_flops, run_flops, xla_flops
 from paper.tables.paired import compare_rows
 from paper.tables.table3 import FILE as TABLE3_FILE
@@ -146,14 +147,14 @@ def averages_whole_runs(pair: str) -> list[str]:
 
 def readings(rows: Rows) -> Table:
     """Returns every reading of each of our systems, with the signatures as notes."""
-    head = ("model", "pair", "perplexity", *TRANSLATION)
+    head = ("model", "pair", "perplexity", *TABLED)
     lines: list[tuple[str, ...]] = []
     names_of: dict[str, list[str]] = {}
     for (size, pair, scale), row in rows.items():
         if not row.scored:
             continue
         name = f"{size}{', scaled-down model' if scale else ''}"
-        values = [spread(row.values(key)) for key in ("perplexity", *TRANSLATION)]
+        values = [spread(row.values(key)) for key in ("perplexity", *TABLED)]
         lines.append((row.label(name), pair, *values))
         for key, signature in row.scored[0].scores["signatures"].items():
             names_of.setdefault(f"{key}: {signature}", []).append(f"{name} {pair}")

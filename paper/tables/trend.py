@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from scipy import stats
 
 from base.table import number
@@ -55,7 +55,7 @@ def p_value(differences: Float[np.ndarray, " seeds"]) -> float | None:
 
 
 def holm(p_values: Mapping[str, float]) -> dict[str, float]:
-    """Returns every p corrected for how many there are, so that one below 5 % is luck in at most 5 % of such tables.
+    """Returns every p corrected for how many there are, so that at most 5 % of such tables have a false one below 5 %.
 
     Source: Holm 1979, "A simple sequentially rejective multiple test procedure".
     """
@@ -137,17 +137,24 @@ def bootstrap_interval(
     paper: Sequence[float], seeds_of_rows: Sequence[Sequence[float]], draws: int = DRAWS
 ) -> tuple[float, float]:
     """Returns the 95 % bootstrap interval of the rank correlation: rows are redrawn, and within each row its seeds."""
+    chosen_rows, ours = redrawn(seeds_of_rows, draws)
+    correlations = rank_correlation(np.array(paper)[chosen_rows], ours)
+    low, high = np.nanpercentile(correlations, [2.5, 97.5])
+    return float(low), float(high)
+
+
+def redrawn(
+    seeds_of_rows: Sequence[Sequence[float]], draws: int = DRAWS
+) -> tuple[Int[np.ndarray, "draws rows"], Float[np.ndarray, "draws rows"]]:
+    """Returns bootstrap draws: which rows are in each, and their means over seeds that are redrawn as well."""
     generator = np.random.default_rng(0)
-    rows = len(paper)
+    rows = len(seeds_of_rows)
     means: list[Float[np.ndarray, " draws"]] = []
     for seeds in seeds_of_rows:
         chosen_seeds = generator.integers(len(seeds), size=(draws, len(seeds)))
         means.append(np.array(seeds)[chosen_seeds].mean(-1))
     chosen_rows = generator.integers(rows, size=(draws, rows))
-    ours = np.take_along_axis(np.stack(means, axis=-1), chosen_rows, axis=1)
-    correlations = rank_correlation(np.array(paper)[chosen_rows], ours)
-    low, high = np.nanpercentile(correlations, [2.5, 97.5])
-    return float(low), float(high)
+    return chosen_rows, np.take_along_axis(np.stack(means, axis=-1), chosen_rows, axis=1)
 
 
 def summary(rows: Mapping[str, RowRuns], key: str, paper: Callable[[str], float]) -> list[str]:
