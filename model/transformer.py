@@ -35,7 +35,9 @@ class Transformer(nn.Module):
             self.source_embed = self.param("source_embed", init, (c.vocab_size, c.d_model))
             self.target_embed = self.param("target_embed", init, (c.vocab_size, c.d_model))
             self.softmax = self.param("softmax", init, (c.vocab_size, c.d_model))
-        self.output_bias = self.source_positions = self.target_positions = None
+        self.output_bias = None
+        self.source_positions = None
+        self.target_positions = None
         if c.output_bias:
             self.output_bias = self.param("output_bias", nn.initializers.zeros, (c.vocab_size,))
         if c.encoding.has_table:
@@ -112,10 +114,13 @@ class Transformer(nn.Module):
         memory = self.decoder.memory(memory_bsd, source)
         x_btd = self._embed_target(target.ids_bt, target.positions_bt, None)
         _, decoder_weights = self.decoder(x_btd, target, memory, return_weights=True)
-        maps = {"cross": jnp.stack([block.cross_bhts for block in decoder_weights])}
+        cross = [block.cross_bhts for block in decoder_weights]
+        maps = {"cross": jnp.stack(cross)}
         if MIXERS[self.config.mixer].weights:
-            maps["encoder"] = jnp.stack([block.self_bhtt for block in encoder_weights])
-            maps["decoder"] = jnp.stack([block.self_bhtt for block in decoder_weights])
+            encoder = [block.self_bhtt for block in encoder_weights]
+            decoder = [block.self_bhtt for block in decoder_weights]
+            maps["encoder"] = jnp.stack(encoder)
+            maps["decoder"] = jnp.stack(decoder)
         return maps
 
     def _decode(self, target: Tokens, memory_bsd: Array, source: Tokens, noise: Noise | None) -> tuple[Array, Array]:
@@ -125,14 +130,24 @@ class Transformer(nn.Module):
         return logit_factors(self.config, x_btd, self.softmax, self.output_bias)
 
     def _embed_source(self, source: Tokens, noise: Noise | None) -> Array:
-        table_vd = self.source_embed
-        positions_ld = self.source_positions
-        return embed(self.config, table_vd, positions_ld, source.ids_bt, source.positions_bt, fold(noise, SOURCE))
+        return embed(
+            self.config,
+            self.source_embed,
+            self.source_positions,
+            source.ids_bt,
+            source.positions_bt,
+            fold(noise, SOURCE),
+        )
 
     def _embed_target(self, ids_bt: Array, positions_bt: Array, noise: Noise | None) -> Array:
-        table_vd = self.target_embed
-        positions_ld = self.target_positions
-        return embed(self.config, table_vd, positions_ld, ids_bt, positions_bt, fold(noise, TARGET))
+        return embed(
+            self.config,
+            self.target_embed,
+            self.target_positions,
+            ids_bt,
+            positions_bt,
+            fold(noise, TARGET),
+        )
 
 
 def init_params(config: ModelConfig, key: PRNGKeyArray) -> dict:

@@ -5,7 +5,13 @@ from typing import Any, NamedTuple
 
 from base.errors import UserError, shown
 
-OUR_ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_new": "gelu_tanh", "silu": "silu", "swish": "silu"}
+OUR_ACTIVATIONS = {
+    "relu": "relu",
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "silu": "silu",
+    "swish": "silu",
+}
 LARGEST = 2**24  # of any size or id
 
 
@@ -17,18 +23,34 @@ class Rule(NamedTuple):
 
 
 def _whole(least: int) -> Rule:
-    return Rule(lambda value: type(value) is int and least <= value <= LARGEST, f"a whole number from {least} to 2^24")
+    def fits(value: Any) -> bool:
+        # Not `isinstance`: a bool is an int.
+        return type(value) is int and least <= value <= LARGEST
+
+    return Rule(fits, f"a whole number from {least} to 2^24")
+
+
+def _is_epsilon(value: Any) -> bool:
+    return type(value) in (int, float) and 0 < value <= 1
+
+
+def _is_bool(value: Any) -> bool:
+    return type(value) is bool
 
 
 SIZE = _whole(1)
 ID = _whole(0)
-EPSILON = Rule(lambda value: type(value) in (int, float) and 0 < value <= 1, "a number above 0 and at most 1")
-BOOL = Rule(lambda value: type(value) is bool, "true or false")
+EPSILON = Rule(_is_epsilon, "a number above 0 and at most 1")
+BOOL = Rule(_is_bool, "true or false")
 
 
 def one_of(values: Container[str], named: str) -> Rule:
     """Returns the rule of a setting whose values are a list of texts; an error calls the list `named`."""
-    return Rule(lambda value: isinstance(value, str) and value in values, f"one that {named} has")
+
+    def fits(value: Any) -> bool:
+        return isinstance(value, str) and value in values
+
+    return Rule(fits, f"one that {named} has")
 
 
 ACTIVATION = one_of(OUR_ACTIVATIONS, "model.activation")

@@ -1,6 +1,7 @@
 """A run's encoder and decoder as StableHLO, which any program with JAX or XLA can load and call, without our code."""
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 
 import flatbuffers  # noqa: F401 (jax.export serialises with it)
@@ -14,7 +15,7 @@ from base.errors import UserError
 from base.files import write_bytes, write_json, write_text
 from base.ids import BOS, EOS, PAD
 from base.tokens import Tokens
-from infer.convert.check import check_tokenizer, compare, lengths, scored_pairs
+from infer.convert.check import ScoredPairs, check_tokenizer, compare, lengths, scored_pairs
 from infer.convert.folders import named
 from infer.runs import Run
 from model.transformer import Transformer
@@ -72,26 +73,37 @@ def write(model_run: Run, folder: Path) -> float:
 
     shapes = tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves.values())
     limit = config.encoding.limit
-    for name, function, sides in (("encode", encode, "s"), ("forward", forward, "st")):
-        constraints = [f"{side} <= {limit}" for side in sides] if limit else []
-        b, *widths = export.symbolic_shape(", ".join(["b", *sides]), constraints=constraints)
-        inputs = [jax.ShapeDtypeStruct((b, width), jnp.int32) for width in widths]
-        exported = export.export(jax.jit(function), platforms=PLATFORMS)(shapes, *inputs)
-        write_bytes(folder / f"{name}.bin", bytes(exported.serialize()))
-    save_file({name: np.ascontiguousarray(leaf) for name, leaf in leaves.items()}, folder / "model.safetensors")
+    write_bytes(folder / "encode.bin", _serialized(encode, shapes, "s", limit))
+    write_bytes(folder / "forward.bin", _serialized(forward, shapes, "st", limit))
+    arrays = {name: np.ascontiguousarray(leaf) for name, leaf in leaves.items()}
+    save_file(arrays, folder / "model.safetensors")
     write_json(folder / "parameters.json", names)
     model_run.tokenizer.save(folder / "tokenizer.model")
     fields = {"platforms": ", ".join(PLATFORMS), "pad": PAD, "bos": BOS, "eos": EOS, **lengths(config)}
     write_text(folder / "README.md", README.format(**fields))
 
-    sentences = scored_pairs(model_run)
-    params = tuple(leaves.values())
-    read = export.deserialize(bytearray((folder / "forward.bin").read_bytes()))
-    log_probs = []
-    for source, target in zip(sentences.sources, sentences.targets, strict=True):
+    pairs = scored_pairs(model_run)
+    return compare("StableHLO", pairs, _log_probs(folder, tuple(leaves.values()), pairs), TOLERANCE)
+
+
+def _serialized(function: Callable[..., jax.Array], shapes: tuple, sides: str, limit: int | None) -> bytes:
+    """Returns a function of the parameters and of ids [b,s], or [b,s] and [b,t], for any sizes up to `limit`."""
+    constraints = [f"{side} <= {limit}" for side in sides] if limit else []
+    b, *widths = export.symbolic_shape(", ".join(["b", *sides]), constraints=constraints)
+    inputs = [jax.ShapeDtypeStruct((b, width), jnp.int32) for width in widths]
+    exported = export.export(jax.jit(function), platforms=PLATFORMS)(shapes, *inputs)
+    return bytes(exported.serialize())
+
+
+def _log_probs(folder: Path, params: tuple, pairs: ScoredPairs) -> list[list[float]]:
+    """Returns the log-probability of each target subword, EOS included, as the written function computes them."""
+    serialized = (folder / "forward.bin").read_bytes()
+    forward = export.deserialize(bytearray(serialized))
+    log_probs: list[list[float]] = []
+    for source, target in zip(pairs.sources, pairs.targets, strict=True):
         source_bs = np.array([source], np.int32)
         target_bt = np.array([[BOS, *target[:-1]]], np.int32)
-        logits_tv = read.call(params, source_bs, target_bt)[0]
+        logits_tv = forward.call(params, source_bs, target_bt)[0]
         log_probs_tv = np.asarray(jax.nn.log_softmax(logits_tv))
         log_probs.append(log_probs_tv[np.arange(len(target)), target].tolist())
-    return compare("StableHLO", sentences, log_probs, TOLERANCE)
+    return log_probs

@@ -44,30 +44,84 @@ def are_columns(columns: list[str]) -> bool:
     return are_numbers and len(columns) == len(set(columns))
 
 
-if __name__ == "__main__":
-    define_run_flags()
-    define_decoding_flags()
-    flags.DEFINE_integer("nbest", 1, "translations (or samples) per line; more than 1 prints LINE ||| TEXT ||| SCORE")
+def define_output_flags() -> None:
+    """Defines what is read and printed."""
+    flags.DEFINE_integer("nbest", 1, "translations (or samples) per line; above 1 prints LINE ||| TEXT ||| SCORE")
     flags.DEFINE_boolean("scores", False, "print TEXT <tab> SCORE")
+    flags.DEFINE_list(
+        "columns",
+        [],
+        "translate these columns, from 1, of tab-separated lines, and keep the others",
+    )
+    flags.register_validator(
+        "columns",
+        are_columns,
+        "columns are different numbers from 1 to 999999",
+    )
+    flags.DEFINE_integer(
+        "chunk",
+        None,
+        "lines to read before translating them; default: 1,000, or 1 on a terminal",
+        lower_bound=1,
+    )
+    flags.DEFINE_integer(
+        "max_input",
+        512,
+        "source subwords beyond which a line is translated in pieces",
+        lower_bound=64,
+    )
+    within_limits("nbest")
+
+
+def define_search_flags() -> None:
+    """Defines what a translation must be like."""
+    flags.DEFINE_integer("min_length", 0, "least number of subwords in a translation")
+    flags.DEFINE_integer(
+        "no_repeat",
+        0,
+        "no sequence of this many subwords occurs twice in a translation; 0 is off",
+    )
+    flags.DEFINE_integer(
+        "groups",
+        1,
+        "with --nbest: groups of beams, each penalised for repeating those before it",
+    )
+    flags.DEFINE_float("diversity", 0.5, "for --groups: weight of the penalty")
+    flags.DEFINE_enum(
+        "require",
+        "",
+        ["", "prefix", "phrases"],
+        "lines are TEXT <tab> PREFIX, which begins the translation, or TEXT <tab> PHRASE <tab> ..., which it must all "
+        "contain",
+    )
+    within_limits("min_length", "no_repeat", "groups", "diversity")
+
+
+def define_sampling_flags() -> None:
+    """Defines how translations are drawn at random."""
     flags.DEFINE_boolean("sample", False, "draw translations at random instead of searching")
     flags.DEFINE_float("temperature", 1.0, "for --sample: below 1 sharper, above 1 flatter")
     flags.DEFINE_integer("top_k", 0, "for --sample: from the K most likely subwords only; 0 is all")
-    flags.DEFINE_float("top_p", 1.0, "for --sample: from the fewest subwords that reach this probability")
+    flags.DEFINE_float(
+        "top_p",
+        1.0,
+        "for --sample: from the fewest subwords that reach this probability",
+    )
     flags.DEFINE_integer("seed", 0, "for --sample")
-    flags.DEFINE_integer("min_length", 0, "least number of subwords in a translation")
-    flags.DEFINE_integer("no_repeat", 0, "no sequence of this many subwords occurs twice in a translation; 0 is off")
-    flags.DEFINE_integer("groups", 1, "with --nbest: groups of beams, each penalised for repeating those before it")
-    flags.DEFINE_float("diversity", 0.5, "for --groups: weight of the penalty")
-    flags.DEFINE_enum("require", "", ["", "prefix", "phrases"], "lines are TEXT <tab> PREFIX, which begins the "
-                      "translation, or TEXT <tab> PHRASE <tab> ..., which it must all contain")  # fmt: skip
-    flags.DEFINE_enum("mbr", "", ["", "chrf", "bleu"], "for --sample: print the sample that agrees best with all")
-    flags.DEFINE_list("columns", [], "translate these columns, from 1, of tab-separated lines, and keep the others")
-    flags.register_validator("columns", are_columns, "columns are different numbers from 1 to 999999")
-    within_limits("nbest", "temperature", "top_k", "top_p", "seed", "min_length", "no_repeat", "groups", "diversity")
-    flags.DEFINE_integer(
-        "chunk", None, "lines to read before translating them; default: 1,000, or 1 on a terminal", lower_bound=1
+    flags.DEFINE_enum(
+        "mbr",
+        "",
+        ["", "chrf", "bleu"],
+        "for --sample: print the sample that agrees best with all",
     )
-    flags.DEFINE_integer(
-        "max_input", 512, "source subwords beyond which a line is translated in pieces", lower_bound=64
-    )
-    start(imported("infer.translate.command"), hint="text is read from standard input: < FILE", check=check)
+    within_limits("temperature", "top_k", "top_p", "seed")
+
+
+if __name__ == "__main__":
+    define_run_flags()
+    define_decoding_flags()
+    define_output_flags()
+    define_search_flags()
+    define_sampling_flags()
+    hint = "text is read from standard input: < FILE"
+    start(imported("infer.translate.command"), hint=hint, check=check)

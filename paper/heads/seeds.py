@@ -27,24 +27,37 @@ def _roles_table(kind: str, results: Sequence[dict[str, Any]]) -> Table:
     """Returns the accuracies of the best heads over the runs, beside their baselines."""
     rows: list[tuple[str, ...]] = []
     for relation in RELATIONS:
-        roles = [result["roles"][kind][relation] for result in results if relation in result["roles"][kind]]
+        of_kind = [result["roles"][kind] for result in results]
+        roles = [by_relation[relation] for by_relation in of_kind if relation in by_relation]
         if len(roles) < len(results):
             continue
-        best = [100 * role["best"]["accuracy"] for role in roles]
-        untrained = [100 * role["untrained"]["accuracy"] for role in roles]
-        fixed = [100 * role["fixed"]["accuracy"] for role in roles]
         above = sum(map(stands_out, roles))
-        label = relation_label(kind, relation)
-        rows.append((label, spread(best, 1), spread(untrained, 1), spread(fixed, 1), f"{above} of {len(roles)}"))
+        rows.append(
+            (
+                relation_label(kind, relation),
+                _accuracies(roles, "best"),
+                _accuracies(roles, "untrained"),
+                _accuracies(roles, "fixed"),
+                f"{above} of {len(roles)}",
+            )
+        )
     head = ("relation", "accuracy", "untrained", "fixed distance", "stands out")
     return Table("", TITLES[kind], head, rows, [])
+
+
+def _accuracies(roles: Sequence[dict[str, Any]], of: str) -> str:
+    """Returns the mean accuracy of the best head or of a baseline, and its spread over the runs, in percent."""
+    return spread([100 * role[of]["accuracy"] for role in roles], 1)
 
 
 def _alignment_table(results: Sequence[dict[str, Any]]) -> Table:
     """Returns the alignment error rates of the best layer and the best head over the runs."""
     rows: list[tuple[str, ...]] = []
-    for key, label in (("best_layer", "average of the best layer"), ("best_head", "best head")):
-        trained = [100 * result["alignment"][key]["error"] for result in results]
-        untrained = [100 * result["alignment"]["untrained"][key]["error"] for result in results]
+    alignments = [result["alignment"] for result in results]
+    labels = {"best_layer": "average of the best layer", "best_head": "best head"}
+    for key, label in labels.items():
+        trained = [100 * alignment[key]["error"] for alignment in alignments]
+        untrained = [100 * alignment["untrained"][key]["error"] for alignment in alignments]
         rows.append((label, spread(trained, 1), spread(untrained, 1)))
-    return Table("", "alignment error rate, in %", ("weights", "error", "untrained"), rows, [])
+    head = ("weights", "error", "untrained")
+    return Table("", "alignment error rate, in %", head, rows, [])

@@ -26,11 +26,31 @@ from train.check import check
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "the experiment", lock_config=True)
 flags.DEFINE_string("workdir", None, "folder of the sweep; made if absent")
-flags.DEFINE_integer("trials", None, "search with this many trials in all", lower_bound=1, upper_bound=100_000)
-flags.DEFINE_string("storage", None, "SQLAlchemy URL of the database; default: an SQLite file in the folder")
+flags.DEFINE_integer(
+    "trials",
+    None,
+    "search with this many trials in all",
+    lower_bound=1,
+    upper_bound=100_000,
+)
+flags.DEFINE_string(
+    "storage",
+    None,
+    "SQLAlchemy URL of the database; default: an SQLite file in the folder",
+)
 flags.DEFINE_string("study", None, "name of the study in its storage; default: the folder's")
-flags.DEFINE_enum("pruner", "asha", ["asha", "hyperband", "none"], "what stops bad trials of a search early")
-flags.DEFINE_integer("silence", 120, "seconds without a heartbeat after which a worker counts as dead", lower_bound=1)
+flags.DEFINE_enum(
+    "pruner",
+    "asha",
+    ["asha", "hyperband", "none"],
+    "what stops bad trials of a search early",
+)
+flags.DEFINE_integer(
+    "silence",
+    120,
+    "seconds without a heartbeat after which a worker counts as dead",
+    lower_bound=1,
+)
 flags.DEFINE_bool("retry", False, "train failed points again")
 flags.DEFINE_bool("table", False, "print the points and what they reached")
 flags.DEFINE_bool("csv", False, "as --table, in comma-separated values")
@@ -40,19 +60,21 @@ flags.DEFINE_string("plot", None, "draw the results into this file")
 
 def main(argv: list[str]) -> int:
     options = flags.FLAGS
-    showing = options.table or options.csv or options.json or options.plot is not None
+    printed = options.table or options.csv or options.json
+    showing = printed or options.plot is not None
     if showing:
         workdir = folder("workdir", options.workdir)
+    elif _CONFIG.value is None:
+        raise UserError("--config is missing; only --table, --csv, --json and --plot do without it")
     else:
-        if _CONFIG.value is None:
-            raise UserError("--config is missing; only --table, --csv, --json and --plot do without it")
         check(_CONFIG.value, default())
         workdir = output_folder("workdir", options.workdir)
-    from train.sweep.command import show, train  # only now: a mistyped key is not worth loading jax
+    from train.sweep import command  # only now: a mistyped key is not worth loading jax
 
-    run_command = show if showing else train
     try:
-        return run_command(options, workdir)
+        if showing:
+            return command.show(options, workdir)
+        return command.train(options, workdir)
     except OSError as error:
         raise UserError(f"{error.filename or workdir}: {error.strerror or error}") from error
 
