@@ -10,8 +10,8 @@ Without --init it starts from new parameters; the difference is what pre-trainin
 
 Ours:  accuracy with and without --init, three seeds: tense 86.6 and 80.7 %, number 95.2 and 89.9 %, clause 97.6 and
        93.2 %; a bag of words: 91.0, 91.1 and 98.8 %. `python -m paper families` has the intervals. All nine runs with
-       --init begin with the same masked language model, which has no record: the luck of pre-training is in none of
-       the intervals. The bag of words has no record either.
+       --init begin with the same masked language model, which has no record: no interval covers how much such
+       models differ. The bag of words has no record either.
 Cost:  half a minute of training on one busy CPU core, after the masked language model.
 """
 

@@ -112,7 +112,7 @@ def begun_alike(records: Records, rows: dict[str, RowRuns], pretraining: str) ->
     unknown = "" if recorded else ", which has no record"
     return [
         f"{count} fine-tuned runs begin with the parameters of {run}{unknown}: "
-        "their seeds differ only in what comes after it, so no interval holds the luck of pre-training"
+        "their seeds differ only in what comes after it, so no interval covers how much pre-training runs differ"
         for run, count in began.items()
     ]
 

@@ -80,7 +80,7 @@ def bootstrapped(points: Points, draws: int = DRAWS) -> Float[np.ndarray, "draws
     """Returns the fits to as many draws of the cells, with replacement, each cell with all of its runs.
 
     A cell is a size and an amount of text. Seeds of one cell say nothing of how far the law is off there, so to redraw
-    runs would take that error for luck.
+    runs would take that error for noise.
     """
     generator = np.random.default_rng(0)
     sizes = sorted({*zip(points.n, points.d, strict=True)})
