@@ -1,4 +1,4 @@
-"""Chooses checkpoints and averages their parameters (section 6.1)."""
+"""Chooses checkpoints, and loads their parameters, averaged (section 6.1); tells parameters by number and hash."""
 
 import hashlib
 import re
@@ -35,7 +35,8 @@ def average(load: Callable[[int], Any], steps: Sequence[int]) -> Any:
     Raises:
       UserError: the checkpoints are of different models.
     """
-    total, shapes = None, None
+    total = None
+    shapes = None
     for step in steps:
         params = load(step)
         these = jax.tree.map(np.shape, params)
@@ -45,9 +46,10 @@ def average(load: Callable[[int], Any], steps: Sequence[int]) -> Any:
             )
         shapes = these
         params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
-        total = (
-            params if total is None else jax.tree.map(lambda sum_, leaf: np.add(sum_, leaf, out=sum_), total, params)
-        )
+        if total is None:
+            total = params
+        else:
+            total = jax.tree.map(lambda sum_, leaf: np.add(sum_, leaf, out=sum_), total, params)
     return jax.tree.map(lambda leaf: (leaf / len(steps)).astype(np.float32), total)
 
 

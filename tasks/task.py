@@ -30,6 +30,7 @@ class Question(NamedTuple):
 class Objective(NamedTuple):
     """A model and its loss, as pure functions of the parameters."""
 
+    model: nn.Module
     init: Callable[[PRNGKeyArray], dict]  # returns new parameters
     loss: Callable[[dict, Batch, Noise | None], Loss]  # with None for noise, the loss for validation
     tokens: Callable[[Batch], tuple[Tokens, ...]]  # returns the positions that the model computes
@@ -128,7 +129,7 @@ def softmax_objective(
     def logits(params: dict, batch: Batch) -> Float[Array, "b t v"]:
         return model.apply({"params": params}, *question(batch).inputs)
 
-    return Objective(init, loss, tokens, question, logits)
+    return Objective(model, init, loss, tokens, question, logits)
 
 
 def question_where(target_bt: Any, asked_bt: Any, *inputs: Tokens) -> Question:

@@ -71,7 +71,8 @@ def objective(config: ModelConfig, image: vision.ImageConfig, eps_ls: float) -> 
         logits_bv, _ = model.apply({"params": params}, *question(batch).inputs)
         return logits_bv[:, None]
 
-    return Objective(partial(vision.init_params, config, image), loss, tokens, question, logits)
+    init = partial(vision.init_params, config, image)
+    return Objective(model, init, loss, tokens, question, logits)
 
 
 def _config(cfg: ConfigDict, vocab_size: int) -> ModelConfig:

@@ -15,7 +15,6 @@ from jaxtyping import Float, Int
 from base.errors import UserError
 from base.ids import BOS, EOS, PAD
 from base.tokens import Tokens
-from data.classes import classes_of
 from data.corrupt import MASK
 from data.tokenizer import Tokenizer
 from infer.runs import Run, finite
@@ -26,6 +25,7 @@ from model.language_model import LanguageModel
 from model.masked_lm import MaskedLM
 from model.mixers import MIXERS
 from model.prefix_lm import translation_model
+from tasks import task_of
 
 ONE_TEXT = ("language_model", "masked_lm", "classification")  # tasks whose models read a text alone
 TASKS = ("translation", "prefix_lm", "denoising", *ONE_TEXT)
@@ -54,22 +54,13 @@ def run_maps(run: Run, source: str, target: str | None) -> tuple[str, dict[str, 
     if task in ONE_TEXT:
         if target is not None:
             raise UserError(f"--target={target}: a model of task {task} reads one text, the source")
-        return source, text_maps(_text_model(run), params, run.tokenizer, source)
+        model = task_of(task).objective(run.config, config).model
+        assert isinstance(model, LanguageModel | MaskedLM)
+        return source, text_maps(model, params, run.tokenizer, source)
     require_weights(config)
     if target is None:
         target = translate_one(run, source)
     return f"{source} → {target}", attention_maps(config, params, run.tokenizer, source, target)
-
-
-def _text_model(run: Run) -> LanguageModel | MaskedLM:
-    """Returns the model of a run of a task of `ONE_TEXT`."""
-    match run.config.task:
-        case "language_model":
-            return LanguageModel(run.model_config)
-        case "classification":
-            return MaskedLM(run.model_config, len(classes_of(run.config.data.classes)))
-        case _:
-            return MaskedLM(run.model_config)
 
 
 def attention_maps(
