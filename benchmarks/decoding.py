@@ -103,7 +103,6 @@ def timed(work: Callable[[], Any]) -> Sample:
 
 
 def main(argv: list[str]) -> None:
-    """Runs the benchmark; flags below."""
     options = flags.FLAGS
     config = ModelConfig(vocab_size=options.vocab_size)
     params, source_bs = problem(config, options.sentences)

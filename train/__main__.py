@@ -31,7 +31,6 @@ flags.DEFINE_string("init", None, "RUN[:CHECKPOINT] to take parameters from: lat
 
 
 def main(argv: list[str]) -> int:
-    """See the module's docstring."""
     workdir = output_folder("workdir", flags.FLAGS.workdir)
     check(_CONFIG.value, default())
     connect()

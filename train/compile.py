@@ -42,7 +42,6 @@ def prepare() -> None:
 
 
 def main(argv: list[str]) -> int:
-    """See the module's docstring."""
     options = flags.FLAGS
     check(options.config, default())
     if options.config.task != "translation":

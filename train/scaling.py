@@ -21,7 +21,6 @@ END = "<!-- end of tables -->"
 
 
 def main(argv: list[str]) -> None:
-    """See the module's docstring."""
     scaling.RECORDS.mkdir(parents=True, exist_ok=True)
     for case in scaling.cases():
         path = scaling.RECORDS / f"{case.name}.json"

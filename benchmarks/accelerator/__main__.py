@@ -43,7 +43,6 @@ _TINY = flags.DEFINE_bool("tiny", False, "every row in miniature on the CPU, to 
 
 
 def main(argv: list[str]) -> int:
-    """See the module's docstring."""
     for name in _ONLY.value:
         if name not in MINUTES:
             raise UserError(f"--only={name}: there is no such row; the rows are {', '.join(MINUTES)}")
