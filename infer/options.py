@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 
 from base import command
 from infer.translate.options import Decoding, allowed, chosen, rule
-from run import changes
+from run import changes, connect
 from run.config import SPLITS
 from run.signals import Signals
 
@@ -60,6 +60,7 @@ def define_decoding_flags() -> None:
 
 def define_evaluation_flags(written: str) -> None:
     """Defines the flags that all evaluations share; `written` names what the model outputs."""
+    connect.define_flags()
     define_run_flags()
     define_decoding_flags()
     flags.DEFINE_enum("split", None, SPLITS, "split of the run's config to read the sentences from")

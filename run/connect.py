@@ -1,16 +1,21 @@
 """Connects the processes of a run that uses several, by its flags or by what a cluster manager provides."""
 
+from typing import Any
+
 from absl import flags
 
 from base.errors import UserError
 
-flags.DEFINE_string("coordinator", None, "HOST:PORT of process 0, if no cluster manager provides it")
-flags.DEFINE_integer("processes", None, "number of processes; used with --coordinator", lower_bound=1)
-flags.DEFINE_integer("process", None, "index of this process, from 0; used with --coordinator", lower_bound=0)
+
+def define_flags() -> None:
+    """Defines --coordinator, --processes and --process, for every command that several processes share."""
+    flags.DEFINE_string("coordinator", None, "HOST:PORT of process 0, if no cluster manager provides it")
+    flags.DEFINE_integer("processes", None, "number of processes; used with --coordinator", lower_bound=1)
+    flags.DEFINE_integer("process", None, "index of this process, from 0; used with --coordinator", lower_bound=0)
 
 
-def connect() -> None:
-    """Connects to the other processes of this run; to be called before jax looks for devices.
+def connect(options: Any) -> None:
+    """Connects to the other processes of this run, by its flags; to be called before jax looks for devices.
 
     Cloud TPU slices, Slurm steps, Open MPI and Kubernetes jobs are detected (`jax.distributed`). Elsewhere the three
     flags are needed, except on a single machine.
@@ -20,9 +25,9 @@ def connect() -> None:
     """
     import jax  # only now: a mistyped flag is answered without it
 
-    coordinator = flags.FLAGS.coordinator
-    processes = flags.FLAGS.processes
-    process = flags.FLAGS.process
+    coordinator = options.coordinator
+    processes = options.processes
+    process = options.process
     missing = [value is None for value in (coordinator, processes, process)]
     if any(missing) and not all(missing):
         raise UserError("--coordinator, --processes and --process go together: give all three or none")

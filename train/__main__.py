@@ -20,8 +20,7 @@ from ml_collections import config_flags
 from base.command import run
 from base.files import output_folder
 from configs.common import default
-from run import changes
-from run.connect import connect
+from run import changes, connect
 from train.check import check, check_device
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "the experiment, a file in configs/", lock_config=True)
@@ -33,7 +32,7 @@ flags.DEFINE_string("init", None, "RUN[:CHECKPOINT] to take parameters from: lat
 def main(argv: list[str]) -> int:
     workdir = output_folder("workdir", flags.FLAGS.workdir)
     check(_CONFIG.value, default())
-    connect()
+    connect.connect(flags.FLAGS)
     check_device(_CONFIG.value)
     from train.loop import train  # only now, so that a mistyped key is reported without waiting for jax to load
 
@@ -42,5 +41,6 @@ def main(argv: list[str]) -> int:
 
 if __name__ == "__main__":
     changes.define_flag()
+    connect.define_flags()
     flags.mark_flags_as_required(["config", "workdir"])
     run(main, default().to_dict(), hint="keys are set as --config.KEY=VALUE")

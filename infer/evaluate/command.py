@@ -18,7 +18,7 @@ from tasks import TRANSLATION
 
 def main(options: Any) -> None:
     """Connects to the other processes, then evaluates the run."""
-    connect()
+    connect(options)
     evaluate(options)
 
 

@@ -94,7 +94,7 @@ def table(record: dict[str, Any]) -> str:
 
 def main(options: Any) -> None:
     """Connects to the other processes, then parses and scores as `infer.parse` says."""
-    connect()
+    connect(options)
     parse(options)
 
 

@@ -1,5 +1,6 @@
 """What every command has in common: complete help, quick answers, and outputs that cannot be written."""
 
+import ast
 import importlib
 import io
 import os
@@ -17,6 +18,8 @@ from infer.translate.translator import NOTHING, Hypothesis, Translation, Transla
 from tests import tiny_run
 
 ROOT = Path(__file__).parent.parent.parent
+GUARD = '\nif __name__ == "__main__"'
+SCOPES = (ast.FunctionDef, ast.ClassDef)  # what they hold is not run as the module is imported
 ROOMS = ("data", "infer", "train", "paper")
 LOAD_JAX = ("paper.figures", "paper.results", "train.scaling")  # their files are libraries, too
 MODULES = {
@@ -24,7 +27,7 @@ MODULES = {
     for room in ROOMS
     for path in sorted((ROOT / room).rglob("*.py"))
 }
-COMMANDS = [module for module, path in MODULES.items() if '\nif __name__ == "__main__"' in path.read_text()]
+COMMANDS = [module for module, path in MODULES.items() if GUARD in path.read_text()]
 COMMANDS = [module for module in COMMANDS if module not in LOAD_JAX]
 RUN = """
 import contextlib, io, runpy, sys
@@ -60,6 +63,18 @@ def test_the_bodies_of_commands_are_there() -> None:
     assert len(bodies) == sum(text.count("imported(") for text in texts) > 10
     for body in bodies:
         assert callable(importlib.import_module(body).main), body
+
+
+def test_only_commands_define_flags_as_they_are_imported() -> None:
+    """The body of a command is imported after its flags have been read: what it defined would be unknown."""
+    late = []
+    for room in ("base", "data", "model", "run", "tasks", "infer", "train", "paper"):
+        for path in sorted((ROOT / room).rglob("*.py")):
+            text = path.read_text()
+            body = [statement for statement in ast.parse(text).body if not isinstance(statement, SCOPES)]
+            if GUARD not in text and any("DEFINE_" in ast.dump(statement) for statement in body):
+                late.append(str(path.relative_to(ROOT)))
+    assert late == []
 
 
 @pytest.mark.parametrize("module", COMMANDS)
