@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from model.config import ModelConfig
 from model.masks import Mask
@@ -130,9 +130,9 @@ class Block(nn.Module):
         self,
         x_btd: Float[Array, "b t d"],
         positions_bt: Int[Array, "b t"],
-        mask: Bool[Array, "b t t"] | Mask,
+        mask: Mask,
         memory: KeysValues | None = None,
-        memory_mask: Bool[Array, "b t s"] | Mask | None = None,
+        memory_mask: Mask | None = None,
         noise: Noise | None = None,
         shared: tuple[Array, ...] = (),
     ) -> tuple[Float[Array, "b t d"], Weights]:
@@ -159,7 +159,7 @@ class Block(nn.Module):
         x_bmd: Float[Array, "b m d"],
         positions_bm: Int[Array, "b m"],
         cache: BlockCache,
-        memory_mask_bms: Bool[Array, "b m s"] | None,
+        memory_mask: Mask | None,
         shared: tuple[Array, ...] = (),
     ) -> tuple[Float[Array, "b m d"], BlockCache]:
         """Returns the output for the next token of each of m beams, and the updated cache."""
@@ -167,8 +167,8 @@ class Block(nn.Module):
         y_bmd, mixer_cache = self.mixer.step(normed_bmd, positions_bm, cache.mixer, *shared)
         x_bmd = self._after(x_bmd, y_bmd, self.norm_1, None)
         if self.cross:
-            assert cache.memory is not None and memory_mask_bms is not None
-            x_bmd, _ = self._attend_to_memory(x_bmd, positions_bm, cache.memory, memory_mask_bms, None)
+            assert cache.memory is not None and memory_mask is not None
+            x_bmd, _ = self._attend_to_memory(x_bmd, positions_bm, cache.memory, memory_mask, None)
         return self._feed_forward(x_bmd, None), cache._replace(mixer=mixer_cache)
 
     def prefill(
@@ -186,7 +186,7 @@ class Block(nn.Module):
         return self._feed_forward(x_btd, None), cache._replace(mixer=mixer_cache)
 
     def _attend_to_memory(
-        self, x_btd: Array, positions_bt: Array, memory: KeysValues, mask: Array | Mask, noise: Noise | None
+        self, x_btd: Array, positions_bt: Array, memory: KeysValues, mask: Mask, noise: Noise | None
     ) -> tuple[Array, Array | None]:
         normed_btd = self._before(x_btd, self.norm_2)
         y_btd, weights_bhts = self.cross_attention.attend(

@@ -10,18 +10,24 @@ NO_SEGMENT = -1  # of positions outside every row: no sentence and no padding ha
 
 
 class Mask(struct.PyTreeNode):
-    """A mask in compact form: queries attend to keys of their own sentence; with `causal`, to none after themselves.
+    """Queries attend to keys of their own sentence; with `causal`, to none after themselves.
 
     Sentences are distinguished by segments (see `base.tokens`). Padding attends to padding, so every query has a key.
-    A causal mask hides none of the first `prefix` keys of a row, which takes the dense form.
-    Kernels take the mask in this form and never materialise the dense one.
+    A causal mask hides none of the first `prefix` keys of a row.
+    Kernels take the segments and never materialise the mask. The einsum takes `dense_bts`, which `filled` adds. Cached
+    decoding has `dense_bts` alone: segments cannot tell which keys are a beam's own.
     """
 
     # Any, because jax also builds this tree with tracers, shapes or shardings in place of arrays.
-    queries_bt: Any  # int32 segments
-    keys_bs: Any  # int32 segments
+    queries_bt: Any = None  # int32 segments
+    keys_bs: Any = None  # int32 segments
     causal: bool = struct.field(pytree_node=False, default=False)  # section 3.2.3
     prefix: int = struct.field(pytree_node=False, default=0)
+    dense_bts: Any = None  # bool
+
+    def filled(self) -> "Mask":
+        """Returns the mask with `dense_bts`, which all layers of a stack share."""
+        return self.replace(dense_bts=self.dense())
 
     def dense(self) -> Bool[Array, "b t s"]:
         """Returns the dense mask."""

@@ -79,14 +79,16 @@ class Stack(nn.Module):
         """
         c = self.config
         plain = return_weights or self.is_initializing()
-        einsum = plain or c.attention_impl == "einsum"  # which takes dense masks
+        einsum = plain or c.attention_impl == "einsum"
 
-        self_mask = Mask(tokens.segments_bt, tokens.segments_bt, self.causal, prefix)
-        mask = self_mask.dense() if einsum and c.mixer == "attention" else self_mask
+        mask = Mask(tokens.segments_bt, tokens.segments_bt, self.causal, prefix)
+        if einsum and c.mixer == "attention":
+            mask = mask.filled()
         memory_mask = None
         if memory is not None:
-            cross_mask = Mask(tokens.segments_bt, memory.segments_bs, False, prefix)
-            memory_mask = cross_mask.dense() if einsum else cross_mask
+            memory_mask = Mask(tokens.segments_bt, memory.segments_bs)
+            if einsum:
+                memory_mask = memory_mask.filled()
         shared = self.shared
 
         def apply(layer: Block, x_btd: Array, keys_values: KeysValues | None, noise: Noise | None) -> Any:
@@ -153,13 +155,13 @@ class Stack(nn.Module):
         self, x_bmd: Float[Array, "b m d"], positions_bm: Int[Array, "b m"], cache: StackCache
     ) -> tuple[Float[Array, "b m d"], StackCache]:
         """Returns the output for the next token of each of m beams, and the updated cache."""
-        memory_mask_bms = None
+        memory_mask = None
         if cache.memory_segments_bs is not None:
             real_bs = cache.memory_segments_bs != 0
-            memory_mask_bms = jnp.broadcast_to(real_bs[:, None], (*positions_bm.shape, real_bs.shape[1]))
+            memory_mask = Mask(dense_bts=jnp.broadcast_to(real_bs[:, None], (*positions_bm.shape, real_bs.shape[1])))
         blocks = []
         for layer, block in zip(self.layer, cache.blocks, strict=True):
-            x_bmd, block = layer.step(x_bmd, positions_bm, block, memory_mask_bms, self.shared)
+            x_bmd, block = layer.step(x_bmd, positions_bm, block, memory_mask, self.shared)
             blocks.append(block)
         if self.config.norm == "pre":
             x_bmd = self.final_norm(x_bmd)

@@ -158,7 +158,7 @@ class MultiHeadAttention(Heads):
         self,
         x_btd: Float[Array, "b t d"],
         positions_bt: Int[Array, "b t"],
-        mask: Bool[Array, "b t t"] | Mask,
+        mask: Mask,
         noise: Noise | None = None,
         table_rh: Float[Array, "r h"] | None = None,
     ) -> tuple[Float[Array, "b t d"], Float[Array, "b h t t"] | None]:
@@ -186,7 +186,7 @@ class MultiHeadAttention(Heads):
     ) -> tuple[Float[Array, "b m d"], KVCache]:
         """Returns the output for the next token of each of m beams, and the updated cache."""
         cache = cache.append(self.keys_values(x_bmd, positions_bm))
-        y_bmd, _ = self.attend(x_bmd, positions_bm, cache.past, cache.visible_bmc, None, table_rh)
+        y_bmd, _ = self.attend(x_bmd, positions_bm, cache.past, Mask(dense_bts=cache.visible_bmc), None, table_rh)
         return y_bmd, cache
 
     def prefill(
@@ -199,7 +199,7 @@ class MultiHeadAttention(Heads):
     ) -> tuple[Float[Array, "b t d"], KVCache]:
         """Returns the output for whole rows that every beam begins with, and the cache with them."""
         new = self.keys_values(x_btd, positions_bt)
-        y_btd, _ = self.attend(x_btd, positions_bt, new, mask.dense(), None, table_rh)
+        y_btd, _ = self.attend(x_btd, positions_bt, new, mask.filled(), None, table_rh)
         return y_btd, cache.prefill(new, mask.keys_bs != 0)
 
     def attend(
@@ -207,24 +207,24 @@ class MultiHeadAttention(Heads):
         x_btd: Float[Array, "b t d"],
         positions_bt: Int[Array, "b t"],
         keys_values: KeysValues,
-        mask: Bool[Array, "b t s"] | Mask,
+        mask: Mask,
         noise: Noise | None = None,
         table_rh: Float[Array, "r h"] | None = None,
     ) -> tuple[Float[Array, "b t d"], Float[Array, "b h t s"] | None]:
         """Returns the output [b,t,d] and the weights [b,h,t,s] in float32.
 
-        A dense mask selects the einsum; a `Mask` selects the kernel, which returns None for the weights. `table_rh` is
-        the stack's table of biases, where positions have one.
+        A mask with `dense_bts` selects the einsum; one without selects the kernel, which returns None for the weights.
+        `table_rh` is the stack's table of biases, where positions have one.
         """
         c = self.config
         k_bhsk, v_bhse, positions_bs = keys_values
         q_bhtk = self.queries(x_btd, positions_bt)
-        if isinstance(mask, Mask):
+        if mask.dense_bts is None:
             weights_bhts = None
             heads_bhte = attend(c.attention_impl, q_bhtk, k_bhsk, v_bhse, mask)
         else:
             bias_bhts = self.encoding.bias(positions_bt, positions_bs, table_rh)
-            weights_bhts = attention_weights(q_bhtk, k_bhsk, mask, bias_bhts, c.scale_attention)
+            weights_bhts = attention_weights(q_bhtk, k_bhsk, mask.dense_bts, bias_bhts, c.scale_attention)
             kept_bhts = dropout(weights_bhts, c.P_drop_attention, noise, c.dropout_bits)
             heads_bhte = jnp.einsum("bhts,bhse->bhte", kept_bhts.astype(x_btd.dtype), v_bhse)
         return self.output(heads_bhte), weights_bhts

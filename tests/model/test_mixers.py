@@ -153,7 +153,7 @@ def test_restricted_attention_is_attention_with_a_mask_of_r_neighbours(r, causal
     least, most = reach(config, causal)
     distance = np.arange(11)[:, None] - np.arange(11)[None, :]
     near_bts = mask.dense() & ((distance >= least) & (distance <= most))[None]
-    expected_btd, expected_bhts = full.apply(params, x_btd, POSITIONS, near_bts)
+    expected_btd, expected_bhts = full.apply(params, x_btd, POSITIONS, Mask(dense_bts=near_bts))
     y_btd, weights_bhts = restricted.apply(params, x_btd, POSITIONS, mask)
     np.testing.assert_allclose(y_btd, expected_btd, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(weights_bhts, expected_bhts, rtol=1e-5, atol=1e-6)
