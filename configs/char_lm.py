@@ -24,7 +24,7 @@ def get_config(file: str = "../shared/data/tinyshakespeare.txt.gz") -> ConfigDic
     cfg.steps = 2_000
 
     cfg.data.train, cfg.data.valid = f"chars:{file}:train", f"chars:{file}:valid"
-    cfg.data.vocab_size = 69  # 65 characters and four special symbols
+    cfg.data.vocab_size = 0  # all characters of the text
     cfg.data.batching = "window"
     cfg.data.pack_length = 64
     cfg.data.tokens_per_batch = 12 * 64

@@ -23,7 +23,7 @@ def default() -> ConfigDict:
 
     # Units: subwords | words (between white space, for text that is already segmented) | characters. Two of them are
     # those of source and target: "characters,words". Words and characters are taken as they are; the vocabulary has
-    # all of data.train's, or the most frequent ones.
+    # the most frequent ones of data.train, or with data.vocab_size 0 all.
     cfg.data.units = "subwords"
     # For text of subword-nmt "@@": after decoding, a word that ends in it is joined to the next.
     cfg.data.joiner = ""

@@ -371,7 +371,8 @@ def _check_tokenizer(cfg_data: ConfigDict, tokenizer: Tokenizer) -> None:
         ("units", _units(cfg_data, open_corpus(cfg_data.train)), tokenizer.units),
         ("joiner", cfg_data.joiner, tokenizer.joiner),
     ):
-        if wanted != actual:
+        is_counted = key == "vocab_size" and wanted == 0 and tokenizer.units != "subwords"
+        if wanted != actual and not is_counted:
             raise UserError(f"data.{key} is {wanted}, but the tokenizer's is {actual}: they must agree")
 
 
@@ -391,6 +392,10 @@ def _trained_tokenizer(cfg_data: ConfigDict, cache: Path) -> Tokenizer:
             return open_tokenizer(path)
     tokenizer: Tokenizer
     if units == "subwords":
+        if not cfg_data.vocab_size:
+            raise UserError(
+                "data.vocab_size is 0: say how many subwords to learn (words and characters are counted with 0)"
+            )
         with Progress(f"learning {cfg_data.vocab_size:,} subwords from {corpus.spec}", "lines") as progress:
             lines = progress.count(text for pair in corpus.pairs() for text in pair)
             tokenizer = Tokenizer.train(

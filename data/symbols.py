@@ -76,12 +76,12 @@ class Symbols(Listed):
         self._written_unit = sides[-1]
 
     @classmethod
-    def of(cls, records: Iterable[tuple[str, ...]], vocab_size: int | None, units: str, joiner: str = "") -> "Symbols":
+    def of(cls, records: Iterable[tuple[str, ...]], vocab_size: int, units: str, joiner: str = "") -> "Symbols":
         """Returns the vocabulary of all texts of `records`, the most frequent symbols first, equal ones by their text.
 
         Args:
             records: texts, or sources and targets.
-            vocab_size: ids, of which four are special: only the most frequent symbols are kept. None: all.
+            vocab_size: ids, of which four are special: only the most frequent symbols are kept. 0: all.
             units: "words" or "characters", or one for each side, as in "characters,words".
             joiner: see the class.
 
@@ -98,10 +98,11 @@ class Symbols(Listed):
         if not counts:
             raise UserError("the training text is empty: there are no symbols in it")
         largest = len(SPECIALS) + len(counts)
-        if vocab_size is not None and not len(SPECIALS) < vocab_size <= largest:
+        vocab_size = vocab_size or largest
+        if not len(SPECIALS) < vocab_size <= largest:
             raise UserError(
                 f"data.vocab_size is {vocab_size}; with data.units {units} it must be {largest}, which are all symbols "
-                f"of the training text and four special ones, or less, for the most frequent alone"
+                f"of the training text and four special ones, or less, for the most frequent alone, or 0 for all"
             )
         ordered = sorted(counts, key=lambda symbol: (-counts[symbol], symbol))
         pieces = [*SPECIALS, *ordered][:vocab_size]

@@ -41,9 +41,12 @@ def open_job(cfg: ConfigDict, workdir: Path, mesh: Mesh) -> Job:
       UserError: the config or the corpora are at fault.
     """
     task = task_of(cfg.task)
-    config = task.config(cfg, cfg.data.vocab_size)
-    objective = task.objective(cfg, config)
     data = task.data(cfg, workdir, mesh)
+    vocab_size = cfg.data.vocab_size
+    if vocab_size == 0 and not task.images:
+        vocab_size = open_tokenizer(workdir / "tokenizer.model").vocab_size  # counted, now that the text is prepared
+    config = task.config(cfg, vocab_size)
+    objective = task.objective(cfg, config)
     if cfg.task in TRANSLATION and cfg.eval.bleu_sentences:
         measure = _bleu(cfg, config, workdir, mesh)
     elif task.images:

@@ -57,7 +57,7 @@ def train(cfg: ConfigDict, workdir: Path, init_from: str | None = None) -> int:
       UserError: the config, the data or the folder is at fault, or the loss is no longer finite.
       SystemExit: with the signal's status, if it arrived while there was nothing new to save.
     """
-    model_config(cfg, cfg.data.vocab_size)  # a wrong one is refused before anything is written
+    model_config(cfg, cfg.data.vocab_size or 1)  # a wrong one is refused before anything is written
     with Signals(alone=jax.process_count() == 1) as signals, open_folder(cfg, workdir):
         mesh = make_mesh(cfg.mesh)
         job = open_job(cfg, workdir, mesh)

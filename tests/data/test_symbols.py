@@ -32,7 +32,7 @@ PAIRS = [("the b@@ oat", "das b@@ oot"), ("the  the  sea ", " das meer"), ("b@@ 
 
 @pytest.fixture
 def words() -> Symbols:
-    return Symbols.of(PAIRS, None, "words", "@@")
+    return Symbols.of(PAIRS, 0, "words", "@@")
 
 
 def test_a_joint_vocabulary_has_the_most_frequent_first_and_equal_ones_by_text(words: Symbols) -> None:
@@ -42,7 +42,7 @@ def test_a_joint_vocabulary_has_the_most_frequent_first_and_equal_ones_by_text(w
     with pytest.raises(UserError, match=r"^data.vocab_size is 12; with data.units words it must be 11, which are all"):
         Symbols.of(PAIRS, 12, "words")
     with pytest.raises(UserError, match=r"^the training text is empty"):
-        Symbols.of([(" ", "")], None, "words")
+        Symbols.of([(" ", "")], 0, "words")
 
 
 def test_words_there_and_back(words: Symbols) -> None:
@@ -78,15 +78,15 @@ def test_a_symbol_that_training_has_not_seen_is_unknown_and_counted(words: Symbo
     ],
 )
 def test_marks_are_undone_as_by_subword_nmt(marked: str, joined: str) -> None:
-    tokenizer = Symbols.of([(marked or "a",)], None, "words", "@@")
+    tokenizer = Symbols.of([(marked or "a",)], 0, "words", "@@")
     assert tokenizer.joined(marked) == joined
     assert tokenizer.decode(tokenizer.encode(marked)) == joined
-    plain = Symbols.of([(marked or "a",)], None, "words")
+    plain = Symbols.of([(marked or "a",)], 0, "words")
     assert plain.joined(marked) == " ".join(marked.split())
 
 
 def test_each_side_has_its_units(tmp_path: Path) -> None:
-    both = Symbols.of([("gut", "g uː t"), ("tu", "t uː")], None, "characters,words")
+    both = Symbols.of([("gut", "g uː t"), ("tu", "t uː")], 0, "characters,words")
     both.save(tmp_path / "tokenizer.model")
     read = open_tokenizer(tmp_path / "tokenizer.model")
     assert (read.sha256, read.units, read.joiner) == (both.sha256, "characters,words", "")
@@ -100,7 +100,7 @@ def test_each_side_has_its_units(tmp_path: Path) -> None:
 
 def test_words_begin_where_they_do(words: Symbols) -> None:
     assert words_of(words, words.encode("the b@@ oat b@@ oat sea")) == [0, 1, 1, 2, 2, 3]
-    characters = Symbols.of([("ab cd",)], None, "characters")
+    characters = Symbols.of([("ab cd",)], 0, "characters")
     assert words_of(characters, characters.encode("ab cd a")) == [0, 0, 0, 1, 1, 1, 2]
     assert characters.decode(characters.encode("b  dc")) == "b  dc"
 
@@ -144,7 +144,10 @@ def test_a_text_has_one_side_and_a_tokenizer_one_kind(tmp_path: Path) -> None:
     cfg.update({"units": "characters,words", "vocab_size": 300})
     with pytest.raises(UserError, match=r"^data\.units is characters,words, but lines:grammar:train:20 has one side"):
         prepare_all(cfg)
-    Symbols.of([("a b",)], None, "words").save(tmp_path / "words.model")
+    cfg.update({"units": "subwords", "vocab_size": 0})
+    with pytest.raises(UserError, match=r"^data\.vocab_size is 0: say how many subwords to learn"):
+        prepare_all(cfg)
+    Symbols.of([("a b",)], 0, "words").save(tmp_path / "words.model")
     cfg.update({"units": "characters", "vocab_size": 6, "tokenizer": f"{tmp_path}/words.model"})
     with pytest.raises(UserError, match=r"^data.units is characters, but the tokenizer's is words: they must agree"):
         prepare_all(cfg)
@@ -160,9 +163,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[ConfigDict, Run]:
         (folder / f"{split}.en").write_text("".join(f"{line}\n" for line in english))
         (folder / f"{split}.de").write_text("".join(f"{'@@ '.join(line[:3])}\n" for line in english))
     cfg.data.update({"units": "characters,words", "joiner": "@@"})
-    cfg.data.vocab_size = Symbols.of(
-        [(x, "@@ ".join(x[:3])) for x in (folder / "train.en").read_text().splitlines()], None, "characters,words"
-    ).vocab_size
+    cfg.data.vocab_size = 0
     cfg.steps, cfg.eval.bleu_sentences = 2, 2
     cfg.decode.update({"beam": 2, "alpha": 0.0, "extra_length": 3})
     references: list[str] = []
@@ -171,7 +172,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[ConfigDict, Run]:
         assert loop.train(cfg, folder / "run") == 0
     valid = (folder / "valid.en").read_text().splitlines()
     assert references == [line[:3] for line in valid[:2]]  # joined, as hypotheses are
-    return cfg, open_run(folder / "run", "latest")
+    run = open_run(folder / "run", "latest")
+    training = [(x, "@@ ".join(x[:3])) for x in (folder / "train.en").read_text().splitlines()]
+    assert run.tokenizer.vocab_size == Symbols.of(training, 0, "characters,words").vocab_size
+    return cfg, run
 
 
 def test_symbols_are_counted_once_and_again_if_the_cached_vocabulary_is_damaged(

@@ -32,7 +32,7 @@ def file(tmp_path: Path) -> Path:
 
 def characters(file: Path, part: str = "") -> Prepared:
     """The text prepared in characters, a part of it or all."""
-    tokenizer = Symbols.of([(TEXT,)], None, "characters")
+    tokenizer = Symbols.of([(TEXT,)], 0, "characters")
     limits = {"max_length": 3, "max_ratio": 1.0}
     return prepare(f"chars:{file}{part}", tokenizer, cache=file.parent / "cache", clean=True, **limits)
 
@@ -73,7 +73,7 @@ def test_empty_and_missing_texts_are_named(tmp_path: Path, scheme: str) -> None:
 
 def test_characters_there_and_back(file: Path) -> None:
     path = file.parent / "vocabulary.model"
-    tokenizer = Symbols.of([(TEXT,), ("zyx",)], None, "characters")
+    tokenizer = Symbols.of([(TEXT,), ("zyx",)], 0, "characters")
     tokenizer.save(path)
     assert tokenizer.vocab_size == 4 + len(set(TEXT + "zyx"))
     for text in (TEXT, "\n  \nz ", "", " "):
@@ -84,7 +84,7 @@ def test_characters_there_and_back(file: Path) -> None:
     again = open_tokenizer(path)
     assert (again.sha256, again.units, again.lowercase) == (tokenizer.sha256, "characters", False)
     with pytest.raises(UserError, match="the training text is empty"):
-        Symbols.of([("",)], None, "characters")
+        Symbols.of([("",)], 0, "characters")
 
 
 def test_the_characters_of_earlier_runs_are_read_as_before(file: Path) -> None:
@@ -111,7 +111,7 @@ def test_the_characters_of_earlier_runs_are_read_as_before(file: Path) -> None:
 
 def test_a_text_in_characters_is_stored_whole_and_without_an_end(file: Path) -> None:
     prepared = characters(file)
-    tokenizer = Symbols.of([(TEXT,)], None, "characters")
+    tokenizer = Symbols.of([(TEXT,)], 0, "characters")
     assert prepared.manifest["tokens"] == {"target": len(TEXT)} and prepared.lengths.tolist() == [[len(TEXT)]]
     assert prepared[0][0].tolist() == tokenizer.encode(TEXT)
     windows = prepared.windows([0, 7, len(TEXT) - 3], 10)

@@ -82,7 +82,7 @@ def test_a_language_model_sees_what_is_before_a_token(run: Run):
 
 
 def test_an_unknown_character_is_no_blank(run: Run):
-    characters = Symbols.of([("abc",)], None, "characters")
+    characters = Symbols.of([("abc",)], 0, "characters")
     _, maps = run_maps(of_task(run, "language_model")._replace(text=characters), "ab?", None)
     assert (maps["decoder"].queries, maps["decoder"].keys) == (["a", "b", "<unk>"], ["<s>", "a", "b"])
 

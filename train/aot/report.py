@@ -7,6 +7,7 @@ from typing import Any
 import jax
 from ml_collections import ConfigDict
 
+from base.errors import UserError
 from model.config import parameter_count
 from run.folder import as_json, model_config
 from run.sharding import AXES
@@ -22,6 +23,8 @@ def report(cfg: ConfigDict, topology: str, slices: int, *, with_search: bool) ->
     Raises:
       UserError: config, topology and slices are inconsistent.
     """
+    if not cfg.data.vocab_size:
+        raise UserError("data.vocab_size is 0, and no text is read here to count it: give --config.data.vocab_size")
     chip, devices = programs.open_topology(topology, slices)
     mesh = programs.topology_mesh(cfg.mesh, devices, slices)
     config = model_config(cfg, cfg.data.vocab_size)

@@ -24,7 +24,7 @@ class Sweep:
 
     def __init__(self, spec: str, base: ConfigDict, given: dict[str, Any]) -> None:
         """Reads FILE of `spec`, FILE or FILE:ARGUMENT; `base` is its checked config with the keys of `given` set."""
-        model_config(base, base.data.vocab_size)
+        model_config(base, base.data.vocab_size or 1)
         self.spec = spec
         self.base = base
         self.given = given
@@ -97,7 +97,7 @@ class Sweep:
             cfg.update_from_flattened_dict(point)
         try:
             check(cfg, default())
-            model_config(cfg, cfg.data.vocab_size)
+            model_config(cfg, cfg.data.vocab_size or 1)
         except UserError as error:
             raise self._error(f"{where}: {error}") from error
         return cfg
