@@ -4,6 +4,7 @@ from typing import Any
 
 from absl import flags
 
+from base import compiled
 from base.errors import UserError
 
 
@@ -41,3 +42,8 @@ def connect(options: Any) -> None:
     except RuntimeError as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"--coordinator={coordinator}: no connection ({reason})") from error
+    else:
+        # Only process 0 keeps programs. On GPUs the others, if they cannot read its folder, would wait for it to
+        # compile with them.
+        if compiled.is_own_folder():
+            jax.config.update("jax_enable_compilation_cache", False)
