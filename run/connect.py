@@ -43,7 +43,7 @@ def connect(options: Any) -> None:
         reason = str(error).splitlines()[0]
         raise UserError(f"--coordinator={coordinator}: no connection ({reason})") from error
     else:
-        # Only process 0 keeps programs. On GPUs the others, if they cannot read its folder, would wait for it to
-        # compile with them.
+        # Only process 0 keeps programs, perhaps where the others cannot read them. XLA may divide the tuning of a
+        # program for GPUs among all processes, and one that has loaded it would take no part.
         if compiled.is_own_folder():
             jax.config.update("jax_enable_compilation_cache", False)

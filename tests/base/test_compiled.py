@@ -262,7 +262,7 @@ def test_a_file_in_the_place_of_a_folder(tmp_path: Path) -> None:
 
 
 def test_several_processes_of_one_run_keep_nothing_by_themselves(tmp_path: Path) -> None:
-    """On GPUs those of other machines would wait for the one that finds its programs."""
+    """Those of other machines may need the one that finds its programs to compile with them."""
     connect = """
 def main(argv):
     from types import SimpleNamespace
