@@ -24,9 +24,7 @@ $(STAMP): requirements.lock pyproject.toml setup.py
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
-# Caches compiled programs between commands and runs; huge pages make large arrays faster on CPU.
-quickstart: export JAX_COMPILATION_CACHE_DIR = .cache/jax
-quickstart: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS = 0
+# Huge pages make large arrays faster on CPU.
 quickstart: export GLIBC_TUNABLES = glibc.malloc.hugetlb=1
 quickstart: install  ## train on the built-in corpus, score the test split, translate, draw attention (5 minutes)
 	@echo "[1/4] training configs/quickstart.py (resumes $(RUN) if it exists)" >&2

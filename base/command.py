@@ -15,7 +15,7 @@ from typing import Any
 
 from absl import app, flags, logging
 
-from base import interrupt
+from base import compiled, interrupt
 from base.errors import UserError, one_line, shown
 from base.keys import flat, suggestion
 
@@ -73,6 +73,7 @@ def run(
         if check:
             check(flags.FLAGS)
         _quieten()
+        compiled.keep()
         return main(argv) or 0
 
     def guarded(argv: list[str] | UserError | None) -> int:

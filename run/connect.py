@@ -4,6 +4,7 @@ from typing import Any
 
 from absl import flags
 
+from base import compiled
 from base.errors import UserError
 
 
@@ -41,3 +42,8 @@ def connect(options: Any) -> None:
     except RuntimeError as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"--coordinator={coordinator}: no connection ({reason})") from error
+    else:
+        # Only process 0 keeps programs, perhaps where the others cannot read them. XLA may divide the tuning of a
+        # program for GPUs among all processes, and one that has loaded it would take no part.
+        if compiled.is_own_folder():
+            jax.config.update("jax_enable_compilation_cache", False)

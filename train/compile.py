@@ -19,6 +19,7 @@ from absl import flags
 from ml_collections import config_flags
 
 from base.command import run
+from base.compiled import ENABLED
 from base.errors import UserError
 from configs.common import default
 from train.check import check
@@ -47,6 +48,7 @@ def main(argv: list[str]) -> int:
     if options.config.task != "translation":
         raise UserError(f"config: task is {options.config.task}; only translation can be compiled ahead of time so far")
     prepare()
+    os.environ.setdefault(ENABLED, "0")  # without a TPU, jax could not load what it has kept
     from train.aot.report import as_text, refusal, report  # only now: jax reads the environment at import
 
     compiled = report(options.config, options.topology, options.slices, with_search=options.search)

@@ -38,11 +38,10 @@ PAPER = [
 
 
 def start(config: str, topology: str, *arguments: str, keys: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-    """Runs the command without beam search, and with the compiler's own settings and no programs compiled before."""
+    """Runs the command without beam search, and with the compiler's own settings; it keeps no programs."""
     command = [sys.executable, "-m", "train.compile", f"--config=configs/{config}.py", f"--topology={topology}"]
     command += ["--nosearch", *arguments, *(f"--config.{key}" for key in ("model.dtype=bfloat16", *keys))]
-    ours = ("XLA_FLAGS", "JAX_COMPILATION_CACHE_DIR")
-    environment = {name: value for name, value in os.environ.items() if name not in ours}
+    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
 
 

@@ -1,0 +1,156 @@
+"""Keeps compiled programs between commands, in the user's cache folder, by the settings of jax's compilation cache.
+
+jax reads the settings from the environment, so nothing here imports it. What jax leaves open is done here:
+
+- Loading a program is running a file, so the folder must belong to the user, and nobody else may write to it.
+- A changed byte in a program can change what it computes, or crash it: measured, 9 in 40. jax compresses programs with
+  zlib, whose checksum noticed every one of 200,000 changes; zstandard has none as jax uses it, and jax prefers it where
+  it is installed. There nothing is kept.
+- jax's key of a program has the processor and the versions, but not the number of threads, on which code depends.
+- jax writes in place: a process that is killed, or a full disk, leaves part of a program, which jax would warn of and
+  compile again in every process to come. It is deleted.
+- jax's own limit of size needs a lock that can be written, and on jax 0.10 fails for good after a killed process.
+"""
+
+import os
+import re
+import sys
+import time
+import warnings
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+DIRECTORY = "JAX_COMPILATION_CACHE_DIR"
+ENABLED = "JAX_ENABLE_COMPILATION_CACHE"
+MAX_BYTES = 512 << 20  # of all programs; those of the quickstart take 3 MB
+_DAY = 24 * 3600.0
+_SETTINGS: dict[str, Any] = {
+    "jax_persistent_cache_min_compile_time_secs": 0.0,  # most of ours compile in less than jax's default of a second
+    "jax_persistent_cache_enable_xla_caches": "none",  # other files, of XLA's for GPUs, without a checksum
+}
+_FAILED = "Error (?:reading|writing) persistent compilation cache entry for '(.*?)'"  # how jax's warnings begin
+
+
+def keep() -> None:
+    """Has jax keep the programs of this process, and of those that it starts, and load what was kept.
+
+    To be called before anything is compiled. Changes nothing if the environment has JAX_COMPILATION_CACHE_DIR or
+    JAX_ENABLE_COMPILATION_CACHE, if no folder can be used, or if jax would not notice a damaged file.
+    """
+    root = _root()
+    if root is None or ENABLED in os.environ:
+        return
+    if DIRECTORY in os.environ and not is_own_folder():
+        return
+    if _has_no_checksum() or not _is_private(root):
+        return
+    os.environ.pop(DIRECTORY, None)  # of the process that has started this one, perhaps for other processors
+    folder = root / f"{_threads()}-threads"
+    _set({DIRECTORY.lower(): str(folder), **_SETTINGS})
+    _repair(folder)
+    with suppress(OSError):
+        _limit(root)
+
+
+def is_own_folder() -> bool:
+    """Returns whether `keep`, here or in a parent process, chose jax's folder of programs, and not the user."""
+    return DIRECTORY in os.environ and Path(os.environ[DIRECTORY]).parent == _root()
+
+
+def _root() -> Path | None:
+    """Returns the folder of all programs, which need not exist, or None if the user has no folder for caches."""
+    caches = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if not caches.is_absolute():
+        try:
+            caches = Path.home() / ".cache"
+        except RuntimeError:
+            return None
+    return caches / "vaswani" if caches.is_absolute() else None
+
+
+def _threads() -> int:
+    """Returns the number of processors that XLA counts."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on Linux
+        return os.cpu_count() or 1
+
+
+def _has_no_checksum() -> bool:
+    return any(find_spec(name) is not None for name in ("compression", "zstandard"))  # the former from Python 3.14
+
+
+def _is_private(root: Path) -> bool:
+    """Returns whether the folder, created if absent, is the user's, and nobody else may write to it."""
+    try:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = root.stat()
+    except OSError:
+        return False
+    return status.st_uid == os.geteuid() and not status.st_mode & 0o022
+
+
+def _set(settings: dict[str, Any]) -> None:
+    """Sets jax's settings for this process and those that it starts, if the environment does not have them."""
+    jax = sys.modules.get("jax")  # of a command whose file is a library, too
+    for name, value in settings.items():
+        if name.upper() in os.environ:
+            continue
+        os.environ[name.upper()] = str(value)
+        if jax is not None:
+            jax.config.update(name, value)
+
+
+def _repair(folder: Path) -> None:
+    """Deletes damaged programs as jax comes across them, in the place of jax's warning, a paragraph for each.
+
+    jax then compiles the program and writes it again. What else may fail, such as writing to a folder that is
+    read-only, needs no warning either: jax has gone on without.
+    """
+    show = warnings.showwarning
+
+    def repair(message: Warning | str, *where: Any, **more: Any) -> None:
+        failed = re.match(_FAILED, str(message))
+        if failed is None:
+            show(message, *where, **more)
+            return
+        with suppress(OSError):
+            for path in folder.iterdir():
+                if path.name.startswith(f"{failed[1]}-") and not _is_whole(path):
+                    path.unlink(missing_ok=True)
+
+    warnings.showwarning = repair
+    warnings.filterwarnings("always", _FAILED, UserWarning)
+
+
+def _is_whole(path: Path) -> bool:
+    try:
+        zlib.decompress(path.read_bytes())
+    except (OSError, zlib.error):
+        return False
+    return True
+
+
+def _limit(root: Path) -> None:
+    """Deletes what was used longest ago of more than `MAX_BYTES`, once a day."""
+    stamp = root / "limited"
+    if stamp.exists() and abs(time.time() - stamp.stat().st_mtime) < _DAY:
+        return
+    stamp.touch()
+    total = 0
+    for _, size, path in sorted(_programs(root), reverse=True):
+        total += size
+        if total > MAX_BYTES:
+            path.unlink(missing_ok=True)
+
+
+def _programs(root: Path) -> Iterator[tuple[float, int, Path]]:
+    """Yields when each program was last used, its size in bytes, and its file."""
+    for path in root.glob("*-threads/*-cache"):
+        with suppress(OSError):  # another process has just deleted it
+            status = path.stat()
+            yield max(status.st_atime, status.st_mtime), status.st_size, path
