@@ -129,12 +129,17 @@ def caveat_notes(rows: dict[str, RowRuns]) -> list[str]:
     lone = [name for name, row in rows.items() if len(row.scored) == 1]
     if lone:
         notes.append(f"one seed, so no interval, and no difference is shown to be significant: {', '.join(lone)}")
+    return notes + dagger_notes(rows)
+
+
+def dagger_notes(rows: dict[str, RowRuns]) -> list[str]:
+    """Returns for each caveat a note that names the rows with a dagger for it."""
     names: dict[str, list[str]] = {}
     for name, row in rows.items():
         caveats_of_row = [caveat for seed in row.scored for caveat in seed.run.caveats]
         for caveat in dict.fromkeys(caveats_of_row):
             names.setdefault(caveat, []).append(name)
-    return [*notes, *(f"† {caveat}: {', '.join(marked)}" for caveat, marked in names.items())]
+    return [f"† {caveat}: {', '.join(marked)}" for caveat, marked in names.items()]
 
 
 @cache

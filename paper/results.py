@@ -31,7 +31,7 @@ from base.files import check, folder, sha256, write_json, write_text
 from base.markers import rewritten
 from base.table import Markdown, Table, as_markdown, escaped
 from paper.command import make
-from paper.records import Evaluation, RowRuns, RunRecord, ScoredRun, caveat_notes, find_records, read_run
+from paper.records import Evaluation, RowRuns, RunRecord, ScoredRun, caveat_notes, dagger_notes, find_records, read_run
 from paper.tables.cost import devices
 
 RESULTS = Path("results")
@@ -50,6 +50,7 @@ COLUMNS = {  # heading: key of the evaluation
     "exact match %": "exact_match",
     "perplexity": "perplexity",
 }
+_ALL_SCORES = "[docs/results.md](docs/results.md) has every run, score and signature."
 MANIFEST = {"pairs": dict, "tokens": dict, "sha256": dict}
 
 
@@ -126,26 +127,28 @@ def _without_paths(workdir: Path, launch: dict[str, Any]) -> dict[str, Any]:
 
 
 def summary(records: dict[str, RunRecord]) -> str:
-    """Returns the records as a Markdown table for the README, one row each, that of the highest BLEU first."""
+    """Returns a Markdown table for the README: of each test split the run of the highest BLEU, sorted by it."""
     shown = {name: as_row(record) for name, record in records.items()}
-    ranked = sorted(shown, key=lambda name: -shown[name].scored[0].scores[_headline(records[name])])
-    rows: list[tuple[str, ...]] = []
-    signatures: dict[str, None] = {}  # a dict, for the order
+    ranked = sorted(records, key=lambda name: -_headline_score(records[name]))
+    best: dict[str, str] = {}  # by test corpus
     for name in ranked:
-        ((record, scores, _),) = shown[name].scored
-        headline = _headline(record)
+        best.setdefault(records[name].config["data"]["test"], name)
+    rows: list[tuple[str, ...]] = []
+    for name in best.values():
+        record = records[name]
         case = ", lower-cased" if _lowers(record) else ""
         rows.append(
             (
                 _linked(name, shown[name], "results"),
                 _training_pairs(record),
-                f"{scores[headline]:.2f}{case}",
+                f"{_headline_score(record):.2f}{case}",
                 f"{record.minutes:.0f} minutes, {devices(record.device)}",
             )
         )
-        signatures[f"sacreBLEU{case}: `{scores['signatures'].get(headline, 'not known')}`"] = None
     head = ("result", "training pairs", "sacreBLEU", "training")
-    notes = [*map(Markdown, signatures), *caveat_notes({name: shown[name] for name in ranked})]
+    shared = "; where several runs share a split, the best is shown" if len(best) < len(records) else ""
+    about = Markdown(f"Each row is one run, with one seed, scored on a held-out test split{shared}. {_ALL_SCORES}")
+    notes = [about, *dagger_notes({name: shown[name] for name in best.values()})]
     return as_markdown(Table("results", "", head, rows, notes))
 
 
@@ -193,8 +196,10 @@ def _linked(name: str, row: RowRuns, folder: str) -> Markdown:
     return Markdown(row.label(f"[{escaped(name)}]({folder}/{quote(name)}.json)"))
 
 
-def _headline(record: RunRecord) -> str:
-    return "sacrebleu_lc" if _lowers(record) else "sacrebleu"
+def _headline_score(record: RunRecord) -> float:
+    """Returns a run's sacreBLEU: without case, if its text is lower-cased."""
+    ((scores, _),) = record.evaluations
+    return scores["sacrebleu_lc" if _lowers(record) else "sacrebleu"]
 
 
 def _lowers(record: RunRecord) -> bool:
