@@ -16,7 +16,7 @@ def score(
 ) -> dict[str, Any]:
     """Returns every score of `infer.scores.bleu`, the references' perplexity, and the `signatures` of all of them.
 
-    `bleu.AS_IS` is among them if the run writes words.
+    Those of `bleu.AS_IS` are among them if the run writes words.
 
     Raises:
       ValueError: if the sides differ in length or are empty.
@@ -27,9 +27,8 @@ def score(
     unit = tokenizer.units.rpartition(",")[2].removesuffix("s")
     as_is = {}
     if unit == "word":
-        value, signature = bleu.bleu_as_is(hypotheses, joined)
-        as_is[bleu.AS_IS] = value
-        scores["signatures"][bleu.AS_IS] = signature
+        for name, computed in zip(bleu.AS_IS, (bleu.bleu_as_is, bleu.edits_as_is), strict=True):
+            as_is[name], scores["signatures"][name] = computed(hypotheses, joined)
     signatures = scores["signatures"] | {
         "perplexity": f"unit:{unit}|vocabulary:{tokenizer.vocab_size}|eos:yes|smoothing:none",
     }

@@ -27,7 +27,8 @@ TABLED = (
     "exact_match",
 )
 METRICS = (*TABLED, "chrf_pp", "ter")
-AS_IS = "bleu_as_is"  # beside them, of text that is already in words: the one to compare with fairseq's
+# Beside them, of text that is already in words: BLEU, the one to compare with fairseq's, and the rate of edits.
+AS_IS = ("bleu_as_is", "edits_as_is")
 
 _QUOTES = str.maketrans({**dict.fromkeys("„“”«»", '"'), **dict.fromkeys("‚‘’", "'")})
 _LAST_PERIOD = re.compile(r"(?<=[^\s.])\.$")
@@ -110,6 +111,29 @@ def bleu_as_is(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     return _bleu(BLEU(tokenize="none", smooth_method="none", force=True), hypotheses, references)
 
 
+def edits_as_is(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+    """Computes the edits (insertions, deletions, replacements) per word of the reference; of phones, it is the PER."""
+    _check(hypotheses, references)
+    edits = 0
+    words = 0
+    for hypothesis, reference in zip(hypotheses, references, strict=True):
+        edits += _edits(hypothesis.split(), reference.split())
+        words += len(reference.split())
+    return Score(100 * edits / max(words, 1), "case:mixed|tok:none|moves:no")
+
+
+def _edits(first: Sequence[str], second: Sequence[str]) -> int:
+    """Returns the Levenshtein distance: the fewest edits that turn one sequence into the other."""
+    row = list(range(len(second) + 1))  # edits from nothing to each beginning of `second`
+    for count, word in enumerate(first, 1):
+        above = row
+        row = [count]
+        for column, other in enumerate(second):
+            replaced = above[column] + (word != other)
+            row.append(min(replaced, above[column + 1] + 1, row[column] + 1))
+    return row[-1]
+
+
 def paper_bleu(hypotheses: Sequence[str], references: Sequence[str], language: str) -> Score:
     """Computes the paper's BLEU (Tables 2 and 3): quotes normalised, tokenised, compounds split."""
     return tokenised_bleu(hypotheses, references, language, split=True, quotes=True)
@@ -141,7 +165,7 @@ def all_scores(hypotheses: Sequence[str], references: Sequence[str], language: s
 
 def as_text(record: Mapping[str, Any]) -> str:
     """Returns the scores that `record` has (see `all_scores`), one per line: name, percent, signature."""
-    rows = [(name, record[name], record["signatures"][name]) for name in (*METRICS, AS_IS) if name in record]
+    rows = [(name, record[name], record["signatures"][name]) for name in (*METRICS, *AS_IS) if name in record]
     return "\n".join(f"{name:<12} {value:6.2f}   {signature}" for name, value, signature in rows)
 
 

@@ -2,6 +2,7 @@
 
 import gzip
 import math
+import random
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -145,3 +146,23 @@ def test_tokens_as_they_are_are_not_split_again() -> None:
     same = bleu.bleu_as_is(references, references)
     assert same.value == pytest.approx(100.0) and "tok:none" in same.signature and "smooth:none" in same.signature
     assert bleu.tokenised_bleu(hypotheses * 2, references * 2, "de").value > 50
+
+
+def test_edits_are_the_fewest_that_turn_one_line_into_the_other() -> None:
+    assert bleu.edits_as_is(["ʔ aː ˧˧", "z a"], ["ʔ a ˧˧ n", "z a"]).value == pytest.approx(100 * 2 / 6)
+    assert bleu.edits_as_is([""], ["a b"]).value == pytest.approx(100.0)
+    assert bleu.edits_as_is(["a b"], ["a b"]).value == 0.0
+
+    def fewest(first: tuple[str, ...], second: tuple[str, ...]) -> int:
+        """The definition: the last words are equal, or one is replaced, dropped or added."""
+        if not first or not second:
+            return len(first) + len(second)
+        if first[-1] == second[-1]:
+            return fewest(first[:-1], second[:-1])
+        return 1 + min(fewest(first[:-1], second[:-1]), fewest(first[:-1], second), fewest(first, second[:-1]))
+
+    draw = random.Random(0)
+    for _ in range(200):
+        first, second = (tuple(draw.choices("abc", k=draw.randrange(1, 6))) for _ in range(2))
+        expected = 100 * fewest(first, second) / len(second)
+        assert bleu.edits_as_is([" ".join(first)], [" ".join(second)]).value == pytest.approx(expected), (first, second)

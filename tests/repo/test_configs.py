@@ -24,7 +24,7 @@ from run.folder import model_config
 from train.check import check
 
 NAMES = [
-    *("quickstart", "multi30k", "multi30k_published", "news", "tatoeba", "denoising", "denoising:translate"),
+    *("quickstart", "multi30k", "multi30k_published", "g2p", "news", "tatoeba", "denoising", "denoising:translate"),
     *(f"{file}:{pair}{size}" for file in ("base", "big") for pair in ("en-de", "en-fr") for size in ("", ":small")),
     *(f"ablations:{row}{size}" for row in ROWS for size in ("", ":small")),
     *(f"parsing:{row}" for row in ("wsj", "semi", "small")),
