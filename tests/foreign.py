@@ -30,14 +30,14 @@ FAIRSEQ = {
 CODES = "#version: 0.2\no g</w>\nt h\nth e</w>\n"
 
 
-def randomise(model: Any) -> Any:
-    """Draws every parameter, so that none is at a special value."""
-    random = torch.Generator().manual_seed(0)
+def randomise(model: Any, size_of: Callable[[str], float] = lambda name: 0.3, seed: int = 0) -> Any:
+    """Draws every parameter, so that none is at a special value; those of a name have this standard deviation."""
+    random = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if "embed_positions" not in name:
                 norm = ("norm" in name.lower() or ".ln_" in name) and name.endswith("weight")
-                weight.copy_(0.3 * torch.randn(weight.shape, generator=random) + norm)
+                weight.copy_(size_of(name) * torch.randn(weight.shape, generator=random) + norm)
         if hasattr(model, "final_logits_bias"):
             model.final_logits_bias.copy_(torch.randn(model.final_logits_bias.shape, generator=random))
     return model.eval()
