@@ -17,9 +17,8 @@ from tests.reference import torch, transformers
 # isort: split
 from safetensors.numpy import load_file, save_file
 
-from tests import tiny_run
+from tests import tiny
 
-LINES = [line for pair in tiny_run.PAIRS for line in pair]
 WORDS = ["[PAD]", "un", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "dog", "reads", "a", "##s", "quiz", ".", "cat"]
 ENCODER = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
 FAIRSEQ = {
@@ -57,7 +56,7 @@ def _sides(folder: Path, kind: str, settings: dict[str, Any]) -> Any:
     """Marian or Pegasus, with the files of Marian's tokenizer."""
     pieces: set[str] = set()
     for side, language in (("source", 0), ("target", 1)):
-        _learn(folder, side, [pair[language] for pair in tiny_run.PAIRS], vocab_size=34, character_coverage=1.0)
+        _learn(folder, side, [pair[language] for pair in tiny.PAIRS], vocab_size=34, character_coverage=1.0)
         (folder / f"{side}.model").rename(folder / f"{side}.spm")
         model = sentencepiece.SentencePieceProcessor(model_file=str(folder / f"{side}.spm"))
         pieces |= {model.id_to_piece(number) for number in range(3, model.get_piece_size())}
@@ -81,7 +80,7 @@ def _gpt2(folder: Path, settings: dict[str, Any]) -> Any:
     from tokenizers import ByteLevelBPETokenizer
 
     inner = ByteLevelBPETokenizer()
-    inner.train_from_iterator(LINES, vocab_size=280, special_tokens=["<|endoftext|>"], show_progress=False)
+    inner.train_from_iterator(tiny.LINES, vocab_size=280, special_tokens=["<|endoftext|>"], show_progress=False)
     inner.save(str(folder / "tokenizer.json"))
     sizes = {"vocab_size": inner.get_vocab_size(), "n_positions": 40, "n_embd": 16, "n_layer": 2, "n_head": 2}
     ids = {"eos_token_id": 0, "bos_token_id": 0}
@@ -95,7 +94,7 @@ def _bert(folder: Path, settings: dict[str, Any]) -> Any:
 
 
 def _t5(folder: Path, settings: dict[str, Any]) -> Any:
-    _learn(folder, "spiece", LINES, vocab_size=60, pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
+    _learn(folder, "spiece", tiny.LINES, vocab_size=60, pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
     tokenizer = transformers.T5Tokenizer.from_pretrained(folder)
     tokenizer.save_pretrained(folder)
     (folder / "spiece.model").unlink()

@@ -43,12 +43,12 @@ def of_stack(config: ModelConfig, attentions: int, length: int = LENGTH) -> int:
 
 
 def forward(config: ModelConfig) -> float:
-    """Returns the bound of the relative error of logits and of what is before them; 1.3e-5 for `model_cases.TINY`."""
+    """Returns the bound of the relative error of logits and of what is before them; 1.3e-5 for `tiny.TINY`."""
     return rounding(roundings(config))
 
 
 def backward(config: ModelConfig) -> float:
-    """Returns the bound of `gradient_error`; 2.2e-5 for `model_cases.TINY`.
+    """Returns the bound of `gradient_error`; 2.2e-5 for `tiny.TINY`.
 
     A gradient's way is there, back, and through a sum over positions: three times as many roundings.
     """
@@ -70,6 +70,12 @@ def assert_close(actual: Any, expected: Any, bound: float) -> None:
     A sum of terms of that size has their error, however small the sum is.
     """
     np.testing.assert_allclose(actual, expected, rtol=0, atol=bound * np.abs(np.asarray(expected, np.float64)).max())
+
+
+def relative_error(actual: Any, expected: Any) -> float:
+    """Returns the error of an array, relative to its norm."""
+    actual, expected = np.asarray(actual, np.float64), np.asarray(expected, np.float64)
+    return float(np.linalg.norm(actual - expected) / np.linalg.norm(expected))
 
 
 def row_error(actual: Any, expected: Any) -> float:

@@ -29,10 +29,9 @@ from model.masked_lm import MaskedLM
 from model.transformer import Transformer
 from model.vision import Vision
 from tasks.vision import image_config
-from tests import tiny_run
+from tests import tiny
 from tests.infer.test_evaluate_cli import run_here
 
-LINES = [line for pair in tiny_run.PAIRS for line in pair]
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
 WORDS = ["[PAD]", "un", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "dog", "reads", "a", "##s", "quiz", ".", "cat"]
 
@@ -115,7 +114,7 @@ def test_bert_is_read_with_its_vocabulary(tmp_path, capsys):
 @pytest.mark.parametrize("saved", ["spiece.model", "tokenizer.json"])
 def test_t5_is_read_with_its_tokenizer(saved, tmp_path, capsys):
     (folder := tmp_path / "t5").mkdir()
-    (folder / "lines.txt").write_text("\n".join(LINES))
+    (folder / "lines.txt").write_text("\n".join(tiny.LINES))
     sentencepiece.SentencePieceTrainer.train(
         input=str(folder / "lines.txt"), model_prefix=str(folder / "spiece"), vocab_size=60, model_type="unigram",
         pad_id=0, eos_id=1, unk_id=2, bos_id=-1, minloglevel=2, hard_vocab_limit=False,
@@ -148,7 +147,7 @@ def test_t5_is_read_with_its_tokenizer(saved, tmp_path, capsys):
     assert np.abs(actual[:, 4:] - expected[:, 3:]).max() <= TOLERANCE and actual[:, BOS].max() < -25
     if saved == "tokenizer.json":
         record = score(capsys, tmp_path / "run", f"lines:{folder / 'lines.txt'}")
-        assert record["signatures"]["perplexity"].endswith("task:denoising") and record["tokens"] > len(LINES)
+        assert record["signatures"]["perplexity"].endswith("task:denoising") and record["tokens"] > len(tiny.LINES)
         through_safetensors(run, tmp_path / "exported")
 
 

@@ -26,12 +26,11 @@ from infer.translate.translator import Translator
 from model.language_model import LanguageModel
 from model.search.scoring import forced_log_probs
 from model.transformer import Transformer
-from tests import tiny_run
+from tests import tiny
 from tests.infer.test_convert_families import score
-from tests.random_run import random_run, tokenizer
+from tests.tiny import LINES, random_run, tokenizer
 
 TOLERANCE = 1e-4
-LINES = [line for pair in tiny_run.PAIRS for line in pair]
 
 
 def randomise(model):
@@ -78,7 +77,7 @@ def opus_mt(folder):
     """A folder as those of opus-mt: two sentencepiece models, one vocabulary, EOS 0 and padding, the start, last."""
     for side, language in (("source", 0), ("target", 1)):
         lines = folder / f"{side}.txt"
-        lines.write_text("".join(f"{pair[language]}\n" for pair in tiny_run.PAIRS))
+        lines.write_text("".join(f"{pair[language]}\n" for pair in tiny.PAIRS))
         sentencepiece.SentencePieceTrainer.train(
             input=str(lines), model_prefix=str(folder / side), vocab_size=34, model_type="unigram", minloglevel=2,
             character_coverage=1.0, hard_vocab_limit=False,

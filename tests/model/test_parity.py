@@ -29,7 +29,7 @@ from model.transformer import Transformer
 from model.vision import ImageConfig, Vision
 from tests import tolerance
 from tests.foreign import randomise
-from tests.model_cases import padded_ids
+from tests.tiny import padded_ids
 
 SMALL = ModelConfig(vocab_size=50, N=2, d_model=32, d_ff=48, h=4, d_k=8, d_v=8)
 BERT = replace(

@@ -26,9 +26,9 @@ from model.search import state
 from run.checkpoint import load_params
 from run.folder import model_config
 from tasks import TRANSLATION
-from tests import tiny_training
 from tests.model.test_search import EXTRA, SOURCE_BS, Oracle, assert_same, plain_beam_search, searcher, unpad
-from tests.model_cases import relative_error
+from tests.tiny import training_config
+from tests.tolerance import relative_error
 from train import loop
 from train.check import check
 
@@ -101,7 +101,7 @@ def test_search_follows_its_definition(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_it_trains_resumes_bit_for_bit_and_is_scored(tmp_path: Path) -> None:
-    cfg = tiny_training.config(tmp_path)
+    cfg = training_config(tmp_path)
     cfg.task, cfg.model.prefix, cfg.data.batching = "prefix_lm", "full", "pack"
     cfg.steps, cfg.decode.checkpoint = 6, "latest"
     assert loop.train(cfg, tmp_path / "run") == 0

@@ -23,7 +23,7 @@ from infer.texts.classes import classify, classify_stream
 from run.checkpoint import load_params
 from run.folder import read_metrics
 from tests.infer.test_translate_cli import command
-from tests.tiny_training import refusal
+from tests.trainings import refusal
 from train import loop
 
 SENTENCES = {

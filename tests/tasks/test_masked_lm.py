@@ -30,7 +30,7 @@ from run.sharding import make_mesh
 from tasks.masked_lm import objective
 from tests import tolerance
 from tests.infer.test_translate_cli import command
-from tests.tiny_training import refusal
+from tests.trainings import refusal
 from train import loop
 from train.check import check
 from train.job import open_job
