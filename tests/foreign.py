@@ -26,6 +26,7 @@ FAIRSEQ = {
     for side in ("encoder", "decoder")
     for key, value in {"layers": 2, "embed_dim": 16, "ffn_embed_dim": 24, "attention_heads": 2}.items()
 }
+PIXELS = {"image_mean": [0.5, 0.4, 0.3], "image_std": [0.5, 0.6, 0.7], "rescale_factor": 1 / 255}  # ViT's
 CODES = "#version: 0.2\no g</w>\nt h\nth e</w>\n"
 
 
@@ -50,6 +51,11 @@ def _learn(folder: Path, name: str, lines: list[str], **options: Any) -> None:
     )  # fmt: skip
     for left in ("lines.txt", f"{name}.vocab"):
         (folder / left).unlink()
+
+
+def learn_spiece(folder: Path) -> None:
+    """Writes the file of T5's tokenizer as published, spiece.model."""
+    _learn(folder, "spiece", tiny.LINES, vocab_size=60, pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
 
 
 def _sides(folder: Path, kind: str, settings: dict[str, Any]) -> Any:
@@ -94,7 +100,7 @@ def _bert(folder: Path, settings: dict[str, Any]) -> Any:
 
 
 def _t5(folder: Path, settings: dict[str, Any]) -> Any:
-    _learn(folder, "spiece", tiny.LINES, vocab_size=60, pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
+    learn_spiece(folder)
     tokenizer = transformers.T5Tokenizer.from_pretrained(folder)
     tokenizer.save_pretrained(folder)
     (folder / "spiece.model").unlink()
@@ -105,8 +111,7 @@ def _t5(folder: Path, settings: dict[str, Any]) -> Any:
 
 
 def _vit(folder: Path, settings: dict[str, Any]) -> Any:
-    normalised = {"image_mean": [0.5, 0.4, 0.3], "image_std": [0.5, 0.6, 0.7], "rescale_factor": 1 / 255}
-    (folder / "preprocessor_config.json").write_text(json.dumps(normalised))
+    (folder / "preprocessor_config.json").write_text(json.dumps(PIXELS))
     sizes = {"image_size": (6, 8), "patch_size": 2, "num_labels": 5}
     return transformers.ViTForImageClassification(transformers.ViTConfig(**ENCODER | sizes | settings))
 
