@@ -1,7 +1,6 @@
 """Translation by a decoder alone: what each position sees, packing, the cache and search, training, mistakes."""
 
 import dataclasses
-import shutil
 from pathlib import Path
 
 import jax
@@ -23,12 +22,12 @@ from model.language_model import LanguageModel
 from model.masks import Mask
 from model.prefix_lm import PrefixLM, init_params
 from model.search import state
-from run.checkpoint import load_params
 from run.folder import model_config
 from tasks import TRANSLATION
 from tests.model.test_search import EXTRA, SOURCE_BS, Oracle, assert_same, plain_beam_search, searcher, unpad
 from tests.tiny import training_config
 from tests.tolerance import relative_error
+from tests.trainings import assert_resumes_to_the_same_bits
 from train import loop
 from train.check import check
 
@@ -105,10 +104,7 @@ def test_it_trains_resumes_bit_for_bit_and_is_scored(tmp_path: Path) -> None:
     cfg.task, cfg.model.prefix, cfg.data.batching = "prefix_lm", "full", "pack"
     cfg.steps, cfg.decode.checkpoint = 6, "latest"
     assert loop.train(cfg, tmp_path / "run") == 0
-    shutil.copytree(tmp_path / "run", tmp_path / "again")
-    shutil.rmtree(tmp_path / "again" / "checkpoints" / "6")
-    assert loop.train(cfg, tmp_path / "again") == 0
-    jax.tree.map(np.testing.assert_array_equal, *(load_params(tmp_path / run, 6) for run in ("run", "again")))
+    assert_resumes_to_the_same_bits(cfg, tmp_path / "run", tmp_path)
     model_run = open_run(tmp_path / "run", task=TRANSLATION)
     record, lines = evaluate(model_run, open_sentences("valid", cfg.data.valid), Decoding(2, 0.6, 5))
     assert len(lines) == 8 and 0 <= record["sacrebleu"] <= 100 and 1 < record["perplexity"] < 1_000

@@ -1,7 +1,6 @@
 """Classification: properties of sentences, fine-tuning a masked language model, resuming, scores, mistakes."""
 
 import json
-import shutil
 from pathlib import Path
 
 import jax
@@ -20,10 +19,9 @@ from data.trees.treebank import read_trees
 from infer.evaluate import predictions as evaluation
 from infer.runs import Run, open_run
 from infer.texts.classes import classify, classify_stream
-from run.checkpoint import load_params
 from run.folder import read_metrics
 from tests.infer.test_translate_cli import command
-from tests.trainings import refusal
+from tests.trainings import assert_resumes_to_the_same_bits, refusal
 from train import loop
 
 SENTENCES = {
@@ -115,12 +113,9 @@ def test_scores_are_those_of_training_and_of_each_line(trained: Run) -> None:
 
 @pytest.mark.slow
 def test_a_resumed_run_ends_with_the_same_bits(trained: Run, tmp_path: Path) -> None:
-    shutil.copytree(trained.workdir, tmp_path / "run")
-    shutil.rmtree(tmp_path / "run" / "checkpoints" / "8")
     cfg = tiny(trained.workdir.parent)
     cfg.data.tokenizer = trained.config.data.tokenizer
-    assert loop.train(cfg, tmp_path / "run") == 0
-    jax.tree.map(np.testing.assert_array_equal, load_params(tmp_path / "run", 8), load_params(trained.workdir, 8))
+    assert_resumes_to_the_same_bits(cfg, trained.workdir, tmp_path)
 
 
 @pytest.mark.slow

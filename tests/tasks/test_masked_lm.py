@@ -2,7 +2,6 @@
 
 import json
 import math
-import shutil
 from pathlib import Path
 
 import jax
@@ -24,13 +23,12 @@ from infer.evaluate import predictions as evaluation
 from infer.runs import Run, open_run
 from infer.texts.blanks import fill, masked
 from model.masked_lm import MaskedLM
-from run.checkpoint import load_params
 from run.folder import read_metrics
 from run.sharding import make_mesh
 from tasks.masked_lm import objective
 from tests import tolerance
 from tests.infer.test_translate_cli import command
-from tests.trainings import refusal
+from tests.trainings import assert_resumes_to_the_same_bits, refusal
 from train import loop
 from train.check import check
 from train.job import open_job
@@ -169,10 +167,7 @@ def _corrupted(run: Run) -> tuple[Corrupted, ConfigDict]:
 
 
 def test_a_resumed_run_ends_with_the_same_bits(trained: Run, tmp_path: Path) -> None:
-    shutil.copytree(trained.workdir, tmp_path / "run")
-    shutil.rmtree(tmp_path / "run" / "checkpoints" / "60")
-    assert loop.train(tiny(trained.workdir.parent), tmp_path / "run") == 0
-    jax.tree.map(np.testing.assert_array_equal, load_params(tmp_path / "run", 60), load_params(trained.workdir, 60))
+    assert_resumes_to_the_same_bits(tiny(trained.workdir.parent), trained.workdir, tmp_path)
 
 
 def test_it_learns_and_is_scored_as_while_training(trained: Run) -> None:
