@@ -17,7 +17,7 @@ from infer.evaluate.sentences import open_sentences
 from infer.evaluate.translations import evaluate
 from infer.runs import open_run
 from infer.translate.options import Decoding
-from model.config import ModelConfig, parameter_count
+from model.config import parameter_count
 from model.language_model import LanguageModel
 from model.masks import Mask
 from model.prefix_lm import PrefixLM, init_params
@@ -25,13 +25,13 @@ from model.search import state
 from run.folder import model_config
 from tasks import TRANSLATION
 from tests.model.test_search import EXTRA, SOURCE_BS, Oracle, assert_same, plain_beam_search, searcher, unpad
-from tests.tiny import training_config
+from tests.tiny import TINY, training_config
 from tests.tolerance import relative_error
 from tests.trainings import assert_resumes_to_the_same_bits
 from train import loop
 from train.check import check
 
-SIZES = ModelConfig(vocab_size=12, N=2, d_model=16, d_ff=24, h=2, d_k=8, d_v=8, P_drop=0.0)
+SIZES = dataclasses.replace(TINY, vocab_size=12, d_k=8, d_v=8)
 KINDS = {
     "full": dataclasses.replace(SIZES, prefix="full"),
     "causal": dataclasses.replace(SIZES, prefix="causal", positions="t5", norm="pre"),

@@ -21,6 +21,7 @@ from infer.runs import Run, open_run
 from infer.texts.classes import classify, classify_stream
 from run.folder import read_metrics
 from tests.infer.test_translate_cli import command
+from tests.tiny import shrink
 from tests.trainings import assert_resumes_to_the_same_bits, refusal
 from train import loop
 
@@ -54,11 +55,8 @@ def tiny(folder: Path, of: str = "number") -> ConfigDict:
     cfg = get_config(of)
     cfg.data.train, cfg.data.valid = f"grammar:train:64:{{en,{of}}}", f"grammar:valid:16:{{en,{of}}}"
     cfg.data.test = ""
-    cfg.data.update({"cache": str(folder / "cache"), "vocab_size": 400, "max_length": 96, "pack_length": 96})
-    cfg.data.update({"tokens_per_batch": 768, "buckets": (96,)})
-    cfg.model.update(
-        {"N": 1, "d_model": 16, "d_ff": 32, "h": 2, "d_k": 8, "d_v": 8, "P_drop": 0.1, "max_positions": 96}
-    )
+    shrink(cfg, folder, length=96, vocab_size=400)
+    cfg.model.max_positions = 96
     cfg.steps, cfg.eval.every, cfg.log_every, cfg.checkpoint.every = 8, 8, 8, 5
     return cfg
 

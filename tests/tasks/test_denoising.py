@@ -19,6 +19,7 @@ from data.sources import open_corpus
 from infer.evaluate import predictions as evaluation
 from infer.runs import Run, open_run
 from run.folder import read_metrics
+from tests.tiny import shrink
 from tests.trainings import assert_resumes_to_the_same_bits
 from train import loop
 
@@ -30,9 +31,7 @@ def tiny(folder: Path, of: str = "denoising") -> ConfigDict:
     cfg = get_config(of)
     cfg.data.train = cfg.data.train.replace("40000", "60")
     cfg.data.valid, cfg.data.test = cfg.data.train.replace("train", "valid").replace("60", "8"), ""
-    cfg.data.update({"cache": str(folder / "cache"), "vocab_size": 400, "max_length": 96, "pack_length": 96})
-    cfg.data.update({"tokens_per_batch": 768, "buckets": (96,)})
-    cfg.model.update({"N": 1, "d_model": 16, "d_ff": 32, "h": 2, "d_k": 8, "d_v": 8, "P_drop": 0.1})
+    shrink(cfg, folder, length=96, vocab_size=400)
     cfg.optim.update({"schedule": "paper", "lr": 1.0, "warmup": 20})
     cfg.steps, cfg.eval.every, cfg.log_every, cfg.checkpoint.every, cfg.eval.bleu_sentences = 10, 10, 10, 7, 0
     return cfg
