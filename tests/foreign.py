@@ -17,9 +17,8 @@ from tests.reference import torch, transformers
 # isort: split
 from safetensors.numpy import load_file, save_file
 
-from tests import tiny_run
+from tests import tiny
 
-LINES = [line for pair in tiny_run.PAIRS for line in pair]
 WORDS = ["[PAD]", "un", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "dog", "reads", "a", "##s", "quiz", ".", "cat"]
 ENCODER = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
 FAIRSEQ = {
@@ -27,17 +26,18 @@ FAIRSEQ = {
     for side in ("encoder", "decoder")
     for key, value in {"layers": 2, "embed_dim": 16, "ffn_embed_dim": 24, "attention_heads": 2}.items()
 }
+PIXELS = {"image_mean": [0.5, 0.4, 0.3], "image_std": [0.5, 0.6, 0.7], "rescale_factor": 1 / 255}  # ViT's
 CODES = "#version: 0.2\no g</w>\nt h\nth e</w>\n"
 
 
-def randomise(model: Any) -> Any:
-    """Draws every parameter, so that none is at a special value."""
-    random = torch.Generator().manual_seed(0)
+def randomise(model: Any, size_of: Callable[[str], float] = lambda name: 0.3, seed: int = 0) -> Any:
+    """Draws every parameter, so that none is at a special value; those of a name have this standard deviation."""
+    random = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if "embed_positions" not in name:
                 norm = ("norm" in name.lower() or ".ln_" in name) and name.endswith("weight")
-                weight.copy_(0.3 * torch.randn(weight.shape, generator=random) + norm)
+                weight.copy_(size_of(name) * torch.randn(weight.shape, generator=random) + norm)
         if hasattr(model, "final_logits_bias"):
             model.final_logits_bias.copy_(torch.randn(model.final_logits_bias.shape, generator=random))
     return model.eval()
@@ -53,11 +53,16 @@ def _learn(folder: Path, name: str, lines: list[str], **options: Any) -> None:
         (folder / left).unlink()
 
 
+def learn_spiece(folder: Path) -> None:
+    """Writes the file of T5's tokenizer as published, spiece.model."""
+    _learn(folder, "spiece", tiny.LINES, vocab_size=60, pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
+
+
 def _sides(folder: Path, kind: str, settings: dict[str, Any]) -> Any:
     """Marian or Pegasus, with the files of Marian's tokenizer."""
     pieces: set[str] = set()
     for side, language in (("source", 0), ("target", 1)):
-        _learn(folder, side, [pair[language] for pair in tiny_run.PAIRS], vocab_size=34, character_coverage=1.0)
+        _learn(folder, side, [pair[language] for pair in tiny.PAIRS], vocab_size=34, character_coverage=1.0)
         (folder / f"{side}.model").rename(folder / f"{side}.spm")
         model = sentencepiece.SentencePieceProcessor(model_file=str(folder / f"{side}.spm"))
         pieces |= {model.id_to_piece(number) for number in range(3, model.get_piece_size())}
@@ -81,7 +86,7 @@ def _gpt2(folder: Path, settings: dict[str, Any]) -> Any:
     from tokenizers import ByteLevelBPETokenizer
 
     inner = ByteLevelBPETokenizer()
-    inner.train_from_iterator(LINES, vocab_size=280, special_tokens=["<|endoftext|>"], show_progress=False)
+    inner.train_from_iterator(tiny.LINES, vocab_size=280, special_tokens=["<|endoftext|>"], show_progress=False)
     inner.save(str(folder / "tokenizer.json"))
     sizes = {"vocab_size": inner.get_vocab_size(), "n_positions": 40, "n_embd": 16, "n_layer": 2, "n_head": 2}
     ids = {"eos_token_id": 0, "bos_token_id": 0}
@@ -95,7 +100,7 @@ def _bert(folder: Path, settings: dict[str, Any]) -> Any:
 
 
 def _t5(folder: Path, settings: dict[str, Any]) -> Any:
-    _learn(folder, "spiece", LINES, vocab_size=60, pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
+    learn_spiece(folder)
     tokenizer = transformers.T5Tokenizer.from_pretrained(folder)
     tokenizer.save_pretrained(folder)
     (folder / "spiece.model").unlink()
@@ -106,8 +111,7 @@ def _t5(folder: Path, settings: dict[str, Any]) -> Any:
 
 
 def _vit(folder: Path, settings: dict[str, Any]) -> Any:
-    normalised = {"image_mean": [0.5, 0.4, 0.3], "image_std": [0.5, 0.6, 0.7], "rescale_factor": 1 / 255}
-    (folder / "preprocessor_config.json").write_text(json.dumps(normalised))
+    (folder / "preprocessor_config.json").write_text(json.dumps(PIXELS))
     sizes = {"image_size": (6, 8), "patch_size": 2, "num_labels": 5}
     return transformers.ViTForImageClassification(transformers.ViTConfig(**ENCODER | sizes | settings))
 

@@ -20,7 +20,7 @@ from data.pipeline import TrainingBatches
 from run.folder import model_config
 from run.sharding import make_mesh, own_share, place_rows, placed_shapes, row_parts, shardings
 from tasks.translation import objective
-from tests import tiny_training
+from tests import tiny
 from train.optim import optimizer
 from train.step import init_state, make_train_step
 
@@ -33,7 +33,7 @@ def config(folder: Path) -> ConfigDict:
 
     A device's logits are made in chunks: twelve on one device, two on eight.
     """
-    cfg = tiny_training.config(folder)
+    cfg = tiny.training_config(folder)
     cfg.steps, cfg.loss.chunk = UPDATES, 64
     cfg.data.update({"vocab_size": 304, "tokens_per_batch": 13 * 48})
     cfg.model.update({"N": 1, "d_model": 16, "d_ff": 32, "h": 8, "d_k": 4, "d_v": 4, "P_drop": 0.2})

@@ -29,20 +29,26 @@ def rounding(n: int) -> float:
 
 def roundings(config: ModelConfig, length: int = LENGTH) -> int:
     """Returns how many roundings lie between an embedding and a logit: the terms of all sums on the longest way."""
+    encoder = of_stack(config, 1, length)
+    decoder = of_stack(config, 2, length)
+    return encoder + decoder + config.d_model
+
+
+def of_stack(config: ModelConfig, attentions: int, length: int = LENGTH) -> int:
+    """Returns how many roundings lie between the input and the output of a stack, of so many attentions a layer."""
     norm = 2 * config.d_model  # a mean and a variance
     attention = config.d_model + config.d_k + 2 * length + config.h * config.d_v + norm
     feed_forward = config.d_model + config.d_ff + norm
-    encoder, decoder = attention + feed_forward, 2 * attention + feed_forward
-    return config.N * (encoder + decoder) + config.d_model
+    return config.N * (attentions * attention + feed_forward)
 
 
 def forward(config: ModelConfig) -> float:
-    """Returns the bound of the relative error of logits and of what is before them; 1.3e-5 for `model_cases.TINY`."""
+    """Returns the bound of the relative error of logits and of what is before them; 1.3e-5 for `tiny.TINY`."""
     return rounding(roundings(config))
 
 
 def backward(config: ModelConfig) -> float:
-    """Returns the bound of `gradient_error`; 2.2e-5 for `model_cases.TINY`.
+    """Returns the bound of `gradient_error`; 2.2e-5 for `tiny.TINY`.
 
     A gradient's way is there, back, and through a sum over positions: three times as many roundings.
     """
@@ -64,6 +70,18 @@ def assert_close(actual: Any, expected: Any, bound: float) -> None:
     A sum of terms of that size has their error, however small the sum is.
     """
     np.testing.assert_allclose(actual, expected, rtol=0, atol=bound * np.abs(np.asarray(expected, np.float64)).max())
+
+
+def relative_error(actual: Any, expected: Any) -> float:
+    """Returns the error of an array, relative to its norm."""
+    actual, expected = np.asarray(actual, np.float64), np.asarray(expected, np.float64)
+    return float(np.linalg.norm(actual - expected) / np.linalg.norm(expected))
+
+
+def row_error(actual: Any, expected: Any) -> float:
+    """Returns the largest error of a vector of the last axis (a position's logits), each relative to its norm."""
+    difference = np.asarray(actual, np.float64) - np.asarray(expected, np.float64)
+    return float((np.linalg.norm(difference, axis=-1) / np.linalg.norm(expected, axis=-1)).max())
 
 
 def gradient_error(actual: Any, expected: Any) -> float:

@@ -15,7 +15,7 @@ import pytest
 
 from infer.translate.stream import prompted, translate_stream, why_empty
 from infer.translate.translator import NOTHING, Hypothesis, Translation, Translator
-from tests import tiny_run
+from tests import tiny
 
 ROOT = Path(__file__).parent.parent.parent
 GUARD = '\nif __name__ == "__main__"'
@@ -201,7 +201,7 @@ def test_ctrl_c_during_a_late_import_prints_nothing(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_ends_a_translation_at_once_with_130(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "infer.translate", f"--workdir={tiny_run.make(tmp_path / 'run')}", "--chunk=1"]
+    command = [sys.executable, "-m", "infer.translate", f"--workdir={tiny.write_run(tmp_path / 'run')}", "--chunk=1"]
     streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     process = subprocess.Popen(command, cwd=ROOT, **streams)
     assert process.stdin and process.stdout and process.stderr

@@ -23,7 +23,7 @@ from infer.scores.perplexity import line_log_probs
 from infer.translate.options import Decoding
 from infer.translate.stream import translate_stream
 from infer.translate.translator import Required, Translator, translate_one
-from tests import tiny_training
+from tests import tiny
 from train import job, loop
 from train.check import check
 
@@ -157,7 +157,7 @@ def test_a_text_has_one_side_and_a_tokenizer_one_kind(tmp_path: Path) -> None:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[ConfigDict, Run]:
     """A run that spells: characters in, marked words out."""
     folder = tmp_path_factory.mktemp("symbols")
-    cfg = tiny_training.config(folder)
+    cfg = tiny.training_config(folder)
     for split in ("train", "valid"):
         english = (folder / f"{split}.en").read_text().replace(" ", "").splitlines()
         (folder / f"{split}.en").write_text("".join(f"{line}\n" for line in english))

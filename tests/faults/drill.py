@@ -30,7 +30,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from run.averaging import params_sha256
-from tests import tiny_training
+from tests import tiny
 from tests.hurry import XLA_FLAGS
 from tests.tasks.test_vision import written
 
@@ -122,7 +122,7 @@ class Run:
 
 def configure(folder: Path, kind: str) -> Path:
     """Returns the config of a tiny model, whose validation is slow enough to be interrupted."""
-    cfg = tiny_training.config(folder)
+    cfg = tiny.training_config(folder)
     for language in ("en", "de"):
         lines = (folder / f"valid.{language}").read_text().splitlines()
         (folder / f"valid.{language}").write_text("".join(f"{line}\n" for line in lines * 40))
@@ -140,7 +140,7 @@ def configure(folder: Path, kind: str) -> Path:
         cfg.data.tokens_per_batch = 18  # two images: many batches in a validation
     cfg.steps, cfg.log_every, cfg.checkpoint.every, cfg.eval.every = 1_000_000, 1, 2, EVAL_EVERY
     cfg.checkpoint.keep_last, cfg.checkpoint.keep_best = 2, 1
-    return tiny_training.config_file(folder, cfg)
+    return tiny.config_file(folder, cfg)
 
 
 class Row(NamedTuple):

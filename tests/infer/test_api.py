@@ -13,14 +13,14 @@ from infer.api import LoadedRun
 from infer.attention.maps import attention_maps
 from infer.scores import bleu
 from infer.translate.translator import translate_one
-from tests import tiny_run
+from tests import tiny
 
-SOURCES, REFERENCES = [x for x, _ in tiny_run.PAIRS], [y for _, y in tiny_run.PAIRS]
+SOURCES, REFERENCES = [x for x, _ in tiny.PAIRS], [y for _, y in tiny.PAIRS]
 
 
 @pytest.fixture(scope="module")
 def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_run.make(tmp_path_factory.mktemp("api") / "run")
+    return tiny.write_run(tmp_path_factory.mktemp("api") / "run")
 
 
 @pytest.fixture(scope="module")

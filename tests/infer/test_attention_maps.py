@@ -24,14 +24,14 @@ from infer.runs import Run, open_run
 from infer.translate.translator import translate_one
 from model import language_model, masked_lm, prefix_lm
 from model.config import ModelConfig
-from tests import tiny_run
+from tests import tiny
 
 NASTY = "</script><script>alert(1)</script> & <!-- $x$ __DATA__ __TITLE__ \u2028 \\ 'q' \"z\" 🐕"
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return open_run(tiny_run.make(tmp_path_factory.mktemp("maps") / "run"), "latest")
+    return open_run(tiny.write_run(tmp_path_factory.mktemp("maps") / "run"), "latest")
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from tests.extras import ctranslate2 as package  # noqa: F401 - without it this 
 # isort: split
 from base.errors import UserError
 from infer.convert import ctranslate2
-from tests.random_run import random_run
+from tests.tiny import random_run
 
 TOLERANCE = 1e-5
 # Each position kind with each norm; d_k below and above d_v; biases, untied and unscaled embeddings; other activations.

@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import sentencepiece
 
 from tests.extras import torch, transformers
 
@@ -26,25 +25,11 @@ from infer.translate.translator import Translator
 from model.language_model import LanguageModel
 from model.search.scoring import forced_log_probs
 from model.transformer import Transformer
-from tests import tiny_run
+from tests import foreign
 from tests.infer.test_convert_families import score
-from tests.random_run import random_run, tokenizer
+from tests.tiny import LINES, random_run, tokenizer
 
 TOLERANCE = 1e-4
-LINES = [line for pair in tiny_run.PAIRS for line in pair]
-
-
-def randomise(model):
-    """Draws every parameter, so that none is at a special value."""
-    random = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
-            if "embed_positions" not in name:
-                scale = "norm" in name and name.endswith("weight")
-                weight.copy_(0.3 * torch.randn(weight.shape, generator=random) + scale)
-    if hasattr(model, "final_logits_bias"):
-        model.final_logits_bias.copy_(torch.randn(model.final_logits_bias.shape, generator=random))
-    return model.eval()
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
@@ -74,38 +59,12 @@ def test_a_run_translates_the_same_there_and_returns_bitwise_the_same(norm, tmp_
     assert back.tokenizer.sha256 == tokenizer().sha256
 
 
-def opus_mt(folder):
-    """A folder as those of opus-mt: two sentencepiece models, one vocabulary, EOS 0 and padding, the start, last."""
-    for side, language in (("source", 0), ("target", 1)):
-        lines = folder / f"{side}.txt"
-        lines.write_text("".join(f"{pair[language]}\n" for pair in tiny_run.PAIRS))
-        sentencepiece.SentencePieceTrainer.train(
-            input=str(lines), model_prefix=str(folder / side), vocab_size=34, model_type="unigram", minloglevel=2,
-            character_coverage=1.0, hard_vocab_limit=False,
-        )  # fmt: skip
-        (folder / f"{side}.model").rename(folder / f"{side}.spm")
-    models = [
-        sentencepiece.SentencePieceProcessor(model_file=str(folder / f"{side}.spm")) for side in ("source", "target")
-    ]
-    pieces = {model.id_to_piece(number) for model in models for number in range(3, model.get_piece_size())}
-    vocabulary = ["</s>", "<unk>", ">>deu<<", *sorted(pieces), "<pad>"]
-    (folder / "vocab.json").write_text(json.dumps({piece: number for number, piece in enumerate(vocabulary)}))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "MarianTokenizer"}))
-    pad = len(vocabulary) - 1
-    config = transformers.MarianConfig(
-        vocab_size=len(vocabulary), d_model=16, encoder_layers=2, decoder_layers=2, encoder_attention_heads=2,
-        decoder_attention_heads=2, encoder_ffn_dim=24, decoder_ffn_dim=24, activation_function="swish",
-        scale_embedding=True, max_position_embeddings=64, pad_token_id=pad, eos_token_id=0, decoder_start_token_id=pad,
-    )  # fmt: skip
-    model = randomise(transformers.MarianMTModel(config))
-    with torch.no_grad():
-        model.model.shared.weight[pad] = 0.0
-    return model
-
-
 def test_opus_mt_is_read_with_its_tokenizers_and_its_log_probabilities(tmp_path):
-    (folder := tmp_path / "opus").mkdir()
-    model = opus_mt(folder)
+    folder = tmp_path / "opus"
+    model = foreign.make("marian", folder, activation_function="swish")
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "MarianTokenizer"}))
+    with torch.no_grad():
+        model.model.shared.weight[model.config.pad_token_id] = 0.0  # as published: it starts every target
     model.save_pretrained(folder)
     make_run(tmp_path / "run", huggingface.read(folder))
     run = open_run(tmp_path / "run")
@@ -128,23 +87,13 @@ def test_opus_mt_is_read_with_its_tokenizers_and_its_log_probabilities(tmp_path)
 
 
 def test_gpt2_is_read_with_its_tokenizer_and_its_log_probabilities(tmp_path, capsys):
-    from tokenizers import ByteLevelBPETokenizer
+    from tokenizers import Tokenizer
 
-    (folder := tmp_path / "gpt2").mkdir()
-    inner = ByteLevelBPETokenizer()
-    inner.train_from_iterator(LINES, vocab_size=280, special_tokens=["<|endoftext|>"], show_progress=False)
-    inner.save_model(str(folder))
-    config = transformers.GPT2Config(
-        vocab_size=inner.get_vocab_size(),
-        n_positions=40,
-        n_embd=16,
-        n_layer=2,
-        n_head=2,
-        eos_token_id=0,
-        bos_token_id=0,
-    )
-    model = randomise(transformers.GPT2LMHeadModel(config))
-    model.save_pretrained(folder)
+    folder = tmp_path / "gpt2"
+    model = foreign.make("gpt2", folder)
+    inner = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    inner.model.save(str(folder))  # as published: vocab.json and merges.txt
+    (folder / "tokenizer.json").unlink()
     make_run(tmp_path / "run", huggingface.read(folder))
     run = open_run(tmp_path / "run", task="language_model")
     ids = run.tokenizer.encode("Der Hund\nliest; naïve.")

@@ -26,7 +26,7 @@ from base.tokens import Tokens
 from infer.convert import onnx, onnx_graph
 from infer.runs import Run
 from model.transformer import Transformer
-from tests.random_run import random_run
+from tests.tiny import random_run
 
 TOLERANCE = 1e-5
 # Each position kind with each norm; d_k below and above d_v; each field that may be otherwise.

@@ -24,7 +24,7 @@ from infer.convert.folders import make_run, named, needed, new_folder
 from infer.runs import open_run
 from model import masked_lm, prefix_lm
 from run.folder import model_config
-from tests import tiny_run
+from tests import tiny
 from tests.conftest import ROOT
 
 FAMILIES = {"prefix_lm": prefix_lm.init_params, "classification": partial(masked_lm.init_params, classes=2)}
@@ -37,7 +37,7 @@ def convert(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_run.make(tmp_path_factory.mktemp("convert") / "run")
+    return tiny.write_run(tmp_path_factory.mktemp("convert") / "run")
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from base.errors import UserError
 from base.tokens import Tokens
 from infer.convert import stablehlo
 from model.transformer import Transformer
-from tests.random_run import random_run
+from tests.tiny import random_run
 
 PROGRAM = """
 import json, sys, jax, jax.export, numpy as np

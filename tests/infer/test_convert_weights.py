@@ -25,7 +25,7 @@ from infer.runs import open_run
 from model.language_model import LanguageModel
 from model.transformer import Transformer
 from run.folder import model_config
-from tests import foreign, tiny_run
+from tests import foreign, tiny
 
 # One weight of each family in the middle of the model, and where its shared table may have a copy.
 MIDDLE = {
@@ -228,7 +228,7 @@ def test_fairseqs_softmax_is_shared_only_if_its_settings_say_so(tmp_path: Path) 
 
 def test_every_array_of_our_own_export_is_read(tmp_path: Path) -> None:
     (folder := tmp_path / "exported").mkdir()
-    safetensors.write(open_run(tiny_run.make(tmp_path / "run")), folder)
+    safetensors.write(open_run(tiny.write_run(tmp_path / "run")), folder)
     first = "decoder/layer_0/feed_forward/w1"
     kept = (folder / "model.safetensors").read_bytes()
     for change, expected in (

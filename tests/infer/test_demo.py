@@ -19,7 +19,7 @@ from infer.attention.page import script_policy
 from infer.demo.answers import Demo, check_sentence
 from infer.demo.server import LARGEST, PAGE, serve
 from infer.runs import open_run
-from tests import tiny_run
+from tests import tiny
 
 NASTY = "</script><script>alert(1)</script> <img src=x onerror=alert(1)> \u2028 🐕"
 JSON = {"Content-Type": "application/json"}
@@ -80,7 +80,7 @@ def test_an_answer_is_json_and_hostile_text_stays_text(server: ThreadingHTTPServ
 
 
 def test_every_run_answers_with_translations_scores_and_maps(tmp_path: Path) -> None:
-    run = open_run(tiny_run.make(tmp_path / "run"), "latest")
+    run = open_run(tiny.write_run(tmp_path / "run"), "latest")
     demo = Demo([run, run], ["runs/one", NASTY], {"beam": 1, "alpha": None, "extra_length": None})
     runs = json.loads(json.dumps(demo.answer(f"The dog {NASTY}"), allow_nan=False))
     assert [found["name"] for found in runs] == ["one", Path(NASTY).name]

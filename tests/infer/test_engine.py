@@ -26,16 +26,16 @@ from infer.translate.stream import translate_columns, translate_stream
 from infer.translate.translator import Required, Translator
 from model.search.scoring import forced_log_probs
 from model.transformer import Transformer
-from tests import tiny_run
+from tests import tiny
 from tests.infer.test_translate_cli import Echo
 
-LINES = [english for english, _ in tiny_run.PAIRS]
+LINES = [english for english, _ in tiny.PAIRS]
 BEAM = Decoding(beam=2, alpha=0.6, extra_length=16, nbest=2)
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return open_run(tiny_run.make(tmp_path_factory.mktemp("engine") / "run"), "latest")
+    return open_run(tiny.write_run(tmp_path_factory.mktemp("engine") / "run"), "latest")
 
 
 @pytest.fixture(scope="module")
@@ -126,10 +126,10 @@ def test_alignments_are_of_the_decoders_last_layer_but_one_unless_asked(
 
 @pytest.mark.slow
 def test_forced_scores_are_the_models_sentence_by_sentence(run: Run) -> None:
-    model, sides = Transformer(run.model_config), list(zip(*tiny_run.PAIRS, strict=True))
+    model, sides = Transformer(run.model_config), list(zip(*tiny.PAIRS, strict=True))
     params = jax.tree.map(jnp.asarray, run.params)
     forced = line_log_probs(run.model_config, run.params, run.tokenizer, *sides, tokens=64)
-    for log_prob, pair in zip(forced, tiny_run.PAIRS, strict=True):
+    for log_prob, pair in zip(forced, tiny.PAIRS, strict=True):
         ids = (jnp.array([[*run.tokenizer.encode(text), EOS]], jnp.int32) for text in pair)
         assert log_prob == pytest.approx(float(forced_log_probs(model, params, *ids).sum()), rel=1e-5)
 
@@ -148,7 +148,7 @@ def test_links_sum_the_subwords_of_each_word() -> None:
 
 
 def test_every_target_word_is_aligned_to_a_word_of_its_source(run: Run) -> None:
-    pairs = [*tiny_run.PAIRS, ("", "Hund")]
+    pairs = [*tiny.PAIRS, ("", "Hund")]
     for (source, target), links in zip(pairs, align(run, pairs, 0), strict=True):
         assert [t for _, t in links] == (list(range(len(target.split()))) if source else [])
         assert all(0 <= s < len(source.split()) for s, _ in links)

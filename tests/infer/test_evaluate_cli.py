@@ -25,7 +25,7 @@ from infer.scores.perplexity import perplexity
 from infer.translate.options import Decoding
 from model.transformer import Transformer
 from run.averaging import params_sha256
-from tests import tiny_run
+from tests import tiny
 
 checked = importlib.import_module("infer.__main__")
 GREEDY = Decoding(beam=1, alpha=0.6, extra_length=3)
@@ -35,7 +35,7 @@ KEYS = {*bleu.METRICS, "perplexity", "signatures", "seconds", "tokens_per_second
 
 @pytest.fixture(scope="module")
 def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_run.make(tmp_path_factory.mktemp("evaluate") / "run")
+    return tiny.write_run(tmp_path_factory.mktemp("evaluate") / "run")
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def test_split_as_json_has_every_key_and_is_kept_in_the_run(workdir: Path, tmp_p
     assert json.loads(kept.read_text(encoding="utf-8")) == {**record, "checkpoint": "average:3"}
     hypotheses = kept.with_suffix(".txt").read_text(encoding="utf-8")
     assert (tmp_path / "out.de").read_text(encoding="utf-8") == hypotheses
-    scores = bleu.all_scores(hypotheses.split("\n")[:-1], [german for _, german in tiny_run.PAIRS], "de")
+    scores = bleu.all_scores(hypotheses.split("\n")[:-1], [german for _, german in tiny.PAIRS], "de")
     assert {name: record[name] for name in bleu.METRICS} == {name: scores[name] for name in bleu.METRICS}
 
 
@@ -102,7 +102,7 @@ def test_the_table_shows_every_score_with_its_signature(workdir: Path, run: Run)
 
 
 def test_perplexity_equals_its_definition_sentence_by_sentence(run: Run):
-    pairs = [*tiny_run.PAIRS, ("The dog sleeps. " * 3, "Katze"), ("", "")]
+    pairs = [*tiny.PAIRS, ("The dog sleeps. " * 3, "Katze"), ("", "")]
     model, total, count = Transformer(run.model_config), 0.0, 0
     apply = jax.jit(lambda params, *ids: model.apply({"params": params}, *map(Tokens.of, ids)))
     for source, reference in pairs:
@@ -156,7 +156,7 @@ def test_wrong_calls_are_one_line_on_stderr(workdir: Path, arguments: tuple[str,
 
 @pytest.mark.parametrize("given", [{"source": "x", "reference": "y"}, {"output": "out"}, {"beam": 4}, {"alpha": 0.0}])
 def test_what_only_translation_has_is_refused_elsewhere(given: dict, tmp_path: Path):
-    config = tiny_run.config(tmp_path).to_dict() | {"task": "masked_lm"}
+    config = tiny.run_config(tmp_path).to_dict() | {"task": "masked_lm"}
     (tmp_path / "config.json").write_text(json.dumps(config))
     given = given if "source" in given else given | {"split": "test"}
     with pytest.raises(UserError, match=r"^this run's task is masked_lm: give --split or --corpus, and no file, "):

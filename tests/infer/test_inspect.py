@@ -11,12 +11,12 @@ from infer.runs import open_run
 from model.config import parameter_count
 from run.averaging import params_sha256
 from run.summary import as_text, summary
-from tests import tiny_run
+from tests import tiny
 
 
 @pytest.fixture(scope="module")
 def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_run.make(tmp_path_factory.mktemp("inspect") / "run")
+    return tiny.write_run(tmp_path_factory.mktemp("inspect") / "run")
 
 
 def run_cli(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -30,7 +30,7 @@ def test_facts_are_of_the_newest_checkpoint(workdir: Path):
     assert facts["params"] == parameter_count(run.model_config)
     assert facts["params_sha256"] == params_sha256(run.params)
     assert [checkpoint["step"] for checkpoint in facts["checkpoints"]] == [1, 2, 3, 4]
-    assert facts["checkpoints"][1]["metrics"] == tiny_run.METRICS[2]
+    assert facts["checkpoints"][1]["metrics"] == tiny.METRICS[2]
     assert facts["config"]["model"]["d_model"] == 8
 
 

@@ -19,7 +19,7 @@ from infer.runs import Run, open_run
 from infer.scores.brackets import COLLINS, score_lines, summaries
 from infer.translate.options import Decoding
 from infer.translate.translator import Hypothesis, Translation, Translator
-from tests import tiny_training
+from tests import tiny
 from train import loop
 
 TREEBANK = """
@@ -43,7 +43,7 @@ def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("parse")
     (folder / "train.mrg").write_text(TREEBANK * 30)
     (folder / "test.mrg").write_text(TREEBANK)
-    cfg = tiny_training.config(folder)
+    cfg = tiny.training_config(folder)
     cfg.data.train, cfg.data.valid, cfg.data.test = (f"trees:{folder}/{name}.mrg" for name in ("train", "test", "test"))
     cfg.data.vocab_size = 310
     cfg.steps = 8

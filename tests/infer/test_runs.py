@@ -16,19 +16,19 @@ from infer.runs import open_run
 from model.config import parameter_count
 from run.averaging import count_parameters, list_checkpoints, params_sha256
 from run.config import ADDED, read_config
-from tests import tiny_run
+from tests import tiny
 
 OLDEST_KEYS = 85  # keys of the oldest runs that can be opened
 
 
 @pytest.fixture(scope="module")
 def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_run.make(tmp_path_factory.mktemp("runs") / "run")
+    return tiny.write_run(tmp_path_factory.mktemp("runs") / "run")
 
 
 def embed(workdir: Path, *steps: int) -> np.ndarray:
-    cfg = tiny_run.config(workdir)
-    return np.mean([np.float64(tiny_run.params(320, cfg, step)["embed"]) for step in steps], axis=0)
+    cfg = tiny.run_config(workdir)
+    return np.mean([np.float64(tiny.run_params(320, cfg, step)["embed"]) for step in steps], axis=0)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_open_run_loads_what_the_choice_names(workdir: Path, choice: str | int |
 def test_checkpoints_are_listed_with_time_and_metrics(workdir: Path):
     checkpoints = list_checkpoints(workdir)
     assert [checkpoint.step for checkpoint in checkpoints] == [1, 2, 3, 4]
-    assert checkpoints[1].metrics == tiny_run.METRICS[2] and checkpoints[3].metrics == {}
+    assert checkpoints[1].metrics == tiny.METRICS[2] and checkpoints[3].metrics == {}
     assert sorted(checkpoint.time for checkpoint in checkpoints) == [checkpoint.time for checkpoint in checkpoints]
 
 

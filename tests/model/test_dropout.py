@@ -15,7 +15,7 @@ from model import noise as noise_module
 from model.config import DROPOUT_BITS
 from model.embed import embed
 from model.noise import Noise, dropout, index_words, keep_mask
-from tests.model_cases import TINY, noise, perturbed, run
+from tests.tiny import TINY, apply_jitted, noise, perturbed
 
 SHAPE = (128, 512)
 ROWS = jnp.arange(128)
@@ -165,9 +165,9 @@ def test_every_place_of_dropout_acts_by_itself_and_zero_switches_it_off(site):
     rates = dict.fromkeys(SITES, 0.0)
     params = perturbed(dataclasses.replace(TINY, **rates))
     ids = np.array([[5, 6, 7, 8]], np.int32)
-    still = run(dataclasses.replace(TINY, **rates), params, ids, ids, noise(1, 1))
-    np.testing.assert_array_equal(still, run(TINY, params, ids, ids))
-    dropped = run(dataclasses.replace(TINY, **rates | {site: 0.5}), params, ids, ids, noise(1, 1))
+    still = apply_jitted(dataclasses.replace(TINY, **rates), params, ids, ids, noise(1, 1))
+    np.testing.assert_array_equal(still, apply_jitted(TINY, params, ids, ids))
+    dropped = apply_jitted(dataclasses.replace(TINY, **rates | {site: 0.5}), params, ids, ids, noise(1, 1))
     assert np.abs(dropped - still).max() > 1e-3
 
 

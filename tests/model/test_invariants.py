@@ -13,7 +13,8 @@ from model.mixers.attention import attention_weights
 from model.positions import alibi_bias, alibi_slopes, rotate, sinusoids
 from model.transformer import Transformer, init_params
 from tests import tolerance
-from tests.model_cases import TINY, apply, noise, padded_ids, perturbed, relative_error, run, tokens
+from tests.tiny import TINY, apply, apply_jitted, noise, padded_ids, perturbed, tokens
+from tests.tolerance import relative_error
 
 VARIANTS = [
     pytest.param({}, id="paper"),
@@ -65,7 +66,7 @@ def test_causality_by_gradient_through_all_layers(changes):
     def from_memory(memory_bsd):
         return apply(config, params, target, memory_bsd, jnp.ones((2, 4), jnp.int32), method="decode")
 
-    memory = run(config, params, source, method="encode")
+    memory = apply_jitted(config, params, source, method="encode")
     everything = np.broadcast_to(np.eye(b, dtype=bool)[:, None, :, None], (b, t, b, 4))
     np.testing.assert_array_equal(influence(from_memory, memory), everything)
 
@@ -75,10 +76,10 @@ def test_padding_and_batch_mates_change_nothing(changes):
     config = dataclasses.replace(TINY, **changes)
     params, rng = perturbed(config), np.random.default_rng(1)
     source, target = padded_ids(rng, [5], 5, config.vocab_size), padded_ids(rng, [4], 4, config.vocab_size)
-    alone = run(config, params, source, target)
+    alone = apply_jitted(config, params, source, target)
     mates_source = np.concatenate([padded_ids(rng, [2, 9], 9, config.vocab_size), np.pad(source, ((0, 0), (0, 4)))])
     mates_target = np.concatenate([padded_ids(rng, [8, 1], 8, config.vocab_size), np.pad(target, ((0, 0), (0, 4)))])
-    together = run(config, params, mates_source, mates_target)
+    together = apply_jitted(config, params, mates_source, mates_target)
     assert np.isfinite(together).all()
     tolerance.assert_close(together[2:, :4], alone, tolerance.forward(config))
 
@@ -119,7 +120,8 @@ def test_encoder_without_positions_is_permutation_equivariant():
     for kind, equivariant in (("none", True), ("sinusoidal", False)):
         config = dataclasses.replace(TINY, positions=kind)
         params = perturbed(config)
-        memory, permuted = (np.asarray(run(config, params, ids, method="encode")) for ids in (source, source[:, order]))
+        memory = np.asarray(apply_jitted(config, params, source, method="encode"))
+        permuted = np.asarray(apply_jitted(config, params, source[:, order], method="encode"))
         assert (relative_error(permuted, memory[:, order]) <= tolerance.forward(config)) == equivariant
 
 
@@ -148,10 +150,10 @@ def test_shifting_every_position_changes_nothing_where_positions_are_relative(ki
     params, rng = perturbed(config), np.random.default_rng(5)
     source = jnp.asarray(padded_ids(rng, [6], 6, config.vocab_size))
     positions = jnp.arange(6, dtype=jnp.int32)[None]
-    memory = run(config, params, tokens(source, None, positions), method="encode")
-    shifted = run(config, params, tokens(source, None, positions + 9), method="encode")
+    memory = apply_jitted(config, params, tokens(source, None, positions), method="encode")
+    shifted = apply_jitted(config, params, tokens(source, None, positions + 9), method="encode")
     tolerance.assert_close(shifted, memory, tolerance.forward(config))
-    stretched = run(config, params, tokens(source, None, positions * 2), method="encode")
+    stretched = apply_jitted(config, params, tokens(source, None, positions * 2), method="encode")
     assert np.abs(stretched - memory).max() > 1e-3
 
 
@@ -174,7 +176,7 @@ def test_alibi_encoder_is_symmetric_under_reversal():
     config = dataclasses.replace(TINY, positions="alibi")
     params = perturbed(config)
     source = padded_ids(np.random.default_rng(6), [6], 6, config.vocab_size)
-    memory, mirrored = (run(config, params, ids, method="encode") for ids in (source, source[:, ::-1]))
+    memory, mirrored = (apply_jitted(config, params, ids, method="encode") for ids in (source, source[:, ::-1]))
     tolerance.assert_close(mirrored, memory[:, ::-1], tolerance.forward(config))
 
 
@@ -221,7 +223,7 @@ def test_attention_maps_are_distributions_over_what_may_be_seen(changes):
     params, rng = perturbed(config), np.random.default_rng(7)
     source = padded_ids(rng, [6, 2], 6, config.vocab_size)
     target = padded_ids(rng, [3, 5], 5, config.vocab_size)
-    maps = run(config, params, source, target, method="attention_maps")
+    maps = apply_jitted(config, params, source, target, method="attention_maps")
     source_mask = (source != 0)[:, None, :] & np.ones((2, 6, 6), bool)
     target_mask = (target != 0)[:, None, :] & np.tril(np.ones((5, 5), bool))
     cross_mask = (source != 0)[:, None, :] & np.ones((2, 5, 6), bool)
@@ -277,8 +279,8 @@ def test_dropout_acts_in_training_only_and_depends_on_the_key():
     forward = jax.jit(lambda seed: apply(config, params, ids, ids, noise(seed, 1)))
     np.testing.assert_array_equal(forward(1), forward(1))
     assert np.abs(forward(1) - forward(2)).max() > 1e-3
-    without = run(dataclasses.replace(config, P_drop=0.0), params, ids, ids)
-    np.testing.assert_array_equal(run(config, params, ids, ids), without)
+    without = apply_jitted(dataclasses.replace(config, P_drop=0.0), params, ids, ids)
+    np.testing.assert_array_equal(apply_jitted(config, params, ids, ids), without)
 
 
 @paper_first
@@ -287,7 +289,8 @@ def test_bfloat16_is_close_to_float32_and_parameters_stay_float32(changes):
     params, rng = perturbed(config), np.random.default_rng(9)
     source, target = (jnp.asarray(padded_ids(rng, [6, 4], 6, config.vocab_size)) for _ in range(2))
     half = dataclasses.replace(config, dtype="bfloat16")
-    logits, expected = run(half, params, source, target), run(config, params, source, target)
+    logits = apply_jitted(half, params, source, target)
+    expected = apply_jitted(config, params, source, target)
     assert logits.dtype == jnp.float32
     assert 1e-5 < relative_error(logits, expected) < 3e-2
     memory = jax.eval_shape(lambda p: apply(half, p, source, method="encode"), params)
@@ -305,14 +308,15 @@ def test_untied_embeddings_are_three_matrices_and_equal_the_tied_model_where_the
     untied = dataclasses.replace(TINY, tie_embeddings=False)
     copies = dict.fromkeys(("source_embed", "target_embed", "softmax"), params["embed"])
     copies |= {name: value for name, value in params.items() if name != "embed"}
-    expected = run(TINY, params, source, target)
-    tolerance.assert_close(run(untied, copies, source, target), expected, tolerance.forward(TINY))
+    expected = apply_jitted(TINY, params, source, target)
+    tolerance.assert_close(apply_jitted(untied, copies, source, target), expected, tolerance.forward(TINY))
     for name in ("source_embed", "target_embed", "softmax"):
         moved = copies | {name: copies[name] * 1.1}
-        assert np.abs(run(untied, moved, source, target) - run(untied, copies, source, target)).max() > 1e-3
+        change = apply_jitted(untied, moved, source, target) - apply_jitted(untied, copies, source, target)
+        assert np.abs(change).max() > 1e-3
 
 
 def test_learned_positions_have_an_end():
     config = dataclasses.replace(TINY, positions="learned", max_positions=4)
     with pytest.raises(ValueError, match="max_positions is 4"):
-        run(config, perturbed(config), jnp.ones((1, 5), jnp.int32), jnp.ones((1, 2), jnp.int32))
+        apply_jitted(config, perturbed(config), jnp.ones((1, 5), jnp.int32), jnp.ones((1, 2), jnp.int32))

@@ -25,8 +25,8 @@ from model.mixers.attention import attention_weights
 from model.mixers.kernels import attend
 from model.transformer import Transformer, init_params
 from tests.extras import needed
-from tests.model_cases import TINY, apply, noise, padded_ids, perturbed, relative_error, run, tokens
-from tests.tolerance import BFLOAT16, assert_close, backward, forward, gradient_error
+from tests.tiny import TINY, apply, apply_jitted, noise, padded_ids, perturbed, tokens
+from tests.tolerance import BFLOAT16, assert_close, backward, forward, gradient_error, relative_error
 
 HALF = {"dtype": "bfloat16", "d_k": 8, "d_v": 8}
 
@@ -158,7 +158,7 @@ def test_initialisation_maps_and_cached_decoding_take_the_einsum(impl):
     jax.tree.map(np.testing.assert_array_equal, *(init_params(c, jax.random.key(0)) for c in (kernel, config)))
     params, rng = perturbed(config), np.random.default_rng(1)
     source, target = (padded_ids(rng, [4, 2], 4, TINY.vocab_size) for _ in range(2))
-    maps = (run(c, params, source, target, method="attention_maps") for c in (kernel, config))
+    maps = (apply_jitted(c, params, source, target, method="attention_maps") for c in (kernel, config))
     jax.tree.map(np.testing.assert_array_equal, *maps)
     token_b, cache = Transformer(config).apply({"params": params}, jnp.asarray(source), 1, 1, method="start")
     steps = (

@@ -10,15 +10,16 @@ import pytest
 
 from base.ids import BOS
 from base.tokens import Tokens
-from model.config import ModelConfig, parameter_count
+from model.config import parameter_count
 from model.language_model import LanguageModel, init_params
 from model.search import state
 from model.search.beam import beam_search
 from model.search.sampling import sample
 from tests.model.test_search import EXTRA, assert_same, plain_beam_search
-from tests.model_cases import relative_error
+from tests.tiny import TINY
+from tests.tolerance import relative_error
 
-SIZES = ModelConfig(vocab_size=12, N=2, d_model=16, d_ff=24, h=2, d_k=8, d_v=6, max_positions=24, P_drop=0.0)
+SIZES = dataclasses.replace(TINY, vocab_size=12, d_k=8, d_v=6, max_positions=24)
 PROMPTS_BS = np.array([[BOS, 5, 7, 4], [BOS, 0, 0, 0], [BOS, 9, 0, 0], [0, 0, 0, 0], [BOS, 3, 11, 0]], np.int32)
 VARIANTS = {
     "sinusoidal": {},

@@ -23,7 +23,7 @@ from tests import tolerance
 from tests.model import test_invariants as invariants
 from tests.model import test_scan as scan
 from tests.model import test_search as search
-from tests.model_cases import TINY, padded_ids, perturbed, run, tokens
+from tests.tiny import TINY, apply_jitted, padded_ids, perturbed, tokens
 
 PLAIN = [
     pytest.param({"mixer": "restricted", "neighbours": 3}, id="restricted"),
@@ -101,7 +101,7 @@ def test_cached_steps_give_the_logits_of_whole_rows(changes):
     config = dataclasses.replace(TINY, **changes)
     params, rng = perturbed(config), np.random.default_rng(1)
     source, target = (padded_ids(rng, [n, n], n, config.vocab_size) for n in (4, 9))
-    expected_btv = run(config, params, source, target)
+    expected_btv = apply_jitted(config, params, source, target)
     model = Transformer(config)
     start = jax.jit(lambda params, ids: model.apply({"params": params}, ids, 1, 9, method="start"))
     step = jax.jit(lambda params, *args: model.apply({"params": params}, *args, method="step"))
@@ -170,10 +170,10 @@ def test_restricted_attention_to_as_many_neighbours_as_there_are_positions_is_fu
         names = {"self_attention": "restricted"}
         return {names.get(k, k): renamed(v) if isinstance(v, dict) else v for k, v in tree.items()}
 
-    found = run(restricted, renamed(params), source, target)
-    tolerance.assert_close(found, run(full, params, source, target), tolerance.forward(full))
+    found = apply_jitted(restricted, renamed(params), source, target)
+    tolerance.assert_close(found, apply_jitted(full, params, source, target), tolerance.forward(full))
     maps, expected = (
-        run(config, p, source, target, method="attention_maps")
+        apply_jitted(config, p, source, target, method="attention_maps")
         for config, p in ((restricted, renamed(params)), (full, params))
     )
     real = (target != 0)[None, :, None, :, None]

@@ -9,8 +9,10 @@ import pytest
 
 from model.config import POSITIONS
 from tasks.loss import cross_entropy
-from tests.model_cases import TINY, apply, jit_as_in_training, padded_ids, perturbed, relative_error, run
+from tests.hurry import AS_IN_TRAINING
 from tests.oracle import Oracle, flatten
+from tests.tiny import TINY, apply, apply_jitted, padded_ids, perturbed
+from tests.tolerance import relative_error
 
 EPS_LS = 0.1
 TOLERANCE = 1e-5
@@ -43,8 +45,10 @@ def test_logits_loss_and_gradients(changes):
         loss = cross_entropy(logits, jnp.asarray(labels), jnp.asarray(labels != 0, jnp.float32), EPS_LS)
         return loss.loss_sum / loss.tokens, logits
 
-    compiled = jit_as_in_training if changes == {"N": 2} else jax.jit
-    (loss, logits), gradients = compiled(jax.value_and_grad(loss_of, has_aux=True))(params)
+    # Once with the compiler's own settings, where tests/conftest.py has it hurry for all else.
+    options = AS_IN_TRAINING if changes == {"N": 2} else None
+    both = jax.jit(jax.value_and_grad(loss_of, has_aux=True), compiler_options=options)
+    (loss, logits), gradients = both(params)
     oracle = Oracle(config, params)
     expected_logits, backward = oracle(source, target)
     expected_loss, d_logits = oracle.loss(expected_logits, labels, EPS_LS)
@@ -65,7 +69,7 @@ def test_shapes(lengths):
     source, target = (padded_ids(rng, side, max(side), TINY.vocab_size) for side in lengths)
     expected, _ = Oracle(TINY, params)(source, target)
     real = target != 0
-    assert relative_error(run(TINY, params, source, target)[real], expected[real]) <= TOLERANCE
+    assert relative_error(apply_jitted(TINY, params, source, target)[real], expected[real]) <= TOLERANCE
 
 
 def test_encoder_output():
@@ -73,7 +77,7 @@ def test_encoder_output():
     source, _, _ = batch(TINY)
     memory, _ = Oracle(TINY, params).encode(source)
     real = source != 0
-    assert relative_error(run(TINY, params, source, method="encode")[real], memory[real]) <= TOLERANCE
+    assert relative_error(apply_jitted(TINY, params, source, method="encode")[real], memory[real]) <= TOLERANCE
 
 
 @pytest.mark.parametrize("changes", CASES)

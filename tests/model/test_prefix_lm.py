@@ -1,7 +1,6 @@
 """Translation by a decoder alone: what each position sees, packing, the cache and search, training, mistakes."""
 
 import dataclasses
-import shutil
 from pathlib import Path
 
 import jax
@@ -18,21 +17,21 @@ from infer.evaluate.sentences import open_sentences
 from infer.evaluate.translations import evaluate
 from infer.runs import open_run
 from infer.translate.options import Decoding
-from model.config import ModelConfig, parameter_count
+from model.config import parameter_count
 from model.language_model import LanguageModel
 from model.masks import Mask
 from model.prefix_lm import PrefixLM, init_params
 from model.search import state
-from run.checkpoint import load_params
 from run.folder import model_config
 from tasks import TRANSLATION
-from tests import tiny_training
 from tests.model.test_search import EXTRA, SOURCE_BS, Oracle, assert_same, plain_beam_search, searcher, unpad
-from tests.model_cases import relative_error
+from tests.tiny import TINY, training_config
+from tests.tolerance import relative_error
+from tests.trainings import assert_resumes_to_the_same_bits
 from train import loop
 from train.check import check
 
-SIZES = ModelConfig(vocab_size=12, N=2, d_model=16, d_ff=24, h=2, d_k=8, d_v=8, P_drop=0.0)
+SIZES = dataclasses.replace(TINY, vocab_size=12, d_k=8, d_v=8)
 KINDS = {
     "full": dataclasses.replace(SIZES, prefix="full"),
     "causal": dataclasses.replace(SIZES, prefix="causal", positions="t5", norm="pre"),
@@ -101,14 +100,11 @@ def test_search_follows_its_definition(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_it_trains_resumes_bit_for_bit_and_is_scored(tmp_path: Path) -> None:
-    cfg = tiny_training.config(tmp_path)
+    cfg = training_config(tmp_path)
     cfg.task, cfg.model.prefix, cfg.data.batching = "prefix_lm", "full", "pack"
     cfg.steps, cfg.decode.checkpoint = 6, "latest"
     assert loop.train(cfg, tmp_path / "run") == 0
-    shutil.copytree(tmp_path / "run", tmp_path / "again")
-    shutil.rmtree(tmp_path / "again" / "checkpoints" / "6")
-    assert loop.train(cfg, tmp_path / "again") == 0
-    jax.tree.map(np.testing.assert_array_equal, *(load_params(tmp_path / run, 6) for run in ("run", "again")))
+    assert_resumes_to_the_same_bits(cfg, tmp_path / "run", tmp_path)
     model_run = open_run(tmp_path / "run", task=TRANSLATION)
     record, lines = evaluate(model_run, open_sentences("valid", cfg.data.valid), Decoding(2, 0.6, 5))
     assert len(lines) == 8 and 0 <= record["sacrebleu"] <= 100 and 1 < record["perplexity"] < 1_000

@@ -9,7 +9,7 @@ import pytest
 
 from model.transformer import Transformer, init_params
 from tests import tolerance
-from tests.model_cases import TINY, noise, padded_ids, perturbed, run, tokens
+from tests.tiny import TINY, apply_jitted, noise, padded_ids, perturbed, tokens
 
 DROPOUTS = {"P_drop": 0.2, "P_drop_attention": 0.1, "P_drop_relu": 0.1, "dropout_bits": "hash"}
 
@@ -67,7 +67,8 @@ def test_a_scan_leaves_parameters_decoding_and_maps_as_they_are():
     jax.tree.map(np.testing.assert_array_equal, fresh, expected)
     params, rng = perturbed(TINY), np.random.default_rng(1)
     source, target = (padded_ids(rng, [4, 2], 4, TINY.vocab_size) for _ in range(2))
-    maps, expected = (run(config, params, source, target, method="attention_maps") for config in (scanned, TINY))
+    maps = apply_jitted(scanned, params, source, target, method="attention_maps")
+    expected = apply_jitted(TINY, params, source, target, method="attention_maps")
     jax.tree.map(np.testing.assert_array_equal, maps, expected)
 
     def step(config):

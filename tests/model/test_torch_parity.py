@@ -19,7 +19,8 @@ from model.masks import Mask
 from model.mixers.attention import MultiHeadAttention
 from model.positions import NoPositions, sinusoids
 from model.transformer import Transformer
-from tests.model_cases import TINY, apply, padded_ids, perturbed, relative_error, run
+from tests.tiny import TINY, apply, apply_jitted, padded_ids, perturbed
+from tests.tolerance import relative_error
 
 TOLERANCE = 1e-5
 CONFIG = dataclasses.replace(TINY, h=2, d_k=8, d_v=8)  # nn.MultiheadAttention knows d_k = d_v = d_model / h only
@@ -145,9 +146,10 @@ def test_encoder_and_whole_stack(norm):
     config = dataclasses.replace(CONFIG, norm=norm)
     params, (source, target) = perturbed(config), batch()
     memory, logits, _, _ = torch_forward(config, params, source, target)
-    ours = run(config, params, source, method="encode")
-    assert relative_error(ours[source != 0], memory.detach()[source != 0]) <= TOLERANCE
-    assert relative_error(run(config, params, source, target)[target != 0], logits.detach()[target != 0]) <= TOLERANCE
+    our_memory = apply_jitted(config, params, source, method="encode")
+    our_logits = apply_jitted(config, params, source, target)
+    assert relative_error(our_memory[source != 0], memory.detach()[source != 0]) <= TOLERANCE
+    assert relative_error(our_logits[target != 0], logits.detach()[target != 0]) <= TOLERANCE
 
 
 def test_gradients():

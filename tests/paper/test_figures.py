@@ -16,14 +16,14 @@ from infer.attention.maps import AttentionMap
 from infer.runs import Run, open_run
 from paper import drawing, figures
 from paper.heads.roles import AnnotatedPair, annotate
-from tests import grammar_run
+from tests import tiny
 
 NASTY = '$x$ </svg> & it "sees" 🐕 \\broken{'
 
 
 @pytest.fixture(scope="module")
 def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return grammar_run.make(tmp_path_factory.mktemp("figures") / "run")
+    return tiny.write_grammar_run(tmp_path_factory.mktemp("figures") / "run")
 
 
 @pytest.fixture(scope="module")

@@ -58,7 +58,7 @@ from paper.heads.roles import (
 from paper.heads.sample import RARE, Sample, sample
 from paper.heads.seeds import seeds_text
 from tasks.translation import objective
-from tests import grammar_run, tiny_run
+from tests import tiny
 
 ENGLISH = ("He", "calls", "us", "because", "we", "know", "the", "man", "who", "sleeps", ".")
 GERMAN = ("Er", "ruft", "uns", "an", ",", "weil", "wir", "den", "Mann", "kennen", ",", "der", "schläft", ".")
@@ -75,7 +75,7 @@ SENTENCES = [grammar.pair("test", i) for i in range(30)]
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return open_run(grammar_run.make(tmp_path_factory.mktemp("heads") / "run"), "latest")
+    return open_run(tiny.write_grammar_run(tmp_path_factory.mktemp("heads") / "run"), "latest")
 
 
 def follower(pair: AnnotatedPair, kind: str, relation: str) -> np.ndarray:
@@ -113,8 +113,7 @@ def test_a_space_before_a_sentence_belongs_to_its_first_token(run: Run):
 
 
 def test_lower_cased_subwords_find_their_token(tmp_path: Path):
-    lines = [text for pair in tiny_run.PAIRS for text in pair]
-    tokenizer = Tokenizer.train(lines, 310, tmp_path / "t.model", lowercase=True)
+    tokenizer = Tokenizer.train(tiny.LINES, 310, tmp_path / "t.model", lowercase=True)
     found = owners(tokenizer, EXAMPLE.german_tokens, EXAMPLE.german)
     assert sorted(set(found)) == list(range(len(GERMAN)))
 

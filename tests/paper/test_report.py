@@ -23,7 +23,7 @@ from paper.records import find_records, load, newest_with_checkpoints
 from paper.report.curves import curves, trends
 from paper.report.report import report
 from paper.studies import STUDIES
-from tests import grammar_run
+from tests import tiny
 from tests.planted import plant, planted_config, scores
 
 ROOT = Path(__file__).parent.parent.parent
@@ -101,7 +101,7 @@ def test_a_folders_name_is_only_text_on_the_page(tmp_path: Path) -> None:
 
 
 def test_the_scripts_of_the_frames_and_no_others_may_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = grammar_run.make(tmp_path / "run")
+    run = tiny.write_grammar_run(tmp_path / "run")
     settings = json.loads((run / "config.json").read_text())
     data = {**settings["data"], "valid": "grammar:valid:20:{en,de}"}
     (run / "config.json").write_text(json.dumps({**settings, "steps": 4, "data": data}))

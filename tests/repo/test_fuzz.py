@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests import tiny_run, tiny_training
+from tests import tiny
 from tests.fuzzing import Done, run
 from tests.planted import plant, planted_config, scores
 from train.sweep.plan import open_plan
@@ -179,8 +179,8 @@ def ready(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with everything that the commands read, made under the name that its copies have: `case`."""
     folder = tmp_path_factory.mktemp("fuzz") / "case"
     folder.mkdir()
-    tiny_run.make(folder / "run")
-    sources, targets = ("".join(f"{pair[side]}\n" for pair in tiny_run.PAIRS) for side in (0, 1))
+    tiny.write_run(folder / "run")
+    sources, targets = ("".join(f"{pair[side]}\n" for pair in tiny.PAIRS) for side in (0, 1))
     (folder / "in.en").write_text(sources)
     (folder / "out.de").write_text(targets)
     (folder / "lists").write_text("0 ||| Der Hund. ||| 1\n3 ||| Du. ||| 2\n")
@@ -194,7 +194,7 @@ def ready(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, markers in MARKERS.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text("\n".join(markers) + "\n")
-    config_file = tiny_training.config_file(folder, tiny_training.config(folder))
+    config_file = tiny.config_file(folder, tiny.training_config(folder))
     command = ["train", f"--config={config_file}", f"--workdir={folder}/trained", "--config.steps=8"]
     trained = run(command, folder)
     assert trained.status == 0, trained.err

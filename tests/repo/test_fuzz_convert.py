@@ -27,7 +27,7 @@ from infer.convert import fairseq, huggingface, safetensors
 from infer.convert.folders import Imported, check_shapes, named
 from infer.runs import open_run
 from run.folder import as_json
-from tests import foreign, tiny_run
+from tests import foreign, tiny
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.slow
@@ -294,7 +294,7 @@ def original(family: str, folder: Path) -> Path:
         foreign.make_fairseq(folder, foreign.fairseq_state())
     elif family == "safetensors":
         folder.mkdir()
-        safetensors.write(open_run(tiny_run.make(folder.parent / "run")), folder)
+        safetensors.write(open_run(tiny.write_run(folder.parent / "run")), folder)
     else:
         foreign.make(family, folder)
     return folder

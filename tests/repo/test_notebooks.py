@@ -19,7 +19,7 @@ import pytest
 from base.errors import UserError
 from notebooks import build
 from paper import figures
-from tests import grammar_run
+from tests import tiny
 from tests.extras import needed
 from tests.planted import plant, planted_config, scores
 
@@ -72,7 +72,7 @@ def test_a_walk_through_the_model(monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.slow
 def test_attention_maps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     monkeypatch.setattr(figures, "SEARCHED", 60)
-    folder = grammar_run.make(tmp_path / "run")
+    folder = tiny.write_grammar_run(tmp_path / "run")
     _, shown = execute("3_attention_maps", monkeypatch, WORKDIR=folder, SENTENCES=2, CASES=0)
     assert shown == 4
     printed = capsys.readouterr().out
@@ -166,7 +166,7 @@ def test_a_notebook_prints_and_draws_what_was_committed(path: Path, tmp_path: Pa
         needed(package)
     environment = {}
     if path.stem == "3_attention_maps":
-        environment = {"WORKDIR": str(grammar_run.make(tmp_path / "run")), "SENTENCES": "120", "CASES": "10"}
+        environment = {"WORKDIR": str(tiny.write_grammar_run(tmp_path / "run")), "SENTENCES": "120", "CASES": "10"}
     executed = json.loads(build.built(path, **environment))["cells"]
     for now, before in zip(executed, committed(path), strict=True):
         assert outline(now) == outline(before), as_percent(before)

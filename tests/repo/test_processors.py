@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests import processors, tolerance
-from tests.model_cases import TINY
+from tests.tiny import TINY
 
 
 def test_every_file_that_compares_with_a_bound_runs_on_every_processor() -> None:

@@ -12,14 +12,14 @@ import pytest
 from base.errors import UserError
 from infer.runs import open_run
 from run.changes import check_unchanged
-from tests import tiny_training
+from tests import tiny
 from train import loop
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("changes")
-    cfg = tiny_training.config(folder)
+    cfg = tiny.training_config(folder)
     cfg.steps = cfg.checkpoint.every = 2
     assert loop.train(cfg, folder / "run") == 0
     return folder / "run"
@@ -59,7 +59,7 @@ def test_an_unchanged_run_and_keys_that_do_not_matter_are_accepted(run: Path, ca
 def test_a_run_may_go_on_for_longer_unless_its_rates_depend_on_the_number_of_updates(
     schedule: str, free: bool, tmp_path: Path
 ) -> None:
-    cfg = tiny_training.config(tmp_path)
+    cfg = tiny.training_config(tmp_path)
     cfg.optim.schedule = schedule
     cfg.steps = cfg.checkpoint.every = 2
     assert loop.train(cfg, tmp_path / "run") == 0
@@ -104,7 +104,7 @@ def test_the_commands_have_the_flag(run: Path) -> None:
 
 
 def test_training_does_not_resume_with_another_config(run: Path) -> None:
-    cfg = tiny_training.config(run.parent)
+    cfg = tiny.training_config(run.parent)
     cfg.update(json.loads((run / "config.json").read_text()))
     cfg.model.positions, cfg.steps = "none", 2
     _edit(run, "model", "positions", "none")

@@ -15,7 +15,7 @@ import pytest
 from ml_collections import ConfigDict
 
 from run.checkpoint import load_params
-from tests import tiny_training
+from tests import tiny
 from tests.train.test_train_cli import ENVIRONMENT, ROOT
 
 pytestmark = pytest.mark.slow
@@ -27,7 +27,7 @@ EVERY = 4
 
 def config(folder: Path) -> ConfigDict:
     """A batch of 13 rows, which no number of devices divides; validation and translation halfway and at the end."""
-    cfg = tiny_training.config(folder)
+    cfg = tiny.training_config(folder)
     cfg.steps, cfg.log_every, cfg.checkpoint.every, cfg.eval.every = STEPS, 1, EVERY, EVERY
     cfg.data.tokens_per_batch = 13 * 48
     cfg.eval.bleu_sentences, cfg.decode.extra_length = 6, 3
@@ -81,7 +81,7 @@ def results(workdir: Path) -> list[tuple]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of two processes, undisturbed, as `whole`, and as it stood halfway, as `half`."""
     folder = tmp_path_factory.mktemp("distributed")
-    tiny_training.config_file(folder, config(folder))
+    tiny.config_file(folder, config(folder))
     finish(start(folder, folder / "whole", 2, 4))
     half = shutil.copytree(folder / "whole", folder / "half")
     shutil.rmtree(half / "checkpoints" / str(STEPS))

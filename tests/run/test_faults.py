@@ -24,7 +24,7 @@ from run.averaging import load_choice
 from run.checkpoint import Checkpoints, load_params
 from run.checksums import fault
 from run.lock import lock
-from tests import tiny_training
+from tests import tiny
 from tests.run.test_checkpoint import filled, state
 from tests.run.test_faults_damage import arrays, flip
 from tests.train.test_train_cli import start, wait_for
@@ -33,7 +33,7 @@ from train.metrics import Reporter
 
 
 def config(folder: Path, **changes: int) -> ConfigDict:
-    cfg = tiny_training.config(folder)
+    cfg = tiny.training_config(folder)
     cfg.checkpoint.keep_last, cfg.checkpoint.keep_best, cfg.eval.every = 1000, 0, 8
     cfg.update_from_flattened_dict({name.replace("__", "."): value for name, value in changes.items()})
     return cfg
@@ -53,7 +53,7 @@ def finished(process: subprocess.Popen[str]) -> tuple[int, str]:
 
 
 def launch(folder: Path, cfg: ConfigDict, workdir: Path) -> subprocess.Popen[str]:
-    return start(f"--config={tiny_training.config_file(folder, cfg)}", f"--workdir={workdir}")
+    return start(f"--config={tiny.config_file(folder, cfg)}", f"--workdir={workdir}")
 
 
 def whole(workdir: Path) -> list[int]:

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 from run.checkpoint import Checkpoints, load_params
-from tests import tiny_training
+from tests import tiny
 from tests.train.test_train_cli import start, wait_for
 from train import loop
 
 
 @pytest.mark.parametrize("batching", ["bucket", pytest.param("pack", marks=pytest.mark.slow)])  # test_pipeline: both
 def test_a_killed_run_ends_with_the_same_bits(tmp_path: Path, batching: str) -> None:
-    cfg = tiny_training.config(tmp_path)
+    cfg = tiny.training_config(tmp_path)
     cfg.data.batching, cfg.log_every, cfg.checkpoint.every, cfg.steps = batching, 1, 3, 1_000_000
 
-    killed = start(f"--config={tiny_training.config_file(tmp_path, cfg)}", f"--workdir={tmp_path}/killed")
+    killed = start(f"--config={tiny.config_file(tmp_path, cfg)}", f"--workdir={tmp_path}/killed")
     wait_for(tmp_path / "killed" / "checkpoints" / "6", killed)
     killed.kill()
     assert killed.wait() == -9

@@ -1,7 +1,6 @@
 """Classification: properties of sentences, fine-tuning a masked language model, resuming, scores, mistakes."""
 
 import json
-import shutil
 from pathlib import Path
 
 import jax
@@ -20,10 +19,10 @@ from data.trees.treebank import read_trees
 from infer.evaluate import predictions as evaluation
 from infer.runs import Run, open_run
 from infer.texts.classes import classify, classify_stream
-from run.checkpoint import load_params
 from run.folder import read_metrics
 from tests.infer.test_translate_cli import command
-from tests.tiny_training import refusal
+from tests.tiny import shrink
+from tests.trainings import assert_resumes_to_the_same_bits, refusal
 from train import loop
 
 SENTENCES = {
@@ -56,11 +55,8 @@ def tiny(folder: Path, of: str = "number") -> ConfigDict:
     cfg = get_config(of)
     cfg.data.train, cfg.data.valid = f"grammar:train:64:{{en,{of}}}", f"grammar:valid:16:{{en,{of}}}"
     cfg.data.test = ""
-    cfg.data.update({"cache": str(folder / "cache"), "vocab_size": 400, "max_length": 96, "pack_length": 96})
-    cfg.data.update({"tokens_per_batch": 768, "buckets": (96,)})
-    cfg.model.update(
-        {"N": 1, "d_model": 16, "d_ff": 32, "h": 2, "d_k": 8, "d_v": 8, "P_drop": 0.1, "max_positions": 96}
-    )
+    shrink(cfg, folder, length=96, vocab_size=400)
+    cfg.model.max_positions = 96
     cfg.steps, cfg.eval.every, cfg.log_every, cfg.checkpoint.every = 8, 8, 8, 5
     return cfg
 
@@ -115,12 +111,9 @@ def test_scores_are_those_of_training_and_of_each_line(trained: Run) -> None:
 
 @pytest.mark.slow
 def test_a_resumed_run_ends_with_the_same_bits(trained: Run, tmp_path: Path) -> None:
-    shutil.copytree(trained.workdir, tmp_path / "run")
-    shutil.rmtree(tmp_path / "run" / "checkpoints" / "8")
     cfg = tiny(trained.workdir.parent)
     cfg.data.tokenizer = trained.config.data.tokenizer
-    assert loop.train(cfg, tmp_path / "run") == 0
-    jax.tree.map(np.testing.assert_array_equal, load_params(tmp_path / "run", 8), load_params(trained.workdir, 8))
+    assert_resumes_to_the_same_bits(cfg, trained.workdir, tmp_path)
 
 
 @pytest.mark.slow

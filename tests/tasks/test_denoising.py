@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import shutil
 from pathlib import Path
 
 import jax
@@ -19,8 +18,9 @@ from data.pipeline import TrainingBatches
 from data.sources import open_corpus
 from infer.evaluate import predictions as evaluation
 from infer.runs import Run, open_run
-from run.checkpoint import load_params
 from run.folder import read_metrics
+from tests.tiny import shrink
+from tests.trainings import assert_resumes_to_the_same_bits
 from train import loop
 
 SENTINELS = tuple(range(90, 98))
@@ -31,9 +31,7 @@ def tiny(folder: Path, of: str = "denoising") -> ConfigDict:
     cfg = get_config(of)
     cfg.data.train = cfg.data.train.replace("40000", "60")
     cfg.data.valid, cfg.data.test = cfg.data.train.replace("train", "valid").replace("60", "8"), ""
-    cfg.data.update({"cache": str(folder / "cache"), "vocab_size": 400, "max_length": 96, "pack_length": 96})
-    cfg.data.update({"tokens_per_batch": 768, "buckets": (96,)})
-    cfg.model.update({"N": 1, "d_model": 16, "d_ff": 32, "h": 2, "d_k": 8, "d_v": 8, "P_drop": 0.1})
+    shrink(cfg, folder, length=96, vocab_size=400)
     cfg.optim.update({"schedule": "paper", "lr": 1.0, "warmup": 20})
     cfg.steps, cfg.eval.every, cfg.log_every, cfg.checkpoint.every, cfg.eval.bleu_sentences = 10, 10, 10, 7, 0
     return cfg
@@ -122,10 +120,7 @@ def test_the_decoder_reads_the_target_shifted(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_resumed_run_ends_with_the_same_bits_and_scores_are_those_of_training(trained: Run, tmp_path: Path) -> None:
-    shutil.copytree(trained.workdir, tmp_path / "run")
-    shutil.rmtree(tmp_path / "run" / "checkpoints" / "10")
-    assert loop.train(tiny(trained.workdir.parent), tmp_path / "run") == 0
-    jax.tree.map(np.testing.assert_array_equal, load_params(tmp_path / "run", 10), load_params(trained.workdir, 10))
+    assert_resumes_to_the_same_bits(tiny(trained.workdir.parent), trained.workdir, tmp_path)
     validated = [one for one in read_metrics(trained.workdir) if one["kind"] == "valid"]
     assert evaluation.evaluate(trained, "valid")["nll"] == pytest.approx(validated[-1]["nll"], rel=1e-5)
 

@@ -2,7 +2,6 @@
 
 import json
 import math
-import shutil
 from pathlib import Path
 
 import jax
@@ -24,13 +23,13 @@ from infer.evaluate import predictions as evaluation
 from infer.runs import Run, open_run
 from infer.texts.blanks import fill, masked
 from model.masked_lm import MaskedLM
-from run.checkpoint import load_params
 from run.folder import read_metrics
 from run.sharding import make_mesh
 from tasks.masked_lm import objective
 from tests import tolerance
 from tests.infer.test_translate_cli import command
-from tests.tiny_training import refusal
+from tests.tiny import shrink
+from tests.trainings import assert_resumes_to_the_same_bits, refusal
 from train import loop
 from train.check import check
 from train.job import open_job
@@ -46,11 +45,8 @@ def tiny(folder: Path) -> ConfigDict:
         (folder / f"{split}.txt").write_text("".join(f"{line}\n" for line in lines))
     cfg = get_config()
     cfg.data.train, cfg.data.valid, cfg.data.test = f"lines:{folder}/train.txt", f"lines:{folder}/valid.txt", ""
-    cfg.data.update({"cache": str(folder / "cache"), "vocab_size": 276, "max_length": 32, "pack_length": 32})
-    cfg.data.update({"tokens_per_batch": 256, "buckets": (32,)})
-    cfg.model.update(
-        {"N": 1, "d_model": 32, "d_ff": 32, "h": 2, "d_k": 16, "d_v": 16, "max_positions": 32, "P_drop": 0.1}
-    )
+    shrink(cfg, folder, length=32, vocab_size=276)
+    cfg.model.update({"d_model": 32, "d_k": 16, "d_v": 16, "max_positions": 32})
     cfg.optim.update({"lr": 1e-2, "warmup": 10})
     cfg.decode.checkpoint = "latest"
     cfg.steps, cfg.eval.every, cfg.log_every, cfg.checkpoint.every = 60, 60, 60, 37  # 37 updates end within an epoch
@@ -169,10 +165,7 @@ def _corrupted(run: Run) -> tuple[Corrupted, ConfigDict]:
 
 
 def test_a_resumed_run_ends_with_the_same_bits(trained: Run, tmp_path: Path) -> None:
-    shutil.copytree(trained.workdir, tmp_path / "run")
-    shutil.rmtree(tmp_path / "run" / "checkpoints" / "60")
-    assert loop.train(tiny(trained.workdir.parent), tmp_path / "run") == 0
-    jax.tree.map(np.testing.assert_array_equal, load_params(tmp_path / "run", 60), load_params(trained.workdir, 60))
+    assert_resumes_to_the_same_bits(tiny(trained.workdir.parent), trained.workdir, tmp_path)
 
 
 def test_it_learns_and_is_scored_as_while_training(trained: Run) -> None:

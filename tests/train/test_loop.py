@@ -14,7 +14,7 @@ from base.errors import UserError
 from configs.common import default
 from run.checkpoint import Checkpoints
 from tasks.loss import Loss
-from tests import tiny_training
+from tests import tiny
 from train import loop
 from train.check import check
 from train.metrics import NotFiniteError, Reporter
@@ -36,7 +36,7 @@ def steps(workdir: Path) -> list[int]:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[ConfigDict, Path]:
     folder = tmp_path_factory.mktemp("loop")
-    cfg = tiny_training.config(folder)
+    cfg = tiny.training_config(folder)
     cfg.steps, cfg.eval.every, cfg.eval.bleu_sentences, cfg.decode.extra_length = 10, 8, 4, 3
     assert loop.train(cfg, folder / "run") == 0
     return cfg, folder / "run"
@@ -103,7 +103,7 @@ def test_keys_that_do_not_change_the_parameters_may_change(trained: tuple[Config
 
 
 def test_a_folder_that_is_no_run_is_left_alone(tmp_path: Path) -> None:
-    cfg = tiny_training.config(tmp_path)
+    cfg = tiny.training_config(tmp_path)
     with pytest.raises(UserError, match="not empty and not a run"):
         loop.train(cfg, tmp_path)
     assert not (tmp_path / "config.json").exists()
@@ -113,7 +113,7 @@ def test_a_folder_that_is_no_run_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_start_that_failed_on_its_data_can_be_mended_and_changed_data_are_not_the_same_run(tmp_path: Path) -> None:
-    cfg = tiny_training.config(tmp_path)
+    cfg = tiny.training_config(tmp_path)
     good, cfg.data.train = cfg.data.train, f"text:{tmp_path}/absent.{{en,de}}"
     with pytest.raises(UserError, match="absent"):
         loop.train(cfg, tmp_path / "run")
@@ -146,7 +146,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_is_never_saved(
         return step
 
     monkeypatch.setattr(loop, "make_train_step", poisoned)
-    cfg = tiny_training.config(tmp_path)
+    cfg = tiny.training_config(tmp_path)
     with pytest.raises(UserError, match=rf"^update {bad}: the loss is nan .*; checkpoint 4 was saved before it"):
         loop.train(cfg, tmp_path / "run")
     assert steps(tmp_path / "run") == [4]

@@ -8,7 +8,7 @@ import pytest
 
 from configs.common import default
 from run.checkpoint import load_params
-from tests import tiny_training
+from tests import tiny
 from tests.train.test_loop import records, steps
 from train import loop
 from train.patience import Patience, due
@@ -50,7 +50,7 @@ def test_something_is_due_every_so_many_updates_or_at_the_end_of_an_epoch() -> N
 def test_a_run_ends_when_patience_does_and_counts_on_when_it_is_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    cfg = tiny_training.config(tmp_path)
+    cfg = tiny.training_config(tmp_path)
     cfg.data.tokens_per_batch = 48 * 100  # two updates an epoch
     cfg.log_every = 1
     cfg.steps, cfg.eval.every_epochs, cfg.checkpoint.every_epochs, cfg.eval.patience = 20, 1, 3, 3

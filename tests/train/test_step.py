@@ -11,7 +11,7 @@ import pytest
 from data.batching import Batch
 from model.config import DROPOUT_BITS, ModelConfig
 from tasks.translation import objective
-from tests.tiny_training import batch
+from tests.tiny import batch
 from train.step import Sums, TrainState, init_state, make_eval_step, make_train_step
 
 EPS_LS = 0.1

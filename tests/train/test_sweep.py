@@ -17,7 +17,7 @@ from base.errors import UserError
 from configs import quickstart
 from run.folder import read_metrics
 from run.lock import lock
-from tests import tiny_training
+from tests import tiny
 from train.sweep.expressions import chain, name_of, product, zipped
 from train.sweep.plan import Sweep, open_plan
 from train.sweep.point import Lost, summary
@@ -78,9 +78,9 @@ def test_names_are_short_safe_and_unlike() -> None:
 
 def sweep_of(folder: Path, code: str, given: dict | None = None) -> Sweep:
     """A `Sweep` of the tiny config, with `code` below it in its file."""
-    path = tiny_training.config_file(folder, tiny_training.config(folder))
+    path = tiny.config_file(folder, tiny.training_config(folder))
     path.write_text(f"from train.sweep.expressions import product\n{path.read_text()}\n\n{code}\n")
-    return Sweep(str(path), tiny_training.config(folder), given or {})
+    return Sweep(str(path), tiny.training_config(folder), given or {})
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_point_changes_neither_the_next_nor_the_config(tmp_path: Path) -> None
 
 def test_the_argument_of_the_config_reaches_a_sweep_that_takes_one(tmp_path: Path) -> None:
     sweep_of(tmp_path, "def sweep(rows): return product({'seed': range(int(rows))})")
-    sweep = Sweep(f"{tmp_path}/tiny_config.py:2", tiny_training.config(tmp_path), {})
+    sweep = Sweep(f"{tmp_path}/tiny_config.py:2", tiny.training_config(tmp_path), {})
     assert list(sweep.points()) == ["seed=0", "seed=1"]
 
 
@@ -134,7 +134,7 @@ def test_the_flags_of_a_point_make_its_config(tmp_path: Path) -> None:
     argv = ["train", *arguments]
     config_flags.DEFINE_config_file("config", None, "", flag_values=values, sys_argv=argv)
     values(argv)
-    expected = tiny_training.config(tmp_path)
+    expected = tiny.training_config(tmp_path)
     expected.update_from_flattened_dict({**changes, "data.buckets": (8, 48), "steps": 5})
     assert values.config.to_dict() == expected.to_dict()
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import tiny_training
+from tests import tiny
 from tests.extras import needed
 from tests.train.test_train_cli import ENVIRONMENT, ROOT
 
@@ -42,9 +42,9 @@ class Workers:
     """The same command, as often as there are workers."""
 
     def __init__(self, folder: Path, *arguments: str) -> None:
-        cfg = tiny_training.config(folder)
+        cfg = tiny.training_config(folder)
         cfg.eval.every = 4
-        config = tiny_training.config_file(folder, cfg)
+        config = tiny.config_file(folder, cfg)
         config.write_text("from train.sweep.expressions import product\n" + config.read_text() + CONFIG)
         self.workdir = folder / "sweep"
         self.flags = [f"--workdir={self.workdir}", *(a for a in arguments if a.startswith("--storage"))]

@@ -209,6 +209,11 @@ def test_a_heartbeat_outlives_a_hiccup_of_the_storage(
     clock = [0.0]
     monkeypatch.setattr(studies, "monotonic", lambda: clock[0])
     held = take(worker())
+    recorded = []
+    record = RDBStorage.record_heartbeat
+    monkeypatch.setattr(
+        RDBStorage, "record_heartbeat", lambda storage, trial: recorded.append(clock[0]) or record(storage, trial)
+    )
     away = OperationalError("", {}, Exception("away"))
     with monkeypatch.context() as patch:
         patch.setattr(RDBStorage, "set_trial_user_attr", lambda *_, **__: (_ for _ in ()).throw(away))
@@ -217,7 +222,8 @@ def test_a_heartbeat_outlives_a_hiccup_of_the_storage(
     clock[0] = 29.0
     held.heartbeat()
     clock[0] = 50.0
-    held.heartbeat()  # the one at 29 was recorded
+    held.heartbeat()
+    assert recorded == [29.0, 50.0]
 
 
 def test_a_trial_whose_keys_do_not_fit_together_fails_alone(worker: Callable[..., Study]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from run.checkpoint import Checkpoints
-from tests import tiny_training
+from tests import tiny
 
 ROOT = Path(__file__).parent.parent.parent
 ENVIRONMENT = {
@@ -63,7 +63,7 @@ def wait_for(path: Path, process: subprocess.Popen[str], seconds: float = 300.0)
 )
 def test_a_mistake_is_one_line_and_status_2(tmp_path: Path, arguments: list[str], message: str) -> None:
     process = start(
-        f"--config={tiny_training.config_file(tmp_path, tiny_training.config(tmp_path))}",
+        f"--config={tiny.config_file(tmp_path, tiny.training_config(tmp_path))}",
         f"--workdir={tmp_path}/run",
         *arguments,
     )
@@ -79,10 +79,10 @@ def test_a_mistake_is_one_line_and_status_2(tmp_path: Path, arguments: list[str]
 def test_an_interrupted_run_saves_its_last_update_and_says_so_by_its_status(
     tmp_path: Path, number: signal.Signals, status: int
 ) -> None:
-    cfg = tiny_training.config(tmp_path)
+    cfg = tiny.training_config(tmp_path)
     cfg.steps = cfg.checkpoint.every = 1_000_000
     cfg.log_every = 1
-    process = start(f"--config={tiny_training.config_file(tmp_path, cfg)}", f"--workdir={tmp_path}/run")
+    process = start(f"--config={tiny.config_file(tmp_path, cfg)}", f"--workdir={tmp_path}/run")
     wait_for(tmp_path / "run" / "metrics.jsonl", process)
     process.send_signal(number)
     out, err = process.communicate(timeout=120)

@@ -12,7 +12,7 @@ from run.checkpoint import Checkpoints
 from run.sharding import data_mesh
 from tasks.loss import Loss
 from tasks.task import Objective
-from tests import tiny_training
+from tests import tiny
 from train import loop
 from train.job import Job, open_job
 from train.step import make_eval_step
@@ -31,7 +31,7 @@ def test_batches_of_unequal_size_count_by_their_tokens() -> None:
 
 
 def test_a_model_that_knows_nothing_has_the_nll_of_its_vocabulary(tmp_path: Path) -> None:
-    cfg = tiny_training.config(tmp_path)
+    cfg = tiny.training_config(tmp_path)
     (tmp_path / "run").mkdir()
     job = open_job(cfg, tmp_path / "run", data_mesh())
     params = jax.tree.map(jnp.zeros_like, job.objective.init(jax.random.key(0)))
@@ -42,7 +42,7 @@ def test_a_model_that_knows_nothing_has_the_nll_of_its_vocabulary(tmp_path: Path
 
 @pytest.mark.parametrize("minutes, saved", [(1e-9, [4, 8, 12]), (1e9, [12]), (0.0, [12])])
 def test_a_checkpoint_is_due_by_the_clock(tmp_path: Path, minutes: float, saved: list[int]) -> None:
-    cfg = tiny_training.config(tmp_path)
+    cfg = tiny.training_config(tmp_path)
     cfg.checkpoint.every, cfg.checkpoint.every_minutes = 1_000, minutes
     assert loop.train(cfg, tmp_path / "run") == 0
     checkpoints = Checkpoints(tmp_path / "run" / "checkpoints")

@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 
 from base.errors import UserError
 from run.checkpoint import load_params
-from tests import tiny_training
+from tests import tiny
 from tests.train.test_train_cli import start
 from train import loop
 from train.warm_start import warm_start
@@ -20,7 +20,7 @@ from train.warm_start import warm_start
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> tuple[ConfigDict, Path]:
     folder = tmp_path_factory.mktemp("warm")
-    cfg = tiny_training.config(folder)
+    cfg = tiny.training_config(folder)
     cfg.steps = 8
     assert loop.train(cfg, folder / "run") == 0
     return cfg, folder / "run"
@@ -102,7 +102,7 @@ def test_mistakes_are_said(source: tuple, tmp_path: Path) -> None:
 
 def test_a_mistake_is_one_line_and_status_2(source: tuple, tmp_path: Path) -> None:
     cfg, _ = source
-    process = start(f"--config={tiny_training.config_file(tmp_path, cfg)}", f"--workdir={tmp_path}/run",
+    process = start(f"--config={tiny.config_file(tmp_path, cfg)}", f"--workdir={tmp_path}/run",
                     f"--init={tmp_path}/absent")  # fmt: skip
     out, err = process.communicate()
     assert (process.returncode, out) == (2, "")
