@@ -57,6 +57,15 @@ def test_scores_have_every_reading_of_the_models_own_translations(model: LoadedR
         model.score([], [])
 
 
+def test_a_string_is_one_line_and_not_its_letters(model: LoadedRun) -> None:
+    source = SOURCES[0]
+    reference = REFERENCES[0]
+    assert model.translate(source) == model.translate([source])[0]
+    assert model.score(source, reference) == model.score([source], [reference])
+    with pytest.raises(UserError, match="1 sources and 4 references"):
+        model.score(source, REFERENCES)
+
+
 def test_maps_are_of_the_given_target_or_the_models_own(model: LoadedRun) -> None:
     run, source = model.run, SOURCES[0]
     for target in (REFERENCES[0], None):
