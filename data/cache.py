@@ -214,7 +214,8 @@ def _write_ids(
     lengths = bytearray()
     end = [] if corpus.characters else [EOS]
     id_type = _id_type(tokenizer.vocab_size)
-    with (folder / _IDS).open("wb") as file, Progress(f"preparing {corpus.spec}", "pairs", enabled=report) as progress:
+    shown = Progress(f"preparing {corpus.spec}", "pairs", total=corpus.count(), enabled=report)
+    with (folder / _IDS).open("wb") as file, shown as progress:
         for records in _encoded(corpus.pairs(), tokenizer):
             kept = []
             for record in records:
@@ -396,13 +397,16 @@ def _trained_tokenizer(cfg_data: ConfigDict, cache: Path) -> Tokenizer:
             raise UserError(
                 "data.vocab_size is 0: say how many subwords to learn (words and characters are counted with 0)"
             )
-        with Progress(f"learning {cfg_data.vocab_size:,} subwords from {corpus.spec}", "lines") as progress:
+        count = corpus.count()
+        total = None if count is None else corpus.sides * count
+        job = f"learning {cfg_data.vocab_size:,} subwords from {corpus.spec}"
+        with Progress(job, "lines", total=total) as progress:
             lines = progress.count(text for pair in corpus.pairs() for text in pair)
             tokenizer = Tokenizer.train(
                 lines, cfg_data.vocab_size, path, lowercase=cfg_data.lowercase, symbols=corpus.symbols
             )
     else:
-        with Progress(f"counting the {units} of {corpus.spec}", "records") as progress:
+        with Progress(f"counting the {units} of {corpus.spec}", "records", total=corpus.count()) as progress:
             tokenizer = Symbols.of(progress.count(corpus.pairs()), cfg_data.vocab_size, units, cfg_data.joiner)
         tokenizer.save(path)
     with contextlib.suppress(OSError):  # it is then learned again next time

@@ -12,6 +12,7 @@ import numpy as np
 
 from base.errors import UserError
 from base.numbers import whole
+from base.progress import Progress
 from run.checkpoint import Checkpoints, load_params, quality
 from run.saved import DamagedError
 
@@ -37,19 +38,20 @@ def average(load: Callable[[int], Any], steps: Sequence[int]) -> Any:
     """
     total = None
     shapes = None
-    for step in steps:
-        params = load(step)
-        these = jax.tree.map(np.shape, params)
-        if shapes not in (None, these):
-            raise UserError(
-                f"checkpoint {step} has other parameters than checkpoint {steps[0]}: they cannot be averaged"
-            )
-        shapes = these
-        params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
-        if total is None:
-            total = params
-        else:
-            total = jax.tree.map(lambda sum_, leaf: np.add(sum_, leaf, out=sum_), total, params)
+    with Progress("loading", "checkpoints", total=len(steps), is_summarised=False) as progress:
+        for step in progress.count(steps):
+            params = load(step)
+            these = jax.tree.map(np.shape, params)
+            if shapes not in (None, these):
+                raise UserError(
+                    f"checkpoint {step} has other parameters than checkpoint {steps[0]}: they cannot be averaged"
+                )
+            shapes = these
+            params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
+            if total is None:
+                total = params
+            else:
+                total = jax.tree.map(lambda sum_, leaf: np.add(sum_, leaf, out=sum_), total, params)
     return jax.tree.map(lambda leaf: (leaf / len(steps)).astype(np.float32), total)
 
 

@@ -76,7 +76,7 @@ class Reporter:
         self._totals = _Totals()
         self._window_start = self._elapsed
         self._resumed_at = time.perf_counter()
-        self._bar = Bar("training", total=last, done=first - 1, enabled=workdir is not None)
+        self._bar = Bar("training", total=last, done=first - 1, stays=True, enabled=workdir is not None)
 
     def __enter__(self) -> "Reporter":
         self._bar.start()
@@ -165,10 +165,7 @@ class Reporter:
         self._file.write(json.dumps(record) + "\n")
         self._file.flush()
         self._tensorboard.write(record)
-        if record["kind"] == "train" and self._bar.is_shown:
-            self._bar.note(_line(record))
-        else:
-            self.message(f"step {record['step']}/{self._last} {record['kind']}: {_line(record)}")
+        self.message(f"step {record['step']}/{self._last} {record['kind']}: {_line(record)}")
 
 
 class _TensorBoard:

@@ -48,7 +48,7 @@ def translate(
     """Returns the translations and the wall time in seconds, compilation included; `job` and `unit` name the work."""
     translator = Translator(model_run.model_config, model_run.tokenizer, decoding, batch_tokens=batch_tokens)
     started = time.perf_counter()
-    with Progress(job, unit) as progress:
+    with Progress(job, unit, total=len(sentences.sources)) as progress:
         translations = translator.translate(model_run.params, sentences.sources, progress=progress.update)
     note_unknown(model_run.tokenizer.unknown(sentences.sources))
     return translations, time.perf_counter() - started

@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 
+from data.lines import lines_left
 from infer.options import decoding
 from infer.runs import open_runs
 from infer.translate.options import Sampling
@@ -33,9 +34,10 @@ def main(options: Any) -> None:
     interactive = sys.stdin.isatty()
     source = prompted(sys.stdin.buffer) if interactive else sys.stdin.buffer
     chunk = options.chunk or (1 if interactive else CHUNK)
+    total = None if interactive else lines_left(sys.stdin.fileno())
     if options.columns:
         columns = [int(column) for column in options.columns]
-        outputs = translate_columns(translator, tree, source, columns, chunk)
+        outputs = translate_columns(translator, tree, source, columns, chunk, total)
     else:
         outputs = translate_stream(
             translator,
@@ -47,5 +49,6 @@ def main(options: Any) -> None:
             interactive=interactive,
             require=options.require,
             mbr=options.mbr,
+            total=total,
         )
     write(outputs)

@@ -64,8 +64,9 @@ def translate_stream(
     interactive: bool = False,
     require: str = "",
     mbr: str = "",
+    total: int | None = None,
 ) -> Iterator[bytes]:
-    """Yields the output for each chunk of the lines of `source`; `interactive` shows no progress.
+    """Yields the output for each chunk of the lines of `source`, `total` if known; `interactive` shows no progress.
 
     With `require`, a line is TEXT <tab> PREFIX ("prefix") or TEXT <tab> PHRASE <tab> ... ("phrases"). With `mbr`, a
     metric of `infer.translate.consensus`, a line's only output is the consensus of its translations.
@@ -78,7 +79,7 @@ def translate_stream(
     def report(rows: int) -> None:
         progress.update(done + rows)
 
-    with Progress("translating", "lines", enabled=not interactive) as progress:
+    with Progress("translating", "lines", total=total, enabled=not interactive) as progress:
         for lines in chunks(source, chunk):
             texts, required = _with_required(lines, require)
             translations = translator.translate(params, texts, required=required, first_line=done + 1, progress=report)
@@ -133,7 +134,12 @@ def agreed(translation: Translation, metric: str) -> Translation:
 
 
 def translate_columns(
-    translator: Translator, params: Any, source: Iterable[bytes], columns: Sequence[int], chunk: int
+    translator: Translator,
+    params: Any,
+    source: Iterable[bytes],
+    columns: Sequence[int],
+    chunk: int,
+    total: int | None = None,
 ) -> Iterator[bytes]:
     """Yields chunks of tab-separated lines, of which these columns, from 1, are translated and the others kept.
 
@@ -141,7 +147,7 @@ def translate_columns(
       UserError: a line has fewer columns.
     """
     done = 0
-    with Progress("translating", "lines") as progress:
+    with Progress("translating", "lines", total=total) as progress:
         for lines in chunks(source, chunk):
             rows = [line.split("\t") for line in lines]
             _check_columns(rows, max(columns), done + 1)
