@@ -189,7 +189,7 @@ def test_a_record_is_the_mean_over_tokens_and_goes_to_stderr(tmp_path: Path, cap
     assert record["tokens_per_second"] * record["seconds"] == pytest.approx(2 * float(sums(loss=1).loss.tokens))
     out, err = capsys.readouterr()
     assert out == ""
-    assert "step 2/9 train: loss 2.0000  perplexity 2.72  lr 1.00e-01" in err
+    assert "step 2/9 train: loss 2.0000  nll 1.0000  perplexity 2.72  lr 1.00e-01" in err
     assert "padding 10.0%" in err
 
 

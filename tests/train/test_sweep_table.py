@@ -25,8 +25,8 @@ PLAN = {"kind": "grid", "config": TREE, "storage": None, "study": "s"}
 POINTS = {f"h={h}": {"model.h": h, "model.N": 2} for h in (1, 2, 4, 16)} | {"steps=9": {"steps": 9}}
 
 
-def valid(step: int, loss: float, **more: float) -> str:
-    return json.dumps({"step": step, "kind": "valid", "loss": loss, "nll": loss, "perplexity": 2 * loss, **more}) + "\n"
+def valid(step: int, nll: float, **more: float) -> str:
+    return json.dumps({"step": step, "kind": "valid", "loss": 9.0, "nll": nll, "perplexity": 2 * nll, **more}) + "\n"
 
 
 @pytest.fixture
@@ -39,7 +39,8 @@ def grid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
         (tmp_path / name).mkdir()
     done, failed, running, dead = (grid.take() for _ in range(4))
     assert done and failed and running and dead
-    record = {"step": 1000, "minutes": 90.0, "loss": 3.0, "loss_best": 2.5, "bleu": 7.0, "bleu_best": 7.5}
+    record = {"step": 1000, "minutes": 90.0, "loss": 3.3, "loss_best": 2.9, "nll": 3.0, "nll_best": 2.5}
+    record |= {"bleu": 7.0, "bleu_best": 7.5}
     done.finish(Outcome("done", "", record))
     failed.finish(Outcome("failed", "update 3: the loss is nan", {}))
     (tmp_path / "h=4" / "metrics.jsonl").write_text(
@@ -58,7 +59,7 @@ def grid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
 TABLE = """\
 1 done, 1 failed, 1 running, 1 interrupted, 1 waiting
 
- h  state        step           loss    best  perplexity  best  BLEU  best  minutes  point
+ h  state        step            nll    best  perplexity  best  BLEU  best  minutes  point
 --  -----------  -----------  ------  ------  ----------  ----  ----  ----  -------  -------
  1  done         1,000/1,000  3.0000  2.5000                    7.00  7.50     90.0  h=1
  2  failed                                                                           h=2
@@ -77,7 +78,7 @@ def test_csv_holds_the_same(grid: Study) -> None:
     records = as_records(grid.statuses(), CONFIG)
     read = list(csv.DictReader(io.StringIO(as_csv(records))))
     assert [row["point"] for row in read] == list(POINTS)
-    assert (read[0]["model.h"], read[0]["loss_best"], read[1]["reason"]) == ("1", "2.5", "update 3: the loss is nan")
+    assert (read[0]["model.h"], read[0]["loss_best"], read[1]["reason"]) == ("1", "2.9", "update 3: the loss is nan")
     assert "model.N" not in read[0]
 
 

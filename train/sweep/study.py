@@ -244,7 +244,7 @@ class HeldPoint:
         """
         best = outcome.summary.get(f"{OBJECTIVE}_best", math.inf)
         if outcome.state == "done" and self._study.search and not math.isfinite(best):
-            outcome = Outcome("failed", "the run has no finite validation loss", outcome.summary)
+            outcome = Outcome("failed", "the run has no finite validation nll", outcome.summary)
         workdir = self._study.workdir
         tell = self._study.study.tell
         with reachable():

@@ -9,7 +9,8 @@ from base import table
 from base.errors import UserError
 from train.sweep.point import PointStatus
 
-MEASURES = ("loss", "loss_best", "perplexity", "perplexity_best", "bleu", "bleu_best")
+MEASURES = ("nll", "nll_best", "loss", "loss_best", "perplexity", "perplexity_best", "bleu", "bleu_best")
+_SHOWN = tuple(name for name in MEASURES if not name.startswith("loss"))  # which is comparable for one eps_ls alone
 _FIXED = ("point", "state", "step", "steps", *MEASURES, "minutes", "reason")
 _MOST_IN_A_LEGEND = 16
 
@@ -49,7 +50,7 @@ def as_text(records: Sequence[dict[str, Any]]) -> str:
         return "no points yet"
     keys = [key for key in records[0] if key not in _FIXED]
     head = [key.rpartition(".")[2] for key in keys]
-    head += ["state", "step", *(_heading(name) for name in MEASURES), "minutes", "point"]
+    head += ["state", "step", *(_heading(name) for name in _SHOWN), "minutes", "point"]
     columns = zip(head, *(_cells(record, keys) for record in records), strict=True)
     filled = [column for column in columns if any(column[1:])]
     head_shown, *rows = zip(*filled, strict=True)
@@ -66,7 +67,7 @@ def _cells(record: dict[str, Any], keys: Sequence[str]) -> list[str]:
     step = f"{record['step']:,}/{record['steps']:,}" if record["step"] else ""
     cells = [str(record[key]) for key in keys]
     cells += [record["state"], step]
-    cells += [table.number(record[name], 4 if name.startswith("loss") else 2) for name in MEASURES]
+    cells += [table.number(record[name], 4 if name.startswith("nll") else 2) for name in _SHOWN]
     return [*cells, table.number(record["minutes"], 1), record["point"]]
 
 
@@ -78,10 +79,10 @@ def as_csv(records: Sequence[dict[str, Any]]) -> str:
 
 
 def draw(points: Sequence[PointStatus], output: Path, *, search: bool) -> None:
-    """Draws validation loss, nats a token, unsmoothed, into `output`: a curve a point; for a search, a dot a trial.
+    """Draws the validation nll into `output`: a curve a point; for a search, a dot a trial.
 
     Not by `optuna.visualization`, whose history leaves out pruned and failed trials, and whose curves have numbers in
-    place of the points' names and a loss that is an "Intermediate Value".
+    place of the points' names and an nll that is an "Intermediate Value".
 
     Raises `UserError` where nothing has been validated yet, or the file cannot be written.
     """
@@ -89,7 +90,7 @@ def draw(points: Sequence[PointStatus], output: Path, *, search: bool) -> None:
 
     from infer.attention.drawing import save
 
-    validated = [point for point in points if point.losses]
+    validated = [point for point in points if point.nll]
     if not validated:
         raise UserError("no point has been validated yet; there is nothing to draw")
     figure = Figure(figsize=(9, 5.5), layout="constrained")
@@ -101,14 +102,14 @@ def draw(points: Sequence[PointStatus], output: Path, *, search: bool) -> None:
     if search or len(validated) <= _MOST_IN_A_LEGEND:
         axes.legend(fontsize=8)
     axes.set_xlabel("trial" if search else "updates")
-    axes.set_ylabel("validation loss, nats a token")
+    axes.set_ylabel("validation nll, nats a token")
     axes.grid(alpha=0.3)
     save(figure, output, f"--plot={output}", dpi=150)
 
 
 def _draw_trials(axes: Any, points: Sequence[PointStatus]) -> None:
-    """Draws the lowest loss of each trial, by its number, and the lowest up to there."""
-    lowest = {trial: min(point.losses.values()) for trial, point in enumerate(points) if point.losses}
+    """Draws the lowest nll of each trial, by its number, and the lowest up to there."""
+    lowest = {trial: min(point.nll.values()) for trial, point in enumerate(points) if point.nll}
     for state in sorted({points[trial].state for trial in lowest}):
         trials = [trial for trial in lowest if points[trial].state == state]
         axes.scatter(trials, [lowest[trial] for trial in trials], s=22, label=state)
@@ -117,7 +118,7 @@ def _draw_trials(axes: Any, points: Sequence[PointStatus]) -> None:
 
 
 def _draw_curves(axes: Any, points: Sequence[PointStatus]) -> None:
-    """Draws the loss of each point over updates; the legend begins with the lowest last one."""
-    for point in sorted(points, key=lambda point: point.losses[max(point.losses)]):
-        steps = sorted(point.losses)
-        axes.plot(steps, [point.losses[step] for step in steps], marker=".", linewidth=1.2, label=point.name)
+    """Draws the nll of each point over updates; the legend begins with the lowest last one."""
+    for point in sorted(points, key=lambda point: point.nll[max(point.nll)]):
+        steps = sorted(point.nll)
+        axes.plot(steps, [point.nll[step] for step in steps], marker=".", linewidth=1.2, label=point.name)
