@@ -31,7 +31,10 @@ class Outcome(NamedTuple):
 
 
 class PointStatus(NamedTuple):
-    """What is known of a point; `state` may also be "waiting", "running" or "interrupted"; `nll` is that of each validation, by update."""
+    """What is known of a point; `state` may also be "waiting", "running" or "interrupted".
+
+    `nll` is that of each validation, by update.
+    """
 
     name: str
     overrides: Point
