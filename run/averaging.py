@@ -115,6 +115,7 @@ def load_choice(workdir: Path, choice: str) -> tuple[list[int], Any]:
     Raises:
       UserError: `choice` names no intact checkpoint.
     """
+    check_began(workdir)
     checkpoints = list_checkpoints(workdir)
     while True:
         steps = choose(choice, checkpoints)
@@ -125,6 +126,21 @@ def load_choice(workdir: Path, choice: str) -> tuple[list[int], Any]:
             if choice.isdecimal() or not checkpoints:
                 raise
             print(f"note: {workdir}/checkpoints/{error.step} is damaged ({error.how}) and ignored", file=sys.stderr)
+
+
+def named_steps(steps: Sequence[int]) -> str:
+    """Returns what to call the checkpoints of these steps; training saves none at step 0, an import does."""
+    return "imported" if list(steps) == [0] else f"step {', '.join(map(str, steps))}"
+
+
+def check_began(workdir: Path) -> None:
+    """Raises a `UserError` if this is the folder of a run that never made an update and has no checkpoint."""
+    is_run = (workdir / "config.json").is_file()
+    if is_run and not (workdir / "metrics.jsonl").exists() and not (workdir / "checkpoints").is_dir():
+        raise UserError(
+            f"--workdir={workdir}: training never began in this folder, so there is no checkpoint to choose from: "
+            "mend what its start failed of and give the same command again, or wait for the first one"
+        )
 
 
 def list_checkpoints(workdir: Path) -> list[Checkpoint]:

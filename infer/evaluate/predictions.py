@@ -15,6 +15,7 @@ from base.progress import Progress
 from data.pipeline import OnePass
 from infer.evaluate.record import provenance
 from infer.runs import Run, corpus_named, user_error_if_too_long
+from run.averaging import named_steps
 from run.distributed import is_main
 from run.sharding import data_mesh, place_params, place_rows
 from tasks import task_of
@@ -96,8 +97,8 @@ def evaluate(model_run: Run, split: str, task: str | None = None) -> dict[str, A
 def table(record: dict[str, Any]) -> str:
     """Returns the record of any task but translation as text."""
     unit = next(unit for unit in ("token", "text", "image") if f"{unit}s" in record)
-    steps = ", ".join(map(str, record["checkpoints"]))
-    lines = [f"{record['data']}: {record[f'{unit}s']:,} {unit}s, step {steps}", ""]
+    steps = named_steps(record["checkpoints"])
+    lines = [f"{record['data']}: {record[f'{unit}s']:,} {unit}s, {steps}", ""]
     lines.append(f"{'nll':<16} {record['nll']:8.4f}   nats {'an' if unit == 'image' else 'a'} {unit}")
     signatures = record["signatures"]
     if "accuracy" in record and "accuracy" not in signatures:
