@@ -22,7 +22,7 @@ def start(main: Callable[[list[str]], int | None], hint: str = "", check: Callab
     """Runs a command as `base.command.run` does; Ctrl-C and SIGTERM end it at any moment, even while jax compiles."""
 
     def interruptible(argv: list[str]) -> int | None:
-        signals = Signals()
+        signals = Signals(saves=False)
         try:
             with signals:
                 return main(argv)
