@@ -9,14 +9,28 @@ from infer.attention.maps import AttentionMap, attention_maps
 from infer.evaluate.translations import score
 from infer.runs import Run
 from infer.translate.options import chosen
-from infer.translate.translator import Translator, translate_one
+from infer.translate.translator import Hypothesis, Translator, translate_one
+from run.averaging import count_parameters, named_steps
 
 
 class LoadedRun:
-    """A trained model and its tokenizer; `run` has its config, parameters and step."""
+    """A trained model and its tokenizer; `run` has its config, parameters and step.
+
+    >>> model = load_run("runs/quickstart")
+    >>> model
+    LoadedRun('runs/quickstart': translation, step 5000, 1,234,567 parameters)
+    >>> [(hypothesis.text, hypothesis.score) for hypothesis in model.hypotheses("The dog sleeps.", nbest=2)[0]]
+    [('Der Hund schläft.', -0.1), ('Die Hunde schlafen.', -2.3)]
+    """
 
     def __init__(self, run: Run) -> None:
         self.run = run
+
+    def __repr__(self) -> str:
+        config = self.run.config
+        steps = named_steps(self.run.checkpoints)
+        count = count_parameters(self.run.params)
+        return f"LoadedRun({str(self.run.workdir)!r}: {config.task}, {steps}, {count:,} parameters)"
 
     @overload
     def translate(  # type: ignore[overload-overlap]  # a string is a sequence of strings, and the first one counts
@@ -51,6 +65,28 @@ class LoadedRun:
         translations = translator.translate(self.run.params, _as_lines(lines))
         texts = [translation.text for translation in translations]
         return texts[0] if isinstance(lines, str) else texts
+
+    def hypotheses(
+        self,
+        lines: str | Sequence[str],
+        nbest: int = 1,
+        *,
+        beam: int | None = None,
+        alpha: float | None = None,
+        extra_length: int | None = None,
+    ) -> list[tuple[Hypothesis, ...]]:
+        """Returns up to `nbest` translations of each line, best first, each with `text`, `score` and `log_prob`.
+
+        The beam is at least `nbest`. The score is log p, in nats and with EOS, over the length penalty (section 6.1).
+
+        Raises:
+          UserError: an option is outside `infer.translate.options.LIMITS`.
+        """
+        if beam is None:
+            beam = max(nbest, self.run.config.decode.beam)
+        decoding = chosen(self.run.config.decode, beam=beam, alpha=alpha, extra_length=extra_length, nbest=nbest)
+        translator = Translator(self.run.model_config, self.run.tokenizer, decoding)
+        return [translation.hypotheses for translation in translator.translate(self.run.params, _as_lines(lines))]
 
     def score(
         self, sources: str | Sequence[str], references: str | Sequence[str], language: str | None = None
