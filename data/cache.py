@@ -214,7 +214,8 @@ def _write_ids(
     lengths = bytearray()
     end = [] if corpus.characters else [EOS]
     id_type = _id_type(tokenizer.vocab_size)
-    shown = Progress(f"preparing {corpus.spec}", "pairs", total=corpus.count(), enabled=report)
+    total = corpus.count()
+    shown = Progress(f"preparing {_named(corpus, total)}", "pairs", total=total, enabled=report)
     with (folder / _IDS).open("wb") as file, shown as progress:
         for records in _encoded(corpus.pairs(), tokenizer):
             kept = []
@@ -233,6 +234,11 @@ def _write_ids(
         known = f", {unknown:,} symbols unknown" if unknown else ""
         progress.finish(", ".join(f"{count:,} {name}" for name, count in counts.items()) + known)
     return counts, np.frombuffer(lengths, np.int32).reshape(-1, corpus.sides)
+
+
+def _named(corpus: Corpus, count: int | None) -> str:
+    """Returns the specification of a corpus, with the number of its records if that is known and not part of it."""
+    return corpus.spec if count is None or str(count) in corpus.spec else f"{corpus.spec} ({count:,} records)"
 
 
 def _joined(records: Iterable[tuple[list[int], ...]], end: list[int]) -> list[int]:
@@ -399,7 +405,7 @@ def _trained_tokenizer(cfg_data: ConfigDict, cache: Path) -> Tokenizer:
             )
         count = corpus.count()
         total = None if count is None else corpus.sides * count
-        job = f"learning {cfg_data.vocab_size:,} subwords from {corpus.spec}"
+        job = f"learning {cfg_data.vocab_size:,} subwords from {_named(corpus, count)}"
         with Progress(job, "lines", total=total) as progress:
             lines = progress.count(text for pair in corpus.pairs() for text in pair)
             tokenizer = Tokenizer.train(
