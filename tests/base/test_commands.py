@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from infer.translate.stream import prompted, translate_stream, why_empty
+from infer.translate.stream import Arriving, chunks, prompted, translate_stream, why_empty
 from infer.translate.translator import NOTHING, Hypothesis, Translation, Translator
 from tests import tiny_run
 
@@ -291,6 +291,24 @@ def test_a_terminal_gets_a_prompt_for_each_line_and_no_progress(capsys: pytest.C
     assert capsys.readouterr().err == "> "
     assert len(list(outputs)) == 1
     assert re.sub(r"note:.*\n", "", capsys.readouterr().err) == "> > \n"
+
+
+def test_lines_of_a_pipe_are_translated_once_no_more_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("infer.translate.stream._PATIENCE", 0.01)
+    reading, writing = os.pipe()
+    os.write(writing, b"one\ntwo\nth")
+    found = chunks(Arriving(reading), 1_000)
+    assert next(found) == ["one", "two"]  # while the other end is still open
+    os.write(writing, b"ree\n" + b"x\n" * 3 + b"end")
+    os.close(writing)
+    assert list(found) == [["three", "x", "x", "x", "end"]]
+    os.close(reading)
+
+
+def test_the_first_chunk_may_be_smaller() -> None:
+    lines = [b"a\n"] * 7
+    assert [len(chunk) for chunk in chunks(lines, 3, 1)] == [1, 3, 3]
+    assert [len(chunk) for chunk in chunks(lines, 3)] == [3, 3, 1]
 
 
 def test_text_without_a_translation_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
