@@ -214,7 +214,7 @@ def _write_ids(
     lengths = bytearray()
     end = [] if corpus.characters else [EOS]
     id_type = _id_type(tokenizer.vocab_size)
-    total = corpus.count()
+    total = corpus.size()
     shown = Progress(f"preparing {_named(corpus, total)}", "pairs", total=total, enabled=report)
     with (folder / _IDS).open("wb") as file, shown as progress:
         for records in _encoded(corpus.pairs(), tokenizer):
@@ -403,7 +403,7 @@ def _trained_tokenizer(cfg_data: ConfigDict, cache: Path) -> Tokenizer:
             raise UserError(
                 "data.vocab_size is 0: say how many subwords to learn (words and characters are counted with 0)"
             )
-        count = corpus.count()
+        count = corpus.size()
         total = None if count is None else corpus.sides * count
         job = f"learning {cfg_data.vocab_size:,} subwords from {_named(corpus, count)}"
         with Progress(job, "lines", total=total) as progress:
@@ -412,7 +412,7 @@ def _trained_tokenizer(cfg_data: ConfigDict, cache: Path) -> Tokenizer:
                 lines, cfg_data.vocab_size, path, lowercase=cfg_data.lowercase, symbols=corpus.symbols
             )
     else:
-        with Progress(f"counting the {units} of {corpus.spec}", "records", total=corpus.count()) as progress:
+        with Progress(f"counting the {units} of {corpus.spec}", "records", total=corpus.size()) as progress:
             tokenizer = Symbols.of(progress.count(corpus.pairs()), cfg_data.vocab_size, units, cfg_data.joiner)
         tokenizer.save(path)
     with contextlib.suppress(OSError):  # it is then learned again next time

@@ -65,7 +65,7 @@ class Corpus(NamedTuple):
     """A corpus, read afresh by each call of `pairs`; `fingerprint` changes with the text or the direction.
 
     Words that match `symbols` become one subword each, however rare they are. A text alone has no source language; with
-    `characters` it is one sequence without an end, and its characters are the vocabulary. `count` returns the number
+    `characters` it is one sequence without an end, and its characters are the vocabulary. `size` returns the number
     of records, None where only reading them all would tell.
     """
 
@@ -76,7 +76,7 @@ class Corpus(NamedTuple):
     fingerprint: str
     symbols: re.Pattern[str] | None = None
     characters: bool = False
-    count: Callable[[], int | None] = lambda: None
+    size: Callable[[], int | None] = lambda: None
 
     @property
     def sides(self) -> int:
@@ -151,7 +151,7 @@ def _text(spec: str, rest: str) -> Corpus:
         target,
         lambda: _not_empty(spec, pairs()),
         fingerprint,
-        count=lambda: count_lines(source_path),
+        size=lambda: count_lines(source_path),
     )
 
 
@@ -177,7 +177,7 @@ def _tsv(spec: str, rest: str) -> Corpus:
         target,
         lambda: _not_empty(spec, pairs()),
         _digest("tsv", file_digest(path)),
-        count=lambda: count_lines(path),
+        size=lambda: count_lines(path),
     )
 
 
@@ -208,7 +208,7 @@ def _grammar(spec: str, rest: str) -> Corpus:
     if target in PROPERTIES:
         parts += [target, _code_digest("properties.py")]
     fingerprint = _digest("grammar", *parts)
-    return Corpus(spec, source, target, lambda: _not_empty(spec, pairs()), fingerprint, count=lambda: count)
+    return Corpus(spec, source, target, lambda: _not_empty(spec, pairs()), fingerprint, size=lambda: count)
 
 
 def _count(spec: str, split: str, given: str | None) -> int:
@@ -289,7 +289,7 @@ def _lines(spec: str, rest: str) -> Corpus:
         "",
         lambda: _not_empty(spec, lines()),
         _digest("lines", file_digest(path)),
-        count=lambda: count_lines(path),
+        size=lambda: count_lines(path),
     )
 
 
@@ -301,8 +301,8 @@ def _grammar_lines(spec: str, rest: str, both_sides: bool) -> Corpus:
         return ((text,) for pair in pairs.pairs() for text in pair[:sides])
 
     marks = ("lines", "both") if both_sides else ("lines",)
-    count = sides * (pairs.count() or 0)
-    return Corpus(spec, "", "en", lines, _digest(*marks, pairs.fingerprint), count=lambda: count)
+    count = sides * (pairs.size() or 0)
+    return Corpus(spec, "", "en", lines, _digest(*marks, pairs.fingerprint), size=lambda: count)
 
 
 def _chars(spec: str, rest: str) -> Corpus:

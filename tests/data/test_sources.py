@@ -223,5 +223,5 @@ def test_a_corpus_counts_its_records_where_that_is_quick(tmp_path: Path) -> None
     files = (f"text:{tmp_path}/c.{{en,de}}", f"tsv:{tmp_path}/c.tsv", f"lines:{tmp_path}/c.en")
     for spec in (*files, "grammar:train:7", "lines:grammar:train:7", "lines:grammar:train:7:{en,de}"):
         corpus = open_corpus(spec)
-        assert corpus.count() == len(list(corpus.pairs())), spec
-    assert open_corpus(f"lines:{tmp_path}/c.en.gz").count() is None
+        assert corpus.size() == len(list(corpus.pairs())), spec
+    assert open_corpus(f"lines:{tmp_path}/c.en.gz").size() is None
