@@ -12,7 +12,7 @@ from train.sweep.table import best_of, differing_keys
 
 NLL = "validation nll, nats a token"
 _MOST_IN_A_LEGEND = 16
-_MOST_TICKS = 6  # values of a key, each of which gets a tick
+_MOST_TICKED = 20  # characters of all values of a key, each of which then gets a tick
 _COLOURS = {"done": "C0", "pruned": "C1", "running": "C2", "interrupted": "C3", "failed": "C4", "waiting": "0.6"}
 _WIDE = 10.0  # the ratio of the largest to the smallest value from which an axis is logarithmic
 
@@ -101,6 +101,8 @@ def _draw_curves(axes: Any, points: Sequence[PointStatus]) -> None:
 
 def _draw_key(axes: Any, points: Sequence[PointStatus], key: str, config: dict[str, Any]) -> None:
     """Draws the lowest nll of each point over its value of a config key; the best one is ringed."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
     wholes = [config | point.overrides for point in points]
     values: list[Any] = [whole.get(key) for whole in wholes]
     lowest = [_lowest(point) for point in points]
@@ -109,9 +111,13 @@ def _draw_key(axes: Any, points: Sequence[PointStatus], key: str, config: dict[s
         places = values
         if min(values) > 0 and max(values) / min(values) >= _WIDE:
             axes.set_xscale("log")
+            axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
+            axes.xaxis.set_major_formatter("{x:g}")
+            axes.xaxis.set_minor_formatter(NullFormatter())
         distinct = sorted(set(values))
-        if len(distinct) <= _MOST_TICKS:
-            axes.set_xticks(distinct, [f"{value:g}" for value in distinct])
+        labels = [f"{value:.4g}" for value in distinct]
+        if len("".join(labels)) <= _MOST_TICKED:
+            axes.set_xticks(distinct, labels)
             axes.set_xticks([], minor=True)
     else:
         names = sorted(set(map(str, values)))
