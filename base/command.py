@@ -4,11 +4,14 @@ import atexit
 import errno
 import importlib
 import os
+import platform
 import re
 import sys
+import textwrap
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from importlib.metadata import version
 from logging import CRITICAL, getLogger
 from pathlib import Path
 from typing import Any
@@ -23,6 +26,12 @@ OUTPUT_CLOSED = 141  # what a shell reports for SIGPIPE
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _EXHAUSTED = "RESOURCE_EXHAUSTED"  # how jax's error begins; this package does not import it
 _PACKAGES = ("data", "run", "infer", "train", "paper")  # whose flags --help lists, and not those of libraries
+_GROUPS = {  # what --help writes above the flags of a file that several commands share
+    "infer.options": "The run and its decoding",
+    "run.changes": "The run and its decoding",
+    "run.connect": "Several processes",
+}
+_WIDTH = 100  # characters of a line of --help
 
 
 def imported(body: str) -> Callable[[list[str]], int | None]:
@@ -66,6 +75,9 @@ def run(
         if argv is None:
             print(f"{sys.modules['__main__'].__doc__}\n{_listed_flags()}")
             return 0
+        if argv == ["--version"]:
+            print(_version())
+            return 0
         if isinstance(argv, UserError):
             raise argv
         if hint and len(argv) > 1:
@@ -96,6 +108,9 @@ def _parsed(argv: list[str], known: dict[str, Any]) -> list[str] | UserError | N
     if {"--help", "-help", "-h", "--helpshort"} & set(argv[1:]):
         flags.FLAGS.mark_as_parsed()
         return None
+    if "--version" in argv[1:]:
+        flags.FLAGS.mark_as_parsed()
+        return ["--version"]
     try:
         _check_config_file(argv)
         rest = flags.FLAGS(argv)
@@ -189,13 +204,35 @@ def _or_one_line(work: Callable[[], int]) -> int:
         return status or 2
 
 
+def _version() -> str:
+    """Returns the version of this code, and those that its numbers depend on."""
+    versions = [f"{name} {version(name)}" for name in ("vaswani", "jax", "flax")]
+    return f"{', '.join(versions)}, Python {platform.python_version()}"
+
+
 def _listed_flags() -> str:
-    """Returns the description of every flag that the command's own code defines, in whichever file."""
+    """Returns the description of every flag that the command's own code defines, in whichever file, in groups."""
     for module, defined in flags.FLAGS.flags_by_module_dict().items():
         if module.partition(".")[0] in _PACKAGES:
             for flag in defined:
                 flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
-    return flags.FLAGS.main_module_help()
+    groups: dict[str, list[str]] = {"Flags": []}
+    for flag in sorted(flags.FLAGS.get_key_flags_for_module(sys.argv[0]), key=lambda flag: flag.name):
+        title = _GROUPS.get(flags.FLAGS.find_module_defining_flag(flag.name, "") or "", "Flags")
+        groups.setdefault(title, []).append(_described(flag))
+    return "\n\n".join("\n".join([f"{title}:", *lines]) for title, lines in groups.items() if lines)
+
+
+def _described(flag: flags.Flag) -> str:
+    """Returns what --help says of a flag."""
+    name = f"--[no]{flag.name}" if flag.boolean else f"--{flag.name}"
+    about = [] if flag.boolean else [flag.parser.syntactic_help]
+    is_given = flag.default not in (None, "", []) and flag.default is not False
+    if is_given:
+        about.append(f"default: {flag.default}")
+    notes = "; ".join(filter(None, about))
+    text = f"{name}: {flag.help}" + (f" ({notes})" if notes else "")
+    return textwrap.fill(text, _WIDTH, initial_indent="  ", subsequent_indent="      ", break_on_hyphens=False)
 
 
 def _check_config_file(argv: list[str]) -> None:
@@ -230,6 +267,10 @@ def _explained(argv: list[str], error: Exception, known: dict[str, Any]) -> User
     wrong = re.match(r"flag --config\.([^=]+)=(.*?):", str(error)) if isinstance(error, flags.Error) else None
     if wrong and wrong[1] in known:
         return UserError(f"--config.{wrong[1]}={wrong[2]}: wrong type; it must be like {known[wrong[1]]!r}")
+    missing = re.match(r"flag --(\w+)=None: Flag --\1 must have a value", reason)
+    if missing:
+        value = {"workdir": "DIR"}.get(missing[1], "...")
+        return UserError(f"--{missing[1]}={value} is missing; --help lists the flags")
     if isinstance(error, flags.Error) and "parsing config file" not in str(error):
         return UserError(f"{reason}; --help lists the flags")
     kind = "" if isinstance(error, flags.Error) else f"{type(error).__name__}: "

@@ -4,82 +4,122 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 _SECONDS_BETWEEN_LINES = 10.0
 _SECONDS_BETWEEN_UPDATES = 0.1
+_LONGEST_JOB = 32  # characters of a job's name: with it count, bar and time fit into 80 columns
+
+_display: Any = None  # the `rich.progress.Progress` on the terminal, of which there can be one
 
 
 class Bar:
     """A bar while a job runs, if stderr is a terminal, with lines of text above it; elsewhere only these lines.
 
-    A job of known size shows how much of it is done, a note, and the time remaining; its bar stays at the end. A job of
-    unknown size shows the number of items and the time elapsed; its bar disappears.
+    A job of known size shows how much of it is done and the time remaining, one of unknown size the number of items
+    and the time elapsed. A bar that starts while another is shown is a row below it, and disappears when it ends.
     """
 
-    def __init__(self, job: str, unit: str = "", *, total: int | None = None, done: int = 0, enabled: bool = True):
-        """Prepares the bar, which appears at `start`; of `total` items `done` are done already."""
+    def __init__(
+        self,
+        job: str,
+        unit: str = "",
+        *,
+        total: int | None = None,
+        done: int = 0,
+        stays: bool = False,
+        enabled: bool = True,
+    ):
+        """Prepares the bar, which appears at `start`; of `total` items `done` are done already.
+
+        With `stays` it remains on the terminal at the end.
+        """
         self.is_shown = enabled and sys.stderr.isatty()
         self._enabled = enabled
-        if not self.is_shown:
-            return
-        from rich import progress as rich  # only now: no log needs it
-        from rich.console import Console
-
-        console = Console(stderr=True)
-        columns: tuple[rich.ProgressColumn, ...]
-        if total is None:
-            job_name = rich.TextColumn("{task.description}")
-            count = rich.TextColumn("{task.completed:,} " + unit)
-            columns = (job_name, rich.BarColumn(), count, rich.TimeElapsedColumn())
-            self._bar = rich.Progress(*columns, console=console, transient=True)
-        else:
-            note = rich.TextColumn("{task.fields[note]}")
-            columns = (rich.MofNCompleteColumn(), rich.BarColumn(bar_width=20), note, rich.TimeRemainingColumn())
-            self._bar = rich.Progress(*columns, console=console, refresh_per_second=2)
-        self._task = self._bar.add_task(job, total=total, completed=done, note="")
+        self._job = job if len(job) <= _LONGEST_JOB else f"{job[: _LONGEST_JOB - 1]}…"
+        self._unit = unit
+        self._total = total
+        self._done = done
+        self._stays = stays
+        self._is_outermost = False
 
     def start(self) -> None:
         """Shows the bar."""
-        if self.is_shown:
-            self._bar.start()
+        global _display
+        if not self.is_shown:
+            return
+        self._is_outermost = _display is None
+        if _display is None:
+            _display = _new_display(transient=not self._stays)
+        self._task = _display.add_task(self._job, total=self._total, completed=self._done, unit=self._unit)
+        if self._is_outermost:
+            _display.start()
 
     def stop(self) -> None:
-        """Leaves the bar as it is, or removes it if the size of the job is unknown."""
-        if self.is_shown:
-            self._bar.stop()
+        """Leaves the bar as it is, or removes it unless it stays."""
+        global _display
+        if not self.is_shown or _display is None:
+            return
+        if self._is_outermost:
+            _display.stop()
+            _display = None
+        else:
+            _display.remove_task(self._task)
 
     def update(self, done: int) -> None:
         """Sets the total number of items done."""
-        if self.is_shown:
-            self._bar.update(self._task, completed=done)
-
-    def note(self, text: str) -> None:
-        """Sets the text beside the bar of a job of known size."""
-        if self.is_shown:
-            self._bar.update(self._task, note=text)
+        if self.is_shown and _display is not None:
+            _display.update(self._task, completed=done)
 
     def message(self, text: str) -> None:
         """Prints a line, above the bar if there is one."""
-        if self.is_shown:
-            self._bar.console.print(text, highlight=False, markup=False)
+        if self.is_shown and _display is not None:
+            _display.console.print(text, highlight=False, markup=False, soft_wrap=True)
         elif self._enabled:
             print(text, file=sys.stderr, flush=True)
 
 
-class Progress:
-    """Shows how many items a job of unknown size has done, in a `with` statement."""
+def _new_display(transient: bool) -> Any:
+    """Returns the display of all bars, one row each: job, count, bar and time."""
+    from rich import progress as rich  # only now: no log needs it
+    from rich.console import Console
 
-    def __init__(self, job: str, unit: str, *, enabled: bool = True):
+    class Count(rich.ProgressColumn):
+        def render(self, task: rich.Task) -> str:
+            if task.total is None:
+                return f"{task.completed:,.0f} {task.fields['unit']}"
+            total = f"{task.total:,.0f}"
+            return f"{task.completed:>{len(total)},.0f}/{total}"
+
+    class Time(rich.ProgressColumn):
+        def render(self, task: rich.Task) -> Any:
+            return (elapsed if task.total is None else remaining).render(task)
+
+    elapsed = rich.TimeElapsedColumn()
+    remaining = rich.TimeRemainingColumn()
+    job = rich.TextColumn("{task.description}", markup=False)
+    columns = (job, Count(), rich.BarColumn(bar_width=20), Time())
+    return rich.Progress(*columns, console=Console(stderr=True), transient=transient, refresh_per_second=2)
+
+
+class Progress:
+    """Shows how many items a job has done, in a `with` statement, and if `total` is given, of how many."""
+
+    def __init__(
+        self, job: str, unit: str, *, total: int | None = None, is_summarised: bool = True, enabled: bool = True
+    ):
+        """Prepares the bar; with `is_summarised` a line on stderr says at the end what was done."""
         self._job = job
         self._unit = unit
+        self._total = total
+        self._is_summarised = is_summarised
         self._enabled = enabled
         self._done = 0
         self._summary = ""
         self._started = time.monotonic()
         self._shown = self._started
-        self._bar = Bar(job, unit, enabled=enabled)
+        self._bar = Bar(job, unit, total=total, enabled=enabled)
 
     def __enter__(self) -> "Progress":
         self._bar.start()
@@ -89,7 +129,7 @@ class Progress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._bar.stop()
-        if self._enabled and error is None:
+        if self._enabled and self._is_summarised and error is None:
             self._line(self._summary or f"{self._done:,} {self._unit}")
 
     def update(self, done: int) -> None:
@@ -101,7 +141,8 @@ class Progress:
             self._bar.update(done)
             self._shown = now
         elif self._enabled and not self._bar.is_shown and elapsed > _SECONDS_BETWEEN_LINES:
-            self._line(f"{done:,} {self._unit} so far")
+            of_total = "" if self._total is None else f"of {self._total:,} "
+            self._line(f"{done:,} {of_total}{self._unit} so far")
             self._shown = now
 
     def finish(self, summary: str) -> None:
@@ -110,11 +151,9 @@ class Progress:
 
     def count(self, items: Iterable[T]) -> Iterator[T]:
         """Yields `items` and counts them."""
-        for number, item in enumerate(items, 1):
+        for number, item in enumerate(items, self._done + 1):
             yield item
-            if number % 1024 == 0:
-                self.update(number)
-            self._done = number
+            self.update(number)
 
     def _line(self, text: str) -> None:
         seconds = time.monotonic() - self._started

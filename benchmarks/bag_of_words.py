@@ -10,10 +10,10 @@ own training texts, and that of always naming the class that is most frequent th
 from pathlib import Path
 
 import numpy as np
-from absl import app, flags
-from sklearn.dummy import DummyClassifier
-from sklearn.linear_model import LogisticRegression
+from absl import flags
 
+from base.command import run
+from base.errors import UserError
 from data.sources import open_corpus
 from data.tokenizer import Tokenizer
 from run.config import read_config
@@ -23,6 +23,11 @@ _WORKDIR = flags.DEFINE_string("workdir", None, "folder of the run", required=Tr
 
 def main(argv: list[str]) -> None:
     """Runs the benchmark."""
+    try:
+        from sklearn.dummy import DummyClassifier
+        from sklearn.linear_model import LogisticRegression
+    except ImportError as error:
+        raise UserError("this needs scikit-learn: pip install -e '.[vision]'") from error
     workdir = Path(_WORKDIR.value)
     cfg, tokenizer = read_config(workdir).data, Tokenizer.from_file(workdir / "tokenizer.model")
 
@@ -38,4 +43,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    run(main)

@@ -21,8 +21,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from absl import app, flags
+from absl import flags
 
+from base.command import run
 from base.ids import EOS
 from infer.convert.ctranslate2 import specification
 from model.config import ModelConfig
@@ -149,4 +150,4 @@ if __name__ == "__main__":
     flags.DEFINE_integer("sentences", 8, "sentences in the batch")
     flags.DEFINE_integer("beam", 4, "beam size of both")
     flags.DEFINE_integer("vocab_size", 16_384, "subwords")
-    app.run(main)
+    run(main)

@@ -16,9 +16,10 @@ from pathlib import Path
 
 import jax
 import numpy as np
-from absl import app, flags, logging
+from absl import flags, logging
 from ml_collections import ConfigDict
 
+from base.command import run
 from configs.common import default
 from data.cache import prepare_all
 from data.pipeline import TrainingBatches
@@ -88,4 +89,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    run(main)

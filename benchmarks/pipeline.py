@@ -26,8 +26,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from absl import app, flags
+from absl import flags
 
+from base.command import run
 from configs.common import default
 from data.cache import Prepared, prepare
 from data.pipeline import TrainingBatches
@@ -125,4 +126,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    run(main)

@@ -26,8 +26,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from absl import app, flags
+from absl import flags
 
+from base.command import run
 from benchmarks.contenders import our_step, random_batch, torch_step
 from model.config import ModelConfig
 
@@ -119,4 +120,4 @@ def report(samples: dict[str, list[tuple[float, float]]], memory: dict[str, int]
 
 
 if __name__ == "__main__":
-    app.run(main)
+    run(main)

@@ -214,7 +214,9 @@ def _write_ids(
     lengths = bytearray()
     end = [] if corpus.characters else [EOS]
     id_type = _id_type(tokenizer.vocab_size)
-    with (folder / _IDS).open("wb") as file, Progress(f"preparing {corpus.spec}", "pairs", enabled=report) as progress:
+    total = corpus.size()
+    shown = Progress(f"preparing {_named(corpus, total)}", "pairs", total=total, enabled=report)
+    with (folder / _IDS).open("wb") as file, shown as progress:
         for records in _encoded(corpus.pairs(), tokenizer):
             kept = []
             for record in records:
@@ -232,6 +234,11 @@ def _write_ids(
         known = f", {unknown:,} symbols unknown" if unknown else ""
         progress.finish(", ".join(f"{count:,} {name}" for name, count in counts.items()) + known)
     return counts, np.frombuffer(lengths, np.int32).reshape(-1, corpus.sides)
+
+
+def _named(corpus: Corpus, count: int | None) -> str:
+    """Returns the specification of a corpus, with the number of its records if that is known and not part of it."""
+    return corpus.spec if count is None or str(count) in corpus.spec else f"{corpus.spec} ({count:,} records)"
 
 
 def _joined(records: Iterable[tuple[list[int], ...]], end: list[int]) -> list[int]:
@@ -396,13 +403,16 @@ def _trained_tokenizer(cfg_data: ConfigDict, cache: Path) -> Tokenizer:
             raise UserError(
                 "data.vocab_size is 0: say how many subwords to learn (words and characters are counted with 0)"
             )
-        with Progress(f"learning {cfg_data.vocab_size:,} subwords from {corpus.spec}", "lines") as progress:
+        count = corpus.size()
+        total = None if count is None else corpus.sides * count
+        job = f"learning {cfg_data.vocab_size:,} subwords from {_named(corpus, count)}"
+        with Progress(job, "lines", total=total) as progress:
             lines = progress.count(text for pair in corpus.pairs() for text in pair)
             tokenizer = Tokenizer.train(
                 lines, cfg_data.vocab_size, path, lowercase=cfg_data.lowercase, symbols=corpus.symbols
             )
     else:
-        with Progress(f"counting the {units} of {corpus.spec}", "records") as progress:
+        with Progress(f"counting the {units} of {corpus.spec}", "records", total=corpus.size()) as progress:
             tokenizer = Symbols.of(progress.count(corpus.pairs()), cfg_data.vocab_size, units, cfg_data.joiner)
         tokenizer.save(path)
     with contextlib.suppress(OSError):  # it is then learned again next time

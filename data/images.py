@@ -14,7 +14,6 @@ import hashlib
 import importlib
 import math
 import zlib
-from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +24,7 @@ from jaxtyping import Float32, Int32, Int64
 from base.errors import UserError
 from base.files import expanded, open_regular
 from data.batching import PlannedBatch, one_each
-from data.pipeline import ALL_ROWS, EndlessBatches, ProcessShard
+from data.pipeline import ALL_ROWS, EndlessBatches, OnePass, ProcessShard
 
 SPLITS = ("train", "valid", "test")
 
@@ -220,8 +219,11 @@ def _moved(image_yx: np.ndarray, shift_2: np.ndarray) -> np.ndarray:
     return padded_yx[top : top + height, left : left + width]
 
 
-def evaluation_batches(images: Images, rows: int, share: ProcessShard = ALL_ROWS) -> Iterator[ImageBatch]:
-    """Yields every image once, in order."""
-    for first in range(0, len(images.labels_n), rows):
-        numbers_b = np.arange(first, min(first + rows, len(images.labels_n)))
-        yield planned_batch(images, numbers_b, rows, share)
+def evaluation_batches(images: Images, rows: int, share: ProcessShard = ALL_ROWS) -> OnePass[ImageBatch]:
+    """Returns every image once, in order."""
+    count = len(images.labels_n)
+
+    def read(first: int) -> ImageBatch:
+        return planned_batch(images, np.arange(first, min(first + rows, count)), rows, share)
+
+    return OnePass(range(0, count, rows), read)

@@ -2,7 +2,9 @@
 
 import gzip
 import io
+import os
 import re
+import stat
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 from base.errors import UserError
 from base.files import expanded, open_regular, sha256
 
+_BLOCK = 1 << 20  # bytes
 LONGEST_LINE = 1 << 24  # bytes; a file without line feeds must not fill the memory
 
 _STREAM = re.compile(r"/dev/stdin|/(?:dev|proc/self)/fd/\d+")  # the latter is what a shell makes of <(COMMAND)
@@ -41,6 +44,29 @@ def read_lines(path: Path) -> Iterator[str]:
         where = f", after line {number}" if number else ""
         reason = getattr(error, "strerror", None) or error
         raise UserError(f"{path}{where}: cannot be read ({reason})") from error
+
+
+def count_lines(path: Path) -> int | None:
+    """Returns the number of lines of a plain file; None for any other, which would take as long to count as to read."""
+    path = expanded(path, str(path))
+    if path.suffix == ".gz" or not path.is_file():
+        return None
+    with path.open("rb") as file:
+        return lines_left(file.fileno())
+
+
+def lines_left(descriptor: int) -> int | None:
+    """Returns how many lines of an open file are still to be read, and reads none; None of a pipe or a terminal."""
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return None
+    place = os.lseek(descriptor, 0, os.SEEK_CUR)
+    count = 0
+    last = b"\n"
+    while block := os.pread(descriptor, _BLOCK, place):
+        count += block.count(b"\n")
+        place += len(block)
+        last = block[-1:]
+    return count if last == b"\n" else count + 1
 
 
 def _open(path: Path) -> io.BufferedReader:

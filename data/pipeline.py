@@ -6,7 +6,7 @@ nothing else is needed to resume exactly. Prefetched batches count only once the
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
@@ -236,10 +236,24 @@ def _read_windows(text: Prepared, planned: PlannedBatch) -> TextBatch:
     return make_text_batch(text.windows(starts, planned.row_length_target), planned)
 
 
+class OnePass(Generic[AnyBatch]):
+    """Every record once: a known number of batches, each of which is read when its turn comes."""
+
+    def __init__(self, plan: Sequence[Any], read: Callable[[Any], AnyBatch]) -> None:
+        self._plan = plan
+        self._read = read
+
+    def __len__(self) -> int:
+        return len(self._plan)
+
+    def __iter__(self) -> Iterator[AnyBatch]:
+        return map(self._read, self._plan)
+
+
 def evaluation_batches(
     prepared: Records, tokens: int, buckets: Sequence[int], share: ProcessShard = ALL_ROWS
-) -> Iterator[Batch | TextBatch]:
-    """Yields every pair once, one a row, shortest first, in rows of bucket lengths; longer pairs get longer rows.
+) -> OnePass[Batch | TextBatch]:
+    """Returns every pair once, one a row, shortest first, in rows of bucket lengths; longer pairs get longer rows.
 
     Args:
         prepared: the corpus.
@@ -247,23 +261,23 @@ def evaluation_batches(
         buckets: row lengths, ascending; doubled beyond the largest as far as the corpus needs.
         share: this process's part of every batch.
     """
-    for length, rows, members in length_batches(prepared.lengths.max(axis=1), buckets, tokens=tokens):
-        yield _read(prepared, share.of(one_each(members, rows, length)))
+    batches = length_batches(prepared.lengths.max(axis=1), buckets, tokens=tokens)
+    plan = [one_each(members, rows, length) for length, rows, members in batches]
+    return OnePass(plan, lambda planned: _read(prepared, share.of(planned)))
 
 
 def text_batches(
     prepared: Prepared, cfg_data: ConfigDict, share: ProcessShard = ALL_ROWS
-) -> Iterator[Batch | TextBatch]:
-    """Yields a text once: as `evaluation_batches`, or, where `data.batching` is window, in rows of `data.pack_length`.
+) -> OnePass[Batch | TextBatch]:
+    """Returns a text once: as `evaluation_batches`, or, where `data.batching` is window, in rows of `data.pack_length`.
 
     Each row begins anew: what is before it in the text is not read with it. The last has what is left.
     """
     tokens = cfg_data.tokens_per_batch
     if cfg_data.batching != "window":
-        yield from evaluation_batches(prepared, tokens, cfg_data.buckets, share)
-        return
+        return evaluation_batches(prepared, tokens, cfg_data.buckets, share)
     length = cfg_data.pack_length
     rows = max(1, tokens // length)
     starts = np.arange(0, prepared.lengths.sum(dtype=np.int64), length)
-    for first in range(0, len(starts), rows):
-        yield _read_windows(prepared, share.of(one_each(starts[first : first + rows], rows, length)))
+    plan = [one_each(starts[first : first + rows], rows, length) for first in range(0, len(starts), rows)]
+    return OnePass(plan, lambda planned: _read_windows(prepared, share.of(planned)))

@@ -14,6 +14,8 @@
 | `scan:SPLIT:PART` | SCAN (`data/scan.py`); SPLIT is simple, length or around-right, PART train or test |
 | `chars:FILE[.gz][:PART]` | a text as one sequence of characters; PART is train, its first nine tenths, or valid |
 
+Without COUNT there are 100,000 sentences of train and 1,000 of any other split.
+
 The source language comes first, so `{de,en}` reverses the direction of `grammar:`, `text:` and `tfds:`. Only a line
 feed ends a line (a carriage return before it is dropped): other separators, such as U+2028 or U+0085, are part of a
 sentence. A line has at most 16 MiB.
@@ -34,7 +36,7 @@ from base.errors import UserError
 from base.files import expanded
 from base.numbers import whole
 from data import scan
-from data.lines import file_digest, read_lines
+from data.lines import count_lines, file_digest, read_lines
 from data.properties import PROPERTIES
 from data.trees.linearise import SYMBOL, linearise
 from data.trees.tree import Tree
@@ -63,7 +65,8 @@ class Corpus(NamedTuple):
     """A corpus, read afresh by each call of `pairs`; `fingerprint` changes with the text or the direction.
 
     Words that match `symbols` become one subword each, however rare they are. A text alone has no source language; with
-    `characters` it is one sequence without an end, and its characters are the vocabulary.
+    `characters` it is one sequence without an end, and its characters are the vocabulary. `size` returns the number
+    of records, None where only reading them all would tell.
     """
 
     spec: str
@@ -73,6 +76,7 @@ class Corpus(NamedTuple):
     fingerprint: str
     symbols: re.Pattern[str] | None = None
     characters: bool = False
+    size: Callable[[], int | None] = lambda: None
 
     @property
     def sides(self) -> int:
@@ -141,7 +145,14 @@ def _text(spec: str, rest: str) -> Corpus:
             yield left, right
 
     fingerprint = _digest("text", file_digest(source_path), file_digest(target_path))
-    return Corpus(spec, source, target, lambda: _not_empty(spec, pairs()), fingerprint)
+    return Corpus(
+        spec,
+        source,
+        target,
+        lambda: _not_empty(spec, pairs()),
+        fingerprint,
+        size=lambda: count_lines(source_path),
+    )
 
 
 def _tsv(spec: str, rest: str) -> Corpus:
@@ -160,7 +171,14 @@ def _tsv(spec: str, rest: str) -> Corpus:
                 raise UserError(f"{path}, line {number}: no tab; a line must be source, tab, target")
             yield columns[0], columns[1]
 
-    return Corpus(spec, source, target, lambda: _not_empty(spec, pairs()), _digest("tsv", file_digest(path)))
+    return Corpus(
+        spec,
+        source,
+        target,
+        lambda: _not_empty(spec, pairs()),
+        _digest("tsv", file_digest(path)),
+        size=lambda: count_lines(path),
+    )
 
 
 # The built-in grammar
@@ -190,7 +208,7 @@ def _grammar(spec: str, rest: str) -> Corpus:
     if target in PROPERTIES:
         parts += [target, _code_digest("properties.py")]
     fingerprint = _digest("grammar", *parts)
-    return Corpus(spec, source, target, lambda: _not_empty(spec, pairs()), fingerprint)
+    return Corpus(spec, source, target, lambda: _not_empty(spec, pairs()), fingerprint, size=lambda: count)
 
 
 def _count(spec: str, split: str, given: str | None) -> int:
@@ -265,7 +283,14 @@ def _lines(spec: str, rest: str) -> Corpus:
     def lines() -> Pairs:
         return ((line,) for line in read_lines(path))
 
-    return Corpus(spec, "", "", lambda: _not_empty(spec, lines()), _digest("lines", file_digest(path)))
+    return Corpus(
+        spec,
+        "",
+        "",
+        lambda: _not_empty(spec, lines()),
+        _digest("lines", file_digest(path)),
+        size=lambda: count_lines(path),
+    )
 
 
 def _grammar_lines(spec: str, rest: str, both_sides: bool) -> Corpus:
@@ -276,7 +301,8 @@ def _grammar_lines(spec: str, rest: str, both_sides: bool) -> Corpus:
         return ((text,) for pair in pairs.pairs() for text in pair[:sides])
 
     marks = ("lines", "both") if both_sides else ("lines",)
-    return Corpus(spec, "", "en", lines, _digest(*marks, pairs.fingerprint))
+    count = sides * (pairs.size() or 0)
+    return Corpus(spec, "", "en", lines, _digest(*marks, pairs.fingerprint), size=lambda: count)
 
 
 def _chars(spec: str, rest: str) -> Corpus:

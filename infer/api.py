@@ -2,22 +2,42 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, overload
 
 from base.errors import UserError
 from infer.attention.maps import AttentionMap, attention_maps
 from infer.evaluate.translations import score
 from infer.runs import Run
 from infer.translate.options import chosen
-from infer.translate.translator import Translator, translate_one
+from infer.translate.translator import Hypothesis, Translator, translate_one
+from run.averaging import count_parameters, named_steps
 
 
 class LoadedRun:
-    """A trained model and its tokenizer; `run` has its config, parameters and step."""
+    """A trained model and its tokenizer; `run` has its config, parameters and step.
+
+    >>> model = load_run("runs/quickstart")
+    >>> model
+    LoadedRun('runs/quickstart': translation, step 5000, 1,234,567 parameters)
+    >>> [(hypothesis.text, hypothesis.score) for hypothesis in model.hypotheses("The dog sleeps.", nbest=2)[0]]
+    [('Der Hund schläft.', -0.1), ('Die Hunde schlafen.', -2.3)]
+    """
 
     def __init__(self, run: Run) -> None:
         self.run = run
 
+    def __repr__(self) -> str:
+        config = self.run.config
+        steps = named_steps(self.run.checkpoints)
+        count = count_parameters(self.run.params)
+        return f"LoadedRun({str(self.run.workdir)!r}: {config.task}, {steps}, {count:,} parameters)"
+
+    @overload
+    def translate(  # type: ignore[overload-overlap]  # a string is a sequence of strings, and the first one counts
+        self, lines: str, *, beam: int | None = None, alpha: float | None = None, extra_length: int | None = None
+    ) -> str: ...
+
+    @overload
     def translate(
         self,
         lines: Sequence[str],
@@ -25,25 +45,62 @@ class LoadedRun:
         beam: int | None = None,
         alpha: float | None = None,
         extra_length: int | None = None,
-    ) -> list[str]:
-        """Returns the best translation of each line; options default to the run's `config.decode`.
+    ) -> list[str]: ...
+
+    def translate(
+        self,
+        lines: str | Sequence[str],
+        *,
+        beam: int | None = None,
+        alpha: float | None = None,
+        extra_length: int | None = None,
+    ) -> str | list[str]:
+        """Returns the best translation of each line, or of one string; options default to the run's `config.decode`.
 
         Raises:
           UserError: an option is outside `infer.translate.options.LIMITS`.
         """
         decoding = chosen(self.run.config.decode, beam=beam, alpha=alpha, extra_length=extra_length)
         translator = Translator(self.run.model_config, self.run.tokenizer, decoding)
-        return [translation.text for translation in translator.translate(self.run.params, lines)]
+        translations = translator.translate(self.run.params, _as_lines(lines))
+        texts = [translation.text for translation in translations]
+        return texts[0] if isinstance(lines, str) else texts
 
-    def score(self, sources: Sequence[str], references: Sequence[str], language: str | None = None) -> dict[str, Any]:
+    def hypotheses(
+        self,
+        lines: str | Sequence[str],
+        nbest: int = 1,
+        *,
+        beam: int | None = None,
+        alpha: float | None = None,
+        extra_length: int | None = None,
+    ) -> list[tuple[Hypothesis, ...]]:
+        """Returns up to `nbest` translations of each line, best first, each with `text`, `score` and `log_prob`.
+
+        The beam is at least `nbest`. The score is log p, in nats and with EOS, over the length penalty (section 6.1).
+
+        Raises:
+          UserError: an option is outside `infer.translate.options.LIMITS`.
+        """
+        if beam is None:
+            beam = max(nbest, self.run.config.decode.beam)
+        decoding = chosen(self.run.config.decode, beam=beam, alpha=alpha, extra_length=extra_length, nbest=nbest)
+        translator = Translator(self.run.model_config, self.run.tokenizer, decoding)
+        return [translation.hypotheses for translation in translator.translate(self.run.params, _as_lines(lines))]
+
+    def score(
+        self, sources: str | Sequence[str], references: str | Sequence[str], language: str | None = None
+    ) -> dict[str, Any]:
         """Translates `sources` and returns every variant of BLEU, chrF, exact match and perplexity, with `signatures`.
 
-        All but perplexity are percentages. `language` is that of the references, for the Moses tokeniser; it defaults
-        to the target language that the run's training corpus names, or else to "de".
+        All but perplexity are percentages. A string is one line. `language` is that of the references, for the Moses
+        tokeniser; it defaults to the target language that the run's training corpus names, or else to "de".
 
         Raises:
           UserError: the numbers of sources and references differ, or are 0.
         """
+        sources = _as_lines(sources)
+        references = _as_lines(references)
         if len(sources) != len(references) or not sources:
             raise UserError(f"{len(sources)} sources and {len(references)} references: give one for each, at least one")
         named = re.search(r"\{\w+,(\w+)\}", self.run.config.data.train)
@@ -60,3 +117,8 @@ class LoadedRun:
         """
         translation = translate_one(self.run, source) if target is None else target
         return attention_maps(self.run.model_config, self.run.params, self.run.tokenizer, source, translation)
+
+
+def _as_lines(text: str | Sequence[str]) -> Sequence[str]:
+    """Returns the lines given, or the one line that a string is: as a sequence it would be its letters."""
+    return [text] if isinstance(text, str) else text

@@ -23,8 +23,10 @@ from infer.options import define_run_flags, start
 
 
 def check(options: Any) -> None:
-    """Raises a `UserError` unless --output can be written and the sentences are UTF-8."""
+    """Raises a `UserError` unless --output can be written and the source is a sentence in UTF-8."""
     output_file("output", options.output, (".png", ".html"))
+    if not options.source.strip():
+        raise UserError("--source is empty: give a sentence")
     try:
         f"{options.source}{options.target}".encode()
     except UnicodeEncodeError as error:

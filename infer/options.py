@@ -10,6 +10,8 @@ from absl import flags
 from ml_collections import ConfigDict
 
 from base import command
+from base.errors import UserError
+from base.files import folder
 from infer.translate.options import Decoding, allowed, chosen, rule
 from run import changes, connect
 from run.config import SPLITS
@@ -20,7 +22,7 @@ def start(main: Callable[[list[str]], int | None], hint: str = "", check: Callab
     """Runs a command as `base.command.run` does; Ctrl-C and SIGTERM end it at any moment, even while jax compiles."""
 
     def interruptible(argv: list[str]) -> int | None:
-        signals = Signals()
+        signals = Signals(saves=False)
         try:
             with signals:
                 return main(argv)
@@ -33,7 +35,21 @@ def start(main: Callable[[list[str]], int | None], hint: str = "", check: Callab
     # of which stays until the end; and once more at the end, when nothing need be freed.
     gc.set_threshold(50_000)
     atexit.register(gc.freeze)
-    command.run(interruptible, hint=hint, check=check)
+
+    def checked(options: Any) -> None:
+        _check_no_file(options)
+        if check:
+            check(options)
+
+    command.run(interruptible, hint=hint, check=checked)
+
+
+def _check_no_file(options: Any) -> None:
+    """Raises a `UserError` if --workdir names a file, before jax is loaded."""
+    given = options.workdir if "workdir" in options and options.workdir else ""
+    for workdir in [given] if isinstance(given, str) else given:
+        if workdir and folder("workdir", workdir).is_file():
+            raise UserError(f"--workdir={workdir}: this is a file; name the folder of a run")
 
 
 def define_run_flags(several: bool = False) -> None:

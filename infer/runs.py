@@ -20,7 +20,7 @@ from base.files import folder
 from data.imported import open_tokenizer
 from data.tokenizer import Tokenizer
 from model.config import ModelConfig
-from run.averaging import count_parameters, load_choice
+from run.averaging import check_began, count_parameters, load_choice, named_steps
 from run.changes import check_unchanged
 from run.config import SPLITS, read_config
 from tasks import TRANSLATION, task_of
@@ -68,6 +68,7 @@ def open_run(
         raise UserError(
             f"--workdir={workdir}: this run's task is {config.task}; this command is for {', '.join(allowed)}"
         )
+    check_began(workdir)
     run_task = task_of(config.task)
     text = None if run_task.images else open_tokenizer(workdir / "tokenizer.model")
     vocab_size = text.vocab_size if text else 0
@@ -76,7 +77,7 @@ def open_run(
     steps, params = load_choice(workdir, str(choice))
     check_unchanged(workdir, steps[-1], accept_changes)
     _check_model(run_task, config, model, params, f"{workdir}/checkpoints/{steps[-1]}")
-    print(f"parameters of {workdir}: step {', '.join(map(str, steps))}", file=sys.stderr)
+    print(f"parameters of {workdir}: {named_steps(steps)}", file=sys.stderr)
     return Run(workdir, config, model, text, params, steps[-1], tuple(steps))
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from base.errors import UserError
 from base.numbers import whole
+from base.progress import Progress
 from run.checkpoint import Checkpoints, load_params, quality
 from run.saved import DamagedError
 
@@ -37,19 +38,20 @@ def average(load: Callable[[int], Any], steps: Sequence[int]) -> Any:
     """
     total = None
     shapes = None
-    for step in steps:
-        params = load(step)
-        these = jax.tree.map(np.shape, params)
-        if shapes not in (None, these):
-            raise UserError(
-                f"checkpoint {step} has other parameters than checkpoint {steps[0]}: they cannot be averaged"
-            )
-        shapes = these
-        params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
-        if total is None:
-            total = params
-        else:
-            total = jax.tree.map(lambda sum_, leaf: np.add(sum_, leaf, out=sum_), total, params)
+    with Progress("loading", "checkpoints", total=len(steps), is_summarised=False) as progress:
+        for step in progress.count(steps):
+            params = load(step)
+            these = jax.tree.map(np.shape, params)
+            if shapes not in (None, these):
+                raise UserError(
+                    f"checkpoint {step} has other parameters than checkpoint {steps[0]}: they cannot be averaged"
+                )
+            shapes = these
+            params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
+            if total is None:
+                total = params
+            else:
+                total = jax.tree.map(lambda sum_, leaf: np.add(sum_, leaf, out=sum_), total, params)
     return jax.tree.map(lambda leaf: (leaf / len(steps)).astype(np.float32), total)
 
 
@@ -113,6 +115,7 @@ def load_choice(workdir: Path, choice: str) -> tuple[list[int], Any]:
     Raises:
       UserError: `choice` names no intact checkpoint.
     """
+    check_began(workdir)
     checkpoints = list_checkpoints(workdir)
     while True:
         steps = choose(choice, checkpoints)
@@ -123,6 +126,21 @@ def load_choice(workdir: Path, choice: str) -> tuple[list[int], Any]:
             if choice.isdecimal() or not checkpoints:
                 raise
             print(f"note: {workdir}/checkpoints/{error.step} is damaged ({error.how}) and ignored", file=sys.stderr)
+
+
+def named_steps(steps: Sequence[int]) -> str:
+    """Returns what to call the checkpoints of these steps; training saves none at step 0, an import does."""
+    return "imported" if list(steps) == [0] else f"step {', '.join(map(str, steps))}"
+
+
+def check_began(workdir: Path) -> None:
+    """Raises a `UserError` if this is the folder of a run that never made an update and has no checkpoint."""
+    is_run = (workdir / "config.json").is_file()
+    if is_run and not (workdir / "metrics.jsonl").exists() and not (workdir / "checkpoints").is_dir():
+        raise UserError(
+            f"--workdir={workdir}: training never began in this folder, so there is no checkpoint to choose from: "
+            "mend what its start failed of and give the same command again, or wait for the first one"
+        )
 
 
 def list_checkpoints(workdir: Path) -> list[Checkpoint]:

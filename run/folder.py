@@ -83,7 +83,7 @@ def open_folder(cfg: ConfigDict, workdir: Path) -> Iterator[None]:
         path = error.filename or f"--workdir={workdir}"
         raise UserError(
             f"{path}: cannot be written ({error.strerror or error}); fix that and "
-            "run the same command, which resumes from the last checkpoint, or choose another folder"
+            "run the same command, which resumes from the last checkpoint if there is one, or choose another folder"
         ) from error
 
 

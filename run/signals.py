@@ -15,6 +15,7 @@ from base.interrupt import importing
 
 T = TypeVar("T")
 GRACE = 2.0  # seconds that the main thread has to clean up if nothing needs saving
+INTERRUPTED = b"\ninterrupted\n"
 HELD = b"\nstopping after this update and its checkpoint (Ctrl-C again to exit at once)\n"
 NOTHING_TO_SAVE = b"\nstopping: there is nothing new to save\n"
 AGAIN = 0  # for the watcher, beside the numbers of signals: send the signal again
@@ -44,14 +45,16 @@ class Signals:
     A signal ends work by an exception. Wherever that is swallowed, and during an import, the signal is sent again.
 
     Args:
+      saves: whether the work, once it has made progress, has something to save; else a signal's message does not say.
       alone: False in a run of several processes, which must all stop after the same update. SIGTERM is then left to
         the preemption service of `jax.distributed`, Ctrl-C is forwarded to it as SIGTERM, and the caller sets
         `received` from `reached_preemption_sync_point`: no signal acts by itself.
     """
 
-    def __init__(self, alone: bool = True) -> None:
+    def __init__(self, alone: bool = True, saves: bool = True) -> None:
         self.received: signal.Signals | None = None
         self._alone = alone
+        self._saves = saves
         self._handled = (signal.SIGINT, signal.SIGTERM) if alone else (signal.SIGINT,)
         self._may_stop = True  # whether a signal raises `_Stop` in the main thread
         self._raised = False  # whether it has, and the exception is on its way
@@ -149,9 +152,14 @@ class Signals:
                 _leave(number)
             if first:
                 first = False
-                _tell(HELD if self._held or not self._alone else NOTHING_TO_SAVE)
+                _tell(self._message())
                 if self._alone and not self._held:
                     threading.Thread(target=self._leave_late, args=(number,), name="grace", daemon=True).start()
+
+    def _message(self) -> bytes:
+        if not self._saves:
+            return INTERRUPTED
+        return HELD if self._held or not self._alone else NOTHING_TO_SAVE
 
     def _leave_late(self, number: int) -> None:
         """Exits if the main thread has not in time, and still has nothing to save."""

@@ -8,13 +8,14 @@ from typing import Any
 from base.errors import UserError
 from base.files import folder
 from base.keys import flat
-from run.averaging import count_parameters, list_checkpoints, load_choice, params_sha256
+from run.averaging import check_began, count_parameters, list_checkpoints, load_choice, params_sha256
 from run.config import read_config
 
 
 def summary(workdir: Path) -> dict[str, Any]:
     """Returns facts about a run as JSON values; step, params and params_sha256 are of the newest intact checkpoint."""
     config = read_config(workdir)
+    check_began(workdir)
     checkpoints = list_checkpoints(workdir)
     if not checkpoints:
         raise UserError(f"--workdir={workdir}: the run has no checkpoint yet")

@@ -1,6 +1,6 @@
 """What a task is made of: functions, since all of it depends on the config."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from ml_collections import ConfigDict
 
 from base.tokens import Tokens
-from data.pipeline import State
+from data.pipeline import OnePass, State
 from model.config import ModelConfig
 from model.noise import Noise
 from tasks.loss import Loss, softmax_cross_entropy
@@ -55,7 +55,7 @@ class Data(NamedTuple):
     """Training and validation data, as numpy arrays of this process's rows."""
 
     batches: Batches
-    validation: Callable[[], Iterator[Batch]]  # yields every validation record once
+    validation: Callable[[], OnePass[Batch]]  # returns every validation record once
     manifests: dict[str, dict]  # recorded in the run's `run.json`
 
 
@@ -63,14 +63,14 @@ class Evaluation(NamedTuple):
     """How `infer.evaluate.predictions` evaluates a run: by the answers to the questions of its task.
 
     Attributes:
-      batches: yields the batches of a corpus, each record once, for a run with this config and tokenizer (None for
+      batches: returns the batches of a corpus, each record once, for a run with this config and tokenizer (None for
         images); raises a `UserError` if the run does not read such a corpus.
       signatures: returns the scores that need a signature, each with its own, given a config, a tokenizer and the
         number of predictions.
       unit: what a prediction is of: a token, a text or an image.
     """
 
-    batches: Callable[[ConfigDict, Any, str, Mesh], Iterator[Batch]]
+    batches: Callable[[ConfigDict, Any, str, Mesh], OnePass[Batch]]
     signatures: Callable[[ConfigDict, Any, int], dict[str, str]]
     unit: str = "token"
 

@@ -1,6 +1,6 @@
 """The data of tasks with texts: prepared corpora as training batches, for validation, and to evaluate a run on."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from data.batching import Batch, TextBatch, length_batches
 from data.cache import Prepared, prepare, prepare_all
 from data.classes import Classified, classes_of
 from data.corrupt import Corrupted, corruption
-from data.pipeline import ProcessShard, Records, TrainingBatches, evaluation_batches
+from data.pipeline import OnePass, ProcessShard, Records, TrainingBatches, evaluation_batches
 from data.sources import open_corpus
 from data.tokenizer import Tokenizer
 from run.distributed import main_first
@@ -22,8 +22,8 @@ from tasks.task import Data
 
 # Returns a prepared corpus as the model reads it; the seed decides what is random.
 Examples = Callable[[ConfigDict, Prepared, Tokenizer, int], Records]
-# Yields every record of a corpus once, given `config.data` and this process's share.
-Once = Callable[[Any, ConfigDict, ProcessShard], Iterator[Batch | TextBatch]]
+# Returns every record of a corpus once, given `config.data` and this process's share.
+Once = Callable[[Any, ConfigDict, ProcessShard], OnePass[Batch | TextBatch]]
 
 
 def unchanged(cfg: ConfigDict, prepared: Prepared, tokenizer: Tokenizer, seed: int) -> Prepared:
@@ -57,8 +57,8 @@ def classified(cfg: ConfigDict, prepared: Prepared, tokenizer: Tokenizer, seed: 
     return Classified(prepared, tokenizer, classes_of(cfg.data.classes))
 
 
-def by_length(examples: Records, cfg_data: ConfigDict, share: ProcessShard) -> Iterator[Batch | TextBatch]:
-    """Yields every record once, in rows of bucket lengths (`data.pipeline.evaluation_batches`)."""
+def by_length(examples: Records, cfg_data: ConfigDict, share: ProcessShard) -> OnePass[Batch | TextBatch]:
+    """Returns every record once, in rows of bucket lengths (`data.pipeline.evaluation_batches`)."""
     return evaluation_batches(examples, cfg_data.tokens_per_batch, cfg_data.buckets, share)
 
 
@@ -102,8 +102,8 @@ def training_data(
 
 def all_batches(
     cfg: ConfigDict, tokenizer: Tokenizer, spec: str, mesh: Mesh, *, sides: int, examples: Examples
-) -> Iterator[Batch | TextBatch]:
-    """Yields the batches of a corpus, each record once, for a run of `cfg`; raises as `open_text` and `examples`."""
+) -> OnePass[Batch | TextBatch]:
+    """Returns the batches of a corpus, each record once, for a run of `cfg`; raises as `open_text` and `examples`."""
     prepared = open_text(cfg, tokenizer, spec, sides)
     return by_length(examples(cfg, prepared, tokenizer, 0), cfg.data, own_share(mesh))
 

@@ -1,6 +1,5 @@
 """Image classification."""
 
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from base.errors import UserError
 from base.tokens import Tokens
 from data.images import ImageBatch, ImageBatches, Images, evaluation_batches
 from data.images import open_images as read_images
+from data.pipeline import OnePass
 from model import vision
 from model.config import ModelConfig
 from model.noise import Noise
@@ -103,7 +103,7 @@ def _data(cfg: ConfigDict, workdir: Path, mesh: Mesh) -> Data:
     )
 
 
-def _batches(cfg: ConfigDict, tokenizer: None, spec: str, mesh: Mesh) -> Iterator[ImageBatch]:
+def _batches(cfg: ConfigDict, tokenizer: None, spec: str, mesh: Mesh) -> OnePass[ImageBatch]:
     images = open_images(cfg, spec)
     return evaluation_batches(images, min(ROWS, len(images.labels_n)), own_share(mesh))
 

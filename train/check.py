@@ -50,6 +50,7 @@ AT_LEAST_0 = (
     "optim.weight_decay",
     "seed",
 )
+MOST = {"data.vocab_size": 1_000_000}  # what nothing that learns a vocabulary could do, found before a corpus is read
 ABOVE_0 = ("optim.lr", "optim.eps")
 FRACTIONS = ("optim.b1", "optim.b2", "loss.eps_ls")  # at least 0, below 1
 
@@ -71,6 +72,8 @@ def check(cfg: ConfigDict, default: ConfigDict) -> None:
         require(key, given[key] >= 1, "at least 1")
     for key in AT_LEAST_0:
         require(key, given[key] >= 0, "at least 0")
+    for key, most in MOST.items():
+        require(key, given[key] <= most, f"at most {most:,}")
     for key in ABOVE_0:
         require(key, given[key] > 0, "above 0")
     for key in FRACTIONS:

@@ -1,20 +1,23 @@
 """What the training loop trains: a task's model and data, and what else validation measures."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
+from base.progress import Progress
 from data.imported import open_tokenizer
+from data.pipeline import OnePass
 from data.sources import open_corpus
 from infer.evaluate.predictions import summing, total
 from infer.scores.bleu import corpus_bleu
 from infer.translate.options import Decoding
 from infer.translate.translator import Translator
 from model.config import ModelConfig
+from run.distributed import is_main
 from tasks import TRANSLATION, task_of
 from tasks.task import Batch, Batches, Objective
 
@@ -26,7 +29,7 @@ class Job(NamedTuple):
 
     objective: Objective
     batches: Batches
-    validation: Callable[[], Iterator[Batch]]  # yields every validation record once
+    validation: Callable[[], OnePass[Batch]]  # returns every validation record once
     measure: Measure  # returns further metrics of the parameters, such as BLEU
     manifests: dict[str, dict]  # of the data, recorded in the run's `run.json`
 
@@ -65,13 +68,15 @@ def _bleu(cfg: ConfigDict, config: ModelConfig, workdir: Path, mesh: Mesh) -> Me
     translator = Translator(config, tokenizer, greedy, mesh=mesh)
 
     def measure(params: dict) -> dict[str, float]:
-        translations = translator.translate(params, sources)
+        shown = Progress("translating", "lines", total=len(sources), is_summarised=False, enabled=is_main())
+        with shown as progress:
+            translations = translator.translate(params, sources, progress=progress.update)
         return {"bleu": corpus_bleu([translation.text for translation in translations], references)}
 
     return measure
 
 
-def _accuracy(objective: Objective, batches: Callable[[], Iterator[Batch]], mesh: Mesh) -> Measure:
+def _accuracy(objective: Objective, batches: Callable[[], OnePass[Batch]], mesh: Mesh) -> Measure:
     sums = summing(objective)
 
     def measure(params: dict) -> dict[str, float]:

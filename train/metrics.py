@@ -1,12 +1,13 @@
 """What a run reports: `metrics.jsonl` (the record), TensorBoard files, and a bar or plain lines on stderr.
 
-Records of `metrics.jsonl`, one JSON object per line; losses are in nats per non-pad target token:
+Records of `metrics.jsonl`, one JSON object per line; `loss` and `nll` are in nats per non-pad target token:
 
     {"step", "kind": "train", "loss", "nll", "perplexity", "gradient_norm", "learning_rate", "tokens_per_second",
      "non_pad_share", "seconds"}                          means over the updates since the previous record
     {"step", "kind": "valid", "loss", "nll", "perplexity", "bleu"}       no "bleu" if it is not computed
 
-`loss` is label-smoothed, `nll` and `perplexity` are not. `tokens_per_second` counts non-pad target tokens and wall
+`loss` is label-smoothed (`loss.eps_ls`) and what training minimises; `nll` and `perplexity`, its exponential, are not.
+So they are called everywhere; a sweep ranks by `nll`. `tokens_per_second` counts non-pad target tokens and wall
 time outside validation and checkpointing, compilation included. `non_pad_share` is non-pad tokens over computed
 positions, both sides. `seconds` is that wall time since the run's first update; a resumed run continues the count.
 """
@@ -76,7 +77,7 @@ class Reporter:
         self._totals = _Totals()
         self._window_start = self._elapsed
         self._resumed_at = time.perf_counter()
-        self._bar = Bar("training", total=last, done=first - 1, enabled=workdir is not None)
+        self._bar = Bar("training", total=last, done=first - 1, stays=True, enabled=workdir is not None)
 
     def __enter__(self) -> "Reporter":
         self._bar.start()
@@ -165,10 +166,7 @@ class Reporter:
         self._file.write(json.dumps(record) + "\n")
         self._file.flush()
         self._tensorboard.write(record)
-        if record["kind"] == "train" and self._bar.is_shown:
-            self._bar.note(_line(record))
-        else:
-            self.message(f"step {record['step']}/{self._last} {record['kind']}: {_line(record)}")
+        self.message(f"step {record['step']}/{self._last} {record['kind']}: {_line(record)}")
 
 
 class _TensorBoard:
@@ -198,7 +196,7 @@ class _TensorBoard:
 
 
 def _line(record: dict[str, Any]) -> str:
-    line = f"loss {record['loss']:.4f}  perplexity {record['perplexity']:.2f}"
+    line = f"loss {record['loss']:.4f}  nll {record['nll']:.4f}  perplexity {record['perplexity']:.2f}"
     if "bleu" in record:
         line += f"  BLEU {record['bleu']:.2f}"
     if record["kind"] == "train":

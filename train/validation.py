@@ -6,6 +6,8 @@ import jax
 from jax.sharding import Mesh
 
 from base.numbers import from_nll
+from base.progress import Progress
+from run.distributed import is_main
 from run.sharding import place_rows
 from tasks.loss import Loss
 from tasks.task import Batch
@@ -17,11 +19,14 @@ def validate(job: Job, eval_step: Callable[[dict, Batch], Loss], mesh: Mesh, par
     loss_sum = 0.0
     nll_sum = 0.0
     tokens = 0.0
-    for batch in job.validation():
-        loss = jax.device_get(eval_step(params, place_rows(mesh, batch)))
-        loss_sum += loss.loss_sum
-        nll_sum += loss.nll_sum
-        tokens += loss.tokens
+    batches = job.validation()
+    shown = Progress("validating", "batches", total=len(batches), is_summarised=False, enabled=is_main())
+    with shown as progress:
+        for batch in progress.count(batches):
+            loss = jax.device_get(eval_step(params, place_rows(mesh, batch)))
+            loss_sum += loss.loss_sum
+            nll_sum += loss.nll_sum
+            tokens += loss.tokens
     nll = float(nll_sum / tokens)
     metrics = {"loss": float(loss_sum / tokens), "nll": nll, "perplexity": from_nll(nll)}
     return metrics | job.measure(params)

@@ -8,6 +8,7 @@ import ast
 import os
 import runpy
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 from vaswani import ROOMS, ROOT
@@ -30,16 +31,33 @@ def main() -> int:
     name, *rest = sys.argv[1:] or ["--help"]
     found = commands()
     if name in ("--help", "-h", "help"):
-        print(f"{__doc__}\nCommands; each has --help:\n")
-        for command, path in found.items():
-            about = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-            print(f"  {command:<22} {about.splitlines()[0]}")
-        return 0
+        return _print(_listed(found))
+    if name == "--version":
+        return _print(f"vaswani {version('vaswani')}")
     if name not in found:
         print(f"error: there is no command {name!r}; vaswani --help lists them", file=sys.stderr)
         return 2
     sys.argv = [f"vaswani {name}", *map(_own_config, rest)]
     runpy.run_module(name, run_name="__main__", alter_sys=True)
+    return 0
+
+
+def _listed(found: dict[str, Path]) -> str:
+    """Returns what --help says: every command with the first line of its docstring."""
+    lines = [__doc__ or "", "Commands; each has --help:", ""]
+    for command, path in found.items():
+        about = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        lines.append(f"  {command:<22} {about.splitlines()[0]}")
+    return "\n".join(lines)
+
+
+def _print(text: str) -> int:
+    """Prints the text; returns the exit status, which is that of SIGPIPE if the reader, such as `head`, has gone."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python flushes it again at exit
+        return 141
     return 0
 
 

@@ -9,6 +9,7 @@ from jaxtyping import Array, Float, Int
 
 from base.errors import UserError
 from base.ids import BOS, EOS
+from base.progress import Progress
 from base.tokens import Tokens
 from data.tokenizer import Tokenizer
 from infer.runs import Run, open_run
@@ -67,11 +68,15 @@ def align(model_run: Run, pairs: Sequence[tuple[str, str]], layer: int) -> list[
     limit = model_run.model_config.encoding.limit
     batches = forced_batches(mean_over_heads, sources, targets, width=WIDTH, tokens=TOKENS, limit=limit)
     links: list[list[tuple[int, int]]] = [[] for _ in pairs]
-    for members, mean_bts in batches:
-        for row, pair in enumerate(members):
-            source_words = words_of(tokenizer, source_ids[pair])
-            target_words = words_of(tokenizer.target, target_ids[pair])
-            links[pair] = links_of(mean_bts[row], source_words, target_words)
+    done = 0
+    with Progress("aligning", "pairs", total=len(pairs), is_summarised=False) as progress:
+        for members, mean_bts in batches:
+            for row, pair in enumerate(members):
+                source_words = words_of(tokenizer, source_ids[pair])
+                target_words = words_of(tokenizer.target, target_ids[pair])
+                links[pair] = links_of(mean_bts[row], source_words, target_words)
+            done += len(members)
+            progress.update(done)
     return links
 
 

@@ -1,7 +1,7 @@
 """How well a run predicts what its task asks: hidden tokens, classes of texts, classes of images."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -11,8 +11,12 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Float
 
 from base.numbers import from_nll
+from base.progress import Progress
+from data.pipeline import OnePass
 from infer.evaluate.record import provenance
 from infer.runs import Run, corpus_named, user_error_if_too_long
+from run.averaging import named_steps
+from run.distributed import is_main
 from run.sharding import data_mesh, place_params, place_rows
 from tasks import task_of
 from tasks.task import Batch, Objective
@@ -41,12 +45,13 @@ def summing(objective: Objective) -> Callable[[dict, Batch], Float[Array, "3"]]:
     return sums
 
 
-def total(sums: Callable[[dict, Batch], Float[Array, "3"]], mesh: Mesh, params: dict, batches: Iterable[Batch]) -> Sums:
+def total(sums: Callable[[dict, Batch], Float[Array, "3"]], mesh: Mesh, params: dict, batches: OnePass[Batch]) -> Sums:
     """Returns the `Sums` of all batches, with `sums` of `summing`."""
     placed = place_params(mesh, params)
     total_3 = np.zeros(3)
-    with jax.set_mesh(mesh):
-        for batch in batches:
+    shown = Progress("predicting", "batches", total=len(batches), is_summarised=False, enabled=is_main())
+    with jax.set_mesh(mesh), shown as progress:
+        for batch in progress.count(batches):
             with user_error_if_too_long():
                 batch_3 = sums(placed, place_rows(mesh, batch))
             total_3 += jax.device_get(batch_3)
@@ -92,8 +97,8 @@ def evaluate(model_run: Run, split: str, task: str | None = None) -> dict[str, A
 def table(record: dict[str, Any]) -> str:
     """Returns the record of any task but translation as text."""
     unit = next(unit for unit in ("token", "text", "image") if f"{unit}s" in record)
-    steps = ", ".join(map(str, record["checkpoints"]))
-    lines = [f"{record['data']}: {record[f'{unit}s']:,} {unit}s, step {steps}", ""]
+    steps = named_steps(record["checkpoints"])
+    lines = [f"{record['data']}: {record[f'{unit}s']:,} {unit}s, {steps}", ""]
     lines.append(f"{'nll':<16} {record['nll']:8.4f}   nats {'an' if unit == 'image' else 'a'} {unit}")
     signatures = record["signatures"]
     if "accuracy" in record and "accuracy" not in signatures:

@@ -10,6 +10,7 @@ from infer.runs import Run, corpus_named
 from infer.scores.pairs import language_of, read_pair
 from infer.translate.options import Decoding
 from infer.translate.translator import FULL_BATCH, Translation, Translator, note_unknown
+from run.averaging import named_steps
 
 
 class Sentences(NamedTuple):
@@ -48,7 +49,7 @@ def translate(
     """Returns the translations and the wall time in seconds, compilation included; `job` and `unit` name the work."""
     translator = Translator(model_run.model_config, model_run.tokenizer, decoding, batch_tokens=batch_tokens)
     started = time.perf_counter()
-    with Progress(job, unit) as progress:
+    with Progress(job, unit, total=len(sentences.sources)) as progress:
         translations = translator.translate(model_run.params, sentences.sources, progress=progress.update)
     note_unknown(model_run.tokenizer.unknown(sentences.sources))
     return translations, time.perf_counter() - started
@@ -69,5 +70,5 @@ def headline(record: dict[str, Any]) -> str:
     """Returns one line: the data, the search options and the checkpoint steps."""
     return (
         f"{record['data']}: {record['sentences']:,} sentences, beam {record['beam']}, alpha {record['alpha']:g}, "
-        f"step {', '.join(map(str, record['checkpoints']))}"
+        f"{named_steps(record['checkpoints'])}"
     )

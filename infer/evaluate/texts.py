@@ -11,11 +11,13 @@ from jaxtyping import Array, Float, Int
 
 from base.errors import UserError
 from base.numbers import from_nll
+from base.progress import Progress
 from data.batching import TextBatch
 from data.pipeline import text_batches
 from data.sources import open_corpus
 from infer.evaluate.record import provenance
 from infer.runs import Run, corpus_named, user_error_if_too_long
+from run.distributed import is_main
 from run.sharding import data_mesh, own_share, place_params, place_rows
 from tasks import task_of
 from tasks.task import Objective
@@ -64,8 +66,10 @@ def evaluate(model_run: Run, split: str, row_length: int | None = None) -> dict[
     params = place_params(mesh, model_run.params)
     nll_t = np.zeros(0)
     tokens_t = np.zeros(0)
-    with jax.set_mesh(mesh):
-        for batch in text_batches(prepared, cfg.data, own_share(mesh)):
+    batches = text_batches(prepared, cfg.data, own_share(mesh))
+    shown = Progress("predicting", "batches", total=len(batches), is_summarised=False, enabled=is_main())
+    with jax.set_mesh(mesh), shown as progress:
+        for batch in progress.count(batches):
             with user_error_if_too_long():
                 scored = score(params, place_rows(mesh, batch))
             batch_nll_t, batch_tokens_t = jax.device_get(scored)

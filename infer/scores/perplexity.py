@@ -9,11 +9,13 @@ import numpy as np
 
 from base.ids import EOS
 from base.numbers import from_nll
+from base.progress import Progress
 from data.tokenizer import Tokenizer
 from infer.scores.forced import forced_batches
 from model.config import ModelConfig
 from model.prefix_lm import translation_model
 from model.search.scoring import forced_log_probs
+from run.distributed import is_main
 from run.sharding import cut_rows, data_mesh, fetch, place_params, row_parts
 
 SHORTEST_ROW = 16
@@ -76,7 +78,12 @@ def line_log_probs(
         multiple=row_parts(mesh),
     )
     log_probs = np.zeros(len(sources))
-    for members, log_probs_bt in batches:
-        row_sums = log_probs_bt.astype(np.float64).sum(axis=1)
-        log_probs[members] = row_sums[: len(members)]
+    done = 0
+    shown = Progress("scoring", "sentences", total=len(sources), is_summarised=False, enabled=is_main())
+    with shown as progress:
+        for members, log_probs_bt in batches:
+            row_sums = log_probs_bt.astype(np.float64).sum(axis=1)
+            log_probs[members] = row_sums[: len(members)]
+            done += len(members)
+            progress.update(done)
     return log_probs

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from base.errors import UserError
 from base.ids import EOS, PAD, UNK
@@ -47,10 +47,20 @@ def masked(tokenizer: Tokenizer, line: str) -> list[int]:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def likeliest(model: MaskedLM, params: dict, ids_bt: Int[Array, "b t"]) -> tuple[Int[Array, " t"], Float[Array, " t"]]:
-    """Returns the likeliest subword at each place of one row, and the logarithm of its probability."""
-    log_probs_tv = jax.nn.log_softmax(model.apply({"params": params}, Tokens.of(ids_bt)))[0, :, UNK + 1 :]
-    return log_probs_tv.argmax(axis=-1) + UNK + 1, log_probs_tv.max(axis=-1)
+def likeliest(
+    model: MaskedLM, params: dict, ids_bt: Int[Array, "b t"], whole_v: Bool[Array, " v"]
+) -> tuple[Int[Array, " t"], Float[Array, " t"]]:
+    """Returns the likeliest subword of `whole_v` at each place of one row, and the logarithm of its probability."""
+    log_probs_tv = jax.nn.log_softmax(model.apply({"params": params}, Tokens.of(ids_bt)))[0]
+    log_probs_tv = jnp.where(whole_v, log_probs_tv, -jnp.inf)
+    return log_probs_tv.argmax(axis=-1), log_probs_tv.max(axis=-1)
+
+
+@functools.lru_cache(maxsize=4)
+def whole_characters(tokenizer: Tokenizer) -> Bool[np.ndarray, " v"]:
+    """Returns which subwords spell whole characters: a single byte of one would be printed as U+FFFD."""
+    ids = range(tokenizer.vocab_size)
+    return np.array([number > UNK and "\ufffd" not in tokenizer.decode([number]) for number in ids])
 
 
 def row(config: ModelConfig, ids: list[int]) -> Int[np.ndarray, " t"]:
@@ -79,8 +89,9 @@ def fill(model_run: Run, params: dict, line: str) -> str:
     config = model_run.model_config
     model = MaskedLM(config)
     row_t = row(config, masked(model_run.tokenizer, line))
+    whole_v = jnp.asarray(whole_characters(model_run.tokenizer))
     while MASK in row_t:
-        subword_t, log_prob_t = likeliest(model, params, jnp.asarray(row_t[None]))
+        subword_t, log_prob_t = likeliest(model, params, jnp.asarray(row_t[None]), whole_v)
         place = np.argmax(np.where(row_t == MASK, log_prob_t, -np.inf))
         row_t[place] = subword_t[place]
     return model_run.tokenizer.decode(row_t)

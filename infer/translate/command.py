@@ -1,17 +1,22 @@
 """What `python -m infer.translate` does once its flags have been checked."""
 
+import os
+import stat
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import jax
 
+from data.lines import lines_left
 from infer.options import decoding
 from infer.runs import open_runs
 from infer.translate.options import Sampling
-from infer.translate.stream import prompted, translate_columns, translate_stream, write
+from infer.translate.stream import Arriving, prompted, translate_columns, translate_stream, write
 from infer.translate.translator import Translator
 
 CHUNK = 1_000  # lines
+FIRST = 8  # lines of the first chunk, if the output is read by another program
 RULES = ("min_length", "no_repeat", "groups", "diversity")
 
 
@@ -31,11 +36,18 @@ def main(options: Any) -> None:
     tree = params[0] if alone else params
 
     interactive = sys.stdin.isatty()
-    source = prompted(sys.stdin.buffer) if interactive else sys.stdin.buffer
     chunk = options.chunk or (1 if interactive else CHUNK)
+    total = None if interactive else lines_left(sys.stdin.fileno())
+    source: Iterable[bytes] = sys.stdin.buffer
+    if interactive:
+        source = prompted(sys.stdin.buffer)
+    elif total is None:
+        source = Arriving(sys.stdin.fileno())
+    # Who reads the output as it comes, such as `head`, need not wait for a whole chunk.
+    first = FIRST if not options.chunk and not interactive and _is_pipe(sys.stdout.fileno()) else None
     if options.columns:
         columns = [int(column) for column in options.columns]
-        outputs = translate_columns(translator, tree, source, columns, chunk)
+        outputs = translate_columns(translator, tree, source, columns, chunk, total, first)
     else:
         outputs = translate_stream(
             translator,
@@ -47,5 +59,11 @@ def main(options: Any) -> None:
             interactive=interactive,
             require=options.require,
             mbr=options.mbr,
+            total=total,
+            first=first,
         )
     write(outputs)
+
+
+def _is_pipe(descriptor: int) -> bool:
+    return stat.S_ISFIFO(os.fstat(descriptor).st_mode)

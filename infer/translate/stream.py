@@ -1,7 +1,10 @@
 """Translates a stream of lines: chunks of them in, the output for each chunk out."""
 
 import math
+import os
+import select
 import sys
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -10,16 +13,43 @@ from base.progress import Progress
 from infer.translate.consensus import consensus
 from infer.translate.translator import Required, Translation, Translator, note_unknown
 
+_BLOCK = 1 << 16  # bytes
+_PATIENCE = 0.5  # seconds: what writes without a pause is never cut short, so that it is translated in the same batches
 EMPTY_NOTES = 5  # lines without a translation that are explained one by one
 
 
-def chunks(source: Iterable[bytes], size: int) -> Iterator[list[str]]:
-    """Yields lines of UTF-8 text without their line feeds, `size` at a time.
+class Arriving:
+    """The lines of a pipe, which may come slowly."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._lines: deque[bytes] = deque()  # read, and not yet yielded
+
+    def __iter__(self) -> Iterator[bytes]:
+        rest = b""
+        while block := os.read(self._descriptor, _BLOCK):
+            *whole, rest = (rest + block).split(b"\n")
+            self._lines.extend(line + b"\n" for line in whole)
+            while self._lines:
+                yield self._lines.popleft()
+        if rest:
+            yield rest
+
+    def is_idle(self) -> bool:
+        """Returns whether no further line comes for `_PATIENCE` seconds."""
+        return not self._lines and not select.select([self._descriptor], [], [], _PATIENCE)[0]
+
+
+def chunks(source: Iterable[bytes], size: int, first: int | None = None) -> Iterator[list[str]]:
+    """Yields lines of UTF-8 text without their line feeds, `size` at a time, or those that have come if no more do.
+
+    `first` is the size of the first chunk, if it is another.
 
     Raises:
       UserError: a line is not UTF-8; the lines before it are yielded first.
     """
     lines: list[str] = []
+    wanted = first or size
     for number, line in enumerate(source, 1):
         try:
             lines.append(line.removesuffix(b"\n").decode("utf-8"))
@@ -29,9 +59,10 @@ def chunks(source: Iterable[bytes], size: int) -> Iterator[list[str]]:
             raise UserError(
                 f"standard input, line {number}: not UTF-8 (byte 0x{line[error.start]:02x} at column {error.start + 1})"
             ) from error
-        if len(lines) == size:
+        if len(lines) == wanted or (isinstance(source, Arriving) and source.is_idle()):
             yield lines
             lines = []
+            wanted = size
     if lines:
         yield lines
 
@@ -64,11 +95,14 @@ def translate_stream(
     interactive: bool = False,
     require: str = "",
     mbr: str = "",
+    total: int | None = None,
+    first: int | None = None,
 ) -> Iterator[bytes]:
-    """Yields the output for each chunk of the lines of `source`; `interactive` shows no progress.
+    """Yields the output for each chunk of the lines of `source`, `total` if known; `interactive` shows no progress.
 
     With `require`, a line is TEXT <tab> PREFIX ("prefix") or TEXT <tab> PHRASE <tab> ... ("phrases"). With `mbr`, a
     metric of `infer.translate.consensus`, a line's only output is the consensus of its translations.
+    `first` is the size of the first chunk, if it is another.
     Of a line of text whose translation is empty, a note on stderr says why; of many such lines, how many they are.
     """
     done = 0
@@ -78,8 +112,8 @@ def translate_stream(
     def report(rows: int) -> None:
         progress.update(done + rows)
 
-    with Progress("translating", "lines", enabled=not interactive) as progress:
-        for lines in chunks(source, chunk):
+    with Progress("translating", "lines", total=total, enabled=not interactive) as progress:
+        for lines in chunks(source, chunk, first):
             texts, required = _with_required(lines, require)
             translations = translator.translate(params, texts, required=required, first_line=done + 1, progress=report)
             if mbr:
@@ -133,7 +167,13 @@ def agreed(translation: Translation, metric: str) -> Translation:
 
 
 def translate_columns(
-    translator: Translator, params: Any, source: Iterable[bytes], columns: Sequence[int], chunk: int
+    translator: Translator,
+    params: Any,
+    source: Iterable[bytes],
+    columns: Sequence[int],
+    chunk: int,
+    total: int | None = None,
+    first: int | None = None,
 ) -> Iterator[bytes]:
     """Yields chunks of tab-separated lines, of which these columns, from 1, are translated and the others kept.
 
@@ -141,8 +181,8 @@ def translate_columns(
       UserError: a line has fewer columns.
     """
     done = 0
-    with Progress("translating", "lines") as progress:
-        for lines in chunks(source, chunk):
+    with Progress("translating", "lines", total=total) as progress:
+        for lines in chunks(source, chunk, first):
             rows = [line.split("\t") for line in lines]
             _check_columns(rows, max(columns), done + 1)
             for column in columns:

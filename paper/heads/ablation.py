@@ -145,9 +145,9 @@ def ablate(model_run: Run, roles: dict[str, dict[str, Any]], pairs: Sample) -> d
     shape = (model_run.model_config.N, model_run.model_config.h)
     intact_t = forced.right(model_run.params)
     changes: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
-    with Progress("leaving out heads", "heads") as progress:
-        heads = progress.count((kind, place) for kind in KINDS for place in np.ndindex(shape))
-        right_without = {(kind, *place): forced.right(without(model_run.params, kind, *place)) for kind, place in heads}
+    heads = [(kind, *place) for kind in KINDS for place in np.ndindex(shape)]
+    with Progress("leaving out heads", "heads", total=len(heads)) as progress:
+        right_without = {head: forced.right(without(model_run.params, *head)) for head in progress.count(heads)}
     for kind in KINDS:
         left_out = {place: right_without[kind, *place] for place in np.ndindex(shape)}
         for relation, role in roles[kind].items():

@@ -189,13 +189,14 @@ def tally(model_run: Run, pairs: Sample) -> tuple[RoleTally, AlignmentTally, Ali
     heads = AlignmentTally()
     layers = AlignmentTally()
     roles = RoleTally(model_run.model_config.N, model_run.model_config.h)
-    with Progress(f"attention after {model_run.step:,} updates", "sentences") as progress:
+    sentences = len(pairs.first) + len(pairs.more)
+    with Progress(f"attention after {model_run.step:,} updates", "sentences", total=sentences) as progress:
         for pair, maps in progress.count(sentence_maps(model_run, pairs.first)):
             for kind in KINDS:
                 roles.add(pair, kind, largest(maps[kind]))
             heads.add(pair, largest(maps["cross"]))
             layers.add(pair, largest(maps["cross"].mean(1, keepdims=True)))
-        for pair, maps in sentence_maps(model_run, pairs.more):
+        for pair, maps in progress.count(sentence_maps(model_run, pairs.more)):
             for kind in KINDS:
                 roles.add(pair, kind, largest(maps[kind]))
     return roles, heads, layers

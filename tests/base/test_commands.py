@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from infer.translate.stream import prompted, translate_stream, why_empty
+from infer.translate.stream import Arriving, chunks, prompted, translate_stream, why_empty
 from infer.translate.translator import NOTHING, Hypothesis, Translation, Translator
 from tests import tiny
 
@@ -164,6 +164,59 @@ def test_flags_that_would_be_read_for_ever_or_are_too_wide(command: list[str], l
     assert line in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [
+        (["train", "--config=configs/quickstart.py"], "error: --workdir=DIR is missing; --help lists the flags\n"),
+        (["infer.translate"], "error: --workdir=DIR is missing; --help lists the flags\n"),
+        (["infer.align", "--workdir=x", "--target=x"], "error: --source=... is missing; --help lists the flags\n"),
+        (
+            ["infer.translate", "--workdir=README.md"],
+            "error: --workdir=README.md: this is a file; name the folder of a run\n",
+        ),
+        (
+            ["infer.attention_maps", "--workdir=x", "--source= ", "--output=x.png"],
+            "error: --source is empty: give a sentence\n",
+        ),
+        (
+            ["train", "--config=configs/quickstart.py", "--workdir=README.md"],
+            "error: --workdir=README.md: README.md is a file; name a folder\n",
+        ),
+    ],
+)
+def test_what_is_missing_or_of_another_kind_is_answered_in_one_line_without_jax(command: list[str], line: str) -> None:
+    program = (
+        "import runpy, sys; sys.argv[0] = 'x'; runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
+    )
+    watched = f"import atexit, sys; atexit.register(lambda: print('jax' in sys.modules)); {program}"
+    done = subprocess.run([sys.executable, "-c", watched, *command], capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "False\n", line)
+
+
+def test_help_names_no_path_quotes_no_number_and_has_groups() -> None:
+    done = subprocess.run([sys.executable, "-m", "infer", "--help"], capture_output=True, text=True, cwd=ROOT)
+    assert str(ROOT) not in done.stdout and "default: '" not in done.stdout
+    titles = [line for line in done.stdout.splitlines() if re.fullmatch(r"[A-Z][a-z ]+:", line)]
+    assert titles == ["Flags:", "The run and its decoding:", "Several processes:"]
+    assert done.stdout.index("python -m infer --workdir") < done.stdout.index("Flags:")
+
+
+@pytest.mark.parametrize("module", ["train", "vaswani"])
+def test_the_version_is_printed(module: str) -> None:
+    done = subprocess.run([sys.executable, "-m", module, "--version"], capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.match(r"vaswani \d+\.\d+", done.stdout)
+
+
+@pytest.mark.parametrize("command", [["vaswani", "--help"], ["benchmarks.decoding", "--help"]])
+def test_a_reader_that_has_gone_ends_other_commands_too(command: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([sys.executable, "-m", *command], stdout=writing, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
 def test_what_is_meant_for_a_closed_standard_error_goes_nowhere(tmp_path: Path) -> None:
     """Not to standard output, nor into the next file that is opened."""
     script = tmp_path / "command.py"
@@ -210,7 +263,7 @@ def test_ctrl_c_ends_a_translation_at_once_with_130(tmp_path: Path) -> None:
     assert process.stdout.readline().endswith(b"\n")
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=60) == 130
-    assert b"Traceback" not in (errors := process.stderr.read()) and b"stopping" in errors
+    assert b"Traceback" not in (errors := process.stderr.read()) and b"interrupted" in errors
     for stream in (process.stdin, process.stdout, process.stderr):
         stream.close()
 
@@ -238,6 +291,24 @@ def test_a_terminal_gets_a_prompt_for_each_line_and_no_progress(capsys: pytest.C
     assert capsys.readouterr().err == "> "
     assert len(list(outputs)) == 1
     assert re.sub(r"note:.*\n", "", capsys.readouterr().err) == "> > \n"
+
+
+def test_lines_of_a_pipe_are_translated_once_no_more_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("infer.translate.stream._PATIENCE", 0.01)
+    reading, writing = os.pipe()
+    os.write(writing, b"one\ntwo\nth")
+    found = chunks(Arriving(reading), 1_000)
+    assert next(found) == ["one", "two"]  # while the other end is still open
+    os.write(writing, b"ree\n" + b"x\n" * 3 + b"end")
+    os.close(writing)
+    assert list(found) == [["three", "x", "x", "x", "end"]]
+    os.close(reading)
+
+
+def test_the_first_chunk_may_be_smaller() -> None:
+    lines = [b"a\n"] * 7
+    assert [len(chunk) for chunk in chunks(lines, 3, 1)] == [1, 3, 3]
+    assert [len(chunk) for chunk in chunks(lines, 3)] == [3, 3, 1]
 
 
 def test_text_without_a_translation_is_explained(capsys: pytest.CaptureFixture[str]) -> None:

@@ -332,3 +332,8 @@ def test_command_line(spec, tmp_path) -> None:
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.splitlines()[-1].startswith("error: data.vocab_size is 37000, more than the training text")
     assert "Traceback" not in done.stderr
+
+
+def test_a_corpus_without_a_count_says_how_much_it_takes() -> None:
+    for spec, named in (("grammar:train", "grammar:train (100,000 records)"), ("grammar:train:7", "grammar:train:7")):
+        assert module._named(open_corpus(spec), open_corpus(spec).size()) == named

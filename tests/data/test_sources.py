@@ -213,3 +213,15 @@ def test_multi30k_has_its_published_size() -> None:
         pytest.skip("no Multi30k here")
     pairs = open_corpus(f"text:{folder}/test_2016_flickr.{{en,de}}.gz").pairs()
     assert sum(1 for _ in itertools.islice(pairs, None)) == 1_000
+
+
+def test_a_corpus_counts_its_records_where_that_is_quick(tmp_path: Path) -> None:
+    (tmp_path / "c.en").write_bytes(b"a\nb\nc")  # the last line lacks its line feed
+    (tmp_path / "c.de").write_bytes(b"a\nb\nc\n")
+    (tmp_path / "c.tsv").write_bytes(b"a\tb\n" * 5)
+    (tmp_path / "c.en.gz").write_bytes(gzip.compress(b"a\n"))
+    files = (f"text:{tmp_path}/c.{{en,de}}", f"tsv:{tmp_path}/c.tsv", f"lines:{tmp_path}/c.en")
+    for spec in (*files, "grammar:train:7", "lines:grammar:train:7", "lines:grammar:train:7:{en,de}"):
+        corpus = open_corpus(spec)
+        assert corpus.size() == len(list(corpus.pairs())), spec
+    assert open_corpus(f"lines:{tmp_path}/c.en.gz").size() is None

@@ -1,5 +1,6 @@
 """`from infer import load_run`: the documented example runs, and agrees with the commands."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -55,6 +56,30 @@ def test_scores_have_every_reading_of_the_models_own_translations(model: LoadedR
         model.score(SOURCES, REFERENCES[:3])
     with pytest.raises(UserError, match="0 sources and 0 references"):
         model.score([], [])
+
+
+def test_a_string_is_one_line_and_not_its_letters(model: LoadedRun) -> None:
+    source = SOURCES[0]
+    reference = REFERENCES[0]
+    assert model.translate(source) == model.translate([source])[0]
+    assert model.score(source, reference) == model.score([source], [reference])
+    with pytest.raises(UserError, match="1 sources and 4 references"):
+        model.score(source, REFERENCES)
+
+
+def test_hypotheses_are_ranked_and_the_first_are_the_translations(model: LoadedRun) -> None:
+    found = model.hypotheses(SOURCES, nbest=3, beam=4)
+    assert [best.text for best, *_ in found] == model.translate(SOURCES, beam=4)
+    for hypotheses in found:
+        scores = [hypothesis.score for hypothesis in hypotheses]
+        assert len(scores) <= 3 and scores == sorted(scores, reverse=True)
+    assert len(model.hypotheses(SOURCES[0])) == 1
+    with pytest.raises(UserError, match="nbest is 4, more than the beam of 2"):
+        model.hypotheses(SOURCES, nbest=4, beam=2)
+
+
+def test_a_run_says_what_it_is(model: LoadedRun, workdir: Path) -> None:
+    assert re.fullmatch(rf"LoadedRun\('{workdir}': translation, step \d+, [\d,]+ parameters\)", repr(model))
 
 
 def test_maps_are_of_the_given_target_or_the_models_own(model: LoadedRun) -> None:

@@ -14,7 +14,7 @@ from base.keys import flat
 from configs.common import default
 from infer.runs import open_run
 from model.config import parameter_count
-from run.averaging import count_parameters, list_checkpoints, params_sha256
+from run.averaging import count_parameters, list_checkpoints, named_steps, params_sha256
 from run.config import ADDED, read_config
 from tests import tiny
 
@@ -42,6 +42,11 @@ def test_open_run_loads_what_the_choice_names(workdir: Path, choice: str | int |
     assert count_parameters(run.params) == parameter_count(run.model_config)
     assert run.tokenizer.vocab_size == run.model_config.vocab_size == 320
     assert run.config.decode.beam == 1
+
+
+def test_an_import_is_not_called_a_step() -> None:
+    assert named_steps((0,)) == "imported"
+    assert named_steps([10, 20]) == "step 10, 20"
 
 
 def test_checkpoints_are_listed_with_time_and_metrics(workdir: Path):

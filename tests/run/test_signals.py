@@ -60,6 +60,13 @@ def test_where_nothing_needs_saving_a_signal_exits_with_its_status(
     assert capfd.readouterr().err == "\nstopping: there is nothing new to save\n"
 
 
+def test_work_that_saves_nothing_is_not_said_to(capfd: pytest.CaptureFixture) -> None:
+    with pytest.raises(SystemExit), Signals(saves=False):
+        send(signal.SIGINT)
+        time.sleep(60)
+    assert capfd.readouterr().err == "\ninterrupted\n"
+
+
 def test_once_there_is_something_to_save_a_signal_is_noted(capfd: pytest.CaptureFixture) -> None:
     with Signals() as active:
         active.hold()

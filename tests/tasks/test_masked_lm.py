@@ -22,7 +22,7 @@ from data.pipeline import ProcessShard, TrainingBatches
 from infer.evaluate import predictions as evaluation
 from infer.runs import Run, open_run
 from infer.texts.blanks import fill, masked
-from model.masked_lm import MaskedLM
+from model.masked_lm import MaskedLM, init_params
 from run.folder import read_metrics
 from run.sharding import make_mesh
 from tasks.masked_lm import objective
@@ -185,10 +185,17 @@ def test_blanks_are_filled(trained: Run) -> None:
     assert fill(trained, trained.params, "be ___ be be ___ be") == "be be be be be be"
     assert fill(trained, trained.params, "___ or or or or") == "or or or or or"
     assert fill(trained, trained.params, "  nothing to fill ") == "  nothing to fill "
+
     pieces = trained.tokenizer.pieces(masked(trained.tokenizer, "be ___,___ be___"))
     assert pieces == ["▁be", "<unk>", "<0x2C>", "<unk>", "▁be", "<unk>"]
     with pytest.raises(UserError, match="a line of 33 subwords, EOS counted; the learned positions are 32"):
         fill(trained, trained.params, "to " * 31 + "___")
+
+
+def test_no_blank_is_filled_with_part_of_a_character(trained: Run) -> None:
+    untrained = init_params(trained.model_config, jax.random.key(0))  # most of its subwords are bytes
+    filled = [fill(trained, untrained, f"{'___ ' * number}be") for number in range(1, 6)]
+    assert not any("\ufffd" in line for line in filled), filled
 
 
 @pytest.mark.slow

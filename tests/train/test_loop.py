@@ -12,7 +12,9 @@ from ml_collections import ConfigDict
 
 from base.errors import UserError
 from configs.common import default
+from infer.runs import open_run
 from run.checkpoint import Checkpoints
+from run.summary import summary
 from tasks.loss import Loss
 from tests import tiny
 from train import loop
@@ -117,6 +119,9 @@ def test_a_start_that_failed_on_its_data_can_be_mended_and_changed_data_are_not_
     good, cfg.data.train = cfg.data.train, f"text:{tmp_path}/absent.{{en,de}}"
     with pytest.raises(UserError, match="absent"):
         loop.train(cfg, tmp_path / "run")
+    for opened in (open_run, summary):
+        with pytest.raises(UserError, match="training never began in this folder"):
+            opened(tmp_path / "run")
     cfg.data.train, cfg.steps, cfg.checkpoint.every = good, 1, 100
     assert loop.train(cfg, tmp_path / "run") == 0
     assert steps(tmp_path / "run") == [1]  # the last update is saved whatever checkpoint.every says
@@ -189,7 +194,7 @@ def test_a_record_is_the_mean_over_tokens_and_goes_to_stderr(tmp_path: Path, cap
     assert record["tokens_per_second"] * record["seconds"] == pytest.approx(2 * float(sums(loss=1).loss.tokens))
     out, err = capsys.readouterr()
     assert out == ""
-    assert "step 2/9 train: loss 2.0000  perplexity 2.72  lr 1.00e-01" in err
+    assert "step 2/9 train: loss 2.0000  nll 1.0000  perplexity 2.72  lr 1.00e-01" in err
     assert "padding 10.0%" in err
 
 

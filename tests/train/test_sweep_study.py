@@ -297,12 +297,12 @@ def test_a_trial_taken_up_again_keeps_what_it_reported(worker: Callable[..., Stu
     held._last -= 20.0
     held.heartbeat()
     held.release()
-    assert here.statuses()[0].losses == {1: 3.0, 2: 2.0}
+    assert here.statuses()[0].nll == {1: 3.0, 2: 2.0}
     again = take(here)
-    assert here.statuses()[0].losses == {1: 3.0, 2: 2.0}
+    assert here.statuses()[0].nll == {1: 3.0, 2: 2.0}
     write_valid(tmp_path, held.name, 3.0, 2.0, 1.5)
     again.finish(DONE)
-    assert here.statuses()[0].losses == {1: 3.0, 2: 2.0, 3: 1.5}
+    assert here.statuses()[0].nll == {1: 3.0, 2: 2.0, 3: 1.5}
 
 
 def test_a_run_too_short_for_a_heartbeat_is_reported_at_its_end(worker: Callable[..., Study], tmp_path: Path) -> None:
@@ -321,7 +321,7 @@ def test_a_search_needs_a_validation_loss_and_a_grid_does_not(
     here = worker(trials=1)
     take(here).finish(Outcome("done", "", measures))
     point = here.statuses()[0]
-    assert (point.state, point.reason) == ("failed", "the run has no finite validation loss")
+    assert (point.state, point.reason) == ("failed", "the run has no finite validation nll")
     plan = {**PLAN, "kind": "grid", "study": "another"}
     grid = Study(tmp_path, plan, None, 60, "asha")
     grid.enqueue({"base": {}}, suggest, retry=False)

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from base.errors import UserError
+from train.sweep.picture import draw
 from train.sweep.plan import open_plan
 from train.sweep.point import Outcome, PointStatus
 from train.sweep.study import Study
-from train.sweep.table import as_csv, as_records, as_text, draw
+from train.sweep.table import as_csv, as_records, as_text, best_of
 
 ROOT = Path(__file__).parent.parent.parent
 TREE = {"steps": 1000, "seed": 0, "model": {"h": 8, "N": 2}, "eval": {"every": 100}}
@@ -25,8 +26,8 @@ PLAN = {"kind": "grid", "config": TREE, "storage": None, "study": "s"}
 POINTS = {f"h={h}": {"model.h": h, "model.N": 2} for h in (1, 2, 4, 16)} | {"steps=9": {"steps": 9}}
 
 
-def valid(step: int, loss: float, **more: float) -> str:
-    return json.dumps({"step": step, "kind": "valid", "loss": loss, "nll": loss, "perplexity": 2 * loss, **more}) + "\n"
+def valid(step: int, nll: float, **more: float) -> str:
+    return json.dumps({"step": step, "kind": "valid", "loss": 9.0, "nll": nll, "perplexity": 2 * nll, **more}) + "\n"
 
 
 @pytest.fixture
@@ -39,7 +40,8 @@ def grid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
         (tmp_path / name).mkdir()
     done, failed, running, dead = (grid.take() for _ in range(4))
     assert done and failed and running and dead
-    record = {"step": 1000, "minutes": 90.0, "loss": 3.0, "loss_best": 2.5, "bleu": 7.0, "bleu_best": 7.5}
+    record = {"step": 1000, "minutes": 90.0, "loss": 3.3, "loss_best": 2.9, "nll": 3.0, "nll_best": 2.5}
+    record |= {"bleu": 7.0, "bleu_best": 7.5}
     done.finish(Outcome("done", "", record))
     failed.finish(Outcome("failed", "update 3: the loss is nan", {}))
     (tmp_path / "h=4" / "metrics.jsonl").write_text(
@@ -56,16 +58,17 @@ def grid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
 
 
 TABLE = """\
-1 done, 1 failed, 1 running, 1 interrupted, 1 waiting
+1 done, 1 running, 1 failed, 1 interrupted, 1 waiting
 
- h  state        step           loss    best  perplexity  best  BLEU  best  minutes  point
---  -----------  -----------  ------  ------  ----------  ----  ----  ----  -------  -------
- 1  done         1,000/1,000  3.0000  2.5000                    7.00  7.50     90.0  h=1
- 2  failed                                                                           h=2
- 4  running      200/1,000    4.5000  4.0000        9.00  8.00  1.00  1.00      1.0  h=4
-16  interrupted                                                                      h=16
- 8  waiting                                                                          steps=9
+    h  state        step            nll    best  perplexity  best  BLEU  best  minutes  point
+-  --  -----------  -----------  ------  ------  ----------  ----  ----  ----  -------  -------
+*   1  done         1,000/1,000  3.0000  2.5000                    7.00  7.50     90.0  h=1
+    4  running      200/1,000    4.5000  4.0000        9.00  8.00  1.00  1.00      1.0  h=4
+    2  failed                                                                           h=2
+   16  interrupted                                                                      h=16
+    8  waiting                                                                          steps=9
 
+*: the lowest validation nll of the points that are done; --best prints its command
 h=2: update 3: the loss is nan"""
 
 
@@ -76,8 +79,9 @@ def test_the_table_of_a_sweep_in_every_state(grid: Study) -> None:
 def test_csv_holds_the_same(grid: Study) -> None:
     records = as_records(grid.statuses(), CONFIG)
     read = list(csv.DictReader(io.StringIO(as_csv(records))))
-    assert [row["point"] for row in read] == list(POINTS)
-    assert (read[0]["model.h"], read[0]["loss_best"], read[1]["reason"]) == ("1", "2.5", "update 3: the loss is nan")
+    assert [row["point"] for row in read] == ["h=1", "h=4", "h=2", "h=16", "steps=9"]
+    assert (read[0]["model.h"], read[0]["loss_best"], read[2]["reason"]) == ("1", "2.9", "update 3: the loss is nan")
+    assert [row["is_best"] for row in read] == ["True", *["False"] * 4]
     assert "model.N" not in read[0]
 
 
@@ -87,6 +91,55 @@ def test_the_command_prints_json_and_draws(grid: Study, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout) == as_records(grid.statuses(), CONFIG)
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_best_point_s_flags_are_printed_as_a_command(grid: Study, tmp_path: Path) -> None:
+    status, out, error = shown(tmp_path, "--best")
+    message = (
+        f"error: {tmp_path}/h=1: its run.json is not here; the best point has --config.model.h=1 --config.model.N=2\n"
+    )
+    assert (status, out, error) == (2, "", message)
+    command = ["__main__.py", "--config=a b.py", "--config.model.h=1", f"--workdir={tmp_path}/h=1"]
+    data = {"train": {"sha256": {}}, "valid": {"sha256": {}}}
+    record = {"launches": [{"step": 0, "data": data, "command": command}]}
+    (tmp_path / "h=1" / "run.json").write_text(json.dumps(record))
+    best = f"python -m train '--config=a b.py' --config.model.h=1 --workdir={tmp_path}-best\n"
+    assert shown(tmp_path, "--best") == (0, best, "")
+
+
+def test_the_best_is_done_and_numbers_have_four_digits() -> None:
+    summaries = {"a": 3.0, "b": 2.0, "c": float("nan"), "d": 1.0}
+    points = []
+    for number, (name, nll) in enumerate(summaries.items()):
+        state = "pruned" if name == "d" else "done"
+        overrides = {"optim.lr": 0.00123456789 * (number + 1)}
+        points.append(PointStatus(name, overrides, state, "", {"nll_best": nll}, {}))
+    assert best_of(points) == points[1]
+    assert best_of(points[2:]) is best_of([]) is None
+    records = as_records(points, CONFIG)
+    assert [record["point"] for record in records] == ["b", "a", "c", "d"]
+    assert "*  0.002469 " in as_text(records)
+    assert records[0]["optim.lr"] == 2 * 0.00123456789
+
+
+def test_a_picture_has_a_panel_for_each_key_and_one_for_the_importances(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figures = []
+    monkeypatch.setattr("infer.attention.drawing.save", lambda figure, *arguments, **options: figures.append(figure))
+    points = []
+    for number, norm in enumerate(("pre", "post", "pre", "post")):
+        overrides = {"optim.lr": 10.0**-number, "model.norm": norm, "model.N": 2}
+        nll = {1: 3.0 + number, 2: 2.0 + number}
+        points.append(PointStatus(f"trial-{number:03d}", overrides, "done", "", {"nll_best": 2.0 + number}, nll))
+    draw(points, tmp_path / "p.png", search=True, config=CONFIG, importances={"lr": 0.75, "norm": 0.25})
+    history, rate, norm, importances = figures[0].axes
+    assert (rate.get_xlabel(), norm.get_xlabel()) == ("optim.lr", "model.norm")
+    assert rate.get_xscale() == "log"
+    values = sorted(map(tuple, rate.collections[0].get_offsets()))
+    assert values == [(10.0**-number, 2.0 + number) for number in (3, 2, 1, 0)]
+    assert [label.get_text() for label in importances.get_yticklabels()] == ["norm", "lr"]
+    assert "nll" in history.get_ylabel()
 
 
 @pytest.mark.parametrize("search", [False, True])
@@ -120,7 +173,7 @@ def test_a_search_without_any_trial_has_an_empty_table(tmp_path: Path) -> None:
     open_plan(tmp_path, {**PLAN, "kind": "search"})
     assert shown(tmp_path, "--table") == (0, "no points yet\n", "")
     assert shown(tmp_path, "--json")[:2] == (0, "[]\n")
-    assert as_csv([]).startswith("point,state,step")
+    assert as_csv([]).startswith("point,is_best,state,step")
     assert not (tmp_path / "sweep" / "study.db").exists()
 
 

@@ -48,6 +48,10 @@ def wait_for(path: Path, process: subprocess.Popen[str], seconds: float = 300.0)
             ["--config.data.vocab_size=2147483648"],
             "error: config: data.vocab_size is 2147483648; it must be a whole number up to 2147483647, like 37000",
         ),
+        (
+            ["--config.data.vocab_size=100000000"],
+            "error: config: data.vocab_size is 100000000; it must be at most 1,000,000",
+        ),
         (["--config.optim.lr=nan"], "error: config: optim.lr is nan; it must be a finite number, like 1.0"),
         (
             ["--config.model.attention_impl=splash"],

@@ -25,7 +25,7 @@ def test_batches_of_unequal_size_count_by_their_tokens() -> None:
 
     batches = [np.array([1.0, 2.0, 3.0], np.float32), np.array([10.0], np.float32)]
     objective = Objective(None, lambda key: {}, loss, lambda batch: (), None, None)  # type: ignore[arg-type]
-    job = Job(objective, None, lambda: iter(batches), lambda params: {"bleu": 7.0}, {})  # type: ignore[arg-type]
+    job = Job(objective, None, lambda: batches, lambda params: {"bleu": 7.0}, {})  # type: ignore[arg-type]
     found = validate(job, make_eval_step(objective), data_mesh(), {"scale": jnp.float32(2.0)})
     assert found == pytest.approx({"loss": 8.0, "nll": 4.0, "perplexity": math.exp(4.0), "bleu": 7.0})
 

@@ -3,6 +3,7 @@
     python -m train.sweep --config=FILE[:ARGUMENT] --workdir=DIR [--config.k=v]               # a grid
     python -m train.sweep --config=FILE[:ARGUMENT] --workdir=DIR --trials=40 [--storage=URL]  # a search
     python -m train.sweep --workdir=DIR --table [--csv | --json] [--plot=FILE.png]            # results, at any time
+    python -m train.sweep --workdir=DIR --best                                                # how to train the best
 
 Beside `get_config()`, FILE has `sweep()`, which returns the points of a grid (written with the expressions of
 train/sweep/expressions.py), or `search(trial)`, which returns the keys that an Optuna trial sets. The same command,
@@ -55,17 +56,18 @@ flags.DEFINE_bool("retry", False, "train failed points again")
 flags.DEFINE_bool("table", False, "print the points and what they reached")
 flags.DEFINE_bool("csv", False, "as --table, in comma-separated values")
 flags.DEFINE_bool("json", False, "as --table, in JSON")
-flags.DEFINE_string("plot", None, "draw the results into this file")
+flags.DEFINE_bool("best", False, "print the command that trains the best point again")
+flags.DEFINE_string("plot", None, "draw the results, and nll by each key, into this file")
 
 
 def main(argv: list[str]) -> int:
     options = flags.FLAGS
-    printed = options.table or options.csv or options.json
+    printed = options.table or options.csv or options.json or options.best
     showing = printed or options.plot is not None
     if showing:
         workdir = folder("workdir", options.workdir)
     elif _CONFIG.value is None:
-        raise UserError("--config is missing; only --table, --csv, --json and --plot do without it")
+        raise UserError("--config is missing; only --table, --csv, --json, --best and --plot do without it")
     else:
         check(_CONFIG.value, default())
         workdir = output_folder("workdir", options.workdir)

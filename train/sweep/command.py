@@ -1,6 +1,7 @@
 """The two things that `python -m train.sweep` does: work on a sweep, and show one."""
 
 import json
+import shlex
 import sys
 from pathlib import Path
 
@@ -10,11 +11,13 @@ from ml_collections import config_flags
 from base.errors import UserError
 from base.files import output_file
 from base.keys import flat
-from run.folder import as_json
+from run.folder import as_json, read_launches
 from train.sweep.expressions import Point
+from train.sweep.picture import draw
 from train.sweep.plan import Sweep, open_plan, read_plan
+from train.sweep.point import PointStatus
 from train.sweep.study import HeldPoint, Study, try_out, without_password
-from train.sweep.table import as_csv, as_records, as_text, draw
+from train.sweep.table import as_csv, as_records, as_text, best_of
 from train.sweep.worker import Stop, work
 
 
@@ -49,9 +52,12 @@ def train(options: flags.FlagValues, workdir: Path) -> int:
     work(study, command, stop, idle=options.silence / 24)
     if stop.received:
         return 128 + stop.received
-    states = [point.state for point in study.statuses() if point.name in points]
+    statuses = study.statuses()
+    states = [point.state for point in statuses if point.name in points]
     counts = ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states)))
-    print(f"{workdir}: all points have ended: {counts}; --table shows them", file=sys.stderr)
+    best = best_of(statuses)
+    won = f"; the lowest nll, {best.summary['nll_best']:.4f}, is of {best.name}" if best else ""
+    print(f"{workdir}: all points have ended: {counts}{won}; --table shows them", file=sys.stderr)
     return 1 if "failed" in states else 0
 
 
@@ -64,20 +70,46 @@ def show(options: flags.FlagValues, workdir: Path) -> int:
     plan = read_plan(workdir)
     if plan["storage"] is not None and options.storage is None:
         raise UserError(f"--workdir={workdir}: the study is in {plan['storage']!r}; to open it, give that as --storage")
+    study = None
     points = []
     database = workdir / "sweep" / "study.db"
     results = workdir / "sweep" / "results"
     if options.storage is None and not database.exists() and any(results.glob("*.json")):
         raise UserError(f"{database}: no such file, but {results} has results; restore a copy of it")
     if options.storage is not None or database.exists():
-        points = Study(workdir, plan, options.storage, options.silence).statuses()
-    records = as_records(points, flat(plan["config"]))
+        study = Study(workdir, plan, options.storage, options.silence)
+        points = study.statuses()
+    config = flat(plan["config"])
+    records = as_records(points, config)
     if options.csv:
         print(as_csv(records))
     elif options.json:
         print(json.dumps(records, indent=1, ensure_ascii=False))
     elif options.table:
         print(as_text(records))
+    if options.best:
+        print(_command_of_best(points, workdir))
     if drawn:
-        draw(points, drawn, search=plan["kind"] == "search")
+        search = plan["kind"] == "search"
+        importances = study.importances() if study and search else {}
+        draw(points, drawn, search=search, config=config, importances=importances)
     return 0
+
+
+def _command_of_best(points: list[PointStatus], workdir: Path) -> str:
+    """Returns the command that trains the best point again, in a folder of its own.
+
+    Raises:
+      UserError: no point is done, or its folder is not here, which alone records the command.
+    """
+    best = best_of(points)
+    if best is None:
+        raise UserError(f"--workdir={workdir}: no point is done with a finite validation nll, so none is best")
+    launches = read_launches(workdir / best.name)
+    if not launches:
+        found = " ".join(f"--config.{key}={value}" for key, value in best.overrides.items())
+        raise UserError(f"{workdir / best.name}: its run.json is not here; the best point has {found or 'no changes'}")
+    _, *arguments = launches[-1]["command"]
+    kept = [argument for argument in arguments if not argument.startswith("--workdir=")]
+    again = workdir.parent / f"{workdir.resolve().name}-best"
+    return shlex.join(["python", "-m", "train", *kept, f"--workdir={again}"])

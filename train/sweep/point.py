@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from train.sweep.expressions import Point
 
 Summary = dict[str, int | float]
-OBJECTIVE = "nll"  # validation loss without label smoothing: comparable also where eps_ls differs
+OBJECTIVE = "nll"  # not "loss", which is label-smoothed: comparable also where eps_ls differs
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 _PR_SET_PDEATHSIG = 1
 
@@ -31,14 +31,17 @@ class Outcome(NamedTuple):
 
 
 class PointStatus(NamedTuple):
-    """What is known of a point; `state` may also be "waiting", "running" or "interrupted"; `losses` by update."""
+    """What is known of a point; `state` may also be "waiting", "running" or "interrupted".
+
+    `nll` is that of each validation, by update.
+    """
 
     name: str
     overrides: Point
     state: str
     reason: str
     summary: Summary
-    losses: dict[int, float]
+    nll: dict[int, float]
 
 
 def summary(records: list[dict[str, Any]]) -> Summary:

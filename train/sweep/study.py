@@ -166,6 +166,14 @@ class Study:
             statuses.append(PointStatus(name, overrides, state, reason, measures, trial.intermediate_values))
         return statuses
 
+    def importances(self) -> dict[str, float]:
+        """Returns how much of the differences in nll Optuna ascribes to each parameter of a search; {} if it cannot."""
+        with reachable():
+            done = self.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+            if len({trial.value for trial in done}) < 2:
+                return {}
+            return optuna.importance.get_param_importances(self.study)
+
     def _counting(self) -> dict[str, FrozenTrial]:
         """Returns the trial that counts of each point."""
         trials = self.study.get_trials(deepcopy=False)
@@ -244,7 +252,7 @@ class HeldPoint:
         """
         best = outcome.summary.get(f"{OBJECTIVE}_best", math.inf)
         if outcome.state == "done" and self._study.search and not math.isfinite(best):
-            outcome = Outcome("failed", "the run has no finite validation loss", outcome.summary)
+            outcome = Outcome("failed", "the run has no finite validation nll", outcome.summary)
         workdir = self._study.workdir
         tell = self._study.study.tell
         with reachable():

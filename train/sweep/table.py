@@ -1,35 +1,33 @@
-"""A sweep at a glance: its points as a table for people, spreadsheets or programs, and as a picture."""
+"""A sweep at a glance: its points as a table for people, spreadsheets or programs, the best first."""
 
-import itertools
+import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from base import table
-from base.errors import UserError
-from train.sweep.point import PointStatus
+from train.sweep.point import OBJECTIVE, PointStatus
 
-MEASURES = ("loss", "loss_best", "perplexity", "perplexity_best", "bleu", "bleu_best")
-_FIXED = ("point", "state", "step", "steps", *MEASURES, "minutes", "reason")
-_MOST_IN_A_LEGEND = 16
+MEASURES = ("nll", "nll_best", "loss", "loss_best", "perplexity", "perplexity_best", "bleu", "bleu_best")
+_SHOWN = tuple(name for name in MEASURES if not name.startswith("loss"))  # which is comparable for one eps_ls alone
+_FIXED = ("point", "is_best", "state", "step", "steps", *MEASURES, "minutes", "reason")
+_BEST = f"{OBJECTIVE}_best"
 
 
 def as_records(points: Sequence[PointStatus], config: dict[str, Any]) -> list[dict[str, Any]]:
-    """Returns a flat dict for each point; `config`, dotted key to value, is what they depart from.
+    """Returns a flat dict for each point, best first; `config`, dotted key to value, is what they depart from.
 
-    Its keys are "point"; each config key whose value is not the same in all; "state", "step", "steps"; the `MEASURES`
+    Points that are done come first, those of the lowest nll before others; the best of them is marked. Keys are
+    "point"; "is_best"; each config key whose value is not the same in all; "state", "step", "steps"; the `MEASURES`
     that `train.sweep.point.summary` explains, None where there is none; "minutes" of training; "reason" or "".
     """
-    configs = [config | point.overrides for point in points]
-    overridden = dict.fromkeys(key for point in points for key in point.overrides)  # a dict, for the order
-    differing: list[str] = []
-    for key in overridden:
-        values = [whole.get(key) for whole in configs]
-        if any(value != values[0] for value in values):
-            differing.append(key)
+    differing = differing_keys(points, config)
+    best = best_of(points)
+    ranked = sorted(points, key=_rank)
+    configs = [config | point.overrides for point in ranked]
     return [
         {
             "point": point.name,
+            "is_best": best is not None and point.name == best.name,
             **{key: whole.get(key) for key in differing},
             "state": point.state,
             "step": point.summary.get("step", 0),
@@ -37,8 +35,36 @@ def as_records(points: Sequence[PointStatus], config: dict[str, Any]) -> list[di
             **{name: point.summary.get(name) for name in (*MEASURES, "minutes")},
             "reason": point.reason,
         }
-        for point, whole in zip(points, configs, strict=True)
+        for point, whole in zip(ranked, configs, strict=True)
     ]
+
+
+def differing_keys(points: Sequence[PointStatus], config: dict[str, Any]) -> list[str]:
+    """Returns the config keys whose value is not the same in all points."""
+    configs = [config | point.overrides for point in points]
+    overridden = dict.fromkeys(key for point in points for key in point.overrides)  # a dict, for the order
+    differing: list[str] = []
+    for key in overridden:
+        values = [whole.get(key) for whole in configs]
+        if any(value != values[0] for value in values):
+            differing.append(key)
+    return differing
+
+
+def best_of(points: Sequence[PointStatus]) -> PointStatus | None:
+    """Returns the point that is done with the lowest validation nll, the first of equal ones; None if there is none."""
+    ranked = sorted(points, key=_rank)
+    is_measured = bool(ranked) and ranked[0].state == "done" and math.isfinite(_lowest(ranked[0]))
+    return ranked[0] if is_measured else None
+
+
+def _rank(point: PointStatus) -> tuple[bool, float]:
+    return point.state != "done", _lowest(point)
+
+
+def _lowest(point: PointStatus) -> float:
+    nll = point.summary.get(_BEST, math.inf)
+    return math.inf if math.isnan(nll) else nll
 
 
 def as_text(records: Sequence[dict[str, Any]]) -> str:
@@ -48,12 +74,14 @@ def as_text(records: Sequence[dict[str, Any]]) -> str:
     if not counts:
         return "no points yet"
     keys = [key for key in records[0] if key not in _FIXED]
-    head = [key.rpartition(".")[2] for key in keys]
-    head += ["state", "step", *(_heading(name) for name in MEASURES), "minutes", "point"]
+    head = ["", *(key.rpartition(".")[2] for key in keys)]
+    head += ["state", "step", *(_heading(name) for name in _SHOWN), "minutes", "point"]
     columns = zip(head, *(_cells(record, keys) for record in records), strict=True)
     filled = [column for column in columns if any(column[1:])]
     head_shown, *rows = zip(*filled, strict=True)
     notes = [f"{record['point']}: {record['reason']}" for record in records if record["reason"]]
+    if records[0]["is_best"]:
+        notes.insert(0, "*: the lowest validation nll of the points that are done; --best prints its command")
     return table.as_text(table.Table("", ", ".join(counts), head_shown, rows, notes))
 
 
@@ -64,10 +92,14 @@ def _heading(measure: str) -> str:
 def _cells(record: dict[str, Any], keys: Sequence[str]) -> list[str]:
     """Returns the row of a point, whose own keys are `keys`."""
     step = f"{record['step']:,}/{record['steps']:,}" if record["step"] else ""
-    cells = [str(record[key]) for key in keys]
+    cells = ["*" if record["is_best"] else "", *(_shown_value(record[key]) for key in keys)]
     cells += [record["state"], step]
-    cells += [table.number(record[name], 4 if name.startswith("loss") else 2) for name in MEASURES]
+    cells += [table.number(record[name], 4 if name.startswith("nll") else 2) for name in _SHOWN]
     return [*cells, table.number(record["minutes"], 1), record["point"]]
+
+
+def _shown_value(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def as_csv(records: Sequence[dict[str, Any]]) -> str:
@@ -75,49 +107,3 @@ def as_csv(records: Sequence[dict[str, Any]]) -> str:
     head = tuple(records[0]) if records else _FIXED
     rows = [tuple("" if value is None else str(value) for value in record.values()) for record in records]
     return table.as_csv(table.Table("", "", head, rows, []))
-
-
-def draw(points: Sequence[PointStatus], output: Path, *, search: bool) -> None:
-    """Draws validation loss, nats a token, unsmoothed, into `output`: a curve a point; for a search, a dot a trial.
-
-    Not by `optuna.visualization`, whose history leaves out pruned and failed trials, and whose curves have numbers in
-    place of the points' names and a loss that is an "Intermediate Value".
-
-    Raises `UserError` where nothing has been validated yet, or the file cannot be written.
-    """
-    from matplotlib.figure import Figure
-
-    from infer.attention.drawing import save
-
-    validated = [point for point in points if point.losses]
-    if not validated:
-        raise UserError("no point has been validated yet; there is nothing to draw")
-    figure = Figure(figsize=(9, 5.5), layout="constrained")
-    axes = figure.subplots()
-    if search:
-        _draw_trials(axes, points)
-    else:
-        _draw_curves(axes, validated)
-    if search or len(validated) <= _MOST_IN_A_LEGEND:
-        axes.legend(fontsize=8)
-    axes.set_xlabel("trial" if search else "updates")
-    axes.set_ylabel("validation loss, nats a token")
-    axes.grid(alpha=0.3)
-    save(figure, output, f"--plot={output}", dpi=150)
-
-
-def _draw_trials(axes: Any, points: Sequence[PointStatus]) -> None:
-    """Draws the lowest loss of each trial, by its number, and the lowest up to there."""
-    lowest = {trial: min(point.losses.values()) for trial, point in enumerate(points) if point.losses}
-    for state in sorted({points[trial].state for trial in lowest}):
-        trials = [trial for trial in lowest if points[trial].state == state]
-        axes.scatter(trials, [lowest[trial] for trial in trials], s=22, label=state)
-    so_far = list(itertools.accumulate(lowest.values(), min))
-    axes.step(list(lowest), so_far, where="post", linewidth=1, color="black", label="best so far")
-
-
-def _draw_curves(axes: Any, points: Sequence[PointStatus]) -> None:
-    """Draws the loss of each point over updates; the legend begins with the lowest last one."""
-    for point in sorted(points, key=lambda point: point.losses[max(point.losses)]):
-        steps = sorted(point.losses)
-        axes.plot(steps, [point.losses[step] for step in steps], marker=".", linewidth=1.2, label=point.name)
