@@ -1,8 +1,6 @@
 """Programs kept between commands: never a wrong result, a traceback or a word on stderr, whatever happens to them."""
 
-import ctypes
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -83,18 +81,26 @@ def environment(caches: Path | None, **more: str) -> dict[str, str]:
     return {**kept, "PYTHONPATH": str(ROOT), **there, **more}
 
 
-def python(code: str, caches: Path | None, more: dict[str, str] | None = None, **options: Any) -> str:
-    """Returns the output of a command, which must not write to stderr."""
-    command = [sys.executable, "-c", code]
+def ended(
+    code: str, caches: Path | None, more: dict[str, str] | None = None, first: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Runs a command, in a process that has done `first`; not by `preexec_fn`, since jax does not like to be forked."""
+    become = "import os, sys; os.execv(sys.executable, [sys.executable, '-c', sys.argv[1]])"
+    command = [sys.executable, "-c", f"{first}\n{become}", code]
     variables = environment(caches, **(more or {}))
-    done = subprocess.run(command, cwd="/", env=variables, capture_output=True, text=True, **options)
+    return subprocess.run(command, cwd="/", env=variables, capture_output=True, text=True)
+
+
+def python(code: str, caches: Path | None, more: dict[str, str] | None = None, first: str = "") -> str:
+    """Returns the output of a command, which must not write to stderr."""
+    done = ended(code, caches, more, first)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.strip()
 
 
-def compute(caches: Path, before: str = "", **options: Any) -> tuple[str, bool]:
+def compute(caches: Path, before: str = "", first: str = "") -> tuple[str, bool]:
     """Returns what the program computes, and whether it was loaded."""
-    result, loaded = python(before + PROGRAM + COMPUTE, caches, **options).split()
+    result, loaded = python(before + PROGRAM + COMPUTE, caches, first=first).split()
     return result, loaded != "0"
 
 
@@ -118,7 +124,7 @@ def test_they_are_kept_in_the_users_cache_folder(tmp_path: Path) -> None:
 def test_programs_of_other_numbers_of_threads_are_others(tmp_path: Path) -> None:
     """The code of a program depends on it, and the name that jax gives the program does not."""
     processor = min(os.sched_getaffinity(0))
-    found = python(CHOICE, tmp_path, preexec_fn=lambda: os.sched_setaffinity(0, {processor}))
+    found = python(CHOICE, tmp_path, first=f"import os; os.sched_setaffinity(0, {{{processor}}})")
     assert found == str(tmp_path / "vaswani" / "1-threads")
     inherited = {compiled.DIRECTORY: str(tmp_path / "vaswani" / "64-threads")}
     assert python(CHOICE, tmp_path, inherited) == python(CHOICE, tmp_path)
@@ -205,37 +211,39 @@ def test_damaged_programs_are_compiled_again(tmp_path: Path) -> None:
     assert python(PROGRAM + DAMAGE, tmp_path) == "each was repaired"
 
 
-def obedient() -> None:
-    """Has root, too, be refused what permissions forbid, in what this process runs next."""
-    drop_from_bounding_set, override_permissions = 24, 1
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(drop_from_bounding_set, override_permissions, 0, 0, 0)
+# Has root, too, be refused what permissions forbid.
+OBEDIENT = """
+import ctypes, sys
+drop_from_bounding_set, override_permissions = 24, 1
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(drop_from_bounding_set, override_permissions, 0, 0, 0)
+"""
+# Lets no file grow beyond 1000 bytes.
+NEARLY_FULL = """
+import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+"""
 
 
 def test_a_read_only_folder_is_read(tmp_path: Path) -> None:
     right, _ = compute(tmp_path)
     (program,) = programs(tmp_path)
     program.parent.chmod(0o555)
-    assert compute(tmp_path, preexec_fn=obedient) == (right, True)
+    assert compute(tmp_path, first=OBEDIENT) == (right, True)
     program.write_bytes(b"damaged")
-    assert compute(tmp_path, preexec_fn=obedient) == (right, False)
+    assert compute(tmp_path, first=OBEDIENT) == (right, False)
     assert program.read_bytes() == b"damaged"
     program.parent.chmod(0o755)
     program.unlink()
     program.parent.chmod(0o555)
-    assert compute(tmp_path, preexec_fn=obedient) == (right, False)
+    assert compute(tmp_path, first=OBEDIENT) == (right, False)
     assert programs(tmp_path) == []
     program.parent.chmod(0o755)
 
 
-def nearly_full() -> None:
-    """Lets no file grow beyond 1000 bytes."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
 def test_a_full_disk_leaves_no_part_of_a_program(tmp_path: Path) -> None:
-    right, _ = compute(tmp_path, preexec_fn=nearly_full)
+    right, _ = compute(tmp_path, first=NEARLY_FULL)
     assert programs(tmp_path) == []
     assert compute(tmp_path) == (right, False)
     assert compute(tmp_path) == (right, True)
@@ -243,9 +251,8 @@ def test_a_full_disk_leaves_no_part_of_a_program(tmp_path: Path) -> None:
 
 def test_a_process_killed_while_it_writes_leaves_a_part_that_the_next_replaces(tmp_path: Path) -> None:
     killed_at_the_limit = "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_DFL)"
-    command = [sys.executable, "-c", killed_at_the_limit + PROGRAM + COMPUTE]
-    killed = subprocess.run(command, cwd="/", env=environment(tmp_path), capture_output=True, preexec_fn=nearly_full)
-    assert (killed.returncode, killed.stderr) == (-signal.SIGXFSZ, b"")
+    killed = ended(killed_at_the_limit + PROGRAM + COMPUTE, tmp_path, first=NEARLY_FULL)
+    assert (killed.returncode, killed.stderr) == (-signal.SIGXFSZ, "")
     (program,) = programs(tmp_path)
     assert program.stat().st_size == 1000
     right, loaded = compute(tmp_path)

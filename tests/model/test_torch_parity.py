@@ -124,7 +124,12 @@ def test_multi_head_attention(kind):
     variables = {"params": weights}
     keys_values = module.apply(variables, jnp.asarray(memory), jnp.asarray(positions[1]), method="keys_values")
     out, attention = module.apply(
-        variables, jnp.asarray(x), jnp.asarray(positions[0]), keys_values, jnp.asarray(mask), method="attend"
+        variables,
+        jnp.asarray(x),
+        jnp.asarray(positions[0]),
+        keys_values,
+        Mask(dense_bts=jnp.asarray(mask)),
+        method="attend",
     )
 
     theirs = torch.nn.MultiheadAttention(CONFIG.d_model, CONFIG.h, batch_first=True)
