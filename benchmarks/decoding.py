@@ -24,8 +24,8 @@ import numpy as np
 from absl import flags
 
 from base.command import run
+from base.errors import UserError
 from base.ids import EOS
-from infer.convert.ctranslate2 import specification
 from model.config import ModelConfig
 from model.search.beam import beam_search
 from model.search.scoring import forced_log_probs
@@ -73,9 +73,17 @@ def their_search(peer: Any, config: ModelConfig, source_bs: np.ndarray, beam: in
 
 
 def ctranslate2_model(config: ModelConfig, params: Any, folder: str, stored: str = "float32", **options: Any) -> Any:
-    """Returns a CTranslate2 translator with our weights, stored in a type; `options` are those of its `Translator`."""
-    import ctranslate2
+    """Returns a CTranslate2 translator with our weights, stored in a type; `options` are those of its `Translator`.
 
+    Raises:
+      UserError: CTranslate2 is not installed.
+    """
+    try:
+        import ctranslate2
+
+        from infer.convert.ctranslate2 import specification
+    except ImportError as error:
+        raise UserError("this needs CTranslate2: pip install -e '.[bench]'") from error
     spec = specification(config, jax.tree.map(np.array, params))
     spec.register_source_vocabulary(names_of(config))
     spec.register_target_vocabulary(names_of(config))

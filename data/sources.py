@@ -14,7 +14,7 @@
 | `scan:SPLIT:PART` | SCAN (`data/scan.py`); SPLIT is simple, length or around-right, PART train or test |
 | `chars:FILE[.gz][:PART]` | a text as one sequence of characters; PART is train, its first nine tenths, or valid |
 
-Without COUNT there are 100,000 sentences of train and 1,000 of any other split.
+Without COUNT there are 100,000 sentences of a training split and 1,000 of any other.
 
 The source language comes first, so `{de,en}` reverses the direction of `grammar:`, `text:` and `tfds:`. Only a line
 feed ends a line (a carriage return before it is dropped): other separators, such as U+2028 or U+0085, are part of a

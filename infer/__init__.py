@@ -9,7 +9,7 @@ Load a run, translate, score, and look at the attention (`infer.api.LoadedRun`):
     print(model.translate(lines), model.translate(lines, beam=1))
 
     scores = model.score(lines, ["Der Hund schläft.", "Wir lesen ein neues Buch."])
-    print(scores["sacrebleu"], scores["signatures"]["sacrebleu"], scores["perplexity"])
+    print(round(scores["sacrebleu"], 2), scores["signatures"]["sacrebleu"], round(scores["perplexity"], 2))
 
     cross = model.attention_maps("The dog sleeps.")["cross"]
     print(cross.queries, cross.keys, cross.weights_nhts.shape)

@@ -17,10 +17,9 @@ class LoadedRun:
     """A trained model and its tokenizer; `run` has its config, parameters and step.
 
     >>> model = load_run("runs/quickstart")
-    >>> model
-    LoadedRun('runs/quickstart': translation, step 5000, 1,234,567 parameters)
-    >>> [(hypothesis.text, hypothesis.score) for hypothesis in model.hypotheses("The dog sleeps.", nbest=2)[0]]
-    [('Der Hund schläft.', -0.1), ('Die Hunde schlafen.', -2.3)]
+    >>> model.translate("The dog sleeps.")
+    'Der Hund schläft.'
+    >>> texts = [hypothesis.text for hypothesis in model.hypotheses("The dog sleeps.", nbest=2)[0]]
     """
 
     def __init__(self, run: Run) -> None:

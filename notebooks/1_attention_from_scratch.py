@@ -27,6 +27,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from model.config import ModelConfig
+from model.masks import Mask
 from model.mixers.attention import MultiHeadAttention
 from model.positions import NoPositions
 
@@ -170,11 +171,11 @@ for name in w:
 config = ModelConfig(vocab_size=4, d_model=d, h=h, d_k=k, d_v=e)
 module = MultiHeadAttention(config, NoPositions())
 positions_bt = jnp.broadcast_to(jnp.arange(t)[None], (b, t))
-mask_bts = jnp.broadcast_to(causal_ts[None], (b, t, t))
+mask = Mask(dense_bts=jnp.broadcast_to(causal_ts[None], (b, t, t)))
 
 
 def ours(params, x_btd):
-    return module.apply({"params": params}, x_btd, positions_bt, mask_bts)[0]
+    return module.apply({"params": params}, x_btd, positions_bt, mask)[0]
 
 
 w32, x32_btd = jax.tree.map(lambda leaf: leaf.astype(np.float32), (w, x_btd))

@@ -138,8 +138,8 @@ def check_began(workdir: Path) -> None:
     is_run = (workdir / "config.json").is_file()
     if is_run and not (workdir / "metrics.jsonl").exists() and not (workdir / "checkpoints").is_dir():
         raise UserError(
-            f"--workdir={workdir}: training never began in this folder, so there is no checkpoint to choose from: "
-            "mend what its start failed of and give the same command again, or wait for the first one"
+            f"--workdir={workdir}: training never began in this folder, so there is no checkpoint: "
+            "fix what stopped it and give the same command again, or wait for the first checkpoint"
         )
 
 
