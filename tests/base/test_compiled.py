@@ -226,6 +226,7 @@ resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 """
 
 
+@pytest.mark.slow
 def test_a_read_only_folder_is_read(tmp_path: Path) -> None:
     right, _ = compute(tmp_path)
     (program,) = programs(tmp_path)
@@ -260,6 +261,7 @@ def test_a_process_killed_while_it_writes_leaves_a_part_that_the_next_replaces(t
     assert compute(tmp_path) == (right, True)
 
 
+@pytest.mark.slow
 def test_a_file_in_the_place_of_a_folder(tmp_path: Path) -> None:
     folder = Path(python(CHOICE, tmp_path))
     folder.touch()
@@ -268,6 +270,7 @@ def test_a_file_in_the_place_of_a_folder(tmp_path: Path) -> None:
     assert not loaded and compute(tmp_path) == (right, False)
 
 
+@pytest.mark.slow
 def test_several_processes_of_one_run_keep_nothing_by_themselves(tmp_path: Path) -> None:
     """Those of other machines may need the one that finds its programs to compile with them."""
     connect = """

@@ -67,6 +67,7 @@ def test_a_string_is_one_line_and_not_its_letters(model: LoadedRun) -> None:
         model.score(source, REFERENCES)
 
 
+@pytest.mark.slow
 def test_hypotheses_are_ranked_and_the_first_are_the_translations(model: LoadedRun) -> None:
     found = model.hypotheses(SOURCES, nbest=3, beam=4)
     assert [best.text for best, *_ in found] == model.translate(SOURCES, beam=4)

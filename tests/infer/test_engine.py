@@ -63,6 +63,7 @@ def test_runs_of_an_ensemble_have_one_tokenizer(run: Run, monkeypatch: pytest.Mo
         open_runs(f"{run.workdir},other")
 
 
+@pytest.mark.slow
 def test_what_is_required_is_there_and_other_lines_are_as_before(run: Run, translator: Translator) -> None:
     required = [Required(prefix="Der"), Required(), Required(phrases=("Katze", "Hund")), Required("Du", ("E-Mail",))]
     found, before = translator.translate(run.params, LINES, required=required), translator.translate(run.params, LINES)

@@ -115,6 +115,7 @@ def test_row_lengths_that_cannot_be_are_said(trained: Run) -> None:
         evaluation.evaluate(learned, "valid")
 
 
+@pytest.mark.slow
 def test_perplexity_a_byte_counts_line_feeds(tmp_path: Path) -> None:
     (tmp_path / "lines.txt").write_text("to be\nor not\näh\n" * 30)
     cfg = tiny(tmp_path, batching="pack", vocab_size=280, max_length=ROW)
@@ -145,6 +146,7 @@ def test_greedy_takes_the_likeliest_token_each_time(trained: Run, prompt: str) -
     assert found.text == prompt + trained.tokenizer.decode(found.tokens)
 
 
+@pytest.mark.slow
 def test_samples_follow_their_seed(trained: Run) -> None:
     def texts(**options: float) -> list[str]:
         drawn = generate(trained, "that ", Decoding(1, 0.0, 30, 3, Sampling(**options)))

@@ -159,7 +159,9 @@ def test_restricted_attention_is_attention_with_a_mask_of_r_neighbours(r, causal
     np.testing.assert_allclose(weights_bhts, expected_bhts, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "rope", "alibi"])
+@pytest.mark.parametrize(
+    "positions", ["rope", *(pytest.param(other, marks=pytest.mark.slow) for other in ("sinusoidal", "alibi"))]
+)
 def test_restricted_attention_to_as_many_neighbours_as_there_are_positions_is_full_attention(positions):
     full = dataclasses.replace(TINY, positions=positions)
     restricted = dataclasses.replace(full, mixer="restricted", neighbours=18)
@@ -199,6 +201,7 @@ def test_weights_of_restricted_attention_are_dropped_and_are_the_same_in_the_mea
     assert np.all((error_btd < 6 * spread_btd / 400**0.5)[real_bt])
 
 
+@pytest.mark.slow
 def test_restricted_attention_costs_r_and_not_n():
     module = RestrictedAttention(dataclasses.replace(TINY, mixer="restricted", neighbours=8), NoPositions())
     assert cost(module, 512) / cost(module, 128) == pytest.approx(4, rel=0.05)

@@ -39,7 +39,7 @@ def assert_same(changes, config, train=True):
 @pytest.mark.parametrize(
     "changes, train",
     [
-        pytest.param({}, False, id="evaluation"),
+        pytest.param({}, False, id="evaluation", marks=pytest.mark.slow),
         pytest.param({"P_drop": 0.2}, True, id="threefry"),
         pytest.param(
             {**DROPOUTS, "N": 3, "norm": "pre", "positions": "rope"},

@@ -25,6 +25,9 @@ from tests.tiny import shrink
 from tests.trainings import assert_resumes_to_the_same_bits, refusal
 from train import loop
 
+# Training takes long; masked_lm and vision train in `make test`, with the same loop.
+pytestmark = pytest.mark.slow
+
 SENTENCES = {
     "(S (NP (PRP They)) (VP (VBP think) (SBAR (IN that) (S (NP (PRP he)) (VP (VBD slept))))) (. .))":
         ("present", "plural", "subordinate"),

@@ -97,7 +97,7 @@ def test_mistakes_are_said(source: tuple, tmp_path: Path) -> None:
     (tmp_path / "tokenizer.model").write_bytes(b"other")
     assert said(str(run), params, tmp_path).endswith(f"set --config.data.tokenizer={run}/tokenizer.model")
     (tmp_path / "config.json").write_text((run / "config.json").read_text())
-    assert "there is no checkpoint to choose from" in said(str(tmp_path), params, run)
+    assert "training never began in this folder" in said(str(tmp_path), params, run)
 
 
 def test_a_mistake_is_one_line_and_status_2(source: tuple, tmp_path: Path) -> None:
