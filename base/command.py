@@ -11,7 +11,7 @@ import textwrap
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from logging import CRITICAL, getLogger
 from pathlib import Path
 from typing import Any
@@ -206,7 +206,12 @@ def _or_one_line(work: Callable[[], int]) -> int:
 
 def _version() -> str:
     """Returns the version of this code, and those that its numbers depend on."""
-    versions = [f"{name} {version(name)}" for name in ("vaswani", "jax", "flax")]
+    versions = []
+    for name in ("vaswani", "jax", "flax"):
+        try:
+            versions.append(f"{name} {version(name)}")
+        except PackageNotFoundError:  # a clone that is run from its folder
+            versions.append(f"{name} (not installed)")
     return f"{', '.join(versions)}, Python {platform.python_version()}"
 
 

@@ -3,9 +3,9 @@
 jax reads the settings from the environment, so nothing here imports it. What jax leaves open is done here:
 
 - Loading a program is running a file, so the folder must belong to the user, and nobody else may write to it.
-- A changed byte in a program can change what it computes, or crash it: measured, 9 in 40. jax compresses programs with
-  zlib, whose checksum noticed every one of 200,000 changes; zstandard has none as jax uses it, and jax prefers it where
-  it is installed. There nothing is kept.
+- A changed byte in a program can change what it computes, or crash it, and XLA does not notice. jax compresses programs
+  with zlib, which has a checksum; zstandard has none as jax uses it, and jax prefers it where it is installed. There
+  nothing is kept.
 - jax's key of a program has the processor and the versions, but not the number of threads, on which code depends.
 - jax writes in place: a process that is killed, or a full disk, leaves part of a program, which jax would warn of and
   compile again in every process to come. It is deleted.
@@ -26,7 +26,7 @@ from typing import Any
 
 DIRECTORY = "JAX_COMPILATION_CACHE_DIR"
 ENABLED = "JAX_ENABLE_COMPILATION_CACHE"
-MAX_BYTES = 512 << 20  # of all programs; those of the quickstart take 3 MB
+MAX_BYTES = 512 << 20  # of all programs
 _DAY = 24 * 3600.0
 _SETTINGS: dict[str, Any] = {
     "jax_persistent_cache_min_compile_time_secs": 0.0,  # most of ours compile in less than jax's default of a second

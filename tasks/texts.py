@@ -93,11 +93,11 @@ def training_data(
     if check:
         check(cfg, train)
     check_rows(cfg, train, valid)
-    return Data(
-        TrainingBatches(train, cfg.data, seed=cfg.seed, share=own_share(mesh, cfg.optim.accumulate)),
-        partial(once, valid, cfg.data, own_share(mesh)),
-        {"train": train.manifest, "valid": valid.manifest},
-    )
+    share = own_share(mesh, cfg.optim.accumulate)
+    batches = TrainingBatches(train, cfg.data, seed=cfg.seed, share=share)
+    validation = partial(once, valid, cfg.data, own_share(mesh))
+    manifests = {"train": train.manifest, "valid": valid.manifest}
+    return Data(batches, validation, manifests)
 
 
 def all_batches(
@@ -105,7 +105,8 @@ def all_batches(
 ) -> OnePass[Batch | TextBatch]:
     """Returns the batches of a corpus, each record once, for a run of `cfg`; raises as `open_text` and `examples`."""
     prepared = open_text(cfg, tokenizer, spec, sides)
-    return by_length(examples(cfg, prepared, tokenizer, 0), cfg.data, own_share(mesh))
+    records = examples(cfg, prepared, tokenizer, 0)
+    return by_length(records, cfg.data, own_share(mesh))
 
 
 def open_text(cfg: ConfigDict, tokenizer: Tokenizer, spec: str, sides: int = 1) -> Prepared:

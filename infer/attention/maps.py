@@ -5,6 +5,7 @@ decoder self-attention with its input token: `<s>`, then the target. Layers and 
 the arrays, and in the names of parameters, from 0.
 """
 
+import math
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -127,12 +128,17 @@ def _weights(config: ModelConfig, model: Any, params: Any, *rows: list[int]) -> 
         padding = [PAD] * (_width(config, row) - len(row))
         sides.append(np.array([row + padding], np.int32))
     batch_maps = _compiled(model)(params, *sides)
-    maps = {kind: np.asarray(weights_nbhts[:, 0], np.float32) for kind, weights_nbhts in batch_maps.items()}
-    return maps, [np.arange(len(row)) for row in rows]
+    maps = {}
+    for kind, weights_nbhts in batch_maps.items():
+        maps[kind] = np.asarray(weights_nbhts[:, 0], np.float32)
+    places = [np.arange(len(row)) for row in rows]
+    return maps, places
 
 
 def _width(config: ModelConfig, row: list[int]) -> int:
-    return len(row) if config.encoding.limit else -(-len(row) // WIDTH) * WIDTH
+    if config.encoding.limit:  # padding could exceed it
+        return len(row)
+    return math.ceil(len(row) / WIDTH) * WIDTH
 
 
 def _without_padding(
@@ -168,4 +174,8 @@ def select(attention: AttentionMap, layer: int | None, head: int | None) -> dict
             raise UserError(f"--{name}={value}: the model's {name}s are 1 to {count}")
     layers = range(1, n + 1) if layer is None else (layer,)
     heads = range(1, h + 1) if head is None else (head,)
-    return {(i, j): attention.weights_nhts[i - 1, j - 1] for i in layers for j in heads}
+    selected = {}
+    for i in layers:
+        for j in heads:
+            selected[i, j] = attention.weights_nhts[i - 1, j - 1]
+    return selected

@@ -79,11 +79,13 @@ def write(model_run: Run, folder: Path) -> float:
     save_file(arrays, folder / "model.safetensors")
     write_json(folder / "parameters.json", names)
     model_run.tokenizer.save(folder / "tokenizer.model")
-    fields = {"platforms": ", ".join(PLATFORMS), "pad": PAD, "bos": BOS, "eos": EOS, **lengths(config)}
-    write_text(folder / "README.md", README.format(**fields))
+    platforms = ", ".join(PLATFORMS)
+    readme = README.format(platforms=platforms, pad=PAD, bos=BOS, eos=EOS, **lengths(config))
+    write_text(folder / "README.md", readme)
 
     pairs = scored_pairs(model_run)
-    return compare("StableHLO", pairs, _log_probs(folder, tuple(leaves.values()), pairs), TOLERANCE)
+    log_probs = _log_probs(folder, tuple(leaves.values()), pairs)
+    return compare("StableHLO", pairs, log_probs, TOLERANCE)
 
 
 def _serialized(function: Callable[..., jax.Array], shapes: tuple, sides: str, limit: int | None) -> bytes:

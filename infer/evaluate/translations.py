@@ -25,19 +25,15 @@ def score(
     joined = [tokenizer.joined(line) for line in references]
     scores = bleu.all_scores(hypotheses, joined, language)
     unit = tokenizer.units.rpartition(",")[2].removesuffix("s")
-    as_is = {}
+    values = {name: scores[name] for name in bleu.METRICS}
+    signatures = dict(scores["signatures"])
     if unit == "word":
-        for name, computed in zip(bleu.AS_IS, (bleu.bleu_as_is, bleu.edits_as_is), strict=True):
-            as_is[name], scores["signatures"][name] = computed(hypotheses, joined)
-    signatures = scores["signatures"] | {
-        "perplexity": f"unit:{unit}|vocabulary:{tokenizer.vocab_size}|eos:yes|smoothing:none",
-    }
-    return {
-        **{name: scores[name] for name in bleu.METRICS},
-        **as_is,
-        "perplexity": perplexity(model_run.model_config, model_run.params, model_run.tokenizer, sources, references),
-        "signatures": signatures,
-    }
+        for name, as_is in bleu.scores_as_is(hypotheses, joined).items():
+            values[name] = as_is.value
+            signatures[name] = as_is.signature
+    values["perplexity"] = perplexity(model_run.model_config, model_run.params, tokenizer, sources, references)
+    signatures["perplexity"] = f"unit:{unit}|vocabulary:{tokenizer.vocab_size}|eos:yes|smoothing:none"
+    return {**values, "signatures": signatures}
 
 
 def evaluate(model_run: Run, sentences: Sentences, decoding: Decoding) -> tuple[dict[str, Any], list[str]]:

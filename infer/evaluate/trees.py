@@ -57,13 +57,15 @@ def evaluate(
     gold = [restore(reference, line_words)[0] for reference, line_words in references]
     figures = _summaries(gold, trees, parameters, same_words=True)
     evalb = _summaries(gold, trees, parameters, same_words=False)
+    signatures = dict.fromkeys(SCORES, f"{parameters.signature()}|{COUNTED}")
+    signatures["repaired_share"] = REPAIR
     record = {
         **{name: figures["All"][name] for name in SCORES},
         "repaired_share": 100 * repaired / len(trees),
         "errors": evalb["All"]["errors"],
         "figures": figures,
         "evalb": evalb,
-        "signatures": {**dict.fromkeys(SCORES, f"{parameters.signature()}|{COUNTED}"), "repaired_share": REPAIR},
+        "signatures": signatures,
         "seconds": seconds,
         "sentences_per_second": len(trees) / seconds,
         **provenance(model_run, sentences.data, sentences.name),

@@ -111,6 +111,11 @@ def bleu_as_is(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     return _bleu(BLEU(tokenize="none", smooth_method="none", force=True), hypotheses, references)
 
 
+def scores_as_is(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Score]:
+    """Returns the scores of `AS_IS`."""
+    return {"bleu_as_is": bleu_as_is(hypotheses, references), "edits_as_is": edits_as_is(hypotheses, references)}
+
+
 def edits_as_is(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     """Computes the edits (insertions, deletions, replacements) per word of the reference; of phones, it is the PER."""
     _check(hypotheses, references)

@@ -22,21 +22,21 @@ def as_records(points: Sequence[PointStatus], config: dict[str, Any]) -> list[di
     """
     differing = differing_keys(points, config)
     best = best_of(points)
-    ranked = sorted(points, key=_rank)
-    configs = [config | point.overrides for point in ranked]
-    return [
-        {
-            "point": point.name,
-            "is_best": best is not None and point.name == best.name,
-            **{key: whole.get(key) for key in differing},
-            "state": point.state,
-            "step": point.summary.get("step", 0),
-            "steps": whole["steps"],
-            **{name: point.summary.get(name) for name in (*MEASURES, "minutes")},
-            "reason": point.reason,
-        }
-        for point, whole in zip(ranked, configs, strict=True)
-    ]
+    records = []
+    for point in sorted(points, key=_rank):
+        whole = config | point.overrides
+        record: dict[str, Any] = {"point": point.name}
+        record["is_best"] = best is not None and point.name == best.name
+        for key in differing:
+            record[key] = whole.get(key)
+        record["state"] = point.state
+        record["step"] = point.summary.get("step", 0)
+        record["steps"] = whole["steps"]
+        for name in (*MEASURES, "minutes"):
+            record[name] = point.summary.get(name)
+        record["reason"] = point.reason
+        records.append(record)
+    return records
 
 
 def differing_keys(points: Sequence[PointStatus], config: dict[str, Any]) -> list[str]:
@@ -74,9 +74,13 @@ def as_text(records: Sequence[dict[str, Any]]) -> str:
     if not counts:
         return "no points yet"
     keys = [key for key in records[0] if key not in _FIXED]
-    head = ["", *(key.rpartition(".")[2] for key in keys)]
-    head += ["state", "step", *(_heading(name) for name in _SHOWN), "minutes", "point"]
-    columns = zip(head, *(_cells(record, keys) for record in records), strict=True)
+    short_keys = [key.rpartition(".")[2] for key in keys]
+    measures = [_heading(name) for name in _SHOWN]
+    head = ["", *short_keys, "state", "step", *measures, "minutes", "point"]
+    lines = [head]
+    for record in records:
+        lines.append(_cells(record, keys))
+    columns = zip(*lines, strict=True)
     filled = [column for column in columns if any(column[1:])]
     head_shown, *rows = zip(*filled, strict=True)
     notes = [f"{record['point']}: {record['reason']}" for record in records if record["reason"]]
@@ -91,11 +95,15 @@ def _heading(measure: str) -> str:
 
 def _cells(record: dict[str, Any], keys: Sequence[str]) -> list[str]:
     """Returns the row of a point, whose own keys are `keys`."""
+    mark = "*" if record["is_best"] else ""
+    values = [_shown_value(record[key]) for key in keys]
     step = f"{record['step']:,}/{record['steps']:,}" if record["step"] else ""
-    cells = ["*" if record["is_best"] else "", *(_shown_value(record[key]) for key in keys)]
-    cells += [record["state"], step]
-    cells += [table.number(record[name], 4 if name.startswith("nll") else 2) for name in _SHOWN]
-    return [*cells, table.number(record["minutes"], 1), record["point"]]
+    measures = []
+    for name in _SHOWN:
+        digits = 4 if name.startswith("nll") else 2
+        measures.append(table.number(record[name], digits))
+    minutes = table.number(record["minutes"], 1)
+    return [mark, *values, record["state"], step, *measures, minutes, record["point"]]
 
 
 def _shown_value(value: Any) -> str:
