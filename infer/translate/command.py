@@ -43,8 +43,7 @@ def main(options: Any) -> None:
         source = prompted(sys.stdin.buffer)
     elif total is None:
         source = Arriving(sys.stdin.fileno())
-    # Who reads the output as it comes, such as `head`, need not wait for a whole chunk.
-    first = FIRST if not options.chunk and not interactive and _is_pipe(sys.stdout.fileno()) else None
+    first = None if interactive or options.chunk else first_chunk(sys.stdout.fileno())
     if options.columns:
         columns = [int(column) for column in options.columns]
         outputs = translate_columns(translator, tree, source, columns, chunk, total, first)
@@ -65,5 +64,10 @@ def main(options: Any) -> None:
     write(outputs)
 
 
-def _is_pipe(descriptor: int) -> bool:
-    return stat.S_ISFIFO(os.fstat(descriptor).st_mode)
+def first_chunk(output: int) -> int | None:
+    """Returns the lines of the first chunk, None for as many as of the others, given the output's descriptor.
+
+    Who reads the output as it comes, such as `head`, need not wait for a whole chunk.
+    """
+    is_pipe = stat.S_ISFIFO(os.fstat(output).st_mode)
+    return FIRST if is_pipe else None

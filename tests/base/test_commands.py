@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from infer.translate.command import CHUNK, first_chunk
 from infer.translate.stream import Arriving, chunks, prompted, translate_stream, why_empty
 from infer.translate.translator import NOTHING, Hypothesis, Translation, Translator
 from tests import tiny
@@ -296,6 +297,7 @@ def test_a_terminal_gets_a_prompt_for_each_line_and_no_progress(capsys: pytest.C
 def test_lines_of_a_pipe_are_translated_once_no_more_come(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("infer.translate.stream._PATIENCE", 0.01)
     reading, writing = os.pipe()
+    os.set_blocking(reading, False)  # waiting for more would be an error, and not for ever
     os.write(writing, b"one\ntwo\nth")
     found = chunks(Arriving(reading), 1_000)
     assert next(found) == ["one", "two"]  # while the other end is still open
@@ -309,6 +311,16 @@ def test_the_first_chunk_may_be_smaller() -> None:
     lines = [b"a\n"] * 7
     assert [len(chunk) for chunk in chunks(lines, 3, 1)] == [1, 3, 3]
     assert [len(chunk) for chunk in chunks(lines, 3)] == [3, 3, 1]
+
+
+def test_who_reads_the_output_as_it_comes_gets_a_smaller_first_chunk(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    with (tmp_path / "out.txt").open("w") as file:
+        assert first_chunk(file.fileno()) is None
+    first = first_chunk(writing)
+    assert first is not None and first < 100 < CHUNK
+    os.close(reading)
+    os.close(writing)
 
 
 def test_text_without_a_translation_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
