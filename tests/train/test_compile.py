@@ -87,7 +87,7 @@ def test_the_report_says_what_it_is(small: dict[str, Any]) -> None:
 
 @needs_compiler
 def test_what_does_not_fit_is_refused_with_its_numbers() -> None:
-    done = start("base", "v5e:2x2", keys=(*SMALL, "data.vocab_size=8000000"))
+    done = start("base", "v5e:2x2", keys=(*SMALL, "data.vocab_size=1000000", "model.d_model=1024"))
     assert done.returncode == 1
     numbers = r"does not fit: train_longest needs (\d+\.\d+) GiB per device, and v5e:2x2 has 15\.75"
     assert float(_only(numbers, done.stderr)) > 16
