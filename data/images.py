@@ -160,7 +160,7 @@ def read_idx(path: Path, dimensions: int) -> np.ndarray:
 class ImageBatches(EndlessBatches[ImageBatch]):
     """Endless batches of images; order and shifts follow from the seed, so it resumes exactly."""
 
-    def __init__(self, images: Images, rows: int, *, seed: int, shift: int = 0, share: ProcessShard = ALL_ROWS):
+    def __init__(self, images: Images, rows: int, *, seed: int, shift: int = 0, shard: ProcessShard = ALL_ROWS):
         """Checks nothing and reads nothing.
 
         Args:
@@ -168,9 +168,9 @@ class ImageBatches(EndlessBatches[ImageBatch]):
           rows: images of a batch, over all processes.
           seed: decides the order of every epoch, and the shifts.
           shift: random shifts of up to `shift` pixels, zero-padded.
-          share: this process's part of every batch.
+          shard: this process's part of every batch.
         """
-        super().__init__(share)
+        super().__init__(shard)
         self._images = images
         self._rows = rows
         self._seed = seed
@@ -206,9 +206,9 @@ def _read(images: Images, planned: PlannedBatch, shifts_n2: np.ndarray | None = 
     return ImageBatch(images_byx, images.labels_n[numbers_b] * real_b, real_b)
 
 
-def planned_batch(images: Images, numbers_b: np.ndarray, rows: int, share: ProcessShard) -> ImageBatch:
-    """Returns this process's share of a batch of `rows` rows, the first of which hold the images of these numbers."""
-    return _read(images, share.of(one_each(numbers_b, rows, length=1)))
+def planned_batch(images: Images, numbers_b: np.ndarray, rows: int, shard: ProcessShard) -> ImageBatch:
+    """Returns this process's shard of a batch of `rows` rows, the first of which hold the images of these numbers."""
+    return _read(images, shard.of(one_each(numbers_b, rows, length=1)))
 
 
 def _moved(image_yx: np.ndarray, shift_2: np.ndarray) -> np.ndarray:
@@ -219,11 +219,11 @@ def _moved(image_yx: np.ndarray, shift_2: np.ndarray) -> np.ndarray:
     return padded_yx[top : top + height, left : left + width]
 
 
-def evaluation_batches(images: Images, rows: int, share: ProcessShard = ALL_ROWS) -> OnePass[ImageBatch]:
+def evaluation_batches(images: Images, rows: int, shard: ProcessShard = ALL_ROWS) -> OnePass[ImageBatch]:
     """Returns every image once, in order."""
     count = len(images.labels_n)
 
     def read(first: int) -> ImageBatch:
-        return planned_batch(images, np.arange(first, min(first + rows, count)), rows, share)
+        return planned_batch(images, np.arange(first, min(first + rows, count)), rows, shard)
 
     return OnePass(range(0, count, rows), read)

@@ -88,8 +88,8 @@ class EndlessBatches(ABC, Generic[AnyBatch]):
     The state before a `next` is where that `next` can be repeated.
     """
 
-    def __init__(self, share: ProcessShard) -> None:
-        self._share = share
+    def __init__(self, shard: ProcessShard) -> None:
+        self._shard = shard
         self._state: State = {"epoch": 0, "batch": 0}
         self._items: Generator[tuple[AnyBatch, State]] | None = None
 
@@ -146,7 +146,7 @@ class EndlessBatches(ABC, Generic[AnyBatch]):
                 following = planner.submit(self.plan, epoch + 1)  # while this epoch is read
                 if batch >= len(plan):
                     raise UserError(f"data position: batch {batch} of an epoch of {len(plan)}; the run's data changed")
-                planned = grain.MapDataset.source(plan[batch:]).map(partial(self._read_share, epoch))
+                planned = grain.MapDataset.source(plan[batch:]).map(partial(self._read_shard, epoch))
                 options = grain.ReadOptions(num_threads=1, prefetch_buffer_size=_PREFETCHED)
                 for number, read in enumerate(planned.to_iter_dataset(options), batch + 1):
                     last = number == len(plan)
@@ -154,26 +154,26 @@ class EndlessBatches(ABC, Generic[AnyBatch]):
                 epoch += 1
                 batch = 0
 
-    def _read_share(self, epoch: int, planned: PlannedBatch) -> AnyBatch:
-        return self.read(self._share.of(planned), epoch)
+    def _read_shard(self, epoch: int, planned: PlannedBatch) -> AnyBatch:
+        return self.read(self._shard.of(planned), epoch)
 
 
 class TrainingBatches(EndlessBatches[Batch | TextBatch]):
     """Endless batches of pairs, or of a text: `TextBatch`."""
 
-    def __init__(self, prepared: Records, cfg_data: ConfigDict, *, seed: int, share: ProcessShard = ALL_ROWS):
+    def __init__(self, prepared: Records, cfg_data: ConfigDict, *, seed: int, shard: ProcessShard = ALL_ROWS):
         """Checks the settings; reading starts with the first `next`.
 
         Args:
             prepared: the training corpus.
             cfg_data: `config.data`; see `configs/common.py`.
             seed: decides the order of every epoch.
-            share: this process's part of every batch; all processes compute the same plan.
+            shard: this process's part of every batch; all processes compute the same plan.
 
         Raises:
             UserError: the row lengths, tokens and maximum length of `cfg_data` are inconsistent.
         """
-        super().__init__(share)
+        super().__init__(shard)
         key, longest_row = _longest_row(cfg_data)
         if cfg_data.batching == "window" and prepared.lengths.shape[1] != 1:
             raise UserError("data.batching is window; that is for texts, and data.train has pairs: take bucket or pack")
@@ -251,7 +251,7 @@ class OnePass(Generic[AnyBatch]):
 
 
 def evaluation_batches(
-    prepared: Records, tokens: int, buckets: Sequence[int], share: ProcessShard = ALL_ROWS
+    prepared: Records, tokens: int, buckets: Sequence[int], shard: ProcessShard = ALL_ROWS
 ) -> OnePass[Batch | TextBatch]:
     """Returns every pair once, one a row, shortest first, in rows of bucket lengths; longer pairs get longer rows.
 
@@ -259,15 +259,15 @@ def evaluation_batches(
         prepared: the corpus.
         tokens: the most positions per side in one batch, unless a single row is longer.
         buckets: row lengths, ascending; doubled beyond the largest as far as the corpus needs.
-        share: this process's part of every batch.
+        shard: this process's part of every batch.
     """
     batches = length_batches(prepared.lengths.max(axis=1), buckets, tokens=tokens)
     plan = [one_each(members, rows, length) for length, rows, members in batches]
-    return OnePass(plan, lambda planned: _read(prepared, share.of(planned)))
+    return OnePass(plan, lambda planned: _read(prepared, shard.of(planned)))
 
 
 def text_batches(
-    prepared: Prepared, cfg_data: ConfigDict, share: ProcessShard = ALL_ROWS
+    prepared: Prepared, cfg_data: ConfigDict, shard: ProcessShard = ALL_ROWS
 ) -> OnePass[Batch | TextBatch]:
     """Returns a text once: as `evaluation_batches`, or, where `data.batching` is window, in rows of `data.pack_length`.
 
@@ -275,9 +275,9 @@ def text_batches(
     """
     tokens = cfg_data.tokens_per_batch
     if cfg_data.batching != "window":
-        return evaluation_batches(prepared, tokens, cfg_data.buckets, share)
+        return evaluation_batches(prepared, tokens, cfg_data.buckets, shard)
     length = cfg_data.pack_length
     rows = max(1, tokens // length)
     starts = np.arange(0, prepared.lengths.sum(dtype=np.int64), length)
     plan = [one_each(starts[first : first + rows], rows, length) for first in range(0, len(starts), rows)]
-    return OnePass(plan, lambda planned: _read_windows(prepared, share.of(planned)))
+    return OnePass(plan, lambda planned: _read_windows(prepared, shard.of(planned)))

@@ -144,7 +144,7 @@ def row_parts(mesh: Mesh | AbstractMesh) -> int:
     return mesh.shape["data"] * mesh.shape["fsdp"]
 
 
-def own_share(mesh: Mesh, slices: int = 1) -> ProcessShard:
+def process_shard(mesh: Mesh, slices: int = 1) -> ProcessShard:
     """Returns which rows of a batch this process's devices hold; each shard has `slices` equal slices.
 
     Raises:
@@ -169,12 +169,12 @@ def own_share(mesh: Mesh, slices: int = 1) -> ProcessShard:
 def place_rows(mesh: Mesh, own: Any) -> Any:
     """Returns global arrays, sharded by rows over the mesh, from a tree of arrays of this process's own rows."""
     sharding = NamedSharding(mesh, ROWS)
-    share = own_share(mesh)
+    shard = process_shard(mesh)
 
     def place(own_b: np.ndarray) -> jax.Array:
-        rows_of_part = len(own_b) // (share.end - share.first)
-        rows = rows_of_part * share.parts
-        first_row = rows_of_part * share.first
+        rows_of_part = len(own_b) // (shard.end - shard.first)
+        rows = rows_of_part * shard.parts
+        first_row = rows_of_part * shard.first
 
         def rows_of_device(index: tuple[slice, ...] | None) -> np.ndarray:
             assert index is not None

@@ -17,12 +17,12 @@ from data.pipeline import OnePass, ProcessShard, Records, TrainingBatches, evalu
 from data.sources import open_corpus
 from data.tokenizer import Tokenizer
 from run.distributed import main_first
-from run.sharding import own_share
+from run.sharding import process_shard
 from tasks.task import Data
 
 # Returns a prepared corpus as the model reads it; the seed decides what is random.
 Examples = Callable[[ConfigDict, Prepared, Tokenizer, int], Records]
-# Returns every record of a corpus once, given `config.data` and this process's share.
+# Returns every record of a corpus once, given `config.data` and this process's shard.
 Once = Callable[[Any, ConfigDict, ProcessShard], OnePass[Batch | TextBatch]]
 
 
@@ -57,9 +57,9 @@ def classified(cfg: ConfigDict, prepared: Prepared, tokenizer: Tokenizer, seed: 
     return Classified(prepared, tokenizer, classes_of(cfg.data.classes))
 
 
-def by_length(examples: Records, cfg_data: ConfigDict, share: ProcessShard) -> OnePass[Batch | TextBatch]:
+def by_length(examples: Records, cfg_data: ConfigDict, shard: ProcessShard) -> OnePass[Batch | TextBatch]:
     """Returns every record once, in rows of bucket lengths (`data.pipeline.evaluation_batches`)."""
-    return evaluation_batches(examples, cfg_data.tokens_per_batch, cfg_data.buckets, share)
+    return evaluation_batches(examples, cfg_data.tokens_per_batch, cfg_data.buckets, shard)
 
 
 def training_data(
@@ -93,9 +93,9 @@ def training_data(
     if check:
         check(cfg, train)
     check_rows(cfg, train, valid)
-    share = own_share(mesh, cfg.optim.accumulate)
-    batches = TrainingBatches(train, cfg.data, seed=cfg.seed, share=share)
-    validation = partial(once, valid, cfg.data, own_share(mesh))
+    shard = process_shard(mesh, cfg.optim.accumulate)
+    batches = TrainingBatches(train, cfg.data, seed=cfg.seed, shard=shard)
+    validation = partial(once, valid, cfg.data, process_shard(mesh))
     manifests = {"train": train.manifest, "valid": valid.manifest}
     return Data(batches, validation, manifests)
 
@@ -106,7 +106,7 @@ def all_batches(
     """Returns the batches of a corpus, each record once, for a run of `cfg`; raises as `open_text` and `examples`."""
     prepared = open_text(cfg, tokenizer, spec, sides)
     records = examples(cfg, prepared, tokenizer, 0)
-    return by_length(records, cfg.data, own_share(mesh))
+    return by_length(records, cfg.data, process_shard(mesh))
 
 
 def open_text(cfg: ConfigDict, tokenizer: Tokenizer, spec: str, sides: int = 1) -> Prepared:

@@ -17,7 +17,7 @@ from model import vision
 from model.config import ModelConfig
 from model.noise import Noise
 from run.folder import model_config
-from run.sharding import own_share
+from run.sharding import process_shard
 from tasks.loss import Loss, cross_entropy
 from tasks.task import Data, Evaluation, Objective, Question, Task
 
@@ -95,17 +95,17 @@ def _data(cfg: ConfigDict, workdir: Path, mesh: Mesh) -> Data:
         raise UserError(
             f"data.tokens_per_batch is {cfg.data.tokens_per_batch}: too few for an image of {image.positions} positions"
         )
-    share = own_share(mesh, cfg.optim.accumulate)
+    shard = process_shard(mesh, cfg.optim.accumulate)
     return Data(
-        ImageBatches(train, rows, seed=cfg.seed, shift=cfg.image.shift, share=share),
-        partial(evaluation_batches, valid, rows, own_share(mesh)),
+        ImageBatches(train, rows, seed=cfg.seed, shift=cfg.image.shift, shard=shard),
+        partial(evaluation_batches, valid, rows, process_shard(mesh)),
         {"train": train.manifest, "valid": valid.manifest},
     )
 
 
 def _batches(cfg: ConfigDict, tokenizer: None, spec: str, mesh: Mesh) -> OnePass[ImageBatch]:
     images = open_images(cfg, spec)
-    return evaluation_batches(images, min(ROWS, len(images.labels_n)), own_share(mesh))
+    return evaluation_batches(images, min(ROWS, len(images.labels_n)), process_shard(mesh))
 
 
 def _signatures(cfg: ConfigDict, tokenizer: None, count: int) -> dict[str, str]:

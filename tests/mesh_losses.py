@@ -18,7 +18,7 @@ from ml_collections import ConfigDict
 from data.cache import prepare_all
 from data.pipeline import TrainingBatches
 from run.folder import model_config
-from run.sharding import make_mesh, own_share, place_rows, placed_shapes, row_parts, shardings
+from run.sharding import make_mesh, place_rows, placed_shapes, process_shard, row_parts, shardings
 from tasks.translation import objective
 from tests import tiny
 from train.optim import optimizer
@@ -51,7 +51,7 @@ def train(cfg: ConfigDict, folder: Path, sizes: tuple[int, ...], accumulate: int
     placed = placed_shapes(jax.eval_shape(init, keys[0]), mesh)
     state = jax.jit(init, out_shardings=shardings(placed))(keys[0])
     step = make_train_step(goal, tx, accumulate, shardings(placed))
-    batches = TrainingBatches(data, cfg.data, seed=cfg.seed, share=own_share(mesh, accumulate))
+    batches = TrainingBatches(data, cfg.data, seed=cfg.seed, shard=process_shard(mesh, accumulate))
     with jax.set_mesh(mesh):
         compiled = step.lower(state, place_rows(mesh, next(batches)), keys[1]).compile()
     batches.set_state({"epoch": 0, "batch": 0})

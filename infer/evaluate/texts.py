@@ -18,7 +18,7 @@ from data.sources import open_corpus
 from infer.evaluate.record import provenance
 from infer.runs import Run, corpus_named, user_error_if_too_long
 from run.distributed import is_main
-from run.sharding import data_mesh, own_share, place_params, place_rows
+from run.sharding import data_mesh, place_params, place_rows, process_shard
 from tasks import task_of
 from tasks.task import Objective
 from tasks.texts import open_text
@@ -66,7 +66,7 @@ def evaluate(model_run: Run, split: str, row_length: int | None = None) -> dict[
     params = place_params(mesh, model_run.params)
     nll_t = np.zeros(0)
     tokens_t = np.zeros(0)
-    batches = text_batches(prepared, cfg.data, own_share(mesh))
+    batches = text_batches(prepared, cfg.data, process_shard(mesh))
     shown = Progress("predicting", "batches", total=len(batches), is_summarised=False, enabled=is_main())
     with jax.set_mesh(mesh), shown as progress:
         for batch in progress.count(batches):

@@ -112,7 +112,7 @@ def test_resuming_is_exact_from_any_point(prepared, mode) -> None:
 @MODES
 def test_processes_share_the_same_batches_on_any_number_of_devices(prepared, mode) -> None:
     whole = batches(prepared, mode)
-    shares = [batches(prepared, mode, share=ProcessShard(first, end, 3, 6)) for first, end in ((0, 1), (1, 3))]
+    shares = [batches(prepared, mode, shard=ProcessShard(first, end, 3, 6)) for first, end in ((0, 1), (1, 3))]
     for _ in range(2 * len(whole.plan(0))):
         parts, batch = [next(share) for share in shares], next(whole)
         assert 2 * len(parts[0].source.ids_bt) == len(parts[1].source.ids_bt)
@@ -157,7 +157,7 @@ def test_batches_are_the_same_in_every_release(tmp_path) -> None:
     prepared = prepare(f"tsv:{tmp_path / 'c.tsv'}", Numbers(), cache=tmp_path, **rules)
     found = {}
     for mode in ("bucket", "pack"):
-        iterator = batches(prepared, mode, share=ProcessShard(1, 3, 3, 6))
+        iterator = batches(prepared, mode, shard=ProcessShard(1, 3, 3, 6))
         found[mode] = take(iterator, len(iterator.plan(0)) + 5)
         iterator.close()
     found["evaluation"] = list(evaluation_batches(prepared, 128, (8, 16)))
@@ -169,7 +169,7 @@ def test_batches_are_the_same_in_every_release(tmp_path) -> None:
 
 
 def test_shapes_are_few_and_known(prepared) -> None:
-    iterator = batches(prepared, share=ProcessShard(multiple=2))
+    iterator = batches(prepared, shard=ProcessShard(multiple=2))
     shapes = {batch.source.ids_bt.shape for batch in take(iterator, 60)}
     iterator.close()
     assert shapes <= {(16, 8), (8, 16), (4, 32)}

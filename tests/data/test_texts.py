@@ -174,9 +174,9 @@ def test_rows_begin_with_bos_and_predict_what_follows(file: Path) -> None:
 
 def test_processes_share_a_batch_of_windows(file: Path) -> None:
     prepared, halves = characters(file), []
-    whole = TrainingBatches(prepared, settings(), seed=0, share=ProcessShard(0, 1, 1, 2))
+    whole = TrainingBatches(prepared, settings(), seed=0, shard=ProcessShard(0, 1, 1, 2))
     for first in range(2):
-        batches = TrainingBatches(prepared, settings(), seed=0, share=ProcessShard(first, first + 1, 2, 2))
+        batches = TrainingBatches(prepared, settings(), seed=0, shard=ProcessShard(first, first + 1, 2, 2))
         halves.append(next(batches))
         batches.close()
     np.testing.assert_array_equal(np.concatenate([half.labels_bt for half in halves]), next(whole).labels_bt)

@@ -95,8 +95,8 @@ def test_what_is_hidden_depends_on_seed_epoch_and_record_alone(tmp_path: Path) -
     for other in (Corrupted(text, masking, 2).records(range(20), 3), Corrupted(text, masking, 1).records(range(20), 4)):
         assert sum(pair == tuple(map(tuple, more)) for pair, more in zip(first, other, strict=True)) < 10
     whole, left, right = (
-        TrainingBatches(Corrupted(text, masking), cfg.data, seed=0, share=share)
-        for share in (ProcessShard(0, 1, 1, 2), ProcessShard(0, 1, 2, 2), ProcessShard(1, 2, 2, 2))
+        TrainingBatches(Corrupted(text, masking), cfg.data, seed=0, shard=shard)
+        for shard in (ProcessShard(0, 1, 1, 2), ProcessShard(0, 1, 2, 2), ProcessShard(1, 2, 2, 2))
     )
     epoch = len(whole.plan(0))
     for number in range(epoch + 2):  # into the next epoch

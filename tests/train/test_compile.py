@@ -17,7 +17,7 @@ from base.errors import UserError
 from configs import base
 from configs.common import default
 from model.config import ModelConfig
-from run.sharding import make_mesh, own_share
+from run.sharding import make_mesh, process_shard
 from tests.conftest import ROOT
 from tests.extras import reason, skipped
 from train.aot import programs
@@ -132,7 +132,7 @@ def test_slices_stand_along_the_data_axis() -> None:
 @pytest.mark.parametrize("topology", ["v5e:2x4", "v5e:4x4", "v5p:2x2x2"])
 def test_every_host_of_a_slice_can_read_its_rows(topology: str) -> None:
     _, devices = programs.open_topology(topology, 1)
-    assert own_share(make_mesh(default().mesh, devices)).parts == len(devices)
+    assert process_shard(make_mesh(default().mesh, devices)).parts == len(devices)
 
 
 def test_without_the_compiler_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
