@@ -59,15 +59,18 @@ def default() -> ConfigDict:
     cfg.model.P_drop = 0.1  # sub-layer outputs and embedding sums; section 5.4
     cfg.model.P_drop_attention = 0.0  # attention weights; not part of the published recipe
     cfg.model.P_drop_relu = 0.0  # after the ReLU; not part of the published recipe
-    cfg.model.positions = "sinusoidal"  # sinusoidal | learned (row E) | rope | alibi | t5 (learned biases) | none
+    cfg.model.positions = "sinusoidal"  # sinusoidal | learned (row E) | rope | alibi | t5 (biases) | shaw | none
     cfg.model.max_positions = 1024  # rows of the table of learned positions; no other kind has a limit
-    cfg.model.norm = "post"  # "post": LN(x + f(x)), the paper; "pre": x + f(LN(x)) and a final LN
+    cfg.model.max_distance = 16  # tokens; "shaw" tells no greater distances apart; Shaw et al.'s
+    cfg.model.norm = "post"  # post: LN(x + f(x)), the paper | pre: x + f(LN(x)), a final LN | deep: DeepNorm
     cfg.model.norm_kind = "layer"  # layer | rms (no mean and no bias, as in T5)
     cfg.model.norm_epsilon = 1e-6  # added to the variance in layer norm; tensor2tensor's; the paper gives none
-    cfg.model.activation = "relu"  # relu (section 3.3) | gelu | gelu_tanh (its approximation, GPT-2's) | silu
+    cfg.model.activation = "relu"  # relu (section 3.3) | gelu | gelu_tanh (GPT-2's) | silu | geglu, swiglu (gated)
     cfg.model.biases = False  # True: biases in the projections of attention, as GPT-2 and BERT have
     cfg.model.feed_forward_biases = True  # b_1 and b_2 of section 3.3; T5 has none
     cfg.model.scale_attention = True  # Q K^T / sqrt(d_k), section 3.2.1; T5 does not divide
+    cfg.model.softmax_one = False  # True: 1 added to the softmax's denominator: a head may attend to nothing
+    cfg.model.qk_norm = False  # True: RMS norm of the queries and keys of each head
     cfg.model.output_bias = False  # True: a bias for each subword before the softmax, as Marian has
     cfg.model.scale_embeddings = True  # times sqrt(d_model), section 3.4; GPT-2 and BERT do not
     cfg.model.scale_logits = False  # True: divided by sqrt(d_model), as T5 does with tied embeddings
@@ -81,6 +84,7 @@ def default() -> ConfigDict:
     cfg.model.kernel_width = 3  # positions that "convolution" covers
     cfg.model.prefix = "none"  # for task="prefix_lm": full (source tokens see the whole source) | causal
     cfg.model.scan_layers = False  # True scans over layers: compiles one, but copies the parameters every update
+    cfg.model.share_layers = False  # True: the layers of a stack share their parameters (Universal Transformer)
 
     cfg.loss = ConfigDict()
     cfg.loss.eps_ls = 0.1  # label smoothing; section 5.4

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Float, Int
 
-from model.config import ModelConfig
+from model.config import GATED, ModelConfig
 from model.masks import Mask
 from model.mixers.attention import KeysValues, MultiHeadAttention, add_bias
 from model.mixers.convolution import GatedConvolution
@@ -26,6 +26,8 @@ ACTIVATIONS: dict[str, Any] = {
     "gelu": partial(jax.nn.gelu, approximate=False),
     "gelu_tanh": partial(jax.nn.gelu, approximate=True),
     "silu": jax.nn.silu,
+    "geglu": partial(jax.nn.gelu, approximate=False),
+    "swiglu": jax.nn.silu,
 }
 
 # Where a block draws noise: each site folds its number into the key.
@@ -37,6 +39,29 @@ class Weights(NamedTuple):
 
     self_bhtt: Any
     cross_bhts: Any
+
+
+class Residual(NamedTuple):
+    """How a stack's residual connections are weighted: LayerNorm(alpha x + f(x)), where f begins `beta` times as large.
+
+    Both are 1, but for `config.norm` "deep", DeepNorm (Wang et al. 2022, arXiv 2203.00555, table 2).
+    """
+
+    alpha: float = 1.0
+    beta: float = 1.0
+
+    @classmethod
+    def of(cls, config: ModelConfig, stacks: int, cross: bool) -> "Residual":
+        """Returns the weights in a model of one or two stacks of N layers; in that with `cross`, or in the other."""
+        N = config.N
+        if config.norm != "deep":
+            return cls()
+        if stacks == 1:
+            return cls((2 * N) ** 0.25, (8 * N) ** -0.25)
+        if cross:
+            return cls((3 * N) ** 0.25, (12 * N) ** -0.25)
+        both = float(N**4 * N)
+        return cls(0.81 * both ** (1 / 16), 0.87 * both ** (-1 / 16))
 
 
 class BlockCache(NamedTuple):
@@ -58,46 +83,54 @@ def layer_norm(config: ModelConfig) -> Any:
     return kind(epsilon=config.norm_epsilon, dtype=config.dtype, use_fast_variance=False)
 
 
-def self_mixer(c: ModelConfig, causal: bool) -> Any:
-    """Returns the mixer that `config.mixer` names; that is also its name among the parameters."""
+def self_mixer(c: ModelConfig, causal: bool, gain: float = 1.0) -> Any:
+    """Returns the mixer that `config.mixer` names; that is also its name among the parameters. `gain`: see `Heads`."""
     encoding = dataclasses.replace(c.encoding, causal=causal)
     match c.mixer:
         case "restricted":
-            return RestrictedAttention(c, encoding, name="restricted")
+            return RestrictedAttention(c, encoding, gain, name="restricted")
         case "linear":
-            return LinearAttention(c, NoPositions(), name="linear")
+            return LinearAttention(c, NoPositions(), gain, name="linear")
         case "recurrent":
             return Recurrent(c, causal, name="recurrent")
         case "convolution":
             return GatedConvolution(c, name="convolution")
         case _:
-            return MultiHeadAttention(c, encoding, name="self_attention")
+            return MultiHeadAttention(c, encoding, gain, name="self_attention")
 
 
 class FeedForward(nn.Module):
     """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2, at each position separately (section 3.3, equation 2).
 
-    `config.activation` may replace max(0, x); without `config.feed_forward_biases` there are no b_1 and b_2.
+    `config.activation` may replace max(0, x); without `config.feed_forward_biases` there are no b_1 and b_2. With a
+    gate ("geglu", "swiglu": Shazeer 2020, arXiv 2002.05202) it is (f(x W_1 + b_1) * x V) W_2 + b_2. `gain` multiplies
+    the initial values.
     """
 
     config: ModelConfig
+    gain: float = 1.0
 
     def setup(self) -> None:
         c = self.config
+        init = nn.initializers.variance_scaling(self.gain**2, "fan_avg", "uniform")
         self.b1 = self.b2 = None
         # A parameter's random numbers depend on how many were drawn before it, so b1 stands between w1 and w2.
-        self.w1 = self.param("w1", glorot, (c.d_model, c.d_ff))
+        self.w1 = self.param("w1", init, (c.d_model, c.d_ff))
         if c.feed_forward_biases:
             self.b1 = self.param("b1", nn.initializers.zeros, (c.d_ff,))
-        self.w2 = self.param("w2", glorot, (c.d_ff, c.d_model))
+        self.w2 = self.param("w2", init, (c.d_ff, c.d_model))
         if c.feed_forward_biases:
             self.b2 = self.param("b2", nn.initializers.zeros, (c.d_model,))
+        if c.activation in GATED:
+            self.v = self.param("v", init, (c.d_model, c.d_ff))
 
     def __call__(self, x_btd: Float[Array, "b t d"], noise: Noise | None) -> Float[Array, "b t d"]:
         c = self.config
         activation = ACTIVATIONS[c.activation]
         x_btf = jnp.einsum("btd,df->btf", x_btd, self.w1.astype(x_btd.dtype))
         x_btf = activation(add_bias(x_btf, self.b1))
+        if c.activation in GATED:
+            x_btf = x_btf * jnp.einsum("btd,df->btf", x_btd, self.v.astype(x_btd.dtype))
         x_btf = dropout(x_btf, c.P_drop_relu, noise, c.dropout_bits)
         y_btd = jnp.einsum("btf,fd->btd", x_btf, self.w2.astype(x_btf.dtype))
         return add_bias(y_btd, self.b2)
@@ -106,7 +139,8 @@ class FeedForward(nn.Module):
 class Block(nn.Module):
     """Sub-layers, each as LayerNorm(x + Dropout(f(x))) (sections 3.1 and 5.4).
 
-    With `config.norm` "pre", each is x + Dropout(f(LayerNorm(x))), as in Xiong et al. 2020 (arXiv 2002.04745).
+    With `config.norm` "pre", each is x + Dropout(f(LayerNorm(x))), as in Xiong et al. 2020 (arXiv 2002.04745); with
+    "deep", LayerNorm(alpha x + Dropout(f(x))), see `Residual`.
     Without `cross` it is the paper's encoder layer; with it, and a causal mask, its decoder layer. `shared` are the
     parameters that the mixers of a stack share: the table of biases, where positions have one.
     """
@@ -114,13 +148,15 @@ class Block(nn.Module):
     config: ModelConfig
     cross: bool
     causal: bool
+    residual: Residual = Residual()
 
     def setup(self) -> None:
         c = self.config
-        self.mixer = self_mixer(c, self.causal)
+        gain = self.residual.beta
+        self.mixer = self_mixer(c, self.causal, gain)
         if self.cross:
-            self.cross_attention = MultiHeadAttention(c, NoPositions())
-        self.feed_forward = FeedForward(c)
+            self.cross_attention = MultiHeadAttention(c, NoPositions(), gain)
+        self.feed_forward = FeedForward(c, gain)
         self.norm_1 = layer_norm(c)
         self.norm_2 = layer_norm(c)
         if self.cross:
@@ -204,5 +240,9 @@ class Block(nn.Module):
         return norm(x_btd) if self.config.norm == "pre" else x_btd
 
     def _after(self, x_btd: Array, y_btd: Array, norm: nn.Module, noise: Noise | None) -> Array:
-        x_btd = x_btd + dropout(y_btd, self.config.P_drop, noise, self.config.dropout_bits)
-        return norm(x_btd) if self.config.norm == "post" else x_btd
+        y_btd = dropout(y_btd, self.config.P_drop, noise, self.config.dropout_bits)
+        if self.config.norm == "pre":
+            return x_btd + y_btd
+        if self.config.norm == "deep":
+            x_btd = self.residual.alpha * x_btd
+        return norm(x_btd + y_btd)

@@ -7,9 +7,10 @@ from model.positions import KINDS, NoPositions
 
 POSITIONS = tuple(KINDS)
 ABSOLUTE = ("sinusoidal", "learned", "none")  # positions that act on embeddings alone
-NORMS = ("post", "pre")
+NORMS = ("post", "pre", "deep")
 NORM_KINDS = ("layer", "rms")
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu")
+GATED = ("geglu", "swiglu")  # feed-forward networks with a gate
 DTYPES = ("float32", "bfloat16")
 DROPOUT_BITS = ("threefry", "hash")
 ATTENTION_IMPLS = ("einsum", "splash", "cudnn")
@@ -29,6 +30,7 @@ SIZES = (
     "d_k",
     "d_v",
     "max_positions",
+    "max_distance",
     "neighbours",
     "kernel_width",
 )
@@ -37,7 +39,7 @@ CHOICES = {
     "positions": POSITIONS,
     "norm": NORMS,
     "norm_kind": NORM_KINDS,
-    "activation": ACTIVATIONS,
+    "activation": (*ACTIVATIONS, *GATED),
     "dtype": DTYPES,
     "remat": REMATS,
     "dropout_bits": DROPOUT_BITS,
@@ -67,6 +69,7 @@ class ModelConfig:
     P_drop_relu: float = 0.0
     positions: str = "sinusoidal"
     max_positions: int = 1024
+    max_distance: int = 16
     norm: str = "post"
     norm_kind: str = "layer"
     norm_epsilon: float = 1e-6
@@ -74,6 +77,8 @@ class ModelConfig:
     biases: bool = False
     feed_forward_biases: bool = True
     scale_attention: bool = True
+    softmax_one: bool = False
+    qk_norm: bool = False
     output_bias: bool = False
     scale_embeddings: bool = True
     scale_logits: bool = False
@@ -83,6 +88,7 @@ class ModelConfig:
     dropout_bits: str = "threefry"
     attention_impl: str = "einsum"
     scan_layers: bool = False
+    share_layers: bool = False
     mixer: str = "attention"
     neighbours: int = 15
     kernel_width: int = 3
@@ -120,7 +126,7 @@ class ModelConfig:
     @property
     def encoding(self) -> NoPositions:
         """The positional encoding that `positions` names."""
-        return KINDS[self.positions](self.d_model, self.d_k, self.h, self.max_positions)
+        return KINDS[self.positions](self.d_model, self.d_k, self.h, self.max_positions, self.max_distance)
 
     def _check_mixer(self) -> None:
         """Rejects what the mixer does not support, and options that it would ignore."""
@@ -133,6 +139,12 @@ class ModelConfig:
             )
         if not can.weights and not self.scale_attention:
             raise ValueError(f"{mixer} does not use model.scale_attention; leave it True")
+        if not can.weights and self.softmax_one:
+            raise ValueError(f"{mixer} has no softmax; leave model.softmax_one=False")
+        if self.positions == "shaw" and self.mixer != "attention":
+            raise ValueError(f"{mixer} has no vectors of distances; model.positions=shaw needs model.mixer=attention")
+        if self.norm == "deep" and self.mixer in ("recurrent", "convolution"):
+            raise ValueError(f"{mixer} has no initial values for model.norm=deep; take post or pre")
         if self.mixer == "recurrent" and self.d_model % 2:
             raise ValueError(f"{mixer} needs an even model.d_model, half for each direction; {self.d_model} is odd")
         if not can.kernels and self.attention_impl != "einsum":
@@ -145,8 +157,10 @@ class ModelConfig:
             raise ValueError(
                 f"{kernel} does not support attention dropout; set model.P_drop_attention=0, or use einsum"
             )
-        if self.positions in ("alibi", "t5"):
+        if self.positions in ("alibi", "t5", "shaw"):
             raise ValueError(f"{kernel} does not support a bias; model.positions={self.positions} needs einsum")
+        if self.softmax_one:
+            raise ValueError(f"{kernel} does not support model.softmax_one=True, which needs einsum")
         if not self.scale_attention:
             raise ValueError(f"{kernel} always divides by sqrt(d_k); model.scale_attention=False needs einsum")
         if self.attention_impl == "cudnn" and self.dtype != "bfloat16":
@@ -168,20 +182,21 @@ def parameter_count(config: ModelConfig, *, decoder_only: bool = False) -> int:
     d = config.d_model
     f = config.d_ff
     v = config.vocab_size
-    feed_forward = 2 * d * f
+    feed_forward = (3 if config.activation in GATED else 2) * d * f
     if config.feed_forward_biases:
         feed_forward += f + d
     norm = d if config.norm_kind == "rms" else 2 * d
     decoder_layer = mixer_parameters(config, causal=True) + feed_forward + 2 * norm
+    N = 1 if config.share_layers else config.N
     if decoder_only or config.prefix != "none":
         stacks = 1
-        layers = config.N * decoder_layer
+        layers = N * decoder_layer
         untied_tables = 2  # embedding, softmax
     else:
         stacks = 2
         encoder_layer = mixer_parameters(config, causal=False) + feed_forward + 2 * norm
         cross_attention = attention_parameters(config) + norm
-        layers = config.N * (encoder_layer + decoder_layer + cross_attention)
+        layers = N * (encoder_layer + decoder_layer + cross_attention)
         untied_tables = 3  # source embedding, target embedding, softmax
     tables = 1 if config.tie_embeddings else untied_tables
     count = layers + tables * v * d
@@ -203,12 +218,14 @@ def mixer_parameters(config: ModelConfig, causal: bool) -> int:
         return 4 * d * (d + width + 1)
     if config.mixer == "convolution":
         return 2 * config.kernel_width * d * d + 2 * d
-    return attention_parameters(config)
+    return attention_parameters(config) + config.encoding.distances * (config.d_k + config.d_v)
 
 
 def attention_parameters(config: ModelConfig) -> int:
     """Returns the number of parameters of one multi-head attention."""
-    weights = 2 * config.d_model * config.h * (config.d_k + config.d_v)
-    if not config.biases:
-        return weights
-    return weights + config.h * (2 * config.d_k + config.d_v) + config.d_model
+    count = 2 * config.d_model * config.h * (config.d_k + config.d_v)
+    if config.biases:
+        count += config.h * (2 * config.d_k + config.d_v) + config.d_model
+    if config.qk_norm:
+        count += 2 * config.d_k
+    return count

@@ -2,12 +2,14 @@
 
 One class per kind. It defines what is added to the embeddings (`embed`), how the queries and keys of self-attention are
 rotated (`rotate`), what is added to its logits (`bias`), and the longest row (`limit`, None for no limit). Those with a
-table of parameters say which: `has_table`, read by `embed`, or `biases`, the rows of a table read by `bias`.
+table of parameters say which: `has_table`, read by `embed`; `biases`, the rows of a table read by `bias`; or
+`distances`, the rows of the two tables of vectors that every layer adds to its keys and values.
 """
 
 import dataclasses
 import math
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
@@ -23,10 +25,16 @@ class NoPositions:
     d_k: int = 0
     h: int = 0
     max_positions: int = 0  # rows of a learned table
+    max_distance: int = 0  # beyond it, relative vectors do not tell distances apart
     causal: bool = False  # whether no key is after its query
 
     has_table = False  # whether `embed` reads a learned table
     biases = 0  # rows of the table that `bias` reads, which the layers of a stack share
+
+    @property
+    def distances(self) -> int:
+        """The rows of a layer's tables of relative vectors; 0 for none."""
+        return 0
 
     @property
     def limit(self) -> int | None:
@@ -124,12 +132,25 @@ class T5Bias(NoPositions):
         return jnp.moveaxis(bias_btsh, 3, 1)
 
 
+@dataclasses.dataclass(frozen=True)
+class RelativeVectors(NoPositions):
+    """A learned vector for each distance, added to keys and to values, Shaw et al. 2018 (arXiv 1803.02155).
+
+    The distance of a key after its query is clipped to -max_distance .. max_distance.
+    """
+
+    @property
+    def distances(self) -> int:
+        return 2 * self.max_distance + 1
+
+
 KINDS: dict[str, type[NoPositions]] = {
     "sinusoidal": Sinusoidal,
     "learned": Learned,
     "rope": Rotary,
     "alibi": Alibi,
     "t5": T5Bias,
+    "shaw": RelativeVectors,
     "none": NoPositions,
 }
 
@@ -186,6 +207,15 @@ def alibi_bias(positions_bt: Int[Array, "b t"], positions_bs: Int[Array, "b s"],
     distance_bts = jnp.abs(positions_bt[:, :, None] - positions_bs[:, None, :]).astype(jnp.float32)
     slopes_h = jnp.asarray(alibi_slopes(h), jnp.float32)
     return -slopes_h[None, :, None, None] * distance_bts[:, None]
+
+
+def clipped_distances(
+    positions_bt: Int[Array, "b t"], positions_bs: Int[Array, "b s"], max_distance: int
+) -> Float[Array, "b t s r"]:
+    """Returns the distance of each key after its query, clipped, as a one-hot vector: r is 2 max_distance + 1."""
+    after_bts = positions_bs[:, None, :] - positions_bt[:, :, None]
+    clipped_bts = jnp.clip(after_bts, -max_distance, max_distance)
+    return jax.nn.one_hot(clipped_bts + max_distance, 2 * max_distance + 1)
 
 
 def t5_buckets(count: int, causal: bool, far: int = 128) -> np.ndarray:

@@ -1,5 +1,6 @@
 """A stack of N blocks: an encoder, a decoder, or a whole single-stack model."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -8,7 +9,7 @@ from flax import linen as nn
 from jaxtyping import Array, Float, Int
 
 from base.tokens import Tokens
-from model.block import Block, BlockCache, Weights, layer_norm
+from model.block import Block, BlockCache, Residual, Weights, layer_norm
 from model.config import ModelConfig
 from model.masks import Mask
 from model.mixers.attention import KeysValues
@@ -44,18 +45,26 @@ class StackCache(NamedTuple):
 
 
 class Stack(nn.Module):
-    """N blocks (section 3.1), with cross-attention if `cross`; pre-norm adds a final layer norm."""
+    """N blocks (section 3.1), with cross-attention if `cross`; pre-norm adds a final layer norm.
+
+    `stacks` is how many the model has. With `config.share_layers` all N blocks have the same parameters, those of
+    `layer_0`, as in the Universal Transformer (Dehghani et al. 2018, arXiv 1807.03819) without its halting and without
+    its embeddings of the layer's number.
+    """
 
     config: ModelConfig
     cross: bool
     causal: bool
+    stacks: int = 1
 
     def setup(self) -> None:
         c = self.config
+        residual = Residual.of(c, self.stacks, self.cross)
+        own_layers = 1 if c.share_layers else c.N
         block: Any = Block
         if c.remat != "none":
             block = nn.remat(block, policy=REMAT_POLICIES[c.remat])
-        self.layer = [block(c, self.cross, self.causal) for _ in range(c.N)]
+        self.layer = [block(c, self.cross, self.causal, residual) for _ in range(own_layers)]
         if c.norm == "pre":
             self.final_norm = layer_norm(c)
         self.shared: tuple[Array, ...] = ()
@@ -98,7 +107,7 @@ class Stack(nn.Module):
         if c.scan_layers and not plain:
             x_btd = self._scan(apply, x_btd, memory, noise)
         else:
-            for n, layer in enumerate(self.layer):
+            for n, layer in enumerate(self._layers()):
                 keys_values = memory and memory.keys_values[n]
                 x_btd, weights_n = apply(layer, x_btd, keys_values, fold(noise, n))
                 if return_weights:
@@ -107,13 +116,17 @@ class Stack(nn.Module):
             x_btd = self.final_norm(x_btd)
         return x_btd, weights
 
+    def _layers(self) -> Sequence[Block]:
+        """Returns the blocks in their order, which are N times the same where they share their parameters."""
+        return self.layer * self.config.N if self.config.share_layers else self.layer
+
     def _scan(self, apply: Any, x_btd: Array, memory: Memory | None, noise: Noise | None) -> Array:
         """Applies the blocks with a scan over layers, so that XLA compiles one block instead of N.
 
         The parameter tree stays as it is (`encoder/layer_0/..`); the layers are stacked here.
         """
         layers = []
-        for n, layer in enumerate(self.layer):
+        for n, layer in enumerate(self._layers()):
             keys_values = memory and memory.keys_values[n]
             key = noise and jax.random.fold_in(noise.key, n)
             layers.append((layer.variables["params"], keys_values, key))
@@ -131,13 +144,13 @@ class Stack(nn.Module):
 
     def memory(self, x_bsd: Float[Array, "b s d"], tokens: Tokens) -> Memory:
         """Returns the memory that this stack attends to, given an encoder's output."""
-        keys_values = tuple(layer.memory(x_bsd, tokens.positions_bt) for layer in self.layer)
+        keys_values = tuple(layer.memory(x_bsd, tokens.positions_bt) for layer in self._layers())
         return Memory(keys_values, tokens.segments_bt)
 
     def init_cache(self, memory: Memory | None, rows: int, beams: int, slots: int) -> StackCache:
         """Returns an empty cache of `slots` slots; each step fills `beams` of them."""
         blocks = []
-        for n, layer in enumerate(self.layer):
+        for n, layer in enumerate(self._layers()):
             keys_values = memory and memory.keys_values[n]
             blocks.append(layer.init_cache(keys_values, rows, beams, slots))
         return StackCache(tuple(blocks), memory and memory.segments_bs)
@@ -146,7 +159,7 @@ class Stack(nn.Module):
         """Returns the cache with whole rows that every beam begins with; padding takes slots that no beam can see."""
         mask = Mask(tokens.segments_bt, tokens.segments_bt, self.causal, prefix)
         blocks = []
-        for layer, block in zip(self.layer, cache.blocks, strict=True):
+        for layer, block in zip(self._layers(), cache.blocks, strict=True):
             x_btd, block = layer.prefill(x_btd, tokens.positions_bt, mask, block, self.shared)
             blocks.append(block)
         return cache._replace(blocks=tuple(blocks))
@@ -160,7 +173,7 @@ class Stack(nn.Module):
             real_bs = cache.memory_segments_bs != 0
             memory_mask = Mask(dense_bts=jnp.broadcast_to(real_bs[:, None], (*positions_bm.shape, real_bs.shape[1])))
         blocks = []
-        for layer, block in zip(self.layer, cache.blocks, strict=True):
+        for layer, block in zip(self._layers(), cache.blocks, strict=True):
             x_bmd, block = layer.step(x_bmd, positions_bm, block, memory_mask, self.shared)
             blocks.append(block)
         if self.config.norm == "pre":

@@ -43,8 +43,8 @@ class Transformer(nn.Module):
         if c.encoding.has_table:
             self.source_positions = self.param("source_positions", init, (c.max_positions, c.d_model))
             self.target_positions = self.param("target_positions", init, (c.max_positions, c.d_model))
-        self.encoder = Stack(c, cross=False, causal=False)
-        self.decoder = Stack(c, cross=True, causal=True)
+        self.encoder = Stack(c, cross=False, causal=False, stacks=2)
+        self.decoder = Stack(c, cross=True, causal=True, stacks=2)
 
     def __call__(self, source: Tokens, target: Tokens, noise: Noise | None = None) -> Float[Array, "b t v"]:
         """Returns the logits of the next token at each position of `target`, which is already shifted right."""

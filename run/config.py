@@ -20,6 +20,10 @@ ADDED = (
     "eval.every_epochs",
     "eval.patience",
     "optim.warmup_from",
+    "model.max_distance",
+    "model.softmax_one",
+    "model.qk_norm",
+    "model.share_layers",
 )
 SPLITS = ("test", "valid", "train")  # keys of `config.data` that name corpora
 LARGEST = 2**31 - 1  # sizes, ids, step numbers and seeds are 32 bits wide on the device

@@ -30,6 +30,7 @@ RULES = (
     (r"(positions|classes)$", P(None, "fsdp")),  # [l,d], [c,d]
     (r"head_w$", P("fsdp", "tensor")),  # [d,d]
     (r"relative_bias$", P(None, "tensor")),  # [r,h]
+    (r"relative_[kv]$", P()),  # [r,k], a few dozen rows
     (r"/w[qkv]$", P("fsdp", "tensor", None)),  # [d,h,k]
     (r"/b[qkv]$", P("tensor", None)),  # [h,k]
     (r"/wo$", P("tensor", None, "fsdp")),  # [h,e,d]
@@ -37,7 +38,7 @@ RULES = (
     (r"convolution/kernel$", P(None, "fsdp", None, "tensor")),  # [w,d,2,d]
     (r"patch$", P(None, "fsdp")),  # [p,d]
     (r"head$", P("fsdp", None)),  # [d,v]
-    (r"/w1$", P("fsdp", "tensor")),  # [d,f]
+    (r"/(w1|feed_forward/v)$", P("fsdp", "tensor")),  # [d,f]
     (r"/b1$", P("tensor")),  # [f]
     (r"/w2$", P("tensor", "fsdp")),  # [f,d]
 )

@@ -8,6 +8,7 @@ of its input; gradients of parameters collect in `Oracle.gradients`.
 import functools
 
 import numpy as np
+from scipy.special import erf
 
 LAYER_NORM_EPSILON = 1e-6
 PAD = 0
@@ -55,6 +56,24 @@ def slopes(h):
     return slopes(below) + slopes(2 * below)[0::2][: h - below]
 
 
+def relu(x):
+    return np.maximum(0.0, x), (x > 0) * 1.0
+
+
+def gelu(x):
+    """x times the normal distribution up to x, and its derivative."""
+    up_to = 0.5 * (1 + erf(x / np.sqrt(2)))
+    return x * up_to, up_to + x * np.exp(-x * x / 2) / np.sqrt(2 * np.pi)
+
+
+def silu(x):
+    sigmoid = 1 / (1 + np.exp(-x))
+    return x * sigmoid, sigmoid + x * sigmoid * (1 - sigmoid)
+
+
+ACTIVATIONS = {"relu": relu, "gelu": gelu, "silu": silu, "geglu": gelu, "swiglu": silu}
+
+
 class Oracle:
     """The Transformer of `config` (any object with ModelConfig's fields) at `params`, without dropout."""
 
@@ -72,7 +91,7 @@ class Oracle:
         to_source = np.broadcast_to((source != PAD)[:, None], (*target.shape, source.shape[1]))
         backs = [embed_back]
         for n in range(self.c.N):
-            name = f"decoder/layer_{n}/"
+            name = f"decoder/layer_{0 if self.c.share_layers else n}/"
 
             def cross(x, name=name):
                 y, back = self.attention(name + "cross_attention", x, memory, to_source, relative=False)
@@ -112,7 +131,7 @@ class Oracle:
         backs = [back]
         mask = np.broadcast_to((source != PAD)[:, None], (*source.shape, source.shape[1]))
         for n in range(self.c.N):
-            name = f"encoder/layer_{n}/"
+            name = f"encoder/layer_{0 if self.c.share_layers else n}/"
 
             def itself(x, name=name):
                 y, back = self.attention(name + "self_attention", x, x, mask, relative=True)
@@ -180,13 +199,16 @@ class Oracle:
         return hat * scale + bias, back
 
     def residual(self, x, f, norm):
-        if self.c.norm == "post":
+        if self.c.norm != "pre":
+            alpha = 1.0
+            if self.c.norm == "deep":  # with as many layers in the encoder as in the decoder
+                alpha = (3 * self.c.N) ** (1 / 4) if norm.startswith("decoder") else 0.81 * self.c.N ** (5 / 16)
             y, f_back = f(x)
-            out, norm_back = self.layer_norm(x + y, norm)
+            out, norm_back = self.layer_norm(alpha * x + y, norm)
 
             def back(dy):
                 ds = norm_back(dy)
-                return ds + f_back(ds)
+                return alpha * ds + f_back(ds)
 
         else:
             normed, norm_back = self.layer_norm(x, norm)
@@ -201,22 +223,57 @@ class Oracle:
     def feed_forward_of(self, layer):
         name = layer + "feed_forward/"
         w1, b1, w2, b2 = (self.p[name + part] for part in ("w1", "b1", "w2", "b2"))
+        gated = self.c.activation in ("geglu", "swiglu")
 
         def f(x):
-            before = x @ w1 + b1
-            hidden = np.maximum(0.0, before)
+            active, slope = ACTIVATIONS[self.c.activation](x @ w1 + b1)
+            linear = x @ self.p[name + "v"] if gated else 1.0
+            hidden = active * linear
 
             def back(dy):
-                d_hidden = (dy @ w2.T) * (before > 0)
+                d_product = dy @ w2.T
+                d_hidden = d_product * linear * slope
+                dx = d_hidden @ w1.T
+                if gated:
+                    self.gradients[name + "v"] += np.einsum("btd,btf->df", x, d_product * active)
+                    dx = dx + (d_product * active) @ self.p[name + "v"].T
                 self.gradients[name + "w1"] += np.einsum("btd,btf->df", x, d_hidden)
                 self.gradients[name + "b1"] += d_hidden.sum((0, 1))
                 self.gradients[name + "w2"] += np.einsum("btf,btd->fd", hidden, dy)
                 self.gradients[name + "b2"] += dy.sum((0, 1))
-                return d_hidden @ w1.T
+                return dx
 
             return hidden @ w2 + b2, back
 
         return f
+
+    def rms_norm(self, x, name):
+        """x over the root of its mean square, times a scale; itself without `qk_norm`."""
+        if not self.c.qk_norm:
+            return x, lambda dy: dy
+        scale = self.p[name + "/scale"]
+        size = np.sqrt((x**2).mean(-1, keepdims=True) + LAYER_NORM_EPSILON)
+        hat = x / size
+
+        def back(dy):
+            self.gradients[name + "/scale"] += (dy * hat).sum((0, 1))
+            d_hat = dy * scale
+            return (d_hat - hat * (d_hat * hat).mean(-1, keepdims=True)) / size
+
+        return hat * scale, back
+
+    def relative_vectors(self, name, after_ts, relative):
+        """Shaw et al.'s vectors a^K and a^V of each query and key, [t, s, k] and [t, s, e]; zeros if there are none."""
+        if not relative or self.c.positions != "shaw":
+            return np.zeros((*after_ts.shape, self.c.d_k)), np.zeros((*after_ts.shape, self.c.d_v)), lambda dk, dv: None
+        far = self.c.max_distance
+        row_ts = np.clip(after_ts, -far, far) + far
+
+        def back(dk, dv):
+            np.add.at(self.gradients[name + "/relative_k"], row_ts, dk)
+            np.add.at(self.gradients[name + "/relative_v"], row_ts, dv)
+
+        return self.p[name + "/relative_k"][row_ts], self.p[name + "/relative_v"][row_ts], back
 
     def attention(self, name, x, memory, mask, *, relative):
         """Output and backward, which returns the gradients of x and of memory. One head at a time, as in the paper."""
@@ -225,11 +282,14 @@ class Oracle:
         t5, table = relative and self.c.positions == "t5", f"{name.split('/')[0]}/relative_bias"
         after_ts = np.arange(memory.shape[1])[None] - np.arange(x.shape[1])[:, None]
         bucket_ts = np.abs(after_ts) + 16 * ((after_ts > 0) & name.startswith("encoder"))  # while all are near
+        vectors_k, vectors_v, vectors_back = self.relative_vectors(name, after_ts, relative)
         turn = rotations(memory.shape[1], self.c.d_k) if rope else None
         distance = np.abs(np.arange(x.shape[1])[:, None] - np.arange(memory.shape[1])[None])
         out, heads = 0.0, []
         for i in range(self.c.h):
-            q, k, v = x @ wq[:, i], memory @ wk[:, i], memory @ wv[:, i]
+            q, q_back = self.rms_norm(x @ wq[:, i], name + "/q_norm")
+            k, k_back = self.rms_norm(memory @ wk[:, i], name + "/k_norm")
+            v = memory @ wv[:, i]
             if rope:
                 q, k = np.einsum("tij,btj->bti", turn, q), np.einsum("sij,bsj->bsi", turn, k)
             scores = q @ k.swapaxes(1, 2) / np.sqrt(self.c.d_k)
@@ -237,25 +297,31 @@ class Oracle:
                 scores = scores - slopes(self.c.h)[i] * distance
             if t5:
                 scores = scores + self.p[table][bucket_ts, i]
+            scores = scores + np.einsum("btk,tsk->bts", q, vectors_k) / np.sqrt(self.c.d_k)
             scores = np.where(mask, scores, -1e9)
-            weights = np.exp(scores - scores.max(-1, keepdims=True))
-            weights = weights / weights.sum(-1, keepdims=True)
-            head = weights @ v
+            largest = scores.max(-1, keepdims=True)
+            weights = np.exp(scores - largest)
+            weights = weights / (weights.sum(-1, keepdims=True) + self.c.softmax_one * np.exp(-largest))
+            head = weights @ v + np.einsum("bts,tse->bte", weights, vectors_v)
             out = out + head @ wo[i]
-            heads.append((q, k, v, weights, head))
+            heads.append((q, k, v, weights, head, q_back, k_back))
 
         def back(dy):
             dx, d_memory = np.zeros_like(x), np.zeros_like(memory)
-            for i, (q, k, v, weights, head) in enumerate(heads):
+            for i, (q, k, v, weights, head, q_back, k_back) in enumerate(heads):
                 self.gradients[f"{name}/wo"][i] += np.einsum("bte,btd->ed", head, dy)
                 d_head = dy @ wo[i].T
                 d_weights, dv = d_head @ v.swapaxes(1, 2), weights.swapaxes(1, 2) @ d_head
+                d_weights = d_weights + np.einsum("bte,tse->bts", d_head, vectors_v)
                 d_scores = weights * (d_weights - (weights * d_weights).sum(-1, keepdims=True)) / np.sqrt(self.c.d_k)
                 if t5:
                     np.add.at(self.gradients[table][:, i], bucket_ts, d_scores.sum(0) * np.sqrt(self.c.d_k))
                 dq, dk = d_scores @ k, d_scores.swapaxes(1, 2) @ q
+                dq = dq + np.einsum("bts,tsk->btk", d_scores, vectors_k)
+                vectors_back(np.einsum("bts,btk->tsk", d_scores, q), np.einsum("bts,bte->tse", weights, d_head))
                 if rope:
                     dq, dk = np.einsum("tij,bti->btj", turn, dq), np.einsum("sij,bsi->bsj", turn, dk)
+                dq, dk = q_back(dq), k_back(dk)
                 self.gradients[f"{name}/wq"][:, i] += np.einsum("btd,btk->dk", x, dq)
                 self.gradients[f"{name}/wk"][:, i] += np.einsum("bsd,bsk->dk", memory, dk)
                 self.gradients[f"{name}/wv"][:, i] += np.einsum("bsd,bse->de", memory, dv)

@@ -20,7 +20,7 @@ from model.search.scoring import forced_log_probs
 from model.transformer import Transformer
 
 # Fields of `ModelConfig` that are sizes, or that change how a model is trained and run but not what it computes.
-_SIZES = ("vocab_size", "N", "d_model", "d_ff", "h", "max_positions", "neighbours", "kernel_width")
+_SIZES = ("vocab_size", "N", "d_model", "d_ff", "h", "max_positions", "max_distance", "neighbours", "kernel_width")
 _DROPOUT = ("P_drop", "P_drop_attention", "P_drop_relu", "dropout_bits")
 _EXECUTION = ("dtype", "remat", "attention_impl", "scan_layers")
 FREE = (*_SIZES, *_DROPOUT, *_EXECUTION)
@@ -32,6 +32,10 @@ PAIRS = (
     ("Thank you!", "Danke!"),
 )
 LONGEST = 100  # subwords of a checked sentence
+
+# What formats know of these fields of `ModelConfig`.
+KNOWN_NORMS = ("post", "pre")
+KNOWN_POSITIONS = ("sinusoidal", "learned", "rope", "alibi", "t5", "none")
 
 
 class ScoredPairs(NamedTuple):

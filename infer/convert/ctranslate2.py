@@ -10,10 +10,19 @@ import numpy as np
 from ctranslate2.specs import common_spec, transformer_spec
 
 from base.files import write_text
-from infer.convert.check import ScoredPairs, check_holds, check_tokenizer, compare, penalty_note, scored_pairs
+from infer.convert.check import (
+    KNOWN_NORMS,
+    KNOWN_POSITIONS,
+    ScoredPairs,
+    check_holds,
+    check_tokenizer,
+    compare,
+    penalty_note,
+    scored_pairs,
+)
 from infer.runs import Run
 from infer.translate.translator import MAX_INPUT
-from model.config import ACTIVATIONS, NORMS, POSITIONS, ModelConfig
+from model.config import ACTIVATIONS, ModelConfig
 from model.positions import alibi_slopes, sinusoids
 
 POSITION_ROWS = 2 * MAX_INPUT  # of the tables of sinusoids and of ALiBi's biases
@@ -73,8 +82,8 @@ def _check_held(model_run: Run) -> None:
     config = model_run.model_config
     either = (False, True)
     held = {
-        "positions": POSITIONS,
-        "norm": NORMS,
+        "positions": KNOWN_POSITIONS,
+        "norm": KNOWN_NORMS,
         "activation": ACTIVATIONS,
         "norm_epsilon": (config.norm_epsilon,),
         "d_k": (config.d_k,),

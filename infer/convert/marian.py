@@ -19,13 +19,13 @@ from data.imported import Marian
 from data.symbols import SPECIALS
 from data.tokenizer import Tokenizer
 from infer.convert.bart_names import entries, sines_first, their_shape, to_ours, to_theirs, without_zero_biases
-from infer.convert.check import check_holds, check_tokenizer, compare, penalty_note, scored_pairs
+from infer.convert.check import KNOWN_NORMS, check_holds, check_tokenizer, compare, penalty_note, scored_pairs
 from infer.convert.folders import Imported, named, nested
 from infer.convert.settings import ACTIVATION, BOOL, ID, OUR_ACTIVATIONS, SIZE, head_width, obey
 from infer.convert.vocabulary import bias_of_copies, our_pieces, our_rows
 from infer.convert.weights import Weights
 from infer.runs import Run
-from model.config import ACTIVATIONS, NORMS, ModelConfig
+from model.config import ACTIVATIONS, ModelConfig
 from model.positions import sinusoids
 from model.transformer import init_params
 from run.folder import model_config
@@ -100,7 +100,7 @@ def _check_held(model_run: Run, name: str) -> None:
     either = (False, True)
     widths = (config.d_model // config.h,) if config.d_model % config.h == 0 else ()
     held = {
-        "norm": NORMS,
+        "norm": KNOWN_NORMS,
         "activation": ACTIVATIONS,
         "norm_epsilon": (config.norm_epsilon,),
         "d_k": widths,

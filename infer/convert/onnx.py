@@ -12,10 +12,19 @@ import onnx
 from base.errors import UserError
 from base.files import write_bytes, write_text
 from base.ids import BOS, EOS, PAD
-from infer.convert.check import ScoredPairs, check_holds, check_tokenizer, compare, lengths, scored_pairs
+from infer.convert.check import (
+    KNOWN_NORMS,
+    KNOWN_POSITIONS,
+    ScoredPairs,
+    check_holds,
+    check_tokenizer,
+    compare,
+    lengths,
+    scored_pairs,
+)
 from infer.convert.onnx_graph import OPSET, decoder, encoder
 from infer.runs import Run
-from model.config import ACTIVATIONS, NORM_KINDS, NORMS, POSITIONS
+from model.config import ACTIVATIONS, NORM_KINDS
 
 LARGEST = 2**31 - 2**24  # bytes of parameters: a file has less than 2 GiB
 TOLERANCE = 1e-4
@@ -54,8 +63,8 @@ def write(model_run: Run, folder: Path) -> float | None:
     config = model_run.model_config
     either = (False, True)
     held: dict[str, Any] = {
-        "positions": POSITIONS,
-        "norm": NORMS,
+        "positions": KNOWN_POSITIONS,
+        "norm": KNOWN_NORMS,
         "norm_kind": NORM_KINDS,
         "activation": ACTIVATIONS,
         "norm_epsilon": (config.norm_epsilon,),

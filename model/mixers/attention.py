@@ -14,13 +14,10 @@ from model.config import ModelConfig
 from model.masks import Mask
 from model.mixers.kernels import attend
 from model.noise import Noise, dropout
-from model.positions import NoPositions
+from model.positions import NoPositions, clipped_distances
 
 # Finite, so that a query with no key to attend to gets uniform weights rather than NaN.
 MASKED = -1e9
-
-glorot_in = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform", in_axis=0, out_axis=(1, 2))
-glorot_out = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform", in_axis=(0, 1), out_axis=2)
 
 
 class KeysValues(NamedTuple):
@@ -85,10 +82,12 @@ def attention_weights(
     mask_bts: Bool[Array, "b t s"],
     bias_bhts: Float[Array, "b h t s"] | None = None,
     scale: bool = True,
+    one: bool = False,
 ) -> Float[Array, "b h t s"]:
     """Returns softmax(Q K^T / sqrt(d_k) + bias) over unmasked keys, in float32 (section 3.2.1, equation 1).
 
-    Without `scale`, logits are not divided by sqrt(d_k).
+    Without `scale`, logits are not divided by sqrt(d_k). With `one`, exp(0) is added to the softmax's denominator, so
+    that a head may attend to nothing (Miller 2023, "Attention is off by one").
     """
     logits_bhts = jnp.einsum("bhtk,bhsk->bhts", q_bhtk, k_bhsk, preferred_element_type=jnp.float32)
     if scale:
@@ -96,40 +95,60 @@ def attention_weights(
     if bias_bhts is not None:
         logits_bhts = logits_bhts + bias_bhts
     masked_bhts = jnp.where(mask_bts[:, None], logits_bhts, MASKED)
+    if one:
+        with_zero_bhtu = jnp.pad(masked_bhts, ((0, 0), (0, 0), (0, 0), (0, 1)))
+        return jax.nn.softmax(with_zero_bhtu, axis=-1)[..., :-1]
     return jax.nn.softmax(masked_bhts, axis=-1)
 
 
 class Heads(nn.Module):
     """The projections of every kind of attention here: W^Q, W^K, W^V and W^O of all heads.
 
-    The paper's have no biases; with `config.biases` each has one.
-
+    The paper's have no biases; with `config.biases` each has one. With `config.qk_norm` the queries and keys of each
+    head are divided by their root mean square and scaled (Henry et al. 2020, arXiv 2010.04245, with RMS for the norm).
+    `gain` multiplies the initial values of W^V and W^O.
     """
 
     config: ModelConfig
     encoding: NoPositions  # `NoPositions()` in cross-attention
+    gain: float = 1.0
 
     def setup(self) -> None:
         c = self.config
+        glorot_in = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform", in_axis=0, out_axis=(1, 2))
+        value_init = nn.initializers.variance_scaling(self.gain**2, "fan_avg", "uniform", in_axis=0, out_axis=(1, 2))
+        output_init = nn.initializers.variance_scaling(self.gain**2, "fan_avg", "uniform", in_axis=(0, 1), out_axis=2)
         self.wq = self.param("wq", glorot_in, (c.d_model, c.h, c.d_k))
         self.wk = self.param("wk", glorot_in, (c.d_model, c.h, c.d_k))
-        self.wv = self.param("wv", glorot_in, (c.d_model, c.h, c.d_v))
-        self.wo = self.param("wo", glorot_out, (c.h, c.d_v, c.d_model))
+        self.wv = self.param("wv", value_init, (c.d_model, c.h, c.d_v))
+        self.wo = self.param("wo", output_init, (c.h, c.d_v, c.d_model))
         self.bq = self.bk = self.bv = self.bo = None
         if c.biases:
             self.bq = self.param("bq", nn.initializers.zeros, (c.h, c.d_k))
             self.bk = self.param("bk", nn.initializers.zeros, (c.h, c.d_k))
             self.bv = self.param("bv", nn.initializers.zeros, (c.h, c.d_v))
             self.bo = self.param("bo", nn.initializers.zeros, (c.d_model,))
+        if c.qk_norm:
+            self.q_norm = nn.RMSNorm(epsilon=c.norm_epsilon, dtype=c.dtype)
+            self.k_norm = nn.RMSNorm(epsilon=c.norm_epsilon, dtype=c.dtype)
+        if self.encoding.distances:
+            glorot = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform")
+            self.relative_k = self.param("relative_k", glorot, (self.encoding.distances, c.d_k))
+            self.relative_v = self.param("relative_v", glorot, (self.encoding.distances, c.d_v))
 
     def queries(self, x_btd: Float[Array, "b t d"], positions_bt: Int[Array, "b t"]) -> Float[Array, "b h t k"]:
         """Returns Q W^Q of every head, rotated where positions are rotary."""
         q_bhtk = self._project(x_btd, self.wq, self.bq)
+        if self.config.qk_norm:
+            q_bhtk = self.q_norm(q_bhtk)
         return self.encoding.rotate(q_bhtk, positions_bt)
 
     def keys_values(self, x_bsd: Float[Array, "b s d"], positions_bs: Int[Array, "b s"]) -> KeysValues:
         """Returns K W^K and V W^V of every head; keys are already rotated where positions are rotary."""
-        k_bhsk = self.encoding.rotate(self._project(x_bsd, self.wk, self.bk), positions_bs)
+        k_bhsk = self._project(x_bsd, self.wk, self.bk)
+        if self.config.qk_norm:
+            k_bhsk = self.k_norm(k_bhsk)
+        k_bhsk = self.encoding.rotate(k_bhsk, positions_bs)
         v_bhse = self._project(x_bsd, self.wv, self.bv)
         return KeysValues(k_bhsk, v_bhse, positions_bs)
 
@@ -224,10 +243,34 @@ class MultiHeadAttention(Heads):
             heads_bhte = attend(c.attention_impl, q_bhtk, k_bhsk, v_bhse, mask)
         else:
             bias_bhts = self.encoding.bias(positions_bt, positions_bs, table_rh)
-            weights_bhts = attention_weights(q_bhtk, k_bhsk, mask.dense_bts, bias_bhts, c.scale_attention)
-            kept_bhts = dropout(weights_bhts, c.P_drop_attention, noise, c.dropout_bits)
-            heads_bhte = jnp.einsum("bhts,bhse->bhte", kept_bhts.astype(x_btd.dtype), v_bhse)
+            if self.encoding.distances:
+                distance_btsr = clipped_distances(positions_bt, positions_bs, self.encoding.max_distance)
+                bias_bhts = self._relative_logits(q_bhtk, distance_btsr)
+            weights_bhts = attention_weights(
+                q_bhtk, k_bhsk, mask.dense_bts, bias_bhts, c.scale_attention, c.softmax_one
+            )
+            kept_bhts = dropout(weights_bhts, c.P_drop_attention, noise, c.dropout_bits).astype(x_btd.dtype)
+            heads_bhte = jnp.einsum("bhts,bhse->bhte", kept_bhts, v_bhse)
+            if self.encoding.distances:
+                heads_bhte = heads_bhte + self._relative_values(kept_bhts, distance_btsr)
         return self.output(heads_bhte), weights_bhts
+
+    def _relative_logits(
+        self, q_bhtk: Float[Array, "b h t k"], distance_btsr: Float[Array, "b t s r"]
+    ) -> Float[Array, "b h t s"]:
+        """Returns q_i a^K_ij, scaled like q_i k_j (Shaw et al. 2018, equation 4), in float32."""
+        table_rk = self.relative_k.astype(q_bhtk.dtype)
+        logits_bhtr = jnp.einsum("bhtk,rk->bhtr", q_bhtk, table_rk, preferred_element_type=jnp.float32)
+        if self.config.scale_attention:
+            logits_bhtr = logits_bhtr / jnp.sqrt(jnp.float32(q_bhtk.shape[-1]))
+        return jnp.einsum("bhtr,btsr->bhts", logits_bhtr, distance_btsr)
+
+    def _relative_values(
+        self, weights_bhts: Float[Array, "b h t s"], distance_btsr: Float[Array, "b t s r"]
+    ) -> Float[Array, "b h t e"]:
+        """Returns sum_j alpha_ij a^V_ij (Shaw et al. 2018, equation 3)."""
+        weights_bhtr = jnp.einsum("bhts,btsr->bhtr", weights_bhts, distance_btsr.astype(weights_bhts.dtype))
+        return jnp.einsum("bhtr,re->bhte", weights_bhtr, self.relative_v.astype(weights_bhts.dtype))
 
 
 def add_bias(x_bt: Array, bias: Array | None) -> Array:

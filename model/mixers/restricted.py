@@ -116,7 +116,7 @@ class RestrictedAttention(Heads):
         positions_bns = blocks.beside(positions_bnq)
         bias = self.encoding.bias(as_rows(positions_bnq), as_rows(positions_bns), table_rh)
         visible = as_rows(blocks.visible(mask, c.neighbours))
-        weights = attention_weights(q, k, visible, bias, c.scale_attention)
+        weights = attention_weights(q, k, visible, bias, c.scale_attention, c.softmax_one)
         weights_bnhqs = weights.reshape(b, n, *weights.shape[1:])
         kept_bnhqs = dropout(weights_bnhqs, c.P_drop_attention, noise, c.dropout_bits)
         heads = jnp.einsum("bhqs,bhse->bqhe", as_rows(kept_bnhqs).astype(x_btd.dtype), v)
@@ -145,10 +145,11 @@ class RestrictedAttention(Heads):
     ) -> tuple[Float[Array, "b m d"], Window]:
         """Returns the output for one more token of each of m beams, and the cache with that token."""
         cache = window.cache.append(self.keys_values(x_bmd, positions_bm))
+        c = self.config
         k_bhsk, v_bhse, positions_bs = cache.past
         q_bhmk = self.queries(x_bmd, positions_bm)
         bias_bhms = self.encoding.bias(positions_bm, positions_bs, table_rh)
-        weights_bhms = attention_weights(q_bhmk, k_bhsk, cache.visible_bmc, bias_bhms, self.config.scale_attention)
+        weights_bhms = attention_weights(q_bhmk, k_bhsk, cache.visible_bmc, bias_bhms, c.scale_attention, c.softmax_one)
         heads_bhme = jnp.einsum("bhms,bhse->bhme", weights_bhms.astype(x_bmd.dtype), v_bhse)
         room = cache.visible_bmc.shape[2]
         return self.output(heads_bhme), Window(cache._replace(used=cache.used % room))

@@ -78,6 +78,7 @@ def test_unseen_splits_hardly_repeat() -> None:
     assert len(set(sentences("test"))) > 0.95 * 3_000
 
 
+@pytest.mark.slow
 def test_english_determines_german() -> None:
     german_of: dict[str, str] = {}
     for split in SPLITS:
@@ -101,6 +102,7 @@ def test_deeper_is_deeper_and_longer_is_longer_than_any_training_sentence() -> N
         assert all(30 < words(list(side)) <= 60 for side in (example.tree.leaves(), example.german_tokens))
 
 
+@pytest.mark.slow
 def test_hard_splits_use_the_words_of_training_and_agree_with_it() -> None:
     """Also that english determines german there, and each German word is aligned."""
     vocabulary = {token.lower() for example in sample() for token in example.german_tokens}
@@ -125,7 +127,7 @@ def test_train_seen_never_has_a_combination_that_unseen_has() -> None:
 
 
 def test_other_processes_agree() -> None:
-    assert sentences("train")[:20] == [texts("train", index) for index in range(20)]
+    assert in_parallel(texts, "train", 20) == [texts("train", index) for index in range(20)]
 
 
 def test_size() -> None:

@@ -79,6 +79,7 @@ def counted(sides: list[list[str]]) -> Counter[str]:
     return Counter(token.lower() for side in sides for token in side if token[0].isalpha())
 
 
+@pytest.mark.slow
 def test_many_words_by_zipf() -> None:
     """A log-log slope near -1, of all words and of towns alone; an English noun has two meanings only where meant."""
     english = counted([example.tree.leaves() for example in sample()])

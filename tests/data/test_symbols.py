@@ -178,6 +178,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[ConfigDict, Run]:
     return cfg, run
 
 
+@pytest.mark.slow
 def test_symbols_are_counted_once_and_again_if_the_cached_vocabulary_is_damaged(
     trained: tuple[ConfigDict, Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,6 +36,7 @@ assert not {"model", "infer", "data", "run", "base"} & set(sys.modules), "it imp
 """
 
 
+@pytest.mark.slow
 def test_it_runs_without_our_code(tmp_path: Path) -> None:
     model_run = random_run(positions="rope", norm="pre", N=1)
     assert stablehlo.write(model_run, tmp_path) <= 1e-5

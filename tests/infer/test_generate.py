@@ -69,6 +69,7 @@ def test_a_resumed_run_ends_with_the_same_bits(trained: Run, tmp_path: Path) -> 
     assert_resumes_to_the_same_bits(tiny(trained.workdir.parent), trained.workdir, tmp_path)
 
 
+@pytest.mark.slow
 def test_it_learns_and_its_nll_is_that_of_the_whole_text(trained: Run) -> None:
     (text,) = next(open_corpus(trained.config.data.valid).pairs())
     ids, total = trained.tokenizer.encode(text), 0.0

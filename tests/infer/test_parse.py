@@ -102,6 +102,7 @@ def test_a_split_is_parsed_scored_and_kept(workdir: Path, tmp_path: Path, capsys
     assert (record["figures"]["All"]["valid"], record["figures"]["All"]["f1"]) == (4, record["f1"])
 
 
+@pytest.mark.slow
 def test_right_lines_score_100_and_need_no_repair(run: Run, gold: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     written_instead(monkeypatch, gold)
     record = evaluate(run)

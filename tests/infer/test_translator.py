@@ -115,6 +115,7 @@ def test_a_long_text_is_cut_where_a_sentence_ends_in_its_middle_third(config, to
     assert first_cut(tiny, rest)[0] == "no. the old dog sleeps in front of the green house,"
 
 
+@pytest.mark.slow
 def test_rows_fit_learned_positions(tokenizer):
     config = ModelConfig(
         tokenizer.vocab_size, N=1, d_model=16, d_ff=16, h=2, d_k=8, d_v=8, positions="learned", max_positions=20

@@ -23,7 +23,6 @@ VARIANTS = [
     pytest.param({"positions": "learned"}, id="learned"),
     pytest.param({"positions": "none", "N": 3}, id="none"),
 ]
-variants = pytest.mark.parametrize("changes", VARIANTS)
 # Of tests that take seconds each, all but the paper's model are slow.
 paper_first = pytest.mark.parametrize(
     "changes", [VARIANTS[0], *(pytest.param(*one.values, id=one.id, marks=pytest.mark.slow) for one in VARIANTS[1:])]
@@ -71,7 +70,7 @@ def test_causality_by_gradient_through_all_layers(changes):
     np.testing.assert_array_equal(influence(from_memory, memory), everything)
 
 
-@variants
+@paper_first
 def test_padding_and_batch_mates_change_nothing(changes):
     config = dataclasses.replace(TINY, **changes)
     params, rng = perturbed(config), np.random.default_rng(1)
@@ -144,7 +143,7 @@ def test_rope_turns_by_the_formula_and_sees_differences_of_positions_only():
     np.testing.assert_allclose(rotate(x, positions)[0, 0, :, 1::2], turned.imag, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["rope", "alibi", "t5"])
+@pytest.mark.parametrize("kind", ["rope", "alibi", "t5", "shaw"])
 def test_shifting_every_position_changes_nothing_where_positions_are_relative(kind):
     config = dataclasses.replace(TINY, positions=kind)
     params, rng = perturbed(config), np.random.default_rng(5)
@@ -217,7 +216,7 @@ def test_parameter_count_is_that_of_the_tree(tie, positions, norm):
         assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(tree))
 
 
-@variants
+@paper_first
 def test_attention_maps_are_distributions_over_what_may_be_seen(changes):
     config = dataclasses.replace(TINY, **changes)
     params, rng = perturbed(config), np.random.default_rng(7)

@@ -197,6 +197,7 @@ print(compiled.as_text().count("all-gather"))
 """
 
 
+@pytest.mark.slow
 def test_each_device_of_a_mesh_attends_for_its_own_rows_and_heads():
     environment = {**os.environ, "XLA_FLAGS": f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=4"}
     root = Path(__file__).parent.parent.parent

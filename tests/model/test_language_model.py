@@ -34,9 +34,7 @@ VARIANTS = {
     "none": {"positions": "none", "norm": "pre", "activation": "gelu_tanh", "norm_epsilon": 1e-3},
 }
 # Of tests that take seconds each, all but two are slow.
-TWO_FIRST = [
-    pytest.param(name, marks=[] if name in ("sinusoidal", "linear") else [pytest.mark.slow]) for name in VARIANTS
-]
+SINUSOIDAL_FIRST = [pytest.param(name, marks=[] if name == "sinusoidal" else [pytest.mark.slow]) for name in VARIANTS]
 
 
 @functools.cache
@@ -76,13 +74,13 @@ class PromptOracle:
         return self.seen[tuple(prefix)]
 
 
-@pytest.mark.parametrize("variant", TWO_FIRST)
+@pytest.mark.parametrize("variant", SINUSOIDAL_FIRST)
 def test_the_formula_counts_the_parameters(variant):
     model, params = tiny(variant)
     assert sum(leaf.size for leaf in jax.tree.leaves(params)) == parameter_count(model.config, decoder_only=True)
 
 
-@pytest.mark.parametrize("variant", TWO_FIRST)
+@pytest.mark.parametrize("variant", SINUSOIDAL_FIRST)
 def test_no_logit_depends_on_a_later_token(variant):
     model, params = tiny(variant)
     ids = jnp.asarray([[BOS, 4, 5, 6, 7, 8]])
@@ -97,7 +95,7 @@ def test_no_logit_depends_on_a_later_token(variant):
     assert np.all(influence_tt[np.tril_indices(6)] > 0)
 
 
-@pytest.mark.parametrize("variant", TWO_FIRST)
+@pytest.mark.parametrize("variant", SINUSOIDAL_FIRST)
 def test_packed_sentences_are_as_if_alone(variant):
     model, params = tiny(variant)
     alone = whole(model, params, [[BOS, 4, 5, 0], [BOS, 9, 0, 0]])
@@ -143,7 +141,7 @@ def test_prompts_of_unequal_lengths_and_the_cache_give_what_the_whole_model_give
                 assert relative_error(found_bmtv[row, beam], expected_tv) < 1e-5
 
 
-@pytest.mark.parametrize("variant", TWO_FIRST)
+@pytest.mark.parametrize("variant", SINUSOIDAL_FIRST)
 def test_a_prompt_at_once_is_the_prompt_step_by_step(variant):
     model, params = tiny(variant)
     at_once = cached_logits(model, params, [[BOS, 5, 7, 4]], [[3, 8]])
@@ -183,6 +181,7 @@ def test_search_after_prompts_follows_its_definition(monkeypatch, beam, alpha, n
         assert_same(found, row, expected)
 
 
+@pytest.mark.slow
 def test_samples_after_a_prompt_have_the_whole_models_log_probabilities():
     model, params = tiny()
     keys_b = jax.random.split(jax.random.key(0), len(PROMPTS_BS))

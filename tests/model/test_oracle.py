@@ -16,12 +16,27 @@ from tests.tolerance import relative_error
 
 EPS_LS = 0.1
 TOLERANCE = 1e-5
+SHARED = {"share_layers": True, "qk_norm": True, "softmax_one": True, "activation": "geglu"}
 CASES = [
     pytest.param({"N": 2}, id="base"),
-    *(pytest.param({"positions": kind, "N": 1}, id=kind) for kind in POSITIONS[1:]),
+    *(pytest.param({"positions": kind, "N": 1}, id=kind, marks=pytest.mark.slow) for kind in POSITIONS[1:]),
     pytest.param({"norm": "pre", "N": 2, "positions": "rope"}, id="pre-norm"),
     pytest.param({"norm": "pre", "N": 1, "h": 3, "d_k": 8, "d_v": 4, "positions": "alibi"}, id="three-heads"),
     pytest.param({"N": 1, "tie_embeddings": False, "positions": "learned"}, id="untied"),
+    pytest.param({"N": 1, "positions": "shaw", "max_distance": 3, "norm": "deep", "activation": "swiglu"}, id="shaw"),
+    pytest.param({"N": 2, **SHARED, "positions": "rope"}, id="shared"),
+    *(
+        pytest.param({"N": 1, **changes}, id=name, marks=pytest.mark.slow)
+        for name, changes in {
+            "shaw-clipped": {"positions": "shaw", "max_distance": 3},
+            "deep-norm": {"norm": "deep", "N": 3},
+            "shared-layers": {"share_layers": True, "N": 3},
+            "geglu": {"activation": "geglu"},
+            "swiglu": {"activation": "swiglu"},
+            "qk-norm": {"qk_norm": True},
+            "softmax-one": {"softmax_one": True},
+        }.items()
+    ),
     pytest.param({"N": 1, "h": 1, "d_model": 12, "d_k": 16, "d_v": 3, "d_ff": 7, "vocab_size": 5}, id="one-head"),
 ]
 

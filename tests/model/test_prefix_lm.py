@@ -88,6 +88,7 @@ def test_the_formula_counts_the_parameters(kind: str) -> None:
     assert sum(leaf.size for leaf in jax.tree.leaves(tiny(kind)[1])) == parameter_count(KINDS[kind])
 
 
+@pytest.mark.slow
 def test_search_follows_its_definition(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state, "FIRST_STEPS", 2)
     model, params = tiny("full")

@@ -97,8 +97,8 @@ def plain_search(oracle, source, row, rules, beam, alpha, nbest):
     "rules",
     [
         Rules(min_length=6, no_repeat=2),
-        Rules(no_repeat=1, prefix_bp=PREFIX_BP),
-        Rules(phrases_bcl=PHRASES_BCL),
+        pytest.param(Rules(no_repeat=1, prefix_bp=PREFIX_BP), marks=pytest.mark.slow),
+        pytest.param(Rules(phrases_bcl=PHRASES_BCL), marks=pytest.mark.slow),
         Rules(phrases_bcl=PHRASES_BCL[:, ::-1], prefix_bp=PREFIX_BP, min_length=5, no_repeat=3),
     ],
 )

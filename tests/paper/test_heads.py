@@ -220,6 +220,7 @@ def test_the_best_layer_and_head_for_alignment_are_chosen_on_the_valid_sentences
     assert report["best_head"] == {"layer": 2, "head": 1, "error": 0.5} | only
 
 
+@pytest.mark.slow
 def test_batches_and_padding_change_no_weights(run: Run):
     pairs = [annotate(EXAMPLE), *(annotate(example) for example in SENTENCES[:2])]
     seen = []
@@ -234,6 +235,7 @@ def test_batches_and_padding_change_no_weights(run: Run):
     assert len(seen) == 3 and all(pair in seen for pair in pairs)
 
 
+@pytest.mark.slow
 def test_a_sentence_as_long_as_the_learned_positions_is_read(run: Run):
     pair = annotate(EXAMPLE)
     longest = 1 + max(len(run.tokenizer.encode(text)) for text in (pair.source, pair.target))
@@ -313,6 +315,7 @@ def test_measure_heads_scores_what_the_sentences_hold(run: Run):
     assert "untrained" in heads_text(found) and "2 runs" in seeds_text([found, found])
 
 
+@pytest.mark.slow
 def test_more_sentences_are_read_for_rare_relations_and_count_for_them_alone():
     few = sample("test", 40, 12, False)
     count = {name: len(cases) for name, cases in few.first[0].cases.items()}

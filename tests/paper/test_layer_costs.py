@@ -83,6 +83,7 @@ def test_dependencies_are_those_of_the_derivative() -> None:
     np.testing.assert_array_equal(shifted_ts, np.roll(np.eye(4, dtype=bool), 1, axis=0))
 
 
+@pytest.mark.slow
 def test_paths_of_dependencies_are_the_dependencies_of_the_stack() -> None:
     x_td = jax.random.normal(jax.random.key(0), (8, 4))
     everything_ts, itself_ts = np.ones((8, 8), bool), np.eye(8, dtype=bool)

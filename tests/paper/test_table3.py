@@ -146,6 +146,7 @@ def test_p_is_students() -> None:
     assert trend.p_value(np.array([0.0, 1.0])) == pytest.approx(0.5, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_three_seeds_without_a_difference_are_significant_one_time_in_twenty() -> None:
     """Whichever sign they have: the test is two-sided. The interval holds the truth in the other nineteen."""
     draws = np.random.default_rng(0).normal(size=(4000, 3))

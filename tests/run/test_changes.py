@@ -57,7 +57,11 @@ def test_an_unchanged_run_and_keys_that_do_not_matter_are_accepted(run: Path, ca
 
 @pytest.mark.parametrize(
     ("schedule", "free"),
-    [("paper", True), pytest.param("inverse_sqrt", True, marks=pytest.mark.slow), ("cosine", False)],
+    [
+        ("paper", True),
+        pytest.param("inverse_sqrt", True, marks=pytest.mark.slow),
+        pytest.param("cosine", False, marks=pytest.mark.slow),
+    ],
 )
 def test_a_run_may_go_on_for_longer_unless_its_rates_depend_on_the_number_of_updates(
     schedule: str, free: bool, tmp_path: Path

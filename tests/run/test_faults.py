@@ -252,6 +252,7 @@ def test_a_lost_folder_is_not_made_again(tmp_path: Path) -> None:
     assert not list((tmp_path / "run" / "checkpoints").iterdir())
 
 
+@pytest.mark.slow
 def test_training_goes_on_from_the_newest_whole_checkpoint_to_the_same_end(
     undisturbed: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
@@ -291,6 +292,7 @@ def test_a_signal_that_a_validation_swallows_at_its_end_stops_after_the_same_upd
     checkpoints.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [8, pytest.param(12, marks=pytest.mark.slow)])
 def test_a_validation_given_up_for_a_signal_is_made_up_for(
     undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int

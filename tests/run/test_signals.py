@@ -258,7 +258,9 @@ def stuck(hold: bool) -> subprocess.Popen[str]:
     return process
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)]
+)
 def test_the_compiler_is_not_waited_for_where_nothing_needs_saving(number: signal.Signals, status: int) -> None:
     process, started = stuck(hold=False), time.monotonic()
     process.send_signal(number)

@@ -133,6 +133,7 @@ def test_it_sees_both_sides_and_only_its_own_sentence(trained: Run) -> None:
     assert np.all(influence[:4] > 1e-6) and np.all(influence[4:] == 0)
 
 
+@pytest.mark.slow
 def test_the_loss_counts_chosen_positions_only(trained: Run) -> None:
     batches = TrainingBatches(*_corrupted(trained), seed=0)
     batch, cfg = next(batches), trained.model_config
@@ -164,6 +165,7 @@ def _corrupted(run: Run) -> tuple[Corrupted, ConfigDict]:
     return Corrupted(text, Masking(0.15, tokenizer.vocab_size)), run.config.data
 
 
+@pytest.mark.slow
 def test_a_resumed_run_ends_with_the_same_bits(trained: Run, tmp_path: Path) -> None:
     assert_resumes_to_the_same_bits(tiny(trained.workdir.parent), trained.workdir, tmp_path)
 

@@ -210,6 +210,7 @@ def test_a_resumed_run_ends_with_the_same_bits(trained: Run, tmp_path: Path) -> 
     assert_resumes_to_the_same_bits(tiny(trained.workdir.parent), trained.workdir, tmp_path)
 
 
+@pytest.mark.slow
 def test_it_learns_and_the_record_counts_every_image(trained: Run) -> None:
     record = evaluation.evaluate(trained, "test")
     images = images_of(trained.config, trained.config.data.test)

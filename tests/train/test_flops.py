@@ -58,6 +58,7 @@ VARIANTS = {
     "scanned": {"scan_layers": True},
     "scanned remat": {"scan_layers": True, "remat": "full"},
     "rope": {"positions": "rope"},
+    "gated remat, pre-norm": {"activation": "swiglu", "remat": "full", "norm": "pre"},
 }
 
 
@@ -81,6 +82,16 @@ def test_the_count_of_every_mixer_is_that_of_the_products_in_the_forward_pass(ch
     traced = jax.make_jaxpr(lambda params, *rows: Transformer(config).apply({"params": params}, *rows))(params, *rows)
     needed, _ = dce_jaxpr(traced.jaxpr, [True])  # without the weights, which nobody asks for
     assert sum(forward_flops(config, 3, 5, 7)) == products(needed)
+
+
+def test_relative_vectors_count_without_finding_them() -> None:
+    """A product with a one-hot array finds the vectors' logits, and another their weights, for each head and pair."""
+    config = dataclasses.replace(TINY, P_drop=0.0, positions="shaw", max_distance=4)
+    params = jax.eval_shape(lambda: init_params(config, jax.random.key(0)))
+    rows = [Tokens(*[jax.ShapeDtypeStruct((3, length), jnp.int32)] * 3) for length in (5, 7)]
+    traced = jax.make_jaxpr(lambda params, *rows: Transformer(config).apply({"params": params}, *rows))(params, *rows)
+    finding = config.N * 2 * 2 * 3 * config.h * 9 * (5 * 5 + 7 * 7)
+    assert sum(forward_flops(config, 3, 5, 7)) == products(traced.jaxpr) - finding
 
 
 def test_microbatches_make_the_same_count() -> None:

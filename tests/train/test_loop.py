@@ -134,7 +134,7 @@ def test_a_start_that_failed_on_its_data_can_be_mended_and_changed_data_are_not_
         loop.train(cfg, tmp_path / "run")
 
 
-@pytest.mark.parametrize("bad", [6, 8])
+@pytest.mark.parametrize("bad", [6, pytest.param(8, marks=pytest.mark.slow)])
 def test_a_loss_that_is_not_finite_stops_the_run_and_is_never_saved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: int
 ) -> None:

@@ -271,7 +271,7 @@ def write_valid(tmp_path: Path, name: str, *losses: float) -> None:
     (tmp_path / name / "metrics.jsonl").write_text("".join(lines))
 
 
-@pytest.mark.parametrize("pruner", ["asha", "hyperband"])
+@pytest.mark.parametrize("pruner", ["asha", pytest.param("hyperband", marks=pytest.mark.slow)])
 def test_a_trial_that_is_worse_than_others_is_stopped(
     worker: Callable[..., Study], tmp_path: Path, pruner: str
 ) -> None:

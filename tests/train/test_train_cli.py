@@ -76,6 +76,7 @@ def test_a_mistake_is_one_line_and_status_2(tmp_path: Path, arguments: list[str]
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "status"),
     [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)],  # tests/faults/drill.py sends it

@@ -40,7 +40,9 @@ def test_a_model_that_knows_nothing_has_the_nll_of_its_vocabulary(tmp_path: Path
     assert found["loss"] == pytest.approx(math.log(cfg.data.vocab_size), rel=1e-6)
 
 
-@pytest.mark.parametrize("minutes, saved", [(1e-9, [4, 8, 12]), (1e9, [12]), (0.0, [12])])
+@pytest.mark.parametrize(
+    "minutes, saved", [(1e-9, [4, 8, 12]), (1e9, [12]), pytest.param(0.0, [12], marks=pytest.mark.slow)]
+)
 def test_a_checkpoint_is_due_by_the_clock(tmp_path: Path, minutes: float, saved: list[int]) -> None:
     cfg = tiny.training_config(tmp_path)
     cfg.checkpoint.every, cfg.checkpoint.every_minutes = 1_000, minutes

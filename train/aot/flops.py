@@ -1,13 +1,14 @@
 """Analytic FLOPs of the model, counted from its matrix products (paper, sections 3.1 to 3.4).
 
 The product of an [m,k] and a [k,n] matrix is 2 m k n operations. Norms, softmax, dropout and Adam are not counted: they
-are a few per cent at the paper's sizes, and memory-bound. Embedding lookups count as zero. Padding counts, since it is
-computed, and so do the positions that a causal mask hides.
+are a few per cent at the paper's sizes, and memory-bound. Embedding lookups count as zero, and so does finding the
+relative vector of each distance. Padding counts, since it is computed, and so do the positions that a causal mask
+hides.
 """
 
 from typing import NamedTuple
 
-from model.config import ModelConfig
+from model.config import GATED, ModelConfig
 from model.mixers.linear import BLOCK
 from model.mixers.restricted import block_length
 
@@ -70,7 +71,7 @@ def recomputed_flops(config: ModelConfig, rows: int, source_length: int, target_
         cross_attention = _attention(c, t, source_length)
         return c.N * (encoder + decoder + cross_attention)
     forward = forward_flops(config, rows, source_length, target_length)
-    unneeded = c.N * _feed_forward(c, s + t) // 2 if c.norm == "pre" else 0
+    unneeded = c.N * 2 * (s + t) * c.d_model * c.d_ff if c.norm == "pre" else 0
     return forward.encoder + forward.decoder - _source_keys_values(c, s) - unneeded
 
 
@@ -117,7 +118,8 @@ def _mixer(c: ModelConfig, rows: int, length: int, causal: bool) -> _Mixer:
         within_block = block * (c.d_k + c.d_v + 1)
         sums_over_blocks = directions * 2 * c.d_k * (c.d_v + 1)  # made, and read
         return _Mixer(projections, 2 * rows * _padded(length, block) * c.h * (within_block + sums_over_blocks))
-    return _Mixer(projections, _attention(c, positions, length))
+    relative_vectors = 2 * positions * c.encoding.distances * c.h * (c.d_k + c.d_v)
+    return _Mixer(projections, _attention(c, positions, length) + relative_vectors)
 
 
 def _padded(length: int, block: int) -> int:
@@ -141,4 +143,5 @@ def _attention(c: ModelConfig, queries: int, keys_each: int) -> int:
 
 
 def _feed_forward(c: ModelConfig, positions: int) -> int:
-    return 4 * positions * c.d_model * c.d_ff
+    products = 3 if c.activation in GATED else 2
+    return products * 2 * positions * c.d_model * c.d_ff
