@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
+from base.errors import UserError
 from base.ids import BOS, EOS
 from base.intervals import Interval, bootstrap
 from base.progress import Progress
@@ -138,7 +139,12 @@ def ablate(model_run: Run, roles: dict[str, dict[str, Any]], pairs: Sample) -> d
       By kind and relation, the `layer` and `head`, from 1; the share of `cases` that are right in the `intact` model
       and `ablated`; the `change` between them, with its 95 % bootstrap interval over sentences, `low` to `high`; the
       mean change over all `others` of that kind, and their `lowest`, with its layer and head.
+
+    Raises:
+      UserError: the layers share their parameters, so a head cannot be left out of one of them.
     """
+    if model_run.model_config.share_layers:
+        raise UserError(f"{model_run.workdir}: its layers share their parameters, so none can lose a head alone")
     rare = [_with_rare_alone(pair) for pair in pairs.first[FEW:]]
     holding_rare = [pair for pair in rare if pair.cases]
     forced = Forced(model_run, pairs.first[:FEW] + holding_rare + pairs.more)

@@ -411,6 +411,11 @@ def test_a_case_is_right_if_all_its_subwords_are(run: Run):
     assert forced.cases("encoder", "verb") is None
 
 
+def test_no_head_is_left_out_of_layers_that_share_their_parameters() -> None:
+    with pytest.raises(UserError, match="its layers share their parameters"):
+        ablate(tiny.random_run(share_layers=True), {}, Sample([], []))
+
+
 def test_ablation_by_hand(run: Run, monkeypatch: pytest.MonkeyPatch):
     """Without one head nothing is right, without the others all is as it was."""
     roles = {kind: {"same": {"best": {"layer": 2, "head": 2}}} for kind in KINDS}
