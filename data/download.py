@@ -1,6 +1,6 @@
 """Downloads a public corpus to where its config reads it, and says its licence and size.
 
-    python -m data.download multi30k
+    python -m data.download CORPUS [CORPUS ...]
 
 CORPUS is one of
 
