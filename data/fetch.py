@@ -95,7 +95,7 @@ def _opened(file: File, start: int, path: Path) -> HTTPResponse:
         return response
     except HTTPError as error:
         error.close()
-        reason = f"HTTP {error.code}, {error.reason}"
+        reason: object = f"HTTP {error.code}, {error.reason}"
     except (OSError, HTTPException) as error:
         reason = getattr(error, "reason", None) or error
     raise UserError(f"{file.url}: cannot be downloaded ({reason}); if you have it from elsewhere, put it at {path}")
