@@ -7,7 +7,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 PYTEST = $(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadfile --quiet
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart notebooks test test-all test-long test-processors lint check format lock clean
+.PHONY: help install quickstart notebooks docs test test-all test-long test-processors lint check format lock clean
 
 help:  ## print this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -51,6 +51,11 @@ quickstart: install  ## train on the built-in corpus, score the test split, tran
 
 notebooks: install  ## execute the notebooks, of which the third reads runs/quickstart; needs extra `notebooks`
 	@$(BIN)/python -m notebooks.build
+
+docs: export NO_MKDOCS_2_WARNING = 1
+docs: install  ## build the documentation site, build/site/index.html; needs extra `docs`
+	@$(BIN)/python -c 'import mkdocs' 2>/dev/null || { echo "error: first $(BIN)/pip install -e '.[docs]'" >&2; exit 2; }
+	@$(BIN)/python -m mkdocs build --strict --quiet && echo "build/site/index.html" >&2
 
 lint: install  ## ruff and mypy
 	@$(BIN)/ruff check --quiet .

@@ -24,6 +24,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from base.files import user_cache
+
 DIRECTORY = "JAX_COMPILATION_CACHE_DIR"
 ENABLED = "JAX_ENABLE_COMPILATION_CACHE"
 MAX_BYTES = 512 << 20  # of all programs
@@ -63,13 +65,11 @@ def is_own_folder() -> bool:
 
 def _root() -> Path | None:
     """Returns the folder of all programs, which need not exist, or None if the user has no folder for caches."""
-    caches = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if not caches.is_absolute():
-        try:
-            caches = Path.home() / ".cache"
-        except RuntimeError:
-            return None
-    return caches / "vaswani" if caches.is_absolute() else None
+    try:
+        root = Path(user_cache()).expanduser()
+    except RuntimeError:
+        return None
+    return root if root.is_absolute() else None
 
 
 def _threads() -> int:

@@ -124,6 +124,12 @@ def expanded(path: str | Path, where: str) -> Path:
         raise UserError(f"{where}: there is no user {user}, whose home this names") from error
 
 
+def user_cache() -> str:
+    """Returns the folder of this project among the user's caches, with `~` for his home; it need not exist."""
+    caches = os.environ.get("XDG_CACHE_HOME", "")
+    return f"{caches}/vaswani" if Path(caches).is_absolute() else "~/.cache/vaswani"
+
+
 def open_regular(path: Path) -> io.BufferedReader:
     """Opens a file for reading; never waits, as opening a pipe would.
 

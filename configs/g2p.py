@@ -1,5 +1,6 @@
 """Pronunciation: letters in, phones out, in the ten languages of SIGMORPHON 2021, task 1, of 8,000 training words each.
 
+    python -m data.download sigmorphon2021
     for language in arm_e bul dut fre geo hbs_latn hun jpn_hira kor vie_hanoi; do for seed in 0 1 2; do
         python -m train --config=configs/g2p.py:$language --workdir=runs/g2p/$language-$seed --config.seed=$seed &&
         python -m infer --workdir=runs/g2p/$language-$seed --split=valid
@@ -15,7 +16,7 @@ Predicted: before the first run: an ensemble of three seeds has a mean word erro
 
 The word error rate is 100 - `exact_match`, the phone error rate `edits_as_is`. One rule for all languages: those sizes
 and that rate whose mean word error rate on the validation words is least. Then the test words are scored, once.
-An argument with a slash is the beginning of other files: FOLDER/NAME reads FOLDER/NAME_{train,dev,test}.tsv.gz.
+An argument with a slash begins the names of other files: FOLDER/NAME reads FOLDER/NAME_{train,dev,test}.tsv, or .gz.
 
 The recipe to start from is that of the Transformer of the same task in 2020 (Gorman et al.): 4+4 layers, pre-norm, 4
 heads, dropout everywhere, a rate of 1e-3 after a warm-up of 1,000 updates, clipping at 1, beam 5.
@@ -24,6 +25,7 @@ heads, dropout everywhere, a rate of 1e-3 after a warm-up of 1,000 updates, clip
 from ml_collections import ConfigDict
 
 from configs.common import default
+from data.corpora import corpus_folder
 
 
 def get_config(language: str = "dut") -> ConfigDict:
@@ -31,10 +33,10 @@ def get_config(language: str = "dut") -> ConfigDict:
     cfg = default()
     cfg.steps = 5_000
 
-    prefix = language if "/" in language else f"../shared/data/g2p/2021/medium/{language}"
-    cfg.data.train = f"tsv:{prefix}_train.tsv.gz"
-    cfg.data.valid = f"tsv:{prefix}_dev.tsv.gz"
-    cfg.data.test = f"tsv:{prefix}_test.tsv.gz"
+    prefix = language if "/" in language else f"{corpus_folder('sigmorphon2021')}/{language}"
+    cfg.data.train = f"tsv:{prefix}_train.tsv"
+    cfg.data.valid = f"tsv:{prefix}_dev.tsv"
+    cfg.data.test = f"tsv:{prefix}_test.tsv"
     cfg.data.units = "characters,words"
     cfg.data.vocab_size = 0  # all letters and phones
     cfg.data.buckets = (6, 8, 10, 12, 16, 24, 40)

@@ -24,10 +24,11 @@ Longer:    4,000 further updates from the averaged parameters with 8,192 tokens 
 Failed:    batches of 2,048 tokens, packed and lower-cased, a peak of 4e-3 and cosine decay to zero: after 8,400 updates
            the validation perplexity is 15.4.
 
-    python -m train --config=configs/multi30k.py:FOLDER --workdir=runs/multi30k
+    python -m data.download multi30k
+    python -m train --config=configs/multi30k.py --workdir=runs/multi30k
     python -m infer --workdir=runs/multi30k --split=test
 
-FOLDER holds {train,val,test_2016_flickr}.{en,de}.gz, one raw sentence per line; by default ../shared/data/multi30k.
+configs/multi30k.py:FOLDER reads {train,val,test_2016_flickr}.{en,de}.gz of FOLDER, one raw sentence per line.
 The recipe is the published one (4+4 layers, d_model 128, P_drop 0.3, 10,000 subwords, lower-cased text, a peak learning
 rate of 5e-3, average of 10 checkpoints, beam 5) with half the batch, and with a rate that decays to zero in place of
 one that stays high. The number of updates, warm-up and rows were fixed before anything was scored. The length penalty
@@ -38,10 +39,12 @@ with 1.8 and 37.13 with 2.2. `python -m infer.score --baseline=F` gives p and th
 from ml_collections import ConfigDict
 
 from configs.common import default
+from data.corpora import corpus_folder
 
 
-def get_config(folder: str = "../shared/data/multi30k") -> ConfigDict:
+def get_config(folder: str = "") -> ConfigDict:
     """Returns the config for the corpus in `folder`."""
+    folder = folder or corpus_folder("multi30k")
     cfg = default()
     cfg.steps = 8_000
 

@@ -13,15 +13,17 @@ Predicted: before the first run: the mean of three seeds is 40.7, with the seeds
            their own mean more often than below it. Below 40.0, something of the recipe is missing. Patience does not
            end a run before update 6,000: with a dropout of 0.3 the validation loss falls slowly for long.
 
+    python -m data.download multi30k_published
     for seed in 0 1 2; do
-        python -m train --config=configs/multi30k_published.py:FOLDER --workdir=runs/multi30k_published/$seed \
+        python -m train --config=configs/multi30k_published.py --workdir=runs/multi30k_published/$seed \
             --config.seed=$seed &&
         python -m infer --workdir=runs/multi30k_published/$seed --split=test
     done
 
-FOLDER holds {train,valid,test.2016}.{en,de}.gz of the repository above, lower-cased, Moses-tokenised and segmented by
-subword-nmt; by default ../shared/data/multi30k_published. The score to compare is `bleu_as_is`: output and references
-with their `@@ ` removed. XLA_FLAGS=--xla_cpu_multi_thread_eigen=false and `taskset -c 0` keep a run to one core.
+The files are {train,valid,test.2016}.{en,de} of the repository above, lower-cased, Moses-tokenised and segmented by
+subword-nmt; configs/multi30k_published.py:FOLDER reads them, plain or .gz, from another folder. The score to compare is
+`bleu_as_is`: output and references with their `@@ ` removed. XLA_FLAGS=--xla_cpu_multi_thread_eigen=false and
+`taskset -c 0` keep a run to one core.
 
 The recipe: 4+4 layers, post-norm, biases in attention, layer norm's epsilon 1e-5; fairseq's inverse_sqrt, from 1e-7 to
 5e-3 at update 2,000; Adam (0.9, 0.98) with epsilon 1e-8, clipping at 25, smoothing 0.1, dropout 0.3 of embeddings and
@@ -34,16 +36,18 @@ biases that are not 0; its outputs may be longer than the source by more than 50
 from ml_collections import ConfigDict
 
 from configs.common import default
+from data.corpora import corpus_folder
 
 
-def get_config(folder: str = "../shared/data/multi30k_published") -> ConfigDict:
+def get_config(folder: str = "") -> ConfigDict:
     """Returns the config for the corpus in `folder`."""
+    folder = folder or corpus_folder("multi30k_published")
     cfg = default()
     cfg.steps = 8_000
 
-    cfg.data.train = f"text:{folder}/train.{{en,de}}.gz"
-    cfg.data.valid = f"text:{folder}/valid.{{en,de}}.gz"
-    cfg.data.test = f"text:{folder}/test.2016.{{en,de}}.gz"
+    cfg.data.train = f"text:{folder}/train.{{en,de}}"
+    cfg.data.valid = f"text:{folder}/valid.{{en,de}}"
+    cfg.data.test = f"text:{folder}/test.2016.{{en,de}}"
     cfg.data.units = "words"
     cfg.data.joiner = "@@"
     cfg.data.vocab_size = 9_712  # every token of the training text, and the four special symbols

@@ -13,17 +13,19 @@ Cost:  82 minutes on one busy CPU core with AMX, in bfloat16, as `configs/multi3
     python -m train --config=configs/news.py:FOLDER --workdir=runs/news
     python -m infer --workdir=runs/news --split=test
 
-FOLDER holds news_mini_train.en-de, newstest2013 and newstest2014, each as .en.gz and .de.gz, one raw sentence per line;
-by default ../shared/data/wmt/en-de.
+FOLDER holds news_mini_train.en-de, newstest2013 and newstest2014, each as .en.gz and .de.gz, one raw sentence per line.
+No command downloads them (data/corpora.py); by default it is ~/.cache/vaswani/corpora/news.
 """
 
 from ml_collections import ConfigDict
 
 from configs.multi30k import get_config as multi30k
+from data.corpora import corpus_folder
 
 
-def get_config(folder: str = "../shared/data/wmt/en-de") -> ConfigDict:
+def get_config(folder: str = "") -> ConfigDict:
     """Returns the config for the corpus in `folder`."""
+    folder = folder or corpus_folder("news")
     cfg = multi30k()
     cfg.data.train = f"text:{folder}/news_mini_train.en-de.{{en,de}}.gz"
     cfg.data.valid = f"text:{folder}/newstest2013.{{en,de}}.gz"

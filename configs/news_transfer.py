@@ -23,7 +23,7 @@ from configs.news import get_config as news
 from configs.tatoeba import get_config as tatoeba
 
 
-def get_config(folder: str = "../shared/data/wmt/en-de") -> ConfigDict:
+def get_config(folder: str = "") -> ConfigDict:
     """Returns the config for the corpus in `folder`."""
     cfg, of_news = tatoeba(), news(folder)
     cfg.steps = 3_000

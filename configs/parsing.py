@@ -14,9 +14,10 @@ Cost:  not given in the paper; small trains in 5 minutes on 2 CPU cores.
     python -m train --config=configs/parsing.py:wsj --workdir=runs/wsj
     python -m infer.parse --workdir=runs/wsj --split=test
 
-The treebanks need a licence. wsj reads wsj/02-21.mrg, wsj/22.mrg and wsj/23.mrg, the concatenated files of the sections
-(`cat wsj/0[2-9]/*.mrg wsj/1?/*.mrg wsj/2[01]/*.mrg`), with traces and function tags; semi also reads wsj/semi.mrg.gz,
-all of its training trees. For other places set `--config.data.train=trees:FILE`, and likewise `valid` and `test`.
+The treebanks need a licence, and no command downloads them. wsj reads 02-21.mrg, 22.mrg and 23.mrg in the folder
+~/.cache/vaswani/corpora/wsj, or in the folder wsj of $VASWANI_CORPORA: the concatenated files of the sections
+(`cat 0[2-9]/*.mrg 1?/*.mrg 2[01]/*.mrg`), with traces and function tags. semi also reads semi.mrg.gz there, all of its
+training trees. For other places set `--config.data.train=trees:FILE`, and likewise `valid` and `test`.
 
 The paper gives 4 layers, d_model 1024, vocabularies of 16,000 and 32,000, beam 21, alpha 0.3, and outputs of up to 300
 symbols beyond the input. All else is as in the base model except dropout and learning rate, which were chosen on
@@ -29,6 +30,7 @@ number of updates, here the base model's, or the treatment of outputs that are n
 from ml_collections import ConfigDict
 
 from configs.common import default
+from data.corpora import corpus_folder
 
 VOCABULARY = {"wsj": 16_000, "semi": 32_000}
 
@@ -45,8 +47,10 @@ def get_config(row: str = "wsj") -> ConfigDict:
 
 def _published(cfg: ConfigDict, row: str) -> ConfigDict:
     cfg.data.vocab_size = VOCABULARY[row]
-    cfg.data.train = "trees:wsj/02-21.mrg" if row == "wsj" else "trees:wsj/semi.mrg.gz"
-    cfg.data.valid, cfg.data.test = "trees:wsj/22.mrg", "trees:wsj/23.mrg"
+    wsj = corpus_folder("wsj")
+    cfg.data.train = f"trees:{wsj}/02-21.mrg" if row == "wsj" else f"trees:{wsj}/semi.mrg.gz"
+    cfg.data.valid = f"trees:{wsj}/22.mrg"
+    cfg.data.test = f"trees:{wsj}/23.mrg"
     cfg.data.max_length = 512
     cfg.data.buckets = (*cfg.data.buckets, 384, 512)
 

@@ -8,17 +8,19 @@ Cost:  108 minutes on one busy CPU core with AMX, in bfloat16, as `configs/multi
     python -m train --config=configs/tatoeba.py:FOLDER --workdir=runs/tatoeba
     python -m infer --workdir=runs/tatoeba --split=test
 
-FOLDER holds split.en-de.{train,valid,test}.{en,de}.gz; by default ../shared/data/tatoeba. The splits share no sentence
-in either language.
+FOLDER holds split.en-de.{train,valid,test}.{en,de}.gz, which no command downloads (data/corpora.py); by default it is
+~/.cache/vaswani/corpora/tatoeba. The splits share no sentence in either language.
 """
 
 from ml_collections import ConfigDict
 
 from configs.common import default
+from data.corpora import corpus_folder
 
 
-def get_config(folder: str = "../shared/data/tatoeba") -> ConfigDict:
+def get_config(folder: str = "") -> ConfigDict:
     """Returns the config for the corpus in `folder`."""
+    folder = folder or corpus_folder("tatoeba")
     cfg = default()
     cfg.steps = 6_000
 

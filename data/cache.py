@@ -365,7 +365,11 @@ def _check_specs(cfg_data: ConfigDict, sides: int | None) -> None:
     for key in ("train", "valid"):
         if not cfg_data[key]:
             raise UserError(f"data.{key} is empty: name a corpus, as in grammar:{key} or text:PREFIX.{{en,de}}")
-        if sides and open_corpus(cfg_data[key]).sides != sides:
+        try:
+            corpus = open_corpus(cfg_data[key])
+        except UserError as error:
+            raise UserError(f"data.{key}: {error}") from error
+        if sides and corpus.sides != sides:
             needs = "a text: lines:FILE or chars:FILE" if sides == 1 else "pairs: text:PREFIX.{en,de} or tsv:FILE"
             raise UserError(f"data.{key} is {cfg_data[key]}, but this task needs {needs}")
 

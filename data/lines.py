@@ -11,6 +11,7 @@ from pathlib import Path
 
 from base.errors import UserError
 from base.files import expanded, open_regular, sha256
+from data.corpora import advice
 
 _BLOCK = 1 << 20  # bytes
 LONGEST_LINE = 1 << 24  # bytes; a file without line feeds must not fill the memory
@@ -79,6 +80,6 @@ def file_digest(path: Path) -> str:
     try:
         return sha256(path)
     except FileNotFoundError as error:
-        raise UserError(f"{path}: no such file") from error
+        raise UserError(f"{path}: no such file{advice(path)}") from error
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from error

@@ -18,7 +18,7 @@ Without COUNT there are 100,000 sentences of a training split and 1,000 of any o
 
 The source language comes first, so `{de,en}` reverses the direction of `grammar:`, `text:` and `tfds:`. Only a line
 feed ends a line (a carriage return before it is dropped): other separators, such as U+2028 or U+0085, are part of a
-sentence. A line has at most 16 MiB.
+sentence. A line has at most 16 MiB. FILE.gz is read where there is no FILE.
 """
 
 import contextlib
@@ -120,7 +120,10 @@ def _digest(*parts: str) -> str:
 
 
 def _file(spec: str, name: str) -> Path:
-    return expanded(name, f"corpus {spec!r}")
+    """Returns the file of this name, or the compressed one in its place."""
+    path = expanded(name, f"corpus {spec!r}")
+    compressed = Path(f"{path}.gz")
+    return compressed if compressed.is_file() and not path.exists() else path
 
 
 def _text(spec: str, rest: str) -> Corpus:

@@ -4,6 +4,7 @@ import pytest
 
 from configs.base import get_config as base
 from configs.parsing import get_config
+from data.corpora import corpus_folder
 from data.sources import open_corpus
 
 CHANGED = {"data.train", "data.valid", "data.test", "data.vocab_size", "data.max_length", "data.buckets", "model.N",
@@ -19,7 +20,8 @@ def test_a_row_has_the_papers_values(row: str, vocabulary: int) -> None:
     assert cfg.model.h * cfg.model.d_k == cfg.model.h * cfg.model.d_v == cfg.model.d_model
     t2t = (cfg.model.P_drop, cfg.model.P_drop_attention, cfg.optim.lr, cfg.optim.warmup, cfg.data.max_length)
     assert t2t == (0.2, 0.2, 5.0, 16_000, 512)
-    assert (cfg.data.valid, cfg.data.test) == ("trees:wsj/22.mrg", "trees:wsj/23.mrg")
+    wsj = corpus_folder("wsj")
+    assert (cfg.data.valid, cfg.data.test) == (f"trees:{wsj}/22.mrg", f"trees:{wsj}/23.mrg")
 
 
 @pytest.mark.parametrize("row", ["wsj", "semi"])

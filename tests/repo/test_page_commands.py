@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from data.corpora import CORPORA, corpus_folder
 from paper.__main__ import WHAT
 from tests.typed import complaints
 from tests.written import Command, commands, files
@@ -57,13 +58,11 @@ OWN = {
         "in.txt": "`in.txt`",
         "opus-mt-en-de": "`opus-mt-en-de` is a folder",
     },
-    "docs/families.md": {"corpus/": "Put it where you like"},
     "docs/launch.md": {"/shared": "All hosts must share one `--workdir`"},
     "docs/reproduce.md": {
         "RUN": "RUN is the folder of a run",
-        "wsj/": "Put yours into a folder `wsj/`",
-        "FOLDER": "Put the files into a folder of your own",
-        "FILE": "FILE is the text of",
+        corpus_folder("wsj"): "Put yours into a folder `wsj/`",
+        "FOLDER": "Put yours into a folder of your",
     },
     "docs/sweeps.md": {"/shared": "`--workdir` in a folder that all machines mount"},
 }
@@ -208,6 +207,9 @@ def use(command: Command) -> Use:
         made.makes.update(path for start, path in ELSEWHERE_MADE.items() if first.startswith(start))
         return made
     module, arguments = found
+    if module == "data.download":
+        assert set(arguments) <= CORPORA.keys(), f"python -m data.download has no {set(arguments) - CORPORA.keys()}"
+        made.makes.update(map(corpus_folder, arguments))
     given = dict(re.findall(r"^--([\w.]+)=(.*)$", "\n".join(arguments), re.MULTILINE))
     for flag, value in given.items():
         if flag in READS and not re.search(r" |^\d+$", value):  # a sentence, or --nbest=4

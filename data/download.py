@@ -1,0 +1,55 @@
+"""Downloads a public corpus to where its config reads it, and says its licence and size.
+
+    python -m data.download CORPUS [CORPUS ...]
+
+CORPUS is one of
+
+    shakespeare          for configs/char_lm.py
+    multi30k             for configs/multi30k.py
+    multi30k_published   for configs/multi30k_published.py
+    sigmorphon2021       for configs/g2p.py
+
+A download that was broken off is resumed by the same command. Each file's SHA-256 is compared with the one that
+data/corpora.py has, and a file with another is not kept. They are put into ~/.cache/vaswani/corpora, or
+$XDG_CACHE_HOME/vaswani/corpora; the environment variable VASWANI_CORPORA names another folder, for this command and for
+the configs. No corpus is part of this repository, and each has a licence of its own.
+
+WMT14 is downloaded by data.prepare. Tatoeba and the news corpus are not downloaded by any command: nobody offers the
+very files that our results were trained on.
+"""
+
+import sys
+from pathlib import Path
+
+from base import command
+from base.errors import UserError
+from data.corpora import CORPORA, ELSEWHERE, corpus_folder
+from data.fetch import fetch
+
+
+def main(argv: list[str]) -> None:
+    """Downloads the corpora that are named; prints their folders."""
+    names = argv[1:]
+    if not names:
+        raise UserError(f"name a corpus: {', '.join(CORPORA)}; --help says which config reads which")
+    for name in names:
+        _check_name(name)
+    for name in names:
+        source = CORPORA[name]
+        size = sum(file.size for file in source.files)
+        print(f"{name}: {source.about}; {size / 1e6:.1f} MB; licence: {source.licence}", file=sys.stderr)
+        place = Path(corpus_folder(name)).expanduser()
+        for file in source.files:
+            fetch(file, place)
+        print(place)
+
+
+def _check_name(name: str) -> None:
+    if name in ELSEWHERE:
+        raise UserError(f"{name}: this command cannot download it: {ELSEWHERE[name]}; the config says what it reads")
+    if name not in CORPORA:
+        raise UserError(f"there is no corpus {name!r}; there are {', '.join(CORPORA)}")
+
+
+if __name__ == "__main__":
+    command.run(main)

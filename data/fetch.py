@@ -1,0 +1,113 @@
+"""Downloads a file whose size and SHA-256 are known: whole, or not at all."""
+
+import fcntl
+import io
+from http import HTTPStatus
+from http.client import HTTPException, HTTPResponse
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+from base.errors import UserError
+from base.files import sha256
+from base.progress import Progress
+from data.corpora import File
+
+_TIMEOUT = 30.0  # seconds without a byte
+_BLOCK = 1 << 16  # bytes
+
+
+def fetch(file: File, folder: Path) -> Path:
+    """Returns the file in `folder`, downloaded unless it is there; a download that was broken off is resumed.
+
+    Until the file is whole and its sum is right, it has the suffix `.part`.
+
+    Raises:
+      UserError: a file that is there already has another sum, the server or the folder cannot be used, the connection
+        broke off, or what came has another size or sum, and is deleted.
+    """
+    path = folder / file.name
+    part = folder / f"{file.name}.part"
+    try:
+        if path.exists():
+            _check(path, file, "delete it, and it is downloaded again")
+            return path
+        folder.mkdir(parents=True, exist_ok=True)
+        with part.open("ab") as written:
+            _lock(written, part)
+            try:
+                _receive(file, written, path)
+                _check(part, file, "what came is deleted")
+            except _WrongFileError:
+                part.unlink()
+                raise
+            part.replace(path)
+    except OSError as error:
+        raise UserError(f"{error.filename or part}: cannot be written ({error.strerror})") from error
+    return path
+
+
+class _WrongFileError(UserError):
+    """The bytes are not those that were pinned."""
+
+
+def _check(path: Path, file: File, remedy: str) -> None:
+    if sha256(path) != file.sha256:
+        raise _WrongFileError(f"{path}: its SHA-256 is not that of {file.url} when it was pinned; {remedy}")
+
+
+def _lock(written: io.BufferedWriter, part: Path) -> None:
+    try:
+        fcntl.flock(written, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise UserError(f"{part}: another process is downloading it") from error
+
+
+def _receive(file: File, written: io.BufferedWriter, path: Path) -> None:
+    """Appends what is missing of the file; writes all of it if the server does not send a part."""
+    done = written.tell()
+    if done == file.size:
+        return
+    shown = Progress(f"fetching {file.name}", "bytes", total=file.size)
+    with _opened(file, done, path) as response, shown as progress:
+        if done and response.status != HTTPStatus.PARTIAL_CONTENT:
+            written.truncate(0)
+            done = 0
+        while block := _read(response, file, done):
+            done += len(block)
+            if done > file.size:
+                raise _WrongFileError(
+                    f"{file.url}: longer than {file.size:,} bytes, its size when it was pinned; what came is deleted"
+                )
+            written.write(block)
+            written.flush()
+            progress.update(done)
+        if done < file.size:
+            raise _broken_off(file, done, "it ended")
+        progress.finish(f"{done:,} bytes")
+
+
+def _opened(file: File, start: int, path: Path) -> HTTPResponse:
+    """Asks the server for the bytes from `start` on."""
+    request = Request(file.url, headers={"Range": f"bytes={start}-"} if start else {})
+    try:
+        response: HTTPResponse = urlopen(request, timeout=_TIMEOUT)
+        return response
+    except HTTPError as error:
+        error.close()
+        reason: object = f"HTTP {error.code}, {error.reason}"
+    except (OSError, HTTPException) as error:
+        reason = getattr(error, "reason", None) or error
+    raise UserError(f"{file.url}: cannot be downloaded ({reason}); if you have it from elsewhere, put it at {path}")
+
+
+def _read(response: HTTPResponse, file: File, done: int) -> bytes:
+    try:
+        return response.read(_BLOCK)
+    except (OSError, HTTPException) as error:
+        raise _broken_off(file, done, str(error)) from error
+
+
+def _broken_off(file: File, done: int, reason: str) -> UserError:
+    of_all = f"after {done:,} of {file.size:,} bytes"
+    return UserError(f"{file.url}: the connection broke off {of_all} ({reason}); the same command resumes")

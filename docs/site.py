@@ -1,0 +1,60 @@
+"""Which files the documentation site has: a hook of mkdocs (mkdocs.yml).
+
+The pages keep the places that they have in the repository, so that their links lead to the same files in both. A file
+that a page links to and that is no page itself, such as a module, is copied beside it.
+"""
+
+import re
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.plugins import event_priority
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parent.parent
+PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/*.md", "notebooks/*.md", "notebooks/*.ipynb")
+LINK = re.compile(r"\]\(([^():#\s]+)")
+FIRST = "/__init__.py"
+API = "api.md"
+
+
+@event_priority(100)  # before the plugin that turns notebooks into pages
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Returns the files of the site in place of those of docs/."""
+    pages = [path for pattern in PAGES for path in sorted(ROOT.glob(pattern))]
+    linked = sorted({path for page in pages for path in linked_files(page)} - set(pages))
+    ours = [_file(path, config) for path in (*pages, *linked)]
+    return Files([*ours, File.generated(config, API, content=api())])
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Returns a page whose links to folders of code lead to their first file: the site has no page of a folder."""
+    folder = (ROOT / page.file.src_uri).parent
+    return LINK.sub(lambda link: link[0] + FIRST if (folder / link[1] / FIRST[1:]).is_file() else link[0], markdown)
+
+
+def linked_files(page: Path) -> list[Path]:
+    """Returns the files of the repository that a page links to, of a folder of code the first."""
+    targets = [(page.parent / link).resolve() for link in LINK.findall(page.read_text(encoding="utf-8"))]
+    named = [target / FIRST[1:] if target.is_dir() else target for target in targets]
+    return [target for target in named if target.is_file()]
+
+
+def _file(path: Path, config: MkDocsConfig) -> File:
+    return File(path.relative_to(ROOT).as_posix(), str(ROOT), config.site_dir, config.use_directory_urls)
+
+
+def api() -> str:
+    """Returns the page of the public API: runs, and every module of model/."""
+    modules = sorted(path.relative_to(ROOT) for path in ROOT.glob("model/**/*.py"))
+    names = [".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in modules]
+    parts = [
+        "# API",
+        "## A trained run",
+        "::: infer",
+        "::: infer.api",
+        "## The model",
+        *(f"::: {name}" for name in names),
+    ]
+    return "\n\n".join(parts) + "\n"

@@ -1,0 +1,68 @@
+"""`make docs` builds the pages, the notebooks and the API without a warning, and what it builds loads nothing."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.extras import needed
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    for package in ("mkdocs", "mkdocs_jupyter", "mkdocstrings"):
+        needed(package)
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", f"--site-dir={folder}"]
+    built = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True
+    )
+    assert built.returncode == 0 and "WARNING" not in built.stderr, built.stderr
+    return folder
+
+
+def public(path: Path) -> list[str]:
+    """Returns the full names of the public functions, classes and methods of a module, and of their `__call__`."""
+    module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    names = []
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+            names.append(f"{module}.{node.name}")
+            inner = node.body if isinstance(node, ast.ClassDef) else []
+            methods = [one.name for one in inner if isinstance(one, ast.FunctionDef)]
+            names += [f"{module}.{node.name}.{name}" for name in methods if name == "__call__" or name[0] != "_"]
+    return names
+
+
+@pytest.mark.slow
+def test_every_page_and_notebook_is_built(site: Path) -> None:
+    for page in ROOT.glob("docs/*.md"):
+        assert (site / "docs" / page.stem / "index.html").exists()
+    for notebook in ROOT.glob("notebooks/*.ipynb"):
+        html = (site / "notebooks" / notebook.stem / "index.html").read_text(encoding="utf-8")
+        assert "data:image/png;base64" in html, "its pictures"
+    assert "docs/attention.png" in (site / "index.html").read_text(encoding="utf-8")
+    assert (site / "docs" / "attention.png").exists() and (site / "model" / "stack.py").exists()
+
+
+@pytest.mark.slow
+def test_the_api_has_load_run_and_every_public_function_of_the_model(site: Path) -> None:
+    html = (site / "api" / "index.html").read_text(encoding="utf-8")
+    shown = set(re.findall(r'id="((?:infer|model)\.[\w.]+)"', html))
+    wanted = {name for path in ROOT.glob("model/**/*.py") for name in public(path)}
+    assert {"infer.load_run", "model.stack.Stack", "model.mixers.attention.attention_weights"} <= shown
+    assert wanted - shown == set()
+
+
+@pytest.mark.slow
+def test_a_page_loads_nothing_from_elsewhere(site: Path) -> None:
+    loads = re.compile(r'<(?:script|img|link|iframe)\b[^>]*\b(?:src|href)="(?:https?:)?//[^"]+"')
+    for page in site.rglob("*.html"):
+        found = [one for one in loads.findall(page.read_text(encoding="utf-8")) if 'rel="canonical"' not in one]
+        assert found == [], page.relative_to(site)
