@@ -31,7 +31,7 @@ from model.search.ensemble import Ensemble
 from model.search.rules import Rules
 from model.search.sampling import sample
 from model.search.state import Hypotheses, Search
-from run.sharding import cut_rows, data_mesh, fetch, place_params, row_parts
+from run.sharding import cut_rows, data_mesh, place_params, row_parts
 
 SHORTEST_ROW = 8
 MAX_INPUT = 512  # source subwords with EOS; longer lines are translated in pieces
@@ -221,7 +221,7 @@ class Translator:
             padding = [0] * (len(source_bs) - len(lines))
             line_b = np.array(lines + padding, np.uint32)
             arrays["keys_b"] = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(self._key, cut_rows(self._mesh, line_b))
-        outputs = fetch(self._find(params, **arrays))
+        outputs = self._find(params, **arrays)
         return [self._hypotheses(outputs, row)[: self._decoding.nbest] for row in range(len(lines))]
 
     def _rules_of(self, required: list[Required], lines: list[int], source_bs: np.ndarray) -> Rules | None:
