@@ -1,6 +1,6 @@
 """Translates any number of lines of any length; translation i is that of line i.
 
-Lines are sorted by length into a few static shapes: rows of 8, 16, 32, .. source subwords, each with one full and one
+Lines are sorted by length into a few static shapes: rows of 16, 32, 64, .. source subwords, each with one full and one
 small batch size, so that little is compiled, and nothing again when the parameters change. The length of a row depends
 only on its line, and each sentence is searched independently, so the other rows of a batch never change a translation.
 """
@@ -33,7 +33,7 @@ from model.search.sampling import sample
 from model.search.state import Hypotheses, Search
 from run.sharding import cut_rows, data_mesh, place_params, row_parts
 
-SHORTEST_ROW = 8
+SHORTEST_ROW = 16
 MAX_INPUT = 512  # source subwords with EOS; longer lines are translated in pieces
 FULL_BATCH = 2048  # source positions in one full batch
 SMALL_SHARE = 8  # a small batch has 1 / SMALL_SHARE of the rows of a full one
