@@ -1,13 +1,19 @@
-"""Times beam search against CTranslate2, float32 and int8: the base model, the same weights and 20-token sentences.
+"""Times beam search against CTranslate2, float32 and int8.
 
 pip install -e '.[bench]'
+python -m benchmarks.decoding --workdir=RUN --source=FILE [--reference=FILE] [--rounds=9]
 GLIBC_TUNABLES=glibc.malloc.hugetlb=1 python -m benchmarks.decoding [--rounds=9] [--sentences=8] [--beam=4]
 
-Random weights are exported to CTranslate2; scoring its float32 outputs with our model checks that the two are the same.
-EOS is suppressed, in CTranslate2 by an option and here by a zero embedding, so that both write 20 tokens; ours then
-takes one more step for the forced EOS. Rounds alternate between them; a round that got less than 90 % of the processors
-is dropped, since the machine may be shared. Compilation is excluded. The last lines are the ratio of the files' sizes,
-and ratios of median times; int8 computes another, less exact model.
+With --workdir a trained run translates the lines of a file, with the decoding options of its config, in float32 and in
+bfloat16, on one processor and on two; the table has the first call, a second process, warm rounds, and with --reference
+the BLEU of each (benchmarks/real_text.py).
+
+Without, it is one batch of the base model: the same weights and 20-token sentences. Random weights are exported to
+CTranslate2; scoring its float32 outputs with our model checks that the two are the same. EOS is suppressed, in
+CTranslate2 by an option and here by a zero embedding, so that both write 20 tokens; ours then takes one more step for
+the forced EOS. Rounds alternate between them; a round that got less than 90 % of the processors is dropped, since the
+machine may be shared. Compilation is excluded. The last lines are the ratio of the files' sizes, and ratios of median
+times; int8 computes another, less exact model.
 """
 
 import functools
@@ -113,6 +119,25 @@ def timed(work: Callable[[], Any]) -> Sample:
 
 def main(argv: list[str]) -> None:
     options = flags.FLAGS
+    if options.workdir is None:
+        time_one_batch(options)
+        return
+    from benchmarks import real_text
+
+    if options.contender:
+        real_text.serve(options)
+    else:
+        real_text.main(options)
+
+
+def check(options: Any) -> None:
+    """Raises a `UserError` unless a run and the file that it is to translate are given together."""
+    if bool(options.workdir) != bool(options.source):
+        raise UserError("--workdir and --source go together: a trained run, and the file that it is to translate")
+
+
+def time_one_batch(options: Any) -> None:
+    """Prints the times of one batch of random weights."""
     config = ModelConfig(vocab_size=options.vocab_size)
     params, source_bs = problem(config, options.sentences)
 
@@ -158,4 +183,9 @@ if __name__ == "__main__":
     flags.DEFINE_integer("sentences", 8, "sentences in the batch")
     flags.DEFINE_integer("beam", 4, "beam size of both")
     flags.DEFINE_integer("vocab_size", 16_384, "subwords")
-    run(main)
+    flags.DEFINE_string("workdir", None, "folder of a trained run")
+    flags.DEFINE_string("source", None, "file of the sentences that it is to translate, one a line")
+    flags.DEFINE_string("reference", None, "file of their translations, for BLEU")
+    flags.DEFINE_multi_string("contender", None, "internal: translate as this one (engine, arithmetic, threads)")
+    flags.DEFINE_string("exported", None, "internal: folder of the run as CTranslate2's models")
+    run(main, check=check)

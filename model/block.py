@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int
 
 from model.config import GATED, ModelConfig
 from model.masks import Mask
-from model.mixers.attention import KeysValues, MultiHeadAttention, add_bias
+from model.mixers.attention import KeysValues, MultiHeadAttention, StoredKeysValues, add_bias
 from model.mixers.convolution import GatedConvolution
 from model.mixers.linear import LinearAttention
 from model.mixers.recurrent import Recurrent
@@ -70,7 +70,7 @@ class BlockCache(NamedTuple):
     """
 
     mixer: Any
-    memory: KeysValues | None
+    memory: StoredKeysValues | None
 
 
 def layer_norm(config: ModelConfig) -> Any:
@@ -188,7 +188,8 @@ class Block(nn.Module):
 
     def init_cache(self, memory: KeysValues | None, rows: int, beams: int, slots: int) -> BlockCache:
         """Returns an empty cache for `step`; the arguments are those of the mixer's `init_cache`."""
-        return BlockCache(self.mixer.init_cache(rows, beams, slots), memory)
+        stored = memory and StoredKeysValues.of(memory)
+        return BlockCache(self.mixer.init_cache(rows, beams, slots), stored)
 
     def step(
         self,
@@ -204,7 +205,7 @@ class Block(nn.Module):
         x_bmd = self._after(x_bmd, y_bmd, self.norm_1, None)
         if self.cross:
             assert cache.memory is not None and memory_mask is not None
-            x_bmd, _ = self._attend_to_memory(x_bmd, positions_bm, cache.memory, memory_mask, None)
+            x_bmd, _ = self._attend_to_memory(x_bmd, positions_bm, cache.memory.keys_values(), memory_mask, None)
         return self._feed_forward(x_bmd, None), cache._replace(mixer=mixer_cache)
 
     def prefill(

@@ -154,7 +154,7 @@ def _device() -> dict[str, Any]:
         "kind": jax.devices()[0].device_kind,
         "count": jax.device_count(),
         "cpus": cpus(),
-        "cpu": _cpu_model(),
+        "cpu": cpu_model(),
     }
 
 
@@ -163,7 +163,7 @@ def cpus() -> int:
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
-def _cpu_model() -> str:
+def cpu_model() -> str:
     """Returns the processor's model name, or its architecture if the system does not report one."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():

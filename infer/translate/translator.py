@@ -1,6 +1,6 @@
 """Translates any number of lines of any length; translation i is that of line i.
 
-Lines are sorted by length into a few static shapes: rows of 8, 16, 32, .. source subwords, each with one full and one
+Lines are sorted by length into a few static shapes: rows of 16, 32, 64, .. source subwords, each with one full and one
 small batch size, so that little is compiled, and nothing again when the parameters change. The length of a row depends
 only on its line, and each sentence is searched independently, so the other rows of a batch never change a translation.
 """
@@ -31,9 +31,9 @@ from model.search.ensemble import Ensemble
 from model.search.rules import Rules
 from model.search.sampling import sample
 from model.search.state import Hypotheses, Search
-from run.sharding import cut_rows, data_mesh, fetch, place_params, row_parts
+from run.sharding import cut_rows, data_mesh, place_params, row_parts
 
-SHORTEST_ROW = 8
+SHORTEST_ROW = 16
 MAX_INPUT = 512  # source subwords with EOS; longer lines are translated in pieces
 FULL_BATCH = 2048  # source positions in one full batch
 SMALL_SHARE = 8  # a small batch has 1 / SMALL_SHARE of the rows of a full one
@@ -221,7 +221,7 @@ class Translator:
             padding = [0] * (len(source_bs) - len(lines))
             line_b = np.array(lines + padding, np.uint32)
             arrays["keys_b"] = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(self._key, cut_rows(self._mesh, line_b))
-        outputs = fetch(self._find(params, **arrays))
+        outputs = self._find(params, **arrays)
         return [self._hypotheses(outputs, row)[: self._decoding.nbest] for row in range(len(lines))]
 
     def _rules_of(self, required: list[Required], lines: list[int], source_bs: np.ndarray) -> Rules | None:

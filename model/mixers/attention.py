@@ -28,6 +28,26 @@ class KeysValues(NamedTuple):
     positions_bs: Int[Array, "b s"]
 
 
+class StoredKeysValues(NamedTuple):
+    """Keys and values for a search, which multiplies them with few queries at a time.
+
+    Keys have their slots last: the product that reads them otherwise takes three times as long on a CPU.
+    """
+
+    k_bhkc: Float[Array, "b h k c"]
+    v_bhce: Float[Array, "b h c e"]
+    positions_bc: Int[Array, "b c"]
+
+    @classmethod
+    def of(cls, new: KeysValues) -> "StoredKeysValues":
+        """Returns the keys and values as they are stored."""
+        return cls(new.k_bhsk.swapaxes(2, 3), new.v_bhse, new.positions_bs)
+
+    def keys_values(self) -> KeysValues:
+        """Returns them as attention takes them."""
+        return KeysValues(self.k_bhkc.swapaxes(2, 3), self.v_bhce, self.positions_bc)
+
+
 class KVCache(NamedTuple):
     """The KV cache: keys and values of the tokens so far, for m beams per sentence.
 
@@ -36,7 +56,7 @@ class KVCache(NamedTuple):
     not move.
     """
 
-    past: KeysValues
+    past: StoredKeysValues
     visible_bmc: Bool[Array, "b m c"]
     used: Int[Array, ""]  # slots
 
@@ -52,10 +72,11 @@ class KVCache(NamedTuple):
 
     def _write(self, new: KeysValues, visible_bms: Bool[Array, "b m s"]) -> "KVCache":
         write = jax.lax.dynamic_update_slice_in_dim
-        past = KeysValues(
-            write(self.past.k_bhsk, new.k_bhsk, self.used, axis=2),
-            write(self.past.v_bhse, new.v_bhse, self.used, axis=2),
-            write(self.past.positions_bs, new.positions_bs, self.used, axis=1),
+        stored = StoredKeysValues.of(new)
+        past = StoredKeysValues(
+            write(self.past.k_bhkc, stored.k_bhkc, self.used, axis=3),
+            write(self.past.v_bhce, stored.v_bhce, self.used, axis=2),
+            write(self.past.positions_bc, stored.positions_bc, self.used, axis=1),
         )
         visible_bmc = write(self.visible_bmc, visible_bms, self.used, axis=2)
         return KVCache(past, visible_bmc, self.used + visible_bms.shape[2])
@@ -67,10 +88,10 @@ class KVCache(NamedTuple):
     def grow(self, slots: int) -> "KVCache":
         """Returns the cache padded to `slots` slots."""
         more = slots - self.visible_bmc.shape[2]
-        past = KeysValues(
-            jnp.pad(self.past.k_bhsk, ((0, 0), (0, 0), (0, more), (0, 0))),
-            jnp.pad(self.past.v_bhse, ((0, 0), (0, 0), (0, more), (0, 0))),
-            jnp.pad(self.past.positions_bs, ((0, 0), (0, more))),
+        past = StoredKeysValues(
+            jnp.pad(self.past.k_bhkc, ((0, 0), (0, 0), (0, 0), (0, more))),
+            jnp.pad(self.past.v_bhce, ((0, 0), (0, 0), (0, more), (0, 0))),
+            jnp.pad(self.past.positions_bc, ((0, 0), (0, more))),
         )
         visible_bmc = jnp.pad(self.visible_bmc, ((0, 0), (0, 0), (0, more)))
         return KVCache(past, visible_bmc, self.used)
@@ -188,8 +209,8 @@ class MultiHeadAttention(Heads):
     def init_cache(self, rows: int, beams: int, slots: int) -> KVCache:
         """Returns an empty cache of `slots` slots; each step fills `beams` of them."""
         c = self.config
-        past = KeysValues(
-            jnp.zeros((rows, c.h, slots, c.d_k), c.dtype),
+        past = StoredKeysValues(
+            jnp.zeros((rows, c.h, c.d_k, slots), c.dtype),
             jnp.zeros((rows, c.h, slots, c.d_v), c.dtype),
             jnp.zeros((rows, slots), jnp.int32),
         )
@@ -205,7 +226,8 @@ class MultiHeadAttention(Heads):
     ) -> tuple[Float[Array, "b m d"], KVCache]:
         """Returns the output for the next token of each of m beams, and the updated cache."""
         cache = cache.append(self.keys_values(x_bmd, positions_bm))
-        y_bmd, _ = self.attend(x_bmd, positions_bm, cache.past, Mask(dense_bts=cache.visible_bmc), None, table_rh)
+        visible = Mask(dense_bts=cache.visible_bmc)
+        y_bmd, _ = self.attend(x_bmd, positions_bm, cache.past.keys_values(), visible, None, table_rh)
         return y_bmd, cache
 
     def prefill(

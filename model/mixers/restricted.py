@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from model.masks import NO_SEGMENT, Mask
-from model.mixers.attention import Heads, KeysValues, KVCache, attention_weights
+from model.mixers.attention import Heads, KeysValues, KVCache, StoredKeysValues, attention_weights
 from model.mixers.state import newest
 from model.noise import Noise, dropout
 
@@ -134,7 +134,7 @@ class RestrictedAttention(Heads):
             jnp.zeros((rows, room), jnp.int32),
         )
         visible_bmc = jnp.zeros((rows, beams, room), bool)
-        return Window(KVCache(past, visible_bmc, used=jnp.int32(0)))
+        return Window(KVCache(StoredKeysValues.of(past), visible_bmc, used=jnp.int32(0)))
 
     def step(
         self,
@@ -146,7 +146,7 @@ class RestrictedAttention(Heads):
         """Returns the output for one more token of each of m beams, and the cache with that token."""
         cache = window.cache.append(self.keys_values(x_bmd, positions_bm))
         c = self.config
-        k_bhsk, v_bhse, positions_bs = cache.past
+        k_bhsk, v_bhse, positions_bs = cache.past.keys_values()
         q_bhmk = self.queries(x_bmd, positions_bm)
         bias_bhms = self.encoding.bias(positions_bm, positions_bs, table_rh)
         weights_bhms = attention_weights(q_bhmk, k_bhsk, cache.visible_bmc, bias_bhms, c.scale_attention, c.softmax_one)
@@ -183,7 +183,7 @@ class RestrictedAttention(Heads):
         visible_bc = (spread(mask.keys_bs) != 0) & first_c[None]
         visible_bmc = jnp.broadcast_to(visible_bc[:, None], (rows, beams, room))
         y_btd, _ = self(x_btd, positions_bt, mask, None, table_rh)
-        return y_btd, Window(KVCache(past, visible_bmc, used=jnp.int32(0)))
+        return y_btd, Window(KVCache(StoredKeysValues.of(past), visible_bmc, used=jnp.int32(0)))
 
 
 def _over_whole_rows(weights_bnhqs: Float[Array, "b n h q s"], block: int) -> Float[Array, "b h t t"]:

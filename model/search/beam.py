@@ -25,6 +25,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from base.ids import EOS
+from model.search.largest import top_k
 from model.search.rules import Rules, allocate, bank_of, next_constraint
 from model.search.state import (
     Hypotheses,
@@ -69,14 +70,11 @@ def most_probable(
     """Returns the `count` most probable extensions, or those that are after `penalty_bv` is subtracted."""
     if penalty_bv is not None:
         allowed_bmv = allowed_bmv - penalty_bv[:, None]
-    best_bmk, tokens_bmk = jax.lax.top_k(allowed_bmv, min(count, allowed_bmv.shape[-1]))
-    best_bmk = best_bmk - normaliser_bm1
-    alive_bm1 = (state.log_probs_bm > -jnp.inf)[..., None]
-    log_probs_bmk = jnp.where(alive_bm1, state.log_probs_bm[..., None] + best_bmk, -jnp.inf)
-    rows, _, per_beam = tokens_bmk.shape
-    order_bk, index_bk = jax.lax.top_k(log_probs_bmk.reshape(rows, -1), count)
-    parent_bk = index_bk // per_beam
-    token_bk = take_beams(tokens_bmk.reshape(rows, -1), index_bk)
+    rows, _, vocabulary = allowed_bmv.shape
+    log_probs_bmv = state.log_probs_bm[..., None] + (allowed_bmv - normaliser_bm1)
+    order_bk, index_bk = top_k(log_probs_bmv.reshape(rows, -1), count)
+    parent_bk = index_bk // vocabulary
+    token_bk = index_bk % vocabulary
     log_probs_bk = order_bk
     if penalty_bv is not None:
         # Penalties choose the extensions; what is kept of each is the model's own log p.

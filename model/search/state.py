@@ -89,9 +89,9 @@ def forbid(logits_bmv: Float[Array, "b m v"], step: Int[Array, ""], limit_b: Int
     return jnp.where(forbidden_bv[:, None, :], -jnp.inf, logits_bmv)
 
 
-def is_alive(state: SearchState) -> Bool[Array, ""]:
-    """Returns whether any hypothesis may still be extended."""
-    return jnp.any(state.log_probs_bm > -jnp.inf)
+def are_alive(state: SearchState) -> Bool[Array, " b"]:
+    """Returns of each sentence whether any of its hypotheses may still be extended."""
+    return jnp.any(state.log_probs_bm > -jnp.inf, axis=1)
 
 
 def run_stage(search: Search, state: SearchState | None, end: int) -> SearchState:
@@ -102,7 +102,7 @@ def run_stage(search: Search, state: SearchState | None, end: int) -> SearchStat
     else:
         end = min(end, state.steps)
         state = state._replace(cache=state.cache.grow(end * state.token_bm.shape[1]))
-    return jax.lax.while_loop(lambda now: (now.step < end) & is_alive(now), search.advance, state)
+    return jax.lax.while_loop(lambda now: (now.step < end) & jnp.any(are_alive(now)), search.advance, state)
 
 
 def run_search(search: Callable[P, Search]) -> Callable[P, Hypotheses]:

@@ -16,6 +16,7 @@ from infer.translate import stages
 from model.config import ModelConfig
 from model.search import state
 from model.search.beam import beam_search, length_penalty
+from model.search.diverse import diverse_search
 from model.search.sampling import sample, truncate
 from model.search.scoring import forced_log_probs
 from model.search.state import Hypotheses, keep_best, run_search
@@ -239,6 +240,38 @@ def test_the_host_runs_the_same_search_and_only_the_stages_that_it_needs(monkeyp
     before = stages._stage._cache_size()
     found = stages.find(beam_search, model, options | {"beam": 1, "nbest": 1}, brief, inputs_bs=SOURCE_BS)
     assert int(np.max(found.lengths_bm)) <= 4 and stages._stage._cache_size() - before == 1
+
+
+@pytest.mark.parametrize("search", ["beam", "groups", "samples"])
+def test_rows_that_have_ended_leave_the_batch_and_keep_their_results(monkeypatch, search):
+    """Of 40 rows four may have more than two tokens, so ten are searched after the first stage."""
+    monkeypatch.setattr(state, "FIRST_STEPS", 2)
+    model, params = tiny(seed=3)
+    inputs_bs = np.zeros((40, 6), np.int32)
+    inputs_bs[:, :2] = [5, EOS]
+    inputs_bs[[3, 17, 18, 39]] = [4, 4, 10, 11, 6, EOS]
+    arrays = {"inputs_bs": jnp.asarray(inputs_bs)}
+    options = {"beam": 4, "alpha": 0.6, "extra_length": 0}
+    kind = beam_search
+    if search == "groups":
+        kind, options = diverse_search, options | {"groups": 2, "diversity": 0.5}
+    if search == "samples":
+        kind, options = sample, {"samples": 3, "extra_length": 0}
+        arrays["keys_b"] = jax.random.split(jax.random.key(0), 40)
+    whole = jax.jit(functools.partial(run_search(kind), model, **options))(params, **arrays)
+    before = stages._alive_first._cache_size()
+    found = stages.find(kind, model, options, params, **arrays)
+    assert stages._alive_first._cache_size() - before == 1
+    assert np.max(found.lengths_bm[3]) > 2
+    for field, expected in zip(found, whole, strict=True):
+        np.testing.assert_allclose(field, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("alive", "rows", "left"), [(33, 128, 128), (32, 128, 32), (8, 128, 8), (1, 128, 8), (1, 16, 16)]
+)
+def test_a_batch_shrinks_to_a_quarter(alive, rows, left):
+    assert stages.rows_for(alive, rows) == left
 
 
 def test_empty_rows_are_skipped_and_never_searched():
