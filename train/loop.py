@@ -17,7 +17,8 @@ from base.errors import UserError
 from run.changes import check_unchanged
 from run.checkpoint import Checkpoints
 from run.distributed import all_stop, broadcast_from_main, is_main
-from run.folder import as_json, model_config, open_folder, read_metrics, record_launch
+from run.folder import as_json, model_config, open_folder, record_launch
+from run.records import read_metrics
 from run.sharding import make_mesh, place_rows, placed_shapes, shardings
 from run.signals import Signals
 from train.job import Job, open_job

@@ -32,7 +32,7 @@ from tensorboardX.summary import scalar
 from base.files import write_text
 from base.numbers import from_nll
 from base.progress import Bar
-from run.folder import read_metrics
+from run.records import read_metrics
 from train.step import Sums
 
 _SECONDS_BETWEEN_FLUSHES = 30.0
