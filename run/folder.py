@@ -114,7 +114,7 @@ def record_launch(workdir: Path, manifests: dict[str, dict], step: int, init: di
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
         "git": _git(),
         "versions": _versions(),
-        "device": _device(),
+        "device": device(),
         "data": manifests,
     }
     if init:
@@ -130,7 +130,8 @@ def _versions() -> dict[str, str]:
     return versions
 
 
-def _device() -> dict[str, Any]:
+def device() -> dict[str, Any]:
+    """Returns kind and number of the devices, and the processor of this machine, as `run.json` records them."""
     return {
         "kind": jax.devices()[0].device_kind,
         "count": jax.device_count(),

@@ -35,8 +35,16 @@ def main(argv: list[str]) -> int:
     connect.connect(flags.FLAGS)
     check_device(_CONFIG.value)
     from train.loop import train  # only now, so that a mistyped key is reported without waiting for jax to load
+    from train.start import given
 
-    return train(_CONFIG.value, workdir, flags.FLAGS.init)
+    file = config_flags.get_config_filename(flags.FLAGS["config"])
+    overrides = config_flags.get_override_values(flags.FLAGS["config"])
+    return train(
+        _CONFIG.value,
+        workdir,
+        flags.FLAGS.init,
+        given=given(file, overrides),
+    )
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -25,6 +25,7 @@ from train.job import Job, open_job
 from train.metrics import NotFiniteError, Reporter
 from train.optim import learning_rate, optimizer
 from train.patience import Patience, due
+from train.start import compiled_memory, description
 from train.step import Sums, TrainState, init_state, make_eval_step, make_train_step
 from train.validation import validate
 from train.warm_start import warm_start
@@ -36,7 +37,7 @@ class Training(NamedTuple):
     cfg: ConfigDict
     job: Job
     mesh: Mesh
-    train_step: Callable[..., tuple[TrainState, Sums]]
+    train_step: Any  # jitted, so that it can also be lowered: (state, batch, key) -> (state, Sums)
     validation: Callable[[dict], dict[str, float]]
     checkpoints: Checkpoints
     reporter: Reporter
@@ -44,10 +45,13 @@ class Training(NamedTuple):
     signals: Signals
 
 
-def train(cfg: ConfigDict, workdir: Path, init_from: str | None = None) -> int:
+def train(
+    cfg: ConfigDict, workdir: Path, init_from: str | None = None, *, given: str = "config: from a program"
+) -> int:
     """Trains `cfg` in `workdir` until `cfg.steps`, resuming from the folder's latest checkpoint if it has one.
 
     A run without a checkpoint begins with parameters of the run that `init_from` names (`train.warm_start`), if any.
+    `given` is what the log says of where the config comes from (`train.start.given`).
 
     With `eval.patience` it may end earlier; the same command then says so and trains no further.
 
@@ -103,6 +107,9 @@ def train(cfg: ConfigDict, workdir: Path, init_from: str | None = None) -> int:
                 _validate_if_interrupted(training, state.params, first - 1)
             ended = broadcast_from_main(patience.ended)
             if not ended:
+                about = [given, *description(cfg, mesh, placed.params, job.manifests)]
+                for line in about if first <= cfg.steps else ():
+                    reporter.message(line)
                 ended = _updates(training, state, dropout_key, first, saved_at)
             if ended:
                 reporter.message(f"{workdir} has ended: {patience}")
@@ -125,7 +132,10 @@ def _updates(training: Training, state: TrainState, key: PRNGKeyArray, first: in
     for step in range(first, cfg.steps + 1):
         batch = place_rows(training.mesh, next(job.batches))
         position = job.batches.get_state()
-        state, sums = training.train_step(state, batch, key)
+        if step == first:
+            reporter.message("compiling the first update")
+            reporter.message(compiled_memory(training.train_step.lower(state, batch, key).compile()))
+        state, sums = training.train_step(state, batch, key)  # which does not compile what has just been compiled
         positions = sum(np.size(tokens.ids_bt) for tokens in job.objective.tokens(batch))
         signals.hold()
         if in_flight:

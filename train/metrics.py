@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 from jaxtyping import Array
@@ -33,6 +33,7 @@ from base.files import write_text
 from base.numbers import from_nll
 from base.progress import Bar
 from run.records import read_metrics
+from train.start import peak_memory
 from train.step import Sums
 
 _SECONDS_BETWEEN_FLUSHES = 30.0
@@ -53,6 +54,13 @@ class _Totals:
     positions: int = 0
 
 
+class _Moment(NamedTuple):
+    """After which update, and after how many seconds of training."""
+
+    step: int
+    seconds: float
+
+
 class Reporter:
     """Turns the sums of updates into one record per `every` updates."""
 
@@ -69,6 +77,7 @@ class Reporter:
           every: updates per record.
         """
         self._rate = rate
+        self._first = first
         self._every = every
         self._last = last
         self._elapsed = _drop_records(workdir, first) if workdir else 0.0
@@ -76,6 +85,8 @@ class Reporter:
         self._tensorboard = _TensorBoard(workdir / "tensorboard", first) if workdir else None
         self._totals = _Totals()
         self._window_start = self._elapsed
+        self._timed = _Moment(first, self._elapsed)
+        self._is_first_record = True
         self._resumed_at = time.perf_counter()
         self._bar = Bar("training", total=last, done=first - 1, stays=True, enabled=workdir is not None)
 
@@ -116,6 +127,8 @@ class Reporter:
         self._totals.positions += positions
         if step % self._every == 0 or step == self._last:
             self._record(step, gradient_norm)
+        elif step == self._first:
+            self._timed = _Moment(step, self._seconds())  # without the time that it took to compile
         self._bar.update(step)
 
     def validation(self, step: int, metrics: dict[str, float]) -> None:
@@ -158,15 +171,27 @@ class Reporter:
         }
         self._totals = _Totals()
         self._window_start = seconds
-        self._write(record)
+        self._write(record, self._left(step, seconds))
+        if self._is_first_record:
+            self.message(peak_memory())
+            self._is_first_record = False
 
-    def _write(self, record: dict[str, Any]) -> None:
+    def _left(self, step: int, seconds: float) -> str:
+        """Returns what the log says of the time left, at the pace of the updates since the last record."""
+        updates = step - self._timed.step
+        pace = (seconds - self._timed.seconds) / max(updates, 1)
+        self._timed = _Moment(step, seconds)
+        if updates == 0 or step == self._last:
+            return ""
+        return f"  {pace * (self._last - step) / 60:,.1f} min left"
+
+    def _write(self, record: dict[str, Any], left: str = "") -> None:
         if not (self._file and self._tensorboard):
             return
         self._file.write(json.dumps(record) + "\n")
         self._file.flush()
         self._tensorboard.write(record)
-        self.message(f"step {record['step']}/{self._last} {record['kind']}: {_line(record)}")
+        self.message(f"step {record['step']}/{self._last} {record['kind']}: {_line(record)}{left}")
 
 
 class _TensorBoard:
