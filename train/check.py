@@ -1,5 +1,6 @@
 """Checks a config's keys, types and values before anything is written."""
 
+import re
 from itertools import pairwise
 from typing import Any
 
@@ -95,6 +96,21 @@ def check(cfg: ConfigDict, default: ConfigDict) -> None:
     positive = len(buckets) > 0 and buckets[0] >= 1
     ascending = all(shorter < longer for shorter, longer in pairwise(buckets))
     require("data.buckets", positive and ascending, "positive lengths in ascending order")
+
+
+def profiled(text: str, steps: int) -> tuple[int, int]:
+    """Returns the first and the last update that `--profile=FIRST:LAST` names, in a run of `steps` updates.
+
+    Raises:
+      UserError: it is not of that form, or names updates that the run will not make.
+    """
+    match = re.fullmatch(r"(\d{1,9}):(\d{1,9})", text)
+    if not match:
+        raise UserError(f"--profile={text}: it must be FIRST:LAST, the updates to trace, like 10:12")
+    first, last = int(match[1]), int(match[2])
+    if not 1 <= first <= last <= steps:
+        raise UserError(f"--profile={text}: both must be updates of this run, from 1 to steps={steps}, in this order")
+    return first, last
 
 
 def check_device(cfg: ConfigDict) -> None:

@@ -3,13 +3,15 @@
 Records of `metrics.jsonl`, one JSON object per line; `loss` and `nll` are in nats per non-pad target token:
 
     {"step", "kind": "train", "loss", "nll", "perplexity", "gradient_norm", "learning_rate", "tokens_per_second",
-     "non_pad_share", "seconds"}                          means over the updates since the previous record
+     "non_pad_share", "seconds", "mfu"}                   means over the updates since the previous record
     {"step", "kind": "valid", "loss", "nll", "perplexity", "bleu"}       no "bleu" if it is not computed
 
 `loss` is label-smoothed (`loss.eps_ls`) and what training minimises; `nll` and `perplexity`, its exponential, are not.
 So they are called everywhere; a sweep ranks by `nll`. `tokens_per_second` counts non-pad target tokens and wall
 time outside validation and checkpointing, compilation included. `non_pad_share` is non-pad tokens over computed
-positions, both sides. `seconds` is that wall time since the run's first update; a resumed run continues the count.
+positions, both sides. `mfu` is the share of an accelerator's peak in bfloat16 that the updates' matrix products take,
+where both are known (`train.utilisation`). `seconds` is that wall time since the run's first update; a resumed run
+continues the count.
 """
 
 import json
@@ -52,6 +54,7 @@ class _Totals:
     target_tokens: float = 0.0
     tokens: int = 0
     positions: int = 0
+    flops: int = 0
 
 
 class _Moment(NamedTuple):
@@ -65,7 +68,14 @@ class Reporter:
     """Turns the sums of updates into one record per `every` updates."""
 
     def __init__(
-        self, workdir: Path | None, rate: Callable[[int], Array], *, first: int, last: int, every: int
+        self,
+        workdir: Path | None,
+        rate: Callable[[int], Array],
+        *,
+        first: int,
+        last: int,
+        every: int,
+        peak: float = 0.0,
     ) -> None:
         """Continues the log of `workdir` at update `first`; drops records from `first` on, which no checkpoint has.
 
@@ -75,11 +85,13 @@ class Reporter:
           first: number of the next update.
           last: number of the run's last update.
           every: updates per record.
+          peak: FLOPs a second that all devices can do, for "mfu"; 0 if it is not known.
         """
         self._rate = rate
         self._first = first
         self._every = every
         self._last = last
+        self._peak = peak
         self._elapsed = _drop_records(workdir, first) if workdir else 0.0
         self._file = (workdir / "metrics.jsonl").open("a", encoding="utf-8") if workdir else None
         self._tensorboard = _TensorBoard(workdir / "tensorboard", first) if workdir else None
@@ -104,13 +116,14 @@ class Reporter:
             finally:
                 self._tensorboard.close()
 
-    def update(self, step: int, sums: Sums, positions: int) -> None:
+    def update(self, step: int, sums: Sums, positions: int, flops: int = 0) -> None:
         """Adds one update, after waiting until the device has finished it.
 
         Args:
           step: number of the update.
           sums: what it returned.
           positions: the number of positions in its batch, padding included.
+          flops: what it computed; 0 if it is not known.
 
         Raises:
           NotFiniteError: its loss or gradient is NaN or infinite; the message names the step.
@@ -125,6 +138,7 @@ class Reporter:
         self._totals.target_tokens += float(sums.loss.tokens)
         self._totals.tokens += int(sums.tokens)
         self._totals.positions += positions
+        self._totals.flops += flops
         if step % self._every == 0 or step == self._last:
             self._record(step, gradient_norm)
         elif step == self._first:
@@ -169,6 +183,8 @@ class Reporter:
             "non_pad_share": totals.tokens / totals.positions,
             "seconds": seconds,
         }
+        if self._peak and totals.flops:
+            record["mfu"] = totals.flops / window_seconds / self._peak
         self._totals = _Totals()
         self._window_start = seconds
         self._write(record, self._left(step, seconds))
@@ -229,6 +245,8 @@ def _line(record: dict[str, Any]) -> str:
             f"  lr {record['learning_rate']:.2e}  {record['tokens_per_second']:,.0f} target tokens/s"
             f"  padding {1.0 - record['non_pad_share']:.1%}"
         )
+    if "mfu" in record:
+        line += f"  MFU {record['mfu']:.1%}"
     return line
 
 
