@@ -17,6 +17,7 @@ EXTRAS = {
     "ipykernel": "notebooks",
     "jupytext": "notebooks",
     "libtpu": "tpu",
+    "mlflow": "mlflow",
     "nbclient": "notebooks",
     "onnx": "convert",
     "onnxruntime": "convert",
@@ -26,6 +27,7 @@ EXTRAS = {
     "tokenizers": "convert",
     "torch": "convert",
     "transformers": "convert",
+    "wandb": "wandb",
 }
 
 

@@ -23,12 +23,14 @@ from base.files import output_folder
 from configs.common import default
 from run import changes, connect
 from train.check import check, check_device, profiled
+from train.trackers import NAMES, check_installed
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "the experiment, a file in configs/", lock_config=True)
 flags.DEFINE_string("workdir", None, "folder of the run; created if absent")
 flags.DEFINE_string("init", None, "RUN[:CHECKPOINT] to take parameters from: latest, STEP, best, average:N, ..; "
                     "default: its config.decode.checkpoint")  # fmt: skip
 flags.DEFINE_string("profile", None, "FIRST:LAST, updates to trace with jax's profiler into DIR/profile")
+flags.DEFINE_enum("tracker", None, NAMES, "also send every record of metrics.jsonl there; extras wandb, mlflow")
 flags.DEFINE_bool("debug_nans", False, "stop at the first NaN and name the operation and the parameters; slow")
 
 
@@ -37,6 +39,7 @@ def main(argv: list[str]) -> int:
     check(_CONFIG.value, default())
     steps = _CONFIG.value.steps
     profile = None if flags.FLAGS.profile is None else profiled(flags.FLAGS.profile, steps)
+    check_installed(flags.FLAGS.tracker)
     connect.connect(flags.FLAGS)
     check_device(_CONFIG.value)
     from train.loop import train  # only now, so that a mistyped key is reported without waiting for jax to load
@@ -53,6 +56,7 @@ def main(argv: list[str]) -> int:
         flags.FLAGS.init,
         given=given(file, overrides),
         profile=profile,
+        tracker=flags.FLAGS.tracker,
     )
 
 

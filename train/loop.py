@@ -29,6 +29,7 @@ from train.patience import Patience, due
 from train.profile import Profile
 from train.start import compiled_memory, description
 from train.step import Sums, TrainState, init_state, make_eval_step, make_train_step
+from train.trackers import tracked
 from train.utilisation import batch_flops, peak_flops
 from train.validation import validate
 from train.warm_start import warm_start
@@ -56,12 +57,13 @@ def train(
     *,
     given: str = "config: from a program",
     profile: tuple[int, int] | None = None,
+    tracker: str | None = None,
 ) -> int:
     """Trains `cfg` in `workdir` until `cfg.steps`, resuming from the folder's latest checkpoint if it has one.
 
     A run without a checkpoint begins with parameters of the run that `init_from` names (`train.warm_start`), if any.
     `given` is what the log says of where the config comes from (`train.start.given`).
-    `profile` is the first and the last update to trace (`train.profile`).
+    `profile` is the first and the last update to trace (`train.profile`), `tracker` a name of `train.trackers`.
 
     With `eval.patience` it may end earlier; the same command then says so and trains no further.
 
@@ -106,7 +108,10 @@ def train(
         patience = Patience(cfg.eval.patience, read_metrics(workdir) if is_main() else [])
         with (
             jax.set_mesh(mesh),
-            Reporter(folder, rate, first=first, last=cfg.steps, every=cfg.log_every, peak=peak_flops()) as reporter,
+            tracked(tracker if is_main() else None, workdir, as_json(cfg)) as told,
+            Reporter(
+                folder, rate, first=first, last=cfg.steps, every=cfg.log_every, peak=peak_flops(), tracker=told
+            ) as reporter,
             closing(job.batches),
             closing(checkpoints),
             closing(trace),

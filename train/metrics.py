@@ -31,12 +31,14 @@ from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.record_writer import directory_check
 from tensorboardX.summary import scalar
 
+from base.errors import one_line
 from base.files import write_text
 from base.numbers import from_nll
 from base.progress import Bar
 from run.records import read_metrics
 from train.start import peak_memory
 from train.step import Sums
+from train.trackers import Tracker, metrics_of
 
 _SECONDS_BETWEEN_FLUSHES = 30.0
 
@@ -76,6 +78,7 @@ class Reporter:
         last: int,
         every: int,
         peak: float = 0.0,
+        tracker: Tracker | None = None,
     ) -> None:
         """Continues the log of `workdir` at update `first`; drops records from `first` on, which no checkpoint has.
 
@@ -86,12 +89,14 @@ class Reporter:
           last: number of the run's last update.
           every: updates per record.
           peak: FLOPs a second that all devices can do, for "mfu"; 0 if it is not known.
+          tracker: gets every record, too.
         """
         self._rate = rate
         self._first = first
         self._every = every
         self._last = last
         self._peak = peak
+        self._tracker = tracker
         self._elapsed = _drop_records(workdir, first) if workdir else 0.0
         self._file = (workdir / "metrics.jsonl").open("a", encoding="utf-8") if workdir else None
         self._tensorboard = _TensorBoard(workdir / "tensorboard", first) if workdir else None
@@ -207,7 +212,18 @@ class Reporter:
         self._file.write(json.dumps(record) + "\n")
         self._file.flush()
         self._tensorboard.write(record)
+        self._track(record)
         self.message(f"step {record['step']}/{self._last} {record['kind']}: {_line(record)}{left}")
+
+    def _track(self, record: dict[str, Any]) -> None:
+        """Tells the tracker; one that fails, whatever the reason, is told no more, and training goes on."""
+        if self._tracker is None:
+            return
+        try:
+            self._tracker.log(record["step"], metrics_of(record))
+        except Exception as error:
+            self._tracker = None
+            self.message(f"note: the tracker gets no more records: {one_line(str(error))}")
 
 
 class _TensorBoard:
