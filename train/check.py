@@ -53,7 +53,7 @@ AT_LEAST_0 = (
 )
 MOST = {"data.vocab_size": 1_000_000}  # what nothing that learns a vocabulary could do, found before a corpus is read
 ABOVE_0 = ("optim.lr", "optim.eps")
-FRACTIONS = ("optim.b1", "optim.b2", "loss.eps_ls")  # at least 0, below 1
+FRACTIONS = ("optim.b1", "optim.b2", "optim.ema", "loss.eps_ls")  # at least 0, below 1
 
 
 def check(cfg: ConfigDict, default: ConfigDict) -> None:
