@@ -21,6 +21,7 @@ ADDED = (
     "eval.patience",
     "optim.warmup_from",
     "optim.ema",
+    "diagnose_every",
 )
 SPLITS = ("test", "valid", "train")  # keys of `config.data` that name corpora
 LARGEST = 2**31 - 1  # sizes, ids, step numbers and seeds are 32 bits wide on the device

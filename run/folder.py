@@ -31,6 +31,7 @@ FREE_KEYS = (
     "data.cache",
     "data.test",
     "decode.",
+    "diagnose_every",
     "eval.",
     "log_every",
     "loss.chunk",

@@ -41,6 +41,7 @@ AT_LEAST_0 = (
     "data.vocab_size",
     "decode.alpha",
     "decode.extra_length",
+    "diagnose_every",
     "eval.bleu_sentences",
     "eval.every_epochs",
     "eval.patience",

@@ -21,6 +21,7 @@ from run.folder import as_json, model_config, open_folder, record_launch
 from run.records import read_metrics
 from run.sharding import make_mesh, place_rows, placed_shapes, shardings
 from run.signals import Signals
+from train.diagnose import make_diagnosis
 from train.job import Job, open_job
 from train.metrics import NotFiniteError, Reporter
 from train.nans import naming_nans
@@ -42,6 +43,7 @@ class Training(NamedTuple):
     job: Job
     mesh: Mesh
     train_step: Any  # jitted, so that it can also be lowered: (state, batch, key) -> (state, Sums)
+    diagnose: Callable[..., dict[str, jax.Array]]
     validation: Callable[[dict], dict[str, float]]
     checkpoints: Checkpoints
     reporter: Reporter
@@ -83,6 +85,7 @@ def train(
         init = partial(init_state, job.objective.init, tx)
         placed = placed_shapes(jax.eval_shape(init, init_key), mesh)
         train_step = make_train_step(job.objective, tx, cfg.optim.accumulate, shardings(placed))
+        diagnose = make_diagnosis(job.objective, tx, cfg.optim.accumulate)
         validation = partial(validate, job, make_eval_step(job.objective), mesh)
 
         checkpoints = Checkpoints(workdir / "checkpoints", cfg.checkpoint)
@@ -117,7 +120,9 @@ def train(
             closing(trace),
             _naming_what_is_saved(checkpoints),
         ):
-            training = Training(cfg, job, mesh, train_step, validation, checkpoints, reporter, patience, signals, trace)
+            training = Training(
+                cfg, job, mesh, train_step, diagnose, validation, checkpoints, reporter, patience, signals, trace
+            )
             if first > 1:
                 reporter.message(f"resuming {workdir} after update {first - 1}")
                 _validate_if_interrupted(training, state.params, first - 1)
@@ -144,13 +149,15 @@ def _updates(training: Training, state: TrainState, key: PRNGKeyArray, first: in
     reporter = training.reporter
     signals = training.signals
     ended = False
-    in_flight: tuple[int, Sums, int, int] | None = None  # the arguments of `reporter.update`
+    in_flight: tuple[int, Sums, int, int, dict[str, jax.Array]] | None = None  # the arguments of `reporter.update`
     for step in range(first, cfg.steps + 1):
         batch = place_rows(training.mesh, next(job.batches))
         position = job.batches.get_state()
         if step == first:
             reporter.message("compiling the first update")
             reporter.message(compiled_memory(training.train_step.lower(state, batch, key).compile()))
+        is_diagnosed = cfg.diagnose_every and step % cfg.diagnose_every == 0
+        diagnosis = training.diagnose(state, batch, key) if is_diagnosed else {}
         training.profile.before(step, state)
         with naming_nans(job.objective, state, batch, key):
             state, sums = training.train_step(state, batch, key)  # which does not compile what has just been compiled
@@ -161,7 +168,7 @@ def _updates(training: Training, state: TrainState, key: PRNGKeyArray, first: in
         if in_flight:
             reporter.update(*in_flight)
         flops = batch_flops(cfg.task, job.objective, batch)
-        in_flight = (step, sums, positions, flops)
+        in_flight = (step, sums, positions, flops, diagnosis)
 
         signals.received = all_stop(step, signals.received) or signals.received
         stopping = signals.received is not None

@@ -11,13 +11,13 @@ So they are called everywhere; a sweep ranks by `nll`. `tokens_per_second` count
 time outside validation and checkpointing, compilation included. `non_pad_share` is non-pad tokens over computed
 positions, both sides. `mfu` is the share of an accelerator's peak in bfloat16 that the updates' matrix products take,
 where both are known (`train.utilisation`). `seconds` is that wall time since the run's first update; a resumed run
-continues the count.
+continues the count. With `diagnose_every` there are also the metrics of `train.diagnose`.
 """
 
 import json
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,6 +101,7 @@ class Reporter:
         self._file = (workdir / "metrics.jsonl").open("a", encoding="utf-8") if workdir else None
         self._tensorboard = _TensorBoard(workdir / "tensorboard", first) if workdir else None
         self._totals = _Totals()
+        self._diagnosis: Mapping[str, Array] = {}
         self._window_start = self._elapsed
         self._timed = _Moment(first, self._elapsed)
         self._is_first_record = True
@@ -121,7 +122,9 @@ class Reporter:
             finally:
                 self._tensorboard.close()
 
-    def update(self, step: int, sums: Sums, positions: int, flops: int = 0) -> None:
+    def update(
+        self, step: int, sums: Sums, positions: int, flops: int = 0, diagnosis: Mapping[str, Array] | None = None
+    ) -> None:
         """Adds one update, after waiting until the device has finished it.
 
         Args:
@@ -129,6 +132,7 @@ class Reporter:
           sums: what it returned.
           positions: the number of positions in its batch, padding included.
           flops: what it computed; 0 if it is not known.
+          diagnosis: what `train.diagnose` has found out about it, for the next record; empty or None if nothing.
 
         Raises:
           NotFiniteError: its loss or gradient is NaN or infinite; the message names the step.
@@ -144,6 +148,7 @@ class Reporter:
         self._totals.tokens += int(sums.tokens)
         self._totals.positions += positions
         self._totals.flops += flops
+        self._diagnosis = diagnosis or self._diagnosis
         if step % self._every == 0 or step == self._last:
             self._record(step, gradient_norm)
         elif step == self._first:
@@ -190,6 +195,8 @@ class Reporter:
         }
         if self._peak and totals.flops:
             record["mfu"] = totals.flops / window_seconds / self._peak
+        record |= {name: float(value) for name, value in jax.device_get(self._diagnosis).items()}
+        self._diagnosis = {}
         self._totals = _Totals()
         self._window_start = seconds
         self._write(record, self._left(step, seconds))
