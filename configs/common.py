@@ -101,6 +101,7 @@ def default() -> ConfigDict:
     cfg.optim.eps = 1e-9
     cfg.optim.weight_decay = 0.0  # for "adamw", decoupled; not on biases and layer norms
     cfg.optim.clip_norm = 0.0  # global gradient norm; 0 disables clipping
+    cfg.optim.ema = 0.0  # decay of a running mean of the parameters, as 0.999, for --checkpoint=ema; 0 keeps none
     cfg.optim.accumulate = 1  # microbatches per update, accumulating gradients to save memory
 
     cfg.mesh = ConfigDict()  # devices along each axis, over all hosts; -1 takes the remaining ones
@@ -127,7 +128,8 @@ def default() -> ConfigDict:
     cfg.decode.alpha = 0.6  # length penalty ((5 + length) / 6)^alpha, Wu et al. 2016
     cfg.decode.length_penalty = "gnmt"  # "gnmt": the one above | "power": length^alpha, fairseq's and transformers'
     cfg.decode.extra_length = 50  # output tokens allowed beyond the source's
-    cfg.decode.checkpoint = "average:5"  # the parameters to use: latest | STEP | best | average:N
+    cfg.decode.checkpoint = "average:5"  # the parameters to use: latest | STEP | best | ema | average:N
 
     cfg.log_every = 50  # updates between metric records
+    cfg.diagnose_every = 0  # updates between looks at each layer (train/diagnose.py), which cost an update; 0 is off
     return cfg

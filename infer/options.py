@@ -58,7 +58,7 @@ def define_run_flags(several: bool = False) -> None:
         flags.DEFINE_multi_string("workdir", None, "folder of the run; repeat the flag for more runs")
     else:
         flags.DEFINE_string("workdir", None, "folder of the run")
-    flags.DEFINE_string("checkpoint", None, "latest, STEP, best, average:N, average:N@MINUTES or average-best:N; "
+    flags.DEFINE_string("checkpoint", None, "latest, STEP, best, ema, average:N, average:N@MINUTES or average-best:N; "
                         "default: config.decode.checkpoint")  # fmt: skip
     flags.mark_flag_as_required("workdir")
     changes.define_flag()

@@ -22,7 +22,8 @@ from configs.common import default
 from infer.scores.bleu import TABLED
 from paper.provenance import caveats
 from run.config import check_keys
-from run.folder import FREE_KEYS, as_json, read_metrics
+from run.folder import FREE_KEYS, as_json
+from run.records import read_metrics
 
 # Keys in which a run may differ from a row and still be that row: what a resumed run may change, the seed, and how
 # numbers are computed, not which. Where a corpus is stored does not count either, see `_without_folders`.

@@ -4,6 +4,7 @@ import hashlib
 import re
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,10 +14,11 @@ import numpy as np
 from base.errors import UserError
 from base.numbers import whole
 from base.progress import Progress
-from run.checkpoint import Checkpoints, load_params, quality
+from run.checkpoint import Checkpoints, load_ema, load_params, quality
 from run.saved import DamagedError
 
-CHOICES = "latest, STEP, best, average:N, average:N@MINUTES, average-best:N"
+EMA = "ema"  # the moving average that training keeps, of the latest checkpoint
+CHOICES = f"latest, STEP, best, {EMA}, average:N, average:N@MINUTES, average-best:N"
 
 
 class Checkpoint(NamedTuple):
@@ -58,8 +60,8 @@ def average(load: Callable[[int], Any], steps: Sequence[int]) -> Any:
 def choose(choice: str, checkpoints: Sequence[Checkpoint]) -> list[int]:
     """Returns the steps that `choice` names, ascending. If there are too few to average, prints a note on stderr.
 
-    `latest`; a step; `best` validation score; `average:N` the last N; `average:N@MINUTES` the last N that are at least
-    MINUTES apart; `average-best:N` the N best.
+    `latest`, whose moving average `ema` is; a step; `best` validation score; `average:N` the last N;
+    `average:N@MINUTES` the last N that are at least MINUTES apart; `average-best:N` the N best.
 
     Raises:
       UserError: the choice has no known form, names a missing step, or needs scores that were not saved.
@@ -68,7 +70,7 @@ def choose(choice: str, checkpoints: Sequence[Checkpoint]) -> list[int]:
         raise UserError("there is no checkpoint to choose from: train first, or wait for the first one")
     ordered = sorted(checkpoints, key=lambda checkpoint: checkpoint.step)
     steps = [checkpoint.step for checkpoint in ordered]
-    if choice == "latest":
+    if choice in ("latest", EMA):
         return steps[-1:]
     if choice == "best":
         return [_best_first(ordered)[0].step]
@@ -110,6 +112,8 @@ def _last_apart(ordered: Sequence[Checkpoint], count: int, seconds: float) -> li
 def load_choice(workdir: Path, choice: str) -> tuple[list[int], Any]:
     """Returns the steps that `choice` names and the mean of their parameters, as float32 numpy arrays.
 
+    The parameters of `ema` are the moving average that training has kept (`optim.ema`).
+
     Damaged checkpoints are ignored, each with a note on stderr.
 
     Raises:
@@ -117,10 +121,11 @@ def load_choice(workdir: Path, choice: str) -> tuple[list[int], Any]:
     """
     check_began(workdir)
     checkpoints = list_checkpoints(workdir)
+    load = load_ema if choice == EMA else load_params
     while True:
         steps = choose(choice, checkpoints)
         try:
-            return steps, average(lambda step: load_params(workdir, step), steps)
+            return steps, average(partial(load, workdir), steps)
         except DamagedError as error:
             checkpoints = [checkpoint for checkpoint in checkpoints if checkpoint.step != error.step]
             if choice.isdecimal() or not checkpoints:

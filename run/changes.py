@@ -40,7 +40,7 @@ def check_unchanged(workdir: Path, step: int, accept: bool = False) -> None:
 
 
 def _tokenizer_change(workdir: Path) -> str | None:
-    from run.folder import read_launches
+    from run.records import read_launches
 
     path = workdir / "tokenizer.model"
     launches = read_launches(workdir)

@@ -243,6 +243,22 @@ def load_params(workdir: str | Path, step: int) -> dict:
     Raises:
       UserError: there is no such checkpoint, or it is damaged (`DamagedError`).
     """
+    return _load(workdir, step, "params")["params"]
+
+
+def load_ema(workdir: str | Path, step: int) -> dict:
+    """Returns the moving average of the parameters in `workdir/checkpoints/STEP` (`optim.ema`) as numpy arrays.
+
+    Raises:
+      UserError: as `load_params`, or the run keeps none.
+    """
+    for part in _load(workdir, step, "opt_state")["opt_state"]:
+        if isinstance(part, dict) and "ema" in part:
+            return part["ema"]
+    raise UserError(f"{workdir}: this run keeps no average of its parameters; --config.optim.ema=0.999 would")
+
+
+def _load(workdir: str | Path, step: int, name: str) -> dict:
     folder = Path(workdir).absolute() / "checkpoints" / str(step)
     cure = "choose another one, or restore a copy"
     if not folder.is_dir():
@@ -250,4 +266,4 @@ def load_params(workdir: str | Path, step: int) -> dict:
     how = checksums.fault(folder, "state/")
     if how:
         raise DamagedError(folder, how, cure)
-    return saved.load(folder, cure, "params")["params"]
+    return saved.load(folder, cure, name)

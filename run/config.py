@@ -24,6 +24,8 @@ ADDED = (
     "model.softmax_one",
     "model.qk_norm",
     "model.share_layers",
+    "optim.ema",
+    "diagnose_every",
 )
 SPLITS = ("test", "valid", "train")  # keys of `config.data` that name corpora
 LARGEST = 2**31 - 1  # sizes, ids, step numbers and seeds are 32 bits wide on the device
@@ -59,8 +61,9 @@ def add_missing(recorded: dict[str, Any]) -> None:
     given = flat(recorded)
     for key in ADDED:
         group, _, name = key.rpartition(".")
-        if key not in given and isinstance(recorded.get(group), dict):
-            recorded[group][name] = defaults[key]
+        place = recorded.get(group) if group else recorded
+        if key not in given and isinstance(place, dict):
+            place[name] = defaults[key]
 
 
 def check_keys(config: dict[str, Any], example: dict[str, Any], where: str) -> None:

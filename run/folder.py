@@ -15,14 +15,15 @@ from typing import Any
 import jax
 from ml_collections import ConfigDict
 
-from base.errors import UserError, shown
-from base.files import WIDEST, check, read_json, read_json_lines, write_json
+from base.errors import UserError
+from base.files import write_json
 from base.keys import flat
 from model.config import ModelConfig
 from run.config import read_config
 from run.distributed import is_main
 from run.lock import NAME as LOCK
 from run.lock import lock
+from run.records import read_launches
 
 # Keys that a resumed run may change: the parameters after n updates do not depend on them, except for rounding.
 FREE_KEYS = (
@@ -30,6 +31,7 @@ FREE_KEYS = (
     "data.cache",
     "data.test",
     "decode.",
+    "diagnose_every",
     "eval.",
     "log_every",
     "loss.chunk",
@@ -40,12 +42,6 @@ FREE_KEYS = (
     "optim.accumulate",
 )
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy", "sentencepiece", "ml_collections")
-LONGEST = 1e10  # seconds that a training may have taken: three centuries
-
-_MEASURES: dict[str, dict[str, type]] = {
-    "train": {"seconds": float},
-    "valid": {"loss": float, "nll": float, "perplexity": float},
-}
 
 
 def model_config(cfg: ConfigDict, vocab_size: int) -> ModelConfig:
@@ -119,26 +115,12 @@ def record_launch(workdir: Path, manifests: dict[str, dict], step: int, init: di
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
         "git": _git(),
         "versions": _versions(),
-        "device": _device(),
+        "device": device(),
         "data": manifests,
     }
     if init:
         launch["init"] = init
     write_json(workdir / "run.json", {"launches": [*launches, launch]})
-
-
-def read_launches(workdir: Path) -> list[dict[str, Any]]:
-    """Returns the launches that a run's `run.json` records, oldest first; [] if there is no such file.
-
-    Raises:
-      UserError: it is damaged.
-    """
-    path = workdir / "run.json"
-    if not path.exists():
-        return []
-    corpus = {"sha256": dict}
-    launch = {"step": int, "data": {"train": corpus, "valid": corpus}}
-    return read_json(path, {"launches": [launch]})["launches"]
 
 
 def _versions() -> dict[str, str]:
@@ -149,7 +131,8 @@ def _versions() -> dict[str, str]:
     return versions
 
 
-def _device() -> dict[str, Any]:
+def device() -> dict[str, Any]:
+    """Returns kind and number of the devices, and the processor of this machine, as `run.json` records them."""
     return {
         "kind": jax.devices()[0].device_kind,
         "count": jax.device_count(),
@@ -175,28 +158,6 @@ def cpu_model() -> str:
 def as_json(cfg: ConfigDict) -> dict[str, Any]:
     """Returns the config as plain JSON values; tuples become lists."""
     return json.loads(json.dumps(cfg.to_dict()))
-
-
-def read_metrics(workdir: Path) -> list[dict[str, Any]]:
-    """Returns the records of a run's `metrics.jsonl` (see `train.metrics`), even during training; [] if absent.
-
-    Raises:
-      UserError: a line is damaged.
-    """
-    path = workdir / "metrics.jsonl"
-    records = read_json_lines(path, {"step": int, "kind": str})
-    for number, record in enumerate(records, start=1):
-        where = f"line {number}"
-        kind = record["kind"]
-        if kind not in _MEASURES:
-            raise UserError(f"{path}: damaged in {where}: kind is {shown(kind)}; it must be train or valid")
-        check(path, where, record, _MEASURES[kind])
-        if "bleu" in record:
-            check(path, where, record, {"bleu": float})
-        for key, most in (("step", WIDEST), ("seconds", LONGEST)):
-            if not 0 <= record.get(key, 0) <= most:
-                raise UserError(f"{path}: damaged in {where}: {key} is {record[key]}; it cannot be")
-    return records
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:

@@ -47,6 +47,21 @@ def lock(workdir: Path) -> Iterator[None]:
         yield
 
 
+def is_held(workdir: Path) -> bool:
+    """Returns whether a process is training in `workdir`, as far as this machine's locks tell.
+
+    It tries the lock, and holds it no longer than that takes.
+    """
+    try:
+        with (workdir / NAME).open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # there is no lock file, or the file system has no locks
+        return False
+    return False
+
+
 def other_holder(workdir: Path) -> str | None:
     """Returns the other process that has started training in `workdir` since this one did, or None."""
     try:

@@ -163,7 +163,8 @@ def load(folder: Path, cure: str, *names: str) -> dict:
       UserError: as `reading`.
     """
     with reading(folder):
-        tree = _names(folder)
+        # The optimiser's state has sequences, which the names alone do not tell from dicts.
+        tree = _tree(folder) if "opt_state" in names else _names(folder)
         wanted = {name: tree[name] for name in {"step", *names}}
         as_numpy = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), wanted)
         args = ocp.args.PyTreeRestore(item=wanted, restore_args=as_numpy, partial_restore=True)

@@ -20,6 +20,7 @@ EXTRAS = {
     "mkdocs": "docs",
     "mkdocs_jupyter": "docs",
     "mkdocstrings": "docs",
+    "mlflow": "mlflow",
     "nbclient": "notebooks",
     "onnx": "convert",
     "onnxruntime": "convert",
@@ -29,6 +30,7 @@ EXTRAS = {
     "tokenizers": "convert",
     "torch": "convert",
     "transformers": "convert",
+    "wandb": "wandb",
 }
 
 

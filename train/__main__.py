@@ -10,8 +10,9 @@ of its own, --init is ignored.
 Ctrl-C finishes the current update, saves a checkpoint and exits with 130 (SIGTERM: 143); a second Ctrl-C exits at once.
 
 DIR receives config.json (every key), run.json (versions, git commit, device, data), tokenizer.model, checkpoints/STEP,
-metrics.jsonl and TensorBoard files. Exit status: 0 when done; 2 for a wrong config, folder or corpus, or a loss that
-is no longer finite (one line on stderr says which).
+metrics.jsonl and files for TensorBoard, which the extra `tensorboard` installs; python -m train.runs DIR sums it up.
+Exit status: 0 when done; 2 for a wrong config, folder or corpus, or a loss that is no longer finite (one line on stderr
+says which).
 """
 
 from absl import flags
@@ -21,22 +22,42 @@ from base.command import run
 from base.files import output_folder
 from configs.common import default
 from run import changes, connect
-from train.check import check, check_device
+from train.check import check, check_device, profiled
+from train.trackers import NAMES, check_installed
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "the experiment, a file in configs/", lock_config=True)
 flags.DEFINE_string("workdir", None, "folder of the run; created if absent")
 flags.DEFINE_string("init", None, "RUN[:CHECKPOINT] to take parameters from: latest, STEP, best, average:N, ..; "
                     "default: its config.decode.checkpoint")  # fmt: skip
+flags.DEFINE_string("profile", None, "FIRST:LAST, updates to trace with jax's profiler into DIR/profile")
+flags.DEFINE_enum("tracker", None, NAMES, "also send every record of metrics.jsonl there; extras wandb, mlflow")
+flags.DEFINE_bool("debug_nans", False, "stop at the first NaN and name the operation and the parameters; slow")
 
 
 def main(argv: list[str]) -> int:
     workdir = output_folder("workdir", flags.FLAGS.workdir)
     check(_CONFIG.value, default())
+    steps = _CONFIG.value.steps
+    profile = None if flags.FLAGS.profile is None else profiled(flags.FLAGS.profile, steps)
+    check_installed(flags.FLAGS.tracker)
     connect.connect(flags.FLAGS)
     check_device(_CONFIG.value)
     from train.loop import train  # only now, so that a mistyped key is reported without waiting for jax to load
+    from train.nans import check_nans
+    from train.start import given
 
-    return train(_CONFIG.value, workdir, flags.FLAGS.init)
+    if flags.FLAGS.debug_nans:
+        check_nans()
+    file = config_flags.get_config_filename(flags.FLAGS["config"])
+    overrides = config_flags.get_override_values(flags.FLAGS["config"])
+    return train(
+        _CONFIG.value,
+        workdir,
+        flags.FLAGS.init,
+        given=given(file, overrides),
+        profile=profile,
+        tracker=flags.FLAGS.tracker,
+    )
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Checks a config's keys, types and values before anything is written."""
 
+import re
 from itertools import pairwise
 from typing import Any
 
@@ -40,6 +41,7 @@ AT_LEAST_0 = (
     "data.vocab_size",
     "decode.alpha",
     "decode.extra_length",
+    "diagnose_every",
     "eval.bleu_sentences",
     "eval.every_epochs",
     "eval.patience",
@@ -52,7 +54,7 @@ AT_LEAST_0 = (
 )
 MOST = {"data.vocab_size": 1_000_000}  # what nothing that learns a vocabulary could do, found before a corpus is read
 ABOVE_0 = ("optim.lr", "optim.eps")
-FRACTIONS = ("optim.b1", "optim.b2", "loss.eps_ls")  # at least 0, below 1
+FRACTIONS = ("optim.b1", "optim.b2", "optim.ema", "loss.eps_ls")  # at least 0, below 1
 
 
 def check(cfg: ConfigDict, default: ConfigDict) -> None:
@@ -95,6 +97,21 @@ def check(cfg: ConfigDict, default: ConfigDict) -> None:
     positive = len(buckets) > 0 and buckets[0] >= 1
     ascending = all(shorter < longer for shorter, longer in pairwise(buckets))
     require("data.buckets", positive and ascending, "positive lengths in ascending order")
+
+
+def profiled(text: str, steps: int) -> tuple[int, int]:
+    """Returns the first and the last update that `--profile=FIRST:LAST` names, in a run of `steps` updates.
+
+    Raises:
+      UserError: it is not of that form, or names updates that the run will not make.
+    """
+    match = re.fullmatch(r"(\d{1,9}):(\d{1,9})", text)
+    if not match:
+        raise UserError(f"--profile={text}: it must be FIRST:LAST, the updates to trace, like 10:12")
+    first, last = int(match[1]), int(match[2])
+    if not 1 <= first <= last <= steps:
+        raise UserError(f"--profile={text}: both must be updates of this run, from 1 to steps={steps}, in this order")
+    return first, last
 
 
 def check_device(cfg: ConfigDict) -> None:

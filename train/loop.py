@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -17,14 +17,21 @@ from base.errors import UserError
 from run.changes import check_unchanged
 from run.checkpoint import Checkpoints
 from run.distributed import all_stop, broadcast_from_main, is_main
-from run.folder import as_json, model_config, open_folder, read_metrics, record_launch
+from run.folder import as_json, model_config, open_folder, record_launch
+from run.records import read_metrics
 from run.sharding import make_mesh, place_rows, placed_shapes, shardings
 from run.signals import Signals
+from train.diagnose import make_diagnosis
 from train.job import Job, open_job
 from train.metrics import NotFiniteError, Reporter
+from train.nans import naming_nans
 from train.optim import learning_rate, optimizer
 from train.patience import Patience, due
+from train.profile import Profile
+from train.start import compiled_memory, description
 from train.step import Sums, TrainState, init_state, make_eval_step, make_train_step
+from train.trackers import tracked
+from train.utilisation import batch_flops, peak_flops
 from train.validation import validate
 from train.warm_start import warm_start
 
@@ -35,18 +42,30 @@ class Training(NamedTuple):
     cfg: ConfigDict
     job: Job
     mesh: Mesh
-    train_step: Callable[..., tuple[TrainState, Sums]]
+    train_step: Any  # jitted, so that it can also be lowered: (state, batch, key) -> (state, Sums)
+    diagnose: Callable[..., dict[str, jax.Array]]
     validation: Callable[[dict], dict[str, float]]
     checkpoints: Checkpoints
     reporter: Reporter
     patience: Patience
     signals: Signals
+    profile: Profile
 
 
-def train(cfg: ConfigDict, workdir: Path, init_from: str | None = None) -> int:
+def train(
+    cfg: ConfigDict,
+    workdir: Path,
+    init_from: str | None = None,
+    *,
+    given: str = "config: from a program",
+    profile: tuple[int, int] | None = None,
+    tracker: str | None = None,
+) -> int:
     """Trains `cfg` in `workdir` until `cfg.steps`, resuming from the folder's latest checkpoint if it has one.
 
     A run without a checkpoint begins with parameters of the run that `init_from` names (`train.warm_start`), if any.
+    `given` is what the log says of where the config comes from (`train.start.given`).
+    `profile` is the first and the last update to trace (`train.profile`), `tracker` a name of `train.trackers`.
 
     With `eval.patience` it may end earlier; the same command then says so and trains no further.
 
@@ -66,6 +85,7 @@ def train(cfg: ConfigDict, workdir: Path, init_from: str | None = None) -> int:
         init = partial(init_state, job.objective.init, tx)
         placed = placed_shapes(jax.eval_shape(init, init_key), mesh)
         train_step = make_train_step(job.objective, tx, cfg.optim.accumulate, shardings(placed))
+        diagnose = make_diagnosis(job.objective, tx, cfg.optim.accumulate)
         validation = partial(validate, job, make_eval_step(job.objective), mesh)
 
         checkpoints = Checkpoints(workdir / "checkpoints", cfg.checkpoint)
@@ -81,27 +101,36 @@ def train(cfg: ConfigDict, workdir: Path, init_from: str | None = None) -> int:
             state, position = checkpoints.restore(placed)
             job.batches.set_state(position)
         first = int(state.step) + 1
+        trace = Profile(workdir, profile, first)
         if is_main():
             record_launch(workdir, job.manifests, first - 1, taken)
 
         rate = partial(learning_rate, cfg.optim, cfg.model.d_model, cfg.steps)
         saved_at = time.monotonic()
         folder = workdir if is_main() else None
-        reporting = Reporter(folder, rate, first=first, last=cfg.steps, every=cfg.log_every)
         patience = Patience(cfg.eval.patience, read_metrics(workdir) if is_main() else [])
         with (
             jax.set_mesh(mesh),
-            reporting as reporter,
+            tracked(tracker if is_main() else None, workdir, as_json(cfg)) as told,
+            Reporter(
+                folder, rate, first=first, last=cfg.steps, every=cfg.log_every, peak=peak_flops(), tracker=told
+            ) as reporter,
             closing(job.batches),
             closing(checkpoints),
+            closing(trace),
             _naming_what_is_saved(checkpoints),
         ):
-            training = Training(cfg, job, mesh, train_step, validation, checkpoints, reporter, patience, signals)
+            training = Training(
+                cfg, job, mesh, train_step, diagnose, validation, checkpoints, reporter, patience, signals, trace
+            )
             if first > 1:
                 reporter.message(f"resuming {workdir} after update {first - 1}")
                 _validate_if_interrupted(training, state.params, first - 1)
             ended = broadcast_from_main(patience.ended)
             if not ended:
+                about = [given, *description(cfg, mesh, placed.params, job.manifests)]
+                for line in about if first <= cfg.steps else ():
+                    reporter.message(line)
                 ended = _updates(training, state, dropout_key, first, saved_at)
             if ended:
                 reporter.message(f"{workdir} has ended: {patience}")
@@ -120,16 +149,26 @@ def _updates(training: Training, state: TrainState, key: PRNGKeyArray, first: in
     reporter = training.reporter
     signals = training.signals
     ended = False
-    in_flight: tuple[int, Sums, int] | None = None  # the arguments of `reporter.update`
+    in_flight: tuple[int, Sums, int, int, dict[str, jax.Array]] | None = None  # the arguments of `reporter.update`
     for step in range(first, cfg.steps + 1):
         batch = place_rows(training.mesh, next(job.batches))
         position = job.batches.get_state()
-        state, sums = training.train_step(state, batch, key)
+        if step == first:
+            reporter.message("compiling the first update")
+            reporter.message(compiled_memory(training.train_step.lower(state, batch, key).compile()))
+        is_diagnosed = cfg.diagnose_every and step % cfg.diagnose_every == 0
+        diagnosis = training.diagnose(state, batch, key) if is_diagnosed else {}
+        training.profile.before(step, state)
+        with naming_nans(job.objective, state, batch, key):
+            state, sums = training.train_step(state, batch, key)  # which does not compile what has just been compiled
+        for line in training.profile.after(step, state):
+            reporter.message(line)
         positions = sum(np.size(tokens.ids_bt) for tokens in job.objective.tokens(batch))
         signals.hold()
         if in_flight:
             reporter.update(*in_flight)
-        in_flight = (step, sums, positions)
+        flops = batch_flops(cfg.task, job.objective, batch)
+        in_flight = (step, sums, positions, flops, diagnosis)
 
         signals.received = all_stop(step, signals.received) or signals.received
         stopping = signals.received is not None

@@ -3,24 +3,26 @@
 Records of `metrics.jsonl`, one JSON object per line; `loss` and `nll` are in nats per non-pad target token:
 
     {"step", "kind": "train", "loss", "nll", "perplexity", "gradient_norm", "learning_rate", "tokens_per_second",
-     "non_pad_share", "seconds"}                          means over the updates since the previous record
+     "non_pad_share", "seconds", "mfu"}                   means over the updates since the previous record
     {"step", "kind": "valid", "loss", "nll", "perplexity", "bleu"}       no "bleu" if it is not computed
 
 `loss` is label-smoothed (`loss.eps_ls`) and what training minimises; `nll` and `perplexity`, its exponential, are not.
 So they are called everywhere; a sweep ranks by `nll`. `tokens_per_second` counts non-pad target tokens and wall
 time outside validation and checkpointing, compilation included. `non_pad_share` is non-pad tokens over computed
-positions, both sides. `seconds` is that wall time since the run's first update; a resumed run continues the count.
+positions, both sides. `mfu` is the share of an accelerator's peak in bfloat16 that the updates' matrix products take,
+where both are known (`train.utilisation`). `seconds` is that wall time since the run's first update; a resumed run
+continues the count. With `diagnose_every` there are also the metrics of `train.diagnose`.
 """
 
 import json
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 from jaxtyping import Array
@@ -29,11 +31,14 @@ from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.record_writer import directory_check
 from tensorboardX.summary import scalar
 
+from base.errors import one_line
 from base.files import write_text
 from base.numbers import from_nll
 from base.progress import Bar
-from run.folder import read_metrics
+from run.records import read_metrics
+from train.start import peak_memory
 from train.step import Sums
+from train.trackers import Tracker, metrics_of
 
 _SECONDS_BETWEEN_FLUSHES = 30.0
 
@@ -51,13 +56,29 @@ class _Totals:
     target_tokens: float = 0.0
     tokens: int = 0
     positions: int = 0
+    flops: int = 0
+
+
+class _Moment(NamedTuple):
+    """After which update, and after how many seconds of training."""
+
+    step: int
+    seconds: float
 
 
 class Reporter:
     """Turns the sums of updates into one record per `every` updates."""
 
     def __init__(
-        self, workdir: Path | None, rate: Callable[[int], Array], *, first: int, last: int, every: int
+        self,
+        workdir: Path | None,
+        rate: Callable[[int], Array],
+        *,
+        first: int,
+        last: int,
+        every: int,
+        peak: float = 0.0,
+        tracker: Tracker | None = None,
     ) -> None:
         """Continues the log of `workdir` at update `first`; drops records from `first` on, which no checkpoint has.
 
@@ -67,15 +88,23 @@ class Reporter:
           first: number of the next update.
           last: number of the run's last update.
           every: updates per record.
+          peak: FLOPs a second that all devices can do, for "mfu"; 0 if it is not known.
+          tracker: gets every record, too.
         """
         self._rate = rate
+        self._first = first
         self._every = every
         self._last = last
+        self._peak = peak
+        self._tracker = tracker
         self._elapsed = _drop_records(workdir, first) if workdir else 0.0
         self._file = (workdir / "metrics.jsonl").open("a", encoding="utf-8") if workdir else None
         self._tensorboard = _TensorBoard(workdir / "tensorboard", first) if workdir else None
         self._totals = _Totals()
+        self._diagnosis: Mapping[str, Array] = {}
         self._window_start = self._elapsed
+        self._timed = _Moment(first, self._elapsed)
+        self._is_first_record = True
         self._resumed_at = time.perf_counter()
         self._bar = Bar("training", total=last, done=first - 1, stays=True, enabled=workdir is not None)
 
@@ -93,13 +122,17 @@ class Reporter:
             finally:
                 self._tensorboard.close()
 
-    def update(self, step: int, sums: Sums, positions: int) -> None:
+    def update(
+        self, step: int, sums: Sums, positions: int, flops: int = 0, diagnosis: Mapping[str, Array] | None = None
+    ) -> None:
         """Adds one update, after waiting until the device has finished it.
 
         Args:
           step: number of the update.
           sums: what it returned.
           positions: the number of positions in its batch, padding included.
+          flops: what it computed; 0 if it is not known.
+          diagnosis: what `train.diagnose` has found out about it, for the next record; empty or None if nothing.
 
         Raises:
           NotFiniteError: its loss or gradient is NaN or infinite; the message names the step.
@@ -114,8 +147,12 @@ class Reporter:
         self._totals.target_tokens += float(sums.loss.tokens)
         self._totals.tokens += int(sums.tokens)
         self._totals.positions += positions
+        self._totals.flops += flops
+        self._diagnosis = diagnosis or self._diagnosis
         if step % self._every == 0 or step == self._last:
             self._record(step, gradient_norm)
+        elif step == self._first:
+            self._timed = _Moment(step, self._seconds())  # without the time that it took to compile
         self._bar.update(step)
 
     def validation(self, step: int, metrics: dict[str, float]) -> None:
@@ -156,17 +193,44 @@ class Reporter:
             "non_pad_share": totals.tokens / totals.positions,
             "seconds": seconds,
         }
+        if self._peak and totals.flops:
+            record["mfu"] = totals.flops / window_seconds / self._peak
+        record |= {name: float(value) for name, value in jax.device_get(self._diagnosis).items()}
+        self._diagnosis = {}
         self._totals = _Totals()
         self._window_start = seconds
-        self._write(record)
+        self._write(record, self._left(step, seconds))
+        if self._is_first_record:
+            self.message(peak_memory())
+            self._is_first_record = False
 
-    def _write(self, record: dict[str, Any]) -> None:
+    def _left(self, step: int, seconds: float) -> str:
+        """Returns what the log says of the time left, at the pace of the updates since the last record."""
+        updates = step - self._timed.step
+        pace = (seconds - self._timed.seconds) / max(updates, 1)
+        self._timed = _Moment(step, seconds)
+        if updates == 0 or step == self._last:
+            return ""
+        return f"  {pace * (self._last - step) / 60:,.1f} min left"
+
+    def _write(self, record: dict[str, Any], left: str = "") -> None:
         if not (self._file and self._tensorboard):
             return
         self._file.write(json.dumps(record) + "\n")
         self._file.flush()
         self._tensorboard.write(record)
-        self.message(f"step {record['step']}/{self._last} {record['kind']}: {_line(record)}")
+        self._track(record)
+        self.message(f"step {record['step']}/{self._last} {record['kind']}: {_line(record)}{left}")
+
+    def _track(self, record: dict[str, Any]) -> None:
+        """Tells the tracker; one that fails, whatever the reason, is told no more, and training goes on."""
+        if self._tracker is None:
+            return
+        try:
+            self._tracker.log(record["step"], metrics_of(record))
+        except Exception as error:
+            self._tracker = None
+            self.message(f"note: the tracker gets no more records: {one_line(str(error))}")
 
 
 class _TensorBoard:
@@ -204,6 +268,8 @@ def _line(record: dict[str, Any]) -> str:
             f"  lr {record['learning_rate']:.2e}  {record['tokens_per_second']:,.0f} target tokens/s"
             f"  padding {1.0 - record['non_pad_share']:.1%}"
         )
+    if "mfu" in record:
+        line += f"  MFU {record['mfu']:.1%}"
     return line
 
 

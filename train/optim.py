@@ -1,5 +1,7 @@
 """Learning rate and optimiser (paper, section 5.3)."""
 
+from typing import Any, NamedTuple
+
 import jax
 import jax.numpy as jnp
 import optax
@@ -46,9 +48,39 @@ def optimizer(cfg: ConfigDict, d_model: int, steps: int) -> optax.GradientTransf
         adam = optax.adamw(rate, cfg.b1, cfg.b2, cfg.eps, weight_decay=cfg.weight_decay, mask=_decayed)
     else:
         adam = optax.adam(rate, cfg.b1, cfg.b2, cfg.eps)
+    parts = [adam]
     if cfg.clip_norm:
-        return optax.chain(optax.clip_by_global_norm(cfg.clip_norm), adam)
-    return adam
+        parts.insert(0, optax.clip_by_global_norm(cfg.clip_norm))
+    if cfg.ema:
+        parts.append(_averaging(cfg.ema))
+    return optax.chain(*parts) if len(parts) > 1 else adam
+
+
+class Average(NamedTuple):
+    """The exponential moving average of the parameters, in the optimiser's state, so that checkpoints have it."""
+
+    ema: Any  # as the parameters
+    updates: Int[Array, ""]
+
+
+def _averaging(decay: float) -> optax.GradientTransformation:
+    """Returns a transformation that leaves the updates as they are, and averages the parameters that they lead to.
+
+    After update n the weight of the parameters of update i is proportional to decay^(n - i); so those of before the
+    first update have none, as in Adam's corrected moments (Kingma and Ba 2015, section 3).
+    """
+
+    def init(params: dict) -> Average:
+        return Average(jax.tree.map(jnp.zeros_like, params), jnp.zeros((), jnp.int32))
+
+    def update(updates: dict, state: Average, params: dict) -> tuple[dict, Average]:
+        done = state.updates + 1
+        weight = (1 - decay) / (1 - jnp.float32(decay) ** done)
+        new_params = optax.apply_updates(params, updates)
+        ema = jax.tree.map(lambda mean, new: mean + weight * (new - mean), state.ema, new_params)
+        return updates, Average(ema, done)
+
+    return optax.GradientTransformation(init, update)
 
 
 def _decayed(params: dict) -> dict:

@@ -23,7 +23,7 @@ from infer.texts.continuation import generate
 from infer.translate.options import Decoding, Sampling
 from model.config import ModelConfig, parameter_count
 from model.language_model import LanguageModel
-from run.folder import read_metrics
+from run.records import read_metrics
 from tests.infer.test_translate_cli import command
 from tests.trainings import assert_resumes_to_the_same_bits
 from train import loop

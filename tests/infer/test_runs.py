@@ -129,7 +129,7 @@ def test_a_run_older_than_some_keys_is_read_and_every_newer_key_is_in_the_list(w
     config = json.loads((workdir / "config.json").read_text())
     for key in ADDED:
         group, _, name = key.rpartition(".")
-        del config[group][name]
+        del (config[group] if group else config)[name]
     (tmp_path / "config.json").write_text(json.dumps(config))
     assert read_config(tmp_path).data.units == "subwords"
     assert len(flat(default().to_dict())) - len(ADDED) == OLDEST_KEYS, "a new key belongs in run.config.ADDED"

@@ -31,6 +31,19 @@ from tests.train.test_train_cli import start, wait_for
 from train import loop
 from train.metrics import Reporter
 
+# How the lines begin that a healthy run prints.
+PROGRESS = (
+    "step ",
+    "resuming ",
+    "config: ",
+    "device: ",
+    "model: ",
+    "data.",
+    "compiling ",
+    "memory of ",
+    "peak memory ",
+)
+
 
 def config(folder: Path, **changes: int) -> ConfigDict:
     cfg = tiny.training_config(folder)
@@ -40,16 +53,14 @@ def config(folder: Path, **changes: int) -> ConfigDict:
 
 
 def finished(process: subprocess.Popen[str]) -> tuple[int, str]:
-    """Exit status and stderr without the lines of progress."""
+    """Exit status and stderr without the lines about the start and of progress."""
     with process:
         try:
             out, err = process.communicate(timeout=300)
         finally:
             process.kill()
     assert out == ""
-    return process.returncode, "".join(
-        line for line in err.splitlines(True) if not line.startswith(("step ", "resuming "))
-    )
+    return process.returncode, "".join(line for line in err.splitlines(True) if not line.startswith(PROGRESS))
 
 
 def launch(folder: Path, cfg: ConfigDict, workdir: Path) -> subprocess.Popen[str]:

@@ -7,7 +7,8 @@ import pytest
 
 from base.errors import UserError
 from configs.common import default
-from run.folder import open_folder, read_launches, read_metrics, record_launch
+from run.folder import open_folder, record_launch
+from run.records import read_launches, read_metrics
 
 
 def manifests(train: str = "a", valid: str = "b") -> dict[str, dict]:

@@ -19,7 +19,7 @@ from data.trees.treebank import read_trees
 from infer.evaluate import predictions as evaluation
 from infer.runs import Run, open_run
 from infer.texts.classes import classify, classify_stream
-from run.folder import read_metrics
+from run.records import read_metrics
 from tests.infer.test_translate_cli import command
 from tests.tiny import shrink
 from tests.trainings import assert_resumes_to_the_same_bits, refusal

@@ -18,7 +18,7 @@ from data.pipeline import TrainingBatches
 from data.sources import open_corpus
 from infer.evaluate import predictions as evaluation
 from infer.runs import Run, open_run
-from run.folder import read_metrics
+from run.records import read_metrics
 from tests.tiny import shrink
 from tests.trainings import assert_resumes_to_the_same_bits
 from train import loop

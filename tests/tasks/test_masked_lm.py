@@ -23,7 +23,7 @@ from infer.evaluate import predictions as evaluation
 from infer.runs import Run, open_run
 from infer.texts.blanks import fill, masked
 from model.masked_lm import MaskedLM, init_params
-from run.folder import read_metrics
+from run.records import read_metrics
 from run.sharding import make_mesh
 from tasks.masked_lm import objective
 from tests import tolerance

@@ -148,7 +148,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_is_never_saved(
             loss = sums.loss._replace(loss_sum=sums.loss.loss_sum * jnp.where(state.step == bad, jnp.nan, 1.0))
             return state, sums._replace(loss=loss)
 
-        return step
+        return jax.jit(step)
 
     monkeypatch.setattr(loop, "make_train_step", poisoned)
     cfg = tiny.training_config(tmp_path)

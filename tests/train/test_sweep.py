@@ -15,8 +15,8 @@ from ml_collections import config_flags
 
 from base.errors import UserError
 from configs import quickstart
-from run.folder import read_metrics
 from run.lock import lock
+from run.records import read_metrics
 from tests import tiny
 from train.sweep.expressions import chain, name_of, product, zipped
 from train.sweep.plan import Sweep, open_plan

@@ -11,7 +11,8 @@ from ml_collections import config_flags
 from base.errors import UserError
 from base.files import output_file
 from base.keys import flat
-from run.folder import as_json, read_launches
+from run.folder import as_json
+from run.records import read_launches
 from train.sweep.expressions import Point
 from train.sweep.picture import draw
 from train.sweep.plan import Sweep, open_plan, read_plan

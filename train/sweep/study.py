@@ -33,7 +33,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from base.errors import UserError
 from base.files import WIDEST, is_text, write_json
-from run.folder import read_metrics
+from run.records import read_metrics
 from train.sweep.expressions import Point
 from train.sweep.plan import another
 from train.sweep.point import OBJECTIVE, Lost, Outcome, PointStatus, Summary, summary

@@ -11,8 +11,8 @@ from typing import Any
 
 from base.errors import UserError
 from base.files import read_json
-from run.folder import read_metrics
 from run.lock import lock
+from run.records import read_metrics
 from train.sweep.point import Lost, Outcome, run_child, summary
 from train.sweep.study import HeldPoint, Study
 

@@ -1,0 +1,50 @@
+"""Reads what a run has recorded: its launches (`run.json`) and its metrics. Nothing here imports jax, which is slow."""
+
+from pathlib import Path
+from typing import Any
+
+from base.errors import UserError, shown
+from base.files import WIDEST, check, read_json, read_json_lines
+
+LONGEST = 1e10  # seconds that a training may have taken: three centuries
+
+_MEASURES: dict[str, dict[str, type]] = {
+    "train": {"seconds": float},
+    "valid": {"loss": float, "nll": float, "perplexity": float},
+}
+
+
+def read_launches(workdir: Path) -> list[dict[str, Any]]:
+    """Returns the launches that a run's `run.json` records, oldest first; [] if there is no such file.
+
+    Raises:
+      UserError: it is damaged.
+    """
+    path = workdir / "run.json"
+    if not path.exists():
+        return []
+    corpus = {"sha256": dict}
+    launch = {"step": int, "data": {"train": corpus, "valid": corpus}}
+    return read_json(path, {"launches": [launch]})["launches"]
+
+
+def read_metrics(workdir: Path) -> list[dict[str, Any]]:
+    """Returns the records of a run's `metrics.jsonl` (see `train.metrics`), even during training; [] if absent.
+
+    Raises:
+      UserError: a line is damaged.
+    """
+    path = workdir / "metrics.jsonl"
+    records = read_json_lines(path, {"step": int, "kind": str})
+    for number, record in enumerate(records, start=1):
+        where = f"line {number}"
+        kind = record["kind"]
+        if kind not in _MEASURES:
+            raise UserError(f"{path}: damaged in {where}: kind is {shown(kind)}; it must be train or valid")
+        check(path, where, record, _MEASURES[kind])
+        if "bleu" in record:
+            check(path, where, record, {"bleu": float})
+        for key, most in (("step", WIDEST), ("seconds", LONGEST)):
+            if not 0 <= record.get(key, 0) <= most:
+                raise UserError(f"{path}: damaged in {where}: {key} is {record[key]}; it cannot be")
+    return records

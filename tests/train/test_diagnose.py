@@ -1,0 +1,63 @@
+"""`diagnose_every`: gradients, updates and attention of each layer."""
+
+import json
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from run.records import read_metrics
+from tasks.translation import objective
+from tests import tiny
+from train import loop
+from train.diagnose import _entropy, make_diagnosis
+from train.optim import optimizer
+from train.step import init_state, make_train_step
+
+
+def test_the_parts_add_up_to_the_update_that_is_made() -> None:
+    goal = objective(tiny.TINY, 0.1)
+    tx = optimizer(tiny.default().optim, 16, 10)
+    state = init_state(goal.init, tx, jax.random.key(0))
+    batch = jax.tree.map(jnp.asarray, tiny.batch())
+    key = jax.random.key(1)
+    metrics = make_diagnosis(goal, tx, 1)(state, batch, key)
+    before = state.params
+    parts = {name.partition("/")[2] for name in metrics if name.startswith("gradient_norm/")}
+    assert {"encoder/layer_0", "encoder/layer_1", "decoder/layer_1"} <= parts
+    squares = [float(metrics[f"gradient_norm/{part}"]) ** 2 for part in parts]
+    before = jax.tree.map(np.asarray, before)
+    after, sums = make_train_step(goal, tx, 1)(state, batch, key)
+    assert sum(squares) == pytest.approx(float(sums.gradient_norm) ** 2, rel=1e-4)
+    layer, changed = before["decoder"]["layer_1"], after.params["decoder"]["layer_1"]
+    moved = jax.tree.map(lambda old, new: np.asarray(new) - old, layer, changed)
+    ratio = float(norm(moved) / norm(layer))
+    assert float(metrics["update_ratio/decoder/layer_1"]) == pytest.approx(ratio, rel=1e-2)
+    kinds = {name for name in metrics if name.startswith("attention_entropy/")}
+    assert kinds == {f"attention_entropy/{kind}/layer_{n}" for kind in ("encoder", "decoder", "cross") for n in (0, 1)}
+
+
+def norm(tree: dict) -> np.ndarray:
+    return np.sqrt(sum(np.square(leaf).sum() for leaf in jax.tree.leaves(tree)))
+
+
+def test_entropy_is_that_of_the_weights_of_queries_that_are_no_padding() -> None:
+    weights = jnp.array([[[[1.0, 0.0, 0.0, 0.0], [0.25, 0.25, 0.25, 0.25], [0.5, 0.5, 0.0, 0.0]]]])
+    real = jnp.array([[True, True, False]])
+    assert float(_entropy(weights, real)) == pytest.approx(np.log(4) / 2)
+
+
+def test_the_records_have_them_and_the_losses_stay(tmp_path: Path) -> None:
+    cfg = tiny.training_config(tmp_path)
+    cfg.steps, cfg.log_every = 6, 2
+    assert loop.train(cfg, tmp_path / "plain") == 0
+    cfg.diagnose_every = 3
+    cfg.optim.accumulate = 1
+    assert loop.train(cfg, tmp_path / "run") == 0
+    plain, looked = (read_metrics(tmp_path / name) for name in ("plain", "run"))
+    assert [record["loss"] for record in looked] == [record["loss"] for record in plain]
+    with_entropy = ["attention_entropy/cross/layer_0" in record for record in looked if record["kind"] == "train"]
+    assert with_entropy == [False, True, True]
+    assert json.dumps(looked)

@@ -1,0 +1,165 @@
+"""`--profile`, the share of an accelerator's peak, and `--debug_nans`."""
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from base.errors import UserError
+from tasks.loss import Loss
+from tasks.translation import objective
+from tests import tiny
+from train import loop
+from train.aot.flops import update_flops
+from train.check import profiled
+from train.metrics import Reporter
+from train.nans import naming_nans
+from train.optim import optimizer
+from train.profile import _own_times, largest
+from train.step import Sums, TrainState, init_state, make_train_step
+from train.utilisation import batch_flops, chip_of
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("3", "it must be FIRST:LAST, the updates to trace, like 10:12"),
+        ("3:x", "it must be FIRST:LAST, the updates to trace, like 10:12"),
+        ("0:1", "both must be updates of this run, from 1 to steps=10, in this order"),
+        ("9:11", "both must be updates of this run, from 1 to steps=10, in this order"),
+        ("5:4", "both must be updates of this run, from 1 to steps=10, in this order"),
+    ],
+)
+def test_a_range_that_the_run_does_not_make_is_refused(text: str, message: str) -> None:
+    assert profiled("2:10", 10) == (2, 10)
+    with pytest.raises(UserError, match=f"^--profile={text}: {message}$"):
+        profiled(text, 10)
+
+
+def test_some_updates_are_traced_and_the_largest_operations_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    cfg = tiny.training_config(tmp_path)
+    cfg.steps = 5
+    assert loop.train(cfg, tmp_path / "run", profile=(2, 3)) == 0
+    (trace,) = (tmp_path / "run" / "profile").rglob("*.xplane.pb")
+    lines = capsys.readouterr().err.splitlines()
+    assert f"profile of updates 2 to 3: {trace.parent}" in lines
+    shares = largest(trace)
+    assert sum(share for _, share in shares) == pytest.approx(1.0)
+    assert [share for _, share in shares] == sorted((share for _, share in shares), reverse=True)
+    assert any("dot" in name for name, _ in shares)
+    (said,) = [line for line in lines if line.startswith("most time: ")]
+    assert said == "most time: " + "; ".join(f"{name} {share:.1%}" for name, share in shares[:5])
+    with pytest.raises(UserError, match=r"--profile=2:3: this run has made 5 updates already; trace later ones"):
+        loop.train(cfg, tmp_path / "run", profile=(2, 3))
+
+    assert loop.train(cfg, tmp_path / "plain") == 0
+    traced, plain = (losses(tmp_path / name) for name in ("run", "plain"))
+    assert traced == plain
+
+
+def losses(workdir: Path) -> list[float]:
+    return [json.loads(line)["loss"] for line in (workdir / "metrics.jsonl").read_text().splitlines()]
+
+
+class Event(NamedTuple):
+    name: str
+    start_ns: float
+    duration_ns: float
+
+
+def test_an_operation_within_another_counts_for_itself_only() -> None:
+    places = [("dot", 2.0, 3.0), ("while", 0.0, 10.0), ("add", 6.0, 4.0), ("mul", 7.0, 1.0), ("dot", 10.0, 5.0)]
+    events = [Event(*place) for place in places]
+    assert {(one.name, one.start_ns): own for one, own in _own_times(events)} == {
+        ("while", 0): 3,
+        ("dot", 2): 3,
+        ("add", 6): 3,
+        ("mul", 7): 1,
+        ("dot", 10): 5,
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("TPU v4", "TPU v4"),
+        ("TPU v5 lite", "TPU v5e"),
+        ("TPU v5", "TPU v5p"),
+        ("TPU v5p", "TPU v5p"),
+        ("TPU v6 lite", "TPU v6e"),
+        ("NVIDIA H100 80GB HBM3", "NVIDIA H100 SXM"),
+        ("NVIDIA H200", "NVIDIA H200 SXM"),
+        ("cpu", None),
+    ],
+)
+def test_known_accelerators_are_recognised_by_the_name_that_jax_gives(kind: str, name: str | None) -> None:
+    chip = chip_of(kind)
+    assert (chip.name if chip else None) == name
+
+
+def test_the_log_shows_the_share_of_the_peak_where_both_are_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    goal = objective(tiny.TINY, 0.1)
+    batch = tiny.batch(rows=4, length=6)
+    assert batch_flops("translation", goal, batch) == update_flops(tiny.TINY, 4, 6, 6)
+    assert batch_flops("masked_lm", goal, batch) == 0
+    sums = Sums(Loss(np.float32(20), np.float32(10), np.float32(10)), np.int32(18), np.float32(1))
+    for peak, flops in ((1e9, 0), (0.0, 500), (1e9, 500)):
+        with Reporter(tmp_path, lambda step: 0.1, first=1, last=1, every=1, peak=peak) as reporter:
+            reporter.update(1, sums, positions=20, flops=flops)
+        (record,) = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+        assert (f"MFU {record.get('mfu', 0):.1%}" in capsys.readouterr().err) == ("mfu" in record) == bool(peak * flops)
+    assert record["mfu"] == pytest.approx(500 / record["seconds"] / 1e9)
+
+
+@pytest.mark.parametrize("where", ["parameter", "gradient"])
+def test_a_nan_is_named_by_operation_and_parameter(where: str) -> None:
+    cfg = tiny.default()
+    goal = objective(tiny.TINY, 0.1)
+    tx = optimizer(cfg.optim, 16, 10)
+    state = init_state(goal.init, tx, jax.random.key(0))
+    if where == "parameter":
+        state = spoiled(state)
+        expected = r"update 1: NaN from the operation \w+ \(model/[\w/]+\.py:\d+\); not finite before the update: "
+        expected += "encoder/layer_0/self_attention/wq$"
+    else:
+        plain = goal.loss
+
+        def loss(params: Any, *rest: Any) -> Loss:
+            whole = plain(params, *rest)
+            zero = jnp.sqrt(jnp.sum(0.0 * params["encoder"]["layer_0"]["self_attention"]["wk"]))
+            return whole._replace(loss_sum=whole.loss_sum + zero)
+
+        goal = goal._replace(loss=loss)
+        expected = r"update 1: NaN from the operation \w+ \(.*\); no finite gradient: "
+        expected += "encoder/layer_0/self_attention/wk$"
+    with jax.debug_nans(True):
+        step = make_train_step(goal, tx, 1)
+        batch = jax.tree.map(jnp.asarray, tiny.batch())
+        key = jax.random.key(1)
+        with pytest.raises(UserError, match=expected), naming_nans(goal, state, batch, key):
+            step(state, batch, key)
+
+
+def spoiled(state: TrainState) -> TrainState:
+    def spoil(path: Any, leaf: Any) -> Any:
+        name = jax.tree_util.keystr(path, simple=True, separator="/")
+        return leaf.at[0].set(jnp.inf) if name == "encoder/layer_0/self_attention/wq" else leaf
+
+    return state.replace(params=jax.tree_util.tree_map_with_path(spoil, state.params))
+
+
+def test_a_healthy_run_has_no_nan_in_any_operation_and_the_same_losses(tmp_path: Path) -> None:
+    cfg = tiny.training_config(tmp_path)
+    cfg.steps = 4
+    assert loop.train(cfg, tmp_path / "plain") == 0
+    with jax.debug_nans(True):
+        assert loop.train(cfg, tmp_path / "checked") == 0
+    assert losses(tmp_path / "checked") == losses(tmp_path / "plain")

@@ -1,0 +1,167 @@
+"""`python -m train.runs`: the table of runs, the difference of two, and their curves, without jax."""
+
+import fcntl
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from base.errors import UserError
+from base.table import as_text
+from configs.common import default
+from train.overview.found import find_runs
+from train.overview.picture import draw
+from train.overview.table import difference_of, table_of
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def write_run(folder: Path, steps: int = 10, nll: float = 2.0, launched: bool = True, **changes: Any) -> Path:
+    """Writes what a training to update `steps` of 10 leaves, but for its checkpoints."""
+    cfg = default()
+    cfg.steps = 10
+    cfg.update_from_flattened_dict({key.replace("__", "."): value for key, value in changes.items()})
+    (folder / "checkpoints").mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(cfg.to_dict()))
+    records: list[dict] = []
+    for step in range(5, steps + 1, 5):
+        loss = {"loss": nll + 1, "nll": nll + 1 / step, "perplexity": 9.0}
+        records.append({"step": step, "kind": "train", **loss, "seconds": 12.0 * step})
+        records.append({"step": step, "kind": "valid", **loss, "bleu": 2.5 * step})
+    (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    device = {"kind": "TPU v4", "count": 2, "cpus": 1, "cpu": ""}
+    data = {"train": {"sha256": {}}, "valid": {"sha256": {}}}
+    if launched:
+        (folder / "run.json").write_text(json.dumps({"launches": [{"step": 0, "data": data, "device": device}]}))
+    return folder
+
+
+def rows(*places: Path) -> dict[str, tuple[str, ...]]:
+    table = table_of(find_runs([str(place) for place in places]))
+    return {Path(row[0]).name: row[1:] for row in table.rows}
+
+
+def test_a_row_has_state_step_scores_minutes_device_and_the_keys_that_differ(tmp_path: Path) -> None:
+    write_run(tmp_path / "a" / "long", seed=1, model__h=4)
+    write_run(tmp_path / "short", steps=5)
+    write_run(tmp_path / "patient", steps=5, eval__patience=1)
+    with (tmp_path / "patient" / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 6, "kind": "valid", "loss": 9.0, "nll": 9.0, "perplexity": 9.0}\n')
+    (tmp_path / "short" / "checkpoints" / "5" / "metrics").mkdir(parents=True)
+    (tmp_path / "unrelated").mkdir()
+    table = table_of(find_runs([str(tmp_path)]))
+    assert table.head == ("run", "state", "step", "nll", "BLEU", "minutes", "device", "patience", "h", "seed")
+    assert table.title == "2 done, 1 stopped"
+    assert rows(tmp_path) == {
+        "long": ("done", "10/10", "2.1000", "25.00", "2.0", "2 x TPU v4", "0", "4", "1"),
+        "patient": ("done", "6/10", "9.0000", "12.50", "1.0", "2 x TPU v4", "1", "8", "0"),
+        "short": ("stopped", "5/10", "2.2000", "12.50", "1.0", "2 x TPU v4", "0", "8", "0"),
+    }
+
+
+def test_a_run_that_a_process_holds_is_training_and_an_import_is_no_training(tmp_path: Path) -> None:
+    write_run(tmp_path / "now", steps=5)
+    write_run(tmp_path / "taken", steps=0, launched=False)
+    (tmp_path / "taken" / "metrics.jsonl").unlink()
+    with (tmp_path / "now" / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert {name: cells[0] for name, cells in rows(tmp_path).items()} == {"now": "training", "taken": "imported"}
+    assert rows(tmp_path)["now"][0] == "stopped"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "why"),
+    [
+        ("config.json", '{"seed": ', "config.json: damaged"),
+        ("config.json", None, "not the folder of a run; it has no config.json"),
+        ("metrics.jsonl", '{"step": 1, "kind": "epoch"}\n', "kind is 'epoch'; it must be train or valid"),
+        ("metrics.jsonl", '{"step": 1, "kind": "valid", "loss": 2.0}\n', "metrics.jsonl: damaged"),
+        ("run.json", "[]", "run.json: damaged"),
+    ],
+)
+def test_a_damaged_run_is_a_row_with_the_reason_and_no_other_is_lost(
+    tmp_path: Path, name: str, content: str | None, why: str
+) -> None:
+    write_run(tmp_path / "bad")
+    write_run(tmp_path / "good", seed=3)
+    (tmp_path / "bad" / name).unlink()
+    if content is not None:
+        (tmp_path / "bad" / name).write_text(content)
+    table = table_of(find_runs([str(tmp_path)]))
+    assert [row[1] for row in table.rows] == ["damaged", "done"]
+    assert len(table.notes) == 1
+    assert table.notes[0].startswith(f"{tmp_path}/bad: ")
+    assert why in table.notes[0]
+    with pytest.raises(UserError, match=re.escape(why)):
+        difference_of(*find_runs([str(tmp_path)]))
+
+
+def test_the_difference_of_two_runs_has_results_and_keys(tmp_path: Path) -> None:
+    one = write_run(tmp_path / "one")
+    other = write_run(tmp_path / "other", steps=5, optim__lr=0.25)
+    table = difference_of(*find_runs([str(one), str(other)]))
+    assert [row[0] for row in table.rows] == ["state", "step", "nll", "BLEU", "minutes", "optim.lr"]
+    assert table.rows[-1] == ("optim.lr", "1", "0.25")
+    assert as_text(difference_of(*find_runs([str(one)]), *find_runs([str(one)]))).startswith("nothing differs")
+
+
+def test_the_seeds_of_a_config_are_one_curve_with_a_band(tmp_path: Path) -> None:
+    for seed in (0, 1, 2):
+        write_run(tmp_path / f"small-{seed}", nll=2.0 + seed, seed=seed, model__h=4)
+    write_run(tmp_path / "big", seed=7)
+    write_run(tmp_path / "broken")
+    (tmp_path / "broken" / "metrics.jsonl").write_text("{\n")
+    runs = find_runs([str(tmp_path)])
+    table = table_of(runs)
+    for name in ("curves.svg", "curves.png", "curves.html"):
+        draw(runs, table, tmp_path / name)
+    svg = (tmp_path / "curves.svg").read_text()
+    assert svg.count('id="FillBetweenPolyCollection') == 2, "a band in each panel"
+    assert "<!-- h=4 (3 runs) -->" in svg
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+    page = (tmp_path / "curves.html").read_text()
+    assert "<svg" in page and "<td>damaged</td>" in page and '<td class="number">25.00</td>' in page
+    with pytest.raises(UserError, match="nothing to draw"):
+        draw([runs[1]], table, tmp_path / "none.svg")
+
+
+def command(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """Runs the command; the last line on stderr is what it imported of jax."""
+    code = (
+        "import runpy, sys\n"
+        "try:\n    runpy.run_module('train.runs', run_name='__main__', alter_sys=True)\n"
+        "finally:\n    print(sorted({'jax', 'jaxlib', 'flax', 'orbax', 'grain'} & sys.modules.keys()), file=sys.stderr)"
+    )
+    arguments_ = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.run(arguments_, cwd=ROOT, capture_output=True, text=True)
+
+
+def test_the_command_lists_and_draws_hundreds_of_runs_without_jax(tmp_path: Path) -> None:
+    for number in range(200):
+        write_run(tmp_path / f"{number:03d}", seed=number)
+    done = command(tmp_path, "--plot", tmp_path / "curves.svg")
+    assert (done.returncode, done.stderr) == (0, "[]\n")
+    assert done.stdout.startswith("200 done\n")
+    assert (tmp_path / "curves.svg").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "which runs?"),
+        (("absent",), "absent: there is no such folder"),
+        (("docs",), "docs: there is no run in this folder"),
+        (("--diff", "docs"), "docs: there is no run in this folder"),
+        (("--diff", "--plot=x.svg", "docs"), "--diff prints a table; --plot draws without it"),
+        (("--plot=x.pdf", "docs"), "--plot=x.pdf: its name must end in .svg or .png or .html"),
+    ],
+)
+def test_a_mistake_is_one_line(arguments: tuple[str, ...], message: str) -> None:
+    done = command(*arguments)
+    first, modules = done.stderr.splitlines()
+    assert (done.returncode, done.stdout, modules) == (2, "", "[]")
+    assert first.startswith(f"error: {message}")

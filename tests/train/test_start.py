@@ -1,0 +1,63 @@
+"""What a run says as it starts: where the config comes from, device, model, data, memory, and the time left."""
+
+import logging
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from run.averaging import count_parameters
+from run.checkpoint import load_params
+from tasks.loss import Loss
+from tests import tiny
+from train import loop, metrics
+from train.metrics import Reporter
+from train.start import given
+from train.step import Sums
+
+
+def test_a_start_says_what_it_does_and_compiles_the_update_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture, caplog: pytest.LogCaptureFixture
+) -> None:
+    cfg = tiny.training_config(tmp_path)
+    cfg.steps = 3
+    with jax.log_compiles(True), caplog.at_level(logging.WARNING, "jax"):
+        assert loop.train(cfg, tmp_path / "run", given="config: some.py") == 0
+    compiled = [one for one in caplog.messages if one.startswith("Finished XLA compilation of jit(train_step)")]
+    assert len(compiled) == 1
+    lines = capsys.readouterr().err.splitlines()
+    start = lines.index("config: some.py")
+    size = count_parameters(load_params(tmp_path / "run", 3))
+    assert lines[start + 1].startswith("device: 1 x cpu; ")
+    assert lines[start + 1].endswith("; mesh: data 1, fsdp 1, tensor 1")
+    assert lines[start + 2] == f"model: translation, N=1, d_model=16, d_ff=16, h=2: {size:,} parameters"
+    assert lines[start + 3].startswith("data.train: 200 of 200 pairs, ")
+    assert lines[start + 4].startswith("data.valid: 8 of 8 pairs, ")
+    assert lines[start + 5] == "compiling the first update"
+    assert lines[start + 6].startswith("memory of an update, by the compiler: ")
+    state_mib = float(lines[start + 6].partition("a device, ")[2].partition(" MiB of state")[0])
+    assert state_mib == pytest.approx(3 * 4 * size / 2**20, abs=0.2), "parameters and Adam's two moments"
+    assert sum(line.startswith("peak memory so far: ") for line in lines) == 1
+
+    loop.train(cfg, tmp_path / "run")
+    assert "compiling" not in capsys.readouterr().err, "nothing is left to train"
+
+
+def test_the_keys_that_the_command_line_sets_are_named() -> None:
+    assert given("configs/base.py", {}) == "config: configs/base.py"
+    assert given("a.py", {"seed": 1, "model.norm": "pre"}) == "config: a.py, but model.norm='pre', seed=1"
+
+
+def test_the_time_left_follows_the_updates_since_the_last_record_without_compilation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(metrics.time, "perf_counter", lambda: now)
+    sums = Sums(Loss(np.float32(20), np.float32(10), np.float32(10)), np.int32(18), np.float32(1))
+    with Reporter(tmp_path, lambda step: 0.1, first=1, last=12, every=3) as reporter:
+        for step, seconds in enumerate((60, 6, 6, 12, 12, 12), start=1):
+            now += seconds
+            reporter.update(step, sums, positions=20)
+    train = [line for line in capsys.readouterr().err.splitlines() if line.startswith("step ")]
+    assert [line.rpartition("  ")[2] for line in train] == ["0.9 min left", "1.2 min left"]

@@ -1,0 +1,82 @@
+"""What to look at when training goes wrong: gradients, steps and attention, layer by layer (`diagnose_every`)."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax.traverse_util import flatten_dict
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from model.mixers import MIXERS
+from model.noise import Noise
+from tasks.task import Batch, Objective
+from train.step import TrainState
+
+_ROWS = 8  # of a batch, whose attention weights are looked at: those of all rows may not fit into memory
+
+
+def make_diagnosis(
+    objective: Objective, tx: optax.GradientTransformation, accumulate: int
+) -> Callable[[TrainState, Batch, PRNGKeyArray], dict[str, Float[Array, ""]]]:
+    """Returns the jitted function of an update's arguments to metrics of it; it costs about another update.
+
+    They are, for each PART of the model, such as "encoder/layer_0" or "embedding":
+
+      gradient_norm/PART: the norm of its gradient of the mean loss, before clipping.
+      update_ratio/PART: the norm of what the update adds to its parameters, over their own.
+      attention_entropy/KIND/layer_N: of the weights of a query, in nats, the mean over queries and heads; from 0, one
+        key has all, to the logarithm of the number of keys. Not of mixers without weights.
+
+    With `accumulate` the gradient is that of an update's first microbatch.
+    """
+
+    def diagnosis(state: TrainState, batch: Batch, key: PRNGKeyArray) -> dict[str, Float[Array, ""]]:
+        rows = jax.tree.leaves(batch)[0].shape[0] // accumulate
+        part = jax.tree.map(lambda x_b: x_b[::accumulate], batch)
+        noise = Noise(jax.random.fold_in(key, state.step), jnp.arange(rows, dtype=jnp.int32))
+
+        def mean_loss(params: dict) -> Array:
+            loss = objective.loss(params, part, noise)
+            return loss.loss_sum / jnp.maximum(loss.tokens, 1)
+
+        gradient = jax.grad(mean_loss)(state.params)
+        updates, _ = tx.update(gradient, state.opt_state, state.params)
+        sizes = _norms(state.params)
+        metrics = {f"gradient_norm/{name}": norm for name, norm in _norms(gradient).items()}
+        for name, norm in _norms(updates).items():
+            metrics[f"update_ratio/{name}"] = norm / jnp.maximum(sizes[name], 1e-12)
+        return metrics | _entropies(objective, state.params, part)
+
+    return jax.jit(diagnosis)
+
+
+def _norms(tree: dict) -> dict[str, Float[Array, ""]]:
+    """Returns the norm of the arrays of each layer, and of each part that is in none."""
+    parts: dict[str, list[Any]] = {}
+    for path, leaf in flatten_dict(tree).items():
+        is_in_layer = len(path) > 1 and path[1].startswith("layer")
+        parts.setdefault("/".join(path[:2] if is_in_layer else path[:1]), []).append(leaf)
+    return {name: optax.tree.norm(leaves) for name, leaves in parts.items()}
+
+
+def _entropies(objective: Objective, params: dict, batch: Batch) -> dict[str, Float[Array, ""]]:
+    model = objective.model
+    if not (hasattr(model, "attention_maps") and MIXERS[model.config.mixer].weights):
+        return {}
+    sides = [jax.tree.map(lambda x_bt: x_bt[:_ROWS], tokens) for tokens in objective.tokens(batch)]
+    maps = model.apply({"params": params}, *sides, method="attention_maps")
+    metrics = {}
+    for kind, weights_nbhts in maps.items():
+        queries = sides[0] if kind == "encoder" else sides[-1]
+        for layer, weights_bhts in enumerate(weights_nbhts):
+            metrics[f"attention_entropy/{kind}/layer_{layer}"] = _entropy(weights_bhts, queries.segments_bt != 0)
+    return metrics
+
+
+def _entropy(weights_bhts: Float[Array, "b h t s"], real_bt: Bool[Array, "b t"]) -> Float[Array, ""]:
+    """Returns the mean entropy, in nats, of the weights of queries that are no padding."""
+    entropy_bht = -jnp.sum(jax.scipy.special.xlogy(weights_bhts, weights_bhts), axis=-1)
+    mean_bt = jnp.mean(entropy_bht, axis=1)
+    return jnp.sum(mean_bt * real_bt) / jnp.maximum(jnp.sum(real_bt), 1)

@@ -1,0 +1,73 @@
+"""Names what first made a NaN in an update: the operation, its line in the code, and the parameters concerned."""
+
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import PRNGKeyArray
+
+from base.errors import UserError
+from model.noise import Noise
+from tasks.task import Batch, Objective
+from train.step import TrainState
+
+_ROOT = Path(__file__).parent.parent
+_SHOWN = 3  # parameters
+
+
+def check_nans() -> None:
+    """Makes jax check every result for NaN, and then run the update again, operation by operation; it is slow.
+
+    To be called before anything is compiled. The update then also keeps its old state, which needs more memory.
+    """
+    jax.config.update("jax_debug_nans", True)
+
+
+@contextmanager
+def naming_nans(objective: Objective, state: TrainState, batch: Batch, key: PRNGKeyArray) -> Iterator[None]:
+    """Turns jax's error about a NaN in the update of `state` on `batch` into one line.
+
+    Raises:
+      UserError: there was one.
+    """
+    try:
+        yield
+    except FloatingPointError as error:
+        operation = str(error).splitlines()[0].rpartition("encountered in ")[2].rstrip(".")
+        frames = [one for one in traceback.extract_tb(error.__traceback__) if _is_ours(Path(one.filename))]
+        where = f"{Path(frames[-1].filename).relative_to(_ROOT)}:{frames[-1].lineno}" if frames else "unknown"
+        with jax.debug_nans(False):
+            about = _parameters(objective, state, batch, key)
+        raise UserError(
+            f"update {int(state.step) + 1}: NaN from the operation {operation} ({where}); {about}"
+        ) from error
+
+
+def _is_ours(path: Path) -> bool:
+    inside = path.is_relative_to(_ROOT) and path.relative_to(_ROOT).parts[0] in ("model", "tasks", "train")
+    return inside and path != Path(__file__)
+
+
+def _parameters(objective: Objective, state: TrainState, batch: Batch, key: PRNGKeyArray) -> str:
+    """Returns which parameters are not finite, or else which have a gradient that is not."""
+    before = _not_finite(state.params)
+    if before:
+        return f"not finite before the update: {before}"
+    rows_b = jnp.arange(jax.tree.leaves(batch)[0].shape[0], dtype=jnp.int32)
+    noise = Noise(jax.random.fold_in(key, state.step), rows_b)
+    gradient = jax.grad(lambda params: objective.loss(params, batch, noise).loss_sum)(state.params)
+    return f"no finite gradient: {_not_finite(gradient) or 'none, it is in the optimiser'}"
+
+
+def _not_finite(tree: Any) -> str:
+    """Returns the names of the arrays that are not finite: the first few, and how many there are."""
+    names = []
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        if not bool(jnp.all(jnp.isfinite(leaf))):
+            names.append(jax.tree_util.keystr(path, simple=True, separator="/"))
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

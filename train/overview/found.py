@@ -1,0 +1,100 @@
+"""Finds runs below a folder, and reads from the files of each what it is and how far it came."""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from base.errors import UserError
+from base.files import expanded
+from base.keys import flat
+from run.config import read_config
+from run.lock import is_held
+from run.records import read_launches, read_metrics
+from train.patience import Patience
+from train.sweep.point import Summary, summary
+
+_OF_RUNS = ("checkpoints", "metrics.jsonl", "run.json")  # what training or an import leaves in its folder
+
+
+class FoundRun(NamedTuple):
+    """A run: where it is, whether it is still trained, and what it has recorded.
+
+    `state` is "training", "stopped", "done", "imported" (it was never trained here) or "damaged"; `problem` then says
+    why, and what could not be read is empty. `config` has every key by its dotted name; `summary` is that of
+    `train.sweep.point`; `records` are those of `metrics.jsonl`, `launch` is the last one of `run.json`.
+    """
+
+    path: Path
+    state: str
+    problem: str
+    config: dict[str, Any]
+    summary: Summary
+    records: list[dict[str, Any]]
+    launch: dict[str, Any]
+
+    @property
+    def device(self) -> str:
+        """The number and kind of the devices of the last launch; "" if there was none."""
+        device = self.launch.get("device", {})
+        return f"{device['count']} x {device['kind']}" if {"count", "kind"} <= device.keys() else ""
+
+
+def find_runs(places: Sequence[str]) -> list[FoundRun]:
+    """Returns every run in these folders, in the order of their names.
+
+    Raises:
+      UserError: a folder does not exist, or holds no run.
+    """
+    found: dict[Path, FoundRun] = {}
+    for place in places:
+        path = expanded(place, place)
+        if not path.is_dir():
+            raise UserError(f"{place}: there is no such folder")
+        folders = sorted(_folders(path))
+        if not folders:
+            raise UserError(f"{place}: there is no run in this folder; a run has a config.json and checkpoints")
+        for folder in folders:
+            found.setdefault(folder, read_run(folder))
+    return list(found.values())
+
+
+def _folders(place: Path) -> Iterator[Path]:
+    """Yields the folders of runs at and below `place`; nothing is searched within a run."""
+    for folder, below, _ in os.walk(place):
+        path = Path(folder)
+        if any((path / name).exists() for name in _OF_RUNS):
+            below.clear()
+            yield path
+
+
+def read_run(folder: Path) -> FoundRun:
+    """Reads a run; a file that is damaged or missing makes the run a damaged one, with the reason."""
+    run = FoundRun(folder, "damaged", "", {}, {}, [], {})
+    try:
+        config = read_config(folder)
+        run = run._replace(config=flat(config.to_dict()))
+        records = read_metrics(folder)
+        run = run._replace(records=records, summary=summary(records))
+        launches = read_launches(folder)
+        if launches:
+            run = run._replace(launch=launches[-1])
+        patience = Patience(config.eval.patience, records)
+        if is_held(folder):
+            return run._replace(state="training")
+    except UserError as error:
+        return run._replace(problem=str(error))
+    except OSError as error:
+        return run._replace(problem=f"{error.filename or folder}: cannot be read ({error.strerror})")
+    if not records and not launches:
+        return run._replace(state="imported")
+    is_done = run.summary.get("step", 0) >= config.steps or patience.ended
+    return run._replace(state="done" if is_done else "stopped")
+
+
+def differing_keys(runs: Sequence[FoundRun]) -> list[str]:
+    """Returns the config keys whose value is not the same in all runs whose config could be read."""
+    configs = [run.config for run in runs if run.config]
+    if not configs:
+        return []
+    return [key for key, value in configs[0].items() if any(config[key] != value for config in configs)]

@@ -1,0 +1,68 @@
+"""Runs as a table, a row each; and two runs side by side."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from base.errors import UserError
+from base.table import Table, number
+from train.overview.found import FoundRun, differing_keys
+
+MOST_KEYS = 8  # of the config, that the table has columns for
+_HEAD = ("run", "state", "step", "nll", "BLEU", "minutes", "device")
+
+
+def table_of(runs: Sequence[FoundRun]) -> Table:
+    """Returns the table of runs: what each has reached, and the config keys in which they differ.
+
+    `nll` and BLEU are those of the last validation, in nats a token and in per cent; minutes are of training.
+    """
+    keys = differing_keys(runs)
+    shown = keys[:MOST_KEYS]
+    rows = []
+    for run in runs:
+        values = [_value(run.config[key]) if run.config else "" for key in shown]
+        rows.append((str(run.path), *_reached(run), *values))
+    counts = [run.state for run in runs]
+    title = ", ".join(f"{counts.count(state)} {state}" for state in dict.fromkeys(counts))
+    notes = [f"{run.path}: {run.problem}" for run in runs if run.problem]
+    if keys != shown:
+        more = ", ".join(keys[MOST_KEYS:])
+        notes.append(f"they also differ in {more}; --diff shows two runs, key by key")
+    return Table("", title, (*_HEAD, *_headings(shown)), rows, notes)
+
+
+def difference_of(one: FoundRun, other: FoundRun) -> Table:
+    """Returns the table of what differs between two runs: first what they have reached, then config keys.
+
+    Raises:
+      UserError: a run is damaged.
+    """
+    for run in (one, other):
+        if run.state == "damaged":
+            raise UserError(run.problem)
+    rows: list[tuple[str, ...]] = list(zip(_HEAD[1:], _reached(one), _reached(other), strict=True))
+    rows += [(key, _value(one.config[key]), _value(other.config[key])) for key in differing_keys([one, other])]
+    differing = [row for row in rows if row[1] != row[2]]
+    title = "" if differing else "nothing differs"
+    return Table("", title, ("", str(one.path), str(other.path)), differing, [])
+
+
+def _reached(run: FoundRun) -> tuple[str, ...]:
+    """Returns the cells of a run under `_HEAD`, without its name."""
+    done = run.summary.get("step")
+    step = f"{done:,}/{run.config['steps']:,}" if done is not None and run.config else ""
+    nll = number(run.summary.get("nll"), 4)
+    bleu = number(run.summary.get("bleu"))
+    minutes = number(run.summary.get("minutes"), 1)
+    return (run.state, step, nll, bleu, minutes, run.device)
+
+
+def _headings(keys: Sequence[str]) -> list[str]:
+    """Returns the last part of each key, or all of it where two keys end alike or a column is called so already."""
+    short = [key.rpartition(".")[2] for key in keys]
+    taken = [*_HEAD, *short]
+    return [name if taken.count(name) == 1 else key for name, key in zip(short, keys, strict=True)]
+
+
+def _value(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,84 @@
+"""What a run says about itself as it starts, a line each: config, device, model, data and memory."""
+
+import resource
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+from jax.sharding import Mesh
+from ml_collections import ConfigDict
+
+from run.averaging import count_parameters
+from run.folder import device
+
+_MIB = 2**20
+
+
+def given(file: str, overrides: Mapping[str, Any]) -> str:
+    """Returns the line about the config: its file, and the keys that the command line sets."""
+    if not overrides:
+        return f"config: {file}"
+    changes = ", ".join(f"{key}={value!r}" for key, value in sorted(overrides.items()))
+    return f"config: {file}, but {changes}"
+
+
+def description(cfg: ConfigDict, mesh: Mesh, params: Any, manifests: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Returns the lines about what is trained, on what, and from which data.
+
+    Args:
+      cfg: the whole config.
+      mesh: of all devices.
+      params: the parameters, or their shapes.
+      manifests: of the data, by split, as `run.json` records them.
+    """
+    here = device()
+    axes = ", ".join(f"{axis} {size}" for axis, size in mesh.shape.items())
+    sizes = ", ".join(f"{name}={cfg.model[name]}" for name in ("N", "d_model", "d_ff", "h"))
+    return [
+        f"device: {here['count']} x {here['kind']}; {here['cpu']}, {here['cpus']} processors; mesh: {axes}",
+        f"model: {cfg.task}, {sizes}: {count_parameters(params):,} parameters",
+        *(f"data.{split}: {_counted(manifest)}" for split, manifest in manifests.items()),
+    ]
+
+
+def _counted(manifest: Mapping[str, Any]) -> str:
+    """Returns how many records of a corpus were read, how many of them are used, and their tokens."""
+    pairs = manifest["pairs"]
+    tokens = manifest["tokens"]
+    if not tokens:
+        return f"{pairs['read']:,} images"
+    unit = "pairs" if "source" in tokens else "texts"
+    sides = " and ".join(f"{count:,} {side}" for side, count in tokens.items())
+    return f"{pairs['kept']:,} of {pairs['read']:,} {unit}, {sides} tokens"
+
+
+def compiled_memory(compiled: Any) -> str:
+    """Returns the line about the memory that the compiler plans for an update, on each device.
+
+    The state is updated in place, so what is both argument and output counts once.
+    """
+    analysis = compiled.memory_analysis()
+    if analysis is None:
+        return "memory of an update: this device's compiler does not say"
+    state = analysis.argument_size_in_bytes
+    new = analysis.output_size_in_bytes - analysis.alias_size_in_bytes
+    temporary = analysis.temp_size_in_bytes
+    total = state + new + temporary + analysis.generated_code_size_in_bytes
+    parts = f"{_mib(state)} of state and batch, {_mib(temporary)} of temporaries"
+    return f"memory of an update, by the compiler: {_mib(total)} a device, {parts}"
+
+
+def peak_memory() -> str:
+    """Returns the line about the most memory in use so far: of the device, or of the process if that is on the host."""
+    stats = jax.local_devices()[0].memory_stats()
+    if stats and "peak_bytes_in_use" in stats:
+        limit = f" of {_mib(stats['bytes_limit'])}" if "bytes_limit" in stats else ""
+        return f"peak memory so far: {_mib(stats['peak_bytes_in_use'])}{limit} on the device"
+    unit = 1 if sys.platform == "darwin" else 1024
+    used = unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return f"peak memory so far: {_mib(used)} of this process"
+
+
+def _mib(size: int) -> str:
+    return f"{size / _MIB:,.1f} MiB"

@@ -1,0 +1,125 @@
+"""Experiment trackers that receive each record of `metrics.jsonl`: Weights & Biases, and MLflow.
+
+Where they send it is set as each of them documents: `wandb login` or WANDB_MODE=offline, MLFLOW_TRACKING_URI. Nothing
+of them is imported without --tracker. A run keeps its id in `tracker.json`, so that a resumed run continues there.
+"""
+
+import importlib.util
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from base.errors import UserError
+from base.files import read_json, write_json
+from base.keys import flat
+
+PROJECT = "vaswani"
+NAMES = ("wandb", "mlflow")
+_IDS = "tracker.json"
+_LONGEST = 500  # characters of a value that every MLflow server takes
+
+
+@runtime_checkable
+class Tracker(Protocol):
+    """What a run tells a tracker."""
+
+    def log(self, step: int, metrics: dict[str, float]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class WandB:
+    """A run of Weights & Biases."""
+
+    def __init__(self, workdir: Path, known: str | None, config: dict[str, Any]) -> None:
+        """Begins a run, or continues the run `known`."""
+        import wandb
+
+        settings = wandb.Settings(console="off", silent=True)  # stderr is ours
+        self._run = wandb.init(
+            project=PROJECT,
+            name=workdir.resolve().name,
+            dir=workdir,
+            id=known,
+            resume="allow",
+            config=config,
+            settings=settings,
+        )
+        self.id = str(self._run.id)
+
+    def log(self, step: int, metrics: dict[str, float]) -> None:
+        """Adds the metrics of an update."""
+        self._run.log(metrics, step=step)
+
+    def close(self) -> None:
+        """Sends what is left."""
+        self._run.finish()
+
+
+class MLflow:
+    """A run of MLflow, in an experiment of this project's name."""
+
+    def __init__(self, workdir: Path, known: str | None, config: dict[str, Any]) -> None:
+        """Begins a run, or continues the run `known`."""
+        import mlflow
+        from mlflow.entities import Param
+
+        self._client = mlflow.MlflowClient()
+        if known is None:
+            found = self._client.get_experiment_by_name(PROJECT)
+            experiment = found.experiment_id if found else self._client.create_experiment(PROJECT)
+            known = self._client.create_run(experiment, run_name=workdir.resolve().name).info.run_id
+            params = [Param(key, str(value)[:_LONGEST]) for key, value in config.items()]
+            for start in range(0, len(params), 100):  # that one call takes
+                self._client.log_batch(known, params=params[start : start + 100])
+        else:
+            self._client.update_run(known, "RUNNING")
+        self.id = known
+
+    def log(self, step: int, metrics: dict[str, float]) -> None:
+        """Adds the metrics of an update."""
+        from mlflow.entities import Metric
+
+        now = int(1000 * time.time())
+        self._client.log_batch(self.id, [Metric(name, value, now, step) for name, value in metrics.items()])
+
+    def close(self) -> None:
+        """Marks the run as ended."""
+        self._client.set_terminated(self.id)
+
+
+def check_installed(name: str | None) -> None:
+    """Raises a `UserError` that names the extra if the tracker's package is not installed."""
+    if name is not None and importlib.util.find_spec(name) is None:
+        raise UserError(f"--tracker={name}: the package {name} is not installed; pip install -e '.[{name}]'")
+
+
+@contextmanager
+def tracked(name: str | None, workdir: Path, config: dict[str, Any]) -> Iterator[Tracker | None]:
+    """Yields the tracker `name` of `NAMES` for the run in `workdir`, whose id is kept there; None without a name.
+
+    Raises:
+      UserError: it cannot be used; its own message says why.
+    """
+    if name is None:
+        yield None
+        return
+    kinds: dict[str, Callable[[Path, str | None, dict[str, Any]], WandB | MLflow]] = {"wandb": WandB, "mlflow": MLflow}
+    path = workdir / _IDS
+    ids = read_json(path, dict) if path.exists() else {}
+    try:
+        tracker = kinds[name](workdir, ids.get(name), flat(config))
+    except Exception as error:  # of any kind: a server that does not answer, a key that is wrong
+        raise UserError(f"--tracker={name}: {str(error).strip().splitlines()[-1]}") from error
+    write_json(path, {**ids, name: tracker.id})
+    try:
+        yield tracker
+    finally:
+        tracker.close()
+
+
+def metrics_of(record: dict[str, Any]) -> dict[str, float]:
+    """Returns the metrics of a record of `metrics.jsonl` by the names that TensorBoard has: "train/loss"."""
+    return {f"{record['kind']}/{name}": value for name, value in record.items() if name not in ("step", "kind")}

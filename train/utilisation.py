@@ -1,0 +1,44 @@
+"""The share of an accelerator's peak that the updates use (MFU, Chowdhery et al. 2022, appendix B)."""
+
+import jax
+
+from tasks import TRANSLATION
+from tasks.task import Batch, Objective
+from train.aot.flops import update_flops
+from train.aot.hardware import CHIPS, Chip
+
+# How jax names the accelerators of `train.aot.hardware`; the first that a device's name contains is meant.
+_NAMES = {
+    "TPU v4": "v4",
+    "TPU v5 lite": "v5e",
+    "TPU v5": "v5p",
+    "TPU v6 lite": "v6e",
+    "H100": "h100",
+    "H200": "h200",
+}
+
+
+def chip_of(kind: str) -> Chip | None:
+    """Returns the accelerator that jax calls `kind` (`jax.Device.device_kind`); None for one without a known peak."""
+    for name, chip in _NAMES.items():
+        if name in kind:
+            return CHIPS[chip]
+    return None
+
+
+def peak_flops() -> float:
+    """Returns the peak of all devices together, in FLOPs a second; 0 if it is not known."""
+    chip = chip_of(jax.devices()[0].device_kind)
+    return chip.peak * jax.device_count() if chip else 0.0
+
+
+def batch_flops(task: str, objective: Objective, batch: Batch) -> int:
+    """Returns the FLOPs of an update on a batch of all processes, as `train.aot.flops` counts them.
+
+    It is 0 for tasks whose models it does not count.
+    """
+    if task not in TRANSLATION:
+        return 0
+    source, target = objective.tokens(batch)
+    rows, source_length = source.ids_bt.shape
+    return update_flops(objective.model.config, rows, source_length, target.ids_bt.shape[1])
