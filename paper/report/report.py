@@ -1,13 +1,13 @@
 """The report: every table, how training went, and what the models look at, as one page."""
 
 import html
-import re
 import tempfile
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
 from base.errors import UserError
+from base.html import assembled, inline_scripts
 from base.table import Table
 from data.sources import open_corpus
 from infer import load_run
@@ -41,7 +41,7 @@ def report(tables: Mapping[str, list[Table]], records: Records, place: str) -> s
 
         sections.append(Section("Attention", _attention(drawer)))
         # The page's policy lets a browser run these scripts alone, those of the attention pages inside it.
-        scripts = re.findall("<script>(.*?)</script>", TEMPLATE.read_text(encoding="utf-8"), re.DOTALL)
+        scripts = inline_scripts(assembled(TEMPLATE))
     sections.append(Section("To run it", [folded("one command for every row", table(commands()))]))
     done = sum(not run.problem for run in records.runs)
     about = f"Made by python -m paper from {len(records.runs)} runs in {place}, {done} of them complete."
@@ -68,7 +68,7 @@ def _drawn(name: str, plot: Callable[[Path], None]) -> list[str]:
 
 def _attention(run: RunRecord) -> list[str]:
     """Returns the paper's figures as this run draws them, and every head over one sentence."""
-    from infer.attention.kinds import KINDS, TITLES
+    from infer.attention.maps import titled
     from infer.attention.page import page as attention_page
     from paper.figures import figures
 
@@ -82,7 +82,7 @@ def _attention(run: RunRecord) -> list[str]:
         (target,) = model.translate([source])
         maps = model.attention_maps(source, target)
         title = f"{source} → {target}"
-        parts.append(inner_page(title, attention_page(title, {kind: (TITLES[kind], *maps[kind]) for kind in KINDS})))
+        parts.append(inner_page(title, attention_page(title, titled(maps))))
     except UserError as error:
         parts.append(f"<p>{html.escape(str(error))}</p>")
     return parts
