@@ -9,6 +9,7 @@ from typing import Any
 
 from base.errors import UserError
 from base.files import output_file, write_bytes, write_text
+from infer.attention import files
 from infer.attention.choices import run_choices
 from infer.attention.kinds import TITLES
 from infer.attention.maps import ONE_TEXT, TASKS, AttentionMap, require_weights, run_maps, select, titled
@@ -109,7 +110,9 @@ def main(options: Any) -> None:
         only = next(iter(maps))
         task = model_run.config.task
         raise UserError(f"--kind={kind}: a model of task {task} has attention of kind {only} alone")
-    if output.suffix == ".html":
+    if output.suffix in (".json", ".npz"):
+        files.write(maps, output)
+    elif output.suffix == ".html":
         select(maps[kind], options.layer, options.head)
         choices = None if target is None else run_choices(model_run, maps, options.source, target)
         write_html(maps, title, output, choices)

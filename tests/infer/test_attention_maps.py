@@ -19,6 +19,7 @@ from base.ids import BOS, EOS
 from base.tokens import Tokens
 from data.symbols import Symbols
 from infer import attention_maps as command
+from infer.attention import files
 from infer.attention.choices import choices_of_kinds, translation_choices
 from infer.attention.drawing import draw_png, write_html
 from infer.attention.kinds import KINDS
@@ -216,6 +217,40 @@ def test_only_the_pages_own_script_may_run():
 def test_layers_and_heads_count_from_1_on_the_page():
     text = page("t", {"cross": ("title", ["a"], ["x"], np.ones((1, 1, 1, 1), np.float32))})
     assert '"layer " + (n + 1) + ", head " + (h + 1)' in text and '"legend"' in text
+
+
+def test_bertviz_is_given_a_list_of_layers_of_one_sentence_each(maps: dict[str, AttentionMap], tmp_path: Path):
+    files.write(maps, tmp_path / "maps.json")
+    found = json.loads((tmp_path / "maps.json").read_text(encoding="utf-8"))
+    tokens = {"encoder": found.pop("encoder_tokens"), "decoder": found.pop("decoder_tokens")}
+    assert set(found) == {f"{kind}_attention" for kind in KINDS}
+    sides = {"encoder": ("encoder", "encoder"), "decoder": ("decoder", "decoder"), "cross": ("decoder", "encoder")}
+    for kind, (queries, keys) in sides.items():
+        layers = found[f"{kind}_attention"]
+        assert len(layers) == 2
+        for n, layer in enumerate(layers):
+            assert np.shape(layer) == (1, 2, len(tokens[queries]), len(tokens[keys]))
+            np.testing.assert_allclose(layer[0], maps[kind].weights_nhts[n], atol=1e-7)
+    assert tokens["decoder"] == maps["decoder"].keys and tokens["encoder"] == maps["encoder"].keys
+
+
+def test_bertviz_is_given_attention_and_tokens_where_there_is_one_kind(run: Run):
+    _, maps = run_maps(of_task(run, "language_model"), "The dog sleeps.", None)
+    found = files.bertviz(maps)
+    assert set(found) == {"attention", "tokens"} and found["tokens"][0] == "<s>"
+    assert np.shape(found["attention"]) == (2, 1, 2, len(found["tokens"]), len(found["tokens"]))
+
+
+def test_arrays_have_names_of_axes_and_tokens_and_need_no_pickle(maps: dict[str, AttentionMap], tmp_path: Path):
+    files.write(maps, tmp_path / "maps.npz")
+    with np.load(tmp_path / "maps.npz", allow_pickle=False) as found:
+        assert found["axes"].tolist() == ["layer", "head", "query", "key"]
+        for kind in KINDS:
+            np.testing.assert_array_equal(found[kind], maps[kind].weights_nhts)
+            assert found[f"{kind}_queries"].tolist() == maps[kind].queries
+            assert found[f"{kind}_keys"].tolist() == maps[kind].keys
+    with pytest.raises(UserError, match=r"--output=.*cannot be written"):
+        files.write(maps, tmp_path / "none" / "maps.npz")
 
 
 @pytest.mark.parametrize("prefix", ["none", "full"])
