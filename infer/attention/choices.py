@@ -1,6 +1,6 @@
 """How probable a model finds each subword of a given output, and what it would rather write (teacher forcing)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from base.ids import BOS, EOS
 from base.tokens import Tokens
 from data.tokenizer import Tokenizer
-from infer.attention.maps import AttentionMap, padded_row
+from infer.attention.maps import AttentionMap, output_ids, padded_row
 from infer.attention.page import Choice
 from infer.runs import Run
 from model.config import ModelConfig
@@ -21,7 +21,7 @@ ALTERNATIVES = 5
 
 
 def translation_choices(
-    config: ModelConfig, params: Any, tokenizer: Tokenizer, source: str, target: str
+    config: ModelConfig, params: Any, tokenizer: Tokenizer, source: str, target: str | Sequence[int]
 ) -> tuple[list[Choice], float]:
     """Returns the choice at each subword of `target` and at the EOS after it, and the sum of their log p (natural).
 
@@ -29,7 +29,7 @@ def translation_choices(
       ValueError: a sentence is longer than the model's learned positions.
     """
     source_ids = [*tokenizer.encode(source), EOS]
-    predicted_ids = [*tokenizer.target.encode(target), EOS]
+    predicted_ids = [*output_ids(tokenizer, target), EOS]
     input_ids = [BOS, *predicted_ids[:-1]]
     sides = [padded_row(config, ids) for ids in (source_ids, input_ids)]
     log_probs_tv = np.asarray(_compiled(translation_model(config))(params, *sides)[0])[: len(predicted_ids)]

@@ -6,7 +6,7 @@ the arrays, and in the names of parameters, from 0.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -68,9 +68,11 @@ def run_maps(run: Run, source: str, target: str | None) -> tuple[str, dict[str, 
 
 
 def attention_maps(
-    config: ModelConfig, params: Any, tokenizer: Tokenizer, source: str, target: str
+    config: ModelConfig, params: Any, tokenizer: Tokenizer, source: str, target: str | Sequence[int]
 ) -> dict[str, AttentionMap]:
     """Returns the attention of every layer and head, by kind, with `target` as the translation (teacher forcing).
+
+    A target is a text, or the subwords that a model has written, which need not be those of its text.
 
     The kinds are "encoder", "decoder" and "cross". A decoder alone (`config.prefix`) has "decoder" alone, with the
     source's tokens before the target's.
@@ -80,7 +82,7 @@ def attention_maps(
       ValueError: a sentence is longer than the model's learned positions.
     """
     source_ids = [*tokenizer.encode(source), EOS]
-    predicted_ids = [*tokenizer.target.encode(target), EOS]
+    predicted_ids = [*output_ids(tokenizer, target), EOS]
     input_ids = [BOS, *predicted_ids[:-1]]
     maps, (s_places, t_places) = _weights(config, translation_model(config), params, source_ids, input_ids)
     source_pieces = tokenizer.pieces(source_ids)
@@ -133,6 +135,11 @@ def _weights(config: ModelConfig, model: Any, params: Any, *rows: list[int]) -> 
         maps[kind] = np.asarray(weights_nbhts[:, 0], np.float32)
     places = [np.arange(len(row)) for row in rows]
     return maps, places
+
+
+def output_ids(tokenizer: Tokenizer, target: str | Sequence[int]) -> list[int]:
+    """Returns the ids of a target, a text or ids already, without EOS."""
+    return tokenizer.target.encode(target) if isinstance(target, str) else [*target]
 
 
 def titled(maps: Mapping[str, AttentionMap]) -> dict[str, Kind]:

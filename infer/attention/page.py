@@ -83,9 +83,9 @@ def as_json(kinds: Mapping[str, Kind], choices: Mapping[str, Sequence[Choice | N
 
 def _choice_as_json(choice: Choice) -> dict[str, Any]:
     pieces = labels([piece for piece, _ in choice.best])
-    thousandths = [round(1000 * probability, 1) for _, probability in choice.best]
+    thousandths = [round(1000 * probability, 4) for _, probability in choice.best]
     return {
-        "probability": round(1000 * choice.probability, 1),
+        "probability": round(1000 * choice.probability, 4),
         "rank": choice.rank,
         "best": list(zip(pieces, thousandths, strict=True)),
     }

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from base.errors import UserError
 from infer.attention.choices import choices_of_kinds, translation_choices
-from infer.attention.maps import attention_maps, titled
+from infer.attention.maps import attention_maps, output_ids, titled
 from infer.attention.page import as_json
 from infer.runs import Run
 from infer.translate.explain import beam_tree
@@ -119,9 +119,8 @@ def _answer_of(shown: _Shown, text: str, target: str) -> dict[str, Any]:
         "maps": {},
     }
     tokenizer = run.tokenizer
-    output = tokenizer.marked(best.tokens) if tokenizer.joiner else best.text
-    output = target or output
-    longest = max(len(tokenizer.encode(text)), len(tokenizer.target.encode(output)))
+    output = output_ids(tokenizer, target or best.tokens)
+    longest = max(len(tokenizer.encode(text)), len(output))
     if longest > LONGEST_MAP:
         return answer | {"note": f"no attention is shown for more than {LONGEST_MAP} subwords"}
     try:

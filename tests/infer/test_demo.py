@@ -118,6 +118,9 @@ def test_a_target_of_the_user_s_own_is_scored_and_looked_at(demo: Demo) -> None:
     assert "choices" not in found["maps"]["encoder"]
     (own,) = demo.answer("The dog sleeps.")["runs"]
     assert "forced" not in own and own["hypotheses"] == found["hypotheses"]
+    n = len(own["maps"]["cross"]["queries"])
+    log_prob = sum(math.log(choice["probability"] / 1000) for choice in own["maps"]["cross"]["choices"])
+    assert own["hypotheses"][0]["score"] == pytest.approx(log_prob / ((5 + n) / 6) ** 0.6, rel=1e-3), "what it wrote"
     with pytest.raises(UserError, match="give one line"):
         demo.answer("The dog sleeps.", "x" * 1001)
 
