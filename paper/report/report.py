@@ -8,13 +8,13 @@ from pathlib import Path
 
 from base.errors import UserError
 from base.html import assembled, inline_scripts
-from base.table import Table
+from base.table import ABSENT, Table
 from data.sources import open_corpus
 from infer import load_run
 from paper.launch import commands
 from paper.records import Records, RunRecord, newest_with_checkpoints
 from paper.report import table1_plot
-from paper.report.curves import curves, trends
+from paper.report.curves import curves, other_curves, trends
 from paper.report.page import Section, drawings, folded, inner_page, page, pictures, table
 from paper.studies import STUDIES
 
@@ -30,10 +30,13 @@ def report(tables: Mapping[str, list[Table]], records: Records, place: str) -> s
       place: the folder that holds those, for the page's head.
     """
     sections: list[Section] = []
-    for name, made in tables.items():
+    # What has run stands before what has not.
+    for name in sorted(tables, key=lambda name: not any(map(_is_run, tables[name]))):
         title = name.capitalize() if name in STUDIES else f"Table {name[-1]}"
-        sections.append(Section(title, [*map(table, made), *_beside(name, records)]))
-    sections.append(Section("Learning curves", drawings(curves(records))))
+        made = sorted(tables[name], key=lambda shown: not _is_run(shown))
+        drawn = _beside(name, records) if any(map(_is_run, made)) else []
+        sections.append(Section(title, [*map(table, made), *drawn]))
+    sections.append(Section("Learning curves", [*drawings(curves(records)), *_others(records)]))
     scripts: list[str] = []
     drawer = newest_with_checkpoints(records)
     if drawer is not None:
@@ -46,6 +49,18 @@ def report(tables: Mapping[str, list[Table]], records: Records, place: str) -> s
     done = sum(not run.problem for run in records.runs)
     about = f"Made by python -m paper from {len(records.runs)} runs in {place}, {done} of them complete."
     return page(" ".join([about, *records.notes]), sections, scripts)
+
+
+def _is_run(shown: Table) -> bool:
+    """Returns whether any of its rows has run, as far as it says of one that it has not."""
+    columns = [column for column in zip(*shown.rows, strict=True) if any(cell.startswith(ABSENT) for cell in column)]
+    numbers = [cell for column in columns for cell in column if cell and not cell.startswith(ABSENT)]
+    return bool(numbers) if columns else bool(shown.rows)
+
+
+def _others(records: Records) -> list[str]:
+    drawn = drawings(other_curves(records))
+    return [folded("runs that are no row of the paper's or of a study", "".join(drawn))] if drawn else []
 
 
 def _beside(name: str, records: Records) -> list[str]:
