@@ -1,5 +1,7 @@
 """Draws the attention of every head for a pair of sentences, or for a text, as a PNG or as an interactive HTML page.
 
+NAME.json has the arguments of BertViz's model_view and head_view, NAME.npz the arrays; both have every layer and head.
+
 python -m infer.attention_maps --workdir=runs/quickstart --source="The dog sleeps." --output=attention.html
 python -m infer.attention_maps --workdir=runs/quickstart --source="The dog sleeps." --target="Der Hund schläft." \
     --kind=cross --layer=2 --head=1 --output=attention.png
@@ -24,7 +26,7 @@ from infer.options import define_run_flags, start
 
 def check(options: Any) -> None:
     """Raises a `UserError` unless --output can be written and the source is a sentence in UTF-8."""
-    output_file("output", options.output, (".png", ".html"))
+    output_file("output", options.output, (".png", ".html", ".json", ".npz"))
     if not options.source.strip():
         raise UserError("--source is empty: give a sentence")
     try:
@@ -40,6 +42,6 @@ if __name__ == "__main__":
     flags.DEFINE_enum("kind", None, KINDS, "which attention to draw in a PNG; default: cross, or the only one")
     flags.DEFINE_integer("layer", None, "layer to draw in a PNG, from 1; default: all")
     flags.DEFINE_integer("head", None, "head to draw in a PNG, from 1; default: all")
-    flags.DEFINE_string("output", None, "file to write: NAME.png or NAME.html")
+    flags.DEFINE_string("output", None, "file to write: NAME.png, NAME.html, NAME.json (for BertViz) or NAME.npz")
     flags.mark_flags_as_required(["source", "output"])
     start(imported("infer.attention.drawing"), hint='put the sentence in quotes: --source="..."', check=check)

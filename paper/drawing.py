@@ -3,7 +3,7 @@
 Nothing here knows of a run. Weights are [t,s], rows queries and columns keys, and their rows sum to 1.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from infer.attention.drawing import save
 
 # A fixed salt and no date: the same run gives the same bytes. Letters are outlines, so that no reader needs the fonts.
 STYLE: Any = {"svg.hashsalt": "attention", "svg.fonttype": "path", "font.size": 8, "axes.titlesize": 8}
+Box = tuple[float, float, float, float]  # left, bottom, right, top
 ROW = 0.17  # inches of a line of text
 
 
@@ -86,6 +87,42 @@ def beside(axes: Axes, weights_s: Float[np.ndarray, " s"], place: float, width: 
         axes.fill_between((place, place + width), j - 0.42, j + 0.42, color=colour, alpha=opacity, lw=0)
 
 
+def name_points(axes: Axes, points: Mapping[str, tuple[float, float]], **style: Any) -> None:
+    """Writes each point's name beside it, where it covers no point and no other name; `style` is that of the text.
+
+    The axes must have their limits and their place in the figure.
+    """
+    size = style.get("fontsize", 7)
+    dots = axes.figure.dpi / 72  # pixels of a point
+    places = {name: axes.transData.transform(point) for name, point in points.items()}
+    taken = [(x - 3 * dots, y - 3 * dots, x + 3 * dots, y + 3 * dots) for x, y in places.values()]
+    for name, (x, y) in places.items():
+        width = 0.7 * size * len(name) * dots
+        height = size * dots
+        boxes = []
+        for away in (4, 10, 18, 28):
+            for right, up in ((1, 1), (1, -1), (-1, 1), (-1, -1), (1, 0), (-1, 0), (0, 1), (0, -1)):
+                left = x + right * away * dots - (1 - right) * width / 2
+                bottom = y + up * away * dots - (1 - up) * height / 2
+                boxes.append((left, bottom, left + width, bottom + height))
+        free = next((box for box in boxes if not any(_overlap(box, other) for other in taken)), boxes[0])
+        taken.append(free)
+        offset = ((free[0] - x) / dots, (free[1] - y) / dots)
+        axes.annotate(name, points[name], xytext=offset, textcoords="offset points", **style)
+
+
+def _overlap(one: Box, other: Box) -> bool:
+    beside = one[2] <= other[0] or other[2] <= one[0]
+    above = one[3] <= other[1] or other[3] <= one[1]
+    return not beside and not above
+
+
+def without_outlier(values: Sequence[float]) -> float:
+    """Returns the largest size of these values, but not of one that is more than three times as large as the others."""
+    *others, largest = sorted(map(abs, values))
+    return others[-1] if others and largest > 3 * others[-1] > 0 else largest
+
+
 def heat(
     axes: Axes,
     values: Float[np.ndarray, "rows columns"],
@@ -101,7 +138,7 @@ def heat(
     axes.tick_params(length=0)
     if numbers:
         for (i, j), value in np.ndenumerate(values):
-            shade = "white" if value > 0.6 else "0.25"
+            shade = "white" if value > 0.72 else "black"  # each where it has the larger contrast
             axes.text(j, i, f"{100 * value:.0f}", ha="center", va="center", fontsize=7, color=shade)
 
 

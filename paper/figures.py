@@ -253,7 +253,8 @@ def draw_roles(roles: dict[str, dict[str, Any]], path: Path) -> None:
             _draw_roles_of(axes, roles[kind], numbers=heads <= 64)
             axes.set_title(f"{TITLES[kind]}{', to the translation' if kind == 'cross' else ''}: accuracy in %")
         grid[-1, 0].set_xlabel("layer.head")
-        figure.suptitle("(cases); framed: best on other sentences", fontsize=8)
+        title = "How often each head looks most at the right token; framed: the best head on other sentences, (cases)"
+        figure.suptitle(textwrap.fill(title, int(14 * width)), fontsize=9)
 
 
 def _draw_roles_of(axes: Any, roles: dict[str, Any], *, numbers: bool) -> None:
@@ -267,7 +268,7 @@ def _draw_roles_of(axes: Any, roles: dict[str, Any], *, numbers: bool) -> None:
     for row, role in enumerate(roles.values()):
         layer = role["best"]["layer"] - 1
         head = role["best"]["head"] - 1
-        best[row, layer * h + head] = True
+        best[row, layer * h + head] = accuracy[row, layer * h + head] > 0  # the best of none is no find
     drawing.mark(axes, best)
 
 

@@ -71,7 +71,7 @@ def plant(
     for number, evaluation in enumerate(evaluations):
         (folder / "evaluations" / f"{evaluation['split']}-{number}.json").write_text(json.dumps(evaluation))
     records: list[dict[str, Any]] = []
-    for step, perplexity in validations or [(done // 2, 9.0), (done, 5.0)]:
+    for step, perplexity in validations or [(done // 4, 12.0), (done // 2, 9.0), (done, 5.0)]:
         records.append({"step": step, "kind": "valid", "perplexity": perplexity, "nll": 2.2, "loss": 2.5})
     records.insert(1, {"step": done, "kind": "train", "seconds": 3600 * hours})
     (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))

@@ -9,10 +9,13 @@ from typing import Any
 
 from base.errors import UserError
 from base.files import output_file, write_bytes, write_text
+from infer.attention import files
+from infer.attention.choices import run_choices
 from infer.attention.kinds import TITLES
-from infer.attention.maps import TASKS, AttentionMap, run_maps, select
-from infer.attention.page import labels, page
+from infer.attention.maps import ONE_TEXT, TASKS, AttentionMap, require_weights, run_maps, select, titled
+from infer.attention.page import Choice, labels, page
 from infer.runs import open_run
+from infer.translate.translator import translate_one
 
 
 def draw_png(attention: AttentionMap, title: str, layer: int | None, head: int | None, output: Path) -> None:
@@ -74,15 +77,18 @@ def save(figure: Any, path: Path, name: str, **options: Any) -> None:
             raise UserError(f"{name}: cannot be written ({getattr(error, 'strerror', None) or error})") from error
 
 
-def write_html(maps: dict[str, AttentionMap], title: str, output: Path) -> None:
+def write_html(
+    maps: dict[str, AttentionMap], title: str, output: Path, choices: dict[str, list[Choice | None]] | None = None
+) -> None:
     """Writes one self-contained page: choose kind, layer and head; point at a token to see its weights.
+
+    With `choices`, it also says how probable each subword of the output is, and what else is.
 
     Raises:
       UserError: the file cannot be written.
     """
-    titled = {kind: (TITLES[kind], *attention) for kind, attention in maps.items()}
     try:
-        write_text(output, page(title, titled))
+        write_text(output, page(title, titled(maps), choices))
     except OSError as error:
         raise UserError(f"--output={output}: cannot be written ({error.strerror})") from error
 
@@ -91,8 +97,12 @@ def main(options: Any) -> None:
     """Draws the attention of a pair of sentences or of a text, as `infer.attention_maps` says."""
     output = output_file("output", options.output)
     model_run = open_run(options.workdir, options.checkpoint, TASKS)
+    target = options.target
+    if target is None and model_run.config.task not in ONE_TEXT:
+        require_weights(model_run.model_config)
+        target = translate_one(model_run, options.source)
     try:
-        title, maps = run_maps(model_run, options.source, options.target)
+        title, maps = run_maps(model_run, options.source, target)
     except ValueError as error:
         raise UserError(f"--source, --target: {error}") from error
     kind = options.kind or list(maps)[-1]
@@ -100,9 +110,12 @@ def main(options: Any) -> None:
         only = next(iter(maps))
         task = model_run.config.task
         raise UserError(f"--kind={kind}: a model of task {task} has attention of kind {only} alone")
-    if output.suffix == ".html":
+    if output.suffix in (".json", ".npz"):
+        files.write(maps, output)
+    elif output.suffix == ".html":
         select(maps[kind], options.layer, options.head)
-        write_html(maps, title, output)
+        choices = None if target is None else run_choices(model_run, maps, options.source, target)
+        write_html(maps, title, output, choices)
     else:
         draw_png(maps[kind], f"{TITLES[kind]}: {title}", options.layer, options.head, output)
     print(f"{title}\n{output}")

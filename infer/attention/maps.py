@@ -6,6 +6,7 @@ the arrays, and in the names of parameters, from 0.
 """
 
 import math
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -18,6 +19,8 @@ from base.ids import BOS, EOS, PAD
 from base.tokens import Tokens
 from data.corrupt import MASK
 from data.tokenizer import Tokenizer
+from infer.attention.kinds import TITLES
+from infer.attention.page import Kind
 from infer.runs import Run, finite
 from infer.texts.blanks import BLANK, masked
 from infer.translate.translator import translate_one
@@ -65,9 +68,11 @@ def run_maps(run: Run, source: str, target: str | None) -> tuple[str, dict[str, 
 
 
 def attention_maps(
-    config: ModelConfig, params: Any, tokenizer: Tokenizer, source: str, target: str
+    config: ModelConfig, params: Any, tokenizer: Tokenizer, source: str, target: str | Sequence[int]
 ) -> dict[str, AttentionMap]:
     """Returns the attention of every layer and head, by kind, with `target` as the translation (teacher forcing).
+
+    A target is a text, or the subwords that a model has written, which need not be those of its text.
 
     The kinds are "encoder", "decoder" and "cross". A decoder alone (`config.prefix`) has "decoder" alone, with the
     source's tokens before the target's.
@@ -77,7 +82,7 @@ def attention_maps(
       ValueError: a sentence is longer than the model's learned positions.
     """
     source_ids = [*tokenizer.encode(source), EOS]
-    predicted_ids = [*tokenizer.target.encode(target), EOS]
+    predicted_ids = [*output_ids(tokenizer, target), EOS]
     input_ids = [BOS, *predicted_ids[:-1]]
     maps, (s_places, t_places) = _weights(config, translation_model(config), params, source_ids, input_ids)
     source_pieces = tokenizer.pieces(source_ids)
@@ -123,16 +128,29 @@ def text_maps(model: LanguageModel | MaskedLM, params: Any, tokenizer: Tokenizer
 def _weights(config: ModelConfig, model: Any, params: Any, *rows: list[int]) -> tuple[dict, list[Int[np.ndarray, "_"]]]:
     """Returns the weights "n h t s" of each kind, and the places of each row's tokens in it."""
     require_weights(config)
-    sides = []
-    for row in rows:
-        padding = [PAD] * (_width(config, row) - len(row))
-        sides.append(np.array([row + padding], np.int32))
+    sides = [padded_row(config, row) for row in rows]
     batch_maps = _compiled(model)(params, *sides)
     maps = {}
     for kind, weights_nbhts in batch_maps.items():
         maps[kind] = np.asarray(weights_nbhts[:, 0], np.float32)
     places = [np.arange(len(row)) for row in rows]
     return maps, places
+
+
+def output_ids(tokenizer: Tokenizer, target: str | Sequence[int]) -> list[int]:
+    """Returns the ids of a target, a text or ids already, without EOS."""
+    return tokenizer.target.encode(target) if isinstance(target, str) else [*target]
+
+
+def titled(maps: Mapping[str, AttentionMap]) -> dict[str, Kind]:
+    """Returns the maps with the titles of their kinds, as the page takes them."""
+    return {kind: (TITLES[kind], *attention) for kind, attention in maps.items()}
+
+
+def padded_row(config: ModelConfig, row: list[int]) -> Int[np.ndarray, "1 _"]:
+    """Returns a batch of one row of ids, padded so that few widths are compiled."""
+    padding = [PAD] * (_width(config, row) - len(row))
+    return np.array([row + padding], np.int32)
 
 
 def _width(config: ModelConfig, row: list[int]) -> int:

@@ -1,16 +1,16 @@
 """The interactive page of attention maps: a single file, no network access; the sentences enter it only as data."""
 
-import base64
-import hashlib
 import html
 import itertools
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
+
+from base.html import assembled, embedded, inline_scripts, script_policy
 
 TEMPLATE = Path(__file__).with_name("attention_page.html")
 
@@ -18,6 +18,14 @@ _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 
 # Title, query tokens, key tokens, weights of every layer and head.
 Kind = tuple[str, list[str], list[str], Float[np.ndarray, "n h t s"]]
+
+
+class Choice(NamedTuple):
+    """How probable the model found a subword: from 0 to 1, the rank from 1, and the most probable pieces instead."""
+
+    probability: float
+    rank: int
+    best: list[tuple[str, float]]
 
 
 def labels(pieces: Sequence[str]) -> list[str]:
@@ -55,30 +63,37 @@ def _characters(values: bytes) -> Iterator[tuple[str, int]]:
         values = values[size:]
 
 
-def script_policy(template: str) -> str:
-    """Returns the source that a Content-Security-Policy allows for the template's one inline script: its hash."""
-    (script,) = re.findall(r"<script>(.*?)</script>", template, re.DOTALL)
-    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+def as_json(kinds: Mapping[str, Kind], choices: Mapping[str, Sequence[Choice | None]] | None = None) -> dict[str, Any]:
+    """Returns what viewer.js draws: weights and probabilities in thousandths, as precise as a screen can show.
 
-
-def page(title: str, kinds: Mapping[str, Kind]) -> str:
-    """Returns the page as text. Weights are stored in thousandths, as precise as a screen can show."""
-    data = {
-        name: {
+    `choices` has one for each query of a kind, None for a subword that was not predicted; not every kind needs any.
+    """
+    shown = {}
+    for name, (heading, queries, keys, weights_nhts) in kinds.items():
+        shown[name] = {
             "title": heading,
             "queries": labels(queries),
             "keys": labels(keys),
-            "weights": np.rint(1000 * weights_nhts).astype(int).tolist(),
+            "weights": np.rint(1000 * np.nan_to_num(weights_nhts)).astype(int).tolist(),
         }
-        for name, (heading, queries, keys, weights_nhts) in kinds.items()
+        if choices and name in choices:
+            shown[name]["choices"] = [choice and _choice_as_json(choice) for choice in choices[name]]
+    return shown
+
+
+def _choice_as_json(choice: Choice) -> dict[str, Any]:
+    pieces = labels([piece for piece, _ in choice.best])
+    thousandths = [round(1000 * probability, 4) for _, probability in choice.best]
+    return {
+        "probability": round(1000 * choice.probability, 4),
+        "rank": choice.rank,
+        "best": list(zip(pieces, thousandths, strict=True)),
     }
-    template = TEMPLATE.read_text(encoding="utf-8")
-    before, rest = template.replace("__SCRIPT__", script_policy(template)).split("__TITLE__")
+
+
+def page(title: str, kinds: Mapping[str, Kind], choices: Mapping[str, Sequence[Choice | None]] | None = None) -> str:
+    """Returns the page as text; the arguments are those of `as_json`."""
+    template = assembled(TEMPLATE)
+    before, rest = template.replace("__SCRIPT__", script_policy(inline_scripts(template))).split("__TITLE__")
     between, after = rest.split("__DATA__")
-    return f"{before}{html.escape(title)}{between}{_embed(data)}{after}"
-
-
-def _embed(data: object) -> str:
-    """Returns JSON that cannot close the script element around it, whatever the tokens are."""
-    text = json.dumps(data, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return f"{before}{html.escape(title)}{between}{embedded(as_json(kinds, choices))}{after}"

@@ -41,7 +41,9 @@ def patch_weights(
 
 
 def draw(model_run: Run, image_yx: Float[np.ndarray, "y x"], label: int, output: Path) -> None:
-    """Draws the image, and over it the patches of every layer and head, darkest red the largest weight of each.
+    """Draws the image, and the weights of its patches in every layer and head, with the outline of the ink.
+
+    All have one scale, from 0 to the largest weight of any patch.
 
     Raises:
       UserError: the file cannot be written.
@@ -51,16 +53,24 @@ def draw(model_run: Run, image_yx: Float[np.ndarray, "y x"], label: int, output:
     predicted, weights_nhyx = patch_weights(model_run, image_yx)
     layers, heads = weights_nhyx.shape[:2]
     height, width = image_yx.shape
-    figure = Figure(figsize=(1.2 * (heads + 1) + 0.5, 1.3 * layers + 0.5), layout="constrained")
+    middle = (image_yx.min() + image_yx.max()) / 2  # between paper and ink
+    figure = Figure(figsize=(1.2 * (heads + 1) + 1.2, 1.4 * layers + 0.5), layout="constrained")
     grid: Any = figure.subplots(layers, heads + 1, squeeze=False)
     extent = (-0.5, width - 0.5, height - 0.5, -0.5)
     for (row, column), axes in np.ndenumerate(grid):
-        axes.imshow(image_yx, cmap="gray_r", aspect="auto", extent=extent)
-        axes.set_axis_off()
-        if column:  # the first shows the image alone
+        axes.set(xticks=[], yticks=[], aspect="equal")
+        if column == 0:
+            axes.imshow(image_yx, cmap="gray_r", extent=extent)
+            axes.set_title("the image", fontsize=7)
+        else:
             weights_yx = weights_nhyx[row, column - 1]
-            axes.imshow(weights_yx, cmap="Reds", alpha=0.6, aspect="auto", vmin=0, extent=extent)
+            shown = axes.imshow(weights_yx, cmap="Reds", vmin=0, vmax=weights_nhyx.max(), extent=extent)
+            if np.ptp(image_yx):  # one colour has no outline
+                axes.contour(image_yx, levels=[middle], colors="0.2", linewidths=0.7)
             axes.set_title(f"layer {row + 1}, head {column}", fontsize=7)
+    colour_bar = figure.colorbar(shown, ax=grid, shrink=0.8, pad=0.02)
+    colour_bar.set_label("attention weight of a patch", fontsize=7)
+    colour_bar.ax.tick_params(labelsize=6)
     figure.suptitle(f"class {label}, classified as {predicted}", fontsize=9)
     save(figure, output, f"--output={output}", dpi=150)
 

@@ -1,24 +1,36 @@
-"""What the page shows for a sentence: each run's translations, and the attention of the best."""
+"""What the page shows for a sentence: each run's translations, the attention of the best, and how it was searched."""
 
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
-import numpy as np
+import jax.numpy as jnp
 
 from base.errors import UserError
-from infer.attention.kinds import KINDS, TITLES
-from infer.attention.maps import AttentionMap, attention_maps
-from infer.attention.page import labels
+from infer.attention.choices import choices_of_kinds, translation_choices
+from infer.attention.maps import attention_maps, output_ids, titled
+from infer.attention.page import as_json
 from infer.runs import Run
-from infer.translate.options import chosen
+from infer.translate.explain import beam_tree
+from infer.translate.options import Decoding, chosen
 from infer.translate.translator import Hypothesis, Translator
+from model.search.beam import length_penalty
 
 NBEST = 5
 LONGEST = 1_000  # characters of a sentence
 LONGEST_MAP = 100  # subwords of a side, beyond which the page would be slow
+WARM_WIDTH = 8  # source subwords: of one sentence of each multiple the programs are compiled in advance
+
+
+class _Shown(NamedTuple):
+    """A run with its parameters on the device, its name on the page, and its search."""
+
+    name: str
+    run: Run
+    decoding: Decoding
+    translator: Translator
 
 
 def check_sentence(text: str) -> None:
@@ -37,56 +49,100 @@ class Demo:
     def __init__(self, runs: Sequence[Run], names: Sequence[str], options: dict[str, Any]) -> None:
         self._lock = threading.Lock()
         self._runs = []
+        self._warmed: set[int] = set()
         for run, name in zip(runs, names, strict=True):
             beam = max(NBEST, options["beam"] or run.config.decode.beam)
             decoding = chosen(run.config.decode, **{**options, "beam": beam}, nbest=NBEST)
             translator = Translator(run.model_config, run.tokenizer, decoding)
             on_device = run._replace(params=jax.device_put(run.params))
-            shown_name = Path(name).name or name
-            self._runs.append((shown_name, on_device, translator))
+            self._runs.append(_Shown(Path(name).name or name, on_device, decoding, translator))
 
-    def answer(self, text: str) -> list[dict[str, Any]]:
-        """Returns JSON values for each run: name, hypotheses (text, score), and maps by kind, or a note without them.
+    def answer(self, text: str, target: str = "") -> dict[str, Any]:
+        """Returns as "runs" JSON values for each run: name, hypotheses (text, score), what a score is, and the maps.
+
+        The maps are those of the best hypothesis, or of `target`, if there is one, which then has a score as "forced";
+        instead of them there may be a note that says why they are missing.
 
         Raises:
-          UserError: the text is empty, too long, or more than a line.
+          UserError: the text is empty; the text or the target is too long, or more than a line.
         """
         check_sentence(text)
+        if target:
+            check_sentence(target)
         with self._lock:
-            return [self._answer_of(name, run, translator, text) for name, run, translator in self._runs]
+            return {"runs": [_answer_of(shown, text, target) for shown in self._runs]}
 
-    def _answer_of(self, name: str, run: Run, translator: Translator, text: str) -> dict[str, Any]:
-        hypotheses = translator.translate(run.params, [text])[0].hypotheses
-        best = hypotheses[0]
-        answer: dict[str, Any] = {
-            "name": name,
-            "hypotheses": [_hypothesis_as_json(hypothesis) for hypothesis in hypotheses],
-            "maps": {},
-        }
-        tokenizer = run.tokenizer
-        target = tokenizer.marked(best.tokens) if tokenizer.joiner else best.text
-        longest = max(len(tokenizer.encode(text)), len(tokenizer.target.encode(target)))
-        if longest > LONGEST_MAP:
-            return answer | {"note": f"no attention is shown for more than {LONGEST_MAP} subwords"}
-        try:
-            maps = attention_maps(run.model_config, run.params, tokenizer, text, target)
-        except (UserError, ValueError) as error:
-            return answer | {"note": str(error)}
-        answer["maps"] = {kind: _map_as_json(kind, maps[kind]) for kind in KINDS}
-        return answer
+    def warm(self, text: str, target: str = "") -> dict[str, Any]:
+        """Compiles what the answer to a text of this length needs, unless it has been or another answer is on its way.
+
+        Raises:
+          UserError: as `answer`.
+        """
+        check_sentence(text)
+        width = len(self._runs[0].run.tokenizer.encode(text)) // WARM_WIDTH
+        if width not in self._warmed and self._lock.acquire(blocking=False):
+            try:
+                for shown in self._runs:
+                    _answer_of(shown, text, target)
+                self._warmed.add(width)
+            finally:
+                self._lock.release()
+        return {}
+
+    def beam(self, text: str, target: str = "") -> dict[str, Any]:
+        """Returns as "runs", for each run, its name and its search as `infer.translate.explain` draws it, or a note.
+
+        Raises:
+          UserError: as `answer`.
+        """
+        check_sentence(text)
+        answers: list[dict[str, Any]] = []
+        with self._lock:
+            for shown in self._runs:
+                run = shown.run
+                try:
+                    tree = beam_tree(run.model_config, run.params, run.tokenizer, shown.decoding, text)
+                    answers.append({"name": shown.name, "tree": tree.as_json()})
+                except (UserError, ValueError) as error:
+                    answers.append({"name": shown.name, "note": str(error)})
+        return {"runs": answers}
+
+
+def _answer_of(shown: _Shown, text: str, target: str) -> dict[str, Any]:
+    run = shown.run
+    hypotheses = shown.translator.translate(run.params, [text])[0].hypotheses
+    best = hypotheses[0]
+    answer: dict[str, Any] = {
+        "name": shown.name,
+        "hypotheses": [_hypothesis_as_json(hypothesis) for hypothesis in hypotheses],
+        "score": _meaning_of_score(shown.decoding),
+        "maps": {},
+    }
+    tokenizer = run.tokenizer
+    output = output_ids(tokenizer, target or best.tokens)
+    longest = max(len(tokenizer.encode(text)), len(output))
+    if longest > LONGEST_MAP:
+        return answer | {"note": f"no attention is shown for more than {LONGEST_MAP} subwords"}
+    try:
+        choices, log_prob = translation_choices(run.model_config, run.params, tokenizer, text, output)
+        if target:
+            decoding = shown.decoding
+            penalty = length_penalty(jnp.array(len(choices)), decoding.alpha, decoding.length_penalty)
+            forced = Hypothesis(target, log_prob / float(penalty), log_prob, ())
+            answer["forced"] = _hypothesis_as_json(forced)
+        maps = attention_maps(run.model_config, run.params, tokenizer, text, output)
+    except (UserError, ValueError) as error:
+        return answer | {"note": str(error)}
+    answer["maps"] = as_json(titled(maps), choices_of_kinds(maps, choices))
+    return answer
+
+
+def _meaning_of_score(decoding: Decoding) -> str:
+    """Returns in one line what a score is."""
+    power = f"n^{decoding.alpha:g}" if decoding.length_penalty == "power" else f"((5 + n)/6)^{decoding.alpha:g}"
+    return f"score = log p / {power}: natural logarithm, n subwords with the end of the sentence; nearer to 0 is better"
 
 
 def _hypothesis_as_json(hypothesis: Hypothesis) -> dict[str, Any]:
     finite_score = max(hypothesis.score, -1e9)  # JSON has no infinity
     return {"text": hypothesis.text, "score": round(finite_score, 4)}
-
-
-def _map_as_json(kind: str, attention: AttentionMap) -> dict[str, Any]:
-    """Returns a map with its weights in thousandths."""
-    thousandths = np.rint(1000 * np.nan_to_num(attention.weights_nhts)).astype(int)
-    return {
-        "title": TITLES[kind],
-        "queries": labels(attention.queries),
-        "keys": labels(attention.keys),
-        "weights": thousandths.tolist(),
-    }

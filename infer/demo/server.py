@@ -1,4 +1,4 @@
-"""The demo's HTTP server: the page, and POST /translate with {"text": ...}. It sends nothing to anyone else."""
+"""The demo's HTTP server: the page, and answers to POST of {"text": ..., "target": ...}."""
 
 import io
 import ipaddress
@@ -8,7 +8,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from base.errors import UserError
-from infer.attention.page import script_policy
+from base.html import assembled, inline_scripts, script_policy
 
-Answer = Callable[[str], list[dict[str, Any]]]  # JSON values for each run; raises `UserError` for a wrong sentence
+Answer = Callable[[str, str], dict[str, Any]]  # of a text and a target to JSON values; `UserError` for a wrong sentence
 
 PAGE = Path(__file__).with_name("page.html")
 LARGEST = 16_384  # bytes of a request's body
@@ -33,25 +33,29 @@ Retry-After: 1\r
 {"error": "the server is busy; try again"}"""
 
 
-def serve(answer: Answer, host: str, port: int) -> ThreadingHTTPServer:
-    """Returns a server that listens already; its `serve_forever` sends what `answer` returns for a sentence.
+def listen(host: str, port: int) -> "Server":
+    """Returns a server that has its port already, so that nobody else takes it; clients wait for its `serve_forever`.
 
     Raises:
       OSError: the address cannot be listened on.
     """
-    page = PAGE.read_text(encoding="utf-8")
+    page = assembled(PAGE)
     policy = (
-        f"default-src 'none'; script-src {script_policy(page)}; style-src 'unsafe-inline'; connect-src 'self'; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        f"default-src 'none'; script-src {script_policy(inline_scripts(page))}; style-src 'unsafe-inline'; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
-    handler = type("Bound", (Handler,), {"answer": staticmethod(answer), "page": page.encode(), "policy": policy})
+    handler = type("Bound", (Handler,), {"page": page.encode(), "policy": policy})
     return Server((host, port), handler)
 
 
 class Server(ThreadingHTTPServer):
-    """Answers each connection in a thread of its own, `MOST` at a time; one more is refused at once."""
+    """Answers each connection in a thread of its own, `MOST` at a time; one more is refused at once.
+
+    `answers` has what POST to each path returns, and is set before `serve_forever`.
+    """
 
     daemon_threads = True
+    answers: Mapping[str, Answer] = {}
 
     def __init__(self, address: tuple[str, int], handler: type["Handler"]) -> None:
         self._free = threading.Semaphore(MOST)
@@ -101,7 +105,7 @@ class Request(io.RawIOBase):
 class Handler(BaseHTTPRequestHandler):
     """Answers one connection."""
 
-    answer: Answer
+    server: Server
     page: bytes
     policy: str
 
@@ -120,14 +124,14 @@ class Handler(BaseHTTPRequestHandler):
             self._send(HTTPStatus.OK, "text/html; charset=utf-8", self.page)
 
     def do_POST(self) -> None:
-        """Sends the answers for a sentence."""
+        """Sends the answer to a sentence."""
         length = self.headers.get("Content-Length", "")
         size = int(length) if re.fullmatch("[0-9]{1,9}", length) else None
         body = self.rfile.read(min(size or 0, DRAINED))  # before any refusal: the client may read only once it has sent
         if not self._is_ours():
             self.send_error(HTTPStatus.FORBIDDEN, "this server answers to its own address only")
-        elif self.path != "/translate":
-            self.send_error(HTTPStatus.NOT_FOUND, "there is only POST /translate")
+        elif self.path not in self.server.answers:
+            self.send_error(HTTPStatus.NOT_FOUND, f"there is only POST {', '.join(self.server.answers)}")
         elif self.headers.get_content_type() != "application/json":  # what no form of another site can send
             self.send_error(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the body must be application/json")
         elif size is None:
@@ -135,20 +139,23 @@ class Handler(BaseHTTPRequestHandler):
         elif size > LARGEST:
             self.send_error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a request has at most {LARGEST:,} bytes")
         else:
-            self._translate(body)
+            self._answer(body)
 
-    def _translate(self, body: bytes) -> None:
+    def _answer(self, body: bytes) -> None:
         try:
             request = json.loads(body)
-            if not isinstance(request, dict) or not isinstance(request.get("text"), str):
-                raise UserError('the body must be {"text": "a sentence"}')
-            runs = self.answer(request["text"])
+            fields = request if isinstance(request, dict) else {}
+            text = fields.get("text")
+            target = fields.get("target", "")
+            if not isinstance(text, str) or not isinstance(target, str):
+                raise UserError('the body must be {"text": "a sentence"}, with or without "target"')
+            answer = self.server.answers[self.path](text, target)
         except UserError as error:
             self.send_error(HTTPStatus.BAD_REQUEST, str(error))
         except (ValueError, RecursionError):
             self.send_error(HTTPStatus.BAD_REQUEST, "the body is not JSON")
         else:
-            self._send(HTTPStatus.OK, "application/json", json.dumps({"runs": runs}).encode())
+            self._send(HTTPStatus.OK, "application/json", json.dumps(answer).encode())
 
     def _is_ours(self) -> bool:
         """Returns whether the request names this machine: a foreign name may be a page that rebinds its own to it."""

@@ -3,6 +3,7 @@
 python -m infer.translate --workdir=runs/quickstart < in.txt > out.txt
 python -m infer.translate --workdir=runs/quickstart --beam=8 --nbest=3 < in.txt
 python -m infer.translate --workdir=runs/quickstart --sample --top_p=0.9 --nbest=5 --seed=1 < in.txt
+python -m infer.translate --workdir=runs/quickstart --explain=beam.html < in.txt    # also draws each search
 
 python -m infer.translate --workdir=runs/a,runs/b < in.txt                    # an ensemble, of one tokenizer
 python -m infer.translate --workdir=runs/quickstart --sample --nbest=16 --mbr=chrf < in.txt
@@ -28,6 +29,7 @@ from absl import flags
 
 from base.command import imported
 from base.errors import UserError
+from base.files import output_file
 from infer.options import define_decoding_flags, define_run_flags, start, within_limits
 
 
@@ -37,6 +39,10 @@ def check(options: Any) -> None:
         raise UserError("--columns keeps a table's form: leave out --nbest, --scores and --require")
     if options.mbr and not (options.sample and options.nbest > 1):
         raise UserError("--mbr chooses among samples: give --sample and --nbest=16, or more")
+    if options.explain:
+        output_file("explain", options.explain, (".html",))
+        if options.sample or options.groups > 1 or options.require or options.columns:
+            raise UserError("--explain draws a plain search: leave out --sample, --groups, --require and --columns")
 
 
 def are_columns(columns: list[str]) -> bool:
@@ -70,6 +76,11 @@ def define_output_flags() -> None:
         512,
         "source subwords beyond which a line is translated in pieces",
         lower_bound=64,
+    )
+    flags.DEFINE_string(
+        "explain",
+        None,
+        "also write this page, NAME.html: the beam of each line as a tree, with what was pruned; for up to 20 lines",
     )
     within_limits("nbest")
 

@@ -4,6 +4,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -11,6 +12,7 @@ import jax
 from data.lines import lines_left
 from infer.options import decoding
 from infer.runs import open_runs
+from infer.translate.explain import explained
 from infer.translate.options import Sampling
 from infer.translate.stream import Arriving, prompted, translate_columns, translate_stream, write
 from infer.translate.translator import Translator
@@ -32,7 +34,8 @@ def main(options: Any) -> None:
     configs = tuple(run.model_config for run in runs)
     params = tuple(jax.device_put(run.params) for run in runs)
     alone = len(runs) == 1
-    translator = Translator(configs[0] if alone else configs, runs[0].tokenizer, chosen, max_input=options.max_input)
+    models = configs[0] if alone else configs
+    translator = Translator(models, runs[0].tokenizer, chosen, max_input=options.max_input)
     tree = params[0] if alone else params
 
     interactive = sys.stdin.isatty()
@@ -43,6 +46,8 @@ def main(options: Any) -> None:
         source = prompted(sys.stdin.buffer)
     elif total is None:
         source = Arriving(sys.stdin.fileno())
+    if options.explain:
+        source = explained(source, models, tree, runs[0].tokenizer, chosen, Path(options.explain))
     first = None if interactive or options.chunk else first_chunk(sys.stdout.fileno())
     if options.columns:
         columns = [int(column) for column in options.columns]

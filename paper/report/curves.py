@@ -5,13 +5,14 @@ import io
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
+from paper.drawing import name_points, without_outlier
 from paper.published import TABLE3, Ablation
 from paper.records import Records, RowRuns, RunRecord, row_runs
 from paper.studies import STUDIES
@@ -23,6 +24,7 @@ INK = "#0a0b0c"  # used for nothing else, and replaced by the page's text colour
 # Readable on white and on black; markers tell them apart as well.
 COLOURS = ("#3b82c4", "#e0722f", "#2f9e78", "#c65b9b", "#a8861c", "#8a6fd1", "#d2504b", "#6d8296")
 MARKERS = "os^Dv<>P"
+FEWEST_POINTS = 3  # of a curve: fewer show no course
 FAMILIES = {
     "heads (A)": ("A1", "A2", "A3", "A4"),
     "width of the keys (B)": ("B1", "B2"),
@@ -33,7 +35,28 @@ FAMILIES = {
 
 
 def curves(records: Records) -> dict[str, str]:
-    """Draws validation perplexity over updates of Table 3's families, Table 2's pairs and other runs: SVG by title."""
+    """Draws validation perplexity over updates of Table 3's families, Table 2's pairs and studies: SVG by title."""
+    return _drawn(_groups(records))
+
+
+def other_curves(records: Records) -> dict[str, str]:
+    """Draws the runs that are in no row of a table or study, each alone: SVG by the run's name."""
+    in_a_row = {run.path for group in _groups(records).values() for runs in group.values() for run in runs}
+    others: dict[str, dict[str, Sequence[RunRecord]]] = {}
+    for run in records.runs:
+        if run.path not in in_a_row:
+            name = str(run.path).removesuffix(".json")
+            others[name] = {name: [run]}
+    return _drawn(others)
+
+
+def _drawn(groups: Mapping[str, Mapping[str, Sequence[RunRecord]]]) -> dict[str, str]:
+    drawn = {title: _draw_curves(title, group) for title, group in groups.items()}
+    return {title: svg for title, svg in drawn.items() if svg}
+
+
+def _groups(records: Records) -> dict[str, dict[str, Sequence[RunRecord]]]:
+    """Returns the runs that are drawn together, by the name of their row, by title."""
     groups: dict[str, dict[str, Sequence[RunRecord]]] = {}
     for scale, title in (("", ""), (":small", ", scaled-down models")):
         rows = {name: _runs(row_runs(records, f"{FILE}:{name}{scale}", "valid")) for name in TABLE3}
@@ -45,13 +68,7 @@ def curves(records: Records) -> dict[str, str]:
             groups[f"Table 2, {pair}{title}"] = {size: _runs(row) for size, row in sizes.items()}
     for name, study in STUDIES.items():
         groups[f"Study: {name}"] = {label: _runs(row) for label, row in study.rows(records).items()}
-    in_a_row = {run.path for group in groups.values() for runs in group.values() for run in runs}
-    for run in records.runs:
-        if run.path not in in_a_row:
-            name = str(run.path).removesuffix(".json")
-            groups[f"{name} (no row of the paper's)"] = {name: [run]}
-    drawn = {title: _draw_curves(title, group) for title, group in groups.items()}
-    return {title: svg for title, svg in drawn.items() if svg}
+    return groups
 
 
 def _runs(row: RowRuns) -> list[RunRecord]:
@@ -59,7 +76,7 @@ def _runs(row: RowRuns) -> list[RunRecord]:
 
 
 def _draw_curves(title: str, group: Mapping[str, Sequence[RunRecord]]) -> str:
-    validated = {name: [run for run in runs if run.validations] for name, runs in group.items()}
+    validated = {name: [run for run in runs if len(run.validations) >= FEWEST_POINTS] for name, runs in group.items()}
     shown = {name: runs for name, runs in validated.items() if runs}
     if not shown:
         return ""
@@ -81,7 +98,7 @@ def _draw_curves(title: str, group: Mapping[str, Sequence[RunRecord]]) -> str:
     axes.yaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_minor_locator(NullLocator())
     if len(shown) > 1:
-        axes.legend(frameon=False, labelcolor=INK, ncols=2 if len(shown) > 4 else 1, fontsize=8)
+        figure.legend(loc="outside lower center", frameon=False, labelcolor=INK, ncols=min(len(shown), 3), fontsize=8)
     return _svg(figure, title)
 
 
@@ -117,11 +134,25 @@ def _draw_trend(title: str, points: Mapping[str, Point]) -> str:
     figure, axes = _figure()
     axes.axhline(0, color=INK, linewidth=0.6, alpha=0.5)
     axes.axvline(0, color=INK, linewidth=0.6, alpha=0.5)
+    farthest = without_outlier([point.ours for point in points.values()])
+    places: dict[str, tuple[float, float]] = {}
     for name, (paper, ours, half) in points.items():
         family = "ABCDE".find(name[0])  # -1 of "big", the last
-        axes.errorbar(paper, ours, half, color=COLOURS[family], marker=MARKERS[family], markersize=5, linewidth=0.8)
-        axes.annotate(name, (paper, ours), xytext=(4, 3), textcoords="offset points", fontsize=7, color=INK)
+        style: Any = {"color": COLOURS[family], "marker": MARKERS[family], "markersize": 5, "linewidth": 0.8}
+        if abs(ours) > farthest:
+            edge = math.copysign(1.15 * farthest, ours)
+            places[f"{name}: {ours:+.3g}, outside"] = (paper, edge)
+            axes.plot(paper, edge, fillstyle="none", **style)
+        else:
+            places[name] = (paper, ours)
+            axes.errorbar(paper, ours, half, **style)
+    lowest = min(0.0, *(ours for _, ours in places.values()))
+    highest = max(0.0, *(ours for _, ours in places.values()))
+    margin = 0.15 * (highest - lowest) or 1.0
+    axes.set_ylim(lowest - margin, highest + margin)
     axes.set(xlabel=f"{title} minus base, the paper's", ylabel="scaled-down models, 95 % t interval")
+    figure.draw_without_rendering()
+    name_points(axes, places, fontsize=7, color=INK)
     return _svg(figure, title)
 
 

@@ -1,7 +1,6 @@
 """Tables, drawings and pictures as HTML, and the page around them, which loads nothing from the network."""
 
 import base64
-import hashlib
 import html
 import itertools
 import re
@@ -11,6 +10,7 @@ from typing import NamedTuple
 
 from base.errors import UserError
 from base.files import write_bytes
+from base.html import script_policy
 from base.table import ABSENT, Table, is_numeric
 
 TEMPLATE = Path(__file__).with_name("report.html")
@@ -41,18 +41,12 @@ def page(about: str, sections: Sequence[Section], scripts: Sequence[str] = ()) -
             links.append(f'<a href="#{anchor}">{title}</a>')
             bodies.append(f'<section><h2 id="{anchor}">{title}</h2>\n{"".join(section.parts)}</section>')
     parts = {
-        "SCRIPTS": " ".join(map(_digest, scripts)) or "'none'",
+        "SCRIPTS": script_policy(scripts),
         "ABOUT": html.escape(about),
         "CONTENTS": "\n".join(links),
         "BODY": "\n".join(bodies),
     }
     return re.sub("__([A-Z]+)__", lambda match: parts[match[1]], TEMPLATE.read_text(encoding="utf-8"))
-
-
-def _digest(script: str) -> str:
-    """Returns the source of a Content-Security-Policy that allows this script."""
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return f"'sha256-{digest}'"
 
 
 def write(path: Path, text: str) -> None:

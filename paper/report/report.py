@@ -1,20 +1,20 @@
 """The report: every table, how training went, and what the models look at, as one page."""
 
 import html
-import re
 import tempfile
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
 from base.errors import UserError
-from base.table import Table
+from base.html import assembled, inline_scripts
+from base.table import ABSENT, Table
 from data.sources import open_corpus
 from infer import load_run
 from paper.launch import commands
 from paper.records import Records, RunRecord, newest_with_checkpoints
 from paper.report import table1_plot
-from paper.report.curves import curves, trends
+from paper.report.curves import curves, other_curves, trends
 from paper.report.page import Section, drawings, folded, inner_page, page, pictures, table
 from paper.studies import STUDIES
 
@@ -30,10 +30,13 @@ def report(tables: Mapping[str, list[Table]], records: Records, place: str) -> s
       place: the folder that holds those, for the page's head.
     """
     sections: list[Section] = []
-    for name, made in tables.items():
+    # What has run stands before what has not.
+    for name in sorted(tables, key=lambda name: not any(map(_is_run, tables[name]))):
         title = name.capitalize() if name in STUDIES else f"Table {name[-1]}"
-        sections.append(Section(title, [*map(table, made), *_beside(name, records)]))
-    sections.append(Section("Learning curves", drawings(curves(records))))
+        made = sorted(tables[name], key=lambda shown: not _is_run(shown))
+        drawn = _beside(name, records) if any(map(_is_run, made)) else []
+        sections.append(Section(title, [*map(table, made), *drawn]))
+    sections.append(Section("Learning curves", [*drawings(curves(records)), *_others(records)]))
     scripts: list[str] = []
     drawer = newest_with_checkpoints(records)
     if drawer is not None:
@@ -41,11 +44,23 @@ def report(tables: Mapping[str, list[Table]], records: Records, place: str) -> s
 
         sections.append(Section("Attention", _attention(drawer)))
         # The page's policy lets a browser run these scripts alone, those of the attention pages inside it.
-        scripts = re.findall("<script>(.*?)</script>", TEMPLATE.read_text(encoding="utf-8"), re.DOTALL)
+        scripts = inline_scripts(assembled(TEMPLATE))
     sections.append(Section("To run it", [folded("one command for every row", table(commands()))]))
     done = sum(not run.problem for run in records.runs)
     about = f"Made by python -m paper from {len(records.runs)} runs in {place}, {done} of them complete."
     return page(" ".join([about, *records.notes]), sections, scripts)
+
+
+def _is_run(shown: Table) -> bool:
+    """Returns whether any of its rows has run, as far as it says of one that it has not."""
+    columns = [column for column in zip(*shown.rows, strict=True) if any(cell.startswith(ABSENT) for cell in column)]
+    numbers = [cell for column in columns for cell in column if cell and not cell.startswith(ABSENT)]
+    return bool(numbers) if columns else bool(shown.rows)
+
+
+def _others(records: Records) -> list[str]:
+    drawn = drawings(other_curves(records))
+    return [folded("runs that are no row of the paper's or of a study", "".join(drawn))] if drawn else []
 
 
 def _beside(name: str, records: Records) -> list[str]:
@@ -68,7 +83,7 @@ def _drawn(name: str, plot: Callable[[Path], None]) -> list[str]:
 
 def _attention(run: RunRecord) -> list[str]:
     """Returns the paper's figures as this run draws them, and every head over one sentence."""
-    from infer.attention.kinds import KINDS, TITLES
+    from infer.attention.maps import titled
     from infer.attention.page import page as attention_page
     from paper.figures import figures
 
@@ -82,7 +97,7 @@ def _attention(run: RunRecord) -> list[str]:
         (target,) = model.translate([source])
         maps = model.attention_maps(source, target)
         title = f"{source} → {target}"
-        parts.append(inner_page(title, attention_page(title, {kind: (TITLES[kind], *maps[kind]) for kind in KINDS})))
+        parts.append(inner_page(title, attention_page(title, titled(maps))))
     except UserError as error:
         parts.append(f"<p>{html.escape(str(error))}</p>")
     return parts

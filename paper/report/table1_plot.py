@@ -1,5 +1,6 @@
 """Draws the record of Table 1: operations, time and paths of every layer type as sequences grow."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +34,12 @@ def plot(record: dict[str, Any], path: Path) -> None:
         # Equal lengths are common: lines of decreasing width keep all of them visible.
         width = 1.5 * (len(types) - place)
         by_path.plot([path["n"] for path in paths], [path["length"] for path in paths], linewidth=width)
-    for axes, title in (
-        (by_operations, f"operations, d = {d}"),
-        (by_time, f"time, d = {d}, fastest = 1"),
-        (by_path, "longest path, k = {k}, r = {r}".format(**record["paths_at"])),
+    for axes, title, label in (
+        (by_operations, f"operations, d = {d}", "floating-point operations"),
+        (by_time, f"time, d = {d}", "time, the fastest at the smallest n = 1"),
+        (by_path, "longest path, k = {k}, r = {r}".format(**record["paths_at"]), "layers between two positions"),
     ):
-        axes.set(xscale="log", yscale="log", xlabel="n", title=title)
+        axes.set(xscale="log", yscale="log", xlabel="n", title=title, ylabel=label)
         axes.set_xscale("log", base=2)
         if axes is not by_path:
             axes.axvline(d, color="grey", linestyle=":")
@@ -47,5 +48,5 @@ def plot(record: dict[str, Any], path: Path) -> None:
     for crossing in filter(None, record["crossovers"].values()):
         height = crossing / recurrent[0]["n"] * recurrent[0]["operations"]  # recurrence is linear in n
         by_operations.plot(crossing, height, "o", color="black", fillstyle="none", markersize=10)
-    figure.legend(loc="outside lower center", ncols=len(types))
+    figure.legend(loc="outside lower center", ncols=math.ceil(len(types) / 2))
     save(figure, path, str(path), dpi=150)

@@ -101,7 +101,7 @@ def plot(records: Records, path: Path) -> None:
         axes.text(LENGTH, 0.98, " longest trained on", color="grey", transform=axes.get_xaxis_transform(), va="top")
         axes.set(xlabel=f"position, {SMOOTHED} together", ylabel="nats a token")
         if axes.get_legend_handles_labels()[0]:
-            axes.legend()
+            figure.legend(loc="outside lower center", ncols=3, fontsize=7)
 
 
 def rows(records: Records) -> dict[str, RowRuns]:

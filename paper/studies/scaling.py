@@ -192,5 +192,5 @@ def plot(records: Records, path: Path) -> None:
             n = np.geomspace(points.n.min(), points.n.max(), 100)
             axes.plot(points.n[mine], points.nll[mine], "o", color=shade, label=f"{budget:.0e} operations")
             axes.plot(n, predicted(law, n, budget / (6 * n)), color=shade, linewidth=0.8)
-        axes.legend(fontsize=6)
+        figure.legend(loc="outside lower center", ncols=4, fontsize=6)
         axes.set_ylim(points.nll.min() * 0.9, points.nll.max() * 1.1)

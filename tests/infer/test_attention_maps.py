@@ -10,15 +10,20 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from base.errors import UserError
+from base.ids import BOS, EOS
+from base.tokens import Tokens
 from data.symbols import Symbols
 from infer import attention_maps as command
+from infer.attention import files
+from infer.attention.choices import choices_of_kinds, translation_choices
 from infer.attention.drawing import draw_png, write_html
 from infer.attention.kinds import KINDS
-from infer.attention.maps import AttentionMap, attention_maps, run_maps, select
+from infer.attention.maps import AttentionMap, attention_maps, run_maps, select, titled
 from infer.attention.page import labels, page
 from infer.runs import Run, open_run
 from infer.translate.translator import translate_one
@@ -211,4 +216,67 @@ def test_only_the_pages_own_script_may_run():
 
 def test_layers_and_heads_count_from_1_on_the_page():
     text = page("t", {"cross": ("title", ["a"], ["x"], np.ones((1, 1, 1, 1), np.float32))})
-    assert '"layer " + (n + 1) + ", head " + (h + 1)' in text and 'class="legend"' in text
+    assert '"layer " + (n + 1) + ", head " + (h + 1)' in text and '"legend"' in text
+
+
+def test_bertviz_is_given_a_list_of_layers_of_one_sentence_each(maps: dict[str, AttentionMap], tmp_path: Path):
+    files.write(maps, tmp_path / "maps.json")
+    found = json.loads((tmp_path / "maps.json").read_text(encoding="utf-8"))
+    tokens = {"encoder": found.pop("encoder_tokens"), "decoder": found.pop("decoder_tokens")}
+    assert set(found) == {f"{kind}_attention" for kind in KINDS}
+    sides = {"encoder": ("encoder", "encoder"), "decoder": ("decoder", "decoder"), "cross": ("decoder", "encoder")}
+    for kind, (queries, keys) in sides.items():
+        layers = found[f"{kind}_attention"]
+        assert len(layers) == 2
+        for n, layer in enumerate(layers):
+            assert np.shape(layer) == (1, 2, len(tokens[queries]), len(tokens[keys]))
+            np.testing.assert_allclose(layer[0], maps[kind].weights_nhts[n], atol=1e-7)
+    assert tokens["decoder"] == maps["decoder"].keys and tokens["encoder"] == maps["encoder"].keys
+
+
+def test_bertviz_is_given_attention_and_tokens_where_there_is_one_kind(run: Run):
+    _, maps = run_maps(of_task(run, "language_model"), "The dog sleeps.", None)
+    found = files.bertviz(maps)
+    assert set(found) == {"attention", "tokens"} and found["tokens"][0] == "<s>"
+    assert np.shape(found["attention"]) == (2, 1, 2, len(found["tokens"]), len(found["tokens"]))
+
+
+def test_arrays_have_names_of_axes_and_tokens_and_need_no_pickle(maps: dict[str, AttentionMap], tmp_path: Path):
+    files.write(maps, tmp_path / "maps.npz")
+    with np.load(tmp_path / "maps.npz", allow_pickle=False) as found:
+        assert found["axes"].tolist() == ["layer", "head", "query", "key"]
+        for kind in KINDS:
+            np.testing.assert_array_equal(found[kind], maps[kind].weights_nhts)
+            assert found[f"{kind}_queries"].tolist() == maps[kind].queries
+            assert found[f"{kind}_keys"].tolist() == maps[kind].keys
+    with pytest.raises(UserError, match=r"--output=.*cannot be written"):
+        files.write(maps, tmp_path / "none" / "maps.npz")
+
+
+@pytest.mark.parametrize("prefix", ["none", "full"])
+def test_the_probabilities_of_an_output_are_the_model_s(run: Run, prefix: str):
+    if prefix != "none":
+        run = of_task(run, "prefix_lm", prefix)
+    source, target = "The dog sleeps.", "Der Hund schläft."
+    choices, log_prob = translation_choices(run.model_config, run.params, run.tokenizer, source, target)
+    source_ids = [*run.tokenizer.encode(source), EOS]
+    target_ids = [*run.tokenizer.encode(target), EOS]
+    sides = [Tokens.of(jnp.array([ids], jnp.int32)) for ids in (source_ids, [BOS, *target_ids[:-1]])]
+    params = jax.tree.map(jnp.asarray, run.params)
+    logits_btv = prefix_lm.translation_model(run.model_config).apply({"params": params}, *sides)
+    log_probs_tv = jax.nn.log_softmax(logits_btv[0])
+    expected = [float(log_probs_v[token]) for log_probs_v, token in zip(log_probs_tv, target_ids, strict=True)]
+    assert log_prob == pytest.approx(sum(expected), rel=1e-5)
+    np.testing.assert_allclose([choice.probability for choice in choices], np.exp(expected), rtol=1e-4)
+    for choice in choices:
+        likely = [probability for _, probability in choice.best]
+        assert len(likely) == 5 and likely == sorted(likely, reverse=True) and 0 < sum(likely) <= 1 + 1e-6
+        assert choice.rank > 5 or choice.best[choice.rank - 1][1] == choice.probability
+    maps = attention_maps(run.model_config, run.params, run.tokenizer, source, target)
+    kinds = choices_of_kinds(maps, choices)
+    assert "encoder" not in kinds
+    for kind, shown in kinds.items():
+        given = len(maps[kind].queries) - len(choices)
+        assert shown == [None] * given + choices and (given > 0) == (prefix != "none")
+    text = page("t", titled(maps), kinds)
+    assert len(embedded(text)["decoder"]["choices"][-1]["best"]) == 5

@@ -1,4 +1,4 @@
-"""The demo's page in a real browser, Chromium, where it is installed: hostile text stays text, and nothing leaves.
+"""The pages in a real browser, Chromium, where it is installed: hostile text stays text, nothing leaves, all works.
 
 The browser is driven by its DevTools protocol over two pipes, which needs no package.
 """
@@ -9,13 +9,19 @@ import re
 import shutil
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from infer.demo.server import serve
+from infer.attention.page import Choice, page
+from infer.demo.server import Answer, Server, listen
+from infer.translate import explain
+from infer.translate.explain import FINISHED, KEPT, PRUNED, BeamTree, Node
+from infer.translate.options import Decoding
 from tests.infer.test_demo import NASTY
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -71,6 +77,19 @@ class Browser:
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
+    def open(self, address: str) -> None:
+        """Loads a page."""
+        self.ask("Page.navigate", url=address)
+        self.value("new Promise(done => document.readyState == 'complete' ? done() : addEventListener('load', done))")
+
+    def wait_for(self, script: str) -> None:
+        """Waits until a script is true; fails after half a minute."""
+        for _ in range(1500):
+            if self.value(script):
+                return
+            time.sleep(0.02)
+        pytest.fail(f"waited in vain for {script}")
+
     def close(self) -> None:
         """Ends the browser."""
         self.process.terminate()
@@ -86,34 +105,39 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
     opened.close()
 
 
+def serving(answers: dict[str, Answer]) -> tuple[Server, str]:
+    """Returns a demo that answers so, and its address."""
+    server = listen("127.0.0.1", 0)
+    server.answers = answers
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server, f"http://127.0.0.1:{server.server_address[1]}/"
+
+
 @pytest.mark.parametrize("width", [400, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_hostile_text_stays_text_and_fits_and_nothing_leaves(browser: Browser, width: int, scheme: str) -> None:
-    def answer(text: str) -> list[dict[str, Any]]:
+    def answer(text: str, target: str) -> dict[str, Any]:
         best = [{"text": text, "score": -1.0}, {"text": "", "score": -2.0}]
-        return [{"name": NASTY, "hypotheses": best, "maps": {"cross": MAP}}] * 2
+        return {"runs": [{"name": NASTY, "hypotheses": best, "maps": {"cross": MAP}}] * 2}
 
-    server = serve(answer, "127.0.0.1", 0)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    address = f"http://127.0.0.1:{server.server_address[1]}/"
+    server, address = serving({"/translate": answer})
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
     browser.ask("Emulation.setDeviceMetricsOverride", **size)
     browser.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-    browser.ask("Page.navigate", url=address)
-    browser.value("new Promise(done => document.readyState == 'complete' ? done() : addEventListener('load', done))")
-    assert browser.value("document.querySelector('.controls label').hidden")
+    browser.open(address)
+    assert not browser.value("document.querySelectorAll('.controls').length"), "nothing to choose yet"
     text = NASTY.replace("\u2028", "") + "x" * 500
     browser.value(f"document.getElementById('text').value = {json.dumps(text)}; translate()")
     shown = browser.value(
-        "[...document.querySelectorAll('h2, .best, bdi, .tokens button')].map(one => one.textContent)"
+        "[...document.querySelectorAll('h2, .best, bdi, .queries button')].map(one => one.textContent)"
     )
     assert shown.count(NASTY) == 2 + 2 and shown.count("(empty)") == 2 and len(shown) == 2 * (1 + 1 + 2 + 2)
     assert browser.value("document.querySelectorAll('script, img').length") == 1, "the page's own script"
     assert browser.value("document.documentElement.scrollWidth") <= width
     dark = browser.value("getComputedStyle(document.body).backgroundColor")
     assert (max(map(int, re.findall(r"\d+", dark))) < 64) == (scheme == "dark")
-    browser.value("document.querySelectorAll('.tokens button')[1].click()")
-    assert browser.value("document.querySelectorAll('.tokens span small')[1].textContent") == "100.0 %"
+    browser.value("document.querySelectorAll('.queries button')[1].click()")
+    assert browser.value("document.querySelectorAll('.keys small')[1].textContent") == "100.0 %"
     asked = [
         event["params"]["request"]["url"] for event in browser.events if event["method"] == "Network.requestWillBeSent"
     ]
@@ -121,3 +145,180 @@ def test_hostile_text_stays_text_and_fits_and_nothing_leaves(browser: Browser, w
     assert not [e for e in browser.events if e["method"] in ("Page.javascriptDialogOpening", "Runtime.exceptionThrown")]
     server.shutdown()
     server.server_close()
+
+
+def maps_page(folder: Path) -> str:
+    """Writes a page of three kinds of attention, 2 layers and 2 heads, and returns its address."""
+    source, output = ["a", "b", "</s>"], ["c", "d", "e", "</s>"]
+    weights = np.random.default_rng(0).dirichlet(np.ones(4), size=(2, 2, 4)).astype(np.float32)
+    kinds = {
+        "encoder": ("encoder", source, source, weights[:, :, :3, :3]),
+        "decoder": ("decoder", output, ["<s>", "c", "d", "e"], weights),
+        "cross": ("cross", output, source, weights[:, :, :, :3]),
+    }
+    choices = [Choice(0.5, 2, [(NASTY, 0.7), (piece, 0.5)]) for piece in output]
+    path = folder / "map.html"
+    path.write_text(page("t", kinds, {"decoder": choices, "cross": choices}), encoding="utf-8")
+    return path.as_uri()
+
+
+CHOOSE = """(name, value) => {
+  const select = document.querySelectorAll("select")[["kind", "layer", "head"].indexOf(name)];
+  select.value = value;
+  select.dispatchEvent(new Event("change"));
+}"""
+CHOSEN = "[...document.querySelectorAll('.queries [aria-pressed=true]')].map(one => one.firstChild.textContent).join()"
+
+
+def test_the_word_chosen_stays_while_kind_layer_and_head_change(browser: Browser, tmp_path: Path) -> None:
+    browser.open(maps_page(tmp_path))
+    browser.value("document.querySelectorAll('.queries button')[2].click()")
+    assert browser.value(CHOSEN) == "e"
+    shown = set()
+    for name, value in (("layer", 0), ("head", 1), ("head", 0), ("kind", "decoder"), ("layer", 1), ("kind", "cross")):
+        browser.value(f"({CHOOSE})('{name}', '{value}')")
+        assert browser.value(CHOSEN) == "e", (name, value)
+        shown.add(browser.value("document.querySelector('.keys').textContent"))
+    assert len(shown) == 6, "other weights each time"
+    browser.value(f"({CHOOSE})('kind', 'encoder'); document.querySelectorAll('.queries button')[1].click()")
+    browser.value(f"({CHOOSE})('kind', 'cross')")
+    assert browser.value(CHOSEN) == "e", "a word of the output, although another of the source was looked at"
+    browser.value(f"({CHOOSE})('kind', 'encoder')")
+    assert browser.value(CHOSEN) == "b"
+    assert not [event for event in browser.events if event["method"] == "Runtime.exceptionThrown"]
+
+
+def test_the_overview_opens_a_head_and_probabilities_are_told(browser: Browser, tmp_path: Path) -> None:
+    browser.open(maps_page(tmp_path))
+    assert browser.value("document.querySelectorAll('.overview canvas').length") == 4
+    browser.value("document.querySelectorAll('.overview button')[1].click()")
+    assert browser.value("[...document.querySelectorAll('select')].map(one => one.value)") == ["cross", "0", "1"]
+    pressed = "[...document.querySelectorAll('.overview button')].map(one => one.getAttribute('aria-pressed'))"
+    assert browser.value(pressed) == ["false", "true", "false", "false"]
+    told = browser.value("document.querySelector('.choices').textContent")
+    assert told == f"c has probability 50.0 % here, rank 2; the most probable: {NASTY} 70.0 %, c 50.0 %"
+    browser.value(f"({CHOOSE})('kind', 'encoder')")
+    assert browser.value("document.querySelector('.choices').hidden"), "no source word is predicted"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_weight_can_be_read(browser: Browser, scheme: str, tmp_path: Path) -> None:
+    """The contrast that the browser computes, of the colours that it shows."""
+    browser.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+    browser.open(maps_page(tmp_path))
+    contrasts = browser.value("""(() => {
+      const parts = colour => {
+        const context = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+        context.fillStyle = getComputedStyle(document.body).backgroundColor;
+        context.fillRect(0, 0, 1, 1);
+        context.fillStyle = colour;
+        context.fillRect(0, 0, 1, 1);
+        return [...context.getImageData(0, 0, 1, 1).data].slice(0, 3).map(part => part / 255);
+      };
+      const linear = part => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+      const light = colour => {
+        const [red, green, blue] = parts(colour).map(linear);
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue + 0.05;
+      };
+      const key = document.querySelector(".keys span");
+      return [...Array(1001).keys()].map(w => {
+        key.style.setProperty("--w", w / 10);
+        const [ink, ground] = [light(getComputedStyle(key).color), light(getComputedStyle(key).backgroundColor)];
+        return Math.max(ink, ground) / Math.min(ink, ground);
+      });
+    })()""")
+    assert len(contrasts) == 1001 and min(contrasts) >= 4.5 and max(contrasts) > 2 * min(contrasts)
+
+
+def test_the_demo_splits_sentences_forces_a_target_warms_up_and_is_a_link(browser: Browser) -> None:
+    asked: list[tuple[str, str, str]] = []
+
+    def translate(text: str, target: str) -> dict[str, Any]:
+        asked.append(("translate", text, target))
+        run = {"name": "run", "hypotheses": [{"text": text.upper(), "score": -1.0}], "maps": {"cross": MAP}}
+        run |= {"score": "what a score is"} | ({"forced": {"text": target, "score": -3.0}} if target else {})
+        return {"runs": [run]}
+
+    def warm(text: str, target: str) -> dict[str, Any]:
+        asked.append(("warm", text, target))
+        return {}
+
+    def beam(text: str, target: str) -> dict[str, Any]:
+        asked.append(("beam", text, target))
+        return {"runs": [{"name": "run", "tree": TREE.as_json()}]}
+
+    server, address = serving({"/translate": translate, "/warm": warm, "/beam": beam})
+    browser.open(address)
+    browser.value("by('text').value = 'The dog sleeps. It is old!\\nGood'")
+    browser.value("by('text').dispatchEvent(new Event('input', { bubbles: true }))")
+    for _ in range(500):
+        if asked:
+            break
+        time.sleep(0.02)
+    assert asked == [("warm", "The dog sleeps.", "")]
+    browser.value("translate()")
+    sentences = ["The dog sleeps.", "It is old!", "Good"]
+    assert asked[1:] == [("translate", sentence, "") for sentence in sentences]
+    buttons = "[...document.querySelectorAll('.sentences button')].map(one => one.textContent)"
+    assert browser.value(buttons) == sentences
+    assert browser.value("document.querySelector('.whole').textContent") == "THE DOG SLEEPS. IT IS OLD! GOOD"
+    assert browser.value("document.querySelector('.best').textContent") == "THE DOG SLEEPS."
+    browser.value("document.querySelectorAll('.sentences button')[1].click()")
+    assert browser.value("document.querySelector('.best').textContent") == "IT IS OLD!"
+
+    del asked[:]
+    browser.value("document.querySelector('details').open = true")
+    browser.wait_for("!!document.querySelector('.beam rect')")
+    assert asked == [("beam", "It is old!", "")]
+    assert browser.value("document.querySelectorAll('.beam rect').length") == 5
+
+    del asked[:]
+    browser.value("by('target').value = 'Er ist alt. Ja.'; translate()")
+    assert asked == [("translate", "The dog sleeps. It is old! Good", "Er ist alt. Ja.")]
+    assert browser.value("document.querySelector('.forced').textContent") == "yours: Er ist alt. Ja. -3.000"
+    link = browser.value("location.href")
+
+    del asked[:]
+    browser.open("about:blank")
+    browser.open(link)
+    browser.wait_for("!!document.querySelector('.forced')")
+    assert asked == [("translate", "The dog sleeps. It is old! Good", "Er ist alt. Ja.")]
+    assert browser.value("by('text').value") == "The dog sleeps. It is old!\nGood"
+    assert not [event for event in browser.events if event["method"] == "Runtime.exceptionThrown"]
+    server.shutdown()
+    server.server_close()
+
+
+TREE = BeamTree(
+    source=NASTY,
+    decoding=Decoding(beam=2, alpha=0.6, extra_length=1),
+    steps=[
+        [Node(7, -1, -0.5, KEPT, None, 0), Node(8, -1, -1.0, KEPT, None, 0), Node(9, -1, -2.0, PRUNED, None, 0)],
+        [Node(2, 0, -1.0, FINISHED, -0.9, 1), Node(2, 1, -1.5, FINISHED, -1.4, 0)],
+    ],
+    pieces={7: NASTY, 8: "b", 9: "x" * 50, 2: "</s>"},
+)
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+def test_the_beam_is_drawn_with_what_was_pruned_and_returned(browser: Browser, width: int, tmp_path: Path) -> None:
+    path = tmp_path / "beam.html"
+    path.write_text(explain.page([TREE, TREE]), encoding="utf-8")
+    browser.ask("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
+    browser.open(path.as_uri())
+    classes = browser.value(
+        "[...document.querySelectorAll('.beam')[0].querySelectorAll('g[role=img]')].map(one => one.className.baseVal)"
+    )
+    assert classes == ["kept returned", "kept", "pruned", "finished returned", "finished"]
+    labels = browser.value(
+        "[...document.querySelectorAll('.beam')[1].querySelectorAll('title')].map(one => one.textContent)"
+    )
+    assert labels[3] == f"{NASTY}</s>: finished, translation 1, log p −1.000, score −0.900"
+    assert labels[4] == "b</s>: finished, not among those returned, log p −1.500, score −1.400"
+    browser.value("document.querySelectorAll('.beam g[role=img]')[4].dispatchEvent(new Event('focus'))")
+    assert browser.value("document.querySelector('output').textContent") == labels[4]
+    lit = browser.value("[...document.querySelectorAll('g.on')].map(one => one.querySelector('title').textContent)")
+    assert lit == [labels[1], labels[4]], "the whole hypothesis"
+    assert browser.value("document.documentElement.scrollWidth") <= width
+    assert browser.value("document.querySelectorAll('script, img').length") == 2, "the page's own script and its data"
+    assert not [event for event in browser.events if event["method"] == "Runtime.exceptionThrown"]

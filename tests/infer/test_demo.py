@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import math
 import re
 import socket
 import struct
@@ -11,13 +12,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+import infer.demo.answers
 import infer.demo.server
-from infer.attention.page import script_policy
+from base.errors import UserError
+from base.html import assembled, inline_scripts, script_policy
 from infer.demo.answers import Demo, check_sentence
-from infer.demo.server import LARGEST, PAGE, serve
+from infer.demo.command import main
+from infer.demo.server import LARGEST, PAGE, listen
 from infer.runs import open_run
 from tests import tiny
 
@@ -25,15 +30,16 @@ NASTY = "</script><script>alert(1)</script> <img src=x onerror=alert(1)> \u2028 
 JSON = {"Content-Type": "application/json"}
 
 
-def answer(text: str) -> list[dict[str, object]]:
+def answer(text: str, target: str) -> dict[str, object]:
     """A fake of `Demo.answer`."""
     check_sentence(text)
-    return [{"name": "fake", "hypotheses": [{"text": text, "score": 0.0}], "maps": {}}]
+    return {"runs": [{"name": "fake", "hypotheses": [{"text": text, "score": 0.0}], "maps": {}}]}
 
 
 @contextmanager
-def serving(answer: Callable[[str], list[dict[str, object]]]) -> Iterator[ThreadingHTTPServer]:
-    served = serve(answer, "127.0.0.1", 0)
+def serving(answer: Callable[[str, str], dict[str, object]]) -> Iterator[ThreadingHTTPServer]:
+    served = listen("127.0.0.1", 0)
+    served.answers = {"/translate": answer}
     threading.Thread(target=served.serve_forever, daemon=True).start()
     yield served
     served.shutdown()
@@ -82,7 +88,7 @@ def test_an_answer_is_json_and_hostile_text_stays_text(server: ThreadingHTTPServ
 def test_every_run_answers_with_translations_scores_and_maps(tmp_path: Path) -> None:
     run = open_run(tiny.write_run(tmp_path / "run"), "latest")
     demo = Demo([run, run], ["runs/one", NASTY], {"beam": 1, "alpha": None, "extra_length": None})
-    runs = json.loads(json.dumps(demo.answer(f"The dog {NASTY}"), allow_nan=False))
+    runs = json.loads(json.dumps(demo.answer(f"The dog {NASTY}"), allow_nan=False))["runs"]
     assert [found["name"] for found in runs] == ["one", Path(NASTY).name]
     for found in runs:
         scores = [one["score"] for one in found["hypotheses"]]
@@ -94,8 +100,75 @@ def test_every_run_answers_with_translations_scores_and_maps(tmp_path: Path) -> 
         assert not any(("▁" in key and len(key) > 1) or "<0x" in key for key in cross["keys"])
 
 
+@pytest.fixture
+def demo(tmp_path: Path) -> Demo:
+    run = open_run(tiny.write_run(tmp_path / "run"), "latest")
+    return Demo([run], ["run"], {"beam": 1, "alpha": None, "extra_length": None})
+
+
+def test_a_target_of_the_user_s_own_is_scored_and_looked_at(demo: Demo) -> None:
+    (found,) = demo.answer("The dog sleeps.", "Der Hund")["runs"]
+    assert found["forced"]["text"] == "Der Hund"
+    cross = found["maps"]["cross"]
+    assert "".join(cross["queries"][:-1]).strip() == "Der\u2009Hund" and cross["queries"][-1] == "</s>"
+    n = len(cross["queries"])
+    log_prob = sum(math.log(choice["probability"] / 1000) for choice in cross["choices"])
+    assert found["forced"]["score"] == pytest.approx(log_prob / ((5 + n) / 6) ** 0.6, rel=0.01)
+    assert found["score"].startswith("score = log p / ((5 + n)/6)^0.6: ")
+    assert "choices" not in found["maps"]["encoder"]
+    (own,) = demo.answer("The dog sleeps.")["runs"]
+    assert "forced" not in own and own["hypotheses"] == found["hypotheses"]
+    n = len(own["maps"]["cross"]["queries"])
+    log_prob = sum(math.log(choice["probability"] / 1000) for choice in own["maps"]["cross"]["choices"])
+    assert own["hypotheses"][0]["score"] == pytest.approx(log_prob / ((5 + n) / 6) ** 0.6, rel=1e-3), "what it wrote"
+    with pytest.raises(UserError, match="give one line"):
+        demo.answer("The dog sleeps.", "x" * 1001)
+
+
+def test_the_beam_s_leaves_are_the_hypotheses(demo: Demo) -> None:
+    (found,) = demo.answer("The dog sleeps.")["runs"]
+    (drawn,) = json.loads(json.dumps(demo.beam("The dog sleeps."), allow_nan=False))["runs"]
+    leaves = [node for step in drawn["tree"]["steps"] for node in step if node["rank"]]
+    scores = [node["score"] for node in sorted(leaves, key=lambda node: node["rank"])]
+    assert scores == pytest.approx([one["score"] for one in found["hypotheses"]], abs=1e-4)
+    (refused,) = demo.beam("a dog " * 99)["runs"]
+    assert "cannot be drawn" in refused["note"]
+
+
+def test_a_length_is_warmed_up_once_and_never_while_another_answer_is_on_its_way(
+    demo: Demo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered: list[str] = []
+    monkeypatch.setattr(infer.demo.answers, "_answer_of", lambda shown, text, target: answered.append(text))
+    long = "The dog sleeps. " * 4
+    for text in ("a", "b", long, "c", long):
+        assert demo.warm(text) == {}
+    assert answered == ["a", long]
+    with demo._lock:
+        demo.warm(2 * long)
+    assert answered == ["a", long]
+
+
+def test_a_port_that_is_taken_is_refused_before_a_run_is_read(server: ThreadingHTTPServer) -> None:
+    port = server.server_address[1]
+    with pytest.raises(UserError, match=rf"^--host=127.0.0.1 --port={port}: .*; try another --port$"):
+        main(SimpleNamespace(host="127.0.0.1", port=port, workdir="no run", checkpoint=None))
+
+
 @pytest.mark.parametrize(
-    "body", [b"", b"{", b"[]", b'"text"', b'{"text": 1}', b"\xff", b'{"text": ""}', b'{"text": "a\\nb"}', b"[" * 9000]
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'"text"',
+        b'{"text": 1}',
+        b"\xff",
+        b'{"text": ""}',
+        b'{"text": "a\\nb"}',
+        b"[" * 9000,
+        b'{"text": "a", "target": 1}',
+    ],
 )
 def test_wrong_requests_are_one_line_with_400(server: ThreadingHTTPServer, body: bytes) -> None:
     status, answer = post(server, body)
@@ -116,13 +189,14 @@ def test_limits_and_foreign_pages(server: ThreadingHTTPServer) -> None:
 def test_the_page_may_run_its_own_script_only_and_ask_its_own_server_only(server: ThreadingHTTPServer) -> None:
     status, headers, body = ask(server, "GET", "/")
     page, policy = body.decode(), headers["Content-Security-Policy"]
-    assert status == 200 and page == PAGE.read_text(encoding="utf-8")
-    assert policy.startswith("default-src 'none'; ") and f"script-src {script_policy(page)};" in policy
+    assert status == 200 and page == assembled(PAGE)
+    assert policy.startswith("default-src 'none'; ") and f"script-src {script_policy(inline_scripts(page))};" in policy
     assert "connect-src 'self'" in policy and "frame-ancestors 'none'" in policy
     assert not re.search(
         r"https?:|//[a-z]|url\(|@import|src=|href=|innerHTML|insertAdjacent|document\.write|eval\(", page
     )
-    assert re.findall(r"fetch\((.*?),", page) == ['"/translate"']
+    assert re.findall(r"fetch\((.*?),", page) == ["path"]
+    assert set(re.findall(r"ask\((.*?),", page)) == {"path", '"/translate"', '"/warm"', '"/beam"'}
     assert not re.search(r"<[^>]+ on[a-z]+=", page), "a handler in the markup would need an unsafe policy"
 
 
@@ -138,10 +212,10 @@ def test_whatever_is_refused_is_one_line_of_json_under_the_same_policy(server: T
 def test_a_client_that_leaves_before_its_answer_is_not_worth_a_line(capfd: pytest.CaptureFixture) -> None:
     asked, left = threading.Event(), threading.Event()
 
-    def late(text: str) -> list[dict[str, object]]:
+    def late(text: str, target: str) -> dict[str, object]:
         asked.set()
         left.wait(60)
-        return answer(text)
+        return answer(text, target)
 
     with serving(late) as server:
         body = b'{"text": "a"}'
@@ -156,7 +230,7 @@ def test_a_client_that_leaves_before_its_answer_is_not_worth_a_line(capfd: pytes
 
 
 def test_an_error_of_the_server_s_own_is_told_of(capfd: pytest.CaptureFixture) -> None:
-    def failing(text: str) -> list[dict[str, object]]:
+    def failing(text: str, target: str) -> dict[str, object]:
         raise RuntimeError("a bug")
 
     with serving(failing) as server, pytest.raises(http.client.RemoteDisconnected):

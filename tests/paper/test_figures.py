@@ -1,5 +1,6 @@
 """The figures: what is drawn is what was measured, and every sentence gives files that are SVG."""
 
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -152,6 +153,35 @@ def test_roles_are_drawn_as_measured_and_the_chosen_head_is_framed(drawn: list[F
     assert [text.get_text() for text in axes.get_yticklabels()] == ["next token (1,234)"]
     (frame,) = axes.lines
     assert np.mean(frame.get_xdata()[:4]) == 3 and "translation" in cross.get_title()
+
+
+def test_no_frame_stands_round_a_head_that_never_finds_it(drawn: list[Figure]):
+    role = {"cases": 7, "accuracy": [[0.0, 0.0]], "best": {"layer": 1, "head": 1, "accuracy": 0.1}}
+    figures.draw_roles({"encoder": {"next": role}, "decoder": {}, "cross": {}}, Path("x"))
+    (axes,) = drawn[0].axes
+    assert not axes.lines and drawn[0].get_suptitle().startswith("How often each head looks most at the right")
+
+
+def test_names_of_points_cover_neither_points_nor_each_other():
+    figure = Figure(figsize=(4, 3))
+    axes = figure.subplots()
+    points = {f"C{place}": (0.01 * place, 0.01 * place) for place in range(8)}
+    axes.set(xlim=(-1, 1), ylim=(-1, 1))
+    drawing.name_points(axes, points, fontsize=7)
+    figure.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in axes.texts]
+    assert len(boxes) == 8
+    for one, other in itertools.combinations(boxes, 2):
+        assert not one.overlaps(other)
+    for point in points.values():
+        assert not any(box.contains(*axes.transData.transform(point)) for box in boxes)
+
+
+def test_one_value_far_beyond_the_others_is_an_outlier():
+    assert drawing.without_outlier([0.1, -0.3, 0.2, 1.2]) == 0.3
+    assert drawing.without_outlier([0.1, -0.3, 0.2, 0.6]) == 0.6
+    assert drawing.without_outlier([-5.0]) == 5.0
+    assert drawing.without_outlier([0.0, 0.0, 2.0]) == 2.0
 
 
 def test_an_example_is_the_longest_case_that_shows(run: Run):

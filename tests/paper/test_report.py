@@ -20,7 +20,7 @@ from paper.__main__ import TABLES
 from paper.command import draw, make
 from paper.launch import commands
 from paper.records import find_records, load, newest_with_checkpoints
-from paper.report.curves import curves, trends
+from paper.report.curves import curves, other_curves, trends
 from paper.report.report import report
 from paper.studies import STUDIES
 from tests import tiny
@@ -42,12 +42,8 @@ def planted(tmp_path: Path) -> Path:
 def test_curves_are_of_rows_together_and_of_other_runs_alone(planted: Path) -> None:
     plant(planted / "other" / "mine", planted_config("configs/quickstart.py"))
     drawn = curves(find_records(planted))
-    assert list(drawn) == [
-        "Table 3, heads (A), scaled-down models",
-        "Table 3, size (C), and big, scaled-down models",
-        f"{planted}/mine (no row of the paper's)",
-        f"{planted}/other/mine (no row of the paper's)",
-    ]
+    assert list(drawn) == ["Table 3, heads (A), scaled-down models", "Table 3, size (C), and big, scaled-down models"]
+    assert list(other_curves(find_records(planted))) == [f"{planted}/mine", f"{planted}/other/mine"]
     svg = drawn["Table 3, heads (A), scaled-down models"]
     assert ">base<" in svg and ">A1<" in svg and ">C1<" not in svg
     assert svg.startswith("<svg ") and "currentColor" in svg and "height=" not in svg.partition(">")[0]
@@ -70,6 +66,25 @@ def test_the_report_needs_no_network_and_has_everything(planted: Path) -> None:
     assert "url(" not in text.replace("url(#", "")
     ids = re.findall(r' id="([^"]+)"', text)
     assert len(ids) == len(set(ids)), "two drawings share a name"
+
+
+def test_what_has_run_stands_before_what_has_not(planted: Path) -> None:
+    found = find_records(planted)
+    text = report(make("all", found), found, "there")
+    headings = re.findall(r'<h2 id="([^"]+)">', text)
+    for name in ("table-1", "table-4", "layers", "second"):
+        assert headings.index("table-3") < headings.index(name)
+    assert headings[-1] == "to-run-it"
+    table3 = text.partition('<h2 id="table-3">')[2].partition("<h2 ")[0]
+    titles = re.findall("<h3>(.*?)</h3>", table3)
+    assert titles[0].startswith("Table 3, scaled-down models: an eighth") and "newstest2013" in titles[1]
+    assert "<img" not in text.partition('<h2 id="second">')[2].partition("<h2 ")[0], "no frame without a point"
+
+
+def test_two_points_are_no_curve(tmp_path: Path) -> None:
+    plant(tmp_path / "two", planted_config("configs/quickstart.py"), validations=[(1, 9.0), (2, 5.0)])
+    plant(tmp_path / "three", planted_config("configs/quickstart.py", seed=1))
+    assert list(other_curves(find_records(tmp_path))) == [f"{tmp_path}/three"]
 
 
 class Elements(html.parser.HTMLParser):
@@ -97,7 +112,7 @@ def test_a_folders_name_is_only_text_on_the_page(tmp_path: Path) -> None:
     records = find_records(tmp_path)
     page = Elements(report(make("table4", records), records, "there"))
     assert "img" not in page.tags and not any(attribute.startswith("on") for attribute in page.attributes)
-    assert set(page.labels) == {f"{tmp_path}/{name} (no row of the paper's)" for name in names}
+    assert set(page.labels) == {f"{tmp_path}/{name}" for name in names}
 
 
 def test_the_scripts_of_the_frames_and_no_others_may_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

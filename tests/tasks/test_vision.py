@@ -4,6 +4,7 @@ import dataclasses
 import gzip
 import struct
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
+import infer.attention.patches
 from base.errors import UserError
 from configs.vision import get_config
 from data.images import ImageBatches, Images, evaluation_batches, open_images, planned_batch
@@ -231,3 +233,19 @@ def test_patches_are_drawn_over_the_image(trained: Run, tmp_path: Path) -> None:
     assert np.all(weights_nhyx.sum(axis=(2, 3)) < 1), "the class token attends to itself, too"
     draw(trained, image_yx, 0, tmp_path / "patches.png")
     assert (tmp_path / "patches.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_weights_are_not_hidden_by_ink_and_have_one_scale(
+    trained: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figures: list[Any] = []
+    monkeypatch.setattr(infer.attention.patches, "save", lambda figure, *_, **__: figures.append(figure))
+    image_yx = images_of(trained.config, trained.config.data.test).images_nyx[0]
+    draw(trained, image_yx, 0, tmp_path / "patches.png")
+    _, weights_nhyx = patch_weights(trained, image_yx)
+    image, first, second, bar = figures[0].axes
+    assert len(image.images) == 1 and bar.get_ylabel() == "attention weight of a patch"
+    for axes, weights_yx in zip((first, second), weights_nhyx[0], strict=True):
+        (shown,) = axes.images
+        np.testing.assert_allclose(shown.get_array(), weights_yx, rtol=1e-6)
+        assert shown.get_alpha() is None and shown.get_clim() == pytest.approx((0, weights_nhyx.max()))

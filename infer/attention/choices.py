@@ -1,0 +1,72 @@
+"""How probable a model finds each subword of a given output, and what it would rather write (teacher forcing)."""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Float, Int
+
+from base.ids import BOS, EOS
+from base.tokens import Tokens
+from data.tokenizer import Tokenizer
+from infer.attention.maps import AttentionMap, output_ids, padded_row
+from infer.attention.page import Choice
+from infer.runs import Run
+from model.config import ModelConfig
+from model.prefix_lm import translation_model
+
+ALTERNATIVES = 5
+
+
+def translation_choices(
+    config: ModelConfig, params: Any, tokenizer: Tokenizer, source: str, target: str | Sequence[int]
+) -> tuple[list[Choice], float]:
+    """Returns the choice at each subword of `target` and at the EOS after it, and the sum of their log p (natural).
+
+    Raises:
+      ValueError: a sentence is longer than the model's learned positions.
+    """
+    source_ids = [*tokenizer.encode(source), EOS]
+    predicted_ids = [*output_ids(tokenizer, target), EOS]
+    input_ids = [BOS, *predicted_ids[:-1]]
+    sides = [padded_row(config, ids) for ids in (source_ids, input_ids)]
+    log_probs_tv = np.asarray(_compiled(translation_model(config))(params, *sides)[0])[: len(predicted_ids)]
+    log_probs_t = np.take_along_axis(log_probs_tv, np.array(predicted_ids)[:, None], axis=1)[:, 0]
+    return _choices(log_probs_tv, predicted_ids, tokenizer), float(log_probs_t.sum(dtype=np.float64))
+
+
+def run_choices(run: Run, maps: Mapping[str, AttentionMap], source: str, target: str) -> dict[str, list[Choice | None]]:
+    """Returns the choices of a run at each query of its maps, which `infer.attention.maps.run_maps` has returned."""
+    choices, _ = translation_choices(run.model_config, run.params, run.tokenizer, source, target)
+    return choices_of_kinds(maps, choices)
+
+
+def choices_of_kinds(maps: Mapping[str, AttentionMap], choices: list[Choice]) -> dict[str, list[Choice | None]]:
+    """Returns the choice at each query of each kind whose queries end with the subwords of the output."""
+    kinds: dict[str, list[Choice | None]] = {}
+    for kind, attention in maps.items():
+        if kind != "encoder":
+            given = len(attention.queries) - len(choices)  # the source, which a decoder alone reads first
+            kinds[kind] = [None] * given + [*choices]
+    return kinds
+
+
+def _choices(log_probs_tv: Float[np.ndarray, "t v"], ids: list[int], tokenizer: Tokenizer) -> list[Choice]:
+    best_tk = np.argsort(-log_probs_tv, axis=1, kind="stable")[:, :ALTERNATIVES]
+    choices = []
+    for token, log_probs_v, best_k in zip(ids, log_probs_tv, best_tk, strict=True):
+        likely = zip(tokenizer.pieces(best_k.tolist()), np.exp(log_probs_v[best_k]).tolist(), strict=True)
+        rank = 1 + int((log_probs_v > log_probs_v[token]).sum())
+        choices.append(Choice(float(np.exp(log_probs_v[token])), rank, list(likely)))
+    return choices
+
+
+@cache
+def _compiled(model: Any) -> Any:
+    def log_probs(params: Any, source_bs: Int[jax.Array, "b s"], input_bt: Int[jax.Array, "b t"]) -> jax.Array:
+        logits_btv = model.apply({"params": params}, Tokens.of(source_bs), Tokens.of(input_bt))
+        return jax.nn.log_softmax(logits_btv, axis=-1)
+
+    return jax.jit(log_probs)

@@ -1,0 +1,258 @@
+"""Draws how beam search found the translations of a sentence: all that it weighed, kept, finished or pruned.
+
+The search is that of `model.search.beam`, advanced a step at a time; what it weighs in a step is asked of the same
+functions. The page is one file that loads nothing.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int
+
+from base.errors import UserError
+from base.files import write_text
+from base.html import assembled, embedded, inline_scripts, script_policy
+from base.ids import EOS
+from data.tokenizer import Tokenizer
+from infer.attention.page import labels
+from infer.translate.options import Decoding
+from infer.translate.stream import chunks
+from infer.translate.translator import SHORTEST_ROW
+from model.config import ModelConfig
+from model.prefix_lm import translation_model
+from model.search import state as states
+from model.search.beam import Extensions, beam_search, length_penalty, most_probable
+from model.search.ensemble import Ensemble
+from model.search.rules import Rules
+from model.search.state import Hypotheses, Model, SearchState
+
+TEMPLATE = Path(__file__).with_name("explain.html")
+MOST_LINES = 20
+LONGEST = 100  # source subwords, beyond which no screen could show the tree
+
+KEPT = "kept"  # extended in the next step
+PRUNED = "pruned"  # less probable than the beam's
+FINISHED = "finished"  # ends in EOS
+HOPELESS = "hopeless"  # alive at the end, when no continuation could have scored better than what had finished
+
+Ids = tuple[int, ...]
+
+
+class Node(NamedTuple):
+    """An extension of a hypothesis by one token.
+
+    `parent` is the place of the hypothesis among the nodes of the step before, -1 at the first. One that is finished
+    has a score, and its `rank` from 1 if it is one of the translations returned, else 0.
+    """
+
+    token: int
+    parent: int
+    log_prob: float
+    state: str
+    score: float | None
+    rank: int
+
+
+class BeamTree(NamedTuple):
+    """The search of one sentence: the nodes of each step, most probable first, and the text of each token in them."""
+
+    source: str
+    decoding: Decoding
+    steps: list[list[Node]]
+    pieces: dict[int, str]
+
+    def leaves(self) -> list[tuple[list[int], Node]]:
+        """Returns the translations, best first: the tokens of each, without EOS, and its last node."""
+        found = []
+        for step, nodes in enumerate(self.steps):
+            for node in nodes:
+                if node.rank:
+                    found.append((self._tokens_before(step, node), node))
+        return sorted(found, key=lambda leaf: leaf[1].rank)
+
+    def _tokens_before(self, step: int, node: Node) -> list[int]:
+        tokens = []
+        while step > 0:
+            step -= 1
+            node = self.steps[step][node.parent]
+            tokens.append(node.token)
+        return tokens[::-1]
+
+    def as_json(self) -> dict[str, Any]:
+        """Returns what beam_tree.js draws."""
+        steps = []
+        for nodes in self.steps:
+            steps.append([{**node._asdict(), "token": self.pieces[node.token]} for node in nodes])
+        return {"source": self.source, "beam": self.decoding.beam, "alpha": self.decoding.alpha, "steps": steps}
+
+
+def beam_tree(
+    model_config: ModelConfig | tuple[ModelConfig, ...],
+    params: Any,
+    tokenizer: Tokenizer,
+    decoding: Decoding,
+    text: str,
+) -> BeamTree:
+    """Returns the search for the translations of one line; the arguments are those of `Translator`.
+
+    Raises:
+      UserError: the line has no subword, or too many.
+    """
+    assert decoding.sampling is None and decoding.groups == 1, "only a plain search is a beam"
+    source_ids = [*tokenizer.encode(text), EOS]
+    if not 1 < len(source_ids) <= LONGEST:
+        raise UserError(f"a sentence of {len(source_ids) - 1} subwords cannot be drawn, only one of 1 to {LONGEST - 1}")
+    configs = model_config if isinstance(model_config, tuple) else (model_config,)
+    models = tuple(map(translation_model, configs))
+    model: Any = models[0] if len(models) == 1 else Ensemble(models)
+    limits = [config.encoding.limit for config in configs if config.encoding.limit]
+    if limits and len(source_ids) > min(limits):
+        raise UserError(f"the sentence has more than the {min(limits) - 1} subwords that the model can read")
+    rows = -(-len(source_ids) // SHORTEST_ROW)
+    width = min([*limits, SHORTEST_ROW << (rows - 1).bit_length()])  # as of `Translator`, so that little is compiled
+    inputs_bs = np.zeros((1, width), np.int32)
+    inputs_bs[0, : len(source_ids)] = source_ids
+    options = {
+        "beam": decoding.beam,
+        "alpha": decoding.alpha,
+        "penalty": decoding.length_penalty,
+        "nbest": decoding.nbest,
+        "extra_length": decoding.extra_length,
+    }
+    rules = Rules(min_length=decoding.min_length, no_repeat=decoding.no_repeat)
+    arrays = {"inputs_bs": jnp.asarray(inputs_bs), "rules": None if rules == Rules() else rules}
+    return _recorded(model, params, arrays, options, tokenizer, decoding, text)
+
+
+def _recorded(
+    model: Model,
+    params: Any,
+    arrays: dict[str, Any],
+    options: dict[str, Any],
+    tokenizer: Tokenizer,
+    decoding: Decoding,
+    text: str,
+) -> BeamTree:
+    """Runs the search to its end and returns its tree."""
+    fixed = tuple(options.items())
+    state = _start(model, fixed, params, arrays)
+    slots = min(states.FIRST_STEPS, state.steps)
+    steps: list[list[Node]] = []
+    places: dict[Ids, int] = {(): -1}  # of each kept hypothesis among the nodes of the step before
+    ends: dict[Ids, tuple[int, int]] = {}  # of each finished one, its step and its place there
+    while bool(states.is_alive(state)) and int(state.step) < state.steps:
+        if int(state.step) == slots:
+            slots = min(2 * slots, state.steps)
+            state = state._replace(cache=state.cache.grow(slots * decoding.beam))
+        weighed, state = _step(model, fixed, params, arrays, state)
+        nodes = _nodes(weighed, state, places, decoding)
+        places = {}
+        for place, (ids, node) in enumerate(nodes):
+            if node.state == KEPT:
+                places[ids] = place
+            elif node.state == FINISHED:
+                ends[ids] = (len(steps), place)
+        steps.append([node for _, node in nodes])
+    returned = beam_search(model, params, **arrays, **options).result(state.finished)
+    _rank(steps, ends, returned)
+    tokens = {node.token for nodes in steps for node in nodes}
+    pieces = {token: labels(tokenizer.pieces([token]))[0] for token in tokens}
+    return BeamTree(text, decoding, steps, pieces)
+
+
+@partial(jax.jit, static_argnames=("model", "options"))
+def _start(model: Model, options: tuple[tuple[str, Any], ...], params: Any, arrays: dict[str, Any]) -> SearchState:
+    return beam_search(model, params, **arrays, **dict(options)).start()
+
+
+@partial(jax.jit, static_argnames=("model", "options"))
+def _step(
+    model: Model, options: tuple[tuple[str, Any], ...], params: Any, arrays: dict[str, Any], state: SearchState
+) -> tuple[Extensions, SearchState]:
+    """Returns what a step weighs, most probable first, and the state after it."""
+    named = dict(options)
+    search = beam_search(model, params, **arrays, **named)
+    limit_b, _ = model.output_limits(arrays["inputs_bs"], named["extra_length"])
+    logits_bmv, _ = states.next_logits(model, params, state)
+    allowed_bmv = states.forbid(logits_bmv, state.step, limit_b)
+    if arrays["rules"] is not None:
+        allowed_bmv = arrays["rules"].edit(allowed_bmv, state.ids_bmt, state.step, limit_b)
+    normaliser_bm1 = jax.nn.logsumexp(logits_bmv, axis=-1, keepdims=True)
+    count = 1 if named["beam"] == 1 else 2 * named["beam"]
+    return most_probable(state, allowed_bmv, normaliser_bm1, count), search.advance(state)
+
+
+def _rows(ids_bmt: Int[Array, "b m t"], length: int) -> list[Ids]:
+    """Returns the tokens of each hypothesis of the one sentence."""
+    return [tuple(ids) for ids in np.asarray(ids_bmt)[0, :, :length].tolist()]
+
+
+def _nodes(
+    weighed: Extensions, after: SearchState, places: dict[Ids, int], decoding: Decoding
+) -> list[tuple[Ids, Node]]:
+    """Returns what a step weighed, each with all of its tokens; `places` are those of the hypotheses before it."""
+    length = int(after.step)
+    penalty = float(length_penalty(jnp.array(length), decoding.alpha, decoding.length_penalty))
+    log_probs_m = np.asarray(after.log_probs_bm)[0].tolist()
+    kept = dict(zip(_rows(after.ids_bmt, length), log_probs_m, strict=True))
+    nodes = []
+    for ids, log_prob in zip(_rows(weighed.ids_bkt, length), np.asarray(weighed.log_probs_bk)[0].tolist(), strict=True):
+        if not np.isfinite(log_prob):
+            continue
+        state = PRUNED
+        if ids[-1] == EOS:
+            state = FINISHED
+        elif ids in kept:
+            state = KEPT if np.isfinite(kept[ids]) else HOPELESS
+        score = log_prob / penalty if state == FINISHED else None
+        nodes.append((ids, Node(ids[-1], places[ids[:-1]], log_prob, state, score, 0)))
+    return nodes
+
+
+def _rank(steps: list[list[Node]], ends: dict[Ids, tuple[int, int]], returned: Hypotheses) -> None:
+    """Gives the nodes of the translations that were returned their ranks and their scores."""
+    lengths_m = np.asarray(returned.lengths_bm)[0].tolist()
+    scores_m = np.asarray(returned.scores_bm)[0].tolist()
+    for slot, (length, score) in enumerate(zip(lengths_m, scores_m, strict=True)):
+        if length:
+            ids = _rows(returned.ids_bmt, length)[slot]
+            step, place = ends[ids]
+            steps[step][place] = steps[step][place]._replace(score=score, rank=slot + 1)
+
+
+def explained(
+    source: Iterable[bytes],
+    model_config: ModelConfig | tuple[ModelConfig, ...],
+    params: Any,
+    tokenizer: Tokenizer,
+    decoding: Decoding,
+    path: Path,
+) -> list[bytes]:
+    """Writes the page of the searches of a few lines, and returns these lines; those without text have no search.
+
+    Raises:
+      UserError: there are more than `MOST_LINES`, one cannot be drawn, or the page cannot be written.
+    """
+    lines = list(islice(source, MOST_LINES + 1))
+    if len(lines) > MOST_LINES:
+        raise UserError(f"--explain={path}: draws at most {MOST_LINES} lines, and there are more")
+    texts = [text for chunk in chunks(lines, MOST_LINES) for text in chunk if text.strip()]
+    trees = [beam_tree(model_config, params, tokenizer, decoding, text) for text in texts]
+    try:
+        write_text(path, page(trees))
+    except OSError as error:
+        raise UserError(f"--explain={path}: cannot be written ({error.strerror})") from error
+    return lines
+
+
+def page(trees: Sequence[BeamTree]) -> str:
+    """Returns the page of one or more searches, as text."""
+    template = assembled(TEMPLATE)
+    before, after = template.replace("__SCRIPT__", script_policy(inline_scripts(template))).split("__DATA__")
+    return f"{before}{embedded([tree.as_json() for tree in trees])}{after}"

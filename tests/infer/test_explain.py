@@ -1,0 +1,113 @@
+"""The tree of a search: its leaves are the n-best list, and what it says was kept or pruned was."""
+
+import io
+import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from base.errors import UserError
+from infer.runs import Run, open_run
+from infer.translate import __main__ as command
+from infer.translate.explain import FINISHED, HOPELESS, KEPT, MOST_LINES, PRUNED, BeamTree, beam_tree, explained, page
+from infer.translate.options import Decoding
+from infer.translate.translator import Translator
+from tests import tiny
+
+SOURCE = "The old cat sees the dog."
+NASTY = "</script><script>alert(1)</script> The dog <img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return open_run(tiny.write_run(tmp_path_factory.mktemp("explain") / "run"), "latest")
+
+
+def drawn(run: Run, decoding: Decoding, text: str = SOURCE) -> BeamTree:
+    return beam_tree(run.model_config, run.params, run.tokenizer, decoding, text)
+
+
+@pytest.mark.parametrize(
+    "decoding",
+    [
+        Decoding(beam=1, alpha=0.6, extra_length=3),
+        Decoding(beam=4, alpha=0.6, extra_length=3, nbest=4),
+        Decoding(beam=3, alpha=1.0, extra_length=30, nbest=2, length_penalty="power"),
+        Decoding(beam=3, alpha=0.0, extra_length=5, nbest=3, min_length=4, no_repeat=2),
+    ],
+    ids=["greedy", "beam", "long", "rules"],
+)
+def test_the_leaves_are_the_n_best(run: Run, decoding: Decoding) -> None:
+    leaves = drawn(run, decoding).leaves()
+    translator = Translator(run.model_config, run.tokenizer, decoding)
+    hypotheses = translator.translate(run.params, [SOURCE])[0].hypotheses
+    assert [tuple(tokens) for tokens, _ in leaves] == [hypothesis.tokens for hypothesis in hypotheses]
+    scores = [node.score for _, node in leaves]
+    np.testing.assert_allclose(scores, [hypothesis.score for hypothesis in hypotheses], rtol=1e-6)
+    log_probs = [node.log_prob for _, node in leaves]
+    np.testing.assert_allclose(log_probs, [hypothesis.log_prob for hypothesis in hypotheses], rtol=1e-6)
+
+
+def test_every_step_keeps_the_most_probable_and_prunes_the_rest(run: Run) -> None:
+    tree = drawn(run, Decoding(beam=3, alpha=0.6, extra_length=3, nbest=1))
+    before = None
+    for nodes in tree.steps:
+        log_probs = [node.log_prob for node in nodes]
+        assert log_probs == sorted(log_probs, reverse=True) and len(nodes) <= 6
+        alive = [node.log_prob for node in nodes if node.state in (KEPT, HOPELESS)]
+        pruned = [node.log_prob for node in nodes if node.state == PRUNED]
+        assert len(alive) <= 3 and (not pruned or (len(alive) == 3 and max(pruned) <= min(alive)))
+        for node in nodes:
+            assert (node.score is not None) == (node.state == FINISHED)
+            parent = before[node.parent] if before else None
+            assert (parent is None) == (node.parent == -1)
+            assert parent is None or (parent.state == KEPT and node.log_prob <= parent.log_prob)
+        before = nodes
+    states = {node.state for nodes in tree.steps for node in nodes}
+    assert {KEPT, PRUNED, FINISHED} <= states
+    assert not [node for node in tree.steps[-1] if node.state == KEPT], "the search had ended"
+
+
+def test_a_page_holds_the_trees_as_data_and_asks_the_network_for_nothing(run: Run) -> None:
+    tree = drawn(run, Decoding(beam=2, alpha=0.6, extra_length=3), NASTY)
+    text = page([tree])
+    data = text.split('<script type="application/json" id="data">')[1].split("</script>")[0]
+    (found,) = json.loads(data)
+    assert found["source"] == NASTY and [len(step) for step in found["steps"]] == [len(step) for step in tree.steps]
+    assert "<" not in data and "<script>alert" not in text and text.count("</script>") == 2
+    assert not re.search(r"https?:|//[a-z]|url\(|@import|src=|href=|fetch\(|import\(|innerHTML", text.replace(data, ""))
+    assert "default-src 'none'" in text
+
+
+def test_the_lines_go_on_and_those_without_text_have_no_tree(run: Run, tmp_path: Path) -> None:
+    decoding = Decoding(beam=2, alpha=0.6, extra_length=3)
+    given = (run.model_config, run.params, run.tokenizer, decoding)
+    source = b"The dog sleeps.\n\nThe cat"
+    lines = explained(io.BytesIO(source), *given, tmp_path / "beam.html")
+    assert b"".join(lines) == source
+    text = (tmp_path / "beam.html").read_text(encoding="utf-8")
+    data = json.loads(text.split('id="data">')[1].split("</script>")[0])
+    assert [tree["source"] for tree in data] == ["The dog sleeps.", "The cat"]
+    with pytest.raises(UserError, match=rf"^--explain=.*: draws at most {MOST_LINES} lines, and there are more$"):
+        explained(io.BytesIO(b"a\n" * (MOST_LINES + 1)), *given, tmp_path / "many.html")
+    with pytest.raises(UserError, match=r"^--explain=.*cannot be written \(Is a directory\)$"):
+        explained(io.BytesIO(b"a\n"), *given, tmp_path)
+    with pytest.raises(UserError, match=r"^a sentence of \d+ subwords cannot be drawn, only one of 1 to 99$"):
+        explained(io.BytesIO(b"a dog " * 99), *given, tmp_path / "long.html")
+    assert not (tmp_path / "many.html").exists() and not (tmp_path / "long.html").exists()
+
+
+@pytest.mark.parametrize("change", [{"sample": True}, {"groups": 2}, {"require": "prefix"}, {"columns": ["1"]}])
+def test_what_is_no_plain_search_is_refused(tmp_path: Path, change: dict[str, object]) -> None:
+    plain = {"sample": False, "groups": 1, "require": "", "columns": [], "nbest": 1, "scores": False, "mbr": ""}
+    options = SimpleNamespace(**plain, explain=str(tmp_path / "beam.html"))
+    command.check(options)
+    vars(options).update(change)
+    with pytest.raises(UserError, match="--explain draws a plain search"):
+        command.check(options)
+    options.explain = str(tmp_path / "beam.txt")
+    with pytest.raises(UserError, match=r"--explain=.*\.html"):
+        command.check(options)
