@@ -62,6 +62,7 @@ def main(argv: list[str]) -> int:
     check_corpora(corpora, rows)
     if _TINY.value:
         environment["JAX_PLATFORMS"] = "cpu"
+        environment.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")  # it compiles far more than it runs
     else:
         check_device(environment)
         environment |= with_cublas_12(runs.resolve() / "libraries")

@@ -27,10 +27,11 @@ def run_whole(command: list[str], environment: dict[str, str], seconds: float) -
         process = subprocess.Popen(
             command, env=environment, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True
         )
+        status: int | None = None
         try:
             status = process.wait(seconds)
         except subprocess.TimeoutExpired:
-            status = None
+            pass
         finally:
             _kill_group(process)
         log.seek(0)

@@ -61,7 +61,8 @@ def check(found: dict[str, Any]) -> None:
         assert 0 < program["memory"]["peak"] < chip.memory
         assert program["memory"]["aliased"] == pytest.approx(program["state_bytes"], rel=0.01)  # donated
         reduced = [e for e in program["collectives"] if e["kind"] in ("all-reduce", "reduce-scatter")]
-        assert sum(e["bytes"] for e in reduced) >= 2 * found["parameters"] / found["mesh"]["tensor"]  # in bfloat16
+        if found["devices"] > 1:
+            assert sum(e["bytes"] for e in reduced) >= 2 * found["parameters"] / found["mesh"]["tensor"]  # in bfloat16
         across = [e for e in program["collectives"] if e["kind"] == "send"]
         assert bool(across) == (found["slices"] > 1)
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 import jax
-from jax._src.lib import _jax
+from jax._src.lib import _jax  # type: ignore[attr-defined]
 from jax.experimental import topologies
 
 from base.errors import UserError
