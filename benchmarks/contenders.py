@@ -38,9 +38,18 @@ def random_batch(rows: int, length: int, vocab_size: int) -> Batch:
     return Batch(Tokens(source, ones, positions), Tokens(target_in, ones, positions), target)
 
 
-def our_step(config: ModelConfig, batch: Batch, *, chunk: int | None = None, generator: str = "threefry2x32") -> Step:
+def our_step(
+    config: ModelConfig,
+    batch: Batch,
+    *,
+    chunk: int | None = None,
+    generator: str = "threefry2x32",
+    warmup: int | None = None,
+) -> Step:
     """Returns the step that `python -m train` runs, with `loss.chunk` and jax's generator of random numbers."""
     cfg = default()
+    if warmup is not None:
+        cfg.optim.warmup = warmup
     tx = optimizer(cfg.optim, config.d_model, cfg.steps)
     goal = objective(config, cfg.loss.eps_ls, cfg.loss.chunk if chunk is None else chunk)
     state = init_state(goal.init, tx, jax.random.key(0))
@@ -57,16 +66,97 @@ def our_step(config: ModelConfig, batch: Batch, *, chunk: int | None = None, gen
     return Step(run, used + needs.temp_size_in_bytes)
 
 
+class Peer(NamedTuple):
+    """How PyTorch computes; the default is eager float32.
+
+    `fast` is TF32, bfloat16 autocast and fused Adam. `half` has activations and gradients in bfloat16 throughout, with
+    float32 master weights, in the place of autocast. `mode` is that of `torch.compile`, and empty for eager. `chunk` is
+    the number of positions whose logits exist at a time; 0 for all.
+    """
+
+    fast: bool = False
+    half: bool = False
+    mode: str = ""
+    chunk: int = 0
+
+
+EAGER = Peer()
+
+
 def torch_step(
-    config: ModelConfig, batch: Batch, *, device: str = "cpu", fast: bool = False, compiled: bool = False
+    config: ModelConfig,
+    batch: Batch,
+    *,
+    device: str = "cpu",
+    peer: Peer = EAGER,
+    params: Any = None,
+    rate: Callable[[int], float] | None = None,
 ) -> Step:
     """Returns the same in idiomatic PyTorch: `nn.Transformer*Layer`, whose attention is SDPA, and Adam.
 
     It shares one embedding and applies dropout in the same places as ours, which is less work than the layers' default.
-    Its best users add bfloat16 autocast and fused Adam (`fast`), and `torch.compile` (`compiled`). Its rows of one
-    sentence each need no mask; ours are masked as packed rows are.
+    Its rows of one sentence each need no mask; ours are masked as packed rows are. With `params` it starts from our
+    weights, and `rate` is the learning rate of each update, from 1 on; otherwise 1e-4.
     """
     import torch
+    from torch import nn
+
+    encoder, decoder, embed = _torch_modules(config, device)
+    if params is not None:
+        copy_weights(encoder, decoder, embed, params)
+    positions = torch.tensor(
+        np.asarray(sinusoids(jnp.asarray(batch.source.positions_bt), config.d_model)), device=device
+    )
+    model = nn.ModuleList([encoder, decoder, embed])
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    masters = weights
+    if peer.half:
+        masters = [weight.detach().clone().requires_grad_() for weight in weights]
+        model.to(torch.bfloat16)
+        positions = positions.to(torch.bfloat16)
+    adam = torch.optim.Adam(masters, lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=peer.fast or None)
+    kind = torch.bfloat16 if peer.half else torch.float32
+    causal = nn.Transformer.generate_square_subsequent_mask(batch.target.ids_bt.shape[1], device=device, dtype=kind)
+    ids = (batch.source.ids_bt, batch.target.ids_bt, batch.labels_bt)
+    source, target_in, target_out = (torch.tensor(x, device=device).long() for x in ids)
+    drop = nn.Dropout(config.P_drop)
+
+    def loss_of() -> Any:
+        memory = encoder(drop(embed(source) * config.d_model**0.5 + positions))
+        x = drop(embed(target_in) * config.d_model**0.5 + positions)
+        x = decoder(x, memory, tgt_mask=causal, tgt_is_causal=True)
+        return _torch_loss(x.flatten(0, 1), embed.weight, target_out.flatten(), peer.chunk)
+
+    if peer.fast:
+        torch.set_float32_matmul_precision("high")
+    forward = torch.compile(loss_of, mode=peer.mode) if peer.mode else loss_of
+    is_cast = peer.fast and not peer.half
+    compute = torch.autocast(device, torch.bfloat16) if is_cast else contextlib.nullcontext()
+    updates = 0
+
+    def run() -> Any:
+        nonlocal updates
+        updates += 1
+        if rate is not None:
+            adam.param_groups[0]["lr"] = rate(updates)
+        model.zero_grad(set_to_none=True)
+        with compute:
+            loss = forward()
+        loss.backward()
+        if peer.half:
+            for master, weight in zip(masters, weights, strict=True):
+                master.grad = weight.grad.float()
+        adam.step()
+        if peer.half:
+            with torch.no_grad():
+                torch._foreach_copy_(weights, masters)
+        return loss.detach()
+
+    return Step(run)
+
+
+def _torch_modules(config: ModelConfig, device: str) -> tuple[Any, Any, Any]:
+    """Returns an encoder, a decoder and the embedding that they share, with dropout where ours has it."""
     from torch import nn
 
     sizes = {
@@ -75,6 +165,7 @@ def torch_step(
         "dim_feedforward": config.d_ff,
         "dropout": config.P_drop,
         "batch_first": True,
+        "layer_norm_eps": config.norm_epsilon,
         "device": device,
     }
     encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(**sizes), config.N, enable_nested_tensor=False)
@@ -86,34 +177,49 @@ def torch_step(
         layer.self_attn.dropout = 0.0
     for layer in decoder.layers:
         layer.multihead_attn.dropout = 0.0
-    positions = torch.tensor(
-        np.asarray(sinusoids(jnp.asarray(batch.source.positions_bt), config.d_model)), device=device
-    )
-    model = nn.ModuleList([encoder, decoder, embed])
-    adam = torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=fast or None)
-    causal = nn.Transformer.generate_square_subsequent_mask(batch.target.ids_bt.shape[1], device=device)
-    ids = (batch.source.ids_bt, batch.target.ids_bt, batch.labels_bt)
-    source, target_in, target_out = (torch.tensor(x, device=device).long() for x in ids)
-    drop = nn.Dropout(config.P_drop)
+    return encoder, decoder, embed
 
-    def loss_of() -> Any:
-        memory = encoder(drop(embed(source) * config.d_model**0.5 + positions))
-        x = drop(embed(target_in) * config.d_model**0.5 + positions)
-        x = decoder(x, memory, tgt_mask=causal, tgt_is_causal=True)
-        logits = x.flatten(0, 1) @ embed.weight.T
-        return nn.functional.cross_entropy(logits, target_out.flatten(), label_smoothing=0.1)
 
-    if fast:
-        torch.set_float32_matmul_precision("high")
-    forward = torch.compile(loss_of) if compiled else loss_of
-    compute = torch.autocast(device, torch.bfloat16) if fast else contextlib.nullcontext()
+def _torch_loss(hidden: Any, embed: Any, labels: Any, chunk: int) -> Any:
+    """Returns the mean loss; with `chunk`, as in Liger's kernel, logits are computed again for the gradient."""
+    from torch.nn.functional import cross_entropy
+    from torch.utils.checkpoint import checkpoint
 
-    def run() -> Any:
-        adam.zero_grad(set_to_none=True)
-        with compute:
-            loss = forward()
-        loss.backward()
-        adam.step()
-        return loss.detach()
+    def loss_sum(hidden: Any, labels: Any) -> Any:
+        return cross_entropy((hidden @ embed.T).float(), labels, label_smoothing=0.1, reduction="sum")
 
-    return Step(run)
+    if not chunk:
+        return loss_sum(hidden, labels) / len(labels)
+    parts = zip(hidden.split(chunk), labels.split(chunk), strict=True)
+    return sum(checkpoint(loss_sum, *part, use_reentrant=False) for part in parts) / len(labels)
+
+
+def copy_weights(encoder: Any, decoder: Any, embed: Any, params: Any) -> None:
+    """Gives PyTorch's stacks and embedding our parameters, in place; biases that ours lack stay 0."""
+    import torch
+
+    def tensor(array: Any) -> Any:
+        return torch.tensor(np.asarray(array, np.float32))
+
+    def attention(theirs: Any, ours: Any) -> None:
+        width = theirs.embed_dim
+        joined = [tensor(ours[name]).reshape(width, -1).T for name in ("wq", "wk", "wv")]
+        theirs.in_proj_weight.copy_(torch.cat(joined))
+        theirs.out_proj.weight.copy_(tensor(ours["wo"]).reshape(-1, width).T)
+        for bias in (theirs.in_proj_bias, theirs.out_proj.bias):
+            bias.zero_().requires_grad_(False)
+
+    with torch.no_grad():
+        embed.weight.copy_(tensor(params["embed"]))
+        for side, stack in (("encoder", encoder), ("decoder", decoder)):
+            for number, layer in enumerate(stack.layers):
+                ours = params[side][f"layer_{number}"]
+                attention(layer.self_attn, ours["self_attention"])
+                if side == "decoder":
+                    attention(layer.multihead_attn, ours["cross_attention"])
+                for linear, weight, bias in ((layer.linear1, "w1", "b1"), (layer.linear2, "w2", "b2")):
+                    linear.weight.copy_(tensor(ours["feed_forward"][weight]).T)
+                    linear.bias.copy_(tensor(ours["feed_forward"][bias]))
+                for norm in ("norm1", "norm2", "norm3")[: 2 if side == "encoder" else 3]:
+                    getattr(layer, norm).weight.copy_(tensor(ours[norm.replace("norm", "norm_")]["scale"]))
+                    getattr(layer, norm).bias.copy_(tensor(ours[norm.replace("norm", "norm_")]["bias"]))

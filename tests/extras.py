@@ -15,6 +15,7 @@ EXTRAS = {
     "ctranslate2": "convert",
     "flatbuffers": "convert",
     "ipykernel": "notebooks",
+    "jax_cuda13_plugin": "aot-gpu",
     "jupytext": "notebooks",
     "libtpu": "tpu",
     "mkdocs": "docs",

@@ -1,4 +1,4 @@
-"""What must be there before anything is begun: a GPU with enough memory, and the corpora."""
+"""What must be there before anything is begun: the packages, a GPU with enough memory, and the corpora."""
 
 import json
 import subprocess
@@ -12,6 +12,36 @@ LEAST = 30 * 2**30  # bytes that JAX must be allowed to use, three quarters of t
 _ASK = """import jax, json
 device = jax.devices()[0]
 print(json.dumps([device.platform, (device.memory_stats() or {}).get("bytes_limit", 0)]))"""
+
+PACKAGES = {  # what rows import besides their own file, and the extra that brings it
+    "step": {"torch": "bench"},
+    "decoding": {"ctranslate2": "bench"},
+    "multi30k": {"sacrebleu": "", "sacremoses": ""},
+    "corpus": {"sacrebleu": "", "sacremoses": ""},
+    "table3": {"sacrebleu": "", "sacremoses": ""},
+    "tests": {"pytest": "dev", "beartype": "dev"},
+}
+_IMPORT = """import importlib, sys
+for name in sys.argv[1:]:
+    print(name, flush=True)
+    importlib.import_module(name)"""
+
+
+def check_packages(rows: list[str], environment: dict[str, str]) -> None:
+    """Imports all that the rows use, in a process of its own: a package that is missing must not be found by training.
+
+    Raises:
+      UserError: one cannot be imported.
+    """
+    needed = {"jax": ""}  # before torch: the first of them loads its cuDNN for both
+    for row in rows:
+        needed |= {f"benchmarks.accelerator.{row}": "", **PACKAGES.get(row, {})}
+    asked = subprocess.run([sys.executable, "-c", _IMPORT, *needed], env=environment, capture_output=True, text=True)
+    if asked.returncode:
+        name = (asked.stdout.split() or ["Python"])[-1]
+        reason = (asked.stderr.strip().splitlines() or ["no reason given"])[-1]
+        install = f"pip install -e '.[{needed[name]}]'" if needed.get(name) else "pip install -e ."
+        raise UserError(f"{name} cannot be imported ({reason}); {install}, or leave its row out with --only")
 
 
 def check_device(environment: dict[str, str]) -> None:

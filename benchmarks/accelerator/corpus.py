@@ -20,7 +20,7 @@ def recipe() -> ConfigDict:
     cfg.model.dtype, cfg.model.dropout_bits = "bfloat16", "hash"
     cfg.data.update({"batching": "pack", "max_length": 256, "pack_length": 256, "buckets": (64, 256)})
     cfg.steps, cfg.optim.warmup = 6_000, 1_000
-    cfg.checkpoint.every = cfg.eval.every = 250
+    cfg.checkpoint.every = cfg.eval.every = 1_000  # 780 MB each
     # So little text is soon known by heart: the checkpoints of the lowest validation loss are averaged.
     cfg.eval.bleu_sentences, cfg.checkpoint.keep_best, cfg.decode.checkpoint = 0, 5, "average-best:5"
     return cfg

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from benchmarks.accelerator.device import is_gpu
 from benchmarks.accelerator.record import Options, Part
 from benchmarks.decoding import TOKENS, ctranslate2_model, our_search, problem, their_search
 from model.config import ModelConfig
@@ -50,6 +51,7 @@ def parts(options: Options) -> dict[str, Part]:
     found: dict[str, Part] = {}
     for count in counts:
         for dtype in ("float32", "bfloat16"):
-            found[f"{count}: ours, {dtype}"] = partial(ours, dataclasses.replace(base, dtype=dtype), count)
+            name = "TF32" if dtype == "float32" and is_gpu() else dtype  # what a GPU multiplies float32 in
+            found[f"{count}: ours, {name}"] = partial(ours, dataclasses.replace(base, dtype=dtype), count)
         found[f"{count}: CTranslate2, float16"] = partial(theirs, count)
     return found

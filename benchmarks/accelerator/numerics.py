@@ -14,9 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from base.errors import UserError
-from base.files import read_json_lines, write_text
+from base.files import read_json_lines
 from benchmarks.accelerator.record import Options, Part
-from benchmarks.accelerator.training import miniature
+from benchmarks.accelerator.step import BASE, LENGTH, TINY
+from benchmarks.accelerator.training import emptied, miniature, write_config
+from benchmarks.accelerator.whole_model import compare
 from configs import quickstart
 from model.masks import Mask
 from model.mixers.kernels import attend
@@ -43,7 +45,9 @@ def curves(options: Options) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for dtype in ("float32", "bfloat16"):
         workdir = options.runs / f"numerics-{dtype}"
-        train(recipe(options, dtype, 4 if options.tiny else 370), workdir)
+        precision = "highest" if dtype == "float32" else None  # otherwise a GPU would multiply in TF32
+        with jax.default_matmul_precision(precision):
+            train(recipe(options, dtype, 4 if options.tiny else 370), workdir)
         records = read_json_lines(workdir / "metrics.jsonl", {"kind": str})
         losses = [record["loss"] for record in records if record["kind"] == "train"]
         found[f"train_{dtype}"] = float(np.mean(losses[-max(1, len(losses) // 4) :]))
@@ -76,7 +80,8 @@ def kernel(impl: str, width: int) -> dict[str, Any]:
         def both(f: Any, *arrays: Any) -> Any:
             return jax.jit(jax.value_and_grad(lambda *a: (f(*a).astype(jnp.float32) ** 2).sum(), (0, 1, 2)))(*arrays)
 
-        ours = both(partial(einsum, mask=mask), *(x.astype(jnp.float32) for x in arrays))
+        with jax.default_matmul_precision("highest"):  # otherwise a GPU would multiply in TF32
+            ours = both(partial(einsum, mask=mask), *(x.astype(jnp.float32) for x in arrays))
         theirs = both(partial(attend, impl, mask=mask), *arrays)
         pairs = [
             (np.asarray(x, np.float32), np.asarray(y))
@@ -92,11 +97,10 @@ def killed(options: Options) -> dict[str, Any]:
     On a GPU that needs `DETERMINISTIC`, whose cost is the difference between the rates with it and without.
     """
     steps = 8 if options.tiny else 80
-    cfg, folder = recipe(options, "float32" if options.tiny else "bfloat16", steps), options.runs / "numerics-resume"
-    config, second = folder / "config.py", folder / "killed" / "checkpoints" / str(steps // 2)
-    folder.mkdir(parents=True, exist_ok=True)
-    text = f"from ml_collections import ConfigDict\n\n\ndef get_config():\n    return ConfigDict({cfg.to_dict()!r})\n"
-    write_text(config, text)
+    cfg = recipe(options, "float32" if options.tiny else "bfloat16", steps)
+    folder = emptied(options.runs / "numerics-resume")
+    config = write_config(folder / "config.py", cfg)
+    second = folder / "killed" / "checkpoints" / str(steps // 2)
     flags = os.environ.get("XLA_FLAGS", "")
     environment = {**os.environ, "XLA_FLAGS": flags if options.tiny else f"{flags} {DETERMINISTIC}".strip()}
 
@@ -121,19 +125,24 @@ def killed(options: Options) -> dict[str, Any]:
     if not options.tiny:
         environment["XLA_FLAGS"] = flags
         wait(start("free"))
-        found |= {f"{name}_rate": rates(folder / name)[-1] for name in ("whole", "free")} | {"flag": DETERMINISTIC}
+        last = {name: last_line(folder / name) for name in ("whole", "free")}
+        found |= {f"{name}_rate": line["tokens_per_second"] for name, line in last.items()} | {"flag": DETERMINISTIC}
+        found["free_loss_percent"] = 100 * abs(last["whole"]["loss"] / last["free"]["loss"] - 1)
     return found
 
 
-def rates(workdir: Path) -> list[float]:
-    """Returns the tokens per second that a run logged."""
+def last_line(workdir: Path) -> dict[str, Any]:
+    """Returns what a run logged last of its training."""
     records = read_json_lines(workdir / "metrics.jsonl", {"kind": str})
-    return [record["tokens_per_second"] for record in records if record["kind"] == "train"]
+    return [record for record in records if record["kind"] == "train"][-1]
 
 
 def parts(options: Options) -> dict[str, Part]:
-    """Returns the three comparisons; in miniature without cuDNN, which needs a GPU."""
+    """Returns the comparisons; in miniature without cuDNN, which needs a GPU."""
     found: dict[str, Part] = {"float32 and bfloat16": partial(curves, options)}
-    if not options.tiny:
+    if options.tiny:
+        found["whole model, einsum"] = partial(compare, TINY, "einsum", 2, 16)
+    else:
         found |= {f"cudnn, d_k {width}": partial(kernel, "cudnn", width) for width in WIDTHS}
+        found["whole model, cudnn"] = partial(compare, BASE, "cudnn", 16, LENGTH)
     return found | {"killed and resumed": partial(killed, options)}

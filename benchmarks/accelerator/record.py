@@ -1,8 +1,7 @@
 """The record of a row: its parts, each saved as soon as it ends."""
 
-import importlib.metadata
-import platform
 import sys
+import tarfile
 import time
 import traceback
 from collections.abc import Callable
@@ -12,8 +11,19 @@ from typing import Any, NamedTuple
 from base.errors import UserError
 from base.files import read_json, write_json
 
-MINUTES = {"step": 7, "corpus": 5, "multi30k": 6, "table3": 3, "numerics": 2, "decoding": 2, "tests": 1}  # shares
-PACKAGES = ("jax", "jaxlib", "flax", "torch", "ctranslate2")
+# What each row needs on one GPU, estimated, with compilation; what convinces most comes first.
+MINUTES = {
+    "step": 13,
+    "trainer": 5,
+    "multi30k": 8,
+    "numerics": 7,
+    "decoding": 6,
+    "corpus": 8,
+    "tests": 3,
+    "table3": 45,
+}
+ON_REQUEST = ("table3",)  # rows that --only must name
+ARCHIVE = "accelerator.tar.gz"
 _LANGUAGES = ("en", "de")
 _NEWS = [f"wmt/en-de/{part}" for part in ("news_mini_train.en-de", "newstest2013", "newstest2014")]
 _TATOEBA = [f"tatoeba/split.en-de.{part}" for part in ("train", "valid", "test")]
@@ -43,8 +53,10 @@ class Options(NamedTuple):
 
 def measure(parts: dict[str, Part], path: Path, seconds: float) -> None:
     """Measures the parts that the record lacks, in order, until the seconds are over. A part that fails says why."""
+    from benchmarks.accelerator.device import machine, state  # only now: they import jax
+
     began = time.monotonic()
-    record = read_record(path) | {"machine": machine()}
+    record = read_record(path) | {"machine": machine(), "before": state()}
     record.pop("failed", None)
     for name, part in parts.items():
         if name in record["parts"]:
@@ -65,6 +77,7 @@ def measure(parts: dict[str, Part], path: Path, seconds: float) -> None:
         record["parts"][name] = found | {"seconds": round(time.monotonic() - started, 1)}
         write_json(path, record)
     record["finished"] = parts.keys() <= record["parts"].keys()
+    record["after"] = state()
     write_json(path, record)
 
 
@@ -87,12 +100,10 @@ def save_failure(path: Path, reason: str, log: str) -> None:
     write_json(path, read_record(path) | {"failed": reason, "log": log[-LOG:]})
 
 
-def machine() -> dict[str, str]:
-    """Returns the versions of Python and of the packages that are installed."""
-    versions = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            versions[name] = "not installed"
-    return versions
+def save_archive(folder: Path) -> None:
+    """Packs the records and the table into one file, which is all that has to be copied from a borrowed machine."""
+    part = folder / f"{ARCHIVE}.part"
+    with tarfile.open(part, "w:gz") as archive:
+        for path in sorted((*folder.glob("*.json"), *folder.glob("table.md"))):
+            archive.add(path, path.name)
+    part.replace(folder / ARCHIVE)

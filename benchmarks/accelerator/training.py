@@ -1,6 +1,7 @@
 """Training against the clock: what the rows that train models share."""
 
 import os
+import shutil
 import signal
 import threading
 import time
@@ -9,6 +10,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from base.files import write_text
 from benchmarks.accelerator.record import OutOfTime
 from infer.evaluate.record import provenance
 from infer.evaluate.sentences import about, open_split, translate
@@ -19,6 +21,21 @@ from train.check import check_device
 from train.loop import train
 
 LEAST = 20.0  # seconds without which training is not begun
+
+
+def emptied(folder: Path) -> Path:
+    """Returns the folder, without what an earlier try has left there: a run that is resumed proves nothing new."""
+    if folder.exists():
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def write_config(path: Path, cfg: ConfigDict) -> Path:
+    """Writes a config file that returns `cfg`; returns its path."""
+    text = f"from ml_collections import ConfigDict\n\n\ndef get_config():\n    return ConfigDict({cfg.to_dict()!r})\n"
+    write_text(path, text)
+    return path
 
 
 def on_grammar(cfg: ConfigDict, pairs: int) -> ConfigDict:

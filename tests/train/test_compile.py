@@ -1,6 +1,6 @@
-"""`python -m train.compile` with the real compiler, on descriptions of TPU slices: what fits, and what does not.
+"""`python -m train.compile` with the real compilers, on descriptions of TPU slices and GPUs: what fits, what does not.
 
-Without libtpu these tests are skipped, unless REQUIRE_EXTRAS=tpu makes that a failure.
+Without libtpu, or jax's CUDA plugin, these tests are skipped, unless REQUIRE_EXTRAS=tpu,aot-gpu makes that a failure.
 """
 
 import importlib.util
@@ -20,7 +20,7 @@ from model.config import ModelConfig
 from run.sharding import make_mesh, process_shard
 from tests.conftest import ROOT
 from tests.extras import reason, skipped
-from train.aot import programs
+from train.aot import gpus, programs
 from train.aot.flops import update_flops
 from train.aot.hardware import CHIPS, GIB
 from train.aot.report import as_text, estimate, refusal
@@ -28,6 +28,7 @@ from train.compile import prepare
 
 prepare()  # before a test makes the compiler's library load
 needs_compiler = pytest.mark.skipif(skipped("libtpu"), reason=reason("libtpu"))
+needs_gpu_compiler = pytest.mark.skipif(skipped(gpus.PLUGIN), reason=reason(gpus.PLUGIN))
 SMALL = ("data.buckets=32,", "data.max_length=32", "data.tokens_per_batch=2048", "data.vocab_size=4096")
 SMALL += ("model.N=1", "model.d_model=256", "model.d_ff=1024", "model.h=4", "model.dropout_bits=hash")
 PAPER = [
@@ -60,7 +61,8 @@ def check(found: dict[str, Any]) -> None:
         assert 0 < program["memory"]["peak"] < chip.memory
         assert program["memory"]["aliased"] == pytest.approx(program["state_bytes"], rel=0.01)  # donated
         reduced = [e for e in program["collectives"] if e["kind"] in ("all-reduce", "reduce-scatter")]
-        assert sum(e["bytes"] for e in reduced) >= 2 * found["parameters"] / found["mesh"]["tensor"]  # in bfloat16
+        if found["devices"] > 1:
+            assert sum(e["bytes"] for e in reduced) >= 2 * found["parameters"] / found["mesh"]["tensor"]  # in bfloat16
         across = [e for e in program["collectives"] if e["kind"] == "send"]
         assert bool(across) == (found["slices"] > 1)
 
@@ -93,11 +95,16 @@ def test_what_does_not_fit_is_refused_with_its_numbers() -> None:
     assert float(_only(numbers, done.stderr)) > 16
 
 
+def test_an_unknown_topology_is_answered_with_the_known_ones() -> None:
+    known = "v4, v5e, v5p, v6e, a colon and a layout, like v5e:4x4, or one of a100, h100, a colon and a number"
+    with pytest.raises(UserError, match=f"--topology=v9:2x2: it must be one of {known}, like h100:8"):
+        programs.open_topology("v9:2x2", 1)
+
+
 @needs_compiler
 @pytest.mark.parametrize(
     ("topology", "reason"),
     [
-        ("v9:2x2", "--topology=v9:2x2: it must be one of v4, v5e, v5p, v6e, a colon and a layout, like v5e:4x4"),
         ("v5e:3x3", "v5e:3x3: .* is not divisible by .*; it must be like v5e:4x4"),
         ("v5e", "v5e: .* is invalid .*; it must be like v5e:4x4"),
     ],
@@ -135,10 +142,84 @@ def test_every_host_of_a_slice_can_read_its_rows(topology: str) -> None:
     assert process_shard(make_mesh(default().mesh, devices)).parts == len(devices)
 
 
-def test_without_the_compiler_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("topology", "extra"), [("v5e:2x2", "tpu"), ("h100:8", "aot-gpu")])
+def test_without_the_compiler_its_extra_is_named(monkeypatch: pytest.MonkeyPatch, topology: str, extra: str) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"not installed; pip install -e '\.\[tpu\]'"):
-        programs.open_topology("v5e:2x2", 1)
+    with pytest.raises(UserError, match=rf"not installed; pip install -e '\.\[{extra}\]'"):
+        programs.open_topology(topology, 1)
+
+
+@pytest.mark.parametrize(
+    ("topology", "slices", "message"),
+    [
+        ("h100:9", 1, "--topology=h100:9: a node has 1 to 8 GPUs; it must be like h100:8"),
+        ("h100", 1, "--topology=h100: a node has 1 to 8 GPUs; it must be like h100:8"),
+        ("a100:2x2", 1, "--topology=a100:2x2: a node has 1 to 8 GPUs; it must be like a100:8"),
+        ("h100:8", 2, "--slices=2: only TPUs have slices; h100:8 is one node"),
+    ],
+)
+def test_a_node_that_cannot_be_is_refused_with_or_without_the_compiler(topology, slices, message) -> None:
+    with pytest.raises(UserError, match=message):
+        programs.open_topology(topology, slices)
+
+
+@pytest.mark.parametrize(
+    ("flags", "calls", "scatters", "deterministic"),
+    [
+        ("", {}, 0, True),
+        ("", {"fmhaSoftmax": 1}, 0, True),
+        ("", {"fmhaSoftmaxBackward": 1}, 0, False),
+        ("", {}, 1, False),
+        ("--xla_gpu_deterministic_ops=true", {"fmhaSoftmaxBackward": 1}, 0, True),
+        ("--xla_gpu_deterministic_ops --xla_x=1", {"fmhaSoftmaxBackward": 1}, 0, True),
+        ("--xla_gpu_deterministic_ops=true --xla_gpu_deterministic_ops=false", {"fmhaSoftmaxBackward": 1}, 0, False),
+        ("--xla_gpu_deterministic_ops=true", {}, 1, False),
+    ],
+)
+def test_two_runs_give_the_same_bits_if_every_sum_has_an_order(
+    monkeypatch: pytest.MonkeyPatch, flags: str, calls: dict[str, int], scatters: int, deterministic: bool
+) -> None:
+    monkeypatch.setenv("XLA_FLAGS", flags)
+    assert gpus.order_of_sums(calls, scatters)["deterministic"] == deterministic
+
+
+@needs_gpu_compiler
+@pytest.mark.slow
+@pytest.mark.parametrize("attention", ["einsum", "cudnn"])
+@pytest.mark.parametrize("devices", [1, 8])
+def test_base_is_compiled_for_h100s(attention: str, devices: int) -> None:
+    keys = ("data.buckets=64,", "data.max_length=64", "model.scan_layers=True", f"model.attention_impl={attention}")
+    found = report("base", f"h100:{devices}", keys=keys)
+    assert found["devices"] == devices
+    program = found["train_longest"]
+    assert program["memory"]["aliased"] == pytest.approx(program["state_bytes"], rel=0.01)  # donated
+    forward, gradients = 0, 0
+    if attention == "cudnn":
+        forward = gradients = 18  # six encoder layers, and two in each of six decoder layers
+    calls = program["kernels"]
+    assert sum(times for name, times in calls.items() if name.endswith(gpus.GRADIENT)) == gradients
+    assert sum(calls.values()) == forward + gradients
+    assert not program["deterministic"]  # the gradient of the embedding
+    reduced = sum(e["bytes"] for e in program["collectives"] if e["kind"] == "all-reduce")
+    assert reduced >= 2 * found["parameters"] if devices > 1 else not program["collectives"]
+    if attention == "einsum":
+        assert program["flops"] / program["flops_analytic"] == pytest.approx(1, abs=0.05)
+
+
+@needs_gpu_compiler
+def test_a_kernel_of_another_device_is_one_line_and_status_2() -> None:
+    done = start("base", "h100:1", keys=("model.attention_impl=splash",))
+    expected = "error: config: model.attention_impl is 'splash', for tpus; h100:1 needs another\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", expected)
+
+
+@needs_gpu_compiler
+@pytest.mark.slow
+def test_what_needs_more_than_jax_takes_of_a_gpu_is_refused() -> None:
+    done = start("base", "h100:1", keys=(*SMALL, "data.tokens_per_batch=4000000", "loss.chunk=0"))
+    assert (done.returncode, done.stdout[:1]) == (1, "1")
+    numbers = r"does not fit: train_longest needs (\d+\.\d+) GiB per device, and h100:1 has 59\.33"
+    assert float(_only(numbers, done.stderr)) > 60
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Collectives in the text of compiled programs: every notation of groups, loops, and pieces of one collective."""
 
-from train.aot.hlo import Collective, Loop, collectives, loops
+from train.aot.hlo import Collective, Loop, collectives, kernels, loops, unordered_scatters
 
 PROGRAM = """HloModule jit_step
 
@@ -88,3 +88,58 @@ def test_a_loop_with_a_round_before_it_runs_once_less() -> None:
         for text in (PROGRAM, peeled)
     )
     assert (before, after) == (5, 3)
+
+
+ON_A_GPU = """HloModule jit_step
+
+%fused_scatter (p: f32[9,4]) -> f32[9,4] {
+  ROOT %scatter.3 = f32[9,4]{1,0} scatter(%p, %p, %p), update_window_dims={1,2}, to_apply=%add
+}
+
+%fused_ordered (p: f32[9,4]) -> f32[9,4] {
+  ROOT %scatter.4 = f32[9,4]{1,0} scatter(%p, %p, %p), indices_are_sorted=true, unique_indices=true, to_apply=%add
+}
+
+%layer (p: (s32[], f32[9,4])) -> (s32[], f32[9,4]) {
+  %attend.1 = (bf16[8,8]{1,0}, u8[0]{0}) custom-call(%p, %p), custom_call_target="__cudnn$fmhaScaleBiasSoftmax"
+  %attend.2 = bf16[8,8]{1,0} custom-call(%p, %p), custom_call_target="__cudnn$fmhaScaleBiasSoftmaxBackward"
+}
+
+%more (p: (s32[], f32[9,4])) -> pred[] {
+  ROOT %lt.1 = pred[] fusion(%p), kind=kLoop, calls=%compare
+}
+
+%compare (p: s32[]) -> pred[] {
+  ROOT %lt.2 = pred[] compare(%p, %p), direction=LT
+}
+
+%add (a: f32[], b: f32[]) -> f32[] {
+  ROOT %sum = f32[] add(%a, %b)
+}
+
+ENTRY %main (p: f32[9,4]) -> f32[9,4] {
+  %all-reduce-start = ((bf16[64,8]{1,0}), bf16[64,8]{1,0}) all-reduce-start(%p), channel_id=1, replica_groups={{0,1}}
+  %all-reduce-done = bf16[64,8]{1,0} all-reduce-done(%all-reduce-start)
+  %all-gather-start = (f32[2]{0}, f32[8]{0}) all-gather-start(%p), channel_id=2, replica_groups=[2,4]<=[8]
+  %all-reduce-start.1 = (f32[2]{0}, f32[3]{0}) all-reduce-start(%p, %p), channel_id=3, replica_groups={{0,1}}
+  %while.8 = (s32[], f32[9,4]{1,0}) while(%p), condition=%more, body=%layer, \
+backend_config={"known_trip_count":{"n":"6"},"known_init_step":{"init":"1","step":"1"}}
+  %fusion.1 = f32[9,4]{1,0} fusion(%p), kind=kInput, calls=%fused_scatter
+  ROOT %fusion.2 = f32[9,4]{1,0} fusion(%p), kind=kInput, calls=%fused_ordered
+}
+"""
+
+
+def test_what_a_program_for_gpus_starts_is_read_by_its_results() -> None:
+    assert sorted(collectives(ON_A_GPU, devices=8)) == [
+        Collective("all-gather", 8 * 4, 4, 1),
+        Collective("all-reduce", 2 * 4 + 3 * 4, 2, 1),
+        Collective("all-reduce", 64 * 8 * 2, 2, 1),
+    ]
+
+
+def test_calls_of_cudnn_are_counted_once_an_iteration_and_scatters_that_may_collide() -> None:
+    assert loops(ON_A_GPU) == [Loop(1, 7)]
+    assert kernels(ON_A_GPU) == {"__cudnn$fmhaScaleBiasSoftmax": 6, "__cudnn$fmhaScaleBiasSoftmaxBackward": 6}
+    assert unordered_scatters(ON_A_GPU) == 1
+    assert kernels(PROGRAM) == {} and unordered_scatters(PROGRAM) == 0

@@ -1,1 +1,1 @@
-"""Ahead-of-time compilation for TPUs, on a machine without one."""
+"""Ahead-of-time compilation for TPUs and GPUs, on a machine without one."""

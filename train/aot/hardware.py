@@ -2,8 +2,8 @@
 
 TPU: memory, bandwidth and peak from Google's pages on each generation (docs.cloud.google.com/tpu/docs/v5e, and so on);
 links and network from "How to Scale Your Model" (jax-ml.github.io/scaling-book/tpus), which gives the usable part of
-the links' nominal rate. GPU: NVIDIA's data sheets for the H100 and H200 (SXM), without sparsity, and the DGX user
-guides for the network, one 400 Gb/s adapter per GPU.
+the links' nominal rate. GPU: NVIDIA's data sheets for the A100, H100 and H200 (SXM), without sparsity, and the DGX user
+guides for the network, one adapter of 200 Gb/s (A100) or 400 Gb/s per GPU.
 """
 
 from typing import NamedTuple
@@ -31,6 +31,7 @@ CHIPS = {
     "v5e": Chip("TPU v5e", 16 * GIB, 197e12, 819e9, 90e9, 3.125e9),
     "v5p": Chip("TPU v5p", 95 * GIB, 459e12, 2765e9, 180e9, 6.25e9),
     "v6e": Chip("TPU v6e", 32 * GIB, 918e12, 1640e9, 180e9, 12.5e9),
+    "a100": Chip("NVIDIA A100 SXM", 80 * GIB, 312e12, 2039e9, 300e9, 25e9),
     "h100": Chip("NVIDIA H100 SXM", 80 * GIB, 989e12, 3350e9, 450e9, 50e9),
     "h200": Chip("NVIDIA H200 SXM", 141 * GIB, 989e12, 4800e9, 450e9, 50e9),
 }

@@ -10,10 +10,11 @@ import re
 from typing import NamedTuple
 
 KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute", "send")
-_COLLECTIVE = re.compile(rf" = (.*?) ({'|'.join(KINDS)})(?:-start)?\(")
+_COLLECTIVE = re.compile(rf" = (.*?) ({'|'.join(KINDS)})(-start)?\(")
 _COMPUTATION = re.compile(r"(?:ENTRY )?%([\w.-]+) \(.*\{$")
 _CALLED = re.compile(r"(?:calls|to_apply|body|condition|branch_computations)=\{?((?:%[\w.-]+(?:, )?)+)")
 _ARRAY = re.compile(r"\b(pred|[a-z]+\d\w*)\[([\d,]*)\]")
+_LIBRARY_CALL = re.compile(r' custom-call\(.*custom_call_target="([^"]+)"')
 _DEFINITION = re.compile(r"\s*(?:ROOT )?%([\w.-]+) = (.*)")
 
 
@@ -48,7 +49,9 @@ def collectives(text: str, devices: int, slices: int = 1) -> list[Collective]:
             match = _COLLECTIVE.search(line)
             if not (match and times[name]):
                 continue
-            shape, kind = match.groups()
+            shape, kind, start = match.groups()
+            if start:
+                shape = _started(shape, kind)
             channel = re.search(r"channel_id=(\d+)", line)
             collective = _collective(kind, shape, line, devices, slices)
             by_channel[kind, channel[1] if channel else line] = collective._replace(times=times[name])
@@ -65,6 +68,33 @@ def loops(text: str) -> list[Loop]:
             if loop is not None:
                 counting.append(loop)
     return counting
+
+
+def kernels(text: str) -> dict[str, int]:
+    """Returns how often one run of a program calls each library function, by the name that the compiler gives it."""
+    calls: dict[str, int] = {}
+    for line, times in _executed(text):
+        match = _LIBRARY_CALL.search(line)
+        if match:
+            calls[match[1]] = calls.get(match[1], 0) + times
+    return calls
+
+
+def unordered_scatters(text: str) -> int:
+    """Returns how many scatters a program runs whose updates may meet in one place, where a GPU adds in any order."""
+    found = 0
+    for line, times in _executed(text):
+        if " scatter(" in line and "unique_indices=true" not in line:
+            found += times
+    return found
+
+
+def _executed(text: str) -> list[tuple[str, int]]:
+    """Returns the lines of a program that are run, and how often."""
+    lines, entry = _computations(text)
+    times = dict.fromkeys(lines, 0)
+    _count(lines, entry, 1, times)
+    return [(line, times[name]) for name, body in lines.items() for line in body if times[name]]
 
 
 def _computations(text: str) -> tuple[dict[str, list[str]], str]:
@@ -100,6 +130,11 @@ def _loop(lines: dict[str, list[str]], computation: list[str], line: str) -> Loo
     match = re.search(r" while\(%([\w.-]+)\).*condition=%([\w.-]+)", line)
     if not match:
         return None
+    counted = re.search(r'"known_trip_count":\{"n":"(\d+)"\}', line)  # GPU programs say so
+    if counted:
+        first = re.search(r'"known_init_step":\{"init":"(\d+)"', line)
+        start = int(first[1]) if first else 0
+        return Loop(start, start + int(counted[1]))
     carried, condition_name = match.groups()
     condition = "\n".join(lines[condition_name])
     limit = re.search(r"ROOT .* compare\(.*%([\w.-]+)\), direction=LT", condition)
@@ -124,6 +159,16 @@ def _start(computation: list[str], carried: str) -> int:
         counter = definitions.get(copied[1], "")
     constant = re.search(r"^s32\[\]\S* constant\((\d+)\)", counter)
     return int(constant[1]) if constant else 0
+
+
+def _started(shape: str, kind: str) -> str:
+    """Returns the shapes of the results of an asynchronous collective, whose own shape may have the operands first."""
+    if shape.startswith("(("):
+        _, _, results = shape.partition(")")
+        return results
+    if kind in ("all-gather", "collective-permute") and shape.startswith("("):
+        return "".join(f"{found[0]} " for found in list(_ARRAY.finditer(shape))[1:2])
+    return shape
 
 
 def _collective(kind: str, shape: str, line: str, devices: int, slices: int) -> Collective:

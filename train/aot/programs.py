@@ -1,6 +1,7 @@
-"""Compiles a run's programs ahead of time for TPUs, and reads the compiler's analysis of them.
+"""Compiles a run's programs ahead of time for TPUs and GPUs, and reads the compiler's analysis of them.
 
-Nothing is executed and no TPU is needed: jax compiles for a description of the hardware, with the compiler in `libtpu`.
+Nothing is executed and none is needed: jax compiles for a description of the hardware, with the compiler in `libtpu`
+or in jax's CUDA plugin.
 """
 
 import importlib.util
@@ -31,9 +32,11 @@ from model.transformer import Transformer, init_params
 from run.sharding import AXES, ROWS, make_mesh, mesh_shape, placed_shapes, row_parts, shardings
 from tasks.loss import chunks
 from tasks.translation import objective
+from train.aot import gpus
 from train.aot.flops import counted_once, recomputed_flops, update_flops
+from train.aot.gpus import TARGETS, open_gpus
 from train.aot.hardware import CHIPS, GIB, Chip
-from train.aot.hlo import collectives, loops
+from train.aot.hlo import collectives, kernels, loops, unordered_scatters
 from train.optim import optimizer
 from train.step import init_state, make_train_step
 
@@ -51,17 +54,24 @@ class TooLarge(Exception):
 
 
 def open_topology(name: str, slices: int) -> tuple[Chip, list[Any]]:
-    """Returns the chip of a TPU topology such as "v5e:4x4", and the devices of `slices` slices of it.
+    """Returns the chip of a topology such as "v5e:4x4" or "h100:8", and the devices of `slices` slices of it.
 
     Raises:
       UserError: there is no such topology, or the compiler is not installed.
     """
-    if importlib.util.find_spec("libtpu") is None:
-        raise UserError("the TPU compiler is not installed; pip install -e '.[tpu]'")
     generation, _, layout = name.partition(":")
+    if generation in TARGETS:
+        if slices > 1:
+            raise UserError(f"--slices={slices}: only TPUs have slices; {name} is one node")
+        return CHIPS[generation], open_gpus(name)
     known = [key for key, chip in CHIPS.items() if chip.name.startswith("TPU")]
     if generation not in known:
-        raise UserError(f"--topology={name}: it must be one of {', '.join(known)}, a colon and a layout, like v5e:4x4")
+        raise UserError(
+            f"--topology={name}: it must be one of {', '.join(known)}, a colon and a layout, like v5e:4x4, or one of"
+            f" {', '.join(TARGETS)}, a colon and a number, like h100:8"
+        )
+    if importlib.util.find_spec("libtpu") is None:
+        raise UserError("the TPU compiler is not installed; pip install -e '.[tpu]'")
     options: dict[str, Any] = {"num_slices": slices} if slices > 1 else {}
     if set(layout.split("x")) == {"1"}:
         options["chips_per_host_bounds"] = (1, 1, 1)
@@ -121,7 +131,7 @@ def train_step(cfg: ConfigDict, config: ModelConfig, mesh: Mesh, rows: int, leng
     side = Tokens(ids_bt, ids_bt, ids_bt)
     batch = Batch(side, side, ids_bt)
     key = jax.ShapeDtypeStruct((), jax.random.key(0).dtype, sharding=NamedSharding(mesh, P()))
-    with jax.set_mesh(mesh):
+    with jax.set_mesh(mesh), gpus.cudnn_for(mesh.devices.flat[0]):
         compiled = _compile(step.lower(placed, batch, key))
     text = compiled.as_text()
 
@@ -157,17 +167,23 @@ def search_program(cfg: ConfigDict, config: ModelConfig, mesh: Mesh) -> dict[str
     source_bs = jax.ShapeDtypeStruct((rows, SEARCH_LENGTH), jnp.int32, sharding=NamedSharding(mesh, ROWS))
     options = {"beam": cfg.decode.beam, "alpha": cfg.decode.alpha, "extra_length": cfg.decode.extra_length}
     search = jax.jit(partial(run_search(beam_search), Transformer(config), **options))
-    compiled = _compile(search.lower(params, source_bs))
+    with jax.set_mesh(mesh), gpus.cudnn_for(mesh.devices.flat[0]):
+        compiled = _compile(search.lower(params, source_bs))
     return {"rows": rows, "length": SEARCH_LENGTH, **facts(compiled, compiled.as_text(), mesh)}
 
 
 def facts(compiled: Any, text: str, mesh: Mesh) -> dict[str, Any]:
     """Returns a program's memory and traffic in bytes, FLOPs and collectives, per device, as the compiler counts them.
 
-    `text` is `compiled.as_text()`, which is slow for a large program.
+    `text` is `compiled.as_text()`, which is slow for a large program. Of a GPU's program also how often it calls
+    cuDNN (whose FLOPs do not count), and scatters whose updates may add in any order.
+
+    Raises:
+      TooLarge: it needs more than jax takes of a GPU. For TPUs the compiler itself refuses.
     """
     analysis = compiled.memory_analysis()
-    cost = compiled.cost_analysis()
+    is_gpu = mesh.devices.flat[0].platform == "gpu"
+    cost = gpus.cost_analysis(compiled) if is_gpu else compiled.cost_analysis()
     memory = {
         "arguments": analysis.argument_size_in_bytes,
         "outputs": analysis.output_size_in_bytes,
@@ -176,6 +192,8 @@ def facts(compiled: Any, text: str, mesh: Mesh) -> dict[str, Any]:
         "code": analysis.generated_code_size_in_bytes,
     }
     memory["peak"] = sum(memory.values()) - 2 * memory["aliased"]
+    if is_gpu and memory["peak"] > gpus.available(mesh.devices.flat[0]):
+        raise TooLarge(memory["peak"], gpus.available(mesh.devices.flat[0]))
     slices = len({getattr(device, "slice_index", 0) for device in mesh.devices.flat})
     sent = Counter[tuple[str, int]]()
     count = Counter[tuple[str, int]]()
@@ -183,6 +201,7 @@ def facts(compiled: Any, text: str, mesh: Mesh) -> dict[str, Any]:
         key = (collective.kind, collective.group)
         count[key] += collective.times
         sent[key] += collective.times * collective.bytes
+    more = gpus.order_of_sums(kernels(text), unordered_scatters(text)) if is_gpu else {}
     return {
         "memory": memory,
         "flops": cost["flops"],
@@ -191,6 +210,7 @@ def facts(compiled: Any, text: str, mesh: Mesh) -> dict[str, Any]:
             {"kind": kind, "group": group, "count": count[kind, group], "bytes": sent[kind, group]}
             for kind, group in sorted(count)
         ],
+        **more,
     }
 
 

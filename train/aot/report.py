@@ -9,9 +9,10 @@ from ml_collections import ConfigDict
 
 from base.errors import UserError
 from model.config import parameter_count
+from model.mixers.kernels import PLATFORMS
 from run.folder import as_json, model_config
 from run.sharding import AXES
-from train.aot import programs
+from train.aot import gpus, programs
 from train.aot.hardware import ASSUMPTIONS, CHIPS, GIB, Chip
 
 
@@ -27,6 +28,9 @@ def report(cfg: ConfigDict, topology: str, slices: int, *, with_search: bool) ->
         raise UserError("data.vocab_size is 0, and no text is read here to count it: give --config.data.vocab_size")
     chip, devices = programs.open_topology(topology, slices)
     mesh = programs.topology_mesh(cfg.mesh, devices, slices)
+    impl = cfg.model.attention_impl
+    if PLATFORMS.get(impl, devices[0].platform) != devices[0].platform:
+        raise UserError(f"config: model.attention_impl is {impl!r}, for {PLATFORMS[impl]}s; {topology} needs another")
     config = model_config(cfg, cfg.data.vocab_size)
     shapes = programs.batch_shapes(cfg, mesh)
     _, longest_rows, longest = shapes[-1]
@@ -38,7 +42,7 @@ def report(cfg: ConfigDict, topology: str, slices: int, *, with_search: bool) ->
         "mesh": {axis: mesh.shape[axis] for axis in AXES},
         "parameters": parameter_count(config),
         "batches": [dict(zip(("planned", "rows", "length"), shape, strict=True)) for shape in shapes],
-        "versions": {"jax": jax.__version__, "libtpu": version("libtpu")},
+        "versions": compiler_versions(topology),
         "config": as_json(cfg),
     }
 
@@ -62,6 +66,12 @@ def report(cfg: ConfigDict, topology: str, slices: int, *, with_search: bool) ->
             return made
     made["estimate"] = estimate(chip, made["train_middle"], planned * length, cfg.steps)
     return made
+
+
+def compiler_versions(topology: str) -> dict[str, str]:
+    """Returns the versions of the packages that compile for a topology."""
+    compiler = gpus.PLUGIN if topology.partition(":")[0] in gpus.TARGETS else "libtpu"
+    return {"jax": jax.__version__, compiler: version(compiler)}
 
 
 def estimate(chip: Chip, program: dict[str, Any], positions: int, steps: int) -> dict[str, float]:
@@ -139,7 +149,20 @@ def _program_lines(program: dict[str, Any], chip: Chip) -> list[str]:
         lines.append(f"  {kind:<18} {collective['count']}, of {megabytes:.3f} MB, in groups of {collective['group']}")
     if not program["collectives"]:
         lines.append("  no collectives")
+    for kernel, times in program.get("kernels", {}).items():
+        lines.append(f"  {kernel:<18} called {times} times")
+    if "deterministic" in program:
+        lines.append(f"  deterministic {'yes' if program['deterministic'] else _unordered(program)}")
     return lines
+
+
+def _unordered(program: dict[str, Any]) -> str:
+    """Returns what adds in no fixed order."""
+    gradients = sum(times for kernel, times in program["kernels"].items() if kernel.endswith(gpus.GRADIENT))
+    return (
+        f"no: {program['unordered_scatters']} scatters and {gradients} gradients of cuDNN add in any order;"
+        " XLA_FLAGS=--xla_gpu_deterministic_ops=true gives them one"
+    )
 
 
 def _estimate_lines(estimated: dict[str, float], length: int, steps: int) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from base.errors import UserError
 from base.files import Schema, check, read_json
 from base.table import Markdown, Table, as_markdown
+from train.aot.gpus import TARGETS
 from train.aot.hardware import ASSUMPTIONS, CHIPS, GIB
 
 RECORDS = Path("results/aot")
@@ -20,7 +21,7 @@ REPORT: Schema = {
     "devices": int,
     "mesh": {"data": int, "fsdp": int, "tensor": int},
     "config": {"data": {"tokens_per_batch": int}},
-    "versions": {"jax": str, "libtpu": str},
+    "versions": {"jax": str},
 }
 REFUSED: Schema = {"program": str, "needed": int, "available": int}
 PROGRAM: Schema = {
@@ -47,8 +48,9 @@ COMPILED: Schema = {
     "train_longest": PROGRAM,
     "train_middle": PROGRAM,
     "estimate": ESTIMATE,
-    "config": {"data": {"train": str, "valid": str}},
+    "config": {"data": {"train": str, "valid": str}, "model": {"attention_impl": str}},
 }
+ON_GPUS: Schema = {"train_middle": {"kernels": dict, "deterministic": bool}}
 SIZES = (
     "record",
     "topology",
@@ -62,6 +64,18 @@ SIZES = (
     "bound by",
     "positions/s",
     "hours",
+)
+GPUS = (
+    "record",
+    "topology",
+    "mesh",
+    "attention",
+    "memory GiB",
+    "of HBM",
+    "cuDNN calls",
+    "deterministic",
+    "FLOPs / analytic",
+    "collectives MB",
 )
 WEAK = (
     "record",
@@ -97,12 +111,27 @@ def cases() -> list[Case]:
         rows.append(_case("meshes", f"v5e-4x4-{axis}", "big", "v5e:4x4", f"--config.mesh.{axis}=4", "--nosearch"))
     too_many_tokens = "--config.data.tokens_per_batch=200000"
     rows.append(_case("meshes", "v5e-2x2-large", "big", "v5e:2x2", too_many_tokens, "--nosearch"))
+    rows += _gpu_cases()
     for model in ("base", "big"):
         table = f"weak {model}"
         rows.append(_case(table, "v5e-2x2", model, "v5e:2x2", "--nosearch"))  # the paper's batch on four chips, again
         for topology, chips in (("v5e:4x4", 16), ("v5e:8x8", 64), ("v5e:16x16", 256)):
             tokens = f"--config.data.tokens_per_batch={A_CHIP * chips}"
             rows.append(_case(table, f"weak-{chips}", model, topology, tokens, "--nosearch"))
+    return rows
+
+
+def _gpu_cases() -> list[Case]:
+    """Returns the rows of GPUs, for which no time is estimated: the compiler cannot try its tiles without one."""
+    cudnn = "--config.model.attention_impl=cudnn"
+    rows = []
+    for model in ("base", "big"):
+        rows.append(_case("gpus", "h100-1-einsum", model, "h100:1", "--nosearch"))
+        rows.append(_case("gpus", "h100-1-cudnn", model, "h100:1", cudnn, "--nosearch"))
+        rows.append(_case("gpus", "h100-8-cudnn", model, "h100:8", cudnn, "--nosearch"))
+    for axis in ("fsdp", "tensor"):
+        rows.append(_case("gpus", f"h100-8-{axis}", "big", "h100:8", cudnn, f"--config.mesh.{axis}=8", "--nosearch"))
+    rows.append(_case("gpus", "a100-8-cudnn", "big", "a100:8", cudnn, "--nosearch"))
     return rows
 
 
@@ -142,6 +171,8 @@ def check_report(path: Path, content: Any) -> dict[str, Any]:
         raise UserError(f"{path}: damaged: report.topology is {report['topology']!r}; it must begin like v5e:4x4")
     rest = {"refused": REFUSED} if "refused" in report else COMPILED
     check(path, "report", report, rest)
+    if "refused" not in report and generation in TARGETS:
+        check(path, "report", report, ON_GPUS)
     return content
 
 
@@ -168,10 +199,11 @@ def tables(records: dict[str, dict[str, Any]]) -> str:
     compilers = set()
     for record in records.values():
         versions = record["report"]["versions"]
-        compilers.add(f"jax {versions['jax']}, libtpu {versions['libtpu']}")
+        compilers.add(", ".join(f"{package} {version}" for package, version in versions.items()))
     sections = (
         ("paper", "The paper's batch of 25,000 positions per side", SIZES),
         ("meshes", "Other meshes, and what does not fit", SIZES),
+        ("gpus", "GPUs: the paper's batch of 25,000 positions per side on one card and on a node of eight", GPUS),
         ("weak base", "Weak scaling of base: the same number of positions per chip on 4 to 256 chips", WEAK),
         ("weak big", "Weak scaling of big: the same number of positions per chip on 4 to 256 chips", WEAK),
     )
@@ -203,7 +235,7 @@ def _cells(report: dict[str, Any], first_rate: float) -> dict[str, str]:
     cells = {
         "topology": f"{slices}{report['topology']}",
         "chips": str(report["devices"]),
-        "mesh": " ".join(f"{axis} {size}" for axis, size in report["mesh"].items() if size > 1),
+        "mesh": " ".join(f"{axis} {size}" for axis, size in report["mesh"].items() if size > 1) or "one device",
         "positions per chip": f"{tokens / report['devices']:,.0f}",
         "positions in an update": f"{tokens:,}",
     }
@@ -217,6 +249,7 @@ def _cells(report: dict[str, Any], first_rate: float) -> dict[str, str]:
     estimate = report["estimate"]
     megabytes = [f"{kind} {size / 1e6:,.0f}" for kind, size in _collective_bytes(program).items()]
     cells |= {
+        "attention": report["config"]["model"]["attention_impl"],
         "memory GiB": f"{peak / GIB:.2f}",
         "of HBM": f"{peak / chip.memory:.0%}",
         "FLOPs / analytic": f"{program['flops'] / program['flops_analytic']:.3f}",
@@ -227,6 +260,9 @@ def _cells(report: dict[str, Any], first_rate: float) -> dict[str, str]:
         "hours": _range(estimate, "hours", 1.0, ".1f"),
         "of linear": f"{_rate(report) / first_rate:.1%}",
     }
+    if "kernels" in program:
+        cells["cuDNN calls"] = str(sum(program["kernels"].values()))
+        cells["deterministic"] = "yes" if program["deterministic"] else "no"
     for part in PARTS:
         seconds = estimate[f"{part}_seconds"]
         cells[f"{part} ms"] = f"{1e3 * seconds:.2f}"

@@ -1,0 +1,77 @@
+"""What a record says of the machine: the device and its software, and its clocks before and after."""
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+from pathlib import Path
+
+import jax
+
+from train.aot.hardware import CHIPS, Chip
+
+PACKAGES = ("jax", "jaxlib", "flax", "torch", "ctranslate2", "jax-cuda13-plugin", "nvidia-cudnn-cu13", "nvidia-cublas")
+_STATE = ("clocks.sm", "clocks.max.sm", "clocks.mem", "power.draw", "power.limit", "temperature.gpu")
+
+
+def machine() -> dict[str, str]:
+    """Returns the device and its driver, XLA's flags, and the versions of Python and of the packages."""
+    device = jax.devices()[0]
+    found = {
+        "device": device.device_kind if is_gpu() else f"{device.device_kind}, {_processor()}",
+        "platform": " ".join(device.client.platform_version.split()),  # of a GPU: CUDA's version
+        "XLA_FLAGS": os.environ.get("XLA_FLAGS", ""),
+        "python": platform.python_version(),
+    }
+    if is_gpu():
+        found["driver"] = _ask(("driver_version",)).get("driver_version", "unknown")
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def state() -> dict[str, str]:
+    """Returns the GPU's clocks, power and temperature now, as nvidia-smi writes them; nothing without a GPU."""
+    return _ask(_STATE) if is_gpu() else {}
+
+
+def is_gpu() -> bool:
+    """Returns whether jax computes on a GPU."""
+    return jax.default_backend() == "gpu"
+
+
+def data_sheet(kind: str) -> Chip | None:
+    """Returns the specification of a device by its name; None if there is none."""
+    for name, chip in CHIPS.items():
+        if name in kind.lower():
+            return chip
+    return None
+
+
+def peak_memory() -> int:
+    """Returns the most bytes of the device that this process has had in use; 0 if the device does not count them."""
+    return (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use", 0)
+
+
+def _ask(fields: tuple[str, ...]) -> dict[str, str]:
+    command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader", "--id=0"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return {}
+    if answer.returncode or not answer.stdout.strip():
+        return {}
+    values = [value.strip() for value in answer.stdout.splitlines()[0].split(",")]
+    return dict(zip(fields, values, strict=False))
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
