@@ -146,7 +146,7 @@ def _recorded(
     steps: list[list[Node]] = []
     places: dict[Ids, int] = {(): -1}  # of each kept hypothesis among the nodes of the step before
     ends: dict[Ids, tuple[int, int]] = {}  # of each finished one, its step and its place there
-    while bool(states.is_alive(state)) and int(state.step) < state.steps:
+    while bool(states.are_alive(state).any()) and int(state.step) < state.steps:
         if int(state.step) == slots:
             slots = min(2 * slots, state.steps)
             state = state._replace(cache=state.cache.grow(slots * decoding.beam))
