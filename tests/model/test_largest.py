@@ -20,7 +20,8 @@ def drawn(kind: str, n: int) -> np.ndarray:
     elif kind == "all -inf":
         x_bn = np.full_like(x_bn, -np.inf)
     elif kind == "side by side":
-        x_bn[:, n - 20 :] += 9
+        x_bn -= 50.0
+        x_bn[:, n - 20 :] += 9.0
     return x_bn
 
 
