@@ -171,15 +171,19 @@ def test_a_second_try_starts_from_empty_folders(tmp_path: Path, monkeypatch: pyt
     left = tmp_path / "numerics-resume" / "killed" / "checkpoints" / "4"
     left.mkdir(parents=True)
 
-    def start(*arguments: Any, **options: Any) -> Any:
-        assert not left.exists() and (tmp_path / "numerics-resume" / "config.py").exists()
-        raise OutOfTime
+    class Start:
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            assert not left.exists() and (tmp_path / "numerics-resume" / "config.py").exists()
+            raise OutOfTime
 
-    monkeypatch.setattr(subprocess, "Popen", start)
+        def __class_getitem__(cls, item: Any) -> Any:
+            return cls
+
+    monkeypatch.setattr(subprocess, "Popen", Start)
     with pytest.raises(OutOfTime):
         numerics.killed(options)
     (tmp_path / "trainer" / "run").mkdir(parents=True)
-    with pytest.raises(AssertionError):  # of `start`, which came after
+    with pytest.raises(OutOfTime):
         trainer.trained(trainer.recipe(options, "base"), tmp_path / "trainer", 1.0)
     assert [path.name for path in (tmp_path / "trainer").iterdir()] == ["config.py"]
     assert list(emptied(tmp_path / "trainer").iterdir()) == []
@@ -251,7 +255,7 @@ def test_pytorch_starts_from_our_weights_in_every_form() -> None:
     params = jax.tree.map(np.asarray, init_params(config, jax.random.key(0)))
     batch = random_batch(2, 6, config.vocab_size)
     expected = float(our_step(config, batch).run())
-    forms = {Peer(): 1e-5, Peer(chunk=5): 1e-5, Peer(fast=True): 1e-2, Peer(fast=True, half=True, chunk=5): 1e-2}
+    forms = {Peer(): 1e-3, Peer(chunk=5): 1e-3, Peer(fast=True): 1e-2, Peer(fast=True, half=True, chunk=5): 1e-2}
     for peer, tolerance in forms.items():
         step = torch_step(config, batch, peer=peer, params=params, rate=lambda update: 1e-2)
         assert float(step.run()) == pytest.approx(expected, rel=tolerance)
