@@ -46,7 +46,8 @@ quickstart: install  ## train on the built-in corpus, score the test split, tran
 	  '  attention.png          the heat maps; attention.html lets you choose layer and head' \
 	  'Next:' \
 	  '  echo "$$(head -n 1 $(RUN)/sample.en)" | $(BIN)/python -m infer.translate --workdir=$(RUN) --nbest=4 --scores' \
-	  '  $(BIN)/python -m train --config=configs/quickstart.py --workdir=runs/one_head --config.model.h=1' \
+	  '  $(BIN)/python -m train --config=configs/quickstart.py --workdir=runs/one_head \' \
+	  '    --config.model.h=1 --config.model.d_k=128 --config.model.d_v=128' \
 	  '  $(BIN)/python -m train --config=configs/quickstart.py --workdir=runs/mine --config.data.train="text:PREFIX.{en,de}" ...   (README: your own text)'
 
 notebooks: install  ## execute the notebooks, of which the third reads runs/quickstart; needs extra `notebooks`
