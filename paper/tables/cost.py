@@ -47,8 +47,9 @@ def xla_flops(records: Records, cfg: ConfigDict) -> float | None:
     """Returns XLA's count of the operations of a whole run; None without a report of `train.compile` on the config."""
     wanted = identity(as_json(cfg))
     for report in records.compiled:
-        if "train_middle" in report and identity(report["config"]) == wanted:
-            program = report["train_middle"]
+        program = report.get("train_middle", {})
+        is_whole = program and "kernels" not in program  # a GPU's count leaves out what its library calls compute
+        if is_whole and identity(report["config"]) == wanted:
             planned = cfg.data.tokens_per_batch // program["length"]  # without rows that only fill the mesh
             return cfg.steps * program["flops"] * report["devices"] * planned / program["rows"]
     return None

@@ -211,7 +211,11 @@ def test_learned_positions_bound_the_prompt_and_what_follows():
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("activation", "tanh", "model.activation is 'tanh'; it must be one of relu, gelu, gelu_tanh, silu"),
+        (
+            "activation",
+            "tanh",
+            "model.activation is 'tanh'; it must be one of relu, gelu, gelu_tanh, silu, geglu, swiglu",
+        ),
         ("norm_epsilon", 0.0, "model.norm_epsilon is 0.0; it must be above 0"),
         ("norm_kind", "batch", "model.norm_kind is 'batch'; it must be one of layer, rms"),
     ],

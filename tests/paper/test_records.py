@@ -297,7 +297,7 @@ def test_a_damaged_line_of_metrics_is_named(tmp_path: Path, line: bytes) -> None
     broken = planted(tmp_path, 8.0)
     with (broken / "metrics.jsonl").open("ab") as file:
         file.write(line + b"\n")
-    with pytest.raises(UserError, match=r"metrics\.jsonl: damaged in line 4"):
+    with pytest.raises(UserError, match=r"metrics\.jsonl: damaged in line 5"):
         read_run(broken)
 
 

@@ -66,7 +66,7 @@ def test_a_record_holds_the_newest_evaluation_and_the_last_update(tmp_path: Path
     assert record["caveats"] == []
     training = record["training"]
     assert (training["steps"], training["minutes"]) == (config["steps"], 30.0)
-    assert [one["step"] for one in training["validations"]] == [config["steps"] // 2, config["steps"]]
+    assert [one["step"] for one in training["validations"]] == [config["steps"] // part for part in (4, 2, 1)]
     assert results.make_record(run, "valid")["evaluation"]["time"] == "2026-01-03"
     assert (record["launches"][0]["data"], record["launches"][0]["command"]) == (
         {"train": manifest},
@@ -180,7 +180,7 @@ def test_a_record_may_lie_deeper_and_keep_translations(tmp_path: Path, monkeypat
     records = find_records(Path("results"))
     (one,) = row_runs(records, A1, "valid").scored
     assert one.scores == scores(config, "valid", 7.0)
-    assert [record["step"] for record in one.run.validations] == [config["steps"] // 2, config["steps"]]
+    assert [record["step"] for record in one.run.validations] == [config["steps"] // part for part in (4, 2, 1)]
     assert read_lines_of(one) == ["Der Hund schläft."]
     assert results.translation_records(records.runs) == {}, "the README shows what lies directly in results/"
     one.lines.write_bytes(b"\xff\n")

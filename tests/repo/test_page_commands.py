@@ -38,7 +38,7 @@ ELSEWHERE_MADE = {"tar xf": "wmt16.en-de.joined-dict.transformer", "make quickst
 
 READS = {"baseline", "gold", "hypothesis", "init", "nbest", "parameters", "parsed", "reference", "runs", "source"}
 READS |= {"target", "config.data.tokenizer"}
-MAKES = {"html", "output", "plot"}
+MAKES = {"explain", "html", "output", "plot"}
 SPECIAL = {"config", "corpus", "from", "storage", "workdir", *(f"config.data.{split}" for split in SPLITS)}
 TRAINERS = {"train", "train.sweep"}
 MAKERS = {*TRAINERS, "infer.convert"}  # make --workdir, given --config or --from; others read it
