@@ -35,8 +35,12 @@ def drawn(run: Run, decoding: Decoding, text: str = SOURCE) -> BeamTree:
     [
         Decoding(beam=1, alpha=0.6, extra_length=3),
         Decoding(beam=4, alpha=0.6, extra_length=3, nbest=4),
-        Decoding(beam=3, alpha=1.0, extra_length=30, nbest=2, length_penalty="power"),
-        Decoding(beam=3, alpha=0.0, extra_length=5, nbest=3, min_length=4, no_repeat=2),
+        pytest.param(
+            Decoding(beam=3, alpha=1.0, extra_length=30, nbest=2, length_penalty="power"), marks=pytest.mark.slow
+        ),
+        pytest.param(
+            Decoding(beam=3, alpha=0.0, extra_length=5, nbest=3, min_length=4, no_repeat=2), marks=pytest.mark.slow
+        ),
     ],
     ids=["greedy", "beam", "long", "rules"],
 )

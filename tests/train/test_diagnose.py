@@ -17,6 +17,7 @@ from train.optim import optimizer
 from train.step import init_state, make_train_step
 
 
+@pytest.mark.slow
 def test_the_parts_add_up_to_the_update_that_is_made() -> None:
     goal = objective(tiny.TINY, 0.1)
     tx = optimizer(tiny.default().optim, 16, 10)

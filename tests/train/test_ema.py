@@ -13,7 +13,7 @@ from tests import tiny
 from train import loop
 
 
-@pytest.mark.parametrize("clip_norm", [0.0, 1.0])
+@pytest.mark.parametrize("clip_norm", [1.0, pytest.param(0.0, marks=pytest.mark.slow)])
 def test_the_average_weighs_each_update_less_than_the_next_and_changes_the_parameters_by_rounding(
     tmp_path: Path, clip_norm: float
 ) -> None:
@@ -39,6 +39,7 @@ def test_the_average_weighs_each_update_less_than_the_next_and_changes_the_param
         load_choice(tmp_path / "plain", "ema")
 
 
+@pytest.mark.slow
 def test_a_resumed_run_continues_the_average_to_the_same_bits(tmp_path: Path) -> None:
     cfg = tiny.training_config(tmp_path)
     cfg.steps = 4

@@ -119,7 +119,7 @@ def test_the_log_shows_the_share_of_the_peak_where_both_are_known(
     assert record["mfu"] == pytest.approx(500 / record["seconds"] / 1e9)
 
 
-@pytest.mark.parametrize("where", ["parameter", "gradient"])
+@pytest.mark.parametrize("where", ["parameter", pytest.param("gradient", marks=pytest.mark.slow)])
 def test_a_nan_is_named_by_operation_and_parameter(where: str) -> None:
     cfg = tiny.default()
     goal = objective(tiny.TINY, 0.1)
@@ -156,6 +156,7 @@ def spoiled(state: TrainState) -> TrainState:
     return state.replace(params=jax.tree_util.tree_map_with_path(spoil, state.params))
 
 
+@pytest.mark.slow
 def test_a_healthy_run_has_no_nan_in_any_operation_and_the_same_losses(tmp_path: Path) -> None:
     cfg = tiny.training_config(tmp_path)
     cfg.steps = 4
