@@ -1,10 +1,12 @@
 """A trace of some updates by jax's profiler, and which operations they spend their time in."""
 
+import gzip
+import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
@@ -12,6 +14,14 @@ from base.errors import UserError
 
 FOLDER = "profile"  # of the run
 _SHOWN = 5  # operations
+
+
+class Operation(NamedTuple):
+    """One run of an operation on a thread; microseconds."""
+
+    name: str
+    start: float
+    duration: float
 
 
 class Profile:
@@ -43,7 +53,7 @@ class Profile:
             return []
         jax.block_until_ready(state)
         self.close()
-        traces = sorted(self._folder.rglob("*.xplane.pb"), key=lambda path: path.stat().st_mtime)
+        traces = sorted(self._folder.rglob("*.trace.json.gz"), key=lambda path: path.stat().st_mtime)
         shares = "; ".join(f"{name} {share:.1%}" for name, share in largest(traces[-1])[:_SHOWN])
         return [f"profile of updates {self._first} to {step}: {traces[-1].parent}", f"most time: {shares}"]
 
@@ -55,34 +65,40 @@ class Profile:
 
 
 def largest(trace: Path) -> list[tuple[str, float]]:
-    """Returns each kind of operation in a trace (`*.xplane.pb`) and its share of all their time, the largest first.
+    """Returns each kind of operation in a trace (`*.trace.json.gz`) and its share of all their time, the largest first.
 
     Operations are XLA's, after fusion; `dot.12` is of the kind `dot`. What runs within another, as the body of a loop
-    does, counts for itself only.
+    does, counts for itself only. The file is in Chrome's trace format; jax 0.12 ends the process while it reads the
+    other one, `*.xplane.pb`.
     """
-    times: defaultdict[str, float] = defaultdict(float)  # nanoseconds
-    for plane in jax.profiler.ProfileData.from_file(str(trace)).planes:
-        for line in plane.lines:
-            events = [event for event in line.events if line.name == "XLA Ops" or _is_operation(event)]
-            for event, own in _own_times(events):
-                times[re.sub(r"[.\d]+$", "", event.name)] += own
+    with gzip.open(trace) as file:
+        events = json.load(file)["traceEvents"]
+    devices = {_thread(event) for event in events if event.get("args", {}).get("name") == "XLA Ops"}  # GPUs and TPUs
+    threads: defaultdict[tuple[int, int], list[Operation]] = defaultdict(list)
+    for event in events:
+        if event.get("ph") == "X" and ("hlo_op" in event.get("args", {}) or _thread(event) in devices):
+            threads[_thread(event)].append(Operation(event["name"], event["ts"], event.get("dur", 0.0)))
+    times: defaultdict[str, float] = defaultdict(float)
+    for operations in threads.values():
+        for operation, own in _own_times(operations):
+            times[re.sub(r"[.\d]+$", "", operation.name)] += own
     total = sum(times.values())
     return [(name, times[name] / total) for name in sorted(times, key=times.__getitem__, reverse=True)]
 
 
-def _is_operation(event: Any) -> bool:
-    return any(key == "hlo_op" for key, _ in event.stats)
+def _thread(event: dict[str, Any]) -> tuple[int, int]:
+    return event.get("pid", 0), event.get("tid", 0)
 
 
-def _own_times(events: Iterable[Any]) -> list[tuple[Any, float]]:
-    """Returns the nanoseconds of each event of a thread without those of the events within it."""
-    ordered = sorted(events, key=lambda event: (event.start_ns, -event.duration_ns))
-    own: list[float] = [event.duration_ns for event in ordered]
-    around: list[int] = []  # the events that are still open, as indices
-    for number, event in enumerate(ordered):
-        while around and ordered[around[-1]].start_ns + ordered[around[-1]].duration_ns <= event.start_ns:
+def _own_times(operations: Iterable[Operation]) -> list[tuple[Operation, float]]:
+    """Returns the microseconds of each operation of a thread without those of the operations within it."""
+    ordered = sorted(operations, key=lambda operation: (operation.start, -operation.duration))
+    own = [operation.duration for operation in ordered]
+    around: list[int] = []  # the operations that are still open, as indices
+    for number, operation in enumerate(ordered):
+        while around and ordered[around[-1]].start + ordered[around[-1]].duration <= operation.start:
             around.pop()
         if around:
-            own[around[-1]] -= event.duration_ns
+            own[around[-1]] -= operation.duration
         around.append(number)
     return list(zip(ordered, own, strict=True))

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ from train.check import profiled
 from train.metrics import Reporter
 from train.nans import naming_nans
 from train.optim import optimizer
-from train.profile import _own_times, largest
+from train.profile import Operation, _own_times, largest
 from train.step import Sums, TrainState, init_state, make_train_step
 from train.utilisation import batch_flops, chip_of
 
@@ -46,7 +46,7 @@ def test_some_updates_are_traced_and_the_largest_operations_named(
     cfg = tiny.training_config(tmp_path)
     cfg.steps = 5
     assert loop.train(cfg, tmp_path / "run", profile=(2, 3)) == 0
-    (trace,) = (tmp_path / "run" / "profile").rglob("*.xplane.pb")
+    (trace,) = (tmp_path / "run" / "profile").rglob("*.trace.json.gz")
     lines = capsys.readouterr().err.splitlines()
     assert f"profile of updates 2 to 3: {trace.parent}" in lines
     shares = largest(trace)
@@ -67,16 +67,10 @@ def losses(workdir: Path) -> list[float]:
     return [json.loads(line)["loss"] for line in (workdir / "metrics.jsonl").read_text().splitlines()]
 
 
-class Event(NamedTuple):
-    name: str
-    start_ns: float
-    duration_ns: float
-
-
 def test_an_operation_within_another_counts_for_itself_only() -> None:
     places = [("dot", 2.0, 3.0), ("while", 0.0, 10.0), ("add", 6.0, 4.0), ("mul", 7.0, 1.0), ("dot", 10.0, 5.0)]
-    events = [Event(*place) for place in places]
-    assert {(one.name, one.start_ns): own for one, own in _own_times(events)} == {
+    operations = [Operation(*place) for place in places]
+    assert {(one.name, one.start): own for one, own in _own_times(operations)} == {
         ("while", 0): 3,
         ("dot", 2): 3,
         ("add", 6): 3,
