@@ -234,7 +234,8 @@ def test_the_host_runs_the_same_search_and_only_the_stages_that_it_needs(monkeyp
     before = stages._stage._cache_size()
     found = stages.find(beam_search, model, options, params, inputs_bs=SOURCE_BS)
     for field, expected in zip(found, whole_found, strict=True):
-        np.testing.assert_array_equal(field, expected)
+        # Other programs may round a sum of log-probabilities otherwise: a unit in the last place for each token.
+        np.testing.assert_allclose(field, expected, rtol=1e-6 if field.dtype == np.float32 else 0)
     assert stages._stage._cache_size() - before == 3, "of 4, 8 and 10 steps"
     brief = params | {"embed": params["embed"].at[EOS].mul(20.0)}
     before = stages._stage._cache_size()
