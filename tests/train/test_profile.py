@@ -1,5 +1,6 @@
 """`--profile`, the share of an accelerator's peak, and `--debug_nans`."""
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,26 @@ def test_an_operation_within_another_counts_for_itself_only() -> None:
         ("mul", 7): 1,
         ("dot", 10): 5,
     }
+
+
+def test_an_accelerators_operations_are_those_of_its_own_threads(tmp_path: Path) -> None:
+    """A trace by hand: a GPU's thread of operations, one of its kernels, and the host's, of which XLA's alone count."""
+    threads = {(1, 7): "XLA Ops", (1, 8): "Stream #1", (2, 7): "python"}
+    events: list[dict[str, Any]] = [
+        {"ph": "M", "pid": pid, "tid": tid, "name": "thread_name", "args": {"name": name}}
+        for (pid, tid), name in threads.items()
+    ]
+    for pid, tid, name, start, duration in (
+        (1, 7, "while.3", 0.0, 8.0),
+        (1, 7, "dot.12", 1.0, 6.0),
+        (1, 8, "a_kernel", 0.0, 50.0),
+        (2, 7, "train", 0.0, 50.0),
+    ):
+        events.append({"ph": "X", "pid": pid, "tid": tid, "name": name, "ts": start, "dur": duration})
+    events.append({"ph": "X", "pid": 2, "tid": 9, "name": "dot", "ts": 2.0, "dur": 2.0, "args": {"hlo_op": "dot"}})
+    trace = tmp_path / "host.trace.json.gz"
+    trace.write_bytes(gzip.compress(json.dumps({"traceEvents": events}).encode()))
+    assert largest(trace) == [("dot", 0.8), ("while", 0.2)]
 
 
 @pytest.mark.parametrize(
