@@ -57,21 +57,25 @@ def _norms(tree: dict) -> dict[str, Float[Array, ""]]:
     parts: dict[str, list[Any]] = {}
     for path, leaf in flatten_dict(tree).items():
         is_in_layer = len(path) > 1 and path[1].startswith("layer")
-        parts.setdefault("/".join(path[:2] if is_in_layer else path[:1]), []).append(leaf)
+        depth = 2 if is_in_layer else 1
+        name = "/".join(path[:depth])
+        parts.setdefault(name, []).append(leaf)
     return {name: optax.tree.norm(leaves) for name, leaves in parts.items()}
 
 
 def _entropies(objective: Objective, params: dict, batch: Batch) -> dict[str, Float[Array, ""]]:
     model = objective.model
-    if not (hasattr(model, "attention_maps") and MIXERS[model.config.mixer].weights):
+    has_maps = hasattr(model, "attention_maps") and MIXERS[model.config.mixer].weights
+    if not has_maps:
         return {}
-    sides = [jax.tree.map(lambda x_bt: x_bt[:_ROWS], tokens) for tokens in objective.tokens(batch)]
+    sides = jax.tree.map(lambda x_bt: x_bt[:_ROWS], objective.tokens(batch))
     maps = model.apply({"params": params}, *sides, method="attention_maps")
     metrics = {}
     for kind, weights_nbhts in maps.items():
         queries = sides[0] if kind == "encoder" else sides[-1]
+        real_bt = queries.segments_bt != 0
         for layer, weights_bhts in enumerate(weights_nbhts):
-            metrics[f"attention_entropy/{kind}/layer_{layer}"] = _entropy(weights_bhts, queries.segments_bt != 0)
+            metrics[f"attention_entropy/{kind}/layer_{layer}"] = _entropy(weights_bhts, real_bt)
     return metrics
 
 

@@ -4,11 +4,10 @@ import importlib.metadata
 import os
 import platform
 import subprocess
-from pathlib import Path
 
 import jax
 
-from train.aot.hardware import CHIPS, Chip
+from run.folder import cpu_model
 
 PACKAGES = ("jax", "jaxlib", "flax", "torch", "ctranslate2", "jax-cuda13-plugin", "nvidia-cudnn-cu13", "nvidia-cublas")
 _STATE = ("clocks.sm", "clocks.max.sm", "clocks.mem", "power.draw", "power.limit", "temperature.gpu")
@@ -18,7 +17,7 @@ def machine() -> dict[str, str]:
     """Returns the device and its driver, XLA's flags, and the versions of Python and of the packages."""
     device = jax.devices()[0]
     found = {
-        "device": device.device_kind if is_gpu() else f"{device.device_kind}, {_processor()}",
+        "device": device.device_kind if is_gpu() else f"{device.device_kind}, {cpu_model()}",
         "platform": " ".join(device.client.platform_version.split()),  # of a GPU: CUDA's version
         "XLA_FLAGS": os.environ.get("XLA_FLAGS", ""),
         "python": platform.python_version(),
@@ -43,14 +42,6 @@ def is_gpu() -> bool:
     return jax.default_backend() == "gpu"
 
 
-def data_sheet(kind: str) -> Chip | None:
-    """Returns the specification of a device by its name; None if there is none."""
-    for name, chip in CHIPS.items():
-        if name in kind.lower():
-            return chip
-    return None
-
-
 def peak_memory() -> int:
     """Returns the most bytes of the device that this process has had in use; 0 if the device does not count them."""
     return (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use", 0)
@@ -66,12 +57,3 @@ def _ask(fields: tuple[str, ...]) -> dict[str, str]:
         return {}
     values = [value.strip() for value in answer.stdout.splitlines()[0].split(",")]
     return dict(zip(fields, values, strict=False))
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from base.errors import UserError
-from benchmarks.accelerator.device import data_sheet, peak_memory
+from benchmarks.accelerator.device import peak_memory
 from benchmarks.accelerator.process import in_fresh_process
 from benchmarks.accelerator.record import Options, Part
 from benchmarks.contenders import Peer, Step, our_step, random_batch, torch_step
@@ -26,6 +26,7 @@ from model.mixers import kernels
 from model.transformer import init_params
 from train.aot.flops import update_flops
 from train.optim import learning_rate
+from train.utilisation import chip_of
 
 POSITIONS, LENGTH = 25_000, 256
 BASE = ModelConfig(vocab_size=37_000, dtype="bfloat16", dropout_bits="hash")
@@ -157,7 +158,7 @@ def parts(options: Options) -> dict[str, Part]:
             measure_peak()  # it was measured by an earlier call
         counted = dataclasses.replace(config, vocab_size=FORMS.get(form, {}).get("vocab_size", config.vocab_size))
         flops = update_flops(counted, rows, length, length) / found["seconds_of_update"]
-        chip = data_sheet(jax.devices()[0].device_kind)
+        chip = chip_of(jax.devices()[0].device_kind)
         return {
             "milliseconds": 1e3 * found["seconds_of_update"],
             "target_tokens_per_second": rows * length / found["seconds_of_update"],  # of rows without padding

@@ -31,9 +31,13 @@ def translation_choices(
     source_ids = [*tokenizer.encode(source), EOS]
     predicted_ids = [*output_ids(tokenizer, target), EOS]
     input_ids = [BOS, *predicted_ids[:-1]]
-    sides = [padded_row(config, ids) for ids in (source_ids, input_ids)]
-    log_probs_tv = np.asarray(_compiled(translation_model(config))(params, *sides)[0])[: len(predicted_ids)]
-    log_probs_t = np.take_along_axis(log_probs_tv, np.array(predicted_ids)[:, None], axis=1)[:, 0]
+    source_bs = padded_row(config, source_ids)
+    input_bt = padded_row(config, input_ids)
+    log_probs_of = _compiled(translation_model(config))
+    padded_btv = np.asarray(log_probs_of(params, source_bs, input_bt))
+    length = len(predicted_ids)
+    log_probs_tv = padded_btv[0, :length]
+    log_probs_t = log_probs_tv[np.arange(length), predicted_ids]
     return _choices(log_probs_tv, predicted_ids, tokenizer), float(log_probs_t.sum(dtype=np.float64))
 
 
@@ -57,9 +61,12 @@ def _choices(log_probs_tv: Float[np.ndarray, "t v"], ids: list[int], tokenizer: 
     best_tk = np.argsort(-log_probs_tv, axis=1, kind="stable")[:, :ALTERNATIVES]
     choices = []
     for token, log_probs_v, best_k in zip(ids, log_probs_tv, best_tk, strict=True):
-        likely = zip(tokenizer.pieces(best_k.tolist()), np.exp(log_probs_v[best_k]).tolist(), strict=True)
-        rank = 1 + int((log_probs_v > log_probs_v[token]).sum())
-        choices.append(Choice(float(np.exp(log_probs_v[token])), rank, list(likely)))
+        pieces = tokenizer.pieces(best_k.tolist())
+        probabilities = np.exp(log_probs_v[best_k]).tolist()
+        is_better_v = log_probs_v > log_probs_v[token]
+        rank = 1 + int(is_better_v.sum())
+        probability = float(np.exp(log_probs_v[token]))
+        choices.append(Choice(probability, rank, list(zip(pieces, probabilities, strict=True))))
     return choices
 
 

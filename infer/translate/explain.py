@@ -23,7 +23,7 @@ from data.tokenizer import Tokenizer
 from infer.attention.page import labels
 from infer.translate.options import Decoding
 from infer.translate.stream import chunks
-from infer.translate.translator import SHORTEST_ROW
+from infer.translate.translator import row_lengths
 from model.config import ModelConfig
 from model.prefix_lm import translation_model
 from model.search import state as states
@@ -111,11 +111,10 @@ def beam_tree(
     configs = model_config if isinstance(model_config, tuple) else (model_config,)
     models = tuple(map(translation_model, configs))
     model: Any = models[0] if len(models) == 1 else Ensemble(models)
-    limits = [config.encoding.limit for config in configs if config.encoding.limit]
-    if limits and len(source_ids) > min(limits):
-        raise UserError(f"the sentence has more than the {min(limits) - 1} subwords that the model can read")
-    rows = -(-len(source_ids) // SHORTEST_ROW)
-    width = min([*limits, SHORTEST_ROW << (rows - 1).bit_length()])  # as of `Translator`, so that little is compiled
+    lengths = row_lengths(configs)  # those of `Translator`, so that little is compiled
+    if len(source_ids) > lengths[-1]:
+        raise UserError(f"the sentence has more than the {lengths[-1] - 1} subwords that the model can read")
+    width = next(length for length in lengths if length >= len(source_ids))
     inputs_bs = np.zeros((1, width), np.int32)
     inputs_bs[0, : len(source_ids)] = source_ids
     options = {

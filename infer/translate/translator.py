@@ -72,6 +72,14 @@ class Translation(NamedTuple):
 NOTHING = Hypothesis("", 0.0, 0.0, ())
 
 
+def row_lengths(configs: Sequence[ModelConfig], max_input: int = MAX_INPUT) -> list[int]:
+    """Returns the lengths of rows, shortest first; the last is the most that `max_input` and every model allow."""
+    limits = [config.encoding.limit or max_input for config in configs]
+    longest = min(max_input, *limits)
+    powers = [SHORTEST_ROW << n for n in range(longest.bit_length())]
+    return [*(length for length in powers if length < longest), longest]
+
+
 class Translator:
     """Translates with a model's config, a tokenizer and decoding options; parameters are passed with each call.
 
@@ -105,11 +113,8 @@ class Translator:
         self._decoding = decoding
         self._batch_tokens = batch_tokens * WIDE_BEAM**2 // max(WIDE_BEAM, decoding.rows) ** 2
         configs = model_config if isinstance(model_config, tuple) else (model_config,)
-        limits = [config.encoding.limit or max_input for config in configs]
-        self._max_input = min(max_input, *limits)
-        powers = [SHORTEST_ROW << n for n in range(self._max_input.bit_length())]
-        self._row_lengths = [length for length in powers if length < self._max_input]
-        self._row_lengths.append(self._max_input)
+        self._row_lengths = row_lengths(configs, max_input)
+        self._max_input = self._row_lengths[-1]
         models = tuple(map(translation_model, configs))
         model: Any = models[0] if len(models) == 1 else Ensemble(models)
         self._rules = Rules(min_length=decoding.min_length, no_repeat=decoding.no_repeat)

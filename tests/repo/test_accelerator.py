@@ -217,14 +217,6 @@ def test_a_gpu_is_described_by_nvidia_smi_and_a_machine_without_it_by_nothing(mo
     assert device.state() == {} and device.machine()["driver"] == "unknown"
 
 
-def test_the_data_sheet_is_that_of_the_device() -> None:
-    names = {"NVIDIA H100 80GB HBM3": 989e12, "NVIDIA A100-SXM4-80GB": 312e12}
-    for name, peak in names.items():
-        chip = device.data_sheet(name)
-        assert chip is not None and chip.peak == peak
-    assert device.data_sheet("Tesla T4") is None
-
-
 def test_cublas_13_stands_in_for_12_only_where_12_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     links = tmp_path / "links"
     library = tmp_path / "lib"

@@ -109,7 +109,9 @@ def test_an_accelerators_operations_are_those_of_its_own_threads(tmp_path: Path)
         ("TPU v5p", "TPU v5p"),
         ("TPU v6 lite", "TPU v6e"),
         ("NVIDIA H100 80GB HBM3", "NVIDIA H100 SXM"),
+        ("NVIDIA A100-SXM4-80GB", "NVIDIA A100 SXM"),
         ("NVIDIA H200", "NVIDIA H200 SXM"),
+        ("Tesla T4", None),
         ("cpu", None),
     ],
 )
