@@ -20,7 +20,7 @@ _ROWS = 8  # of a batch, whose attention weights are looked at: those of all row
 def make_diagnosis(
     objective: Objective, tx: optax.GradientTransformation, accumulate: int
 ) -> Callable[[TrainState, Batch, PRNGKeyArray], dict[str, Float[Array, ""]]]:
-    """Returns the jitted function of an update's arguments to metrics of it; it costs about another update.
+    """Returns the jitted function of an update's arguments to metrics of it; it computes the gradient once more.
 
     They are, for each PART of the model, such as "encoder/layer_0" or "embedding":
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from base.errors import UserError
+from base.ids import EOS
 from infer.runs import Run, open_run
 from infer.translate import __main__ as command
 from infer.translate.explain import FINISHED, HOPELESS, KEPT, MOST_LINES, PRUNED, BeamTree, beam_tree, explained, page
@@ -73,6 +74,16 @@ def test_every_step_keeps_the_most_probable_and_prunes_the_rest(run: Run) -> Non
     states = {node.state for nodes in tree.steps for node in nodes}
     assert {KEPT, PRUNED, FINISHED} <= states
     assert not [node for node in tree.steps[-1] if node.state == KEPT], "the search had ended"
+
+
+def test_what_could_not_have_scored_better_is_hopeless_when_the_search_ends(run: Run) -> None:
+    """With an end of the sentence that is probable from the start, the search stops long before its limit."""
+    embed = np.array(run.params["embed"])
+    embed[EOS] *= 20.0
+    tree = drawn(run._replace(params=run.params | {"embed": embed}), Decoding(beam=3, alpha=0.6, extra_length=20))
+    assert len(tree.steps) < 10
+    states = [node.state for node in tree.steps[-1]]
+    assert HOPELESS in states and KEPT not in states
 
 
 def test_a_page_holds_the_trees_as_data_and_asks_the_network_for_nothing(run: Run) -> None:

@@ -210,6 +210,11 @@ def test_a_gpu_is_described_by_nvidia_smi_and_a_machine_without_it_by_nothing(mo
     monkeypatch.setattr(subprocess, "run", lambda *arguments, **options: answer)
     assert device.state()["clocks.sm"] == "1980 MHz" and device.state()["power.limit"] == "700.00 W"
 
+    answer = subprocess.CompletedProcess(
+        [], 9, "NVIDIA-SMI has failed because it couldn't communicate with the driver\n"
+    )
+    assert device.state() == {}
+
     def missing(*arguments: Any, **options: Any) -> Any:
         raise FileNotFoundError
 
