@@ -272,6 +272,9 @@ def test_the_probabilities_of_an_output_are_the_model_s(run: Run, prefix: str):
         likely = [probability for _, probability in choice.best]
         assert len(likely) == 5 and likely == sorted(likely, reverse=True) and 0 < sum(likely) <= 1 + 1e-6
         assert choice.rank > 5 or choice.best[choice.rank - 1][1] == choice.probability
+    for choice, log_probs_v, own in zip(choices, np.asarray(log_probs_tv), expected, strict=True):
+        rounding = 1e-4  # which may exchange subwords that are as probable
+        assert 1 + np.sum(log_probs_v > own + rounding) <= choice.rank <= np.sum(log_probs_v > own - rounding)
     maps = attention_maps(run.model_config, run.params, run.tokenizer, source, target)
     kinds = choices_of_kinds(maps, choices)
     assert "encoder" not in kinds
