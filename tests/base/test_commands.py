@@ -30,6 +30,7 @@ MODULES = {
 }
 COMMANDS = [module for module, path in MODULES.items() if GUARD in path.read_text()]
 COMMANDS = [module for module in COMMANDS if module not in LOAD_JAX]
+MAIN_COMMANDS = ("data.prepare", "infer", "infer.translate", "train", "paper")
 RUN = """
 import contextlib, io, runpy, sys
 module, argument = sys.argv[1:]
@@ -37,6 +38,7 @@ sys.argv, output = ["x", argument], io.StringIO()
 with contextlib.redirect_stdout(output), contextlib.suppress(SystemExit):
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 from absl import flags
+from tests.slow import slow_but
 ours = [(name, defined) for name, defined in flags.FLAGS.flags_by_module_dict().items()
         if not name.startswith(("absl", "ml_collections", "grain"))]
 unlisted = [flag.name for _, defined in ours for flag in defined if f"--{flag.name}:" not in output.getvalue()
@@ -50,7 +52,7 @@ def inside(module: str, argument: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", RUN, module, argument], capture_output=True, text=True, cwd=ROOT)
 
 
-@pytest.mark.parametrize("module", COMMANDS)
+@pytest.mark.parametrize("module", slow_but(MAIN_COMMANDS, COMMANDS))
 def test_help_lists_every_flag_and_loads_neither_jax_nor_orbax(module: str) -> None:
     done = inside(module, "--help")
     assert done.stderr == ""
@@ -78,7 +80,7 @@ def test_only_commands_define_flags_as_they_are_imported() -> None:
     assert late == []
 
 
-@pytest.mark.parametrize("module", COMMANDS)
+@pytest.mark.parametrize("module", slow_but(MAIN_COMMANDS, COMMANDS))
 def test_a_mistyped_flag_is_answered_without_jax(module: str) -> None:
     done = inside(module, "--no_such_flag=1")
     assert done.stderr.count("\n") == 1 and "no_such_flag" in done.stderr
@@ -90,7 +92,7 @@ def test_a_mistyped_config_key_is_answered_without_jax() -> None:
     assert "did you mean" in done.stderr and done.stdout == "[] []\n"
 
 
-@pytest.mark.parametrize("module", COMMANDS)
+@pytest.mark.parametrize("module", slow_but(MAIN_COMMANDS, COMMANDS))
 def test_a_closed_pipe_ends_quietly_and_a_full_disk_in_one_line(module: str) -> None:
     command = [sys.executable, "-m", module, "--help"]
     reading, writing = os.pipe()
@@ -254,6 +256,7 @@ def test_ctrl_c_during_a_late_import_prints_nothing(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_translation_at_once_with_130(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "infer.translate", f"--workdir={tiny.write_run(tmp_path / 'run')}", "--chunk=1"]
     streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}

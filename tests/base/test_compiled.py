@@ -206,6 +206,7 @@ def test_a_second_process_loads_what_the_first_compiled(tmp_path: Path) -> None:
     assert compute(tmp_path, before="import jax") == (right, True)  # as in commands whose file is a library, too
 
 
+@pytest.mark.slow
 def test_damaged_programs_are_compiled_again(tmp_path: Path) -> None:
     """Empty, random, cut off, or with one bit changed; the sound ones of other shapes stay."""
     assert python(PROGRAM + DAMAGE, tmp_path) == "each was repaired"
@@ -243,6 +244,7 @@ def test_a_read_only_folder_is_read(tmp_path: Path) -> None:
     program.parent.chmod(0o755)
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_no_part_of_a_program(tmp_path: Path) -> None:
     right, _ = compute(tmp_path, first=NEARLY_FULL)
     assert programs(tmp_path) == []
@@ -250,6 +252,7 @@ def test_a_full_disk_leaves_no_part_of_a_program(tmp_path: Path) -> None:
     assert compute(tmp_path) == (right, True)
 
 
+@pytest.mark.slow
 def test_a_process_killed_while_it_writes_leaves_a_part_that_the_next_replaces(tmp_path: Path) -> None:
     killed_at_the_limit = "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_DFL)"
     killed = ended(killed_at_the_limit + PROGRAM + COMPUTE, tmp_path, first=NEARLY_FULL)

@@ -218,6 +218,7 @@ def test_sentences_can_be_read_back(plan, lengths_n2) -> None:
     assert sorted(found) == list(range(len(pairs)))
 
 
+@pytest.mark.slow
 def test_non_pad_share_of_multi30k(tmp_path: Path) -> None:
     folder = Path(__file__).parents[3] / "shared" / "data" / "multi30k"
     if not folder.exists():

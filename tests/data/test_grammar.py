@@ -74,6 +74,7 @@ def test_splits_share_no_sentence_of_either_language() -> None:
     assert all(split_of(german) == split for split in SPLITS for _, german in sentences(split))
 
 
+@pytest.mark.slow
 def test_unseen_splits_hardly_repeat() -> None:
     assert len(set(sentences("test"))) > 0.95 * 3_000
 
@@ -95,6 +96,7 @@ def words(tokens: list[str]) -> int:
     return sum(token not in PUNCTUATION for token in tokens)
 
 
+@pytest.mark.slow
 def test_deeper_is_deeper_and_longer_is_longer_than_any_training_sentence() -> None:
     assert max(clause_depth(example.tree) for example in sample()) == 1
     assert min(clause_depth(example.tree) for example in hard_sentences("deeper")) == 2

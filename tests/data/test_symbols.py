@@ -212,6 +212,7 @@ def test_a_run_of_symbols_is_resumed(trained: tuple[ConfigDict, Run]) -> None:
     assert run.tokenizer.decode(target) == text[:3]
 
 
+@pytest.mark.slow
 def test_a_run_of_symbols_is_evaluated_translated_and_scored(
     trained: tuple[ConfigDict, Run], capsys: pytest.CaptureFixture
 ) -> None:

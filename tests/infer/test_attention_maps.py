@@ -30,6 +30,7 @@ from infer.translate.translator import translate_one
 from model import language_model, masked_lm, prefix_lm
 from model.config import ModelConfig
 from tests import tiny
+from tests.slow import slow_but
 
 NASTY = "</script><script>alert(1)</script> & <!-- $x$ __DATA__ __TITLE__ \u2028 \\ 'q' \"z\" 🐕"
 
@@ -253,7 +254,7 @@ def test_arrays_have_names_of_axes_and_tokens_and_need_no_pickle(maps: dict[str,
         files.write(maps, tmp_path / "none" / "maps.npz")
 
 
-@pytest.mark.parametrize("prefix", ["none", "full"])
+@pytest.mark.parametrize("prefix", slow_but(["none"], ["none", "full"]))
 def test_the_probabilities_of_an_output_are_the_model_s(run: Run, prefix: str):
     if prefix != "none":
         run = of_task(run, "prefix_lm", prefix)

@@ -106,6 +106,7 @@ def demo(tmp_path: Path) -> Demo:
     return Demo([run], ["run"], {"beam": 1, "alpha": None, "extra_length": None})
 
 
+@pytest.mark.slow
 def test_a_target_of_the_user_s_own_is_scored_and_looked_at(demo: Demo) -> None:
     (found,) = demo.answer("The dog sleeps.", "Der Hund")["runs"]
     assert found["forced"]["text"] == "Der Hund"
@@ -125,6 +126,7 @@ def test_a_target_of_the_user_s_own_is_scored_and_looked_at(demo: Demo) -> None:
         demo.answer("The dog sleeps.", "x" * 1001)
 
 
+@pytest.mark.slow
 def test_the_beam_s_leaves_are_the_hypotheses(demo: Demo) -> None:
     (found,) = demo.answer("The dog sleeps.")["runs"]
     (drawn,) = json.loads(json.dumps(demo.beam("The dog sleeps."), allow_nan=False))["runs"]

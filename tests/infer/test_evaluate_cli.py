@@ -85,6 +85,7 @@ def test_split_as_json_has_every_key_and_is_kept_in_the_run(workdir: Path, tmp_p
     assert {name: record[name] for name in bleu.METRICS} == {name: scores[name] for name in bleu.METRICS}
 
 
+@pytest.mark.slow
 def test_files_are_scored_as_the_split_of_the_same_lines_is(workdir: Path, run: Run):
     files = [str(workdir.parent / f"tiny.{language}") for language in ("en", "de")]
     from_files, hypotheses = translations.evaluate(run, open_files(*files), GREEDY)

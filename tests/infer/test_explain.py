@@ -31,17 +31,14 @@ def drawn(run: Run, decoding: Decoding, text: str = SOURCE) -> BeamTree:
     return beam_tree(run.model_config, run.params, run.tokenizer, decoding, text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "decoding",
     [
         Decoding(beam=1, alpha=0.6, extra_length=3),
         Decoding(beam=4, alpha=0.6, extra_length=3, nbest=4),
-        pytest.param(
-            Decoding(beam=3, alpha=1.0, extra_length=30, nbest=2, length_penalty="power"), marks=pytest.mark.slow
-        ),
-        pytest.param(
-            Decoding(beam=3, alpha=0.0, extra_length=5, nbest=3, min_length=4, no_repeat=2), marks=pytest.mark.slow
-        ),
+        Decoding(beam=3, alpha=1.0, extra_length=30, nbest=2, length_penalty="power"),
+        Decoding(beam=3, alpha=0.0, extra_length=5, nbest=3, min_length=4, no_repeat=2),
     ],
     ids=["greedy", "beam", "long", "rules"],
 )
@@ -56,6 +53,7 @@ def test_the_leaves_are_the_n_best(run: Run, decoding: Decoding) -> None:
     np.testing.assert_allclose(log_probs, [hypothesis.log_prob for hypothesis in hypotheses], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_every_step_keeps_the_most_probable_and_prunes_the_rest(run: Run) -> None:
     tree = drawn(run, Decoding(beam=3, alpha=0.6, extra_length=3, nbest=1))
     before = None
@@ -76,6 +74,7 @@ def test_every_step_keeps_the_most_probable_and_prunes_the_rest(run: Run) -> Non
     assert not [node for node in tree.steps[-1] if node.state == KEPT], "the search had ended"
 
 
+@pytest.mark.slow
 def test_what_could_not_have_scored_better_is_hopeless_when_the_search_ends(run: Run) -> None:
     """With an end of the sentence that is probable from the start, the search stops long before its limit."""
     embed = np.array(run.params["embed"])
@@ -86,6 +85,7 @@ def test_what_could_not_have_scored_better_is_hopeless_when_the_search_ends(run:
     assert HOPELESS in states and KEPT not in states
 
 
+@pytest.mark.slow
 def test_a_page_holds_the_trees_as_data_and_asks_the_network_for_nothing(run: Run) -> None:
     tree = drawn(run, Decoding(beam=2, alpha=0.6, extra_length=3), NASTY)
     text = page([tree])
@@ -97,6 +97,7 @@ def test_a_page_holds_the_trees_as_data_and_asks_the_network_for_nothing(run: Ru
     assert "default-src 'none'" in text
 
 
+@pytest.mark.slow
 def test_the_lines_go_on_and_those_without_text_have_no_tree(run: Run, tmp_path: Path) -> None:
     decoding = Decoding(beam=2, alpha=0.6, extra_length=3)
     given = (run.model_config, run.params, run.tokenizer, decoding)

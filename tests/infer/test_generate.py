@@ -88,6 +88,7 @@ def test_it_learns_and_its_nll_is_that_of_the_whole_text(trained: Run) -> None:
     assert validated[-1]["nll"] == pytest.approx(record["nll"], rel=1e-5)
 
 
+@pytest.mark.slow
 def test_longer_rows_are_read_position_by_position(trained: Run) -> None:
     (text,) = next(open_corpus(trained.config.data.valid).pairs())
     ids, row = trained.tokenizer.encode(text), 3 * ROW
@@ -187,6 +188,7 @@ def test_the_formula_counts_the_parameters(trained: Run) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_commands(trained: Run) -> None:
     done = command("infer", f"--workdir={trained.workdir}", "--split=valid", "--json")
     assert done.returncode == 0, done.stderr

@@ -109,6 +109,7 @@ def test_right_lines_score_100_and_need_no_repair(run: Run, gold: list[str], mon
     assert {record[name] for name in evaluation.SCORES} == {100} and record["repaired_share"] == 0
 
 
+@pytest.mark.slow
 def test_wrong_lines_cost_and_broken_ones_are_counted(
     run: Run, gold: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

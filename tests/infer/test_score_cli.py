@@ -37,6 +37,7 @@ def test_json_has_every_reading_and_equals_the_functions(files: tuple[Path, Path
     assert expected["exact_match"] == 50
 
 
+@pytest.mark.slow
 def test_a_baseline_is_compared_on_the_same_references(files: tuple[Path, Path], tmp_path: Path):
     baseline = tmp_path / "old.txt"
     baseline.write_text(REFERENCE.replace("Hund", "Baum").replace("Buch", "Brot"), encoding="utf-8")

@@ -136,6 +136,7 @@ def test_nbest_are_distinct_and_sorted(config, tokenizer, params):
             assert hypothesis.text == tokenizer.decode(hypothesis.tokens)
 
 
+@pytest.mark.slow
 def test_nbest_of_a_line_in_pieces_joins_the_kth_best_of_each(config, tokenizer, params):
     sentence = "the old dog sleeps in front of the green house ."
     limit = len(tokenizer.encode(sentence)) + 8

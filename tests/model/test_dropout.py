@@ -52,6 +52,7 @@ def test_rate_of_every_row_and_column(bits):
         assert 0.8 < z.std() < 1.2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", DROPOUT_BITS)
 def test_masks_of_seeds_steps_and_layers_are_independent_at_every_shift(bits):
     grid = itertools.product(range(3), range(3), range(3))

@@ -13,6 +13,7 @@ from model.mixers.attention import attention_weights
 from model.positions import alibi_bias, alibi_slopes, rotate, sinusoids
 from model.transformer import Transformer, init_params
 from tests import tolerance
+from tests.slow import slow_but
 from tests.tiny import TINY, apply, apply_jitted, noise, padded_ids, perturbed, tokens
 from tests.tolerance import relative_error
 
@@ -204,7 +205,7 @@ def test_parameter_counts_of_base_and_big(vocab_size, expected, changes):
     assert parameter_count(ModelConfig(vocab_size=vocab_size, **changes)) == expected
 
 
-@pytest.mark.parametrize("tie", [True, False])
+@pytest.mark.parametrize("tie", slow_but([True], [True, False]))
 @pytest.mark.parametrize(
     "positions, norm", [("sinusoidal", "post"), ("learned", "pre"), ("rope", "pre"), ("t5", "pre")]
 )

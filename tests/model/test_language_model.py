@@ -74,6 +74,7 @@ class PromptOracle:
         return self.seen[tuple(prefix)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", SINUSOIDAL_FIRST)
 def test_the_formula_counts_the_parameters(variant):
     model, params = tiny(variant)

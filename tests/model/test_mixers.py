@@ -243,6 +243,7 @@ def test_features_are_elu_plus_one_and_above_0():
     assert np.all(np.isfinite(jax.vmap(jax.grad(linear.features))(x * 1e3)))
 
 
+@pytest.mark.slow
 def test_linear_attention_costs_n_and_not_its_square():
     module = linear.LinearAttention(dataclasses.replace(TINY, mixer="linear"), NoPositions())
     assert cost(module, 1024) / cost(module, 256) == pytest.approx(4, rel=0.05)

@@ -24,10 +24,10 @@ CASES = [
     pytest.param({"norm": "pre", "N": 1, "h": 3, "d_k": 8, "d_v": 4, "positions": "alibi"}, id="three-heads"),
     pytest.param({"N": 1, "tie_embeddings": False, "positions": "learned"}, id="untied"),
     pytest.param({"N": 1, "positions": "shaw", "max_distance": 3, "norm": "deep", "activation": "swiglu"}, id="shaw"),
-    pytest.param({"N": 2, **SHARED, "positions": "rope"}, id="shared"),
     *(
         pytest.param({"N": 1, **changes}, id=name, marks=pytest.mark.slow)
         for name, changes in {
+            "shared": {"N": 2, **SHARED, "positions": "rope"},
             "shaw-clipped": {"positions": "shaw", "max_distance": 3},
             "deep-norm": {"norm": "deep", "N": 3},
             "shared-layers": {"share_layers": True, "N": 3},

@@ -25,6 +25,7 @@ from model.search import state
 from run.folder import model_config
 from tasks import TRANSLATION
 from tests.model.test_search import EXTRA, SOURCE_BS, Oracle, assert_same, plain_beam_search, searcher, unpad
+from tests.slow import slow_but
 from tests.tiny import TINY, training_config
 from tests.tolerance import relative_error
 from tests.trainings import assert_resumes_to_the_same_bits
@@ -36,7 +37,7 @@ KINDS = {
     "full": dataclasses.replace(SIZES, prefix="full"),
     "causal": dataclasses.replace(SIZES, prefix="causal", positions="t5", norm="pre"),
 }
-kinds = pytest.mark.parametrize("kind", KINDS)
+kinds = pytest.mark.parametrize("kind", slow_but(["full"], KINDS))
 
 
 def tiny(kind):

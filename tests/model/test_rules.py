@@ -165,6 +165,7 @@ def plain_diverse_search(oracle, source, beam, alpha, groups, diversity, kind):
     return sorted(once.values(), key=lambda hypothesis: -hypothesis[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("diversity", "kind"), [(0.0, "gnmt"), (1.5, "gnmt"), (1.5, "power")])
 def test_diverse_search_equals_the_definition_and_its_outputs_differ(model_and_oracle, diversity, kind):
     model, params, oracle = model_and_oracle

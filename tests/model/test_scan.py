@@ -36,6 +36,7 @@ def assert_same(changes, config, train=True):
     assert tolerance.gradient_error(gradient, expected_gradient) <= tolerance.backward(config)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes, train",
     [
@@ -97,12 +98,14 @@ def products(**changes):
     return sum(equation.primitive.name == "dot_general" for jaxpr in programs(traced) for equation in jaxpr.eqns)
 
 
+@pytest.mark.slow
 def test_a_scan_compiles_one_layer_whatever_their_number():
     keys_and_values_of_the_source = 2 * 3  # made outside of the layers, forward and backward
     assert products(N=3, scan_layers=True) - products(N=2, scan_layers=True) == keys_and_values_of_the_source
     assert products(N=3) - products(N=2) > 50
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scan_layers", [False, True])
 def test_full_computes_all_products_again_and_dots_those_of_attention(scan_layers):
     none, full, dots = (products(N=1, scan_layers=scan_layers, remat=remat) for remat in ("none", "full", "dots"))

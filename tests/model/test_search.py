@@ -21,6 +21,7 @@ from model.search.sampling import sample, truncate
 from model.search.scoring import forced_log_probs
 from model.search.state import Hypotheses, keep_best, run_search
 from model.transformer import Transformer, init_params
+from tests.slow import slow_but
 
 SOURCE_BS = np.array(
     [[5, 7, 4, 9, 2, 0], [8, 2, 0, 0, 0, 0], [4, 4, 10, 11, 6, 2], [3, 6, 2, 0, 0, 0], [11, 5, 9, 2, 0, 0]], np.int32
@@ -226,6 +227,7 @@ def test_batch_mates_order_and_padding_change_nothing(model_and_oracle):
         np.testing.assert_allclose(alone.scores_bm[0], together.scores_bm[row], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_host_runs_the_same_search_and_only_the_stages_that_it_needs(monkeypatch):
     monkeypatch.setattr(state, "FIRST_STEPS", 4)
     model, params = tiny(seed=3)
@@ -243,7 +245,7 @@ def test_the_host_runs_the_same_search_and_only_the_stages_that_it_needs(monkeyp
     assert int(np.max(found.lengths_bm)) <= 4 and stages._stage._cache_size() - before == 1
 
 
-@pytest.mark.parametrize("search", ["beam", "groups", "samples"])
+@pytest.mark.parametrize("search", slow_but(["beam"], ["beam", "groups", "samples"]))
 def test_rows_that_have_ended_leave_the_batch_and_keep_their_results(monkeypatch, search):
     """Of 40 rows four may have more than two tokens, so ten are searched after the first stage."""
     monkeypatch.setattr(state, "FIRST_STEPS", 2)
@@ -335,6 +337,7 @@ def sampler(model, **options):
     return jax.jit(functools.partial(run_search(sample), model, extra_length=EXTRA, **options))
 
 
+@pytest.mark.slow
 def test_samples_do_not_depend_on_the_batch(model_and_oracle):
     model, params, _ = model_and_oracle
     keys_b = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(5), i))(np.arange(5))

@@ -26,7 +26,9 @@ from tests.tiny import TINY, apply_jitted, padded_ids, perturbed, tokens
 
 SHAW = {"positions": "shaw", "max_distance": 2, "norm": "deep", "activation": "swiglu"}
 SHARED = {"share_layers": True, "N": 3, "qk_norm": True, "softmax_one": True, "activation": "geglu"}
-variants = pytest.mark.parametrize("changes", [pytest.param(SHAW, id="shaw"), pytest.param(SHARED, id="shared")])
+variants = pytest.mark.parametrize(
+    "changes", [pytest.param(SHAW, id="shaw"), pytest.param(SHARED, id="shared", marks=pytest.mark.slow)]
+)
 
 
 @variants
@@ -124,6 +126,7 @@ def test_alpha_and_beta_are_those_of_the_paper():
     assert Residual.of(dataclasses.replace(config, norm="post"), 2, True) == (1.0, 1.0)
 
 
+@pytest.mark.slow
 def test_initial_values_and_feed_forward_outputs_are_smaller_and_queries_are_not():
     deep = dataclasses.replace(TINY, norm="deep")
     scaled, plain = (init_params(config, jax.random.key(0)) for config in (deep, TINY))

@@ -70,6 +70,7 @@ def test_every_figure_is_an_svg_file(workdir: Path, text: str | None, tmp_path: 
         assert ElementTree.parse(path).getroot().tag.endswith("svg")
 
 
+@pytest.mark.slow
 def test_the_same_figure_is_the_same_file(tmp_path: Path):
     figures.draw_positions(8, tmp_path / "one.svg")
     figures.draw_positions(8, tmp_path / "two.svg")

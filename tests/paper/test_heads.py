@@ -59,6 +59,7 @@ from paper.heads.sample import RARE, Sample, sample
 from paper.heads.seeds import seeds_text
 from tasks.translation import objective
 from tests import tiny
+from tests.slow import slow_but
 
 ENGLISH = ("He", "calls", "us", "because", "we", "know", "the", "man", "who", "sleeps", ".")
 GERMAN = ("Er", "ruft", "uns", "an", ",", "weil", "wir", "den", "Mann", "kennen", ",", "der", "schläft", ".")
@@ -85,7 +86,7 @@ def follower(pair: AnnotatedPair, kind: str, relation: str) -> np.ndarray:
     return np.array([min(cases[q]) if q in cases else -1 for q in range(queries)])
 
 
-@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("reverse", slow_but([True], [False, True]))
 def test_subwords_of_a_token_spell_it(run: Run, reverse: bool):
     for example in (EXAMPLE, *SENTENCES[:10]):
         pair = annotate(example, reverse)
@@ -265,6 +266,7 @@ def test_the_direction_is_that_of_the_training_corpus(run: Run):
             direction(trained_on(spec))
 
 
+@pytest.mark.slow
 def test_a_result_is_kept_and_used_while_the_parameters_are_the_same(run: Run):
     path = run.workdir / "evaluations" / "heads.json"
     first = load_or_measure(run, 2, cases=0)

@@ -115,6 +115,7 @@ def test_a_folders_name_is_only_text_on_the_page(tmp_path: Path) -> None:
     assert set(page.labels) == {f"{tmp_path}/{name}" for name in names}
 
 
+@pytest.mark.slow
 def test_the_scripts_of_the_frames_and_no_others_may_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = tiny.write_grammar_run(tmp_path / "run")
     settings = json.loads((run / "config.json").read_text())

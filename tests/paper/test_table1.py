@@ -85,6 +85,7 @@ def test_the_committed_exponents_are_those_of_the_committed_points(name: str, re
     assert table1.exponent(found["paths"], "length", "n") == pytest.approx(found["exponents"]["path"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TYPES)
 def test_the_committed_points_are_this_codes(name: str, record: dict) -> None:
     point = record["types"][name]["lines"]["n"][0]

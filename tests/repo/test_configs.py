@@ -22,6 +22,7 @@ from model.config import parameter_count
 from model.transformer import Transformer
 from paper.published import TABLE3
 from run.folder import model_config
+from tests.slow import slow_but
 from train.check import check
 
 NAMES = [
@@ -33,9 +34,10 @@ NAMES = [
     *(f"scan:{split}" for split in SPLITS),
     *(f"table3_second:{row}:gentle" for row in ("A4", "B1", "C3", "big")),
 ]
+FAST = ("quickstart", "multi30k", "base:en-de", "big:en-fr", "ablations:A4", "ablations:E:small", "layers:linear")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", slow_but(FAST, NAMES))
 def test_a_config_loads_and_its_model_has_as_many_parameters_as_the_formula_says(name: str) -> None:
     file, _, argument = name.partition(":")
     cfg = importlib.import_module(f"configs.{file}").get_config(*([argument] if argument else []))

@@ -165,6 +165,7 @@ def test_every_program_of_a_page_is_ours_or_listed(page: Path) -> None:
             assert program in known, f"{name(page)}: is {program!r} a program? List it in EXTERNAL"
 
 
+@pytest.mark.slow
 def test_our_commands_understand_their_flags(tmp_path: Path) -> None:
     """A file or folder that is missing here is the only thing that a command may complain of."""
     (tmp_path / "configs").symlink_to(ROOT / "configs")

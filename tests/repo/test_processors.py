@@ -24,6 +24,7 @@ def test_settings_differ_and_share_no_compiled_program() -> None:
     assert len(different) == len(processors.SETTINGS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("body", "status", "line"), [("assert True", 0, "2      0"), ("assert False", 1, "0      2")])
 def test_a_line_for_each_setting_and_a_status_that_tells(
     tmp_path: Path,

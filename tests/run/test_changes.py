@@ -55,6 +55,7 @@ def test_an_unchanged_run_and_keys_that_do_not_matter_are_accepted(run: Path, ca
     assert "accepted" not in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("schedule", "free"),
     [

@@ -280,6 +280,7 @@ def test_training_goes_on_from_the_newest_whole_checkpoint_to_the_same_end(
     assert_same(run, undisturbed / "run", 12)
 
 
+@pytest.mark.slow
 def test_a_signal_that_a_validation_swallows_at_its_end_stops_after_the_same_update(
     undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

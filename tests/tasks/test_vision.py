@@ -226,6 +226,7 @@ def test_it_learns_and_the_record_counts_every_image(trained: Run) -> None:
     assert "accuracy" in evaluation.table(record)
 
 
+@pytest.mark.slow
 def test_patches_are_drawn_over_the_image(trained: Run, tmp_path: Path) -> None:
     image_yx = images_of(trained.config, trained.config.data.test).images_nyx[0]
     _, weights_nhyx = patch_weights(trained, image_yx)

@@ -50,6 +50,7 @@ def test_entropy_is_that_of_the_weights_of_queries_that_are_no_padding() -> None
     assert float(_entropy(weights, real)) == pytest.approx(np.log(4) / 2)
 
 
+@pytest.mark.slow
 def test_the_records_have_them_and_the_losses_stay(tmp_path: Path) -> None:
     cfg = tiny.training_config(tmp_path)
     cfg.steps, cfg.log_every = 6, 2

@@ -41,6 +41,7 @@ def test_a_range_that_the_run_does_not_make_is_refused(text: str, message: str) 
         profiled(text, 10)
 
 
+@pytest.mark.slow
 def test_some_updates_are_traced_and_the_largest_operations_named(
     tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
@@ -136,6 +137,7 @@ def test_the_log_shows_the_share_of_the_peak_where_both_are_known(
     assert record["mfu"] == pytest.approx(500 / record["seconds"] / 1e9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["parameter", pytest.param("gradient", marks=pytest.mark.slow)])
 def test_a_nan_is_named_by_operation_and_parameter(where: str) -> None:
     cfg = tiny.default()

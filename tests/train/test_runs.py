@@ -140,6 +140,7 @@ def command(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(arguments_, cwd=ROOT, capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_the_command_lists_and_draws_hundreds_of_runs_without_jax(tmp_path: Path) -> None:
     for number in range(200):
         write_run(tmp_path / f"{number:03d}", seed=number)

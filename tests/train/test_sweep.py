@@ -221,6 +221,7 @@ def test_a_worker_records_each_end_and_goes_on(tmp_path: Path, stop: Stop, capfd
     assert {name: (result["state"], result["reason"]) for name, result in results.items()} == expected
 
 
+@pytest.mark.slow
 @forking
 def test_a_point_that_failed_is_trained_again_when_asked(
     tmp_path: Path, stop: Stop, monkeypatch: pytest.MonkeyPatch
@@ -276,6 +277,7 @@ def test_a_run_of_a_point_that_is_lost_is_killed(
     assert ends(study) == {"good": ("running", "")}  # for the other
 
 
+@pytest.mark.slow
 @forking
 @pytest.mark.parametrize(("last", "state"), [("valid", "done"), ("train", "pruned")])
 def test_a_run_pruned_when_it_is_over_is_done(

@@ -62,6 +62,7 @@ def silence(study: Study) -> None:
     database.close()
 
 
+@pytest.mark.slow
 def test_trials_are_as_many_as_asked_for_however_many_workers(worker: Callable[..., Study], tmp_path: Path) -> None:
     first, second = worker(), worker()
     held = [take(first), take(second), take(first)]
@@ -271,6 +272,7 @@ def write_valid(tmp_path: Path, name: str, *losses: float) -> None:
     (tmp_path / name / "metrics.jsonl").write_text("".join(lines))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pruner", ["asha", pytest.param("hyperband", marks=pytest.mark.slow)])
 def test_a_trial_that_is_worse_than_others_is_stopped(
     worker: Callable[..., Study], tmp_path: Path, pruner: str

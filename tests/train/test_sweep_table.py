@@ -85,6 +85,7 @@ def test_csv_holds_the_same(grid: Study) -> None:
     assert "model.N" not in read[0]
 
 
+@pytest.mark.slow
 def test_the_command_prints_json_and_draws(grid: Study, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "train.sweep", f"--workdir={tmp_path}", "--json", f"--plot={tmp_path}/p.png"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
@@ -93,6 +94,7 @@ def test_the_command_prints_json_and_draws(grid: Study, tmp_path: Path) -> None:
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_the_best_point_s_flags_are_printed_as_a_command(grid: Study, tmp_path: Path) -> None:
     status, out, error = shown(tmp_path, "--best")
     message = (
@@ -169,6 +171,7 @@ def test_a_url_is_not_made_a_folder() -> None:
     assert done.stderr.startswith("error: --workdir=gs://bucket/heads: this is a URL; only mounted file systems")
 
 
+@pytest.mark.slow
 def test_a_search_without_any_trial_has_an_empty_table(tmp_path: Path) -> None:
     open_plan(tmp_path, {**PLAN, "kind": "search"})
     assert shown(tmp_path, "--table") == (0, "no points yet\n", "")

@@ -73,6 +73,7 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_neither_package_is_imported_without_the_flag() -> None:
     code = "import sys, train.loop; print(sorted({'wandb', 'mlflow'} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)

@@ -13,6 +13,7 @@ from run.sharding import data_mesh
 from tasks.loss import Loss
 from tasks.task import Objective
 from tests import tiny
+from tests.slow import slow_but
 from train import loop
 from train.job import Job, open_job
 from train.step import make_eval_step
@@ -41,7 +42,7 @@ def test_a_model_that_knows_nothing_has_the_nll_of_its_vocabulary(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "minutes, saved", [(1e-9, [4, 8, 12]), (1e9, [12]), pytest.param(0.0, [12], marks=pytest.mark.slow)]
+    "minutes, saved", slow_but([(1e-9, [4, 8, 12])], [(1e-9, [4, 8, 12]), (1e9, [12]), (0.0, [12])])
 )
 def test_a_checkpoint_is_due_by_the_clock(tmp_path: Path, minutes: float, saved: list[int]) -> None:
     cfg = tiny.training_config(tmp_path)

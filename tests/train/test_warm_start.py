@@ -100,6 +100,7 @@ def test_mistakes_are_said(source: tuple, tmp_path: Path) -> None:
     assert "training never began in this folder" in said(str(tmp_path), params, run)
 
 
+@pytest.mark.slow
 def test_a_mistake_is_one_line_and_status_2(source: tuple, tmp_path: Path) -> None:
     cfg, _ = source
     process = start(f"--config={tiny.config_file(tmp_path, cfg)}", f"--workdir={tmp_path}/run",
