@@ -8,8 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from base.ids import BOS
-from base.tokens import Tokens
 from configs.common import default
 from data.batching import Batch
 from model.config import ModelConfig
@@ -27,15 +25,6 @@ class Step(NamedTuple):
 
     run: Callable[[], Any]
     memory: int = 0
-
-
-def random_batch(rows: int, length: int, vocab_size: int) -> Batch:
-    """Returns a batch of full rows: one sentence each, without padding."""
-    rng = np.random.default_rng(0)
-    source, target = rng.integers(4, vocab_size, (2, rows, length), dtype=np.int32)
-    target_in = np.concatenate([np.full((rows, 1), BOS, np.int32), target[:, :-1]], axis=1)
-    ones, positions = np.ones_like(source), np.tile(np.arange(length, dtype=np.int32), (rows, 1))
-    return Batch(Tokens(source, ones, positions), Tokens(target_in, ones, positions), target)
 
 
 def our_step(

@@ -29,7 +29,8 @@ from typing import Any
 from absl import flags
 
 from base.command import run
-from benchmarks.contenders import our_step, random_batch, torch_step
+from benchmarks.contenders import our_step, torch_step
+from data.batching import random_batch
 from model.config import ModelConfig
 
 TOKENS = flags.DEFINE_integer("tokens", 2048, "target tokens per step")

@@ -328,3 +328,12 @@ def _make_side(sentences: list[np.ndarray], counts_b: np.ndarray, length: int) -
     shape = (len(counts_b), length)
     tokens = Tokens(flat_ids.reshape(shape), flat_segments.reshape(shape), flat_positions.reshape(shape))
     return tokens, starts_i
+
+
+def random_batch(rows: int, length: int, vocab_size: int) -> Batch:
+    """Returns a batch of random ids for timing an update: full rows, one sentence each, without padding."""
+    rng = np.random.default_rng(0)
+    source, target = rng.integers(4, vocab_size, (2, rows, length), dtype=np.int32)
+    target_in = np.concatenate([np.full((rows, 1), BOS, np.int32), target[:, :-1]], axis=1)
+    ones, positions = np.ones_like(source), np.tile(np.arange(length, dtype=np.int32), (rows, 1))
+    return Batch(Tokens(source, ones, positions), Tokens(target_in, ones, positions), target)

@@ -1,5 +1,6 @@
-"""Compiles a run for TPUs or GPUs without having one: does it fit, what does it communicate, how long might it take?
+"""Compiles a run: does it fit, how long might it take, here, or on TPUs and GPUs that you do not have?
 
+    python -m train.compile --config=configs/quickstart.py
     python -m train.compile --config=configs/base.py --config.model.dtype=bfloat16 --topology=v5e:4x4
     python -m train.compile --config=configs/big.py --topology=v5e:4x4 --slices=2 --config.mesh.fsdp=4 --json
     python -m train.compile --config=configs/big.py --config.model.dtype=bfloat16 --topology=h100:8 --nosearch
@@ -9,6 +10,10 @@ A topology is a TPU generation (v4, v5e, v5p, v6e) and the layout of its chips: 
 most memory, and for those of the middle bucket, which give the estimated time; beam search is compiled for a full batch
 of short sentences. Needs `pip install -e '.[tpu]'`, for GPUs '.[aot-gpu]' and no GPU, and takes minutes at the paper's
 sizes. Nothing is executed. For GPUs the report also has the calls of cuDNN, and whether two runs give the same bits.
+
+Without --topology (or with --topology=local) it compiles for this machine's own devices and needs no extra. If the run
+fits, it makes and times three updates of the middle bucket, on random ids, and says how many minutes the whole run may
+take; neither corpus nor run folder is needed, and nothing is written.
 
 Exit status: 0 if it fits, 1 if not (one line on stderr says what is needed and available), 2 for a wrong flag or key.
 """
@@ -49,8 +54,9 @@ def main(argv: list[str]) -> int:
     check(options.config, default())
     if options.config.task != "translation":
         raise UserError(f"config: task is {options.config.task}; only translation can be compiled ahead of time so far")
-    prepare()
-    os.environ.setdefault(ENABLED, "0")  # without the device, jax could not load what it has kept
+    if options.topology != "local":
+        prepare()
+        os.environ.setdefault(ENABLED, "0")  # without the device, jax could not load what it has kept
     from train.aot.report import as_text, refusal, report  # only now: jax reads the environment at import
 
     compiled = report(options.config, options.topology, options.slices, with_search=options.search)
@@ -63,9 +69,10 @@ def main(argv: list[str]) -> int:
 
 if __name__ == "__main__":
     config_flags.DEFINE_config_file("config", None, "the experiment, a file in configs/", lock_config=True)
-    flags.DEFINE_string("topology", None, "TPU generation and layout, like v5e:4x4, or GPUs, like h100:8")
+    flags.DEFINE_string("topology", "local", "TPU generation and layout, like v5e:4x4, or GPUs, like h100:8; "
+                        "local: this machine")  # fmt: skip
     flags.DEFINE_integer("slices", 1, "slices of that topology, connected by the data-centre network", lower_bound=1)
     flags.DEFINE_boolean("search", True, "also compile beam search")
     flags.DEFINE_boolean("json", False, "print everything as JSON")
-    flags.mark_flags_as_required(["config", "topology"])
+    flags.mark_flags_as_required(["config"])
     run(main, default().to_dict(), hint="keys are set as --config.KEY=VALUE")

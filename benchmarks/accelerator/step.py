@@ -19,8 +19,9 @@ from base.errors import UserError
 from benchmarks.accelerator.device import peak_memory
 from benchmarks.accelerator.process import in_fresh_process
 from benchmarks.accelerator.record import Options, Part
-from benchmarks.contenders import Peer, Step, our_step, random_batch, torch_step
+from benchmarks.contenders import Peer, Step, our_step, torch_step
 from configs.common import default
+from data.batching import random_batch
 from model.config import ModelConfig
 from model.mixers import kernels
 from model.transformer import init_params

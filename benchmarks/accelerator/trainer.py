@@ -18,8 +18,9 @@ from benchmarks.accelerator.process import in_fresh_process
 from benchmarks.accelerator.record import Options, OutOfTime, Part
 from benchmarks.accelerator.step import timed
 from benchmarks.accelerator.training import emptied, miniature, write_config
-from benchmarks.contenders import our_step, random_batch
+from benchmarks.contenders import our_step
 from configs import big
+from data.batching import random_batch
 from model.config import ModelConfig
 
 SECONDS = 180.0  # of each model, with compilation

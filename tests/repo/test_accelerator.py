@@ -35,7 +35,8 @@ from benchmarks.accelerator.record import (
 from benchmarks.accelerator.report import page, tables
 from benchmarks.accelerator.training import emptied
 from benchmarks.accelerator.whole_model import packed_and_alone
-from benchmarks.contenders import Peer, our_step, random_batch, torch_step
+from benchmarks.contenders import Peer, our_step, torch_step
+from data.batching import random_batch
 from model.config import ModelConfig
 from model.transformer import init_params
 from tasks.translation import objective

@@ -1,6 +1,7 @@
 """`python -m train.compile` with the real compilers, on descriptions of TPU slices and GPUs: what fits, what does not.
 
-Without libtpu, or jax's CUDA plugin, these tests are skipped, unless REQUIRE_EXTRAS=tpu,aot-gpu makes that a failure.
+On this machine, which needs no description, updates are also made. Without libtpu, or jax's CUDA plugin, tests of TPUs
+and GPUs are skipped, unless REQUIRE_EXTRAS=tpu,aot-gpu makes that a failure.
 """
 
 import importlib.util
@@ -10,8 +11,11 @@ import re
 import subprocess
 import sys
 from typing import Any
+from unittest import mock
 
+import jax
 import pytest
+from ml_collections import ConfigDict
 
 from base.errors import UserError
 from configs import base
@@ -20,10 +24,11 @@ from model.config import ModelConfig
 from run.sharding import make_mesh, process_shard
 from tests.conftest import ROOT
 from tests.extras import reason, skipped
-from train.aot import gpus, programs
+from train.aot import gpus, local, programs
 from train.aot.flops import update_flops
 from train.aot.hardware import CHIPS, GIB
 from train.aot.report import as_text, estimate, refusal
+from train.aot.report import report as make_report
 from train.compile import prepare
 
 prepare()  # before a test makes the compiler's library load
@@ -38,10 +43,13 @@ PAPER = [
 ]
 
 
-def start(config: str, topology: str, *arguments: str, keys: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+def start(
+    config: str, topology: str | None, *arguments: str, keys: tuple[str, ...] = ()
+) -> subprocess.CompletedProcess[str]:
     """Runs the command without beam search, and with the compiler's own settings; it keeps no programs."""
-    command = [sys.executable, "-m", "train.compile", f"--config=configs/{config}.py", f"--topology={topology}"]
-    command += ["--nosearch", *arguments, *(f"--config.{key}" for key in ("model.dtype=bfloat16", *keys))]
+    command = [sys.executable, "-m", "train.compile", f"--config=configs/{config}.py", "--nosearch"]
+    command += [f"--topology={topology}"] if topology else []
+    command += [*arguments, *(f"--config.{key}" for key in ("model.dtype=bfloat16", *keys))]
     environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
 
@@ -87,6 +95,73 @@ def test_the_report_says_what_it_is(small: dict[str, Any]) -> None:
     assert "an estimate, not a measurement" in text
 
 
+def small_config() -> ConfigDict:
+    cfg = default()
+    cfg.data.update({"buckets": (8, 16), "max_length": 16, "tokens_per_batch": 64, "vocab_size": 300})
+    cfg.model.update({"N": 1, "d_model": 16, "d_ff": 32, "h": 2, "d_k": 8, "d_v": 8})
+    return cfg
+
+
+def test_three_updates_are_timed_on_this_machine() -> None:
+    cfg = small_config()
+    cfg.steps = 600
+    found = make_report(cfg, "local", 1, with_search=False)
+    assert (found["topology"], found["device"]["kind"]) == ("local", "cpu")
+    program = found["train_middle"]
+    assert (program["rows"], program["length"]) == (4, 16)
+    assert program["memory"]["aliased"] == pytest.approx(program["state_bytes"], rel=0.01)  # donated
+    assert program["flops"] > program["flops_analytic"] > 0
+    timed = found["timed"]
+    assert len(timed["seconds"]) == 3
+    median = sorted(timed["seconds"])[1]
+    assert timed["minutes"] == pytest.approx(600 * median / 60)
+    assert timed["flops_per_second"] == pytest.approx(program["flops_analytic"] / median)
+    assert "utilisation" not in timed  # a CPU's peak is not known
+    lines = as_text(found).splitlines()
+    assert lines[0].startswith("1 x cpu, ") and lines[0].endswith(" processors")
+    assert lines[-3].startswith("timed updates, 16 positions per row: ")
+    assert lines[-2] == f"estimated {timed['minutes']:.1f} minutes for 600 updates"
+    assert lines[-1].startswith("  an estimate: random tokens")
+
+
+@pytest.mark.slow
+def test_without_a_topology_this_machine_is_meant() -> None:
+    keys = ("model.dtype=float32", "model.N=1", "data.tokens_per_batch=64", "data.max_length=16", "data.buckets=16,")
+    found = report("quickstart", None, keys=(*keys, "data.batching=bucket"))
+    assert found["topology"] == "local"
+    assert len(found["timed"]["seconds"]) == 3
+
+
+def test_a_device_with_a_known_peak_has_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "peak_flops", lambda: 1e15)
+    found = make_report(small_config(), "local", 1, with_search=False)
+    timed = found["timed"]
+    assert timed["utilisation"] == timed["flops_per_second"] / 1e15
+    assert "of the peak in bfloat16)" in as_text(found)
+
+
+def test_what_does_not_fit_this_machine_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "available", lambda device: 1_000)
+    found = make_report(small_config(), "local", 1, with_search=False)
+    assert "timed" not in found and "train_middle" not in found
+    assert re.match(r"does not fit: train_longest needs \d.* per device, and this machine has 0\.00; ", refusal(found))
+
+
+def test_a_kernel_that_this_machine_cannot_run_is_refused() -> None:
+    cfg = small_config()
+    cfg.model.attention_impl = "cudnn"
+    with pytest.raises(UserError, match=r"model\.attention_impl is 'cudnn', for gpus; this machine needs another"):
+        make_report(cfg, "local", 1, with_search=False)
+
+
+def test_the_memory_of_this_machine_is_shared_by_its_processors_and_a_device_knows_its_own() -> None:
+    (processor,) = jax.devices()
+    assert programs.available(processor) == os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with mock.patch.object(jax, "devices", lambda: [accelerator]):
+        accelerator = mock.Mock(memory_stats=lambda: {"bytes_limit": 5})
+        assert programs.available(accelerator) == 5
+
+
 @needs_compiler
 def test_what_does_not_fit_is_refused_with_its_numbers() -> None:
     done = start("base", "v5e:2x2", keys=(*SMALL, "data.vocab_size=1000000", "model.d_model=1024"))
@@ -97,7 +172,7 @@ def test_what_does_not_fit_is_refused_with_its_numbers() -> None:
 
 def test_an_unknown_topology_is_answered_with_the_known_ones() -> None:
     known = "v4, v5e, v5p, v6e, a colon and a layout, like v5e:4x4, or one of a100, h100, a colon and a number"
-    with pytest.raises(UserError, match=f"--topology=v9:2x2: it must be one of {known}, like h100:8"):
+    with pytest.raises(UserError, match=f"--topology=v9:2x2: it must be local, one of {known}, like h100:8"):
         programs.open_topology("v9:2x2", 1)
 
 
@@ -156,6 +231,7 @@ def test_without_the_compiler_its_extra_is_named(monkeypatch: pytest.MonkeyPatch
         ("h100", 1, "--topology=h100: a node has 1 to 8 GPUs; it must be like h100:8"),
         ("a100:2x2", 1, "--topology=a100:2x2: a node has 1 to 8 GPUs; it must be like a100:8"),
         ("h100:8", 2, "--slices=2: only TPUs have slices; h100:8 is one node"),
+        ("local", 2, "--slices=2: only TPUs have slices; give their --topology"),
     ],
 )
 def test_a_node_that_cannot_be_is_refused_with_or_without_the_compiler(topology, slices, message) -> None:

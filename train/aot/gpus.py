@@ -119,8 +119,13 @@ def describe(target: Target) -> str:
     """
 
 
+def is_described(device: Any) -> bool:
+    """Returns whether this is a GPU that is described, and not one of this machine's."""
+    return device.platform == "gpu" and device not in jax.devices()
+
+
 def available(device: Any) -> int:
-    """Returns the bytes that jax takes of a GPU: three quarters, unless XLA_PYTHON_CLIENT_MEM_FRACTION is set."""
+    """Returns the bytes that jax would take: three quarters, unless XLA_PYTHON_CLIENT_MEM_FRACTION is set."""
     share = float(os.environ.get("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.75"))
     return int(share * _target(device).memory)
 
@@ -151,7 +156,7 @@ def _is_deterministic(flags: str) -> bool:
 @contextmanager
 def cudnn_for(device: Any) -> Iterator[None]:
     """Lets jax lower cuDNN's attention for a described GPU: its checks ask this process's GPU, and there is none."""
-    if device.platform != "gpu":
+    if not is_described(device):
         yield
         return
     target = _target(device)

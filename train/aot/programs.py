@@ -1,16 +1,17 @@
-"""Compiles a run's programs ahead of time for TPUs and GPUs, and reads the compiler's analysis of them.
+"""Compiles a run's programs ahead of time, for TPUs, GPUs or this machine, and reads the compiler's analysis of them.
 
-Nothing is executed and none is needed: jax compiles for a description of the hardware, with the compiler in `libtpu`
-or in jax's CUDA plugin.
+Nothing is executed, and TPUs and GPUs need not be there: jax compiles for a description of the hardware, with the
+compiler in `libtpu` or in jax's CUDA plugin.
 """
 
 import importlib.util
 import math
+import os
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +19,7 @@ import numpy as np
 from jax.experimental import mesh_utils, topologies
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
+from jaxtyping import PRNGKeyArray
 from ml_collections import ConfigDict
 
 from base.errors import UserError
@@ -38,8 +40,9 @@ from train.aot.gpus import TARGETS, open_gpus
 from train.aot.hardware import CHIPS, GIB, Chip
 from train.aot.hlo import collectives, kernels, loops, unordered_scatters
 from train.optim import optimizer
-from train.step import init_state, make_train_step
+from train.step import TrainState, init_state, make_train_step
 
+LOCAL = "local"  # the topology of this machine
 SEARCH_LENGTH = 32  # source positions of the batch that beam search is compiled for
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
@@ -53,12 +56,18 @@ class TooLarge(Exception):
         self.available = available
 
 
-def open_topology(name: str, slices: int) -> tuple[Chip, list[Any]]:
+def open_topology(name: str, slices: int) -> tuple[Chip | None, list[Any]]:
     """Returns the chip of a topology such as "v5e:4x4" or "h100:8", and the devices of `slices` slices of it.
+
+    Of `LOCAL` these are jax's devices, which need no description: the chip is None.
 
     Raises:
       UserError: there is no such topology, or the compiler is not installed.
     """
+    if name == LOCAL:
+        if slices > 1:
+            raise UserError(f"--slices={slices}: only TPUs have slices; give their --topology")
+        return None, jax.devices()
     generation, _, layout = name.partition(":")
     if generation in TARGETS:
         if slices > 1:
@@ -67,8 +76,8 @@ def open_topology(name: str, slices: int) -> tuple[Chip, list[Any]]:
     known = [key for key, chip in CHIPS.items() if chip.name.startswith("TPU")]
     if generation not in known:
         raise UserError(
-            f"--topology={name}: it must be one of {', '.join(known)}, a colon and a layout, like v5e:4x4, or one of"
-            f" {', '.join(TARGETS)}, a colon and a number, like h100:8"
+            f"--topology={name}: it must be {LOCAL}, one of {', '.join(known)}, a colon and a layout, like v5e:4x4, or"
+            f" one of {', '.join(TARGETS)}, a colon and a number, like h100:8"
         )
     if importlib.util.find_spec("libtpu") is None:
         raise UserError("the TPU compiler is not installed; pip install -e '.[tpu]'")
@@ -116,16 +125,25 @@ def batch_shapes(cfg: ConfigDict, mesh: Mesh) -> list[tuple[int, int, int]]:
     return shapes
 
 
-def train_step(cfg: ConfigDict, config: ModelConfig, mesh: Mesh, rows: int, length: int) -> dict[str, Any]:
-    """Compiles one update on `rows` rows of `length` positions per side; returns its `facts` and FLOPs.
+class Update(NamedTuple):
+    """A train step, compiled for one shape of batch."""
+
+    step: Any  # (state, batch, key) -> (state, Sums); the old state is donated
+    init: Callable[[PRNGKeyArray], TrainState]
+    shapes: TrainState  # of the state, with their shardings
+    facts: dict[str, Any]  # as `facts` returns them, the size of the batch and FLOPs
+
+
+def train_step(cfg: ConfigDict, config: ModelConfig, mesh: Mesh, rows: int, length: int) -> Update:
+    """Compiles one update on `rows` rows of `length` positions per side.
 
     Raises:
       TooLarge: it does not fit.
     """
     tx = optimizer(cfg.optim, cfg.model.d_model, cfg.steps)
     goal = objective(config, cfg.loss.eps_ls, cfg.loss.chunk)
-    abstract_state = jax.eval_shape(partial(init_state, goal.init, tx), jax.random.key(0))
-    placed = placed_shapes(abstract_state, mesh)
+    init = partial(init_state, goal.init, tx)
+    placed = placed_shapes(jax.eval_shape(init, jax.random.key(0)), mesh)
     step: Any = make_train_step(goal, tx, cfg.optim.accumulate, shardings(placed))
     ids_bt: Any = jax.ShapeDtypeStruct((rows, length), jnp.int32, sharding=NamedSharding(mesh, ROWS))
     side = Tokens(ids_bt, ids_bt, ids_bt)
@@ -145,13 +163,14 @@ def train_step(cfg: ConfigDict, config: ModelConfig, mesh: Mesh, rows: int, leng
     measured = facts(compiled, text, mesh)
     for counted in ("flops", "traffic"):  # a loop's body counts once: over microbatches, layers, chunks of the softmax
         measured[counted] *= cfg.optim.accumulate * analytic / once
-    return {
+    about = {
         "rows": rows,
         "length": length,
         "state_bytes": _bytes_per_device(placed),
         "flops_analytic": analytic / mesh.size,
         **measured,
     }
+    return Update(compiled, init, placed, about)
 
 
 def search_program(cfg: ConfigDict, config: ModelConfig, mesh: Mesh) -> dict[str, Any]:
@@ -179,10 +198,11 @@ def facts(compiled: Any, text: str, mesh: Mesh) -> dict[str, Any]:
     cuDNN (whose FLOPs do not count), and scatters whose updates may add in any order.
 
     Raises:
-      TooLarge: it needs more than jax takes of a GPU. For TPUs the compiler itself refuses.
+      TooLarge: it needs more than is `available`.
     """
     analysis = compiled.memory_analysis()
-    is_gpu = mesh.devices.flat[0].platform == "gpu"
+    device = mesh.devices.flat[0]
+    is_gpu = device.platform == "gpu"
     cost = gpus.cost_analysis(compiled) if is_gpu else compiled.cost_analysis()
     memory = {
         "arguments": analysis.argument_size_in_bytes,
@@ -192,8 +212,9 @@ def facts(compiled: Any, text: str, mesh: Mesh) -> dict[str, Any]:
         "code": analysis.generated_code_size_in_bytes,
     }
     memory["peak"] = sum(memory.values()) - 2 * memory["aliased"]
-    if is_gpu and memory["peak"] > gpus.available(mesh.devices.flat[0]):
-        raise TooLarge(memory["peak"], gpus.available(mesh.devices.flat[0]))
+    most = available(device)
+    if most is not None and memory["peak"] > most:
+        raise TooLarge(memory["peak"], most)
     slices = len({getattr(device, "slice_index", 0) for device in mesh.devices.flat})
     sent = Counter[tuple[str, int]]()
     count = Counter[tuple[str, int]]()
@@ -212,6 +233,19 @@ def facts(compiled: Any, text: str, mesh: Mesh) -> dict[str, Any]:
         ],
         **more,
     }
+
+
+def available(device: Any) -> int | None:
+    """Returns the bytes of a device that jax may use; None for a TPU that is not here, whose compiler itself refuses.
+
+    CPU devices share the machine's memory.
+    """
+    if device not in jax.devices():
+        return gpus.available(device) if device.platform == "gpu" else None
+    stats = device.memory_stats() or {}
+    if "bytes_limit" in stats:
+        return stats["bytes_limit"]
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // jax.local_device_count()
 
 
 def _compile(lowered: Any) -> Any:

@@ -1,6 +1,7 @@
 """The report of `train.compile`: what each program of a run needs, and an estimate of the time per update."""
 
 import sys
+from functools import cache, partial
 from importlib.metadata import version
 from typing import Any
 
@@ -10,16 +11,19 @@ from ml_collections import ConfigDict
 from base.errors import UserError
 from model.config import parameter_count
 from model.mixers.kernels import PLATFORMS
-from run.folder import as_json, model_config
+from run.folder import as_json, device, model_config
 from run.sharding import AXES
 from train.aot import gpus, programs
 from train.aot.hardware import ASSUMPTIONS, CHIPS, GIB, Chip
+from train.aot.local import EXTRAPOLATED, timed
+from train.aot.programs import LOCAL
 
 
 def report(cfg: ConfigDict, topology: str, slices: int, *, with_search: bool) -> dict[str, Any]:
     """Compiles `cfg` for the topology and returns `train.aot.programs.facts` of each program.
 
-    Stops at a program that does not fit; `refused` then names it and the bytes needed and available.
+    On this machine (`LOCAL`) it also has the times of a few updates, in place of estimated ones. Stops at a program
+    that does not fit; `refused` then names it and the bytes needed and available.
 
     Raises:
       UserError: config, topology and slices are inconsistent.
@@ -30,7 +34,9 @@ def report(cfg: ConfigDict, topology: str, slices: int, *, with_search: bool) ->
     mesh = programs.topology_mesh(cfg.mesh, devices, slices)
     impl = cfg.model.attention_impl
     if PLATFORMS.get(impl, devices[0].platform) != devices[0].platform:
-        raise UserError(f"config: model.attention_impl is {impl!r}, for {PLATFORMS[impl]}s; {topology} needs another")
+        raise UserError(
+            f"config: model.attention_impl is {impl!r}, for {PLATFORMS[impl]}s; {place(topology)} needs another"
+        )
     config = model_config(cfg, cfg.data.vocab_size)
     shapes = programs.batch_shapes(cfg, mesh)
     _, longest_rows, longest = shapes[-1]
@@ -45,31 +51,38 @@ def report(cfg: ConfigDict, topology: str, slices: int, *, with_search: bool) ->
         "versions": compiler_versions(topology),
         "config": as_json(cfg),
     }
-
-    def compile_middle() -> dict[str, Any]:
-        if length == longest:
-            return made["train_longest"]
-        return programs.train_step(cfg, config, mesh, rows, length)
-
+    if chip is None:
+        made |= {"device": device(), "memory": programs.available(devices[0])}
+    update = cache(partial(programs.train_step, cfg, config, mesh))
     compilers = {
-        "train_longest": lambda: programs.train_step(cfg, config, mesh, longest_rows, longest),
-        "train_middle": compile_middle,
+        "train_longest": lambda: update(longest_rows, longest).facts,
+        "train_middle": lambda: update(rows, length).facts,
     }
     if with_search:
         compilers["search"] = lambda: programs.search_program(cfg, config, mesh)
     for name, compile_ in compilers.items():
-        print(f"compiling {name} for {topology} ...", file=sys.stderr)
+        print(f"compiling {name} for {place(topology)} ...", file=sys.stderr)
         try:
             made[name] = compile_()
         except programs.TooLarge as error:
             made["refused"] = {"program": name, "needed": error.needed, "available": error.available}
             return made
-    made["estimate"] = estimate(chip, made["train_middle"], planned * length, cfg.steps)
+    if chip is None:
+        made["timed"] = timed(cfg, config, mesh, update(rows, length))
+    else:
+        made["estimate"] = estimate(chip, made["train_middle"], planned * length, cfg.steps)
     return made
+
+
+def place(topology: str) -> str:
+    """Returns what a message calls a topology."""
+    return "this machine" if topology == LOCAL else topology
 
 
 def compiler_versions(topology: str) -> dict[str, str]:
     """Returns the versions of the packages that compile for a topology."""
+    if topology == LOCAL:
+        return {"jax": jax.__version__}
     compiler = gpus.PLUGIN if topology.partition(":")[0] in gpus.TARGETS else "libtpu"
     return {"jax": jax.__version__, compiler: version(compiler)}
 
@@ -113,13 +126,11 @@ def _sent(collective: dict[str, Any]) -> float:
 
 def as_text(made: dict[str, Any]) -> str:
     """Returns the report as text."""
-    generation, _, _ = made["topology"].partition(":")
-    chip = CHIPS[generation]
-    slices = f"{made['slices']} slices of " if made["slices"] > 1 else ""
+    devices, memory = _devices(made)
     mesh = " ".join(f"{axis}={size}" for axis, size in made["mesh"].items())
     dtype = made["config"]["model"]["dtype"]
     lines = [
-        f"{slices}{made['topology']}, {made['devices']} {chip.name} chips with {chip.memory / GIB:.0f} GiB each",
+        devices,
         f"mesh {mesh}; {made['parameters']:,} parameters, {dtype}; per device:",
     ]
     titles = {"train_longest": "update", "train_middle": "update", "search": "beam search"}
@@ -128,17 +139,33 @@ def as_text(made: dict[str, Any]) -> str:
         if name in made and not is_repeated:
             program = made[name]
             lines.append(f"{title}, {program['rows']} rows x {program['length']} positions per side")
-            lines += _program_lines(program, chip)
+            lines += _program_lines(program, memory)
     if "estimate" in made:
         lines += _estimate_lines(made["estimate"], made["train_middle"]["length"], made["config"]["steps"])
+    if "timed" in made:
+        lines += _timed_lines(made["timed"], made["train_middle"]["length"], made["config"]["steps"])
     return "\n".join(lines)
 
 
-def _program_lines(program: dict[str, Any], chip: Chip) -> list[str]:
+def _devices(made: dict[str, Any]) -> tuple[str, int]:
+    """Returns the line about the devices, and the bytes of memory that each has."""
+    if "device" in made:
+        here = made["device"]
+        processor = f"{here['cpu']}, {here['cpus']} processors"
+        memory = made["memory"]
+        return f"{here['count']} x {here['kind']}, {memory / GIB:.1f} GiB a device; {processor}", memory
+    generation, _, _ = made["topology"].partition(":")
+    chip = CHIPS[generation]
+    slices = f"{made['slices']} slices of " if made["slices"] > 1 else ""
+    chips = f"{made['devices']} {chip.name} chips with {chip.memory / GIB:.0f} GiB each"
+    return f"{slices}{made['topology']}, {chips}", chip.memory
+
+
+def _program_lines(program: dict[str, Any], available: int) -> list[str]:
     memory = program["memory"]
     peak = memory["peak"]
     parts = ", ".join(f"{name} {memory[name] / GIB:.3f}" for name in memory if name != "peak")
-    lines = [f"  memory      {peak / GIB:.3f} GiB, {peak / chip.memory:.1%} of HBM ({parts})"]
+    lines = [f"  memory      {peak / GIB:.3f} GiB, {peak / available:.1%} of the device's ({parts})"]
     if "flops_analytic" in program:
         flops = program["flops"]
         analytic = program["flops_analytic"]
@@ -179,12 +206,24 @@ def _estimate_lines(estimated: dict[str, float], length: int, steps: int) -> lis
     ]
 
 
+def _timed_lines(timed: dict[str, Any], length: int, steps: int) -> list[str]:
+    seconds = ", ".join(f"{one:.3f}" for one in timed["seconds"])
+    rate = f"{timed['flops_per_second']:.4g} FLOPs/s"
+    if "utilisation" in timed:
+        rate += f", {timed['utilisation']:.1%} of the peak in bfloat16"
+    return [
+        f"timed updates, {length} positions per row: {seconds} s ({rate})",
+        f"estimated {timed['minutes']:.1f} minutes for {steps:,} updates",
+        f"  {EXTRAPOLATED}",
+    ]
+
+
 def refusal(made: dict[str, Any]) -> str:
     """Returns one line about the program that does not fit."""
     refused = made["refused"]
     needed = refused["needed"] / GIB
     available = refused["available"] / GIB
     return (
-        f"does not fit: {refused['program']} needs {needed:.2f} GiB per device, and {made['topology']} has"
+        f"does not fit: {refused['program']} needs {needed:.2f} GiB per device, and {place(made['topology'])} has"
         f" {available:.2f}; more devices, mesh.fsdp, mesh.tensor, optim.accumulate or model.remat reduce that"
     )

@@ -1,0 +1,53 @@
+"""This machine's own devices, on which an update is not only compiled but timed."""
+
+import statistics
+import sys
+import time
+from typing import Any
+
+import jax
+from jax.sharding import Mesh
+from ml_collections import ConfigDict
+
+from data.batching import random_batch
+from model.config import ModelConfig
+from run.sharding import place_rows, shardings
+from train.aot.flops import update_flops
+from train.aot.programs import Update
+from train.utilisation import peak_flops
+
+UPDATES = 3  # that are timed
+
+# What the minutes of a run assume.
+EXTRAPOLATED = (
+    "an estimate: random tokens in full rows, initial parameters, and a machine that does nothing else; no waiting for"
+    " data, validation or checkpoints"
+)
+
+
+def timed(cfg: ConfigDict, config: ModelConfig, mesh: Mesh, update: Update) -> dict[str, Any]:
+    """Returns the seconds of each of `UPDATES` updates, and the minutes of a run of them, from initial parameters.
+
+    The ids are random and the rows full. An update before them is not timed. `flops_per_second` is that of all devices;
+    `utilisation` is its share of their peak in bfloat16 (MFU), where that is known.
+    """
+    rows, length = update.facts["rows"], update.facts["length"]
+    init_key, dropout_key = jax.random.split(jax.random.key(cfg.seed))
+    batch = place_rows(mesh, random_batch(rows, length, config.vocab_size))
+    seconds = []
+    with jax.set_mesh(mesh):
+        state = jax.jit(update.init, out_shardings=shardings(update.shapes))(init_key)
+        for number in range(UPDATES + 1):
+            print(f"update {number} of {UPDATES} ..." if number else "a first update ...", file=sys.stderr)
+            begun = time.perf_counter()
+            state, _ = jax.block_until_ready(update.step(state, batch, dropout_key))
+            seconds.append(time.perf_counter() - begun)
+    each = statistics.median(seconds[1:])
+    found = {
+        "seconds": seconds[1:],
+        "minutes": cfg.steps * each / 60,
+        "flops_per_second": update_flops(config, rows, length, length) / each,
+    }
+    if peak_flops():
+        found["utilisation"] = found["flops_per_second"] / peak_flops()
+    return found
