@@ -131,5 +131,5 @@ def default() -> ConfigDict:
     cfg.decode.checkpoint = "average:5"  # the parameters to use: latest | STEP | best | ema | average:N
 
     cfg.log_every = 50  # updates between metric records
-    cfg.diagnose_every = 0  # updates between looks at each layer (train/diagnose.py), which cost an update; 0 is off
+    cfg.diagnose_every = 0  # updates between looks at each layer (train/diagnose.py), each as costly as one; 0 is off
     return cfg
