@@ -253,7 +253,7 @@ def draw_roles(roles: dict[str, dict[str, Any]], path: Path) -> None:
             _draw_roles_of(axes, roles[kind], numbers=heads <= 64)
             axes.set_title(f"{TITLES[kind]}{', to the translation' if kind == 'cross' else ''}: accuracy in %")
         grid[-1, 0].set_xlabel("layer.head")
-        title = "How often each head looks most at the right token; framed: the best head on other sentences, (cases)"
+        title = "How often each head looks most at the right token; framed: the best head on other sentences; (cases)"
         figure.suptitle(textwrap.fill(title, int(14 * width)), fontsize=9)
 
 

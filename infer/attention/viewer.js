@@ -77,7 +77,10 @@ function viewer(root, data, chosen, changed) {
     words.set(side(), query);
     const row = weights()[query];
     const { queries: names, keys: seen, choices } = map();
-    [...queries.children].forEach((button, i) => button.setAttribute("aria-pressed", i === query));
+    [...queries.children].forEach((button, i) => {
+      button.setAttribute("aria-pressed", i === query);
+      button.tabIndex = i === query ? 0 : -1;  // one stop for Tab; the arrow keys reach the others
+    });
     [...keys.children].forEach((key, s) => { heat(key, row[s]); key.lastChild.textContent = percent(row[s]); });
     [...matrix.tBodies[0].rows].forEach((tr, i) => {
       tr.classList.toggle("on", i === query);

@@ -36,7 +36,7 @@ class _Shown(NamedTuple):
 def check_sentence(text: str) -> None:
     """Raises `UserError` if the text is empty, too long, or more than a line."""
     if not text.strip() or len(text) > LONGEST or "\n" in text:
-        raise UserError(f"give one line of 1 to {LONGEST:,} characters")
+        raise UserError(f"give one line of 1 to {LONGEST:,} characters a sentence; here are {len(text.strip()):,}")
 
 
 class Demo:

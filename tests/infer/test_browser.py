@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from infer.attention.page import Choice, page
+from infer.demo.answers import check_sentence
 from infer.demo.server import Answer, Server, listen
 from infer.translate import explain
 from infer.translate.explain import FINISHED, KEPT, PRUNED, BeamTree, Node
@@ -174,6 +175,12 @@ def test_the_word_chosen_stays_while_kind_layer_and_head_change(browser: Browser
     browser.open(maps_page(tmp_path))
     browser.value("document.querySelectorAll('.queries button')[2].click()")
     assert browser.value(CHOSEN) == "e"
+    assert browser.value("[...document.querySelectorAll('.queries button')].map(one => one.tabIndex)") == [
+        -1,
+        -1,
+        0,
+        -1,
+    ]
     shown = set()
     for name, value in (("layer", 0), ("head", 1), ("head", 0), ("kind", "decoder"), ("layer", 1), ("kind", "cross")):
         browser.value(f"({CHOOSE})('{name}', '{value}')")
@@ -199,6 +206,32 @@ def test_the_overview_opens_a_head_and_probabilities_are_told(browser: Browser, 
     assert told == f"c has probability 50.0 % here, rank 2; the most probable: {NASTY} 70.0 %, c 50.0 %"
     browser.value(f"({CHOOSE})('kind', 'encoder')")
     assert browser.value("document.querySelector('.choices').hidden"), "no source word is predicted"
+
+
+def test_an_error_leaves_no_translation_of_another_text(browser: Browser) -> None:
+    def translate(text: str, target: str) -> dict[str, Any]:
+        check_sentence(text)
+        return {"runs": [{"name": "run", "hypotheses": [{"text": "Gut", "score": -1.0}], "maps": {"cross": MAP}}]}
+
+    server, address = serving({"/translate": translate, "/warm": lambda text, target: {}})
+    browser.open(address)
+    wrong = {
+        "": "give one line of 1 to 1,000 characters a sentence; here are 0",
+        "x" * 1001: "give one line of 1 to 1,000 characters a sentence; here are 1,001",
+    }
+    for text, message in wrong.items():
+        browser.value("by('text').value = 'Good'; translate()")
+        assert browser.value("document.querySelector('.best').textContent") == "Gut"
+        browser.value(f"by('text').value = {json.dumps(text)}; translate()")
+        assert browser.value("by('status').textContent") == message
+        assert not browser.value("document.querySelectorAll('section').length")
+        assert browser.value("by('text').value") == text
+    browser.value("by('text').value = 'Good'; translate()")
+    server.shutdown()
+    server.server_close()
+    browser.value("by('text').value = 'Bad'; translate()")
+    assert browser.value("by('status').textContent").startswith("no answer from the server: ")
+    assert not browser.value("document.querySelectorAll('section').length")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

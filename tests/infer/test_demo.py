@@ -122,7 +122,7 @@ def test_a_target_of_the_user_s_own_is_scored_and_looked_at(demo: Demo) -> None:
     n = len(own["maps"]["cross"]["queries"])
     log_prob = sum(math.log(choice["probability"] / 1000) for choice in own["maps"]["cross"]["choices"])
     assert own["hypotheses"][0]["score"] == pytest.approx(log_prob / ((5 + n) / 6) ** 0.6, rel=1e-3), "what it wrote"
-    with pytest.raises(UserError, match="give one line"):
+    with pytest.raises(UserError, match=r"give one line of 1 to 1,000 characters a sentence; here are 1,001$"):
         demo.answer("The dog sleeps.", "x" * 1001)
 
 
