@@ -130,6 +130,7 @@ def default() -> ConfigDict:
     cfg.decode.extra_length = 50  # output tokens allowed beyond the source's
     cfg.decode.checkpoint = "average:5"  # the parameters to use: latest | STEP | best | ema | average:N
 
+    cfg.amx = False  # True: updates compute in bfloat16 on the matrix unit of a CPU that has one (train/amx.py)
     cfg.log_every = 50  # updates between metric records
     cfg.diagnose_every = 0  # updates between looks at each layer (train/diagnose.py), each as costly as one; 0 is off
     return cfg

@@ -26,6 +26,7 @@ ADDED = (
     "model.share_layers",
     "optim.ema",
     "diagnose_every",
+    "amx",
 )
 SPLITS = ("test", "valid", "train")  # keys of `config.data` that name corpora
 LARGEST = 2**31 - 1  # sizes, ids, step numbers and seeds are 32 bits wide on the device

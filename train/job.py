@@ -1,5 +1,6 @@
 """What the training loop trains: a task's model and data, and what else validation measures."""
 
+import dataclasses
 import itertools
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ from model.config import ModelConfig
 from run.distributed import is_main
 from tasks import TRANSLATION, task_of
 from tasks.task import Batch, Batches, Objective
+from train import amx
 
 Measure = Callable[[dict], dict[str, float]]
 
@@ -49,7 +51,8 @@ def open_job(cfg: ConfigDict, workdir: Path, mesh: Mesh) -> Job:
     if vocab_size == 0 and not task.images:
         vocab_size = open_tokenizer(workdir / "tokenizer.model").vocab_size  # counted, now that the text is prepared
     config = task.config(cfg, vocab_size)
-    objective = task.objective(cfg, config)
+    trained = dataclasses.replace(config, dtype=amx.DTYPE) if cfg.amx else config
+    objective = task.objective(cfg, trained)
     if cfg.task in TRANSLATION and cfg.eval.bleu_sentences:
         measure = _bleu(cfg, config, workdir, mesh)
     elif task.images:

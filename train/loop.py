@@ -21,6 +21,7 @@ from run.folder import as_json, model_config, open_folder, record_launch
 from run.records import read_metrics
 from run.sharding import make_mesh, place_rows, placed_shapes, shardings
 from run.signals import Signals
+from train import amx
 from train.diagnose import make_diagnosis
 from train.job import Job, open_job
 from train.metrics import NotFiniteError, Reporter
@@ -77,6 +78,7 @@ def train(
       SystemExit: with the signal's status, if it arrived while there was nothing new to save.
     """
     model_config(cfg, cfg.data.vocab_size or 1)  # a wrong one is refused before anything is written
+    options = amx.compiler_options(cfg.amx)
     with Signals(alone=jax.process_count() == 1) as signals, open_folder(cfg, workdir):
         mesh = make_mesh(cfg.mesh)
         job = open_job(cfg, workdir, mesh)
@@ -84,9 +86,9 @@ def train(
         init_key, dropout_key = jax.random.split(jax.random.key(cfg.seed))
         init = partial(init_state, job.objective.init, tx)
         placed = placed_shapes(jax.eval_shape(init, init_key), mesh)
-        train_step = make_train_step(job.objective, tx, cfg.optim.accumulate, shardings(placed))
+        train_step = make_train_step(job.objective, tx, cfg.optim.accumulate, shardings(placed), options)
         diagnose = make_diagnosis(job.objective, tx, cfg.optim.accumulate)
-        validation = partial(validate, job, make_eval_step(job.objective), mesh)
+        validation = partial(validate, job, make_eval_step(job.objective, options), mesh)
 
         checkpoints = Checkpoints(workdir / "checkpoints", cfg.checkpoint)
         taken = None

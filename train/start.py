@@ -11,6 +11,7 @@ from ml_collections import ConfigDict
 
 from run.averaging import count_parameters
 from run.folder import device
+from train import amx
 
 _MIB = 2**20
 
@@ -38,6 +39,7 @@ def description(cfg: ConfigDict, mesh: Mesh, params: Any, manifests: Mapping[str
     return [
         f"device: {here['count']} x {here['kind']}; {here['cpu']}, {here['cpus']} processors; mesh: {axes}",
         f"model: {cfg.task}, {sizes}: {count_parameters(params):,} parameters",
+        *([amx.choice()] if cfg.amx else []),
         *(f"data.{split}: {_counted(manifest)}" for split, manifest in manifests.items()),
     ]
 

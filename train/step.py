@@ -13,6 +13,8 @@ from model.noise import Noise
 from tasks.loss import Loss
 from tasks.task import Batch, Objective
 
+CompilerOptions = dict[str, bool | str]
+
 
 class TrainState(struct.PyTreeNode):
     """Everything that training changes, and so what a checkpoint must hold, besides the data position."""
@@ -38,7 +40,11 @@ def init_state(init: Callable[[PRNGKeyArray], dict], tx: optax.GradientTransform
 
 
 def make_train_step(
-    objective: Objective, tx: optax.GradientTransformation, accumulate: int, shardings: Any = None
+    objective: Objective,
+    tx: optax.GradientTransformation,
+    accumulate: int,
+    shardings: Any = None,
+    options: CompilerOptions | None = None,
 ) -> Callable[[TrainState, Batch, PRNGKeyArray], tuple[TrainState, Sums]]:
     """Returns the jitted update `(state, batch, key) -> (state, sums)`; it compiles once for each batch shape.
 
@@ -53,6 +59,7 @@ def make_train_step(
       tx: the optimiser.
       accumulate: number of microbatches; must divide the batch's rows.
       shardings: of the state, from `run.sharding.shardings`; None leaves them to the compiler.
+      options: of the compiler; None for its own.
     """
 
     def sums_and_gradient(params: dict, batch: Batch, rows_b: Array, key: PRNGKeyArray) -> tuple[Loss, dict]:
@@ -95,9 +102,9 @@ def make_train_step(
         return TrainState(state.step + 1, params, opt_state), sums
 
     out_shardings = None if shardings is None else (shardings, None)
-    return jax.jit(train_step, donate_argnums=0, out_shardings=out_shardings)
+    return jax.jit(train_step, donate_argnums=0, out_shardings=out_shardings, compiler_options=options)
 
 
-def make_eval_step(objective: Objective) -> Callable[[dict, Batch], Loss]:
-    """Returns the jitted `(params, batch) -> Loss`, without dropout."""
-    return jax.jit(lambda params, batch: objective.loss(params, batch, None))
+def make_eval_step(objective: Objective, options: CompilerOptions | None = None) -> Callable[[dict, Batch], Loss]:
+    """Returns the jitted `(params, batch) -> Loss`, without dropout, compiled with `options`."""
+    return jax.jit(lambda params, batch: objective.loss(params, batch, None), compiler_options=options)

@@ -1,0 +1,83 @@
+"""`amx`: what it asks of the processor, what the compiler then does, and that only the programs of training change."""
+
+import re
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from base.errors import UserError
+from run.config import read_config
+from run.records import read_metrics
+from tests import tiny
+from train import amx
+from train.loop import train
+
+WITH = "processor\t: 0\nmodel name\t: Fake 9000\nflags\t\t: fpu avx512f amx_bf16 amx_tile amx_int8\n\nprocessor\t: 1\n"
+WITHOUT = "processor\t: 0\nmodel name\t: Fake 8000\nflags\t\t: fpu avx512f amx_tile\n"
+
+
+def report(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str) -> None:
+    """Has the processor be the one that this text describes."""
+    (tmp_path / "cpuinfo").write_text(text)
+    monkeypatch.setattr(amx, "CPUINFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr(amx, "cpu_model", lambda: "Fake")
+
+
+def test_a_processor_without_amx_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    report(monkeypatch, tmp_path, WITHOUT)
+    expected = (
+        r"^config: amx is True; it must be False on this processor \(Fake\), which has no amx_bf16: bfloat16 would not "
+        r"be faster than float32$"
+    )
+    with pytest.raises(UserError, match=expected):
+        amx.compiler_options(True)
+    monkeypatch.setattr(amx, "CPUINFO", tmp_path / "absent")
+    with pytest.raises(UserError, match=r"which has no amx_tile and no amx_bf16"):
+        amx.compiler_options(True)
+
+
+def test_another_device_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    report(monkeypatch, tmp_path, WITH)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    with pytest.raises(UserError, match=r"^config: amx is True; it must be False on this device \(gpu\), which is no"):
+        amx.compiler_options(True)
+
+
+def test_without_the_key_nothing_is_asked_and_the_compiler_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    report(monkeypatch, tmp_path, WITHOUT)
+    assert amx.compiler_options(False) is None
+
+
+@pytest.mark.filterwarnings("ignore:Error writing persistent compilation cache entry")
+def test_the_options_give_large_products_to_onednn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    report(monkeypatch, tmp_path, WITH)
+    options = amx.compiler_options(True)
+    x = jnp.ones((512, 512), jnp.bfloat16)
+    lowered = jax.jit(lambda x, y: jnp.maximum(x @ y, 0)).lower(x, x)
+    assert "__onednn_fusion" in lowered.compile(compiler_options=options).as_text()
+    assert "__onednn_fusion" not in lowered.compile().as_text()
+
+
+# XLA cannot store a program with oneDNN's products: `base.compiled` keeps that from users, and each start compiles.
+@pytest.mark.filterwarnings("ignore:Error writing persistent compilation cache entry")
+def test_a_run_trains_in_bfloat16_and_is_read_in_float32(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report(monkeypatch, tmp_path, WITH)
+    losses = {}
+    for name in ("off", "on"):
+        cfg = tiny.training_config(tmp_path)
+        cfg.amx = name == "on"
+        cfg.eval.bleu_sentences = 2
+        capsys.readouterr()
+        assert train(cfg, tmp_path / name) == 0
+        said = re.findall(r"^amx: .*$", capsys.readouterr().err, re.MULTILINE)
+        assert said == ([amx.choice()] if cfg.amx else [])
+        losses[name] = [record["loss"] for record in read_metrics(tmp_path / name)]
+    assert read_config(tmp_path / "on").model.dtype == "float32"
+    assert losses["on"] != losses["off"]
+    assert losses["on"] == pytest.approx(losses["off"], rel=0.02)

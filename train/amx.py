@@ -1,0 +1,64 @@
+"""Updates on AMX, the matrix unit of some Intel processors, which multiplies bfloat16 and nothing wider.
+
+XLA's own products on a CPU leave the unit idle; those of oneDNN, which is part of jaxlib, use it. So `cfg.amx` has the
+model compute in bfloat16, and has oneDNN multiply, in the programs of training alone: parameters, optimiser and softmax
+stay in float32, and so does whatever reads the run.
+"""
+
+from pathlib import Path
+
+import jax
+
+from base.errors import UserError
+from run.folder import cpu_model
+from train.step import CompilerOptions
+
+DTYPE = "bfloat16"
+NEEDED = ("amx_tile", "amx_bf16")  # as Linux calls what a processor can do
+CPUINFO = Path("/proc/cpuinfo")
+# Nearly what XLA_FLAGS="--xla_cpu_use_onednn=true --xla_cpu_experimental_onednn_fusion_type=dot
+# --xla_cpu_experimental_ynn_fusion_type=-dot" says of every program of a process. jax's options name whole sets.
+_FUSION = "LIBRARY_FUSION_TYPE_"
+OPTIONS: CompilerOptions = {
+    "xla_cpu_use_onednn": True,
+    "xla_cpu_experimental_onednn_fusion_type": f"{_FUSION}DOT",
+    "xla_cpu_experimental_ynn_fusion_type": f"{_FUSION}REDUCE",
+}
+
+
+def compiler_options(amx: bool) -> CompilerOptions | None:
+    """Returns the compiler options of a training's programs, by `cfg.amx`; None, the compiler's own, without it.
+
+    Raises:
+      UserError: the device is no CPU, or a CPU without AMX, on which bfloat16 is not faster than float32.
+    """
+    if not amx:
+        return None
+    device = jax.default_backend()
+    if device != "cpu":
+        raise UserError(f"config: amx is True; it must be False on this device ({device}), which is no CPU")
+    missing = [name for name in NEEDED if name not in abilities()]
+    if missing:
+        raise UserError(
+            f"config: amx is True; it must be False on this processor ({cpu_model()}), which has no "
+            f"{' and no '.join(missing)}: bfloat16 would not be faster than float32"
+        )
+    return OPTIONS
+
+
+def choice() -> str:
+    """Returns the line that a start says of what was chosen, and why."""
+    return f"amx: {DTYPE} products by oneDNN, since this processor has {' and '.join(NEEDED)}; parameters stay float32"
+
+
+def abilities() -> set[str]:
+    """Returns the flags that Linux reports of the first processor; none on other systems."""
+    try:
+        lines = CPUINFO.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return set()
+    for line in lines:
+        name, _, value = line.partition(":")
+        if name.strip() == "flags":
+            return set(value.split())
+    return set()
