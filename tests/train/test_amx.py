@@ -15,6 +15,8 @@ from train import amx
 from train.loop import train
 
 WITH = "processor\t: 0\nmodel name\t: Fake 9000\nflags\t\t: fpu avx512f amx_bf16 amx_tile amx_int8\n\nprocessor\t: 1\n"
+# oneDNN takes bfloat16 from the compiler where it can compute it, if slowly.
+needs_avx512 = pytest.mark.skipif("avx512f" not in amx.abilities(), reason="this processor has no AVX-512")
 WITHOUT = "processor\t: 0\nmodel name\t: Fake 8000\nflags\t\t: fpu avx512f amx_tile\n"
 
 
@@ -52,6 +54,7 @@ def test_without_the_key_nothing_is_asked_and_the_compiler_is_left_alone(
     assert amx.compiler_options(False) is None
 
 
+@needs_avx512
 @pytest.mark.filterwarnings("ignore:Error writing persistent compilation cache entry")
 def test_the_options_give_large_products_to_onednn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     report(monkeypatch, tmp_path, WITH)
@@ -63,6 +66,8 @@ def test_the_options_give_large_products_to_onednn(monkeypatch: pytest.MonkeyPat
 
 
 # XLA cannot store a program with oneDNN's products: `base.compiled` keeps that from users, and each start compiles.
+@needs_avx512
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Error writing persistent compilation cache entry")
 def test_a_run_trains_in_bfloat16_and_is_read_in_float32(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
