@@ -7,6 +7,8 @@ from typing import Any, overload
 from base.errors import UserError
 from infer.attention.maps import AttentionMap, attention_maps
 from infer.evaluate.translations import score
+from infer.inside.lens import Lens, logit_lens
+from infer.inside.trace import Patch, Trace, trace
 from infer.runs import Run
 from infer.translate.options import chosen
 from infer.translate.translator import Hypothesis, Translator, translate_one
@@ -116,6 +118,23 @@ class LoadedRun:
         """
         translation = translate_one(self.run, source) if target is None else target
         return attention_maps(self.run.model_config, self.run.params, self.run.tokenizer, source, translation)
+
+    def trace(self, source: str, target: str | None = None, patch: Patch | None = None) -> Trace:
+        """Returns every named activation for a sentence and its translation; docs/inside.md lists the names.
+
+        `target` is the translation to use (teacher forcing); if None, the model's own. `patch` replaces activations
+        before anything is computed from them: `{name: {position: value}}`, with positions as in the trace's arrays.
+
+        Raises:
+          UserError: `patch` has an unknown name, a position that is not in the sentence, or a value of another shape;
+            or a sentence is longer than the model's learned positions.
+        """
+        translation = translate_one(self.run, source) if target is None else target
+        return trace(self.run, source, translation, patch)
+
+    def logit_lens(self, trace: Trace, stack: str = "decoder") -> Lens:
+        """Returns what the model would predict from the output of each layer; `stack` is "encoder" or "decoder"."""
+        return logit_lens(self.run, trace, stack)
 
 
 def _as_lines(text: str | Sequence[str]) -> Sequence[str]:

@@ -126,14 +126,19 @@ class FeedForward(nn.Module):
 
     def __call__(self, x_btd: Float[Array, "b t d"], noise: Noise | None) -> Float[Array, "b t d"]:
         c = self.config
+        x_btf = dropout(self.hidden_layer(x_btd), c.P_drop_relu, noise, c.dropout_bits)
+        y_btd = jnp.einsum("btf,fd->btd", x_btf, self.w2.astype(x_btf.dtype))
+        return add_bias(y_btd, self.b2)
+
+    def hidden_layer(self, x_btd: Float[Array, "b t d"]) -> Float[Array, "b t f"]:
+        """Returns max(0, x W_1 + b_1), or what replaces it."""
+        c = self.config
         activation = ACTIVATIONS[c.activation]
         x_btf = jnp.einsum("btd,df->btf", x_btd, self.w1.astype(x_btd.dtype))
         x_btf = activation(add_bias(x_btf, self.b1))
         if c.activation in GATED:
             x_btf = x_btf * jnp.einsum("btd,df->btf", x_btd, self.v.astype(x_btd.dtype))
-        x_btf = dropout(x_btf, c.P_drop_relu, noise, c.dropout_bits)
-        y_btd = jnp.einsum("btf,fd->btd", x_btf, self.w2.astype(x_btf.dtype))
-        return add_bias(y_btd, self.b2)
+        return x_btf
 
 
 class Block(nn.Module):

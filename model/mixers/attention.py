@@ -268,14 +268,23 @@ class MultiHeadAttention(Heads):
             if self.encoding.distances:
                 distance_btsr = clipped_distances(positions_bt, positions_bs, self.encoding.max_distance)
                 bias_bhts = self._relative_logits(q_bhtk, distance_btsr)
-            weights_bhts = attention_weights(
-                q_bhtk, k_bhsk, mask.dense_bts, bias_bhts, c.scale_attention, c.softmax_one
-            )
+            weights_bhts = self.weights(q_bhtk, k_bhsk, mask, bias_bhts)
             kept_bhts = dropout(weights_bhts, c.P_drop_attention, noise, c.dropout_bits).astype(x_btd.dtype)
             heads_bhte = jnp.einsum("bhts,bhse->bhte", kept_bhts, v_bhse)
             if self.encoding.distances:
                 heads_bhte = heads_bhte + self._relative_values(kept_bhts, distance_btsr)
         return self.output(heads_bhte), weights_bhts
+
+    def weights(
+        self,
+        q_bhtk: Float[Array, "b h t k"],
+        k_bhsk: Float[Array, "b h s k"],
+        mask: Mask,
+        bias_bhts: Float[Array, "b h t s"] | None,
+    ) -> Float[Array, "b h t s"]:
+        """Returns the weights of every head, in float32; the mask is dense."""
+        c = self.config
+        return attention_weights(q_bhtk, k_bhsk, mask.dense_bts, bias_bhts, c.scale_attention, c.softmax_one)
 
     def _relative_logits(
         self, q_bhtk: Float[Array, "b h t k"], distance_btsr: Float[Array, "b t s r"]

@@ -1,0 +1,168 @@
+"""Every named activation of an encoder-decoder for one pair of sentences; and what it computes with some replaced.
+
+Names follow the parameters: `decoder/layer_0/cross_attention/q`. docs/inside.md lists them.
+
+The model runs operation by operation, uncompiled, and each method whose result has a name is intercepted: in a compiled
+program, another set of outputs could change the rounding. So a trace has the bits of `Transformer.apply` outside of
+`jax.jit`, whether or not anything is recorded.
+"""
+
+import dataclasses
+import difflib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+from jaxtyping import Array, Float
+
+from base.errors import UserError
+from base.ids import BOS, EOS, PAD
+from base.tokens import Tokens
+from infer.attention.maps import padded_row
+from infer.runs import Run, finite, user_error_if_too_long
+from model.block import FeedForward
+from model.config import ModelConfig
+from model.mixers.attention import Heads
+from model.stack import Stack
+from model.transformer import Transformer
+
+# The new values of activations: by name, then by position.
+Patch = Mapping[str, Mapping[int, Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Trace:
+    """The activations of one pair of sentences, and its tokens as text.
+
+    `source` are the encoder's tokens, `inputs` the decoder's, and `predicted` those that it predicts from them. An
+    activation's first axis is the position: that of a token of `source` in the encoder, and of one of `inputs` in the
+    decoder, but for the keys and values of its cross-attention, which belong to `source`.
+    """
+
+    source: list[str]
+    inputs: list[str]
+    predicted: list[str]
+    activations: dict[str, Float[np.ndarray, "..."]]
+
+
+def trace(run: Run, source: str, target: str, patch: Patch | None = None) -> Trace:
+    """Returns the activations of a translator that reads `source` and predicts `target` (teacher forcing).
+
+    Raises:
+      UserError: the parameters are not finite, a sentence is longer than the model's learned positions, or `patch` has
+        an unknown name, a position that is not in the sentence, or a value of another shape.
+    """
+    tokenizer = run.tokenizer
+    source_ids = [*tokenizer.encode(source), EOS]
+    predicted_ids = [*tokenizer.target.encode(target), EOS]
+    input_ids = [BOS, *predicted_ids[:-1]]
+    rows = [padded_row(run.model_config, ids) for ids in (source_ids, input_ids)]
+    tokens = [Tokens.of(jnp.asarray(row)) for row in rows]
+    with user_error_if_too_long():
+        activations = record(run.model_config, finite(run), *tokens, patch or {})
+    pieces = [tokenizer.pieces(ids) for ids in (source_ids, input_ids, predicted_ids)]
+    return Trace(*pieces, activations)
+
+
+def record(
+    config: ModelConfig, params: Any, source: Tokens, target: Tokens, patch: Patch
+) -> dict[str, Float[np.ndarray, "..."]]:
+    """Returns the activations of one row, by name, in float32 and without those of padding.
+
+    Raises:
+      UserError: `patch` does not fit them.
+    """
+    # What only makes training faster: its values are not there to see, or not in Python.
+    config = dataclasses.replace(config, scan_layers=False, remat="none", attention_impl="einsum")
+    lengths = [int(jnp.sum(tokens.ids_bt != PAD)) for tokens in (source, target)]
+    recorder = _Recorder(config.share_layers, *lengths, patch)
+    with nn.intercept_methods(recorder.intercept):
+        Transformer(config).apply({"params": params}, source, target)
+    for name in patch:
+        if name not in recorder.found:
+            near = difflib.get_close_matches(name, recorder.found, n=3)
+            names = ", ".join(near) or ", ".join(recorder.found)
+            raise UserError(f"patch: this model has no activation {name!r}; perhaps one of {names}")
+    return recorder.found
+
+
+class _Recorder:
+    """Keeps what methods return, and what two of them are given, under its name, and replaces what is patched."""
+
+    def __init__(self, share_layers: bool, source_length: int, target_length: int, patch: Patch) -> None:
+        self.found: dict[str, np.ndarray] = {}
+        self._source_length = source_length
+        self._target_length = target_length
+        self._patch = patch
+        self._share_layers = share_layers
+        self._calls: dict[tuple[str, str], int] = {}
+
+    def intercept(
+        self, method: Callable[..., Any], args: tuple, kwargs: dict[str, Any], context: nn.module.InterceptorContext
+    ) -> Any:
+        """Calls a method of a module, as `flax.linen.intercept_methods` has it."""
+        module = context.module
+        name = context.method_name
+        path = self._path(module, name)
+        if isinstance(module, Stack) and name == "__call__":
+            args = (self._seen(f"{path}/embedding", args[0]), *args[1:])
+        if isinstance(module, Heads) and name == "output":
+            args = (self._seen(f"{path}/heads", args[0]), *args[1:])
+        result = method(*args, **kwargs)
+        if isinstance(module, Heads):
+            return self._of_heads(path, name, result)
+        if isinstance(module, FeedForward) and name == "hidden_layer":
+            return self._seen(f"{path}/hidden", result)
+        if name != "__call__":
+            return result
+        path = path or "logits"
+        if isinstance(result, tuple):
+            return (self._seen(path, result[0]), *result[1:])
+        return self._seen(path, result)
+
+    def _of_heads(self, path: str, method: str, result: Any) -> Any:
+        match method:
+            case "queries":
+                return self._seen(f"{path}/q", result)
+            case "keys_values":
+                k_bhsk = self._seen(f"{path}/k", result.k_bhsk)
+                v_bhse = self._seen(f"{path}/v", result.v_bhse)
+                return result._replace(k_bhsk=k_bhsk, v_bhse=v_bhse)
+            case "weights":
+                return self._seen(f"{path}/weights", result)
+            case "output":
+                return self._seen(path, result)
+            case _:
+                return result
+
+    def _path(self, module: nn.Module, method: str) -> str:
+        """Returns the module's path; where all layers are one module, its calls are numbered as layers."""
+        path = "/".join(module.path)
+        if self._share_layers and "layer_0" in path:
+            n = self._calls.get((path, method), 0)
+            self._calls[path, method] = n + 1
+            return path.replace("layer_0", f"layer_{n}")
+        return path
+
+    def _seen(self, name: str, x_btd: Float[Array, "1 *h t d"]) -> Float[Array, "1 *h t d"]:
+        """Keeps an activation, whose positions are its last axis but one; returns it, with what `patch` has for it."""
+        of_source = name.startswith("encoder") or name.endswith(("cross_attention/k", "cross_attention/v"))
+        length = self._source_length if of_source else self._target_length
+        for position, value in self._patch.get(name, {}).items():
+            if not 0 <= position < length:
+                raise UserError(f"patch: {name} has positions 0 to {length - 1}, no {position}")
+            old = x_btd[0, ..., position, :]
+            if np.shape(value) != old.shape:
+                raise UserError(f"patch: {name} has the shape {old.shape} at a position; the value, {np.shape(value)}")
+            x_btd = x_btd.at[0, ..., position, :].set(jnp.asarray(value, x_btd.dtype))
+        first_td = np.moveaxis(np.asarray(x_btd[0], np.float32), -2, 0)[:length]
+        self.found[name] = first_td[..., : self._keys(name)]
+        return x_btd
+
+    def _keys(self, name: str) -> int | None:
+        """Returns how many of the last axis are kept: of weights, those of tokens; of others all."""
+        if not name.endswith("/weights"):
+            return None
+        return self._target_length if name.startswith("decoder") and "cross" not in name else self._source_length

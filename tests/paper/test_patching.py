@@ -1,0 +1,91 @@
+"""The pairs of sentences differ in one noun and so do their translations; a patch of all that differs moves it."""
+
+import itertools
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from base.errors import UserError
+from data.grammar.lexicon import NOUNS
+from infer.inside.trace import trace
+from infer.runs import Run, open_run
+from paper.patching import command
+from paper.patching.pairs import minimal_pairs
+from tests import tiny
+
+CASE = (("The dog sleeps.", "Der Hund schläft."), ("The bird sleeps.", "Der Vogel schläft."))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tiny.write_grammar_run(tmp_path_factory.mktemp("patching") / "run")
+    config = json.loads((folder / "config.json").read_text())
+    config["data"]["train"] = "grammar:train"
+    (folder / "config.json").write_text(json.dumps(config))
+    return open_run(folder, "latest", accept_changes=True)
+
+
+def planted_case(run: Run) -> command.Case:
+    first, second = (trace(run, *pair) for pair in CASE)
+    places = [i for i, (a, b) in enumerate(zip(first.source, second.source, strict=False)) if a != b]
+    predicting = next(i for i, (a, b) in enumerate(zip(first.predicted, second.predicted, strict=False)) if a != b)
+    return command.Case(*CASE[0], first, second, places, predicting)
+
+
+def test_pairs_differ_in_a_noun_and_its_translation() -> None:
+    forms = {(noun.en[plural], form) for noun in NOUNS for plural in (False, True) for form in noun.de[plural]}
+    for pair in itertools.islice(minimal_pairs("test"), 60):
+        changes = []
+        for first, second in zip(pair.first, pair.second, strict=True):
+            words = zip(first.split(), second.split(), strict=True)
+            ((before, after),) = ((a.strip(".,?"), b.strip(".,?")) for a, b in words if a != b)
+            changes.append((before.removesuffix("'s"), after.removesuffix("'s")))
+        english, german = changes
+        assert (english[0], german[0]) in forms and (english[1], german[1]) in forms
+
+
+def test_a_pair_is_found_for_many_sentences_and_is_always_the_same() -> None:
+    once = list(itertools.islice(minimal_pairs("test"), 40))
+    assert once == list(itertools.islice(minimal_pairs("test"), 40)) and len(set(once)) == 40
+
+
+def test_with_the_embedding_of_the_noun_the_model_expects_what_it_expects_of_the_other_sentence(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = planted_case(run)
+    monkeypatch.setattr(command, "find_cases", lambda run, pairs: iter([case]))
+    monkeypatch.setattr(command, "best", lambda trace, position: trace.activations["logits"][position].tobytes())
+    result = command.measure(run, 1)
+    printed = command.table(result)
+    assert printed.rows[0] == ("encoder/embedding, the noun", "100.0", "20.7 to 100.0")
+    moved = result["moved"]
+    assert moved.pop("encoder/embedding, the noun") == 1 and not any(moved.values())
+
+
+def test_patches_replace_what_their_names_say(run: Run) -> None:
+    case = planted_case(run)
+    others = len(case.first.source) - len(case.places)
+    sizes = {
+        name: {key: len(values) for key, values in patch.items()}
+        for name, patch in command.patches(run.model_config.N, case).items()
+    }
+    assert sizes["encoder, the noun"] == {"encoder": len(case.places)}
+    assert sizes["encoder, all but the noun"] == {"encoder": others}
+    assert sizes["decoder/layer_1/cross_attention, where the noun is predicted"] == {
+        "decoder/layer_1/cross_attention": 1
+    }
+    assert len(sizes["cross_attention of all layers, where the noun is predicted"]) == run.model_config.N
+
+
+def test_a_model_that_translates_nothing_is_refused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "SEARCHED", 2)
+    with pytest.raises(UserError, match=r"translates too few nouns for --cases=1$"):
+        command.measure(run, 1)
+
+
+def test_a_run_of_other_data_is_refused(tmp_path: Path) -> None:
+    folder = tiny.write_run(tmp_path / "run")
+    with pytest.raises(UserError, match=r"a run of data\.train=grammar:\.\. with subwords$"):
+        command.main(SimpleNamespace(workdir=folder, checkpoint="latest", cases=1, json=False))
