@@ -93,6 +93,34 @@ def test_table_3_in_small(
     assert "Table 3, scaled-down models" in capsys.readouterr().out
 
 
+def test_one_sentence_through_the_decoder(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    found, shown = execute("5_one_sentence_through_the_decoder", monkeypatch)
+    assert shown == 3
+    printed = capsys.readouterr().out
+    compared = re.findall(r"the model's (\S+)$", printed, re.MULTILINE)
+    assert len(compared) == 19 and {"decoder/layer_0", "decoder", "logits"} <= set(compared)
+    assert "sums of the rows: [1. 1. 1. 1.]" in printed
+
+    def texts(config: Any) -> list[str]:
+        _, axes = plt.subplots()
+        found["figure_1"](axes, config, "")
+        drawn = [text.get_text() for text in axes.texts]
+        plt.close("all")
+        return drawn
+
+    assert sum("Add & LayerNorm" in text for text in texts(found["base"])) == 5
+    assert sum(text == "LayerNorm" for text in texts(found["variant"])) == 7  # five, and one above each stack
+
+
+@pytest.mark.slow
+def test_ten_mistakes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    _, shown = execute("6_ten_mistakes", monkeypatch)
+    assert shown == 3
+    printed = capsys.readouterr().out
+    for symptom in ("wrong: [", "without $W^O$: a head reaches 4 of 16", "weights [nan nan nan]", "wrong, of pieces"):
+        assert symptom in printed
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=ids)
 def test_a_notebook_is_text_and_public_names(path: Path):
     text = path.read_text()
