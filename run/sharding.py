@@ -26,6 +26,7 @@ ROWS = P(("data", "fsdp"))  # a batch: rows along both axes
 # covers the whole state. Vectors and counters that match no rule are small, and replicated. A matrix that matches no
 # rule is an error, since replicating it silently could cost most of the memory that sharding saves.
 RULES = (
+    (r"/v_(row|col)/", P()),  # Adafactor's factors of second moments
     (r"(embed|softmax)$", P("tensor", "fsdp")),  # [v,d]
     (r"(positions|classes)$", P(None, "fsdp")),  # [l,d], [c,d]
     (r"head_w$", P("fsdp", "tensor")),  # [d,d]
@@ -125,7 +126,7 @@ def placed_shapes(tree: Any, mesh: Mesh | AbstractMesh) -> Any:
 
 def _spec(name: str, shape: tuple[int, ...]) -> P:
     """Returns the mesh axes of an array's dimensions, by the first of `RULES` that its path `name` matches."""
-    if not shape:
+    if shape in ((), (1,)):  # (1,) stands in Adafactor's state for what is kept elsewhere
         return P()
     for pattern, spec in RULES:
         if re.search(pattern, name):

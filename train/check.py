@@ -15,7 +15,7 @@ CHOICES = {
     "task": tuple(tasks.MODULES),
     "data.units": ("subwords", "words", "characters", "words,characters", "characters,words"),
     "data.batching": ("bucket", "pack", "window"),
-    "optim.name": ("adam", "adamw"),
+    "optim.name": ("adam", "adamw", "muon", "ademamix", "adafactor"),
     "optim.schedule": ("paper", "cosine", "inverse_sqrt"),
 }
 AT_LEAST_1 = (
@@ -92,6 +92,9 @@ def check(cfg: ConfigDict, default: ConfigDict) -> None:
     has_prefix = given["model.prefix"] != "none"
     fits = has_prefix == (task == "prefix_lm")
     require("model.prefix", fits, "full or causal for task prefix_lm, and none for others")
+
+    decays = given["optim.name"] != "adafactor"
+    require("optim.weight_decay", decays or not given["optim.weight_decay"], "0 with optim.name=adafactor")
 
     buckets = given["data.buckets"]
     positive = len(buckets) > 0 and buckets[0] >= 1

@@ -1,14 +1,33 @@
 """Learning rate and optimiser (paper, section 5.3)."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
+import optax.contrib
 from jaxtyping import Array, Float, Int
 from ml_collections import ConfigDict
+from optax.contrib import MuonDimensionNumbers
 
 Scalar = int | Int[Array, ""]
+Rate = Callable[[Scalar], Float[Array, ""]]
+
+# Muon: the root mean square of its updates, that of Adam's; and the matrices that it is for, by name: the axes of their
+# inputs and of their outputs.
+MUON_RMS = 0.2
+_PROJECTION = MuonDimensionNumbers((0,), (1, 2))  # [d,h,k]
+_MATRIX = MuonDimensionNumbers((0,), (1,))
+HIDDEN_MATRICES = {
+    **dict.fromkeys(("wq", "wk", "wv"), _PROJECTION),
+    "wo": MuonDimensionNumbers((0, 1), (2,)),  # [h,e,d]
+    **dict.fromkeys(("w1", "w2", "v"), _MATRIX),
+}
+
+# AdEMAMix's second mean, as its authors train Transformers.
+SLOW_DECAY = 0.9999
+SLOW_WEIGHT = 5.0
 
 
 def learning_rate(cfg: ConfigDict, d_model: int, steps: int, step: Scalar) -> Float[Array, ""]:
@@ -39,21 +58,73 @@ def learning_rate(cfg: ConfigDict, d_model: int, steps: int, step: Scalar) -> Fl
 
 
 def optimizer(cfg: ConfigDict, d_model: int, steps: int) -> optax.GradientTransformation:
-    """Returns Adam with the schedule above: "adam" as in the paper, or "adamw" with decoupled weight decay."""
+    """Returns the optimiser that `cfg.name` names, with the schedule above.
+
+    "adam": as in the paper. "adamw": with decoupled weight decay.
+    "muon": hidden matrices by Muon (Jordan et al. 2024), whose updates are as large as Adam's (Liu et al. 2025, arXiv
+    2502.16982), so that both have one rate; embeddings, tables, norms and biases by Adam. Momentum is Nesterov's.
+    "ademamix": Adam with a second, slow mean of the gradients (Pagliardini et al. 2024, arXiv 2409.03137).
+    "adafactor": second moments in factors, and a rate relative to the parameters' size (Shazeer and Stern 2018, arXiv
+    1804.04235).
+    """
 
     def rate(updates_done: Scalar) -> Float[Array, ""]:
         return learning_rate(cfg, d_model, steps, updates_done + 1)
 
-    if cfg.name == "adamw":
-        adam = optax.adamw(rate, cfg.b1, cfg.b2, cfg.eps, weight_decay=cfg.weight_decay, mask=_decayed)
-    else:
-        adam = optax.adam(rate, cfg.b1, cfg.b2, cfg.eps)
-    parts = [adam]
+    decay = {"weight_decay": cfg.weight_decay, "mask": _decayed}
+    match cfg.name:
+        case "adamw":
+            chosen = optax.adamw(rate, cfg.b1, cfg.b2, cfg.eps, **decay)
+        case "muon":
+            chosen = optax.contrib.muon(
+                rate,
+                eps=cfg.eps,
+                weight_decay=cfg.weight_decay,
+                adam_b1=cfg.b1,
+                adam_b2=cfg.b2,
+                muon_weight_dimension_numbers=_hidden_matrices,
+                consistent_rms=MUON_RMS,
+            )
+        case "ademamix":
+            slow, weight = _slow_mean(cfg.b1, steps)
+            chosen = optax.contrib.ademamix(rate, cfg.b1, cfg.b2, slow, weight, cfg.eps, **decay)
+        case "adafactor":
+            chosen = optax.adafactor(rate)
+        case _:
+            chosen = optax.adam(rate, cfg.b1, cfg.b2, cfg.eps)
+    parts = [chosen]
     if cfg.clip_norm:
         parts.insert(0, optax.clip_by_global_norm(cfg.clip_norm))
     if cfg.ema:
         parts.append(_averaging(cfg.ema))
-    return optax.chain(*parts) if len(parts) > 1 else adam
+    return optax.chain(*parts) if len(parts) > 1 else chosen
+
+
+def _hidden_matrices(params: dict) -> dict:
+    """Returns which axes of a hidden matrix are its inputs and which its outputs; None for all other parameters."""
+
+    def axes(path: tuple[Any, ...], leaf: Any) -> MuonDimensionNumbers | None:
+        return HIDDEN_MATRICES.get(path[-1].key)
+
+    return jax.tree_util.tree_map_with_path(axes, params)
+
+
+def _slow_mean(b1: float, steps: int) -> tuple[Rate, Rate]:
+    """Returns AdEMAMix's slow decay and its weight by the number of updates done; both grow during all of training.
+
+    The weight grows linearly; the decay, from b1, so that its half-life does (section 3, and appendix A.1).
+    """
+
+    def progress(updates_done: Scalar) -> Float[Array, ""]:
+        return jnp.minimum((updates_done + 1) / steps, 1.0)
+
+    def decay(updates_done: Scalar) -> Float[Array, ""]:
+        first = jnp.log(b1)
+        last = jnp.log(SLOW_DECAY)
+        part = progress(updates_done)
+        return jnp.exp(first * last / ((1 - part) * last + part * first))
+
+    return decay, lambda updates_done: SLOW_WEIGHT * progress(updates_done)
 
 
 class Average(NamedTuple):

@@ -1,0 +1,164 @@
+"""The optimisers besides Adam: updates written out in NumPy, resumption to the same bits, sharding, what is refused."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from ml_collections import ConfigDict
+
+from base.errors import UserError
+from configs.common import default
+from run.checkpoint import Checkpoints, load_params
+from run.sharding import placed_shapes
+from tests import tiny
+from train import loop
+from train.check import check
+from train.optim import optimizer
+
+NAMES = ("muon", "ademamix", "adafactor")
+SHAPES = {"wq": (4, 2, 3), "wo": (2, 3, 4), "w1": (4, 6), "b1": (6,), "embed": (130, 128)}
+STEPS = 5
+RATE = 0.01
+
+Tree = dict[str, np.ndarray]
+
+
+def draw(seed: int) -> Tree:
+    rng = np.random.default_rng(seed)
+    return {name: rng.normal(size=shape).astype(np.float32) for name, shape in SHAPES.items()}
+
+
+def config(name: str, **changes: object) -> ConfigDict:
+    cfg = default().optim
+    cfg.update({"name": name, "schedule": "inverse_sqrt", "lr": RATE, "warmup": 100, "warmup_from": RATE, **changes})
+    return cfg  # the rate is RATE
+
+
+def updated(cfg: ConfigDict) -> Tree:
+    tx = optimizer(cfg, d_model=16, steps=STEPS)
+    params: Any = jax.tree.map(jnp.asarray, draw(0))
+    state = tx.init(params)
+    for step in range(STEPS):
+        updates, state = tx.update(draw(1 + step), state, params)
+        params = optax.apply_updates(params, updates)
+    return jax.device_get(params)
+
+
+def in_float64(cfg: ConfigDict, equation: Any) -> Tree:
+    """Returns the parameters after `STEPS` updates x - RATE equation(name, x, g, state, step)."""
+    params = {name: leaf.astype(np.float64) for name, leaf in draw(0).items()}
+    states: dict[str, dict[str, Any]] = {name: {} for name in params}
+    for step in range(1, STEPS + 1):
+        for name, g in draw(step).items():
+            x = params[name]
+            params[name] = x - RATE * equation(cfg, name, x, g.astype(np.float64), states[name], step)
+    return params
+
+
+def mean(state: dict[str, Any], name: str, decay: float, new: np.ndarray) -> np.ndarray:
+    """Updates and returns an exponential mean that begins with 0."""
+    state[name] = decay * state.get(name, 0.0) + (1 - decay) * new
+    return state[name]
+
+
+def muon(cfg: ConfigDict, name: str, x: np.ndarray, g: np.ndarray, state: dict[str, Any], step: int) -> np.ndarray:
+    """Jordan et al. 2024 with the scale of Liu et al. 2025, equation 4; Adam with Nesterov's momentum (Dozat 2016)."""
+    matrix = {"wq": (4, 6), "wo": (6, 4), "w1": (4, 6)}.get(name)
+    decay = 0.95 if matrix else cfg.b1
+    m = mean(state, "m", decay, g)
+    nesterov = decay * m / (1 - decay ** (step + 1)) + (1 - decay) * g / (1 - decay**step)
+    if not matrix:
+        v = mean(state, "v", cfg.b2, g**2) / (1 - cfg.b2**step)
+        return nesterov / (np.sqrt(v) + cfg.eps)
+    y = nesterov.reshape(matrix)
+    y = y / np.linalg.norm(y)
+    for _ in range(5):
+        square = y @ y.T
+        y = 3.4445 * y + (-4.775 * square + 2.0315 * square @ square) @ y
+    return 0.2 * np.sqrt(max(matrix)) * y.reshape(x.shape) + cfg.weight_decay * x
+
+
+def ademamix(cfg: ConfigDict, name: str, x: np.ndarray, g: np.ndarray, state: dict[str, Any], step: int) -> np.ndarray:
+    """Pagliardini et al. 2024, algorithm 1, with the schedules of section 3."""
+    part = step / STEPS
+    half_lives = (1 - part) * np.log(0.9999) + part * np.log(cfg.b1)
+    slow_decay = np.exp(np.log(cfg.b1) * np.log(0.9999) / half_lives)
+    fast = mean(state, "fast", cfg.b1, g) / (1 - cfg.b1**step)
+    slow = mean(state, "slow", slow_decay, g)
+    v = mean(state, "v", cfg.b2, g**2) / (1 - cfg.b2**step)
+    decay = 0.0 if x.ndim == 1 else cfg.weight_decay
+    return (fast + 5.0 * part * slow) / (np.sqrt(v) + cfg.eps) + decay * x
+
+
+def adafactor(cfg: ConfigDict, name: str, x: np.ndarray, g: np.ndarray, state: dict[str, Any], step: int) -> np.ndarray:
+    """Shazeer and Stern 2018, algorithms 4 and 5: of matrices from 128 wide on, rows and columns alone are kept."""
+    decay = 1 - step**-0.8
+    square = g**2 + 1e-30
+    if name == "embed":
+        rows = mean(state, "rows", decay, square.mean(1))
+        columns = mean(state, "columns", decay, square.mean(0))
+        v = np.outer(rows, columns) / rows.mean()
+    else:
+        v = mean(state, "v", decay, square)
+    update = g / np.sqrt(v)
+    update = update / max(1.0, np.sqrt((update**2).mean()))
+    return update * max(1e-3, np.sqrt((x**2).mean()))
+
+
+@pytest.mark.parametrize(("equation", "decay"), [(muon, 0.1), (ademamix, 0.1), (adafactor, 0.0)])
+def test_updates_are_those_of_the_equations(equation: Any, decay: float) -> None:
+    cfg = config(equation.__name__, weight_decay=decay)
+    expected = in_float64(cfg, equation)
+    for name, leaf in updated(cfg).items():
+        np.testing.assert_allclose(leaf, expected[name], rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_loss_falls_and_a_resumed_run_ends_with_the_same_bits_and_its_average(name: str, tmp_path: Path) -> None:
+    cfg = tiny.training_config(tmp_path)
+    cfg.optim.update({"name": name, "schedule": "cosine", "lr": 0.02 if name != "adafactor" else 0.2, "ema": 0.9})
+    cfg.checkpoint.keep_last = 3
+    run = tmp_path / "run"
+    assert loop.train(cfg, run) == 0
+    again = shutil.copytree(run, tmp_path / "again")
+    shutil.rmtree(again / "checkpoints" / str(cfg.steps))
+    checkpoints = Checkpoints(again / "checkpoints")
+    assert checkpoints.latest() == 8
+    checkpoints.close()
+    assert loop.train(cfg, again) == 0
+    jax.tree.map(np.testing.assert_array_equal, load_params(again, cfg.steps), load_params(run, cfg.steps))
+
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    losses = [float(line.partition('"loss": ')[2].split(",")[0]) for line in lines if '"kind": "train"' in line]
+    assert losses[-1] < 0.9 * losses[0]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_state_is_sharded_as_its_parameters(name: str) -> None:
+    params = {
+        "embed": jnp.zeros((256, 128)),
+        "encoder": {"layer_0": {"self_attention": {"wq": jnp.zeros((128, 4, 32)), "wo": jnp.zeros((4, 32, 128))}}},
+    }
+    tx = optimizer(config(name), d_model=128, steps=STEPS)
+    state = jax.eval_shape(tx.init, params)
+    mesh = jax.sharding.AbstractMesh((1, 2, 2), ("data", "fsdp", "tensor"))
+    placed = jax.tree_util.tree_leaves_with_path(placed_shapes({"opt_state": state}, mesh))
+    specs = {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in placed}
+    for path, leaf in specs.items():
+        if leaf.shape == (128, 4, 32):
+            assert leaf.sharding.spec == jax.sharding.PartitionSpec("fsdp", "tensor", None), path
+        if "v_row" in path or "v_col" in path:
+            assert not any(leaf.sharding.spec), path
+    assert any(leaf.shape == (128, 4, 32) for leaf in specs.values())
+
+
+def test_weight_decay_and_adafactor_do_not_go_together() -> None:
+    cfg = default()
+    cfg.optim.update({"name": "adafactor", "weight_decay": 0.1})
+    with pytest.raises(UserError, match=r"^config: optim.weight_decay is 0.1; it must be 0 with optim.name=adafactor$"):
+        check(cfg, default())
