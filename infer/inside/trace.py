@@ -58,12 +58,12 @@ def trace(run: Run, source: str, target: str, patch: Patch | None = None) -> Tra
     source_ids = [*tokenizer.encode(source), EOS]
     predicted_ids = [*tokenizer.target.encode(target), EOS]
     input_ids = [BOS, *predicted_ids[:-1]]
-    rows = [padded_row(run.model_config, ids) for ids in (source_ids, input_ids)]
-    tokens = [Tokens.of(jnp.asarray(row)) for row in rows]
+    source_tokens = Tokens.of(jnp.asarray(padded_row(run.model_config, source_ids)))
+    input_tokens = Tokens.of(jnp.asarray(padded_row(run.model_config, input_ids)))
     with user_error_if_too_long():
-        activations = record(run.model_config, finite(run), *tokens, patch or {})
-    pieces = [tokenizer.pieces(ids) for ids in (source_ids, input_ids, predicted_ids)]
-    return Trace(*pieces, activations)
+        activations = record(run.model_config, finite(run), source_tokens, input_tokens, patch or {})
+    pieces = tokenizer.pieces
+    return Trace(pieces(source_ids), pieces(input_ids), pieces(predicted_ids), activations)
 
 
 def record(
@@ -76,8 +76,9 @@ def record(
     """
     # What only makes training faster: its values are not there to see, or not in Python.
     config = dataclasses.replace(config, scan_layers=False, remat="none", attention_impl="einsum")
-    lengths = [int(jnp.sum(tokens.ids_bt != PAD)) for tokens in (source, target)]
-    recorder = _Recorder(config.share_layers, *lengths, patch)
+    source_length = int(jnp.sum(source.ids_bt != PAD))
+    target_length = int(jnp.sum(target.ids_bt != PAD))
+    recorder = _Recorder(config.share_layers, source_length, target_length, patch)
     with nn.intercept_methods(recorder.intercept):
         Transformer(config).apply({"params": params}, source, target)
     for name in patch:

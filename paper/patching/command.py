@@ -98,7 +98,7 @@ def best(trace: Trace, position: int) -> int:
 def table(result: dict[str, Any]) -> Table:
     """Returns the shares as a table, with their 95 % intervals."""
     cases = result["cases"]
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for name, hits in result["moved"].items():
         low, high = wilson(hits, cases)
         rows.append((name, f"{100 * hits / cases:.1f}", f"{100 * low:.1f} to {100 * high:.1f}"))

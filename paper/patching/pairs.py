@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from data.grammar import sentences as grammar
-from data.grammar.lexicon import NOUNS, VERBS, Noun
+from data.grammar.lexicon import NOUNS, VERBS, Noun, Verb
 
-_FORMS = Counter(form for word in (*NOUNS, *VERBS) for form in set(word.en))
+_WORDS: tuple[Noun | Verb, ...] = (*NOUNS, *VERBS)
+_FORMS = Counter(form for word in _WORDS for form in set(word.en))
 # A noun whose forms no other word has means the same in every sentence.
 _CLEAR = [noun for noun in NOUNS if all(_FORMS[form] == 1 for form in noun.en)]
 

@@ -115,7 +115,9 @@ def test_updates_are_those_of_the_equations(equation: Any, decay: float) -> None
     cfg = config(equation.__name__, weight_decay=decay)
     expected = in_float64(cfg, equation)
     for name, leaf in updated(cfg).items():
-        np.testing.assert_allclose(leaf, expected[name], rtol=1e-4, atol=1e-5, err_msg=name)
+        # By the sum of the updates, of which AdEMAMix's slow mean is a few thousandths so early.
+        start = draw(0)[name]
+        np.testing.assert_allclose((leaf - start) / RATE, (expected[name] - start) / RATE, atol=2e-4, err_msg=name)
 
 
 @pytest.mark.parametrize("name", NAMES)
