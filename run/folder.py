@@ -163,11 +163,12 @@ def as_json(cfg: ConfigDict) -> dict[str, Any]:
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """Returns, for each key that differs and affects the parameters, its name and both values.
 
-    The number of updates is one of them only where the rates of all updates depend on it.
+    The number of updates is one of them only where every update depends on it: by its rate, or by AdEMAMix's slow mean.
     """
     old_flat = flat(old)
     new_flat = flat(new)
-    free = FREE_KEYS if new_flat.get("optim.schedule") == "cosine" else (*FREE_KEYS, "steps")
+    planned = new_flat.get("optim.schedule") == "cosine" or new_flat.get("optim.name") == "ademamix"
+    free = FREE_KEYS if planned else (*FREE_KEYS, "steps")
     changes = []
     for key in sorted(old_flat.keys() | new_flat.keys()):
         before = old_flat.get(key)

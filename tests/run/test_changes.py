@@ -57,18 +57,19 @@ def test_an_unchanged_run_and_keys_that_do_not_matter_are_accepted(run: Path, ca
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("schedule", "free"),
+    ("key", "value", "free"),
     [
-        ("paper", True),
-        pytest.param("inverse_sqrt", True, marks=pytest.mark.slow),
-        pytest.param("cosine", False, marks=pytest.mark.slow),
+        ("schedule", "paper", True),
+        ("schedule", "inverse_sqrt", True),
+        ("schedule", "cosine", False),
+        ("name", "ademamix", False),
     ],
 )
-def test_a_run_may_go_on_for_longer_unless_its_rates_depend_on_the_number_of_updates(
-    schedule: str, free: bool, tmp_path: Path
+def test_a_run_may_go_on_for_longer_unless_its_updates_depend_on_their_number(
+    key: str, value: str, free: bool, tmp_path: Path
 ) -> None:
     cfg = tiny.training_config(tmp_path)
-    cfg.optim.schedule = schedule
+    cfg.optim[key] = value
     cfg.steps = cfg.checkpoint.every = 2
     assert loop.train(cfg, tmp_path / "run") == 0
     cfg.steps = 4
