@@ -7,7 +7,7 @@ import pytest
 
 
 def slow_but(fast: Iterable[Any], values: Iterable[Any]) -> list[Any]:
-    """Returns `values` to parametrise a test with, all but those of `fast` marked slow.
+    """Returns `values` to parametrise a test with, all but those of `fast` marked slow; a tuple is of several names.
 
     Raises:
       ValueError: `fast` names something that is not among `values`, so that less would be tested than it says.
@@ -17,4 +17,6 @@ def slow_but(fast: Iterable[Any], values: Iterable[Any]) -> list[Any]:
     unknown = [value for value in fast if value not in values]
     if unknown:
         raise ValueError(f"{unknown} is not among {values}")
-    return [value if value in fast else pytest.param(value, marks=pytest.mark.slow) for value in values]
+    rows = [value if isinstance(value, tuple) else (value,) for value in values]
+    marks = [() if value in fast else pytest.mark.slow for value in values]
+    return [pytest.param(*row, marks=mark) for row, mark in zip(rows, marks, strict=True)]

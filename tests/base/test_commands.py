@@ -17,6 +17,7 @@ from infer.translate.command import CHUNK, first_chunk
 from infer.translate.stream import Arriving, chunks, prompted, translate_stream, why_empty
 from infer.translate.translator import NOTHING, Hypothesis, Translation, Translator
 from tests import tiny
+from tests.slow import slow_but
 
 ROOT = Path(__file__).parent.parent.parent
 GUARD = '\nif __name__ == "__main__"'
@@ -38,7 +39,6 @@ sys.argv, output = ["x", argument], io.StringIO()
 with contextlib.redirect_stdout(output), contextlib.suppress(SystemExit):
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 from absl import flags
-from tests.slow import slow_but
 ours = [(name, defined) for name, defined in flags.FLAGS.flags_by_module_dict().items()
         if not name.startswith(("absl", "ml_collections", "grain"))]
 unlisted = [flag.name for _, defined in ours for flag in defined if f"--{flag.name}:" not in output.getvalue()
