@@ -1,6 +1,7 @@
 """Patches activations on sentences of known translation: does the word that depends on them change, and no other?
 
 python -m paper.patching --workdir=runs/quickstart [--cases=200] [--json]
+python -m paper.patching --workdir=runs/quickstart --record     # also writes results/patching.json and the page
 
 Each case is two sentences of `grammar:test` that differ in one noun, of the same gender and number, so that their
 translations differ in one noun, too. While the model reads the first, activations of the second take the place of its
@@ -20,4 +21,5 @@ if __name__ == "__main__":
     define_run_flags()
     flags.DEFINE_integer("cases", 200, "pairs of sentences", lower_bound=1)
     flags.DEFINE_bool("json", False, "print JSON instead of a table")
+    flags.DEFINE_bool("record", False, "also write results/patching.json, and its table into docs/inside.md")
     start(imported("paper.patching.command"), hint="the run is given as --workdir=DIR")

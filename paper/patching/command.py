@@ -4,16 +4,25 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from base.errors import UserError
+from base.files import write_json, write_text
 from base.intervals import wilson
+from base.markers import rewritten
 from base.progress import Progress
-from base.table import Table, as_text
+from base.table import Table, as_markdown, as_text
+from infer.evaluate.record import provenance
 from infer.inside.trace import Patch, Trace, trace
 from infer.runs import Run, open_run
 from paper.patching.pairs import minimal_pairs
+from run.folder import as_json
 
+RECORD = Path("results/patching.json")
+PAGE = Path("docs/inside.md")
+BEGIN = "<!-- patching: made by `python -m paper.patching --record` -->"
+END = "<!-- end of patching -->"
 SEARCHED = 50  # pairs of sentences for each case, before the model is said to translate too few of them
 
 
@@ -35,6 +44,14 @@ def main(options: Any) -> None:
         raise UserError(f"--workdir={run.workdir}: patching needs a run of data.train=grammar:.. with subwords")
     result = measure(run, options.cases)
     print(json.dumps(result, indent=1) if options.json else as_text(table(result)))
+    if options.record:
+        write_json(RECORD, {**result, "config": as_json(run.config)})
+        write_text(PAGE, page(result))
+
+
+def page(result: dict[str, Any]) -> str:
+    """Returns the page with the table of the result in it, without the title, which the text before it says."""
+    return rewritten(PAGE, BEGIN, END, as_markdown(table(result)._replace(title="")))
 
 
 def measure(run: Run, cases: int) -> dict[str, Any]:
@@ -53,7 +70,7 @@ def measure(run: Run, cases: int) -> dict[str, Any]:
                 moved[name] += best(patched, case.predicting) == best(case.second, case.predicting)
     if found < cases:
         raise UserError(f"--workdir={run.workdir}: this model translates too few nouns for --cases={cases}")
-    return {"step": run.step, "cases": cases, "moved": moved}
+    return {**provenance(run, "grammar:test", "test"), "seed": run.config.seed, "cases": cases, "moved": moved}
 
 
 def find_cases(run: Run, pairs: int) -> Iterator[Case]:
@@ -103,7 +120,10 @@ def table(result: dict[str, Any]) -> Table:
         low, high = wilson(hits, cases)
         rows.append((name, f"{100 * hits / cases:.1f}", f"{100 * low:.1f} to {100 * high:.1f}"))
     head = ("patched", "moved, %", "95 % interval")
-    notes = [f"{cases} pairs of sentences of grammar:test that differ in a noun; step {result['step']}"]
+    notes = [
+        f"{cases} pairs of sentences of {result['data']} that differ in a noun; seed {result['seed']}, step "
+        f"{result['step']}, parameters {result['params_sha256'][:8]}"
+    ]
     return Table("patching", "How often a patch moves the noun of the translation", head, rows, notes)
 
 

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from base.errors import UserError
+from base.files import read_json
 from data.grammar.lexicon import NOUNS
 from infer.inside.trace import trace
 from infer.runs import Run, open_run
@@ -15,6 +16,15 @@ from paper.patching import command
 from paper.patching.pairs import minimal_pairs
 from tests import tiny
 
+ROOT = Path(__file__).parent.parent.parent
+MEASURED = {
+    "data": "grammar:test",
+    "seed": 0,
+    "step": 2,
+    "params_sha256": "0123456789",
+    "cases": 4,
+    "moved": {"encoder, the noun": 3},
+}
 CASE = (("The dog sleeps.", "Der Hund schläft."), ("The bird sleeps.", "Der Vogel schläft."))
 
 
@@ -89,3 +99,27 @@ def test_a_run_of_other_data_is_refused(tmp_path: Path) -> None:
     folder = tiny.write_run(tmp_path / "run")
     with pytest.raises(UserError, match=r"a run of data\.train=grammar:\.\. with subwords$"):
         command.main(SimpleNamespace(workdir=folder, checkpoint="latest", cases=1, json=False))
+
+
+def test_the_page_has_the_table_of_the_committed_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    result = read_json(command.RECORD, dict)
+    assert command.page(result) == command.PAGE.read_text(encoding="utf-8"), "run python -m paper.patching --record"
+    shares = {name: hits / result["cases"] for name, hits in result["moved"].items()}
+    assert shares["encoder, the noun"] >= 0.95 and shares["encoder, all but the noun"] <= 0.05
+
+
+def test_a_record_is_written_with_the_page(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{command.BEGIN}\n{command.END}\nafter\n")
+    monkeypatch.setattr(command, "PAGE", page)
+    monkeypatch.setattr(command, "RECORD", tmp_path / "patching.json")
+    monkeypatch.setattr(command, "measure", lambda run, cases: MEASURED)
+    command.main(SimpleNamespace(workdir=run.workdir, checkpoint="latest", cases=4, json=True, record=True))
+    assert json.loads(capsys.readouterr().out) == MEASURED
+    assert read_json(tmp_path / "patching.json", dict)["config"]["data"]["train"] == "grammar:train"
+    row = "| encoder, the noun | 75.0 | 30.1 to 95.4 |"
+    note = "- 4 pairs of sentences of grammar:test that differ in a noun; seed 0, step 2, parameters 01234567\n"
+    assert row in page.read_text() and note in page.read_text() and page.read_text().endswith(f"{command.END}\nafter\n")
