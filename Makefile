@@ -69,7 +69,7 @@ format: install  ## format the sources with ruff
 test: install  ## run the tests, with shapes and types checked at run time (about 6 minutes)
 	@$(PYTEST)
 
-test-all: install  ## run the slow tests as well (20 minutes)
+test-all: install  ## run the slow tests as well (about half an hour)
 	@$(PYTEST) -m "not long"
 
 test-long: install  ## run the tests that take minutes each: TPU compilation, fault drills, a browser

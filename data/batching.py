@@ -333,7 +333,11 @@ def _make_side(sentences: list[np.ndarray], counts_b: np.ndarray, length: int) -
 def random_batch(rows: int, length: int, vocab_size: int) -> Batch:
     """Returns a batch of random ids for timing an update: full rows, one sentence each, without padding."""
     rng = np.random.default_rng(0)
-    source, target = rng.integers(4, vocab_size, (2, rows, length), dtype=np.int32)
-    target_in = np.concatenate([np.full((rows, 1), BOS, np.int32), target[:, :-1]], axis=1)
-    ones, positions = np.ones_like(source), np.tile(np.arange(length, dtype=np.int32), (rows, 1))
-    return Batch(Tokens(source, ones, positions), Tokens(target_in, ones, positions), target)
+    source_bt, labels_bt = rng.integers(4, vocab_size, (2, rows, length), dtype=np.int32)
+    first_b1 = np.full((rows, 1), BOS, np.int32)
+    target_bt = np.concatenate([first_b1, labels_bt[:, :-1]], axis=1)
+    segments_bt = np.ones_like(source_bt)
+    positions_bt = np.tile(np.arange(length, dtype=np.int32), (rows, 1))
+    source = Tokens(source_bt, segments_bt, positions_bt)
+    target = Tokens(target_bt, segments_bt, positions_bt)
+    return Batch(source, target, labels_bt)

@@ -236,8 +236,8 @@ step("plus positions", x_td, "decoder/embedding")
 w = p["self_attention"]
 name = "decoder/layer_0/self_attention"
 q_htk = np.einsum("td,dhk->htk", x_td, w["wq"])
-k_hsk = np.einsum("td,dhk->htk", x_td, w["wk"])
-v_hse = np.einsum("td,dhe->hte", x_td, w["wv"])
+k_hsk = np.einsum("sd,dhk->hsk", x_td, w["wk"])
+v_hse = np.einsum("sd,dhe->hse", x_td, w["wv"])
 step("queries", q_htk.swapaxes(0, 1), f"{name}/q")
 step("keys", k_hsk.swapaxes(0, 1), f"{name}/k")
 step("values", v_hse.swapaxes(0, 1), f"{name}/v")

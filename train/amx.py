@@ -5,11 +5,14 @@ model compute in bfloat16, and has oneDNN multiply, in the programs of training 
 stay in float32, and so does whatever reads the run.
 """
 
+import dataclasses
 from pathlib import Path
 
 import jax
+from ml_collections import ConfigDict
 
 from base.errors import UserError
+from model.config import ModelConfig
 from run.folder import cpu_model
 from train.step import CompilerOptions
 
@@ -44,6 +47,11 @@ def compiler_options(amx: bool) -> CompilerOptions | None:
             f"{' and no '.join(missing)}: bfloat16 would not be faster than float32"
         )
     return OPTIONS
+
+
+def trained(cfg: ConfigDict, config: ModelConfig) -> ModelConfig:
+    """Returns the model as training's programs compute it: with `cfg.amx`, in bfloat16."""
+    return dataclasses.replace(config, dtype=DTYPE) if cfg.amx else config
 
 
 def choice() -> str:

@@ -93,8 +93,9 @@ def check(cfg: ConfigDict, default: ConfigDict) -> None:
     fits = has_prefix == (task == "prefix_lm")
     require("model.prefix", fits, "full or causal for task prefix_lm, and none for others")
 
-    decays = given["optim.name"] != "adafactor"
-    require("optim.weight_decay", decays or not given["optim.weight_decay"], "0 with optim.name=adafactor")
+    optimiser = given["optim.name"]
+    decays = optimiser not in ("adam", "adafactor")
+    require("optim.weight_decay", decays or not given["optim.weight_decay"], f"0 with optim.name={optimiser}")
 
     buckets = given["data.buckets"]
     positive = len(buckets) > 0 and buckets[0] >= 1

@@ -1,6 +1,5 @@
 """What the training loop trains: a task's model and data, and what else validation measures."""
 
-import dataclasses
 import itertools
 from collections.abc import Callable
 from pathlib import Path
@@ -51,8 +50,7 @@ def open_job(cfg: ConfigDict, workdir: Path, mesh: Mesh) -> Job:
     if vocab_size == 0 and not task.images:
         vocab_size = open_tokenizer(workdir / "tokenizer.model").vocab_size  # counted, now that the text is prepared
     config = task.config(cfg, vocab_size)
-    trained = dataclasses.replace(config, dtype=amx.DTYPE) if cfg.amx else config
-    objective = task.objective(cfg, trained)
+    objective = task.objective(cfg, amx.trained(cfg, config))
     if cfg.task in TRANSLATION and cfg.eval.bleu_sentences:
         measure = _bleu(cfg, config, workdir, mesh)
     elif task.images:

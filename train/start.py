@@ -36,12 +36,15 @@ def description(cfg: ConfigDict, mesh: Mesh, params: Any, manifests: Mapping[str
     here = device()
     axes = ", ".join(f"{axis} {size}" for axis, size in mesh.shape.items())
     sizes = ", ".join(f"{name}={cfg.model[name]}" for name in ("N", "d_model", "d_ff", "h"))
-    return [
+    lines = [
         f"device: {here['count']} x {here['kind']}; {here['cpu']}, {here['cpus']} processors; mesh: {axes}",
         f"model: {cfg.task}, {sizes}: {count_parameters(params):,} parameters",
-        *([amx.choice()] if cfg.amx else []),
-        *(f"data.{split}: {_counted(manifest)}" for split, manifest in manifests.items()),
     ]
+    if cfg.amx:
+        lines.append(amx.choice())
+    for split, manifest in manifests.items():
+        lines.append(f"data.{split}: {_counted(manifest)}")
+    return lines
 
 
 def _counted(manifest: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
+from base.errors import UserError
 from configs.common import default
 from run.checkpoint import Checkpoints
 from run.folder import device
@@ -96,7 +97,7 @@ def measure(cfg: ConfigDict, workdir: Path, rounds: int, updates: int) -> dict[s
     found = _rounds(cfg, workdir)
     warm = [one for one in found[1:] if not one["compiled"]]
     if not warm:
-        raise SystemExit("every round has compiled a row length: more --updates, or fewer lengths in data.buckets")
+        raise UserError("every round has compiled a row length: more --updates, or fewer lengths in data.buckets")
     return {
         "device": device(),
         "versions": {name: version(name) for name in ("jax", "jaxlib")},

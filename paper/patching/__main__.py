@@ -1,7 +1,7 @@
 """Patches activations on sentences of known translation: does the word that depends on them change, and no other?
 
-python -m paper.patching --workdir=runs/quickstart [--cases=200] [--json]
-python -m paper.patching --workdir=runs/quickstart --record     # also writes results/patching.json and the page
+    python -m paper.patching --workdir=runs/quickstart [--cases=200] [--json]
+    python -m paper.patching --workdir=runs/quickstart --record     # also writes results/patching.json and the page
 
 Each case is two sentences of `grammar:test` that differ in one noun, of the same gender and number, so that their
 translations differ in one noun, too. While the model reads the first, activations of the second take the place of its

@@ -79,7 +79,8 @@ def find_cases(run: Run, pairs: int) -> Iterator[Case]:
         one = trace(run, *first)
         other = trace(run, *second)
         places = _differing(one.source, other.source)
-        if len(one.source) != len(other.source) or places != list(range(places[0], places[-1] + 1)):
+        stretch = list(range(places[0], places[-1] + 1))
+        if len(one.source) != len(other.source) or places != stretch:
             continue
         predicting = _differing(one.predicted, other.predicted)[0]
         right = [run.tokenizer.target.encode(text)[predicting] for _, text in (first, second)]

@@ -48,14 +48,20 @@ def _of_sentence(english: str, german: str) -> Iterator[MinimalPair]:
 
 def _is_exchangeable(noun: Noun, other: Noun) -> bool:
     """Returns whether nothing else changes: not a or an, an article, a pronoun or the sense of another word."""
-    same_article = all((a[0] in "aeiou") == (b[0] in "aeiou") for a, b in zip(noun.en, other.en, strict=True))
-    like = (noun.gender, noun.kinds, noun.pronoun)
-    return noun != other and same_article and like == (other.gender, other.kinds, other.pronoun)
+    if noun == other or _takes_an(noun) != _takes_an(other):
+        return False
+    return (noun.gender, noun.kinds, noun.pronoun) == (other.gender, other.kinds, other.pronoun)
+
+
+def _takes_an(noun: Noun) -> list[bool]:
+    """Returns of each form whether it begins with a vowel, and so follows "an"."""
+    return [form[0] in "aeiou" for form in noun.en]
 
 
 def _translation(noun: Noun, other: Noun, plural: bool, form: str) -> str | None:
     """Returns the other noun in the case of `form`, unless that depends on which of several cases it is."""
-    forms = {theirs for ours, theirs in zip(noun.de[plural], other.de[plural], strict=True) if ours == form}
+    cases = zip(noun.de[plural], other.de[plural], strict=True)
+    forms = {theirs for ours, theirs in cases if ours == form}
     return forms.pop() if len(forms) == 1 else None
 
 

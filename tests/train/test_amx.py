@@ -8,10 +8,14 @@ import jax.numpy as jnp
 import pytest
 
 from base.errors import UserError
+from configs.common import default
 from run.config import read_config
+from run.folder import model_config
 from run.records import read_metrics
 from tests import tiny
 from train import amx
+from train.aot.programs import topology_mesh, train_step
+from train.aot.report import report as report_of
 from train.loop import train
 
 WITH = "processor\t: 0\nmodel name\t: Fake 9000\nflags\t\t: fpu avx512f amx_bf16 amx_tile amx_int8\n\nprocessor\t: 1\n"
@@ -66,6 +70,29 @@ def test_the_options_give_large_products_to_onednn(monkeypatch: pytest.MonkeyPat
 
 
 # XLA cannot store a program with oneDNN's products: `base.compiled` keeps that from users, and each start compiles.
+def test_no_other_machine_is_compiled_for_with_it() -> None:
+    cfg = default()
+    cfg.amx = True
+    with pytest.raises(UserError, match=r"^config: amx is True; it must be False for h100:1: AMX is a unit of CPUs$"):
+        report_of(cfg, "h100:1", 1, with_search=False)
+
+
+@needs_avx512
+@pytest.mark.filterwarnings("ignore:Error writing persistent compilation cache entry")
+def test_the_update_that_is_timed_here_is_the_one_that_is_trained(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    report(monkeypatch, tmp_path, WITH)
+    texts = {}
+    for on in (False, True):
+        cfg = tiny.training_config(tmp_path)
+        cfg.amx = on
+        mesh = topology_mesh(cfg.mesh, jax.devices(), 1)
+        update = train_step(cfg, model_config(cfg, 100), mesh, 4, 8)
+        texts[on] = update.step.as_text()
+    assert "bf16[" in texts[True] and "bf16[" not in texts[False]
+
+
 @needs_avx512
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Error writing persistent compilation cache entry")

@@ -159,8 +159,9 @@ def test_the_state_is_sharded_as_its_parameters(name: str) -> None:
     assert any(leaf.shape == (128, 4, 32) for leaf in specs.values())
 
 
-def test_weight_decay_and_adafactor_do_not_go_together() -> None:
+@pytest.mark.parametrize("name", ["adam", "adafactor"])
+def test_an_optimiser_without_weight_decay_is_given_none(name: str) -> None:
     cfg = default()
-    cfg.optim.update({"name": "adafactor", "weight_decay": 0.1})
-    with pytest.raises(UserError, match=r"^config: optim.weight_decay is 0.1; it must be 0 with optim.name=adafactor$"):
+    cfg.optim.update({"name": name, "weight_decay": 0.1})
+    with pytest.raises(UserError, match=rf"^config: optim.weight_decay is 0.1; it must be 0 with optim.name={name}$"):
         check(cfg, default())

@@ -34,6 +34,7 @@ from model.transformer import Transformer, init_params
 from run.sharding import AXES, ROWS, make_mesh, mesh_shape, placed_shapes, row_parts, shardings
 from tasks.loss import chunks
 from tasks.translation import objective
+from train import amx
 from train.aot import gpus
 from train.aot.flops import counted_once, recomputed_flops, update_flops
 from train.aot.gpus import TARGETS, open_gpus
@@ -141,10 +142,10 @@ def train_step(cfg: ConfigDict, config: ModelConfig, mesh: Mesh, rows: int, leng
       TooLarge: it does not fit.
     """
     tx = optimizer(cfg.optim, cfg.model.d_model, cfg.steps)
-    goal = objective(config, cfg.loss.eps_ls, cfg.loss.chunk)
+    goal = objective(amx.trained(cfg, config), cfg.loss.eps_ls, cfg.loss.chunk)
     init = partial(init_state, goal.init, tx)
     placed = placed_shapes(jax.eval_shape(init, jax.random.key(0)), mesh)
-    step: Any = make_train_step(goal, tx, cfg.optim.accumulate, shardings(placed))
+    step: Any = make_train_step(goal, tx, cfg.optim.accumulate, shardings(placed), amx.compiler_options(cfg.amx))
     ids_bt: Any = jax.ShapeDtypeStruct((rows, length), jnp.int32, sharding=NamedSharding(mesh, ROWS))
     side = Tokens(ids_bt, ids_bt, ids_bt)
     batch = Batch(side, side, ids_bt)

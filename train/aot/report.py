@@ -30,6 +30,8 @@ def report(cfg: ConfigDict, topology: str, slices: int, *, with_search: bool) ->
     """
     if not cfg.data.vocab_size:
         raise UserError("data.vocab_size is 0, and no text is read here to count it: give --config.data.vocab_size")
+    if cfg.amx and topology != LOCAL:
+        raise UserError(f"config: amx is True; it must be False for {topology}: AMX is a unit of CPUs")
     chip, devices = programs.open_topology(topology, slices)
     mesh = programs.topology_mesh(cfg.mesh, devices, slices)
     impl = cfg.model.attention_impl
