@@ -21,7 +21,7 @@ from run.folder import as_json
 
 RECORD = Path("results/patching.json")
 PAGE = Path("docs/inside.md")
-BEGIN = "<!-- patching: made by `python -m paper.patching --record` -->"
+BEGIN = "<!-- patching: made by `python -m paper.patching --workdir=runs/quickstart --record` -->"
 END = "<!-- end of patching -->"
 SEARCHED = 50  # pairs of sentences for each case, before the model is said to translate too few of them
 

@@ -104,7 +104,8 @@ def test_a_run_of_other_data_is_refused(tmp_path: Path) -> None:
 def test_the_page_has_the_table_of_the_committed_record(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     result = read_json(command.RECORD, dict)
-    assert command.page(result) == command.PAGE.read_text(encoding="utf-8"), "run python -m paper.patching --record"
+    written = command.PAGE.read_text(encoding="utf-8")
+    assert command.page(result) == written, "run python -m paper.patching --workdir=runs/quickstart --record"
     shares = {name: hits / result["cases"] for name, hits in result["moved"].items()}
     assert shares["encoder, the noun"] >= 0.95 and shares["encoder, all but the noun"] <= 0.05
 
