@@ -129,9 +129,8 @@ def train(
                 reporter.message(f"resuming {workdir} after update {first - 1}")
                 _validate_if_interrupted(training, state.params, first - 1)
             ended = broadcast_from_main(patience.ended)
-            if not ended:
-                about = [given, *description(cfg, mesh, placed.params, job.manifests)]
-                for line in about if first <= cfg.steps else ():
+            if not ended and first <= cfg.steps:
+                for line in [given, *description(cfg, mesh, placed.params, job.manifests)]:
                     reporter.message(line)
                 ended = _updates(training, state, dropout_key, first, saved_at)
             if ended:
