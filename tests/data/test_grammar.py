@@ -132,6 +132,7 @@ def test_other_processes_agree() -> None:
     assert in_parallel(texts, "train", 20) == [texts("train", index) for index in range(20)]
 
 
+@pytest.mark.slow
 def test_size() -> None:
     examples = sample()
     for tokens in ([e.tree.leaves() for e in examples], [list(e.german_tokens) for e in examples]):

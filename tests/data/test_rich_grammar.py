@@ -106,6 +106,7 @@ def test_sixty_thousand_pairs_have_three_thousand_english_words() -> None:
     assert len(counted([re.sub(r"[.,?]|'s", "", english).split() for english, _ in pairs])) > 3_000
 
 
+@pytest.mark.slow
 def test_people_far_away_decide_what_a_noun_means() -> None:
     """Each ambiguous word has at least two meanings, is never without a cue, and the cue is in another clause."""
     meant = {(cue.en[n].lower(), sense.noun.en[m]): sense.noun for sense in SENSES for cue in sense.cues

@@ -248,6 +248,7 @@ def test_a_run_of_symbols_is_evaluated_translated_and_scored(
     assert align(run, [("thedog", "t@@ h@@ e")], 0) == [[(0, 0)]]
 
 
+@pytest.mark.slow
 def test_exports_of_other_formats_are_refused_in_one_line(trained: tuple[ConfigDict, Run]) -> None:
     with pytest.raises(UserError, match=r"its tokenizer is no sentencepiece model, and ONNX would lack it$"):
         check_tokenizer("ONNX", trained[1])

@@ -102,6 +102,7 @@ def test_the_table_shows_every_score_with_its_signature(workdir: Path, run: Run)
         assert any(line.startswith(name) and record["signatures"][name] in line for line in text.splitlines())
 
 
+@pytest.mark.slow
 def test_perplexity_equals_its_definition_sentence_by_sentence(run: Run):
     pairs = [*tiny.PAIRS, ("The dog sleeps. " * 3, "Katze"), ("", "")]
     model, total, count = Transformer(run.model_config), 0.0, 0

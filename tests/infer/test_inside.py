@@ -22,6 +22,7 @@ from infer.runs import open_run
 from model.transformer import Transformer, init_params
 from tests import tiny
 from tests.conftest import ROOT
+from tests.slow import slow_but
 from tests.tiny import PAIRS, TINY, perturbed
 
 SOURCE, TARGET = [5, 6, 7, 8, 9], [1, 10, 11, 12]
@@ -49,7 +50,7 @@ def traced(kind: str) -> dict[str, np.ndarray]:
     return record(config, perturbed(config), row(SOURCE), row(TARGET), {})
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", slow_but(["post"], KINDS))
 def test_with_nothing_patched_or_everything_by_its_own_value_the_logits_have_the_models_bits(kind: str) -> None:
     config = replace(TINY, **KINDS[kind])
     params = perturbed(config)
@@ -119,6 +120,7 @@ def test_layers_that_share_their_parameters_have_a_name_each() -> None:
     assert np.abs(found["encoder/layer_0"] - found["encoder/layer_1"]).max() > 0.1
 
 
+@pytest.mark.slow
 def test_padding_is_left_out() -> None:
     padded = record(TINY, perturbed(TINY), row(SOURCE, 3), row(TARGET, 2), {})
     for name, values in traced("post").items():

@@ -34,6 +34,7 @@ def test_facts_are_of_the_newest_checkpoint(workdir: Path):
     assert facts["config"]["model"]["d_model"] == 8
 
 
+@pytest.mark.slow
 def test_json_on_the_command_line_equals_the_function(workdir: Path):
     done = run_cli(f"--workdir={workdir}", "--json")
     assert done.returncode == 0, done.stderr

@@ -96,7 +96,7 @@ def plain_search(oracle, source, row, rules, beam, alpha, nbest):
 @pytest.mark.parametrize(
     "rules",
     [
-        Rules(min_length=6, no_repeat=2),
+        pytest.param(Rules(min_length=6, no_repeat=2), marks=pytest.mark.slow),
         pytest.param(Rules(no_repeat=1, prefix_bp=PREFIX_BP), marks=pytest.mark.slow),
         pytest.param(Rules(phrases_bcl=PHRASES_BCL), marks=pytest.mark.slow),
         Rules(phrases_bcl=PHRASES_BCL[:, ::-1], prefix_bp=PREFIX_BP, min_length=5, no_repeat=3),

@@ -115,7 +115,7 @@ def model_and_oracle():
 @pytest.mark.parametrize(
     ("beam", "alpha", "nbest"),
     [
-        (1, 0.6, 1),
+        pytest.param(1, 0.6, 1, marks=pytest.mark.slow),
         pytest.param(2, 0.0, 1, marks=pytest.mark.slow),
         (2, 1.0, 2),
         pytest.param(3, 0.6, 1, marks=pytest.mark.slow),
@@ -124,7 +124,7 @@ def model_and_oracle():
         pytest.param(4, 1.5, 2, marks=pytest.mark.slow),
         pytest.param(5, 0.3, 5, marks=pytest.mark.slow),
         pytest.param(6, 1.0, 1, marks=pytest.mark.slow),
-        (7, 0.6, 3),
+        pytest.param(7, 0.6, 3, marks=pytest.mark.slow),
         pytest.param(8, 0.0, 1, marks=pytest.mark.slow),
         pytest.param(8, 0.6, 8, marks=pytest.mark.slow),
     ],
@@ -170,7 +170,9 @@ def test_equals_the_definition_for_every_kind_of_model_while_the_cache_grows(mon
 
 @pytest.mark.parametrize(
     ("vocab_size", "limit", "alpha", "kind"),
-    [(5, 5, 0.6, "gnmt"), (6, 4, 0.0, "gnmt"), (6, 4, 1.3, "gnmt"), (5, 5, 1.0, "power")],
+    slow_but(
+        [(5, 5, 0.6, "gnmt")], [(5, 5, 0.6, "gnmt"), (6, 4, 0.0, "gnmt"), (6, 4, 1.3, "gnmt"), (5, 5, 1.0, "power")]
+    ),
 )
 def test_equals_exhaustive_search_where_the_beam_holds_every_hypothesis(vocab_size, limit, alpha, kind):
     model, params = tiny(seed=1, vocab_size=vocab_size)
@@ -350,6 +352,7 @@ def test_samples_do_not_depend_on_the_batch(model_and_oracle):
     assert len({tuple(map(int, ids)) for ids in together.ids_bmt.reshape(15, -1)}) > 10
 
 
+@pytest.mark.slow
 def test_samples_carry_the_models_own_log_probs(model_and_oracle):
     model, params, _ = model_and_oracle
     keys_b = jax.random.split(jax.random.key(0), 5)
@@ -360,7 +363,7 @@ def test_samples_carry_the_models_own_log_probs(model_and_oracle):
         np.testing.assert_allclose(jnp.sum(forced_bt, axis=1), drawn.log_probs_bm[:, m], rtol=2e-5)
 
 
-@pytest.mark.parametrize("cut", [{"top_k": 1}, {"top_p": 1e-6}, {"temperature": 1e-4}])
+@pytest.mark.parametrize("cut", slow_but([{"top_k": 1}], [{"top_k": 1}, {"top_p": 1e-6}, {"temperature": 1e-4}]))
 def test_the_sharpest_samples_are_greedy(model_and_oracle, cut):
     model, params, _ = model_and_oracle
     drawn = sampler(model, samples=1, **cut)(params, SOURCE_BS, jax.random.split(jax.random.key(0), 5))

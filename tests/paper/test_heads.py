@@ -378,6 +378,7 @@ def test_without_a_head_its_weights_do_not_matter_and_others_do(run: Run, kind: 
     assert np.abs(logits(params) - ablated).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_what_is_predicted_is_right(run: Run):
     """With the model's own choices as the true subwords every position is right, and without them none need be."""
     forced = Forced(run, [annotate(example) for example in SENTENCES[:8]])

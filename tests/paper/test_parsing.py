@@ -35,6 +35,7 @@ def test_all_else_is_as_in_the_base_model(row: str) -> None:
     assert get_config(row).steps == base().steps
 
 
+@pytest.mark.slow
 def test_small_is_the_grammar_and_decodes_as_the_paper_does() -> None:
     cfg = get_config("small")
     assert (cfg.decode.beam, cfg.decode.alpha) == (21, 0.3)

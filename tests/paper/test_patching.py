@@ -44,6 +44,7 @@ def planted_case(run: Run) -> command.Case:
     return command.Case(*CASE[0], first, second, places, predicting)
 
 
+@pytest.mark.slow
 def test_pairs_differ_in_a_noun_and_its_translation() -> None:
     forms = {(noun.en[plural], form) for noun in NOUNS for plural in (False, True) for form in noun.de[plural]}
     for pair in itertools.islice(minimal_pairs("test"), 60):
@@ -56,11 +57,13 @@ def test_pairs_differ_in_a_noun_and_its_translation() -> None:
         assert (english[0], german[0]) in forms and (english[1], german[1]) in forms
 
 
+@pytest.mark.slow
 def test_a_pair_is_found_for_many_sentences_and_is_always_the_same() -> None:
     once = list(itertools.islice(minimal_pairs("test"), 40))
     assert once == list(itertools.islice(minimal_pairs("test"), 40)) and len(set(once)) == 40
 
 
+@pytest.mark.slow
 def test_with_the_embedding_of_the_noun_the_model_expects_what_it_expects_of_the_other_sentence(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,6 +92,7 @@ def test_patches_replace_what_their_names_say(run: Run) -> None:
     assert len(sizes["cross_attention of all layers, where the noun is predicted"]) == run.model_config.N
 
 
+@pytest.mark.slow
 def test_a_model_that_translates_nothing_is_refused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "SEARCHED", 2)
     with pytest.raises(UserError, match=r"translates too few nouns for --cases=1$"):

@@ -144,6 +144,7 @@ def test_a_process_of_its_own_answers() -> None:
     assert in_fresh_process(os.getpid) != os.getpid()
 
 
+@pytest.mark.slow
 def test_a_missing_package_is_found_before_anything_is_trained(tmp_path: Path) -> None:
     hidden = tmp_path / "hidden"
     hidden.mkdir()

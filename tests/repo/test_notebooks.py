@@ -93,6 +93,7 @@ def test_table_3_in_small(
     assert "Table 3, scaled-down models" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_one_sentence_through_the_decoder(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     found, shown = execute("5_one_sentence_through_the_decoder", monkeypatch)
     assert shown == 3

@@ -77,6 +77,7 @@ def test_no_other_machine_is_compiled_for_with_it() -> None:
         report_of(cfg, "h100:1", 1, with_search=False)
 
 
+@pytest.mark.slow
 @needs_avx512
 @pytest.mark.filterwarnings("ignore:Error writing persistent compilation cache entry")
 def test_the_update_that_is_timed_here_is_the_one_that_is_trained(

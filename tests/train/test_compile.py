@@ -114,6 +114,7 @@ def small_config() -> ConfigDict:
     return cfg
 
 
+@pytest.mark.slow
 def test_three_updates_are_timed_on_this_machine() -> None:
     cfg = small_config()
     cfg.steps = 600

@@ -71,6 +71,7 @@ def test_the_count_is_that_of_every_product_in_the_train_step(variant: str) -> N
     assert counted_once(config, 3, 5, 7) == products(step, loops=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [{"mixer": "restricted", "neighbours": 3}, {"mixer": "linear"}, {"mixer": "recurrent"}, {"mixer": "convolution"}],

@@ -120,6 +120,7 @@ def test_updates_are_those_of_the_equations(equation: Any, decay: float) -> None
         np.testing.assert_allclose((leaf - start) / RATE, (expected[name] - start) / RATE, atol=2e-4, err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_the_loss_falls_and_a_resumed_run_ends_with_the_same_bits_and_its_average(name: str, tmp_path: Path) -> None:
     cfg = tiny.training_config(tmp_path)

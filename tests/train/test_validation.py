@@ -41,6 +41,7 @@ def test_a_model_that_knows_nothing_has_the_nll_of_its_vocabulary(tmp_path: Path
     assert found["loss"] == pytest.approx(math.log(cfg.data.vocab_size), rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "minutes, saved", slow_but([(1e-9, [4, 8, 12])], [(1e-9, [4, 8, 12]), (1e9, [12]), (0.0, [12])])
 )
