@@ -11,7 +11,8 @@ def default() -> ConfigDict:
     """Returns the paper's base model and recipe; a config file sets the corpora of `data.*`, which are empty here."""
     cfg = ConfigDict()
     cfg.seed = 0  # all randomness (parameters, shuffling, dropout) derives from this one integer
-    cfg.task = "translation"  # or language_model | masked_lm | prefix_lm | denoising | classification | vision
+    # translation | language_model | masked_lm | prefix_lm | recurrent_translation | denoising | classification | vision
+    cfg.task = "translation"
     cfg.steps = 100_000  # parameter updates; section 5.2 (300,000 for big)
 
     cfg.data = ConfigDict()
@@ -83,6 +84,10 @@ def default() -> ConfigDict:
     cfg.model.neighbours = 15  # r of "restricted": positions that each attends to, its own included; section 4
     cfg.model.kernel_width = 3  # positions that "convolution" covers
     cfg.model.prefix = "none"  # for task="prefix_lm": full (source tokens see the whole source) | causal
+    # For task="recurrent_translation", what its decoder knows of the source: fixed (the encoder's last states) |
+    # additive | dot (attention). Of the other keys it uses N, d_model, P_drop, dtype, and those of embeddings.
+    cfg.model.recurrent = "none"
+    cfg.model.cell = "lstm"  # of its networks: lstm | gru
     cfg.model.scan_layers = False  # True scans over layers: compiles one, but copies the parameters every update
     cfg.model.share_layers = False  # True: the layers of a stack share their parameters (Universal Transformer)
 

@@ -16,6 +16,8 @@ DROPOUT_BITS = ("threefry", "hash")
 ATTENTION_IMPLS = ("einsum", "splash", "cudnn")
 REMATS = ("none", "full", "dots")
 PREFIXES = ("none", "full", "causal")
+RECURRENT = ("none", "fixed", "additive", "dot")
+CELLS = ("lstm", "gru")
 
 # Larger sizes are refused at once: initialising them would take hours or fill any memory before it failed.
 WIDEST = 1 << 20
@@ -46,7 +48,28 @@ CHOICES = {
     "attention_impl": ATTENTION_IMPLS,
     "mixer": tuple(MIXERS),
     "prefix": PREFIXES,
+    "recurrent": RECURRENT,
+    "cell": CELLS,
 }
+# Fields of Transformers alone, which recurrent translators refuse but at their defaults; sizes are no matter.
+NOT_RECURRENT = (
+    "P_drop_attention",
+    "P_drop_relu",
+    "norm",
+    "norm_kind",
+    "activation",
+    "biases",
+    "feed_forward_biases",
+    "scale_attention",
+    "softmax_one",
+    "qk_norm",
+    "remat",
+    "attention_impl",
+    "scan_layers",
+    "share_layers",
+    "mixer",
+    "prefix",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,6 +116,8 @@ class ModelConfig:
     neighbours: int = 15
     kernel_width: int = 3
     prefix: str = "none"
+    recurrent: str = "none"
+    cell: str = "lstm"
 
     def __post_init__(self) -> None:
         for field in SIZES:
@@ -122,6 +147,12 @@ class ModelConfig:
                 f"model.prefix={self.prefix!r} needs model.mixer=attention, model.attention_impl=einsum and positions "
                 "other than learned"
             )
+        self._check_recurrent()
+
+    @property
+    def directions(self) -> int:
+        """In how many directions a recurrent translator reads the source: both if it attends to it."""
+        return 1 if self.recurrent == "fixed" else 2
 
     @property
     def encoding(self) -> NoPositions:
@@ -149,6 +180,21 @@ class ModelConfig:
             raise ValueError(f"{mixer} needs an even model.d_model, half for each direction; {self.d_model} is odd")
         if not can.kernels and self.attention_impl != "einsum":
             raise ValueError(f"{mixer} has no fused kernel; set model.attention_impl=einsum")
+
+    def _check_recurrent(self) -> None:
+        """Rejects options that a recurrent translator would ignore."""
+        if self.recurrent == "none":
+            return
+        recurrent = f"model.recurrent={self.recurrent!r}"
+        for field in NOT_RECURRENT:
+            value = getattr(self, field)
+            default = getattr(ModelConfig, field)
+            if value != default:
+                raise ValueError(f"{recurrent} does not use model.{field}, which is {value!r}; leave it {default!r}")
+        if self.positions != "none":
+            raise ValueError(f"{recurrent} has no positions; set model.positions=none, not {self.positions!r}")
+        if self.d_model % self.directions:
+            raise ValueError(f"{recurrent} needs an even model.d_model, half for each direction; {self.d_model} is odd")
 
     def _check_kernel(self) -> None:
         """Rejects what only the einsum supports. A kernel's device is checked when it is compiled."""
@@ -188,7 +234,11 @@ def parameter_count(config: ModelConfig, *, decoder_only: bool = False) -> int:
     norm = d if config.norm_kind == "rms" else 2 * d
     decoder_layer = mixer_parameters(config, causal=True) + feed_forward + 2 * norm
     N = 1 if config.share_layers else config.N
-    if decoder_only or config.prefix != "none":
+    if config.recurrent != "none":
+        stacks = 2
+        layers = recurrent_parameters(config)
+        untied_tables = 3
+    elif decoder_only or config.prefix != "none":
         stacks = 1
         layers = N * decoder_layer
         untied_tables = 2  # embedding, softmax
@@ -219,6 +269,28 @@ def mixer_parameters(config: ModelConfig, causal: bool) -> int:
     if config.mixer == "convolution":
         return 2 * config.kernel_width * d * d + 2 * d
     return attention_parameters(config) + config.encoding.distances * (config.d_k + config.d_v)
+
+
+def recurrent_parameters(config: ModelConfig) -> int:
+    """Returns the number of parameters of a recurrent translator but for its embeddings and softmax."""
+    d = config.d_model
+    width = d // config.directions
+    encoder_layer = config.directions * cell_parameters(config, d, width)
+    decoder_layer = cell_parameters(config, d, d)
+    attention = 2 * d * d  # of the output and the context
+    if config.recurrent == "fixed":
+        attention = 0
+    if config.recurrent == "additive":
+        decoder_layer = cell_parameters(config, 2 * d, d)
+        attention += 2 * d * d + d  # of query and key, and the energy
+    return config.N * (encoder_layer + decoder_layer) + attention
+
+
+def cell_parameters(config: ModelConfig, inputs: int, width: int) -> int:
+    """Returns the number of parameters of one LSTM or GRU, which has a second bias where it makes its candidate."""
+    if config.cell == "gru":
+        return 3 * width * (inputs + width + 1) + width
+    return 4 * width * (inputs + width + 1)
 
 
 def attention_parameters(config: ModelConfig) -> int:

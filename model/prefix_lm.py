@@ -11,7 +11,6 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from base.ids import BOS, PAD
 from base.tokens import Tokens
-from model import transformer
 from model.config import ModelConfig
 from model.embed import logit_factors, logits_of
 from model.language_model import EMBED, STACK, DecoderOnly, PromptCache
@@ -76,14 +75,7 @@ def joined(source: Tokens, target: Tokens) -> Tokens:
     )
 
 
-def translation_model(config: ModelConfig) -> Transformer | PrefixLM:
-    """Returns the model that translates: the encoder and decoder, or with `config.prefix` the decoder alone."""
-    return Transformer(config) if config.prefix == "none" else PrefixLM(config)
-
-
 def init_params(config: ModelConfig, key: PRNGKeyArray) -> dict:
-    """Returns new float32 parameters of `translation_model`, drawn as those of `model.transformer`."""
-    if config.prefix == "none":
-        return transformer.init_params(config, key)
+    """Returns new float32 parameters, drawn as those of `model.transformer`."""
     token = Tokens.of(jnp.ones((1, 1), jnp.int32))
     return jax.jit(PrefixLM(config).init)(key, token, token)["params"]

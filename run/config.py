@@ -24,6 +24,8 @@ ADDED = (
     "model.softmax_one",
     "model.qk_norm",
     "model.share_layers",
+    "model.recurrent",
+    "model.cell",
     "optim.ema",
     "diagnose_every",
     "amx",

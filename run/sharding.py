@@ -37,6 +37,7 @@ RULES = (
     (r"/wo$", P("tensor", None, "fsdp")),  # [h,e,d]
     (r"recurrent/w[xh]$", P(None, "fsdp", None, None)),  # [r,d,4,e]; along tensor every step would communicate
     (r"convolution/kernel$", P(None, "fsdp", None, "tensor")),  # [w,d,2,d]
+    (r"/kernel$", P("fsdp", None)),  # [d,d] of recurrent translators; along tensor every step would communicate
     (r"patch$", P(None, "fsdp")),  # [p,d]
     (r"head$", P("fsdp", None)),  # [d,v]
     (r"/(w1|feed_forward/v)$", P("fsdp", "tensor")),  # [d,f]

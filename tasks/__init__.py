@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 MODULES = {
     "translation": "tasks.translation",
     "prefix_lm": "tasks.translation",
+    "recurrent_translation": "tasks.translation",
     "language_model": "tasks.language_model",
     "masked_lm": "tasks.masked_lm",
     "denoising": "tasks.denoising",
     "classification": "tasks.classification",
     "vision": "tasks.vision",
 }
-TRANSLATION = ("translation", "prefix_lm")  # tasks whose runs translate
+TRANSLATION = ("translation", "prefix_lm", "recurrent_translation")  # tasks whose runs translate
 
 
 def task_of(name: str) -> Task:

@@ -4,7 +4,7 @@ from functools import partial
 
 from data.batching import Batch
 from model.config import ModelConfig
-from model.prefix_lm import init_params, translation_model
+from model.translation import init_params, translation_model
 from run.folder import model_config
 from tasks import texts
 from tasks.task import Objective, Question, Task, from_config, question_where, softmax_objective
@@ -16,7 +16,7 @@ def question(batch: Batch) -> Question:
 
 
 def objective(config: ModelConfig, eps_ls: float, chunk: int = 0) -> Objective:
-    """Returns the loss of the paper's model, or of the decoder alone if `config.prefix` says so."""
+    """Returns the loss of the paper's model, or of another that `config` names (`model.translation`)."""
     return softmax_objective(translation_model(config), partial(init_params, config), question, eps_ls, chunk)
 
 

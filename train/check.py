@@ -84,7 +84,7 @@ def check(cfg: ConfigDict, default: ConfigDict) -> None:
 
     task = given["task"]
     units = given["data.units"]
-    reads_symbols = task in ("translation", "prefix_lm", "language_model")
+    reads_symbols = task in (*tasks.TRANSLATION, "language_model")
     require("data.units", reads_symbols or units == "subwords", f"subwords for task {task}")
     writes_words = units.rpartition(",")[2] == "words"
     require("data.joiner", writes_words or not given["data.joiner"], "empty unless the target's units are words")
@@ -92,6 +92,10 @@ def check(cfg: ConfigDict, default: ConfigDict) -> None:
     has_prefix = given["model.prefix"] != "none"
     fits = has_prefix == (task == "prefix_lm")
     require("model.prefix", fits, "full or causal for task prefix_lm, and none for others")
+
+    is_recurrent = given["model.recurrent"] != "none"
+    fits = is_recurrent == (task == "recurrent_translation")
+    require("model.recurrent", fits, "fixed, additive or dot for task recurrent_translation, and none for others")
 
     optimiser = given["optim.name"]
     decays = optimiser not in ("adam", "adafactor")

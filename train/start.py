@@ -35,7 +35,8 @@ def description(cfg: ConfigDict, mesh: Mesh, params: Any, manifests: Mapping[str
     """
     here = device()
     axes = ", ".join(f"{axis} {size}" for axis, size in mesh.shape.items())
-    sizes = ", ".join(f"{name}={cfg.model[name]}" for name in ("N", "d_model", "d_ff", "h"))
+    named = ("N", "d_model", "d_ff", "h") if cfg.model.recurrent == "none" else ("N", "d_model")
+    sizes = ", ".join(f"{name}={cfg.model[name]}" for name in named)
     lines = [
         f"device: {here['count']} x {here['kind']}; {here['cpu']}, {here['cpus']} processors; mesh: {axes}",
         f"model: {cfg.task}, {sizes}: {count_parameters(params):,} parameters",

@@ -15,7 +15,7 @@ from infer.attention.maps import AttentionMap, output_ids, padded_row
 from infer.attention.page import Choice
 from infer.runs import Run
 from model.config import ModelConfig
-from model.prefix_lm import translation_model
+from model.translation import translation_model
 
 ALTERNATIVES = 5
 

@@ -28,11 +28,11 @@ from model.config import ModelConfig
 from model.language_model import LanguageModel
 from model.masked_lm import MaskedLM
 from model.mixers import MIXERS
-from model.prefix_lm import translation_model
-from tasks import task_of
+from model.translation import translation_model
+from tasks import TRANSLATION, task_of
 
 ONE_TEXT = ("language_model", "masked_lm", "classification")  # tasks whose models read a text alone
-TASKS = ("translation", "prefix_lm", "denoising", *ONE_TEXT)
+TASKS = (*TRANSLATION, "denoising", *ONE_TEXT)
 WIDTH = 16  # rows are padded to a multiple, so that another sentence seldom compiles anything
 
 
@@ -48,7 +48,7 @@ def run_maps(run: Run, source: str, target: str | None) -> tuple[str, dict[str, 
     """Returns a title and the maps of a run of any of `TASKS`. The default of `target` is the model's own output.
 
     Raises:
-      UserError: the parameters are not finite, the model's mixer has no weights, the source is empty where no EOS is
+      UserError: the parameters are not finite, the model has no weights, the source is empty where no EOS is
         added to it, or there is a target and the model reads one text.
       ValueError: a sentence is longer than the model's learned positions.
     """
@@ -75,7 +75,7 @@ def attention_maps(
     A target is a text, or the subwords that a model has written, which need not be those of its text.
 
     The kinds are "encoder", "decoder" and "cross". A decoder alone (`config.prefix`) has "decoder" alone, with the
-    source's tokens before the target's.
+    source's tokens before the target's; recurrent networks with attention have "cross" alone.
 
     Raises:
       UserError: the model's mixer has no weights.
@@ -94,6 +94,8 @@ def attention_maps(
         queries = source_pieces + predicted
         keys = source_pieces + input_pieces
         return {"decoder": _without_padding(queries, keys, maps["decoder"], places, places)}
+    if config.recurrent != "none":
+        return {"cross": _without_padding(predicted, source_pieces, maps["cross"], t_places, s_places)}
     return {
         "encoder": _without_padding(source_pieces, source_pieces, maps["encoder"], s_places, s_places),
         "decoder": _without_padding(predicted, input_pieces, maps["decoder"], t_places, t_places),
@@ -174,7 +176,9 @@ def _compiled(model: Any) -> Any:
 
 
 def require_weights(config: ModelConfig) -> None:
-    """Raises a `UserError` if the model's mixer has no attention weights."""
+    """Raises a `UserError` if the model's mixer, or a recurrent translator, has no attention weights."""
+    if config.recurrent == "fixed":
+        raise UserError("model.recurrent of this run is 'fixed', which has no attention weights; additive, dot have")
     if not MIXERS[config.mixer].weights:
         having = ", ".join(name for name, can in MIXERS.items() if can.weights)
         raise UserError(f"model.mixer of this run is {config.mixer!r}, which has no attention weights; {having} have")

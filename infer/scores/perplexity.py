@@ -13,8 +13,8 @@ from base.progress import Progress
 from data.tokenizer import Tokenizer
 from infer.scores.forced import forced_batches
 from model.config import ModelConfig
-from model.prefix_lm import translation_model
 from model.search.scoring import forced_log_probs
+from model.translation import translation_model
 from run.distributed import is_main
 from run.sharding import cut_rows, data_mesh, fetch, place_params, row_parts
 

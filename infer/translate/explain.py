@@ -25,12 +25,12 @@ from infer.translate.options import Decoding
 from infer.translate.stream import chunks
 from infer.translate.translator import row_lengths
 from model.config import ModelConfig
-from model.prefix_lm import translation_model
 from model.search import state as states
 from model.search.beam import Extensions, beam_search, length_penalty, most_probable
 from model.search.ensemble import Ensemble
 from model.search.rules import Rules
 from model.search.state import Hypotheses, Model, SearchState
+from model.translation import translation_model
 
 TEMPLATE = Path(__file__).with_name("explain.html")
 MOST_LINES = 20

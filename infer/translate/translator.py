@@ -24,13 +24,13 @@ from infer.runs import Run
 from infer.translate.options import Decoding, chosen
 from infer.translate.stages import find
 from model.config import ModelConfig
-from model.prefix_lm import translation_model
 from model.search.beam import beam_search
 from model.search.diverse import diverse_search
 from model.search.ensemble import Ensemble
 from model.search.rules import Rules
 from model.search.sampling import sample
 from model.search.state import Hypotheses, Search
+from model.translation import translation_model
 from run.sharding import cut_rows, data_mesh, place_params, row_parts
 
 SHORTEST_ROW = 16

@@ -27,8 +27,9 @@ from infer.attention.maps import AttentionMap, attention_maps, run_maps, select,
 from infer.attention.page import labels, page
 from infer.runs import Run, open_run
 from infer.translate.translator import translate_one
-from model import language_model, masked_lm, prefix_lm
+from model import language_model, masked_lm, prefix_lm, recurrent_translator
 from model.config import ModelConfig
+from model.translation import translation_model
 from tests import tiny
 from tests.slow import slow_but
 
@@ -104,6 +105,32 @@ def test_an_encoder_sees_the_whole_text_and_a_blank_where_it_fills_one(run: Run,
         assert queries[:-1] == run.tokenizer.pieces(run.tokenizer.encode("The ___ sleeps."))
     np.testing.assert_allclose(weights_nhtt.sum(-1), 1, atol=1e-5)
     assert np.all(weights_nhtt > 0)
+
+
+def recurrent(run: Run, kind: str) -> Run:
+    """The run as it would be of recurrent networks, with new parameters."""
+    config = dataclasses.replace(run.model_config, recurrent=kind, positions="none", N=1)
+    cfg = run.config.copy_and_resolve_references()
+    cfg.task = "recurrent_translation"
+    params = recurrent_translator.init_params(config, jax.random.key(1))
+    return run._replace(config=cfg, model_config=config, params=params)
+
+
+@pytest.mark.parametrize("kind", slow_but(["additive"], ["additive", "dot"]))
+def test_recurrent_networks_with_attention_have_one_map_over_the_source(run: Run, kind: str):
+    title, maps = run_maps(recurrent(run, kind), "The dog sleeps.", "Der Hund schläft.")
+    queries, keys, weights_nhts = maps["cross"]
+    assert title == "The dog sleeps. → Der Hund schläft." and [*maps] == ["cross"]
+    assert (queries[-1], keys[-1], weights_nhts.shape) == ("</s>", "</s>", (1, 1, len(queries), len(keys)))
+    np.testing.assert_allclose(weights_nhts.sum(-1), 1, atol=1e-5)
+
+
+def test_recurrent_networks_with_a_fixed_vector_have_no_map(run: Run):
+    with pytest.raises(
+        UserError,
+        match=r"^model\.recurrent of this run is 'fixed', which has no attention weights; additive, dot have$",
+    ):
+        run_maps(recurrent(run, "fixed"), "The dog sleeps.", None)
 
 
 @pytest.mark.parametrize("prefix", ["full", "causal"])
@@ -265,7 +292,7 @@ def test_the_probabilities_of_an_output_are_the_model_s(run: Run, prefix: str):
     target_ids = [*run.tokenizer.encode(target), EOS]
     sides = [Tokens.of(jnp.array([ids], jnp.int32)) for ids in (source_ids, [BOS, *target_ids[:-1]])]
     params = jax.tree.map(jnp.asarray, run.params)
-    logits_btv = prefix_lm.translation_model(run.model_config).apply({"params": params}, *sides)
+    logits_btv = translation_model(run.model_config).apply({"params": params}, *sides)
     log_probs_tv = jax.nn.log_softmax(logits_btv[0])
     expected = [float(log_probs_v[token]) for log_probs_v, token in zip(log_probs_tv, target_ids, strict=True)]
     assert log_prob == pytest.approx(sum(expected), rel=1e-5)

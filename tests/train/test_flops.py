@@ -86,6 +86,19 @@ def test_the_count_of_every_mixer_is_that_of_the_products_in_the_forward_pass(ch
     assert sum(forward_flops(config, 3, 5, 7)) == products(needed)
 
 
+RECURRENT = {
+    f"{kind} {cell}": dataclasses.replace(TINY, P_drop=0.0, positions="none", recurrent=kind, cell=cell)
+    for kind in ("fixed", "additive", "dot")
+    for cell in ("lstm", "gru")
+}
+
+
+@pytest.mark.parametrize("kind", slow_but(["additive gru"], RECURRENT))
+def test_the_count_of_recurrent_translators_is_that_of_the_products_in_the_train_step(kind: str) -> None:
+    config = RECURRENT[kind]
+    assert update_flops(config, 3, 5, 7) == products(lowered(config, 3, 5, 7).jaxpr.jaxpr)
+
+
 def test_relative_vectors_count_without_finding_them() -> None:
     """A product with a one-hot array finds the vectors' logits, and another their weights, for each head and pair."""
     config = dataclasses.replace(TINY, P_drop=0.0, positions="shaw", max_distance=4)

@@ -34,6 +34,8 @@ def forward_flops(config: ModelConfig, rows: int, source_length: int, target_len
     s = rows * source_length
     t = rows * target_length
     softmax = 2 * t * c.d_model * c.vocab_size
+    if c.recurrent != "none":
+        return Forward(*_recurrent(c, s, t, source_length), softmax=softmax)
     if c.prefix != "none":
         mixer = _mixer(c, rows, source_length + target_length, causal=True)
         layer = sum(mixer) + _feed_forward(c, s + t)
@@ -97,6 +99,23 @@ def counted_once(
         once -= loops - loops // c.N
         once += peeled * backward_loop // (2 * c.N)
     return once
+
+
+def _recurrent(c: ModelConfig, s: int, t: int, source_length: int) -> tuple[int, int]:
+    """Returns the operations of a recurrent translator's encoder and decoder; U h_j counts towards the decoder."""
+    d = c.d_model
+    gates = 3 if c.cell == "gru" else 4
+    width = d // c.directions
+    inputs = 2 * d if c.recurrent == "additive" else d
+    encoder = c.N * 2 * s * c.directions * gates * width * (d + width)
+    decoder = c.N * 2 * t * gates * d * (inputs + d)
+    if c.recurrent != "fixed":
+        scores_and_contexts = 2 * 2 * t * source_length * d
+        output = 2 * t * 2 * d * d
+        decoder += scores_and_contexts + output
+    if c.recurrent == "additive":
+        decoder += 2 * (s + t) * d * d
+    return encoder, decoder
 
 
 def _mixer(c: ModelConfig, rows: int, length: int, causal: bool) -> _Mixer:

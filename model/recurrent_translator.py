@@ -1,0 +1,337 @@
+"""Translation by recurrent networks: the models that the Transformer replaced.
+
+An encoder of N recurrent layers reads the source, and a decoder of N layers writes the target, one token a step. The
+decoder's layers begin with the last states of the encoder's. `config.recurrent` is what else it knows of the source:
+
+- "fixed" (Sutskever et al. 2014, arXiv 1409.3215): nothing, so that those states have to hold the whole sentence. The
+  encoder reads from right to left, which they found to help.
+- "additive" (Bahdanau et al. 2015, arXiv 1409.0473): the encoder reads in both directions, and the decoder attends to
+  its outputs h_j. With the state s of its first layer before the step, a_j = softmax(v tanh(W s + U h_j)); the context
+  sum a_j h_j enters the cells, those of all layers, as in GNMT (Wu et al. 2016, section 3). Where Bahdanau et al. begin
+  with tanh(W h_1) of the backward network and end in a maxout layer, this begins with the states themselves and ends in
+  the next one's layer.
+- "dot" (Luong et al. 2015, arXiv 1508.04025, "global attention", without input feeding): the same encoder; with the
+  output s of the last layer, a_j = softmax(s h_j). The context does not enter the cells.
+
+With attention, what is multiplied by the softmax's matrix is tanh(W [s; context]). `config.cell` is an LSTM or a GRU,
+Flax's, whose GRU resets after the product with its matrix, as cuDNN's and PyTorch's do.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from flax import struct
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from base.ids import BOS
+from base.tokens import Tokens
+from model.config import ModelConfig
+from model.embed import embed, logit_factors, logits, logits_of
+from model.masks import NO_SEGMENT, Mask
+from model.noise import Noise, dropout, fold
+from model.search.state import take_beams
+from model.transformer import Transformer
+
+# Where the model draws noise.
+SOURCE, ENCODER, TARGET, DECODER = range(4)
+CELLS: dict[str, Any] = {"lstm": nn.OptimizedLSTMCell, "gru": nn.GRUCell}
+
+State = Any  # of a layer: the GRU's output, or the LSTM's cell and output; in float32
+
+
+class Memory(NamedTuple):
+    """What the decoder attends to: the encoder's outputs, and U h_j of them."""
+
+    outputs_bsd: Any
+    keys_bsd: Any  # None but for "additive"
+
+
+class RecurrentCache(struct.PyTreeNode):
+    """What a search remembers: the state of each layer of each beam, and the source, which all beams share."""
+
+    states: Any  # a tuple with the `State` of each layer, [b,m,d]
+    memory: Memory
+    visible_b1s: Any  # bool, where the source has tokens
+
+    def select(self, parents_bm: Int[Array, "b m"]) -> "RecurrentCache":
+        """Returns the cache in which beam i goes on from what was beam `parents_bm[:, i]`."""
+        return self.replace(states=jax.tree.map(lambda x_bmd: take_beams(x_bmd, parents_bm), self.states))
+
+    def grow(self, slots: int) -> "RecurrentCache":
+        """Returns the cache itself, which needs no more room."""
+        return self
+
+
+class EncoderLayer(nn.Module):
+    """One layer of the encoder: a network from right to left, and with attention one of each direction, half as wide.
+
+    The state begins at 0 in every sentence, so that neither padding nor other sentences of the row change anything.
+    """
+
+    config: ModelConfig
+
+    def setup(self) -> None:
+        width = self.config.d_model // self.config.directions
+        if self.config.directions == 2:
+            self.forward = _cell(self.config, width)
+        self.backward = _cell(self.config, width)
+
+    def __call__(self, x_bsd: Float[Array, "b s d"], segments_bs: Int[Array, "b s"]) -> tuple[State, State]:
+        """Returns the states after each position, [b,s,e], of the network from left to right, if any, and the other."""
+        backward = self._read(self.backward, x_bsd, segments_bs, reverse=True)
+        if self.config.directions == 1:
+            return None, backward
+        return self._read(self.forward, x_bsd, segments_bs, reverse=False), backward
+
+    def _read(self, cell: Any, x_bsd: Array, segments_bs: Array, *, reverse: bool) -> State:
+        def step(cell: Any, state: State, x_bd: Array, first_b: Array) -> tuple[State, State]:
+            state = jax.tree.map(lambda old_be: jnp.where(first_b[:, None], 0, old_be), state)
+            state, _ = cell(state, x_bd)
+            return state, state
+
+        scan = nn.scan(
+            step, variable_broadcast="params", split_rngs={"params": False}, in_axes=1, out_axes=1, reverse=reverse
+        )
+        zero = cell.initialize_carry(jax.random.key(0), x_bsd[:, 0].shape)
+        _, states = scan(cell, zero, x_bsd, first_of_sentence(segments_bs, reverse=reverse))
+        return states
+
+
+class Encoder(nn.Module):
+    """The layers of the encoder, one on the other."""
+
+    config: ModelConfig
+
+    def setup(self) -> None:
+        self.layer = [EncoderLayer(self.config) for _ in range(self.config.N)]
+
+    def __call__(
+        self,
+        x_bsd: Float[Array, "b s d"],
+        segments_bs: Int[Array, "b s"],
+        segments_bt: Int[Array, "b t"],
+        noise: Noise | None = None,
+    ) -> tuple[Float[Array, "b s d"], tuple[State, ...]]:
+        """Returns the outputs of the last layer, and of every layer its last state in each sentence `segments_bt`."""
+        c = self.config
+        same_bts = Mask(segments_bt, segments_bs).dense()
+        first_bt = jnp.argmax(same_bts, axis=2)
+        last_bt = segments_bs.shape[1] - 1 - jnp.argmax(same_bts[:, :, ::-1], axis=2)
+        states = []
+        for number, layer in enumerate(self.layer):
+            forward, backward = layer(x_bsd, segments_bs)
+            x_bsd = _output(backward)
+            state = at(backward, first_bt)
+            if forward is not None:
+                x_bsd = jnp.concatenate([_output(forward), x_bsd], axis=-1)
+                state = jax.tree.map(_joined, at(forward, last_bt), state)
+            x_bsd = dropout(x_bsd.astype(c.dtype), c.P_drop, fold(noise, number), c.dropout_bits)
+            states.append(state)
+        return x_bsd, tuple(states)
+
+
+class Decoder(nn.Module):
+    """One step of the decoder."""
+
+    config: ModelConfig
+
+    def setup(self) -> None:
+        c = self.config
+        self.layer = [_cell(c, c.d_model) for _ in range(c.N)]
+        if c.recurrent == "additive":
+            self.key = self._linear()
+            self.query = self._linear()
+            self.energy = self.param("energy", nn.initializers.normal(c.d_model**-0.5), (c.d_model,))
+        if c.recurrent != "fixed":
+            self.output = self._linear()
+
+    def keys(self, outputs_bsd: Float[Array, "b s d"]) -> Float[Array, "b s d"] | None:
+        """Returns U h_j, which is the same in every step."""
+        return self.key(outputs_bsd) if self.config.recurrent == "additive" else None
+
+    def __call__(
+        self,
+        states: tuple[State, ...],
+        x_bmd: Float[Array, "b m d"],
+        memory: Memory,
+        visible_bms: Bool[Array, "b _ s"],
+        noise: Noise | None = None,
+    ) -> tuple[tuple[State, ...], tuple[Float[Array, "b m d"], Float[Array, "b m s"] | None]]:
+        """Returns the states after one more token of each of m beams, the output, and the attention weights, if any."""
+        c = self.config
+        weights_bms = None
+        context_bmd = None
+        if c.recurrent == "additive":
+            query_bmd = self.query(_output(states[0]).astype(c.dtype))
+            hidden_bmsd = jnp.tanh(query_bmd[:, :, None] + memory.keys_bsd[:, None])
+            scores_bms = jnp.einsum("bmsd,d->bms", hidden_bmsd, self.energy.astype(c.dtype))
+            weights_bms, context_bmd = attend(scores_bms, memory.outputs_bsd, visible_bms)
+        after = []
+        for number, (cell, state) in enumerate(zip(self.layer, states, strict=True)):
+            inputs = x_bmd if context_bmd is None else jnp.concatenate([x_bmd, context_bmd], axis=-1)
+            state, x_bmd = cell(state, inputs)
+            x_bmd = dropout(x_bmd.astype(c.dtype), c.P_drop, fold(noise, number), c.dropout_bits)
+            after.append(state)
+        if c.recurrent == "dot":
+            scores_bms = jnp.einsum("bmd,bsd->bms", x_bmd, memory.outputs_bsd)
+            weights_bms, context_bmd = attend(scores_bms, memory.outputs_bsd, visible_bms)
+        if context_bmd is not None:
+            x_bmd = jnp.tanh(self.output(jnp.concatenate([x_bmd, context_bmd], axis=-1)))
+        return tuple(after), (x_bmd, weights_bms)
+
+    def _linear(self) -> nn.Dense:
+        return nn.Dense(self.config.d_model, use_bias=False, dtype=self.config.dtype)
+
+
+class RecurrentTranslator(nn.Module):
+    """Logits of the target given the source, with the interface of `Transformer` for training and search.
+
+    Passing `noise` turns dropout on: of embeddings, and of every layer's output (Zaremba et al. 2014).
+    """
+
+    config: ModelConfig
+
+    def setup(self) -> None:
+        c = self.config
+        init = nn.initializers.normal(c.d_model**-0.5)
+        if c.tie_embeddings:
+            table = self.param("embed", init, (c.vocab_size, c.d_model))
+            self.source_embed = self.target_embed = self.softmax = table
+        else:
+            self.source_embed = self.param("source_embed", init, (c.vocab_size, c.d_model))
+            self.target_embed = self.param("target_embed", init, (c.vocab_size, c.d_model))
+            self.softmax = self.param("softmax", init, (c.vocab_size, c.d_model))
+        self.output_bias = None
+        if c.output_bias:
+            self.output_bias = self.param("output_bias", nn.initializers.zeros, (c.vocab_size,))
+        self.encoder = Encoder(c)
+        self.decoder = Decoder(c)
+
+    def __call__(self, source: Tokens, target: Tokens, noise: Noise | None = None) -> Float[Array, "b t v"]:
+        """Returns the logits of the next token at each position of `target`, which is already shifted right."""
+        x_btc, softmax_vc = self.hidden(source, target, noise)
+        return logits_of(x_btc, softmax_vc)
+
+    def hidden(
+        self, source: Tokens, target: Tokens, noise: Noise | None = None
+    ) -> tuple[Float[Array, "b t c"], Float[Array, "v c"]]:
+        """Returns the two factors of the logits, see `model.embed.logit_factors`."""
+        x_btd, _ = self._decode(source, target, noise)
+        return logit_factors(self.config, x_btd, self.softmax, self.output_bias)
+
+    def attention_maps(self, source: Tokens, target: Tokens) -> dict[str, Float[Array, "n b h t s"]]:
+        """Returns the weights as "cross", of one layer and one head; none if `config.recurrent` is "fixed"."""
+        _, weights_bts = self._decode(source, target, None)
+        return {} if weights_bts is None else {"cross": weights_bts[None, :, None]}
+
+    @nn.nowrap
+    def output_limits(self, source_bs: Int[Array, "b s"], extra_length: int) -> tuple[Int[Array, " b"], int]:
+        """Returns the most output tokens, EOS included, for each sentence, and for any sentence in a row this long.
+
+        Raises:
+          ValueError: `extra_length` leaves no room for even one token.
+        """
+        return Transformer(self.config).output_limits(source_bs, extra_length)
+
+    def start(self, source_bs: Int[Array, "b s"], beams: int, slots: int) -> tuple[Int[Array, " b"], RecurrentCache]:
+        """Returns the first token of every search, BOS, and the cache of its source."""
+        rows = source_bs.shape[0]
+        source = Tokens.of(source_bs)
+        sentence_b1 = jnp.ones((rows, 1), jnp.int32)
+        memory, states = self._memory(source, sentence_b1, None)
+        states = jax.tree.map(lambda x_b1d: jnp.repeat(x_b1d, beams, axis=1), states)
+        visible_b1s = Mask(sentence_b1, source.segments_bt).dense()
+        return jnp.full(rows, BOS, jnp.int32), RecurrentCache(states, memory, visible_b1s)
+
+    def step(
+        self, token_bm: Int[Array, "b m"], step: Int[Array, ""], cache: RecurrentCache
+    ) -> tuple[Float[Array, "b m v"], RecurrentCache]:
+        """Returns the logits after token `step` (from 0) of each of m beams, and the updated cache."""
+        x_bmd = self._embed(self.target_embed, token_bm, None)
+        states, (x_bmd, _) = self.decoder(cache.states, x_bmd, cache.memory, cache.visible_b1s)
+        return logits(self.config, x_bmd, self.softmax, self.output_bias), cache.replace(states=states)
+
+    def _decode(self, source: Tokens, target: Tokens, noise: Noise | None) -> tuple[Array, Array | None]:
+        """Returns the outputs at each position of the target, and the attention weights [b,t,s], if any."""
+        memory, first_states = self._memory(source, target.segments_bt, noise)
+        decoder_noise = fold(noise, DECODER)
+
+        def step(
+            decoder: Decoder, states: Any, x_bd: Array, first_b: Array, begin: Any, visible_bs: Array, place: Array
+        ) -> tuple[Any, Any]:
+            def begun(old_bmd: Array, new_bd: Array) -> Array:
+                return jnp.where(first_b[:, None, None], new_bd[:, None], old_bmd)
+
+            states = jax.tree.map(begun, states, begin)
+            return decoder(states, x_bd[:, None], memory, visible_bs[:, None], fold(decoder_noise, place))
+
+        scan = nn.scan(
+            step,
+            variable_broadcast="params",
+            split_rngs={"params": False},
+            in_axes=(1, 1, 1, 1, 0),
+            out_axes=2,  # [b,m,t,..] of one beam
+        )
+        x_btd = self._embed(self.target_embed, target.ids_bt, fold(noise, TARGET))
+        zero = jax.tree.map(lambda x_btd: jnp.zeros_like(x_btd[:, :1]), first_states)
+        first_bt = first_of_sentence(target.segments_bt, reverse=False)
+        places_t = jnp.arange(x_btd.shape[1])
+        visible_bts = Mask(target.segments_bt, source.segments_bt).dense()
+        _, outputs = scan(self.decoder, zero, x_btd, first_bt, first_states, visible_bts, places_t)
+        x_bmtd, weights_bmts = outputs
+        return x_bmtd[:, 0], None if weights_bmts is None else weights_bmts[:, 0]
+
+    def _memory(self, source: Tokens, segments_bt: Array, noise: Noise | None) -> tuple[Memory, tuple[State, ...]]:
+        """Returns what the decoder attends to, and the states [b,t,d] that each sentence `segments_bt` begins with."""
+        x_bsd = self._embed(self.source_embed, source.ids_bt, fold(noise, SOURCE))
+        outputs_bsd, states = self.encoder(x_bsd, source.segments_bt, segments_bt, fold(noise, ENCODER))
+        return Memory(outputs_bsd, self.decoder.keys(outputs_bsd)), states
+
+    def _embed(self, table_vd: Array, ids_bt: Array, noise: Noise | None) -> Array:
+        return embed(self.config, table_vd, None, ids_bt, jnp.zeros_like(ids_bt), noise)
+
+
+def attend(
+    scores_bms: Float[Array, "b m s"], outputs_bsd: Float[Array, "b s d"], visible_bms: Bool[Array, "b _ s"]
+) -> tuple[Float[Array, "b m s"], Float[Array, "b m d"]]:
+    """Returns the softmax of the scores over what is visible, in float32, and the mean of the outputs that it weights.
+
+    Where nothing is visible, as at padding, the weights are equal.
+    """
+    scores_bms = jnp.where(visible_bms, scores_bms.astype(jnp.float32), jnp.finfo(jnp.float32).min)
+    weights_bms = jax.nn.softmax(scores_bms, axis=-1)
+    context_bmd = jnp.einsum("bms,bsd->bmd", weights_bms.astype(outputs_bsd.dtype), outputs_bsd)
+    return weights_bms, context_bmd
+
+
+def first_of_sentence(segments_bt: Int[Array, "b t"], *, reverse: bool) -> Bool[Array, "b t"]:
+    """Returns where a sentence begins for one who reads from left to right, or from right to left."""
+    side = (0, 1) if reverse else (1, 0)
+    padded_bt = jnp.pad(segments_bt, ((0, 0), side), constant_values=NO_SEGMENT)
+    before_bt = padded_bt[:, 1:] if reverse else padded_bt[:, :-1]
+    return segments_bt != before_bt
+
+
+def at(state: State, index_bt: Int[Array, "b t"]) -> State:
+    """Returns the states [b,t,e] of these positions, of states [b,s,e]."""
+    return jax.tree.map(lambda x_bse: jnp.take_along_axis(x_bse, index_bt[..., None], axis=1), state)
+
+
+def init_params(config: ModelConfig, key: PRNGKeyArray) -> dict:
+    """Returns new float32 parameters: Flax's initial cells, embeddings N(0, 1/d_model) as in `model.transformer`."""
+    token = Tokens.of(jnp.ones((1, 1), jnp.int32))
+    return jax.jit(RecurrentTranslator(config).init)(key, token, token)["params"]
+
+
+def _cell(config: ModelConfig, width: int) -> Any:
+    return CELLS[config.cell](width, dtype=config.dtype)
+
+
+def _output(state: State) -> Array:
+    return jax.tree.leaves(state)[-1]
+
+
+def _joined(forward: Array, backward: Array) -> Array:
+    return jnp.concatenate([forward, backward], axis=-1)
