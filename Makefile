@@ -66,7 +66,7 @@ lint: install  ## ruff and mypy
 format: install  ## format the sources with ruff
 	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format .
 
-test: install  ## run the tests, with shapes and types checked at run time (6 to 8 minutes)
+test: install  ## run the tests, with shapes and types checked at run time (about 5 minutes)
 	@$(PYTEST)
 
 test-all: install  ## run the slow tests as well (about half an hour)
