@@ -4,6 +4,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from base.errors import UserError
 from base.progress import Progress
 from data.sources import open_corpus
 from infer.runs import Run, corpus_named
@@ -24,8 +25,16 @@ class Sentences(NamedTuple):
 
 
 def open_split(model_run: Run, split: str) -> Sentences:
-    """Returns the corpus that the run's config names for `split`."""
-    return open_sentences(split, corpus_named(model_run.config, split))
+    """Returns the corpus that the run's config names for `split`.
+
+    Raises:
+      UserError: it names none, or its corpus cannot be read; the message names the key.
+    """
+    spec = corpus_named(model_run.config, split)
+    try:
+        return open_sentences(split, spec)
+    except UserError as error:
+        raise UserError(f"data.{split} of this run: {error}; --corpus=SPEC reads another") from error
 
 
 def open_sentences(name: str, spec: str) -> Sentences:

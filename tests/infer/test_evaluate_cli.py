@@ -43,6 +43,15 @@ def run(workdir: Path) -> Run:
     return open_run(workdir, "latest")
 
 
+def test_a_corpus_that_is_gone_is_named_with_its_key(run: Run) -> None:
+    config = run.config.copy_and_resolve_references()
+    with config.unlocked():
+        config.data.test = "text:gone.{en,de}"
+    message = r"data\.test of this run: gone\.en: no such file; --corpus=SPEC reads another"
+    with pytest.raises(UserError, match=message):
+        open_split(run._replace(config=config), "test")
+
+
 def run_cli(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "infer", *arguments]
     return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", cwd=Path(__file__).parents[2])
