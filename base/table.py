@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 NOT_RUN = "not run"
+HUGE = 1e9
 ABSENT = (NOT_RUN, "not ", "unfinished", "failed", "pruned")  # prefixes of what replaces a missing number
 # What Markdown does not take for text: an underscore within a word, as in d_model, and a lone < or & it does.
 _ACTIVE = re.compile(r"[\\`*\[\]]|<(?=[A-Za-z/!?])|&(?=#?\w+;)|(?<!\w)_|_(?!\w)")
-_NUMBER = re.compile(r"[+−]?\d[\d.,e]*( ± [\d.]+)?$")
+_NUMBER = re.compile(r"[+−]?\d[\d.,e+]*( ± [\d.]+)?$")
 
 
 class Markdown(str):
@@ -106,10 +107,14 @@ def is_numeric(cells: Sequence[str]) -> bool:
 
 
 def number(value: float | None, digits: int = 2, *, sign: bool = False) -> str:
-    """Formats a number with `digits` decimals, None as ""; with `sign`, positive numbers get a +."""
+    """Formats a number with `digits` decimals, None as ""; with `sign`, positive numbers get a +.
+
+    From `HUGE` on it has an exponent: the perplexity of a run that diverged may have 80 digits.
+    """
     if value is None:
         return ""
-    text = f"{value:+.{digits}f}" if sign else f"{value:.{digits}f}"
+    form = "e" if abs(value) >= HUGE else "f"
+    text = f"{value:+.{digits}{form}}" if sign else f"{value:.{digits}{form}}"
     return text.replace("-", "−")
 
 

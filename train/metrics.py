@@ -31,6 +31,7 @@ from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.record_writer import directory_check
 from tensorboardX.summary import scalar
 
+from base import table
 from base.errors import one_line
 from base.files import write_text
 from base.numbers import from_nll
@@ -260,7 +261,8 @@ class _TensorBoard:
 
 
 def _line(record: dict[str, Any]) -> str:
-    line = f"loss {record['loss']:.4f}  nll {record['nll']:.4f}  perplexity {record['perplexity']:.2f}"
+    perplexity = table.number(record["perplexity"])
+    line = f"loss {record['loss']:.4f}  nll {record['nll']:.4f}  perplexity {perplexity}"
     if "bleu" in record:
         line += f"  BLEU {record['bleu']:.2f}"
     if record["kind"] == "train":

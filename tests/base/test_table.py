@@ -71,6 +71,14 @@ def test_what_is_a_number() -> None:
     assert not is_numeric(["", ""])
 
 
+def test_a_huge_number_is_short_and_still_a_number() -> None:
+    assert number(999_999_999.0) == "999999999.00"
+    assert number(1e9) == "1.00e+09"
+    assert number(-4.4514683785252334e84) == "−4.45e+84"
+    assert is_numeric(["1.00e+09", "−4.45e+84"])
+    assert (number(math.inf), number(math.nan)) == ("inf", "nan")
+
+
 def test_mean_and_sample_deviation() -> None:
     assert spread([]) == ""
     assert spread([1.234]) == "1.23"
