@@ -31,7 +31,7 @@ def attend(
 
     A query with no key to attend to, as padding against a source without padding, gets an arbitrary finite value.
 
-    On several devices splash needs `jax.set_mesh`: batch rows, and along the axis `tensor` heads, are then sharded.
+    On several devices a kernel needs `jax.set_mesh`: batch rows, and along the axis `tensor` heads, are then sharded.
 
     Raises:
       ValueError: the kernel does not run on the platform compiled for.
@@ -42,15 +42,14 @@ def attend(
             f"model.attention_impl is {impl!r}, a kernel for {PLATFORMS[impl]}, but this is compiled for {platform}; "
             "einsum runs everywhere"
         )
-    if impl == "cudnn":
-        return cudnn(q_bhtk, k_bhsk, v_bhse, mask)
+    kernel = {"splash": splash, "cudnn": cudnn}[impl]
     mesh = jax.sharding.get_abstract_mesh()
     if mesh.empty:
-        return splash(q_bhtk, k_bhsk, v_bhse, mask)
-    # The compiler can shard cuDNN's attention by itself, but not a Pallas kernel.
+        return kernel(q_bhtk, k_bhsk, v_bhse, mask)
+    # The compiler cannot shard a Pallas kernel, and under FSDP it shards cuDNN's queries unlike their mask.
     rows = P(tuple(axis for axis in mesh.axis_names if axis != "tensor"))
     heads = P(*rows, "tensor" if "tensor" in mesh.axis_names else None)
-    over_mesh = jax.shard_map(splash, in_specs=(heads, heads, heads, rows), out_specs=heads, check_vma=False)
+    over_mesh = jax.shard_map(kernel, in_specs=(heads, heads, heads, rows), out_specs=heads, check_vma=False)
     return over_mesh(q_bhtk, k_bhsk, v_bhse, mask)
 
 

@@ -296,6 +296,17 @@ def test_base_is_compiled_for_h100s(attention: str, devices: int) -> None:
 
 
 @needs_gpu_compiler
+@pytest.mark.slow
+@pytest.mark.parametrize("mesh", [{"fsdp": 8}, {"data": 2, "fsdp": 2, "tensor": 2}])
+def test_cudnn_is_compiled_for_h100s_that_share_the_parameters(mesh: dict[str, int]) -> None:
+    keys = [f"mesh.{axis}={size}" for axis, size in mesh.items()]
+    keys += ["data.buckets=64,", "data.max_length=64", "data.vocab_size=2000", "model.attention_impl=cudnn"]
+    keys += ["model.N=1", "model.d_ff=512"]
+    found = report("base", "h100:8", keys=keys)
+    assert sum(found["train_longest"]["kernels"].values()) == 6  # three attentions, forward and gradient
+
+
+@needs_gpu_compiler
 def test_a_kernel_of_another_device_is_one_line_and_status_2() -> None:
     done = start("base", "h100:1", keys=("model.attention_impl=splash",))
     expected = "error: config: model.attention_impl is 'splash', for tpus; h100:1 needs another\n"
