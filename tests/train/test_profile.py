@@ -14,6 +14,7 @@ from base.errors import UserError
 from tasks.loss import Loss
 from tasks.translation import objective
 from tests import tiny
+from tests.tolerance import log_prob
 from train import loop
 from train.aot.flops import update_flops
 from train.check import profiled
@@ -182,4 +183,5 @@ def test_a_healthy_run_has_no_nan_in_any_operation_and_the_same_losses(tmp_path:
     assert loop.train(cfg, tmp_path / "plain") == 0
     with jax.debug_nans(True):
         assert loop.train(cfg, tmp_path / "checked") == 0
-    assert losses(tmp_path / "checked") == losses(tmp_path / "plain")
+    bound = log_prob(tiny.TINY, 1)  # the check compiles another program
+    np.testing.assert_allclose(losses(tmp_path / "checked"), losses(tmp_path / "plain"), rtol=0, atol=bound)
