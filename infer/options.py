@@ -2,7 +2,6 @@
 
 import atexit
 import gc
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +14,7 @@ from base.files import folder
 from infer.translate.options import Decoding, allowed, chosen, rule
 from run import changes, connect
 from run.config import SPLITS
-from run.signals import Signals
+from run.signals import Signals, leave
 
 
 def start(main: Callable[[list[str]], int | None], hint: str = "", check: Callable[[Any], None] | None = None) -> None:
@@ -28,8 +27,7 @@ def start(main: Callable[[list[str]], int | None], hint: str = "", check: Callab
                 return main(argv)
         finally:
             if signals.received:
-                command.flush_outputs()
-                os._exit(signals.exit_code)  # the threads of jax may crash in an interpreter that is shutting down
+                leave(signals.exit_code)
 
     # A short command spends a sixth of its time looking for garbage among what imports and tracing create, nearly all
     # of which stays until the end; and once more at the end, when nothing need be freed.

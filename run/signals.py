@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType, TracebackType
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
+from base.command import flush_outputs
 from base.interrupt import importing
 
 T = TypeVar("T")
@@ -43,6 +44,7 @@ class Signals:
     that the first signal is only recorded, and a second Ctrl-C ends the process at once.
 
     A signal ends work by an exception. Wherever that is swallowed, and during an import, the signal is sent again.
+    Another error on its way, of what is cleaned up half made, is not the user's: the signal's status replaces it.
 
     Args:
       saves: whether the work, once it has made progress, has something to save; else a signal's message does not say.
@@ -89,6 +91,8 @@ class Signals:
             if handler is not None:  # None: not installed from Python, so it cannot be restored
                 signal.signal(number, handler)
         sys.unraisablehook = self._hook_before
+        if error is not None and _followed_a_stop(error):
+            raise SystemExit(self.exit_code) from None
 
     @property
     def exit_code(self) -> int:
@@ -165,6 +169,24 @@ class Signals:
         """Exits if the main thread has not in time, and still has nothing to save."""
         if not (self._left.wait(GRACE) or self._held):
             _leave(number)
+
+
+def leave(status: int) -> NoReturn:
+    """Ends the process at once, for a command whose work a signal has ended and which has closed what it opened.
+
+    An exit by way of the interpreter waits for every thread. One may wait for ever: a signal's exception can come
+    between the acquisition of a lock and its release, in `threading.Condition.__enter__`. Those of jax may crash.
+    """
+    flush_outputs()
+    os._exit(status)
+
+
+def _followed_a_stop(error: BaseException) -> bool:
+    """Returns whether `error`, which is no stop itself, was raised while one was on its way."""
+    if isinstance(error, _Stop):
+        return False
+    context = error.__context__
+    return context is not None and (isinstance(context, _Stop) or _followed_a_stop(context))
 
 
 def _tell(message: bytes) -> None:

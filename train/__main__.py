@@ -22,6 +22,7 @@ from base.command import run
 from base.files import output_folder
 from configs.common import default
 from run import changes, connect
+from run.signals import leave
 from train.check import check, check_device, profiled
 from train.trackers import NAMES, check_installed
 
@@ -42,6 +43,8 @@ def main(argv: list[str]) -> int:
     check_installed(flags.FLAGS.tracker)
     connect.connect(flags.FLAGS)
     check_device(_CONFIG.value)
+    import jax
+
     from train.loop import train  # only now, so that a mistyped key is reported without waiting for jax to load
     from train.nans import check_nans
     from train.start import given
@@ -50,14 +53,20 @@ def main(argv: list[str]) -> int:
         check_nans()
     file = config_flags.get_config_filename(flags.FLAGS["config"])
     overrides = config_flags.get_override_values(flags.FLAGS["config"])
-    return train(
-        _CONFIG.value,
-        workdir,
-        flags.FLAGS.init,
-        given=given(file, overrides),
-        profile=profile,
-        tracker=flags.FLAGS.tracker,
-    )
+    try:
+        status = train(
+            _CONFIG.value,
+            workdir,
+            flags.FLAGS.init,
+            given=given(file, overrides),
+            profile=profile,
+            tracker=flags.FLAGS.tracker,
+        )
+    except SystemExit as stopped:
+        status = stopped.code
+    if status and jax.process_count() == 1:  # of several processes, each tells the others when it exits
+        leave(status)
+    return status
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import pytest
 
 from run import signals
 from run.signals import Signals
+from tests import tiny
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -281,3 +282,57 @@ def test_a_second_ctrl_c_waits_for_nothing() -> None:
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
     assert process.returncode == 130
+
+
+def test_an_error_of_cleaning_up_after_a_signal_does_not_hide_its_status() -> None:
+    with pytest.raises(SystemExit) as exit_, Signals():
+        try:
+            send(signal.SIGTERM)
+            time.sleep(60)
+        finally:
+            raise RuntimeError("release unlocked lock")
+    assert exit_.value.code == 143
+
+
+def test_an_error_before_a_signal_is_told() -> None:
+    with pytest.raises(ZeroDivisionError), Signals() as active:
+        active.hold()
+        send(signal.SIGTERM)
+        wait_until_received(active)
+        divmod(1, 0)
+
+
+# As where a signal's exception came between the acquisition of a lock of a library and its release.
+WAITING = """
+import runpy, sys, threading
+lock = threading.Lock()
+lock.acquire()
+threading.Thread(target=lock.acquire).start()
+sys.argv = ["train", *sys.argv[1:]]
+runpy.run_module("train", run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.mark.parametrize("reached", ["compiling the first update", pytest.param("step 4/", marks=pytest.mark.slow)])
+def test_training_ends_after_a_signal_though_a_thread_waits_for_ever(tmp_path: Path, reached: str) -> None:
+    cfg = tiny.training_config(tmp_path)
+    cfg.steps = 1_000_000
+    command = [
+        sys.executable,
+        "-c",
+        WAITING,
+        f"--config={tiny.config_file(tmp_path, cfg)}",
+        f"--workdir={tmp_path}/run",
+    ]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            for line in process.stderr:
+                if line.startswith(reached):
+                    break
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 143
+    saved = list((tmp_path / "run" / "checkpoints").glob("[0-9]*"))
+    assert bool(saved) == (reached == "step 4/")
