@@ -15,6 +15,8 @@ Exit status: 0 when done; 2 for a wrong config, folder or corpus, or a loss that
 says which).
 """
 
+from typing import cast
+
 from absl import flags
 from ml_collections import config_flags
 
@@ -63,7 +65,7 @@ def main(argv: list[str]) -> int:
             tracker=flags.FLAGS.tracker,
         )
     except SystemExit as stopped:
-        status = stopped.code
+        status = cast(int, stopped.code)
     if status and jax.process_count() == 1:  # of several processes, each tells the others when it exits
         leave(status)
     return status
