@@ -44,19 +44,14 @@ SETTINGS = {
     "optimised": Setting("this one, programs optimised as in training", OPTIMISED),
     "optimised-sse4": Setting("of 2008, the same", f"{OPTIMISED} --xla_cpu_max_isa=SSE4_2", "SSE41"),
 }
-# Files that compare floats but import neither `tolerance` nor `reference`.
-OTHERS = ("attention_maps", "engine", "heads", "layer_types", "loss", "optim", "search", "step", "translator")
-OTHERS += ("classification", "denoising", "dropout", "evaluate_cli", "generate", "rules", "sharding", "vision")
-OTHERS += ("convert_ctranslate2", "convert_families", "convert_fairseq", "convert_huggingface", "convert_onnx")
-OTHERS += ("convert_stablehlo", "convert_weights", "validation")
+LIBRARIES = r"^(import|from) (jax|numpy|optax|torch|tests\.reference)\b"
+ARRAYS = re.compile(rf"{LIBRARIES}|^from tests.*\btolerance\b", re.MULTILINE)
 
 
 def numerical_files() -> list[str]:
-    """Returns the test files that compare floats; those which only start commands or read tables are not among them."""
-    imports = re.compile(r"^from tests(\.(reference|tolerance)| import .*\btolerance)\b", re.MULTILINE)
+    """Returns the test files that import a library of arrays or a bound: those that may compare floats."""
     paths = sorted((ROOT / "tests").rglob("test_*.py"))
-    chosen = [path for path in paths if path.stem.removeprefix("test_") in OTHERS or imports.search(path.read_text())]
-    return [str(path.relative_to(ROOT)) for path in chosen]
+    return [str(path.relative_to(ROOT)) for path in paths if ARRAYS.search(path.read_text())]
 
 
 def environment(name: str) -> dict[str, str]:

@@ -13,7 +13,8 @@ from tests.tiny import TINY
 def test_every_file_that_compares_with_a_bound_runs_on_every_processor() -> None:
     files = {Path(file).stem.removeprefix("test_") for file in processors.numerical_files()}
     assert {"mixers", "masked_lm", "invariants", "kernels", "scan", "oracle", "torch_parity", "search"} <= files
-    assert not files & {"faults", "commands", "packaging", "layout"}
+    assert {"inside", "profile"} <= files  # each failed on one processor while a list by hand left it out
+    assert not files & {"commands", "packaging", "layout"}
 
 
 def test_settings_differ_and_share_no_compiled_program() -> None:
