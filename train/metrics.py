@@ -26,10 +26,6 @@ from typing import Any, NamedTuple
 
 import jax
 from jaxtyping import Array
-from tensorboardX.event_file_writer import EventsWriter
-from tensorboardX.proto.event_pb2 import Event, SessionLog
-from tensorboardX.record_writer import directory_check
-from tensorboardX.summary import scalar
 
 from base import table
 from base.errors import one_line
@@ -39,9 +35,8 @@ from base.progress import Bar
 from run.records import read_metrics
 from train.start import peak_memory
 from train.step import Sums
+from train.tensorboard import EventFile
 from train.trackers import Tracker, metrics_of
-
-_SECONDS_BETWEEN_FLUSHES = 30.0
 
 
 class NotFiniteError(ArithmeticError):
@@ -100,7 +95,7 @@ class Reporter:
         self._tracker = tracker
         self._elapsed = _drop_records(workdir, first) if workdir else 0.0
         self._file = (workdir / "metrics.jsonl").open("a", encoding="utf-8") if workdir else None
-        self._tensorboard = _TensorBoard(workdir / "tensorboard", first) if workdir else None
+        self._tensorboard = EventFile(workdir / "tensorboard", first) if workdir else None
         self._totals = _Totals()
         self._diagnosis: Mapping[str, Array] = {}
         self._window_start = self._elapsed
@@ -232,32 +227,6 @@ class Reporter:
         except Exception as error:
             self._tracker = None
             self.message(f"note: the tracker gets no more records: {one_line(str(error))}")
-
-
-class _TensorBoard:
-    """Writes TensorBoard scalars in the calling thread: tensorboardX's own thread hangs for ever on a full disk."""
-
-    def __init__(self, folder: Path, first: int) -> None:
-        directory_check(str(folder))
-        self._writer = EventsWriter(str(folder / "events"))
-        # Makes TensorBoard hide what earlier launches wrote about this update and later ones.
-        self._writer.write_event(Event(step=first, session_log=SessionLog(status=SessionLog.START)))
-        self._flushed_at = time.monotonic()
-
-    def write(self, record: dict[str, Any]) -> None:
-        step = record["step"]
-        kind = record["kind"]
-        for name, value in record.items():
-            if name in ("step", "kind"):
-                continue
-            summary = scalar(f"{kind}/{name}", value)
-            self._writer.write_event(Event(wall_time=time.time(), step=step, summary=summary))
-        if time.monotonic() > self._flushed_at + _SECONDS_BETWEEN_FLUSHES:
-            self._writer.flush()  # which waits for the disk
-            self._flushed_at = time.monotonic()
-
-    def close(self) -> None:
-        self._writer.close()
 
 
 def _line(record: dict[str, Any]) -> str:
