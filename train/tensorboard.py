@@ -21,7 +21,9 @@ def _without(library: str) -> Iterator[None]:
             del sys.modules[library]
 
 
-with _without("torch"):  # tensorboardX would import it for one type hint, which takes longer than all else that training imports
+with _without(
+    "torch"
+):  # tensorboardX would import it for one type hint, which takes longer than all else that training imports
     from tensorboardX.event_file_writer import EventsWriter
     from tensorboardX.proto.event_pb2 import Event, SessionLog
     from tensorboardX.record_writer import directory_check

@@ -394,3 +394,11 @@ def test_the_papers_models_fit_at_the_papers_batch(config: str, topology: str, s
 def _only(pattern: str, text: str) -> str:
     (found,) = re.findall(pattern, text)
     return found
+
+
+def test_what_the_compiler_refuses_for_another_reason_than_memory_is_one_line() -> None:
+    lowered = mock.Mock()
+    lowered.compile.side_effect = jax.errors.JaxRuntimeError("INTERNAL: Mosaic failed:\n a tile of 8 x 128")
+    with pytest.raises(UserError) as refused:
+        programs._compile(lowered)
+    assert str(refused.value) == "the compiler refuses this run: INTERNAL: Mosaic failed:\\n a tile of 8 x 128"

@@ -22,7 +22,7 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import PRNGKeyArray
 from ml_collections import ConfigDict
 
-from base.errors import UserError
+from base.errors import UserError, one_line
 from base.tokens import Tokens
 from data.batching import Batch
 from data.pipeline import row_lengths
@@ -250,13 +250,12 @@ def available(device: Any) -> int | None:
 
 
 def _compile(lowered: Any) -> Any:
+    """Returns the program; raises `TooLarge`, or `UserError` if the compiler refuses it for another reason."""
     try:
         return lowered.compile()
     except jax.errors.JaxRuntimeError as error:
-        too_large = _too_large(str(error))
-        if too_large is None:
-            raise
-        raise too_large from error
+        reason = _too_large(str(error)) or UserError(f"the compiler refuses this run: {one_line(str(error))}")
+        raise reason from error
 
 
 def _too_large(message: str) -> TooLarge | None:
