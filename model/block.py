@@ -18,6 +18,7 @@ from model.mixers.recurrent import Recurrent
 from model.mixers.restricted import RestrictedAttention
 from model.noise import Noise, dropout, fold
 from model.positions import NoPositions
+from model.rows import by_rows
 
 glorot = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform")
 
@@ -247,8 +248,7 @@ class Block(nn.Module):
 
     def _after(self, x_btd: Array, y_btd: Array, norm: nn.Module, noise: Noise | None) -> Array:
         y_btd = dropout(y_btd, self.config.P_drop, noise, self.config.dropout_bits)
-        if self.config.norm == "pre":
-            return x_btd + y_btd
         if self.config.norm == "deep":
             x_btd = self.residual.alpha * x_btd
-        return norm(x_btd + y_btd)
+        sum_btd = x_btd + y_btd
+        return by_rows(sum_btd if self.config.norm == "pre" else norm(sum_btd))

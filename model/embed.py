@@ -6,6 +6,7 @@ from jaxtyping import Array, Float, Int
 
 from model.config import ModelConfig
 from model.noise import Noise, dropout
+from model.rows import by_rows
 
 
 def embed(
@@ -30,7 +31,7 @@ def embed(
     x_btd = config.encoding.embed(x_btd, positions_bt, positions_ld)
     if norm is not None:
         x_btd = norm(x_btd)
-    return dropout(x_btd.astype(config.dtype), config.P_drop, noise, config.dropout_bits)
+    return by_rows(dropout(x_btd.astype(config.dtype), config.P_drop, noise, config.dropout_bits))
 
 
 def logit_factors(

@@ -14,6 +14,7 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float
 
 from model.masks import NO_SEGMENT, Mask
+from model.rows import row_axes
 
 PLATFORMS = {"splash": "tpu", "cudnn": "gpu"}
 LANES = 128  # width of a TPU register, and the smallest block of keys that splash takes
@@ -47,7 +48,7 @@ def attend(
     if mesh.empty:
         return kernel(q_bhtk, k_bhsk, v_bhse, mask)
     # The compiler cannot shard a Pallas kernel, and under FSDP it shards cuDNN's queries unlike their mask.
-    rows = P(tuple(axis for axis in mesh.axis_names if axis != "tensor"))
+    rows = P(row_axes())
     heads = P(*rows, "tensor" if "tensor" in mesh.axis_names else None)
     over_mesh = jax.shard_map(kernel, in_specs=(heads, heads, heads, rows), out_specs=heads, check_vma=False)
     return over_mesh(q_bhtk, k_bhsk, v_bhse, mask)
