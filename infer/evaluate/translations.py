@@ -7,6 +7,7 @@ from infer.evaluate.record import provenance
 from infer.evaluate.sentences import Sentences, about, headline, translate
 from infer.runs import Run
 from infer.scores import bleu
+from infer.scores.lengths import by_length
 from infer.scores.perplexity import perplexity
 from infer.translate.options import Decoding
 
@@ -40,13 +41,16 @@ def evaluate(model_run: Run, sentences: Sentences, decoding: Decoding) -> tuple[
     """Returns the result record, of JSON values, and the translations.
 
     `seconds` is the wall time of translation, compilation included; `tokens_per_second` counts output subwords, EOS
-    included. `perplexity` is that of `infer.scores.perplexity`; the other scores are percentages.
+    included. `perplexity` is that of `infer.scores.perplexity`; the other scores are percentages. `by_length` is that
+    of `infer.scores.lengths`.
     """
     translations, seconds = translate(model_run, sentences, decoding, "translating", "lines")
     hypotheses = [translation.text for translation in translations]
+    references = [model_run.tokenizer.joined(line) for line in sentences.references]
     tokens = sum(len(translation.hypotheses[0].tokens) + 1 for translation in translations)
     record = {
         **score(model_run, sentences.sources, hypotheses, sentences.references, sentences.language),
+        "by_length": by_length(sentences.sources, hypotheses, references),
         "seconds": seconds,
         "tokens_per_second": tokens / seconds,
         **provenance(model_run, sentences.data, sentences.name),

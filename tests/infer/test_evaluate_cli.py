@@ -29,8 +29,8 @@ from tests import tiny
 
 checked = importlib.import_module("infer.__main__")
 GREEDY = Decoding(beam=1, alpha=0.6, extra_length=3)
-KEYS = {*bleu.METRICS, "perplexity", "signatures", "seconds", "tokens_per_second", "params", "params_sha256", "step",
-        "checkpoints"}  # fmt: skip
+KEYS = {*bleu.METRICS, "perplexity", "signatures", "by_length", "seconds", "tokens_per_second", "params"}
+KEYS |= {"params_sha256", "step", "checkpoints"}
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,35 @@
+"""Scores by the length of the source: what a long sentence costs."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from infer.scores.bleu import exact_match, sacrebleu
+
+WIDTH = 5  # words of a band
+LAST = 60  # words; longer sources are one band
+
+
+def by_length(sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> list[dict[str, Any]]:
+    """Returns sacreBLEU and the share of exact matches, in per cent, for each band of `WIDTH` words of the source.
+
+    A band is {"words": [1, 5], "lines": 3, "sacrebleu": 30.1, "exact_match": 33.3}; the last, of what is longer than
+    `LAST` words, has no end: [61, null]. Words are what white space separates. A band without lines is left out.
+
+    Raises:
+      ValueError: the sides differ in length.
+    """
+    bands: dict[int, tuple[list[str], list[str]]] = {}
+    for source, hypothesis, reference in zip(sources, hypotheses, references, strict=True):
+        words = min(max(len(source.split()), 1), LAST + 1)
+        ours, theirs = bands.setdefault((words - 1) // WIDTH, ([], []))
+        ours.append(hypothesis)
+        theirs.append(reference)
+    return [
+        {
+            "words": [band * WIDTH + 1, None if band * WIDTH == LAST else (band + 1) * WIDTH],
+            "lines": len(ours),
+            "sacrebleu": sacrebleu(ours, theirs).value,
+            "exact_match": exact_match(ours, theirs).value,
+        }
+        for band, (ours, theirs) in sorted(bands.items())
+    ]
