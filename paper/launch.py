@@ -4,12 +4,13 @@ import itertools
 from collections.abc import Iterator
 
 from base.table import Table
+from configs.bottleneck import KINDS
 from configs.extrapolation import LENGTH, POSITIONS
 from configs.layers import D_FF
 from configs.scaling import ROWS
 from data.scan import SPLITS
 from paper.published import TABLE3
-from paper.studies import extrapolation, layers, scaling, scan, second
+from paper.studies import bottleneck, extrapolation, layers, scaling, scan, second
 from paper.tables import table2, table3, table4
 
 
@@ -55,6 +56,10 @@ def _of_studies() -> Iterator[tuple[str, str, str]]:
     yield "second", "stage test", _sweep(f"{second.FILE}:test", "table3-second")
     for row in second.ROWS:
         yield "second", row, _train(second.config_of(row), "test")
+    yield "bottleneck", "stage choose", _sweep(f"{bottleneck.FILE}:choose", "bottleneck-choose")
+    yield "bottleneck", "stage test", _sweep(f"{bottleneck.FILE}:test", "bottleneck")
+    for kind in KINDS:
+        yield "bottleneck", kind, _train(f"{bottleneck.FILE}:{kind}", "test")
 
 
 def _sweep(config: str, folder: str) -> str:

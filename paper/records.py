@@ -53,6 +53,7 @@ SCORES = {
     "f1": SEARCH | dict.fromkeys(PARSING, float),
     "nll_by_position": {"nll": float, "perplexity": float, "nll_by_position": [float]},
     "accuracy": {"accuracy": float, "nll": float},
+    "by_length": {"by_length": [{"words": list, "lines": int, "sacrebleu": float}]},
 }
 
 

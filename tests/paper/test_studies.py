@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from base.table import Table
+from configs.bottleneck import KINDS, RATES
 from configs.classification import CLASSES
 from configs.extrapolation import LENGTH, POSITIONS
 from configs.layers import D_FF
@@ -15,7 +16,7 @@ from configs.scaling import ROWS
 from data.scan import SPLITS
 from model.config import parameter_count
 from paper.records import Records, find_records, load
-from paper.studies import STUDIES, extrapolation, families, layers, scaling, scan, second
+from paper.studies import STUDIES, bottleneck, extrapolation, families, layers, scaling, scan, second
 from run.folder import model_config
 from tests.planted import plant, planted_config, scores
 from train.aot.flops import update_flops
@@ -28,6 +29,7 @@ NAMES = {
     "scaling": ROWS,
     "families": tuple(CLASSES),
     "second": second.ROWS,
+    "bottleneck": KINDS,
 }
 
 
@@ -235,3 +237,49 @@ def test_what_begins_with_other_parameters_is_compared_with_what_does_not(tmp_pa
     assert row(translators, "T5, fine-tuned")["sacreBLEU"] == "not run"
     families.plot(records, tmp_path / "families.svg")
     assert (tmp_path / "families.svg").stat().st_size > 10_000
+
+
+def plant_lengths(folder: Path, kind: str, seed: int, short: float, long: float) -> None:
+    config = planted_config(f"{bottleneck.FILE}:{kind}", seed=seed)
+    bands = [([6, 10], short), ([16, 20], long), ([61, None], 1.0)]
+    by_length = [{"words": words, "lines": 9, "sacrebleu": value, "exact_match": 0.0} for words, value in bands]
+    plant(folder / f"{kind}{seed}", config, scores(config, "test", 70.0, by_length=by_length))
+
+
+@pytest.mark.parametrize(
+    ("drops", "expected"),
+    [
+        ({"fixed": (50.0, 52.0), "additive": (10.0, 11.0), "dot": (12.0, 13.0)}, "shown"),
+        ({"fixed": (10.0, 52.0), "additive": (10.0, 11.0), "dot": (12.0, 13.0)}, "neither shown nor refuted"),
+        ({"fixed": (50.0, 52.0), "additive": (10.0, 11.0), "dot": (60.0, 61.0)}, "neither shown nor refuted"),
+        ({"fixed": (9.0, 10.0), "additive": (10.0, 11.0), "dot": (12.0, 13.0)}, "refuted"),
+        ({"fixed": (50.0,), "additive": (10.0, 11.0), "dot": (12.0, 13.0)}, "open"),
+    ],
+)
+def test_what_one_vector_drops_is_judged_as_the_design_says(
+    tmp_path: Path, drops: dict[str, tuple[float, ...]], expected: str
+) -> None:
+    for kind, values in drops.items():
+        for seed, drop in enumerate(values, 1):
+            plant_lengths(tmp_path, kind, seed, 90.0, 90.0 - drop)
+    records = find_records(tmp_path)
+    table, _ = bottleneck.tables(records)
+    (said,) = [note for note in table.notes if note.startswith("verdict")]
+    assert said.startswith(f"verdict: {expected}")
+    if expected == "shown":
+        found = row(table, "additive")
+        assert found["BLEU of sources of 16 to 20 words"] == "79.50 ± 0.71"
+        # 50 - 10 and 52 - 11: mean 40.5, two seeds 0.5 apart from it, so a standard error of 0.5 times 12.706.
+        assert (found["drop"], found["drop minus that of fixed"]) == ("10.50 ± 0.71", "−40.50 ± 6.35")
+        assert row(table, "transformer")["BLEU of sources of 6 to 10 words"] == "not run"
+        bottleneck.plot(records, tmp_path / "bottleneck.svg")
+        assert (tmp_path / "bottleneck.svg").stat().st_size > 10_000
+
+
+def test_each_kind_takes_the_rate_of_its_lowest_perplexity(tmp_path: Path) -> None:
+    for rate, loss in zip(RATES, (1.5, 1.2, 1.3), strict=True):
+        config = planted_config(f"{bottleneck.FILE}:dot:{rate}")
+        plant(tmp_path / str(rate), config, validations=[(config["steps"], loss)])
+    chosen = row(bottleneck.stage_1(find_records(tmp_path)), "dot")
+    assert chosen["chosen"] == str(RATES[1])
+    assert row(bottleneck.stage_1(find_records(tmp_path)), "fixed")["chosen"] == "not run"

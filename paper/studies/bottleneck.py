@@ -1,0 +1,131 @@
+"""Does one fixed vector hold a long sentence? BLEU by the source's length, by the rule of `configs/bottleneck.py`."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+
+from base.table import NOT_RUN, Table, number, spread
+from configs.bottleneck import CHOSEN, KINDS, RATES
+from paper.drawing import colour, drawn
+from paper.records import Records, RowRuns, caveat_notes, row_runs
+from paper.studies.second import choice, last_validation
+from paper.tables.cost import cost
+from paper.tables.trend import INTERVAL, half_interval, with_interval
+
+FILE = "configs/bottleneck.py"
+SHORT, LONG = 6, 16  # the bands of lengths that are compared, by their first number of words
+COMPARED = ("additive", "dot")
+
+
+def tables(records: Records) -> list[Table]:
+    """Returns one row for each kind, with the verdict in the notes, and the choice of rates."""
+    runs = rows(records)
+    drops = {kind: dropped(row) for kind, row in runs.items()}
+    bands = f"{SHORT} to {SHORT + 4}", f"{LONG} to {LONG + 4}"
+    head = (
+        "decoder sees",
+        "rate",
+        *(f"BLEU of sources of {band} words" for band in bands),
+        "drop",
+        "drop minus that of fixed",
+        "all: BLEU",
+        "seeds",
+        "cost",
+    )
+    lines = [_line(kind, row, drops) for kind, row in runs.items()]
+    notes = [
+        "the design, its rule and what was expected: configs/bottleneck.py, committed before the first run",
+        verdict(drops),
+        f"mean over the seeds, ± standard deviation; differences, of the same seed: {INTERVAL}",
+        *(note for row in runs.values() for note in row.notes),
+        *caveat_notes(runs),
+    ]
+    return [Table("bottleneck", "One vector for a sentence, or attention", head, lines, notes), stage_1(records)]
+
+
+def stage_1(records: Records) -> Table:
+    """Returns which rate each kind has chosen: that of the lowest perplexity on validation after the last update."""
+    lines: list[tuple[str, ...]] = []
+    for kind in KINDS:
+        perplexities = {str(rate): last_validation(records, f"{FILE}:{kind}:{rate}") for rate in RATES}
+        shown = [NOT_RUN if perplexity is None else number(perplexity, 4) for perplexity in perplexities.values()]
+        lines.append((kind, *shown, choice(perplexities) or NOT_RUN))
+    notes = [f"one run of seed 0 with each; the choice is recorded in {FILE} before stage 2"]
+    head = ("decoder sees", *(f"validation perplexity with rate: {rate}" for rate in RATES), "chosen")
+    return Table("bottleneck", "One vector for a sentence, or attention, stage 1: rates", head, lines, notes)
+
+
+def rows(records: Records) -> dict[str, RowRuns]:
+    """Returns the runs of each kind with the rate that it chose."""
+    return {kind: row_runs(records, f"{FILE}:{kind}", "test", "by_length") for kind in KINDS}
+
+
+def bleu(row: RowRuns, first: int) -> Float[np.ndarray, " seeds"]:
+    """Returns the BLEU of every seed on the band of lengths that begins at `first` words; NaN where it has no lines."""
+    found: list[float] = []
+    for seed in row.scored:
+        bands = {band["words"][0]: band["sacrebleu"] for band in seed.scores["by_length"]}
+        found.append(bands.get(first, np.nan))
+    return np.array(found)
+
+
+def dropped(row: RowRuns) -> dict[int, float]:
+    """Returns how much BLEU falls from the short band to the long one, by the seed."""
+    drops = bleu(row, SHORT) - bleu(row, LONG)
+    return {scored.run.config["seed"]: float(drop) for scored, drop in zip(row.scored, drops, strict=True)}
+
+
+def more(drops: Mapping[str, Mapping[int, float]], kind: str) -> Float[np.ndarray, " seeds"]:
+    """Returns how much more "fixed" drops than `kind`, for each seed that both have."""
+    fixed, other = drops["fixed"], drops[kind]
+    return np.array([fixed[seed] - other[seed] for seed in sorted(fixed.keys() & other.keys())])
+
+
+def verdict(drops: Mapping[str, Mapping[int, float]]) -> str:
+    """Returns what the rule of the design says."""
+    differences = {kind: more(drops, kind) for kind in COMPARED}
+    halves = {kind: half_interval(difference) for kind, difference in differences.items()}
+    if any(half is None for half in halves.values()):
+        return "verdict: open, for fixed and the two with attention need two seeds each"
+    if all(difference.mean() > (halves[kind] or 0.0) for kind, difference in differences.items()):
+        return "verdict: shown; one fixed vector drops more than additive and than dot-product attention"
+    if all(difference.mean() <= 0 for difference in differences.values()):
+        return "verdict: refuted; one fixed vector drops no more than additive and dot-product attention"
+    return "verdict: neither shown nor refuted"
+
+
+def _line(kind: str, row: RowRuns, drops: Mapping[str, Mapping[int, float]]) -> tuple[str, ...]:
+    shown = [spread(bleu(row, first).tolist()) if row.scored else NOT_RUN for first in (SHORT, LONG)]
+    return (
+        row.label(kind),
+        str(CHOSEN.get(kind, "not chosen")),
+        *shown,
+        spread(list(drops[kind].values())) if row.scored else "",
+        "" if kind == "fixed" else with_interval(-more(drops, kind), 2),
+        row.shown("sacrebleu"),
+        str(len(row.scored)),
+        cost(row.scored),
+    )
+
+
+def plot(records: Records, path: Path) -> None:
+    """Draws BLEU by the length of the source: means over the seeds, and between the lowest and the highest a band.
+
+    Raises:
+      UserError: the file cannot be written.
+    """
+    with drawn(path, 6.5, 4) as figure:
+        axes = figure.subplots()
+        for place, (kind, row) in enumerate(rows(records).items()):
+            if not row.scored:
+                continue
+            first_words = [band["words"][0] for band in row.scored[0].scores["by_length"]]
+            bleu_fs = np.array([bleu(row, first) for first in first_words])
+            centres = np.array(first_words) + 2
+            axes.plot(centres, bleu_fs.mean(1), color=colour(place), marker="o", label=kind)
+            axes.fill_between(centres, bleu_fs.min(1), bleu_fs.max(1), color=colour(place), alpha=0.15, linewidth=0)
+        axes.set(xlabel="words of the source, five together", ylabel="sacreBLEU")
+        if axes.get_legend_handles_labels()[0]:
+            figure.legend(loc="outside lower center", ncols=4, fontsize=7)
