@@ -42,10 +42,10 @@ TOKENS = 20
 SPECIALS = ["<pad>", "<s>", "</s>", "<unk>"]
 
 
-def problem(config: ModelConfig, sentences: int) -> tuple[Any, np.ndarray]:
-    """Returns random parameters that never end a sentence, and sources of 20 random tokens."""
+def problem(config: ModelConfig, sentences: int, length: int = TOKENS) -> tuple[Any, np.ndarray]:
+    """Returns random parameters that never end a sentence, and sources of `length` random tokens."""
     params = init_params(config, jax.random.key(0))
-    source_bs = np.random.default_rng(0).integers(len(SPECIALS), config.vocab_size, (sentences, TOKENS), np.int32)
+    source_bs = np.random.default_rng(0).integers(len(SPECIALS), config.vocab_size, (sentences, length), np.int32)
     source_bs[:, -1] = EOS
     return params | {"embed": params["embed"].at[EOS].set(0.0)}, source_bs
 

@@ -34,9 +34,6 @@ from data.cache import Prepared, prepare
 from data.pipeline import TrainingBatches
 from data.tokenizer import Tokenizer
 
-_PAIRS = flags.DEFINE_integer("pairs", 500_000, "sentence pairs", lower_bound=10)
-_SECONDS = flags.DEFINE_float("seconds", 10.0, "how long to measure each kind of batches")
-
 
 def write_corpus(path: Path, pairs: int) -> None:
     """Writes tab-separated pairs of 4 to 45 words, whose frequencies follow Zipf's law."""
@@ -89,10 +86,10 @@ def measure(folder: Path, batching: str, seconds: float) -> tuple[float, float, 
 
 def main(argv: list[str]) -> None:
     """Prepares both corpora on one and on two processors, then measures both kinds of batches."""
-    del argv
+    options = flags.FLAGS
     with tempfile.TemporaryDirectory() as name:
         folder, tokenizer, cpus = Path(name), Path(name) / "tokenizer.model", sorted(os.sched_getaffinity(0))
-        sizes = _PAIRS.value // 10, _PAIRS.value
+        sizes = options.pairs // 10, options.pairs
         for pairs in sizes:
             write_corpus(folder / f"{pairs}.tsv", pairs)
         with (folder / f"{sizes[1]}.tsv").open(encoding="utf-8") as file:
@@ -118,7 +115,7 @@ def main(argv: list[str]) -> None:
         print(f"two processors are {wall / wall_two:.2f} times as fast as one and use {cpu_two / cpu:.2f} times its "
               "processor time; the files are the same", flush=True)  # fmt: skip
         for batching in ("bucket", "pack"):
-            results = [in_new_process(measure, prepared, batching, _SECONDS.value) for prepared, *_ in found[1]]
+            results = [in_new_process(measure, prepared, batching, options.seconds) for prepared, *_ in found[1]]
             first, per_second, per_cpu = results[1][0]
             print(f"{batching}: the first batch after {first:.2f} s of processor time; {per_second:,.0f} positions/s, "
                   f"{per_cpu:,.0f} per processor second; {growth([peak for _, peak in results])}",
@@ -126,4 +123,6 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    flags.DEFINE_integer("pairs", 500_000, "sentence pairs", lower_bound=10)
+    flags.DEFINE_float("seconds", 10.0, "how long to measure each kind of batches")
     run(main)

@@ -1,0 +1,52 @@
+"""What the cost of an update and of a search depends on, and how it is grown, one size after the other."""
+
+from typing import NamedTuple
+
+from model.config import ModelConfig
+
+
+class Size(NamedTuple):
+    """A model and a batch: d_ff is four times d_model, and there are four heads.
+
+    `length` is the positions of a row on each side; `beam` is only that of a search.
+    """
+
+    length: int = 64
+    d_model: int = 64
+    N: int = 2
+    vocabulary: int = 2_048
+    rows: int = 4
+    beam: int = 4
+    mixer: str = "attention"
+
+    @property
+    def config(self) -> ModelConfig:
+        """The model."""
+        d = self.d_model
+        widths = {"d_model": d, "d_ff": 4 * d, "h": 4, "d_k": d // 4, "d_v": d // 4}
+        return ModelConfig(vocab_size=self.vocabulary, N=self.N, mixer=self.mixer, dropout_bits="hash", **widths)
+
+
+class Growth(NamedTuple):
+    """One size of `Size` that is doubled again and again, from `base`."""
+
+    base: Size
+    name: str
+    doublings: int
+
+    @property
+    def values(self) -> list[int]:
+        """The sizes."""
+        first = getattr(self.base, self.name)
+        return [first * 2**i for i in range(self.doublings + 1)]
+
+    @property
+    def sizes(self) -> list[Size]:
+        """A model and a batch for each of them."""
+        return [self.base._replace(**{self.name: value}) for value in self.values]
+
+
+TABLE_1 = ("attention", "restricted", "recurrent", "convolution")  # the layers that it compares
+UPDATE = [Growth(Size(rows=1, mixer=mixer), "length", 5) for mixer in TABLE_1]
+UPDATE += [Growth(Size(), name, 4) for name in ("d_model", "N", "vocabulary", "rows")]
+SEARCH = [Growth(Size(length=32), name, 3) for name in ("length", "d_model", "N", "vocabulary", "rows", "beam")]

@@ -1,0 +1,169 @@
+"""The records of what things cost, and the tables of docs/cost.md that are made of them."""
+
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from base.files import read_json, write_json, write_text
+from base.markers import rewritten
+from base.table import NOT_RUN, Table, as_markdown, number, spread
+from benchmarks.cost.growth import slopes
+
+RECORDS = Path("results/cost")
+PAGE = Path("docs/cost.md")
+BEGIN = "<!-- cost: made by `python -m benchmarks.cost` -->"
+END = "<!-- end of cost -->"
+MIB = 2**20
+
+_GROWTH = {
+    "grows": str,
+    "base": {"mixer": str},
+    "values": [int],
+    "cpu": [[float]],
+    "memory": [int],
+    "flops": [int],
+}
+_ABOUT = {"device": {"cpu": str, "cpus": int}, "versions": {"jax": str}}
+_BATCHES = [{"first": float, "rate_cpu": float, "peak": float}]
+_DEVICE = [{"memory": int, "flops": float, "sent": int}]
+SCHEMAS: dict[str, Any] = {
+    "update": {**_ABOUT, "growths": [_GROWTH]},
+    "search": {**_ABOUT, "growths": [_GROWTH]},
+    "corpus": {
+        **_ABOUT,
+        "pairs": [int],
+        "prepare": {count: [{"wall": float, "cpu": float, "peak": float}] for count in ("1", "2")},
+        "bucket": _BATCHES,
+        "pack": _BATCHES,
+    },
+    "devices": {**_ABOUT, "counts": [int], "sizes": dict, "data": _DEVICE, "fsdp": _DEVICE},
+}
+# What grows fastest in the layer with d_model wide and n positions long: the paper, Table 1.
+LAYERS = {"attention": "n² d", "restricted": "r n d", "recurrent": "n d²", "convolution": "k n d²"}
+# The exponent of what grows fastest in the whole model.
+LIMITS = {"length": 2, "d_model": 2, "N": 1, "vocabulary": 1, "rows": 1, "beam": 1}
+
+
+def write(name: str, record: dict[str, Any]) -> None:
+    """Writes a record, and the tables of all of them into the page."""
+    RECORDS.mkdir(parents=True, exist_ok=True)
+    write_json(RECORDS / f"{name}.json", record)
+    write_text(PAGE, page())
+
+
+def page() -> str:
+    """Returns the page with the tables of the records in it."""
+    return rewritten(PAGE, BEGIN, END, "\n\n".join(map(as_markdown, tables())))
+
+
+def tables() -> list[Table]:
+    """Returns a table for each record, and one that says so for each that is missing."""
+    return [_table(name) for name in SCHEMAS]
+
+
+def _table(name: str) -> Table:
+    path = RECORDS / f"{name}.json"
+    if not path.exists():
+        return Table(name, TITLES[name], (name,), [(NOT_RUN,)], [])
+    record = read_json(path, SCHEMAS[name])
+    made = MAKERS[name](record)
+    about = f"{record['device']['cpu']}, {record['device']['cpus']} processors, jax {record['versions']['jax']}"
+    return made._replace(notes=[*made.notes, about])
+
+
+def growths(name: str, record: dict[str, Any]) -> Table:
+    """Returns a row for each size that grows: what the first costs and the last, and the exponents.
+
+    A time is the median of the rounds, in processor seconds; its exponent has the standard deviation over the rounds.
+    """
+    rows = []
+    for one in record["growths"]:
+        values = one["values"]
+        medians = [statistics.median(times) for times in zip(*one["cpu"], strict=True)]
+        rows.append(
+            (
+                one["grows"],
+                f"{one['base']['mixer']}, {LAYERS[one['base']['mixer']]}",
+                f"{values[0]:,} - {values[-1]:,}",
+                f"{_milliseconds(medians[0])} - {_milliseconds(medians[-1])}",
+                spread(slopes(values, one["cpu"])),
+                number(slopes(values, [one["flops"]])[0]) if one["flops"] else "",
+                str(LIMITS[one["grows"]]),
+                f"{one['memory'][0] / MIB:,.0f} - {one['memory'][-1] / MIB:,.0f}",
+                number(slopes(values, [one["memory"]])[0]),
+            )
+        )
+    head = (
+        "what grows",
+        "layer, and its cost in Table 1",
+        "from - to",
+        "processor milliseconds",
+        "exponent: time",
+        "exponent: FLOPs",
+        "exponent: in the limit",
+        "MiB",
+        "exponent: MiB",
+    )
+    return Table(name, TITLES[name], head, rows, [])
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1e3 * seconds:,.1f}" if seconds < 0.1 else f"{1e3 * seconds:,.0f}"
+
+
+def corpus(record: dict[str, Any]) -> Table:
+    """Returns a row for each number of pairs."""
+    rows = []
+    columns = (record["prepare"]["1"], record["prepare"]["2"], record["bucket"], record["pack"])
+    for pairs, one, two, bucket, pack in zip(record["pairs"], *columns, strict=True):
+        rows.append(
+            (
+                f"{pairs:,}",
+                f"{one['wall']:,.1f}",
+                f"{two['wall']:,.1f}",
+                f"{one['peak'] / MIB:,.0f}",
+                f"{two['peak'] / MIB:,.0f}",
+                *(f"{batches['first']:.2f}" for batches in (bucket, pack)),
+                *(f"{batches['rate_cpu']:,.0f}" for batches in (bucket, pack)),
+                *(f"{batches['peak'] / MIB:,.0f}" for batches in (bucket, pack)),
+            )
+        )
+    head = ["pairs", *(f"preparing, {n}: seconds" for n in ("one processor", "two"))]
+    head += [f"preparing, {n}: MiB" for n in ("one processor", "two")]
+    for figure in ("first batch, processor seconds", "positions per processor second", "MiB"):
+        head += [f"{figure}: {batching}" for batching in ("bucket", "pack")]
+    return Table("corpus", TITLES["corpus"], tuple(head), rows, [])
+
+
+def devices(record: dict[str, Any]) -> Table:
+    """Returns a row for each number of devices: what one of them holds, computes and sends."""
+    rows = []
+    for form in ("data", "fsdp"):
+        for count, one in zip(record["counts"], record[form], strict=True):
+            rows.append(
+                (
+                    f"mesh.{form}",
+                    str(count),
+                    f"{one['memory'] / MIB:,.0f}",
+                    f"{one['flops'] / 1e9:,.1f}",
+                    f"{one['sent'] / MIB:,.1f}",
+                )
+            )
+    note = ", ".join(f"{key} {value}" for key, value in record["sizes"].items())
+    head = ("all devices on", "devices", "MiB of a device", "GFLOPs of a device", "MiB that a device sends")
+    return Table("devices", TITLES["devices"], head, rows, [note])
+
+
+TITLES = {
+    "update": "An update",
+    "search": "A search",
+    "corpus": "A corpus",
+    "devices": "Several devices",
+}
+MAKERS: dict[str, Callable[[dict[str, Any]], Table]] = {
+    "update": lambda record: growths("update", record),
+    "search": lambda record: growths("search", record),
+    "corpus": corpus,
+    "devices": devices,
+}

@@ -1,0 +1,60 @@
+"""docs/cost.md: the page is that of its records; exponents, and how sizes grow."""
+
+from typing import Any
+
+import pytest
+
+from base.errors import UserError
+from benchmarks.cost import growth, sizes, table
+
+GROWTH: dict[str, Any] = {
+    "grows": "length",
+    "base": {"mixer": "restricted"},
+    "values": [8, 16, 32, 64],
+    "cpu": [[1.0, 0.01, 0.02, 0.04], [1.0, 0.01, 0.04, 0.16], [1.0, 0.01, 0.02, 0.04]],
+    "memory": [2**20, 2**20, 2**22, 2**24],
+    "flops": [1, 8, 64, 512],
+}
+ABOUT = {"device": {"cpu": "Fake", "cpus": 2}, "versions": {"jax": "0"}}
+
+
+def test_the_page_has_the_tables_of_the_records() -> None:
+    assert table.page() == table.PAGE.read_text(encoding="utf-8")
+
+
+def test_exponents_are_those_of_the_three_largest_sizes_in_each_round() -> None:
+    assert growth.slopes(GROWTH["values"], GROWTH["cpu"]) == pytest.approx([1.0, 2.0, 1.0])
+    made = table.growths("update", {"growths": [GROWTH]})
+    of_table_1 = ("length", "restricted, r n d", "8 - 64")
+    assert made.rows == [(*of_table_1, "1,000 - 40.0", "1.33 ± 0.58", "3.00", "2", "1 - 16", "2.00")]
+
+
+def test_one_size_grows_and_the_others_stay() -> None:
+    one = sizes.Growth(sizes.Size(rows=2), "d_model", 2)
+    assert [(size.d_model, size.config.d_ff, size.config.d_k, size.rows) for size in one.sizes] == [
+        (64, 256, 16, 2),
+        (128, 512, 32, 2),
+        (256, 1024, 64, 2),
+    ]
+    assert {grown.base.mixer for grown in sizes.UPDATE if grown.name == "length"} == set(table.LAYERS)
+    assert {grown.name for grown in sizes.UPDATE + sizes.SEARCH} == set(table.LIMITS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [growth.update, growth.search])
+def test_a_growth_is_timed_in_rounds(make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(growth, "LEAST", 0.0)
+    small = sizes.Size(length=8, d_model=8, N=1, vocabulary=16, rows=1, beam=2)
+    found = growth.measured(sizes.Growth(small, "rows", 1), make, rounds=2)
+    assert (found["grows"], found["values"]) == ("rows", [1, 2])
+    assert [len(one) for one in found["cpu"]] == [len(one) for one in found["wall"]] == [2, 2]
+    assert found["memory"][0] < found["memory"][1]
+    assert found["flops"] == ([] if make is growth.search else [found["flops"][0], 2 * found["flops"][0]])
+
+
+def test_what_was_not_measured_says_so_and_a_damaged_record_is_named(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(table, "RECORDS", tmp_path)
+    assert [made.rows for made in table.tables()] == [[("not run",)]] * 4
+    (tmp_path / "search.json").write_text("{}")
+    with pytest.raises(UserError, match=r"search\.json: damaged: it has no 'device'"):
+        table.tables()
