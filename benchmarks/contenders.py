@@ -9,10 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from configs.common import default
-from data.batching import Batch
+from data.batching import Batch, TextBatch
 from model.config import ModelConfig
 from model.positions import sinusoids
-from tasks.translation import objective
+from tasks import translation
+from tasks.task import Objective
 from train.optim import optimizer
 from train.step import init_state, make_train_step
 
@@ -29,13 +30,17 @@ class Step(NamedTuple):
 
 def our_step(
     config: ModelConfig,
-    batch: Batch,
+    batch: Batch | TextBatch,
     *,
     chunk: int | None = None,
     generator: str = "threefry2x32",
     warmup: int | None = None,
+    objective: Callable[..., Objective] = translation.objective,
 ) -> Step:
-    """Returns the step that `python -m train` runs, with `loss.chunk` and jax's generator of random numbers."""
+    """Returns the step that `python -m train` runs, with `loss.chunk` and jax's generator of random numbers.
+
+    `objective` is that of the task.
+    """
     cfg = default()
     if warmup is not None:
         cfg.optim.warmup = warmup

@@ -1,6 +1,6 @@
 """Measures how cost grows: of an update, of a search, of a corpus, of several devices; makes docs/cost.md.
 
-    python -m benchmarks.cost [--only=update,search,corpus,devices] [--rounds=5]
+    python -m benchmarks.cost [--only=update,layers,search,corpus,devices] [--rounds=5]
 
 Writes results/cost/NAME.json for each, and the page. One size at a time is doubled, from a small model and batch; each
 round times every size once. Times are those of the processors, since the machine may be shared. Exponents are slopes of
@@ -16,7 +16,7 @@ from absl import flags
 from base.command import run
 from base.errors import UserError
 
-NAMES = ["update", "search", "corpus", "devices"]
+NAMES = ["update", "layers", "search", "corpus", "devices"]
 
 
 def main(argv: list[str]) -> None:
@@ -27,6 +27,7 @@ def main(argv: list[str]) -> None:
     options = flags.FLAGS
     measures = {
         "update": lambda: growth.updates(options.rounds),
+        "layers": lambda: growth.layers(options.rounds),
         "search": lambda: growth.searches(options.rounds),
         "corpus": corpus.measured,
         "devices": devices.measured,

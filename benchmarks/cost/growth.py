@@ -10,19 +10,20 @@ import jax
 import numpy as np
 
 from benchmarks.contenders import our_step
-from benchmarks.cost.sizes import SEARCH, UPDATE, Growth, Size
+from benchmarks.cost.sizes import LAYERS, SEARCH, UPDATE, Growth, Size
 from benchmarks.decoding import problem
-from data.batching import random_batch
+from data.batching import TextBatch, random_batch
 from model.search.beam import beam_search
 from model.search.state import run_search
 from model.transformer import Transformer
+from tasks import language_model
 from train.aot.flops import update_flops
 
 LEAST = 0.2  # seconds that one measurement takes
 
 
 class Program(NamedTuple):
-    """`run` executes it and waits for the end; memory is in bytes; FLOPs are counted of updates only."""
+    """`run` executes it and waits for the end; memory is in bytes; FLOPs are those of a translator's update."""
 
     run: Callable[[], Any]
     memory: int
@@ -30,8 +31,12 @@ class Program(NamedTuple):
 
 
 def update(size: Size) -> Program:
-    """Returns an update of the model on rows that are full on both sides."""
-    step = our_step(size.config, random_batch(size.rows, size.length, size.vocabulary))
+    """Returns an update of the model on rows that are full on both sides; of the language model, on its one side."""
+    batch = random_batch(size.rows, size.length, size.vocabulary)
+    if size.stacks == 1:
+        step = our_step(size.config, TextBatch(batch.target, batch.labels_bt), objective=language_model.objective)
+        return Program(lambda: float(step.run()), step.memory)
+    step = our_step(size.config, batch)
     flops = update_flops(size.config, size.rows, size.length, size.length)
     return Program(lambda: float(step.run()), step.memory, flops)
 
@@ -50,6 +55,11 @@ def search(size: Size) -> Program:
 def updates(rounds: int) -> dict[str, Any]:
     """Returns the growths of an update."""
     return {"growths": [measured(growth, update, rounds) for growth in UPDATE]}
+
+
+def layers(rounds: int) -> dict[str, Any]:
+    """Returns the growth of an update of language models with each layer of Table 1 in the place of self-attention."""
+    return {"growths": [measured(growth, update, rounds) for growth in LAYERS]}
 
 
 def searches(rounds: int) -> dict[str, Any]:

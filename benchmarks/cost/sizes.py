@@ -8,7 +8,8 @@ from model.config import ModelConfig
 class Size(NamedTuple):
     """A model and a batch: d_ff is four times d_model, and there are four heads.
 
-    `length` is the positions of a row on each side; `beam` is only that of a search.
+    `length` is the positions of a row on each side; `beam` is only that of a search. With one stack it is a language
+    model, of the decoder without its attention to a source.
     """
 
     length: int = 64
@@ -18,6 +19,7 @@ class Size(NamedTuple):
     rows: int = 4
     beam: int = 4
     mixer: str = "attention"
+    stacks: int = 2
 
     @property
     def config(self) -> ModelConfig:
@@ -46,7 +48,11 @@ class Growth(NamedTuple):
         return [self.base._replace(**{self.name: value}) for value in self.values]
 
 
-TABLE_1 = ("attention", "restricted", "recurrent", "convolution")  # the layers that it compares
-UPDATE = [Growth(Size(rows=1, mixer=mixer), "length", 5) for mixer in TABLE_1]
+UPDATE = [Growth(Size(rows=1), "length", 5)]
 UPDATE += [Growth(Size(), name, 4) for name in ("d_model", "N", "vocabulary", "rows")]
 SEARCH = [Growth(Size(length=32), name, 3) for name in ("length", "d_model", "N", "vocabulary", "rows", "beam")]
+# Those that the paper's Table 1 compares.
+LAYERS = [
+    Growth(Size(rows=1, mixer=mixer, stacks=1), "length", 6)
+    for mixer in ("attention", "restricted", "recurrent", "convolution")
+]

@@ -29,6 +29,7 @@ _BATCHES = [{"first": float, "rate_cpu": float, "peak": float}]
 _DEVICE = [{"memory": int, "flops": float, "sent": int}]
 SCHEMAS: dict[str, Any] = {
     "update": {**_ABOUT, "growths": [_GROWTH]},
+    "layers": {**_ABOUT, "growths": [_GROWTH]},
     "search": {**_ABOUT, "growths": [_GROWTH]},
     "corpus": {
         **_ABOUT,
@@ -39,8 +40,8 @@ SCHEMAS: dict[str, Any] = {
     },
     "devices": {**_ABOUT, "counts": [int], "sizes": dict, "data": _DEVICE, "fsdp": _DEVICE},
 }
-# What grows fastest in the layer with d_model wide and n positions long: the paper, Table 1.
-LAYERS = {"attention": "n² d", "restricted": "r n d", "recurrent": "n d²", "convolution": "k n d²"}
+# The layer's cost at n positions of width d (the paper, Table 1), and its exponent of n.
+TABLE_1 = {"attention": ("n² d", 2), "restricted": ("r n d", 1), "recurrent": ("n d²", 1), "convolution": ("k n d²", 1)}
 # The exponent of what grows fastest in the whole model.
 LIMITS = {"length": 2, "d_model": 2, "N": 1, "vocabulary": 1, "rows": 1, "beam": 1}
 
@@ -73,39 +74,45 @@ def _table(name: str) -> Table:
 
 
 def growths(name: str, record: dict[str, Any]) -> Table:
-    """Returns a row for each size that grows: what the first costs and the last, and the exponents.
-
-    A time is the median of the rounds, in processor seconds; its exponent has the standard deviation over the rounds.
-    """
+    """Returns a row for each size that grows: what the first costs and the last, and the exponents."""
     rows = []
     for one in record["growths"]:
-        values = one["values"]
-        medians = [statistics.median(times) for times in zip(*one["cpu"], strict=True)]
-        rows.append(
-            (
-                one["grows"],
-                f"{one['base']['mixer']}, {LAYERS[one['base']['mixer']]}",
-                f"{values[0]:,} - {values[-1]:,}",
-                f"{_milliseconds(medians[0])} - {_milliseconds(medians[-1])}",
-                spread(slopes(values, one["cpu"])),
-                number(slopes(values, [one["flops"]])[0]) if one["flops"] else "",
-                str(LIMITS[one["grows"]]),
-                f"{one['memory'][0] / MIB:,.0f} - {one['memory'][-1] / MIB:,.0f}",
-                number(slopes(values, [one["memory"]])[0]),
-            )
-        )
-    head = (
-        "what grows",
-        "layer, and its cost in Table 1",
-        "from - to",
-        "processor milliseconds",
-        "exponent: time",
-        "exponent: FLOPs",
-        "exponent: in the limit",
-        "MiB",
-        "exponent: MiB",
-    )
+        flops = number(slopes(one["values"], [one["flops"]])[0]) if one["flops"] else "not counted"
+        limit = str(LIMITS[one["grows"]])
+        rows.append((one["grows"], *_times(one), flops, limit, *_memory(one)))
+    head = ("what grows", *TIMES, "exponent: FLOPs", "exponent: in the limit", *MEMORY)
     return Table(name, TITLES[name], head, rows, [])
+
+
+def layers(record: dict[str, Any]) -> Table:
+    """Returns a row for each layer: what short rows cost and long ones, and the exponents of their length."""
+    rows = []
+    for one in record["growths"]:
+        mixer = one["base"]["mixer"]
+        formula, exponent = TABLE_1[mixer]
+        rows.append((mixer, formula, *_times(one), str(exponent), *_memory(one)))
+    head = ("layer", "its cost in Table 1", *TIMES, "exponent: in Table 1", *MEMORY)
+    return Table("layers", TITLES["layers"], head, rows, [])
+
+
+TIMES = ("from - to", "processor milliseconds", "exponent: time")
+MEMORY = ("MiB", "exponent: MiB")
+
+
+def _times(one: dict[str, Any]) -> tuple[str, ...]:
+    """Returns the sizes; the median of the rounds, of the first and the last; the exponent and its deviation."""
+    values = one["values"]
+    medians = [statistics.median(times) for times in zip(*one["cpu"], strict=True)]
+    return (
+        f"{values[0]:,} - {values[-1]:,}",
+        f"{_milliseconds(medians[0])} - {_milliseconds(medians[-1])}",
+        spread(slopes(values, one["cpu"])),
+    )
+
+
+def _memory(one: dict[str, Any]) -> tuple[str, ...]:
+    memory = one["memory"]
+    return f"{memory[0] / MIB:,.0f} - {memory[-1] / MIB:,.0f}", number(slopes(one["values"], [memory])[0])
 
 
 def _milliseconds(seconds: float) -> str:
@@ -157,12 +164,14 @@ def devices(record: dict[str, Any]) -> Table:
 
 TITLES = {
     "update": "An update",
+    "layers": "An update of a language model, with each layer of Table 1",
     "search": "A search",
     "corpus": "A corpus",
     "devices": "Several devices",
 }
 MAKERS: dict[str, Callable[[dict[str, Any]], Table]] = {
     "update": lambda record: growths("update", record),
+    "layers": layers,
     "search": lambda record: growths("search", record),
     "corpus": corpus,
     "devices": devices,

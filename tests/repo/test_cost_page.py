@@ -24,9 +24,11 @@ def test_the_page_has_the_tables_of_the_records() -> None:
 
 def test_exponents_are_those_of_the_three_largest_sizes_in_each_round() -> None:
     assert growth.slopes(GROWTH["values"], GROWTH["cpu"]) == pytest.approx([1.0, 2.0, 1.0])
+    times = ("8 - 64", "1,000 - 40.0", "1.33 ± 0.58")
     made = table.growths("update", {"growths": [GROWTH]})
-    of_table_1 = ("length", "restricted, r n d", "8 - 64")
-    assert made.rows == [(*of_table_1, "1,000 - 40.0", "1.33 ± 0.58", "3.00", "2", "1 - 16", "2.00")]
+    assert made.rows == [("length", *times, "3.00", "2", "1 - 16", "2.00")]
+    made = table.layers({"growths": [GROWTH]})
+    assert made.rows == [("restricted", "r n d", *times, "1", "1 - 16", "2.00")]
 
 
 def test_one_size_grows_and_the_others_stay() -> None:
@@ -36,25 +38,26 @@ def test_one_size_grows_and_the_others_stay() -> None:
         (128, 512, 32, 2),
         (256, 1024, 64, 2),
     ]
-    assert {grown.base.mixer for grown in sizes.UPDATE if grown.name == "length"} == set(table.LAYERS)
+    assert {grown.base.mixer for grown in sizes.LAYERS} == set(table.TABLE_1)
     assert {grown.name for grown in sizes.UPDATE + sizes.SEARCH} == set(table.LIMITS)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make", [growth.update, growth.search])
-def test_a_growth_is_timed_in_rounds(make, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("make", "stacks"), [(growth.update, 2), (growth.update, 1), (growth.search, 2)])
+def test_a_growth_is_timed_in_rounds(make, stacks: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(growth, "LEAST", 0.0)
-    small = sizes.Size(length=8, d_model=8, N=1, vocabulary=16, rows=1, beam=2)
+    small = sizes.Size(length=8, d_model=8, N=1, vocabulary=16, rows=1, beam=2, stacks=stacks)
     found = growth.measured(sizes.Growth(small, "rows", 1), make, rounds=2)
     assert (found["grows"], found["values"]) == ("rows", [1, 2])
     assert [len(one) for one in found["cpu"]] == [len(one) for one in found["wall"]] == [2, 2]
     assert found["memory"][0] < found["memory"][1]
-    assert found["flops"] == ([] if make is growth.search else [found["flops"][0], 2 * found["flops"][0]])
+    is_counted = make is growth.update and stacks == 2
+    assert found["flops"] == ([found["flops"][0], 2 * found["flops"][0]] if is_counted else [])
 
 
 def test_what_was_not_measured_says_so_and_a_damaged_record_is_named(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(table, "RECORDS", tmp_path)
-    assert [made.rows for made in table.tables()] == [[("not run",)]] * 4
+    assert [made.rows for made in table.tables()] == [[("not run",)]] * 5
     (tmp_path / "search.json").write_text("{}")
     with pytest.raises(UserError, match=r"search\.json: damaged: it has no 'device'"):
         table.tables()
