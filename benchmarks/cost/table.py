@@ -44,6 +44,15 @@ SCHEMAS: dict[str, Any] = {
 TABLE_1 = {"attention": ("n² d", 2), "restricted": ("r n d", 1), "recurrent": ("n d²", 1), "convolution": ("k n d²", 1)}
 # The exponent of what grows fastest in the whole model.
 LIMITS = {"length": 2, "d_model": 2, "N": 1, "vocabulary": 1, "rows": 1, "beam": 1}
+TIMES = ("from - to", "processor milliseconds", "exponent: time")
+MEMORY = ("MiB", "exponent: MiB")
+TITLES = {
+    "update": "An update",
+    "layers": "An update of a language model, with each layer of Table 1",
+    "search": "A search",
+    "corpus": "A corpus",
+    "devices": "Several devices",
+}
 
 
 def write(name: str, record: dict[str, Any]) -> None:
@@ -59,21 +68,20 @@ def page() -> str:
 
 
 def tables() -> list[Table]:
-    """Returns a table for each record, and one that says so for each that is missing."""
-    return [_table(name) for name in SCHEMAS]
+    """Returns the tables of each record, and one that says so for each that is missing."""
+    return [table for name in SCHEMAS for table in _tables(name)]
 
 
-def _table(name: str) -> Table:
+def _tables(name: str) -> list[Table]:
     path = RECORDS / f"{name}.json"
     if not path.exists():
-        return Table(name, TITLES[name], (name,), [(NOT_RUN,)], [])
+        return [Table(name, TITLES[name], (name,), [(NOT_RUN,)], [])]
     record = read_json(path, SCHEMAS[name])
-    made = MAKERS[name](record)
     about = f"{record['device']['cpu']}, {record['device']['cpus']} processors, jax {record['versions']['jax']}"
-    return made._replace(notes=[*made.notes, about])
+    return [table._replace(notes=[*table.notes, about]) for table in MAKERS[name](record)]
 
 
-def growths(name: str, record: dict[str, Any]) -> Table:
+def growths(name: str, record: dict[str, Any]) -> list[Table]:
     """Returns a row for each size that grows: what the first costs and the last, and the exponents."""
     rows = []
     for one in record["growths"]:
@@ -81,10 +89,10 @@ def growths(name: str, record: dict[str, Any]) -> Table:
         limit = str(LIMITS[one["grows"]])
         rows.append((one["grows"], *_times(one), flops, limit, *_memory(one)))
     head = ("what grows", *TIMES, "exponent: FLOPs", "exponent: in the limit", *MEMORY)
-    return Table(name, TITLES[name], head, rows, [])
+    return [Table(name, TITLES[name], head, rows, [])]
 
 
-def layers(record: dict[str, Any]) -> Table:
+def layers(record: dict[str, Any]) -> list[Table]:
     """Returns a row for each layer: what short rows cost and long ones, and the exponents of their length."""
     rows = []
     for one in record["growths"]:
@@ -92,11 +100,7 @@ def layers(record: dict[str, Any]) -> Table:
         formula, exponent = TABLE_1[mixer]
         rows.append((mixer, formula, *_times(one), str(exponent), *_memory(one)))
     head = ("layer", "its cost in Table 1", *TIMES, "exponent: in Table 1", *MEMORY)
-    return Table("layers", TITLES["layers"], head, rows, [])
-
-
-TIMES = ("from - to", "processor milliseconds", "exponent: time")
-MEMORY = ("MiB", "exponent: MiB")
+    return [Table("layers", TITLES["layers"], head, rows, [])]
 
 
 def _times(one: dict[str, Any]) -> tuple[str, ...]:
@@ -119,31 +123,29 @@ def _milliseconds(seconds: float) -> str:
     return f"{1e3 * seconds:,.1f}" if seconds < 0.1 else f"{1e3 * seconds:,.0f}"
 
 
-def corpus(record: dict[str, Any]) -> Table:
-    """Returns a row for each number of pairs."""
-    rows = []
-    columns = (record["prepare"]["1"], record["prepare"]["2"], record["bucket"], record["pack"])
-    for pairs, one, two, bucket, pack in zip(record["pairs"], *columns, strict=True):
-        rows.append(
-            (
-                f"{pairs:,}",
-                f"{one['wall']:,.1f}",
-                f"{two['wall']:,.1f}",
-                f"{one['peak'] / MIB:,.0f}",
-                f"{two['peak'] / MIB:,.0f}",
-                *(f"{batches['first']:.2f}" for batches in (bucket, pack)),
-                *(f"{batches['rate_cpu']:,.0f}" for batches in (bucket, pack)),
-                *(f"{batches['peak'] / MIB:,.0f}" for batches in (bucket, pack)),
-            )
-        )
-    head = ["pairs", *(f"preparing, {n}: seconds" for n in ("one processor", "two"))]
-    head += [f"preparing, {n}: MiB" for n in ("one processor", "two")]
-    for figure in ("first batch, processor seconds", "positions per processor second", "MiB"):
-        head += [f"{figure}: {batching}" for batching in ("bucket", "pack")]
-    return Table("corpus", TITLES["corpus"], tuple(head), rows, [])
+def corpus(record: dict[str, Any]) -> list[Table]:
+    """Returns what it costs to prepare each number of pairs, and to make batches of them."""
+    prepared, batches = [], []
+    for place, pairs in enumerate(record["pairs"]):
+        cells = [f"{pairs:,}"]
+        for processors in ("1", "2"):
+            one = record["prepare"][processors][place]
+            cells += [f"{one['cpu']:,.1f}", f"{one['wall']:,.1f}", f"{one['peak'] / MIB:,.0f}"]
+        prepared.append(tuple(cells))
+        cells = [f"{pairs:,}"]
+        for batching in ("bucket", "pack"):
+            one = record[batching][place]
+            cells += [f"{one['first']:.2f}", f"{one['rate_cpu']:,.0f}", f"{one['peak'] / MIB:,.0f}"]
+        batches.append(tuple(cells))
+    of_preparing = ("processor seconds", "seconds", "MiB")
+    of_batches = ("processor seconds before the first", "positions per processor second", "MiB")
+    head = ["pairs", *(f"on {processors}: {what}" for processors in ("one processor", "two") for what in of_preparing)]
+    first = Table("corpus", f"{TITLES['corpus']}: preparing it", tuple(head), prepared, [])
+    head = ["pairs", *(f"{batching}: {what}" for batching in ("bucket", "pack") for what in of_batches)]
+    return [first, Table("batches", f"{TITLES['corpus']}: making batches of it", tuple(head), batches, [])]
 
 
-def devices(record: dict[str, Any]) -> Table:
+def devices(record: dict[str, Any]) -> list[Table]:
     """Returns a row for each number of devices: what one of them holds, computes and sends."""
     rows = []
     for form in ("data", "fsdp"):
@@ -159,17 +161,10 @@ def devices(record: dict[str, Any]) -> Table:
             )
     note = ", ".join(f"{key} {value}" for key, value in record["sizes"].items())
     head = ("all devices on", "devices", "MiB of a device", "GFLOPs of a device", "MiB that a device sends")
-    return Table("devices", TITLES["devices"], head, rows, [note])
+    return [Table("devices", TITLES["devices"], head, rows, [note])]
 
 
-TITLES = {
-    "update": "An update",
-    "layers": "An update of a language model, with each layer of Table 1",
-    "search": "A search",
-    "corpus": "A corpus",
-    "devices": "Several devices",
-}
-MAKERS: dict[str, Callable[[dict[str, Any]], Table]] = {
+MAKERS: dict[str, Callable[[dict[str, Any]], list[Table]]] = {
     "update": lambda record: growths("update", record),
     "layers": layers,
     "search": lambda record: growths("search", record),

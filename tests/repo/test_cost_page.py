@@ -25,9 +25,9 @@ def test_the_page_has_the_tables_of_the_records() -> None:
 def test_exponents_are_those_of_the_three_largest_sizes_in_each_round() -> None:
     assert growth.slopes(GROWTH["values"], GROWTH["cpu"]) == pytest.approx([1.0, 2.0, 1.0])
     times = ("8 - 64", "1,000 - 40.0", "1.33 ± 0.58")
-    made = table.growths("update", {"growths": [GROWTH]})
+    (made,) = table.growths("update", {"growths": [GROWTH]})
     assert made.rows == [("length", *times, "3.00", "2", "1 - 16", "2.00")]
-    made = table.layers({"growths": [GROWTH]})
+    (made,) = table.layers({"growths": [GROWTH]})
     assert made.rows == [("restricted", "r n d", *times, "1", "1 - 16", "2.00")]
 
 
