@@ -16,7 +16,6 @@ while it is made in the background, of the next. Ids are read as they are needed
 
 import itertools
 import os
-import resource
 import tempfile
 import time
 from collections.abc import Callable
@@ -29,6 +28,7 @@ import numpy as np
 from absl import flags
 
 from base.command import run
+from base.memory import largest_resident
 from configs.common import default
 from data.cache import Prepared, prepare
 from data.pipeline import TrainingBatches
@@ -55,7 +55,7 @@ def in_new_process(function: Callable[..., Any], *arguments: Any) -> tuple[Any, 
 
 
 def _with_peak(function: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
-    return function(*arguments), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
+    return function(*arguments), float(largest_resident())
 
 
 def prepared_on(cpus: set[int], path: Path, tokenizer: Path, cache: Path) -> tuple[Path, float, float]:

@@ -18,7 +18,6 @@ processes. The last lines are ratios of medians.
 import dataclasses
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -29,6 +28,7 @@ from typing import Any
 from absl import flags
 
 from base.command import run
+from base.memory import largest_resident
 from benchmarks.contenders import our_step, torch_step
 from data.batching import random_batch
 from model.config import ModelConfig
@@ -92,7 +92,7 @@ def print_peak_memory(run: Callable[[], Any]) -> None:
     """Prints the most memory, in MiB, that this process had after two updates."""
     for _ in range(2):
         float(run())
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+    print(largest_resident() // 2**20)
 
 
 def report(samples: dict[str, list[tuple[float, float]]], memory: dict[str, int]) -> dict[str, float]:

@@ -1,7 +1,5 @@
 """What a run says about itself as it starts, a line each: config, device, model, data and memory."""
 
-import resource
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +7,7 @@ import jax
 from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
+from base.memory import largest_resident
 from run.averaging import count_parameters
 from run.folder import device
 from train import amx
@@ -81,9 +80,7 @@ def peak_memory() -> str:
     if stats and "peak_bytes_in_use" in stats:
         limit = f" of {_mib(stats['bytes_limit'])}" if "bytes_limit" in stats else ""
         return f"peak memory so far: {_mib(stats['peak_bytes_in_use'])}{limit} on the device"
-    unit = 1 if sys.platform == "darwin" else 1024
-    used = unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return f"peak memory so far: {_mib(used)} of this process"
+    return f"peak memory so far: {_mib(largest_resident())} of this process"
 
 
 def _mib(size: int) -> str:

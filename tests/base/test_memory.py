@@ -1,0 +1,31 @@
+"""The peak of a process's memory: its own, in bytes."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from base import memory
+
+OWN = "from base import memory; print(memory.largest_resident())"
+BIG = 300 * 2**20
+
+
+@pytest.mark.skipif(not memory.STATUS.exists(), reason="needs Linux, whose getrusage begins at the parent's peak")
+def test_it_is_not_that_of_the_process_that_started_this_one() -> None:
+    begin = f"import subprocess, sys; x = b'x' * {BIG}; subprocess.run([sys.executable, '-c', {OWN!r}], check=True)"
+    done = subprocess.run([sys.executable, "-c", begin], capture_output=True, text=True, check=True)
+    assert 2**20 < int(done.stdout) < BIG / 3
+
+
+def test_it_counts_what_was_used_and_freed() -> None:
+    code = f"from base import memory; x = b'x' * {BIG}; del x; print(memory.largest_resident())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert BIG < int(done.stdout) < 2 * BIG
+
+
+def test_without_such_a_file_the_system_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    own = memory.largest_resident()
+    monkeypatch.setattr(memory, "STATUS", tmp_path / "none")
+    assert own / 2 < memory.largest_resident() < 64 * 2**30
