@@ -1,6 +1,7 @@
 """How much memory this process has used."""
 
 import re
+import resource
 import sys
 from pathlib import Path
 
@@ -16,7 +17,5 @@ def largest_resident() -> int:
         found = re.search(r"^VmHWM:\s+(\d+) kB$", STATUS.read_text(encoding="utf-8"), re.MULTILINE)
         if found:
             return int(found[1]) * 1024
-    import resource  # only now: Windows has none
-
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return used if sys.platform == "darwin" else used * 1024

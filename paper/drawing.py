@@ -40,6 +40,12 @@ def colour(head: int) -> Any:
     return colormaps["tab10"](head % 10)
 
 
+def curve(axes: Any, x_p: Any, y_sp: Any, place: int, label: str, **style: Any) -> None:
+    """Draws the mean over the seeds s of the points p, and a band between the lowest seed and the highest."""
+    axes.plot(x_p, y_sp.mean(0), color=colour(place), label=label, **style)
+    axes.fill_between(x_p, y_sp.min(0), y_sp.max(0), color=colour(place), alpha=0.15, linewidth=0)
+
+
 def spelled(pieces: Sequence[str]) -> list[str]:
     """Returns subwords as labels, with a hyphen between two parts of a word."""
     labels: list[str] = []

@@ -21,9 +21,8 @@ def _without(library: str) -> Iterator[None]:
             del sys.modules[library]
 
 
-with _without(
-    "torch"
-):  # tensorboardX would import it for one type hint, which takes longer than all else that training imports
+# tensorboardX would import it for one type hint, which takes longer than all else that training imports.
+with _without("torch"):
     from tensorboardX.event_file_writer import EventsWriter
     from tensorboardX.proto.event_pb2 import Event, SessionLog
     from tensorboardX.record_writer import directory_check

@@ -21,14 +21,14 @@ NAMES = ["update", "layers", "search", "corpus", "devices"]
 
 def main(argv: list[str]) -> None:
     """Measures what is asked for and writes a record after each."""
-    from benchmarks.cost import corpus, devices, growth, table  # only now: a mistyped flag needs no jax
+    from benchmarks.cost import corpus, devices, growth, sizes, table  # only now: a mistyped flag needs no jax
     from run.folder import device
 
     options = flags.FLAGS
     measures = {
-        "update": lambda: growth.updates(options.rounds),
-        "layers": lambda: growth.layers(options.rounds),
-        "search": lambda: growth.searches(options.rounds),
+        "update": lambda: growth.grown(sizes.UPDATE, growth.update, options.rounds),
+        "layers": lambda: growth.grown(sizes.LAYERS, growth.update, options.rounds),
+        "search": lambda: growth.grown(sizes.SEARCH, growth.search, options.rounds),
         "corpus": corpus.measured,
         "devices": devices.measured,
     }

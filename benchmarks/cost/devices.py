@@ -1,6 +1,6 @@
 """What each of several devices holds, computes and sends in an update, simulated on the CPU: compiled, not run."""
 
-import os
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -17,21 +17,16 @@ SIZES = {"N": 2, "d_model": 256, "d_ff": 1_024, "h": 4, "d_k": 64, "d_v": 64, "d
 VOCABULARY, ROWS, LENGTH = 8_192, 64, 64  # one batch, however many devices share it
 
 
-def measured() -> dict[str, Any]:
+def measured(counts: Sequence[int] = COUNTS) -> dict[str, Any]:
     """Returns, for each form and number of devices, bytes of memory, FLOPs and bytes sent, of one device."""
-    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={max(COUNTS)}"
-    before = dict(os.environ)
-    os.environ |= {"XLA_FLAGS": flags.strip(), "JAX_PLATFORMS": "cpu"}  # which the new process inherits
-    try:
-        return in_fresh_process(_compiled)
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
+    return in_fresh_process(_compiled, counts)
 
 
-def _compiled() -> dict[str, Any]:
+def _compiled(counts: Sequence[int]) -> dict[str, Any]:
+    jax.config.update("jax_platforms", "cpu")
+    jax.config.update("jax_num_cpu_devices", max(counts))
     sizes = SIZES | {"vocabulary": VOCABULARY, "rows": ROWS, "length": LENGTH}
-    return {"counts": list(COUNTS), "sizes": sizes, **{form: [_update(form, n) for n in COUNTS] for form in FORMS}}
+    return {"counts": list(counts), "sizes": sizes, **{form: [_update(form, n) for n in counts] for form in FORMS}}
 
 
 def _update(form: str, count: int) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from benchmarks.contenders import our_step
-from benchmarks.cost.sizes import LAYERS, SEARCH, UPDATE, Growth, Size
+from benchmarks.cost.sizes import Growth, Size
 from benchmarks.decoding import problem
 from data.batching import TextBatch, random_batch
 from model.search.beam import beam_search
@@ -52,19 +52,9 @@ def search(size: Size) -> Program:
     return Program(lambda: jax.block_until_ready(compiled(params, source_bs)), memory)
 
 
-def updates(rounds: int) -> dict[str, Any]:
-    """Returns the growths of an update."""
-    return {"growths": [measured(growth, update, rounds) for growth in UPDATE]}
-
-
-def layers(rounds: int) -> dict[str, Any]:
-    """Returns the growth of an update of language models with each layer of Table 1 in the place of self-attention."""
-    return {"growths": [measured(growth, update, rounds) for growth in LAYERS]}
-
-
-def searches(rounds: int) -> dict[str, Any]:
-    """Returns the growths of a search."""
-    return {"growths": [measured(growth, search, rounds) for growth in SEARCH]}
+def grown(growths: Sequence[Growth], make: Callable[[Size], Program], rounds: int) -> dict[str, Any]:
+    """Returns the record of these growths."""
+    return {"growths": [measured(growth, make, rounds) for growth in growths]}
 
 
 def measured(growth: Growth, make: Callable[[Size], Program], rounds: int) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from base.table import NOT_RUN, Table, number, spread
 from configs.bottleneck import CHOSEN, KINDS, RATES
-from paper.drawing import colour, drawn
+from paper.drawing import curve, drawn
 from paper.records import Records, RowRuns, caveat_notes, row_runs
 from paper.studies.second import choice, last_validation
 from paper.tables.cost import cost
@@ -97,12 +97,19 @@ def verdict(drops: Mapping[str, Mapping[int, float]]) -> str:
 
 
 def _line(kind: str, row: RowRuns, drops: Mapping[str, Mapping[int, float]]) -> tuple[str, ...]:
-    shown = [spread(bleu(row, first).tolist()) if row.scored else NOT_RUN for first in (SHORT, LONG)]
+    rate = str(CHOSEN.get(kind, "not chosen"))
+    short = long = NOT_RUN
+    drop = ""
+    if row.scored:
+        short = spread(bleu(row, SHORT).tolist())
+        long = spread(bleu(row, LONG).tolist())
+        drop = spread(list(drops[kind].values()))
     return (
         row.label(kind),
-        str(CHOSEN.get(kind, "not chosen")),
-        *shown,
-        spread(list(drops[kind].values())) if row.scored else "",
+        rate,
+        short,
+        long,
+        drop,
         "" if kind == "fixed" else with_interval(-more(drops, kind), 2),
         row.shown("sacrebleu"),
         str(len(row.scored)),
@@ -122,10 +129,8 @@ def plot(records: Records, path: Path) -> None:
             if not row.scored:
                 continue
             first_words = [band["words"][0] for band in row.scored[0].scores["by_length"]]
-            bleu_fs = np.array([bleu(row, first) for first in first_words])
-            centres = np.array(first_words) + 2
-            axes.plot(centres, bleu_fs.mean(1), color=colour(place), marker="o", label=kind)
-            axes.fill_between(centres, bleu_fs.min(1), bleu_fs.max(1), color=colour(place), alpha=0.15, linewidth=0)
+            bleu_sf = np.stack([bleu(row, first) for first in first_words], axis=1)
+            curve(axes, np.array(first_words) + 2, bleu_sf, place, kind, marker="o")
         axes.set(xlabel="words of the source, five together", ylabel="sacreBLEU")
         if axes.get_legend_handles_labels()[0]:
             figure.legend(loc="outside lower center", ncols=4, fontsize=7)

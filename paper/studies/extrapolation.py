@@ -9,7 +9,7 @@ from jaxtyping import Float
 from base.table import NOT_RUN, Table, spread
 from configs.extrapolation import LENGTH, POSITIONS
 from model.config import parameter_count
-from paper.drawing import colour, drawn
+from paper.drawing import curve, drawn
 from paper.records import Records, RowRuns, caveat_notes, load, row_runs
 from paper.tables.cost import cost
 from paper.tables.trend import INTERVAL, with_interval
@@ -95,8 +95,7 @@ def plot(records: Records, path: Path) -> None:
                 continue
             nll_st = smoothed([seed.scores["nll_by_position"] for seed in row.scored])
             centres = (np.arange(nll_st.shape[1]) + 0.5) * SMOOTHED
-            axes.plot(centres, nll_st.mean(0), color=colour(place), label=kind)
-            axes.fill_between(centres, nll_st.min(0), nll_st.max(0), color=colour(place), alpha=0.15, linewidth=0)
+            curve(axes, centres, nll_st, place, kind)
         axes.axvline(LENGTH, color="grey", linestyle=":")
         axes.text(LENGTH, 0.98, " longest trained on", color="grey", transform=axes.get_xaxis_transform(), va="top")
         axes.set(xlabel=f"position, {SMOOTHED} together", ylabel="nats a token")

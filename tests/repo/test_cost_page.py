@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from base.errors import UserError
-from benchmarks.cost import growth, sizes, table
+from benchmarks.cost import corpus, devices, growth, sizes, table
 
 GROWTH: dict[str, Any] = {
     "grows": "length",
@@ -15,7 +15,6 @@ GROWTH: dict[str, Any] = {
     "memory": [2**20, 2**20, 2**22, 2**24],
     "flops": [1, 8, 64, 512],
 }
-ABOUT = {"device": {"cpu": "Fake", "cpus": 2}, "versions": {"jax": "0"}}
 
 
 def test_the_page_has_the_tables_of_the_records() -> None:
@@ -53,6 +52,26 @@ def test_a_growth_is_timed_in_rounds(make, stacks: int, monkeypatch: pytest.Monk
     assert found["memory"][0] < found["memory"][1]
     is_counted = make is growth.update and stacks == 2
     assert found["flops"] == ([found["flops"][0], 2 * found["flops"][0]] if is_counted else [])
+
+
+@pytest.mark.slow
+def test_two_devices_share_the_operations_and_the_memory_and_one_sends_nothing() -> None:
+    found = devices.measured((1, 2))
+    for form in devices.FORMS:
+        one, two = found[form]
+        assert two["flops"] == one["flops"] / 2
+        assert two["memory"] < one["memory"]
+        assert one["sent"] == 0 < two["sent"]
+
+
+@pytest.mark.slow
+def test_a_corpus_is_prepared_alike_by_one_processor_and_by_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corpus, "VOCABULARY", 300)
+    found = corpus.measured((200, 400), 0.1)
+    assert found["pairs"] == [200, 400]
+    for measures in (*found["prepare"].values(), found["bucket"], found["pack"]):
+        assert len(measures) == 2
+        assert all(value > 0 for one in measures for value in one.values())
 
 
 def test_what_was_not_measured_says_so_and_a_damaged_record_is_named(tmp_path, monkeypatch) -> None:
