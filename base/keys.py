@@ -13,6 +13,12 @@ def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return leaves
 
 
+def changed(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """Returns the leaves of `after` that `before` has with another value, by their dotted names."""
+    old, new = flat(before), flat(after)
+    return {key: new[key] for key in old if new[key] != old[key]}
+
+
 def suggestion(key: str, keys: Iterable[str]) -> str:
     """Returns "; did you mean ...?" with the closest of `keys`, or says where all of them are listed."""
     by_last = {known.rpartition(".")[2]: known for known in keys}

@@ -41,7 +41,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from base.keys import flat
+from base.keys import changed
 from configs.base import wmt14
 from configs.common import default
 from configs.small import choose, small
@@ -95,14 +95,9 @@ def sweep(argument: str = "base") -> list[dict[str, Any]]:
     """Returns the rows as points of one sweep; scaled down, with three seeds each, base with five, big last."""
     if argument == "base":
         return list(ROWS.values())
-    base = get_config("base:small")
-    changes = {row: _difference(base, get_config(f"{row}:small")) for row in ROWS}
+    base = get_config("base:small").to_dict()
+    changes = {row: changed(base, get_config(f"{row}:small").to_dict()) for row in ROWS}
     rows = [row for row in ROWS if row != "big"]
     launches = [(seed, row) for seed in (0, 1, 2) for row in rows] + [(seed, "base") for seed in (3, 4)]
     launches += [(seed, "big") for seed in (0, 1, 2)]
     return [{"seed": seed, **changes[row]} for seed, row in launches]
-
-
-def _difference(base: ConfigDict, cfg: ConfigDict) -> dict[str, Any]:
-    before, after = flat(base.to_dict()), flat(cfg.to_dict())
-    return {key: after[key] for key in before if after[key] != before[key]}

@@ -31,7 +31,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from base.keys import flat
+from base.keys import changed
 from configs.quickstart import get_config as quickstart
 from configs.recurrent import WIDTHS
 from configs.recurrent import get_config as recurrent
@@ -81,6 +81,4 @@ def sweep(stage: str = "choose") -> list[dict[str, Any]]:
 
 
 def _changes(argument: str) -> dict[str, Any]:
-    before = flat(get_config().to_dict())
-    after = flat(get_config(argument).to_dict())
-    return {key: after[key] for key in before if after[key] != before[key]}
+    return changed(get_config().to_dict(), get_config(argument).to_dict())

@@ -48,7 +48,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from base.keys import flat
+from base.keys import changed
 from configs.ablations import ROWS
 from configs.common import default
 
@@ -119,6 +119,4 @@ def sweep(stage: str = "choose") -> list[dict[str, Any]]:
 
 
 def _changes(row: str, schedule: str) -> dict[str, Any]:
-    before = flat(get_config().to_dict())
-    after = flat(get_config(f"{row}:{schedule}").to_dict())
-    return {key: after[key] for key in before if after[key] != before[key]}
+    return changed(get_config().to_dict(), get_config(f"{row}:{schedule}").to_dict())
