@@ -1,7 +1,8 @@
-"""Runs a search a stage at a time, so that no more of it is traced and compiled than its outputs are long.
+"""Runs a search in stages, so that rows that have ended leave the batch, and no cache is larger than outputs need.
 
-Between stages, rows that have ended leave the batch if those that have not fit into a quarter of it; other sizes would
-save less than it takes to compile them.
+Programs are compiled for a number of rows and a size of the cache. There are few of either: a batch shrinks to a
+quarter, since other sizes would save less than it takes to compile them; and wherever the host intervenes, which a
+smaller batch needs anyway, the cache doubles, so that a batch that has shrunk once rarely needs a third program.
 """
 
 from collections.abc import Callable
@@ -22,6 +23,20 @@ FEWEST = 8  # rows of a batch that others have left
 
 # Shared by all callers: searches of the same kind, model, options and shapes compile once.
 @partial(jax.jit, static_argnames=("search", "model", "options", "end"))
+def _start(
+    search: Callable[..., Search],
+    model: Model,
+    options: tuple[tuple[str, Any], ...],
+    end: int,
+    params: Any,
+    arrays: dict[str, Any],
+) -> SearchState:
+    # Not part of the first stage, whose loop would then transpose the encoder's keys at every step.
+    state = search(model, params, **arrays, **dict(options)).start()
+    return states.with_room(state, min(end, state.steps))
+
+
+@partial(jax.jit, static_argnames=("search", "model", "options", "end"))
 def _stage(
     search: Callable[..., Search],
     model: Model,
@@ -29,24 +44,26 @@ def _stage(
     end: int,
     params: Any,
     arrays: dict[str, Any],
-    state: SearchState | None,
+    state: SearchState,
+    few: Int[Array, ""],
 ) -> tuple[SearchState, Bool[Array, " b"], Hypotheses]:
     running = search(model, params, **arrays, **dict(options))
-    state = states.run_stage(running, state, end)
+    state = states.run_stage(running, state, end, few)
     return state, states.are_alive(state), running.result(state.finished)
 
 
-@partial(jax.jit, static_argnames="rows")
+@partial(jax.jit, static_argnames=("rows", "end"))
 def _alive_first(
-    arrays: dict[str, Any], state: SearchState, alive_b: Bool[Array, " b"], rows: int
+    arrays: dict[str, Any], state: SearchState, alive_b: Bool[Array, " b"], rows: int, end: int
 ) -> tuple[dict[str, Any], SearchState, Int[Array, " r"]]:
-    """Returns `rows` of the rows, first those that are alive, and which they are."""
+    """Returns `rows` of the rows, first those that are alive, with room for `end` steps, and which rows they are."""
     chosen_r = jnp.argsort(~alive_b, stable=True)[:rows]
 
     def choose(x_b: Array) -> Array:
         return x_b[chosen_r] if x_b.ndim else x_b
 
-    return *jax.tree.map(choose, (arrays, state)), chosen_r
+    arrays, state = jax.tree.map(choose, (arrays, state))
+    return arrays, states.with_room(state, end), chosen_r
 
 
 def find(
@@ -54,30 +71,38 @@ def find(
 ) -> Hypotheses:
     """Returns what `model.search.state.run_search(search)` does, given the options and the arrays by name, as NumPy's.
 
-    After each stage the host asks which rows have ended: a short output never needs the programs of the later stages,
-    which have larger caches.
+    A stage ends when its cache is full, or when few enough rows are alive for a smaller batch.
     """
     fixed = tuple(options.items())
+    rows = len(arrays["inputs_bs"])
     end = states.FIRST_STEPS
-    state, alive_b, found = _stage(search, model, fixed, end, params, arrays, None)
-    hypotheses: Any = jax.tree.map(np.array, fetch(found))
-    rows_b = np.arange(len(hypotheses.lengths_bm))
-    while (alive := int(fetch(alive_b).sum())) and end < state.steps:
-        rows = rows_for(alive, len(rows_b))
-        if rows < len(rows_b):
-            arrays, state, chosen_r = _alive_first(arrays, state, alive_b, rows)
-            rows_b = rows_b[fetch(chosen_r)]
-        end *= 2
-        state, alive_b, found = _stage(search, model, fixed, end, params, arrays, state)
-        for field_bm, found_rm in zip(hypotheses, fetch(found), strict=True):
-            field_bm[rows_b] = found_rm
-    return hypotheses
+    if fewer_rows(rows) == 0:
+        end *= 2  # what a batch has that has shrunk to as few rows
+    state = _start(search, model, fixed, end, params, arrays)
+    end = min(end, state.steps)
+    rows_b = np.arange(rows)
+    hypotheses: Any = None
+    while True:
+        few = jnp.int32(fewer_rows(rows))
+        state, alive_b, found = _stage(search, model, fixed, end, params, arrays, state, few)
+        if hypotheses is None:
+            hypotheses = jax.tree.map(np.array, fetch(found))
+        else:
+            for field_bm, found_rm in zip(hypotheses, fetch(found), strict=True):
+                field_bm[rows_b] = found_rm
+        alive = int(fetch(alive_b).sum())
+        if alive == 0:
+            return hypotheses
+        while alive <= fewer_rows(rows):
+            rows = fewer_rows(rows)
+        end = min(2 * end, state.steps)
+        arrays, state, chosen_r = _alive_first(arrays, state, alive_b, rows, end)
+        rows_b = rows_b[fetch(chosen_r)]
 
 
-def rows_for(alive: int, rows: int) -> int:
-    """Returns to how many of its `rows` a batch shrinks in which so many have not ended; over devices, to no fewer."""
-    if jax.device_count() > 1:
-        return rows
-    while rows // 4 >= max(alive, FEWEST):
-        rows //= 4
-    return rows
+def fewer_rows(rows: int) -> int:
+    """Returns the rows of the next smaller batch, 0 if there is none; over devices a batch does not shrink."""
+    fewer = rows // 4
+    if jax.device_count() > 1 or fewer < FEWEST:
+        return 0
+    return fewer

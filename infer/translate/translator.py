@@ -1,6 +1,6 @@
 """Translates any number of lines of any length; translation i is that of line i.
 
-Lines are sorted by length into a few static shapes: rows of 16, 32, 64, .. source subwords, each with one full and one
+Lines are sorted by length into a few static shapes: rows of 32, 64, 128, .. source subwords, each with one full and one
 small batch size, so that little is compiled, and nothing again when the parameters change. The length of a row depends
 only on its line, and each sentence is searched independently, so the other rows of a batch never change a translation.
 """
@@ -33,10 +33,10 @@ from model.search.state import Hypotheses, Search
 from model.translation import translation_model
 from run.sharding import cut_rows, data_mesh, place_params, row_parts
 
-SHORTEST_ROW = 16
+SHORTEST_ROW = 32
 MAX_INPUT = 512  # source subwords with EOS; longer lines are translated in pieces
 FULL_BATCH = 2048  # source positions in one full batch
-SMALL_SHARE = 8  # a small batch has 1 / SMALL_SHARE of the rows of a full one
+SMALL_SHARE = 4  # a small batch has 1 / SMALL_SHARE of the rows of a full one, as a full one that has shrunk
 WIDE_BEAM = 32  # the largest beam for a full batch: memory for attention over all beams' keys grows with the square
 
 _BREAKS = (r"(?<=[.!?。！？])\s+", r"(?<=[,;:])\s+", r"\s+", r"(?=.)")

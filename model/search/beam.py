@@ -70,11 +70,7 @@ def most_probable(
     """Returns the `count` most probable extensions, or those that are after `penalty_bv` is subtracted."""
     if penalty_bv is not None:
         allowed_bmv = allowed_bmv - penalty_bv[:, None]
-    rows, _, vocabulary = allowed_bmv.shape
-    log_probs_bmv = state.log_probs_bm[..., None] + (allowed_bmv - normaliser_bm1)
-    order_bk, index_bk = top_k(log_probs_bmv.reshape(rows, -1), count)
-    parent_bk = index_bk // vocabulary
-    token_bk = index_bk % vocabulary
+    order_bk, parent_bk, token_bk = top_k(allowed_bmv, normaliser_bm1, state.log_probs_bm[..., None], count)
     log_probs_bk = order_bk
     if penalty_bv is not None:
         # Penalties choose the extensions; what is kept of each is the model's own log p.

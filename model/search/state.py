@@ -17,7 +17,7 @@ from base.ids import BOS, EOS, PAD
 
 Model = Any  # a Flax module as above
 P = ParamSpec("P")
-FIRST_STEPS = 16  # the cache's initial size, in steps
+FIRST_STEPS = 24  # the cache's initial size, in steps
 
 
 class Hypotheses(NamedTuple):
@@ -94,15 +94,18 @@ def are_alive(state: SearchState) -> Bool[Array, " b"]:
     return jnp.any(state.log_probs_bm > -jnp.inf, axis=1)
 
 
-def run_stage(search: Search, state: SearchState | None, end: int) -> SearchState:
-    """Steps until nothing is alive or `end` steps are done, for which the cache is given room; from None, starts."""
-    if state is None:
-        state = search.start()
-        end = min(end, state.steps)
-    else:
-        end = min(end, state.steps)
-        state = state._replace(cache=state.cache.grow(end * state.token_bm.shape[1]))
-    return jax.lax.while_loop(lambda now: (now.step < end) & jnp.any(are_alive(now)), search.advance, state)
+def with_room(state: SearchState, steps: int) -> SearchState:
+    """Returns the state with a cache for `steps` steps."""
+    return state._replace(cache=state.cache.grow(steps * state.token_bm.shape[1]))
+
+
+def run_stage(search: Search, state: SearchState, end: int, few: int | Int[Array, ""] = 0) -> SearchState:
+    """Steps until `end` steps are done, for which the cache has room, or until no more than `few` rows are alive."""
+
+    def goes_on(now: SearchState) -> Bool[Array, ""]:
+        return (now.step < end) & (jnp.sum(are_alive(now)) > few)
+
+    return jax.lax.while_loop(goes_on, search.advance, state)
 
 
 def run_search(search: Callable[P, Search]) -> Callable[P, Hypotheses]:
@@ -114,11 +117,12 @@ def run_search(search: Callable[P, Search]) -> Callable[P, Hypotheses]:
 
     def run(*args: P.args, **kwargs: P.kwargs) -> Hypotheses:
         this_search = search(*args, **kwargs)
-        end = FIRST_STEPS
-        state = run_stage(this_search, None, end)
+        state = this_search.start()
+        end = min(FIRST_STEPS, state.steps)
+        state = run_stage(this_search, state, end)
         while end < state.steps:
-            end *= 2
-            state = run_stage(this_search, state, end)
+            end = min(2 * end, state.steps)
+            state = run_stage(this_search, with_room(state, end), end)
         return this_search.result(state.finished)
 
     return run

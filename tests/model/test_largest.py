@@ -1,4 +1,4 @@
-"""The k largest numbers of a row are those of `jax.lax.top_k`, in its order, equal ones and infinite ones included."""
+"""The k largest extensions are those of `jax.lax.top_k`, in its order, equal ones and infinite ones included."""
 
 import functools
 
@@ -10,26 +10,39 @@ import pytest
 from model.search.largest import BLOCK, top_k
 
 
-def drawn(kind: str, n: int) -> np.ndarray:
-    rng = np.random.default_rng(n)
-    x_bn = rng.standard_normal((7, n)).astype(np.float32)
+def drawn(kind: str, v: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns x [7,4,v], and what is subtracted and added."""
+    rng = np.random.default_rng(v)
+    x_bmv = rng.standard_normal((7, 4, v)).astype(np.float32)
+    minus_bm1 = rng.standard_normal((7, 4, 1)).astype(np.float32)
+    plus_bm1 = rng.standard_normal((7, 4, 1)).astype(np.float32)
     if kind == "ties":
-        x_bn = np.round(x_bn)
+        x_bmv = np.round(x_bmv)
+        minus_bm1 = np.round(minus_bm1)
+        plus_bm1 = np.round(plus_bm1)
+    elif kind == "ties by rounding":
+        x_bmv *= 1e-6  # many of them round to the same sum
+        plus_bm1[...] = -20.0
     elif kind == "mostly -inf":
-        x_bn = np.where(rng.random(x_bn.shape) < 1 - 3 / n, -np.inf, x_bn)
+        x_bmv = np.where(rng.random(x_bmv.shape) < 1 - 1 / v, -np.inf, x_bmv)
+    elif kind == "dead beams":
+        plus_bm1[:, 1:] = -np.inf
     elif kind == "all -inf":
-        x_bn = np.full_like(x_bn, -np.inf)
+        x_bmv = np.full_like(x_bmv, -np.inf)
     elif kind == "side by side":
-        x_bn -= 50.0
-        x_bn[:, n - 20 :] += 9.0
-    return x_bn
+        x_bmv[..., v - 20 :] += 9.0
+    return x_bmv, minus_bm1, plus_bm1
 
 
-@pytest.mark.parametrize("kind", ["any", "ties", "mostly -inf", "all -inf", "side by side"])
+@pytest.mark.parametrize(
+    "kind", ["any", "ties", "ties by rounding", "mostly -inf", "dead beams", "all -inf", "side by side"]
+)
 @pytest.mark.parametrize("k", [1, 5, 8])
-@pytest.mark.parametrize("n", [40, 4 * 8 * BLOCK + 1, 7_200, 12_164])
-def test_the_largest_are_those_of_jax(kind: str, k: int, n: int) -> None:
-    x_bn = jnp.asarray(drawn(kind, n))
-    found = jax.jit(functools.partial(top_k, k=k))(x_bn)
-    for ours, theirs in zip(found, jax.lax.top_k(x_bn, k), strict=True):
+@pytest.mark.parametrize("v", [30, 8 * BLOCK + 1, 1_800, 1_808, 3_041])
+def test_the_largest_are_those_of_jax(kind: str, k: int, v: int) -> None:
+    x_bmv, minus_bm1, plus_bm1 = drawn(kind, v)
+    found = jax.jit(functools.partial(top_k, k=k))(x_bmv, minus_bm1, plus_bm1)
+    sums_bn = jnp.asarray(plus_bm1 + (x_bmv - minus_bm1)).reshape(7, 4 * v)
+    largest_bk, place_bk = jax.lax.top_k(sums_bn, k)
+    for ours, theirs in zip(found, (largest_bk, place_bk // v, place_bk % v), strict=True):
         np.testing.assert_array_equal(ours, theirs)
