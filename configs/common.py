@@ -69,6 +69,7 @@ def default() -> ConfigDict:
     cfg.model.activation = "relu"  # relu (section 3.3) | gelu | gelu_tanh (GPT-2's) | silu | geglu, swiglu (gated)
     cfg.model.biases = False  # True: biases in the projections of attention, as GPT-2 and BERT have
     cfg.model.feed_forward_biases = True  # b_1 and b_2 of section 3.3; T5 has none
+    cfg.model.scores = "dot"  # of queries and keys: dot (products) | additive (Bahdanau et al.), slow and large
     cfg.model.scale_attention = True  # Q K^T / sqrt(d_k), section 3.2.1; T5 does not divide
     cfg.model.softmax_one = False  # True: 1 added to the softmax's denominator: a head may attend to nothing
     cfg.model.qk_norm = False  # True: RMS norm of the queries and keys of each head

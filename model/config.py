@@ -15,6 +15,7 @@ DTYPES = ("float32", "bfloat16")
 DROPOUT_BITS = ("threefry", "hash")
 ATTENTION_IMPLS = ("einsum", "splash", "cudnn")
 REMATS = ("none", "full", "dots")
+SCORES = ("dot", "additive")
 PREFIXES = ("none", "full", "causal")
 RECURRENT = ("none", "fixed", "additive", "dot")
 CELLS = ("lstm", "gru")
@@ -47,6 +48,7 @@ CHOICES = {
     "dropout_bits": DROPOUT_BITS,
     "attention_impl": ATTENTION_IMPLS,
     "mixer": tuple(MIXERS),
+    "scores": SCORES,
     "prefix": PREFIXES,
     "recurrent": RECURRENT,
     "cell": CELLS,
@@ -60,6 +62,7 @@ NOT_RECURRENT = (
     "activation",
     "biases",
     "feed_forward_biases",
+    "scores",
     "scale_attention",
     "softmax_one",
     "qk_norm",
@@ -99,6 +102,7 @@ class ModelConfig:
     activation: str = "relu"
     biases: bool = False
     feed_forward_biases: bool = True
+    scores: str = "dot"
     scale_attention: bool = True
     softmax_one: bool = False
     qk_norm: bool = False
@@ -141,6 +145,7 @@ class ModelConfig:
         if self.attention_impl != "einsum":
             self._check_kernel()
         self._check_mixer()
+        self._check_scores()
         plain = self.mixer == "attention" and self.attention_impl == "einsum" and not self.encoding.limit
         if self.prefix != "none" and not plain:
             raise ValueError(
@@ -181,6 +186,18 @@ class ModelConfig:
         if not can.kernels and self.attention_impl != "einsum":
             raise ValueError(f"{mixer} has no fused kernel; set model.attention_impl=einsum")
 
+    def _check_scores(self) -> None:
+        """Rejects what only dot products have."""
+        if self.scores == "dot":
+            return
+        scores = f"model.scores={self.scores!r}"
+        if self.mixer != "attention":
+            raise ValueError(f"{scores} needs model.mixer=attention; it is {self.mixer!r}")
+        if self.positions in ("rope", "shaw"):
+            raise ValueError(f"model.positions={self.positions} acts on dot products; {scores} has none")
+        if not self.scale_attention:
+            raise ValueError(f"{scores} does not divide by sqrt(d_k); leave model.scale_attention=True")
+
     def _check_recurrent(self) -> None:
         """Rejects options that a recurrent translator would ignore."""
         if self.recurrent == "none":
@@ -205,6 +222,8 @@ class ModelConfig:
             )
         if self.positions in ("alibi", "t5", "shaw"):
             raise ValueError(f"{kernel} does not support a bias; model.positions={self.positions} needs einsum")
+        if self.scores != "dot":
+            raise ValueError(f"{kernel} multiplies queries and keys; model.scores={self.scores} needs einsum")
         if self.softmax_one:
             raise ValueError(f"{kernel} does not support model.softmax_one=True, which needs einsum")
         if not self.scale_attention:
@@ -300,4 +319,6 @@ def attention_parameters(config: ModelConfig) -> int:
         count += config.h * (2 * config.d_k + config.d_v) + config.d_model
     if config.qk_norm:
         count += 2 * config.d_k
+    if config.scores == "additive":
+        count += config.h * config.d_k
     return count

@@ -8,9 +8,10 @@ from configs.bottleneck import KINDS
 from configs.extrapolation import LENGTH, POSITIONS
 from configs.layers import D_FF
 from configs.scaling import ROWS
+from configs.scores import ROWS as SCORES
 from data.scan import SPLITS
 from paper.published import TABLE3
-from paper.studies import bottleneck, extrapolation, layers, scaling, scan, second
+from paper.studies import bottleneck, extrapolation, layers, scaling, scan, scores, second
 from paper.tables import table2, table3, table4
 
 
@@ -60,6 +61,10 @@ def _of_studies() -> Iterator[tuple[str, str, str]]:
     yield "bottleneck", "stage test", _sweep(f"{bottleneck.FILE}:test", "bottleneck")
     for kind in KINDS:
         yield "bottleneck", kind, _train(f"{bottleneck.FILE}:{kind}", "test")
+    yield "scores", "stage choose", _sweep(f"{scores.FILE}:choose", "scores-choose")
+    yield "scores", "stage test", _sweep(f"{scores.FILE}:test", "scores")
+    for row in SCORES:
+        yield "scores", row, _train(f"{scores.FILE}:{row}", "test")
 
 
 def _sweep(config: str, folder: str) -> str:

@@ -21,6 +21,7 @@ ADDED = (
     "eval.patience",
     "optim.warmup_from",
     "model.max_distance",
+    "model.scores",
     "model.softmax_one",
     "model.qk_norm",
     "model.share_layers",

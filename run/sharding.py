@@ -34,6 +34,7 @@ RULES = (
     (r"relative_[kv]$", P()),  # [r,k], a few dozen rows
     (r"/w[qkv]$", P("fsdp", "tensor", None)),  # [d,h,k]
     (r"/b[qkv]$", P("tensor", None)),  # [h,k]
+    (r"attention/energy$", P("tensor", None)),  # [h,k]
     (r"/wo$", P("tensor", None, "fsdp")),  # [h,e,d]
     (r"recurrent/w[xh]$", P(None, "fsdp", None, None)),  # [r,d,4,e]; along tensor every step would communicate
     (r"convolution/kernel$", P(None, "fsdp", None, "tensor")),  # [w,d,2,d]

@@ -292,7 +292,12 @@ class Oracle:
             v = memory @ wv[:, i]
             if rope:
                 q, k = np.einsum("tij,btj->bti", turn, q), np.einsum("sij,bsj->bsi", turn, k)
-            scores = q @ k.swapaxes(1, 2) / np.sqrt(self.c.d_k)
+            additive = self.c.scores == "additive"
+            energies = np.tanh(q[:, :, None] + k[:, None]) if additive else None
+            if additive:
+                scores = energies @ self.p[name + "/energy"][i]
+            else:
+                scores = q @ k.swapaxes(1, 2) / np.sqrt(self.c.d_k)
             if alibi:
                 scores = scores - slopes(self.c.h)[i] * distance
             if t5:
@@ -304,11 +309,11 @@ class Oracle:
             weights = weights / (weights.sum(-1, keepdims=True) + self.c.softmax_one * np.exp(-largest))
             head = weights @ v + np.einsum("bts,tse->bte", weights, vectors_v)
             out = out + head @ wo[i]
-            heads.append((q, k, v, weights, head, q_back, k_back))
+            heads.append((q, k, v, energies, weights, head, q_back, k_back))
 
         def back(dy):
             dx, d_memory = np.zeros_like(x), np.zeros_like(memory)
-            for i, (q, k, v, weights, head, q_back, k_back) in enumerate(heads):
+            for i, (q, k, v, energies, weights, head, q_back, k_back) in enumerate(heads):
                 self.gradients[f"{name}/wo"][i] += np.einsum("bte,btd->ed", head, dy)
                 d_head = dy @ wo[i].T
                 d_weights, dv = d_head @ v.swapaxes(1, 2), weights.swapaxes(1, 2) @ d_head
@@ -317,6 +322,11 @@ class Oracle:
                 if t5:
                     np.add.at(self.gradients[table][:, i], bucket_ts, d_scores.sum(0) * np.sqrt(self.c.d_k))
                 dq, dk = d_scores @ k, d_scores.swapaxes(1, 2) @ q
+                if energies is not None:
+                    d_scores = d_scores * np.sqrt(self.c.d_k)
+                    self.gradients[name + "/energy"][i] += np.einsum("bts,btsk->k", d_scores, energies)
+                    d_sum = d_scores[..., None] * self.p[name + "/energy"][i] * (1 - energies**2)
+                    dq, dk = d_sum.sum(2), d_sum.sum(1)
                 dq = dq + np.einsum("bts,tsk->btk", d_scores, vectors_k)
                 vectors_back(np.einsum("bts,btk->tsk", d_scores, q), np.einsum("bts,bte->tse", weights, d_head))
                 if rope:

@@ -113,6 +113,35 @@ def attention_weights(
     logits_bhts = jnp.einsum("bhtk,bhsk->bhts", q_bhtk, k_bhsk, preferred_element_type=jnp.float32)
     if scale:
         logits_bhts = logits_bhts / jnp.sqrt(jnp.float32(q_bhtk.shape[-1]))
+    return masked_softmax(logits_bhts, mask_bts, bias_bhts, one)
+
+
+def additive_attention_weights(
+    q_bhtk: Float[Array, "b h t k"],
+    k_bhsk: Float[Array, "b h s k"],
+    energy_hk: Float[Array, "h k"],
+    mask_bts: Bool[Array, "b t s"],
+    bias_bhts: Float[Array, "b h t s"] | None = None,
+    one: bool = False,
+) -> Float[Array, "b h t s"]:
+    """Returns softmax(v^T tanh(q + k) + bias), in float32, with `attention_weights`' mask and `one`.
+
+    Bahdanau et al. 2015 (appendix A.1.2), with the projections of Q and K for their W and U, a v for each head, and no
+    hidden layer beside it: the "additive attention" of section 3.2.1. Memory grows with t s d_k, not with t s.
+    """
+    energies_bhtsk = jnp.tanh(q_bhtk[:, :, :, None] + k_bhsk[:, :, None])
+    v_hk = energy_hk.astype(energies_bhtsk.dtype)
+    logits_bhts = jnp.einsum("bhtsk,hk->bhts", energies_bhtsk, v_hk, preferred_element_type=jnp.float32)
+    return masked_softmax(logits_bhts, mask_bts, bias_bhts, one)
+
+
+def masked_softmax(
+    logits_bhts: Float[Array, "b h t s"],
+    mask_bts: Bool[Array, "b t s"],
+    bias_bhts: Float[Array, "b h t s"] | None,
+    one: bool,
+) -> Float[Array, "b h t s"]:
+    """Returns softmax(logits + bias) over unmasked keys; with `one`, see `attention_weights`."""
     if bias_bhts is not None:
         logits_bhts = logits_bhts + bias_bhts
     masked_bhts = jnp.where(mask_bts[:, None], logits_bhts, MASKED)
@@ -127,6 +156,7 @@ class Heads(nn.Module):
 
     The paper's have no biases; with `config.biases` each has one. With `config.qk_norm` the queries and keys of each
     head are divided by their root mean square and scaled (Henry et al. 2020, arXiv 2010.04245, with RMS for the norm).
+    With `config.scores` "additive" each head has the vector v of `additive_attention_weights`, too.
     `gain` multiplies the initial values of W^V and W^O.
     """
 
@@ -152,6 +182,12 @@ class Heads(nn.Module):
         if c.qk_norm:
             self.q_norm = nn.RMSNorm(epsilon=c.norm_epsilon, dtype=c.dtype)
             self.k_norm = nn.RMSNorm(epsilon=c.norm_epsilon, dtype=c.dtype)
+        if c.scores == "additive":
+            # Glorot-uniform for each head by itself, from d_k energies to one number.
+            glorot_energy = nn.initializers.variance_scaling(
+                1.0, "fan_avg", "uniform", in_axis=1, out_axis=(), batch_axis=0
+            )
+            self.energy = self.param("energy", glorot_energy, (c.h, c.d_k))
         if self.encoding.distances:
             glorot = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform")
             self.relative_k = self.param("relative_k", glorot, (self.encoding.distances, c.d_k))
@@ -284,6 +320,8 @@ class MultiHeadAttention(Heads):
     ) -> Float[Array, "b h t s"]:
         """Returns the weights of every head, in float32; the mask is dense."""
         c = self.config
+        if c.scores == "additive":
+            return additive_attention_weights(q_bhtk, k_bhsk, self.energy, mask.dense_bts, bias_bhts, c.softmax_one)
         return attention_weights(q_bhtk, k_bhsk, mask.dense_bts, bias_bhts, c.scale_attention, c.softmax_one)
 
     def _relative_logits(

@@ -35,6 +35,8 @@ CASES = [
             "swiglu": {"activation": "swiglu"},
             "qk-norm": {"qk_norm": True},
             "softmax-one": {"softmax_one": True},
+            "additive": {"scores": "additive", "h": 3, "d_k": 8},
+            "additive-alibi": {"scores": "additive", "positions": "alibi", "qk_norm": True, "softmax_one": True},
         }.items()
     ),
     pytest.param({"N": 1, "h": 1, "d_model": 12, "d_k": 16, "d_v": 3, "d_ff": 7, "vocab_size": 5}, id="one-head"),

@@ -26,8 +26,14 @@ from tests.tiny import TINY, apply_jitted, padded_ids, perturbed, tokens
 
 SHAW = {"positions": "shaw", "max_distance": 2, "norm": "deep", "activation": "swiglu"}
 SHARED = {"share_layers": True, "N": 3, "qk_norm": True, "softmax_one": True, "activation": "geglu"}
+ADDITIVE = {"scores": "additive"}
 variants = pytest.mark.parametrize(
-    "changes", [pytest.param(SHAW, id="shaw"), pytest.param(SHARED, id="shared", marks=pytest.mark.slow)]
+    "changes",
+    [
+        pytest.param(SHAW, id="shaw"),
+        pytest.param(SHARED, id="shared", marks=pytest.mark.slow),
+        pytest.param(ADDITIVE, id="additive", marks=pytest.mark.slow),
+    ],
 )
 
 
@@ -86,6 +92,10 @@ def test_parameters_are_counted_and_sharded(changes, biases):
         ({"norm": "deep", "mixer": "convolution"}, "take post or pre"),
         ({"positions": "shaw", "max_distance": 0}, "model.max_distance is 0; it must be at least 1"),
         ({"activation": "gated"}, "geglu, swiglu"),
+        ({"scores": "additive", "mixer": "linear"}, "needs model.mixer=attention; it is 'linear'"),
+        ({"scores": "additive", "positions": "rope"}, "model.positions=rope acts on dot products"),
+        ({"scores": "additive", "scale_attention": False}, "leave model.scale_attention=True"),
+        ({"scores": "additive", "attention_impl": "splash"}, "model.scores=additive needs einsum"),
     ],
 )
 def test_what_does_not_go_together_is_refused(changes, message):

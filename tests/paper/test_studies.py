@@ -13,10 +13,12 @@ from configs.classification import CLASSES
 from configs.extrapolation import LENGTH, POSITIONS
 from configs.layers import D_FF
 from configs.scaling import ROWS
+from configs.scores import ROWS as SCORES
 from data.scan import SPLITS
 from model.config import parameter_count
 from paper.records import Records, find_records, load
 from paper.studies import STUDIES, bottleneck, extrapolation, families, layers, scaling, scan, second
+from paper.studies import scores as scores_study
 from run.folder import model_config
 from tests.planted import plant, planted_config, scores
 from train.aot.flops import update_flops
@@ -30,6 +32,7 @@ NAMES = {
     "families": tuple(CLASSES),
     "second": second.ROWS,
     "bottleneck": KINDS,
+    "scores": SCORES,
 }
 
 
@@ -277,9 +280,62 @@ def test_what_one_vector_drops_is_judged_as_the_design_says(
 
 
 def test_each_kind_takes_the_rate_of_its_lowest_perplexity(tmp_path: Path) -> None:
-    for rate, loss in zip(RATES, (1.5, 1.2, 1.3), strict=True):
+    for rate, loss in zip(RATES, (1.5, 1.2, 1.3, 1.4), strict=True):
         config = planted_config(f"{bottleneck.FILE}:dot:{rate}")
         plant(tmp_path / str(rate), config, validations=[(config["steps"], loss)])
     chosen = row(bottleneck.stage_1(find_records(tmp_path)), "dot")
     assert chosen["chosen"] == str(RATES[1])
     assert row(bottleneck.stage_1(find_records(tmp_path)), "fixed")["chosen"] == "not run"
+
+
+def plant_scores(folder: Path, logs: dict[str, tuple[float, ...]]) -> Records:
+    """Plants a run of each row and seed with its log perplexity on test."""
+    for name, values in logs.items():
+        for seed, log in enumerate(values, 1):
+            config = planted_config(f"{scores_study.FILE}:{name}", seed=seed)
+            plant(folder / f"{name}{seed}", config, scores(config, "test", 70.0, perplexity=float(np.exp(log))))
+    return find_records(folder)
+
+
+@pytest.mark.parametrize(
+    ("small", "large", "scaling", "additive"),
+    [
+        ((0.1, 0.2), (1.5, 1.6), "shown", "shown"),
+        ((1.6, 1.5), (1.5, 1.6), "neither shown nor refuted", "shown"),  # as bad with a small d_k
+        ((0.1, 0.2), (0.2, 1.6), "neither shown nor refuted", "neither shown nor refuted"),
+        ((0.1, 0.2), (-0.2, 0.1), "refuted", "refuted"),
+        ((0.1, 0.2), (0.5,), "open", "open"),
+    ],
+)
+def test_scaling_is_judged_as_the_design_says(
+    tmp_path: Path, small: tuple[float, ...], large: tuple[float, ...], scaling: str, additive: str
+) -> None:
+    alike = {"scaled-8": (0.0, 0.0), "scaled-128": (0.0, 0.0), "additive-128": (0.0, 0.0)}
+    records = plant_scores(tmp_path, {**alike, "unscaled-8": small, "unscaled-128": large})
+    table, _, _ = scores_study.tables(records)
+    (said,) = [note for note in table.notes if note.startswith("verdict on scaling")]
+    assert said.startswith(f"verdict on scaling: {scaling}")
+    (said,) = [note for note in table.notes if note.startswith("verdict on additive")]
+    assert said.startswith(f"verdict on additive scores: {additive}")
+    if (scaling, additive) == ("shown", "shown"):
+        found = row(table, "unscaled-128")
+        # 1.5 and 1.6: a standard error of 0.05 times 12.706.
+        assert found["log perplexity − scaled"] == "+1.550 ± 0.635" and found["log perplexity − unscaled"] == ""
+        assert row(table, "scaled-32")["perplexity"] == "not run"
+        scores_study.plot(records, tmp_path / "scores.svg")
+        assert (tmp_path / "scores.svg").stat().st_size > 5_000
+
+
+def test_the_softmax_of_unscaled_products_has_a_small_gradient_where_d_k_is_large() -> None:
+    head, *lines = [scores_study.footnote_4().head, *scores_study.footnote_4().rows]
+    by_width = {int(cells[0]): dict(zip(head[1:], map(float, cells[1:]), strict=True)) for cells in lines}
+    for width, found in by_width.items():
+        assert found["standard deviation of q k"] == pytest.approx(width**0.5, rel=0.05)
+        assert found["scaled: size of the gradient"] == pytest.approx(0.30, abs=0.01)
+    unscaled = [found["unscaled: size of the gradient"] for found in by_width.values()]
+    assert unscaled == sorted(unscaled, reverse=True) and unscaled[-1] < 0.3 * unscaled[0]
+
+
+def test_of_two_keys_the_softmaxs_gradient_is_that_of_the_formula() -> None:
+    largest, size = scores_study._of_softmax(np.log([[3.0, 1.0]]))
+    assert largest == pytest.approx(0.75) and size == pytest.approx(2 * 0.75 * 0.25)  # p (1 - p) in all four places

@@ -1,0 +1,185 @@
+"""Why divide by sqrt(d_k)? Scaled, unscaled and additive scores, judged by the rule of `configs/scores.py`."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+
+from base.table import NOT_RUN, Table, number
+from configs.scores import CHOSEN, RATES, ROWS
+from paper.drawing import colour, drawn
+from paper.records import Records, RowRuns, caveat_notes, row_runs
+from paper.studies.second import choice, last_validation
+from paper.tables.cost import cost
+from paper.tables.trend import INTERVAL, by_seed, half_interval, paired_differences, tested, with_interval
+
+FILE = "configs/scores.py"
+SMALL, LARGE = 8, 128  # the values of d_k that the rule compares
+TITLE = "Scores of queries and keys"
+HEAD = (
+    "scores and d_k",
+    "rate",
+    "perplexity",
+    "log perplexity − scaled",
+    "log perplexity − unscaled",
+    "sacreBLEU",
+    "seeds",
+    "cost",
+)
+QUERIES, KEYS = 2_000, 16  # of the table of footnote 4
+
+
+def tables(records: Records) -> list[Table]:
+    """Returns one row for each kind of scores and d_k, with the verdicts in the notes; the rates; and footnote 4."""
+    runs = rows(records)
+    lines = [_line(name, runs) for name in ROWS]
+    worse = {f"unscaled-{width}": _minus(runs, "unscaled", "scaled", width) for width in widths("unscaled")}
+    notes = [
+        "the design, its rule and what was expected: configs/scores.py, committed before the first run",
+        verdict_of_scaling(worse[f"unscaled-{LARGE}"], worse[f"unscaled-{SMALL}"]),
+        verdict_of_additive(_minus(runs, "unscaled", "additive", LARGE)),
+        f"mean over the seeds, ± standard deviation; differences, with the same d_k and seed: {INTERVAL}",
+        *tested(worse, "log perplexity − scaled"),
+        *(note for row in runs.values() for note in row.notes),
+        *caveat_notes(runs),
+    ]
+    return [Table("scores", TITLE, HEAD, lines, notes), stage_1(records), footnote_4()]
+
+
+def stage_1(records: Records) -> Table:
+    """Returns which rate each row has chosen: that of the lowest perplexity on validation after the last update."""
+    lines: list[tuple[str, ...]] = []
+    for name in ROWS:
+        perplexities = {str(rate): last_validation(records, f"{FILE}:{name}:{rate}") for rate in RATES}
+        shown = [NOT_RUN if perplexity is None else number(perplexity, 3) for perplexity in perplexities.values()]
+        lines.append((name, *shown, choice(perplexities) or NOT_RUN))
+    notes = [f"one run of seed 0 with each; the choice is recorded in {FILE} before stage 2"]
+    head = ("scores and d_k", *(f"validation perplexity with rate: {rate}" for rate in RATES), "chosen")
+    return Table("scores", f"{TITLE}, stage 1: rates", head, lines, notes)
+
+
+def footnote_4() -> Table:
+    """Returns how large the softmax's gradient is, and its largest weight, if queries and keys are as footnote 4 says.
+
+    Their components are drawn from N(0, 1). The gradient is the Jacobian diag(p) - p p^T of the weights p by the
+    logits; its size is the Frobenius norm.
+    """
+    rng = np.random.default_rng(0)
+    lines: list[tuple[str, ...]] = []
+    for width in (8, 32, 128, 512):
+        q_tk = rng.standard_normal((QUERIES, width))
+        k_tsk = rng.standard_normal((QUERIES, KEYS, width))
+        products_ts = np.einsum("tk,tsk->ts", q_tk, k_tsk)
+        shown: list[str] = []
+        for logits_ts in (products_ts / np.sqrt(width), products_ts):
+            largest, gradient = _of_softmax(logits_ts)
+            shown += [number(largest, 3), number(gradient, 3)]
+        lines.append((str(width), number(float(products_ts.std()), 1), *shown))
+    head = (
+        "d_k",
+        "standard deviation of q k",
+        "scaled: largest weight",
+        "scaled: size of the gradient",
+        "unscaled: largest weight",
+        "unscaled: size of the gradient",
+    )
+    notes = [
+        f"computed, not trained: means over {QUERIES:,} queries of {KEYS} keys, with components from N(0, 1); the "
+        "gradient is the softmax's Jacobian, its size the Frobenius norm"
+    ]
+    return Table("scores", f"{TITLE}: the softmax under footnote 4's assumption", head, lines, notes)
+
+
+def _of_softmax(logits_ts: Float[np.ndarray, "t s"]) -> tuple[float, float]:
+    """Returns the mean of the largest weight, and of the size of the Jacobian."""
+    shifted_ts = logits_ts - logits_ts.max(axis=1, keepdims=True)
+    weights_ts = np.exp(shifted_ts)
+    weights_ts /= weights_ts.sum(axis=1, keepdims=True)
+    diagonal_tss = weights_ts[:, :, None] * np.eye(logits_ts.shape[1])[None]
+    jacobian_tss = diagonal_tss - weights_ts[:, :, None] * weights_ts[:, None]
+    sizes_t = np.sqrt(np.sum(jacobian_tss**2, axis=(1, 2)))
+    return float(weights_ts.max(axis=1).mean()), float(sizes_t.mean())
+
+
+def rows(records: Records) -> dict[str, RowRuns]:
+    """Returns the runs of each row with the rate that it chose."""
+    return {name: row_runs(records, f"{FILE}:{name}", "test") for name in ROWS}
+
+
+def widths(kind: str) -> list[int]:
+    """Returns the values of d_k that a kind of scores has."""
+    return [int(name.partition("-")[2]) for name in ROWS if name.startswith(f"{kind}-")]
+
+
+def verdict_of_scaling(large: Float[np.ndarray, " seeds"], small: Float[np.ndarray, " seeds"]) -> str:
+    """Returns what the rule says, given how much worse unscaled products are with the large and the small d_k."""
+    said = "verdict on scaling:"
+    half_large = half_interval(large)
+    half_more = half_interval(large - small) if len(large) == len(small) else None
+    if half_large is None or half_more is None:
+        return f"{said} open, for scaled and unscaled products need two seeds with each d_k"
+    if large.mean() <= 0:
+        return f"{said} refuted; with a d_k of {LARGE} unscaled products are no worse"
+    if large.mean() > half_large and (large - small).mean() > half_more:
+        return f"{said} shown; unscaled products are worse with a d_k of {LARGE}, and by more than with {SMALL}"
+    return f"{said} neither shown nor refuted"
+
+
+def verdict_of_additive(worse: Float[np.ndarray, " seeds"]) -> str:
+    """Returns what the rule says of additive scores, given how much worse unscaled products are with the large d_k."""
+    said = "verdict on additive scores:"
+    half = half_interval(worse)
+    if half is None:
+        return f"{said} open, for additive scores and unscaled products need two seeds with a d_k of {LARGE}"
+    if worse.mean() <= 0:
+        return f"{said} refuted; with a d_k of {LARGE} they do not outperform unscaled products"
+    if worse.mean() > half:
+        return f"{said} shown; they outperform unscaled products with a d_k of {LARGE}"
+    return f"{said} neither shown nor refuted"
+
+
+def _minus(runs: Mapping[str, RowRuns], kind: str, other: str, width: int) -> Float[np.ndarray, " seeds"]:
+    """Returns the log perplexity of a kind minus another's, for each seed that both have."""
+    return paired_differences(runs[f"{kind}-{width}"], runs[f"{other}-{width}"], "perplexity")
+
+
+def _line(name: str, runs: Mapping[str, RowRuns]) -> tuple[str, ...]:
+    kind, _, width = name.partition("-")
+    row = runs[name]
+    minus: list[str] = []
+    for other in ("scaled", "unscaled"):
+        minus.append("" if kind == other else with_interval(_minus(runs, kind, other, int(width)), 3))
+    return (
+        row.label(name),
+        str(CHOSEN.get(name, "not chosen")),
+        row.shown("perplexity", 3),
+        *minus,
+        row.shown("sacrebleu"),
+        str(len(row.scored)),
+        cost(row.scored),
+    )
+
+
+def plot(records: Records, path: Path) -> None:
+    """Draws log perplexity on test against d_k, a point for each seed and a line through their means.
+
+    Raises:
+      UserError: the file cannot be written.
+    """
+    runs = rows(records)
+    with drawn(path, 5, 3.5) as figure:
+        axes = figure.subplots()
+        for place, kind in enumerate(dict.fromkeys(name.partition("-")[0] for name in ROWS)):
+            seeds = {width: list(by_seed(runs[f"{kind}-{width}"], "perplexity").values()) for width in widths(kind)}
+            scored = {width: values for width, values in seeds.items() if values}
+            for width, values in scored.items():
+                axes.plot([width] * len(values), values, "o", color=colour(place), markersize=3)
+            if scored:
+                means = [float(np.mean(values)) for values in scored.values()]
+                axes.plot(list(scored), means, color=colour(place), label=kind)
+        axes.set(xlabel="d_k", ylabel="log perplexity of the test set", xscale="log")
+        axes.set_xticks(widths("scaled"), [str(width) for width in widths("scaled")])
+        axes.minorticks_off()
+        if axes.get_legend_handles_labels()[0]:
+            figure.legend(loc="outside lower center", ncols=3, fontsize=7)
