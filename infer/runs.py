@@ -135,6 +135,17 @@ def user_error_if_too_long() -> Iterator[None]:
         raise UserError(f"a sentence is too long for this model: {error}") from error
 
 
+@contextmanager
+def key_named(name: str) -> Iterator[None]:
+    """Adds to the error of a corpus that cannot be read which key names it, if `name` is a split."""
+    try:
+        yield
+    except UserError as error:
+        if name not in SPLITS:
+            raise
+        raise UserError(f"data.{name} of this run: {error}; --corpus=SPEC reads another") from error
+
+
 def corpus_named(config: ConfigDict, name: str) -> str:
     """Returns the corpus that `name` names: a split of the run's config, or else a corpus itself.
 

@@ -14,7 +14,7 @@ from base.numbers import from_nll
 from base.progress import Progress
 from data.pipeline import OnePass
 from infer.evaluate.record import provenance
-from infer.runs import Run, corpus_named, user_error_if_too_long
+from infer.runs import Run, corpus_named, key_named, user_error_if_too_long
 from run.averaging import named_steps
 from run.distributed import is_main
 from run.sharding import data_mesh, place_params, place_rows
@@ -77,7 +77,8 @@ def evaluate(model_run: Run, split: str, task: str | None = None) -> dict[str, A
     spec = corpus_named(config, split)
     mesh = data_mesh()
     objective = evaluated.objective(config, model_run.model_config)
-    batches = evaluation.batches(config, model_run.text, spec, mesh)
+    with key_named(split):
+        batches = evaluation.batches(config, model_run.text, spec, mesh)
     sums = total(summing(objective), mesh, model_run.params, batches)
     count = int(sums.predictions)
     nll = sums.nll / sums.predictions

@@ -4,10 +4,9 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from base.errors import UserError
 from base.progress import Progress
 from data.sources import open_corpus
-from infer.runs import Run, corpus_named
+from infer.runs import Run, corpus_named, key_named
 from infer.scores.pairs import language_of, read_pair
 from infer.translate.options import Decoding
 from infer.translate.translator import FULL_BATCH, Translation, Translator, note_unknown
@@ -31,10 +30,8 @@ def open_split(model_run: Run, split: str) -> Sentences:
       UserError: it names none, or its corpus cannot be read; the message names the key.
     """
     spec = corpus_named(model_run.config, split)
-    try:
+    with key_named(split):
         return open_sentences(split, spec)
-    except UserError as error:
-        raise UserError(f"data.{split} of this run: {error}; --corpus=SPEC reads another") from error
 
 
 def open_sentences(name: str, spec: str) -> Sentences:

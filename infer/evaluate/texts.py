@@ -16,7 +16,7 @@ from data.batching import TextBatch
 from data.pipeline import text_batches
 from data.sources import open_corpus
 from infer.evaluate.record import provenance
-from infer.runs import Run, corpus_named, user_error_if_too_long
+from infer.runs import Run, corpus_named, key_named, user_error_if_too_long
 from run.distributed import is_main
 from run.sharding import data_mesh, place_params, place_rows, process_shard
 from tasks import task_of
@@ -56,8 +56,9 @@ def evaluate(model_run: Run, split: str, row_length: int | None = None) -> dict[
             raise UserError(f"--row_length={row_length}: it must be at least 1, for a run with data.batching=window")
         cfg.data.pack_length = row_length
     spec = corpus_named(cfg, split)
-    prepared = open_text(cfg, model_run.tokenizer, spec)
-    corpus = open_corpus(spec)
+    with key_named(split):
+        prepared = open_text(cfg, model_run.tokenizer, spec)
+        corpus = open_corpus(spec)
     feeds = 0 if corpus.characters else 1
     text_bytes = sum(len(text.encode()) + feeds for (text,) in corpus.pairs())
     started = time.perf_counter()

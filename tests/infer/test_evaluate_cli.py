@@ -1,6 +1,7 @@
 """`python -m infer`: every key others script against, the record it keeps, and perplexity against its definition."""
 
 import dataclasses
+import functools
 import importlib
 import json
 import math
@@ -9,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import jax
 import numpy as np
@@ -17,7 +19,7 @@ import pytest
 from base.errors import UserError
 from base.ids import BOS, EOS
 from base.tokens import Tokens
-from infer.evaluate import command, translations
+from infer.evaluate import command, predictions, texts, translations
 from infer.evaluate.sentences import open_files, open_split
 from infer.runs import Run, open_run
 from infer.scores import bleu
@@ -43,13 +45,26 @@ def run(workdir: Path) -> Run:
     return open_run(workdir, "latest")
 
 
-def test_a_corpus_that_is_gone_is_named_with_its_key(run: Run) -> None:
+@pytest.mark.parametrize(
+    ("spec", "file", "evaluate"),
+    [
+        ("text:gone.{en,de}", "gone.en", open_split),
+        ("lines:gone.txt", "gone.txt", texts.evaluate),
+        ("lines:gone.txt", "gone.txt", functools.partial(predictions.evaluate, task="masked_lm")),
+    ],
+    ids=["translation", "language model", "masked language model"],
+)
+def test_a_corpus_that_is_gone_is_named_with_its_key(run: Run, spec: str, file: str, evaluate: Any) -> None:
     config = run.config.copy_and_resolve_references()
     with config.unlocked():
-        config.data.test = "text:gone.{en,de}"
-    message = r"data\.test of this run: gone\.en: no such file; --corpus=SPEC reads another"
+        config.data.test = spec
+    gone = run._replace(config=config)
+    message = rf"^data\.test of this run: {file}: no such file; --corpus=SPEC reads another$"
     with pytest.raises(UserError, match=message):
-        open_split(run._replace(config=config), "test")
+        evaluate(gone, "test")
+    if evaluate is not open_split:
+        with pytest.raises(UserError, match=rf"^{file}: no such file$"):
+            evaluate(gone, spec)
 
 
 def run_cli(*arguments: str) -> subprocess.CompletedProcess[str]:
