@@ -120,7 +120,7 @@ def default() -> ConfigDict:
     cfg.checkpoint.every_epochs = 0  # epochs between checkpoints, in place of `every`; 0 is off
     cfg.checkpoint.every_minutes = 0.0  # also save after so long, checked every log_every updates; 0 is off
     cfg.checkpoint.keep_last = 5  # newest checkpoints to keep; the paper averages 5 (base) or 20 (big)
-    cfg.checkpoint.keep_best = 1  # also keep this many with the best validation BLEU, or loss if BLEU is off
+    cfg.checkpoint.keep_best = 1  # also keep this many with the best validation BLEU, or nll if BLEU is off
     cfg.checkpoint.keep_every = 0  # also keep those whose step is a multiple of this; 0 is off
 
     cfg.eval = ConfigDict()

@@ -29,11 +29,16 @@ _TEMPORARY = ".orbax-checkpoint-tmp"
 _DELETED = ".deleted"
 
 
-def quality(metrics: dict) -> tuple[bool, float]:
-    """Returns the sort key for "best", larger is better: validation BLEU if it was measured, else minus the loss."""
+def quality(metrics: dict) -> tuple[int, float]:
+    """Returns the sort key for "best", larger is better: validation BLEU if it was measured, else minus the nll.
+
+    `eval.patience` and sweeps judge by the nll, too. Checkpoints of earlier versions have the smoothed loss alone.
+    """
     if "bleu" in metrics:
-        return True, metrics["bleu"]
-    return False, -metrics.get("loss", float("inf"))
+        return 2, metrics["bleu"]
+    if "nll" in metrics:
+        return 1, -metrics["nll"]
+    return 0, -metrics.get("loss", float("inf"))
 
 
 class Checkpoints:

@@ -111,10 +111,18 @@ def test_unvalidated_checkpoints_are_not_among_the_best(tmp_path: Path) -> None:
     checkpoints.close()
 
 
-def test_bleu_is_better_than_no_bleu_and_lower_loss_than_higher() -> None:
-    metrics = [{"loss": 9.0, "bleu": 0.5}, {"loss": 2.0}, {}, {"loss": 1.0}, {"loss": 9.5, "bleu": 3.0}]
-    order = [2, 1, 3, 0, 4]
-    assert sorted(range(5), key=lambda number: quality(metrics[number])) == order
+def test_best_is_by_bleu_then_by_nll_and_only_without_either_by_the_smoothed_loss() -> None:
+    worst_first = [
+        {},
+        {"loss": 2.0},
+        {"loss": 1.0},
+        {"loss": 3.0, "nll": 1.5},
+        {"loss": 3.5, "nll": 1.2},
+        {"loss": 9.0, "nll": 8.0, "bleu": 0.5},
+        {"loss": 9.5, "nll": 8.5, "bleu": 3.0},
+    ]
+    best_first = worst_first[::-1]
+    assert sorted(best_first, key=quality) == worst_first
 
 
 def test_a_step_saved_twice_stays_as_it_was(tmp_path: Path) -> None:
