@@ -53,17 +53,22 @@ def _stage(
 
 
 @partial(jax.jit, static_argnames=("rows", "end"))
-def _alive_first(
+def _for_next_stage(
     arrays: dict[str, Any], state: SearchState, alive_b: Bool[Array, " b"], rows: int, end: int
 ) -> tuple[dict[str, Any], SearchState, Int[Array, " r"]]:
-    """Returns `rows` of the rows, first those that are alive, with room for `end` steps, and which rows they are."""
+    """Returns `rows` of the rows, those that are alive among them, with room for `end` steps, and which rows they are.
+
+    If all stay, each keeps its place, for over several devices another place may be on another device.
+    """
+    state = states.with_room(state, end)
+    if rows == len(alive_b):
+        return arrays, state, jnp.arange(rows)
     chosen_r = jnp.argsort(~alive_b, stable=True)[:rows]
 
     def choose(x_b: Array) -> Array:
         return x_b[chosen_r] if x_b.ndim else x_b
 
-    arrays, state = jax.tree.map(choose, (arrays, state))
-    return arrays, states.with_room(state, end), chosen_r
+    return *jax.tree.map(choose, (arrays, state)), chosen_r
 
 
 def find(
@@ -83,20 +88,21 @@ def find(
     rows_b = np.arange(rows)
     hypotheses: Any = None
     while True:
-        few = jnp.int32(fewer_rows(rows))
-        state, alive_b, found = _stage(search, model, fixed, end, params, arrays, state, few)
+        few = fewer_rows(rows)
+        state, alive_b, found = _stage(search, model, fixed, end, params, arrays, state, jnp.int32(few))
         if hypotheses is None:
             hypotheses = jax.tree.map(np.array, fetch(found))
         else:
             for field_bm, found_rm in zip(hypotheses, fetch(found), strict=True):
                 field_bm[rows_b] = found_rm
         alive = int(fetch(alive_b).sum())
-        if alive == 0:
+        all_steps_done = end == state.steps and alive > few
+        if alive == 0 or all_steps_done:
             return hypotheses
         while alive <= fewer_rows(rows):
             rows = fewer_rows(rows)
         end = min(2 * end, state.steps)
-        arrays, state, chosen_r = _alive_first(arrays, state, alive_b, rows, end)
+        arrays, state, chosen_r = _for_next_stage(arrays, state, alive_b, rows, end)
         rows_b = rows_b[fetch(chosen_r)]
 
 

@@ -265,19 +265,33 @@ def test_rows_that_have_ended_leave_the_batch_and_keep_their_results(monkeypatch
         kind, options = sample, {"samples": 3, "extra_length": 0}
         arrays["keys_b"] = jax.random.split(jax.random.key(0), 40)
     whole = jax.jit(functools.partial(run_search(kind), model, **options))(params, **arrays)
-    alive_first = stages._alive_first
+    for_next_stage = stages._for_next_stage
     shrunk = []
 
     def spy(arrays, before, alive_b, rows, end):
         shrunk.append((len(alive_b), int(before.step), rows, end))
-        return alive_first(arrays, before, alive_b, rows, end)
+        return for_next_stage(arrays, before, alive_b, rows, end)
 
-    monkeypatch.setattr(stages, "_alive_first", spy)
+    monkeypatch.setattr(stages, "_for_next_stage", spy)
     found = stages.find(kind, model, options, params, **arrays)
     assert shrunk == [(40, 2, 10, 6)], "before the first four steps are done, with room for all there can be"
     assert np.max(found.lengths_bm[3]) > 2
     for field, expected in zip(found, whole, strict=True):
         np.testing.assert_allclose(field, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("rows", "chosen"), [(4, [0, 1, 2, 3]), (2, [1, 3])])
+def test_rows_change_their_place_only_where_others_leave(rows, chosen):
+    model, params = tiny()
+    inputs_bs = jnp.asarray(SOURCE_BS[:4])
+    options = {"beam": 2, "alpha": 0.6, "extra_length": 0}
+    before = beam_search(model, params, inputs_bs, **options).start()
+    alive_b = jnp.array([False, True, False, True])
+    arrays, after, chosen_r = stages._for_next_stage({"inputs_bs": inputs_bs}, before, alive_b, rows, 30)
+    np.testing.assert_array_equal(chosen_r, chosen)
+    np.testing.assert_array_equal(arrays["inputs_bs"], inputs_bs[np.array(chosen)])
+    assert after.token_bm.shape == (rows, 2)
+    assert after.cache.blocks[0].mixer.visible_bmc.shape == (rows, 2, 60)
 
 
 @pytest.mark.parametrize(
