@@ -1,0 +1,172 @@
+"""Trains a recorded run again, with the code and the command of its record, and compares what it scores.
+
+    python -m paper.reproduce layers/attention-seed0                   # results/layers/attention-seed0.json
+    python -m paper.reproduce layers/attention-seed0 --workdir=DIR     # keeps the new run in DIR/run
+
+The commit of the record is cloned into DIR/code, by default in a temporary folder, and trained and evaluated there by
+this Python, with the packages that are installed now. On the same kind of processor and with the same packages the
+parameters are the same, bit for bit. Elsewhere rounding differs; then the loss in nats, of which perplexity is the
+exponential, may differ by --tolerance (seven of our runs, trained again on another processor, moved by up to 1.7 % of
+their perplexity), and other scores by what they do. Exit status 0 if it does not differ by more, else 1.
+
+A run that began with another's parameters or subwords (--init, data.tokenizer) cannot be repeated alone.
+"""
+
+import subprocess
+import sys
+import tempfile
+from contextlib import ExitStack
+from math import log
+from pathlib import Path
+from typing import Any
+
+from absl import flags
+
+from base.command import run
+from base.errors import UserError
+from base.files import read_json
+from base.table import Table, as_text, number
+from paper.provenance import ROOT, caveats
+from paper.records import RunRecord, find_records, read_run
+
+RESULTS = ROOT / "results"
+COMPARED = ("perplexity", "nll", "accuracy", "f1", "sacrebleu", "exact_match")
+SEARCH = ("beam", "alpha", "extra_length")
+
+
+def main(argv: list[str]) -> int:
+    options = flags.FLAGS
+    if len(argv) != 2:
+        raise UserError(f"{' '.join(argv[1:]) or 'no record'}: give the name of one record, such as quickstart")
+    record = recorded(argv[1])
+    with ExitStack() as cleaning:
+        folder = Path(options.workdir or cleaning.enter_context(tempfile.TemporaryDirectory()))
+        if options.workdir and folder.exists():
+            raise UserError(f"--workdir={folder}: it exists already; give a folder that does not")
+        again = repeat(record, folder)
+    print(as_text(table(argv[1], record, again, options.tolerance)))
+    return 0 if is_close(record, again, options.tolerance) else 1
+
+
+def recorded(name: str) -> RunRecord:
+    """Returns the record results/NAME.json.
+
+    Raises:
+      UserError: there is none, or the run cannot be repeated by itself.
+    """
+    path = RESULTS / f"{name.removesuffix('.json').removeprefix('results/')}.json"
+    if not path.is_file():
+        raise UserError(f"{name}: there is no record results/{name}.json; results/ and its folders hold all of them")
+    read_json(path, {"config": dict, "evaluation": dict, "launches": [dict]})
+    (record,) = [found for found in find_records(path.parent).runs if found.path == path]
+    doubts = record.caveats or caveats(record.launches)
+    if doubts or not record.launches:
+        raise UserError(f"{name}: it cannot be repeated, since {'; '.join(doubts) or 'it says nothing of its launch'}")
+    for flag in record.launches[-1]["command"]:
+        if flag.startswith(("--init", "--config.data.tokenizer")):
+            raise UserError(f"{name}: it began with what another run had made ({flag}), so it cannot be repeated alone")
+    return record
+
+
+def repeat(record: RunRecord, folder: Path) -> RunRecord:
+    """Trains and evaluates the run of a record again, in `folder`, and returns what it scored.
+
+    Raises:
+      UserError: the code cannot be checked out, or a command fails.
+    """
+    code = folder / "code"
+    again = folder / "run"
+    commit = record.launches[-1]["git"]["commit"]
+    _call(["git", "clone", "--quiet", "--no-checkout", str(ROOT), str(code)], ROOT)
+    _call(["git", "checkout", "--quiet", "--detach", commit], code)
+    for command in commands(record, again.absolute()):
+        _call([sys.executable, "-m", *command], code)
+    return read_run(again)
+
+
+def commands(record: RunRecord, folder: Path) -> list[list[str]]:
+    """Returns the commands that train the run of a record into `folder`, and evaluate it, without their `python -m`."""
+    scores = record.evaluations[0].scores
+    train = ["train", *record.launches[-1]["command"][1:], f"--workdir={folder}"]
+    evaluate = ["infer.parse" if "f1" in scores else "infer", f"--workdir={folder}", f"--split={scores['split']}"]
+    if "checkpoint" in scores:
+        evaluate.append(f"--checkpoint={scores['checkpoint']}")
+    evaluate += [f"--{key}={scores[key]}" for key in SEARCH if key in scores]
+    if "row" in scores:
+        evaluate.append(f"--row_length={scores['row']}")
+    return [train, evaluate]
+
+
+def table(name: str, record: RunRecord, again: RunRecord, tolerance: float) -> Table:
+    """Returns the scores of the record and those of the new run, with what else differs in the notes."""
+    before = record.evaluations[0].scores
+    after = again.evaluations[0].scores
+    rows: list[tuple[str, ...]] = []
+    for key in COMPARED:
+        if key in before and key in after:
+            change = after[key] - before[key]
+            rows.append((key, number(before[key], 4), number(after[key], 4), number(change, 4, sign=True)))
+    rows.append(("training minutes", number(record.minutes, 1), number(again.minutes, 1), ""))
+    difference = loss_of(again) - loss_of(record)
+    verdict = "repeated" if is_close(record, again, tolerance) else "NOT repeated"
+    same = " the parameters are the same, bit for bit;" if _same_parameters(record, again) else ""
+    notes = [
+        f"{verdict}:{same} the loss differs by {number(difference, 4, sign=True)} nats, and may by {tolerance:g}",
+        f"python -m {' '.join(commands(record, Path('RUN'))[0])}",
+        f"code of {record.launches[-1]['git']['commit'][:12]}, {before['split']} split {before['data']}",
+        *differences(record.launches[-1], again.launches[-1]),
+    ]
+    return Table("reproduce", name, ("score", "recorded", "again", "difference"), rows, notes)
+
+
+def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """Returns a note on the processors, and one on packages, of two launches that differ."""
+    notes: list[str] = []
+    devices = [launch["device"].get("cpu") or launch["device"]["kind"] for launch in (before, after)]
+    if devices[0] != devices[1]:
+        notes.append(f"recorded on {devices[0]}, now on {devices[1]}")
+    versions = [launch.get("versions", {}) for launch in (before, after)]
+    changed = [
+        f"{package} {version}, now {versions[1].get(package, 'none')}"
+        for package, version in versions[0].items()
+        if versions[1].get(package) != version
+    ]
+    return [*notes, f"packages: {'; '.join(changed)}"] if changed else notes
+
+
+def is_close(record: RunRecord, again: RunRecord, tolerance: float) -> bool:
+    """Returns whether a new run has the record's parameters, or a loss that differs by at most `tolerance` nats."""
+    return _same_parameters(record, again) or abs(loss_of(again) - loss_of(record)) <= tolerance
+
+
+def loss_of(run_record: RunRecord) -> float:
+    """Returns the loss of a run's evaluation in nats; of a parser's, which has none, that of its last validation."""
+    scores = run_record.evaluations[0].scores
+    if "nll" in scores:
+        return float(scores["nll"])
+    if "perplexity" not in scores:
+        scores = run_record.validations[-1]
+    return log(scores["perplexity"])
+
+
+def _same_parameters(record: RunRecord, again: RunRecord) -> bool:
+    hashes = {run_record.evaluations[0].scores["params_sha256"] for run_record in (record, again)}
+    return len(hashes) == 1
+
+
+def _call(command: list[str], folder: Path) -> None:
+    """Runs a command in a folder; what it prints goes to standard error.
+
+    Raises:
+      UserError: it fails.
+    """
+    print(f"{folder.name}$ {' '.join(command[:3])} ...", file=sys.stderr)
+    done = subprocess.run(command, cwd=folder, stdout=sys.stderr)
+    if done.returncode:
+        raise UserError(f"{' '.join(command[:3])}: it ended with status {done.returncode}; its output is above")
+
+
+if __name__ == "__main__":
+    flags.DEFINE_string("workdir", None, "folder to create for the code and the run; default: a temporary one")
+    flags.DEFINE_float("tolerance", 0.017, "nats by which the loss may differ", lower_bound=0.0)
+    run(main)

@@ -1,0 +1,135 @@
+"""A recorded run, trained again: its commands, what is compared, what is refused, and one from end to end."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from base.errors import UserError
+from paper import reproduce
+from paper.records import RunRecord, read_run
+from paper.results import make_record
+from tests.conftest import ROOT
+from tests.planted import head, plant, planted_config, scores
+
+CONFIG = planted_config("configs/layers.py:attention", seed=1)
+LAUNCH = {
+    "command": ["__main__.py", "--config=configs/layers.py:attention", "--config.seed=1"],
+    "device": {"kind": "cpu", "count": 1, "cpus": 2, "cpu": "Xeon"},
+    "versions": {"jax": "0.10.2", "flax": "0.12.8"},
+    "data": {},
+    "git": {"commit": head(), "dirty": False},
+}
+
+
+def planted(folder: Path, perplexity: float, params: str = "a", **launch: Any) -> RunRecord:
+    evaluation = scores(CONFIG, "test", 80.0, perplexity=perplexity, params_sha256=params, checkpoint="latest")
+    plant(folder, CONFIG, evaluation)
+    return read_run(folder)._replace(launches=[LAUNCH | launch])
+
+
+def written(folder: Path, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
+    """Writes a record, results/one.json, and has the command look for it there."""
+    evaluation = scores(CONFIG, "test", 80.0, perplexity=1.3)
+    content = {"config": CONFIG, "evaluation": evaluation, "caveats": [], "launches": [LAUNCH], **changes}
+    content["training"] = {"steps": CONFIG["steps"], "minutes": 2.0, "validations": []}
+    (folder / "one.json").write_text(json.dumps(content))
+    monkeypatch.setattr(reproduce, "RESULTS", folder)
+
+
+def test_the_commands_are_those_of_the_record(tmp_path: Path) -> None:
+    train, evaluate = reproduce.commands(planted(tmp_path / "run", 1.3), Path("RUN"))
+    assert train == ["train", "--config=configs/layers.py:attention", "--config.seed=1", "--workdir=RUN"]
+    search = ["--beam=1", "--alpha=0.0", "--extra_length=50"]
+    assert evaluate == ["infer", "--workdir=RUN", "--split=test", "--checkpoint=latest", *search]
+
+
+@pytest.mark.parametrize(
+    ("perplexity", "params", "tolerance", "said"),
+    [
+        (1.31, "b", 0.017, "repeated: the loss differs by +0.0077 nats, and may by 0.017"),  # log(1.31 / 1.3)
+        (1.28, "b", 0.017, "repeated: the loss differs by −0.0155 nats"),
+        (1.27, "b", 0.017, "NOT repeated: the loss differs by −0.0233 nats"),
+        (1.31, "b", 0.005, "NOT repeated: the loss differs by +0.0077 nats, and may by 0.005"),
+        (1.3, "a", 0.0, "repeated: the parameters are the same, bit for bit; the loss differs by +0.0000"),
+    ],
+)
+def test_a_run_is_repeated_if_its_loss_hardly_differs(
+    tmp_path: Path, perplexity: float, params: str, tolerance: float, said: str
+) -> None:
+    record = planted(tmp_path / "record", 1.3)
+    elsewhere = {"device": {"kind": "cpu", "cpu": "EPYC"}, "versions": {"jax": "1"}}
+    again = planted(tmp_path / "again", perplexity, params, **elsewhere)
+    table = reproduce.table("one", record, again, tolerance)
+    assert table.notes[0].startswith(said)
+    assert reproduce.is_close(record, again, tolerance) == said.startswith("repeated")
+    assert table.notes[3:] == [
+        "recorded on Xeon, now on EPYC",
+        "packages: jax 0.10.2, now 1; flax 0.12.8, now none",
+    ]
+    assert ("sacrebleu", "80.0000", "80.0000", "+0.0000") in table.rows
+
+
+def test_a_parser_is_compared_by_its_last_validation(tmp_path: Path) -> None:
+    record = planted(tmp_path / "run", 1.3)
+    evaluation = record.evaluations[0]
+    parsed = {key: value for key, value in evaluation.scores.items() if key != "perplexity"}
+    parser = record._replace(evaluations=[evaluation._replace(scores={"f1": 90.0, **parsed})])
+    assert reproduce.loss_of(parser) == pytest.approx(1.6094, abs=1e-4)  # log 5, which is planted
+    assert reproduce.commands(parser, Path("RUN"))[1][0] == "infer.parse"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"launches": [LAUNCH | {"git": {"commit": "0" * 40, "dirty": False}}]},
+            "the commit is not in the repository",
+        ),
+        ({"caveats": ["the code had uncommitted changes"]}, "since the code had uncommitted changes"),
+        ({"launches": []}, "cannot be repeated"),
+        ({"launches": [LAUNCH | {"command": ["x", "--init=runs/base"]}]}, r"had made \(--init=runs/base\)"),
+    ],
+)
+def test_what_cannot_be_repeated_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], message: str
+) -> None:
+    written(tmp_path, monkeypatch, **changes)
+    with pytest.raises(UserError, match=message):
+        reproduce.recorded("one")
+
+
+def test_a_record_is_found_by_its_name_and_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path, monkeypatch)
+    assert reproduce.recorded("one") == reproduce.recorded("results/one.json")
+    with pytest.raises(UserError, match=r"^two: there is no record results/two\.json"):
+        reproduce.recorded("two")
+
+
+@pytest.mark.slow
+def test_from_end_to_end_the_parameters_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the code of HEAD, which need not be that of the working tree."""
+    flags = ["--config=configs/quickstart.py", "--config.steps=3", "--config.data.train=grammar:train:300"]
+    flags += ["--config.data.vocab_size=400", "--config.model.N=1", "--config.model.d_ff=16"]
+    flags += [
+        "--config.eval.bleu_sentences=0",
+        "--config.decode.checkpoint=latest",
+        "--config.data.test=grammar:test:3",
+    ]
+    workdir = f"--workdir={tmp_path / 'run'}"
+    for command in (["train", *flags, workdir], ["infer", workdir, "--split=test"]):
+        subprocess.run([sys.executable, "-m", *command], cwd=ROOT, check=True, capture_output=True)
+    content = make_record(tmp_path / "run", allow_dirty=True)
+    launch = content["launches"][0] | {"git": {"commit": head(), "dirty": False}}
+    (tmp_path / "results").mkdir()
+    record = content | {"launches": [launch], "caveats": []}
+    (tmp_path / "results" / "one.json").write_text(json.dumps(record))
+    monkeypatch.setattr(reproduce, "RESULTS", tmp_path / "results")
+    found = reproduce.recorded("one")
+    again = reproduce.repeat(found, tmp_path / "again")
+    assert reproduce._same_parameters(found, again)
+    table = reproduce.table("one", found, again, 0.0)
+    assert table.notes[0].startswith("repeated: the parameters are the same, bit for bit")
