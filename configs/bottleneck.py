@@ -31,16 +31,14 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from base.keys import changed
+from base.two_stages import STAGES, points
 from configs.quickstart import get_config as quickstart
 from configs.recurrent import WIDTHS
 from configs.recurrent import get_config as recurrent
 
 KINDS = ("transformer", *WIDTHS)
 RATES = (0.0025, 0.005, 0.01, 0.02)  # of which 0.005 is the quickstart's; the last since 0.01 was the best of three
-STAGES = ("choose", "test")
 CHOSEN = {"transformer": 0.005, "fixed": 0.01, "additive": 0.01, "dot": 0.01}  # the rate of each kind, by stage 1
-SEEDS = (1, 2, 3)  # of stage 2
 
 
 def get_config(argument: str = "transformer") -> ConfigDict:
@@ -69,16 +67,6 @@ def sweep(stage: str = "choose") -> list[dict[str, Any]]:
     """Returns the points of a stage: all kinds with every rate, or three fresh seeds of each with its own.
 
     Raises:
-      ValueError: there is no such stage, or its kinds have not chosen yet.
+      ValueError: there is no such stage, or not every row has chosen yet.
     """
-    if stage == "choose":
-        return [{"seed": 0, **_changes(f"{kind}:{rate}")} for rate in RATES for kind in KINDS]
-    if stage != "test":
-        raise ValueError(f"there is no stage {stage!r}; the stages are {', '.join(STAGES)}")
-    if lacking := [kind for kind in KINDS if kind not in CHOSEN]:
-        raise ValueError(f"stage 1 has not chosen the rate of {', '.join(lacking)}: CHOSEN in configs/bottleneck.py")
-    return [{"seed": seed, **_changes(kind)} for seed in SEEDS for kind in KINDS]
-
-
-def _changes(argument: str) -> dict[str, Any]:
-    return changed(get_config().to_dict(), get_config(argument).to_dict())
+    return points(stage, get_config, KINDS, RATES, CHOSEN)

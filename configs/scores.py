@@ -38,7 +38,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from base.keys import changed
+from base.two_stages import STAGES, points
 from configs.quickstart import get_config as quickstart
 
 # The kind of scores, and d_k.
@@ -53,9 +53,7 @@ ROWS = (
     "additive-128",
 )
 RATES = (0.00125, 0.0025, 0.005)
-STAGES = ("choose", "test")
 CHOSEN: dict[str, float] = {}  # the rate of each row; empty until stage 1 has run
-SEEDS = (1, 2, 3)  # of stage 2
 
 
 def get_config(argument: str = "scaled-32") -> ConfigDict:
@@ -95,16 +93,6 @@ def sweep(stage: str = "choose") -> list[dict[str, Any]]:
     """Returns the points of a stage: all rows with every rate, or three fresh seeds of each with its own.
 
     Raises:
-      ValueError: there is no such stage, or its rows have not chosen yet.
+      ValueError: there is no such stage, or not every row has chosen yet.
     """
-    if stage == "choose":
-        return [{"seed": 0, **_changes(f"{row}:{rate}")} for rate in RATES for row in ROWS]
-    if stage != "test":
-        raise ValueError(f"there is no stage {stage!r}; the stages are {', '.join(STAGES)}")
-    if lacking := [row for row in ROWS if row not in CHOSEN]:
-        raise ValueError(f"stage 1 has not chosen the rate of {', '.join(lacking)}: CHOSEN in configs/scores.py")
-    return [{"seed": seed, **_changes(row)} for seed in SEEDS for row in ROWS]
-
-
-def _changes(argument: str) -> dict[str, Any]:
-    return changed(get_config().to_dict(), get_config(argument).to_dict())
+    return points(stage, get_config, ROWS, RATES, CHOSEN)

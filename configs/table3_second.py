@@ -48,7 +48,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from base.keys import changed
+from base.two_stages import STAGES, points
 from configs.ablations import ROWS
 from configs.common import default
 
@@ -59,7 +59,6 @@ MARGIN = 0.03  # nats: how far a primary row of the paper is from base at least,
 STEPS = 1_000
 SCHEDULES = {"steep": (0.7, STEPS // 5), "gentle": (0.35, STEPS * 2 // 5)}  # factor and warm-up
 NARROWER = 4
-STAGES = ("choose", "test")
 CHOSEN: dict[str, str] = {}  # the schedule of each row; empty until stage 1 has run
 
 
@@ -105,18 +104,6 @@ def sweep(stage: str = "choose") -> list[dict[str, Any]]:
     """Returns the points of a stage: all rows with both schedules, or three fresh seeds of each with its own.
 
     Raises:
-      ValueError: there is no such stage, or its rows have not chosen yet.
+      ValueError: there is no such stage, or not every row has chosen yet.
     """
-    if stage == "choose":
-        return [{"seed": 0, **_changes(row, schedule)} for row in ROWS for schedule in SCHEDULES]
-    if stage != "test":
-        raise ValueError(f"there is no stage {stage!r}; the stages are {', '.join(STAGES)}")
-    if lacking := [row for row in ROWS if row not in CHOSEN]:
-        raise ValueError(
-            f"stage 1 has not chosen the schedule of {', '.join(lacking)}: CHOSEN in configs/table3_second.py"
-        )
-    return [{"seed": seed, **_changes(row, CHOSEN[row])} for seed in (1, 2, 3) for row in ROWS]
-
-
-def _changes(row: str, schedule: str) -> dict[str, Any]:
-    return changed(get_config().to_dict(), get_config(f"{row}:{schedule}").to_dict())
+    return points(stage, get_config, ROWS, SCHEDULES, CHOSEN)

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from base.table import NOT_RUN, Table, number, spread
+from base.table import NOT_RUN, Table, spread
 from configs.bottleneck import CHOSEN, KINDS, RATES
 from paper.drawing import curve, drawn
 from paper.records import Records, RowRuns, caveat_notes, row_runs
-from paper.studies.second import choice, last_validation
+from paper.studies.choice import stage_1
 from paper.tables.cost import cost
 from paper.tables.trend import INTERVAL, half_interval, with_interval
 
@@ -42,19 +42,8 @@ def tables(records: Records) -> list[Table]:
         *(note for row in runs.values() for note in row.notes),
         *caveat_notes(runs),
     ]
-    return [Table("bottleneck", "One vector for a sentence, or attention", head, lines, notes), stage_1(records)]
-
-
-def stage_1(records: Records) -> Table:
-    """Returns which rate each kind has chosen: that of the lowest perplexity on validation after the last update."""
-    lines: list[tuple[str, ...]] = []
-    for kind in KINDS:
-        perplexities = {str(rate): last_validation(records, f"{FILE}:{kind}:{rate}") for rate in RATES}
-        shown = [NOT_RUN if perplexity is None else number(perplexity, 4) for perplexity in perplexities.values()]
-        lines.append((kind, *shown, choice(perplexities) or NOT_RUN))
-    notes = [f"one run of seed 0 with each; the choice is recorded in {FILE} before stage 2"]
-    head = ("decoder sees", *(f"validation perplexity with rate: {rate}" for rate in RATES), "chosen")
-    return Table("bottleneck", "One vector for a sentence, or attention, stage 1: rates", head, lines, notes)
+    study = Table("bottleneck", "One vector for a sentence, or attention", head, lines, notes)
+    return [study, stage_1(records, study, FILE, KINDS, RATES, "rate")]
 
 
 def rows(records: Records) -> dict[str, RowRuns]:

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from base.table import NOT_RUN, Table, number
+from base.table import Table, number
 from configs.scores import CHOSEN, RATES, ROWS
 from paper.drawing import colour, drawn
 from paper.records import Records, RowRuns, caveat_notes, row_runs
-from paper.studies.second import choice, last_validation
+from paper.studies.choice import stage_1
 from paper.tables.cost import cost
 from paper.tables.trend import INTERVAL, by_seed, half_interval, paired_differences, tested, with_interval
 
@@ -44,19 +44,8 @@ def tables(records: Records) -> list[Table]:
         *(note for row in runs.values() for note in row.notes),
         *caveat_notes(runs),
     ]
-    return [Table("scores", TITLE, HEAD, lines, notes), stage_1(records), footnote_4()]
-
-
-def stage_1(records: Records) -> Table:
-    """Returns which rate each row has chosen: that of the lowest perplexity on validation after the last update."""
-    lines: list[tuple[str, ...]] = []
-    for name in ROWS:
-        perplexities = {str(rate): last_validation(records, f"{FILE}:{name}:{rate}") for rate in RATES}
-        shown = [NOT_RUN if perplexity is None else number(perplexity, 3) for perplexity in perplexities.values()]
-        lines.append((name, *shown, choice(perplexities) or NOT_RUN))
-    notes = [f"one run of seed 0 with each; the choice is recorded in {FILE} before stage 2"]
-    head = ("scores and d_k", *(f"validation perplexity with rate: {rate}" for rate in RATES), "chosen")
-    return Table("scores", f"{TITLE}, stage 1: rates", head, lines, notes)
+    study = Table("scores", TITLE, HEAD, lines, notes)
+    return [study, stage_1(records, study, FILE, ROWS, RATES, "rate"), footnote_4()]
 
 
 def footnote_4() -> Table:

@@ -9,12 +9,13 @@ import numpy as np
 from jaxtyping import Float
 from scipy import stats
 
-from base.table import NOT_RUN, Table, number
+from base.table import Table, number
 from configs.table3_second import CHOSEN, EQUIVALENT, MARGIN, PRIMARY, SCHEDULES, STEPS
 from model.config import parameter_count
 from paper.drawing import drawn
 from paper.published import TABLE3
-from paper.records import Records, RowRuns, RunRecord, caveat_notes, identity, load, row_runs
+from paper.records import Records, RowRuns, RunRecord, caveat_notes, load, row_runs
+from paper.studies.choice import stage_1
 from paper.tables.cost import cost
 from paper.tables.trend import (
     DRAWS,
@@ -25,7 +26,7 @@ from paper.tables.trend import (
     redrawn,
     with_interval,
 )
-from run.folder import as_json, model_config
+from run.folder import model_config
 
 FILE = "configs/table3_second.py"
 ROWS = ("base", *(name for name in TABLE3 if name != "base"))
@@ -71,36 +72,8 @@ def tables(records: Records) -> list[Table]:
         *(note for row in runs.values() for note in row.notes),
         *caveat_notes(runs),
     ]
-    return [Table("second", "Table 3 scaled down, second design", HEAD, lines, notes), stage_1(records)]
-
-
-def stage_1(records: Records) -> Table:
-    """Returns which schedule each row has chosen: that of the lower perplexity on validation after the last update."""
-    lines: list[tuple[str, ...]] = []
-    for name in ROWS:
-        perplexities = {schedule: last_validation(records, f"{FILE}:{name}:{schedule}") for schedule in SCHEDULES}
-        shown = [NOT_RUN if perplexity is None else number(perplexity, 3) for perplexity in perplexities.values()]
-        lines.append((name, *shown, choice(perplexities) or NOT_RUN))
-    notes = ["one run of seed 0 with each; the choice is recorded in configs/table3_second.py before stage 2"]
-    head = ("row", *(f"validation perplexity: {schedule}" for schedule in SCHEDULES), "chosen")
-    return Table("second", "Table 3 scaled down, second design, stage 1: schedules", head, lines, notes)
-
-
-def choice(perplexities: Mapping[str, float | None]) -> str:
-    """Returns the schedule of the lowest perplexity, of equals the first; "" unless all have run."""
-    known = {schedule: perplexity for schedule, perplexity in perplexities.items() if perplexity is not None}
-    if len(known) < len(perplexities):
-        return ""
-    return min(known, key=known.__getitem__)
-
-
-def last_validation(records: Records, config: str, seed: int = 0) -> float | None:
-    """Returns the validation perplexity of a config's complete run after its last update; None without one."""
-    wanted = identity(as_json(load(config)))
-    for run in records.runs:
-        if run.config["seed"] == seed and not run.problem and identity(run.config) == wanted and run.validations:
-            return float(run.validations[-1]["perplexity"])
-    return None
+    study = Table("second", "Table 3 scaled down, second design", HEAD, lines, notes)
+    return [study, stage_1(records, study, FILE, ROWS, SCHEDULES, "schedule")]
 
 
 def rows(records: Records) -> dict[str, RowRuns]:

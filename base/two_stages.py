@@ -1,0 +1,40 @@
+"""The points of a study in two stages: first every row chooses one of the same options, then fresh seeds are compared.
+
+Used by configs/bottleneck.py, configs/scores.py and configs/table3_second.py, whose docstrings are the designs.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from base.keys import changed
+
+STAGES = ("choose", "test")
+SEEDS = (1, 2, 3)  # of stage 2; stage 1 has seed 0
+
+
+def points(
+    stage: str,
+    get_config: Callable[[str], Any],
+    rows: Iterable[str],
+    options: Iterable[Any],
+    chosen: Mapping[str, Any],
+) -> list[dict[str, Any]]:
+    """Returns the points of a sweep: all rows with every option, or the fresh seeds of each row with what it chose.
+
+    `get_config` takes ROW:OPTION; what a point changes is counted from the config of the stage's name.
+
+    Raises:
+      ValueError: there is no such stage, or its rows have not chosen yet.
+    """
+    if stage not in STAGES:
+        raise ValueError(f"there is no stage {stage!r}; the stages are {', '.join(STAGES)}")
+    before = get_config(stage).to_dict()
+
+    def point(seed: int, row: str, option: Any) -> dict[str, Any]:
+        return {"seed": seed, **changed(before, get_config(f"{row}:{option}").to_dict())}
+
+    if stage == "choose":
+        return [point(0, row, option) for option in options for row in rows]
+    if lacking := [row for row in rows if row not in chosen]:
+        raise ValueError(f"stage 1 has not chosen for {', '.join(lacking)}: CHOSEN in the config")
+    return [point(seed, row, chosen[row]) for seed in SEEDS for row in rows]
