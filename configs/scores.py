@@ -53,7 +53,7 @@ ROWS = (
     "additive-128",
 )
 RATES = (0.00125, 0.0025, 0.005)
-CHOSEN: dict[str, float] = {}  # the rate of each row; empty until stage 1 has run
+CHOSEN = dict.fromkeys(ROWS, 0.005)  # the rate of each row: by stage 1 the last for all, so none is bracketed
 
 
 def get_config(argument: str = "scaled-32") -> ConfigDict:
