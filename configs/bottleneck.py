@@ -23,6 +23,7 @@ The design, fixed before the first run:
     python -m train.sweep --config=configs/bottleneck.py:choose --workdir=runs/bottleneck-choose            # stage 1
     python -m train.sweep --config=configs/bottleneck.py:test --workdir=runs/bottleneck                     # stage 2
     python -m train --config=configs/bottleneck.py:fixed --workdir=runs/fixed                               # one run
+    python -m infer --workdir=RUN --split=valid                              # each of stage 1, for its record
     python -m infer --workdir=RUN --split=test                               # once for each run of stage 2
     python -m paper bottleneck --runs=runs --plot=bottleneck.svg             # the rates chosen, and the verdict
 """

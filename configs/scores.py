@@ -30,6 +30,7 @@ The design, fixed before the first run:
     python -m train.sweep --config=configs/scores.py:choose --workdir=runs/scores-choose                    # stage 1
     python -m train.sweep --config=configs/scores.py:test --workdir=runs/scores                             # stage 2
     python -m train --config=configs/scores.py:unscaled-128 --workdir=runs/unscaled                         # one run
+    python -m infer --workdir=RUN --split=valid                              # each of stage 1, for its record
     python -m infer --workdir=RUN --split=test                               # once for each run of stage 2
     python -m paper scores --runs=runs --plot=scores.svg                     # the rates chosen, and the verdict
 """
