@@ -81,8 +81,8 @@ def default() -> ConfigDict:
     cfg.model.remat = "none"  # recompute in the backward pass: none | full (layers) | dots (attention only)
     cfg.model.dropout_bits = "threefry"  # threefry (jax.random) | hash (counter-based, faster on CPU)
     cfg.model.attention_impl = "einsum"  # einsum | a fused kernel: splash (TPU), cudnn (GPU, bfloat16)
-    cfg.model.mixer = "attention"  # or in its place: restricted | linear | recurrent | convolution
-    cfg.model.neighbours = 15  # r of "restricted": positions that each attends to, its own included; section 4
+    cfg.model.mixer = "attention"  # or in its place: restricted | strided | linear | recurrent | convolution
+    cfg.model.neighbours = 15  # r of "restricted": positions that each attends to, section 4; "strided" adds every r-th
     cfg.model.kernel_width = 3  # positions that "convolution" covers
     cfg.model.prefix = "none"  # for task="prefix_lm": full (source tokens see the whole source) | causal
     # For task="recurrent_translation", what its decoder knows of the source: fixed (the encoder's last states) |

@@ -16,6 +16,7 @@ from model.mixers.convolution import GatedConvolution
 from model.mixers.linear import LinearAttention
 from model.mixers.recurrent import Recurrent
 from model.mixers.restricted import RestrictedAttention
+from model.mixers.strided import StridedAttention
 from model.noise import Noise, dropout, fold
 from model.positions import NoPositions
 from model.rows import by_rows
@@ -90,6 +91,8 @@ def self_mixer(c: ModelConfig, causal: bool, gain: float = 1.0) -> Any:
     match c.mixer:
         case "restricted":
             return RestrictedAttention(c, encoding, gain, name="restricted")
+        case "strided":
+            return StridedAttention(c, encoding, gain, name="strided")
         case "linear":
             return LinearAttention(c, NoPositions(), gain, name="linear")
         case "recurrent":

@@ -30,7 +30,7 @@ DEVICES, LENGTH = 4, 16
 CONFIG = ModelConfig(64, N=1, d_model=32, d_ff=64, h=4, d_k=8, d_v=8, max_positions=32, dropout_bits="hash")
 IMAGE = ImageConfig(height=8, width=8, patch_height=2, patch_width=2, classes=4)
 ROWS_OF = 16, 32  # two batches
-MIXERS = ("attention", "restricted", "linear", "recurrent", "convolution")
+MIXERS = ("attention", "restricted", "strided", "linear", "recurrent", "convolution")
 
 
 def families() -> Iterator[tuple[str, Objective, Any]]:

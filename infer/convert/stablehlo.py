@@ -22,7 +22,7 @@ from model.transformer import Transformer
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 TOLERANCE = 1e-4
-OF_ONE_LENGTH = ("restricted", "linear")  # mixers whose blocks depend on the length of a row
+OF_ONE_LENGTH = ("restricted", "strided", "linear")  # mixers whose blocks depend on the length of a row
 README = """A Transformer as two functions in StableHLO, for {platforms}, any number of rows {lengths}:
 
 - `encode.bin`: (parameters, source ids [b,s]) -> the encoder's output [b,s,d], float32

@@ -14,6 +14,7 @@ class Abilities(NamedTuple):
 MIXERS = {
     "attention": Abilities(weights=True, relative=True, kernels=True),
     "restricted": Abilities(weights=True, relative=True, kernels=False),
+    "strided": Abilities(weights=True, relative=True, kernels=False),
     "linear": Abilities(weights=False, relative=False, kernels=False),
     "recurrent": Abilities(weights=False, relative=False, kernels=False),
     "convolution": Abilities(weights=False, relative=False, kernels=False),

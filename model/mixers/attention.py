@@ -110,10 +110,16 @@ def attention_weights(
     Without `scale`, logits are not divided by sqrt(d_k). With `one`, exp(0) is added to the softmax's denominator, so
     that a head may attend to nothing (Miller 2023, "Attention is off by one").
     """
-    logits_bhts = jnp.einsum("bhtk,bhsk->bhts", q_bhtk, k_bhsk, preferred_element_type=jnp.float32)
-    if scale:
-        logits_bhts = logits_bhts / jnp.sqrt(jnp.float32(q_bhtk.shape[-1]))
+    logits_bhts = dot_products(q_bhtk, k_bhsk, scale)
     return masked_softmax(logits_bhts, mask_bts, bias_bhts, one)
+
+
+def dot_products(
+    q_bhtk: Float[Array, "b h t k"], k_bhsk: Float[Array, "b h s k"], scale: bool
+) -> Float[Array, "b h t s"]:
+    """Returns Q K^T, divided by sqrt(d_k) if `scale`, in float32."""
+    logits_bhts = jnp.einsum("bhtk,bhsk->bhts", q_bhtk, k_bhsk, preferred_element_type=jnp.float32)
+    return logits_bhts / jnp.sqrt(jnp.float32(q_bhtk.shape[-1])) if scale else logits_bhts
 
 
 def additive_attention_weights(

@@ -121,7 +121,7 @@ class RestrictedAttention(Heads):
         kept_bnhqs = dropout(weights_bnhqs, c.P_drop_attention, noise, c.dropout_bits)
         heads = jnp.einsum("bhqs,bhse->bqhe", as_rows(kept_bnhqs).astype(x_btd.dtype), v)
         heads_bthe = heads.reshape(b, n * blocks.length, *heads.shape[2:])[:, :t]
-        weights_bhtt = _over_whole_rows(weights_bnhqs, blocks.length)[:, :, :t, :t]
+        weights_bhtt = over_whole_rows(weights_bnhqs, blocks.length)[:, :, :t, :t]
         return self.output(heads_bthe.swapaxes(1, 2)), weights_bhtt
 
     def init_cache(self, rows: int, beams: int, slots: int) -> Window:
@@ -186,7 +186,7 @@ class RestrictedAttention(Heads):
         return y_btd, Window(KVCache(StoredKeysValues.of(past), visible_bmc, used=jnp.int32(0)))
 
 
-def _over_whole_rows(weights_bnhqs: Float[Array, "b n h q s"], block: int) -> Float[Array, "b h t t"]:
+def over_whole_rows(weights_bnhqs: Float[Array, "b n h q s"], block: int) -> Float[Array, "b h t t"]:
     """Returns weights over the keys of the whole row, given those over the o neighbouring blocks' keys."""
     b, n, h, _, s = weights_bnhqs.shape
     o = s // block

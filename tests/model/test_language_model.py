@@ -155,6 +155,7 @@ def test_a_prompt_at_once_is_the_prompt_step_by_step(variant):
     "fields",
     [
         {"mixer": "restricted", "neighbours": 2},
+        {"mixer": "strided", "neighbours": 2},
         {"mixer": "restricted", "neighbours": 2, "positions": "t5"},
         {"mixer": "convolution", "kernel_width": 2},
     ],

@@ -14,6 +14,7 @@ from model.mixers.attention import MultiHeadAttention
 from model.mixers.convolution import GatedConvolution
 from model.mixers.recurrent import Recurrent
 from model.mixers.restricted import RestrictedAttention
+from model.mixers.strided import StridedAttention
 from model.noise import Noise
 from model.positions import NoPositions
 from model.stack import Stack
@@ -28,6 +29,7 @@ from tests.tiny import TINY, apply_jitted, padded_ids, perturbed, tokens
 
 PLAIN = [
     pytest.param({"mixer": "restricted", "neighbours": 3}, id="restricted"),
+    pytest.param({"mixer": "strided", "neighbours": 3}, id="strided"),
     pytest.param({"mixer": "linear"}, id="linear"),
     pytest.param({"mixer": "convolution", "kernel_width": 3}, id="convolution"),
     pytest.param({"mixer": "recurrent"}, id="recurrent"),
@@ -39,6 +41,8 @@ MIXERS = [
         for name, changes in {
             "restricted-rope": {"mixer": "restricted", "neighbours": 2, "positions": "rope", "norm": "pre"},
             "restricted-alibi": {"mixer": "restricted", "neighbours": 4, "positions": "alibi"},
+            "strided-rope": {"mixer": "strided", "neighbours": 2, "positions": "rope", "norm": "pre"},
+            "strided-alibi": {"mixer": "strided", "neighbours": 4, "positions": "alibi", "softmax_one": True},
             "convolution-pre": {"mixer": "convolution", "kernel_width": 4, "norm": "pre"},
         }.items()
     ),
@@ -54,11 +58,22 @@ def reach(config, causal):
     far = SEGMENTS.shape[1]
     before, after = {
         "restricted": (config.neighbours - 1, 0) if causal else (config.neighbours // 2,) * 2,
+        "strided": (config.neighbours - 1, 0) if causal else (config.neighbours // 2,) * 2,
         "convolution": (config.kernel_width - 1, 0)
         if causal
         else (config.kernel_width // 2, (config.kernel_width - 1) // 2),
     }.get(config.mixer, (far, 0) if causal else (far, far))
     return -after, before
+
+
+def directly(config, causal):
+    """Which position j influences position i of eleven through one mixer, if they are of one sentence, [i,j]."""
+    least, most = reach(config, causal)
+    distance = np.arange(11)[:, None] - np.arange(11)[None, :]
+    near = (distance >= least) & (distance <= most)
+    if config.mixer == "strided":
+        near = near | ((distance % config.neighbours == 0) & ((distance >= 0) | (not causal)))
+    return near
 
 
 @mixers
@@ -72,9 +87,7 @@ def test_a_position_is_influenced_by_its_own_sentence_as_far_as_the_mixer_reache
     x_btd = jnp.asarray(rng.standard_normal((1, 11, config.d_model)), jnp.float32)
     params = jax.jit(stack.init)(jax.random.key(0), x_btd, rows)
     reached = invariants.influence(lambda x: stack.apply(params, x, rows)[0], x_btd)[0, :, 0, :]
-    least, most = reach(config, causal)
-    distance = np.arange(11)[:, None] - np.arange(11)[None, :]
-    near = np.asarray(Mask(SEGMENTS, SEGMENTS).dense())[0] & (distance >= least) & (distance <= most)
+    near = np.asarray(Mask(SEGMENTS, SEGMENTS).dense())[0] & directly(config, causal)
     expected = np.linalg.matrix_power(near.astype(int), config.N) > 0
     np.testing.assert_array_equal(reached, expected)
 
@@ -149,18 +162,20 @@ def cost(module, t):
 
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("r", [5, *(pytest.param(r, marks=pytest.mark.slow) for r in (1, 2, 3, 8, 40))])
-def test_restricted_attention_is_attention_with_a_mask_of_r_neighbours(r, causal):
-    config = dataclasses.replace(TINY, mixer="restricted", neighbours=r)
+@pytest.mark.parametrize(
+    "kind", [RestrictedAttention, pytest.param(StridedAttention, marks=pytest.mark.slow)], ids=["restricted", "strided"]
+)
+def test_sparse_attention_is_attention_with_a_mask(kind, r, causal):
+    name = "restricted" if kind is RestrictedAttention else "strided"
+    config = dataclasses.replace(TINY, mixer=name, neighbours=r)
     rng = np.random.default_rng(r)
     x_btd = jnp.asarray(rng.standard_normal((1, 11, config.d_model)), jnp.float32)
-    restricted, full = RestrictedAttention(config, NoPositions()), MultiHeadAttention(config, NoPositions())
+    sparse, full = kind(config, NoPositions()), MultiHeadAttention(config, NoPositions())
     mask = Mask(SEGMENTS, SEGMENTS, causal)
-    params = restricted.init(jax.random.key(0), x_btd, POSITIONS, mask)
-    least, most = reach(config, causal)
-    distance = np.arange(11)[:, None] - np.arange(11)[None, :]
-    near_bts = mask.dense() & ((distance >= least) & (distance <= most))[None]
-    expected_btd, expected_bhts = full.apply(params, x_btd, POSITIONS, Mask(dense_bts=near_bts))
-    y_btd, weights_bhts = restricted.apply(params, x_btd, POSITIONS, mask)
+    params = sparse.init(jax.random.key(0), x_btd, POSITIONS, mask)
+    seen_bts = mask.dense() & directly(config, causal)[None]
+    expected_btd, expected_bhts = full.apply(params, x_btd, POSITIONS, Mask(dense_bts=seen_bts))
+    y_btd, weights_bhts = sparse.apply(params, x_btd, POSITIONS, mask)
     np.testing.assert_allclose(y_btd, expected_btd, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(weights_bhts, expected_bhts, rtol=1e-5, atol=1e-6)
 
@@ -212,6 +227,16 @@ def test_weights_of_restricted_attention_are_dropped_and_are_the_same_in_the_mea
 def test_restricted_attention_costs_r_and_not_n():
     module = RestrictedAttention(dataclasses.replace(TINY, mixer="restricted", neighbours=8), NoPositions())
     assert cost(module, 512) / cost(module, 128) == pytest.approx(4, rel=0.05)
+
+
+def test_strided_attention_to_every_sqrt_n_th_position_costs_n_sqrt_n():
+    """Four times as many positions cost eight times as much; with projections, which are linear, less."""
+
+    def of_rows(t):
+        config = dataclasses.replace(TINY, mixer="strided", neighbours=int(t**0.5))
+        return cost(StridedAttention(config, NoPositions()), t)
+
+    assert 4 < of_rows(1_024) / of_rows(256) < 8.5
 
 
 def test_the_cache_of_restricted_attention_has_room_for_r_tokens_a_beam():

@@ -74,7 +74,13 @@ def test_the_count_is_that_of_every_product_in_the_train_step(variant: str) -> N
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
-    [{"mixer": "restricted", "neighbours": 3}, {"mixer": "linear"}, {"mixer": "recurrent"}, {"mixer": "convolution"}],
+    [
+        {"mixer": "restricted", "neighbours": 3},
+        {"mixer": "strided", "neighbours": 3},
+        {"mixer": "linear"},
+        {"mixer": "recurrent"},
+        {"mixer": "convolution"},
+    ],
     ids=lambda changes: changes["mixer"],
 )
 def test_the_count_of_every_mixer_is_that_of_the_products_in_the_forward_pass(changes: dict) -> None:

@@ -132,6 +132,11 @@ def _mixer(c: ModelConfig, rows: int, length: int, causal: bool) -> _Mixer:
     if c.mixer == "restricted":
         block = block_length(c.neighbours, length, causal)
         return _Mixer(projections, _attention(c, rows * _padded(length, block), (1 + directions) * block))
+    if c.mixer == "strided":
+        block = block_length(c.neighbours, length, causal)
+        near = _attention(c, rows * _padded(length, block), (1 + directions) * block)
+        whole = _padded(length, c.neighbours)
+        return _Mixer(projections, near + _attention(c, rows * whole, whole // c.neighbours))
     if c.mixer == "linear":
         block = min(BLOCK, length)
         within_block = block * (c.d_k + c.d_v + 1)
