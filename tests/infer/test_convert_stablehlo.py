@@ -57,6 +57,6 @@ def test_learned_positions_limit_the_rows_and_what_it_cannot_hold_is_one_line(tm
     assert stablehlo.write(random_run(positions="learned", max_positions=40, N=1), tmp_path) <= 1e-5
     readme = (tmp_path / "README.md").read_text()
     assert "any number of rows of at most 40 subwords" in readme and "while len(target) < 40 and" in readme
-    for mixer in ("restricted", "linear"):
+    for mixer in ("restricted", "strided", "linear"):
         with pytest.raises(UserError, match=rf"^model\.mixer is '{mixer}', which StableHLO cannot hold; take"):
             stablehlo.write(random_run(mixer=mixer), tmp_path)
