@@ -37,11 +37,14 @@ def top_k(
     first_bk = jax.lax.rem(block_bk, blocks) * BLOCK
     token_bkc = first_bk[..., None] + jnp.arange(BLOCK)[None, None]
     place_bkc = beam_bk[..., None] * v + token_bkc
-    x_bkc = jnp.take_along_axis(x_bmv.reshape(b, m * v), place_bkc.reshape(b, k * BLOCK), axis=1).reshape(b, k, BLOCK)
-    x_bkc = jnp.where(token_bkc < v, x_bkc, -jnp.inf)
+    x_bn = x_bmv.reshape(b, m * v)
+    found_bn = jnp.take_along_axis(x_bn, place_bkc.reshape(b, k * BLOCK), axis=1)
+    in_beam_bkc = token_bkc < v
+    x_bkc = jnp.where(in_beam_bkc, found_bn.reshape(b, k, BLOCK), -jnp.inf)
     minus_bk1 = jnp.take_along_axis(minus_bm1, beam_bk[..., None], axis=1)
     plus_bk1 = jnp.take_along_axis(plus_bm1, beam_bk[..., None], axis=1)
     sums_bn = (plus_bk1 + (x_bkc - minus_bk1)).reshape(b, k * BLOCK)
     largest_bk, candidate_bk = jax.lax.top_k(sums_bn, k)
     token_bk = jnp.take_along_axis(token_bkc.reshape(b, k * BLOCK), candidate_bk, axis=1)
-    return largest_bk, jnp.take_along_axis(beam_bk, jax.lax.div(candidate_bk, BLOCK), axis=1), token_bk
+    parent_bk = jnp.take_along_axis(beam_bk, jax.lax.div(candidate_bk, BLOCK), axis=1)
+    return largest_bk, parent_bk, token_bk
