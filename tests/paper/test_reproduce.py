@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from base.errors import UserError
-from paper import reproduce
 from paper.records import RunRecord, read_run
+from paper.reproduce import command as reproduce
 from paper.results import make_record
 from tests.conftest import ROOT
 from tests.planted import head, plant, planted_config, scores

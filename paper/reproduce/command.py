@@ -1,16 +1,4 @@
-"""Trains a recorded run again, with the code and the command of its record, and compares what it scores.
-
-    python -m paper.reproduce layers/attention-seed0                   # results/layers/attention-seed0.json
-    python -m paper.reproduce layers/attention-seed0 --workdir=DIR     # keeps the new run in DIR/run
-
-The commit of the record is cloned into DIR/code, by default in a temporary folder, and trained and evaluated there by
-this Python, with the packages that are installed now. On the same kind of processor and with the same packages the
-parameters are the same, bit for bit. Elsewhere rounding differs; then the loss in nats, of which perplexity is the
-exponential, may differ by --tolerance (seven of our runs, trained again on another processor, moved by up to 1.7 % of
-their perplexity), and other scores by what they do. Exit status 0 if it does not differ by more, else 1.
-
-A run that began with another's parameters or subwords (--init, data.tokenizer) cannot be repeated alone.
-"""
+"""What `python -m paper.reproduce` does once its command line has been checked."""
 
 import subprocess
 import sys
@@ -20,9 +8,6 @@ from math import log
 from pathlib import Path
 from typing import Any
 
-from absl import flags
-
-from base.command import run
 from base.errors import UserError
 from base.files import read_json
 from base.table import Table, as_text, number
@@ -34,17 +19,15 @@ COMPARED = ("perplexity", "nll", "accuracy", "f1", "sacrebleu", "exact_match")
 SEARCH = ("beam", "alpha", "extra_length")
 
 
-def main(argv: list[str]) -> int:
-    options = flags.FLAGS
-    if len(argv) != 2:
-        raise UserError(f"{' '.join(argv[1:]) or 'no record'}: give the name of one record, such as quickstart")
-    record = recorded(argv[1])
+def main(name: str, options: Any) -> int:
+    """Repeats the run of the record `name`, prints both runs' scores, and returns the exit status."""
+    record = recorded(name)
     with ExitStack() as cleaning:
         folder = Path(options.workdir or cleaning.enter_context(tempfile.TemporaryDirectory()))
         if options.workdir and folder.exists():
             raise UserError(f"--workdir={folder}: it exists already; give a folder that does not")
         again = repeat(record, folder)
-    print(as_text(table(argv[1], record, again, options.tolerance)))
+    print(as_text(table(name, record, again, options.tolerance)))
     return 0 if is_close(record, again, options.tolerance) else 1
 
 
@@ -164,9 +147,3 @@ def _call(command: list[str], folder: Path) -> None:
     done = subprocess.run(command, cwd=folder, stdout=sys.stderr)
     if done.returncode:
         raise UserError(f"{' '.join(command[:3])}: it ended with status {done.returncode}; its output is above")
-
-
-if __name__ == "__main__":
-    flags.DEFINE_string("workdir", None, "folder to create for the code and the run; default: a temporary one")
-    flags.DEFINE_float("tolerance", 0.017, "nats by which the loss may differ", lower_bound=0.0)
-    run(main)
