@@ -1,15 +1,15 @@
 """The points of a study in two stages: first every row chooses one of the same options, then fresh seeds are compared.
 
-Used by configs/bottleneck.py, configs/scores.py and configs/table3_second.py, whose docstrings are the designs.
+Used by configs/bottleneck.py, distance.py, scores.py and table3_second.py, whose docstrings are the designs.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from base.keys import changed
 
 STAGES = ("choose", "test")
-SEEDS = (1, 2, 3)  # of stage 2; stage 1 has seed 0
+SEEDS = (1, 2, 3)  # of stage 2, unless a study has more; stage 1 has seed 0
 
 
 def points(
@@ -18,6 +18,7 @@ def points(
     rows: Iterable[str],
     options: Iterable[Any],
     chosen: Mapping[str, Any],
+    seeds: Sequence[int] = SEEDS,
 ) -> list[dict[str, Any]]:
     """Returns the points of a sweep: all rows with every option, or the fresh seeds of each row with what it chose.
 
@@ -37,4 +38,4 @@ def points(
         return [point(0, row, option) for option in options for row in rows]
     if lacking := [row for row in rows if row not in chosen]:
         raise ValueError(f"stage 1 has not chosen for {', '.join(lacking)}: CHOSEN in the config")
-    return [point(seed, row, chosen[row]) for seed in SEEDS for row in rows]
+    return [point(seed, row, chosen[row]) for seed in seeds for row in rows]

@@ -54,6 +54,7 @@ SCORES = {
     "nll_by_position": {"nll": float, "perplexity": float, "nll_by_position": [float]},
     "accuracy": {"accuracy": float, "nll": float},
     "by_length": {"by_length": [{"words": list, "lines": int, "sacrebleu": float}]},
+    "contrasts": {"contrasts": [{"relation": str, "words": list, "cases": int, "right": int}]},
 }
 
 

@@ -246,14 +246,17 @@ def with_relative(d: Draft, phrase: Phrase, that: bool = True) -> Phrase:
     wh = Tree("WHNP", (en_pronoun,))
     spec = ClauseSpec(PRESENT + PAST, plain=True, timed=False)
     if gap is None:
-        relative_subject = phrase._replace(en=wh, de=[de_pronoun], after=(), light=False, definite=True, negative=False)
+        heads = (en_pronoun, de_pronoun)
+        relative_subject = phrase._replace(
+            en=wh, de=[de_pronoun], after=(), heads=heads, light=False, definite=True, negative=False
+        )
         clause = draw_clause(d, spec._replace(subject=relative_subject))
         en_clause = Tree("S", tuple(predicate(clause)))
-        de_clause = verb_last(clause)
+        de_clause = verb_last(d, clause)
     else:
         clause = draw_clause(d, spec._replace(gap=gap))
         en_clause = Tree("S", (clause.subject.en, *predicate(clause)))
-        de_clause = [de_pronoun, *verb_last(clause)]
+        de_clause = [de_pronoun, *verb_last(d, clause)]
     tree = Tree("NP", (phrase.en, Tree("SBAR", (wh, en_clause))))
     return phrase._replace(en=tree, after=[comma(), *de_clause, comma()])
 

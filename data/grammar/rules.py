@@ -31,13 +31,13 @@ def statement(d: Draft) -> Sides:
     return sentence(d, main_clause(d, clause, time_first=d.chance(50)))
 
 
-def _subordinate(english: tuple[str, str], german: str, clause: Clause) -> Sides:
+def _subordinate(d: Draft, english: tuple[str, str], german: str, clause: Clause) -> Sides:
     """Returns a clause with its conjunction, of which `english` is label and word."""
     label, word = english
     conjunction = leaf(label, word)
     opening = Tree("WHADVP", (conjunction,)) if label == "WRB" else conjunction
     s = Tree("S", (clause.subject.en, *predicate(clause)))
-    return Tree("SBAR", (opening, s)), [Word(german, (conjunction,)), *verb_last(clause)]
+    return Tree("SBAR", (opening, s)), [Word(german, (conjunction,)), *verb_last(d, clause)]
 
 
 def _with_complement(clause: Clause, complement: Tree) -> Clause:
@@ -85,7 +85,7 @@ def joined(d: Draft, kind: str, past: bool, main: Clause, subordinate: Clause, f
     """Builds a main and a subordinate clause with the conjunction `kind`; the subordinate one may be `first`."""
     german = _CONJUNCTIONS | {"when": "als" if past else "wenn"}
     english = ("WRB", "when") if kind == "when" else ("IN", kind)
-    sbar, de_subordinate = _subordinate(english, german[kind], subordinate)
+    sbar, de_subordinate = _subordinate(d, english, german[kind], subordinate)
     s, de = main_clause(d, main, inverted=first)
     assert not isinstance(s.children, str)
     if first:
@@ -111,9 +111,9 @@ def thought(d: Draft) -> Sides:
     pronoun = _taken_up(d, matrix.subject) if d.chance(40) else None
     content = draw_clause(d, ClauseSpec(ANY, subject=pronoun, plain=True))
     if frame == "that":
-        sbar, de_content = _subordinate(("IN", "that"), "dass", content)
+        sbar, de_content = _subordinate(d, ("IN", "that"), "dass", content)
     else:
-        sbar, de_content = _subordinate(("IN", d.pick(("whether", "if"))), "ob", content)
+        sbar, de_content = _subordinate(d, ("IN", d.pick(("whether", "if"))), "ob", content)
     s, de = main_clause(d, _with_complement(matrix, sbar))
     return sentence(d, (s, [*de, comma(), *de_content]))
 
@@ -280,7 +280,7 @@ def nested_thought(d: Draft) -> Sides:
     clause = draw_clause(d, ClauseSpec(ANY, plain=d.chance(70)))
     levels = d.pick((2, 2, 3))
     for _ in range(levels):
-        sbar, de = _subordinate(("IN", "that"), "dass", clause)
+        sbar, de = _subordinate(d, ("IN", "that"), "dass", clause)
         thinker = _thinker(d)
         clause = _with_complement(thinker, sbar)._replace(after=[*thinker.after, comma(), *de])
     return sentence(d, main_clause(d, clause))

@@ -43,8 +43,8 @@ _PUNCTUATION = {",", ".", "?"}
 
 
 class Links(NamedTuple):
-    """Pairs of related token positions: (relative pronoun, its noun), (verb, its separated particle) and
-    (pronoun, its antecedent).
+    """Pairs of related token positions: (relative pronoun, its noun), (verb, its separated particle), (pronoun, its
+    antecedent) and (finite verb, its subject).
     """
 
     english_relatives: tuple[tuple[int, int], ...] = ()
@@ -53,6 +53,8 @@ class Links(NamedTuple):
     german_particles: tuple[tuple[int, int], ...] = ()
     english_pronouns: tuple[tuple[int, int], ...] = ()
     german_pronouns: tuple[tuple[int, int], ...] = ()
+    english_subjects: tuple[tuple[int, int], ...] = ()
+    german_subjects: tuple[tuple[int, int], ...] = ()
 
 
 class Example(NamedTuple):
@@ -80,8 +82,8 @@ def _without_surplus_commas(words: list[Word]) -> list[Word]:
     return kept
 
 
-def _written(tokens: list[str]) -> str:
-    """Detokenises: no space before punctuation and 's, a capital at the start."""
+def written(tokens: list[str]) -> str:
+    """Returns a sentence from its tokens: no space before punctuation and 's, a capital at the start."""
     text = tokens[0][0].upper() + tokens[0][1:]
     for token in tokens[1:]:
         text += token if token in _PUNCTUATION or token == "'s" else " " + token
@@ -153,6 +155,11 @@ _DRAWN = {
 }
 
 
+def lexicon_of(split: str) -> Lexicon:
+    """Returns the words that the sentences of a split are drawn from; raises KeyError for an unknown split."""
+    return _DRAWN[split].lexicon
+
+
 def pair(split: str, index: int, seed: int = 0) -> Example:
     """Returns pair number `index` of a split: always the same; in no other split, but for train_seen and unseen.
 
@@ -168,7 +175,7 @@ def pair(split: str, index: int, seed: int = 0) -> Example:
         tree, words = d.pick(drawn.rules)(d)
         words = _without_surplus_commas(words)
         tokens = [word.text for word in words]
-        german = _written(tokens)
+        german = written(tokens)
         if drawn.accepts(d, tree, tokens, german):
             return _example(d, tree, words, tokens, german)
 
@@ -191,7 +198,7 @@ def _example(d: Draft, tree: Tree, words: list[Word], german_tokens: list[str], 
     capitalised = tree.capitalised()
     first, *others = german_tokens
     return Example(
-        english=_written(capitalised.leaves()),
+        english=written(capitalised.leaves()),
         german=german,
         tree=capitalised,
         alignment=tuple(sorted(alignment)),

@@ -168,6 +168,17 @@ def predicate(clause: Clause, with_time: bool = True) -> list[Tree]:
     return [*_adverb(clause), _verb_phrase(clause, skip_first=False, with_time=with_time)]
 
 
+def _link_subject(d: Draft, clause: Clause, finite: Word) -> None:
+    """Records the subject of the finite verb, in both languages.
+
+    Two people together have no single word that the verb agrees with.
+    """
+    if clause.subject.heads:
+        english, german = clause.subject.heads
+        d.link("english_subjects", clause.layers[0][0] if clause.layers else clause.head, english)
+        d.link("german_subjects", finite, german)
+
+
 def _right_bracket(d: Draft, clause: Clause) -> list[Word]:
     if clause.particle:
         d.link("german_particles", clause.finite, clause.particle)
@@ -182,6 +193,7 @@ def _middle(clause: Clause, with_time: bool) -> list[Word]:
 
 def main_clause(d: Draft, clause: Clause, time_first: bool = False, inverted: bool = False) -> tuple[Tree, list[Word]]:
     """Builds a statement, verb second; `inverted` if something else (a subordinate clause) is in the first field."""
+    _link_subject(d, clause, clause.finite)
     subject = _german_subject(clause)
     if time_first and clause.time:
         en = Tree("S", (clause.time.en, clause.subject.en, *predicate(clause, with_time=False)))
@@ -194,17 +206,19 @@ def main_clause(d: Draft, clause: Clause, time_first: bool = False, inverted: bo
     return en, [*opening, *middle, *_right_bracket(d, clause), *clause.after]
 
 
-def verb_last(clause: Clause) -> list[Word]:
+def verb_last(d: Draft, clause: Clause) -> list[Word]:
     """Returns the German words of a subordinate clause, after its first word."""
     finite = clause.finite
     if clause.particle:  # weil er anruft: one word
         others = [source for source in clause.particle.sources if source not in finite.sources]
         finite = Word(clause.particle.text + finite.text, (*finite.sources, *others))
+    _link_subject(d, clause, finite)
     return [*_german_subject(clause), *_middle(clause, with_time=True), *clause.bracket, finite, *clause.after]
 
 
 def question(d: Draft, clause: Clause) -> tuple[Tree, list[Word]]:
     """Builds an SQ, verb first, from a clause with an auxiliary to invert; the caller puts a question word first."""
+    _link_subject(d, clause, clause.finite)
     auxiliary = clause.layers[0][0]
     rest = _verb_phrase(clause, skip_first=True, with_time=True)
     if isinstance(clause.head.children, str) or isinstance(rest.children, str):

@@ -1,0 +1,122 @@
+"""What `python -m paper.contrast` does once its flags have been checked."""
+
+import re
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from base.errors import UserError
+from base.files import read_json, write_json
+from base.intervals import wilson
+from base.progress import Progress
+from base.table import Table, as_text, number
+from data.grammar import sentences as grammar
+from data.grammar.contrast import RELATIONS, contrasts
+from infer.runs import Run, open_run
+from infer.scores.perplexity import line_log_probs
+from paper.heads.measure import direction
+from paper.records import read_run
+from paper.results import newest_evaluation
+from run.averaging import params_sha256
+
+BANDS = ((1, 2), (3, 4), (5, 7), (8, None))  # words: the first and the last distance of each
+Band = tuple[int, int | None]
+Pairs = dict[tuple[str, Band], list[tuple[str, str, str]]]  # by relation and band: (English, right, wrong German)
+
+
+def main(options: Any) -> None:
+    """Measures each run, adds the result to its newest evaluation of the test split, and prints it."""
+    for workdir in options.workdir:
+        model_run = open_run(workdir, options.checkpoint)
+        path = _evaluation(model_run)
+        found = measure(model_run, minimal_pairs(_split(model_run), options.sentences, options.cases))
+        write_json(path, {**read_json(path, dict), "contrasts": found})
+        print(as_text(table(workdir, found)))
+
+
+def _split(model_run: Run) -> str:
+    """Returns the grammar's split that a run is tested on.
+
+    Raises:
+      UserError: it is tested on another corpus, or translates German to English.
+    """
+    spec = model_run.config.data.test
+    match = re.fullmatch(r"grammar:((?:rich:)?\w+)(?::\d+)?", spec)
+    if not match or direction(model_run):
+        raise UserError(
+            f"--workdir={model_run.workdir}: its data.test is {spec}; pairs are made of the built-in grammar, from "
+            "English to German, as of grammar:test"
+        )
+    return match[1]
+
+
+def _evaluation(model_run: Run) -> Path:
+    """Returns the file of the newest evaluation of the test split.
+
+    Raises:
+      UserError: there is none, or it is of other parameters.
+    """
+    evaluation = newest_evaluation(read_run(model_run.workdir), "test")
+    path = evaluation.lines.with_suffix(".json")
+    if evaluation.scores["params_sha256"] != params_sha256(model_run.params):
+        raise UserError(
+            f"{path}: it is of other parameters than step {model_run.step}; evaluate these first, with python -m infer "
+            f"--workdir={model_run.workdir} --split=test, or give its --checkpoint"
+        )
+    return path
+
+
+@lru_cache(maxsize=1)
+def minimal_pairs(split: str, sentences: int, cases: int) -> Pairs:
+    """Returns the first `cases` pairs of each relation and band that the first sentences of a split hold."""
+    lexicon = grammar.lexicon_of(split)
+    pairs: Pairs = {(relation, band): [] for relation in RELATIONS for band in BANDS}
+    with Progress(f"reading grammar:{split}", "sentences", total=sentences) as progress:
+        for index in progress.count(range(sentences)):
+            example = grammar.pair(split, index)
+            for contrast in contrasts(example, lexicon):
+                cell = pairs[contrast.relation, band_of(contrast.distance)]
+                if len(cell) < cases:
+                    cell.append((example.english, example.german, contrast.wrong))
+    return {name: cell for name, cell in pairs.items() if cell}
+
+
+def band_of(distance: int) -> Band:
+    """Returns the band that holds a distance of at least 1."""
+    return next(band for band in BANDS if band[1] is None or distance <= band[1])
+
+
+def measure(model_run: Run, pairs: Pairs) -> list[dict[str, Any]]:
+    """Returns for each relation and band the number of pairs, and of how many the right one is more probable."""
+    flat = [pair for cell in pairs.values() for pair in cell]
+    english, right, wrong = ([pair[place] for pair in flat] for place in range(3))
+
+    def log_probs(german: list[str]) -> np.ndarray:
+        return line_log_probs(model_run.model_config, model_run.params, model_run.tokenizer, english, german)
+
+    better = iter(log_probs(right) > log_probs(wrong))
+    return [
+        {
+            "relation": relation,
+            "words": list(band),
+            "cases": len(cell),
+            "right": sum(bool(next(better)) for _ in cell),
+        }
+        for (relation, band), cell in pairs.items()
+    ]
+
+
+def table(workdir: str, found: list[dict[str, Any]]) -> Table:
+    """Returns what was measured of one run."""
+    rows: list[tuple[str, ...]] = []
+    for cell in found:
+        low, high = wilson(cell["right"], cell["cases"])
+        share = cell["right"] / cell["cases"]
+        first, last = cell["words"]
+        distance = f"{first} to {last}" if last else f"{first} and more"
+        interval = f"{number(100 * low, 1)} to {number(100 * high, 1)}"
+        rows.append((RELATIONS[cell["relation"]], distance, number(100 * share, 1), interval, str(cell["cases"])))
+    head = ("what is wrong", "distance in words", "accuracy in %", "95 % interval", "pairs")
+    return Table("contrast", workdir, head, rows, ["the right sentence is more probable than that with a wrong word"])
