@@ -11,7 +11,7 @@ from configs.scaling import ROWS
 from configs.scores import ROWS as SCORES
 from data.scan import SPLITS
 from paper.published import TABLE3
-from paper.studies import bottleneck, extrapolation, layers, scaling, scan, scores, second
+from paper.studies import bottleneck, distance, extrapolation, layers, scaling, scan, scores, second
 from paper.tables import table2, table3, table4
 
 
@@ -65,6 +65,11 @@ def _of_studies() -> Iterator[tuple[str, str, str]]:
     yield "scores", "stage test", _sweep(f"{scores.FILE}:test", "scores")
     for row in SCORES:
         yield "scores", row, _train(f"{scores.FILE}:{row}", "test")
+    yield "distance", "stage choose", _sweep(f"{distance.FILE}:choose", "distance-choose")
+    yield "distance", "stage test", _sweep(f"{distance.FILE}:test", "distance")
+    for mixer in D_FF:
+        measure = f"python -m paper.contrast --workdir=runs/distance-{mixer}"
+        yield "distance", mixer, f"{_train(f'{distance.FILE}:{mixer}', 'test')} && {measure}"
 
 
 def _sweep(config: str, folder: str) -> str:

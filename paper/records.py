@@ -218,6 +218,21 @@ def read_run(folder: Path) -> RunRecord:
     )
 
 
+def newest_evaluation(run_record: RunRecord, split: str) -> Evaluation:
+    """Returns a run's newest evaluation of `split`.
+
+    Raises:
+      UserError: the split has not been evaluated.
+    """
+    evaluations = [evaluation for evaluation in run_record.evaluations if evaluation.scores["split"] == split]
+    if not evaluations:
+        raise UserError(
+            f"{run_record.path}: no evaluation of the {split} split; run python -m infer --workdir={run_record.path} "
+            f"--split={split}, or for a parser infer.parse"
+        )
+    return max(evaluations, key=lambda evaluation: evaluation.scores["time"])
+
+
 def completed(config: dict[str, Any]) -> dict[str, Any]:
     """Returns a recorded config with every key: one that is younger than the record has its default, which is off.
 

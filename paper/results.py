@@ -31,7 +31,16 @@ from base.files import check, folder, sha256, write_json, write_text
 from base.markers import rewritten
 from base.table import Markdown, Table, as_markdown, escaped
 from paper.command import make
-from paper.records import Evaluation, RowRuns, RunRecord, ScoredRun, caveat_notes, dagger_notes, find_records, read_run
+from paper.records import (
+    RowRuns,
+    RunRecord,
+    ScoredRun,
+    caveat_notes,
+    dagger_notes,
+    find_records,
+    newest_evaluation,
+    read_run,
+)
 from paper.tables.cost import devices
 
 RESULTS = Path("results")
@@ -52,21 +61,6 @@ COLUMNS = {  # heading: key of the evaluation
 }
 _ALL_SCORES = "[docs/results.md](docs/results.md) has every run, score and signature."
 MANIFEST = {"pairs": dict, "tokens": dict, "sha256": dict}
-
-
-def newest_evaluation(run_record: RunRecord, split: str) -> Evaluation:
-    """Returns a run's newest evaluation of `split`.
-
-    Raises:
-      UserError: the split has not been evaluated.
-    """
-    evaluations = [evaluation for evaluation in run_record.evaluations if evaluation.scores["split"] == split]
-    if not evaluations:
-        raise UserError(
-            f"{run_record.path}: no evaluation of the {split} split; run python -m infer --workdir={run_record.path} "
-            f"--split={split}, or for a parser infer.parse"
-        )
-    return max(evaluations, key=lambda evaluation: evaluation.scores["time"])
 
 
 def make_record(workdir: Path, split: str = "test", *, allow_dirty: bool = False) -> dict[str, Any]:

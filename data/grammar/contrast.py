@@ -53,9 +53,9 @@ def contrasts(example: Example, lexicon: Lexicon) -> Iterator[Contrast]:
 
 
 def _contrast(relation: str, example: Example, place: int, decided_by: int, other: str) -> Contrast:
-    """Returns the sentence with another word in one place, capital where the right one is."""
+    """Returns the sentence with another word in one place."""
     tokens = list(example.german_tokens)
-    tokens[place] = other[0].upper() + other[1:] if tokens[place][0].isupper() else other
+    tokens[place] = other
     return Contrast(relation, abs(place - decided_by), written(tokens))
 
 

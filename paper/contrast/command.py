@@ -1,7 +1,6 @@
 """What `python -m paper.contrast` does once its flags have been checked."""
 
 import re
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -10,20 +9,14 @@ import numpy as np
 from base.errors import UserError
 from base.files import read_json, write_json
 from base.intervals import wilson
-from base.progress import Progress
 from base.table import Table, as_text, number
-from data.grammar import sentences as grammar
-from data.grammar.contrast import RELATIONS, contrasts
+from data.grammar.contrast import RELATIONS
 from infer.runs import Run, open_run
 from infer.scores.perplexity import line_log_probs
+from paper.contrast.pairs import Pairs, minimal_pairs
 from paper.heads.measure import direction
-from paper.records import read_run
-from paper.results import newest_evaluation
+from paper.records import newest_evaluation, read_run
 from run.averaging import params_sha256
-
-BANDS = ((1, 2), (3, 4), (5, 7), (8, None))  # words: the first and the last distance of each
-Band = tuple[int, int | None]
-Pairs = dict[tuple[str, Band], list[tuple[str, str, str]]]  # by relation and band: (English, right, wrong German)
 
 
 def main(options: Any) -> None:
@@ -66,26 +59,6 @@ def _evaluation(model_run: Run) -> Path:
             f"--workdir={model_run.workdir} --split=test, or give its --checkpoint"
         )
     return path
-
-
-@lru_cache(maxsize=1)
-def minimal_pairs(split: str, sentences: int, cases: int) -> Pairs:
-    """Returns the first `cases` pairs of each relation and band that the first sentences of a split hold."""
-    lexicon = grammar.lexicon_of(split)
-    pairs: Pairs = {(relation, band): [] for relation in RELATIONS for band in BANDS}
-    with Progress(f"reading grammar:{split}", "sentences", total=sentences) as progress:
-        for index in progress.count(range(sentences)):
-            example = grammar.pair(split, index)
-            for contrast in contrasts(example, lexicon):
-                cell = pairs[contrast.relation, band_of(contrast.distance)]
-                if len(cell) < cases:
-                    cell.append((example.english, example.german, contrast.wrong))
-    return {name: cell for name, cell in pairs.items() if cell}
-
-
-def band_of(distance: int) -> Band:
-    """Returns the band that holds a distance of at least 1."""
-    return next(band for band in BANDS if band[1] is None or distance <= band[1])
 
 
 def measure(model_run: Run, pairs: Pairs) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from configs.scores import ROWS as SCORES
 from data.scan import SPLITS
 from model.config import parameter_count
 from paper.records import Records, find_records, load
-from paper.studies import STUDIES, bottleneck, extrapolation, families, layers, scaling, scan, second
+from paper.studies import STUDIES, bottleneck, distance, extrapolation, families, layers, scaling, scan, second
 from paper.studies import scores as scores_study
 from run.folder import model_config
 from tests.planted import plant, planted_config, scores
@@ -33,6 +33,7 @@ NAMES = {
     "second": second.ROWS,
     "bottleneck": KINDS,
     "scores": SCORES,
+    "distance": tuple(D_FF),
 }
 
 
@@ -340,3 +341,67 @@ def test_the_softmax_of_unscaled_products_has_a_small_gradient_where_d_k_is_larg
 def test_of_two_keys_the_softmaxs_gradient_is_that_of_the_formula() -> None:
     largest, size = scores_study._of_softmax(np.log([[3.0, 1.0]]))
     assert largest == pytest.approx(0.75) and size == pytest.approx(2 * 0.75 * 0.25)  # p (1 - p) in all four places
+
+
+def plant_contrasts(
+    folder: Path, accuracies: dict[str, list[tuple[int, int]]], logs: dict[str, list[float]]
+) -> Records:
+    """Plants a run of each layer and seed: of 100 pairs near and 100 far those that are right, and log perplexity."""
+    for name, seeds in accuracies.items():
+        for seed, ((near, far), log) in enumerate(zip(seeds, logs[name], strict=True), 1):
+            config = planted_config(f"{distance.FILE}:{name}", seed=seed)
+            cells = [("agreement", [1, 2], near), ("agreement", [8, None], far), ("it", [3, 4], 80), ("it", [5, 7], 70)]
+            contrasts = [{"relation": r, "words": w, "cases": 100, "right": right} for r, w, right in cells]
+            whole = scores(config, "test", 80.0, perplexity=float(np.exp(log)), contrasts=contrasts)
+            plant(folder / f"{name}{seed}", config, whole)
+    return find_records(folder)
+
+
+SMALL_DROPS = [(95, 91), (96, 91), (95, 92)]  # 4, 5, 3
+LARGE_DROPS = [(95, 71), (96, 71), (95, 72)]  # 24, 25, 23
+
+
+@pytest.mark.parametrize(
+    ("dropping", "expected"),
+    [
+        (("restricted", "recurrent", "convolution"), "shown; agreement drops more with each of restricted"),
+        (("convolution",), "shown for convolution alone"),
+        ((), "refuted"),
+        (("attention",), "refuted"),
+    ],
+)
+def test_the_drop_of_agreement_is_judged_as_the_design_says(
+    tmp_path: Path, dropping: tuple[str, ...], expected: str
+) -> None:
+    accuracies = {name: LARGE_DROPS if name in dropping else SMALL_DROPS for name in D_FF}
+    logs = {name: [0.4, 0.41, 0.42] for name in D_FF} | {
+        "recurrent": [0.3, 0.311, 0.32],  # 0.1 better, within 0.001
+        "convolution": [0.5, 0.51, 0.52],
+    }
+    study, accuracy, _ = distance.tables(plant_contrasts(tmp_path, accuracies, logs))
+    said = [note for note in study.notes if note.startswith("verdict")]
+    assert said[0].startswith(f"verdict on distance: {expected}")
+    assert said[1:] == [
+        "verdict on recurrent: better than attention",
+        "verdict on convolution: not better than attention",
+    ]
+    found = row(study, "attention")
+    near, far = ("95.3 ± 0.6", "71.3 ± 0.6" if "attention" in dropping else "91.3 ± 0.6")
+    assert (found["agreement near"], found["agreement far"], found["drop − attention's"]) == (near, far, "")
+    if dropping == ("convolution",):
+        assert row(study, "convolution")["drop − attention's"] == "+20.0 ± 0.0"
+    assert accuracy.rows[0][:3] == ("agreement", "1 to 2", "95.3 ± 0.6")
+    assert [cells[:2] for cells in accuracy.rows] == [
+        ("agreement", "1 to 2"),
+        ("agreement", "8 and more"),
+        ("it", "3 to 4"),
+        ("it", "5 to 7"),
+    ]
+
+
+def test_layers_of_one_seed_are_not_judged_by_distance(tmp_path: Path) -> None:
+    records = plant_contrasts(tmp_path, dict.fromkeys(D_FF, SMALL_DROPS[:1]), {name: [0.4] for name in D_FF})
+    said = [note for note in distance.tables(records)[0].notes if note.startswith("verdict")]
+    assert all("open" in verdict for verdict in said) and len(said) == 3
+    distance.plot(records, tmp_path / "distance.svg")
+    assert (tmp_path / "distance.svg").stat().st_size > 10_000

@@ -1,0 +1,192 @@
+"""Do far words matter more to some layers? Quality and agreement by distance, by the rule of `configs/distance.py`."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+
+from base.table import NOT_RUN, Table, spread
+from configs.distance import CHOSEN, RATES
+from configs.layers import D_FF
+from data.grammar.contrast import RELATIONS
+from paper.contrast.pairs import BANDS, Band
+from paper.drawing import curve, drawn
+from paper.records import Records, RowRuns, caveat_notes, row_runs
+from paper.studies.choice import stage_1
+from paper.tables.cost import cost
+from paper.tables.trend import (
+    INTERVAL,
+    LEVEL,
+    holm,
+    p_value,
+    paired_differences,
+    tested,
+    with_interval,
+)
+
+FILE = "configs/distance.py"
+BASE = "attention"
+TITLE = "Self-attention and what can replace it, by distance"
+LONGER = ("restricted", "recurrent", "convolution")  # whose path between far words is longer than attention's
+BETTER = ("recurrent", "convolution")  # than attention, by configs/layers.py
+NEAR = BANDS[:2]
+FAR = {"agreement": BANDS[3:], "particle": BANDS[3:], "it": BANDS[2:]}  # `it` is never nearer than 4 words
+HEAD = (
+    "layer",
+    "rate",
+    "perplexity",
+    "log perplexity − attention",
+    "sacreBLEU",
+    "agreement near",
+    "agreement far",
+    "drop",
+    "drop − attention's",
+    "seeds",
+    "cost",
+)
+Differences = Mapping[str, Float[np.ndarray, " seeds"]]
+
+
+def tables(records: Records) -> list[Table]:
+    """Returns one row for each layer, with the verdicts in the notes; accuracies by distance; and the rates."""
+    runs = rows(records)
+    others = [name for name in runs if name != BASE]
+    drops = {relation: {name: dropped(row, relation) for name, row in runs.items()} for relation in RELATIONS}
+    more = {name: _minus(drops["agreement"], name) for name in others}
+    more_it = {name: _minus(drops["it"], name) for name in others}
+    worse = {name: paired_differences(runs[name], runs[BASE], "perplexity") for name in others}
+    lines = [_line(name, row, drops["agreement"], more, worse) for name, row in runs.items()]
+    notes = [
+        "the design, its rule and what was expected: configs/distance.py, committed before the first run",
+        verdict_of_distance({name: more[name] for name in LONGER}),
+        *(verdict_of_quality(name, worse) for name in BETTER),
+        "accuracies in %: how often a right sentence is more probable than one with the verb in the wrong number, if "
+        "the subject is at most 4 words away (near) or at least 8 (far); drop: near minus far",
+        f"mean over the seeds, ± standard deviation; − attention, of the same seed: {INTERVAL}",
+        *tested(worse, "log perplexity − attention"),
+        *tested({name: more[name] for name in LONGER}, "drop of agreement − attention's"),
+        *tested(more_it, "drop of `it` − attention's, 4 words against 5 and more"),
+        *(note for row in runs.values() for note in row.notes),
+        *caveat_notes(runs),
+    ]
+    study = Table("distance", TITLE, HEAD, lines, notes)
+    return [study, by_distance(runs), stage_1(records, study, FILE, D_FF, RATES, "rate")]
+
+
+def rows(records: Records) -> dict[str, RowRuns]:
+    """Returns the runs of each layer with the rate that it chose."""
+    return {name: row_runs(records, f"{FILE}:{name}", "test", "contrasts") for name in D_FF}
+
+
+def accuracies(row: RowRuns, relation: str, bands: Sequence[Band]) -> dict[int, float]:
+    """Returns the share of right pairs of these bands together, in per cent, by the seed; NaN where it has no pair."""
+    found: dict[int, float] = {}
+    for scored in row.scored:
+        cells = [
+            cell
+            for cell in scored.scores["contrasts"]
+            if cell["relation"] == relation and tuple(cell["words"]) in bands
+        ]
+        cases = sum(cell["cases"] for cell in cells)
+        found[scored.run.config["seed"]] = 100 * sum(cell["right"] for cell in cells) / cases if cases else np.nan
+    return found
+
+
+def dropped(row: RowRuns, relation: str) -> dict[int, float]:
+    """Returns how many points a relation's accuracy falls from near to far, by the seed."""
+    near, far = (accuracies(row, relation, bands) for bands in (NEAR, FAR[relation]))
+    return {seed: near[seed] - far[seed] for seed in near}
+
+
+def _minus(drops: Mapping[str, Mapping[int, float]], name: str) -> Float[np.ndarray, " seeds"]:
+    """Returns how much more a layer drops than attention, for each seed that both have."""
+    layer, base = drops[name], drops[BASE]
+    return np.array([layer[seed] - base[seed] for seed in sorted(layer.keys() & base.keys())])
+
+
+def verdict_of_distance(more: Differences) -> str:
+    """Returns what the rule says of the paper's reason, given how much more each layer drops than attention."""
+    said = "verdict on distance:"
+    corrected = _by_holm(more)
+    if len(corrected) < len(more):
+        return f"{said} open, for attention and {', '.join(more)} need two seeds each"
+    shown = [name for name, p in corrected.items() if p < LEVEL and more[name].mean() > 0]
+    if len(shown) == len(more):
+        return f"{said} shown; agreement drops more with each of {', '.join(more)} than with attention"
+    if not any(differences.mean() > 0 for differences in more.values()):
+        return f"{said} refuted; agreement drops no more with any of {', '.join(more)} than with attention"
+    if shown:
+        return f"{said} shown for {', '.join(shown)} alone; agreement drops more with it than with attention"
+    return f"{said} neither shown nor refuted"
+
+
+def verdict_of_quality(name: str, worse: Differences) -> str:
+    """Returns what the rule says of whether a layer is better than attention, given each one's log perplexity."""
+    said = f"verdict on {name}:"
+    corrected = _by_holm(worse)
+    if name not in corrected:
+        return f"{said} open, for it and attention need two seeds each"
+    if worse[name].mean() > 0:
+        return f"{said} not better than attention"
+    return f"{said} better than attention" if corrected[name] < LEVEL else f"{said} not shown to differ from attention"
+
+
+def _by_holm(differences: Differences) -> dict[str, float]:
+    """Returns p by Holm of the differences that have two seeds."""
+    p_values = {name: p_value(of_row) for name, of_row in differences.items()}
+    return holm({name: p for name, p in p_values.items() if p is not None})
+
+
+def by_distance(runs: Mapping[str, RowRuns]) -> Table:
+    """Returns the accuracy of each layer by what is wrong and how far what decides it is."""
+    lines: list[tuple[str, ...]] = []
+    for relation, band in ((relation, band) for relation in RELATIONS for band in BANDS):
+        shown = [spread(list(accuracies(row, relation, [band]).values()), 1) or NOT_RUN for row in runs.values()]
+        if all(text.startswith("nan") for text in shown):
+            continue
+        first, last = band
+        lines.append((relation, f"{first} to {last}" if last else f"{first} and more", *shown))
+    wrong = "; ".join(f"{relation}: {what}" for relation, what in RELATIONS.items())
+    notes = [f"accuracy in %, mean over the seeds ± standard deviation; what is wrong: {wrong}"]
+    return Table("distance", f"{TITLE}: accuracies", ("relation", "words", *runs), lines, notes)
+
+
+def _line(
+    name: str, row: RowRuns, drops: Mapping[str, Mapping[int, float]], more: Differences, worse: Differences
+) -> tuple[str, ...]:
+    near, far = (accuracies(row, "agreement", bands) for bands in (NEAR, FAR["agreement"]))
+    return (
+        row.label(name),
+        str(CHOSEN.get(name, "not chosen")),
+        row.shown("perplexity", 3),
+        with_interval(worse[name], 3) if name in worse else "",
+        row.shown("sacrebleu"),
+        spread(list(near.values()), 1) or NOT_RUN,
+        spread(list(far.values()), 1) or NOT_RUN,
+        spread(list(drops[name].values()), 1),
+        with_interval(more[name], 1) if name in more else "",
+        str(len(row.scored)),
+        cost(row.scored),
+    )
+
+
+def plot(records: Records, path: Path) -> None:
+    """Draws accuracy by distance for each relation: means over the seeds, and between lowest and highest a band.
+
+    Raises:
+      UserError: the file cannot be written.
+    """
+    places = range(len(BANDS))
+    with drawn(path, 7.5, 3.2) as figure:
+        grid = figure.subplots(1, len(RELATIONS), sharey=True)
+        for axes, relation in zip(grid, RELATIONS, strict=True):
+            for place, (name, row) in enumerate(rows(records).items()):
+                if row.scored:
+                    shares = [list(accuracies(row, relation, [band]).values()) for band in BANDS]
+                    curve(axes, places, np.array(shares).T, place, name, marker="o")
+            axes.set(title=relation, xlabel="words to what decides it")
+            axes.set_xticks(places, [f"{first}-{last}" if last else f"{first}+" for first, last in BANDS])
+        grid[0].set(ylabel="accuracy in %")
+        if grid[0].get_legend_handles_labels()[0]:
+            figure.legend(*grid[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=7)
