@@ -1,7 +1,7 @@
 """The paper's tables, its numbers beside ours, made from finished runs.
 
     python -m paper table1|table2|table3|table4|all --runs=DIR [--markdown | --csv] [--html=FILE] [--commands]
-    python -m paper layers|extrapolation|scan|scaling|families|second|bottleneck|scores|distance
+    python -m paper layers|extrapolation|scan|scaling|families|second|bottleneck|scores|distance|norms
                     --runs=DIR [--plot=FILE]
     python -m paper figures --runs=DIR --output=FOLDER
 
@@ -14,8 +14,8 @@ record of `python -m paper.table1`. The studies need evaluations of the test spl
 self-attention, `extrapolation` positions beyond the training length, `scan` tests new combinations of known commands,
 `scaling` fits a law to sizes and amounts of data, `families` compares models built from the same blocks,
 `second` judges the second design of Table 3 in small, `bottleneck` asks what one vector holds of a long sentence,
-`scores` why dot products are divided by sqrt(d_k), `distance` whether far words matter more to some layers; --plot
-draws a study's figure.
+`scores` why dot products are divided by sqrt(d_k), `distance` whether far words matter more to some layers,
+`norms` where post-norm fails to start; --plot draws a study's figure.
 
 --html writes one page that loads nothing from the network, with the tables, learning curves, figures and attention
 maps. The last two, and what `figures` writes into FOLDER, come from the newest finished run that still has checkpoints.
@@ -28,7 +28,18 @@ from base.errors import UserError
 from run import changes
 
 TABLES = ("table1", "table2", "table3", "table4")
-STUDIES = ("layers", "extrapolation", "scan", "scaling", "families", "second", "bottleneck", "scores", "distance")
+STUDIES = (
+    "layers",
+    "extrapolation",
+    "scan",
+    "scaling",
+    "families",
+    "second",
+    "bottleneck",
+    "scores",
+    "distance",
+    "norms",
+)
 WHAT = (*TABLES, *STUDIES, "figures", "all")
 
 

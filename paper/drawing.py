@@ -20,6 +20,7 @@ from infer.attention.drawing import save
 STYLE: Any = {"svg.hashsalt": "attention", "svg.fonttype": "path", "font.size": 8, "axes.titlesize": 8}
 Box = tuple[float, float, float, float]  # left, bottom, right, top
 ROW = 0.17  # inches of a line of text
+DARK = 0.72  # on a darker ground white letters have the larger contrast, on others black ones
 
 
 @contextmanager
@@ -144,8 +145,19 @@ def heat(
     axes.tick_params(length=0)
     if numbers:
         for (i, j), value in np.ndenumerate(values):
-            shade = "white" if value > 0.72 else "black"  # each where it has the larger contrast
+            shade = "white" if value > DARK else "black"
             axes.text(j, i, f"{100 * value:.0f}", ha="center", va="center", fontsize=7, color=shade)
+
+
+def shaded(
+    axes: Axes, logs: Float[np.ndarray, "rows columns"], rows: Sequence[str], columns: Sequence[str], *, highest: float
+) -> None:
+    """Draws a heat map of logarithms, 0 white and `highest` dark, with the numbers themselves; NaN stays empty."""
+    heat(axes, np.clip(logs / highest, 0, 1), rows, columns)
+    for (i, j), log in np.ndenumerate(logs):
+        if np.isfinite(log):
+            shade = "white" if log / highest > DARK else "black"
+            axes.text(j, i, f"{np.exp(log):.3g}", ha="center", va="center", fontsize=7, color=shade)
 
 
 def mark(axes: Axes, cells_ts: Bool[np.ndarray, "t s"]) -> None:

@@ -7,11 +7,12 @@ from base.table import Table
 from configs.bottleneck import KINDS
 from configs.extrapolation import LENGTH, POSITIONS
 from configs.layers import D_FF
+from configs.norms import ROWS as NORMS
 from configs.scaling import ROWS
 from configs.scores import ROWS as SCORES
 from data.scan import SPLITS
 from paper.published import TABLE3
-from paper.studies import bottleneck, distance, extrapolation, layers, scaling, scan, scores, second
+from paper.studies import bottleneck, distance, extrapolation, layers, norms, scaling, scan, scores, second
 from paper.tables import table2, table3, table4
 
 
@@ -70,6 +71,10 @@ def _of_studies() -> Iterator[tuple[str, str, str]]:
     for mixer in D_FF:
         measure = f"python -m paper.contrast --workdir=runs/distance-{mixer}"
         yield "distance", mixer, f"{_train(f'{distance.FILE}:{mixer}', 'test')} && {measure}"
+
+    yield "norms", "all of norms", _sweep(norms.FILE, "norms")
+    for row in NORMS:
+        yield "norms", row, _train(f"{norms.FILE}:{row}", "valid")
 
 
 def _sweep(config: str, folder: str) -> str:

@@ -1,6 +1,6 @@
 """Questions that the paper raises and its tables do not answer: a table and a figure each, made from finished runs."""
 
-from paper.studies import bottleneck, distance, extrapolation, families, layers, scaling, scan, scores, second
+from paper.studies import bottleneck, distance, extrapolation, families, layers, norms, scaling, scan, scores, second
 
 STUDIES = {
     "layers": layers,
@@ -12,4 +12,5 @@ STUDIES = {
     "bottleneck": bottleneck,
     "scores": scores,
     "distance": distance,
+    "norms": norms,
 }

@@ -1,5 +1,6 @@
 """The studies from planted runs: values, differences between seeds, what is missing, and figures."""
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,14 @@ from configs.bottleneck import KINDS, RATES
 from configs.classification import CLASSES
 from configs.extrapolation import LENGTH, POSITIONS
 from configs.layers import D_FF
+from configs.norms import LAYERS, NORMS, SEEDS, WARMUPS
+from configs.norms import ROWS as ROWS_OF_NORMS
 from configs.scaling import ROWS
 from configs.scores import ROWS as SCORES
 from data.scan import SPLITS
 from model.config import parameter_count
 from paper.records import Records, find_records, load
-from paper.studies import STUDIES, bottleneck, distance, extrapolation, families, layers, scaling, scan, second
+from paper.studies import STUDIES, bottleneck, distance, extrapolation, families, layers, norms, scaling, scan, second
 from paper.studies import scores as scores_study
 from run.folder import model_config
 from tests.planted import plant, planted_config, scores
@@ -34,6 +37,7 @@ NAMES = {
     "bottleneck": KINDS,
     "scores": SCORES,
     "distance": tuple(D_FF),
+    "norms": tuple(f"{norm}-{layers}" for norm in NORMS for layers in LAYERS),
 }
 
 
@@ -405,3 +409,38 @@ def test_layers_of_one_seed_are_not_judged_by_distance(tmp_path: Path) -> None:
     assert all("open" in verdict for verdict in said) and len(said) == 3
     distance.plot(records, tmp_path / "distance.svg")
     assert (tmp_path / "distance.svg").stat().st_size > 10_000
+
+
+def plant_norms(folder: Path, failing: set[str]) -> Records:
+    """Plants every run and seed of the map; those that are `failing` have a perplexity of 200, all others 2."""
+    for row, seed in itertools.product(ROWS_OF_NORMS, SEEDS):
+        config = planted_config(f"{norms.FILE}:{row}", seed=seed)
+        perplexity = 200.0 if row in failing or f"{row}/{seed}" in failing else 2.0
+        plant(folder / f"{row}-{seed}", config, validations=[(config["steps"], perplexity)])
+    return find_records(folder)
+
+
+@pytest.mark.parametrize(
+    ("failing", "expected"),
+    [
+        ({"post-12-0.04", "post-6-0.04"}, "shown; where it is deep"),
+        (set(), "refuted; post-norm starts with 12 layers"),
+        ({"post-12-0.04/1"}, "neither"),
+        ({"post-12-0.04", "pre-12-0.04/2"}, "neither"),
+        ({"post-12-0.04", "post-2-0.4/0"}, "neither"),
+    ],
+)
+def test_what_starts_is_judged_as_the_design_says(tmp_path: Path, failing: set[str], expected: str) -> None:
+    records = plant_norms(tmp_path, failing)
+    (table,) = norms.tables(records)
+    assert table.notes[1].startswith(f"verdict: {expected}")
+    if "post-6-0.04" in failing:
+        found = row(table, "post-6")
+        assert [found[f"warm-up of {100 * warmup:g} %"] for warmup in WARMUPS] == [
+            "200.00 (0 of 3)",
+            "2.00 (3 of 3)",
+            "2.00 (3 of 3)",
+        ]
+        assert found["runs"] == "9"
+        norms.plot(records, tmp_path / "norms.svg")
+        assert (tmp_path / "norms.svg").stat().st_size > 10_000

@@ -1,0 +1,90 @@
+"""Where does post-norm fail to start? Loss by norm, depth and warm-up, by the rule of `configs/norms.py`."""
+
+from pathlib import Path
+
+import numpy as np
+
+from base.table import NOT_RUN, Table, number
+from configs.norms import LAYERS, NORMS, PAPER, ROWS, SEEDS, STARTED, WARMUPS, name_of
+from paper.drawing import drawn, mark, shaded
+from paper.records import Records
+from paper.studies.choice import last_validation
+
+FILE = "configs/norms.py"
+TITLE = "Norm, depth and warm-up: what starts"
+TITLES = {"post": "post-norm (the paper)", "pre": "pre-norm", "deep": "DeepNorm"}
+DEEPEST, SHORTEST = LAYERS[-1], WARMUPS[0]
+EASIEST = LAYERS[0], WARMUPS[-1]
+Perplexities = dict[str, list[float]]  # by run: of the seeds that have run
+
+
+def tables(records: Records) -> list[Table]:
+    """Returns one row for each norm and depth, with a column for each warm-up, and the verdict in the notes."""
+    found = perplexities(records)
+    lines: list[tuple[str, ...]] = []
+    for norm in NORMS:
+        for layers in LAYERS:
+            cells = [_cell(found[name_of(norm, layers, warmup)]) for warmup in WARMUPS]
+            seeds = sum(len(found[name_of(norm, layers, warmup)]) for warmup in WARMUPS)
+            lines.append((f"{norm}-{layers}", *cells, str(seeds)))
+    head = ("norm and layers", *(f"warm-up of {100 * warmup:g} %" for warmup in WARMUPS), "runs")
+    notes = [
+        "the design, its rule and what was expected: configs/norms.py, committed before the first run",
+        verdict(found),
+        "validation perplexity after the last update, the geometric mean of the seeds; in brackets how many of them "
+        f"have started, with a perplexity of at most {STARTED}",
+        f"the paper's recipe: {PAPER[0]}-norm, {PAPER[1]} layers, {100 * PAPER[2]:g} %",
+    ]
+    return [Table("norms", TITLE, head, lines, notes)]
+
+
+def perplexities(records: Records) -> Perplexities:
+    """Returns the validation perplexity of each run's seeds after the last update."""
+    found: Perplexities = {}
+    for row in ROWS:
+        of_seeds = [last_validation(records, f"{FILE}:{row}", seed) for seed in SEEDS]
+        found[row] = [perplexity for perplexity in of_seeds if perplexity is not None]
+    return found
+
+
+def _cell(values: list[float]) -> str:
+    if not values:
+        return NOT_RUN
+    return f"{number(float(np.exp(np.mean(np.log(values)))), 2)} ({started(values)} of {len(values)})"
+
+
+def started(values: list[float]) -> int:
+    """Returns how many of these perplexities are of runs that have started."""
+    return sum(value <= STARTED for value in values)
+
+
+def verdict(found: Perplexities) -> str:
+    """Returns what the rule of the design says."""
+    deep = {norm: found[name_of(norm, DEEPEST, SHORTEST)] for norm in NORMS}
+    easy = [found[name_of(norm, *EASIEST)] for norm in NORMS]
+    if any(len(values) < len(SEEDS) for values in (*deep.values(), *easy)):
+        return "verdict: open, for not all of the runs that the rule compares are there"
+    if started(deep["post"]) == len(SEEDS):
+        return f"verdict: refuted; post-norm starts with {DEEPEST} layers and {100 * SHORTEST:g} % of warm-up"
+    others = all(started(deep[norm]) == len(SEEDS) for norm in NORMS if norm != "post")
+    if started(deep["post"]) == 0 and others and all(started(values) == len(SEEDS) for values in easy):
+        return "verdict: shown; where it is deep, post-norm needs warm-up, and pre-norm and DeepNorm do not"
+    return "verdict: neither shown nor refuted"
+
+
+def plot(records: Records, path: Path) -> None:
+    """Draws a map for each norm, layers by warm-up, with perplexities; the paper's recipe has a frame.
+
+    Raises:
+      UserError: the file cannot be written.
+    """
+    found = perplexities(records)
+    columns = [f"{100 * warmup:g} %" for warmup in WARMUPS]
+    with drawn(path, 7, 2.6) as figure:
+        for axes, norm in zip(figure.subplots(1, len(NORMS), sharey=True), NORMS, strict=True):
+            cells = [[found[name_of(norm, layers, warmup)] for warmup in WARMUPS] for layers in LAYERS]
+            logs_nw = np.array([[np.mean(np.log(values)) if values else np.nan for values in row] for row in cells])
+            shaded(axes, logs_nw, [str(layers) for layers in LAYERS], columns, highest=float(np.log(4 * STARTED)))
+            paper = [[(norm, layers, warmup) == PAPER for warmup in WARMUPS] for layers in LAYERS]
+            mark(axes, np.array(paper))
+            axes.set(title=TITLES[norm], xlabel="warm-up", ylabel="layers" if norm == NORMS[0] else "")
