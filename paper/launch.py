@@ -7,6 +7,7 @@ from base.table import Table
 from configs.bottleneck import KINDS
 from configs.extrapolation import LENGTH, POSITIONS
 from configs.layers import D_FF
+from configs.norms import PAPER, name_of
 from configs.norms import ROWS as NORMS
 from configs.scaling import ROWS
 from configs.scores import ROWS as SCORES
@@ -72,7 +73,7 @@ def _of_studies() -> Iterator[tuple[str, str, str]]:
         measure = f"python -m paper.contrast --workdir=runs/distance-{mixer}"
         yield "distance", mixer, f"{_train(f'{distance.FILE}:{mixer}', 'test')} && {measure}"
 
-    yield "norms", "all of norms", _sweep(norms.FILE, "norms")
+    yield "norms", "all of norms", _sweep(f"{norms.FILE}:{name_of(*PAPER)}", "norms")
     for row in NORMS:
         yield "norms", row, _train(f"{norms.FILE}:{row}", "valid")
 

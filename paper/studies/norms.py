@@ -7,7 +7,7 @@ import numpy as np
 from base.table import NOT_RUN, Table, number
 from configs.norms import LAYERS, NORMS, PAPER, ROWS, SEEDS, STARTED, WARMUPS, name_of
 from paper.drawing import drawn, mark, shaded
-from paper.records import Records
+from paper.records import Records, RowRuns, row_runs
 from paper.studies.choice import last_validation
 
 FILE = "configs/norms.py"
@@ -27,15 +27,20 @@ def tables(records: Records) -> list[Table]:
             cells = [_cell(found[name_of(norm, layers, warmup)]) for warmup in WARMUPS]
             seeds = sum(len(found[name_of(norm, layers, warmup)]) for warmup in WARMUPS)
             lines.append((f"{norm}-{layers}", *cells, str(seeds)))
-    head = ("norm and layers", *(f"warm-up of {100 * warmup:g} %" for warmup in WARMUPS), "runs")
+    head = ("norm and layers", *(f"warm-up of {warmup} %" for warmup in WARMUPS), "runs")
     notes = [
         "the design, its rule and what was expected: configs/norms.py, committed before the first run",
         verdict(found),
         "validation perplexity after the last update, the geometric mean of the seeds; in brackets how many of them "
         f"have started, with a perplexity of at most {STARTED}",
-        f"the paper's recipe: {PAPER[0]}-norm, {PAPER[1]} layers, {100 * PAPER[2]:g} %",
+        f"the paper's recipe: {PAPER[0]}-norm, {PAPER[1]} layers, {PAPER[2]} %",
     ]
     return [Table("norms", TITLE, head, lines, notes)]
+
+
+def rows(records: Records) -> dict[str, RowRuns]:
+    """Returns the runs of each norm, depth and warm-up that have been evaluated."""
+    return {row: row_runs(records, f"{FILE}:{row}", "valid") for row in ROWS}
 
 
 def perplexities(records: Records) -> Perplexities:
@@ -65,7 +70,7 @@ def verdict(found: Perplexities) -> str:
     if any(len(values) < len(SEEDS) for values in (*deep.values(), *easy)):
         return "verdict: open, for not all of the runs that the rule compares are there"
     if started(deep["post"]) == len(SEEDS):
-        return f"verdict: refuted; post-norm starts with {DEEPEST} layers and {100 * SHORTEST:g} % of warm-up"
+        return f"verdict: refuted; post-norm starts with {DEEPEST} layers and {SHORTEST} % of warm-up"
     others = all(started(deep[norm]) == len(SEEDS) for norm in NORMS if norm != "post")
     if started(deep["post"]) == 0 and others and all(started(values) == len(SEEDS) for values in easy):
         return "verdict: shown; where it is deep, post-norm needs warm-up, and pre-norm and DeepNorm do not"
@@ -79,7 +84,7 @@ def plot(records: Records, path: Path) -> None:
       UserError: the file cannot be written.
     """
     found = perplexities(records)
-    columns = [f"{100 * warmup:g} %" for warmup in WARMUPS]
+    columns = [f"{warmup} %" for warmup in WARMUPS]
     with drawn(path, 7, 2.6) as figure:
         for axes, norm in zip(figure.subplots(1, len(NORMS), sharey=True), NORMS, strict=True):
             cells = [[found[name_of(norm, layers, warmup)] for warmup in WARMUPS] for layers in LAYERS]

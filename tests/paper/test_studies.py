@@ -423,20 +423,20 @@ def plant_norms(folder: Path, failing: set[str]) -> Records:
 @pytest.mark.parametrize(
     ("failing", "expected"),
     [
-        ({"post-12-0.04", "post-6-0.04"}, "shown; where it is deep"),
+        ({"post-12-4", "post-6-4"}, "shown; where it is deep"),
         (set(), "refuted; post-norm starts with 12 layers"),
-        ({"post-12-0.04/1"}, "neither"),
-        ({"post-12-0.04", "pre-12-0.04/2"}, "neither"),
-        ({"post-12-0.04", "post-2-0.4/0"}, "neither"),
+        ({"post-12-4/1"}, "neither"),
+        ({"post-12-4", "pre-12-4/2"}, "neither"),
+        ({"post-12-4", "post-2-40/0"}, "neither"),
     ],
 )
 def test_what_starts_is_judged_as_the_design_says(tmp_path: Path, failing: set[str], expected: str) -> None:
     records = plant_norms(tmp_path, failing)
     (table,) = norms.tables(records)
     assert table.notes[1].startswith(f"verdict: {expected}")
-    if "post-6-0.04" in failing:
+    if "post-6-4" in failing:
         found = row(table, "post-6")
-        assert [found[f"warm-up of {100 * warmup:g} %"] for warmup in WARMUPS] == [
+        assert [found[f"warm-up of {warmup} %"] for warmup in WARMUPS] == [
             "200.00 (0 of 3)",
             "2.00 (3 of 3)",
             "2.00 (3 of 3)",
