@@ -15,14 +15,14 @@ SEEDS = (1, 2, 3)  # of stage 2, unless a study has more; stage 1 has seed 0
 def points(
     stage: str,
     get_config: Callable[[str], Any],
-    rows: Iterable[str],
-    options: Iterable[Any],
+    options: Mapping[str, Iterable[Any]],
     chosen: Mapping[str, Any],
     seeds: Sequence[int] = SEEDS,
 ) -> list[dict[str, Any]]:
     """Returns the points of a sweep: all rows with every option, or the fresh seeds of each row with what it chose.
 
-    `get_config` takes ROW:OPTION; what a point changes is counted from the config of the stage's name.
+    `options` are those of each row; `get_config` takes ROW:OPTION. What a point changes is counted from the config of
+    the stage's name.
 
     Raises:
       ValueError: there is no such stage, or its rows have not chosen yet.
@@ -35,7 +35,8 @@ def points(
         return {"seed": seed, **changed(before, get_config(f"{row}:{option}").to_dict())}
 
     if stage == "choose":
-        return [point(0, row, option) for option in options for row in rows]
-    if lacking := [row for row in rows if row not in chosen]:
+        every = dict.fromkeys(option for of_row in options.values() for option in of_row)
+        return [point(0, row, option) for option in every for row in options if option in options[row]]
+    if lacking := [row for row in options if row not in chosen]:
         raise ValueError(f"stage 1 has not chosen for {', '.join(lacking)}: CHOSEN in the config")
-    return [point(seed, row, chosen[row]) for seed in seeds for row in rows]
+    return [point(seed, row, chosen[row]) for seed in seeds for row in options]

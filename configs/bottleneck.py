@@ -70,4 +70,4 @@ def sweep(stage: str = "choose") -> list[dict[str, Any]]:
     Raises:
       ValueError: there is no such stage, or not every row has chosen yet.
     """
-    return points(stage, get_config, KINDS, RATES, CHOSEN)
+    return points(stage, get_config, dict.fromkeys(KINDS, RATES), CHOSEN)

@@ -50,6 +50,8 @@ from configs.layers import D_FF
 from configs.layers import get_config as layers
 
 RATES = (0.0025, 0.005, 0.01)
+BEYOND = (*RATES, 0.02)  # of the rows whose best was the last of RATES
+OPTIONS = dict.fromkeys(D_FF, RATES) | dict.fromkeys(("recurrent", "convolution"), BEYOND)
 CHOSEN: dict[str, float] = {}  # the rate of each row
 SEEDS = (1, 2, 3, 4, 5)  # of stage 2
 
@@ -61,7 +63,7 @@ def get_config(argument: str = "attention") -> ConfigDict:
       ValueError: there is no such row or rate.
     """
     row, colon, rate = ("attention" if argument in STAGES else argument).partition(":")
-    rates = {str(number): number for number in RATES}
+    rates = {str(number): number for number in BEYOND}
     if row not in D_FF or (colon and rate not in rates):
         raise ValueError(
             f"there is no run {argument!r}; the rows are {', '.join(D_FF)}, each also as ROW:RATE, a rate of "
@@ -86,4 +88,4 @@ def sweep(stage: str = "choose") -> list[dict[str, Any]]:
     Raises:
       ValueError: there is no such stage, or not every row has chosen yet.
     """
-    return points(stage, get_config, D_FF, RATES, CHOSEN, SEEDS)
+    return points(stage, get_config, OPTIONS, CHOSEN, SEEDS)

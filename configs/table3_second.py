@@ -106,4 +106,4 @@ def sweep(stage: str = "choose") -> list[dict[str, Any]]:
     Raises:
       ValueError: there is no such stage, or not every row has chosen yet.
     """
-    return points(stage, get_config, ROWS, SCHEDULES, CHOSEN)
+    return points(stage, get_config, dict.fromkeys(ROWS, SCHEDULES), CHOSEN)

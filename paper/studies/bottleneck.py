@@ -43,7 +43,7 @@ def tables(records: Records) -> list[Table]:
         *caveat_notes(runs),
     ]
     study = Table("bottleneck", "One vector for a sentence, or attention", head, lines, notes)
-    return [study, stage_1(records, study, FILE, KINDS, RATES, "rate")]
+    return [study, stage_1(records, study, FILE, dict.fromkeys(KINDS, RATES), "rate")]
 
 
 def rows(records: Records) -> dict[str, RowRuns]:

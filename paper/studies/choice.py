@@ -8,20 +8,28 @@ from paper.records import Records, identity, load
 from run.folder import as_json
 
 
-def stage_1(records: Records, study: Table, file: str, rows: Iterable[str], options: Iterable[Any], what: str) -> Table:
+def stage_1(records: Records, study: Table, file: str, options: Mapping[str, Iterable[Any]], what: str) -> Table:
     """Returns what each row of a study's table has chosen: the lowest perplexity on validation after the last update.
 
-    `what` the options are heads their columns, as in "rate: 0.005".
+    `options` are those of each row; `what` they are heads their columns, as in "rate: 0.005". Where a row had no such
+    option the table is empty.
     """
     lines: list[tuple[str, ...]] = []
-    names = [str(option) for option in options]
-    for row in rows:
-        perplexities = {name: last_validation(records, f"{file}:{row}:{name}") for name in names}
-        shown = [NOT_RUN if perplexity is None else number(perplexity, 3) for perplexity in perplexities.values()]
+    names = list(dict.fromkeys(str(option) for of_row in options.values() for option in of_row))
+    for row, of_row in options.items():
+        perplexities = {str(option): last_validation(records, f"{file}:{row}:{option}") for option in of_row}
+        shown = [_cell(perplexities, name) for name in names]
         lines.append((row, *shown, choice(perplexities) or NOT_RUN))
     head = (study.head[0], *(f"validation perplexity with {what}: {name}" for name in names), "chosen")
     notes = [f"one run of seed 0 with each; the choice is recorded in {file} before stage 2"]
     return Table(study.name, f"{study.title}, stage 1: {what}s", head, lines, notes)
+
+
+def _cell(perplexities: Mapping[str, float | None], name: str) -> str:
+    if name not in perplexities:
+        return ""
+    perplexity = perplexities[name]
+    return NOT_RUN if perplexity is None else number(perplexity, 3)
 
 
 def choice(perplexities: Mapping[str, float | None]) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from base.table import NOT_RUN, Table, spread
-from configs.distance import CHOSEN, RATES
+from configs.distance import CHOSEN, OPTIONS
 from configs.layers import D_FF
 from data.grammar.contrast import RELATIONS
 from paper.contrast.pairs import BANDS, Band
@@ -71,7 +71,7 @@ def tables(records: Records) -> list[Table]:
         *caveat_notes(runs),
     ]
     study = Table("distance", TITLE, HEAD, lines, notes)
-    return [study, by_distance(runs), stage_1(records, study, FILE, D_FF, RATES, "rate")]
+    return [study, by_distance(runs), stage_1(records, study, FILE, OPTIONS, "rate")]
 
 
 def rows(records: Records) -> dict[str, RowRuns]:

@@ -45,7 +45,7 @@ def tables(records: Records) -> list[Table]:
         *caveat_notes(runs),
     ]
     study = Table("scores", TITLE, HEAD, lines, notes)
-    return [study, stage_1(records, study, FILE, ROWS, RATES, "rate"), footnote_4()]
+    return [study, stage_1(records, study, FILE, dict.fromkeys(ROWS, RATES), "rate"), footnote_4()]
 
 
 def footnote_4() -> Table:

@@ -73,7 +73,7 @@ def tables(records: Records) -> list[Table]:
         *caveat_notes(runs),
     ]
     study = Table("second", "Table 3 scaled down, second design", HEAD, lines, notes)
-    return [study, stage_1(records, study, FILE, ROWS, SCHEDULES, "schedule")]
+    return [study, stage_1(records, study, FILE, dict.fromkeys(ROWS, SCHEDULES), "schedule")]
 
 
 def rows(records: Records) -> dict[str, RowRuns]:
