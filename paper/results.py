@@ -6,8 +6,9 @@
     python -m paper.results                       # rewrites the tables in README.md, docs/results.md and docs/tables.md
 
 A record holds the resolved config, the newest evaluation of that split by `python -m infer`, how the run was launched
-(versions, git commit, device, processor), how long it trained, its validations, and the SHA-256 of its translations;
---translations saves those too, as NAME.txt, for paired tests. A run is refused if its code cannot be checked out again:
+(versions, git commit, device, processor), how long it trained, its validations, by how many nats its loss may differ
+when `python -m paper.reproduce` repeats it, and the SHA-256 of its translations; --translations saves those too, as
+NAME.txt, for paired tests. A run is refused if its code cannot be checked out again:
 uncommitted changes, a commit that is not in the repository, launches from several commits. --allow_dirty records it all
 the same, and every table marks it with a dagger.
 
@@ -31,7 +32,17 @@ from base.files import check, folder, sha256, write_json, write_text
 from base.markers import rewritten
 from base.table import Markdown, Table, as_markdown, escaped
 from paper.command import make
-from paper.records import Evaluation, RowRuns, RunRecord, ScoredRun, caveat_notes, dagger_notes, find_records, read_run
+from paper.records import (
+    TOLERANCE,
+    Evaluation,
+    RowRuns,
+    RunRecord,
+    ScoredRun,
+    caveat_notes,
+    dagger_notes,
+    find_records,
+    read_run,
+)
 from paper.tables.cost import devices
 
 RESULTS = Path("results")
@@ -88,6 +99,7 @@ def make_record(workdir: Path, split: str = "test", *, allow_dirty: bool = False
         "evaluation": evaluation.scores,
         "translations_sha256": sha256(evaluation.lines) if evaluation.lines.is_file() else None,
         "caveats": run_record.caveats,
+        "tolerance": TOLERANCE,
         "launches": [_without_paths(workdir, launch) for launch in run_record.launches],
         "training": {
             "steps": run_record.steps,
