@@ -2,6 +2,7 @@
 
     python -m paper table1|table2|table3|table4|all --runs=DIR [--markdown | --csv] [--html=FILE] [--commands]
     python -m paper layers|extrapolation|scan|scaling|families|second|bottleneck|scores --runs=DIR [--plot=FILE]
+    python -m paper cards --runs=DIR [--markdown | --csv]
     python -m paper figures --runs=DIR --output=FOLDER
 
 All run folders below DIR are read (of `python -m train`, evaluated by `python -m infer`), and all records made by
@@ -13,7 +14,8 @@ record of `python -m paper.table1`. The studies need evaluations of the test spl
 self-attention, `extrapolation` positions beyond the training length, `scan` tests new combinations of known commands,
 `scaling` fits a law to sizes and amounts of data, `families` compares models built from the same blocks,
 `second` judges the second design of Table 3 in small, `bottleneck` asks what one vector holds of a long sentence,
-`scores` why dot products are divided by sqrt(d_k); --plot draws a study's figure.
+`scores` why dot products are divided by sqrt(d_k); --plot draws a study's figure. `cards` lists what all of these
+claim, with a verdict on each claim and a command that repeats one of its runs.
 
 --html writes one page that loads nothing from the network, with the tables, learning curves, figures and attention
 maps. The last two, and what `figures` writes into FOLDER, come from the newest finished run that still has checkpoints.
@@ -27,7 +29,7 @@ from run import changes
 
 TABLES = ("table1", "table2", "table3", "table4")
 STUDIES = ("layers", "extrapolation", "scan", "scaling", "families", "second", "bottleneck", "scores")
-WHAT = (*TABLES, *STUDIES, "figures", "all")
+WHAT = (*TABLES, *STUDIES, "cards", "figures", "all")
 
 
 def main(argv: list[str]) -> None:

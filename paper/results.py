@@ -3,7 +3,7 @@
     python -m paper.results --workdir=runs/multi30k --name=multi30k     # writes results/multi30k.json
     python -m paper.results --workdir=runs/A1 --name=table3/A1-seed0 --split=valid
     python -m paper.results --workdir=runs/table3 --name=table3 --split=valid    # a sweep: a record of every point
-    python -m paper.results                       # rewrites the tables in README.md, docs/results.md and docs/tables.md
+    python -m paper.results                       # rewrites the tables in README.md and docs/
 
 A record holds the resolved config, the newest evaluation of that split by `python -m infer`, how the run was launched
 (versions, git commit, device, processor), how long it trained, its validations, by how many nats its loss may differ
@@ -13,7 +13,8 @@ uncommitted changes, a commit that is not in the repository, launches from sever
 the same, and every table marks it with a dagger.
 
 The README's table and docs/results.md, which has every score and its signature, are made from the records directly in
-results/ and from nothing else, docs/tables.md (what `python -m paper all` prints) from those in its subfolders as well.
+results/ and from nothing else, docs/tables.md (what `python -m paper all` prints) and the list of claims in
+docs/reproduce.md (`python -m paper cards`) from those in its subfolders as well.
 A new record replaces the old one.
 """
 
@@ -31,6 +32,7 @@ from base.errors import UserError
 from base.files import check, folder, sha256, write_json, write_text
 from base.markers import rewritten
 from base.table import Markdown, Table, as_markdown, escaped
+from paper import cards
 from paper.command import make
 from paper.records import (
     TOLERANCE,
@@ -49,6 +51,7 @@ RESULTS = Path("results")
 README = Path("README.md")
 SCORES = Path("docs/results.md")
 TABLES = Path("docs/tables.md")
+CARDS = Path("docs/reproduce.md")
 BEGIN = "<!-- results: made by `python -m paper.results` -->"
 END = "<!-- end of results -->"
 COLUMNS = {  # heading: key of the evaluation
@@ -230,6 +233,7 @@ def pages() -> dict[Path, str]:
     tables = [as_markdown(table) for tables in make("all", records).values() for table in tables]
     recorded = translation_records(records.runs)
     made = {README: summary(recorded), SCORES: table(recorded), TABLES: "\n\n".join(tables)}
+    made[CARDS] = "\n\n".join(map(as_markdown, cards.tables(cards.cards(records))))
     return {page: rewritten(page, BEGIN, END, text) for page, text in made.items()}
 
 

@@ -52,7 +52,7 @@ HEAD = (
 def tables(records: Records) -> list[Table]:
     """Returns one row for each row of Table 3, and the verdict in the notes."""
     runs = rows(records)
-    differences = _differences(runs)
+    differences = differences_of(runs)
     lines = [_line(name, runs, differences) for name in ROWS]
     notes = [
         "the design, its rule and its prediction: configs/table3_second.py, committed before the first run",
@@ -80,7 +80,7 @@ def paper_difference(name: str) -> float:
     return math.log(TABLE3[name].perplexity) - math.log(TABLE3["base"].perplexity)
 
 
-def _differences(runs: Mapping[str, RowRuns]) -> dict[str, Float[np.ndarray, " seeds"]]:
+def differences_of(runs: Mapping[str, RowRuns]) -> dict[str, Float[np.ndarray, " seeds"]]:
     """Returns each row's log perplexity minus base's, seed by seed, of the rows that have both."""
     differences = {name: paired_differences(runs[name], runs["base"], "perplexity") for name in ROWS if name != "base"}
     return {name: seeds for name, seeds in differences.items() if len(seeds)}
@@ -230,7 +230,7 @@ def plot(records: Records, path: Path) -> None:
     Raises:
       UserError: the file cannot be written.
     """
-    differences = _differences(rows(records))
+    differences = differences_of(rows(records))
     with drawn(path, 5, 4) as figure:
         axes = figure.subplots()
         for name, seeds in differences.items():

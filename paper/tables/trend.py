@@ -34,6 +34,21 @@ class Correlation(NamedTuple):
         return f"{number(self.value)}, 95 % bootstrap interval {number(self.low)} to {number(self.high)}"
 
 
+class SeedSpread(NamedTuple):
+    """Standard deviations over the seeds of a row: in BLEU, and of perplexity as a share of it."""
+
+    points: float
+    share: float
+
+    @property
+    def is_allowed(self) -> bool:
+        """Whether the seeds agree as configs/small.py asks."""
+        return self.points <= SEEDS_BLEU and self.share <= SEEDS_PERPLEXITY
+
+    def __str__(self) -> str:
+        return f"{self.points:.2f} BLEU and {100 * self.share:.1f} % of perplexity"
+
+
 def paired_differences(row: RowRuns, base: RowRuns, key: str) -> Float[np.ndarray, " seeds"]:
     """Returns the row's score minus base's, of perplexity its logarithm, for each seed that both have."""
     of_row = by_seed(row, key)
@@ -118,19 +133,22 @@ def design(rows: Mapping[str, RowRuns]) -> list[str]:
 
     [] of fewer than two seeds of "base".
     """
-    bleu = list(by_seed(rows["base"], "sacrebleu").values())
-    logs = list(by_seed(rows["base"], "perplexity").values())
-    if len(bleu) < 2:
+    spread = spread_of_seeds(rows["base"])
+    if spread is None:
         return []
     runs = sum(len(row.scored) for row in rows.values())
-    points = float(np.std(bleu, ddof=1))
-    share = float(np.std(logs, ddof=1))
-    met = points <= SEEDS_BLEU and share <= SEEDS_PERPLEXITY
     return [
-        f"{runs} runs; base's {len(bleu)} seeds have a standard deviation of "
-        f"{points:.2f} BLEU and {100 * share:.1f} % of perplexity; the design allows {SEEDS_BLEU:g} and "
-        f"{100 * SEEDS_PERPLEXITY:g} %: {'met' if met else 'not met'}"
+        f"{runs} runs; base's {len(rows['base'].scored)} seeds have a standard deviation of {spread}; the design "
+        f"allows {SEEDS_BLEU:g} and {100 * SEEDS_PERPLEXITY:g} %: {'met' if spread.is_allowed else 'not met'}"
     ]
+
+
+def spread_of_seeds(row: RowRuns) -> SeedSpread | None:
+    """Returns how far the seeds of a row lie apart; None of fewer than two."""
+    if len(row.scored) < 2:
+        return None
+    points, share = (float(np.std(list(by_seed(row, key).values()), ddof=1)) for key in ("sacrebleu", "perplexity"))
+    return SeedSpread(points, share)
 
 
 def rank_correlation(
