@@ -34,6 +34,7 @@ SHORTER = 125  # times fewer updates: 800 for the paper's 100,000
 WARMUP = 200
 FACTOR = 0.7  # on the paper's schedule
 SEEDS_BLEU, SEEDS_PERPLEXITY = 1.0, 0.03  # largest standard deviations of base's seeds; the second is relative
+CORRELATION = 0.6  # with the paper's perplexities, at least
 
 
 def choose(argument: str, rows: tuple[str, ...]) -> tuple[str, bool]:

@@ -8,6 +8,7 @@ from typing import Any
 from base.errors import UserError
 from base.files import folder, output_file, output_folder
 from base.table import Table, as_csv, as_markdown, as_text
+from paper import cards
 from paper.launch import commands
 from paper.records import Records, find_records, newest_with_checkpoints
 from paper.report.page import write
@@ -27,7 +28,7 @@ def show(what: str, options: Any) -> None:
         print(note, file=sys.stderr)
     if output:
         draw(records, output, options.runs)
-    made = make(what, records)
+    made = {what: cards.tables(cards.cards(records))} if what == "cards" else make(what, records)
     shown = [table for tables in made.values() for table in tables]
     if options.commands:
         shown.append(commands())

@@ -3,16 +3,18 @@
     python -m paper.results --workdir=runs/multi30k --name=multi30k     # writes results/multi30k.json
     python -m paper.results --workdir=runs/A1 --name=table3/A1-seed0 --split=valid
     python -m paper.results --workdir=runs/table3 --name=table3 --split=valid    # a sweep: a record of every point
-    python -m paper.results                       # rewrites the tables in README.md, docs/results.md and docs/tables.md
+    python -m paper.results                       # rewrites the tables in README.md and docs/
 
 A record holds the resolved config, the newest evaluation of that split by `python -m infer`, how the run was launched
-(versions, git commit, device, processor), how long it trained, its validations, and the SHA-256 of its translations;
---translations saves those too, as NAME.txt, for paired tests. A run is refused if its code cannot be checked out again:
+(versions, git commit, device, processor), how long it trained, its validations, by how many nats its loss may differ
+when `python -m paper.reproduce` repeats it, and the SHA-256 of its translations; --translations saves those too, as
+NAME.txt, for paired tests. A run is refused if its code cannot be checked out again:
 uncommitted changes, a commit that is not in the repository, launches from several commits. --allow_dirty records it all
 the same, and every table marks it with a dagger.
 
 The README's table and docs/results.md, which has every score and its signature, are made from the records directly in
-results/ and from nothing else, docs/tables.md (what `python -m paper all` prints) from those in its subfolders as well.
+results/ and from nothing else, docs/tables.md (what `python -m paper all` prints) and the list of claims in
+docs/reproduce.md (`python -m paper cards`) from those in its subfolders as well.
 A new record replaces the old one.
 """
 
@@ -30,8 +32,10 @@ from base.errors import UserError
 from base.files import check, folder, sha256, write_json, write_text
 from base.markers import rewritten
 from base.table import Markdown, Table, as_markdown, escaped
+from paper import cards
 from paper.command import make
 from paper.records import (
+    TOLERANCE,
     RowRuns,
     RunRecord,
     ScoredRun,
@@ -47,6 +51,7 @@ RESULTS = Path("results")
 README = Path("README.md")
 SCORES = Path("docs/results.md")
 TABLES = Path("docs/tables.md")
+CARDS = Path("docs/reproduce.md")
 BEGIN = "<!-- results: made by `python -m paper.results` -->"
 END = "<!-- end of results -->"
 COLUMNS = {  # heading: key of the evaluation
@@ -82,6 +87,7 @@ def make_record(workdir: Path, split: str = "test", *, allow_dirty: bool = False
         "evaluation": evaluation.scores,
         "translations_sha256": sha256(evaluation.lines) if evaluation.lines.is_file() else None,
         "caveats": run_record.caveats,
+        "tolerance": TOLERANCE,
         "launches": [_without_paths(workdir, launch) for launch in run_record.launches],
         "training": {
             "steps": run_record.steps,
@@ -212,6 +218,7 @@ def pages() -> dict[Path, str]:
     tables = [as_markdown(table) for tables in make("all", records).values() for table in tables]
     recorded = translation_records(records.runs)
     made = {README: summary(recorded), SCORES: table(recorded), TABLES: "\n\n".join(tables)}
+    made[CARDS] = "\n\n".join(map(as_markdown, cards.tables(cards.cards(records))))
     return {page: rewritten(page, BEGIN, END, text) for page, text in made.items()}
 
 

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from base.errors import UserError
-from base.files import read_json
+from base.files import Schema, read_json
 from base.table import Table, as_text, number
 from paper.provenance import ROOT, caveats
-from paper.records import RunRecord, find_records, read_run
+from paper.records import RunRecord, read_run, recorded_run
 
 RESULTS = ROOT / "results"
+RECORD: Schema = {"config": dict, "evaluation": dict, "caveats": [str], "launches": [dict], "training": dict}
 COMPARED = ("perplexity", "nll", "accuracy", "f1", "sacrebleu", "exact_match")
 SEARCH = ("beam", "alpha", "extra_length")
 
@@ -27,28 +28,38 @@ def main(name: str, options: Any) -> int:
         if options.workdir and folder.exists():
             raise UserError(f"--workdir={folder}: it exists already; give a folder that does not")
         again = repeat(record, folder)
-    print(as_text(table(name, record, again, options.tolerance)))
-    return 0 if is_close(record, again, options.tolerance) else 1
+    tolerance = record.tolerance if options.tolerance is None else options.tolerance
+    print(as_text(table(name, record, again, tolerance)))
+    return 0 if is_close(record, again, tolerance) else 1
 
 
 def recorded(name: str) -> RunRecord:
     """Returns the record results/NAME.json.
 
     Raises:
-      UserError: there is none, or the run cannot be repeated by itself.
+      UserError: there is none, it is damaged, or the run cannot be repeated by itself.
     """
     path = RESULTS / f"{name.removesuffix('.json').removeprefix('results/')}.json"
     if not path.is_file():
         raise UserError(f"{name}: there is no record results/{name}.json; results/ and its folders hold all of them")
-    read_json(path, {"config": dict, "evaluation": dict, "launches": [dict]})
-    (record,) = [found for found in find_records(path.parent).runs if found.path == path]
+    record = recorded_run(path, read_json(path, RECORD))
+    reason = obstacle(record)
+    if reason:
+        raise UserError(f"{name}: it cannot be repeated alone, since {reason}")
+    return record
+
+
+def obstacle(record: RunRecord) -> str:
+    """Returns why a recorded run cannot be repeated by itself; "" if it can."""
     doubts = record.caveats or caveats(record.launches)
-    if doubts or not record.launches:
-        raise UserError(f"{name}: it cannot be repeated, since {'; '.join(doubts) or 'it says nothing of its launch'}")
+    if doubts:
+        return "; ".join(doubts)
+    if not record.launches:
+        return "it says nothing of its launch"
     for flag in record.launches[-1]["command"]:
         if flag.startswith(("--init", "--config.data.tokenizer")):
-            raise UserError(f"{name}: it began with what another run had made ({flag}), so it cannot be repeated alone")
-    return record
+            return f"it began with what another run had made ({flag})"
+    return ""
 
 
 def repeat(record: RunRecord, folder: Path) -> RunRecord:

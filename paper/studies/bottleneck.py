@@ -66,10 +66,10 @@ def dropped(row: RowRuns) -> dict[int, float]:
     return {scored.run.config["seed"]: float(drop) for scored, drop in zip(row.scored, drops, strict=True)}
 
 
-def more(drops: Mapping[str, Mapping[int, float]], kind: str) -> Float[np.ndarray, " seeds"]:
-    """Returns how much more "fixed" drops than `kind`, for each seed that both have."""
-    fixed, other = drops["fixed"], drops[kind]
-    return np.array([fixed[seed] - other[seed] for seed in sorted(fixed.keys() & other.keys())])
+def more(drops: Mapping[str, Mapping[int, float]], kind: str, dropping: str = "fixed") -> Float[np.ndarray, " seeds"]:
+    """Returns how much more BLEU `dropping` loses than `kind`, for each seed that both have."""
+    one, other = drops[dropping], drops[kind]
+    return np.array([one[seed] - other[seed] for seed in sorted(one.keys() & other.keys())])
 
 
 def verdict(drops: Mapping[str, Mapping[int, float]]) -> str:

@@ -18,8 +18,9 @@ from paper.tables.cost import cost
 from paper.tables.trend import (
     INTERVAL,
     LEVEL,
+    Differences,
     holm,
-    p_value,
+    p_values_of,
     paired_differences,
     tested,
     with_interval,
@@ -45,7 +46,6 @@ HEAD = (
     "seeds",
     "cost",
 )
-Differences = Mapping[str, Float[np.ndarray, " seeds"]]
 
 
 def tables(records: Records) -> list[Table]:
@@ -53,8 +53,8 @@ def tables(records: Records) -> list[Table]:
     runs = rows(records)
     others = [name for name in runs if name != BASE]
     drops = {relation: {name: dropped(row, relation) for name, row in runs.items()} for relation in RELATIONS}
-    more = {name: _minus(drops["agreement"], name) for name in others}
-    more_it = {name: _minus(drops["it"], name) for name in others}
+    more = {name: minus(drops["agreement"], name) for name in others}
+    more_it = {name: minus(drops["it"], name) for name in others}
     worse = {name: paired_differences(runs[name], runs[BASE], "perplexity") for name in others}
     lines = [_line(name, row, drops["agreement"], more, worse) for name, row in runs.items()]
     notes = [
@@ -99,7 +99,7 @@ def dropped(row: RowRuns, relation: str) -> dict[int, float]:
     return {seed: near[seed] - far[seed] for seed in near}
 
 
-def _minus(drops: Mapping[str, Mapping[int, float]], name: str) -> Float[np.ndarray, " seeds"]:
+def minus(drops: Mapping[str, Mapping[int, float]], name: str) -> Float[np.ndarray, " seeds"]:
     """Returns how much more a layer drops than attention, for each seed that both have."""
     layer, base = drops[name], drops[BASE]
     return np.array([layer[seed] - base[seed] for seed in sorted(layer.keys() & base.keys())])
@@ -128,14 +128,15 @@ def verdict_of_quality(name: str, worse: Differences) -> str:
     if name not in corrected:
         return f"{said} open, for it and attention need two seeds each"
     if worse[name].mean() > 0:
-        return f"{said} not better than attention"
-    return f"{said} better than attention" if corrected[name] < LEVEL else f"{said} not shown to differ from attention"
+        return f"{said} refuted; it is not better than attention"
+    if corrected[name] < LEVEL:
+        return f"{said} shown; it is better than attention"
+    return f"{said} neither shown nor refuted"
 
 
 def _by_holm(differences: Differences) -> dict[str, float]:
     """Returns p by Holm of the differences that have two seeds."""
-    p_values = {name: p_value(of_row) for name, of_row in differences.items()}
-    return holm({name: p for name, p in p_values.items() if p is not None})
+    return holm(p_values_of(differences))
 
 
 def by_distance(runs: Mapping[str, RowRuns]) -> Table:

@@ -52,9 +52,7 @@ def _line(kind: str, row: RowRuns) -> tuple[str, ...]:
     shown: list[str] = []
     for values, band in zip(nll, BANDS, strict=True):
         shown.append(spread(values.tolist(), 3) or _missing(row, band, config.encoding.limit))
-    beyond: list[str] = []
-    for values in nll[1:]:
-        beyond.append(with_interval(values - nll[0], 3) if len(values) == len(nll[0]) else "")
+    beyond = [with_interval(risen(row, band), 3) for band in BANDS[1:]]
     return (
         row.label(kind),
         *shown,
@@ -72,6 +70,21 @@ def banded(row: RowRuns, band: tuple[int, int]) -> Float[np.ndarray, " seeds"]:
     if any(len(nll_t) < last for nll_t in nll):
         return np.array([])
     return np.array([np.mean(nll_t[first:last]) for nll_t in nll])
+
+
+def risen(row: RowRuns, band: tuple[int, int]) -> Float[np.ndarray, " seeds"]:
+    """Returns by how much the mean over a band is above that within the training length, of every seed, as `banded`."""
+    within, beyond = banded(row, BANDS[0]), banded(row, band)
+    return beyond - within if len(beyond) == len(within) else np.array([])
+
+
+def apart(row: RowRuns, other: RowRuns, band: tuple[int, int]) -> Float[np.ndarray, " seeds"]:
+    """Returns the mean over a band minus that of another row, for each seed that both have, as `banded`."""
+    one, two = (
+        dict(zip([scored.run.config["seed"] for scored in each.scored], banded(each, band), strict=False))
+        for each in (row, other)
+    )
+    return np.array([one[seed] - two[seed] for seed in sorted(one.keys() & two.keys())])
 
 
 def _missing(row: RowRuns, band: tuple[int, int], limit: int | None) -> str:

@@ -24,6 +24,7 @@ FILE = "configs/scaling.py"
 STEEPEST = 2.0  # the largest exponent that a fit may have: a few cells alone do not bound it
 STARTS = ((0.3, 0.3), (0.1, 1.0), (1.0, 0.1))  # a and b from which the fit begins; the best end is taken
 DRAWS = 500
+FITTED = ("E", "A", "a", "B", "b", "N_opt grows with FLOPs to the power of", f"nats a token of {ROWS[-1]}")
 FEWEST = 8  # runs that a fit of five numbers needs at least
 
 
@@ -33,6 +34,15 @@ class Points(NamedTuple):
     n: Float[np.ndarray, " runs"]
     d: Float[np.ndarray, " runs"]
     nll: Float[np.ndarray, " runs"]
+
+
+class Fitted(NamedTuple):
+    """The law's five numbers and the two that follow from them, as in `FITTED`: best, and 95 % intervals."""
+
+    runs: int
+    best: Float[np.ndarray, " seven"]
+    low: Float[np.ndarray, " seven"]
+    high: Float[np.ndarray, " seven"]
 
 
 def fit(points: Points, starts: Sequence[tuple[float, float]] = STARTS) -> Float[np.ndarray, " five"]:
@@ -131,42 +141,49 @@ def tables(records: Records) -> list[Table]:
     return [Table("scaling", "Scaling: runs", head, lines, notes), law_table(runs)]
 
 
+def fitted(runs: dict[str, RowRuns]) -> Fitted | None:
+    """Returns the fit without the largest row, and what it predicts for that row; None of too few runs."""
+    points = gathered({name: runs[name] for name in ROWS[:-1]})
+    if len(points.n) < FEWEST:
+        return None
+    n, d = size(ROWS[-1])
+
+    def followed(law: np.ndarray) -> np.ndarray:
+        """Returns the law's five numbers and the two that follow from them, in the order of `FITTED`."""
+        _, _, a, _, b = law
+        return np.array([*law, b / (a + b), predicted(law, n, d)])
+
+    draws = np.array([followed(law) for law in bootstrapped(points)])
+    low, high = np.percentile(draws, [2.5, 97.5], axis=0)
+    return Fitted(len(points.n), followed(fit(points)), low, high)
+
+
 def law_table(runs: dict[str, RowRuns]) -> Table:
     """Returns the fit without the largest row, with 95 % intervals, and what it predicts for that row."""
     title = "Scaling: the law L = E + A/N^a + B/D^b"
     head = ("number", "fitted", "2.5 %", "97.5 %", "measured", "error")
-    names = ("E", "A", "a", "B", "b", "N_opt grows with FLOPs to the power of", f"nats a token of {ROWS[-1]}")
-    points = gathered({name: runs[name] for name in ROWS[:-1]})
-    if len(points.n) < FEWEST:
-        return Table("scaling-law", title, head, [(name, NOT_RUN, "", "", "", "") for name in names], [])
+    law = fitted(runs)
+    if law is None:
+        return Table("scaling-law", title, head, [(name, NOT_RUN, "", "", "", "") for name in FITTED], [])
     largest = runs[ROWS[-1]]
-    n, d = size(ROWS[-1])
-
-    def followed(law: np.ndarray) -> np.ndarray:
-        """Returns the law's five numbers and the two that follow from them, in the order of `names`."""
-        _, _, a, _, b = law
-        return np.array([*law, b / (a + b), predicted(law, n, d)])
-
-    best = followed(fit(points))
-    draws = np.array([followed(law) for law in bootstrapped(points)])
-    low, high = np.percentile(draws, [2.5, 97.5], axis=0)
-    measured = [""] * len(names)
-    errors = [""] * len(names)
+    measured = [""] * len(FITTED)
+    errors = [""] * len(FITTED)
     measured[-1] = largest.shown("nll", 3)
     if largest.scored:
-        off = best[-1] / float(np.mean(largest.values("nll"))) - 1
+        off = law.best[-1] / float(np.mean(largest.values("nll"))) - 1
         errors[-1] = f"{number(100 * off, 1, sign=True)} %"
-    columns = (names, map(_rounded, best), map(_rounded, low), map(_rounded, high), measured, errors)
+    columns = (FITTED, *(map(rounded, numbers) for numbers in law[1:]), measured, errors)
     lines = list(zip(*columns, strict=True))
     notes = [
-        f"fitted to {len(points.n)} runs, without {ROWS[-1]}, by least squared relative error, with E >= 0; "
+        f"fitted to {law.runs} runs, without {ROWS[-1]}, by least squared relative error, with E >= 0; "
         f"intervals: {DRAWS} draws of the cells with replacement, each with all of its seeds",
         "N_opt: the model size that is best for a number of operations, 6 N D; the exponent is b / (a + b)",
     ]
     return Table("scaling-law", title, head, lines, notes)
 
 
-def _rounded(value: float) -> str:
+def rounded(value: float) -> str:
+    """Formats a number of the law with three digits."""
     return f"{round(value, 6):.3g}"
 
 

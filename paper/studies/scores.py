@@ -34,11 +34,11 @@ def tables(records: Records) -> list[Table]:
     """Returns one row for each kind of scores and d_k, with the verdicts in the notes; the rates; and footnote 4."""
     runs = rows(records)
     lines = [_line(name, runs) for name in ROWS]
-    worse = {f"unscaled-{width}": _minus(runs, "unscaled", "scaled", width) for width in widths("unscaled")}
+    worse = {f"unscaled-{width}": minus(runs, "unscaled", "scaled", width) for width in widths("unscaled")}
     notes = [
         "the design, its rule and what was expected: configs/scores.py, committed before the first run",
         verdict_of_scaling(worse[f"unscaled-{LARGE}"], worse[f"unscaled-{SMALL}"]),
-        verdict_of_additive(_minus(runs, "unscaled", "additive", LARGE)),
+        verdict_of_additive(minus(runs, "unscaled", "additive", LARGE)),
         f"mean over the seeds, ± standard deviation; differences, with the same d_k and seed: {INTERVAL}",
         *tested(worse, "log perplexity − scaled"),
         *(note for row in runs.values() for note in row.notes),
@@ -128,7 +128,7 @@ def verdict_of_additive(worse: Float[np.ndarray, " seeds"]) -> str:
     return f"{said} neither shown nor refuted"
 
 
-def _minus(runs: Mapping[str, RowRuns], kind: str, other: str, width: int) -> Float[np.ndarray, " seeds"]:
+def minus(runs: Mapping[str, RowRuns], kind: str, other: str, width: int) -> Float[np.ndarray, " seeds"]:
     """Returns the log perplexity of a kind minus another's, for each seed that both have."""
     return paired_differences(runs[f"{kind}-{width}"], runs[f"{other}-{width}"], "perplexity")
 
@@ -136,14 +136,14 @@ def _minus(runs: Mapping[str, RowRuns], kind: str, other: str, width: int) -> Fl
 def _line(name: str, runs: Mapping[str, RowRuns]) -> tuple[str, ...]:
     kind, _, width = name.partition("-")
     row = runs[name]
-    minus: list[str] = []
+    differences: list[str] = []
     for other in ("scaled", "unscaled"):
-        minus.append("" if kind == other else with_interval(_minus(runs, kind, other, int(width)), 3))
+        differences.append("" if kind == other else with_interval(minus(runs, kind, other, int(width)), 3))
     return (
         row.label(name),
         str(CHOSEN.get(name, "not chosen")),
         row.shown("perplexity", 3),
-        *minus,
+        *differences,
         row.shown("sacrebleu"),
         str(len(row.scored)),
         cost(row.scored),

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -20,6 +19,8 @@ from paper.tables.cost import cost
 from paper.tables.trend import (
     DRAWS,
     LEVEL,
+    Correlation,
+    Differences,
     half_interval,
     paired_differences,
     rank_correlation,
@@ -46,24 +47,12 @@ HEAD = (
     "seeds",
     "cost",
 )
-Differences = Mapping[str, Float[np.ndarray, " seeds"]]
-
-
-class Correlations(NamedTuple):
-    """A rank correlation and its 95 % bootstrap interval."""
-
-    value: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        return f"{number(self.value)}, 95 % bootstrap interval {number(self.low)} to {number(self.high)}"
 
 
 def tables(records: Records) -> list[Table]:
     """Returns one row for each row of Table 3, and the verdict in the notes."""
     runs = rows(records)
-    differences = _differences(runs)
+    differences = differences_of(runs)
     lines = [_line(name, runs, differences) for name in ROWS]
     notes = [
         "the design, its rule and its prediction: configs/table3_second.py, committed before the first run",
@@ -91,7 +80,7 @@ def paper_difference(name: str) -> float:
     return math.log(TABLE3[name].perplexity) - math.log(TABLE3["base"].perplexity)
 
 
-def _differences(runs: Mapping[str, RowRuns]) -> dict[str, Float[np.ndarray, " seeds"]]:
+def differences_of(runs: Mapping[str, RowRuns]) -> dict[str, Float[np.ndarray, " seeds"]]:
     """Returns each row's log perplexity minus base's, seed by seed, of the rows that have both."""
     differences = {name: paired_differences(runs[name], runs["base"], "perplexity") for name in ROWS if name != "base"}
     return {name: seeds for name, seeds in differences.items() if len(seeds)}
@@ -197,7 +186,7 @@ def verdict(differences: Differences) -> list[str]:
     ]
 
 
-def correlations(seeds_of_rows: Sequence[Float[np.ndarray, " seeds"]]) -> tuple[Correlations, Correlations]:
+def correlations(seeds_of_rows: Sequence[Float[np.ndarray, " seeds"]]) -> tuple[Correlation, Correlation]:
     """Returns the rank correlation of the primary rows with the paper, and the partial one given their parameters."""
     paper = np.array([paper_difference(name) for name in PRIMARY])
     sizes = np.array([math.log(_parameters(name)) for name in PRIMARY])
@@ -224,10 +213,10 @@ def partial_correlation(
         return (both - paper_given * ours_given) / np.sqrt((1 - paper_given**2) * (1 - ours_given**2))
 
 
-def _with_ends(value: float, draws: Float[np.ndarray, " draws"]) -> Correlations:
+def _with_ends(value: float, draws: Float[np.ndarray, " draws"]) -> Correlation:
     # Draws in which a side is constant, or explained wholly, have no correlation.
     low, high = np.nanpercentile(draws[np.isfinite(draws)], [2.5, 97.5])
-    return Correlations(value, float(low), float(high))
+    return Correlation(value, float(low), float(high))
 
 
 def _parameters(name: str) -> int:
@@ -241,7 +230,7 @@ def plot(records: Records, path: Path) -> None:
     Raises:
       UserError: the file cannot be written.
     """
-    differences = _differences(rows(records))
+    differences = differences_of(rows(records))
     with drawn(path, 5, 4) as figure:
         axes = figure.subplots()
         for name, seeds in differences.items():

@@ -7,6 +7,7 @@ there are seeds but one: of three seeds 4.3 standard errors on either side.
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -19,6 +20,33 @@ from paper.records import RowRuns
 DRAWS = 5000
 LEVEL = 0.05
 INTERVAL = "± half of the 95 % t interval over the seeds"
+Differences = Mapping[str, Float[np.ndarray, " seeds"]]  # by the name of what is compared
+
+
+class Correlation(NamedTuple):
+    """A rank correlation and its 95 % bootstrap interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{number(self.value)}, 95 % bootstrap interval {number(self.low)} to {number(self.high)}"
+
+
+class SeedSpread(NamedTuple):
+    """Standard deviations over the seeds of a row: in BLEU, and of perplexity as a share of it."""
+
+    points: float
+    share: float
+
+    @property
+    def is_allowed(self) -> bool:
+        """Whether the seeds agree as configs/small.py asks."""
+        return self.points <= SEEDS_BLEU and self.share <= SEEDS_PERPLEXITY
+
+    def __str__(self) -> str:
+        return f"{self.points:.2f} BLEU and {100 * self.share:.1f} % of perplexity"
 
 
 def paired_differences(row: RowRuns, base: RowRuns, key: str) -> Float[np.ndarray, " seeds"]:
@@ -68,9 +96,9 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
     return corrected
 
 
-def tested(differences: Mapping[str, Float[np.ndarray, " seeds"]], what: str) -> list[str]:
+def tested(differences: Differences, what: str) -> list[str]:
     """Returns a note with p of each difference, as it is and by Holm; [] if none has two seeds."""
-    p_values = _p_values(differences)
+    p_values = p_values_of(differences)
     if not p_values:
         return []
     test = f"{what}: p of a two-sided t-test over the seeds"
@@ -81,7 +109,7 @@ def tested(differences: Mapping[str, Float[np.ndarray, " seeds"]], what: str) ->
     return [f"{test}, in brackets by Holm for {len(p_values)} comparisons: {shown}"]
 
 
-def _p_values(differences: Mapping[str, Float[np.ndarray, " seeds"]]) -> dict[str, float]:
+def p_values_of(differences: Differences) -> dict[str, float]:
     """Returns p of each difference of two or more seeds."""
     p_values: dict[str, float] = {}
     for name, seeds in differences.items():
@@ -105,19 +133,22 @@ def design(rows: Mapping[str, RowRuns]) -> list[str]:
 
     [] of fewer than two seeds of "base".
     """
-    bleu = list(by_seed(rows["base"], "sacrebleu").values())
-    logs = list(by_seed(rows["base"], "perplexity").values())
-    if len(bleu) < 2:
+    spread = spread_of_seeds(rows["base"])
+    if spread is None:
         return []
     runs = sum(len(row.scored) for row in rows.values())
-    points = float(np.std(bleu, ddof=1))
-    share = float(np.std(logs, ddof=1))
-    met = points <= SEEDS_BLEU and share <= SEEDS_PERPLEXITY
     return [
-        f"{runs} runs; base's {len(bleu)} seeds have a standard deviation of "
-        f"{points:.2f} BLEU and {100 * share:.1f} % of perplexity; the design allows {SEEDS_BLEU:g} and "
-        f"{100 * SEEDS_PERPLEXITY:g} %: {'met' if met else 'not met'}"
+        f"{runs} runs; base's {len(rows['base'].scored)} seeds have a standard deviation of {spread}; the design "
+        f"allows {SEEDS_BLEU:g} and {100 * SEEDS_PERPLEXITY:g} %: {'met' if spread.is_allowed else 'not met'}"
     ]
+
+
+def spread_of_seeds(row: RowRuns) -> SeedSpread | None:
+    """Returns how far the seeds of a row lie apart; None of fewer than two."""
+    if len(row.scored) < 2:
+        return None
+    points, share = (float(np.std(list(by_seed(row, key).values()), ddof=1)) for key in ("sacrebleu", "perplexity"))
+    return SeedSpread(points, share)
 
 
 def rank_correlation(
@@ -173,14 +204,10 @@ def summary(rows: Mapping[str, RowRuns], key: str, paper: Callable[[str], float]
 
 def _agreement(rows: Mapping[str, RowRuns], names: Sequence[str], key: str, paper: Callable[[str], float]) -> list[str]:
     """Returns in how many rows the difference from "base" has the paper's sign, and how many are significant."""
-    differences: dict[str, Float[np.ndarray, " seeds"]] = {}
-    for name in names:
-        seeds = paired_differences(rows[name], rows["base"], key)
-        if len(seeds) and paper(name) != paper("base"):
-            differences[name] = seeds
-    same = {name for name, seeds in differences.items() if _same_sign(seeds.mean(), paper(name) - paper("base"))}
+    differences = differences_from_base({name: rows[name] for name in names}, key, paper)
+    same = with_the_sign(differences, paper)
     line = f"{key}: the sign of the difference from base is the paper's in {len(same)} of {len(differences)} rows"
-    p_values = _p_values(differences)
+    p_values = p_values_of(differences)
     if p_values:
         clear = _significant(p_values)
         surest = _significant(holm(p_values))
@@ -197,6 +224,23 @@ def _agreement(rows: Mapping[str, RowRuns], names: Sequence[str], key: str, pape
     return lines
 
 
+def differences_from_base(
+    rows: Mapping[str, RowRuns], key: str, paper: Callable[[str], float]
+) -> dict[str, Float[np.ndarray, " seeds"]]:
+    """Returns each row's differences from "base", of the rows that have some and whose value in the paper differs."""
+    differences: dict[str, Float[np.ndarray, " seeds"]] = {}
+    for name, row in rows.items():
+        seeds = paired_differences(row, rows["base"], key)
+        if len(seeds) and paper(name) != paper("base"):
+            differences[name] = seeds
+    return differences
+
+
+def with_the_sign(differences: Differences, paper: Callable[[str], float]) -> set[str]:
+    """Returns the rows whose mean difference from "base" has the paper's sign."""
+    return {name for name, seeds in differences.items() if _same_sign(seeds.mean(), paper(name) - paper("base"))}
+
+
 def _same_sign(ours: float, paper: float) -> bool:
     return bool(np.sign(ours) == np.sign(paper))
 
@@ -209,15 +253,24 @@ def _correlation(
     rows: Mapping[str, RowRuns], names: Sequence[str], key: str, paper: Callable[[str], float]
 ) -> list[str]:
     """Returns a note on the rank correlation with the paper; [] where all values of a side are equal."""
+    found = correlation(rows, names, key, paper)
+    if found is None:
+        return []
+    zero = "includes 0: no agreement is shown" if found.low <= 0 <= found.high else "excludes 0"
+    return [
+        f"{key}: Spearman's rank correlation with the paper over {len(names)} rows is {found} (rows and seeds redrawn "
+        f"{DRAWS:,} times), which {zero}"
+    ]
+
+
+def correlation(
+    rows: Mapping[str, RowRuns], names: Sequence[str], key: str, paper: Callable[[str], float]
+) -> Correlation | None:
+    """Returns the rank correlation of these rows with the paper; None where all values of a side are equal."""
     seeds_of_rows = [list(by_seed(rows[name], key).values()) for name in names]
     papers = [paper(name) for name in names]
     means = [float(np.mean(seeds)) for seeds in seeds_of_rows]
-    correlation = float(rank_correlation(np.array(papers), np.array(means)))
-    if np.isnan(correlation):
-        return []
-    low, high = bootstrap_interval(papers, seeds_of_rows)
-    zero = "includes 0: no agreement is shown" if low <= 0 <= high else "excludes 0"
-    return [
-        f"{key}: Spearman's rank correlation with the paper over {len(names)} rows is {number(correlation)}, 95 % "
-        f"bootstrap interval {number(low)} to {number(high)} (rows and seeds redrawn {DRAWS:,} times), which {zero}"
-    ]
+    value = float(rank_correlation(np.array(papers), np.array(means)))
+    if np.isnan(value):
+        return None
+    return Correlation(value, *bootstrap_interval(papers, seeds_of_rows))

@@ -14,6 +14,7 @@ from paper.records import (
     EVALUATION,
     LAUNCH,
     SCORES,
+    TOLERANCE,
     Records,
     caveat_notes,
     completed,
@@ -149,6 +150,33 @@ def test_values_that_no_run_has_leave_it_out(
     path.write_text(json.dumps(content))
     records = find_records(tmp_path)
     assert (records.runs, records.notes) == ([], [f"left out: {path}: damaged: {message}"])
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (float("nan"), "tolerance is nan; it must be a finite number of nats, at least 0"),
+        (float("inf"), "tolerance is inf; it must be a finite number of nats, at least 0"),
+        (-0.1, "tolerance is -0.1; it must be a finite number of nats, at least 0"),
+        ("0.1", 'tolerance is "0.1"; it must be a number'),
+        (True, "tolerance is true; it must be a number"),
+    ],
+    ids=str,
+)
+def test_a_tolerance_that_is_none_leaves_the_record_out(tmp_path: Path, value: object, message: str) -> None:
+    write_record(tmp_path / "A1.json", planted(tmp_path / "run", 7.0))
+    put(tmp_path / "A1.json", ["tolerance"], value)
+    records = find_records(tmp_path)
+    assert [run.path.name for run in records.runs] == ["run"]
+    assert records.notes == [f"left out: {tmp_path}/A1.json: damaged: {message}"]
+
+
+def test_a_record_states_its_tolerance_and_an_older_one_has_the_default(tmp_path: Path) -> None:
+    write_record(tmp_path / "old.json", planted(tmp_path / "run", 7.0))
+    write_record(tmp_path / "young.json", tmp_path / "run")
+    put(tmp_path / "young.json", ["tolerance"], 0.5)
+    found = {run.path.name: run.tolerance for run in find_records(tmp_path).runs}
+    assert found == {"old.json": TOLERANCE, "young.json": 0.5, "run": TOLERANCE}
 
 
 def missing(folder: Path) -> tuple[str, list[str]]:

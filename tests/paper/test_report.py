@@ -172,7 +172,7 @@ def test_the_command_prints_every_table_of_the_committed_records(tmp_path: Path)
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        (["table9"], f"table9: give one of {', '.join([*TABLES, *STUDIES])}, figures, all; --help explains"),
+        (["table9"], f"table9: give one of {', '.join([*TABLES, *STUDIES])}, cards, figures, all; --help explains"),
         (["table2", "--csv", "--markdown"], "--markdown and --csv: give one of them"),
         (
             ["table1", "--plot=x.svg"],

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -107,6 +108,37 @@ def test_a_record_is_found_by_its_name_and_its_path(tmp_path: Path, monkeypatch:
     assert reproduce.recorded("one") == reproduce.recorded("results/one.json")
     with pytest.raises(UserError, match=r"^two: there is no record results/two\.json"):
         reproduce.recorded("two")
+
+
+def test_a_damaged_tolerance_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path, monkeypatch, tolerance="0.1")
+    with pytest.raises(UserError, match=r'one\.json: damaged: tolerance is "0\.1"; it must be a number$'):
+        reproduce.recorded("one")
+
+
+@pytest.mark.parametrize(
+    ("stated", "flag", "allowed", "status"),
+    [
+        ({}, None, "0.017", 0),  # the new loss differs by 0.0077
+        ({"tolerance": 0.005}, None, "0.005", 1),
+        ({"tolerance": 0.005}, 0.01, "0.01", 0),
+        ({"tolerance": 0.5}, 0.0, "0", 1),
+    ],
+)
+def test_the_record_states_the_tolerance_and_the_flag_overrides_it(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    stated: dict[str, float],
+    flag: float | None,
+    allowed: str,
+    status: int,
+) -> None:
+    written(tmp_path, monkeypatch, **stated)
+    again = planted(tmp_path / "again", 1.31, "b")
+    monkeypatch.setattr(reproduce, "repeat", lambda record, folder: again)
+    assert reproduce.main("one", SimpleNamespace(workdir=None, tolerance=flag)) == status
+    assert f"the loss differs by +0.0077 nats, and may by {allowed}\n" in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ import pytest
 from base.errors import UserError
 from paper import results
 from paper.provenance import DIRTY
-from paper.records import PARSING, find_records, read_run, row_runs
+from paper.records import PARSING, TOLERANCE, find_records, read_run, row_runs
 from paper.tables.paired import read_lines_of
 from run import folder
 from tests.planted import head, plant, planted_config, scores
@@ -64,6 +64,7 @@ def test_a_record_holds_the_newest_evaluation_and_the_last_update(tmp_path: Path
     assert record["evaluation"] == evaluations[0]
     assert record["translations_sha256"] == hashlib.sha256(b"Der Hund\n").hexdigest()
     assert record["caveats"] == []
+    assert record["tolerance"] == TOLERANCE
     training = record["training"]
     assert (training["steps"], training["minutes"]) == (config["steps"], 30.0)
     assert [one["step"] for one in training["validations"]] == [config["steps"] // part for part in (4, 2, 1)]

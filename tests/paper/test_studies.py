@@ -386,8 +386,8 @@ def test_the_drop_of_agreement_is_judged_as_the_design_says(
     said = [note for note in study.notes if note.startswith("verdict")]
     assert said[0].startswith(f"verdict on distance: {expected}")
     assert said[1:] == [
-        "verdict on recurrent: better than attention",
-        "verdict on convolution: not better than attention",
+        "verdict on recurrent: shown; it is better than attention",
+        "verdict on convolution: refuted; it is not better than attention",
     ]
     found = row(study, "attention")
     near, far = ("95.3 ± 0.6", "71.3 ± 0.6" if "attention" in dropping else "91.3 ± 0.6")

@@ -24,6 +24,7 @@ MARKERS = {
     "README.md": ("<!-- results: made by `python -m paper.results` -->", "<!-- end of results -->"),
     "docs/results.md": ("<!-- results: made by `python -m paper.results` -->", "<!-- end of results -->"),
     "docs/tables.md": ("<!-- results: made by `python -m paper.results` -->", "<!-- end of results -->"),
+    "docs/reproduce.md": ("<!-- results: made by `python -m paper.results` -->", "<!-- end of results -->"),
 }
 TREE = "(TOP (S (NP (DT The) (NN dog)) (VP (VBZ sleeps)) (. .)))"
 PLAN = {

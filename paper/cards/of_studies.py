@@ -1,0 +1,287 @@
+"""The claims of our own studies; docs/studies.md tells what each was expected to show, and what it showed."""
+
+import numpy as np
+from jaxtyping import Float
+
+from base.table import NOT_RUN, number
+from configs.classification import CLASSES
+from configs.extrapolation import POSITIONS
+from configs.norms import NORMS, name_of
+from configs.scaling import ROWS
+from configs.table3_second import PRIMARY
+from paper.cards.card import OPEN, Card, Claim, compared, judged, measured, met, shown_mean, verdict_of
+from paper.published import SCAN
+from paper.records import Records, RowRuns
+from paper.studies import bottleneck, distance, extrapolation, families, layers, norms, scaling, scan, scores, second
+from paper.tables.trend import paired_differences
+
+MINUS_BASE = "Translators by family, sacreBLEU minus that of encoder and decoder"
+WITHIN = 2.0  # predicted in configs/prefix_lm.py, for pre-norm
+
+
+def cards(records: Records) -> list[Card]:
+    """Returns the cards of all studies."""
+    return [
+        *_layers(records),
+        *_extrapolation(records),
+        *_scan(records),
+        *_scaling(records),
+        *_classifiers(records),
+        *_translators(records),
+        *_second(records),
+        *_bottleneck(records),
+        *_scores(records),
+        *_distance(records),
+        *_norms(records),
+    ]
+
+
+def _layers(records: Records) -> list[Card]:
+    runs = layers.rows(records)
+    base = runs[layers.BASE]
+    claims: dict[str, Claim] = {}
+    differences: dict[str, Float[np.ndarray, " seeds"]] = {}
+    for mixer, row in runs.items():
+        if mixer != layers.BASE:
+            claims[mixer] = Claim(f"{mixer} layers are worse than attention", [row, base], 1)
+            differences[mixer] = paired_differences(row, base, "perplexity")
+    return compared("Layers at equal parameters, log perplexity minus attention's", claims, differences, 3)
+
+
+def _extrapolation(records: Records) -> list[Card]:
+    runs = extrapolation.rows(records)
+    within, *_, beyond = extrapolation.BANDS
+    about = f"Positions beyond the training length, nats a token at {beyond[0] + 1} to {beyond[1]}"
+    near = f"those at {within[0] + 1} to {within[1]}"
+    claims: dict[str, Claim] = {}
+    risen: dict[str, Float[np.ndarray, " seeds"]] = {}
+    for kind in POSITIONS:
+        if kind == "learned":  # has no entries beyond the training length
+            continue
+        claims[kind] = Claim(f"positions {kind}: not above {near}", [runs[kind]], -1)
+        risen[kind] = extrapolation.risen(runs[kind], beyond)
+    sinusoidal, none = runs["sinusoidal"], runs["none"]
+    worse = Claim("sinusoidal positions are worse than none", [sinusoidal, none], 1)
+    apart = extrapolation.apart(sinusoidal, none, beyond)
+    return [*compared(about, claims, risen, 3), *compared(about, {"": worse}, {"": apart}, 3)]
+
+
+def _scan(records: Records) -> list[Card]:
+    about = "SCAN: exact match, %"
+    cards: list[Card] = []
+    published: dict[str, Claim] = {}
+    delta: dict[str, Float[np.ndarray, " seeds"]] = {}
+    for split, row in scan.rows(records).items():
+        value = SCAN[split]
+        ours = shown_mean(row, "exact_match")
+        matches = np.array(row.values("exact_match"))
+        if value is None:
+            cards.append(measured(about, Claim(f"{split} is solved", [row], ours=ours), matches, 1))
+        else:
+            source = f"{value}, Furrer et al. 2020"
+            published[split] = Claim(f"{split}: as published", [row], 0, source, ours)
+            delta[split] = matches - value
+    for card in compared(about, published, delta, 1):
+        cards.append(card._replace(verdict="not met") if card.verdict == "refuted" else card)
+    return cards
+
+
+def _scaling(records: Records) -> list[Card]:
+    about = "Scaling laws, nats a token"
+    runs = scaling.rows(records)
+    largest = runs[ROWS[-1]]
+    losses = np.array(largest.values("nll"))
+    claim = Claim(
+        f"the law, fitted without {ROWS[-1]}, predicts its loss",
+        [largest, *(row for name, row in runs.items() if name != ROWS[-1])],
+        ours=shown_mean(largest, "nll", 3),
+    )
+    card = measured(about, claim, losses, 3)._replace(interval="")
+    if not len(losses):
+        return [card]
+    law = scaling.fitted(runs)
+    if law is None:
+        return [card._replace(verdict=OPEN)]
+    best, low, high = (numbers[-1] for numbers in (law.best, law.low, law.high))
+    return [
+        card._replace(
+            ours=f"{card.ours}; predicted {scaling.rounded(best)}",
+            interval=f"{scaling.rounded(low)} to {scaling.rounded(high)}",
+            verdict=met(low <= losses.mean() <= high),
+        )
+    ]
+
+
+def _classifiers(records: Records) -> list[Card]:
+    runs = families.classifiers(records)
+    claims: dict[str, Claim] = {}
+    differences: dict[str, Float[np.ndarray, " seeds"]] = {}
+    for name in CLASSES:
+        tuned, new = (runs[f"{name}, {way}"] for way in families.WAYS)
+        claims[name] = Claim(f"this masked language model helps: {name}", [tuned, new], 1)
+        differences[name] = 100 * paired_differences(tuned, new, "accuracy")
+    return compared("Pre-training a classifier, points of accuracy", claims, differences, 1)
+
+
+def _translators(records: Records) -> list[Card]:
+    runs = families.translators(records)
+    helps, sees_all = families.PAIRS
+    texts = {
+        helps: "pre-training helps the small T5",
+        sees_all: "with pre-norm, a decoder alone is better if it sees the whole source",
+    }
+    claims: dict[str, Claim] = {}
+    differences: dict[str, Float[np.ndarray, " seeds"]] = {}
+    for (name, minus), text in texts.items():
+        claims[name] = Claim(text, [runs[name], runs[minus]], 1)
+        differences[name] = paired_differences(runs[name], runs[minus], "sacrebleu")
+    cards = compared("Translators by family, sacreBLEU", claims, differences, 2)
+    return [*cards, *_decoders(runs), *_t5(runs)]
+
+
+def _decoders(runs: dict[str, RowRuns]) -> list[Card]:
+    cards: list[Card] = []
+    base = runs[families.BASE]
+    for name, row in runs.items():
+        if not name.startswith("decoder alone"):
+            continue
+        seeds = paired_differences(row, base, "sacrebleu")
+        claim = Claim(f"{name}: every seed within {WITHIN:g}", [row, base])
+        card = measured(MINUS_BASE, claim, seeds, 2)
+        if len(seeds):
+            card = card._replace(verdict=met(bool(np.abs(seeds).max() <= WITHIN)))
+        cards.append(card)
+    return cards
+
+
+def _t5(runs: dict[str, RowRuns]) -> list[Card]:
+    base = runs[families.BASE]
+    claims = {name: Claim(f"{name}: worse", [runs[name], base], -1) for name in ("T5", "T5, fine-tuned")}
+    differences = {name: paired_differences(runs[name], base, "sacrebleu") for name in claims}
+    return compared(MINUS_BASE, claims, differences, 2)
+
+
+def _second(records: Records) -> list[Card]:
+    runs = second.rows(records)
+    counts = [len(row.scored) for row in runs.values()]
+    claim = Claim(
+        "the scaled-down models differ as the paper's do: rank correlation", list(runs.values()), ours=NOT_RUN
+    )
+    card = measured("Table 3 scaled down, second design", claim, np.array([]), 0)
+    differences = second.differences_of(runs)
+    said = second.verdict(differences)
+    if not said:
+        return [card._replace(verdict=OPEN if any(counts) else NOT_RUN)]
+    plain, _ = second.correlations([differences[name] for name in PRIMARY])
+    return [
+        card._replace(
+            ours=number(plain.value),
+            interval=f"{number(plain.low)} to {number(plain.high)}",
+            seeds=f"{min(counts)} to {max(counts)}",
+            verdict=verdict_of(said[-1]),
+        )
+    ]
+
+
+def _bottleneck(records: Records) -> list[Card]:
+    about = "One vector for a sentence: BLEU that is lost from short sources to long ones"
+    runs = bottleneck.rows(records)
+    drops = {kind: bottleneck.dropped(row) for kind, row in runs.items()}
+    fixed: dict[str, Claim] = {}
+    transformer: dict[str, Claim] = {}
+    for kind in bottleneck.COMPARED:
+        fixed[kind] = Claim(f"one fixed vector loses more than {kind} attention", [runs["fixed"], runs[kind]], 1)
+        text = f"the Transformer loses no more than an LSTM with {kind} attention"
+        transformer[kind] = Claim(text, [runs["transformer"], runs[kind]], -1)
+    cards = compared(about, fixed, {kind: bottleneck.more(drops, kind) for kind in fixed}, 2)
+    cards = judged(cards, bottleneck.verdict(drops))  # the rule is for both together
+    less = {kind: bottleneck.more(drops, kind, "transformer") for kind in transformer}
+    additive, whole = runs["additive"], runs["transformer"]
+    best = Claim("additive attention translates better than the Transformer", [additive, whole], 1)
+    better = paired_differences(additive, whole, "sacrebleu")
+    return [
+        *cards,
+        *compared(about, transformer, less, 2),
+        *compared("One vector for a sentence: BLEU of all", {"": best}, {"": better}, 2),
+    ]
+
+
+def _scores(records: Records) -> list[Card]:
+    about = "Scores of queries and keys, log perplexity"
+    runs = scores.rows(records)
+
+    def cards_of(kind: str, other: str, claims: dict[int, tuple[str, int]]) -> list[Card]:
+        """Returns a card for each d_k, of a claim and its sign."""
+        made = {}
+        differences = {}
+        for width, (text, sign) in claims.items():
+            made[str(width)] = Claim(f"d_k {width}: {text}", [runs[f"{kind}-{width}"], runs[f"{other}-{width}"]], sign)
+            differences[str(width)] = scores.minus(runs, kind, other, width)
+        return compared(about, made, differences, 3)
+
+    small, middle, large = scores.widths("unscaled")
+    worse = {width: scores.minus(runs, "unscaled", "scaled", width) for width in (small, large)}
+    of_small, of_middle, of_large = cards_of(
+        "unscaled",
+        "scaled",
+        {
+            small: ("undivided products are no worse than divided ones", -1),
+            middle: ("undivided products are worse than divided ones", 1),
+            large: (f"undivided products are worse than divided ones, by more than with {small}", 1),
+        },
+    )
+    alike, outperformed = cards_of(
+        "unscaled",
+        "additive",
+        {
+            small: ("undivided products and additive scores are alike", 0),
+            large: ("undivided products are worse than additive scores", 1),
+        },
+    )
+    divided = ("divided products and additive scores are alike", 0)
+    return [
+        of_small,
+        of_middle,
+        *judged([of_large], scores.verdict_of_scaling(worse[large], worse[small])),
+        alike,
+        *judged([outperformed], scores.verdict_of_additive(scores.minus(runs, "unscaled", "additive", large))),
+        *cards_of("scaled", "additive", {small: divided, large: divided}),
+    ]
+
+
+def _distance(records: Records) -> list[Card]:
+    runs = distance.rows(records)
+    base = runs[distance.BASE]
+    drops = {name: distance.dropped(row, "agreement") for name, row in runs.items()}
+    better: dict[str, Claim] = {}
+    falls: dict[str, Claim] = {}
+    for name, row in runs.items():
+        if name != distance.BASE:
+            better[name] = Claim(f"with a rate of their own, {name} layers are better than attention", [row, base], -1)
+        if name in distance.LONGER:
+            text = f"agreement falls more with distance in {name} layers than in attention"
+            falls[name] = Claim(text, [row, base], 1)
+    worse = {name: paired_differences(runs[name], base, "perplexity") for name in better}
+    made = compared("Layers with rates tuned alike, log perplexity minus attention's", better, worse, 3)
+    of_quality: list[Card] = []
+    for name, card in zip(better, made, strict=True):
+        is_ruled = name in distance.BETTER
+        of_quality += judged([card], distance.verdict_of_quality(name, worse)) if is_ruled else [card]
+    about = "Layers by distance: points that agreement loses from near to far, minus attention's"
+    return [*of_quality, *compared(about, falls, {name: distance.minus(drops, name) for name in falls}, 1)]
+
+
+def _norms(records: Records) -> list[Card]:
+    found = norms.perplexities(records)
+    runs = norms.rows(records)
+    names = {norm: name_of(norm, norms.DEEPEST, norms.SHORTEST) for norm in NORMS}
+    claim = Claim(
+        f"of {norms.DEEPEST} layers with {norms.SHORTEST} % of warm-up post-norm does not start, the other two do",
+        [runs[name] for name in names.values()],
+        ours=", ".join(f"{norm} {norms.started(found[name])} of {len(found[name])}" for norm, name in names.items()),
+    )
+    card = measured("Norm, depth and warm-up: runs that start", claim, np.array([]), 0)
+    counts = [len(found[name]) for name in names.values()]
+    if not any(counts):
+        return [card._replace(ours=NOT_RUN)]
+    return [card._replace(seeds=f"{min(counts)} to {max(counts)}", verdict=verdict_of(norms.verdict(found)))]

@@ -1,0 +1,401 @@
+"""The list of cards: each verdict by its rule, from planted records; and the page and the commands of the real ones."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from base.table import as_markdown
+from paper import cards, results
+from paper.cards import card, of_studies, of_tables
+from paper.cards.card import VERDICTS, Card
+from paper.published import MULTI30K, TABLE3
+from paper.records import Records, find_records
+from paper.reproduce import command as reproduce
+from paper.studies import bottleneck, extrapolation, families, layers, scaling, scan
+from paper.studies import scores as scores_study
+from paper.tables import table2, table3
+from paper.tables.trend import Correlation
+from tests.conftest import ROOT
+from tests.planted import head, plant, planted_config, scores
+
+EMPTY = Records([], [], [], [])
+
+
+@pytest.fixture(scope="module")
+def committed() -> Records:
+    return find_records(ROOT / "results")
+
+
+@pytest.fixture(scope="module")
+def listed(committed: Records) -> list[Card]:
+    return cards.cards(committed)
+
+
+def about(made: Sequence[Card], claim: str) -> Card:
+    """Returns the card whose claim begins so."""
+    (found,) = (one for one in made if one.claim.startswith(claim))
+    return found
+
+
+def plant_each(
+    folder: Path, config: str, values: Sequence[float], key: str, split: str = "test", **changes: Any
+) -> None:
+    """Plants a run of half an hour for each value of a score, with the seeds from 0 on."""
+    for seed, value in enumerate(values):
+        asked = planted_config(config, seed=seed)
+        name = f"{config.replace('/', '-')}-{seed}"
+        plant(folder / name, asked, scores(asked, split, 1.0, **{key: value, **changes}), hours=0.5)
+
+
+def test_without_records_every_claim_stands_there_and_was_not_run() -> None:
+    made = cards.cards(EMPTY)
+    assert {one.verdict for one in made} == {"not run"}
+    assert {(one.seeds, one.interval, one.p, one.cost, one.commits, one.command) for one in made} == {
+        ("0", "", "", "", "", ""),
+        ("", "", "", "", "", ""),  # of Table 1, which has no seeds
+    }
+    assert {one.ours for one in made} <= {"not run", ""}
+
+
+def test_a_comparison_of_rows_has_its_numbers_and_where_they_come_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs, folder = tmp_path / "runs", tmp_path / "results"
+    logs = {"attention": (1.0, 1.1), "restricted": (1.2, 1.32), "recurrent": (0.8, 0.88), "linear": (1.3, 1.2)}
+    for mixer, values in logs.items():
+        plant_each(runs, layers.config_of(mixer), np.exp(values).tolist(), "perplexity")
+    monkeypatch.chdir(tmp_path)
+    for run in sorted(runs.iterdir()):
+        results.write_record(run, f"layers/{run.name[-16:]}", "test", translations=False, allow_dirty=False)
+    monkeypatch.setattr(card, "RESULTS", folder)
+    made = of_studies.cards(find_records(folder))
+    found = about(made, "restricted layers are worse")
+    # 0.2 and 0.22: mean 0.21, a standard error of 0.01 times 12.706; t is 21, so p is 1 - 2 atan(21) / pi = 0.0303.
+    assert (found.ours, found.interval, found.seeds, found.published) == ("+0.210", "± 0.127", "2", "-")
+    # Recurrent: -0.2 and -0.22, the same p; linear: 0.3 and 0.1, t 2, p 0.295. By Holm for three: 0.0909.
+    assert found.p == "0.03 (0.091)" and about(made, "recurrent layers").ours == "−0.210"
+    assert about(made, "linear layers").p == "0.3 (0.3)"
+    assert (found.cost, found.commits) == ("0.50 h, 1 x cpu (2 cores)", head()[:7])
+    name = found.command.removeprefix("python -m paper.reproduce ")
+    assert name != found.command and name.startswith("layers/") and (folder / f"{name}.json").is_file()
+    assert json.loads((folder / f"{name}.json").read_text())["config"]["model"]["mixer"] == "restricted"
+    assert [one.verdict for one in made[:4]] == ["neither", "neither", "neither", "not run"]
+    assert about(made, "convolution layers").verdict == "not run"
+
+
+@pytest.mark.parametrize(
+    ("differences", "p", "sign", "expected"),
+    [
+        ([], None, 1, "not run"),
+        ([0.3], None, 1, "open"),
+        ([0.3, 0.31], 0.04, 1, "shown"),
+        ([0.3, 0.31], 0.04, -1, "refuted"),
+        ([0.3, 0.31], 0.04, 0, "refuted"),
+        ([0.3, 0.31], 0.05, 1, "neither"),
+    ],
+)
+def test_a_difference_is_judged_by_p_and_its_sign(
+    differences: list[float], p: float | None, sign: int, expected: str
+) -> None:
+    assert card.verdict_by_sign(np.array(differences), p, sign) == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([], "not run"),
+        ([MULTI30K], "met"),
+        ([MULTI30K - 0.01], "not met"),
+        ([MULTI30K - 9, MULTI30K + 10], "met"),
+        ([MULTI30K - 9, MULTI30K + 8], "neither"),  # the interval includes the number
+        ([MULTI30K - 9, MULTI30K - 9.1], "not met"),
+    ],
+)
+def test_a_published_number_is_met_or_not(tmp_path: Path, values: list[float], expected: str) -> None:
+    plant_each(tmp_path, "configs/multi30k.py", values, "bleu_tok_lc")
+    made = of_tables.cards(find_records(tmp_path))
+    found = about(made, "reaches the published BLEU with a recipe of our own")
+    assert (found.verdict, found.published, found.seeds) == (expected, "41.02, Wu et al. 2021", str(len(values)))
+    assert found.command == "", "a run that is no record cannot be repeated by its name"
+
+
+def test_the_lower_a_perplexity_the_better(tmp_path: Path) -> None:
+    plant_each(tmp_path, f"{table3.FILE}:base", [TABLE3["base"].perplexity - 0.5], "perplexity", "valid")
+    plant_each(tmp_path, f"{table3.FILE}:big", [TABLE3["big"].perplexity + 0.5], "perplexity", "valid")
+    made = of_tables.cards(find_records(tmp_path))
+    assert [about(made, f"{name} reaches the paper's perplexity").verdict for name in ("base", "big")] == [
+        "met",
+        "not met",
+    ]
+
+
+def test_big_is_compared_with_base_in_each_pair(tmp_path: Path) -> None:
+    for pair, values in (("en-de", (80.0, 80.1)), ("en-fr", (92.0, 92.1))):
+        plant_each(tmp_path, table2.config_of("big", pair, ":small"), values, "sacrebleu")
+        plant_each(tmp_path, table2.config_of("base", pair, ":small"), (90.0, 90.0), "sacrebleu")
+    made = of_tables.cards(find_records(tmp_path))
+    found = [about(made, f"scaled down, big is better than base, {pair}") for pair in table2.PAIRS]
+    assert [(one.published, one.ours, one.verdict) for one in found] == [
+        ("+1.1, Table 2", "−9.95", "refuted"),
+        ("+3.7, Table 2", "+2.05", "shown"),
+    ]
+
+
+def small_models(folder: Path, **factors: float) -> list[Card]:
+    """Returns the cards of scaled-down models with the paper's perplexities to the power of a factor, of two seeds."""
+    for name, paper in TABLE3.items():
+        log = np.log(paper.perplexity) * factors.get(name, 1.0)
+        values = np.exp([log - 0.001, log + 0.001]).tolist()
+        plant_each(folder, f"{table3.FILE}:{name}:small", values, "perplexity", "valid", sacrebleu=50.0)
+    return of_tables.cards(find_records(folder))
+
+
+def test_the_design_of_the_scaled_down_models_is_judged_as_a_whole(tmp_path: Path) -> None:
+    made = small_models(tmp_path)
+    ranks = about(made, "perplexities rank as the paper's")
+    assert (ranks.ours, ranks.verdict, ranks.seeds) == ("1.00", "shown", "2 to 2")
+    signs = about(made, "every row's difference from base")
+    assert (signs.ours, signs.verdict) == ("18 of 18", "met")
+    agree = about(made, "base's seeds agree within 1 BLEU and 3 % of perplexity")
+    assert (agree.ours, agree.verdict) == ("0.00 BLEU and 0.1 % of perplexity", "met")
+    big = about(made, "big (d_model")
+    assert (big.published, big.ours, big.verdict) == ("−0.128, Table 3", "−0.128", "shown")
+    assert about(made, "C1 (N 1) is higher").verdict == "shown"
+
+
+def test_a_row_with_the_opposite_sign_is_refuted_and_the_design_not_met(tmp_path: Path) -> None:
+    made = small_models(tmp_path, big=3.0)
+    assert about(made, "big (d_model").verdict == "refuted"
+    signs = about(made, "every row's difference from base")
+    assert (signs.ours, signs.verdict) == ("17 of 18", "not met")
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (Correlation(0.6, 0.1, 0.9), "shown"),
+        (Correlation(0.6, -0.1, 0.9), "neither"),
+        (Correlation(0.5, 0.1, 0.6), "neither"),
+        (Correlation(0.5, 0.1, 0.59), "refuted"),
+    ],
+)
+def test_a_rank_correlation_is_judged_by_the_rule_of_the_design(found: Correlation, expected: str) -> None:
+    assert of_tables._ranked(found) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "claim"),
+    [
+        ({"operations": {"n": 2.0, "d": 1.11}}, "self-attention: operations"),
+        ({"sequential": 0.11}, "self-attention: sequential operations"),
+        ({"path": 0.11}, "self-attention: longest path"),
+    ],
+)
+def test_a_growth_that_is_not_the_papers_is_not_met(committed: Records, changes: dict[str, Any], claim: str) -> None:
+    record = json.loads(json.dumps(committed.layers[-1]))
+    assert about(of_tables.cards(EMPTY._replace(layers=[record])), claim).verdict == "met"
+    record["types"]["self-attention"]["exponents"] |= changes
+    made = of_tables.cards(EMPTY._replace(layers=[record]))
+    assert [one.claim for one in made if one.verdict == "not met"] == [claim]
+
+
+def test_a_path_of_dilated_convolutions_is_the_logarithm_rounded_up(committed: Records) -> None:
+    record = json.loads(json.dumps(committed.layers[-1]))
+    path = record["types"]["convolutional, dilated"]["paths"][-1]
+    path["length"] += 1
+    made = of_tables.cards(EMPTY._replace(layers=[record]))
+    found = about(made, "convolutional, dilated: longest path")
+    assert (found.verdict, found.command) == ("not met", "python -m paper.table1")
+
+
+def test_scan_is_compared_with_what_is_published(tmp_path: Path) -> None:
+    plant_each(tmp_path, f"{scan.FILE}:simple", (99.0, 99.1, 99.2), "exact_match")
+    plant_each(tmp_path, f"{scan.FILE}:length", (3.0, 3.1, 3.2), "exact_match")
+    plant_each(tmp_path, f"{scan.FILE}:around-right", (40.0, 53.0, 60.0), "exact_match")
+    made = of_studies.cards(find_records(tmp_path))
+    found = [about(made, claim) for claim in ("simple is solved", "length: as", "around-right: as")]
+    assert [(one.published, one.ours, one.verdict) for one in found] == [
+        ("-", "99.10", "no rule"),
+        ("0.0, Furrer et al. 2020", "3.10", "not met"),
+        ("53.0, Furrer et al. 2020", "51.00", "neither"),
+    ]
+
+
+@pytest.mark.parametrize(("loss", "expected"), [(1.9, "met"), (2.1, "met"), (2.2, "not met"), (1.8, "not met")])
+def test_the_law_is_judged_by_the_interval_of_its_prediction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loss: float, expected: str
+) -> None:
+    config = f"{scaling.FILE}:{scaling.ROWS[-1]}"
+    plant_each(tmp_path, config, [loss], "nll", nll_by_position=[loss])
+    law = scaling.Fitted(9, *(np.full(7, end) for end in (2.0, 1.9, 2.1)))
+    monkeypatch.setattr(scaling, "fitted", lambda runs: law)
+    found = about(of_studies.cards(find_records(tmp_path)), "the law")
+    assert (found.ours, found.interval, found.verdict) == (f"{loss:.3f}; predicted 2", "1.9 to 2.1", expected)
+
+
+def test_positions_that_get_worse_are_refuted(tmp_path: Path) -> None:
+    def plant_kind(kind: str, beyond: Sequence[float]) -> None:
+        for seed, nll in enumerate(beyond):
+            config = planted_config(f"{extrapolation.FILE}:{kind}", seed=seed)
+            nll_t = [1.0] * 64 + [nll] * 64
+            plant(tmp_path / f"{kind}{seed}", config, scores(config, "test", 1.0, nll=1.0, nll_by_position=nll_t))
+
+    plant_kind("sinusoidal", (3.0, 3.01))
+    plant_kind("none", (2.0, 2.012))
+    plant_kind("alibi", (0.9, 1.12))
+    made = of_studies.cards(find_records(tmp_path))
+    found = [about(made, f"positions {kind}:") for kind in ("sinusoidal", "none", "alibi", "rope")]
+    assert [(one.ours, one.verdict) for one in found] == [
+        ("+2.005", "refuted"),
+        ("+1.006", "refuted"),
+        ("+0.010", "neither"),
+        ("", "not run"),
+    ]
+    worse = about(made, "sinusoidal positions are worse than none")
+    assert (worse.ours, worse.interval, worse.verdict) == ("+0.999", "± 0.013", "shown")  # 1.000 and 0.998
+
+
+def test_a_decoder_is_within_two_points_in_every_seed_or_not(tmp_path: Path) -> None:
+    plant_each(tmp_path, families.TRANSLATORS[families.BASE][0], (90.0, 90.0), "sacrebleu")
+    plant_each(tmp_path, families.TRANSLATORS["decoder alone"][0], (88.0, 92.0), "sacrebleu")
+    plant_each(tmp_path, families.TRANSLATORS["decoder alone, causal"][0], (90.0, 92.1), "sacrebleu")
+    made = of_studies.cards(find_records(tmp_path))
+    assert about(made, "decoder alone: every seed within 2").verdict == "met"
+    assert about(made, "decoder alone, causal: every seed within 2").verdict == "not met"
+    assert about(made, "decoder alone, pre-norm: every seed within 2").verdict == "not run"
+
+
+def test_the_rule_of_a_study_comes_before_p(tmp_path: Path) -> None:
+    """Undivided products are clearly worse with a d_k of 128, but not by more than with 8: not what was to be shown."""
+    logs = {"scaled": (0.0, 0.0), "unscaled": (1.5, 1.51), "additive": (1.0, 1.0)}
+    for name in scores_study.ROWS:
+        plant_each(tmp_path, f"{scores_study.FILE}:{name}", np.exp(logs[name.partition("-")[0]]).tolist(), "perplexity")
+    made = of_studies.cards(find_records(tmp_path))
+    found = about(made, "d_k 128: undivided products are worse than divided ones, by more than with 8")
+    assert (found.ours, found.verdict) == ("+1.505", "neither")
+    assert about(made, "d_k 32: undivided products are worse").verdict == "shown"
+    assert about(made, "d_k 8: undivided products are no worse").verdict == "refuted"
+    assert about(made, "d_k 8: undivided products and additive").verdict == "refuted"
+    assert about(made, "d_k 128: undivided products are worse than additive").verdict == "shown"
+
+
+def test_what_one_vector_loses_is_judged_for_both_kinds_of_attention_together(tmp_path: Path) -> None:
+    drops = {"fixed": (50.0, 50.1), "additive": (10.0, 10.0), "dot": (60.0, 60.0), "transformer": (10.0, 10.0)}
+    for kind, values in drops.items():
+        for seed, drop in enumerate(values):
+            config = planted_config(f"{bottleneck.FILE}:{kind}", seed=seed)
+            bands = [([6, 10], 90.0), ([16, 20], 90.0 - drop)]
+            by_length = [{"words": words, "lines": 9, "sacrebleu": bleu} for words, bleu in bands]
+            plant(tmp_path / f"{kind}{seed}", config, scores(config, "test", 70.0, by_length=by_length))
+    made = of_studies.cards(find_records(tmp_path))
+    found = [about(made, f"one fixed vector loses more than {kind}") for kind in bottleneck.COMPARED]
+    assert [(one.ours, one.verdict) for one in found] == [("+40.05", "neither"), ("−9.95", "neither")]
+    less = [about(made, f"the Transformer loses no more than an LSTM with {kind}") for kind in bottleneck.COMPARED]
+    assert [(one.ours, one.verdict) for one in less] == [("+0.00", "neither"), ("−50.00", "shown")]
+
+
+@pytest.mark.parametrize(
+    ("said", "word"),
+    [
+        ("verdict: shown; one fixed vector drops more", "shown"),
+        ("verdict on scaling: neither shown nor refuted", "neither"),
+        ("verdict on scaling: open, for scaled and unscaled products need two seeds", "open"),
+        ("that the scaled-down models differ as the paper's do is refuted", "refuted"),
+    ],
+)
+def test_the_word_of_a_verdict_is_its_first(said: str, word: str) -> None:
+    assert card.verdict_of(said) == word
+
+
+def test_a_sentence_without_a_verdict_is_an_error() -> None:
+    with pytest.raises(ValueError, match=r"^no verdict in 'mean over the seeds'$"):
+        card.verdict_of("mean over the seeds")
+
+
+def test_what_cannot_be_repeated_says_why_and_is_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant_each(tmp_path / "runs", "configs/multi30k.py", [40.0], "bleu_tok_lc")
+    (run,) = (tmp_path / "runs").iterdir()
+    launches = json.loads((run / "run.json").read_text())
+    launches["launches"][0]["git"]["dirty"] = True
+    (run / "run.json").write_text(json.dumps(launches))
+    monkeypatch.chdir(tmp_path)
+    results.write_record(run, "multi30k", "test", translations=False, allow_dirty=True)
+    monkeypatch.setattr(card, "RESULTS", tmp_path / "results")
+    found = about(of_tables.cards(find_records(tmp_path / "results")), "reaches the published BLEU with a recipe")
+    assert found.command == "none can be: the code had uncommitted changes"
+    table = card.table(found.about, [found])
+    assert table.rows[0][0] == f"{found.claim} †"
+    assert table.notes == [f"† the code had uncommitted changes: {found.claim}"]
+
+
+def test_the_page_shows_the_cards_of_the_committed_records(listed: list[Card]) -> None:
+    text = "\n\n".join(map(as_markdown, cards.tables(listed)))
+    shown = (ROOT / results.CARDS).read_text(encoding="utf-8").partition(f"{results.BEGIN}\n")[2]
+    assert shown.partition(f"\n{results.END}")[0] == text, "run python -m paper.results"
+
+
+def test_every_command_of_a_card_names_a_record_that_can_be_repeated(listed: list[Card]) -> None:
+    names = 0
+    for one in listed:
+        _, found, name = one.command.partition("python -m paper.reproduce ")
+        if found:
+            names += 1
+            assert reproduce.recorded(name).evaluations, one.claim
+        elif one.command != "python -m paper.table1":
+            assert one.command.startswith("none can be: ") or (one.command, one.verdict) == ("", "not run"), one.claim
+    assert names > 40
+
+
+def test_every_card_is_counted_once(listed: list[Card]) -> None:
+    assert len({(one.about, one.claim) for one in listed}) == len(listed)
+    assert sum(int(count) for _, count in card.counts(listed).rows) == len(listed)
+    assert {one.verdict for one in listed} <= set(VERDICTS)
+
+
+def test_no_cell_is_too_long_to_read(listed: list[Card]) -> None:
+    longest = {name: max(len(getattr(one, name)) for one in listed) for name in Card._fields if name != "command"}
+    assert max(longest.values()) <= 90, longest
+
+
+def test_layers_by_distance_are_judged_as_their_design_says(tmp_path: Path) -> None:
+    drops = {"attention": (4, 6), "restricted": (24, 26.4), "recurrent": (4.1, 5.8), "convolution": (24, 26.2)}
+    logs = {
+        "attention": (0.4, 0.41),
+        "restricted": (0.5, 0.51),
+        "recurrent": (0.3, 0.3101),
+        "convolution": (0.41, 0.39),
+    }
+    for name, values in drops.items():
+        for seed, (drop, log) in enumerate(zip(values, logs[name], strict=True)):
+            asked = planted_config(f"configs/distance.py:{name}", seed=seed)
+            right = {(1, 2): 900, (8, None): round(900 - 10 * drop)}
+            cells = [{"relation": "agreement", "words": [*w], "cases": 1000, "right": r} for w, r in right.items()]
+            whole = scores(asked, "test", 80.0, perplexity=float(np.exp(log)), contrasts=cells)
+            plant(tmp_path / f"{name}-{seed}", asked, whole)
+    made = of_studies.cards(find_records(tmp_path))
+    # 20 and 20.4: mean 20.2, a standard error of 0.2 times 12.706; p 0.0063, the second lowest of three.
+    card_of_restricted = about(made, "agreement falls more with distance in restricted")
+    assert (card_of_restricted.ours, card_of_restricted.interval) == ("+20.2", "± 2.5")
+    assert (card_of_restricted.p, card_of_restricted.verdict) == ("0.0063 (0.013)", "shown")
+    assert about(made, "agreement falls more with distance in recurrent").verdict == "neither"
+    better = "with a rate of their own, {} layers are better"
+    assert about(made, better.format("recurrent")).verdict == "shown"  # -0.1 and -0.0999
+    assert about(made, better.format("convolution")).verdict == "neither"  # +0.01 and -0.02
+    assert about(made, better.format("restricted")).verdict == "refuted"
+    assert about(made, better.format("linear")).verdict == "not run"
+
+
+def test_what_starts_is_a_card(tmp_path: Path) -> None:
+    for norm, perplexity in (("post", 200.0), ("pre", 2.0), ("deep", 2.0)):
+        for run, layers_of_run, warmup in ((norm, 12, 4), (norm, 2, 40)):
+            for seed in range(3):
+                asked = planted_config(f"configs/norms.py:{run}-{layers_of_run}-{warmup}", seed=seed)
+                value = perplexity if layers_of_run == 12 else 2.0
+                folder = tmp_path / f"{run}{layers_of_run}-{seed}"
+                plant(folder, asked, scores(asked, "valid", 1.0), validations=[(asked["steps"], value)])
+    found = about(of_studies.cards(find_records(tmp_path)), "of 12 layers with 4 % of warm-up")
+    assert (found.ours, found.seeds, found.verdict) == ("post 0 of 3, pre 3 of 3, deep 3 of 3", "3 to 3", "shown")
