@@ -52,7 +52,13 @@ from configs.layers import get_config as layers
 RATES = (0.0025, 0.005, 0.01)
 BEYOND = (*RATES, 0.02)  # of the rows whose best was the last of RATES
 OPTIONS = dict.fromkeys(D_FF, RATES) | dict.fromkeys(("recurrent", "convolution"), BEYOND)
-CHOSEN = {"attention": 0.005, "restricted": 0.005, "linear": 0.005, "recurrent": 0.01}  # the rate of each row
+CHOSEN = {
+    "attention": 0.005,
+    "restricted": 0.005,
+    "linear": 0.005,
+    "recurrent": 0.01,
+    "convolution": 0.01,
+}  # by stage 1
 SEEDS = (1, 2, 3, 4, 5)  # of stage 2
 
 
