@@ -104,7 +104,7 @@ def changes_in(config: ModelConfig) -> dict[str, np.ndarray]:
         found = jax.vmap(lambda params: activations(config, params, batch))(both)
         return {name: 0.5 * jnp.log(jnp.mean((after - before) ** 2)) for name, (before, after) in found.items()}
 
-    # Compiled by themselves: XLA 0.10's CPU compiler takes a product with a constant 0, in a vmap, for any number.
+    # Compiled by themselves: on CPU jaxlib 0.10 computes garbage for a product with a constant 0 under vmap.
     initial = jax.jit(jax.vmap(goal.init))(jax.random.split(jax.random.key(0), SEEDS))
     of_seeds = jax.jit(jax.vmap(sizes))(initial)
     return {name: np.mean(logs) for name, logs in of_seeds.items()}
