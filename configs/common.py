@@ -90,6 +90,10 @@ def default() -> ConfigDict:
     cfg.model.recurrent = "none"
     cfg.model.cell = "lstm"  # of its networks: lstm | gru
     cfg.model.scan_layers = False  # True scans over layers: compiles one, but copies the parameters every update
+    # standard | mup: rates that are right at every width, for adam and untied embeddings (train/mup.py). As d_model
+    # grows, d_ff and h do so in proportion, and N, d_k and d_v do not.
+    cfg.model.parametrisation = "standard"
+    cfg.model.mup_width = 128  # the d_model at which "mup" has the rates of "standard"
     cfg.model.share_layers = False  # True: the layers of a stack share their parameters (Universal Transformer)
 
     cfg.loss = ConfigDict()

@@ -19,6 +19,7 @@ SCORES = ("dot", "additive")
 PREFIXES = ("none", "full", "causal")
 RECURRENT = ("none", "fixed", "additive", "dot")
 CELLS = ("lstm", "gru")
+PARAMETRISATIONS = ("standard", "mup")
 
 # Larger sizes are refused at once: initialising them would take hours or fill any memory before it failed.
 WIDEST = 1 << 20
@@ -36,6 +37,7 @@ SIZES = (
     "max_distance",
     "neighbours",
     "kernel_width",
+    "mup_width",
 )
 RATES = ("P_drop", "P_drop_attention", "P_drop_relu")
 CHOICES = {
@@ -52,6 +54,20 @@ CHOICES = {
     "prefix": PREFIXES,
     "recurrent": RECURRENT,
     "cell": CELLS,
+    "parametrisation": PARAMETRISATIONS,
+}
+# What muP (train/mup.py) is derived for, of the fields that it has to do with.
+MUP = {
+    "tie_embeddings": (False,),
+    "scale_embeddings": (True,),
+    "scale_logits": (False,),
+    "scale_attention": (True,),
+    "qk_norm": (False,),
+    "scores": ("dot",),
+    "mixer": ("attention",),
+    "positions": ("sinusoidal", "rope", "alibi", "none"),
+    "prefix": ("none",),
+    "recurrent": ("none",),
 }
 # Fields of Transformers alone, which recurrent translators refuse but at their defaults; sizes are no matter.
 NOT_RECURRENT = (
@@ -122,6 +138,8 @@ class ModelConfig:
     prefix: str = "none"
     recurrent: str = "none"
     cell: str = "lstm"
+    parametrisation: str = "standard"
+    mup_width: int = 128
 
     def __post_init__(self) -> None:
         for field in SIZES:
@@ -153,11 +171,17 @@ class ModelConfig:
                 "other than learned"
             )
         self._check_recurrent()
+        self._check_mup()
 
     @property
     def directions(self) -> int:
         """In how many directions a recurrent translator reads the source: both if it attends to it."""
         return 1 if self.recurrent == "fixed" else 2
+
+    @property
+    def base_width(self) -> int:
+        """The d_model at which this model has the rates of the standard parametrisation."""
+        return self.mup_width if self.parametrisation == "mup" else self.d_model
 
     @property
     def encoding(self) -> NoPositions:
@@ -212,6 +236,16 @@ class ModelConfig:
             raise ValueError(f"{recurrent} has no positions; set model.positions=none, not {self.positions!r}")
         if self.d_model % self.directions:
             raise ValueError(f"{recurrent} needs an even model.d_model, half for each direction; {self.d_model} is odd")
+
+    def _check_mup(self) -> None:
+        """Rejects what muP is not derived for."""
+        if self.parametrisation != "mup":
+            return
+        for field, allowed in MUP.items():
+            value = getattr(self, field)
+            if value not in allowed:
+                right = " or ".join(repr(choice) for choice in allowed)
+                raise ValueError(f"model.parametrisation=mup needs model.{field}={right}; it is {value!r}")
 
     def _check_kernel(self) -> None:
         """Rejects what only the einsum supports. A kernel's device is checked when it is compiled."""

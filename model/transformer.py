@@ -34,7 +34,8 @@ class Transformer(nn.Module):
         else:
             self.source_embed = self.param("source_embed", init, (c.vocab_size, c.d_model))
             self.target_embed = self.param("target_embed", init, (c.vocab_size, c.d_model))
-            self.softmax = self.param("softmax", init, (c.vocab_size, c.d_model))
+            softmax_init = nn.initializers.zeros if c.parametrisation == "mup" else init
+            self.softmax = self.param("softmax", softmax_init, (c.vocab_size, c.d_model))
         self.output_bias = None
         self.source_positions = None
         self.target_positions = None

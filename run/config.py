@@ -27,6 +27,8 @@ ADDED = (
     "model.share_layers",
     "model.recurrent",
     "model.cell",
+    "model.parametrisation",
+    "model.mup_width",
     "optim.ema",
     "diagnose_every",
     "amx",

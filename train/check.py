@@ -54,6 +54,9 @@ AT_LEAST_0 = (
 )
 MOST = {"data.vocab_size": 1_000_000}  # what nothing that learns a vocabulary could do, found before a corpus is read
 ABOVE_0 = ("optim.lr", "optim.eps")
+# What muP (train/mup.py) is derived for, beside what model/config.py says of the model. Without factors in the forward
+# pass the norm of the softmax matrix's gradient grows with width, and so would what clipping does.
+MUP = {"task": ("translation", "denoising"), "optim.name": ("adam",), "optim.clip_norm": (0.0,)}
 FRACTIONS = ("optim.b1", "optim.b2", "optim.ema", "loss.eps_ls")  # at least 0, below 1
 
 
@@ -100,6 +103,11 @@ def check(cfg: ConfigDict, default: ConfigDict) -> None:
     optimiser = given["optim.name"]
     decays = optimiser not in ("adam", "adafactor")
     require("optim.weight_decay", decays or not given["optim.weight_decay"], f"0 with optim.name={optimiser}")
+
+    if given["model.parametrisation"] == "mup":
+        for key, derived in MUP.items():
+            what = " or ".join(map(str, derived))
+            require(key, given[key] in derived, f"{what} with model.parametrisation=mup")
 
     buckets = given["data.buckets"]
     positive = len(buckets) > 0 and buckets[0] >= 1

@@ -77,12 +77,12 @@ def train(
       UserError: the config, the data or the folder is at fault, or the loss is no longer finite.
       SystemExit: with the signal's status, if it arrived while there was nothing new to save.
     """
-    model_config(cfg, cfg.data.vocab_size or 1)  # a wrong one is refused before anything is written
+    model = model_config(cfg, cfg.data.vocab_size or 1)  # a wrong one is refused before anything is written
     options = amx.compiler_options(cfg.amx)
     with Signals(alone=jax.process_count() == 1) as signals, open_folder(cfg, workdir):
         mesh = make_mesh(cfg.mesh)
         job = open_job(cfg, workdir, mesh)
-        tx = optimizer(cfg.optim, cfg.model.d_model, cfg.steps)
+        tx = optimizer(cfg.optim, model.base_width, cfg.steps, model.d_model / model.base_width)
         init_key, dropout_key = jax.random.split(jax.random.key(cfg.seed))
         init = partial(init_state, job.objective.init, tx)
         placed = placed_shapes(jax.eval_shape(init, init_key), mesh)
@@ -107,7 +107,7 @@ def train(
         if is_main():
             record_launch(workdir, job.manifests, first - 1, taken)
 
-        rate = partial(learning_rate, cfg.optim, cfg.model.d_model, cfg.steps)
+        rate = partial(learning_rate, cfg.optim, model.base_width, cfg.steps)
         saved_at = time.monotonic()
         folder = workdir if is_main() else None
         patience = Patience(cfg.eval.patience, read_metrics(workdir) if is_main() else [])

@@ -11,6 +11,8 @@ from jaxtyping import Array, Float, Int
 from ml_collections import ConfigDict
 from optax.contrib import MuonDimensionNumbers
 
+from train.mup import scaled
+
 Scalar = int | Int[Array, ""]
 Rate = Callable[[Scalar], Float[Array, ""]]
 
@@ -57,7 +59,7 @@ def learning_rate(cfg: ConfigDict, d_model: int, steps: int, step: Scalar) -> Fl
     return cfg.lr * jnp.minimum(n / cfg.warmup, falling)
 
 
-def optimizer(cfg: ConfigDict, d_model: int, steps: int) -> optax.GradientTransformation:
+def optimizer(cfg: ConfigDict, d_model: int, steps: int, r: float = 1.0) -> optax.GradientTransformation:
     """Returns the optimiser that `cfg.name` names, with the schedule above.
 
     "adam": as in the paper. "adamw": with decoupled weight decay.
@@ -66,6 +68,15 @@ def optimizer(cfg: ConfigDict, d_model: int, steps: int) -> optax.GradientTransf
     "ademamix": Adam with a second, slow mean of the gradients (Pagliardini et al. 2024, arXiv 2409.03137).
     "adafactor": second moments in factors, and a rate relative to the parameters' size (Shazeer and Stern 2018, arXiv
     1804.04235).
+
+    Args:
+      cfg: `config.optim`.
+      d_model: width of the model or, with muP, of its base.
+      steps: updates in the whole run.
+      r: how many times as wide as its base the model is; but for 1, for "adam" alone (train/mup.py).
+
+    Raises:
+      ValueError: r is not 1, and train/mup.py has no rule for a parameter; when it updates.
     """
 
     def rate(updates_done: Scalar) -> Float[Array, ""]:
@@ -95,6 +106,8 @@ def optimizer(cfg: ConfigDict, d_model: int, steps: int) -> optax.GradientTransf
     parts = [chosen]
     if cfg.clip_norm:
         parts.insert(0, optax.clip_by_global_norm(cfg.clip_norm))
+    if r != 1:
+        parts.append(scaled(r))
     if cfg.ema:
         parts.append(_averaging(cfg.ema))
     return optax.chain(*parts) if len(parts) > 1 else chosen

@@ -23,7 +23,8 @@ from model.transformer import Transformer
 _SIZES = ("vocab_size", "N", "d_model", "d_ff", "h", "max_positions", "max_distance", "neighbours", "kernel_width")
 _DROPOUT = ("P_drop", "P_drop_attention", "P_drop_relu", "dropout_bits")
 _EXECUTION = ("dtype", "remat", "attention_impl", "scan_layers")
-FREE = (*_SIZES, *_DROPOUT, *_EXECUTION)
+_TRAINING = ("parametrisation", "mup_width")  # which change initial values and rates
+FREE = (*_SIZES, *_DROPOUT, *_EXECUTION, *_TRAINING)
 SENTENCES = 4
 PAIRS = (
     ("The dog sleeps.", "Der Hund schläft."),

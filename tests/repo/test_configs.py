@@ -32,6 +32,7 @@ NAMES = [
     *(f"parsing:{row}" for row in ("wsj", "semi", "small")),
     *(f"layers:{mixer}" for mixer in D_FF),
     *(f"scan:{split}" for split in SPLITS),
+    *(f"mup:{row}" for row in ("standard-32", "mup-256")),
     *(f"table3_second:{row}:gentle" for row in ("A4", "B1", "C3", "big")),
 ]
 FAST = ("quickstart", "multi30k", "base:en-de", "big:en-fr", "ablations:A4", "ablations:E:small", "layers:linear")

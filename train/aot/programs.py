@@ -141,7 +141,7 @@ def train_step(cfg: ConfigDict, config: ModelConfig, mesh: Mesh, rows: int, leng
     Raises:
       TooLarge: it does not fit.
     """
-    tx = optimizer(cfg.optim, cfg.model.d_model, cfg.steps)
+    tx = optimizer(cfg.optim, config.base_width, cfg.steps, config.d_model / config.base_width)
     goal = objective(amx.trained(cfg, config), cfg.loss.eps_ls, cfg.loss.chunk)
     init = partial(init_state, goal.init, tx)
     placed = placed_shapes(jax.eval_shape(init, jax.random.key(0)), mesh)

@@ -1,0 +1,295 @@
+"""muP (train/mup.py): what updates change is as large at every width, and other models are what they were."""
+
+import dataclasses
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax.traverse_util import flatten_dict
+
+from base.errors import UserError
+from base.ids import BOS
+from base.tokens import Tokens
+from configs.common import default
+from data.batching import Batch
+from model.config import ModelConfig
+from model.transformer import Transformer, init_params
+from run.checkpoint import load_params
+from run.records import read_metrics
+from tasks import MODULES
+from tasks.translation import objective
+from tests import tiny
+from tests.tiny import TINY
+from train import loop
+from train.check import check
+from train.mup import RULES, power, scaled
+from train.optim import learning_rate, optimizer
+from train.step import TrainState, make_train_step
+
+# Of narrower models, and with more positions in a batch, changes are some percent larger than in the limit: the sum of
+# many signs of gradients that have little to do with each other is a part of them, which falls with 1 / width.
+WIDTHS = (64, 256, 512)
+BASE = 64
+SEEDS = 4
+UPDATES = 3
+RATE = 2e-4
+ROWS, LENGTH = 4, 4
+# Methods of the model's parts that return activations: embeddings, queries, keys, values, weights, hidden layers,
+# outputs of sub-layers, of norms and of stacks, and logits.
+METHODS = ("__call__", "_embed_source", "_embed_target", "queries", "keys_values", "attend", "hidden_layer")
+# With everything that muP allows and the paper's model lacks.
+MODERN = {
+    "norm": "pre",
+    "norm_kind": "rms",
+    "activation": "swiglu",
+    "positions": "rope",
+    "biases": True,
+    "output_bias": True,
+}
+
+
+def model(width: int, parametrisation: str, changes: dict[str, Any]) -> ModelConfig:
+    """A model of this width: heads grow in number, and the hidden layers with them."""
+    sizes = {"N": 1, "d_model": width, "d_ff": 2 * width, "h": width // 16, "d_k": 16, "d_v": 16, "P_drop": 0.0}
+    kind = {"tie_embeddings": False, "parametrisation": parametrisation, "mup_width": BASE}
+    return ModelConfig(vocab_size=48, **{**sizes, **kind, **changes})
+
+
+def reversals() -> Batch:
+    """Rows to be translated to themselves, in reverse."""
+    source = np.random.default_rng(0).integers(4, 48, (ROWS, LENGTH)).astype(np.int32)
+    labels = source[:, ::-1]
+    target = np.concatenate([np.full((ROWS, 1), BOS, np.int32), labels[:, :-1]], axis=1)
+    return Batch(Tokens.of(jnp.asarray(source)), Tokens.of(jnp.asarray(target)), jnp.asarray(labels))
+
+
+def activations(config: ModelConfig, params: dict, batch: Batch) -> dict[str, jax.Array]:
+    _, captured = Transformer(config).apply(
+        {"params": params}, batch.source, batch.target, capture_intermediates=lambda module, name: name in METHODS
+    )
+    found = {}
+    for name, values in flatten_dict(captured["intermediates"], sep="/").items():
+        for number, leaf in enumerate(jax.tree.leaves(values)):
+            if jnp.issubdtype(leaf.dtype, jnp.floating):
+                found[f"{name}/{number}"] = leaf
+    return found
+
+
+def changes_in(config: ModelConfig) -> dict[str, np.ndarray]:
+    """The logarithm of what a few updates of Adam change in each activation, in root mean square, averaged by seeds."""
+    goal = objective(config, 0.1)
+    cfg = default().optim
+    cfg.update({"schedule": "inverse_sqrt", "lr": RATE, "warmup": 100, "warmup_from": RATE})  # the rate is RATE
+    tx = optimizer(cfg, config.base_width, UPDATES, config.d_model / config.base_width)
+    batch = reversals()
+
+    def mean_loss(params: dict) -> jax.Array:
+        loss = goal.loss(params, batch, None)
+        return loss.loss_sum / loss.tokens
+
+    def update(state: Any, _: None) -> tuple[Any, None]:
+        params, opt_state = state
+        updates, opt_state = tx.update(jax.grad(mean_loss)(params), opt_state, params)
+        return (optax.apply_updates(params, updates), opt_state), None
+
+    def sizes(params: dict) -> dict[str, jax.Array]:
+        (updated, _), _ = jax.lax.scan(update, (params, tx.init(params)), None, length=UPDATES)
+        both = jax.tree.map(lambda *leaves: jnp.stack(leaves), params, updated)
+        found = jax.vmap(lambda params: activations(config, params, batch))(both)
+        return {name: 0.5 * jnp.log(jnp.mean((after - before) ** 2)) for name, (before, after) in found.items()}
+
+    # Compiled by themselves: on CPU jaxlib 0.10 computes garbage for a product with a constant 0 under vmap.
+    initial = jax.jit(jax.vmap(goal.init))(jax.random.split(jax.random.key(0), SEEDS))
+    of_seeds = jax.jit(jax.vmap(sizes))(initial)
+    return {name: np.mean(logs) for name, logs in of_seeds.items()}
+
+
+def slopes(parametrisation: str, changes: dict[str, Any], widths: tuple[int, ...]) -> dict[str, float]:
+    """The slope of log size against log width, for each activation."""
+    by_width = [changes_in(model(width, parametrisation, changes)) for width in widths]
+    return {name: float(np.polyfit(np.log(widths), [sizes[name] for sizes in by_width], 1)[0]) for name in by_width[0]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "widths"), [({}, WIDTHS), pytest.param(MODERN, (128, 256, 512), marks=pytest.mark.slow)]
+)
+def test_updates_change_every_activation_as_much_at_every_width(
+    changes: dict[str, Any], widths: tuple[int, ...]
+) -> None:
+    """The coordinate check of Yang et al. 2022, appendix D.1."""
+    found = slopes("mup", changes, widths)
+    assert len(found) >= 38
+    assert max(abs(slope) for slope in found.values()) < 0.05, found
+
+
+def test_with_the_standard_parametrisation_they_change_the_more_the_wider_a_model_is() -> None:
+    found = slopes("standard", {}, (64, 256))
+    assert min(found.values()) > 0.4, found
+    assert found["__call__/0"] > 1.0  # of the logits
+
+
+def flat(tree: Any) -> dict[str, Any]:
+    return flatten_dict(tree, sep="/")
+
+
+def test_at_the_base_only_the_initial_readout_differs_from_the_standard_model() -> None:
+    mup, standard = (model(BASE, kind, {}) for kind in ("mup", "standard"))
+    begun, expected = (flat(init_params(config, jax.random.key(3))) for config in (mup, standard))
+    assert begun.keys() == expected.keys()
+    assert not begun.pop("softmax").any()
+    assert expected.pop("softmax").any()
+    for name in expected:
+        np.testing.assert_array_equal(begun[name], expected[name], err_msg=name)
+
+
+def updated(config: ModelConfig, params: dict) -> dict:
+    """The parameters after three updates with the paper's schedule."""
+    cfg = default().optim
+    tx = optimizer(cfg, config.base_width, 3, config.d_model / config.base_width)
+    step = make_train_step(objective(config, 0.1), tx, accumulate=2)
+    state = TrainState(jnp.int32(0), params, tx.init(params))
+    for _ in range(3):
+        state, _ = step(state, reversals(), jax.random.key(1))
+    return flat(jax.device_get(state.params))
+
+
+def test_at_the_base_updates_are_those_of_the_standard_model() -> None:
+    found = updated(model(BASE, "mup", {}), init_params(model(BASE, "mup", {}), jax.random.key(3)))
+    params = init_params(model(BASE, "standard", {}), jax.random.key(3))
+    params["softmax"] = jnp.zeros_like(params["softmax"])
+    expected = updated(model(BASE, "standard", {}), params)
+    for name in expected:
+        np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+
+
+@pytest.mark.parametrize("width", [16, 96])
+def test_a_standard_model_is_its_own_base_and_its_updates_are_plain_adams(width: int) -> None:
+    config = model(width, "standard", {})
+    assert config.base_width == width
+    tx = optimizer(default().optim, config.base_width, 3, config.d_model / config.base_width)
+    params = init_params(config, jax.random.key(0))
+    gradient = jax.tree.map(jnp.cos, params)
+    rate = width**-0.5 * 4_000**-1.5
+    plain = optax.adam(lambda done: jnp.float32(rate) * (done + 1), 0.9, 0.98, 1e-9)
+    assert jax.tree.structure(tx.init(params)) == jax.tree.structure(plain.init(params))
+    found, expected = (flat(tx.update(gradient, tx.init(params))[0]) for tx in (tx, plain))
+    for name in expected:
+        np.testing.assert_allclose(found[name], expected[name], rtol=1e-5, err_msg=name)
+
+
+def test_the_first_update_of_a_model_four_times_as_wide_has_the_rates_of_table_3() -> None:
+    config = model(4 * BASE, "mup", MODERN)
+    params = init_params(config, jax.random.key(0))
+    tx = optimizer(default().optim, config.base_width, 3, config.d_model / config.base_width)
+    updates, _ = tx.update(jax.tree.map(jnp.ones_like, params), tx.init(params))
+    base_rate = BASE**-0.5 * 4_000**-1.5
+    for name, update in flat(updates).items():
+        if name in ("source_embed", "target_embed"):
+            expected = 1 / 2
+        elif update.ndim == 1 or name.endswith(("bq", "bk", "bv")):
+            expected = 1.0
+        else:
+            expected = 1 / 4
+        np.testing.assert_allclose(update, -base_rate * expected, rtol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("changes", [{}, MODERN, {"norm": "deep", "activation": "geglu", "share_layers": True}])
+def test_a_rule_names_every_parameter(changes: dict[str, Any]) -> None:
+    shapes = jax.eval_shape(lambda: init_params(model(BASE, "mup", changes), jax.random.key(0)))
+    for name in flat(shapes):
+        power(name)  # raises where none does
+
+
+def test_every_rule_names_a_parameter() -> None:
+    shapes = jax.eval_shape(lambda: init_params(model(BASE, "mup", MODERN), jax.random.key(0)))
+    names = set(flat(shapes))
+    for pattern, _ in RULES:
+        matched = {name for name in names if re.search(pattern, name)}
+        assert matched, pattern
+        names -= matched
+    assert not names
+
+
+def test_a_parameter_that_no_rule_names_is_an_error() -> None:
+    updates = {"encoder": {"layer_0": {"feed_forward": {"w3": jnp.ones(2)}}}}
+    with pytest.raises(ValueError, match=r"^train/mup\.py: no rule names encoder/layer_0/feed_forward/w3; add one"):
+        scaled(2.0).update(updates, scaled(2.0).init(updates))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"tie_embeddings": True}, "needs model.tie_embeddings=False; it is True"),
+        ({"scale_embeddings": False}, "needs model.scale_embeddings=True; it is False"),
+        ({"scale_logits": True}, "needs model.scale_logits=False; it is True"),
+        ({"scale_attention": False}, "needs model.scale_attention=True; it is False"),
+        ({"qk_norm": True}, "needs model.qk_norm=False; it is True"),
+        ({"scores": "additive"}, "needs model.scores='dot'; it is 'additive'"),
+        ({"mixer": "linear"}, "needs model.mixer='attention'; it is 'linear'"),
+        (
+            {"positions": "learned"},
+            "needs model.positions='sinusoidal' or 'rope' or 'alibi' or 'none'; it is 'learned'",
+        ),
+        ({"positions": "shaw"}, "it is 'shaw'"),
+        ({"positions": "t5"}, "it is 't5'"),
+        ({"prefix": "full"}, "needs model.prefix='none'; it is 'full'"),
+        ({"recurrent": "dot", "positions": "none"}, "needs model.recurrent='none'; it is 'dot'"),
+    ],
+)
+def test_a_model_that_mup_is_not_derived_for_is_refused(changes: dict[str, Any], message: str) -> None:
+    allowed = dataclasses.replace(TINY, tie_embeddings=False)
+    dataclasses.replace(allowed, parametrisation="mup")
+    dataclasses.replace(allowed, **changes)
+    with pytest.raises(ValueError, match=rf"^model\.parametrisation=mup [^\n]*{re.escape(message)}$"):
+        dataclasses.replace(allowed, parametrisation="mup", **changes)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "right"),
+    [
+        *(("task", task, "translation or denoising") for task in MODULES if task not in ("translation", "denoising")),
+        *(("optim.name", name, "adam") for name in ("adamw", "muon", "ademamix", "adafactor")),
+        ("optim.clip_norm", 1.0, "0.0"),
+    ],
+)
+def test_a_training_that_mup_is_not_derived_for_is_refused(key: str, value: Any, right: str) -> None:
+    cfg = default()
+    cfg.model.prefix = "full" if value == "prefix_lm" else "none"
+    cfg.model.recurrent = "dot" if value == "recurrent_translation" else "none"
+    cfg.update_from_flattened_dict({key: value})
+    check(cfg, default())
+    cfg.model.parametrisation = "mup"
+    message = f"config: {key} is {value!r}; it must be {right} with model.parametrisation=mup"
+    with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
+        check(cfg, default())
+
+
+@pytest.mark.slow
+def test_a_resumed_run_ends_with_the_same_bits_and_scans_and_microbatches_change_them_by_rounding(
+    tmp_path: Path,
+) -> None:
+    cfg = tiny.training_config(tmp_path)
+    cfg.model.update({"parametrisation": "mup", "tie_embeddings": False, "mup_width": cfg.model.d_model // 2})
+    cfg.checkpoint.keep_last = 3
+    run = tmp_path / "run"
+    assert loop.train(cfg, run) == 0
+    rates = [record["learning_rate"] for record in read_metrics(run) if record["kind"] == "train"]
+    width = cfg.model.mup_width
+    assert rates[-1] == pytest.approx(float(learning_rate(cfg.optim, width, cfg.steps, cfg.steps)))
+    again = shutil.copytree(run, tmp_path / "again")
+    shutil.rmtree(again / "checkpoints" / str(cfg.steps))
+    assert loop.train(cfg, again) == 0
+    whole = load_params(run, cfg.steps)
+    jax.tree.map(np.testing.assert_array_equal, load_params(again, cfg.steps), whole)
+
+    cfg.model.scan_layers = True
+    cfg.optim.accumulate = 2
+    assert loop.train(cfg, tmp_path / "scanned") == 0
+    scanned = load_params(tmp_path / "scanned", cfg.steps)
+    jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, atol=2e-3), scanned, whole)
