@@ -101,15 +101,16 @@ def default() -> ConfigDict:
     cfg.loss.chunk = 1_024  # positions per device whose logits are in memory at a time; 0 is the whole batch
 
     cfg.optim = ConfigDict()
-    cfg.optim.name = "adam"  # "adam" (section 5.3) | adamw | muon | ademamix | adafactor, see train/optim.py
-    cfg.optim.schedule = "paper"  # paper | cosine | inverse_sqrt, described in train/optim.py
-    cfg.optim.lr = 1.0  # factor on the paper's schedule; the peak rate of the other two
+    # "adam" (section 5.3) | adamw | muon | ademamix | adafactor | schedule_free_adamw, see train/optim.py
+    cfg.optim.name = "adam"
+    cfg.optim.schedule = "paper"  # paper | cosine | inverse_sqrt | constant, described in train/optim.py
+    cfg.optim.lr = 1.0  # factor on the paper's schedule; the peak rate of the others
     cfg.optim.warmup_from = 0.0  # the rate before update 1, for "inverse_sqrt"
     cfg.optim.warmup = 4_000  # updates
     cfg.optim.b1 = 0.9
     cfg.optim.b2 = 0.98
     cfg.optim.eps = 1e-9
-    cfg.optim.weight_decay = 0.0  # for adamw, muon, ademamix: decoupled; not on biases and layer norms
+    cfg.optim.weight_decay = 0.0  # for all but adam and adafactor: decoupled; not on biases and layer norms
     cfg.optim.clip_norm = 0.0  # global gradient norm; 0 disables clipping
     cfg.optim.ema = 0.0  # decay of a running mean of the parameters, as 0.999, for --checkpoint=ema; 0 keeps none
     cfg.optim.accumulate = 1  # microbatches per update, accumulating gradients to save memory

@@ -15,8 +15,8 @@ CHOICES = {
     "task": tuple(tasks.MODULES),
     "data.units": ("subwords", "words", "characters", "words,characters", "characters,words"),
     "data.batching": ("bucket", "pack", "window"),
-    "optim.name": ("adam", "adamw", "muon", "ademamix", "adafactor"),
-    "optim.schedule": ("paper", "cosine", "inverse_sqrt"),
+    "optim.name": ("adam", "adamw", "muon", "ademamix", "adafactor", "schedule_free_adamw"),
+    "optim.schedule": ("paper", "cosine", "inverse_sqrt", "constant"),
 }
 AT_LEAST_1 = (
     "checkpoint.every",
@@ -103,6 +103,9 @@ def check(cfg: ConfigDict, default: ConfigDict) -> None:
     optimiser = given["optim.name"]
     decays = optimiser not in ("adam", "adafactor")
     require("optim.weight_decay", decays or not given["optim.weight_decay"], f"0 with optim.name={optimiser}")
+    if optimiser == "schedule_free_adamw":
+        is_constant = given["optim.schedule"] == "constant"
+        require("optim.schedule", is_constant, f"constant with optim.name={optimiser}, which needs no falling rate")
 
     if given["model.parametrisation"] == "mup":
         for key, derived in MUP.items():

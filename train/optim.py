@@ -12,6 +12,7 @@ from ml_collections import ConfigDict
 from optax.contrib import MuonDimensionNumbers
 
 from train.mup import scaled
+from train.schedule_free import schedule_free
 
 Scalar = int | Int[Array, ""]
 Rate = Callable[[Scalar], Float[Array, ""]]
@@ -38,6 +39,7 @@ def learning_rate(cfg: ConfigDict, d_model: int, steps: int, step: Scalar) -> Fl
     "paper": lr d_model^-0.5 min(step^-0.5, step warmup^-1.5), equation (3) times a factor lr.
     "inverse_sqrt": linear warmup from `warmup_from` to lr over `warmup` updates, then lr (warmup / step)^0.5.
     "cosine": linear warmup to lr over `warmup` updates, then half a cosine down to 0 at `steps`.
+    "constant": linear warmup to lr over `warmup` updates, then lr.
 
     Args:
       cfg: `config.optim`.
@@ -54,6 +56,8 @@ def learning_rate(cfg: ConfigDict, d_model: int, steps: int, step: Scalar) -> Fl
         rising = cfg.warmup_from + (cfg.lr - cfg.warmup_from) * n / cfg.warmup
         falling = cfg.lr * jnp.sqrt(cfg.warmup / n)
         return jnp.where(n < cfg.warmup, rising, falling)
+    if cfg.schedule == "constant":
+        return cfg.lr * jnp.minimum(n / cfg.warmup, 1.0)
     progress = jnp.clip((n - cfg.warmup) / max(steps - cfg.warmup, 1), 0.0, 1.0)
     falling = 0.5 * (1.0 + jnp.cos(jnp.pi * progress))
     return cfg.lr * jnp.minimum(n / cfg.warmup, falling)
@@ -68,6 +72,7 @@ def optimizer(cfg: ConfigDict, d_model: int, steps: int, r: float = 1.0) -> opta
     "ademamix": Adam with a second, slow mean of the gradients (Pagliardini et al. 2024, arXiv 2409.03137).
     "adafactor": second moments in factors, and a rate relative to the parameters' size (Shazeer and Stern 2018, arXiv
     1804.04235).
+    "schedule_free_adamw": AdamW, with a mean of its iterates in place of a falling rate (train/schedule_free.py).
 
     Args:
       cfg: `config.optim`.
@@ -101,6 +106,8 @@ def optimizer(cfg: ConfigDict, d_model: int, steps: int, r: float = 1.0) -> opta
             chosen = optax.contrib.ademamix(rate, cfg.b1, cfg.b2, slow, weight, cfg.eps, **decay)
         case "adafactor":
             chosen = optax.adafactor(rate)
+        case "schedule_free_adamw":
+            chosen = schedule_free(optax.adamw(rate, 0.0, cfg.b2, cfg.eps, **decay), rate, cfg.b1)
         case _:
             chosen = optax.adam(rate, cfg.b1, cfg.b2, cfg.eps)
     parts = [chosen]

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from model.noise import Noise
 from tasks.loss import Loss
 from tasks.task import Batch, Objective
+from train.schedule_free import gradient_point
 
 CompilerOptions = dict[str, bool | str]
 
@@ -91,7 +92,8 @@ def make_train_step(
         rows = jax.tree.leaves(batch)[0].shape[0]
         rows_b = jnp.arange(rows, dtype=jnp.int32)
         step_key = jax.random.fold_in(key, state.step)
-        loss, gradient = gradient_of(state.params, batch, rows_b, step_key)
+        point = gradient_point(state.params, state.opt_state)
+        loss, gradient = gradient_of(point, batch, rows_b, step_key)
         gradient = jax.tree.map(lambda g: g / jnp.maximum(loss.tokens, 1), gradient)
         updates, opt_state = tx.update(gradient, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)

@@ -50,6 +50,12 @@ def test_cosine_rises_to_lr_and_falls_to_nothing() -> None:
     assert rates == pytest.approx([3e-5, 3e-4, 1.5e-4, 0.0], abs=1e-9)
 
 
+def test_a_constant_rate_stays_at_lr_after_its_warmup() -> None:
+    cfg = config(schedule="constant", lr=3e-4, warmup=10)
+    rates = [float(learning_rate(cfg, 512, 110, step)) for step in (1, 5, 10, 11, 1_000)]
+    assert rates == pytest.approx([3e-5, 1.5e-4, 3e-4, 3e-4, 3e-4], rel=1e-6)
+
+
 def adam(cfg: ConfigDict, gradients: list[dict], decay: float, decayed: tuple[str, ...]) -> dict:
     """Kingma and Ba 2015, algorithm 1, in float64; weight decay as in Loshchilov and Hutter 2019."""
     params = {name: leaf.astype(np.float64) for name, leaf in PARAMS.items()}

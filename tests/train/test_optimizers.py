@@ -20,7 +20,7 @@ from train import loop
 from train.check import check
 from train.optim import optimizer
 
-NAMES = ("muon", "ademamix", "adafactor")
+NAMES = ("muon", "ademamix", "adafactor", "schedule_free_adamw")
 SHAPES = {"wq": (4, 2, 3), "wo": (2, 3, 4), "w1": (4, 6), "b1": (6,), "embed": (130, 128)}
 STEPS = 5
 RATE = 0.01
@@ -124,7 +124,8 @@ def test_updates_are_those_of_the_equations(equation: Any, decay: float) -> None
 @pytest.mark.parametrize("name", NAMES)
 def test_the_loss_falls_and_a_resumed_run_ends_with_the_same_bits_and_its_average(name: str, tmp_path: Path) -> None:
     cfg = tiny.training_config(tmp_path)
-    cfg.optim.update({"name": name, "schedule": "cosine", "lr": 0.02 if name != "adafactor" else 0.2, "ema": 0.9})
+    schedule = "constant" if name == "schedule_free_adamw" else "cosine"
+    cfg.optim.update({"name": name, "schedule": schedule, "lr": 0.02 if name != "adafactor" else 0.2, "ema": 0.9})
     cfg.checkpoint.keep_last = 3
     run = tmp_path / "run"
     assert loop.train(cfg, run) == 0
@@ -165,4 +166,11 @@ def test_an_optimiser_without_weight_decay_is_given_none(name: str) -> None:
     cfg = default()
     cfg.optim.update({"name": name, "weight_decay": 0.1})
     with pytest.raises(UserError, match=rf"^config: optim.weight_decay is 0.1; it must be 0 with optim.name={name}$"):
+        check(cfg, default())
+
+
+def test_a_schedule_free_optimiser_has_a_constant_rate() -> None:
+    cfg = default()
+    cfg.optim.name = "schedule_free_adamw"
+    with pytest.raises(UserError, match=r"^config: optim.schedule is 'paper'; it must be constant with optim.name="):
         check(cfg, default())
