@@ -13,7 +13,7 @@ ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu")
 GATED = ("geglu", "swiglu")  # feed-forward networks with a gate
 DTYPES = ("float32", "bfloat16")
 DROPOUT_BITS = ("threefry", "hash")
-ATTENTION_IMPLS = ("einsum", "splash", "cudnn")
+ATTENTION_IMPLS = ("einsum", "chunked", "splash", "cudnn")
 REMATS = ("none", "full", "dots")
 SCORES = ("dot", "additive")
 PREFIXES = ("none", "full", "causal")
@@ -208,7 +208,7 @@ class ModelConfig:
         if self.mixer == "recurrent" and self.d_model % 2:
             raise ValueError(f"{mixer} needs an even model.d_model, half for each direction; {self.d_model} is odd")
         if not can.kernels and self.attention_impl != "einsum":
-            raise ValueError(f"{mixer} has no fused kernel; set model.attention_impl=einsum")
+            raise ValueError(f"{mixer} has no kernel and no chunks; set model.attention_impl=einsum")
 
     def _check_scores(self) -> None:
         """Rejects what only dot products have."""

@@ -2,11 +2,14 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from flax import struct
-from jaxtyping import Array, Bool
+from jaxtyping import Array, Bool, Int
 
 NO_SEGMENT = -1  # of positions outside every row: no sentence and no padding has it
+# Of a masked logit. Finite, so that a query with no key to attend to gets uniform weights rather than NaN.
+MASKED = -1e9
 
 
 class Mask(struct.PyTreeNode):
@@ -38,4 +41,13 @@ class Mask(struct.PyTreeNode):
             if self.prefix:
                 order_tt = order_tt | (jnp.arange(t) < self.prefix)[None]
             mask_bts = mask_bts & order_tt[None]
+        return mask_bts
+
+    def dense_from(self, first: Int[Array, ""], count: int) -> Bool[Array, "b t s"]:
+        """Returns the dense mask of `count` queries, from query number `first` on; without a prefix."""
+        queries_bt = jax.lax.dynamic_slice_in_dim(self.queries_bt, first, count, axis=1)
+        mask_bts = queries_bt[:, :, None] == self.keys_bs[:, None, :]
+        if self.causal:
+            order_ts = jnp.arange(self.keys_bs.shape[1])[None] <= first + jnp.arange(count)[:, None]
+            mask_bts = mask_bts & order_ts[None]
         return mask_bts

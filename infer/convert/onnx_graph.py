@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from base.ids import PAD
 from model.config import ModelConfig
-from model.mixers.attention import MASKED
+from model.masks import MASKED
 from model.positions import alibi_slopes, frequencies, t5_buckets
 
 OPSET = 20  # the first with Gelu

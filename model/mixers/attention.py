@@ -11,13 +11,10 @@ from flax import linen as nn
 from jaxtyping import Array, Bool, Float, Int
 
 from model.config import ModelConfig
-from model.masks import Mask
+from model.masks import MASKED, Mask
 from model.mixers.kernels import attend
 from model.noise import Noise, dropout
 from model.positions import NoPositions, clipped_distances
-
-# Finite, so that a query with no key to attend to gets uniform weights rather than NaN.
-MASKED = -1e9
 
 
 class KeysValues(NamedTuple):

@@ -1,4 +1,7 @@
-"""Fused attention kernels, which never materialise the weights [t,s]; the definition is the einsum in `attention.py`.
+"""Attention that never materialises the weights [t,s]; the definition is the einsum in `attention.py`.
+
+"chunked" is the same einsum for some queries at a time, on any device, with memory in proportion to s, not to t s (Rabe
+and Staats 2021, arXiv 2112.05682, who cut the keys as well). The others are fused kernels.
 
 "splash" is one of the two TPU kernels in JAX, the one that allows d_k != d_v (Table 3, rows B); the other, "flash",
 adds nothing that we need. "cudnn" is NVIDIA's, called through `jax.nn.dot_product_attention`.
@@ -11,14 +14,15 @@ A kernel works on blocks of keys, so rows much shorter than a block gain nothing
 import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
-from model.masks import NO_SEGMENT, Mask
+from model.masks import MASKED, NO_SEGMENT, Mask
 from model.rows import row_axes
 
 PLATFORMS = {"splash": "tpu", "cudnn": "gpu"}
 LANES = 128  # width of a TPU register, and the smallest block of keys that splash takes
 BLOCK = 512  # the largest block of queries or keys that we give to splash
+CHUNK = 128  # queries whose weights "chunked" has in memory at a time
 
 
 def attend(
@@ -28,7 +32,7 @@ def attend(
     v_bhse: Float[Array, "b h s e"],
     mask: Mask,
 ) -> Float[Array, "b h t e"]:
-    """Returns softmax(Q K^T / sqrt(d_k)) V over unmasked keys, computed by the kernel "splash" or "cudnn".
+    """Returns softmax(Q K^T / sqrt(d_k)) V over unmasked keys, computed by "chunked", "splash" or "cudnn".
 
     A query with no key to attend to, as padding against a source without padding, gets an arbitrary finite value.
 
@@ -38,12 +42,12 @@ def attend(
       ValueError: the kernel does not run on the platform compiled for.
     """
     platform = compiled_for()
-    if platform != PLATFORMS[impl]:
+    if impl in PLATFORMS and platform != PLATFORMS[impl]:
         raise ValueError(
             f"model.attention_impl is {impl!r}, a kernel for {PLATFORMS[impl]}, but this is compiled for {platform}; "
             "einsum runs everywhere"
         )
-    kernel = {"splash": splash, "cudnn": cudnn}[impl]
+    kernel = {"chunked": chunked, "splash": splash, "cudnn": cudnn}[impl]
     mesh = jax.sharding.get_abstract_mesh()
     if mesh.empty:
         return kernel(q_bhtk, k_bhsk, v_bhse, mask)
@@ -59,6 +63,30 @@ def compiled_for() -> str:
     device = jax.sharding.get_abstract_mesh().abstract_device
     platform = jax.default_backend() if device is None else device.platform
     return "gpu" if platform in ("cuda", "rocm") else platform
+
+
+def chunked(
+    q_bhtk: Float[Array, "b h t k"], k_bhsk: Float[Array, "b h s k"], v_bhse: Float[Array, "b h s e"], mask: Mask
+) -> Float[Array, "b h t e"]:
+    """Runs the einsum for `CHUNK` queries at a time; a backward pass computes their weights again."""
+    _, _, t, d_k = q_bhtk.shape
+    size = min(CHUNK, t)
+    q_bhtk, _, _, filled = fill_up(q_bhtk, k_bhsk, v_bhse, mask, size, 1)
+    chunks = q_bhtk.shape[2] // size
+    q_nbhck = jnp.moveaxis(q_bhtk.reshape(*q_bhtk.shape[:2], chunks, size, d_k), 2, 0)
+
+    @jax.checkpoint
+    def heads(chunk: tuple[Float[Array, "b h c k"], Int[Array, ""]]) -> Float[Array, "b h c e"]:
+        q_bhck, first = chunk
+        logits_bhcs = jnp.einsum("bhck,bhsk->bhcs", q_bhck, k_bhsk, preferred_element_type=jnp.float32)
+        visible_bcs = filled.dense_from(first, size)
+        masked_bhcs = jnp.where(visible_bcs[:, None], logits_bhcs / jnp.sqrt(jnp.float32(d_k)), MASKED)
+        weights_bhcs = jax.nn.softmax(masked_bhcs, axis=-1).astype(v_bhse.dtype)
+        return jnp.einsum("bhcs,bhse->bhce", weights_bhcs, v_bhse)
+
+    heads_nbhce = jax.lax.map(heads, (q_nbhck, size * jnp.arange(chunks)))
+    heads_bhnce = jnp.moveaxis(heads_nbhce, 0, 2)
+    return heads_bhnce.reshape(*q_bhtk.shape[:3], -1)[:, :, :t]
 
 
 def splash(

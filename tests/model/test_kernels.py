@@ -1,4 +1,4 @@
-"""Kernels against the definition: values and gradients under every mask, on meshes, and what they refuse.
+"""Kernels and chunks against the definition: values and gradients under every mask, on meshes, and what they refuse.
 
 The TPU kernel runs on CPU in Pallas' interpreter and, if libtpu is installed (`pip install -e '.[tpu]'`), is compiled
 ahead of time for a TPU. cuDNN's needs a GPU; elsewhere the code around it is tested with XLA's attention.
@@ -98,6 +98,36 @@ def assert_equals_the_definition(impl, mask, d_k, d_v, dtype, tolerance):
     assert max(map(relative_error, gradients, expected_gradients)) <= tolerance
 
 
+@pytest.mark.parametrize("size", [4, 128])  # several chunks, of which the last is filled up; and one or two
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+def test_chunked_equals_the_definition(monkeypatch, mask, size):
+    monkeypatch.setattr(kernels, "CHUNK", size)
+    assert_equals_the_definition("chunked", mask, 6, 10, jnp.float32, 2e-6)
+
+
+def test_chunked_in_bfloat16():
+    assert_equals_the_definition("chunked", MASKS["packed causal"], 16, 8, jnp.bfloat16, BFLOAT16)
+
+
+def test_chunked_has_the_weights_of_few_queries_in_memory():
+    """Four times the length takes four times the memory, forward and backward; the einsum takes sixteen times."""
+
+    def memory(impl, t):
+        config = dataclasses.replace(TINY, attention_impl=impl, h=1, N=1)
+        model = Transformer(config)
+        ids = jnp.ones((1, t), jnp.int32)
+        params = jax.eval_shape(lambda: init_params(config, jax.random.key(0)))
+
+        def loss(params):
+            return model.apply({"params": params}, tokens(ids), tokens(ids)).sum()
+
+        return jax.jit(jax.grad(loss)).lower(params).compile().memory_analysis().temp_size_in_bytes
+
+    assert memory("chunked", 4096) < 6 * memory("chunked", 1024)
+    assert memory("einsum", 4096) > 10 * memory("einsum", 1024)
+    assert memory("chunked", 4096) < memory("einsum", 4096) / 8
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
 def test_splash_equals_the_definition(interpreter, monkeypatch, mask):
@@ -130,8 +160,10 @@ def test_cudnn_equals_the_definition(mask):
         pytest.param({"positions": "rope", "norm": "pre", "scan_layers": True, "remat": "dots"}, id="scan-rope-remat"),
     ],
 )
-def test_a_model_with_a_kernel_is_the_same_model(interpreter, changes):
+@pytest.mark.parametrize("impl", ["chunked", "splash"])
+def test_a_model_with_a_kernel_is_the_same_model(interpreter, monkeypatch, impl, changes):
     """Compares logits and gradients at tokens of packed rows; dropout outside attention is the same."""
+    monkeypatch.setattr(kernels, "CHUNK", 8)
     config = dataclasses.replace(TINY, P_drop=0.1, dropout_bits="hash", **changes)
     params, rng = perturbed(config), np.random.default_rng(0)
     source, target = (padded_ids(rng, [9, 11], 12, config.vocab_size) for _ in range(2))
@@ -143,14 +175,14 @@ def test_a_model_with_a_kernel_is_the_same_model(interpreter, changes):
         return (logits * cotangent).sum(), logits * (PACKED != 0)[:, :, None]
 
     (gradient, logits), (expected_gradient, expected) = (
-        jax.jit(jax.grad(partial(loss, impl), has_aux=True))(params) for impl in ("splash", "einsum")
+        jax.jit(jax.grad(partial(loss, impl), has_aux=True))(params) for impl in (impl, "einsum")
     )
     assert_close(logits, expected, forward(config))
     assert gradient_error(gradient, expected_gradient) <= backward(config)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("impl", ["splash", "cudnn"])
+@pytest.mark.parametrize("impl", ["chunked", "splash", "cudnn"])
 def test_initialisation_maps_and_cached_decoding_take_the_einsum(impl):
     """Runs on CPU, where kernels are rejected."""
     config = dataclasses.replace(TINY, **HALF)
@@ -204,7 +236,7 @@ print(lowered.as_text().count("manual_computation"))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("impl", "platform"), [("splash", "tpu"), ("cudnn", "gpu")])
+@pytest.mark.parametrize(("impl", "platform"), [("chunked", "cpu"), ("splash", "tpu"), ("cudnn", "gpu")])
 def test_each_device_of_a_mesh_attends_for_its_own_rows_and_heads(impl, platform):
     environment = {**os.environ, "XLA_FLAGS": f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=4"}
     root = Path(__file__).parent.parent.parent
@@ -254,7 +286,9 @@ def test_splash_compiles_for_a_tpu_forward_and_backward_on_a_mesh(monkeypatch, d
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"attention_impl": "flash"}, "attention_impl is 'flash'; it must be one of einsum, splash, cudnn"),
+        ({"attention_impl": "flash"}, "attention_impl is 'flash'; it must be one of einsum, chunked, splash, cudnn"),
+        ({"attention_impl": "chunked", "P_drop_attention": 0.1}, "set model.P_drop_attention=0"),
+        ({"attention_impl": "chunked", "positions": "alibi"}, "alibi needs einsum"),
         ({"attention_impl": "splash", "P_drop_attention": 0.1}, "set model.P_drop_attention=0"),
         ({"attention_impl": "splash", "positions": "alibi"}, "alibi needs einsum"),
         ({"attention_impl": "splash", "positions": "t5"}, "t5 needs einsum"),

@@ -342,7 +342,10 @@ def test_the_convolution_is_gated_and_over_each_sentence_alone(w, causal):
         ({"mixer": "linear", "positions": "rope"}, "does not use relative positions such as 'rope'; set model"),
         ({"mixer": "linear", "scale_attention": False}, "does not use model.scale_attention; leave it True"),
         ({"mixer": "restricted", "neighbours": 0}, "model.neighbours is 0; it must be at least 1"),
-        ({"mixer": "restricted", "attention_impl": "splash"}, "has no fused kernel; set model.attention_impl=einsum"),
+        (
+            {"mixer": "restricted", "attention_impl": "splash"},
+            "has no kernel and no chunks; set model.attention_impl=einsum",
+        ),
     ],
 )
 def test_what_a_mixer_cannot_do_is_refused(changes, message):
