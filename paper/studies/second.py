@@ -11,7 +11,7 @@ from scipy import stats
 from base.table import Table, number
 from configs.table3_second import CHOSEN, EQUIVALENT, MARGIN, PRIMARY, SCHEDULES, STEPS
 from model.config import parameter_count
-from paper.drawing import drawn
+from paper.drawing import drawn, name_points
 from paper.published import TABLE3
 from paper.records import Records, RowRuns, RunRecord, caveat_notes, load, row_runs
 from paper.studies.choice import stage_1
@@ -233,12 +233,15 @@ def plot(records: Records, path: Path) -> None:
     differences = differences_of(rows(records))
     with drawn(path, 5, 4) as figure:
         axes = figure.subplots()
+        places: dict[str, tuple[float, float]] = {}
         for name, seeds in differences.items():
             paper = paper_difference(name)
             spread = half_interval(seeds) or 0.0
             marker = "o" if name in PRIMARY else "s"
             axes.errorbar(paper, seeds.mean(), yerr=spread, fmt=marker, color="C0" if name in PRIMARY else "grey")
-            axes.annotate(name, (paper, seeds.mean()), textcoords="offset points", xytext=(4, 4))
+            places[name] = (paper, float(seeds.mean()))
         axes.axhline(0, color="grey", linewidth=0.5)
         axes.axvline(0, color="grey", linewidth=0.5)
         axes.set(xlabel="log perplexity − base: paper", ylabel="log perplexity − base: ours")
+        figure.draw_without_rendering()  # so that the axes have their place
+        name_points(axes, places)
