@@ -20,13 +20,15 @@ class Size(NamedTuple):
     beam: int = 4
     mixer: str = "attention"
     stacks: int = 2
+    impl: str = "einsum"
 
     @property
     def config(self) -> ModelConfig:
         """The model."""
         d = self.d_model
         widths = {"d_model": d, "d_ff": 4 * d, "h": 4, "d_k": d // 4, "d_v": d // 4}
-        return ModelConfig(vocab_size=self.vocabulary, N=self.N, mixer=self.mixer, dropout_bits="hash", **widths)
+        kinds = {"mixer": self.mixer, "attention_impl": self.impl, "dropout_bits": "hash"}
+        return ModelConfig(vocab_size=self.vocabulary, N=self.N, **kinds, **widths)
 
 
 class Growth(NamedTuple):
@@ -51,8 +53,16 @@ class Growth(NamedTuple):
 UPDATE = [Growth(Size(rows=1), "length", 5)]
 UPDATE += [Growth(Size(), name, 4) for name in ("d_model", "N", "vocabulary", "rows")]
 SEARCH = [Growth(Size(length=32), name, 3) for name in ("length", "d_model", "N", "vocabulary", "rows", "beam")]
-# Those that the paper's Table 1 compares.
+# Those that the paper's Table 1 compares, and later ones.
 LAYERS = [
-    Growth(Size(rows=1, mixer=mixer, stacks=1), "length", 6)
-    for mixer in ("attention", "restricted", "recurrent", "convolution")
+    Growth(Size(rows=1, mixer=mixer, stacks=1, impl=impl), "length", 6)
+    for mixer, impl in (
+        ("attention", "einsum"),
+        ("attention", "chunked"),
+        ("restricted", "einsum"),
+        ("strided", "einsum"),
+        ("linear", "einsum"),
+        ("recurrent", "einsum"),
+        ("convolution", "einsum"),
+    )
 ]

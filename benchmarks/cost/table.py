@@ -29,7 +29,7 @@ _BATCHES = [{"first": float, "rate_cpu": float, "peak": float}]
 _DEVICE = [{"memory": int, "flops": float, "sent": int}]
 SCHEMAS: dict[str, Any] = {
     "update": {**_ABOUT, "growths": [_GROWTH]},
-    "layers": {**_ABOUT, "growths": [_GROWTH]},
+    "layers": {**_ABOUT, "growths": [_GROWTH | {"base": {"mixer": str, "impl": str}}]},
     "search": {**_ABOUT, "growths": [_GROWTH]},
     "corpus": {
         **_ABOUT,
@@ -40,15 +40,24 @@ SCHEMAS: dict[str, Any] = {
     },
     "devices": {**_ABOUT, "counts": [int], "sizes": dict, "data": _DEVICE, "fsdp": _DEVICE},
 }
-# The layer's cost at n positions of width d (the paper, Table 1), and its exponent of n.
-TABLE_1 = {"attention": ("n² d", 2), "restricted": ("r n d", 1), "recurrent": ("n d²", 1), "convolution": ("k n d²", 1)}
+# The cost of a layer, by its mixer and how attention is computed, at n positions of width d, and its exponent of n; of
+# the last three the paper's Table 1 has no row.
+TABLE_1 = {
+    ("attention", "einsum"): ("n² d", 2),
+    ("restricted", "einsum"): ("r n d", 1),
+    ("recurrent", "einsum"): ("n d²", 1),
+    ("convolution", "einsum"): ("k n d²", 1),
+    ("attention", "chunked"): ("n² d", 2),
+    ("strided", "einsum"): ("(r + n / r) n d", 2),
+    ("linear", "einsum"): ("n d²", 1),
+}
 # The exponent of what grows fastest in the whole model.
 LIMITS = {"length": 2, "d_model": 2, "N": 1, "vocabulary": 1, "rows": 1, "beam": 1}
 TIMES = ("from - to", "processor milliseconds", "exponent: time")
 MEMORY = ("MiB", "exponent: MiB")
 TITLES = {
     "update": "An update",
-    "layers": "An update of a language model, with each layer of Table 1",
+    "layers": "An update of a language model, with each layer of Table 1, and later ones",
     "search": "A search",
     "corpus": "A corpus",
     "devices": "Several devices",
@@ -96,10 +105,11 @@ def layers(record: dict[str, Any]) -> list[Table]:
     """Returns a row for each layer: what short rows cost and long ones, and the exponents of their length."""
     rows = []
     for one in record["growths"]:
-        mixer = one["base"]["mixer"]
-        formula, exponent = TABLE_1[mixer]
-        rows.append((mixer, formula, *_times(one), str(exponent), *_memory(one)))
-    head = ("layer", "its cost in Table 1", *TIMES, "exponent: in Table 1", *MEMORY)
+        mixer, impl = one["base"]["mixer"], one["base"]["impl"]
+        formula, exponent = TABLE_1[mixer, impl]
+        name = mixer if impl == "einsum" else f"{mixer}, {impl}"
+        rows.append((name, formula, *_times(one), str(exponent), *_memory(one)))
+    head = ("layer", "its cost", *TIMES, "exponent: in the limit", *MEMORY)
     return [Table("layers", TITLES["layers"], head, rows, [])]
 
 

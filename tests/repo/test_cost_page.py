@@ -9,7 +9,7 @@ from benchmarks.cost import corpus, devices, growth, sizes, table
 
 GROWTH: dict[str, Any] = {
     "grows": "length",
-    "base": {"mixer": "restricted"},
+    "base": {"mixer": "restricted", "impl": "einsum"},
     "values": [8, 16, 32, 64],
     "cpu": [[1.0, 0.01, 0.02, 0.04], [1.0, 0.01, 0.04, 0.16], [1.0, 0.01, 0.02, 0.04]],
     "memory": [2**20, 2**20, 2**22, 2**24],
@@ -28,6 +28,9 @@ def test_exponents_are_those_of_the_three_largest_sizes_in_each_round() -> None:
     assert made.rows == [("length", *times, "3.00", "2", "1 - 16", "2.00")]
     (made,) = table.layers({"growths": [GROWTH]})
     assert made.rows == [("restricted", "r n d", *times, "1", "1 - 16", "2.00")]
+    chunked = GROWTH | {"base": {"mixer": "attention", "impl": "chunked"}}
+    (made,) = table.layers({"growths": [chunked]})
+    assert made.rows[0][:2] == ("attention, chunked", "n² d")
 
 
 def test_one_size_grows_and_the_others_stay() -> None:
@@ -37,7 +40,7 @@ def test_one_size_grows_and_the_others_stay() -> None:
         (128, 512, 32, 2),
         (256, 1024, 64, 2),
     ]
-    assert {grown.base.mixer for grown in sizes.LAYERS} == set(table.TABLE_1)
+    assert {(grown.base.mixer, grown.base.impl) for grown in sizes.LAYERS} == set(table.TABLE_1)
     assert {grown.name for grown in sizes.UPDATE + sizes.SEARCH} == set(table.LIMITS)
 
 
