@@ -1,6 +1,7 @@
-"""The points of a study in two stages: first every row chooses one of the same options, then fresh seeds are compared.
+"""The points of a study in two stages: first every row chooses one of its options, then fresh seeds are compared.
 
-Used by configs/bottleneck.py, distance.py, scores.py and table3_second.py, whose docstrings are the designs.
+Used by configs/bottleneck.py, distance.py, scores.py and table3_second.py, whose docstrings are the designs; and
+`row_and_option` by configs/mup.py, too.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,6 +11,22 @@ from base.keys import changed
 
 STAGES = ("choose", "test")
 SEEDS = (1, 2, 3)  # of stage 2, unless a study has more; stage 1 has seed 0
+
+
+def row_and_option(argument: str, rows: Iterable[str], options: Iterable[Any]) -> tuple[str, Any]:
+    """Returns the row and the option that ROW:OPTION names; the option is None of ROW alone.
+
+    Raises:
+      ValueError: there is no such row or option.
+    """
+    row, colon, name = argument.partition(":")
+    by_name = {str(option): option for option in options}
+    if row not in rows or (colon and name not in by_name):
+        raise ValueError(
+            f"there is no row {argument!r}; the rows are {', '.join(rows)}, each also as "
+            f"{' or '.join(f'ROW:{option}' for option in by_name)}"
+        )
+    return row, by_name[name] if colon else None
 
 
 def points(

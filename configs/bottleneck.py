@@ -32,7 +32,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from base.two_stages import STAGES, points
+from base.two_stages import STAGES, points, row_and_option
 from configs.quickstart import get_config as quickstart
 from configs.recurrent import WIDTHS
 from configs.recurrent import get_config as recurrent
@@ -48,16 +48,10 @@ def get_config(argument: str = "transformer") -> ConfigDict:
     Raises:
       ValueError: there is no such kind or rate.
     """
-    kind, colon, rate = ("transformer" if argument in STAGES else argument).partition(":")
-    rates = {str(number): number for number in RATES}
-    if kind not in KINDS or (colon and rate not in rates):
-        raise ValueError(
-            f"there is no run {argument!r}; the kinds are {', '.join(KINDS)}, each also as KIND:RATE, a rate of "
-            f"{', '.join(rates)}"
-        )
+    kind, rate = row_and_option("transformer" if argument in STAGES else argument, KINDS, RATES)
     cfg = quickstart() if kind == "transformer" else recurrent(kind)
     cfg.data.valid, cfg.data.test = "grammar:valid:1000", "grammar:test:4000"
-    cfg.optim.lr = rates[rate] if colon else CHOSEN.get(kind, quickstart().optim.lr)
+    cfg.optim.lr = rate or CHOSEN.get(kind, quickstart().optim.lr)
     cfg.checkpoint.every = cfg.eval.every = cfg.steps
     cfg.eval.bleu_sentences = 0
     cfg.decode.checkpoint = "latest"

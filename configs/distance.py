@@ -46,7 +46,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from base.two_stages import STAGES, points
+from base.two_stages import STAGES, points, row_and_option
 from configs.layers import D_FF
 from configs.layers import get_config as layers
 
@@ -69,13 +69,7 @@ def get_config(argument: str = "attention") -> ConfigDict:
     Raises:
       ValueError: there is no such row or rate.
     """
-    row, colon, rate = ("attention" if argument in STAGES else argument).partition(":")
-    rates = {str(number): number for number in BEYOND}
-    if row not in D_FF or (colon and rate not in rates):
-        raise ValueError(
-            f"there is no run {argument!r}; the rows are {', '.join(D_FF)}, each also as ROW:RATE, a rate of "
-            f"{', '.join(rates)}"
-        )
+    row, rate = row_and_option("attention" if argument in STAGES else argument, D_FF, BEYOND)
     cfg = layers(row)
     cfg.steps = 500
     cfg.data.train = "grammar:rich:train:40000"
@@ -83,7 +77,7 @@ def get_config(argument: str = "attention") -> ConfigDict:
     cfg.data.test = "grammar:rich:test:1000"
     cfg.data.vocab_size = 4_000
     cfg.optim.warmup = 80
-    cfg.optim.lr = rates[rate] if colon else CHOSEN.get(row, 0.005)
+    cfg.optim.lr = rate or CHOSEN.get(row, 0.005)
     cfg.checkpoint.every = cfg.steps
     cfg.eval.every = 100
     return cfg

@@ -34,6 +34,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from base.keys import changed
+from base.two_stages import row_and_option
 from configs.quickstart import get_config as quickstart
 
 KINDS = ("standard", "mup")
@@ -51,13 +52,7 @@ def get_config(argument: str = "mup-64") -> ConfigDict:
     Raises:
       ValueError: there is no such row or rate.
     """
-    row, colon, rate = argument.partition(":")
-    rates = {str(number): number for number in RATES}
-    if row not in ROWS or (colon and rate not in rates):
-        raise ValueError(
-            f"there is no run {argument!r}; the rows are {', '.join(ROWS)}, each also as ROW:RATE, a rate of "
-            f"{', '.join(rates)}"
-        )
+    row, rate = row_and_option(argument, ROWS, RATES)
     kind, _, width = row.partition("-")
     cfg = quickstart()
     cfg.steps = 150
@@ -72,7 +67,7 @@ def get_config(argument: str = "mup-64") -> ConfigDict:
     cfg.model.parametrisation = kind
     cfg.model.mup_width = BASE
     cfg.optim.warmup = 30
-    cfg.optim.lr = rates[rate] if colon else 0.01
+    cfg.optim.lr = rate or 0.01
     cfg.checkpoint.every = cfg.eval.every = cfg.steps
     cfg.eval.bleu_sentences = 0
     cfg.decode.update({"checkpoint": "latest", "beam": 1, "alpha": 0.0})

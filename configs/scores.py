@@ -39,7 +39,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from base.two_stages import STAGES, points
+from base.two_stages import STAGES, points, row_and_option
 from configs.quickstart import get_config as quickstart
 
 # The kind of scores, and d_k.
@@ -63,13 +63,7 @@ def get_config(argument: str = "scaled-32") -> ConfigDict:
     Raises:
       ValueError: there is no such row or rate.
     """
-    row, colon, rate = ("scaled-32" if argument in STAGES else argument).partition(":")
-    rates = {str(number): number for number in RATES}
-    if row not in ROWS or (colon and rate not in rates):
-        raise ValueError(
-            f"there is no run {argument!r}; the rows are {', '.join(ROWS)}, each also as ROW:RATE, a rate of "
-            f"{', '.join(rates)}"
-        )
+    row, rate = row_and_option("scaled-32" if argument in STAGES else argument, ROWS, RATES)
     kind, _, width = row.partition("-")
     cfg = quickstart()
     cfg.steps = 250
@@ -83,7 +77,7 @@ def get_config(argument: str = "scaled-32") -> ConfigDict:
     cfg.model.scale_attention = kind != "unscaled"
     cfg.model.scores = "additive" if kind == "additive" else "dot"
     cfg.optim.warmup = 50
-    cfg.optim.lr = rates[rate] if colon else CHOSEN.get(row, 0.0025)
+    cfg.optim.lr = rate or CHOSEN.get(row, 0.0025)
     cfg.checkpoint.every = cfg.eval.every = cfg.steps
     cfg.eval.bleu_sentences = 0
     cfg.decode.update({"checkpoint": "latest", "beam": 1, "alpha": 0.0})

@@ -48,7 +48,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from base.two_stages import STAGES, points
+from base.two_stages import STAGES, points, row_and_option
 from configs.ablations import ROWS
 from configs.common import default
 
@@ -68,13 +68,8 @@ def get_config(argument: str = "base") -> ConfigDict:
     Raises:
       ValueError: there is no such row or schedule.
     """
-    row, colon, schedule = ("base" if argument in STAGES else argument).partition(":")
-    schedule = schedule if colon else "steep"
-    if row not in ROWS or schedule not in SCHEDULES:
-        raise ValueError(
-            f"there is no row {argument!r}; the rows are {', '.join(ROWS)}, each also as "
-            f"{' or '.join(f'ROW:{name}' for name in SCHEDULES)}"
-        )
+    row, chosen = row_and_option("base" if argument in STAGES else argument, ROWS, SCHEDULES)
+    schedule = chosen or "steep"
     cfg = default()
     cfg.update_from_flattened_dict(ROWS[row])
 

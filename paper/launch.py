@@ -55,27 +55,29 @@ def _of_studies() -> Iterator[tuple[str, str, str]]:
         yield "scan", split, _train(f"{scan.FILE}:{split}", "test")
     for row in ROWS:
         yield "scaling", row, _train(f"{scaling.FILE}:{row}", "test")
-    yield "second", "stage choose", _sweep(f"{second.FILE}:choose", "table3-second-choose")
-    yield "second", "stage test", _sweep(f"{second.FILE}:test", "table3-second")
+    yield from _stages("second", second.FILE, "table3-second")
     for row in second.ROWS:
         yield "second", row, _train(second.config_of(row), "test")
-    yield "bottleneck", "stage choose", _sweep(f"{bottleneck.FILE}:choose", "bottleneck-choose")
-    yield "bottleneck", "stage test", _sweep(f"{bottleneck.FILE}:test", "bottleneck")
+    yield from _stages("bottleneck", bottleneck.FILE, "bottleneck")
     for kind in KINDS:
         yield "bottleneck", kind, _train(f"{bottleneck.FILE}:{kind}", "test")
-    yield "scores", "stage choose", _sweep(f"{scores.FILE}:choose", "scores-choose")
-    yield "scores", "stage test", _sweep(f"{scores.FILE}:test", "scores")
+    yield from _stages("scores", scores.FILE, "scores")
     for row in SCORES:
         yield "scores", row, _train(f"{scores.FILE}:{row}", "test")
-    yield "distance", "stage choose", _sweep(f"{distance.FILE}:choose", "distance-choose")
-    yield "distance", "stage test", _sweep(f"{distance.FILE}:test", "distance")
+    yield from _stages("distance", distance.FILE, "distance")
     for mixer in D_FF:
-        measure = f"python -m paper.contrast --workdir=runs/distance-{mixer}"
-        yield "distance", mixer, f"{_train(f'{distance.FILE}:{mixer}', 'test')} && {measure}"
+        train = _train(f"{distance.FILE}:{mixer}", "test")
+        yield "distance", mixer, f"{train} && python -m paper.contrast --workdir=runs/distance-{mixer}"
 
     yield "norms", "all of norms", _sweep(f"{norms.FILE}:{name_of(*PAPER)}", "norms")
     for row in NORMS:
         yield "norms", row, _train(f"{norms.FILE}:{row}", "valid")
+
+
+def _stages(study: str, file: str, folder: str) -> Iterator[tuple[str, str, str]]:
+    """Yields the two stages of a study (base/two_stages.py)."""
+    yield study, "stage choose", _sweep(f"{file}:choose", f"{folder}-choose")
+    yield study, "stage test", _sweep(f"{file}:test", folder)
 
 
 def _sweep(config: str, folder: str) -> str:

@@ -8,14 +8,13 @@
 A record holds the resolved config, the newest evaluation of that split by `python -m infer`, how the run was launched
 (versions, git commit, device, processor), how long it trained, its validations, by how many nats its loss may differ
 when `python -m paper.reproduce` repeats it, and the SHA-256 of its translations; --translations saves those too, as
-NAME.txt, for paired tests. A run is refused if its code cannot be checked out again:
-uncommitted changes, a commit that is not in the repository, launches from several commits. --allow_dirty records it all
-the same, and every table marks it with a dagger.
+NAME.txt, for paired tests. A run is refused if its code cannot be checked out again: uncommitted changes, a commit that
+is not in the repository, launches from several commits. --allow_dirty records it all the same, and every table marks it
+with a dagger.
 
 The README's table and docs/results.md, which has every score and its signature, are made from the records directly in
 results/ and from nothing else, docs/tables.md (what `python -m paper all` prints) and the list of claims in
-docs/reproduce.md (`python -m paper cards`) from those in its subfolders as well.
-A new record replaces the old one.
+docs/reproduce.md (`python -m paper cards`) from those in its subfolders as well. A new record replaces the old one.
 """
 
 import re

@@ -195,10 +195,17 @@ def write_run(folder: Path, pairs: tuple[tuple[str, str], ...] = PAIRS, vocab_si
     return folder
 
 
-def write_grammar_run(folder: Path) -> Path:
-    """Writes a run as `write_run` does, of subwords from the built-in grammar, so that its sentences are short."""
+def write_grammar_run(folder: Path, **corpora: str) -> Path:
+    """Writes a run as `write_run` does, of subwords from the built-in grammar, so that its sentences are short.
+
+    `corpora` replace those of its `config.data`.
+    """
     examples = [grammar.pair("train", i) for i in range(400)]
-    return write_run(folder, tuple((example.english, example.german) for example in examples), vocab_size=1200)
+    write_run(folder, tuple((example.english, example.german) for example in examples), vocab_size=1200)
+    config = json.loads((folder / "config.json").read_text())
+    config["data"].update(corpora)
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
 
 
 @lru_cache

@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from model.mixers import MIXERS
 from model.noise import Noise
 from tasks.task import Batch, Objective
+from train.schedule_free import gradient_point
 from train.step import TrainState
 
 _ROWS = 8  # of a batch, whose attention weights are looked at: those of all rows may not fit into memory
@@ -41,7 +42,7 @@ def make_diagnosis(
             loss = objective.loss(params, part, noise)
             return loss.loss_sum / jnp.maximum(loss.tokens, 1)
 
-        gradient = jax.grad(mean_loss)(state.params)
+        gradient = jax.grad(mean_loss)(gradient_point(state.params, state.opt_state))
         updates, _ = tx.update(gradient, state.opt_state, state.params)
         sizes = _norms(state.params)
         metrics = {f"gradient_norm/{name}": norm for name, norm in _norms(gradient).items()}

@@ -40,9 +40,9 @@ SCHEMAS: dict[str, Any] = {
     },
     "devices": {**_ABOUT, "counts": [int], "sizes": dict, "data": _DEVICE, "fsdp": _DEVICE},
 }
-# The cost of a layer, by its mixer and how attention is computed, at n positions of width d, and its exponent of n; of
-# the last three the paper's Table 1 has no row.
-TABLE_1 = {
+# The cost of a layer, by its mixer and how attention is computed, at n positions of width d, and its exponent of n. The
+# first four are the paper's Table 1.
+COSTS = {
     ("attention", "einsum"): ("n² d", 2),
     ("restricted", "einsum"): ("r n d", 1),
     ("recurrent", "einsum"): ("n d²", 1),
@@ -106,7 +106,7 @@ def layers(record: dict[str, Any]) -> list[Table]:
     rows = []
     for one in record["growths"]:
         mixer, impl = one["base"]["mixer"], one["base"]["impl"]
-        formula, exponent = TABLE_1[mixer, impl]
+        formula, exponent = COSTS[mixer, impl]
         name = mixer if impl == "einsum" else f"{mixer}, {impl}"
         rows.append((name, formula, *_times(one), str(exponent), *_memory(one)))
     head = ("layer", "its cost", *TIMES, "exponent: in the limit", *MEMORY)

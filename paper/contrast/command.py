@@ -11,29 +11,30 @@ from base.files import read_json, write_json
 from base.intervals import wilson
 from base.table import Table, as_text, number
 from data.grammar.contrast import RELATIONS
+from data.sources import open_corpus
 from infer.runs import Run, open_run
 from infer.scores.perplexity import line_log_probs
-from paper.contrast.pairs import Pairs, minimal_pairs
+from paper.contrast.pairs import Pairs, minimal_pairs, shown
 from paper.heads.measure import direction
 from paper.records import newest_evaluation, read_run
 from run.averaging import params_sha256
 
 
 def main(options: Any) -> None:
-    """Measures each run, adds the result to its newest evaluation of the test split, and prints it."""
+    """Measures each run, prints the result, and adds it to the newest evaluation of the test split."""
     for workdir in options.workdir:
         model_run = open_run(workdir, options.checkpoint)
         path = _evaluation(model_run)
         found = measure(model_run, minimal_pairs(_split(model_run), options.sentences, options.cases))
+        print(as_text(table(workdir, found)), flush=True)  # first, since the run may not be writable
         write_json(path, {**read_json(path, dict), "contrasts": found})
-        print(as_text(table(workdir, found)))
 
 
 def _split(model_run: Run) -> str:
     """Returns the grammar's split that a run is tested on.
 
     Raises:
-      UserError: it is tested on another corpus, or translates German to English.
+      UserError: it is tested on another corpus, or one that there is not, or translates German to English.
     """
     spec = model_run.config.data.test
     match = re.fullmatch(r"grammar:((?:rich:)?\w+)(?::\d+)?", spec)
@@ -42,6 +43,7 @@ def _split(model_run: Run) -> str:
             f"--workdir={model_run.workdir}: its data.test is {spec}; pairs are made of the built-in grammar, from "
             "English to German, as of grammar:test"
         )
+    open_corpus(spec)  # raises for a split that the grammar lacks
     return match[1]
 
 
@@ -87,8 +89,7 @@ def table(workdir: str, found: list[dict[str, Any]]) -> Table:
     for cell in found:
         low, high = wilson(cell["right"], cell["cases"])
         share = cell["right"] / cell["cases"]
-        first, last = cell["words"]
-        distance = f"{first} to {last}" if last else f"{first} and more"
+        distance = shown(tuple(cell["words"]))
         interval = f"{number(100 * low, 1)} to {number(100 * high, 1)}"
         rows.append((RELATIONS[cell["relation"]], distance, number(100 * share, 1), interval, str(cell["cases"])))
     head = ("what is wrong", "distance in words", "accuracy in %", "95 % interval", "pairs")

@@ -26,6 +26,12 @@ def minimal_pairs(split: str, sentences: int, cases: int) -> Pairs:
     return {name: cell for name, cell in pairs.items() if cell}
 
 
+def shown(band: Band) -> str:
+    """Returns a band in words."""
+    first, last = band
+    return f"{first} to {last}" if last else f"{first} and more"
+
+
 def band_of(distance: int) -> Band:
     """Returns the band that holds a distance of at least 1."""
     return next(band for band in BANDS if band[1] is None or distance <= band[1])

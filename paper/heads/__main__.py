@@ -3,10 +3,10 @@
 python -m paper.heads --workdir=runs/quickstart [--sentences=2500] [--cases=400] [--ablate] [--json]
 python -m paper.heads --workdir=runs/a --workdir=runs/b --workdir=runs/c
 
-The built-in grammar knows which noun a relative pronoun refers to, which particle belongs to a verb, which antecedent
-to a pronoun, and which word translates which. A head's accuracy on such a relation is how often its largest weight is
-on the right token. The best head is chosen on sentences of `grammar:valid` and scored on `grammar:test`; no run is
-trained on either. For rare relations more sentences are read, until each has --cases cases.
+The built-in grammar knows which noun a relative pronoun refers to, which subject and which particle belong to a verb,
+which antecedent to a pronoun, and which word translates which. A head's accuracy on such a relation is how often its
+largest weight is on the right token. The best head is chosen on sentences of `grammar:valid` and scored on
+`grammar:test`; no run is trained on either. For rare relations more sentences are read, until each has --cases cases.
 
 There are four baselines: the best head of the same model before its first update, the best fixed distance, chosen in
 the same way, a random visible token, and the null: the 95th percentile of the best of as many random heads. With

@@ -1,5 +1,6 @@
 """Do far words matter more to some layers? Quality and agreement by distance, by the rule of `configs/distance.py`."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from base.table import NOT_RUN, Table, spread
 from configs.distance import CHOSEN, OPTIONS
 from configs.layers import D_FF
 from data.grammar.contrast import RELATIONS
-from paper.contrast.pairs import BANDS, Band
+from paper.contrast.pairs import BANDS, Band, shown
 from paper.drawing import curve, drawn
 from paper.records import Records, RowRuns, caveat_notes, row_runs
 from paper.studies.choice import stage_1
@@ -108,23 +109,23 @@ def minus(drops: Mapping[str, Mapping[int, float]], name: str) -> Float[np.ndarr
 def verdict_of_distance(more: Differences) -> str:
     """Returns what the rule says of the paper's reason, given how much more each layer drops than attention."""
     said = "verdict on distance:"
-    corrected = _by_holm(more)
+    corrected = holm(p_values_of(more))
     if len(corrected) < len(more):
         return f"{said} open, for attention and {', '.join(more)} need two seeds each"
-    shown = [name for name, p in corrected.items() if p < LEVEL and more[name].mean() > 0]
-    if len(shown) == len(more):
+    clear = [name for name, p in corrected.items() if p < LEVEL and more[name].mean() > 0]
+    if len(clear) == len(more):
         return f"{said} shown; agreement drops more with each of {', '.join(more)} than with attention"
     if not any(differences.mean() > 0 for differences in more.values()):
         return f"{said} refuted; agreement drops no more with any of {', '.join(more)} than with attention"
-    if shown:
-        return f"{said} shown for {', '.join(shown)} alone; agreement drops more with it than with attention"
+    if clear:
+        return f"{said} shown for {', '.join(clear)} alone, of which agreement drops more than with attention"
     return f"{said} neither shown nor refuted"
 
 
 def verdict_of_quality(name: str, worse: Differences) -> str:
     """Returns what the rule says of whether a layer is better than attention, given each one's log perplexity."""
     said = f"verdict on {name}:"
-    corrected = _by_holm(worse)
+    corrected = holm(p_values_of(worse))
     if name not in corrected:
         return f"{said} open, for it and attention need two seeds each"
     if worse[name].mean() > 0:
@@ -134,20 +135,14 @@ def verdict_of_quality(name: str, worse: Differences) -> str:
     return f"{said} neither shown nor refuted"
 
 
-def _by_holm(differences: Differences) -> dict[str, float]:
-    """Returns p by Holm of the differences that have two seeds."""
-    return holm(p_values_of(differences))
-
-
 def by_distance(runs: Mapping[str, RowRuns]) -> Table:
     """Returns the accuracy of each layer by what is wrong and how far what decides it is."""
     lines: list[tuple[str, ...]] = []
-    for relation, band in ((relation, band) for relation in RELATIONS for band in BANDS):
-        shown = [spread(list(accuracies(row, relation, [band]).values()), 1) or NOT_RUN for row in runs.values()]
-        if all(text.startswith("nan") for text in shown):
+    for relation, band in itertools.product(RELATIONS, BANDS):
+        cells = [spread(list(accuracies(row, relation, [band]).values()), 1) or NOT_RUN for row in runs.values()]
+        if all(text.startswith("nan") for text in cells):
             continue
-        first, last = band
-        lines.append((relation, f"{first} to {last}" if last else f"{first} and more", *shown))
+        lines.append((relation, shown(band), *cells))
     wrong = "; ".join(f"{relation}: {what}" for relation, what in RELATIONS.items())
     notes = [f"accuracy in %, mean over the seeds ± standard deviation; what is wrong: {wrong}"]
     return Table("distance", f"{TITLE}: accuracies", ("relation", "words", *runs), lines, notes)

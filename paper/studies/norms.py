@@ -13,7 +13,8 @@ from paper.studies.choice import last_validation
 FILE = "configs/norms.py"
 TITLE = "Norm, depth and warm-up: what starts"
 TITLES = {"post": "post-norm (the paper)", "pre": "pre-norm", "deep": "DeepNorm"}
-DEEPEST, SHORTEST = LAYERS[-1], WARMUPS[0]
+DEEPEST = LAYERS[-1]
+SHORTEST = WARMUPS[0]
 EASIEST = LAYERS[0], WARMUPS[-1]
 Perplexities = dict[str, list[float]]  # by run: of the seeds that have run
 

@@ -22,10 +22,7 @@ from tests.planted import scores
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    folder = tiny.write_grammar_run(tmp_path_factory.mktemp("contrast") / "run")
-    config = json.loads((folder / "config.json").read_text())
-    config["data"]["test"] = "grammar:test:20"
-    (folder / "config.json").write_text(json.dumps(config))
+    folder = tiny.write_grammar_run(tmp_path_factory.mktemp("contrast") / "run", test="grammar:test:20")
     return open_run(folder, "latest")
 
 
@@ -105,4 +102,11 @@ def test_another_corpus_is_refused(run: Run, spec: str) -> None:
     other = run._replace(config=run.config.copy_and_resolve_references())
     other.config.data.test = spec
     with pytest.raises(UserError, match=r"its data\.test is .*; pairs are made of the built-in grammar"):
+        command._split(other)
+
+
+def test_a_split_that_the_grammar_lacks_is_refused(run: Run) -> None:
+    other = run._replace(config=run.config.copy_and_resolve_references())
+    other.config.data.test = "grammar:unknown"
+    with pytest.raises(UserError, match=r"^corpus 'grammar:unknown': write grammar:SPLIT"):
         command._split(other)

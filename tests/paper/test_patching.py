@@ -30,10 +30,7 @@ CASE = (("The dog sleeps.", "Der Hund schläft."), ("The bird sleeps.", "Der Vog
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    folder = tiny.write_grammar_run(tmp_path_factory.mktemp("patching") / "run")
-    config = json.loads((folder / "config.json").read_text())
-    config["data"]["train"] = "grammar:train"
-    (folder / "config.json").write_text(json.dumps(config))
+    folder = tiny.write_grammar_run(tmp_path_factory.mktemp("patching") / "run", train="grammar:train")
     return open_run(folder, "latest", accept_changes=True)
 
 

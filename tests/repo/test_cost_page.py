@@ -40,7 +40,7 @@ def test_one_size_grows_and_the_others_stay() -> None:
         (128, 512, 32, 2),
         (256, 1024, 64, 2),
     ]
-    assert {(grown.base.mixer, grown.base.impl) for grown in sizes.LAYERS} == set(table.TABLE_1)
+    assert {(grown.base.mixer, grown.base.impl) for grown in sizes.LAYERS} == set(table.COSTS)
     assert {grown.name for grown in sizes.UPDATE + sizes.SEARCH} == set(table.LIMITS)
 
 

@@ -18,12 +18,17 @@ from train.step import init_state, make_train_step
 
 
 @pytest.mark.slow
-def test_the_parts_add_up_to_the_update_that_is_made() -> None:
+@pytest.mark.parametrize("name", ["adam", "schedule_free_adamw"])
+def test_the_parts_add_up_to_the_update_that_is_made(name: str) -> None:
     goal = objective(tiny.TINY, 0.1)
-    tx = optimizer(tiny.default().optim, 16, 10)
+    cfg = tiny.default().optim
+    cfg.update({"name": name, "schedule": "constant", "lr": 0.02, "warmup": 1})
+    tx = optimizer(cfg, 16, 10)
     state = init_state(goal.init, tx, jax.random.key(0))
     batch = jax.tree.map(jnp.asarray, tiny.batch())
     key = jax.random.key(1)
+    for _ in range(3):  # so that a schedule-free gradient is no longer taken at the parameters
+        state, _ = make_train_step(goal, tx, 1)(state, batch, key)
     metrics = make_diagnosis(goal, tx, 1)(state, batch, key)
     before = state.params
     parts = {name.partition("/")[2] for name in metrics if name.startswith("gradient_norm/")}
