@@ -7,13 +7,27 @@ from base.table import Table
 from configs.bottleneck import KINDS
 from configs.extrapolation import LENGTH, POSITIONS
 from configs.layers import D_FF
+from configs.mup import ROWS as MUP
 from configs.norms import PAPER, name_of
 from configs.norms import ROWS as NORMS
+from configs.optimisers import ROWS as OPTIMISERS
 from configs.scaling import ROWS
 from configs.scores import ROWS as SCORES
 from data.scan import SPLITS
 from paper.published import TABLE3
-from paper.studies import bottleneck, distance, extrapolation, layers, norms, scaling, scan, scores, second
+from paper.studies import (
+    bottleneck,
+    distance,
+    extrapolation,
+    layers,
+    mup,
+    norms,
+    optimisers,
+    scaling,
+    scan,
+    scores,
+    second,
+)
 from paper.tables import table2, table3, table4
 
 
@@ -58,20 +72,29 @@ def _of_studies() -> Iterator[tuple[str, str, str]]:
     yield from _stages("second", second.FILE, "table3-second")
     for row in second.ROWS:
         yield "second", row, _train(second.config_of(row), "test")
-    yield from _stages("bottleneck", bottleneck.FILE, "bottleneck")
-    for kind in KINDS:
-        yield "bottleneck", kind, _train(f"{bottleneck.FILE}:{kind}", "test")
-    yield from _stages("scores", scores.FILE, "scores")
-    for row in SCORES:
-        yield "scores", row, _train(f"{scores.FILE}:{row}", "test")
+    for study, file, rows, split in (
+        ("bottleneck", bottleneck.FILE, KINDS, "test"),
+        ("scores", scores.FILE, SCORES, "test"),
+        ("optimisers", optimisers.FILE, OPTIMISERS, "valid"),
+    ):
+        yield from _stages(study, file, study)
+        for row in rows:
+            yield study, row, _train(f"{file}:{row}", split)
     yield from _stages("distance", distance.FILE, "distance")
     for mixer in D_FF:
         train = _train(f"{distance.FILE}:{mixer}", "test")
         yield "distance", mixer, f"{train} && python -m paper.contrast --workdir=runs/distance-{mixer}"
+    yield from _of_grids()
 
+
+def _of_grids() -> Iterator[tuple[str, str, str]]:
+    """Yields the rows of the studies of one stage."""
     yield "norms", "all of norms", _sweep(f"{norms.FILE}:{name_of(*PAPER)}", "norms")
     for row in NORMS:
         yield "norms", row, _train(f"{norms.FILE}:{row}", "valid")
+    yield "mup", "all of mup", _sweep(f"{mup.FILE}:{MUP[0]}", "mup")
+    for row in MUP:
+        yield "mup", f"{row}, one rate", _train(f"{mup.FILE}:{row}", "valid")
 
 
 def _stages(study: str, file: str, folder: str) -> Iterator[tuple[str, str, str]]:

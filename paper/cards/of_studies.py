@@ -6,16 +6,32 @@ from jaxtyping import Float
 from base.table import NOT_RUN, number
 from configs.classification import CLASSES
 from configs.extrapolation import POSITIONS
+from configs.mup import KINDS, WIDTHS
 from configs.norms import NORMS, name_of
+from configs.optimisers import BASE
 from configs.scaling import ROWS
 from configs.table3_second import PRIMARY
 from paper.cards.card import OPEN, Card, Claim, compared, judged, measured, met, shown_mean, verdict_of
 from paper.published import SCAN
 from paper.records import Records, RowRuns
-from paper.studies import bottleneck, distance, extrapolation, families, layers, norms, scaling, scan, scores, second
+from paper.studies import (
+    bottleneck,
+    distance,
+    extrapolation,
+    families,
+    layers,
+    mup,
+    norms,
+    optimisers,
+    scaling,
+    scan,
+    scores,
+    second,
+)
 from paper.tables.trend import paired_differences
 
 MINUS_BASE = "Translators by family, sacreBLEU minus that of encoder and decoder"
+NO_SEEDS: Float[np.ndarray, " seeds"] = np.array([])  # where the number is not a mean over seeds
 WITHIN = 2.0  # predicted in configs/prefix_lm.py, for pre-norm
 
 
@@ -33,6 +49,8 @@ def cards(records: Records) -> list[Card]:
         *_scores(records),
         *_distance(records),
         *_norms(records),
+        *_mup(records),
+        *_optimisers(records),
     ]
 
 
@@ -167,7 +185,7 @@ def _second(records: Records) -> list[Card]:
     claim = Claim(
         "the scaled-down models differ as the paper's do: rank correlation", list(runs.values()), ours=NOT_RUN
     )
-    card = measured("Table 3 scaled down, second design", claim, np.array([]), 0)
+    card = measured("Table 3 scaled down, second design", claim, NO_SEEDS, 0)
     differences = second.differences_of(runs)
     said = second.verdict(differences)
     if not said:
@@ -280,8 +298,36 @@ def _norms(records: Records) -> list[Card]:
         [runs[name] for name in names.values()],
         ours=", ".join(f"{norm} {norms.started(found[name])} of {len(found[name])}" for norm, name in names.items()),
     )
-    card = measured("Norm, depth and warm-up: runs that start", claim, np.array([]), 0)
+    card = measured("Norm, depth and warm-up: runs that start", claim, NO_SEEDS, 0)
     counts = [len(found[name]) for name in names.values()]
     if not any(counts):
         return [card._replace(ours=NOT_RUN)]
     return [card._replace(seeds=f"{min(counts)} to {max(counts)}", verdict=verdict_of(norms.verdict(found)))]
+
+
+def _mup(records: Records) -> list[Card]:
+    runs = mup.rows(records)
+    losses = mup.losses_of(records)
+    claim = Claim(
+        f"with muP the best rate moves by at most {mup.MOST:g}, without by more than {mup.LEAST:g}",
+        list(runs.values()),
+        ours=", ".join(f"{kind} {mup.shown_move(losses, kind)}" for kind in KINDS),
+    )
+    about = f"The best rate and the width: how far it moves from d_model {WIDTHS[0]} to {WIDTHS[-1]}"
+    card = measured(about, claim, NO_SEEDS, 0)
+    counts = [len(seeds) for of_row in losses.values() for seeds in of_row.values()]
+    if not any(counts):
+        return [card._replace(ours=NOT_RUN)]
+    return [card._replace(seeds=f"{min(counts)} to {max(counts)}", verdict=verdict_of(mup.verdict(losses)))]
+
+
+def _optimisers(records: Records) -> list[Card]:
+    runs = optimisers.rows(records)
+    base = runs[BASE]
+    fewer = optimisers.minus_base(optimisers.updates_to(optimisers.curves_of(records), optimisers.target_of(records)))
+    claims = {row: Claim(f"{row} gets there earlier", [runs[row], base], -1) for row in fewer}
+    made = compared("Optimisers, tuned alike: updates to a loss, minus Adam's", claims, fewer, 1)
+    cards: list[Card] = []
+    for row, card in zip(fewer, made, strict=True):
+        cards += judged([card], optimisers.verdict(row, fewer))
+    return cards

@@ -1,6 +1,19 @@
 """Questions that the paper raises and its tables do not answer: a table and a figure each, made from finished runs."""
 
-from paper.studies import bottleneck, distance, extrapolation, families, layers, norms, scaling, scan, scores, second
+from paper.studies import (
+    bottleneck,
+    distance,
+    extrapolation,
+    families,
+    layers,
+    mup,
+    norms,
+    optimisers,
+    scaling,
+    scan,
+    scores,
+    second,
+)
 
 STUDIES = {
     "layers": layers,
@@ -13,4 +26,6 @@ STUDIES = {
     "scores": scores,
     "distance": distance,
     "norms": norms,
+    "mup": mup,
+    "optimisers": optimisers,
 }

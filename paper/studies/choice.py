@@ -15,9 +15,12 @@ def stage_1(records: Records, study: Table, file: str, options: Mapping[str, Ite
     option the table is empty.
     """
     lines: list[tuple[str, ...]] = []
+    found = last_validations(
+        records, [f"{file}:{row}:{option}" for row, of_row in options.items() for option in of_row]
+    )
     names = list(dict.fromkeys(str(option) for of_row in options.values() for option in of_row))
     for row, of_row in options.items():
-        perplexities = {str(option): last_validation(records, f"{file}:{row}:{option}") for option in of_row}
+        perplexities = {str(option): found[f"{file}:{row}:{option}"].get(0) for option in of_row}
         shown = [_cell(perplexities, name) for name in names]
         lines.append((row, *shown, choice(perplexities) or NOT_RUN))
     head = (study.head[0], *(f"validation perplexity with {what}: {name}" for name in names), "chosen")
@@ -40,10 +43,23 @@ def choice(perplexities: Mapping[str, float | None]) -> str:
     return min(known, key=known.__getitem__)
 
 
-def last_validation(records: Records, config: str, seed: int = 0) -> float | None:
-    """Returns the validation perplexity of a config's complete run after its last update; None without one."""
-    wanted = identity(as_json(load(config)))
+def last_validations(records: Records, configs: Iterable[str]) -> dict[str, dict[int, float]]:
+    """Returns by config and seed the validation perplexity of a complete run after its last update."""
+    return {
+        config: {seed: float(validations[-1]["perplexity"]) for seed, validations in of_seeds.items()}
+        for config, of_seeds in validations_of(records, configs).items()
+    }
+
+
+def validations_of(records: Records, configs: Iterable[str]) -> dict[str, dict[int, list[dict[str, Any]]]]:
+    """Returns by config and seed the validations of a complete run, the first if there are several; oldest first."""
+    wanted = {config: identity(as_json(load(config))) for config in configs}
+    found: dict[str, dict[int, list[dict[str, Any]]]] = {config: {} for config in wanted}
     for run in records.runs:
-        if run.config["seed"] == seed and not run.problem and identity(run.config) == wanted and run.validations:
-            return float(run.validations[-1]["perplexity"])
-    return None
+        if run.problem or not run.validations:
+            continue
+        of_run = identity(run.config)
+        for config, of_config in wanted.items():
+            if of_run == of_config:
+                found[config].setdefault(run.config["seed"], run.validations)
+    return found

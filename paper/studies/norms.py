@@ -8,7 +8,7 @@ from base.table import NOT_RUN, Table, number
 from configs.norms import LAYERS, NORMS, PAPER, ROWS, SEEDS, STARTED, WARMUPS, name_of
 from paper.drawing import drawn, mark, shaded
 from paper.records import Records, RowRuns, row_runs
-from paper.studies.choice import last_validation
+from paper.studies.choice import last_validations
 
 FILE = "configs/norms.py"
 TITLE = "Norm, depth and warm-up: what starts"
@@ -46,11 +46,8 @@ def rows(records: Records) -> dict[str, RowRuns]:
 
 def perplexities(records: Records) -> Perplexities:
     """Returns the validation perplexity of each run's seeds after the last update."""
-    found: Perplexities = {}
-    for row in ROWS:
-        of_seeds = [last_validation(records, f"{FILE}:{row}", seed) for seed in SEEDS]
-        found[row] = [perplexity for perplexity in of_seeds if perplexity is not None]
-    return found
+    found = last_validations(records, [f"{FILE}:{row}" for row in ROWS])
+    return {row: [found[f"{FILE}:{row}"][seed] for seed in SEEDS if seed in found[f"{FILE}:{row}"]] for row in ROWS}
 
 
 def _cell(values: list[float]) -> str:

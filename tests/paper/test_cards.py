@@ -1,5 +1,6 @@
 """The list of cards: each verdict by its rule, from planted records; and the page and the commands of the real ones."""
 
+import itertools
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from base.table import as_markdown
+from configs import mup, optimisers
 from paper import cards, results
 from paper.cards import card, of_studies, of_tables
 from paper.cards.card import VERDICTS, Card
@@ -399,3 +401,28 @@ def test_what_starts_is_a_card(tmp_path: Path) -> None:
                 plant(folder, asked, scores(asked, "valid", 1.0), validations=[(asked["steps"], value)])
     found = about(of_studies.cards(find_records(tmp_path)), "of 12 layers with 4 % of warm-up")
     assert (found.ours, found.seeds, found.verdict) == ("post 0 of 3, pre 3 of 3, deep 3 of 3", "3 to 3", "shown")
+
+
+def test_the_move_of_the_best_rate_is_a_card(tmp_path: Path) -> None:
+    best = {"standard-32": 0.04, "standard-256": 0.01, "mup-32": 0.01, "mup-256": 0.01}
+    for name, rate, seed in itertools.product(best, mup.RATES, mup.SEEDS):
+        asked = planted_config(f"configs/mup.py:{name}:{rate}", seed=seed)
+        perplexity = float(np.exp(1 + np.log2(rate / best[name]) ** 2))
+        plant(tmp_path / f"{name}-{rate}-{seed}", asked, validations=[(asked["steps"], perplexity)])
+    found = about(of_studies.cards(find_records(tmp_path)), "with muP the best rate moves")
+    assert (found.ours, found.seeds, found.verdict) == ("standard 4.00, mup 1.00", "0 to 2", "shown")
+
+
+def test_each_optimiser_is_a_card(tmp_path: Path) -> None:
+    for option in optimisers.OPTIONS["adam"]:
+        asked = planted_config(f"configs/optimisers.py:adam:{option}", seed=0)
+        plant(tmp_path / f"choose-{option}", asked, validations=[(240, 20.0), (300, 20.0)])
+    for name, seed in itertools.product(optimisers.ROWS, optimisers.SEEDS):
+        asked = planted_config(f"configs/optimisers.py:{name}", seed=seed)
+        at = {"muon": 100 + seed, "adam": 200}.get(name, 240 + seed)
+        curve = [(at, 20.0), (300, 19.0)]
+        plant(tmp_path / f"{name}-{seed}", asked, scores(asked, "valid", 1.0), validations=curve)
+    made = of_studies.cards(find_records(tmp_path))
+    card_of_muon = about(made, "muon gets there earlier")
+    assert (card_of_muon.ours, card_of_muon.interval, card_of_muon.verdict) == ("−97.0", "± 2.0", "shown")
+    assert about(made, "ademamix gets there earlier").verdict == "refuted"

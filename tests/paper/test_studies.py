@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from base.table import Table
+from configs import mup as mup_config
+from configs import optimisers as optimisers_config
 from configs.bottleneck import KINDS, RATES
 from configs.classification import CLASSES
 from configs.extrapolation import LENGTH, POSITIONS
@@ -20,7 +22,20 @@ from configs.scores import ROWS as SCORES
 from data.scan import SPLITS
 from model.config import parameter_count
 from paper.records import Records, find_records, load
-from paper.studies import STUDIES, bottleneck, distance, extrapolation, families, layers, norms, scaling, scan, second
+from paper.studies import (
+    STUDIES,
+    bottleneck,
+    distance,
+    extrapolation,
+    families,
+    layers,
+    mup,
+    norms,
+    optimisers,
+    scaling,
+    scan,
+    second,
+)
 from paper.studies import scores as scores_study
 from run.folder import model_config
 from tests.planted import plant, planted_config, scores
@@ -38,6 +53,8 @@ NAMES = {
     "scores": SCORES,
     "distance": tuple(D_FF),
     "norms": tuple(f"{norm}-{layers}" for norm in NORMS for layers in LAYERS),
+    "mup": mup_config.ROWS,
+    "optimisers": optimisers_config.ROWS,
 }
 
 
@@ -444,3 +461,128 @@ def test_what_starts_is_judged_as_the_design_says(tmp_path: Path, failing: set[s
         assert found["runs"] == "9"
         norms.plot(records, tmp_path / "norms.svg")
         assert (tmp_path / "norms.svg").stat().st_size > 10_000
+
+
+def plant_rates(folder: Path, best: dict[str, float]) -> Records:
+    """Plants every run of the study of muP; its loss is 1, and more by the square of the factors of 2 from the best."""
+    for row, rate, seed in itertools.product(best, mup_config.RATES, mup_config.SEEDS):
+        config = planted_config(f"{mup.FILE}:{row}:{rate}", seed=seed)
+        loss = 1 + np.log2(rate / best[row]) ** 2
+        plant(folder / f"{row}-{rate}-{seed}", config, validations=[(config["steps"], float(np.exp(loss)))])
+    return find_records(folder)
+
+
+STANDARD = {"standard-32": 0.024, "standard-64": 0.016, "standard-128": 0.01, "standard-256": 0.006}  # a move of 4
+MUP = {"mup-32": 0.016, "mup-64": 0.014, "mup-128": 0.012, "mup-256": 0.0115}  # of 1.39
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, "shown; the best rate stays"),
+        ({"mup-256": 0.009}, "neither"),  # 1.8
+        ({"standard-256": 0.013}, "neither"),  # 1.85
+        ({"mup-256": 0.003}, "refuted; the best rate moves more"),
+    ],
+)
+def test_the_move_of_the_best_rate_is_judged_as_the_design_says(
+    tmp_path: Path, changes: dict[str, float], expected: str
+) -> None:
+    records = plant_rates(tmp_path, STANDARD | MUP | changes)
+    (table,) = mup.tables(records)
+    assert table.notes[1].startswith(f"verdict: {expected}")
+    found = row(table, "standard-32")
+    assert (found["best rate"], found["runs"]) == ("0.0240", "14")
+    assert found["rate 0.02"] == f"{1 + np.log2(0.02 / 0.024) ** 2:.3f}"
+    factor = 0.024 / (STANDARD | changes)["standard-256"]
+    assert table.notes[2] == f"standard: the best rate of the widths moves by a factor of {factor:.2f}"
+    if not changes:
+        mup.plot(records, tmp_path / "mup.svg")
+        assert (tmp_path / "mup.svg").stat().st_size > 10_000
+
+
+def test_a_best_rate_at_an_end_of_the_ladder_is_only_a_bound(tmp_path: Path) -> None:
+    records = plant_rates(tmp_path, STANDARD | MUP | {"mup-32": 0.1, "mup-256": 0.078})
+    (table,) = mup.tables(records)
+    assert row(table, "mup-32")["best rate"] == "0.0800 or beyond"
+    assert table.notes[1] == "verdict: neither shown nor refuted"
+    assert table.notes[3].endswith("moves by a factor of 1.00 or more")
+
+
+def test_a_missing_rate_leaves_the_study_of_mup_open(tmp_path: Path) -> None:
+    records = plant_rates(tmp_path, {row: rate for row, rate in (STANDARD | MUP).items() if row != "mup-256"})
+    (table,) = mup.tables(records)
+    assert row(table, "mup-256")["best rate"] == "not run" and row(table, "mup-128")["best rate"] == "0.0120"
+    assert table.notes[1].startswith("verdict: open")
+
+
+@pytest.mark.parametrize(
+    ("target", "updates"),
+    [
+        (5.0, 40.0),
+        (4.0, 50.0),
+        (3.5, 55.0),
+        (3.0, 60.0),
+        (6.0, 20.0),
+        (7.0, 20.0),
+        (2.9, float(optimisers_config.STEPS)),
+    ],
+)
+def test_the_target_is_crossed_on_the_line_between_two_validations(target: float, updates: float) -> None:
+    curve = [(20, 6.0), (40, 5.0), (60, 3.0), (80, 3.4)]
+    assert optimisers.crossed(curve, target) == pytest.approx(updates)
+
+
+def plant_curves(folder: Path, slopes: dict[str, list[float]]) -> Records:
+    """Plants stage 1 of Adam, of which the option 0.005-10-0 is the best, and stage 2: loss falls by a slope from 6."""
+    steps = range(20, optimisers_config.STEPS + 1, 20)
+
+    def validations(slope: float) -> list[tuple[int, float]]:
+        return [(step, float(np.exp(6 - slope * step))) for step in steps]
+
+    for option in optimisers_config.OPTIONS["adam"]:
+        config = planted_config(optimisers.config_of("adam", option), seed=0)
+        slope = 0.01 if str(option) == "0.005-10-0" else 0.005
+        plant(folder / f"choose-{option}", config, validations=validations(slope))
+    for name, of_row in slopes.items():
+        for seed, slope in zip(optimisers_config.SEEDS, of_row, strict=True):
+            config = planted_config(f"{optimisers.FILE}:{name}", seed=seed)
+            plant(folder / f"{name}-{seed}", config, scores(config, "valid", 1.0), validations=validations(slope))
+    return find_records(folder)
+
+
+def test_optimisers_are_judged_by_the_updates_to_what_adam_reached(tmp_path: Path) -> None:
+    base = [0.01, 0.0101, 0.0102, 0.0101, 0.01]
+    slopes = {
+        "adam": base,
+        "muon": [0.012, 0.0121, 0.0123, 0.0121, 0.012],
+        "schedule_free_adamw": [0.013, 0.0098, 0.0100, 0.0099, 0.0099],
+        "ademamix": [0.009, 0.009, 0.0091, 0.009, 0.0089],
+        "adafactor": [0.005] * 5,
+    }
+    records = plant_curves(tmp_path, slopes)
+    study, stage_1 = optimisers.tables(records)
+    target = 6 - 0.01 * 240
+    assert study.notes[1].endswith(f": {target:.3f}")
+    found = row(study, "muon")
+    minus = np.array(
+        [(6 - target) / muon - (6 - target) / adam for muon, adam in zip(slopes["muon"], base, strict=True)]
+    )
+    assert found["− Adam's"].startswith(f"−{abs(minus.mean()):.1f} ± ")
+    assert found["seeds that got there"] == "5 of 5"
+    assert found["nll − Adam's"].startswith(f"−{300 * 0.00202:.3f}")
+    assert row(study, "adam")["seeds that got there"] == "5 of 5"  # the seed of stage 1 is not one of them
+    assert row(study, "adafactor")["updates to the target"] == "300 ± 0"
+    assert row(study, "adafactor")["seeds that got there"] == "0 of 5"
+    said = [note.partition(": ")[2].split(";")[0] for note in study.notes if note.startswith("verdict on")]
+    assert said == ["shown", "neither shown nor refuted", "refuted", "refuted"]
+    assert "adam chose RATE-WARMUP-CLIP 0.005-10-0" in stage_1.notes
+    assert stage_1.rows[0][:7] == ("adam", "0.005", "10 %", "never", "4.500", "4.500", "3.000")
+    optimisers.plot(records, tmp_path / "optimisers.svg")
+    assert (tmp_path / "optimisers.svg").stat().st_size > 10_000
+
+
+def test_an_optimiser_with_a_seed_too_few_leaves_all_open(tmp_path: Path) -> None:
+    records = plant_curves(tmp_path, {name: [0.01] * 5 for name in optimisers_config.ROWS if name != "ademamix"})
+    study, _ = optimisers.tables(records)
+    assert all(": open" in note for note in study.notes if note.startswith("verdict on"))

@@ -1,0 +1,141 @@
+"""Does the best learning rate stay where it is as a model grows? By the rule of `configs/mup.py`."""
+
+import itertools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from base.table import NOT_RUN, Table, number
+from configs.mup import KINDS, RATES, ROWS, SEEDS, WIDTHS, get_config
+from paper.drawing import colour, drawn
+from paper.records import Records, RowRuns, row_runs
+from paper.studies.choice import last_validations
+
+FILE = "configs/mup.py"
+TITLE = "The best rate and the width, by parametrisation"
+MOST = 1.5  # the largest move of muP's best rate with which it is shown
+LEAST = 2.0  # the standard one's must be larger
+Losses = dict[str, dict[float, list[float]]]  # nats by row and rate: of the seeds that have run
+
+
+class Best(NamedTuple):
+    """The best rate of a row; at an end of the ladder the true one may lie beyond."""
+
+    rate: float
+    at_an_end: bool
+
+    def __str__(self) -> str:
+        return f"{number(self.rate, 4)}{' or beyond' if self.at_an_end else ''}"
+
+
+def tables(records: Records) -> list[Table]:
+    """Returns one row for each parametrisation and width, with a column for each rate, and the verdict in the notes."""
+    losses = losses_of(records)
+    lines: list[tuple[str, ...]] = []
+    for row in ROWS:
+        best = best_rate(losses[row])
+        cells = [number(float(np.mean(seeds)), 3) if seeds else NOT_RUN for seeds in losses[row].values()]
+        count = sum(len(seeds) for seeds in losses[row].values())
+        lines.append((row, *cells, NOT_RUN if best is None else str(best), str(count)))
+    head = ("parametrisation and width", *(f"rate {rate}" for rate in RATES), "best rate", "runs")
+    notes = [
+        "the design, its rule and what was expected: configs/mup.py, committed before the first run",
+        verdict(losses),
+        *(f"{kind}: the best rate of the widths moves by a factor of {shown_move(losses, kind)}" for kind in KINDS),
+        "nats a subword on validation after the last update, the mean of the seeds; the best rate is where the "
+        "parabola through the lowest and its two neighbours has its minimum",
+    ]
+    return [Table("mup", TITLE, head, lines, notes)]
+
+
+def rows(records: Records) -> dict[str, RowRuns]:
+    """Returns the runs of each row with each rate that have been evaluated."""
+    names = [f"{row}:{rate}" for row in ROWS for rate in RATES]
+    return {name: row_runs(records, f"{FILE}:{name}", "valid") for name in names}
+
+
+def losses_of(records: Records) -> Losses:
+    """Returns the nll on validation of each run's seeds after the last update, at most that of a uniform guess."""
+    most = float(np.log(get_config().data.vocab_size))
+    found = last_validations(records, [f"{FILE}:{row}:{rate}" for row in ROWS for rate in RATES])
+    losses: Losses = {row: {} for row in ROWS}
+    for row, rate in itertools.product(ROWS, RATES):
+        of_seeds = found[f"{FILE}:{row}:{rate}"]
+        nlls = [float(np.log(of_seeds[seed])) for seed in SEEDS if seed in of_seeds]
+        losses[row][rate] = [nll if np.isfinite(nll) else most for nll in nlls]
+    return losses
+
+
+def best_rate(losses: Mapping[float, list[float]]) -> Best | None:
+    """Returns the best rate by the losses of all rates; None if a run is lacking."""
+    if any(len(seeds) < len(SEEDS) for seeds in losses.values()):
+        return None
+    rates = list(losses)
+    means = [float(np.mean(seeds)) for seeds in losses.values()]
+    lowest = int(np.argmin(means))
+    if lowest in (0, len(rates) - 1):
+        return Best(rates[lowest], at_an_end=True)
+    before, middle, after = means[lowest - 1 : lowest + 2]
+    steps = (before - after) / (2 * (before - 2 * middle + after))  # of the ladder, a factor of 2 each
+    return Best(rates[lowest] * 2**steps, at_an_end=False)
+
+
+def move(losses: Losses, kind: str) -> Best | None:
+    """Returns the factor between the best rates of the narrowest and the widest model, at least 1; None without both.
+
+    It is only a lower bound if one of the two is at an end of the ladder.
+    """
+    narrow, wide = (best_rate(losses[f"{kind}-{width}"]) for width in (WIDTHS[0], WIDTHS[-1]))
+    if narrow is None or wide is None:
+        return None
+    factor = wide.rate / narrow.rate
+    return Best(max(factor, 1 / factor), narrow.at_an_end or wide.at_an_end)
+
+
+def shown_move(losses: Losses, kind: str) -> str:
+    """Returns the move of a parametrisation in words."""
+    found = move(losses, kind)
+    if found is None:
+        return NOT_RUN
+    return f"{number(found.rate)}{' or more' if found.at_an_end else ''}"
+
+
+def verdict(losses: Losses) -> str:
+    """Returns what the rule of the design says."""
+    standard, mup = (move(losses, kind) for kind in KINDS)
+    if standard is None or mup is None:
+        return "verdict: open, for not all of the runs that the rule compares are there"
+    if mup.rate > standard.rate:
+        return "verdict: refuted; the best rate moves more with muP"
+    if mup.rate <= MOST and not mup.at_an_end and standard.rate > LEAST:
+        return "verdict: shown; the best rate stays where it is with muP, and moves without"
+    return "verdict: neither shown nor refuted"
+
+
+def plot(records: Records, path: Path) -> None:
+    """Draws nll against the rate, a line for each width, in a panel for each parametrisation.
+
+    Raises:
+      UserError: the file cannot be written.
+    """
+    losses = losses_of(records)
+    with drawn(path, 7, 3.2) as figure:
+        for axes, kind in zip(figure.subplots(1, len(KINDS), sharey=True), KINDS, strict=True):
+            for place, width in enumerate(WIDTHS):
+                of_row = losses[f"{kind}-{width}"]
+                means = {rate: float(np.mean(seeds)) for rate, seeds in of_row.items() if seeds}
+                if means:
+                    axes.plot(list(means), list(means.values()), "o-", color=colour(place), markersize=3)
+                    axes.plot([], [], color=colour(place), label=f"d_model {width}")
+                best = best_rate(of_row)
+                if best is not None:
+                    axes.axvline(best.rate, color=colour(place), linestyle=":", linewidth=1)
+            axes.set(title=kind, xlabel="rate (dotted: the best)", xscale="log")
+            axes.set_xticks(RATES, [str(rate) for rate in RATES], rotation=90)
+            axes.minorticks_off()
+        figure.axes[0].set_ylabel("nats a subword, validation")
+        labelled = figure.axes[0].get_legend_handles_labels()
+        if labelled[0]:
+            figure.legend(*labelled, loc="outside lower center", ncols=len(WIDTHS), fontsize=7)

@@ -1,0 +1,203 @@
+"""Which optimiser is the fastest? Updates to a loss on validation, by the rule of `configs/optimisers.py`."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from base.table import NOT_RUN, Table, number, spread
+from configs.optimisers import BASE, CHOSEN, LADDER, OPTIONS, ROWS, SEEDS, STEPS, Option, rates
+from paper.drawing import curve, drawn
+from paper.records import Records, RowRuns, caveat_notes, row_runs
+from paper.studies.choice import choice, last_validations, validations_of
+from paper.tables.cost import cost
+from paper.tables.trend import INTERVAL, LEVEL, holm, p_values_of, tested, with_interval
+
+FILE = "configs/optimisers.py"
+TITLE = "Optimisers, tuned alike"
+AT = STEPS * 80 // 100  # the update at which Adam's best run of stage 1 defines the target
+Curve = list[tuple[int, float]]  # updates, and nll on validation
+Curves = dict[str, dict[int, Curve]]  # by optimiser and seed
+
+
+def tables(records: Records) -> list[Table]:
+    """Returns one row for each optimiser, with the verdicts in the notes, and what stage 1 found."""
+    runs = rows(records)
+    curves = curves_of(records)
+    target = target_of(records)
+    updates = updates_to(curves, target)
+    last = {row: {seed: of_seed[-1][1] for seed, of_seed in of_row.items()} for row, of_row in curves.items()}
+    fewer = minus_base(updates)
+    lower = minus_base(last)
+    lines: list[tuple[str, ...]] = []
+    for row in ROWS:
+        reached = sum(value < STEPS for value in updates[row].values())
+        lines.append(
+            (
+                runs[row].label(row),
+                _described(CHOSEN.get(row)),
+                spread(list(updates[row].values()), 0) or NOT_RUN,
+                with_interval(fewer[row], 1) if row in fewer else "",
+                f"{reached} of {len(updates[row])}" if updates[row] else "",
+                spread(list(last[row].values()), 3),
+                with_interval(lower[row], 3) if row in lower else "",
+                cost(runs[row].scored),
+            )
+        )
+    head = (
+        "optimiser",
+        "rate, warm-up, gradients clipped at",
+        "updates to the target",
+        "− Adam's",
+        "seeds that got there",
+        "nll after the last update",
+        "nll − Adam's",
+        "cost",
+    )
+    notes = [
+        "the design, its rule and what was expected: configs/optimisers.py, committed before the first run",
+        f"the target, the nll on validation of Adam's best run of stage 1 after {AT} updates: "
+        f"{NOT_RUN if target is None else number(target, 3)}",
+        *(verdict(row, fewer) for row in ROWS if row != BASE),
+        f"mean over the seeds, ± standard deviation; differences, with the same seed: {INTERVAL}",
+        *tested(fewer, "updates − Adam's"),
+        *(note for row in runs.values() for note in row.notes),
+        *caveat_notes(runs),
+    ]
+    return [Table("optimisers", TITLE, head, lines, notes), stage_1(records)]
+
+
+def stage_1(records: Records) -> Table:
+    """Returns the nll on validation of every option: the five rates of an optimiser in columns, the rest in lines."""
+    found = last_validations(records, [config_of(row, option) for row in ROWS for option in OPTIONS[row]])
+    perplexities = {row: {str(option): found[config_of(row, option)].get(0) for option in OPTIONS[row]} for row in ROWS}
+    lines: list[tuple[str, ...]] = []
+    notes = [
+        f"nats a subword on validation after {STEPS} updates, one run of seed 0 with each; the choice is recorded in "
+        f"{FILE} before stage 2"
+    ]
+    for row in ROWS:
+        for warmup, clip_norm in dict.fromkeys((option.warmup, option.clip_norm) for option in OPTIONS[row]):
+            shown = [perplexities[row][str(Option(rate, warmup, clip_norm))] for rate in rates(row)]
+            cells = [NOT_RUN if value is None else number(float(np.log(value)), 3) for value in shown]
+            lines.append((row, str(rates(row)[2]), f"{warmup} %", _clipped(clip_norm), *cells))
+        chosen = choice(perplexities[row])
+        at_an_end = [str(option) for option in OPTIONS[row] if option.lr in (rates(row)[0], rates(row)[-1])]
+        if chosen:
+            beyond = "; its rate is an end of the ladder" if chosen in at_an_end else ""
+            notes.append(f"{row} chose RATE-WARMUP-CLIP {chosen}{beyond}")
+    factors = (f"nll, × {rate / LADDER[2]:g}" for rate in LADDER)
+    head = ("optimiser", "middle rate", "warm-up", "gradients clipped at", *factors)
+    return Table("optimisers", f"{TITLE}, stage 1", head, lines, notes)
+
+
+def _described(option: Option | None) -> str:
+    if option is None:
+        return "not chosen"
+    return f"{option.lr}, {option.warmup} %, {_clipped(option.clip_norm)}"
+
+
+def _clipped(clip_norm: int) -> str:
+    return str(clip_norm) if clip_norm else "never"
+
+
+def config_of(row: str, option: Option) -> str:
+    """Returns the config of a run of stage 1."""
+    return f"{FILE}:{row}:{option}"
+
+
+def rows(records: Records) -> dict[str, RowRuns]:
+    """Returns the runs of stage 2 that have been evaluated."""
+    found = {row: row_runs(records, f"{FILE}:{row}", "valid") for row in ROWS}
+    return {
+        row: runs._replace(scored=[scored for scored in runs.scored if scored.run.config["seed"] in SEEDS])
+        for row, runs in found.items()
+    }
+
+
+def curves_of(records: Records) -> Curves:
+    """Returns the validations of stage 2."""
+    found = validations_of(records, [f"{FILE}:{row}" for row in ROWS])
+    return {
+        row: {seed: _curve(validations) for seed, validations in found[f"{FILE}:{row}"].items() if seed in SEEDS}
+        for row in ROWS
+    }
+
+
+def _curve(validations: Sequence[Mapping[str, Any]]) -> Curve:
+    return [(record["step"], float(np.log(record["perplexity"]))) for record in validations]
+
+
+def target_of(records: Records) -> float | None:
+    """Returns the nll on validation of Adam's best run of stage 1 after 80 % of its updates; None before stage 1."""
+    found = validations_of(records, [config_of(BASE, option) for option in OPTIONS[BASE]])
+    curves = {str(option): _curve(found[config_of(BASE, option)].get(0, [])) for option in OPTIONS[BASE]}
+    best = choice({name: points[-1][1] if points else None for name, points in curves.items()})
+    return dict(curves[best])[AT] if best else None
+
+
+def updates_to(curves: Curves, target: float | None) -> dict[str, dict[int, float]]:
+    """Returns by optimiser and seed how many updates it takes to the target; no seed without one."""
+    if target is None:
+        return {row: {} for row in curves}
+    return {row: {seed: crossed(of_seed, target) for seed, of_seed in of_row.items()} for row, of_row in curves.items()}
+
+
+def crossed(validations: Curve, target: float) -> float:
+    """Returns where the line through the validations first comes down to the target; `STEPS` if it does not."""
+    before: tuple[int, float] | None = None
+    for step, nll in validations:
+        if nll <= target:
+            if before is None or before[1] == nll:
+                return float(step)
+            part = (before[1] - target) / (before[1] - nll)
+            return before[0] + part * (step - before[0])
+        before = step, nll
+    return float(STEPS)
+
+
+def minus_base(values: Mapping[str, Mapping[int, float]]) -> dict[str, Float[np.ndarray, " seeds"]]:
+    """Returns each optimiser's value minus Adam's, for each seed that both have."""
+    base = values[BASE]
+    differences: dict[str, Float[np.ndarray, " seeds"]] = {}
+    for row, of_row in values.items():
+        if row != BASE:
+            differences[row] = np.array(
+                [of_row[seed] - base[seed] for seed in SEEDS if seed in of_row and seed in base]
+            )
+    return differences
+
+
+def verdict(row: str, fewer: Mapping[str, Float[np.ndarray, " seeds"]]) -> str:
+    """Returns what the rule says of an optimiser, given every one's updates minus Adam's."""
+    said = f"verdict on {row}:"
+    if any(len(seeds) < len(SEEDS) for seeds in fewer.values()):
+        return f"{said} open, for not all seeds of all optimisers are there"
+    if fewer[row].mean() >= 0:
+        return f"{said} refuted; it is no faster than Adam"
+    p = holm(p_values_of(fewer))[row]
+    return f"{said} shown; it is faster than Adam" if p < LEVEL else f"{said} neither shown nor refuted"
+
+
+def plot(records: Records, path: Path) -> None:
+    """Draws nll on validation against updates, the mean of the seeds and a band from the lowest to the highest.
+
+    Raises:
+      UserError: the file cannot be written.
+    """
+    curves = curves_of(records)
+    target = target_of(records)
+    with drawn(path, 5, 3.5) as figure:
+        axes = figure.subplots()
+        for place, (row, of_row) in enumerate(curves.items()):
+            if of_row:
+                steps_p = np.array([step for step, _ in next(iter(of_row.values()))])
+                nlls_sp = np.array([[nll for _, nll in of_seed] for of_seed in of_row.values()])
+                curve(axes, steps_p, nlls_sp, place, row)
+        if target is not None:
+            axes.axhline(target, color="black", linestyle=":", linewidth=1, label="target")
+        axes.set(xlabel="updates", ylabel="nats a subword, validation")
+        if axes.get_legend_handles_labels()[0]:
+            figure.legend(loc="outside lower center", ncols=3, fontsize=7)
