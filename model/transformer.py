@@ -34,7 +34,7 @@ class Transformer(nn.Module):
         else:
             self.source_embed = self.param("source_embed", init, (c.vocab_size, c.d_model))
             self.target_embed = self.param("target_embed", init, (c.vocab_size, c.d_model))
-            softmax_init = nn.initializers.zeros if c.parametrisation == "mup" else init
+            softmax_init = nn.initializers.normal(c.d_model**-0.5 * (c.base_width / c.d_model) ** 0.5)
             self.softmax = self.param("softmax", softmax_init, (c.vocab_size, c.d_model))
         self.output_bias = None
         self.source_positions = None

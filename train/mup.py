@@ -6,8 +6,9 @@ has factors in the forward pass, is the same but for them (its lemma J.1). So a 
 With r = d_model / model.mup_width, and N layers, d_k, d_v, d_ff / d_model and h / d_model the same at every width:
 
 - Hidden matrices have rates in proportion to 1 / r. Their initial variance, Glorot's, falls with 1 / r as it is.
-- The softmax's matrix begins at 0 (its appendix D.2), and has a rate in proportion to 1 / r. It must not be tied: the
-  logits of an embedding that begins at random shrink with width against what updates add to them.
+- The softmax's matrix begins with values, and has a rate, in proportion to 1 / r. It must not be tied, for an embedding
+  needs neither. That paper advises to begin it at 0 (its appendix D.2); with post-norm this cost far more than any rate
+  gained (docs/studies.md).
 - Embeddings have rates in proportion to r^-0.5, since section 3.4 multiplies them by sqrt(d_model) after that. So they
   begin as large at every width, as large as the sinusoids, and an update changes them as much.
 - Biases and layer norms have the same rates at every width.

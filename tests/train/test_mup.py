@@ -81,8 +81,11 @@ def activations(config: ModelConfig, params: dict, batch: Batch) -> dict[str, ja
     return found
 
 
-def changes_in(config: ModelConfig) -> dict[str, np.ndarray]:
-    """The logarithm of what a few updates of Adam change in each activation, in root mean square, averaged by seeds."""
+def changes_in(config: ModelConfig, softmax: float) -> dict[str, np.ndarray]:
+    """The logarithm of what a few updates of Adam change in each activation, in root mean square, averaged by seeds.
+
+    The initial values of the softmax's matrix are multiplied by `softmax`.
+    """
     goal = objective(config, 0.1)
     cfg = default().optim
     cfg.update({"schedule": "inverse_sqrt", "lr": RATE, "warmup": 100, "warmup_from": RATE})  # the rate is RATE
@@ -106,13 +109,16 @@ def changes_in(config: ModelConfig) -> dict[str, np.ndarray]:
 
     # Compiled by themselves: on CPU jaxlib 0.10 computes garbage for a product with a constant 0 under vmap.
     initial = jax.jit(jax.vmap(goal.init))(jax.random.split(jax.random.key(0), SEEDS))
+    initial["softmax"] = softmax * initial["softmax"]
     of_seeds = jax.jit(jax.vmap(sizes))(initial)
     return {name: np.mean(logs) for name, logs in of_seeds.items()}
 
 
-def slopes(parametrisation: str, changes: dict[str, Any], widths: tuple[int, ...]) -> dict[str, float]:
+def slopes(
+    parametrisation: str, changes: dict[str, Any], widths: tuple[int, ...], softmax: float = 1.0
+) -> dict[str, float]:
     """The slope of log size against log width, for each activation."""
-    by_width = [changes_in(model(width, parametrisation, changes)) for width in widths]
+    by_width = [changes_in(model(width, parametrisation, changes), softmax) for width in widths]
     return {name: float(np.polyfit(np.log(widths), [sizes[name] for sizes in by_width], 1)[0]) for name in by_width[0]}
 
 
@@ -122,10 +128,16 @@ def slopes(parametrisation: str, changes: dict[str, Any], widths: tuple[int, ...
 def test_updates_change_every_activation_as_much_at_every_width(
     changes: dict[str, Any], widths: tuple[int, ...]
 ) -> None:
-    """The coordinate check of Yang et al. 2022, appendix D.1."""
-    found = slopes("mup", changes, widths)
+    """The coordinate check of Yang et al. 2022, appendix D.1, with a softmax that begins at 0, as they advise."""
+    found = slopes("mup", changes, widths, softmax=0.0)
     assert len(found) >= 38
     assert max(abs(slope) for slope in found.values()) < 0.05, found
+
+
+def test_what_the_initial_softmax_adds_to_the_changes_shrinks_with_width() -> None:
+    found = slopes("mup", {}, (64, 512))
+    assert -0.25 < found["__call__/0"] < 0.0  # of the logits; alone, the part would have a slope of -0.5
+    assert max(abs(slope) for slope in found.values()) < 0.25, found
 
 
 def test_with_the_standard_parametrisation_they_change_the_more_the_wider_a_model_is() -> None:
@@ -138,12 +150,19 @@ def flat(tree: Any) -> dict[str, Any]:
     return flatten_dict(tree, sep="/")
 
 
-def test_at_the_base_only_the_initial_readout_differs_from_the_standard_model() -> None:
-    mup, standard = (model(BASE, kind, {}) for kind in ("mup", "standard"))
-    begun, expected = (flat(init_params(config, jax.random.key(3))) for config in (mup, standard))
+def test_at_the_base_it_begins_as_the_standard_model_does() -> None:
+    begun, expected = (flat(init_params(model(BASE, kind, {}), jax.random.key(3))) for kind in ("mup", "standard"))
     assert begun.keys() == expected.keys()
-    assert not begun.pop("softmax").any()
-    assert expected.pop("softmax").any()
+    for name in expected:
+        np.testing.assert_array_equal(begun[name], expected[name], err_msg=name)
+
+
+def test_a_model_four_times_as_wide_begins_with_a_quarter_of_the_softmaxs_values_and_else_as_the_standard_model() -> (
+    None
+):
+    kinds = ("mup", "standard")
+    begun, expected = (flat(init_params(model(4 * BASE, kind, {}), jax.random.key(3))) for kind in kinds)
+    np.testing.assert_allclose(begun.pop("softmax"), expected.pop("softmax") / 2, rtol=1e-6)  # a quarter of the base's
     for name in expected:
         np.testing.assert_array_equal(begun[name], expected[name], err_msg=name)
 
@@ -161,9 +180,7 @@ def updated(config: ModelConfig, params: dict) -> dict:
 
 def test_at_the_base_updates_are_those_of_the_standard_model() -> None:
     found = updated(model(BASE, "mup", {}), init_params(model(BASE, "mup", {}), jax.random.key(3)))
-    params = init_params(model(BASE, "standard", {}), jax.random.key(3))
-    params["softmax"] = jnp.zeros_like(params["softmax"])
-    expected = updated(model(BASE, "standard", {}), params)
+    expected = updated(model(BASE, "standard", {}), init_params(model(BASE, "standard", {}), jax.random.key(3)))
     for name in expected:
         np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
 
