@@ -27,8 +27,8 @@ The design, fixed before the first run:
 Amended once: with the first design the softmax's matrix began at 0 with muP, as its paper advises. One seed of that
 (commit 9d436b0, widths up to 128) had its lowest perplexities at the rates 0.005 and 0.01, so at nearly one rate; but
 they were 18 to 22, where the standard parametrisation has 1.8 to 4.3. More is lost by this beginning than any rate
-gains. So it begins at random now, and all runs of muP were made again. The standard ones had been run with seed 0 by
-then, and are not touched by the change; so what is expected of them was known in part.
+gains. So it begins at random now, and all runs of muP were made again. The standard ones had been run with seed 0, and
+some with seed 1, by then, and are not touched by the change; so what is expected of them was known in part.
 
     python -m train.sweep --config=configs/mup.py --workdir=runs/mup
     python -m train --config=configs/mup.py:mup-256 --workdir=runs/mup-256                                  # one run
