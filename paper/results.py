@@ -3,7 +3,7 @@
     python -m paper.results --workdir=runs/multi30k --name=multi30k     # writes results/multi30k.json
     python -m paper.results --workdir=runs/A1 --name=table3/A1-seed0 --split=valid
     python -m paper.results --workdir=runs/table3 --name=table3 --split=valid    # a sweep: a record of every point
-    python -m paper.results                       # rewrites the tables in README.md and docs/
+    python -m paper.results                       # rewrites the tables in README.md and docs/, and docs/figures/
 
 A record holds the resolved config, the newest evaluation of that split by `python -m infer`, how the run was launched
 (versions, git commit, device, processor), how long it trained, its validations, by how many nats its loss may differ
@@ -14,7 +14,8 @@ with a dagger.
 
 The README's table and docs/results.md, which has every score and its signature, are made from the records directly in
 results/ and from nothing else, docs/tables.md (what `python -m paper all` prints) and the list of claims in
-docs/reproduce.md (`python -m paper cards`) from those in its subfolders as well. A new record replaces the old one.
+docs/reproduce.md (`python -m paper cards`) from those in its subfolders as well; so are docs/figures/STUDY.svg, of each
+study that has run. A new record replaces the old one.
 """
 
 import re
@@ -35,6 +36,7 @@ from paper import cards
 from paper.command import make
 from paper.records import (
     TOLERANCE,
+    Records,
     RowRuns,
     RunRecord,
     ScoredRun,
@@ -44,6 +46,7 @@ from paper.records import (
     newest_evaluation,
     read_run,
 )
+from paper.studies import STUDIES
 from paper.tables.cost import devices
 
 RESULTS = Path("results")
@@ -51,6 +54,7 @@ README = Path("README.md")
 SCORES = Path("docs/results.md")
 TABLES = Path("docs/tables.md")
 CARDS = Path("docs/reproduce.md")
+FIGURES = Path("docs/figures")
 BEGIN = "<!-- results: made by `python -m paper.results` -->"
 END = "<!-- end of results -->"
 COLUMNS = {  # heading: key of the evaluation
@@ -221,6 +225,21 @@ def pages() -> dict[Path, str]:
     return {page: rewritten(page, BEGIN, END, text) for page, text in made.items()}
 
 
+def draw(records: Records, output: Path) -> list[Path]:
+    """Draws the figure of each study that has run into a folder, which is created if absent; returns the files.
+
+    Raises:
+      UserError: a file cannot be written.
+    """
+    output.mkdir(parents=True, exist_ok=True)
+    drawn: list[Path] = []
+    for name, study in STUDIES.items():
+        if any(row.scored for row in study.rows(records).values()):
+            drawn.append(output / f"{name}.svg")
+            study.plot(records, drawn[-1])
+    return drawn
+
+
 def translation_records(runs: list[RunRecord]) -> dict[str, RunRecord]:
     """Returns the records of translation directly in results/, by name."""
     return {
@@ -252,6 +271,7 @@ def main(argv: list[str]) -> None:
                 print(f"left out: {error}", file=sys.stderr)  # one bad point must not hide the others
     for page, text in pages().items():
         write_text(page, text)
+    draw(find_records(RESULTS), FIGURES)
 
 
 if __name__ == "__main__":

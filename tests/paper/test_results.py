@@ -8,18 +8,21 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from base.errors import UserError
 from paper import results
 from paper.provenance import DIRTY
-from paper.records import PARSING, TOLERANCE, find_records, read_run, row_runs
+from paper.records import PARSING, TOLERANCE, Records, find_records, read_run, row_runs
 from paper.tables.paired import read_lines_of
 from run import folder
 from tests.planted import head, plant, planted_config, scores
 
 ROOT = Path(__file__).parent.parent.parent
 A1 = "configs/ablations.py:A1:small"
+MADE_BY = re.compile(r"Matplotlib v[\d.]+")
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
 
 
 @pytest.mark.slow
@@ -27,6 +30,23 @@ def test_the_pages_show_the_committed_records(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.chdir(ROOT)
     for page, text in results.pages().items():
         assert page.read_text(encoding="utf-8") == text, "run python -m paper.results"
+
+
+@pytest.mark.slow
+def test_the_figures_show_the_committed_records(tmp_path: Path) -> None:
+    drawn = results.draw(find_records(ROOT / results.RESULTS), tmp_path)
+    committed = sorted((ROOT / results.FIGURES).iterdir())
+    assert [file.name for file in committed] == sorted(file.name for file in drawn), "run python -m paper.results"
+    for file in committed:
+        shown, expected = (path.read_text() for path in (file, tmp_path / file.name))
+        if MADE_BY.findall(shown) == MADE_BY.findall(expected):  # another Matplotlib draws otherwise
+            assert NUMBER.split(shown) == NUMBER.split(expected), "run python -m paper.results"
+            places = [np.array(NUMBER.findall(text), float) for text in (shown, expected)]
+            np.testing.assert_allclose(*places, atol=0.01, err_msg=file.name)
+
+
+def test_a_study_that_has_not_run_has_no_figure(tmp_path: Path) -> None:
+    assert results.draw(Records([], [], [], []), tmp_path / "figures") == []
 
 
 def test_the_words_of_the_tables_have_no_typed_number() -> None:
