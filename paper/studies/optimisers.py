@@ -71,8 +71,8 @@ def tables(records: Records) -> list[Table]:
 
 def stage_1(records: Records) -> Table:
     """Returns the nll on validation of every option: the five rates of an optimiser in columns, the rest in lines."""
-    found = last_validations(records, [config_of(row, option) for row in ROWS for option in OPTIONS[row]])
-    perplexities = {row: {str(option): found[config_of(row, option)].get(0) for option in OPTIONS[row]} for row in ROWS}
+    found = last_validations(records, [run_of(row, option) for row in ROWS for option in OPTIONS[row]])
+    perplexities = {row: {str(option): found[run_of(row, option)].get(0) for option in OPTIONS[row]} for row in ROWS}
     lines: list[tuple[str, ...]] = []
     notes = [
         f"nats a subword on validation after {STEPS} updates, one run of seed 0 with each; the choice is recorded in "
@@ -103,8 +103,8 @@ def _clipped(clip_norm: int) -> str:
     return str(clip_norm) if clip_norm else "never"
 
 
-def config_of(row: str, option: Option) -> str:
-    """Returns the config of a run of stage 1."""
+def run_of(row: str, option: Option) -> str:
+    """Returns the name of the config of a run of stage 1."""
     return f"{FILE}:{row}:{option}"
 
 
@@ -132,8 +132,8 @@ def _curve(validations: Sequence[Mapping[str, Any]]) -> Curve:
 
 def target_of(records: Records) -> float | None:
     """Returns the nll on validation of Adam's best run of stage 1 after 80 % of its updates; None before stage 1."""
-    found = validations_of(records, [config_of(BASE, option) for option in OPTIONS[BASE]])
-    curves = {str(option): _curve(found[config_of(BASE, option)].get(0, [])) for option in OPTIONS[BASE]}
+    found = validations_of(records, [run_of(BASE, option) for option in OPTIONS[BASE]])
+    curves = {str(option): _curve(found[run_of(BASE, option)].get(0, [])) for option in OPTIONS[BASE]}
     best = choice({name: points[-1][1] if points else None for name, points in curves.items()})
     return dict(curves[best])[AT] if best else None
 

@@ -541,7 +541,7 @@ def plant_curves(folder: Path, slopes: dict[str, list[float]]) -> Records:
         return [(step, float(np.exp(6 - slope * step))) for step in steps]
 
     for option in optimisers_config.OPTIONS["adam"]:
-        config = planted_config(optimisers.config_of("adam", option), seed=0)
+        config = planted_config(optimisers.run_of("adam", option), seed=0)
         slope = 0.01 if str(option) == "0.005-10-0" else 0.005
         plant(folder / f"choose-{option}", config, validations=validations(slope))
     for name, of_row in slopes.items():
