@@ -4,7 +4,7 @@ The paper trains with Adam (section 5.3). New optimisers are mostly published ag
 they were (Choi et al. 2019, arXiv 1910.05446; Dahl et al. 2023, arXiv 2306.07179); here every one has the same twenty
 points.
 
-Ours:  not run.
+Ours:  stage 1 has run in part, so nothing has chosen yet; docs/tables.md has what there is.
 Cost:  estimated: 125 runs of half a minute on one CPU core.
 
 The design, fixed before the first run:

@@ -11,7 +11,8 @@ All run folders below DIR are read (of `python -m train`, evaluated by `python -
 ignored. A row shows the mean of its seeds, for two or more ± their standard deviation; a dagger marks runs whose code
 cannot be checked out again. A row that has not run says so; --commands prints how to run it. Tables 2 and 4 need
 evaluations of the test split, Table 3 of the validation split (`python -m infer --split=valid`). Table 1 needs the
-record of `python -m paper.table1`. The studies need evaluations of the test split: `layers` compares what can replace
+record of `python -m paper.table1`. The studies need evaluations of the test split, `norms`, `mup`
+and `optimisers` of the validation split: `layers` compares what can replace
 self-attention, `extrapolation` positions beyond the training length, `scan` tests new combinations of known commands,
 `scaling` fits a law to sizes and amounts of data, `families` compares models built from the same blocks,
 `second` judges the second design of Table 3 in small, `bottleneck` asks what one vector holds of a long sentence,

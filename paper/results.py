@@ -209,13 +209,12 @@ def _lowers(record: RunRecord) -> bool:
     return record.config["data"]["lowercase"]
 
 
-def pages() -> dict[Path, str]:
-    """Returns the pages that are made of records, as they ought to be.
+def pages(records: Records) -> dict[Path, str]:
+    """Returns the pages that are made of these records, as they ought to be.
 
     Raises:
       UserError: a record is damaged, or the lines between which tables are put are missing in a page.
     """
-    records = find_records(RESULTS)
     if records.notes:
         raise UserError(records.notes[0].removeprefix("left out: "))
     tables = [as_markdown(table) for tables in make("all", records).values() for table in tables]
@@ -269,9 +268,10 @@ def main(argv: list[str]) -> None:
                 if name == options.name:
                     raise
                 print(f"left out: {error}", file=sys.stderr)  # one bad point must not hide the others
-    for page, text in pages().items():
+    records = find_records(RESULTS)
+    for page, text in pages(records).items():
         write_text(page, text)
-    draw(find_records(RESULTS), FIGURES)
+    draw(records, FIGURES)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,16 @@ class Best(NamedTuple):
         return f"{number(self.rate, 4)}{' or beyond' if self.at_an_end else ''}"
 
 
+class Move(NamedTuple):
+    """The factor between two best rates, at least 1; only a lower bound if one of them is at an end of the ladder."""
+
+    factor: float
+    is_bound: bool
+
+    def __str__(self) -> str:
+        return f"{number(self.factor)}{' or more' if self.is_bound else ''}"
+
+
 def tables(records: Records) -> list[Table]:
     """Returns one row for each parametrisation and width, with a column for each rate, and the verdict in the notes."""
     losses = losses_of(records)
@@ -41,7 +51,8 @@ def tables(records: Records) -> list[Table]:
         lines.append((row, *cells, NOT_RUN if best is None else str(best), str(count)))
     head = ("parametrisation and width", *(f"rate {rate}" for rate in RATES), "best rate", "runs")
     notes = [
-        "the design, its rule and what was expected: configs/mup.py, committed before the first run",
+        "the design, its rule and what was expected: configs/mup.py, committed before the first run, and amended once, "
+        "as it says, before the runs of muP",
         verdict(losses),
         *(f"{kind}: the best rate of the widths moves by a factor of {shown_move(losses, kind)}" for kind in KINDS),
         "nats a subword on validation after the last update, the mean of the seeds; the best rate is where the "
@@ -57,7 +68,7 @@ def rows(records: Records) -> dict[str, RowRuns]:
 
 
 def losses_of(records: Records) -> Losses:
-    """Returns the nll on validation of each run's seeds after the last update, at most that of a uniform guess."""
+    """Returns the nll on validation of each run's seeds after the last update; if infinite, that of a uniform guess."""
     most = float(np.log(get_config().data.vocab_size))
     found = last_validations(records, [f"{FILE}:{row}:{rate}" for row in ROWS for rate in RATES])
     losses: Losses = {row: {} for row in ROWS}
@@ -82,24 +93,19 @@ def best_rate(losses: Mapping[float, list[float]]) -> Best | None:
     return Best(rates[lowest] * 2**steps, at_an_end=False)
 
 
-def move(losses: Losses, kind: str) -> Best | None:
-    """Returns the factor between the best rates of the narrowest and the widest model, at least 1; None without both.
-
-    It is only a lower bound if one of the two is at an end of the ladder.
-    """
+def move(losses: Losses, kind: str) -> Move | None:
+    """Returns the move of the best rate from the narrowest model to the widest; None without both."""
     narrow, wide = (best_rate(losses[f"{kind}-{width}"]) for width in (WIDTHS[0], WIDTHS[-1]))
     if narrow is None or wide is None:
         return None
     factor = wide.rate / narrow.rate
-    return Best(max(factor, 1 / factor), narrow.at_an_end or wide.at_an_end)
+    return Move(max(factor, 1 / factor), narrow.at_an_end or wide.at_an_end)
 
 
 def shown_move(losses: Losses, kind: str) -> str:
     """Returns the move of a parametrisation in words."""
     found = move(losses, kind)
-    if found is None:
-        return NOT_RUN
-    return f"{number(found.rate)}{' or more' if found.at_an_end else ''}"
+    return NOT_RUN if found is None else str(found)
 
 
 def verdict(losses: Losses) -> str:
@@ -107,9 +113,9 @@ def verdict(losses: Losses) -> str:
     standard, mup = (move(losses, kind) for kind in KINDS)
     if standard is None or mup is None:
         return "verdict: open, for not all of the runs that the rule compares are there"
-    if mup.rate > standard.rate:
+    if mup.factor > standard.factor:
         return "verdict: refuted; the best rate moves more with muP"
-    if mup.rate <= MOST and not mup.at_an_end and standard.rate > LEAST:
+    if mup.factor <= MOST and not mup.is_bound and standard.factor > LEAST:
         return "verdict: shown; the best rate stays where it is with muP, and moves without"
     return "verdict: neither shown nor refuted"
 

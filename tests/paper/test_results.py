@@ -28,7 +28,7 @@ NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
 @pytest.mark.slow
 def test_the_pages_show_the_committed_records(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    for page, text in results.pages().items():
+    for page, text in results.pages(find_records(results.RESULTS)).items():
         assert page.read_text(encoding="utf-8") == text, "run python -m paper.results"
 
 
@@ -188,7 +188,7 @@ def test_a_damaged_record_stops_the_pages_in_one_line(tmp_path: Path, monkeypatc
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "x.json").write_text("no")
     with pytest.raises(UserError, match=r"^results/x.json: damaged, not JSON"):
-        results.pages()
+        results.pages(find_records(results.RESULTS))
 
 
 def test_a_record_may_lie_deeper_and_keep_translations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

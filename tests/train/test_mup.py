@@ -107,7 +107,7 @@ def changes_in(config: ModelConfig, softmax: float) -> dict[str, np.ndarray]:
         found = jax.vmap(lambda params: activations(config, params, batch))(both)
         return {name: 0.5 * jnp.log(jnp.mean((after - before) ** 2)) for name, (before, after) in found.items()}
 
-    # Compiled by themselves: on CPU jaxlib 0.10 computes garbage for a product with a constant 0 under vmap.
+    # Not compiled with the updates: on CPU jaxlib 0.10 computes garbage for a product with a constant 0 under vmap.
     initial = jax.jit(jax.vmap(goal.init))(jax.random.split(jax.random.key(0), SEEDS))
     initial["softmax"] = softmax * initial["softmax"]
     of_seeds = jax.jit(jax.vmap(sizes))(initial)
