@@ -3,6 +3,7 @@
 python -m infer --workdir=runs/quickstart --split=test [--checkpoint=average:5] [--json]
 python -m infer --workdir=runs/quickstart --corpus=grammar:deeper    # any corpus that a config could name
 python -m infer --workdir=runs/base --source=newstest2014.en --reference=newstest2014.de [--output=out.de]
+python -m infer --workdir=runs/a,runs/b,runs/c --split=test          # an ensemble, of one tokenizer
 python -m infer --workdir=runs/char_lm --split=valid [--json]
 
 The corpus may be a text (lines:FILE) or images (idx:IMAGES,LABELS), if the run's task reads them. Imported models,
@@ -13,8 +14,9 @@ For a language model the scores are nats and perplexity, per token and per byte;
 --row_length tests it on longer ones. For a masked one, or for span denoising, they are nats, perplexity and accuracy on
 the hidden tokens; for a classifier, accuracy and nats per text or image.
 
-The result and the translations are also saved in the run, under evaluations/; the tables are made from them. All
-devices share the work; on several hosts, start the same command on each, as for training.
+The result and the translations are also saved in the run, under evaluations/, those of an ensemble in its first
+run; the tables are made from them. All devices share the work; on several hosts, start the same command on each, as for
+training.
 """
 
 from typing import Any
@@ -37,7 +39,8 @@ def check(options: Any) -> None:
         raise UserError("give one of --split=test, --corpus=SPEC, or both --source=FILE and --reference=FILE")
     if options.output is not None:
         output_file("output", options.output)
-    task = read_config(folder("workdir", options.workdir)).task
+    first, *_ = options.workdir.split(",")
+    task = read_config(folder("workdir", first)).task
     if options.row_length and task != "language_model":
         raise UserError("--row_length is for language models; this run's task is another")
 

@@ -106,7 +106,7 @@ class LoadedRun:
             raise UserError(f"{len(sources)} sources and {len(references)} references: give one for each, at least one")
         named = re.search(r"\{\w+,(\w+)\}", self.run.config.data.train)
         target = language or (named[1] if named else "de")
-        return score(self.run, sources, self.translate(sources), references, target)
+        return score([self.run], sources, self.translate(sources), references, target)
 
     def attention_maps(self, source: str, target: str | None = None) -> dict[str, AttentionMap]:
         """Returns the weights of every layer and head as "encoder", "decoder" and "cross", with their tokens.

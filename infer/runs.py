@@ -4,7 +4,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
@@ -157,6 +157,13 @@ def corpus_named(config: ConfigDict, name: str) -> str:
     if not config.data[name]:
         raise UserError(f"--split={name}: the run's config has no data.{name}; name a corpus with --corpus=SPEC")
     return config.data[name]
+
+
+def as_one(runs: Sequence[Run]) -> tuple[ModelConfig | tuple[ModelConfig, ...], Any]:
+    """Returns the config and the parameters of a run; of several those of their ensemble, as tuples."""
+    if len(runs) == 1:
+        return runs[0].model_config, runs[0].params
+    return tuple(run.model_config for run in runs), tuple(run.params for run in runs)
 
 
 def open_runs(workdirs: str, checkpoint: str | int | None = None) -> list[Run]:

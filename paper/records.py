@@ -68,6 +68,11 @@ class Evaluation(NamedTuple):
     scores: dict[str, Any]
     lines: Path
 
+    @property
+    def members(self) -> int:
+        """How many runs it is of: more than 1 of an ensemble."""
+        return len(self.scores["members"]) if "members" in self.scores else 1
+
 
 class RunRecord(NamedTuple):
     """What is known of a run.
@@ -224,13 +229,22 @@ def read_run(folder: Path) -> RunRecord:
     )
 
 
-def newest_evaluation(run_record: RunRecord, split: str) -> Evaluation:
-    """Returns a run's newest evaluation of `split`.
+def newest_evaluation(run_record: RunRecord, split: str, members: int = 1) -> Evaluation:
+    """Returns a run's newest evaluation of `split`, alone or in an ensemble of as many `members`.
 
     Raises:
       UserError: the split has not been evaluated.
     """
-    evaluations = [evaluation for evaluation in run_record.evaluations if evaluation.scores["split"] == split]
+    evaluations = [
+        evaluation
+        for evaluation in run_record.evaluations
+        if evaluation.scores["split"] == split and evaluation.members == members
+    ]
+    if not evaluations and members > 1:
+        raise UserError(
+            f"{run_record.path}: no evaluation of the {split} split by an ensemble of {members} that begins with this "
+            f"run; run python -m infer --workdir={run_record.path},... --split={split}"
+        )
     if not evaluations:
         raise UserError(
             f"{run_record.path}: no evaluation of the {split} split; run python -m infer --workdir={run_record.path} "
@@ -264,6 +278,8 @@ def _read_evaluation(path: Path) -> Evaluation | None:
     """Returns None for a file of another kind, such as that of `infer.heads`."""
     scores = read_json(path, dict)
     kinds = SCORES.keys() & scores.keys()
+    if "members" in scores:
+        check(path, "", scores, {"members": [str]})
     for kind in kinds:
         check(path, "", scores, EVALUATION | SCORES[kind])
         if kind == "sacrebleu" and scores["perplexity"] <= 0:
@@ -351,11 +367,12 @@ def _without_folders(spec: str) -> str:
     return re.sub(r"[^\s:{}]*/", "", spec)
 
 
-def row_runs(records: Records, name: str, split: str, measure: str = "sacrebleu") -> RowRuns:
+def row_runs(records: Records, name: str, split: str, measure: str = "sacrebleu", members: int = 1) -> RowRuns:
     """Returns the runs of the config `name`, scored on `split` as that config decodes: the newest of each seed.
 
     An evaluation counts if it has `measure`, was made of the row's text after all updates, and averaged as many
-    checkpoints, with the same beam and length penalty, as the row's config says.
+    checkpoints, with the same beam and length penalty, as the row's config says; and if it is of an ensemble of as many
+    `members`, which is listed under its first one's seed, or of 1 alone.
     """
     config = as_json(load(name))
     wanted = identity(config)
@@ -370,7 +387,7 @@ def row_runs(records: Records, name: str, split: str, measure: str = "sacrebleu"
     for seed in sorted(runs_of_seed):
         runs = runs_of_seed[seed]
         where = f"{name}, seed {seed}"
-        fitting = _fitting(runs, config, split, measure)
+        fitting = _fitting(runs, config, split, measure, members)
         if fitting:
             newest = max(fitting, key=lambda candidate: candidate.scores["time"])
             scored.append(newest)
@@ -389,11 +406,13 @@ def row_runs(records: Records, name: str, split: str, measure: str = "sacrebleu"
     return RowRuns([], ", ".join(in_short), notes + unscored)
 
 
-def _fitting(runs: list[RunRecord], config: dict[str, Any], split: str, measure: str) -> list[ScoredRun]:
+def _fitting(runs: list[RunRecord], config: dict[str, Any], split: str, measure: str, members: int) -> list[ScoredRun]:
     """Returns the evaluations of complete runs that a row of this config may show."""
     fitting: list[ScoredRun] = []
     for run in runs:
         for evaluation in run.evaluations:
+            if evaluation.members != members:
+                continue
             if not run.problem and measure in evaluation.scores and fits(evaluation.scores, config, split):
                 fitting.append(ScoredRun(run, evaluation.scores, evaluation.lines))
     return fitting

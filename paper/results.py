@@ -3,6 +3,7 @@
     python -m paper.results --workdir=runs/multi30k --name=multi30k     # writes results/multi30k.json
     python -m paper.results --workdir=runs/A1 --name=table3/A1-seed0 --split=valid
     python -m paper.results --workdir=runs/table3 --name=table3 --split=valid    # a sweep: a record of every point
+    python -m paper.results --workdir=runs/a,runs/b,runs/c --name=ensemble       # of three, in the first one's folder
     python -m paper.results                       # rewrites the tables in README.md and docs/, and docs/figures/
 
 A record holds the resolved config, the newest evaluation of that split by `python -m infer`, how the run was launched
@@ -71,15 +72,15 @@ _ALL_SCORES = "[docs/results.md](docs/results.md) has every run, score and signa
 MANIFEST = {"pairs": dict, "tokens": dict, "sha256": dict}
 
 
-def make_record(workdir: Path, split: str = "test", *, allow_dirty: bool = False) -> dict[str, Any]:
-    """Returns the record of the newest evaluation of `split` by the run in `workdir`.
+def make_record(workdir: Path, split: str = "test", *, allow_dirty: bool = False, members: int = 1) -> dict[str, Any]:
+    """Returns the record of the newest evaluation of `split` by the run in `workdir`, or by its ensemble of `members`.
 
     Raises:
       UserError: the folder is not a run's, the split has not been evaluated, or, unless `allow_dirty`, the code that
         made the run cannot be checked out again.
     """
     run_record = read_run(workdir)
-    evaluation = newest_evaluation(run_record, split)
+    evaluation = newest_evaluation(run_record, split, members)
     if run_record.caveats and not allow_dirty:
         raise UserError(
             f"{workdir}: not recorded, since {'; '.join(run_record.caveats)}; commit and train again, or give "
@@ -107,14 +108,19 @@ def runs_of(workdir: Path, name: str) -> dict[str, Path]:
     return {f"{name}/{path.parent.name}": path.parent for path in sorted(workdir.glob("*/config.json"))}
 
 
-def write_record(workdir: Path, name: str, split: str, *, translations: bool, allow_dirty: bool) -> None:
-    """Writes the record of a run as results/NAME.json and, if wanted, its translations as results/NAME.txt."""
-    record = make_record(workdir, split, allow_dirty=allow_dirty)
+def write_record(
+    workdir: Path, name: str, split: str, *, translations: bool, allow_dirty: bool, members: int = 1
+) -> None:
+    """Writes the record of a run as results/NAME.json and, if wanted, its translations as results/NAME.txt.
+
+    With `members` above 1 it is that of the ensemble of as many that begins with this run.
+    """
+    record = make_record(workdir, split, allow_dirty=allow_dirty, members=members)
     path = RESULTS / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, record)
     if translations:
-        lines = newest_evaluation(read_run(workdir), split).lines
+        lines = newest_evaluation(read_run(workdir), split, members).lines
         if not lines.is_file():
             raise UserError(f"--translations: {lines}: no such file; evaluate the run again")
         shutil.copyfile(lines, path.with_suffix(".txt"))
@@ -255,7 +261,8 @@ def main(argv: list[str]) -> None:
     if options.workdir:
         if not re.fullmatch(r"[\w=,+-][\w=,.+-]*(/[\w=,+-][\w=,.+-]*)*", options.name):
             raise UserError(f"--name={options.name}: it must be like base or table3-small/A1-seed0, without .json")
-        for name, path in runs_of(folder("workdir", options.workdir), options.name).items():
+        first, *others = options.workdir.split(",")
+        for name, path in runs_of(folder("workdir", first), options.name).items():
             try:
                 write_record(
                     path,
@@ -263,6 +270,7 @@ def main(argv: list[str]) -> None:
                     options.split,
                     translations=options.translations,
                     allow_dirty=options.allow_dirty,
+                    members=1 + len(others),
                 )
             except UserError as error:
                 if name == options.name:
@@ -275,7 +283,7 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    flags.DEFINE_string("workdir", None, "folder of a finished, evaluated run, or of a sweep of such runs")
+    flags.DEFINE_string("workdir", None, "folder of a finished, evaluated run, or of a sweep; of an ensemble, its runs")
     flags.DEFINE_string("name", None, "name of the record or, for a sweep, of a folder of records")
     flags.DEFINE_enum("split", "test", ("test", "valid"), "split whose evaluation to record")
     flags.DEFINE_bool("translations", False, "also save the translations, for paired tests")

@@ -10,7 +10,7 @@ from infer.evaluate import predictions, texts, translations
 from infer.evaluate.record import report
 from infer.evaluate.sentences import open_files, open_sentences, open_split
 from infer.options import decoding
-from infer.runs import open_run
+from infer.runs import open_run, open_runs
 from run.config import read_config
 from run.connect import connect
 from tasks import TRANSLATION
@@ -23,8 +23,12 @@ def main(options: Any) -> None:
 
 
 def evaluate(options: Any) -> None:
-    """Evaluates the run that the flags name on their input, and saves the record."""
-    task = read_config(folder("workdir", options.workdir)).task
+    """Evaluates the run, or the ensemble, that the flags name on their input, and saves the record."""
+    first, *others = options.workdir.split(",")
+    if others:
+        _evaluate_translations(options)
+        return
+    task = read_config(folder("workdir", first)).task
     evaluated = _evaluated_task(task, options.corpus)
     if evaluated in TRANSLATION:
         _evaluate_translations(options)
@@ -70,8 +74,8 @@ def _evaluate_translations(options: Any) -> None:
         sentences = open_sentences(options.corpus, options.corpus)
     elif options.split is None:
         sentences = open_files(options.source, options.reference)
-    model_run = open_run(options.workdir, options.checkpoint, TRANSLATION)
+    model_run, *others = open_runs(options.workdir, options.checkpoint)
     if sentences is None:
         sentences = open_split(model_run, options.split)
-    record, hypotheses = translations.evaluate(model_run, sentences, decoding(options, model_run.config))
+    record, hypotheses = translations.evaluate(model_run, sentences, decoding(options, model_run.config), others)
     report(options, model_run, record, hypotheses, translations.table)

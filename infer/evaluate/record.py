@@ -3,7 +3,7 @@
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,16 +12,23 @@ import jax
 
 from base.errors import UserError
 from base.files import output_file, write_text
-from infer.runs import Run
+from infer.runs import Run, as_one
 from run.averaging import count_parameters, params_sha256
 from run.distributed import is_main
 
 
-def provenance(model_run: Run, data: str, split: str) -> dict[str, Any]:
-    """Returns what every record says about the parameters, the data, the machine and the time."""
+def provenance(model_run: Run, data: str, split: str, others: Sequence[Run] = ()) -> dict[str, Any]:
+    """Returns what every record says about the parameters, the data, the machine and the time.
+
+    With `others` it is of an ensemble: `members` are the hashes of each one's parameters.
+    """
+    runs = [model_run, *others]
+    _, params = as_one(runs)
+    members = {"members": [params_sha256(run.params) for run in runs]} if others else {}
     return {
-        "params": count_parameters(model_run.params),
-        "params_sha256": params_sha256(model_run.params),
+        **members,
+        "params": count_parameters(params),
+        "params_sha256": params_sha256(params),
         "step": model_run.step,
         "checkpoints": list(model_run.checkpoints),
         "data": data,
@@ -66,9 +73,12 @@ def report(
 def save(model_run: Run, record: dict[str, Any], lines: list[str], checkpoint: str, kind: str = "") -> Path:
     """Writes `evaluations/NAME.json` and the lines, if any, as `NAME.txt`; repeating an evaluation replaces both.
 
-    NAME begins with `kind` and names split, step, checkpoint, and what applies of beam, length penalty and row length.
+    NAME begins with `kind` and names split, step, checkpoint, and what applies of beam, length penalty and row length;
+    an ensemble's begins with how many it has.
     """
     parts = [kind] if kind else []
+    if "members" in record:
+        parts.append(f"ensemble{len(record['members'])}")
     parts += [record["split"], f"step{record['step']}", checkpoint]
     parts += [f"{key}{record[key]:g}" for key in ("beam", "alpha", "row") if key in record]
     name = re.sub(r"[^\w.-]+", "_", "-".join(parts))

@@ -1,12 +1,13 @@
 """Sentences to translate with their references: from a split, a corpus or two files."""
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from base.progress import Progress
 from data.sources import open_corpus
-from infer.runs import Run, corpus_named, key_named
+from infer.runs import Run, as_one, corpus_named, key_named
 from infer.scores.pairs import language_of, read_pair
 from infer.translate.options import Decoding
 from infer.translate.translator import FULL_BATCH, Translation, Translator, note_unknown
@@ -50,14 +51,19 @@ def open_files(source: str, reference: str) -> Sentences:
 
 
 def translate(
-    model_run: Run, sentences: Sentences, decoding: Decoding, job: str, unit: str, batch_tokens: int = FULL_BATCH
+    runs: Sequence[Run], sentences: Sentences, decoding: Decoding, job: str, unit: str, batch_tokens: int = FULL_BATCH
 ) -> tuple[list[Translation], float]:
-    """Returns the translations and the wall time in seconds, compilation included; `job` and `unit` name the work."""
-    translator = Translator(model_run.model_config, model_run.tokenizer, decoding, batch_tokens=batch_tokens)
+    """Returns the translations by a run, or by an ensemble of several, and the wall time in seconds.
+
+    The time includes compilation; `job` and `unit` name the work.
+    """
+    models, params = as_one(runs)
+    tokenizer = runs[0].tokenizer
+    translator = Translator(models, tokenizer, decoding, batch_tokens=batch_tokens)
     started = time.perf_counter()
     with Progress(job, unit, total=len(sentences.sources)) as progress:
-        translations = translator.translate(model_run.params, sentences.sources, progress=progress.update)
-    note_unknown(model_run.tokenizer.unknown(sentences.sources))
+        translations = translator.translate(params, sentences.sources, progress=progress.update)
+    note_unknown(tokenizer.unknown(sentences.sources))
     return translations, time.perf_counter() - started
 
 

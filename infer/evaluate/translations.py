@@ -5,7 +5,7 @@ from typing import Any
 
 from infer.evaluate.record import provenance
 from infer.evaluate.sentences import Sentences, about, headline, translate
-from infer.runs import Run
+from infer.runs import Run, as_one
 from infer.scores import bleu
 from infer.scores.lengths import by_length
 from infer.scores.perplexity import perplexity
@@ -13,16 +13,18 @@ from infer.translate.options import Decoding
 
 
 def score(
-    model_run: Run, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str], language: str
+    runs: Sequence[Run], sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str], language: str
 ) -> dict[str, Any]:
     """Returns every score of `infer.scores.bleu`, the references' perplexity, and the `signatures` of all of them.
+
+    The perplexity is that of the run, or of the ensemble of several.
 
     Those of `bleu.AS_IS` are among them if the run writes words.
 
     Raises:
       ValueError: if the sides differ in length or are empty.
     """
-    tokenizer = model_run.tokenizer
+    tokenizer = runs[0].tokenizer
     joined = [tokenizer.joined(line) for line in references]
     scores = bleu.all_scores(hypotheses, joined, language)
     unit = tokenizer.units.rpartition(",")[2].removesuffix("s")
@@ -32,28 +34,31 @@ def score(
         for name, as_is in bleu.scores_as_is(hypotheses, joined).items():
             values[name] = as_is.value
             signatures[name] = as_is.signature
-    values["perplexity"] = perplexity(model_run.model_config, model_run.params, tokenizer, sources, references)
+    values["perplexity"] = perplexity(*as_one(runs), tokenizer, sources, references)
     signatures["perplexity"] = f"unit:{unit}|vocabulary:{tokenizer.vocab_size}|eos:yes|smoothing:none"
     return {**values, "signatures": signatures}
 
 
-def evaluate(model_run: Run, sentences: Sentences, decoding: Decoding) -> tuple[dict[str, Any], list[str]]:
-    """Returns the result record, of JSON values, and the translations.
+def evaluate(
+    model_run: Run, sentences: Sentences, decoding: Decoding, others: Sequence[Run] = ()
+) -> tuple[dict[str, Any], list[str]]:
+    """Returns the result record, of JSON values, and the translations; with `others`, those of an ensemble.
 
     `seconds` is the wall time of translation, compilation included; `tokens_per_second` counts output subwords, EOS
     included. `perplexity` is that of `infer.scores.perplexity`; the other scores are percentages. `by_length` is that
-    of `infer.scores.lengths`.
+    of `infer.scores.lengths`. The record of an ensemble has `members`, the hash of each one's parameters.
     """
-    translations, seconds = translate(model_run, sentences, decoding, "translating", "lines")
+    runs = [model_run, *others]
+    translations, seconds = translate(runs, sentences, decoding, "translating", "lines")
     hypotheses = [translation.text for translation in translations]
     references = [model_run.tokenizer.joined(line) for line in sentences.references]
     tokens = sum(len(translation.hypotheses[0].tokens) + 1 for translation in translations)
     record = {
-        **score(model_run, sentences.sources, hypotheses, sentences.references, sentences.language),
+        **score(runs, sentences.sources, hypotheses, sentences.references, sentences.language),
         "by_length": by_length(sentences.sources, hypotheses, references),
         "seconds": seconds,
         "tokens_per_second": tokens / seconds,
-        **provenance(model_run, sentences.data, sentences.name),
+        **provenance(model_run, sentences.data, sentences.name, others),
         **about(sentences, decoding),
     }
     return record, hypotheses

@@ -45,7 +45,7 @@ def evaluate(
     Scores and `repaired_share` are percentages. `figures` has all figures of `infer.brackets` over every sentence;
     `evalb` has them as EVALB would print them, without the sentences it counts as `errors`.
     """
-    lines, seconds = translate(model_run, sentences, decoding, "parsing", "sentences", BATCH_TOKENS)
+    lines, seconds = translate([model_run], sentences, decoding, "parsing", "sentences", BATCH_TOKENS)
     words = [source.split() for source in sentences.sources]
     trees = []
     repaired = 0

@@ -13,8 +13,8 @@ from base.progress import Progress
 from data.tokenizer import Tokenizer
 from infer.scores.forced import forced_batches
 from model.config import ModelConfig
+from model.search.ensemble import searched
 from model.search.scoring import forced_log_probs
-from model.translation import translation_model
 from run.distributed import is_main
 from run.sharding import cut_rows, data_mesh, fetch, place_params, row_parts
 
@@ -22,7 +22,7 @@ SHORTEST_ROW = 16
 
 
 def perplexity(
-    config: ModelConfig,
+    config: ModelConfig | tuple[ModelConfig, ...],
     params: Any,
     tokenizer: Tokenizer,
     sources: Sequence[str],
@@ -33,7 +33,8 @@ def perplexity(
     """Returns exp of the mean negative log-likelihood (nats) of the references' subwords, EOS included.
 
     It depends on the subwords, so compare it only between models with the same tokenizer; it is `inf` on overflow.
-    `tokens` bounds the positions per side of a batch.
+    `tokens` bounds the positions per side of a batch. Of several configs, with a tuple of parameters, it is that of
+    their ensemble.
 
     Raises:
       UserError: a sentence is longer than the table of learned positions.
@@ -44,7 +45,7 @@ def perplexity(
 
 
 def line_log_probs(
-    config: ModelConfig,
+    config: ModelConfig | tuple[ModelConfig, ...],
     params: Any,
     tokenizer: Tokenizer,
     sources: Sequence[str],
@@ -54,6 +55,8 @@ def line_log_probs(
 ) -> np.ndarray:
     """Returns the log-probability (nats) of each target given its source, EOS included: that of a forced translation.
 
+    The arguments are those of `perplexity`.
+
     Raises:
       UserError: a sentence is longer than the table of learned positions.
     """
@@ -61,7 +64,9 @@ def line_log_probs(
     target_ids = [[*tokenizer.target.encode(text), EOS] for text in targets]
     mesh = data_mesh()
     placed = place_params(mesh, params)
-    token_log_probs = jax.jit(partial(forced_log_probs, translation_model(config)))
+    token_log_probs = jax.jit(partial(forced_log_probs, searched(config)))
+    configs = config if isinstance(config, tuple) else (config,)
+    limits = [one.encoding.limit for one in configs if one.encoding.limit]
 
     def apply(source_bs: np.ndarray, target_bt: np.ndarray) -> np.ndarray:
         with jax.set_mesh(mesh):
@@ -74,7 +79,7 @@ def line_log_probs(
         width=SHORTEST_ROW,
         doubled=True,
         tokens=tokens,
-        limit=config.encoding.limit,
+        limit=min(limits, default=None),
         multiple=row_parts(mesh),
     )
     log_probs = np.zeros(len(sources))

@@ -11,7 +11,7 @@ import jax
 
 from data.lines import lines_left
 from infer.options import decoding
-from infer.runs import open_runs
+from infer.runs import as_one, open_runs
 from infer.translate.explain import explained
 from infer.translate.options import Sampling
 from infer.translate.stream import Arriving, prompted, translate_columns, translate_stream, write
@@ -31,12 +31,9 @@ def main(options: Any) -> None:
     rules = {name: options[name].value for name in RULES}
     chosen = decoding(options, runs[0].config, nbest=options.nbest, sampling=sampling, **rules)
 
-    configs = tuple(run.model_config for run in runs)
-    params = tuple(jax.device_put(run.params) for run in runs)
-    alone = len(runs) == 1
-    models = configs[0] if alone else configs
+    models, params = as_one(runs)
+    tree = jax.device_put(params)
     translator = Translator(models, runs[0].tokenizer, chosen, max_input=options.max_input)
-    tree = params[0] if alone else params
 
     interactive = sys.stdin.isatty()
     chunk = options.chunk or (1 if interactive else CHUNK)

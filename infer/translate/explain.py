@@ -27,10 +27,9 @@ from infer.translate.translator import row_lengths
 from model.config import ModelConfig
 from model.search import state as states
 from model.search.beam import Extensions, beam_search, length_penalty, most_probable
-from model.search.ensemble import Ensemble
+from model.search.ensemble import searched
 from model.search.rules import Rules
 from model.search.state import Hypotheses, Model, SearchState
-from model.translation import translation_model
 
 TEMPLATE = Path(__file__).with_name("explain.html")
 MOST_LINES = 20
@@ -109,8 +108,7 @@ def beam_tree(
     if not 1 < len(source_ids) <= LONGEST:
         raise UserError(f"a sentence of {len(source_ids) - 1} subwords cannot be drawn, only one of 1 to {LONGEST - 1}")
     configs = model_config if isinstance(model_config, tuple) else (model_config,)
-    models = tuple(map(translation_model, configs))
-    model: Any = models[0] if len(models) == 1 else Ensemble(models)
+    model = searched(model_config)
     lengths = row_lengths(configs)  # those of `Translator`, so that little is compiled
     if len(source_ids) > lengths[-1]:
         raise UserError(f"the sentence has more than the {lengths[-1] - 1} subwords that the model can read")

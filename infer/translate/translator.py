@@ -26,11 +26,10 @@ from infer.translate.stages import find
 from model.config import ModelConfig
 from model.search.beam import beam_search
 from model.search.diverse import diverse_search
-from model.search.ensemble import Ensemble
+from model.search.ensemble import searched
 from model.search.rules import Rules
 from model.search.sampling import sample
 from model.search.state import Hypotheses, Search
-from model.translation import translation_model
 from run.sharding import cut_rows, data_mesh, place_params, row_parts
 
 SHORTEST_ROW = 32
@@ -115,8 +114,7 @@ class Translator:
         configs = model_config if isinstance(model_config, tuple) else (model_config,)
         self._row_lengths = row_lengths(configs, max_input)
         self._max_input = self._row_lengths[-1]
-        models = tuple(map(translation_model, configs))
-        model: Any = models[0] if len(models) == 1 else Ensemble(models)
+        model = searched(model_config)
         self._rules = Rules(min_length=decoding.min_length, no_repeat=decoding.no_repeat)
         if decoding.sampling is not None:
             self._key = jax.random.key(decoding.sampling.seed)

@@ -4,9 +4,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int
+from jaxtyping import Array, Float, Int
 
+from model.config import ModelConfig
 from model.search.state import Model
+from model.translation import translation_model
 
 
 class Caches(NamedTuple):
@@ -41,8 +43,11 @@ class Ensemble(NamedTuple):
             steps.append(most)
         return jnp.min(jnp.stack(limits_b), axis=0), min(steps)
 
-    def apply(self, variables: dict[str, Any], *arguments: Any, method: str) -> Any:
-        """Returns what `start` or `step` does, as a Flax module would be called."""
+    def apply(self, variables: dict[str, Any], *arguments: Any, method: str = "") -> Any:
+        """Returns what `start` or `step` does, as a Flax module would be called; without a method, all logits."""
+        if not method:
+            every = zip(self.members, variables["params"], strict=True)
+            return _mean_log_probs([model.apply({"params": params}, *arguments) for model, params in every])
         outputs = []  # first tokens from `start`, logits from `step`
         caches = []
         *shared, last = arguments
@@ -53,5 +58,15 @@ class Ensemble(NamedTuple):
             caches.append(cache)
         if method == "start":
             return outputs[0], Caches(tuple(caches))
-        log_probs = [jax.nn.log_softmax(logits_bmv) for logits_bmv in outputs]
-        return jnp.mean(jnp.stack(log_probs), axis=0), Caches(tuple(caches))
+        return _mean_log_probs(outputs), Caches(tuple(caches))
+
+
+def _mean_log_probs(logits: list[Float[Array, "*b v"]]) -> Float[Array, "*b v"]:
+    return jnp.mean(jnp.stack(list(map(jax.nn.log_softmax, logits))), axis=0)
+
+
+def searched(config: ModelConfig | tuple[ModelConfig, ...]) -> Any:
+    """Returns the model of a config; of several, their ensemble."""
+    if isinstance(config, tuple):
+        return Ensemble(tuple(map(translation_model, config)))
+    return translation_model(config)

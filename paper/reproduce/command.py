@@ -54,6 +54,8 @@ def obstacle(record: RunRecord) -> str:
     doubts = record.caveats or caveats(record.launches)
     if doubts:
         return "; ".join(doubts)
+    if any(evaluation.members > 1 for evaluation in record.evaluations):
+        return "it is of an ensemble; repeat its members"
     if not record.launches:
         return "it says nothing of its launch"
     for flag in record.launches[-1]["command"]:

@@ -26,6 +26,7 @@ from infer.scores import bleu
 from infer.scores.perplexity import perplexity
 from infer.translate.options import Decoding
 from model.transformer import Transformer
+from paper.records import newest_evaluation, read_run
 from run.averaging import params_sha256
 from tests import tiny
 
@@ -143,6 +144,35 @@ def test_perplexity_equals_its_definition_sentence_by_sentence(run: Run):
     for tokens in (40, 512):
         result = perplexity(run.model_config, run.params, run.tokenizer, sources, references, tokens=tokens)
         assert result == pytest.approx(math.exp(-total / count), rel=1e-5)
+
+
+def test_an_ensemble_is_scored_by_the_mean_of_log_probabilities_and_kept_apart(workdir: Path, tmp_path: Path):
+    folders = []
+    for step in (1, 4):
+        folders.append(tiny.write_run(tmp_path / f"run{step}"))
+        config = json.loads((folders[-1] / "config.json").read_text())
+        config["decode"]["checkpoint"] = str(step)
+        (folders[-1] / "config.json").write_text(json.dumps(config))
+    run_here(workdir=",".join(map(str, folders)), split="test", json=True)
+    runs = [open_run(folder) for folder in folders]
+    record = newest_evaluation(read_run(folders[0]), "test", members=2).scores
+    assert record["members"] == [params_sha256(run.params) for run in runs]
+    assert len(set(record["members"])) == 2
+    assert record["params"] == 2 * sum(leaf.size for leaf in jax.tree.leaves(runs[0].params))
+    with pytest.raises(UserError, match="no evaluation of the test split; run python -m infer"):
+        newest_evaluation(read_run(folders[0]), "test")
+
+    model, tokenizer, total, count = Transformer(runs[0].model_config), runs[0].tokenizer, 0.0, 0
+    apply = jax.jit(lambda params, *sides: model.apply({"params": params}, *sides))
+    for source, reference in tiny.PAIRS:
+        source_1s = np.array([[*tokenizer.encode(source), EOS]], np.int32)
+        target = [*tokenizer.encode(reference), EOS]
+        read = Tokens.of(source_1s), Tokens.of(np.array([[BOS, *target[:-1]]], np.int32))
+        of_each = [jax.nn.log_softmax(apply(run.params, *read)[0]) for run in runs]
+        log_probs_tv = jax.nn.log_softmax((of_each[0] + of_each[1]) / 2)
+        total += sum(float(log_probs_tv[t, token]) for t, token in enumerate(target))
+        count += len(target)
+    assert record["perplexity"] == pytest.approx(math.exp(-total / count), rel=1e-5)
 
 
 def test_a_sentence_as_long_as_the_learned_positions_is_scored(run: Run):

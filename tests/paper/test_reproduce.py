@@ -92,6 +92,7 @@ def test_a_parser_is_compared_by_its_last_validation(tmp_path: Path) -> None:
         ),
         ({"caveats": ["the code had uncommitted changes"]}, "since the code had uncommitted changes"),
         ({"launches": []}, "cannot be repeated"),
+        ({"evaluation": scores(CONFIG, "test", 80.0, members=["a", "b"])}, "it is of an ensemble; repeat its members"),
         ({"launches": [LAUNCH | {"command": ["x", "--init=runs/base"]}]}, r"had made \(--init=runs/base\)"),
     ],
 )

@@ -98,6 +98,25 @@ def test_a_record_holds_the_newest_evaluation_and_the_last_update(tmp_path: Path
     assert results.make_record(run)["evaluation"]["time"] == "2026-01-04"
 
 
+def test_an_ensemble_is_recorded_apart_from_its_first_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = planted_config(A1, seed=1)
+    both = [scores(config, "test", 7.0), scores(config, "test", 8.0, members=["a", "b"], time="2026-01-02")]
+    run = plant(tmp_path / "run", config, *both)
+    assert results.make_record(run)["evaluation"]["sacrebleu"] == 7.0
+    assert results.make_record(run, members=2)["evaluation"]["sacrebleu"] == 8.0
+    with pytest.raises(UserError, match=r"no evaluation of the test split by an ensemble of 3 that begins with this"):
+        results.make_record(run, members=3)
+    monkeypatch.chdir(tmp_path)
+    for members in (1, 2):
+        results.write_record(run, f"of{members}", "test", translations=False, allow_dirty=False, members=members)
+    found = find_records(Path("results"))
+    for members, value in ((1, [7.0]), (2, [8.0]), (3, [])):
+        assert row_runs(found, A1, "test", members=members).values("sacrebleu") == value
+    (run / "evaluations" / "test-1.json").write_text(json.dumps({**both[1], "members": "two"}))
+    with pytest.raises(UserError, match="damaged: members"):
+        read_run(run)
+
+
 def test_a_run_whose_code_is_lost_is_refused_or_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = planted_config(A1)
     run = plant(tmp_path / "run", config, scores(config, "test", 7.0))
