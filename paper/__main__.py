@@ -2,7 +2,7 @@
 
     python -m paper table1|table2|table3|table4|all --runs=DIR [--markdown | --csv] [--html=FILE] [--commands]
     python -m paper layers|extrapolation|scan|scaling|families|second|bottleneck|scores|distance|norms|mup|
-                    optimisers --runs=DIR [--plot=FILE]
+                    optimisers|g2p --runs=DIR [--plot=FILE]
     python -m paper cards --runs=DIR [--markdown | --csv]
     python -m paper figures --runs=DIR --output=FOLDER
 
@@ -18,8 +18,8 @@ self-attention, `extrapolation` positions beyond the training length, `scan` tes
 `second` judges the second design of Table 3 in small, `bottleneck` asks what one vector holds of a long sentence,
 `scores` why dot products are divided by sqrt(d_k), `distance` whether far words matter more to some layers,
 `norms` where post-norm fails to start, `mup` whether the best rate stays where it is as a model grows, `optimisers`
-which optimiser is the fastest; --plot draws a study's figure. `cards` lists what all of these claim, with a verdict on
-each claim and a command that repeats one of its runs.
+which optimiser is the fastest, `g2p` turns letters into phones in ten languages; --plot draws a study's figure.
+`cards` lists what all of these claim, with a verdict on each claim and a command that repeats one of its runs.
 
 --html writes one page that loads nothing from the network, with the tables, learning curves, figures and attention
 maps. The last two, and what `figures` writes into FOLDER, come from the newest finished run that still has checkpoints.
@@ -45,6 +45,7 @@ STUDIES = (
     "norms",
     "mup",
     "optimisers",
+    "g2p",
 )
 WHAT = (*TABLES, *STUDIES, "cards", "figures", "all")
 

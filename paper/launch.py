@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from base.table import Table
 from configs.bottleneck import KINDS
 from configs.extrapolation import LENGTH, POSITIONS
+from configs.g2p import LANGUAGES
 from configs.layers import D_FF
 from configs.mup import ROWS as MUP
 from configs.norms import PAPER, name_of
@@ -19,6 +20,7 @@ from paper.studies import (
     bottleneck,
     distance,
     extrapolation,
+    g2p,
     layers,
     mup,
     norms,
@@ -76,6 +78,7 @@ def _of_studies() -> Iterator[tuple[str, str, str]]:
         ("bottleneck", bottleneck.FILE, KINDS, "test"),
         ("scores", scores.FILE, SCORES, "test"),
         ("optimisers", optimisers.FILE, OPTIMISERS, "valid"),
+        ("g2p", g2p.FILE, LANGUAGES, "test"),
     ):
         yield from _stages(study, file, study)
         for row in rows:

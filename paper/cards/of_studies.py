@@ -11,14 +11,26 @@ from configs.norms import NORMS, name_of
 from configs.optimisers import BASE
 from configs.scaling import ROWS
 from configs.table3_second import PRIMARY
-from paper.cards.card import OPEN, Card, Claim, compared, judged, measured, met, shown_mean, verdict_of
-from paper.published import SCAN
+from paper.cards.card import (
+    OPEN,
+    Card,
+    Claim,
+    compared,
+    judged,
+    measured,
+    met,
+    shown_mean,
+    verdict_by_number,
+    verdict_of,
+)
+from paper.published import G2P, SCAN
 from paper.records import Records, RowRuns
 from paper.studies import (
     bottleneck,
     distance,
     extrapolation,
     families,
+    g2p,
     layers,
     mup,
     norms,
@@ -51,6 +63,7 @@ def cards(records: Records) -> list[Card]:
         *_norms(records),
         *_mup(records),
         *_optimisers(records),
+        *_g2p(records),
     ]
 
 
@@ -330,4 +343,23 @@ def _optimisers(records: Records) -> list[Card]:
     cards: list[Card] = []
     for row, card in zip(fewer, made, strict=True):
         cards += judged([card], optimisers.verdict(row, fewer))
+    return cards
+
+
+def _g2p(records: Records) -> list[Card]:
+    about = f"Pronunciations, {len(G2P)} languages: word errors, %"
+    source = f"{number(g2p.PUBLISHED, 2)}, Ashby et al. 2021"
+    runs = {"a single model": g2p.rows(records), f"an ensemble of {g2p.MEMBERS}": g2p.ensembles(records)}
+    cards: list[Card] = []
+    for name, of_language in runs.items():
+        means = np.array(list(g2p.mean_of(g2p.word_errors(of_language)).values()))
+        counts = [len(row.scored) for row in of_language.values()]
+        text = f"{name} reaches the mean of the published ensembles"
+        ours = number(float(means.mean()), 2) if len(means) else NOT_RUN
+        card = measured(about, Claim(text, list(of_language.values()), 0, source, ours), means, 2)
+        if not len(means):
+            card = card._replace(verdict=OPEN if any(counts) else NOT_RUN)
+        else:
+            card = card._replace(verdict=verdict_by_number(g2p.PUBLISHED - means))
+        cards.append(card)
     return cards

@@ -5,6 +5,7 @@ from paper.studies import (
     distance,
     extrapolation,
     families,
+    g2p,
     layers,
     mup,
     norms,
@@ -28,4 +29,5 @@ STUDIES = {
     "norms": norms,
     "mup": mup,
     "optimisers": optimisers,
+    "g2p": g2p,
 }

@@ -11,6 +11,7 @@ import pytest
 
 from base.table import as_markdown
 from configs import mup, optimisers
+from configs.g2p import LANGUAGES
 from paper import cards, results
 from paper.cards import card, of_studies, of_tables
 from paper.cards.card import VERDICTS, Card
@@ -426,3 +427,23 @@ def test_each_optimiser_is_a_card(tmp_path: Path) -> None:
     card_of_muon = about(made, "muon gets there earlier")
     assert (card_of_muon.ours, card_of_muon.interval, card_of_muon.verdict) == ("−97.0", "± 2.0", "shown")
     assert about(made, "ademamix gets there earlier").verdict == "refuted"
+
+
+def test_the_mean_of_ten_languages_is_a_card_alone_and_together(tmp_path: Path) -> None:
+    def plant_words(seed: int, right: float, **changes: Any) -> None:
+        for language in LANGUAGES:
+            asked = planted_config(f"configs/g2p.py:{language}", seed=seed)
+            bands = [{"words": [1, 1], "lines": 1_000, "sacrebleu": right}]
+            found = scores(asked, "test", right, edits_as_is=2.0, by_length=bands, **changes)
+            plant(tmp_path / f"{language}-{seed}{'-'.join(changes)}", asked, found)
+
+    plant_words(1, 85.0)
+    made = of_studies.cards(find_records(tmp_path))
+    alone = about(made, "a single model reaches the mean of the published ensembles")
+    assert (alone.published, alone.ours, alone.verdict) == ("10.64, Ashby et al. 2021", "15.00", "not met")
+    assert about(made, "an ensemble of 3 reaches").verdict == "not run"
+    plant_words(1, 90.0, members=["a", "b", "c"])
+    together = about(of_studies.cards(find_records(tmp_path)), "an ensemble of 3 reaches")
+    assert (together.ours, together.verdict) == ("10.00", "met")
+    (tmp_path / "kor-1members" / "config.json").unlink()
+    assert about(of_studies.cards(find_records(tmp_path)), "an ensemble of 3 reaches").verdict == "open"

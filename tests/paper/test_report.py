@@ -146,7 +146,7 @@ def test_figures_are_drawn_by_the_newest_complete_run_that_translates(planted: P
 def test_every_command_names_a_config_that_there_is() -> None:
     text = as_text(commands())
     names = re.findall(r"--config=(configs/\S+)", text)
-    assert len(names) == 8 + 2 + 40 + 3 + 5 + 6 + 3 + 16 + 22 + 6 + 10 + 7 + 28 + 9 + 7
+    assert len(names) == 8 + 2 + 40 + 3 + 5 + 6 + 3 + 16 + 22 + 6 + 10 + 7 + 28 + 9 + 7 + 12
     for name in names:
         load(name if ":" in name else f"{name}:base")
     assert "python -m train.sweep --config=configs/ablations.py --workdir=runs/table3\n" in text

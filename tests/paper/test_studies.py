@@ -14,6 +14,7 @@ from configs import optimisers as optimisers_config
 from configs.bottleneck import KINDS, RATES
 from configs.classification import CLASSES
 from configs.extrapolation import LENGTH, POSITIONS
+from configs.g2p import LANGUAGES
 from configs.layers import D_FF
 from configs.norms import LAYERS, NORMS, SEEDS, WARMUPS
 from configs.norms import ROWS as ROWS_OF_NORMS
@@ -28,6 +29,7 @@ from paper.studies import (
     distance,
     extrapolation,
     families,
+    g2p,
     layers,
     mup,
     norms,
@@ -55,6 +57,7 @@ NAMES = {
     "norms": tuple(f"{norm}-{layers}" for norm in NORMS for layers in LAYERS),
     "mup": mup_config.ROWS,
     "optimisers": optimisers_config.ROWS,
+    "g2p": (*LANGUAGES, "mean"),
 }
 
 
@@ -586,3 +589,49 @@ def test_an_optimiser_with_a_seed_too_few_leaves_all_open(tmp_path: Path) -> Non
     records = plant_curves(tmp_path, {name: [0.01] * 5 for name in optimisers_config.ROWS if name != "ademamix"})
     study, _ = optimisers.tables(records)
     assert all(": open" in note for note in study.notes if note.startswith("verdict on"))
+
+
+def plant_words(folder: Path, language: str, seed: int, right: float, **changes: Any) -> None:
+    """Writes a run of 1,000 words that has `right` % of them right."""
+    bands = [{"words": [1, 1], "lines": 1_000, "sacrebleu": right}]
+    config = planted_config(f"{g2p.FILE}:{language}", seed=seed)
+    found = scores(config, "test", right, edits_as_is=2.0, by_length=bands, **changes)
+    plant(folder / f"{language}{seed}{'-'.join(changes)}", config, found)
+
+
+def test_pronunciations_are_met_by_ensembles_of_every_language(tmp_path: Path) -> None:
+    for place, language in enumerate(LANGUAGES):
+        plant_words(tmp_path, language, 1, 90.0 - place)
+        plant_words(tmp_path, language, 2, 88.0 - place)
+    plant_words(tmp_path, "dut", 0, 1.0)  # of stage 1
+    plant_words(tmp_path, "dut", 3, 99.0)  # only one language has this seed
+    (study, _) = g2p.tables(find_records(tmp_path))
+    dutch = row(study, "dut")
+    assert dutch["word errors %: published, an ensemble"] == "14.7"
+    assert dutch["word errors %: ours, alone"] == "9.00 ± 7.00"  # 12, 14 and 1 % of the words
+    assert dutch["95 % interval"] == "7.4 to 10.9"
+    assert (dutch["phone errors %: ours, alone"], dutch["seeds"]) == ("2.00 ± 0.00", "3")
+    mean = row(study, "mean")
+    assert mean["word errors %: published, an ensemble"] == "10.64"
+    assert (mean["word errors %: ours, alone"], mean["seeds"]) == ("15.50 ± 1.41", "2")
+    assert mean["word errors %: ours, an ensemble of 3"] == "not run"
+    assert study.notes[1] == "verdict: open, for not every language has an ensemble of 3"
+    for language in LANGUAGES:
+        plant_words(tmp_path, language, 1, 89.4, members=["a", "b", "c"])
+    (study, _) = g2p.tables(find_records(tmp_path))
+    assert row(study, "mean")["word errors %: ours, an ensemble of 3"] == "10.60"
+    assert row(study, "mean")["word errors %: ours, alone"] == "15.50 ± 1.41"
+    assert study.notes[1] == "verdict: met; the ensembles' mean is 10.60 %"
+    plant_words(tmp_path, "kor", 1, 88.9, members=["a", "b", "c"], time="2027")
+    (study, _) = g2p.tables(find_records(tmp_path))
+    assert study.notes[1] == "verdict: not met; the ensembles' mean is 10.65 %"
+    g2p.plot(find_records(tmp_path), tmp_path / "g2p.svg")
+    assert (tmp_path / "g2p.svg").stat().st_size > 10_000
+
+
+def test_one_language_shows_what_it_chose_between(tmp_path: Path) -> None:
+    for dropout, right in ((0.1, 80.0), (0.2, 85.0)):
+        config = planted_config(f"{g2p.FILE}:dut:{dropout}", seed=0)
+        plant(tmp_path / str(dropout), config, scores(config, "valid", right, edits_as_is=2.0, by_length=[]))
+    (_, stage_1) = g2p.tables(find_records(tmp_path))
+    assert stage_1.rows[0][:3] == ("dut", "20.0", "15.0")

@@ -1,0 +1,148 @@
+"""Letters in, phones out: errors in ten languages beside the published ones, by the rule of `configs/g2p.py`."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from scipy import stats
+
+from base.table import NOT_RUN, Table, number, spread
+from base.two_stages import SEEDS
+from configs.g2p import CHOSEN, LANGUAGES, OPTIONS, PILOT
+from paper.drawing import colour, drawn
+from paper.published import G2P
+from paper.records import Records, RowRuns, caveat_notes, row_runs
+from paper.tables.cost import cost
+from paper.tables.trend import LEVEL
+
+FILE = "configs/g2p.py"
+TITLE = "Pronunciations in ten languages"
+MEMBERS = len(SEEDS)  # of an ensemble
+PUBLISHED = float(np.mean(list(G2P.values())))
+Errors = Mapping[str, Mapping[int, float]]  # % of words, by language and seed
+
+
+def tables(records: Records) -> list[Table]:
+    """Returns one row for each language and their mean, with the verdict in the notes, and what stage 1 found."""
+    runs = rows(records)
+    together = word_errors(ensembles(records))
+    alone = word_errors(runs)
+    lines: list[tuple[str, ...]] = []
+    for language, row in runs.items():
+        lines.append(
+            (
+                row.label(language),
+                number(G2P[language], 1),
+                spread(list(together[language].values()), 2) or NOT_RUN,
+                spread(list(alone[language].values()), 2) or NOT_RUN,
+                interval(row),
+                spread(row.values("edits_as_is"), 2),
+                str(len(row.scored)),
+                cost(row.scored),
+            )
+        )
+    means = list(mean_of(alone).values())
+    all_together = spread(list(mean_of(together).values()), 2) or NOT_RUN
+    mean = "mean", number(PUBLISHED, 2), all_together, spread(means, 2) or NOT_RUN, "", "", str(len(means)), ""
+    head = (
+        "language",
+        "word errors %: published, an ensemble",
+        f"word errors %: ours, an ensemble of {MEMBERS}",
+        "word errors %: ours, alone",
+        "95 % interval",
+        "phone errors %: ours, alone",
+        "seeds",
+        "cost",
+    )
+    notes = [
+        "the design, its rule and what was predicted: configs/g2p.py, committed before the first run",
+        verdict(together),
+        "alone: mean over the seeds, ± standard deviation; the mean of all languages, of the seeds that every one has",
+        "95 % interval: Wilson's, of as many test words as there are, around the mean of single models",
+        *(note for row in runs.values() for note in row.notes),
+        *caveat_notes(runs),
+    ]
+    return [Table("g2p", TITLE, head, [*lines, mean], notes), stage_1(records)]
+
+
+def rows(records: Records) -> dict[str, RowRuns]:
+    """Returns the runs of each language in stage 2, each alone."""
+    return _of_stage_2(records, 1)
+
+
+def ensembles(records: Records) -> dict[str, RowRuns]:
+    """Returns the ensembles of each language, listed under the first one's seed."""
+    return _of_stage_2(records, MEMBERS)
+
+
+def _of_stage_2(records: Records, members: int) -> dict[str, RowRuns]:
+    found: dict[str, RowRuns] = {}
+    for language in LANGUAGES:
+        row = row_runs(records, f"{FILE}:{language}", "test", "edits_as_is", members)
+        of_stage = [scored for scored in row.scored if scored.run.config["seed"] in SEEDS]
+        found[language] = row._replace(scored=of_stage)
+    return found
+
+
+def word_errors(of_rows: Mapping[str, RowRuns]) -> dict[str, dict[int, float]]:
+    """Returns which % of the words are wrong."""
+    return {
+        language: {scored.run.config["seed"]: 100 - scored.scores["exact_match"] for scored in row.scored}
+        for language, row in of_rows.items()
+    }
+
+
+def mean_of(errors: Errors) -> dict[int, float]:
+    """Returns the mean over the languages, for each seed that every one has."""
+    return {
+        seed: float(np.mean([of_language[seed] for of_language in errors.values()]))
+        for seed in SEEDS
+        if all(seed in of_language for of_language in errors.values())
+    }
+
+
+def interval(row: RowRuns) -> str:
+    """Returns Wilson's interval of the share of wrong words, as "13.1 to 17.5"; "" without a run."""
+    if not row.scored:
+        return ""
+    words = sum(band["lines"] for band in row.scored[0].scores["by_length"])
+    wrong = round(words * (1 - float(np.mean(row.values("exact_match"))) / 100))
+    ends = stats.binomtest(wrong, words).proportion_ci(1 - LEVEL, "wilson")
+    return f"{number(100 * ends.low, 1)} to {number(100 * ends.high, 1)}"
+
+
+def verdict(together: Errors) -> str:
+    """Returns what the rule of the design says of the ensembles."""
+    means = list(mean_of(together).values())
+    if not means:
+        return f"verdict: open, for not every language has an ensemble of {MEMBERS}"
+    return f"verdict: {'met' if means[0] <= PUBLISHED else 'not met'}; the ensembles' mean is {number(means[0], 2)} %"
+
+
+def stage_1(records: Records) -> Table:
+    """Returns the errors on the validation words of the language that chooses for all, and what was chosen."""
+    shown: list[str] = []
+    for dropout in OPTIONS:
+        row = row_runs(records, f"{FILE}:{PILOT}:{dropout}", "valid", "edits_as_is")
+        first = [value for seed, value in word_errors({PILOT: row})[PILOT].items() if seed == 0]
+        shown.append(spread(first, 1) or NOT_RUN)
+    head = ("language", *(f"word errors % on validation, dropout: {dropout}" for dropout in OPTIONS), "chosen")
+    line = PILOT, *shown, str(CHOSEN or "not chosen")
+    notes = [f"one run of seed 0 with each; the choice is recorded in {FILE} before stage 2"]
+    return Table("g2p", f"{TITLE}, stage 1", head, [line], notes)
+
+
+def plot(records: Records, path: Path) -> None:
+    """Draws the word errors of every seed, and what is published as a line, into a file.
+
+    Raises:
+      UserError: the file cannot be written.
+    """
+    with drawn(path, 6, 3.2) as figure:
+        axes = figure.subplots()
+        for place, (language, of_language) in enumerate(word_errors(rows(records)).items()):
+            values = list(of_language.values())
+            axes.plot(np.full(len(values), place), values, "o", color=colour(0))
+            axes.plot((place - 0.3, place + 0.3), (G2P[language], G2P[language]), color="grey")
+        axes.set_xticks(range(len(LANGUAGES)), LANGUAGES, rotation=30)
+        axes.set(ylim=(-1, None), ylabel="word errors %; grey: published")
