@@ -4,8 +4,9 @@ The paper trains with Adam (section 5.3). New optimisers are mostly published ag
 they were (Choi et al. 2019, arXiv 1910.05446; Dahl et al. 2023, arXiv 2306.07179); here every one has the same twenty
 points.
 
-Ours:  stage 1 has chosen; stage 2 has not run.
-Cost:  estimated: 125 runs of half a minute on one CPU core.
+Ours:  Muon needs 147 updates, 81 fewer than Adam's 228; schedule-free AdamW 215, 13 fewer: both shown. AdEMAMix and
+       Adafactor do not get there in 300: refuted.
+Cost:  125 runs of half a minute on one of the two threads of a CPU core.
 
 The design, fixed before the first run:
 

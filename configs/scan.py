@@ -15,7 +15,8 @@ Seven seeds of around-right were decided on when three had run and left it open 
         python -m paper.results --workdir=runs/scan/$split-$seed --name=scan/$split-seed$seed
     done; done
     for seed in 3 4 5 6; do
-        python -m train --config=configs/scan.py:around-right --workdir=runs/scan/around-right-$seed --config.seed=$seed &&
+        python -m train --config=configs/scan.py:around-right --workdir=runs/scan/around-right-$seed \
+            --config.seed=$seed &&
         python -m infer --workdir=runs/scan/around-right-$seed --split=test &&
         python -m paper.results --workdir=runs/scan/around-right-$seed --name=scan/around-right-seed$seed
     done
