@@ -26,6 +26,8 @@ def evaluate(options: Any) -> None:
     """Evaluates the run, or the ensemble, that the flags name on their input, and saves the record."""
     first, *others = options.workdir.split(",")
     if others:
+        if options.corpus and open_corpus(options.corpus).sides == 1:
+            raise UserError(f"--corpus={options.corpus}: this is a text; an ensemble translates pairs, as of tsv:FILE")
         _evaluate_translations(options)
         return
     task = read_config(folder("workdir", first)).task

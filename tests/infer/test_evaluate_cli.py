@@ -161,6 +161,8 @@ def test_an_ensemble_is_scored_by_the_mean_of_log_probabilities_and_kept_apart(w
     assert record["params"] == 2 * sum(leaf.size for leaf in jax.tree.leaves(runs[0].params))
     with pytest.raises(UserError, match="no evaluation of the test split; run python -m infer"):
         newest_evaluation(read_run(folders[0]), "test")
+    with pytest.raises(UserError, match=r"tiny\.en: this is a text; an ensemble translates pairs, as of tsv:FILE$"):
+        run_here(workdir=",".join(map(str, folders)), corpus=f"lines:{tmp_path}/tiny.en")
 
     model, tokenizer, total, count = Transformer(runs[0].model_config), runs[0].tokenizer, 0.0, 0
     apply = jax.jit(lambda params, *sides: model.apply({"params": params}, *sides))
