@@ -271,6 +271,7 @@ def _read_launches(path: Path) -> list[dict[str, Any]]:
     launches = read_json(path, {"launches": [dict]})["launches"]
     check(path, "", launches, [LAUNCH])
     check(path, "", [launch["git"] for launch in launches if launch["git"]], [{"commit": str, "dirty": bool}])
+    check(path, "", [launch["init"] for launch in launches if "init" in launch], [{"run": str}])
     return launches
 
 

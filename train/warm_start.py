@@ -12,7 +12,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 
 from base.errors import UserError
 from base.files import folder, sha256
-from run.averaging import load_choice
+from run.averaging import load_choice, params_sha256
 from run.changes import check_unchanged
 from run.config import read_config
 from run.distributed import is_main
@@ -58,6 +58,7 @@ def warm_start(source: str, params: dict, workdir: Path) -> tuple[dict, dict[str
     record = {
         "run": str(run),
         "checkpoints": steps,
+        "params_sha256": params_sha256(source_params),
         "taken": len(taken),
         "new": sorted(new),
         "unused": sorted(unused),

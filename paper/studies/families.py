@@ -64,7 +64,7 @@ def _classifiers(records: Records) -> Table:
         f"of 1,000 test sentences, after training on 1,000; fine-tuned: from the parameters of {PRETRAINING}",
         f"mean over the seeds, ± standard deviation; differences, in points, by seed, {INTERVAL}",
         *tested(gained, "difference"),
-        *begun_alike(records, runs, PRETRAINING),
+        *beginnings(records, runs, PRETRAINING),
         *(note for row in runs.values() for note in row.notes),
         *caveat_notes(runs),
     ]
@@ -94,27 +94,48 @@ def _translators(records: Records) -> Table:
         f"mean over the seeds, ± standard deviation; differences by seed, {INTERVAL}",
         *(f"{name}: {with_interval(seeds, 2)} sacreBLEU" for name, seeds in compared.items() if len(seeds)),
         *tested(compared, "sacreBLEU"),
-        *begun_alike(records, runs, DENOISING),
+        *beginnings(records, runs, DENOISING),
         *(note for row in runs.values() for note in row.notes),
         *caveat_notes(runs),
     ]
     return Table("families-translators", "Translators by family", head, lines, notes)
 
 
-def begun_alike(records: Records, rows: dict[str, RowRuns], pretraining: str) -> list[str]:
-    """Returns a note for each run whose parameters runs of these rows begin with; `pretraining` is its config."""
-    began: Counter[str] = Counter()
-    for row in rows.values():
-        for seed in row.scored:
-            began.update({launch["init"]["run"] for launch in seed.run.launches if launch.get("init")})
+def beginnings(records: Records, rows: dict[str, RowRuns], pretraining: str) -> list[str]:
+    """Returns notes on the runs that those of these rows begin with; `pretraining` is the config of these.
+
+    What a run begins with is known by the hash of its parameters, by which the evaluation of its record is known, too.
+    """
     wanted = identity(as_json(load(pretraining)))
-    recorded = any(identity(run.config) == wanted for run in records.runs)
-    unknown = "" if recorded else ", which has no record"
-    return [
-        f"{count} fine-tuned runs begin with the parameters of {run}{unknown}: "
+    recorded = {
+        evaluation.scores["params_sha256"]
+        for run in records.runs
+        for evaluation in run.evaluations
+        if identity(run.config) == wanted
+    }
+    shared: Counter[str] = Counter()
+    own = 0
+    unknown: dict[str, None] = {}
+    for row in rows.values():
+        begun = [launch["init"] for seed in row.scored for launch in seed.run.launches if "init" in launch]
+        times = Counter(init.get("params_sha256", init["run"]) for init in begun)
+        for init in begun:
+            if init.get("params_sha256") not in recorded:
+                unknown[init["run"]] = None
+            if times[init.get("params_sha256", init["run"])] == 1:
+                own += 1
+            else:
+                shared[init["run"]] += 1
+    notes = [
+        f"{count} fine-tuned runs begin with the parameters of {run}: "
         "their seeds differ only in what comes after it, so no interval covers how much pre-training runs differ"
-        for run, count in began.items()
+        for run, count in shared.items()
     ]
+    if own:
+        notes.append(f"{own} fine-tuned runs: each seed begins with the parameters of a pre-training run of its own")
+    if unknown:
+        notes.append(f"without a record of what was pre-trained, or with another: {', '.join(unknown)}")
+    return notes
 
 
 def _percent(row: RowRuns) -> str:

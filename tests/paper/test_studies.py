@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -242,7 +243,7 @@ def test_what_begins_with_other_parameters_is_compared_with_what_does_not(tmp_pa
         folder = plant(tmp_path / f"{way}{seed}", config, {key: found[key] for key in found if key != "sacrebleu"})
         if way == "init":
             launches = json.loads((folder / "run.json").read_text())
-            launches["launches"][0]["init"] = {"run": "runs/other"}
+            launches["launches"][0]["init"] = {"run": "runs/other", "params_sha256": "one"}
             (folder / "run.json").write_text(json.dumps(launches))
     for name, seed, bleu in (("quickstart.py", 0, 90.0), ("quickstart.py", 1, 94.0), ("prefix_lm.py:full", 1, 93.0)):
         config = planted_config(f"configs/{name}", seed=seed)
@@ -253,18 +254,40 @@ def test_what_begins_with_other_parameters_is_compared_with_what_does_not(tmp_pa
     assert found["accuracy %, fine-tuned"] == "85.0 ± 7.1" and found["accuracy %, from scratch"] == "70.0 ± 0.0"
     assert (found["difference"], found["seeds"]) == ("+15.0 ± 63.5", "2 and 3")
     assert row(classifiers, "clause")["accuracy %, fine-tuned"] == "not run"
-    (begun,) = [note for note in classifiers.notes if "begin with" in note]
-    assert begun.startswith("2 fine-tuned runs begin with the parameters of runs/other, which has no record: ")
-    assert not any("begin with" in note for note in translators.notes)
-    pretraining = planted_config(families.PRETRAINING)
-    plant(tmp_path / "other", pretraining, scores(pretraining, "test", 1.0))
-    (begun,) = [note for note in families.tables(find_records(tmp_path))[0].notes if "begin with" in note]
-    assert begun.startswith("2 fine-tuned runs begin with the parameters of runs/other: ")
+    assert not any("begin" in note for note in translators.notes)
     assert row(translators, "encoder and decoder")["sacreBLEU"] == "92.00 ± 2.83"
     assert row(translators, "decoder alone")["sacreBLEU − encoder and decoder"] == "−1.00"
     assert row(translators, "T5, fine-tuned")["sacreBLEU"] == "not run"
     families.plot(records, tmp_path / "families.svg")
     assert (tmp_path / "families.svg").stat().st_size > 10_000
+
+
+def test_a_beginning_is_known_by_its_hash_and_shared_by_seeds_or_not(tmp_path: Path) -> None:
+    unknown = "without a record of what was pre-trained, or with another: runs/pre"
+
+    def notes(*hashes: str) -> list[str]:
+        for seed, begun in enumerate(hashes):
+            config = planted_config("configs/classification.py:tense", seed=seed)
+            found = scores(config, "test", 0.0) | {"accuracy": 0.9, "nll": 1.0}
+            shutil.rmtree(tmp_path / str(seed), ignore_errors=True)
+            folder = plant(tmp_path / str(seed), config, {key: found[key] for key in found if key != "sacrebleu"})
+            launches = json.loads((folder / "run.json").read_text())
+            launches["launches"][0]["init"] = {"run": "runs/pre", "params_sha256": begun}
+            (folder / "run.json").write_text(json.dumps(launches))
+        made = families.tables(find_records(tmp_path))[0].notes
+        return [note for note in made if "begin" in note or "pre-trained" in note]
+
+    shared, no_record = notes("one", "one")
+    assert shared.startswith("2 fine-tuned runs begin with the parameters of runs/pre: their seeds differ only in what")
+    assert no_record == unknown
+    own = "2 fine-tuned runs: each seed begins with the parameters of a pre-training run of its own"
+    assert notes("one", "two") == [own, unknown]
+    pretraining = planted_config(families.PRETRAINING)
+    for seed, trained in enumerate(("one", "two")):
+        config = {**pretraining, "seed": seed}
+        plant(tmp_path / f"pre{seed}", config, scores(config, "test", 1.0, params_sha256=trained))
+    assert notes("one", "two") == [own]
+    assert notes("one", "three") == [own, unknown]
 
 
 def plant_lengths(folder: Path, kind: str, seed: int, short: float, long: float) -> None:

@@ -10,6 +10,7 @@ import pytest
 from ml_collections import ConfigDict
 
 from base.errors import UserError
+from run.averaging import params_sha256
 from run.checkpoint import load_params
 from tests import tiny
 from tests.train.test_train_cli import start
@@ -40,6 +41,7 @@ def test_what_matches_is_taken_and_the_rest_is_named(source: tuple, capfd: pytes
     assert not any(leaf.any() for leaf in jax.tree.leaves((found.pop("embed"), found.pop("head"))))
     jax.tree.map(np.testing.assert_array_equal, found, there)
     assert record["checkpoints"] == [4] and record["new"] == ["embed", "head/bias", "head/scale"]
+    assert record["params_sha256"] == params_sha256(load_params(run, 4))
     rest = "encoder/layer_*/norm_2/bias, encoder/layer_*/norm_2/scale"
     message = f"3 (embed, head/bias, head/scale) new; 3 (embed, {rest}) there not used"
     assert message in capfd.readouterr().err
