@@ -42,17 +42,9 @@ def description(cfg: ConfigDict, mesh: Mesh, params: Any, manifests: Mapping[str
     ]
     if cfg.amx:
         lines.append(amx.choice())
-    if here["kind"] == "cpu" and _is_slow_on_a_cpu(cfg.model):
-        lines.append("note: model.scan_layers=True with model.remat=full is faster on a CPU, see docs/cpu.md")
     for split, manifest in manifests.items():
         lines.append(f"data.{split}: {_counted(manifest)}")
     return lines
-
-
-def _is_slow_on_a_cpu(model: ConfigDict) -> bool:
-    """Returns whether XLA computes the gradients of residual sums once for each product that needs them."""
-    is_scanned = model.scan_layers and model.remat == "full"
-    return model.recurrent == "none" and model.norm == "pre" and model.N > 2 and not is_scanned
 
 
 def _counted(manifest: Mapping[str, Any]) -> str:

@@ -2,21 +2,18 @@
 
 import logging
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
 import pytest
 
-from configs.common import default
 from run.averaging import count_parameters
 from run.checkpoint import load_params
-from run.sharding import data_mesh
 from tasks.loss import Loss
 from tests import tiny
 from train import loop, metrics
 from train.metrics import Reporter
-from train.start import description, given
+from train.start import given
 from train.step import Sums
 
 
@@ -45,25 +42,6 @@ def test_a_start_says_what_it_does_and_compiles_the_update_once(
 
     loop.train(cfg, tmp_path / "run")
     assert "compiling" not in capsys.readouterr().err, "nothing is left to train"
-
-
-@pytest.mark.parametrize(
-    ("changes", "is_told"),
-    [
-        ({}, True),
-        ({"norm": "post"}, False),
-        ({"N": 2}, False),
-        ({"scan_layers": True}, True),
-        ({"scan_layers": True, "remat": "full"}, False),
-    ],
-)
-def test_pre_norm_on_a_cpu_is_told_what_is_faster(changes: dict[str, Any], is_told: bool) -> None:
-    cfg = default()
-    cfg.model.update({"norm": "pre", "N": 3, **changes})
-    lines = description(cfg, data_mesh(), {}, {})
-    assert (
-        "note: model.scan_layers=True with model.remat=full is faster on a CPU, see docs/cpu.md" in lines
-    ) == is_told
 
 
 def test_the_keys_that_the_command_line_sets_are_named() -> None:
