@@ -27,6 +27,7 @@ The design, fixed before the first run:
     python -m train.sweep --config=configs/g2p.py:test --workdir=runs/g2p                                   # stage 2
     python -m train --config=configs/g2p.py:dut --workdir=runs/dut                                          # one run
     python -m infer --workdir=RUN --split=valid                              # of stage 1; of stage 2 --split=test
+    python -m infer --workdir=RUN,RUN,RUN --split=test                       # the ensemble of a language's three seeds
     python -m paper g2p --runs=runs --plot=g2p.svg                           # the dropout chosen, and every language
 
 An argument with a slash begins the names of other files: FOLDER/NAME reads FOLDER/NAME_{train,dev,test}.tsv, or .gz.
