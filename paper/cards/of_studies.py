@@ -149,7 +149,7 @@ def _classifiers(records: Records) -> list[Card]:
     differences: dict[str, Float[np.ndarray, " seeds"]] = {}
     for name in CLASSES:
         tuned, new = (runs[f"{name}, {way}"] for way in families.WAYS)
-        claims[name] = Claim(f"this masked language model helps: {name}", [tuned, new], 1)
+        claims[name] = Claim(f"pre-training helps: {name}", [tuned, new], 1)
         differences[name] = 100 * paired_differences(tuned, new, "accuracy")
     return compared("Pre-training a classifier, points of accuracy", claims, differences, 1)
 
