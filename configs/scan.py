@@ -1,9 +1,9 @@
 """SCAN: does the model compose what it knows? The argument is the split: simple, length or around-right.
 
 Published: exact match of a Transformer, `SCAN` in paper/published.py.
-Ours:  exact match 99.8 % (simple) and 2.3 % (length), three seeds each; around-right 26.4 % with five seeds (44.6,
-       16.3, 29.1, 8.7, 33.4), below the published value by 27 points, with a 95 % t interval of 18 on either side: not
-       met. Two of the seven that were decided on have not run.
+Ours:  exact match 99.8 % (simple) and 2.3 % (length), three seeds each; around-right 25.7 % with seven seeds (44.6,
+       16.3, 29.1, 8.7, 33.4, 32.2, 15.3), below the published value by 27 points, with a 95 % t interval of 12 on
+       either side: not met.
 Cost:  about 12 minutes each on one core of a shared machine.
 
 Seven seeds of around-right were decided on when three had run and left it open (p = 0.11); none more will be added.
