@@ -58,6 +58,26 @@ def folder(flag: str, path: str | Path) -> Path:
     return expanded(path, f"--{flag}={path}")
 
 
+def folders(flag: str, paths: str) -> list[str]:
+    """Returns the folders that the flag `--FLAG` names, separated by commas; they need not exist.
+
+    The name of a folder that exists may have commas itself, as a sweep's points do (`runs/heads/h=1,seed=0`).
+
+    Raises:
+      UserError: as `folder`.
+    """
+    pieces = paths.split(",")
+    found: list[str] = []
+    while pieces:
+        for count in range(len(pieces), 0, -1):
+            path = ",".join(pieces[:count])
+            if folder(flag, path).is_dir() or count == 1:
+                break
+        found.append(path)
+        pieces = pieces[count:]
+    return found
+
+
 def output_file(flag: str, path: str | Path, suffixes: tuple[str, ...] = ()) -> Path:
     """Returns the file that the flag `--FLAG` names, with `~` expanded, once it is known that it may be written there.
 

@@ -25,7 +25,7 @@ from absl import flags
 
 from base.command import imported
 from base.errors import UserError
-from base.files import folder, output_file
+from base.files import folder, folders, output_file
 from infer.options import define_evaluation_flags, start
 from run.config import read_config
 
@@ -39,7 +39,7 @@ def check(options: Any) -> None:
         raise UserError("give one of --split=test, --corpus=SPEC, or both --source=FILE and --reference=FILE")
     if options.output is not None:
         output_file("output", options.output)
-    first, *_ = options.workdir.split(",")
+    first, *_ = folders("workdir", options.workdir)
     task = read_config(folder("workdir", first)).task
     if options.row_length and task != "language_model":
         raise UserError("--row_length is for language models; this run's task is another")

@@ -16,7 +16,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from base.errors import UserError
-from base.files import folder
+from base.files import folder, folders
 from data.imported import open_tokenizer
 from data.tokenizer import Tokenizer
 from model.config import ModelConfig
@@ -172,7 +172,7 @@ def open_runs(workdirs: str, checkpoint: str | int | None = None) -> list[Run]:
     Raises:
       UserError: as `open_run`, or their tokenizers differ.
     """
-    runs = [open_run(workdir, checkpoint, TRANSLATION) for workdir in workdirs.split(",")]
+    runs = [open_run(workdir, checkpoint, TRANSLATION) for workdir in folders("workdir", workdirs)]
     first = runs[0]
     for run in runs[1:]:
         if run.tokenizer.sha256 != first.tokenizer.sha256:

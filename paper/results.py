@@ -30,7 +30,7 @@ from absl import flags
 
 from base.command import run
 from base.errors import UserError
-from base.files import check, folder, sha256, write_json, write_text
+from base.files import check, folder, folders, sha256, write_json, write_text
 from base.markers import rewritten
 from base.table import Markdown, Table, as_markdown, escaped
 from paper import cards
@@ -261,7 +261,7 @@ def main(argv: list[str]) -> None:
     if options.workdir:
         if not re.fullmatch(r"[\w=,+-][\w=,.+-]*(/[\w=,+-][\w=,.+-]*)*", options.name):
             raise UserError(f"--name={options.name}: it must be like base or table3-small/A1-seed0, without .json")
-        first, *others = options.workdir.split(",")
+        first, *others = folders("workdir", options.workdir)
         for name, path in runs_of(folder("workdir", first), options.name).items():
             try:
                 write_record(

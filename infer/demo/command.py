@@ -4,6 +4,7 @@ import sys
 from typing import Any
 
 from base.errors import UserError
+from base.files import folders
 from infer.demo.server import listen
 
 
@@ -17,7 +18,7 @@ def main(options: Any) -> None:
     from infer.demo.answers import Demo  # only now: these load jax, and a port that is taken is refused before
     from infer.runs import open_run
 
-    workdirs = options.workdir.split(",")
+    workdirs = folders("workdir", options.workdir)
     runs = [open_run(workdir, options.checkpoint) for workdir in workdirs]
     search = {name: options[name].value for name in ("beam", "alpha", "extra_length")}
     demo = Demo(runs, workdirs, search)

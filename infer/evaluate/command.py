@@ -3,7 +3,7 @@
 from typing import Any
 
 from base.errors import UserError
-from base.files import folder
+from base.files import folder, folders
 from data.imported import Unigram
 from data.sources import open_corpus
 from infer.evaluate import predictions, texts, translations
@@ -24,7 +24,7 @@ def main(options: Any) -> None:
 
 def evaluate(options: Any) -> None:
     """Evaluates the run, or the ensemble, that the flags name on their input, and saves the record."""
-    first, *others = options.workdir.split(",")
+    first, *others = folders("workdir", options.workdir)
     if others:
         if options.corpus and open_corpus(options.corpus).sides == 1:
             raise UserError(f"--corpus={options.corpus}: this is a text; an ensemble translates pairs, as of tsv:FILE")

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -10,7 +11,7 @@ from matplotlib.axes import Axes
 from base.table import Table
 from configs.classification import CLASSES
 from paper.drawing import colour, drawn
-from paper.records import Records, RowRuns, caveat_notes, identity, load, row_runs
+from paper.records import Records, RowRuns, ScoredRun, caveat_notes, identity, load, row_runs
 from paper.tables.cost import cost
 from paper.tables.trend import INTERVAL, paired_differences, tested, with_interval
 from run.folder import as_json
@@ -33,6 +34,13 @@ PAIRS = (
     ("T5, fine-tuned", "T5"),
     ("decoder alone, pre-norm", "decoder alone, causal, pre-norm"),
 )
+
+
+class Beginning(NamedTuple):
+    """The run whose parameters another begins with, and their hash, "" where it was not recorded yet."""
+
+    run: str
+    sha256: str
 
 
 def tables(records: Records) -> list[Table]:
@@ -117,15 +125,15 @@ def beginnings(records: Records, rows: dict[str, RowRuns], pretraining: str) -> 
     own = 0
     unknown: dict[str, None] = {}
     for row in rows.values():
-        begun = [launch["init"] for seed in row.scored for launch in seed.run.launches if "init" in launch]
-        times = Counter(init.get("params_sha256", init["run"]) for init in begun)
+        begun = [init for seed in row.scored if (init := _beginning(seed))]
+        times = Counter(init.sha256 or init.run for init in begun)
         for init in begun:
-            if init.get("params_sha256") not in recorded:
-                unknown[init["run"]] = None
-            if times[init.get("params_sha256", init["run"])] == 1:
+            if init.sha256 not in recorded:
+                unknown[init.run] = None
+            if times[init.sha256 or init.run] == 1:
                 own += 1
             else:
-                shared[init["run"]] += 1
+                shared[init.run] += 1
     notes = [
         f"{count} fine-tuned runs begin with the parameters of {run}: "
         "their seeds differ only in what comes after it, so no interval covers how much pre-training runs differ"
@@ -136,6 +144,14 @@ def beginnings(records: Records, rows: dict[str, RowRuns], pretraining: str) -> 
     if unknown:
         notes.append(f"without a record of what was pre-trained, or with another: {', '.join(unknown)}")
     return notes
+
+
+def _beginning(seed: ScoredRun) -> Beginning | None:
+    """Returns what a run began with; None if with new parameters. Of several launches before its first checkpoint only
+    the last counts.
+    """
+    begun = [launch["init"] for launch in seed.run.launches if "init" in launch]
+    return Beginning(begun[-1]["run"], begun[-1].get("params_sha256", "")) if begun else None
 
 
 def _percent(row: RowRuns) -> str:

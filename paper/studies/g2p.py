@@ -85,11 +85,13 @@ def _of_stage_2(records: Records, members: int) -> dict[str, RowRuns]:
 
 
 def word_errors(of_rows: Mapping[str, RowRuns]) -> dict[str, dict[int, float]]:
-    """Returns which % of the words are wrong."""
-    return {
-        language: {scored.run.config["seed"]: 100 - scored.scores["exact_match"] for scored in row.scored}
-        for language, row in of_rows.items()
-    }
+    """Returns which % of the words are wrong, by language and seed."""
+    return {language: errors_of(row) for language, row in of_rows.items()}
+
+
+def errors_of(row: RowRuns) -> dict[int, float]:
+    """Returns which % of the words are wrong, by seed."""
+    return {scored.run.config["seed"]: 100 - scored.scores["exact_match"] for scored in row.scored}
 
 
 def mean_of(errors: Errors) -> dict[int, float]:
@@ -124,10 +126,10 @@ def stage_1(records: Records) -> Table:
     shown: list[str] = []
     for dropout in OPTIONS:
         row = row_runs(records, f"{FILE}:{PILOT}:{dropout}", "valid", "edits_as_is")
-        first = [value for seed, value in word_errors({PILOT: row})[PILOT].items() if seed == 0]
-        shown.append(spread(first, 1) or NOT_RUN)
+        error = errors_of(row).get(0)
+        shown.append(NOT_RUN if error is None else number(error, 1))
     head = ("language", *(f"word errors % on validation, dropout: {dropout}" for dropout in OPTIONS), "chosen")
-    line = PILOT, *shown, str(CHOSEN or "not chosen")
+    line = PILOT, *shown, str(CHOSEN)
     notes = [f"one run of seed 0 with each; the choice is recorded in {FILE} before stage 2"]
     return Table("g2p", f"{TITLE}, stage 1", head, [line], notes)
 

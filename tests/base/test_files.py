@@ -14,6 +14,7 @@ import pytest
 from base.errors import UserError
 from base.files import (
     folder,
+    folders,
     output_file,
     output_folder,
     read_bytes,
@@ -38,6 +39,19 @@ def test_a_folder_is_where_it_says() -> None:
     for path in ("runs/a", "/a:b/c", "gs:", "a/gs://b", "C:/runs"):
         assert folder("workdir", path) == Path(path)
     assert folder("workdir", "~/runs") == Path.home() / "runs"
+
+
+def test_folders_are_separated_by_commas_but_a_sweeps_point_has_some_in_its_name(tmp_path: Path) -> None:
+    one, other = (str(tmp_path / name) for name in ("h=1,d_k=128,seed=0", "h=2,d_k=64,seed=0"))
+    Path(one).mkdir()
+    Path(other).mkdir()
+    (tmp_path / "h=1").mkdir()  # begins like a point's name
+    assert folders("workdir", one) == [one]
+    assert folders("workdir", f"{one},{other}") == [one, other]
+    assert folders("workdir", f"runs/a,{other},runs/b") == ["runs/a", other, "runs/b"]
+    assert folders("workdir", "runs/a") == ["runs/a"]
+    with pytest.raises(UserError, match=r"^--workdir=: the path is empty"):
+        folders("workdir", f"{one},")
 
 
 def test_a_file_is_written_whole_and_nothing_stays_beside_it(tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ def test_perplexity_equals_its_definition_sentence_by_sentence(run: Run):
 def test_an_ensemble_is_scored_by_the_mean_of_log_probabilities_and_kept_apart(workdir: Path, tmp_path: Path):
     folders = []
     for step in (1, 4):
-        folders.append(tiny.write_run(tmp_path / f"run{step}"))
+        folders.append(tiny.write_run(tmp_path / f"step={step},seed=0"))  # as a sweep names its points
         config = json.loads((folders[-1] / "config.json").read_text())
         config["decode"]["checkpoint"] = str(step)
         (folders[-1] / "config.json").write_text(json.dumps(config))

@@ -134,10 +134,7 @@ def test_the_second_design_tests_three_fresh_seeds_of_what_each_row_chose(monkey
 
 
 def test_one_language_chooses_the_dropout_of_all_ten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(g2p, "CHOSEN", None)
     assert len(g2p.sweep("choose")) == 2
-    with pytest.raises(ValueError, match=r"^stage 1 has not chosen for dut: CHOSEN in the config$"):
-        g2p.sweep("test")
     monkeypatch.setattr(g2p, "CHOSEN", 0.2)
     points = g2p.sweep("test")
     assert len(points) == len({tuple(point.items()) for point in points}) == 30
