@@ -37,7 +37,7 @@ def get_config(file: str = "") -> ConfigDict:
     cfg.model.P_drop = 0.0
     cfg.model.norm = "pre"
     cfg.model.activation = "gelu"
-    # Twice as fast on a CPU, see docs/cpu.md.
+    # Faster on a CPU, see docs/cpu.md.
     cfg.model.scan_layers = True
     cfg.model.remat = "full"
     cfg.model.positions = "alibi"  # so that it can write beyond the 64 characters of a training row

@@ -80,7 +80,7 @@ def get_config(argument: str = PILOT) -> ConfigDict:
     cfg.model.norm = "pre"
     cfg.model.P_drop = cfg.model.P_drop_attention = cfg.model.P_drop_relu = dropout or CHOSEN
     cfg.model.dropout_bits = "hash"
-    # Twice as fast on a CPU, see docs/cpu.md.
+    # Faster on a CPU, see docs/cpu.md.
     cfg.model.scan_layers = True
     cfg.model.remat = "full"
 
