@@ -13,13 +13,16 @@ from infer.translate.options import Decoding
 
 
 def score(
-    runs: Sequence[Run], sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str], language: str
+    runs: Sequence[Run],
+    sources: Sequence[str],
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    language: str,
 ) -> dict[str, Any]:
     """Returns every score of `infer.scores.bleu`, the references' perplexity, and the `signatures` of all of them.
 
-    The perplexity is that of the run, or of the ensemble of several.
-
-    Those of `bleu.AS_IS` are among them if the run writes words.
+    Those of `bleu.AS_IS` are among them if the runs write words. The perplexity is that of one run, or of the ensemble
+    of several.
 
     Raises:
       ValueError: if the sides differ in length or are empty.
@@ -34,7 +37,8 @@ def score(
         for name, as_is in bleu.scores_as_is(hypotheses, joined).items():
             values[name] = as_is.value
             signatures[name] = as_is.signature
-    values["perplexity"] = perplexity(*as_one(runs), tokenizer, sources, references)
+    models, params = as_one(runs)
+    values["perplexity"] = perplexity(models, params, tokenizer, sources, references)
     signatures["perplexity"] = f"unit:{unit}|vocabulary:{tokenizer.vocab_size}|eos:yes|smoothing:none"
     return {**values, "signatures": signatures}
 
@@ -49,13 +53,16 @@ def evaluate(
     of `infer.scores.lengths`. The record of an ensemble has `members`, the hash of each one's parameters.
     """
     runs = [model_run, *others]
+    sources = sentences.sources
+    references = sentences.references
     translations, seconds = translate(runs, sentences, decoding, "translating", "lines")
     hypotheses = [translation.text for translation in translations]
-    references = [model_run.tokenizer.joined(line) for line in sentences.references]
-    tokens = sum(len(translation.hypotheses[0].tokens) + 1 for translation in translations)
+    best = [translation.hypotheses[0] for translation in translations]
+    tokens = sum(len(hypothesis.tokens) + 1 for hypothesis in best)
+    joined = [model_run.tokenizer.joined(line) for line in references]
     record = {
-        **score(runs, sentences.sources, hypotheses, sentences.references, sentences.language),
-        "by_length": by_length(sentences.sources, hypotheses, references),
+        **score(runs, sources, hypotheses, references, sentences.language),
+        "by_length": by_length(sources, hypotheses, joined),
         "seconds": seconds,
         "tokens_per_second": tokens / seconds,
         **provenance(model_run, sentences.data, sentences.name, others),

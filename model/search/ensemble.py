@@ -45,13 +45,14 @@ class Ensemble(NamedTuple):
 
     def apply(self, variables: dict[str, Any], *arguments: Any, method: str = "") -> Any:
         """Returns what `start` or `step` does, as a Flax module would be called; without a method, all logits."""
+        of_members = zip(self.members, variables["params"], strict=True)
         if not method:
-            every = zip(self.members, variables["params"], strict=True)
-            return _mean_log_probs([model.apply({"params": params}, *arguments) for model, params in every])
+            logits = [model.apply({"params": params}, *arguments) for model, params in of_members]
+            return _mean_log_probs(logits)
         outputs = []  # first tokens from `start`, logits from `step`
         caches = []
         *shared, last = arguments
-        for number, (model, params) in enumerate(zip(self.members, variables["params"], strict=True)):
+        for number, (model, params) in enumerate(of_members):
             own = last.members[number] if method == "step" else last
             output, cache = model.apply({"params": params}, *shared, own, method=method)
             outputs.append(output)
@@ -62,7 +63,9 @@ class Ensemble(NamedTuple):
 
 
 def _mean_log_probs(logits: list[Float[Array, "*b v"]]) -> Float[Array, "*b v"]:
-    return jnp.mean(jnp.stack(list(map(jax.nn.log_softmax, logits))), axis=0)
+    """Returns the mean over the members, which is not normalised."""
+    log_probs = [jax.nn.log_softmax(of_member) for of_member in logits]
+    return jnp.mean(jnp.stack(log_probs), axis=0)
 
 
 def searched(config: ModelConfig | tuple[ModelConfig, ...]) -> Any:

@@ -83,8 +83,10 @@ def repeat(record: RunRecord, folder: Path) -> RunRecord:
 def commands(record: RunRecord, folder: Path) -> list[list[str]]:
     """Returns the commands that train the run of a record into `folder`, and evaluate it, without their `python -m`."""
     scores = record.evaluations[0].scores
-    train = ["train", *record.launches[-1]["command"][1:], f"--workdir={folder}"]
-    evaluate = ["infer.parse" if "f1" in scores else "infer", f"--workdir={folder}", f"--split={scores['split']}"]
+    _, *given = record.launches[-1]["command"]
+    train = ["train", *given, f"--workdir={folder}"]
+    module = "infer.parse" if "f1" in scores else "infer"
+    evaluate = [module, f"--workdir={folder}", f"--split={scores['split']}"]
     if "checkpoint" in scores:
         evaluate.append(f"--checkpoint={scores['checkpoint']}")
     evaluate += [f"--{key}={scores[key]}" for key in SEARCH if key in scores]
@@ -118,16 +120,25 @@ def table(name: str, record: RunRecord, again: RunRecord, tolerance: float) -> T
 def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     """Returns a note on the processors, and one on packages, of two launches that differ."""
     notes: list[str] = []
-    devices = [launch["device"].get("cpu") or launch["device"]["kind"] for launch in (before, after)]
-    if devices[0] != devices[1]:
-        notes.append(f"recorded on {devices[0]}, now on {devices[1]}")
-    versions = [launch.get("versions", {}) for launch in (before, after)]
+    recorded = _processor(before)
+    now = _processor(after)
+    if recorded != now:
+        notes.append(f"recorded on {recorded}, now on {now}")
+    installed = after.get("versions", {})
     changed = [
-        f"{package} {version}, now {versions[1].get(package, 'none')}"
-        for package, version in versions[0].items()
-        if versions[1].get(package) != version
+        f"{package} {version}, now {installed.get(package, 'none')}"
+        for package, version in before.get("versions", {}).items()
+        if installed.get(package) != version
     ]
-    return [*notes, f"packages: {'; '.join(changed)}"] if changed else notes
+    if changed:
+        notes.append(f"packages: {'; '.join(changed)}")
+    return notes
+
+
+def _processor(launch: dict[str, Any]) -> str:
+    """Returns the processor of a launch or, where it was not recorded, the kind of its devices."""
+    device = launch["device"]
+    return str(device.get("cpu") or device["kind"])
 
 
 def is_close(record: RunRecord, again: RunRecord, tolerance: float) -> bool:
@@ -146,8 +157,9 @@ def loss_of(run_record: RunRecord) -> float:
 
 
 def _same_parameters(record: RunRecord, again: RunRecord) -> bool:
-    hashes = {run_record.evaluations[0].scores["params_sha256"] for run_record in (record, again)}
-    return len(hashes) == 1
+    before = record.evaluations[0].scores
+    after = again.evaluations[0].scores
+    return bool(before["params_sha256"] == after["params_sha256"])
 
 
 def _call(command: list[str], folder: Path) -> None:

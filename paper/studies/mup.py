@@ -1,11 +1,12 @@
 """Does the best learning rate stay where it is as a model grows? By the rule of `configs/mup.py`."""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
 
 from base.table import NOT_RUN, Table, number
 from configs.mup import KINDS, RATES, ROWS, SEEDS, WIDTHS, get_config
@@ -45,9 +46,10 @@ def tables(records: Records) -> list[Table]:
     losses = losses_of(records)
     lines: list[tuple[str, ...]] = []
     for row in ROWS:
+        of_rates = losses[row].values()
+        cells = [_mean(seeds) for seeds in of_rates]
         best = best_rate(losses[row])
-        cells = [number(float(np.mean(seeds)), 3) if seeds else NOT_RUN for seeds in losses[row].values()]
-        count = sum(len(seeds) for seeds in losses[row].values())
+        count = sum(map(len, of_rates))
         lines.append((row, *cells, NOT_RUN if best is None else str(best), str(count)))
     head = ("parametrisation and width", *(f"rate {rate}" for rate in RATES), "best rate", "runs")
     notes = [
@@ -59,6 +61,10 @@ def tables(records: Records) -> list[Table]:
         "parabola through the lowest and its two neighbours has its minimum",
     ]
     return [Table("mup", TITLE, head, lines, notes)]
+
+
+def _mean(seeds: Sequence[float]) -> str:
+    return number(float(np.mean(seeds)), 3) if seeds else NOT_RUN
 
 
 def rows(records: Records) -> dict[str, RowRuns]:
@@ -130,14 +136,7 @@ def plot(records: Records, path: Path) -> None:
     with drawn(path, 7, 3.2) as figure:
         for axes, kind in zip(figure.subplots(1, len(KINDS), sharey=True), KINDS, strict=True):
             for place, width in enumerate(WIDTHS):
-                of_row = losses[f"{kind}-{width}"]
-                means = {rate: float(np.mean(seeds)) for rate, seeds in of_row.items() if seeds}
-                if means:
-                    axes.plot(list(means), list(means.values()), "o-", color=colour(place), markersize=3)
-                    axes.plot([], [], color=colour(place), label=f"d_model {width}")
-                best = best_rate(of_row)
-                if best is not None:
-                    axes.axvline(best.rate, color=colour(place), linestyle=":", linewidth=1)
+                _draw(axes, losses[f"{kind}-{width}"], colour(place), f"d_model {width}")
             axes.set(title=kind, xlabel="rate (dotted: the best)", xscale="log")
             axes.set_xticks(RATES, [str(rate) for rate in RATES], rotation=90)
             axes.minorticks_off()
@@ -145,3 +144,14 @@ def plot(records: Records, path: Path) -> None:
         labelled = figure.axes[0].get_legend_handles_labels()
         if labelled[0]:
             figure.legend(*labelled, loc="outside lower center", ncols=len(WIDTHS), fontsize=7)
+
+
+def _draw(axes: Axes, of_row: Mapping[float, list[float]], ink: Any, label: str) -> None:
+    """Draws the means of a row against the rate, and a line where its best rate is."""
+    means = {rate: float(np.mean(seeds)) for rate, seeds in of_row.items() if seeds}
+    if means:
+        axes.plot(list(means), list(means.values()), "o-", color=ink, markersize=3)
+        axes.plot([], [], color=ink, label=label)
+    best = best_rate(of_row)
+    if best is not None:
+        axes.axvline(best.rate, color=ink, linestyle=":", linewidth=1)
