@@ -87,10 +87,10 @@ def trained(
     if run.step < cfg.steps and whole:
         raise OutOfTime
     sentences, decoding = open_split(run, split), chosen(run.config.decode)
-    translations, taken = translate(run, sentences, decoding, "translating", "lines")
+    translations, taken = translate([run], sentences, decoding, "translating", "lines")
     hypotheses = [one.text for one in translations]
     return {
-        **score(run, sentences.sources, hypotheses, sentences.references, sentences.language),
+        **score([run], sentences.sources, hypotheses, sentences.references, sentences.language),
         **provenance(run, sentences.data, sentences.name),
         **about(sentences, decoding),
         "updates": run.step,
