@@ -48,7 +48,8 @@ def our_step(
     goal = objective(config, cfg.loss.eps_ls, cfg.loss.chunk if chunk is None else chunk)
     state = init_state(goal.init, tx, jax.random.key(0))
     key, on_device = jax.random.key(1, impl=generator), jax.tree.map(jnp.asarray, batch)
-    step = make_train_step(goal, tx, 1).lower(state, on_device, key).compile()
+    jitted: Any = make_train_step(goal, tx, 1)
+    step = jitted.lower(state, on_device, key).compile()
     needs = step.memory_analysis()
 
     def run() -> Any:

@@ -154,7 +154,8 @@ def time_one_batch(options: Any) -> None:
         lengths = set(map(int, found.lengths_bm[:, 0] - 1)), {len(result.hypotheses[0]) for result in results}
         numbers = {name: i for i, name in enumerate(names_of(config))}
         target_bt = np.array([[numbers[name] for name in result.hypotheses[0]] for result in results], np.int32)
-        forced_b = jnp.sum(forced_log_probs(Transformer(config), params, source_bs, target_bt), axis=1)
+        sentences = jnp.asarray(source_bs), jnp.asarray(target_bt)
+        forced_b = jnp.sum(forced_log_probs(Transformer(config), params, *sentences), axis=1)
         reported_b = np.array([result.scores[0] for result in results]) * TOKENS**0.6
         error = float(np.max(np.abs(forced_b / reported_b - 1)))
         print(

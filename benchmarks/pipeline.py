@@ -63,8 +63,7 @@ def prepared_on(cpus: set[int], path: Path, tokenizer: Path, cache: Path) -> tup
     os.sched_setaffinity(0, cpus)
     model = Tokenizer.from_file(tokenizer)
     wall, cpu = time.perf_counter(), time.process_time()
-    rules = {"max_length": 256, "max_ratio": 9.0, "clean": True, "progress": False}
-    prepared = prepare(f"tsv:{path}", model, cache=cache, **rules)
+    prepared = prepare(f"tsv:{path}", model, cache=cache, max_length=256, max_ratio=9.0, clean=True, progress=False)
     return prepared.folder, time.perf_counter() - wall, time.process_time() - cpu
 
 

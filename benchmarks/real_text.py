@@ -123,6 +123,7 @@ class Process:
         chosen_flags = [f"--contender={part}" for part in contender]
         command = [sys.executable, "-m", "benchmarks.decoding", *sys.argv[1:], f"--exported={exported}", *chosen_flags]
         environment = {name: value for name, value in os.environ.items() if name != DIRECTORY}
+        self._command = " ".join(command)
         self.began = time.perf_counter()
         self._process = subprocess.Popen(
             command,
@@ -146,7 +147,7 @@ class Process:
         line = self._process.stdout.readline()
         wall = time.perf_counter() - began
         if not line:
-            raise UserError(f"a contender ended without an answer: {' '.join(self._process.args)}")
+            raise UserError(f"a contender ended without an answer: {self._command}")
         return Call(wall, **json.loads(line))
 
     def close(self) -> None:
@@ -223,7 +224,7 @@ def table(
     references: list[str] | None,
 ) -> Table:
     """Returns a row for each contender; of the warm rounds the shortest."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for contender, calls in warm.items():
         seconds = shortest(calls)
         texts = calls[0].texts

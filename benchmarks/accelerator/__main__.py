@@ -38,7 +38,7 @@ from benchmarks.accelerator.process import run_whole
 from benchmarks.accelerator.record import MINUTES, ON_REQUEST, finished, save_archive, save_failure
 from benchmarks.accelerator.report import tables
 
-_OUTPUT = flags.DEFINE_string("output", None, "folder of the results; created if absent")
+flags.DEFINE_string("output", None, "folder of the results; created if absent")
 _RUNS = flags.DEFINE_string("runs", "runs/accelerator", "folder of the runs that are trained")
 _CORPORA = flags.DEFINE_string("corpora", None, "folder of the corpora")
 _MINUTES = flags.DEFINE_float("minutes", 50.0, "for all rows that are missing", lower_bound=0.1)
@@ -50,7 +50,7 @@ GRACE = 60.0  # seconds that a row has to save what it does when its time is ove
 
 def main(argv: list[str]) -> int:
     rows = _rows()
-    output = folder("output", _OUTPUT.value)
+    output = folder("output", flags.FLAGS.output)
     runs = folder("runs", _RUNS.value)
     corpora = folder("corpora", _CORPORA.value).resolve() if _CORPORA.value else None
     environment = {

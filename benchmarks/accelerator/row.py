@@ -8,11 +8,11 @@ from absl import flags
 from base.command import run
 from benchmarks.accelerator.record import MINUTES, Options, measure
 
-_ROW = flags.DEFINE_enum("row", None, list(MINUTES), "which")
-_FILE = flags.DEFINE_string("file", None, "its record")
-_RUNS = flags.DEFINE_string("runs", None, "folder of the runs that are trained")
+_ROW = flags.DEFINE_enum("row", None, list(MINUTES), "which", required=True)
+_FILE = flags.DEFINE_string("file", None, "its record", required=True)
+_RUNS = flags.DEFINE_string("runs", None, "folder of the runs that are trained", required=True)
 _CORPORA = flags.DEFINE_string("corpora", None, "folder of the corpora")
-_SECONDS = flags.DEFINE_float("seconds", None, "for the whole row")
+_SECONDS = flags.DEFINE_float("seconds", None, "for the whole row", required=True)
 _TINY = flags.DEFINE_bool("tiny", False, "in miniature")
 
 
@@ -25,5 +25,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    flags.mark_flags_as_required(["row", "file", "runs", "seconds"])
     run(main)

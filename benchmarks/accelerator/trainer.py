@@ -61,8 +61,8 @@ def trained(cfg: ConfigDict, folder: Path, seconds: float) -> dict[str, Any]:
     times: dict[int, float] = {}  # when each number of lines was first seen
     try:
         while process.poll() is None and time.monotonic() < end:
-            lines = log.read_text().count("\n") if log.exists() else 0
-            times.setdefault(lines, time.monotonic())
+            written = log.read_text().count("\n") if log.exists() else 0
+            times.setdefault(written, time.monotonic())
             time.sleep(0.05)
         process.send_signal(signal.SIGTERM)  # the loop then saves and ends
         _, errors = process.communicate()

@@ -47,7 +47,7 @@ def search(size: Size) -> Program:
     options = {"beam": size.beam, "alpha": 0.6, "extra_length": 1}
     jitted = jax.jit(partial(run_search(beam_search), Transformer(size.config), **options))
     compiled = jitted.lower(params, source_bs).compile()
-    needs = compiled.memory_analysis()
+    needs: Any = compiled.memory_analysis()
     memory = needs.argument_size_in_bytes + needs.output_size_in_bytes + needs.temp_size_in_bytes
     return Program(lambda: jax.block_until_ready(compiled(params, source_bs)), memory)
 

@@ -1,6 +1,6 @@
 """What the cost of an update and of a search depends on, and how it is grown, one size after the other."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from model.config import ModelConfig
 
@@ -26,9 +26,18 @@ class Size(NamedTuple):
     def config(self) -> ModelConfig:
         """The model."""
         d = self.d_model
-        widths = {"d_model": d, "d_ff": 4 * d, "h": 4, "d_k": d // 4, "d_v": d // 4}
-        kinds = {"mixer": self.mixer, "attention_impl": self.impl, "dropout_bits": "hash"}
-        return ModelConfig(vocab_size=self.vocabulary, N=self.N, **kinds, **widths)
+        return ModelConfig(
+            vocab_size=self.vocabulary,
+            N=self.N,
+            d_model=d,
+            d_ff=4 * d,
+            h=4,
+            d_k=d // 4,
+            d_v=d // 4,
+            mixer=self.mixer,
+            attention_impl=self.impl,
+            dropout_bits="hash",
+        )
 
 
 class Growth(NamedTuple):
@@ -47,7 +56,8 @@ class Growth(NamedTuple):
     @property
     def sizes(self) -> list[Size]:
         """A model and a batch for each of them."""
-        return [self.base._replace(**{self.name: value}) for value in self.values]
+        changes: list[dict[str, Any]] = [{self.name: value} for value in self.values]
+        return [self.base._replace(**change) for change in changes]
 
 
 UPDATE = [Growth(Size(rows=1), "length", 5)]

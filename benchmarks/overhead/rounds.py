@@ -114,7 +114,8 @@ def _rounds(cfg: ConfigDict, workdir: Path) -> list[dict[str, Any]]:
     made: list[Update] = []
     found: list[dict[str, Any]] = []
     clock = Clock()
-    make, validate, save = loop.make_train_step, loop.validate, Checkpoints.save
+    replaced: Any = loop
+    make, validate, save = replaced.make_train_step, replaced.validate, Checkpoints.save
 
     def make_update(*arguments: Any) -> Any:
         made.append(Update(make(*arguments)))
@@ -139,9 +140,9 @@ def _rounds(cfg: ConfigDict, workdir: Path) -> list[dict[str, Any]]:
         _print(len(found), found[-1])
         clock = Clock()
 
-    loop.make_train_step = make_update
-    loop.validate = timed_validation
-    Checkpoints.save = timed_save  # type: ignore[method-assign]
+    replaced.make_train_step = make_update
+    replaced.validate = timed_validation
+    Checkpoints.save = timed_save  # type: ignore[method-assign, assignment]
     status = loop.train(cfg, workdir)
     if status:
         raise SystemExit(status)

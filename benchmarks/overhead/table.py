@@ -61,7 +61,9 @@ def write(name: str, record: dict[str, Any]) -> None:
 def page() -> str:
     """Returns the page with the table of the records in it."""
     records = {path.stem: _read(path) for path in sorted(RECORDS.glob("*.json"))}
-    linked = {Markdown(f"[{name}](../{RECORDS}/{name}.json)"): record for name, record in records.items()}
+    linked: dict[str, Any] = {
+        Markdown(f"[{name}](../{RECORDS}/{name}.json)"): record for name, record in records.items()
+    }
     return rewritten(PAGE, BEGIN, END, as_markdown(table(linked)))
 
 
