@@ -34,6 +34,7 @@ _LONGEST_NAME = 255  # bytes
 _DRAFTED = 50  # characters of a file's name in that of its draft, which must not be too long where the name is not
 _LONGEST_PATH = 4_000  # bytes: some room below Linux's 4,096 for the names of files inside
 _SURROGATE = re.compile(rb"\\u(?:[dD][89a-fA-F]|0000)")  # which may be half of a pair; and zero, which ends a C string
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')  # of JSON
 _NAMES = {
     bool: "true or false",
     int: "a whole number",
@@ -317,12 +318,22 @@ def _parsed(path: Path, where: str, content: bytes, widest: int = WIDEST) -> Any
     except (ValueError, RecursionError) as error:  # bad UTF-8, or bad JSON
         raise UserError(f"{_damaged(path, where)}, not JSON ({str(error)[:120]})") from error
     # Walking the value is slow, and the content of nearly every file shows that there is no need to.
-    may_be_deep = content.count(b"[") + content.count(b"{") > _DEEPEST
-    if has_wide_number or may_be_deep or _SURROGATE.search(content):
+    has_many_brackets = content.count(b"[") + content.count(b"{") > _DEEPEST
+    is_deep = has_many_brackets and _depth(content) > _DEEPEST
+    if has_wide_number or is_deep or _SURROGATE.search(content):
         fault = _impossible(value, widest)
         if fault:
             raise UserError(f"{_damaged(path, where)}: {fault}")
     return value
+
+
+def _depth(content: bytes) -> int:
+    """Returns how many levels of objects and lists JSON has."""
+    depth = deepest = 0
+    for bracket in re.findall(rb"[\[{}\]]", _STRING.sub(b"", content)):
+        depth += 1 if bracket in b"[{" else -1
+        deepest = max(deepest, depth)
+    return deepest
 
 
 def _damaged(path: Path, where: str) -> str:

@@ -220,6 +220,7 @@ def test_a_file_of_ours_is_not_larger_than_memory(tmp_path: Path) -> None:
         (r'{"launches": [], "\ud800": 1}', r"the name of \.'\\ud800' is not Unicode"),
         (r'{"launches": [], "a": "\u0000"}', "a is not Unicode"),
         ('{"launches": [], "a": ' + "[" * 200 + "]" * 200 + "}", "is nested too deeply"),
+        ('{"launches": [], "a\\"' + "]" * 200 + '": ' + "[" * 200 + "]" * 200 + "}", "is nested too deeply"),
     ],
 )
 def test_numbers_text_and_levels_that_nothing_of_ours_has(tmp_path: Path, content: str, message: str) -> None:
