@@ -3,6 +3,7 @@
 Lines are sorted by length into a few static shapes: rows of 32, 64, 128, .. source subwords, each with one full and one
 small batch size, so that little is compiled, and nothing again when the parameters change. The length of a row depends
 only on its line, and each sentence is searched independently, so the other rows of a batch never change a translation.
+On a CPU several batches are translated at once, each in a thread of its own.
 """
 
 import dataclasses
@@ -10,6 +11,7 @@ import functools
 import re
 import sys
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import jax
@@ -18,7 +20,7 @@ from jax.sharding import Mesh
 
 from base.errors import UserError
 from base.ids import EOS
-from data.batching import length_batches
+from data.batching import LengthBatch, length_batches
 from data.tokenizer import Tokenizer
 from infer.runs import Run
 from infer.translate.options import Decoding, chosen
@@ -36,6 +38,8 @@ SHORTEST_ROW = 32
 MAX_INPUT = 512  # source subwords with EOS; longer lines are translated in pieces
 FULL_BATCH = 2048  # source positions in one full batch
 SMALL_SHARE = 4  # a small batch has 1 / SMALL_SHARE of the rows of a full one, as a full one that has shrunk
+AT_ONCE = 4  # batches on a CPU, whose processors one batch of a small model keeps busy only half of the time
+NARROW_BEAM = 4  # the largest beam for as many at once, which need as much more memory
 WIDE_BEAM = 32  # the largest beam for a full batch: memory for attention over all beams' keys grows with the square
 
 _BREAKS = (r"(?<=[.!?。！？])\s+", r"(?<=[,;:])\s+", r"\s+", r"(?=.)")
@@ -112,6 +116,8 @@ class Translator:
         self._decoding = decoding
         self._batch_tokens = batch_tokens * WIDE_BEAM**2 // max(WIDE_BEAM, decoding.rows) ** 2
         configs = model_config if isinstance(model_config, tuple) else (model_config,)
+        on_one_cpu = self._mesh.size == 1 and self._mesh.devices.item().platform == "cpu"
+        self._at_once = max(1, AT_ONCE * NARROW_BEAM // max(NARROW_BEAM, decoding.rows)) if on_one_cpu else 1
         self._row_lengths = row_lengths(configs, max_input)
         self._max_input = self._row_lengths[-1]
         model = searched(model_config)
@@ -195,20 +201,26 @@ class Translator:
         """Returns the hypotheses of each row of ids, whose lines are `row_lines`."""
         sources = [[*row, EOS] for row in rows]
         row_hypotheses: list[list[Hypothesis]] = [[] for _ in rows]
-        done = 0
-        for batch in length_batches(
+        batches = length_batches(
             [len(source) for source in sources],
             self._row_lengths,
             tokens=self._batch_tokens,
             multiple=row_parts(self._mesh),
             small=SMALL_SHARE,
-        ):
+        )
+
+        def decode(batch: LengthBatch) -> list[list[Hypothesis]]:
             lines = [row_lines[row] for row in batch.members]
-            hypotheses = self._decode(params, batch.padded(sources), lines, required_of)
-            for row, hypotheses_of_row in zip(batch.members, hypotheses, strict=True):
-                row_hypotheses[row] = hypotheses_of_row
-            done += len(batch.members)
-            progress(done)
+            with jax.set_mesh(self._mesh):  # that of the caller is not that of its threads
+                return self._decode(params, batch.padded(sources), lines, required_of)
+
+        done = 0
+        with ThreadPoolExecutor(self._at_once) as threads:
+            for batch, hypotheses in zip(batches, threads.map(decode, batches), strict=True):
+                for row, hypotheses_of_row in zip(batch.members, hypotheses, strict=True):
+                    row_hypotheses[row] = hypotheses_of_row
+                done += len(batch.members)
+                progress(done)
         return row_hypotheses
 
     def _decode(

@@ -1,10 +1,12 @@
 """Lines of every kind are translated in order, and other rows of the batch never change a translation."""
 
 import random
+import time
 
 import jax
 import numpy as np
 import pytest
+from jax.sharding import Mesh
 
 from base.errors import UserError
 from base.ids import EOS
@@ -53,6 +55,46 @@ def test_order_and_batch_size_change_nothing(config, tokenizer, params):
         assert [t.text for t in found] == [expected[i].text for i in order]
         scores = [[t.hypotheses[0].score for t in found], [expected[i].hypotheses[0].score for i in order]]
         np.testing.assert_allclose(*scores, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("options", "expected"), [({}, 4), ({"beam": 8}, 2), ({"beam": 16}, 1), ({"beam": 99}, 1)])
+def test_a_cpu_translates_several_batches_at_once(config, tokenizer, params, options, expected):
+    translator = make(config, tokenizer, batch_tokens=1, **options)
+    running: list[int] = []
+    most = 0
+
+    def find(_, inputs_bs):
+        nonlocal most
+        running.append(0)
+        time.sleep(0.02)
+        most = max(most, len(running))
+        running.pop()
+        return Hypotheses(inputs_bs[:, None], *(inputs_bs[:, :1] for _ in range(3)))
+
+    translator._find = find
+    translator.translate(params, LINES)
+    assert most == expected
+
+
+def test_devices_that_work_together_translate_one_batch_at_a_time(config, tokenizer):
+    decoding = Decoding(beam=2, alpha=0.6, extra_length=2)
+    two = Mesh(np.array(jax.devices() * 2)[:2].reshape(2, 1, 1), ("data", "fsdp", "tensor"))
+    assert Translator(config, tokenizer, decoding, mesh=two)._at_once == 1
+
+
+def test_after_an_error_no_further_batch_begins(config, tokenizer, params):
+    translator = make(config, tokenizer, batch_tokens=1)
+    begun = []
+
+    def find(_, inputs_bs):
+        begun.append(inputs_bs)
+        time.sleep(0.01)
+        raise UserError("no")
+
+    translator._find = find
+    with pytest.raises(UserError, match="no"):
+        translator.translate(params, LINES * 20)
+    assert len(begun) < len(LINES) * 10
 
 
 def test_new_parameters_and_new_lines_compile_nothing(config, tokenizer, params):
