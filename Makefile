@@ -24,8 +24,6 @@ $(STAMP): requirements.lock pyproject.toml setup.py
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
-# Huge pages make large arrays faster on CPU.
-quickstart: export GLIBC_TUNABLES = glibc.malloc.hugetlb=1
 quickstart: install  ## train on the built-in corpus, score the test split, translate, draw attention (5 minutes)
 	@echo "[1/4] training configs/quickstart.py (resumes $(RUN) if it exists)" >&2
 	@$(BIN)/python -m train --config=configs/quickstart.py --workdir=$(RUN)

@@ -12,6 +12,7 @@ from tests.hurry import XLA_FLAGS
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ["XLA_FLAGS"] = f"{XLA_FLAGS} {os.environ.get('XLA_FLAGS', '')}".strip()  # the last one counts
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parent.parent / ".cache" / "jax-tests"))
+os.environ.setdefault("GLIBC_TUNABLES", "glibc.malloc.hugetlb=0")  # or each training would start twice
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 
 import jax

@@ -20,6 +20,7 @@ from typing import cast
 from absl import flags
 from ml_collections import config_flags
 
+from base import huge_pages
 from base.command import run
 from base.files import output_folder
 from configs.common import default
@@ -72,6 +73,7 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    huge_pages.start_again("train")
     changes.define_flag()
     connect.define_flags()
     flags.mark_flags_as_required(["config", "workdir"])
