@@ -3,7 +3,7 @@
 The grammar has 20,910 commands. The splits:
 
 simple        a random fifth is for the test; the draw is ours, its size the published one
-length        training has commands of up to 22 actions, the test the longer ones
+length        training has commands of up to 22 actions, the test the longer ones; length-N is the same with N actions
 around-right  training has no "around right"; the test has it, but not after "turn" (Loula et al. 2018)
 """
 
@@ -14,7 +14,8 @@ import numpy as np
 
 WORDS = r"[A-Za-z_]+"  # a regular expression
 SPLITS = ("simple", "length", "around-right")
-LONGEST = 22  # actions in training, of the split by length
+CUTOFF = 22  # the most actions in training, of the published split by length
+LONGEST = 48  # actions of any command
 _PRIMITIVES = ("walk", "look", "run", "jump")
 _SIDES = ("left", "right")
 
@@ -46,8 +47,16 @@ def _phrases() -> Iterator[tuple[str, list[str]]]:
         yield f"{verb} around {side}", [turn, *action] * 4
 
 
+def is_split(name: str) -> bool:
+    """Returns whether there is such a split: one of `SPLITS`, or length-N that leaves commands to both parts."""
+    kind, _, actions = name.partition("-")
+    return name in SPLITS or (kind == "length" and actions.isdecimal() and 1 <= int(actions) < LONGEST)
+
+
 def pairs(split: str, part: str) -> Iterator[tuple[str, str]]:
-    """Yields the commands and actions of a part, train or test, of one of `SPLITS`, in an order of no meaning."""
+    """Yields the commands and actions of a part, train or test, of a split (`is_split`), in an order of no meaning."""
+    by_length, _, most = split.partition("-")
+    cutoff = int(most) if most.isdecimal() else CUTOFF
     all_commands = list(commands())
     order = np.random.default_rng(0).permutation(len(all_commands))
     fifth = len(all_commands) // 5
@@ -55,8 +64,8 @@ def pairs(split: str, part: str) -> Iterator[tuple[str, str]]:
         command, actions = all_commands[number]
         if split == "simple":
             in_test = place < fifth
-        elif split == "length":
-            in_test = len(actions) > LONGEST
+        elif by_length == "length":
+            in_test = len(actions) > cutoff
         elif "turn around right" in command:  # in neither part
             continue
         else:

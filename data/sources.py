@@ -11,7 +11,7 @@
 | `trees:grammar:SPLIT[:COUNT]` | the English side of the built-in grammar and its trees |
 | `lines:FILE`, `lines:FILE.gz` | a text, each of whose lines is a sequence |
 | `lines:grammar:SPLIT[:COUNT]` | the English side of the built-in grammar; with `:{en,de}` both sides, in turn |
-| `scan:SPLIT:PART` | SCAN (`data/scan.py`); SPLIT is simple, length or around-right, PART train or test |
+| `scan:SPLIT:PART` | SCAN (`data/scan.py`); SPLIT is simple, length, length-N or around-right, PART train or test |
 | `chars:FILE[.gz][:PART]` | a text as one sequence of characters; PART is train, its first nine tenths, or valid |
 
 Without COUNT there are 100,000 sentences of a training split and 1,000 of any other.
@@ -268,9 +268,9 @@ def _grammar_trees(split: str, count: int) -> Iterator[Tree]:
 
 def _scan(spec: str, rest: str) -> Corpus:
     split, _, part = rest.partition(":")
-    if split not in scan.SPLITS or part not in ("train", "test"):
+    if not scan.is_split(split) or part not in ("train", "test"):
         splits = ", ".join(scan.SPLITS)
-        raise UserError(f"corpus {spec!r}: write scan:SPLIT:train or scan:SPLIT:test, SPLIT one of {splits}")
+        raise UserError(f"corpus {spec!r}: write scan:SPLIT:train or scan:SPLIT:test, SPLIT one of {splits}, length-N")
     fingerprint = _digest("scan", _code_digest("scan.py"), rest)
     return Corpus(spec, "en", "en", lambda: scan.pairs(split, part), fingerprint, re.compile(scan.WORDS))
 

@@ -1,8 +1,8 @@
 """The paper's tables, its numbers beside ours, made from finished runs.
 
     python -m paper table1|table2|table3|table4|all --runs=DIR [--markdown | --csv] [--html=FILE] [--commands]
-    python -m paper layers|extrapolation|scan|scaling|families|second|bottleneck|scores|distance|norms|mup|
-                    optimisers|g2p --runs=DIR [--plot=FILE]
+    python -m paper layers|extrapolation|scan|scan_length|scaling|families|second|bottleneck|scores|distance|
+                    norms|mup|optimisers|g2p --runs=DIR [--plot=FILE]
     python -m paper cards --runs=DIR [--markdown | --csv]
     python -m paper figures --runs=DIR --output=FOLDER
 
@@ -14,6 +14,7 @@ evaluations of the test split, Table 3 of the validation split (`python -m infer
 record of `python -m paper.table1`. The studies need evaluations of the test split, `norms`, `mup`
 and `optimisers` of the validation split: `layers` compares what can replace
 self-attention, `extrapolation` positions beyond the training length, `scan` tests new combinations of known commands,
+`scan_length` outputs longer than any in training,
 `scaling` fits a law to sizes and amounts of data, `families` compares models built from the same blocks,
 `second` judges the second design of Table 3 in small, `bottleneck` asks what one vector holds of a long sentence,
 `scores` why dot products are divided by sqrt(d_k), `distance` whether far words matter more to some layers,
@@ -36,6 +37,7 @@ STUDIES = (
     "layers",
     "extrapolation",
     "scan",
+    "scan_length",
     "scaling",
     "families",
     "second",

@@ -13,6 +13,7 @@ from configs.norms import PAPER, name_of
 from configs.norms import ROWS as NORMS
 from configs.optimisers import ROWS as OPTIMISERS
 from configs.scaling import ROWS
+from configs.scan_length import ROWS as SCAN_LENGTH
 from configs.scores import ROWS as SCORES
 from data.scan import SPLITS
 from paper.published import TABLE3
@@ -27,6 +28,7 @@ from paper.studies import (
     optimisers,
     scaling,
     scan,
+    scan_length,
     scores,
     second,
 )
@@ -69,6 +71,8 @@ def _of_studies() -> Iterator[tuple[str, str, str]]:
         yield "extrapolation", kind, f"{command} --row_length={row_length}"
     for split in SPLITS:
         yield "scan", split, _train(f"{scan.FILE}:{split}", "test")
+    for row in SCAN_LENGTH:
+        yield "scan_length", row, _train(f"{scan_length.FILE}:{row}", "test")
     for row in ROWS:
         yield "scaling", row, _train(f"{scaling.FILE}:{row}", "test")
     yield from _stages("second", second.FILE, "table3-second")

@@ -10,6 +10,7 @@ from configs.mup import KINDS, WIDTHS
 from configs.norms import NORMS, name_of
 from configs.optimisers import BASE
 from configs.scaling import ROWS
+from configs.scan_length import JUDGED
 from configs.table3_second import PRIMARY
 from paper.cards.card import (
     OPEN,
@@ -37,6 +38,7 @@ from paper.studies import (
     optimisers,
     scaling,
     scan,
+    scan_length,
     scores,
     second,
 )
@@ -53,6 +55,7 @@ def cards(records: Records) -> list[Card]:
         *_layers(records),
         *_extrapolation(records),
         *_scan(records),
+        *_scan_length(records),
         *_scaling(records),
         *_classifiers(records),
         *_translators(records),
@@ -114,6 +117,28 @@ def _scan(records: Records) -> list[Card]:
             delta[split] = matches - value
     for card in compared(about, published, delta, 1):
         cards.append(card._replace(verdict="not met") if card.verdict == "refuted" else card)
+    return cards
+
+
+def _scan_length(records: Records) -> list[Card]:
+    about = f"SCAN, longer than the {JUDGED} actions of training: exact match, %"
+    runs = scan_length.rows(records)
+    cards: list[Card] = []
+    for what, pairs in scan_length.HOLM.items():
+        claims: dict[str, Claim] = {}
+        for name, (one, other) in pairs.items():
+            claims[name] = Claim(f"{what} ({name})", [runs[JUDGED, one], runs[JUDGED, other]], 1)
+        cards += compared(about, claims, scan_length.differences(runs, what), 1)
+    for model in scan_length.RELATIVE:
+        row = runs[JUDGED, model]
+        matches = np.array(row.values("exact_match"))
+        claim = Claim(f"{model}: solved", [row], 0, "100, Csordas et al. 2021", shown_mean(row, "exact_match"))
+        card = measured(about, claim, matches, 1)
+        if len(matches) >= scan_length.SEEDS:
+            card = card._replace(verdict=met(bool(np.all(matches >= scan_length.REACHED))))
+        elif len(matches):
+            card = card._replace(verdict=OPEN)
+        cards.append(card)
     return cards
 
 

@@ -32,7 +32,7 @@ def report(tables: Mapping[str, list[Table]], records: Records, place: str) -> s
     sections: list[Section] = []
     # What has run stands before what has not.
     for name in sorted(tables, key=lambda name: not any(map(_is_run, tables[name]))):
-        title = name.capitalize() if name in STUDIES else f"Table {name[-1]}"
+        title = name.capitalize().replace("_", " ") if name in STUDIES else f"Table {name[-1]}"
         made = sorted(tables[name], key=lambda shown: not _is_run(shown))
         drawn = _beside(name, records) if any(map(_is_run, made)) else []
         sections.append(Section(title, [*map(table, made), *drawn]))

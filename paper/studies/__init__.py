@@ -12,6 +12,7 @@ from paper.studies import (
     optimisers,
     scaling,
     scan,
+    scan_length,
     scores,
     second,
 )
@@ -20,6 +21,7 @@ STUDIES = {
     "layers": layers,
     "extrapolation": extrapolation,
     "scan": scan,
+    "scan_length": scan_length,
     "scaling": scaling,
     "families": families,
     "second": second,

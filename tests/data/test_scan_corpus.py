@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from base.errors import UserError
-from data.scan import LONGEST, SPLITS, commands, pairs
+from data.scan import CUTOFF, LONGEST, SPLITS, commands, pairs
 from data.sources import open_corpus
 from data.tokenizer import Tokenizer
 
@@ -39,15 +39,26 @@ def test_a_command_means_what_the_paper_says(command: str, actions: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("split", "train", "test"), [("simple", 16_728, 4_182), ("length", 16_990, 3_920), ("around-right", 15_225, 4_476)]
+    ("split", "train", "test"),
+    [
+        ("simple", 16_728, 4_182),
+        ("length", 16_990, 3_920),
+        ("length-22", 16_990, 3_920),
+        ("length-26", 18_286, 2_624),
+        ("around-right", 15_225, 4_476),
+    ],
 )
 def test_the_splits_have_the_published_sizes_and_share_nothing(split: str, train: int, test: int) -> None:
     parts = [dict(pairs(split, part)) for part in ("train", "test")]
     assert [len(part) for part in parts] == [train, test]
     assert not parts[0].keys() & parts[1].keys()
     if split == "length":
-        assert max(len(actions.split()) for actions in parts[0].values()) == LONGEST
-        assert {len(actions.split()) for actions in parts[1].values()} <= set(range(24, 49))
+        assert max(len(actions.split()) for actions in parts[0].values()) == CUTOFF
+        assert {len(actions.split()) for actions in parts[1].values()} <= set(range(24, LONGEST + 1))
+    if split == "length-26":
+        assert max(len(actions.split()) for actions in parts[0].values()) <= 26
+        assert min(len(actions.split()) for actions in parts[1].values()) > 26
+        assert max(len(actions.split()) for actions in parts[1].values()) == LONGEST
     if split == "around-right":
         assert not any("around right" in command for command in parts[0])
         assert all("around right" in command and "turn around right" not in command for command in parts[1])
@@ -63,9 +74,9 @@ def test_every_word_is_one_symbol(tmp_path: Path) -> None:
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
-@pytest.mark.parametrize("spec", ["scan:jump:train", "scan:length", "scan:length:valid"])
+@pytest.mark.parametrize("spec", ["scan:jump:train", "scan:length", "scan:length:valid", "scan:length-48:test"])
 def test_a_split_that_is_not_there_is_said(spec: str) -> None:
     with pytest.raises(
-        UserError, match=f"write scan:SPLIT:train or scan:SPLIT:test, SPLIT one of {', '.join(SPLITS)}$"
+        UserError, match=f"write scan:SPLIT:train or scan:SPLIT:test, SPLIT one of {', '.join(SPLITS)}, length-N$"
     ):
         open_corpus(spec)

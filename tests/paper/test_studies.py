@@ -20,6 +20,7 @@ from configs.layers import D_FF
 from configs.norms import LAYERS, NORMS, SEEDS, WARMUPS
 from configs.norms import ROWS as ROWS_OF_NORMS
 from configs.scaling import ROWS
+from configs.scan_length import ROWS as SCAN_LENGTH
 from configs.scores import ROWS as SCORES
 from data.scan import SPLITS
 from model.config import parameter_count
@@ -37,6 +38,7 @@ from paper.studies import (
     optimisers,
     scaling,
     scan,
+    scan_length,
     second,
 )
 from paper.studies import scores as scores_study
@@ -49,6 +51,7 @@ NAMES = {
     "layers": tuple(D_FF),
     "extrapolation": POSITIONS,
     "scan": SPLITS,
+    "scan_length": SCAN_LENGTH,
     "scaling": ROWS,
     "families": tuple(CLASSES),
     "second": second.ROWS,
@@ -124,6 +127,21 @@ def test_bands_beyond_the_training_length_are_compared_with_that_within(tmp_path
     assert row(table, "learned")["parameters"] == f"{count:,}"
     extrapolation.plot(find_records(tmp_path), tmp_path / "extrapolation.svg")
     assert (tmp_path / "extrapolation.svg").stat().st_size > 10_000
+
+
+def test_lengths_of_scan_are_compared_with_sinusoidal_positions_of_the_same_length(tmp_path: Path) -> None:
+    for name, values in (("sinusoidal:26", (10.0, 12.0)), ("shaw:26", (90.0, 94.0)), ("shaw:22", (20.0,))):
+        for seed, value in enumerate(values):
+            config = planted_config(f"{scan_length.FILE}:{name}", seed=seed)
+            plant(tmp_path / f"{name}-{seed}", config, scores(config, "test", value))
+    (table,) = scan_length.tables(find_records(tmp_path))
+    # 80 and 82: one half of the interval is 12.706 standard errors of 1.
+    assert row(table, "shaw:26")["minus sinusoidal"] == "+81.0 ± 12.7"
+    assert row(table, "sinusoidal:26")["minus sinusoidal"] == row(table, "shaw:22")["minus sinusoidal"] == ""
+    assert row(table, "shaw:30")["exact match %"] == "not run"
+    assert any(note.startswith("relative positions are better, 26 actions: p of") for note in table.notes)
+    scan_length.plot(find_records(tmp_path), tmp_path / "scan_length.svg")
+    assert (tmp_path / "scan_length.svg").stat().st_size > 4_000
 
 
 def test_scan_stands_beside_what_is_published(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ NAMES = [
     *(f"parsing:{row}" for row in ("wsj", "semi", "small")),
     *(f"layers:{mixer}" for mixer in D_FF),
     *(f"scan:{split}" for split in SPLITS),
+    *(f"scan_length:{row}" for row in ("sinusoidal:22", "shaw:26", "shaw-shared:26")),
     *(f"mup:{row}" for row in ("standard-32", "mup-256")),
     *(f"table3_second:{row}:gentle" for row in ("A4", "B1", "C3", "big")),
 ]

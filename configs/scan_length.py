@@ -1,0 +1,66 @@
+"""SCAN by length: do relative positions, or layers that share their parameters, reach outputs longer than in training?
+
+The argument is POSITIONS[-shared][:ACTIONS]: positions sinusoidal or shaw; layers of their own or shared; and the
+longest outputs in training (data/scan.py). `configs/scan.py:length`, with 22 actions, is the published split.
+
+Published: Csordas et al. 2021 (arXiv 2108.12284), trained for 50,000 updates: with relative positions every output is
+           right where training has outputs of up to 26 actions.
+Ours:      not run.
+Cost:      estimated: a quarter of an hour each on one core with AVX-512; 20 runs in all.
+
+The design, fixed before the first run:
+
+- Model: three layers in each stack, d_model 128, d_ff 256, h 8, dropout 0.5; Shaw et al.'s relative vectors, clipped at
+  16 (theirs are Dai et al.'s, which are not clipped). A shared layer is repeated three times.
+- Recipe: 5,000 updates of 4,096 positions, which hold about 256 commands, with Adam at 1e-3 after 500 updates, and
+  gradients clipped at a norm of 5: theirs, but for a tenth of the updates and for the warm-up. Nothing is tuned and no
+  checkpoint chosen; greedy decoding.
+- Every model with seeds 0 to 4 where training has up to 26 actions; the other lengths, 22 and 30, have no verdict.
+- Measure: exact match on the test split, all commands of more actions.
+- Relative positions are better than sinusoidal ones, shown, if the difference seed by seed has a two-sided p by Holm
+  over the two kinds of layers below 0.05, and is positive; refuted if it is negative with such a p; else neither.
+- Shared layers are better than layers of their own: likewise, over the two kinds of positions.
+- The published value is met if all five seeds with relative positions have 95 % or more, with either kind of layers.
+- Expected: relative positions are better, shown, with both kinds of layers, by more than 20 points; 100 % is not met
+  after a tenth of the updates. Shared layers help relative positions and do nothing for sinusoidal ones.
+
+    for seed in 0 1 2 3 4; do for model in sinusoidal shaw sinusoidal-shared shaw-shared; do
+        run=runs/scan_length/$model-26-seed$seed
+        python -m train --config=configs/scan_length.py:$model:26 --workdir=$run --config.seed=$seed &&
+        python -m infer --workdir=$run --split=test &&
+        python -m paper.results --workdir=$run --name=scan_length/$model-26-seed$seed
+    done; done
+    python -m paper scan_length --runs=results --plot=scan_length.svg
+
+Theirs is also scored with the length of the output given; ours is not yet.
+"""
+
+import itertools
+
+from ml_collections import ConfigDict
+
+from configs.scan import get_config as scan
+
+MODELS = ("sinusoidal", "shaw", "sinusoidal-shared", "shaw-shared")
+JUDGED = 26  # actions, at which the models are compared
+LENGTHS = (22, JUDGED, 30)
+ROWS = tuple(f"{model}:{actions}" for actions, model in itertools.product(LENGTHS, MODELS))
+
+
+def get_config(row: str = ROWS[0]) -> ConfigDict:
+    """Returns the run of a model and a length; raises `ValueError` if it is none of `ROWS`."""
+    if row not in ROWS:
+        raise ValueError(f"there is no row {row!r}; the rows are {', '.join(ROWS)}")
+    model, _, actions = row.partition(":")
+    positions, _, shared = model.partition("-")
+    cfg = scan("length")
+    cfg.steps = 5_000
+    cfg.data.train = f"scan:length-{actions}:train"
+    cfg.data.valid = cfg.data.test = f"scan:length-{actions}:test"
+    cfg.model.N, cfg.model.positions = 3, positions
+    cfg.model.share_layers = bool(shared)
+    cfg.model.P_drop = 0.5
+    cfg.optim.schedule = "constant"
+    cfg.optim.lr, cfg.optim.warmup, cfg.optim.clip_norm = 1e-3, 500, 5.0
+    cfg.checkpoint.every, cfg.eval.every = 1_000, 1_000
+    return cfg
