@@ -70,13 +70,21 @@ def folders(flag: str, paths: str) -> list[str]:
     pieces = paths.split(",")
     found: list[str] = []
     while pieces:
-        for count in range(len(pieces), 0, -1):
-            path = ",".join(pieces[:count])
-            if folder(flag, path).is_dir() or count == 1:
-                break
+        count = len(pieces)
+        while count > 1 and not _is_folder(",".join(pieces[:count])):
+            count -= 1
+        path = ",".join(pieces[:count])
+        folder(flag, path)
         found.append(path)
         pieces = pieces[count:]
     return found
+
+
+def _is_folder(path: str) -> bool:
+    """Returns whether there is such a folder; False also of what no folder can be named."""
+    with contextlib.suppress(UserError):
+        return folder("", path).is_dir()
+    return False
 
 
 def output_file(flag: str, path: str | Path, suffixes: tuple[str, ...] = ()) -> Path:

@@ -170,9 +170,12 @@ def open_runs(workdirs: str, checkpoint: str | int | None = None) -> list[Run]:
     """Loads the runs of an ensemble, whose folders are separated by commas; of one folder, that run.
 
     Raises:
-      UserError: as `open_run`, or their tokenizers differ.
+      UserError: as `open_run`, a folder is named twice, or their tokenizers differ.
     """
-    runs = [open_run(workdir, checkpoint, TRANSLATION) for workdir in folders("workdir", workdirs)]
+    paths = folders("workdir", workdirs)
+    if len({Path(path).expanduser().resolve() for path in paths}) < len(paths):
+        raise UserError(f"--workdir={workdirs}: a run is named twice; those of an ensemble differ")
+    runs = [open_run(path, checkpoint, TRANSLATION) for path in paths]
     first = runs[0]
     for run in runs[1:]:
         if run.tokenizer.sha256 != first.tokenizer.sha256:

@@ -9,6 +9,7 @@ import importlib
 import math
 import os
 import re
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -229,21 +230,25 @@ def read_run(folder: Path) -> RunRecord:
     )
 
 
-def newest_evaluation(run_record: RunRecord, split: str, members: int = 1) -> Evaluation:
-    """Returns a run's newest evaluation of `split`, alone or in an ensemble of as many `members`.
+def newest_evaluation(run_record: RunRecord, split: str, others: Sequence[RunRecord] = ()) -> Evaluation:
+    """Returns a run's newest evaluation of `split`: alone, or in the ensemble with these other runs.
+
+    An ensemble is known by the parameters of its members, and these by the newest evaluation of each alone.
 
     Raises:
-      UserError: the split has not been evaluated.
+      UserError: the split has not been evaluated, by the ensemble or by one of its members.
     """
+    members = [newest_evaluation(run, split).scores["params_sha256"] for run in (run_record, *others)] if others else []
     evaluations = [
         evaluation
         for evaluation in run_record.evaluations
-        if evaluation.scores["split"] == split and evaluation.members == members
+        if evaluation.scores["split"] == split and evaluation.scores.get("members", []) == members
     ]
-    if not evaluations and members > 1:
+    if not evaluations and others:
+        paths = ",".join(str(run.path) for run in (run_record, *others))
         raise UserError(
-            f"{run_record.path}: no evaluation of the {split} split by an ensemble of {members} that begins with this "
-            f"run; run python -m infer --workdir={run_record.path},... --split={split}"
+            f"{run_record.path}: no evaluation of the {split} split by the ensemble of these runs; run "
+            f"python -m infer --workdir={paths} --split={split}"
         )
     if not evaluations:
         raise UserError(

@@ -22,6 +22,7 @@ study that has run. A new record replaces the old one.
 import re
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -72,30 +73,37 @@ _ALL_SCORES = "[docs/results.md](docs/results.md) has every run, score and signa
 MANIFEST = {"pairs": dict, "tokens": dict, "sha256": dict}
 
 
-def make_record(workdir: Path, split: str = "test", *, allow_dirty: bool = False, members: int = 1) -> dict[str, Any]:
-    """Returns the record of the newest evaluation of `split` by the run in `workdir`, or by its ensemble of `members`.
+def make_record(
+    workdir: Path, split: str = "test", *, allow_dirty: bool = False, others: Sequence[Path] = ()
+) -> dict[str, Any]:
+    """Returns the record of the newest evaluation of `split` by a run, or by the ensemble of it and `others`.
+
+    Of an ensemble the record is the first run's, but for the minutes, which are those of all.
 
     Raises:
-      UserError: the folder is not a run's, the split has not been evaluated, or, unless `allow_dirty`, the code that
-        made the run cannot be checked out again.
+      UserError: a folder is not a run's, the split has not been evaluated, or, unless `allow_dirty`, the code that
+        made a run cannot be checked out again.
     """
-    run_record = read_run(workdir)
-    evaluation = newest_evaluation(run_record, split, members)
-    if run_record.caveats and not allow_dirty:
-        raise UserError(
-            f"{workdir}: not recorded, since {'; '.join(run_record.caveats)}; commit and train again, or give "
-            "--allow_dirty, and every table will mark the run"
-        )
+    run_record, *other_records = [read_run(path) for path in (workdir, *others)]
+    evaluation = newest_evaluation(run_record, split, other_records)
+    caveats: list[str] = []
+    for member in (run_record, *other_records):
+        if member.caveats and not allow_dirty:
+            raise UserError(
+                f"{member.path}: not recorded, since {'; '.join(member.caveats)}; commit and train again, or give "
+                "--allow_dirty, and every table will mark the run"
+            )
+        caveats += [caveat for caveat in member.caveats if caveat not in caveats]
     return {
         "config": run_record.config,
         "evaluation": evaluation.scores,
         "translations_sha256": sha256(evaluation.lines) if evaluation.lines.is_file() else None,
-        "caveats": run_record.caveats,
+        "caveats": caveats,
         "tolerance": TOLERANCE,
         "launches": [_without_paths(workdir, launch) for launch in run_record.launches],
         "training": {
             "steps": run_record.steps,
-            "minutes": run_record.minutes,
+            "minutes": sum(member.minutes for member in (run_record, *other_records)),
             "validations": run_record.validations,
         },
     }
@@ -109,18 +117,18 @@ def runs_of(workdir: Path, name: str) -> dict[str, Path]:
 
 
 def write_record(
-    workdir: Path, name: str, split: str, *, translations: bool, allow_dirty: bool, members: int = 1
+    workdir: Path, name: str, split: str, *, translations: bool, allow_dirty: bool, others: Sequence[Path] = ()
 ) -> None:
     """Writes the record of a run as results/NAME.json and, if wanted, its translations as results/NAME.txt.
 
-    With `members` above 1 it is that of the ensemble of as many that begins with this run.
+    With `others` it is that of their ensemble.
     """
-    record = make_record(workdir, split, allow_dirty=allow_dirty, members=members)
+    record = make_record(workdir, split, allow_dirty=allow_dirty, others=others)
     path = RESULTS / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, record)
     if translations:
-        lines = newest_evaluation(read_run(workdir), split, members).lines
+        lines = newest_evaluation(read_run(workdir), split, [read_run(path) for path in others]).lines
         if not lines.is_file():
             raise UserError(f"--translations: {lines}: no such file; evaluate the run again")
         shutil.copyfile(lines, path.with_suffix(".txt"))
@@ -136,7 +144,11 @@ def _without_paths(workdir: Path, launch: dict[str, Any]) -> dict[str, Any]:
 
 
 def summary(records: dict[str, RunRecord]) -> str:
-    """Returns a Markdown table for the README: of each test split the run of the highest BLEU, sorted by it."""
+    """Returns a Markdown table for the README: of each test split the run of the highest BLEU, sorted by it.
+
+    Ensembles are left out.
+    """
+    records = {name: record for name, record in records.items() if record.evaluations[0].members == 1}
     shown = {name: as_row(record) for name, record in records.items()}
     ranked = sorted(records, key=lambda name: -_headline_score(records[name]))
     best: dict[str, str] = {}  # by test corpus
@@ -177,7 +189,7 @@ def table(records: dict[str, RunRecord]) -> str:
                 _linked(name, row, "../results"),
                 *("" if key in left_out else f"{scores[key]:.2f}" for key in COLUMNS.values()),
                 f"{scores['params']:,}",
-                str(record.config["seed"]),
+                _seeds(record),
                 f"{record.device['kind']}, {record.device['cpus']}",
                 f"{record.minutes:.0f}",
             )
@@ -193,6 +205,13 @@ def table(records: dict[str, RunRecord]) -> str:
 def as_row(record: RunRecord) -> RowRuns:
     """Returns the row of a record, of which there is one evaluation."""
     return RowRuns([ScoredRun(record, *record.evaluations[0])], "", [])
+
+
+def _seeds(record: RunRecord) -> str:
+    """Returns the seed of a run; of an ensemble, the first one's, and how many there are."""
+    (evaluation,) = record.evaluations
+    seed = str(record.config["seed"])
+    return seed if evaluation.members == 1 else f"{seed}, first of {evaluation.members}"
 
 
 def _training_pairs(record: RunRecord) -> str:
@@ -270,7 +289,7 @@ def main(argv: list[str]) -> None:
                     options.split,
                     translations=options.translations,
                     allow_dirty=options.allow_dirty,
-                    members=1 + len(others),
+                    others=[folder("workdir", other) for other in others],
                 )
             except UserError as error:
                 if name == options.name:

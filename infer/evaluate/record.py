@@ -1,5 +1,6 @@
 """The record of an evaluation: what it says of the run, and the file it is saved in."""
 
+import hashlib
 import json
 import re
 import sys
@@ -74,11 +75,13 @@ def save(model_run: Run, record: dict[str, Any], lines: list[str], checkpoint: s
     """Writes `evaluations/NAME.json` and the lines, if any, as `NAME.txt`; repeating an evaluation replaces both.
 
     NAME begins with `kind` and names split, step, checkpoint, and what applies of beam, length penalty and row length;
-    an ensemble's begins with how many it has.
+    an ensemble's begins with how many members it has, and with a hash of which.
     """
     parts = [kind] if kind else []
     if "members" in record:
-        parts.append(f"ensemble{len(record['members'])}")
+        members = record["members"]
+        which = hashlib.sha256(" ".join(members).encode()).hexdigest()
+        parts.append(f"ensemble{len(members)}-{which[:8]}")
     parts += [record["split"], f"step{record['step']}", checkpoint]
     parts += [f"{key}{record[key]:g}" for key in ("beam", "alpha", "row") if key in record]
     name = re.sub(r"[^\w.-]+", "_", "-".join(parts))

@@ -50,6 +50,8 @@ def test_folders_are_separated_by_commas_but_a_sweeps_point_has_some_in_its_name
     assert folders("workdir", f"{one},{other}") == [one, other]
     assert folders("workdir", f"runs/a,{other},runs/b") == ["runs/a", other, "runs/b"]
     assert folders("workdir", "runs/a") == ["runs/a"]
+    many = [f"run-{number}" for number in range(60)]  # together longer than any name
+    assert folders("workdir", ",".join([one, *many])) == [one, *many]
     with pytest.raises(UserError, match=r"^--workdir=: the path is empty"):
         folders("workdir", f"{one},")
 

@@ -155,12 +155,19 @@ def test_an_ensemble_is_scored_by_the_mean_of_log_probabilities_and_kept_apart(w
         (folders[-1] / "config.json").write_text(json.dumps(config))
     run_here(workdir=",".join(map(str, folders)), split="test", json=True)
     runs = [open_run(folder) for folder in folders]
-    record = newest_evaluation(read_run(folders[0]), "test", members=2).scores
+    with pytest.raises(UserError, match="no evaluation of the test split; run python -m infer"):
+        newest_evaluation(read_run(folders[0]), "test")
+    for folder in folders:
+        run_here(workdir=str(folder), split="test", json=True)
+    first, second = map(read_run, folders)
+    record = newest_evaluation(first, "test", [second]).scores
     assert record["members"] == [params_sha256(run.params) for run in runs]
     assert len(set(record["members"])) == 2
     assert record["params"] == 2 * sum(leaf.size for leaf in jax.tree.leaves(runs[0].params))
-    with pytest.raises(UserError, match="no evaluation of the test split; run python -m infer"):
-        newest_evaluation(read_run(folders[0]), "test")
+    with pytest.raises(UserError, match="no evaluation of the test split by the ensemble of these runs"):
+        newest_evaluation(second, "test", [first])
+    with pytest.raises(UserError, match="a run is named twice; those of an ensemble differ"):
+        run_here(workdir=f"{folders[0]},{folders[0]}/", split="test")
     with pytest.raises(UserError, match=r"tiny\.en: this is a text; an ensemble translates pairs, as of tsv:FILE$"):
         run_here(workdir=",".join(map(str, folders)), corpus=f"lines:{tmp_path}/tiny.en")
 

@@ -100,18 +100,41 @@ def test_a_record_holds_the_newest_evaluation_and_the_last_update(tmp_path: Path
 
 def test_an_ensemble_is_recorded_apart_from_its_first_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = planted_config(A1, seed=1)
-    both = [scores(config, "test", 7.0), scores(config, "test", 8.0, members=["a", "b"], time="2026-01-02")]
+    both = [
+        scores(config, "test", 7.0, params_sha256="a"),
+        scores(config, "test", 8.0, members=["a", "b"], time="2026-01-02"),
+    ]
     run = plant(tmp_path / "run", config, *both)
+    second, third = (
+        plant(tmp_path / name, planted_config(A1, seed=seed), scores(config, "test", 7.0, params_sha256=name))
+        for seed, name in ((2, "b"), (3, "c"))
+    )
     assert results.make_record(run)["evaluation"]["sacrebleu"] == 7.0
-    assert results.make_record(run, members=2)["evaluation"]["sacrebleu"] == 8.0
-    with pytest.raises(UserError, match=r"no evaluation of the test split by an ensemble of 3 that begins with this"):
-        results.make_record(run, members=3)
+    together = results.make_record(run, others=[second])
+    assert together["evaluation"]["sacrebleu"] == 8.0
+    assert together["training"]["minutes"] == 2 * results.make_record(run)["training"]["minutes"] > 0
+    for others in ([third], [second, third], [run]):
+        with pytest.raises(
+            UserError, match=r"no evaluation of the test split by the ensemble of these runs; run python"
+        ):
+            results.make_record(run, others=others)
+    unscored = plant(tmp_path / "unscored", config)
+    with pytest.raises(UserError, match=r"unscored: no evaluation of the test split"):
+        results.make_record(run, others=[unscored])
     monkeypatch.chdir(tmp_path)
-    for members in (1, 2):
-        results.write_record(run, f"of{members}", "test", translations=False, allow_dirty=False, members=members)
+    for name, others in (("of1", []), ("of2", [second])):
+        results.write_record(run, name, "test", translations=False, allow_dirty=False, others=others)
     found = find_records(Path("results"))
     for members, value in ((1, [7.0]), (2, [8.0]), (3, [])):
         assert row_runs(found, A1, "test", members=members).values("sacrebleu") == value
+    recorded = results.translation_records(found.runs)
+    assert recorded.keys() == {"of1", "of2"}
+    assert "[of1]" in results.summary(recorded) and "[of2]" not in results.summary(recorded)
+    assert " 1, first of 2 " in results.table(recorded)
+    launch(second, git={"commit": head(), "dirty": True})
+    with pytest.raises(UserError, match=r"b: not recorded, since the code had uncommitted changes"):
+        results.make_record(run, others=[second])
+    assert results.make_record(run, others=[second], allow_dirty=True)["caveats"] == read_run(second).caveats
     (run / "evaluations" / "test-1.json").write_text(json.dumps({**both[1], "members": "two"}))
     with pytest.raises(UserError, match="damaged: members"):
         read_run(run)
