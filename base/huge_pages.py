@@ -5,6 +5,7 @@ without them starts itself again.
 """
 
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -12,6 +13,8 @@ from pathlib import Path
 
 TUNABLES = "GLIBC_TUNABLES"
 SETTING = "glibc.malloc.hugetlb=1"
+_FIRST_GLIBC = (2, 35)
+_OPTIONS = ("-u", "-O", "-OO", "-E", "-s", "-I")  # of Python, before the command
 _KERNEL = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
@@ -30,13 +33,18 @@ def start_again(module: str) -> None:
 
 def _runs(orig_argv: Sequence[str], module: str) -> bool:
     """Returns whether this is the command line of that command."""
-    is_named = list(orig_argv[2:3]) == [module]
-    return is_named and (orig_argv[1] == "-m" or Path(orig_argv[1]).name == "vaswani")
+    arguments = list(orig_argv[1:])
+    while arguments and arguments[0] in _OPTIONS:
+        arguments.pop(0)
+    is_named = arguments[1:2] == [module]
+    return is_named and (arguments[0] == "-m" or Path(arguments[0]).name == "vaswani")
 
 
 def _would_help(environment: Mapping[str, str], kernel_setting: str, libc: str) -> bool:
-    """Returns whether glibc is the allocator, reads the setting, and has to ask for huge pages."""
-    return TUNABLES not in environment and "[madvise]" in kernel_setting and libc.startswith("glibc")
+    """Returns whether glibc is the allocator, knows the setting, and has to ask for huge pages."""
+    version = re.match(r"glibc (\d+)\.(\d+)", libc)
+    knows = version is not None and (int(version[1]), int(version[2])) >= _FIRST_GLIBC
+    return TUNABLES not in environment and "[madvise]" in kernel_setting and knows
 
 
 def _kernel_setting() -> str:

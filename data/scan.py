@@ -8,6 +8,7 @@ around-right  training has no "around right"; the test has it, but not after "tu
 """
 
 import itertools
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -49,8 +50,8 @@ def _phrases() -> Iterator[tuple[str, list[str]]]:
 
 def is_split(name: str) -> bool:
     """Returns whether there is such a split: one of `SPLITS`, or length-N that leaves commands to both parts."""
-    kind, _, actions = name.partition("-")
-    return name in SPLITS or (kind == "length" and actions.isdecimal() and 1 <= int(actions) < LONGEST)
+    by_length = re.fullmatch(r"length-([1-9][0-9]?)", name)
+    return name in SPLITS or (by_length is not None and int(by_length[1]) < LONGEST)
 
 
 def pairs(split: str, part: str) -> Iterator[tuple[str, str]]:

@@ -377,8 +377,8 @@ def row_runs(records: Records, name: str, split: str, measure: str = "sacrebleu"
     """Returns the runs of the config `name`, scored on `split` as that config decodes: the newest of each seed.
 
     An evaluation counts if it has `measure`, was made of the row's text after all updates, and averaged as many
-    checkpoints, with the same beam and length penalty, as the row's config says; and if it is of an ensemble of as many
-    `members`, which is listed under its first one's seed, or of 1 alone.
+    checkpoints, with the same beam and length penalty, as the row's config says; and if it is of an ensemble of so many
+    `members`, which stands under its first member's seed; 1 is a run alone.
     """
     config = as_json(load(name))
     wanted = identity(config)

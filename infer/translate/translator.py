@@ -39,7 +39,7 @@ MAX_INPUT = 512  # source subwords with EOS; longer lines are translated in piec
 FULL_BATCH = 2048  # source positions in one full batch
 SMALL_SHARE = 4  # a small batch has 1 / SMALL_SHARE of the rows of a full one, as a full one that has shrunk
 AT_ONCE = 4  # batches on a CPU, whose processors one batch of a small model keeps busy only half of the time
-NARROW_BEAM = 4  # the largest beam for as many at once, which need as much more memory
+NARROW_BEAM = 4  # the largest beam with which `AT_ONCE` batches are in memory; wider beams and ensembles have fewer
 WIDE_BEAM = 32  # the largest beam for a full batch: memory for attention over all beams' keys grows with the square
 
 _BREAKS = (r"(?<=[.!?。！？])\s+", r"(?<=[,;:])\s+", r"\s+", r"(?=.)")
@@ -117,7 +117,8 @@ class Translator:
         self._batch_tokens = batch_tokens * WIDE_BEAM**2 // max(WIDE_BEAM, decoding.rows) ** 2
         configs = model_config if isinstance(model_config, tuple) else (model_config,)
         on_one_cpu = self._mesh.size == 1 and self._mesh.devices.item().platform == "cpu"
-        self._at_once = max(1, AT_ONCE * NARROW_BEAM // max(NARROW_BEAM, decoding.rows)) if on_one_cpu else 1
+        caches = max(NARROW_BEAM, decoding.rows) * len(configs)
+        self._at_once = max(1, AT_ONCE * NARROW_BEAM // caches) if on_one_cpu else 1
         self._row_lengths = row_lengths(configs, max_input)
         self._max_input = self._row_lengths[-1]
         model = searched(model_config)
@@ -215,12 +216,15 @@ class Translator:
                 return self._decode(params, batch.padded(sources), lines, required_of)
 
         done = 0
-        with ThreadPoolExecutor(self._at_once) as threads:
+        threads = ThreadPoolExecutor(self._at_once)
+        try:
             for batch, hypotheses in zip(batches, threads.map(decode, batches), strict=True):
                 for row, hypotheses_of_row in zip(batch.members, hypotheses, strict=True):
                     row_hypotheses[row] = hypotheses_of_row
                 done += len(batch.members)
                 progress(done)
+        finally:
+            threads.shutdown(wait=False, cancel_futures=True)  # after an error or Ctrl-C no batch is waited for
         return row_hypotheses
 
     def _decode(

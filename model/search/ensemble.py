@@ -44,7 +44,7 @@ class Ensemble(NamedTuple):
         return jnp.min(jnp.stack(limits_b), axis=0), min(steps)
 
     def apply(self, variables: dict[str, Any], *arguments: Any, method: str = "") -> Any:
-        """Returns what `start` or `step` does, as a Flax module would be called; without a method, all logits."""
+        """Returns what `start` or `step` does, called as of a Flax module; without a method, mean log-probabilities."""
         of_members = zip(self.members, variables["params"], strict=True)
         if not method:
             logits = [model.apply({"params": params}, *arguments) for model, params in of_members]

@@ -24,7 +24,7 @@ from paper.cards.card import (
     verdict_by_number,
     verdict_of,
 )
-from paper.published import G2P, SCAN
+from paper.published import G2P, SCAN, SCAN_26
 from paper.records import Records, RowRuns
 from paper.studies import (
     bottleneck,
@@ -124,21 +124,20 @@ def _scan_length(records: Records) -> list[Card]:
     about = f"SCAN, longer than the {JUDGED} actions of training: exact match, %"
     runs = scan_length.rows(records)
     cards: list[Card] = []
-    for what, pairs in scan_length.HOLM.items():
+    for claim, pairs in scan_length.COMPARED.items():
         claims: dict[str, Claim] = {}
         for name, (one, other) in pairs.items():
-            claims[name] = Claim(f"{what} ({name})", [runs[JUDGED, one], runs[JUDGED, other]], 1)
-        cards += compared(about, claims, scan_length.differences(runs, what), 1)
+            claims[name] = Claim(f"{claim} ({name})", [runs[JUDGED, one], runs[JUDGED, other]], 1)
+        found = compared(about, claims, scan_length.differences(runs, claim), 1)
+        if not scan_length.is_complete(runs):
+            found = [card if card.verdict == NOT_RUN else card._replace(p="", verdict=OPEN) for card in found]
+        cards += found
     for model in scan_length.RELATIVE:
-        row = runs[JUDGED, model]
-        matches = np.array(row.values("exact_match"))
-        claim = Claim(f"{model}: solved", [row], 0, "100, Csordas et al. 2021", shown_mean(row, "exact_match"))
-        card = measured(about, claim, matches, 1)
-        if len(matches) >= scan_length.SEEDS:
-            card = card._replace(verdict=met(bool(np.all(matches >= scan_length.REACHED))))
-        elif len(matches):
-            card = card._replace(verdict=OPEN)
-        cards.append(card)
+        row = scan_length.of_design(runs[JUDGED, model])
+        published = f"{number(SCAN_26, 0)}, Csordas et al. 2021"
+        claim_of = Claim(f"{model}: as published", [row], 0, published, shown_mean(row, "exact_match"))
+        card = measured(about, claim_of, np.array(row.values("exact_match")), 1)
+        cards.append(card._replace(verdict=scan_length.verdict_on_published(runs, model)))
     return cards
 
 

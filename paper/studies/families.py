@@ -110,9 +110,9 @@ def _translators(records: Records) -> Table:
 
 
 def beginnings(records: Records, rows: dict[str, RowRuns], pretraining: str) -> list[str]:
-    """Returns notes on the runs that those of these rows begin with; `pretraining` is the config of these.
+    """Returns notes on the pre-training runs that these rows' runs begin with; `pretraining` is their config.
 
-    What a run begins with is known by the hash of its parameters, by which the evaluation of its record is known, too.
+    The parameters that a run begins with are known by their hash, which the record of the pre-training run has, too.
     """
     wanted = identity(as_json(load(pretraining)))
     recorded = {
@@ -142,7 +142,7 @@ def beginnings(records: Records, rows: dict[str, RowRuns], pretraining: str) -> 
     if own:
         notes.append(f"{own} fine-tuned runs: each seed begins with the parameters of a pre-training run of its own")
     if unknown:
-        notes.append(f"without a record of what was pre-trained, or with another: {', '.join(unknown)}")
+        notes.append(f"pre-trained by runs without a record, or with other parameters in it: {', '.join(unknown)}")
     return notes
 
 

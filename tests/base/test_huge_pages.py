@@ -22,6 +22,8 @@ ROOT = Path(__file__).parents[2]
         ({}, "[always] madvise never", "glibc 2.36", False),
         ({}, "always madvise [never]", "glibc 2.36", False),
         ({}, "", "glibc 2.36", False),
+        ({}, "always [madvise] never", "glibc 2.35", True),
+        ({}, "always [madvise] never", "glibc 2.34", False),
         ({}, "always [madvise] never", "musl", False),
         ({}, "always [madvise] never", "", False),
     ],
@@ -35,7 +37,9 @@ def test_where_it_helps(environment: dict[str, str], kernel: str, libc: str, exp
     [
         (["python", "-m", "train", "--config=a.py"], True),
         (["python", "/env/bin/vaswani", "train", "--config=a.py"], True),
+        (["python", "-u", "-O", "-m", "train", "--config=a.py"], True),
         (["python", "-m", "pytest", "train"], False),
+        (["python", "-u"], False),
         (["python", "-m", "train.runs", "runs"], False),
         (["python", "-c", "train"], False),
         (["python", "-m", "ipykernel_launcher"], False),

@@ -74,7 +74,17 @@ def test_every_word_is_one_symbol(tmp_path: Path) -> None:
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
-@pytest.mark.parametrize("spec", ["scan:jump:train", "scan:length", "scan:length:valid", "scan:length-48:test"])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "scan:jump:train",
+        "scan:length",
+        "scan:length:valid",
+        "scan:length-48:test",
+        "scan:length-026:test",
+        "scan:length-٢٦:test",
+    ],
+)
 def test_a_split_that_is_not_there_is_said(spec: str) -> None:
     with pytest.raises(
         UserError, match=f"write scan:SPLIT:train or scan:SPLIT:test, SPLIT one of {', '.join(SPLITS)}, length-N$"

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -233,7 +234,7 @@ def test_lengths_of_scan_are_judged_by_the_design(tmp_path: Path) -> None:
         "sinusoidal:26": (10.0, 12.0, 11.0, 9.0, 13.0),
         "shaw:26": (95.0, 99.0, 97.0, 96.0, 98.0),
         "sinusoidal-shared:26": (11.0, 11.5, 12.0, 8.0, 12.5),
-        "shaw-shared:26": (94.9, 99.0, 99.0, 99.0),
+        "shaw-shared:26": (94.9, 99.0, 99.0, 99.0, 99.0, 99.0),
         "shaw:22": (50.0,) * 5,
     }
     for row, values in matches.items():
@@ -241,21 +242,23 @@ def test_lengths_of_scan_are_judged_by_the_design(tmp_path: Path) -> None:
     made = of_studies.cards(find_records(tmp_path))
     claims = (
         *("relative positions are better (own", "relative positions are better (shared"),
-        *("shared layers are better (sin", "shared layers are better (shaw"),
-        *("shaw: solved", "shaw-shared: solved"),
+        *("shared layers are better (sin", "shared layers are better (rel"),
+        *("shaw: as published", "shaw-shared: as published"),
     )
     found = [about(made, claim) for claim in claims]
-    # 86 and 87.35 ahead; equal in the mean; 1.225 of four seeds from -0.1 to 3.0.
+    # The sixth seed of one model is not of the design.
     assert [(one.ours, one.seeds, one.verdict) for one in found] == [
         ("+86.0", "5", "shown"),
-        ("+87.3", "4", "shown"),
+        ("+87.2", "5", "shown"),
         ("+0.0", "5", "neither"),
-        ("+1.2", "4", "neither"),
+        ("+1.2", "5", "neither"),
         ("97.00", "5", "met"),
-        ("97.97", "4", "open"),
+        ("98.18", "5", "not met"),
     ]
-    plant_each(tmp_path / "all", f"{scan_length.FILE}:shaw-shared:26", (94.9, 99.0, 99.0, 99.0, 99.0), "exact_match")
-    assert about(of_studies.cards(find_records(tmp_path / "all")), "shaw-shared: solved").verdict == "not met"
+    (last,) = tmp_path.glob("*sinusoidal-shared:26-4")
+    shutil.rmtree(last)
+    found = [about(of_studies.cards(find_records(tmp_path)), claim) for claim in claims]
+    assert {(one.p, one.verdict) for one in found} == {("", "open")}
 
 
 @pytest.mark.parametrize(("loss", "expected"), [(1.9, "met"), (2.1, "met"), (2.2, "not met"), (1.8, "not met")])

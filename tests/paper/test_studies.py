@@ -129,17 +129,32 @@ def test_bands_beyond_the_training_length_are_compared_with_that_within(tmp_path
     assert (tmp_path / "extrapolation.svg").stat().st_size > 10_000
 
 
-def test_lengths_of_scan_are_compared_with_sinusoidal_positions_of_the_same_length(tmp_path: Path) -> None:
-    for name, values in (("sinusoidal:26", (10.0, 12.0)), ("shaw:26", (90.0, 94.0)), ("shaw:22", (20.0,))):
+def test_lengths_of_scan_are_judged_once_all_runs_are_there(tmp_path: Path) -> None:
+    def plant_seeds(name: str, values: tuple[float, ...]) -> None:
         for seed, value in enumerate(values):
             config = planted_config(f"{scan_length.FILE}:{name}", seed=seed)
             plant(tmp_path / f"{name}-{seed}", config, scores(config, "test", value))
+
+    plant_seeds("sinusoidal:26", (10.0, 12.0, 10.0, 12.0, 11.0))
+    plant_seeds("shaw:26", (90.0, 94.0))
+    plant_seeds("shaw:22", (20.0,))
     (table,) = scan_length.tables(find_records(tmp_path))
+    assert list(row(table, "shaw:26").values())[1:4] == ["100.0", "92.00 ± 2.83", "2"]
+    assert list(row(table, "shaw:22").values())[1:4] == ["", "20.00", "1"]
+    assert row(table, "shaw:30")["exact match %: ours"] == "not run"
     # 80 and 82: one half of the interval is 12.706 standard errors of 1.
-    assert row(table, "shaw:26")["minus sinusoidal"] == "+81.0 ± 12.7"
-    assert row(table, "sinusoidal:26")["minus sinusoidal"] == row(table, "shaw:22")["minus sinusoidal"] == ""
-    assert row(table, "shaw:30")["exact match %"] == "not run"
+    better = "relative positions are better, own layers, 26 actions: +81.0 ± 12.7 points"
+    assert any(note.startswith(better) for note in table.notes)
+    assert not any("t-test" in note for note in table.notes)
+    assert "verdict on shaw, as published: open" in table.notes
+    assert "verdict on shaw-shared, as published: not run" in table.notes
+    for seed in (0, 1):
+        shutil.rmtree(tmp_path / f"shaw:26-{seed}")
+    for name in ("shaw:26", "sinusoidal-shared:26", "shaw-shared:26"):
+        plant_seeds(name, (90.0, 94.0, 96.0, 96.0, 97.0))
+    (table,) = scan_length.tables(find_records(tmp_path))
     assert any(note.startswith("relative positions are better, 26 actions: p of") for note in table.notes)
+    assert "verdict on shaw, as published: not met" in table.notes
     scan_length.plot(find_records(tmp_path), tmp_path / "scan_length.svg")
     assert (tmp_path / "scan_length.svg").stat().st_size > 4_000
 
@@ -281,7 +296,7 @@ def test_what_begins_with_other_parameters_is_compared_with_what_does_not(tmp_pa
 
 
 def test_a_beginning_is_known_by_its_hash_and_shared_by_seeds_or_not(tmp_path: Path) -> None:
-    unknown = "without a record of what was pre-trained, or with another: runs/pre"
+    unknown = "pre-trained by runs without a record, or with other parameters in it: runs/pre"
 
     def notes(*hashes: str) -> list[str]:
         for seed, begun in enumerate(hashes):
