@@ -9,13 +9,13 @@ CORPUS is one of
     multi30k_published   for configs/multi30k_published.py
     sigmorphon2021       for configs/g2p.py
 
-A download that was broken off is resumed by the same command. Each file's SHA-256 is compared with the one that
-data/corpora.py has, and a file with another is not kept. They are put into ~/.cache/vaswani/corpora, or
+The same command resumes a download that was interrupted. Each file's SHA-256 is compared with the one in
+data/corpora.py, and a file that differs is not kept. The files go into ~/.cache/vaswani/corpora, or
 $XDG_CACHE_HOME/vaswani/corpora; the environment variable VASWANI_CORPORA names another folder, for this command and for
 the configs. No corpus is part of this repository, and each has a licence of its own.
 
-WMT14 is downloaded by data.prepare. Tatoeba and the news corpus are not downloaded by any command: nobody offers the
-very files that our results were trained on.
+WMT14 is downloaded by data.prepare. No command downloads Tatoeba or the news corpus: nobody offers exactly the files
+that our results were trained on.
 """
 
 import sys

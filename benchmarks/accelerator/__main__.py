@@ -3,8 +3,8 @@
     python -m benchmarks.accelerator --output=DIR [--corpora=FOLDER] [--minutes=50] [--only=step,decoding]
     python -m benchmarks.accelerator --output=DIR --tiny        # every row in miniature, on the CPU
 
-The rows, in this order, what convinces most first; each is a process that has the minutes it needs, of those that are
-left, and DIR/ROW.json is written after each part:
+The rows run in this order, the most convincing first. Each is a process of its own, which has the minutes that it
+needs, of those that are left. DIR/ROW.json is written after each part:
 
   step      one update of base and big in bfloat16: ours in several forms, and PyTorch's
   trainer   `python -m train` for three minutes, beside the bare update of the same model

@@ -5,9 +5,9 @@
 
 The commit of the record is cloned into DIR/code, by default in a temporary folder, and trained and evaluated there by
 this Python, with the packages that are installed now. On the same kind of processor and with the same packages the
-parameters are the same, bit for bit. Elsewhere rounding differs; then the loss in nats, of which perplexity is the
-exponential, may differ by the tolerance that the record states, or by --tolerance, and other scores by what they do.
-Exit status 0 if it does not differ by more, else 1.
+parameters are the same, bit for bit. Elsewhere rounding differs: the loss in nats, of which perplexity is the
+exponential, may then differ by the tolerance that the record states, or by --tolerance. Other scores are printed, but
+not judged. The exit status is 0 if the loss does not differ by more, else 1.
 
 A run that began with another's parameters or subwords (--init, data.tokenizer) cannot be repeated alone.
 """
