@@ -26,6 +26,7 @@ from paper.provenance import caveats
 from run.config import check_keys
 from run.folder import FREE_KEYS, as_json
 from run.records import read_metrics
+from train.patience import Patience
 
 # Keys in which a run may differ from a row and still be that row: what a resumed run may change, the seed, and how
 # numbers are computed, not which. Where a corpus is stored does not count either, see `_without_folders`.
@@ -78,7 +79,7 @@ class Evaluation(NamedTuple):
 class RunRecord(NamedTuple):
     """What is known of a run.
 
-    `config` has every key; `problem` is "" once all updates are made, else why not; `steps` and `minutes` are of
+    `config` has every key; `problem` is "" once training has ended, else why not; `steps` and `minutes` are of
     training so far; `launches` are those of `run.json`, `validations` the records of `metrics.jsonl`, both oldest
     first; `caveats` as in `paper.provenance`; `tolerance` is in nats, by how much the loss may differ when the run is
     trained again.
@@ -214,18 +215,19 @@ def read_run(folder: Path) -> RunRecord:
     launches = _read_launches(folder / "run.json")
     metrics = read_metrics(folder)
     updates = [record for record in metrics if record["kind"] == "train"]
-    steps = updates[-1]["step"] if updates else 0
+    steps = max((record["step"] for record in metrics), default=0)  # the last ones may be in no line of their own
     seconds = updates[-1]["seconds"] if updates else 0.0
+    validations = [record for record in metrics if record["kind"] == "valid"]
     evaluations = [_read_evaluation(path) for path in sorted((folder / "evaluations").glob("*.json"))]
     return RunRecord(
         path=folder,
         config=config,
-        problem=_problem(folder, config["steps"], steps),
+        problem=_problem(folder, config, steps, validations),
         steps=steps,
         minutes=seconds / 60,
         launches=launches,
         evaluations=[evaluation for evaluation in evaluations if evaluation is not None],
-        validations=[record for record in metrics if record["kind"] == "valid"],
+        validations=validations,
         caveats=caveats(launches),
     )
 
@@ -296,12 +298,18 @@ def _read_evaluation(path: Path) -> Evaluation | None:
     return Evaluation(scores, path.with_suffix(".txt")) if kinds else None
 
 
-def _problem(path: Path, steps: int, done: int) -> str:
-    """Returns why a run made only `done` of its updates, as its sweep says, if it is of one; "" if it made all."""
-    if done >= steps:
+def _problem(path: Path, config: dict[str, Any], done: int, validations: list[dict[str, Any]]) -> str:
+    """Returns why a run made only `done` of its updates, as its sweep says, if it is of one.
+
+    Returns "" if it made all, or if its patience has ended.
+    """
+    limit = config["eval"]["patience"]
+    if limit:
+        check(path, "", validations, [{"kind": str, "nll": float}])
+    if done >= config["steps"] or (limit and Patience(limit, validations).ended):
         return ""
     state = "unfinished"
-    reason = f"{done:,} of {steps:,} updates"
+    reason = f"{done:,} of {config['steps']:,} updates"
     result = path.parent / "sweep" / "results" / f"{path.name}.json"
     if result.exists():
         outcome = read_json(result, {"state": str, "reason": str})
@@ -322,7 +330,7 @@ def recorded_run(path: Path, content: dict[str, Any]) -> RunRecord:
     return RunRecord(
         path=path,
         config=config,
-        problem=_problem(path, config["steps"], training["steps"]),
+        problem=_problem(path, config, training["steps"], training["validations"]),
         steps=training["steps"],
         minutes=training["minutes"],
         launches=content["launches"],
@@ -419,7 +427,7 @@ def _fitting(runs: list[RunRecord], config: dict[str, Any], split: str, measure:
         for evaluation in run.evaluations:
             if evaluation.members != members:
                 continue
-            if not run.problem and measure in evaluation.scores and fits(evaluation.scores, config, split):
+            if not run.problem and measure in evaluation.scores and fits(evaluation.scores, config, split, run.steps):
                 fitting.append(ScoredRun(run, evaluation.scores, evaluation.lines))
     return fitting
 
@@ -450,14 +458,14 @@ def _wanted(config: dict[str, Any], split: str) -> str:
     return f"no evaluation of {split} with {asked}"
 
 
-def fits(scores: dict[str, Any], config: dict[str, Any], split: str) -> bool:
-    """Returns whether an evaluation was made as `config` says, of the parameters after its last update."""
+def fits(scores: dict[str, Any], config: dict[str, Any], split: str, updates: int) -> bool:
+    """Returns whether an evaluation was made as `config` says, of the parameters after the last of the `updates`."""
     decode = config["decode"]
     count = 1 if decode["checkpoint"] == "latest" else int(decode["checkpoint"].removeprefix("average:"))
     steps = scores["checkpoints"]
     return (
         scores["split"] == split
         and _without_folders(scores["data"]) == _without_folders(config["data"][split])
-        and (len(steps), steps[-1:]) == (count, [config["steps"]])
+        and (len(steps), steps[-1:]) == (count, [updates])
         and all(scores[key] == decode[key] for key in SEARCH if key in scores)
     )

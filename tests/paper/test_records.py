@@ -22,8 +22,10 @@ from paper.records import (
     fits,
     identity,
     read_run,
+    recorded_run,
     row_runs,
 )
+from paper.results import make_record
 from paper.tables import table3
 from tests.conftest import ROOT
 from tests.planted import head, plant, planted_config, scores
@@ -197,6 +199,28 @@ def test_an_unfinished_run_says_how_far_it_came(tmp_path: Path) -> None:
     assert notes == [f"{A1}, seed 0: unfinished (100 of {steps} updates), {run}"]
 
 
+@pytest.mark.parametrize(("validated", "expected"), [(11, [40.0]), (10, [])])
+def test_a_run_whose_patience_has_ended_has_made_all_of_its_updates(
+    tmp_path: Path, validated: int, expected: list[float]
+) -> None:
+    name = "configs/multi30k_published.py"
+    config = planted_config(name)
+    assert config["eval"]["patience"] == 10
+    ends = [60 * epoch for epoch in range(1, validated + 1)]
+    last = scores(config, "test", 40.0, step=ends[-1], checkpoints=ends[-10:])
+    run = plant(tmp_path / "run", config, last, steps=ends[-1] - 5, validations=[(step, 9.0) for step in ends])
+    recorded = recorded_run(tmp_path / "seed0.json", make_record(run))
+    for found in (read_run(run), recorded):
+        assert found.steps == ends[-1]
+        row = row_runs(Records([found], [], [], []), name, "test")
+        assert row.values("sacrebleu") == expected
+        assert row.missing == ("" if expected else "unfinished")
+    damaged = make_record(run)
+    del damaged["training"]["validations"][0]["nll"]
+    with pytest.raises(UserError, match=r"seed0.json: damaged: .*nll"):
+        recorded_run(tmp_path / "seed0.json", damaged)
+
+
 def test_a_run_that_never_began_is_unfinished(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(planted_config(A1)))
     assert missing(tmp_path)[0] == "unfinished"
@@ -237,8 +261,9 @@ def test_an_average_must_be_of_as_many_checkpoints() -> None:
     config = planted_config("configs/base.py:en-de:small")
     whole = scores(config, "test", 7.0)
     assert len(whole["checkpoints"]) == 5
-    assert fits(whole, config, "test")
-    assert not fits({**whole, "checkpoints": whole["checkpoints"][1:]}, config, "test")
+    assert fits(whole, config, "test", config["steps"])
+    assert not fits(whole, config, "test", config["steps"] - 1)
+    assert not fits({**whole, "checkpoints": whole["checkpoints"][1:]}, config, "test", config["steps"])
 
 
 def test_what_cannot_be_read_is_left_out_with_a_note(tmp_path: Path) -> None:
