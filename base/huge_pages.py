@@ -1,7 +1,7 @@
-"""Huge pages for the arrays of a training on CPUs, whose memory XLA takes anew at each update and gives back.
+"""Huge pages for the arrays of training on CPUs: XLA allocates their memory at each update, and frees it again.
 
 glibc asks the kernel for them only if the environment says so when a process starts (`GLIBC_TUNABLES`), so a process
-without them starts itself again.
+without them restarts itself.
 """
 
 import os

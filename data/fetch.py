@@ -18,13 +18,13 @@ _BLOCK = 1 << 16  # bytes
 
 
 def fetch(file: File, folder: Path) -> Path:
-    """Returns the file in `folder`, downloaded unless it is there; a download that was broken off is resumed.
+    """Returns the file in `folder`, downloaded unless it is there; an interrupted download is resumed.
 
-    Until the file is whole and its sum is right, it has the suffix `.part`.
+    Until the file is complete and its SHA-256 is right, its name ends in `.part`.
 
     Raises:
-      UserError: a file that is there already has another sum, the server or the folder cannot be used, the connection
-        broke off, or what came has another size or sum, and is deleted.
+      UserError: a file that is already there has another SHA-256, the server or the folder cannot be used, the
+        connection broke off, or the download has another size or SHA-256, and is deleted.
     """
     path = folder / file.name
     part = folder / f"{file.name}.part"
@@ -37,7 +37,7 @@ def fetch(file: File, folder: Path) -> Path:
             _lock(written, part)
             try:
                 _receive(file, written, path)
-                _check(part, file, "what came is deleted")
+                _check(part, file, "the download is deleted")
             except _WrongFileError:
                 part.unlink()
                 raise
@@ -77,7 +77,7 @@ def _receive(file: File, written: io.BufferedWriter, path: Path) -> None:
             done += len(block)
             if done > file.size:
                 raise _WrongFileError(
-                    f"{file.url}: longer than {file.size:,} bytes, its size when it was pinned; what came is deleted"
+                    f"{file.url}: longer than {file.size:,} bytes, its size when it was pinned; the download is deleted"
                 )
             written.write(block)
             written.flush()

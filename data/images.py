@@ -68,8 +68,8 @@ def open_images(spec: str, size: tuple[int, int], classes: int) -> Images:
     images_nyx, labels_n = _SCHEMES[scheme](spec, rest)
     if not len(images_nyx) == len(labels_n) > 0:
         raise UserError(
-            f"images {spec!r}: {len(images_nyx)} images and {len(labels_n)} labels; there must be as many, and at"
-            " least one"
+            f"images {spec!r}: {len(images_nyx)} images and {len(labels_n)} labels; both numbers must be the same, and"
+            " at least one"
         )
     if images_nyx.shape[1:] != size:
         height, width = images_nyx.shape[1:]

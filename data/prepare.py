@@ -1,6 +1,6 @@
 """Prepares the corpora of a config: downloads them if necessary, and tokenises them into the cache (`data.cache`).
 
-Training does the same at its start, but for the download.
+Training does the same when it starts, except for the download.
 """
 
 import json

@@ -101,8 +101,8 @@ class Symbols(Listed):
         vocab_size = vocab_size or largest
         if not len(SPECIALS) < vocab_size <= largest:
             raise UserError(
-                f"data.vocab_size is {vocab_size}; with data.units {units} it must be {largest}, which are all symbols "
-                f"of the training text and four special ones, or less, for the most frequent alone, or 0 for all"
+                f"data.vocab_size is {vocab_size}; with data.units {units} it must be at most {largest}: all symbols "
+                f"of the training text and four special ones; less keeps only the most frequent, and 0 keeps all"
             )
         ordered = sorted(counts, key=lambda symbol: (-counts[symbol], symbol))
         pieces = [*SPECIALS, *ordered][:vocab_size]

@@ -6,17 +6,17 @@ python -m infer --workdir=runs/base --source=newstest2014.en --reference=newstes
 python -m infer --workdir=runs/a,runs/b,runs/c --split=test          # an ensemble, of one tokenizer
 python -m infer --workdir=runs/char_lm --split=valid [--json]
 
-The corpus may be a text (lines:FILE) or images (idx:IMAGES,LABELS), if the run's task reads them. Imported models,
-which have no splits, need one:
+The corpus may be a text (lines:FILE) or images (idx:IMAGES,LABELS), if the run's task reads them. Imported models have
+no splits, so they need --corpus:
 python -m infer --workdir=runs/gpt2 --corpus=lines:FILE
 
 For a language model the scores are nats and perplexity, per token and per byte; if it was trained on rows of a text,
 --row_length tests it on longer ones. For a masked one, or for span denoising, they are nats, perplexity and accuracy on
 the hidden tokens; for a classifier, accuracy and nats per text or image.
 
-The result and the translations are also saved in the run, under evaluations/, those of an ensemble in its first
-run; the tables are made from them. All devices share the work; on several hosts, start the same command on each, as for
-training.
+The result and the translations are also saved in the run, under evaluations/; those of an ensemble, in its first run.
+The tables are made from these files. All devices share the work; on several hosts, start the same command on each, as
+for training.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""Another name of `python -m paper.heads`, which says what each attention head does."""
+"""Another name for `python -m paper.heads`, which says what each attention head does."""
 
 import runpy
 

@@ -67,7 +67,9 @@ def define_decoding_flags() -> None:
     flags.DEFINE_integer("beam", None, "beam size, 1 is greedy; default: config.decode.beam")
     flags.DEFINE_float("alpha", None, "length penalty; default: config.decode.alpha")
     flags.DEFINE_integer(
-        "extra_length", None, "output subwords allowed beyond the source's; default: config.decode.extra_length"
+        "extra_length",
+        None,
+        "how many more subwords than its source an output may have; default: config.decode.extra_length",
     )
     within_limits("beam", "alpha", "extra_length")
 

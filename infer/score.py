@@ -4,8 +4,8 @@ python -m infer.score --hypothesis=out.de --reference=newstest2014.de.gz [--base
 
 Prints every variant of BLEU, chrF and exact match, each with its signature; see infer/scores/bleu.py. With --baseline,
 another system's translations of the same lines, it also prints whether the difference is significant: the two-sided p
-of paired approximate randomisation (10,000 exchanges of translations, `ar` in the signature), beside each score's 95 %
-interval (bootstrap over sentences, `bs`). It says nothing of the spread over training seeds; only several seeds do.
+of paired approximate randomisation (10,000 exchanges of translations, `ar` in the signature), next to each score's 95 %
+interval (bootstrap over sentences, `bs`). Neither says how much training seeds differ; for that, train several.
 """
 
 import json

@@ -20,8 +20,8 @@ EMBED, STACK = range(2)
 class MaskedLM(nn.Module):
     """Logits of the token that was at each position, given the whole corrupted text.
 
-    Beside the encoder it has what BERT has: a layer norm of the embeddings, and before the softmax, which has a bias,
-    a dense layer with activation and layer norm. There are no token types: all tokens are of one.
+    Besides the encoder it has what BERT has: a layer norm of the embeddings and, before the softmax, a dense layer with
+    activation and layer norm; the softmax has a bias. There are no token types: all tokens have the same one.
 
     With `classes`, a classification head at EOS replaces the vocabulary softmax. All else is the same, so that a
     classifier can start from the parameters of a masked language model. (BERT itself replaces the dense layer as well,

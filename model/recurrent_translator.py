@@ -7,9 +7,9 @@ decoder's layers begin with the last states of the encoder's. `config.recurrent`
   encoder reads from right to left, which they found to help.
 - "additive" (Bahdanau et al. 2015, arXiv 1409.0473): the encoder reads in both directions, and the decoder attends to
   its outputs h_j. With the state s of its first layer before the step, a_j = softmax(v tanh(W s + U h_j)); the context
-  sum a_j h_j enters the cells, those of all layers, as in GNMT (Wu et al. 2016, section 3). Where Bahdanau et al. begin
-  with tanh(W h_1) of the backward network and end in a maxout layer, this begins with the states themselves and ends in
-  the next one's layer.
+  sum a_j h_j enters the cells of all layers, as in GNMT (Wu et al. 2016, section 3). Where Bahdanau et al. begin with
+  tanh(W h_1) of the backward network and end in a maxout layer, this begins with the states themselves and ends in the
+  same output layer as "dot".
 - "dot" (Luong et al. 2015, arXiv 1508.04025, "global attention", without input feeding): the same encoder; with the
   output s of the last layer, a_j = softmax(s h_j). The context does not enter the cells.
 

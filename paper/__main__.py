@@ -11,16 +11,26 @@ All run folders below DIR are read (of `python -m train`, evaluated by `python -
 ignored. A row shows the mean of its seeds, for two or more ± their standard deviation; a dagger marks runs whose code
 cannot be checked out again. A row that has not run says so; --commands prints how to run it. Tables 2 and 4 need
 evaluations of the test split, Table 3 of the validation split (`python -m infer --split=valid`). Table 1 needs the
-record of `python -m paper.table1`. The studies need evaluations of the test split, `norms`, `mup`
-and `optimisers` of the validation split: `layers` compares what can replace
-self-attention, `extrapolation` positions beyond the training length, `scan` tests new combinations of known commands,
-`scan_length` outputs longer than any in training,
-`scaling` fits a law to sizes and amounts of data, `families` compares models built from the same blocks,
-`second` judges the second design of Table 3 in small, `bottleneck` asks what one vector holds of a long sentence,
-`scores` why dot products are divided by sqrt(d_k), `distance` whether far words matter more to some layers,
-`norms` where post-norm fails to start, `mup` whether the best rate stays where it is as a model grows, `optimisers`
-which optimiser is the fastest, `g2p` turns letters into phones in ten languages; --plot draws a study's figure.
-`cards` lists what all of these claim, with a verdict on each claim and a command that repeats one of its runs.
+record of `python -m paper.table1`. `cards` lists every claim that the tables and the studies make, with a verdict on
+each and a command that repeats one of its runs.
+
+The studies need evaluations of the test split, but `norms`, `mup` and `optimisers` of the validation split. --plot
+draws a study's figure.
+
+  layers         what can replace self-attention
+  extrapolation  positions beyond the training length
+  scan           new combinations of known commands
+  scan_length    outputs longer than any in training
+  scaling        a law fitted to model sizes and amounts of data
+  families       models built from the same blocks
+  second         Table 3 scaled down, second design
+  bottleneck     how much of a long sentence one vector holds
+  scores         why dot products are divided by sqrt(d_k)
+  distance       whether distant words matter more to some layers
+  norms          where post-norm fails to start
+  mup            whether the best learning rate stays the same as a model grows
+  optimisers     which optimiser is the fastest
+  g2p            from letters to phones in ten languages
 
 --html writes one page that loads nothing from the network, with the tables, learning curves, figures and attention
 maps. The last two, and what `figures` writes into FOLDER, come from the newest finished run that still has checkpoints.

@@ -384,9 +384,9 @@ def _without_folders(spec: str) -> str:
 def row_runs(records: Records, name: str, split: str, measure: str = "sacrebleu", members: int = 1) -> RowRuns:
     """Returns the runs of the config `name`, scored on `split` as that config decodes: the newest of each seed.
 
-    An evaluation counts if it has `measure`, was made of the row's text after all updates, and averaged as many
-    checkpoints, with the same beam and length penalty, as the row's config says; and if it is of an ensemble of so many
-    `members`, which stands under its first member's seed; 1 is a run alone.
+    An evaluation counts if it has `measure`, was made on the row's text after all updates, and has the number of
+    averaged checkpoints, the beam and the length penalty of the row's config. It must also be of an ensemble of exactly
+    `members` runs, which is listed under its first member's seed; 1 is a run alone.
     """
     config = as_json(load(name))
     wanted = identity(config)

@@ -14,9 +14,9 @@ is not in the repository, launches from several commits. --allow_dirty records i
 with a dagger.
 
 The README's table and docs/results.md, which has every score and its signature, are made from the records directly in
-results/ and from nothing else, docs/tables.md (what `python -m paper all` prints) and the list of claims in
-docs/reproduce.md (`python -m paper cards`) from those in its subfolders as well; so are docs/figures/STUDY.svg, of each
-study that has run. A new record replaces the old one.
+results/ and from nothing else. docs/tables.md (what `python -m paper all` prints), the list of claims in
+docs/reproduce.md (`python -m paper cards`) and a figure of each study that has run, docs/figures/STUDY.svg, are made
+from the records in its subfolders as well. A new record replaces the old one.
 """
 
 import re

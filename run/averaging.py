@@ -60,8 +60,8 @@ def average(load: Callable[[int], Any], steps: Sequence[int]) -> Any:
 def choose(choice: str, checkpoints: Sequence[Checkpoint]) -> list[int]:
     """Returns the steps that `choice` names, ascending. If there are too few to average, prints a note on stderr.
 
-    `latest`, whose moving average `ema` is; a step; `best` validation score; `average:N` the last N;
-    `average:N@MINUTES` the last N that are at least MINUTES apart; `average-best:N` the N best.
+    `latest`, or `ema`, whose moving average is saved with it; a step; `best`, by validation score; `average:N`, the
+    last N; `average:N@MINUTES`, the last N that are at least MINUTES apart; `average-best:N`, the N best.
 
     Raises:
       UserError: the choice has no known form, names a missing step, or needs scores that were not saved.

@@ -44,10 +44,12 @@ class Signals:
     that the first signal is only recorded, and a second Ctrl-C ends the process at once.
 
     A signal ends work by an exception. Wherever that is swallowed, and during an import, the signal is sent again.
-    Another error on its way, of what is cleaned up half made, is not the user's: the signal's status replaces it.
+    If cleaning up what is half made then raises another error, it does not concern the user: the signal's status
+    replaces it.
 
     Args:
-      saves: whether the work, once it has made progress, has something to save; else a signal's message does not say.
+      saves: whether the work has something to save once it has made progress; if not, the message on a signal does not
+        mention saving.
       alone: False in a run of several processes, which must all stop after the same update. SIGTERM is then left to
         the preemption service of `jax.distributed`, Ctrl-C is forwarded to it as SIGTERM, and the caller sets
         `received` from `reached_preemption_sync_point`: no signal acts by itself.

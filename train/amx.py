@@ -39,7 +39,7 @@ def compiler_options(amx: bool) -> CompilerOptions | None:
         return None
     device = jax.default_backend()
     if device != "cpu":
-        raise UserError(f"config: amx is True; it must be False on this device ({device}), which is no CPU")
+        raise UserError(f"config: amx is True; it must be False on this device ({device}), which is not a CPU")
     missing = [name for name in NEEDED if name not in abilities()]
     if missing:
         raise UserError(

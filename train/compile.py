@@ -1,4 +1,4 @@
-"""Compiles a run: does it fit, how long might it take, here, or on TPUs and GPUs that you do not have?
+"""Compiles a run: does it fit, and how long might it take? Here, or on TPUs and GPUs that you do not have.
 
     python -m train.compile --config=configs/quickstart.py
     python -m train.compile --config=configs/base.py --config.model.dtype=bfloat16 --topology=v5e:4x4
@@ -6,10 +6,11 @@
     python -m train.compile --config=configs/big.py --config.model.dtype=bfloat16 --topology=h100:8 --nosearch
 
 A topology is a TPU generation (v4, v5e, v5p, v6e) and the layout of its chips: v5e:2x2, v6e:4x4, v5p:2x2x2; or a GPU
-(a100, h100) and how many of one node: h100:1, h100:8. The train step is compiled for the longest rows, which need the
-most memory, and for those of the middle bucket, which give the estimated time; beam search is compiled for a full batch
-of short sentences. Needs `pip install -e '.[tpu]'`, for GPUs '.[aot-gpu]' and no GPU, and takes minutes at the paper's
-sizes. Nothing is executed. For GPUs the report also has the calls of cuDNN, and whether two runs give the same bits.
+(a100, h100) and the number of them in one node: h100:1, h100:8. The train step is compiled for the longest rows, which
+need the most memory, and for those of the middle bucket, from which the time is estimated; beam search is compiled for
+a full batch of short sentences. This needs `pip install -e '.[tpu]'`, or for GPUs '.[aot-gpu]', but no TPU or GPU, and
+takes minutes at the paper's sizes. Nothing is executed. For GPUs the report also lists the calls to cuDNN, and says
+whether two runs give the same bits.
 
 Without --topology (or with --topology=local) it compiles for this machine's own devices and needs no extra. If the run
 fits, it makes and times three updates of the middle bucket, on random ids, and says how many minutes the whole run may

@@ -21,14 +21,15 @@ _ROWS = 8  # of a batch, whose attention weights are looked at: those of all row
 def make_diagnosis(
     objective: Objective, tx: optax.GradientTransformation, accumulate: int
 ) -> Callable[[TrainState, Batch, PRNGKeyArray], dict[str, Float[Array, ""]]]:
-    """Returns the jitted function of an update's arguments to metrics of it; it computes the gradient once more.
+    """Returns a jitted function from an update's arguments to metrics of the update; it computes the gradient again.
 
     They are, for each PART of the model, such as "encoder/layer_0" or "embedding":
 
-      gradient_norm/PART: the norm of its gradient of the mean loss, before clipping.
-      update_ratio/PART: the norm of what the update adds to its parameters, over their own.
-      attention_entropy/KIND/layer_N: of the weights of a query, in nats, the mean over queries and heads; from 0, one
-        key has all, to the logarithm of the number of keys. Not of mixers without weights.
+      gradient_norm/PART: the norm of the mean loss's gradient with respect to it, before clipping.
+      update_ratio/PART: the norm of what the update adds to its parameters, divided by the norm of the parameters.
+      attention_entropy/KIND/layer_N: the entropy of a query's attention weights, in nats, averaged over queries and
+        heads: from 0, where one key has all the weight, to the logarithm of the number of keys. Absent for mixers
+        without weights.
 
     With `accumulate` the gradient is that of an update's first microbatch.
     """

@@ -6,12 +6,12 @@ Records of `metrics.jsonl`, one JSON object per line; `loss` and `nll` are in na
      "non_pad_share", "seconds", "mfu"}                   means over the updates since the previous record
     {"step", "kind": "valid", "loss", "nll", "perplexity", "bleu"}       no "bleu" if it is not computed
 
-`loss` is label-smoothed (`loss.eps_ls`) and what training minimises; `nll` and `perplexity`, its exponential, are not.
-So they are called everywhere; a sweep ranks by `nll`. `tokens_per_second` counts non-pad target tokens and wall
-time outside validation and checkpointing, compilation included. `non_pad_share` is non-pad tokens over computed
-positions, both sides. `mfu` is the share of an accelerator's peak in bfloat16 that the updates' matrix products take,
-where both are known (`train.utilisation`). `seconds` is that wall time since the run's first update; a resumed run
-continues the count. With `diagnose_every` there are also the metrics of `train.diagnose`.
+`loss` is label-smoothed (`loss.eps_ls`), and is what training minimises; `nll` and `perplexity`, its exponential, are
+not smoothed. These names mean the same everywhere; a sweep ranks by `nll`. `tokens_per_second` counts non-pad target
+tokens and wall time outside validation and checkpointing, compilation included. `non_pad_share` is non-pad tokens over
+computed positions, both sides. `mfu` is the share of an accelerator's peak in bfloat16 that the updates' matrix
+products take, where both are known (`train.utilisation`). `seconds` is that wall time since the run's first update; a
+resumed run continues the count. With `diagnose_every` there are also the metrics of `train.diagnose`.
 """
 
 import json

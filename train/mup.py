@@ -6,14 +6,15 @@ has factors in the forward pass, is the same but for them (its lemma J.1). So a 
 With r = d_model / model.mup_width, and N layers, d_k, d_v, d_ff / d_model and h / d_model the same at every width:
 
 - Hidden matrices have rates in proportion to 1 / r. Their initial variance, Glorot's, falls with 1 / r as it is.
-- The softmax's matrix begins with values, and has a rate, in proportion to 1 / r. It must not be tied, for an embedding
-  needs neither. That paper advises to begin it at 0 (its appendix D.2); with post-norm this cost far more than any rate
+- The softmax's matrix has initial values and a rate in proportion to 1 / r. It must not be tied, because an embedding
+  needs neither. That paper advises starting it at 0 (its appendix D.2); with post-norm this cost far more than any rate
   gained (docs/studies.md).
-- Embeddings have rates in proportion to r^-0.5, since section 3.4 multiplies them by sqrt(d_model) after that. So they
-  begin as large at every width, as large as the sinusoids, and an update changes them as much.
+- Embeddings have rates in proportion to r^-0.5, since section 3.4 multiplies them by sqrt(d_model) afterwards. So, once
+  multiplied, they begin equally large at every width, as large as the sinusoids, and an update changes them equally.
 - Biases and layer norms have the same rates at every width.
-- Attention divides by sqrt(d_k) as ever: heads grow in number, so the paper's d_k differs by a constant. With d_k
-  growing in their place, weights of attention changed less in wider models, even where the queries began at 0.
+- Attention divides by sqrt(d_k) as always: a wider model has more heads, not a larger d_k, so dividing by d_k, as that
+  paper does, would differ by a constant only. When d_k grew instead, attention weights changed less in wider models,
+  even where the queries began at 0.
 """
 
 import re

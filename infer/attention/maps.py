@@ -178,10 +178,14 @@ def _compiled(model: Any) -> Any:
 def require_weights(config: ModelConfig) -> None:
     """Raises a `UserError` if the model's mixer, or a recurrent translator, has no attention weights."""
     if config.recurrent == "fixed":
-        raise UserError("model.recurrent of this run is 'fixed', which has no attention weights; additive, dot have")
+        raise UserError(
+            "model.recurrent of this run is 'fixed', which has no attention weights; additive and dot have them"
+        )
     if not MIXERS[config.mixer].weights:
         having = ", ".join(name for name, can in MIXERS.items() if can.weights)
-        raise UserError(f"model.mixer of this run is {config.mixer!r}, which has no attention weights; {having} have")
+        raise UserError(
+            f"model.mixer of this run is {config.mixer!r}, which has no attention weights; {having} have them"
+        )
 
 
 def select(attention: AttentionMap, layer: int | None, head: int | None) -> dict[tuple[int, int], np.ndarray]:

@@ -31,7 +31,7 @@ def our_rows(source: object, size: int, *, pad: int, start: int, eos: int, unk: 
         )
     others = [number for number in range(size) if number not in specials]
     if not others:
-        raise UserError(f"{source}: a vocabulary of {size} has no subwords beside the special ones")
+        raise UserError(f"{source}: a vocabulary of {size} has no subwords besides the special ones")
     return specials + others
 
 

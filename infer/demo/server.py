@@ -158,7 +158,7 @@ class Handler(BaseHTTPRequestHandler):
             self._send(HTTPStatus.OK, "application/json", json.dumps(answer).encode())
 
     def _is_ours(self) -> bool:
-        """Returns whether the request names this machine: a foreign name may be a page that rebinds its own to it."""
+        """Returns whether the request names this machine: another name may be a page's, rebound to this machine."""
         if not ipaddress.ip_address(self.connection.getsockname()[0]).is_loopback:
             return True
         return re.fullmatch(r"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?", self.headers.get("Host", "")) is not None

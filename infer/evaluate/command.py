@@ -48,7 +48,7 @@ def _evaluated_task(task: str, corpus: str | None) -> str:
 def _check_pairs(corpus: str | None) -> None:
     """Raises a `UserError` if an ensemble is given a text, which has nothing to translate into."""
     if corpus and open_corpus(corpus).sides == 1:
-        raise UserError(f"--corpus={corpus}: this is a text; an ensemble translates pairs, as of tsv:FILE")
+        raise UserError(f"--corpus={corpus}: this is a text; an ensemble translates pairs, as in tsv:FILE")
 
 
 def _check_nothing_is_translated(options: Any, task: str, evaluated: str) -> None:
@@ -65,7 +65,7 @@ def _evaluate_other(options: Any, task: str, evaluated: str) -> None:
     corpus = options.split or options.corpus
     model_run = open_run(options.workdir, options.checkpoint, task=task)
     if evaluated != task and not isinstance(model_run.text, Unigram):
-        raise UserError(f"--corpus={options.corpus}: this is a text; this run translates pairs, as of tsv:FILE")
+        raise UserError(f"--corpus={options.corpus}: this is a text; this run translates pairs, as in tsv:FILE")
     if task == "language_model":
         record = texts.evaluate(model_run, corpus, options.row_length)
     else:

@@ -74,8 +74,8 @@ def report(
 def save(model_run: Run, record: dict[str, Any], lines: list[str], checkpoint: str, kind: str = "") -> Path:
     """Writes `evaluations/NAME.json` and the lines, if any, as `NAME.txt`; repeating an evaluation replaces both.
 
-    NAME begins with `kind` and names split, step, checkpoint, and what applies of beam, length penalty and row length;
-    an ensemble's begins with how many members it has, and with a hash of which.
+    NAME begins with `kind`, if any, and has the split, the step, the checkpoint and, where they apply, the beam, the
+    length penalty and the row length. For an ensemble, the number of its members and a hash of them precede the split.
     """
     parts = [kind] if kind else []
     if "members" in record:

@@ -1,9 +1,10 @@
 """Is one system significantly better than another? Paired approximate randomisation, two-sided.
 
-If two systems are equally good, each sentence's two translations may as well change places (Noreen 1989, Riezler and
-Maxwell 2005). p is the share of such exchanges whose difference, of either sign, is at least the one that was found.
-sacreBLEU's own test of this name leaves out the exchanges that equal it, which are many if few lines differ: of two
-systems that differ in one line it would say p < 0.001. Its bootstrap is in effect one-sided.
+If two systems are equally good, the two translations of a sentence could just as well be exchanged (Noreen 1989,
+Riezler and Maxwell 2005). p is the share of such exchanges whose difference, of either sign, is at least as large as
+the one found. sacreBLEU's own test of this name leaves out exchanges whose difference equals the one found, and there
+are many of these if few lines differ: for two systems that differ in one line it would say p < 0.001. Its bootstrap is
+in effect one-sided.
 """
 
 from collections.abc import Callable, Sequence

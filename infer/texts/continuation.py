@@ -27,8 +27,8 @@ def generate(model_run: Run, prompt: str, decoding: Decoding) -> list[Hypothesis
     Each has at most `decoding.extra_length` tokens after the prompt, EOS counted, which are its `tokens`.
 
     Raises:
-      UserError: a character of the prompt is not in the vocabulary, the beam is larger than that, the model has not so
-        many learned positions, or its parameters are not finite.
+      UserError: a character of the prompt is not in the vocabulary, the beam is larger than the vocabulary, the model
+        has too few learned positions, or its parameters are not finite.
     """
     tokenizer = model_run.tokenizer
     model = LanguageModel(model_run.model_config)

@@ -11,8 +11,8 @@ python -m infer.translate --workdir=runs/quickstart --require=phrases < text_tab
 python -m infer.translate --workdir=runs/quickstart --columns=2,3 < table.tsv
 
 Line i of the output translates line i of the input; only a line feed ends a line. Output is written after each chunk of
-lines (--chunk; on a terminal after each line; from a pipe, once no more come; to a pipe, first after 8 lines), progress
-goes to stderr. What is printed for a line:
+lines (--chunk). On a terminal a chunk is one line; from a pipe it ends early when no more lines arrive; to a pipe the
+first chunk is 8 lines. Progress goes to stderr. What is printed for a line:
 
 (default)     TEXT
 --scores      TEXT <tab> SCORE

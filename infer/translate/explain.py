@@ -1,7 +1,7 @@
-"""Draws how beam search found the translations of a sentence: all that it weighed, kept, finished or pruned.
+"""Draws how beam search found the translations of a sentence: every extension considered, kept, finished or pruned.
 
-The search is that of `model.search.beam`, advanced a step at a time; what it weighs in a step is asked of the same
-functions. The page is one file that loads nothing.
+The search is that of `model.search.beam`, advanced one step at a time; the extensions that a step considers come from
+the same functions. The page is one file that loads nothing.
 """
 
 from collections.abc import Iterable, Sequence

@@ -77,7 +77,7 @@ def by_line(source: Iterable[bytes], answer: Callable[[str], str]) -> Iterator[b
 
 
 def formatted(translation: Translation, line: int, nbest: int, scores: bool) -> str:
-    """Returns the output for one line; see the top of infer/translate.py."""
+    """Returns the output for one line; see the top of infer/translate/__main__.py."""
     if nbest > 1:
         return "".join(f"{line} ||| {text} ||| {score:.6f}\n" for text, score, _, _ in translation.hypotheses)
     best = translation.hypotheses[0]

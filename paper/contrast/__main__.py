@@ -3,13 +3,14 @@
     python -m infer --workdir=RUN --split=test
     python -m paper.contrast --workdir=RUN [--sentences=24000] [--cases=300]
 
-Of each pair one German sentence is right, and in the other one word is wrong: the number of a verb, the particle of a
-separable verb, or the gender of a pronoun. The accuracy is how often the right one is more probable, given the English
-sentence. It is by the distance, in words and punctuation, to the word that decides: subject, verb or antecedent.
+In each pair one German sentence is correct, and the other has one wrong word: the mistake is in the number of a verb,
+the particle of a separable verb, or the gender of a pronoun. The accuracy is how often the correct sentence is more
+probable, given the English one. It is shown by the distance, in words and punctuation, to the word that decides what is
+correct: subject, verb or antecedent.
 
-Sentences are those of the grammar's split that the run is tested on, read in order; --cases are taken of each kind and
-distance, or what --sentences sentences have. The result is added to the newest evaluation of the test split, so that a
-record of the run has both.
+The first --sentences sentences of the grammar's split that the run is tested on are read, and up to --cases pairs are
+taken of each kind and distance. The result is added to the newest evaluation of the test split, so that a record of the
+run has both.
 """
 
 from absl import flags

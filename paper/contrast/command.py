@@ -41,7 +41,7 @@ def _split(model_run: Run) -> str:
     if not match or direction(model_run):
         raise UserError(
             f"--workdir={model_run.workdir}: its data.test is {spec}; pairs are made of the built-in grammar, from "
-            "English to German, as of grammar:test"
+            "English to German, as in grammar:test"
         )
     open_corpus(spec)  # raises for a split that the grammar lacks
     return match[1]

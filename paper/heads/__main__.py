@@ -8,10 +8,10 @@ which antecedent to a pronoun, and which word translates which. A head's accurac
 largest weight is on the right token. The best head is chosen on sentences of `grammar:valid` and scored on
 `grammar:test`; no run is trained on either. For rare relations more sentences are read, until each has --cases cases.
 
-There are four baselines: the best head of the same model before its first update, the best fixed distance, chosen in
-the same way, a random visible token, and the null: the 95th percentile of the best of as many random heads. With
---ablate each head is left out in turn, to see whether translation needs the best one. Runs that differ in their seed
-alone, each given as --workdir, are summarised in one more table.
+There are four baselines: the best head of the same model before its first update; the best fixed distance, chosen in
+the same way; a random visible token; and the null, which is the 95th percentile of the best accuracy of an equal number
+of random heads. With --ablate each head is left out in turn, to see whether translation needs the best one. Runs that
+differ in their seed alone, each given as --workdir, are summarised in one more table.
 
 The result is saved in the run, as evaluations/heads.json. See paper/heads/measure.py for the definitions.
 """

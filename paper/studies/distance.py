@@ -1,4 +1,4 @@
-"""Do far words matter more to some layers? Quality and agreement by distance, by the rule of `configs/distance.py`."""
+"""Do distant words matter more to some layers? Quality, and agreement by distance; rule: `configs/distance.py`."""
 
 import itertools
 from collections.abc import Mapping, Sequence

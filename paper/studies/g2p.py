@@ -58,7 +58,7 @@ def tables(records: Records) -> list[Table]:
         "the design, its rule and what was predicted: configs/g2p.py, committed before the first run",
         verdict(together),
         "alone: mean over the seeds, ± standard deviation; the mean of all languages, of the seeds that every one has",
-        "95 % interval: Wilson's, of as many test words as there are, around the mean of single models",
+        "95 % interval: Wilson's, for the number of test words, around the mean of single models",
         *(note for row in runs.values() for note in row.notes),
         *caveat_notes(runs),
     ]
@@ -117,7 +117,7 @@ def verdict(together: Errors) -> str:
     """Returns what the rule of the design says of the ensembles."""
     means = list(mean_of(together).values())
     if not means:
-        return f"verdict: open, for not every language has an ensemble of {MEMBERS}"
+        return f"verdict: open, because not every language has an ensemble of {MEMBERS}"
     return f"verdict: {'met' if means[0] <= PUBLISHED else 'not met'}; the ensembles' mean is {number(means[0], 2)} %"
 
 

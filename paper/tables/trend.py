@@ -1,8 +1,8 @@
 """Do rows differ from their base row, and as in the paper? Differences paired by seed, tested; rank correlation.
 
 Runs of one seed see the same batches, so a row's difference from base is taken seed by seed. Perplexities are compared
-by their logarithms, the loss in nats. Tests are two-sided; intervals are Student's, of as many degrees of freedom as
-there are seeds but one: of three seeds 4.3 standard errors on either side.
+by their logarithms, the loss in nats. Tests are two-sided. Intervals are Student's, with one degree of freedom fewer
+than there are seeds: for three seeds, 4.3 standard errors on either side.
 """
 
 import warnings

@@ -39,7 +39,7 @@ def test_a_joint_vocabulary_has_the_most_frequent_first_and_equal_ones_by_text(w
     assert words.pieces(range(words.vocab_size)) == [*SPECIALS, "b@@", "the", "das", "oat", "oot", "meer", "sea"]
     assert Symbols.of(PAIRS, 7, "words").pieces([4, 5, 6]) == ["b@@", "the", "das"]
     assert Symbols.of(PAIRS, 7, "words").vocab_size == 7
-    with pytest.raises(UserError, match=r"^data.vocab_size is 12; with data.units words it must be 11, which are all"):
+    with pytest.raises(UserError, match=r"^data.vocab_size is 12; with data.units words it must be at most 11: all"):
         Symbols.of(PAIRS, 12, "words")
     with pytest.raises(UserError, match=r"^the training text is empty"):
         Symbols.of([(" ", "")], 0, "words")

@@ -128,7 +128,7 @@ def test_recurrent_networks_with_attention_have_one_map_over_the_source(run: Run
 def test_recurrent_networks_with_a_fixed_vector_have_no_map(run: Run):
     with pytest.raises(
         UserError,
-        match=r"^model\.recurrent of this run is 'fixed', which has no attention weights; additive, dot have$",
+        match=r"^model\.recurrent of this run is 'fixed', which has no attention weights; additive and dot have them$",
     ):
         run_maps(recurrent(run, "fixed"), "The dog sleeps.", None)
 

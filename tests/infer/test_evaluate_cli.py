@@ -168,7 +168,7 @@ def test_an_ensemble_is_scored_by_the_mean_of_log_probabilities_and_kept_apart(w
         newest_evaluation(second, "test", [first])
     with pytest.raises(UserError, match="a run is named twice; those of an ensemble differ"):
         run_here(workdir=f"{folders[0]},{folders[0]}/", split="test")
-    with pytest.raises(UserError, match=r"tiny\.en: this is a text; an ensemble translates pairs, as of tsv:FILE$"):
+    with pytest.raises(UserError, match=r"tiny\.en: this is a text; an ensemble translates pairs, as in tsv:FILE$"):
         run_here(workdir=",".join(map(str, folders)), corpus=f"lines:{tmp_path}/tiny.en")
 
     model, tokenizer, total, count = Transformer(runs[0].model_config), runs[0].tokenizer, 0.0, 0
@@ -205,7 +205,7 @@ def test_a_sentence_as_long_as_the_learned_positions_is_scored(run: Run):
         (("--split=test", "--corpus=grammar:deeper"), "give one of --split=test, --corpus=SPEC, or both"),
         (("--corpus=",), "corpus '': unknown scheme"),
         (("--corpus=grammar:deepest",), "SPLIT one of train, valid, test, train_seen, deeper, longer, unseen"),
-        (("--corpus=lines:{d}/tiny.en",), "this is a text; this run translates pairs, as of tsv:FILE"),
+        (("--corpus=lines:{d}/tiny.en",), "this is a text; this run translates pairs, as in tsv:FILE"),
         (("--corpus=lines:{d}/tiny.en", "--output=out"), r"^lines:.*tiny\.en is a text, which is not translated: give"),
         (("--corpus=lines:{d}/tiny.en", "--beam=2"), "tiny.en is a text, which is not translated: give"),
         (("--source={d}/tiny.en", "--reference={d}/none.de"), "none.de"),

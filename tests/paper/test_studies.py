@@ -671,7 +671,7 @@ def test_pronunciations_are_met_by_ensembles_of_every_language(tmp_path: Path) -
     assert mean["word errors %: published, an ensemble"] == "10.64"
     assert (mean["word errors %: ours, alone"], mean["seeds"]) == ("15.50 ± 1.41", "2")
     assert mean["word errors %: ours, an ensemble of 3"] == "not run"
-    assert study.notes[1] == "verdict: open, for not every language has an ensemble of 3"
+    assert study.notes[1] == "verdict: open, because not every language has an ensemble of 3"
     for language in LANGUAGES:
         plant_words(tmp_path, language, 1, 89.4, members=["a", "b", "c"])
     (study, _) = g2p.tables(find_records(tmp_path))

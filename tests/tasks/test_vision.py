@@ -81,7 +81,7 @@ def test_what_is_wrong_with_images_is_said(tmp_path: Path) -> None:
         (f"idx:{tmp_path}/absent,{labels}", r"absent: cannot be read \(No such file or directory\)"),
         (f"idx:{labels},{images}", r"in 3 dimensions; it begins with 00000801, not 00000803"),
         (f"idx:{images}", r"name two files with a comma between them"),
-        (f"idx:{none[0]},{none[1]}", r"0 images and 0 labels; there must be as many, and at least one"),
+        (f"idx:{none[0]},{none[1]}", r"0 images and 0 labels; both numbers must be the same, and at least one"),
         (f"idx:{images},{written(tmp_path, 7).split(',')[1]}", r"60 images and 7 labels"),
         ("digit:train", r"images 'digit:train': write digits:SPLIT, mnist1d:SPLIT or idx:IMAGES,LABELS"),
         ("digits:dev", r"SPLIT is one of train, valid, test"),

@@ -55,7 +55,7 @@ def test_expressions() -> None:
         ),
         (lambda: product({"seed": 3}), "seed is given 3; an axis is a list"),
         (lambda: product({"seed": [1]}, [{"seed": 2}]), r"seed is set by two parts of one product\(\)"),
-        (lambda: zipped({"a": [1, 2], "b": [1]}), "as many values as the others; a has 2, b has 1"),
+        (lambda: zipped({"a": [1, 2], "b": [1]}), "the same number of values; a has 2, b has 1"),
     ],
 )
 def test_a_wrong_expression_is_one_line(expression, message: str) -> None:  # type: ignore[no-untyped-def]

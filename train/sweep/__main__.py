@@ -5,11 +5,11 @@
     python -m train.sweep --workdir=DIR --table [--csv | --json] [--plot=FILE.png]            # results, at any time
     python -m train.sweep --workdir=DIR --best                                                # how to train the best
 
-Beside `get_config()`, FILE has `sweep()`, which returns the points of a grid (written with the expressions of
-train/sweep/expressions.py), or `search(trial)`, which returns the keys that an Optuna trial sets. The same command,
-given again, is another worker; on other machines, too, if --storage is a database that they all reach. Workers share
-the points, skip what is finished and resume what a dead worker left from its last checkpoint. Each point is a run of
-its own, `python -m train`, in DIR/POINT; DIR/sweep has the study, the results and the runs' output. See docs/sweeps.md.
+Besides `get_config()`, FILE has `sweep()`, which returns the points of a grid (written with the expressions of
+train/sweep/expressions.py), or `search(trial)`, which returns the keys that an Optuna trial sets. Give the same command
+again to start another worker, also on another machine if --storage is a database that they all reach. Workers share the
+points, skip finished ones, and resume those of a dead worker from their last checkpoints. Each point is a run of its
+own, `python -m train`, in DIR/POINT; DIR/sweep has the study, the results and the runs' output. See docs/sweeps.md.
 
 Ctrl-C and SIGTERM let the run save and release its point (Ctrl-C twice: at once). Exit status: 0 all points are done,
 1 some have failed (the table says why; they did not stop the others), 2 a wrong config, folder or storage, 130 and 143

@@ -48,7 +48,7 @@ def zipped(axes: Axes) -> list[Point]:
     columns = {key: _axis(key, values) for key, values in axes.items()}
     if len({len(column) for column in columns.values()}) > 1:
         lengths = ", ".join(f"{key} has {len(column)}" for key, column in columns.items())
-        raise UserError(f"zipped(): every key needs as many values as the others; {lengths}")
+        raise UserError(f"zipped(): every key needs the same number of values; {lengths}")
     return [_merged(row) for row in zip(*columns.values(), strict=True)]
 
 
