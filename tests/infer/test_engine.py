@@ -1,6 +1,7 @@
 """Ensembles, required text, minimum Bayes risk, forced scores, word alignments and tables, on a tiny run."""
 
 import copy
+import shutil
 import dataclasses
 import io
 from pathlib import Path
@@ -44,8 +45,9 @@ def translator(run: Run) -> Translator:
 
 
 @pytest.mark.slow
-def test_an_ensemble_of_a_run_with_itself_is_the_run(run: Run, translator: Translator) -> None:
-    runs = open_runs(f"{run.workdir},{run.workdir}", "latest")
+def test_an_ensemble_of_a_run_and_its_copy_is_the_run(run: Run, translator: Translator, tmp_path: Path) -> None:
+    copied = shutil.copytree(run.workdir, tmp_path / "copy")
+    runs = open_runs(f"{run.workdir},{copied}", "latest")
     both = Translator(tuple(one.model_config for one in runs), run.tokenizer, BEAM)
     found, alone = both.translate(tuple(one.params for one in runs), LINES), translator.translate(run.params, LINES)
     assert [one.text for one in found] == [one.text for one in alone]
