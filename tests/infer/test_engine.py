@@ -1,9 +1,9 @@
 """Ensembles, required text, minimum Bayes risk, forced scores, word alignments and tables, on a tiny run."""
 
 import copy
-import shutil
 import dataclasses
 import io
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
