@@ -3,8 +3,8 @@
 Published: 41.02 BLEU of lower-cased tokens, one run (Wu et al. 2021, "Good for Misconceived Reasons", arXiv 2105.14462,
            the text-only "tiny" model; code and files: LividWo/Revisit-MMT, commit dc368d0).
 Ours:      40.28, one seed of three. Patience ended it after 5,369 updates, 91 epochs; validation was best at update
-           4,779. The test sentences alone have an interval of 1.6 on either side (bootstrap), so 41.02 is within it.
-           How far seeds lie apart is not known yet.
+           4,779. The test sentences alone have an interval of 1.6 on either side (`sacrebleu --confidence`), so 41.02
+           is within it. How far seeds lie apart is not known yet.
 Cost:      81 minutes on two AMD EPYC cores with AVX-512, which other work kept busy at times.
 Predicted: before the first run: the mean of three seeds is 40.7, with the seeds 0.3 to 0.5 apart: within the interval
            of the test sentences (1.6 on either side), and more likely below 41.02 than above. configs/multi30k.py has

@@ -66,7 +66,7 @@ def open_images(spec: str, size: tuple[int, int], classes: int) -> Images:
             f" {', '.join(SPLITS)}"
         )
     images_nyx, labels_n = _SCHEMES[scheme](spec, rest)
-    if not len(images_nyx) == len(labels_n) > 0:
+    if len(images_nyx) != len(labels_n) or not len(labels_n):
         raise UserError(
             f"images {spec!r}: {len(images_nyx)} images and {len(labels_n)} labels; both numbers must be the same, and"
             " at least one"
@@ -98,8 +98,13 @@ def _digits(spec: str, split: str) -> tuple[np.ndarray, np.ndarray]:
     order = np.random.default_rng(0).permutation(len(digits.target))
     fifth = len(order) // 5
     tenth = len(order) // 10
-    parts = {"test": order[:fifth], "valid": order[fifth : fifth + tenth], "train": order[fifth + tenth :]}
-    return digits.images[parts[split]] / 16, digits.target[parts[split]]
+    parts = {
+        "test": order[:fifth],
+        "valid": order[fifth : fifth + tenth],
+        "train": order[fifth + tenth :],
+    }
+    part = parts[split]
+    return digits.images[part] / 16, digits.target[part]
 
 
 def _mnist1d(spec: str, split: str) -> tuple[np.ndarray, np.ndarray]:
@@ -108,7 +113,9 @@ def _mnist1d(spec: str, split: str) -> tuple[np.ndarray, np.ndarray]:
     if split == "test":
         return dataset["x_test"][:, None], dataset["y_test"]
     nine_tenths = len(dataset["x"]) * 9 // 10
-    part = slice(nine_tenths) if split == "train" else slice(nine_tenths, None)
+    part = slice(nine_tenths)
+    if split == "valid":
+        part = slice(nine_tenths, None)
     return dataset["x"][part][:, None], dataset["y"][part]
 
 

@@ -125,7 +125,7 @@ class Encoder(nn.Module):
             x_bsd = _output(backward)
             state = at(backward, first_bt)
             if forward is not None:
-                x_bsd = jnp.concatenate([_output(forward), x_bsd], axis=-1)
+                x_bsd = _joined(_output(forward), x_bsd)
                 state = jax.tree.map(_joined, at(forward, last_bt), state)
             x_bsd = dropout(x_bsd.astype(c.dtype), c.P_drop, fold(noise, number), c.dropout_bits)
             states.append(state)
@@ -170,15 +170,17 @@ class Decoder(nn.Module):
             weights_bms, context_bmd = attend(scores_bms, memory.outputs_bsd, visible_bms)
         after = []
         for number, (cell, state) in enumerate(zip(self.layer, states, strict=True)):
-            inputs = x_bmd if context_bmd is None else jnp.concatenate([x_bmd, context_bmd], axis=-1)
-            state, x_bmd = cell(state, inputs)
+            inputs_bmd = x_bmd
+            if context_bmd is not None:
+                inputs_bmd = _joined(x_bmd, context_bmd)
+            state, x_bmd = cell(state, inputs_bmd)
             x_bmd = dropout(x_bmd.astype(c.dtype), c.P_drop, fold(noise, number), c.dropout_bits)
             after.append(state)
         if c.recurrent == "dot":
             scores_bms = jnp.einsum("bmd,bsd->bms", x_bmd, memory.outputs_bsd)
             weights_bms, context_bmd = attend(scores_bms, memory.outputs_bsd, visible_bms)
         if context_bmd is not None:
-            x_bmd = jnp.tanh(self.output(jnp.concatenate([x_bmd, context_bmd], axis=-1)))
+            x_bmd = jnp.tanh(self.output(_joined(x_bmd, context_bmd)))
         return tuple(after), (x_bmd, weights_bms)
 
     def _linear(self) -> nn.Dense:
@@ -224,7 +226,9 @@ class RecurrentTranslator(nn.Module):
     def attention_maps(self, source: Tokens, target: Tokens) -> dict[str, Float[Array, "n b h t s"]]:
         """Returns the weights as "cross", of one layer and one head; none if `config.recurrent` is "fixed"."""
         _, weights_bts = self._decode(source, target, None)
-        return {} if weights_bts is None else {"cross": weights_bts[None, :, None]}
+        if weights_bts is None:
+            return {}
+        return {"cross": weights_bts[None, :, None]}
 
     @nn.nowrap
     def output_limits(self, source_bs: Int[Array, "b s"], extra_length: int) -> tuple[Int[Array, " b"], int]:
@@ -281,7 +285,8 @@ class RecurrentTranslator(nn.Module):
         visible_bts = Mask(target.segments_bt, source.segments_bt).dense()
         _, outputs = scan(self.decoder, zero, x_btd, first_bt, first_states, visible_bts, places_t)
         x_bmtd, weights_bmts = outputs
-        return x_bmtd[:, 0], None if weights_bmts is None else weights_bmts[:, 0]
+        weights_bts = None if weights_bmts is None else weights_bmts[:, 0]
+        return x_bmtd[:, 0], weights_bts
 
     def _memory(self, source: Tokens, segments_bt: Array, noise: Noise | None) -> tuple[Memory, tuple[State, ...]]:
         """Returns what the decoder attends to, and the states [b,t,d] that each sentence `segments_bt` begins with."""
@@ -333,5 +338,5 @@ def _output(state: State) -> Array:
     return jax.tree.leaves(state)[-1]
 
 
-def _joined(forward: Array, backward: Array) -> Array:
-    return jnp.concatenate([forward, backward], axis=-1)
+def _joined(x_btd: Array, y_bte: Array) -> Array:
+    return jnp.concatenate([x_btd, y_bte], axis=-1)

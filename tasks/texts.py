@@ -124,8 +124,14 @@ def open_text(cfg: ConfigDict, tokenizer: Tokenizer, spec: str, sides: int = 1) 
     if corpus.characters != reads_characters:
         reads = "one text of characters, chars:FILE" if reads_characters else "lines, as in lines:FILE"
         raise UserError(f"corpus {spec!r}: this run reads {reads}")
-    limits = {"max_length": cfg.data.max_length, "max_ratio": cfg.data.max_ratio}
-    return prepare(spec, tokenizer, cache=cfg.data.cache, clean=False, **limits)
+    return prepare(
+        spec,
+        tokenizer,
+        cache=cfg.data.cache,
+        max_length=cfg.data.max_length,
+        max_ratio=cfg.data.max_ratio,
+        clean=False,
+    )
 
 
 def check_rows(cfg: ConfigDict, train: Any, valid: Any) -> None:

@@ -46,7 +46,9 @@ def make_diagnosis(
         gradient = jax.grad(mean_loss)(gradient_point(state.params, state.opt_state))
         updates, _ = tx.update(gradient, state.opt_state, state.params)
         sizes = _norms(state.params)
-        metrics = {f"gradient_norm/{name}": norm for name, norm in _norms(gradient).items()}
+        metrics = {}
+        for name, norm in _norms(gradient).items():
+            metrics[f"gradient_norm/{name}"] = norm
         for name, norm in _norms(updates).items():
             metrics[f"update_ratio/{name}"] = norm / jnp.maximum(sizes[name], 1e-12)
         return metrics | _entropies(objective, state.params, part)
@@ -82,7 +84,8 @@ def _entropies(objective: Objective, params: dict, batch: Batch) -> dict[str, Fl
 
 
 def _entropy(weights_bhts: Float[Array, "b h t s"], real_bt: Bool[Array, "b t"]) -> Float[Array, ""]:
-    """Returns the mean entropy, in nats, of the weights of queries that are no padding."""
+    """Returns the mean entropy, in nats, of the weights of queries that are not padding."""
     entropy_bht = -jnp.sum(jax.scipy.special.xlogy(weights_bhts, weights_bhts), axis=-1)
     mean_bt = jnp.mean(entropy_bht, axis=1)
-    return jnp.sum(mean_bt * real_bt) / jnp.maximum(jnp.sum(real_bt), 1)
+    queries = jnp.maximum(jnp.sum(real_bt), 1)
+    return jnp.sum(mean_bt * real_bt) / queries

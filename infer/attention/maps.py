@@ -141,7 +141,9 @@ def _weights(config: ModelConfig, model: Any, params: Any, *rows: list[int]) -> 
 
 def output_ids(tokenizer: Tokenizer, target: str | Sequence[int]) -> list[int]:
     """Returns the ids of a target, a text or ids already, without EOS."""
-    return tokenizer.target.encode(target) if isinstance(target, str) else [*target]
+    if isinstance(target, str):
+        return tokenizer.target.encode(target)
+    return [*target]
 
 
 def titled(maps: Mapping[str, AttentionMap]) -> dict[str, Kind]:

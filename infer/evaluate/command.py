@@ -56,7 +56,9 @@ def _check_nothing_is_translated(options: Any, task: str, evaluated: str) -> Non
     corpus = options.split or options.corpus
     searches = any(value is not None for value in (options.beam, options.alpha, options.extra_length))
     if corpus is None or options.output or searches:
-        why = f"this run's task is {task}" if evaluated == task else f"{corpus} is a text, which is not translated"
+        why = f"this run's task is {task}"
+        if evaluated != task:
+            why = f"{corpus} is a text, which is not translated"
         raise UserError(f"{why}: give --split or --corpus, and no file, --output, --beam, --alpha or --extra_length")
 
 
@@ -84,5 +86,6 @@ def _evaluate_translations(options: Any) -> None:
     model_run, *others = open_runs(options.workdir, options.checkpoint)
     if sentences is None:
         sentences = open_split(model_run, options.split)
-    record, hypotheses = translations.evaluate(model_run, sentences, decoding(options, model_run.config), others)
+    asked = decoding(options, model_run.config)
+    record, hypotheses = translations.evaluate(model_run, sentences, asked, others)
     report(options, model_run, record, hypotheses, translations.table)

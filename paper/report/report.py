@@ -30,12 +30,13 @@ def report(tables: Mapping[str, list[Table]], records: Records, place: str) -> s
       place: the folder that holds those, for the page's head.
     """
     sections: list[Section] = []
+    have_run = {name: any(map(_is_run, made)) for name, made in tables.items()}
     # What has run stands before what has not.
-    for name in sorted(tables, key=lambda name: not any(map(_is_run, tables[name]))):
-        title = name.capitalize().replace("_", " ") if name in STUDIES else f"Table {name[-1]}"
-        made = sorted(tables[name], key=lambda shown: not _is_run(shown))
-        drawn = _beside(name, records) if any(map(_is_run, made)) else []
-        sections.append(Section(title, [*map(table, made), *drawn]))
+    for name in sorted(tables, key=lambda name: not have_run[name]):
+        parts = [table(shown) for shown in sorted(tables[name], key=lambda shown: not _is_run(shown))]
+        if have_run[name]:
+            parts += _beside(name, records)
+        sections.append(Section(_title(name), parts))
     sections.append(Section("Learning curves", [*drawings(curves(records)), *_others(records)]))
     scripts: list[str] = []
     drawer = newest_with_checkpoints(records)
@@ -51,11 +52,23 @@ def report(tables: Mapping[str, list[Table]], records: Records, place: str) -> s
     return page(" ".join([about, *records.notes]), sections, scripts)
 
 
+def _title(name: str) -> str:
+    """Returns the heading of a table or a study: "Table 1", "Scan length"."""
+    if name in STUDIES:
+        return name.capitalize().replace("_", " ")
+    return f"Table {name[-1]}"
+
+
 def _is_run(shown: Table) -> bool:
     """Returns whether any of its rows has run, as far as it says of one that it has not."""
-    columns = [column for column in zip(*shown.rows, strict=True) if any(cell.startswith(ABSENT) for cell in column)]
-    numbers = [cell for column in columns for cell in column if cell and not cell.startswith(ABSENT)]
-    return bool(numbers) if columns else bool(shown.rows)
+    says_absent = False
+    for column in zip(*shown.rows, strict=True):
+        present = [cell for cell in column if not cell.startswith(ABSENT)]
+        if len(present) < len(column):
+            says_absent = True
+            if any(present):
+                return True
+    return bool(shown.rows) and not says_absent
 
 
 def _others(records: Records) -> list[str]:

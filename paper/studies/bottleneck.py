@@ -80,7 +80,7 @@ def verdict(drops: Mapping[str, Mapping[int, float]]) -> str:
         differences = more(drops, kind)
         half = half_interval(differences)
         if half is None:
-            return "verdict: open, for fixed and the two with attention need two seeds each"
+            return "verdict: open, because fixed and the two with attention need two seeds each"
         means.append(float(differences.mean()))
         lower_ends.append(means[-1] - half)
     if min(lower_ends) > 0:

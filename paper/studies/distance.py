@@ -111,7 +111,7 @@ def verdict_of_distance(more: Differences) -> str:
     said = "verdict on distance:"
     corrected = holm(p_values_of(more))
     if len(corrected) < len(more):
-        return f"{said} open, for attention and {', '.join(more)} need two seeds each"
+        return f"{said} open, because attention and {', '.join(more)} need two seeds each"
     clear = [name for name, p in corrected.items() if p < LEVEL and more[name].mean() > 0]
     if len(clear) == len(more):
         return f"{said} shown; agreement drops more with each of {', '.join(more)} than with attention"
@@ -127,7 +127,7 @@ def verdict_of_quality(name: str, worse: Differences) -> str:
     said = f"verdict on {name}:"
     corrected = holm(p_values_of(worse))
     if name not in corrected:
-        return f"{said} open, for it and attention need two seeds each"
+        return f"{said} open, because it and attention need two seeds each"
     if worse[name].mean() > 0:
         return f"{said} refuted; it is not better than attention"
     if corrected[name] < LEVEL:

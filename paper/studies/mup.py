@@ -50,7 +50,8 @@ def tables(records: Records) -> list[Table]:
         cells = [_mean(seeds) for seeds in of_rates]
         best = best_rate(losses[row])
         count = sum(map(len, of_rates))
-        lines.append((row, *cells, NOT_RUN if best is None else str(best), str(count)))
+        shown = NOT_RUN if best is None else str(best)
+        lines.append((row, *cells, shown, str(count)))
     head = ("parametrisation and width", *(f"rate {rate}" for rate in RATES), "best rate", "runs")
     notes = [
         "the design, its rule and what was expected: configs/mup.py, committed before the first run, and amended once, "
@@ -69,7 +70,7 @@ def _mean(seeds: Sequence[float]) -> str:
 
 def rows(records: Records) -> dict[str, RowRuns]:
     """Returns the runs of each row with each rate that have been evaluated."""
-    names = [f"{row}:{rate}" for row in ROWS for rate in RATES]
+    names = [f"{row}:{rate}" for row, rate in itertools.product(ROWS, RATES)]
     return {name: row_runs(records, f"{FILE}:{name}", "valid") for name in names}
 
 
@@ -118,7 +119,7 @@ def verdict(losses: Losses) -> str:
     """Returns what the rule of the design says."""
     standard, mup = (move(losses, kind) for kind in KINDS)
     if standard is None or mup is None:
-        return "verdict: open, for not all of the runs that the rule compares are there"
+        return "verdict: open, because not all of the runs that the rule compares are there"
     if mup.factor > standard.factor:
         return "verdict: refuted; the best rate moves more with muP"
     if mup.factor <= MOST and not mup.is_bound and standard.factor > LEAST:
@@ -134,7 +135,8 @@ def plot(records: Records, path: Path) -> None:
     """
     losses = losses_of(records)
     with drawn(path, 7, 3.2) as figure:
-        for axes, kind in zip(figure.subplots(1, len(KINDS), sharey=True), KINDS, strict=True):
+        panels = figure.subplots(1, len(KINDS), sharey=True)
+        for axes, kind in zip(panels, KINDS, strict=True):
             for place, width in enumerate(WIDTHS):
                 _draw(axes, losses[f"{kind}-{width}"], colour(place), f"d_model {width}")
             axes.set(title=kind, xlabel="rate (dotted: the best)", xscale="log")

@@ -66,7 +66,7 @@ def verdict(found: Perplexities) -> str:
     deep = {norm: found[name_of(norm, DEEPEST, SHORTEST)] for norm in NORMS}
     easy = [found[name_of(norm, *EASIEST)] for norm in NORMS]
     if any(len(values) < len(SEEDS) for values in (*deep.values(), *easy)):
-        return "verdict: open, for not all of the runs that the rule compares are there"
+        return "verdict: open, because not all of the runs that the rule compares are there"
     if started(deep["post"]) == len(SEEDS):
         return f"verdict: refuted; post-norm starts with {DEEPEST} layers and {SHORTEST} % of warm-up"
     others = all(started(deep[norm]) == len(SEEDS) for norm in NORMS if norm != "post")

@@ -174,7 +174,7 @@ def verdict(row: str, fewer: Mapping[str, Float[np.ndarray, " seeds"]]) -> str:
     """Returns what the rule says of an optimiser, given every one's updates minus Adam's."""
     said = f"verdict on {row}:"
     if any(len(seeds) < len(SEEDS) for seeds in fewer.values()):
-        return f"{said} open, for not all seeds of all optimisers are there"
+        return f"{said} open, because not all seeds of all optimisers are there"
     if fewer[row].mean() >= 0:
         return f"{said} refuted; it is no faster than Adam"
     p = holm(p_values_of(fewer))[row]

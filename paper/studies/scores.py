@@ -107,7 +107,7 @@ def verdict_of_scaling(large: Float[np.ndarray, " seeds"], small: Float[np.ndarr
     half_large = half_interval(large)
     half_more = half_interval(large - small) if len(large) == len(small) else None
     if half_large is None or half_more is None:
-        return f"{said} open, for scaled and unscaled products need two seeds with each d_k"
+        return f"{said} open, because scaled and unscaled products need two seeds with each d_k"
     if large.mean() <= 0:
         return f"{said} refuted; with a d_k of {LARGE} unscaled products are no worse"
     if large.mean() > half_large and (large - small).mean() > half_more:
@@ -120,7 +120,7 @@ def verdict_of_additive(worse: Float[np.ndarray, " seeds"]) -> str:
     said = "verdict on additive scores:"
     half = half_interval(worse)
     if half is None:
-        return f"{said} open, for additive scores and unscaled products need two seeds with a d_k of {LARGE}"
+        return f"{said} open, because additive scores and unscaled products need two seeds with a d_k of {LARGE}"
     if worse.mean() <= 0:
         return f"{said} refuted; with a d_k of {LARGE} they do not outperform unscaled products"
     if worse.mean() > half:
