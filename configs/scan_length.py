@@ -18,7 +18,9 @@ The design, fixed before the first run:
   checkpoint chosen; greedy decoding.
 - Every model with seeds 0 to 4 where training has up to 26 actions. The other lengths, 22 and 30, have no verdict, and
   none is given before all 20 runs are there.
-- Measure: exact match on the test split, all commands of more actions.
+- Measure: exact match on the test split, all commands of more actions. Beside it, and without a verdict, exact match
+  with the oracle length (Newman et al. 2020, arXiv 2010.07174): of greedy search that is told how many actions there
+  are. What it adds is what is lost by ending too early.
 - Relative positions are better than sinusoidal ones, shown, if the difference seed by seed has a two-sided p by Holm
   over the two kinds of layers below 0.05, and is positive; refuted if it is negative with such a p; else neither.
 - Shared layers are better than layers of their own: likewise, over the two kinds of positions.
@@ -30,12 +32,10 @@ The design, fixed before the first run:
     for seed in 0 1 2 3 4; do for model in sinusoidal shaw sinusoidal-shared shaw-shared; do
         run=runs/scan_length/$model-26-seed$seed
         python -m train --config=configs/scan_length.py:$model:26 --workdir=$run --config.seed=$seed &&
-        python -m infer --workdir=$run --split=test &&
+        python -m infer --workdir=$run --split=test --oracle_length &&
         python -m paper.results --workdir=$run --name=scan_length/$model-26-seed$seed
     done; done
     python -m paper scan_length --runs=results --plot=scan_length.svg
-
-Theirs is also scored with the length of the output given; ours is not yet.
 """
 
 import itertools

@@ -14,6 +14,9 @@ For a language model the scores are nats and perplexity, per token and per byte;
 --row_length tests it on longer ones. For a masked one, or for span denoising, they are nats, perplexity and accuracy on
 the hidden tokens; for a classifier, accuracy and nats per text or image.
 
+With --oracle_length translations have one more score, oracle_match: exact match of greedy search that is told how long
+each output is. It tells a model that ends too early from one that has lost its way.
+
 The result and the translations are also saved in the run, under evaluations/; those of an ensemble, in its first run.
 The tables are made from these files. All devices share the work; on several hosts, start the same command on each, as
 for training.
@@ -50,6 +53,7 @@ if __name__ == "__main__":
     flags.DEFINE_string("corpus", None, "corpus to read instead of a split, written as in data.test")
     flags.DEFINE_string("source", None, "file to translate instead of a split; plain text, or gzip if it ends in .gz")
     flags.DEFINE_string("reference", None, "its references, line by line; x.de or x.de.gz names the language")
+    flags.DEFINE_bool("oracle_length", False, "also print exact match of greedy search that is told each length")
     flags.DEFINE_integer("row_length", None, "tokens per row of text, for a language model; default: data.pack_length")
     start(
         imported("infer.evaluate.command"), hint="translate standard input with python -m infer.translate", check=check

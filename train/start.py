@@ -37,7 +37,7 @@ def description(cfg: ConfigDict, mesh: Mesh, params: Any, manifests: Mapping[str
     named = ("N", "d_model", "d_ff", "h") if cfg.model.recurrent == "none" else ("N", "d_model")
     sizes = ", ".join(f"{name}={cfg.model[name]}" for name in named)
     lines = [
-        f"device: {here['count']} x {here['kind']}; {here['cpu']}, {here['cpus']} processors; mesh: {axes}",
+        f"device: {here['count']} x {here['kind']}; {here['cpu']}, processors: {here['cpus']}; mesh: {axes}",
         f"model: {cfg.task}, {sizes}: {count_parameters(params):,} parameters",
     ]
     if cfg.amx:

@@ -55,11 +55,15 @@ def _check_nothing_is_translated(options: Any, task: str, evaluated: str) -> Non
     """Raises a `UserError` if a flag of translation is given, or no split or corpus."""
     corpus = options.split or options.corpus
     searches = any(value is not None for value in (options.beam, options.alpha, options.extra_length))
+    searches = searches or options.oracle_length
     if corpus is None or options.output or searches:
         why = f"this run's task is {task}"
         if evaluated != task:
             why = f"{corpus} is a text, which is not translated"
-        raise UserError(f"{why}: give --split or --corpus, and no file, --output, --beam, --alpha or --extra_length")
+        raise UserError(
+            f"{why}: give --split or --corpus, and no file, --output, --beam, --alpha, --extra_length "
+            "or --oracle_length"
+        )
 
 
 def _evaluate_other(options: Any, task: str, evaluated: str) -> None:
@@ -87,5 +91,7 @@ def _evaluate_translations(options: Any) -> None:
     if sentences is None:
         sentences = open_split(model_run, options.split)
     asked = decoding(options, model_run.config)
-    record, hypotheses = translations.evaluate(model_run, sentences, asked, others)
+    record, hypotheses = translations.evaluate(
+        model_run, sentences, asked, others, has_oracle_length=options.oracle_length
+    )
     report(options, model_run, record, hypotheses, translations.table)

@@ -6,7 +6,7 @@ from typing import Any
 from infer.evaluate.record import provenance
 from infer.evaluate.sentences import Sentences, about, headline, translate
 from infer.runs import Run, as_one
-from infer.scores import bleu
+from infer.scores import bleu, oracle_length
 from infer.scores.lengths import by_length
 from infer.scores.perplexity import perplexity
 from infer.translate.options import Decoding
@@ -44,13 +44,19 @@ def score(
 
 
 def evaluate(
-    model_run: Run, sentences: Sentences, decoding: Decoding, others: Sequence[Run] = ()
+    model_run: Run,
+    sentences: Sentences,
+    decoding: Decoding,
+    others: Sequence[Run] = (),
+    *,
+    has_oracle_length: bool = False,
 ) -> tuple[dict[str, Any], list[str]]:
     """Returns the result record, of JSON values, and the translations; with `others`, those of an ensemble.
 
     `seconds` is the wall time of translation, compilation included; `tokens_per_second` counts output subwords, EOS
     included. `perplexity` is that of `infer.scores.perplexity`; the other scores are percentages. `by_length` is that
-    of `infer.scores.lengths`. The record of an ensemble has `members`, the hash of each one's parameters.
+    of `infer.scores.lengths`. The record of an ensemble has `members`, the hash of each one's parameters. With
+    `has_oracle_length` there is `oracle_match`, the exact match of `infer.scores.oracle_length`.
     """
     runs = [model_run, *others]
     sources = sentences.sources
@@ -60,8 +66,14 @@ def evaluate(
     best = [translation.hypotheses[0] for translation in translations]
     tokens = sum(len(hypothesis.tokens) + 1 for hypothesis in best)
     joined = [model_run.tokenizer.joined(line) for line in references]
+    scores = score(runs, sources, hypotheses, references, sentences.language)
+    if has_oracle_length:
+        models, params = as_one(runs)
+        oracle = oracle_length.exact_match(models, params, model_run.tokenizer, sources, references)
+        scores[bleu.ORACLE] = oracle.value
+        scores["signatures"][bleu.ORACLE] = oracle.signature
     record = {
-        **score(runs, sources, hypotheses, references, sentences.language),
+        **scores,
         "by_length": by_length(sources, hypotheses, joined),
         "seconds": seconds,
         "tokens_per_second": tokens / seconds,

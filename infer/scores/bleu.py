@@ -29,6 +29,8 @@ TABLED = (
 METRICS = (*TABLED, "chrf_pp", "ter")
 # Beside them, of text that is already in words: BLEU, the one to compare with fairseq's, and the rate of edits.
 AS_IS = ("bleu_as_is", "edits_as_is")
+# And if asked for, the one of `infer.scores.oracle_length`.
+ORACLE = "oracle_match"
 
 _QUOTES = str.maketrans({**dict.fromkeys("„“”«»", '"'), **dict.fromkeys("‚‘’", "'")})
 _LAST_PERIOD = re.compile(r"(?<=[^\s.])\.$")
@@ -170,7 +172,7 @@ def all_scores(hypotheses: Sequence[str], references: Sequence[str], language: s
 
 def as_text(record: Mapping[str, Any]) -> str:
     """Returns the scores that `record` has (see `all_scores`), one per line: name, percent, signature."""
-    rows = [(name, record[name], record["signatures"][name]) for name in (*METRICS, *AS_IS) if name in record]
+    rows = [(name, record[name], record["signatures"][name]) for name in (*METRICS, *AS_IS, ORACLE) if name in record]
     return "\n".join(f"{name:<12} {value:6.2f}   {signature}" for name, value, signature in rows)
 
 

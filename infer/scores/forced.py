@@ -1,10 +1,23 @@
 """Teacher-forced batches: sentences of similar length, padded, with the true words as the decoder's input."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
+import jax
+import numpy as np
+
+from base.ids import EOS
+from base.progress import Progress
 from data.batching import length_batches
+from data.tokenizer import Tokenizer
 from infer.runs import user_error_if_too_long
+from model.config import ModelConfig
+from model.search.ensemble import searched
+from run.distributed import is_main
+from run.sharding import cut_rows, data_mesh, fetch, place_params, row_parts
+
+SHORTEST_ROW = 16
 
 
 def forced_batches(
@@ -42,3 +55,55 @@ def forced_batches(
         with user_error_if_too_long():
             output = apply(*padded)
         yield batch.members, output
+
+
+def line_sums(
+    of_tokens: Callable[..., jax.Array],
+    config: ModelConfig | tuple[ModelConfig, ...],
+    params: Any,
+    tokenizer: Tokenizer,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    *,
+    tokens: int = 4096,
+) -> np.ndarray:
+    """Returns, for each pair of lines, the sum over the target's tokens, EOS included, of what `of_tokens` says of it.
+
+    `of_tokens` is a function of `model.search.scoring`. `tokens` bounds the positions per side of a batch. Of several
+    configs, with a tuple of parameters, the sums are those of their ensemble.
+
+    Raises:
+      UserError: a sentence is longer than the table of learned positions.
+    """
+    source_ids = [[*tokenizer.encode(text), EOS] for text in sources]
+    target_ids = [[*tokenizer.target.encode(text), EOS] for text in targets]
+    mesh = data_mesh()
+    placed = place_params(mesh, params)
+    jitted = jax.jit(partial(of_tokens, searched(config)))
+    configs = config if isinstance(config, tuple) else (config,)
+    limits = [one.encoding.limit for one in configs if one.encoding.limit]
+
+    def apply(source_bs: np.ndarray, target_bt: np.ndarray) -> np.ndarray:
+        with jax.set_mesh(mesh):
+            return fetch(jitted(placed, cut_rows(mesh, source_bs), cut_rows(mesh, target_bt)))
+
+    batches = forced_batches(
+        apply,
+        source_ids,
+        target_ids,
+        width=SHORTEST_ROW,
+        doubled=True,
+        tokens=tokens,
+        limit=min(limits, default=None),
+        multiple=row_parts(mesh),
+    )
+    sums = np.zeros(len(sources))
+    done = 0
+    shown = Progress("scoring", "sentences", total=len(sources), is_summarised=False, enabled=is_main())
+    with shown as progress:
+        for members, values_bt in batches:
+            row_sums = values_bt.astype(np.float64).sum(axis=1)
+            sums[members] = row_sums[: len(members)]
+            done += len(members)
+            progress.update(done)
+    return sums

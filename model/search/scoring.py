@@ -1,12 +1,12 @@
-"""Log-probabilities of given translations, by teacher forcing."""
+"""What a model says of given translations, by teacher forcing: each token is predicted from the true ones before it."""
 
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
-from base.ids import BOS, PAD
+from base.ids import BOS, EOS, PAD
 from base.tokens import Tokens
 from model.search.state import Model
 
@@ -18,11 +18,33 @@ def forced_log_probs(
 
     Rows are ids with EOS, then 0. The sum of a row is the log p of beam search.
     """
-    shifted_bt = jnp.pad(target_bt, ((0, 0), (1, 0)), constant_values=BOS)[:, :-1]
-    real_bt = target_bt != PAD
-    source = Tokens.of(source_bs)
-    target = Tokens.of(jnp.where(real_bt, shifted_bt, PAD))
-    logits_btv: Any = model.apply({"params": params}, source, target)
+    logits_btv = _forced_logits(model, params, source_bs, target_bt)
     log_probs_btv = jax.nn.log_softmax(logits_btv)
     log_probs_bt = jnp.take_along_axis(log_probs_btv, target_bt[..., None], axis=-1)[..., 0]
-    return jnp.where(real_bt, log_probs_bt, 0.0)
+    return jnp.where(target_bt != PAD, log_probs_bt, 0.0)
+
+
+def forced_errors(
+    model: Model, params: Any, source_bs: Int[Array, "b s"], target_bt: Int[Array, "b t"]
+) -> Bool[Array, "b t"]:
+    """Returns which target tokens greedy search would not choose after those before them, if told the target's length.
+
+    Told the length, it never chooses EOS before the end, and always there. So a row without an error is its output.
+    Rows are as in `forced_log_probs`.
+    """
+    logits_btv = _forced_logits(model, params, source_bs, target_bt)
+    special_v = jnp.isin(jnp.arange(logits_btv.shape[-1]), jnp.array([PAD, BOS, EOS]))
+    # NaN is not chosen: where all logits are NaN, PAD is, which is in no target.
+    chosen_bt = jnp.nanargmax(jnp.where(special_v, -jnp.inf, logits_btv), axis=-1)
+    inside_bt = (target_bt != PAD) & (target_bt != EOS)
+    return inside_bt & (chosen_bt != target_bt)
+
+
+def _forced_logits(
+    model: Model, params: Any, source_bs: Int[Array, "b s"], target_bt: Int[Array, "b t"]
+) -> Float[Array, "b t v"]:
+    """Returns the logits of each target token."""
+    shifted_bt = jnp.pad(target_bt, ((0, 0), (1, 0)), constant_values=BOS)[:, :-1]
+    source = Tokens.of(source_bs)
+    target = Tokens.of(jnp.where(target_bt != PAD, shifted_bt, PAD))
+    return model.apply({"params": params}, source, target)

@@ -89,16 +89,17 @@ def run_here(**given: object) -> None:
         "json",
         "output",
     ]
-    options = SimpleNamespace(**{**dict.fromkeys(names), **given})
+    options = SimpleNamespace(**{**dict.fromkeys(names), "oracle_length": False, **given})
     checked.check(options)
     command.evaluate(options)
 
 
 def test_split_as_json_has_every_key_and_is_kept_in_the_run(workdir: Path, tmp_path: Path):
-    done = run_cli(f"--workdir={workdir}", "--split=test", "--json", f"--output={tmp_path / 'out.de'}")
+    output = f"--output={tmp_path / 'out.de'}"
+    done = run_cli(f"--workdir={workdir}", "--split=test", "--oracle_length", "--json", output)
     assert done.returncode == 0, done.stderr
     record = json.loads(done.stdout)
-    assert record.keys() >= KEYS
+    assert record.keys() >= KEYS | {"oracle_match"}
     averaged = open_run(workdir, "average:3")
     assert (record["step"], record["checkpoints"], record["beam"]) == (4, [2, 3, 4], 1)
     assert record["params_sha256"] == params_sha256(averaged.params)
@@ -121,9 +122,9 @@ def test_files_are_scored_as_the_split_of_the_same_lines_is(workdir: Path, run: 
 
 
 def test_the_table_shows_every_score_with_its_signature(workdir: Path, run: Run):
-    record, _ = translations.evaluate(run, open_split(run, "test"), GREEDY)
+    record, _ = translations.evaluate(run, open_split(run, "test"), GREEDY, has_oracle_length=True)
     text = translations.table(record)
-    for name in (*bleu.METRICS, "perplexity"):
+    for name in (*bleu.METRICS, "oracle_match", "perplexity"):
         assert any(line.startswith(name) and record["signatures"][name] in line for line in text.splitlines())
 
 

@@ -133,14 +133,15 @@ def test_lengths_of_scan_are_judged_once_all_runs_are_there(tmp_path: Path) -> N
     def plant_seeds(name: str, values: tuple[float, ...]) -> None:
         for seed, value in enumerate(values):
             config = planted_config(f"{scan_length.FILE}:{name}", seed=seed)
-            plant(tmp_path / f"{name}-{seed}", config, scores(config, "test", value))
+            oracle = {} if name == "shaw:22" else {"oracle_match": value + 2}
+            plant(tmp_path / f"{name}-{seed}", config, scores(config, "test", value) | oracle)
 
     plant_seeds("sinusoidal:26", (10.0, 12.0, 10.0, 12.0, 11.0))
     plant_seeds("shaw:26", (90.0, 94.0))
     plant_seeds("shaw:22", (20.0,))
     (table,) = scan_length.tables(find_records(tmp_path))
-    assert list(row(table, "shaw:26").values())[1:4] == ["100.0", "92.00 ± 2.83", "2"]
-    assert list(row(table, "shaw:22").values())[1:4] == ["", "20.00", "1"]
+    assert list(row(table, "shaw:26").values())[1:4] == ["100.0", "92.00 ± 2.83", "94.00 ± 2.83"]
+    assert list(row(table, "shaw:22").values())[1:5] == ["", "20.00", "not run", "1"]
     assert row(table, "shaw:30")["exact match %: ours"] == "not run"
     # 80 and 82: one half of the interval is 12.706 standard errors of 1.
     better = "relative positions are better, own layers, 26 actions: +81.0 ± 12.7 points"

@@ -131,7 +131,7 @@ def test_three_updates_are_timed_on_this_machine() -> None:
     assert timed["flops_per_second"] == pytest.approx(program["flops_analytic"] / median)
     assert "utilisation" not in timed  # a CPU's peak is not known
     lines = as_text(found).splitlines()
-    assert lines[0].startswith("1 x cpu, ") and lines[0].endswith(" processors")
+    assert lines[0].startswith("1 x cpu, ") and re.search(r", processors: \d+$", lines[0])
     assert lines[-3].startswith("timed updates, 16 positions per row: ")
     assert lines[-2] == f"estimated {timed['minutes']:.1f} minutes for 600 updates"
     assert lines[-1].startswith("  an estimate: random tokens")

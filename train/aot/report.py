@@ -153,7 +153,7 @@ def _devices(made: dict[str, Any]) -> tuple[str, int]:
     """Returns the line about the devices, and the bytes of memory that each has."""
     if "device" in made:
         here = made["device"]
-        processor = f"{here['cpu']}, {here['cpus']} processors"
+        processor = f"{here['cpu']}, processors: {here['cpus']}"
         memory = made["memory"]
         return f"{here['count']} x {here['kind']}, {memory / GIB:.1f} GiB a device; {processor}", memory
     generation, _, _ = made["topology"].partition(":")

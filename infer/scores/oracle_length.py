@@ -1,0 +1,31 @@
+"""Exact match with the oracle length: of greedy search that is told the length of each output.
+
+Newman et al. 2020 (arXiv 2010.07174) score models so, to tell those that end too early from those that have lost count.
+Their models are trained with EOS or without; ours always with it.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from data.tokenizer import Tokenizer
+from infer.scores.bleu import Score
+from infer.scores.forced import line_sums
+from model.config import ModelConfig
+from model.search.scoring import forced_errors
+
+
+def exact_match(
+    config: ModelConfig | tuple[ModelConfig, ...],
+    params: Any,
+    tokenizer: Tokenizer,
+    sources: Sequence[str],
+    references: Sequence[str],
+) -> Score:
+    """Computes the percentage of lines whose tokens are the reference's, with as many as it has.
+
+    The search runs no step of its own: a line is right if, after the reference's first t tokens, the next one is the
+    likeliest of all but EOS, for each t. Its own limit on the length does not apply. The arguments and errors are those
+    of `infer.scores.forced.line_sums`.
+    """
+    errors = line_sums(forced_errors, config, params, tokenizer, sources, references)
+    return Score(100 * float((errors == 0).mean()), "search:greedy|length:of the reference|equal:tokens")
