@@ -127,6 +127,15 @@ def test_a_published_number_is_met_or_not(tmp_path: Path, values: list[float], e
     assert found.command == "", "a run that is no record cannot be repeated by its name"
 
 
+def test_the_published_segmentation_is_judged_by_the_seeds_that_both_texts_have(tmp_path: Path) -> None:
+    plant_each(tmp_path, "configs/multi30k_published.py", (40.0, 41.0, 42.0), "bleu_as_is")
+    plant_each(tmp_path, "configs/multi30k_raw.py", (39.5, 40.4), "bleu_tok_lc")
+    found = about(of_tables.cards(find_records(tmp_path)), "the published segmentation is better")
+    # 0.5 and 0.6: half of the interval is 12.706 standard errors of 0.05.
+    assert (found.ours, found.interval, found.seeds) == ("+0.55", "± 0.64", "2")
+    assert (found.p, found.verdict) == ("0.058", "neither")
+
+
 def test_the_lower_a_perplexity_the_better(tmp_path: Path) -> None:
     plant_each(tmp_path, f"{table3.FILE}:base", [TABLE3["base"].perplexity - 0.5], "perplexity", "valid")
     plant_each(tmp_path, f"{table3.FILE}:big", [TABLE3["big"].perplexity + 0.5], "perplexity", "valid")

@@ -27,7 +27,17 @@ from tests.slow import slow_but
 from train.check import check
 
 NAMES = [
-    *("quickstart", "multi30k", "multi30k_published", "g2p", "news", "tatoeba", "denoising", "denoising:translate"),
+    *(
+        "quickstart",
+        "multi30k",
+        "multi30k_published",
+        "multi30k_raw",
+        "g2p",
+        "news",
+        "tatoeba",
+        "denoising",
+        "denoising:translate",
+    ),
     *(f"{file}:{pair}{size}" for file in ("base", "big") for pair in ("en-de", "en-fr") for size in ("", ":small")),
     *(f"ablations:{row}{size}" for row in ROWS for size in ("", ":small")),
     *(f"parsing:{row}" for row in ("wsj", "semi", "small")),
