@@ -85,9 +85,10 @@ def _check_model(task: Task, config: ConfigDict, model: ModelConfig, params: Any
     """Raises a `UserError` unless the parameters have the names and shapes of the config's model."""
     one_layer = replace(model, N=1, scan_layers=False)  # all layers are alike, and one is traced sooner
     expected_shapes = _named_shapes(task, config.to_json(), one_layer)
+    own_layers = 1 if model.share_layers else model.N
     count = 0
     for name, shape in expected_shapes.items():
-        copies = model.N if "layer_0" in name else 1
+        copies = own_layers if "layer_0" in name else 1
         count += copies * math.prod(shape)
     if count_parameters(params) != count:
         raise UserError(

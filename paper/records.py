@@ -30,8 +30,9 @@ from train.patience import Patience
 
 # Keys in which a run may differ from a row and still be that row: what a resumed run may change, the seed, and how
 # numbers are computed, not which. Where a corpus is stored does not count either, see `_without_folders`.
-COMPUTED = ("model.dtype", "model.dropout_bits")
+COMPUTED = ("model.dtype", "model.dropout_bits", "amx")
 FREE = (*FREE_KEYS, *COMPUTED, "seed", "data.tokenizer")  # a path; the size of its vocabulary counts
+PATIENCE = "eval.patience"
 PARSING = ("f1", "precision", "recall", "complete_match", "tagging_accuracy", "repaired_share")
 _NOT_RUNS = {"checkpoints", "tensorboard", "evaluations", "sweep"}  # folders that hold no runs
 _DEFAULTS = as_json(default())
@@ -365,8 +366,10 @@ def newest_with_checkpoints(records: Records) -> RunRecord | None:
 
 
 def identity(config: dict[str, Any]) -> dict[str, Any]:
-    """Returns what makes a run the one it is: every key that is not `FREE`, by its dotted name."""
-    fixed = {key: value for key, value in flat(config).items() if not key.startswith(FREE)}
+    """Returns what makes a run the one it is: every key that is not `FREE`, and patience, by its dotted name."""
+    flat_config = flat(config)
+    fixed = {key: value for key, value in flat_config.items() if not key.startswith(FREE)}
+    fixed[PATIENCE] = flat_config[PATIENCE]  # it may end a run early
     for key in ("data.train", "data.valid"):
         fixed[key] = _without_folders(fixed[key])
     return fixed
@@ -459,13 +462,17 @@ def _wanted(config: dict[str, Any], split: str) -> str:
 
 
 def fits(scores: dict[str, Any], config: dict[str, Any], split: str, updates: int) -> bool:
-    """Returns whether an evaluation was made as `config` says, of the parameters after the last of the `updates`."""
+    """Returns whether an evaluation was made as `config` says, of the checkpoints up to the last of the `updates`."""
     decode = config["decode"]
     count = 1 if decode["checkpoint"] == "latest" else int(decode["checkpoint"].removeprefix("average:"))
     steps = scores["checkpoints"]
+    every = config["checkpoint"]["every"]
+    saved = [*range(every, updates, every), updates]
+    by_epochs = config["checkpoint"]["every_epochs"] > 0  # how many updates are between them is not known here
     return (
         scores["split"] == split
         and _without_folders(scores["data"]) == _without_folders(config["data"][split])
         and (len(steps), steps[-1:]) == (count, [updates])
+        and (by_epochs or steps == saved[-count:])
         and all(scores[key] == decode[key] for key in SEARCH if key in scores)
     )

@@ -36,13 +36,14 @@ def scores(config: dict[str, Any], split: str, value: float, **changes: Any) -> 
     decode, steps = config["decode"], config["steps"]
     count = 1 if decode["checkpoint"] == "latest" else int(decode["checkpoint"].partition(":")[2])
     every = config["checkpoint"]["every"]
+    saved = [*range(every, steps, every), steps]
     return {
         **dict.fromkeys((*METRICS, "perplexity"), value),
         "signatures": {key: f"{key}:signature" for key in METRICS},
         "params": 1_000_000,
         "params_sha256": f"{value}",
         "step": steps,
-        "checkpoints": [steps - every * place for place in reversed(range(count))],
+        "checkpoints": saved[-count:],
         "data": config["data"][split],
         "split": split,
         **{key: decode[key] for key in ("beam", "alpha", "extra_length")},

@@ -127,13 +127,14 @@ def _scan_length(records: Records) -> list[Card]:
     for claim, pairs in scan_length.COMPARED.items():
         claims: dict[str, Claim] = {}
         for name, (one, other) in pairs.items():
-            claims[name] = Claim(f"{claim} ({name})", [runs[JUDGED, one], runs[JUDGED, other]], 1)
+            rows = [scan_length.judged(runs, one), scan_length.judged(runs, other)]
+            claims[name] = Claim(f"{claim} ({name})", rows, 1)
         found = compared(about, claims, scan_length.differences(runs, claim), 1)
         if not scan_length.is_complete(runs):
             found = [card if card.verdict == NOT_RUN else card._replace(p="", verdict=OPEN) for card in found]
         cards += found
     for model in scan_length.RELATIVE:
-        row = scan_length.of_design(runs[JUDGED, model])
+        row = scan_length.judged(runs, model)
         published = f"{number(SCAN_26, 0)}, Csordas et al. 2021"
         claim_of = Claim(f"{model}: as published", [row], 0, published, shown_mean(row, "exact_match"))
         card = measured(about, claim_of, np.array(row.values("exact_match")), 1)

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from base.table import NOT_RUN, Table, number, spread
-from configs.scan_length import JUDGED, LENGTHS, MODELS, SEEDS
+from configs.scan_length import JUDGED, LENGTHS, MODELS, ROWS, SEEDS
 from data.scan import LONGEST
 from infer.scores.bleu import ORACLE
 from paper.drawing import colour, drawn
@@ -16,7 +16,7 @@ from paper.tables.cost import cost
 from paper.tables.trend import INTERVAL, paired_differences, tested, with_interval
 
 FILE = "configs/scan_length.py"
-Runs = dict[tuple[int, str], RowRuns]  # by length and model
+Runs = dict[str, RowRuns]  # by the names of configs.scan_length.ROWS
 COMPARED = {  # what is claimed, of which models; p by Holm over the two of each claim
     "relative positions are better": {
         "own layers": ("shaw", "sinusoidal"),
@@ -43,12 +43,18 @@ def tables(records: Records) -> list[Table]:
     )
     runs = rows(records)
     lines: list[tuple[str, ...]] = []
-    for (actions, model), row in runs.items():
-        published = SCAN_26 if actions == JUDGED and model in RELATIVE else None
-        name = row.label(f"{model}:{actions}")
-        seeds = str(len(row.scored))
-        match = row.shown("exact_match")
-        lines.append((name, number(published, 1), match, _with_oracle(row), seeds, cost(row.scored)))
+    published = {f"{model}:{JUDGED}": number(SCAN_26, 1) for model in RELATIVE}
+    for name, row in runs.items():
+        lines.append(
+            (
+                row.label(name),
+                published.get(name, ""),
+                row.shown("exact_match"),
+                _with_oracle(row),
+                str(len(row.scored)),
+                cost(row.scored),
+            )
+        )
     notes = [
         "the design, its rule and what was expected: configs/scan_length.py, committed before the first run",
         f"model:N is trained on outputs of up to N actions; the test has all longer ones, of up to {LONGEST}",
@@ -57,7 +63,7 @@ def tables(records: Records) -> list[Table]:
         *_notes_on_differences(runs),
         *(f"verdict on {model}, as published: {verdict_on_published(runs, model)}" for model in RELATIVE),
         *(note for row in runs.values() for note in row.notes),
-        *caveat_notes({f"{model}:{actions}": row for (actions, model), row in runs.items()}),
+        *caveat_notes(runs),
     ]
     return [Table("scan_length", "SCAN by length", head, lines, notes)]
 
@@ -82,35 +88,32 @@ def _notes_on_differences(runs: Runs) -> list[str]:
 
 
 def rows(records: Records) -> Runs:
-    """Returns the runs of each length and model."""
-    return {
-        (actions, model): row_runs(records, f"{FILE}:{model}:{actions}", "test")
-        for actions in LENGTHS
-        for model in MODELS
-    }
+    """Returns the runs of each model and length."""
+    return {row: row_runs(records, f"{FILE}:{row}", "test") for row in ROWS}
 
 
-def of_design(row: RowRuns) -> RowRuns:
-    """Returns the row with the seeds of the design alone."""
+def judged(runs: Runs, model: str) -> RowRuns:
+    """Returns the runs of a model that the design judges: those of one length, with the seeds of the design alone."""
+    row = runs[f"{model}:{JUDGED}"]
     return row._replace(scored=[seed for seed in row.scored if seed.run.config["seed"] in SEEDS])
 
 
 def is_complete(runs: Runs) -> bool:
     """Returns whether all runs are there that the design judges."""
-    return all(len(of_design(runs[JUDGED, model]).scored) == len(SEEDS) for model in MODELS)
+    return all(len(judged(runs, model).scored) == len(SEEDS) for model in MODELS)
 
 
 def differences(runs: Runs, claim: str) -> dict[str, Float[np.ndarray, " seeds"]]:
     """Returns the differences in exact match, by seed, of what `COMPARED` has for a claim."""
     return {
-        name: paired_differences(of_design(runs[JUDGED, one]), of_design(runs[JUDGED, other]), "exact_match")
+        name: paired_differences(judged(runs, one), judged(runs, other), "exact_match")
         for name, (one, other) in COMPARED[claim].items()
     }
 
 
 def verdict_on_published(runs: Runs, model: str) -> str:
     """Returns whether the published value is met by a model."""
-    matches = of_design(runs[JUDGED, model]).values("exact_match")
+    matches = judged(runs, model).values("exact_match")
     if not matches:
         return NOT_RUN
     if not is_complete(runs):
@@ -128,7 +131,9 @@ def plot(records: Records, path: Path) -> None:
     with drawn(path, 5, 3.2) as figure:
         axes = figure.subplots()
         for place, model in enumerate(MODELS):
-            points = [(actions, value) for actions in LENGTHS for value in runs[actions, model].values("exact_match")]
+            points = [
+                (actions, value) for actions in LENGTHS for value in runs[f"{model}:{actions}"].values("exact_match")
+            ]
             xs = [actions + 0.3 * (place - 1.5) for actions, _ in points]
             axes.plot(xs, [value for _, value in points], "o", color=colour(place), label=model)
         axes.set_xticks(LENGTHS)

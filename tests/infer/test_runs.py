@@ -13,7 +13,8 @@ from base.errors import UserError
 from base.keys import flat
 from configs.common import default
 from infer.runs import open_run
-from model.config import parameter_count
+from model.config import ModelConfig, parameter_count
+from model.transformer import init_params
 from run.averaging import count_parameters, list_checkpoints, named_steps, params_sha256
 from run.config import ADDED, read_config
 from tests import tiny
@@ -42,6 +43,18 @@ def test_open_run_loads_what_the_choice_names(workdir: Path, choice: str | int |
     assert count_parameters(run.params) == parameter_count(run.model_config)
     assert run.tokenizer.vocab_size == run.model_config.vocab_size == 320
     assert run.config.decode.beam == 1
+
+
+def test_a_run_whose_layers_share_their_parameters_is_opened(
+    workdir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = shutil.copytree(workdir, tmp_path / "run")
+    config = json.loads((shared / "config.json").read_text())
+    config["model"] |= {"N": 3, "share_layers": True}
+    (shared / "config.json").write_text(json.dumps(config))
+    params = init_params(ModelConfig(320, **config["model"]), jax.random.key(0))
+    monkeypatch.setattr("infer.runs.load_choice", lambda *_: ([4], params))
+    assert open_run(shared, accept_changes=True).params is params
 
 
 def test_an_import_is_not_called_a_step() -> None:

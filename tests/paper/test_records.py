@@ -221,6 +221,26 @@ def test_a_run_whose_patience_has_ended_has_made_all_of_its_updates(
         recorded_run(tmp_path / "seed0.json", damaged)
 
 
+@pytest.mark.parametrize(
+    ("changes", "checkpoints", "expected"),
+    [
+        ({}, [280, 300, 320, 340, 360, 370], []),
+        ({}, [300, 320, 340, 360, 370], [40.0]),
+        ({"eval__patience": 2}, [300, 320, 340, 360, 370], []),  # which could have ended it sooner
+        ({"checkpoint__every": 5}, [350, 355, 360, 365, 370], []),
+        ({"amx": True}, [300, 320, 340, 360, 370], [40.0]),
+    ],
+)
+def test_a_row_has_its_own_patience_and_averages_its_own_checkpoints(
+    tmp_path: Path, changes: dict[str, Any], checkpoints: list[int], expected: list[float]
+) -> None:
+    name = "configs/quickstart.py"
+    config = planted_config(name, **changes)
+    assert (planted_config(name)["steps"], planted_config(name)["checkpoint"]["every"]) == (370, 20)
+    plant(tmp_path / "run", config, scores(config, "test", 40.0, checkpoints=checkpoints))
+    assert row_runs(find_records(tmp_path), name, "test").values("sacrebleu") == expected
+
+
 def test_a_run_that_never_began_is_unfinished(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(planted_config(A1)))
     assert missing(tmp_path)[0] == "unfinished"
