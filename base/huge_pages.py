@@ -25,8 +25,9 @@ def start_again(module: str) -> None:
     goes on as it is, and so does one whose environment has `GLIBC_TUNABLES`.
     """
     if _runs(sys.orig_argv, module) and _would_help(os.environ, _kernel_setting(), _libc()):
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:  # it is None if it was closed before the start
+                stream.flush()
         with suppress(OSError):
             os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | {TUNABLES: SETTING})
 

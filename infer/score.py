@@ -9,12 +9,14 @@ interval (bootstrap over sentences, `bs`). Neither says how much training seeds 
 """
 
 import json
+from pathlib import Path
 
 from absl import flags
 
 from base.command import run
+from data.lines import read_lines
 from infer.scores import bleu, significance
-from infer.scores.pairs import language_of, read_pair
+from infer.scores.pairs import check_equal, language_of, read_pair
 
 
 def main(argv: list[str]) -> None:
@@ -23,7 +25,8 @@ def main(argv: list[str]) -> None:
     hypotheses, references = read_pair(options.hypothesis, options.reference)
     baseline = None
     if options.baseline is not None:
-        baseline, _ = read_pair(options.baseline, options.reference)
+        baseline = list(read_lines(Path(options.baseline)))
+        check_equal(options.baseline, baseline, options.reference, references)
     language = options.language or language_of(options.reference)
     scores = bleu.all_scores(hypotheses, references, language)
     if baseline is not None:

@@ -1,9 +1,9 @@
 """Chooses checkpoints, and loads their parameters, averaged (section 6.1); tells parameters by number and hash."""
 
 import hashlib
-import re
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,10 +15,8 @@ from base.errors import UserError
 from base.numbers import whole
 from base.progress import Progress
 from run.checkpoint import Checkpoints, load_ema, load_params, quality
+from run.choices import CHOICES, EMA, averaged
 from run.saved import DamagedError
-
-EMA = "ema"  # the moving average that training keeps, of the latest checkpoint
-CHOICES = f"latest, STEP, best, {EMA}, average:N, average:N@MINUTES, average-best:N"
 
 
 class Checkpoint(NamedTuple):
@@ -79,14 +77,14 @@ def choose(choice: str, checkpoints: Sequence[Checkpoint]) -> list[int]:
         if step is None or step not in steps:
             raise UserError(f"no checkpoint at step {choice}; there are {', '.join(map(str, steps))}")
         return [step]
-    match = re.fullmatch(r"(average|average-best):([1-9]\d{0,17})(?:@(\d+(?:\.\d+)?))?", choice)
-    if not match or (match[1] == "average-best" and match[3]):
+    found = averaged(choice)
+    if found is None:
         raise UserError(f"checkpoint {choice!r} is not a choice; write one of {CHOICES}")
-    count = int(match[2])
-    if match[1] == "average-best":
+    which, count, minutes = found
+    if which == "average-best":
         chosen = [checkpoint.step for checkpoint in _best_first(ordered)[:count]]
-    elif match[3]:
-        chosen = _last_apart(ordered, count, 60 * float(match[3]))
+    elif minutes:
+        chosen = _last_apart(ordered, count, 60 * minutes)
     else:  # times are not used, so a clock that was set back drops no checkpoint
         chosen = steps[-count:]
     if len(chosen) < count:
@@ -114,19 +112,28 @@ def load_choice(workdir: Path, choice: str) -> tuple[list[int], Any]:
 
     The parameters of `ema` are the moving average that training has kept (`optim.ema`).
 
-    Damaged checkpoints are ignored, each with a note on stderr.
+    Damaged checkpoints are ignored, each with a note on stderr. If a training beside this saves and removes some while
+    they are read, they are chosen again.
 
     Raises:
       UserError: `choice` names no intact checkpoint.
     """
     check_began(workdir)
-    checkpoints = list_checkpoints(workdir)
+    listed = list_checkpoints(workdir)
+    checkpoints = listed
     load = load_ema if choice == EMA else load_params
     while True:
         steps = choose(choice, checkpoints)
         try:
             return steps, average(partial(load, workdir), steps)
-        except DamagedError as error:
+        except UserError as error:
+            now = list_checkpoints(workdir)
+            if now != listed:
+                listed = now
+                checkpoints = now
+                continue
+            if not isinstance(error, DamagedError):
+                raise
             checkpoints = [checkpoint for checkpoint in checkpoints if checkpoint.step != error.step]
             if choice.isdecimal() or not checkpoints:
                 raise
@@ -152,11 +159,15 @@ def list_checkpoints(workdir: Path) -> list[Checkpoint]:
     """Returns the complete checkpoints of a run, oldest first; [] before the first is saved."""
     if not (workdir / "checkpoints").is_dir():
         return []
-    checkpoints = Checkpoints(workdir / "checkpoints")
-    try:
-        return [Checkpoint(step, *checkpoints.about(step)) for step in checkpoints.steps()]
-    finally:
-        checkpoints.close()
+    with closing(Checkpoints(workdir / "checkpoints")) as checkpoints:
+        while True:
+            steps = checkpoints.steps()
+            try:
+                return [Checkpoint(step, *checkpoints.about(step)) for step in steps]
+            except (UserError, ValueError):
+                if checkpoints.steps() == steps:
+                    raise
+                # A training beside this has removed one since.
 
 
 def count_parameters(params: Any) -> int:

@@ -1,5 +1,6 @@
 """Connects the processes of a run that uses several, by its flags or by what a cluster manager provides."""
 
+import re
 from typing import Any
 
 from absl import flags
@@ -32,13 +33,16 @@ def connect(options: Any) -> None:
     missing = [value is None for value in (coordinator, processes, process)]
     if any(missing) and not all(missing):
         raise UserError("--coordinator, --processes and --process go together: give all three or none")
+    if coordinator is not None:
+        _check(coordinator, processes, process)
     if jax.distributed.is_initialized():
         return
     try:
         jax.distributed.initialize(coordinator, processes, process)
-    except ValueError:  # no cluster manager was found: on a single machine there is nothing to connect to
+    except ValueError as error:
+        # Without a coordinator no cluster manager was found: on a single machine there is nothing to connect to.
         if coordinator is not None:
-            raise
+            raise UserError(f"--coordinator={coordinator}: {str(error).splitlines()[0]}") from error
     except RuntimeError as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"--coordinator={coordinator}: no connection ({reason})") from error
@@ -47,3 +51,11 @@ def connect(options: Any) -> None:
         # program for GPUs among all processes, and one that has loaded it would take no part.
         if compiled.is_own_folder():
             jax.config.update("jax_enable_compilation_cache", False)
+
+
+def _check(coordinator: str, processes: int, process: int) -> None:
+    """Raises a `UserError` unless these flags can be right."""
+    if not re.fullmatch(r".+:\d{1,5}", coordinator):
+        raise UserError(f"--coordinator={coordinator}: it must be HOST:PORT, like 10.0.0.1:1234")
+    if process >= processes:
+        raise UserError(f"--process={process}: it must be from 0 to {processes - 1}, since --processes={processes}")

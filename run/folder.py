@@ -56,7 +56,8 @@ def model_config(cfg: ConfigDict, vocab_size: int) -> ModelConfig:
 def open_folder(cfg: ConfigDict, workdir: Path) -> Iterator[None]:
     """Makes `workdir` the folder of this config's run, or checks that it already is, and locks it for this process.
 
-    A folder in which training never started is reused, whatever its config. In a run of several processes, process 0
+    A folder in which training never started is reused, whatever its config, unless a conversion has put parameters
+    there. In a run of several processes, process 0
     locks and writes for all of them.
 
     Raises:
@@ -86,7 +87,8 @@ def open_folder(cfg: ConfigDict, workdir: Path) -> Iterator[None]:
 def _take_over(config: dict[str, Any], workdir: Path) -> None:
     if (workdir / "config.json").exists():
         different = differences(as_json(read_config(workdir)), config)
-        if different and (workdir / "metrics.jsonl").exists():  # training began
+        has_begun = (workdir / "metrics.jsonl").exists() or any((workdir / "checkpoints").glob("[0-9]*"))
+        if different and has_begun:
             raise UserError(
                 f"--workdir={workdir}: this folder holds the run of another config ({'; '.join(different)}); "
                 "use another --workdir, or the config that it was started with"

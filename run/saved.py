@@ -93,7 +93,8 @@ def unreadable(folder: Path) -> set[int]:
         try:
             about(checkpoint)
         except ValueError as error:
-            print(f"note: {checkpoint} is damaged ({error}) and ignored", file=sys.stderr)
+            if checkpoint.is_dir():  # else a training beside this has removed it since
+                print(f"note: {checkpoint} is damaged ({error}) and ignored", file=sys.stderr)
             damaged.add(step)
     return damaged
 

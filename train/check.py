@@ -1,6 +1,7 @@
 """Checks a config's keys, types and values before anything is written."""
 
 import re
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -9,6 +10,9 @@ from ml_collections import ConfigDict
 import tasks
 from base.errors import UserError
 from base.keys import flat
+from infer.translate.options import PENALTIES, allowed, rule
+from run.choices import CHOICES as CHECKPOINTS
+from run.choices import is_choice
 from run.config import check_keys
 
 CHOICES = {
@@ -17,6 +21,7 @@ CHOICES = {
     "data.batching": ("bucket", "pack", "window"),
     "optim.name": ("adam", "adamw", "muon", "ademamix", "adafactor", "schedule_free_adamw"),
     "optim.schedule": ("paper", "cosine", "inverse_sqrt", "constant"),
+    "decode.length_penalty": PENALTIES,
 }
 AT_LEAST_1 = (
     "checkpoint.every",
@@ -26,7 +31,6 @@ AT_LEAST_1 = (
     "data.mean_span",
     "data.pack_length",
     "data.tokens_per_batch",
-    "decode.beam",
     "eval.every",
     "log_every",
     "optim.accumulate",
@@ -39,8 +43,6 @@ AT_LEAST_0 = (
     "checkpoint.keep_best",
     "checkpoint.keep_every",
     "data.vocab_size",
-    "decode.alpha",
-    "decode.extra_length",
     "diagnose_every",
     "eval.bleu_sentences",
     "eval.every_epochs",
@@ -52,6 +54,7 @@ AT_LEAST_0 = (
     "optim.weight_decay",
     "seed",
 )
+SEARCH = ("beam", "alpha", "extra_length")  # keys of `decode` whose limits are those of the flags
 MOST = {"data.vocab_size": 1_000_000}  # what nothing that learns a vocabulary could do, found before a corpus is read
 ABOVE_0 = ("optim.lr", "optim.eps")
 # What muP (train/mup.py) is derived for, beside what model/config.py says of the model. Without factors in the forward
@@ -71,20 +74,7 @@ def check(cfg: ConfigDict, default: ConfigDict) -> None:
     def require(key: str, right: bool, what: str) -> None:
         _require(right, key, given[key], what)
 
-    for key, allowed in CHOICES.items():
-        require(key, given[key] in allowed, f"one of {', '.join(allowed)}")
-    for key in AT_LEAST_1:
-        require(key, given[key] >= 1, "at least 1")
-    for key in AT_LEAST_0:
-        require(key, given[key] >= 0, "at least 0")
-    for key, most in MOST.items():
-        require(key, given[key] <= most, f"at most {most:,}")
-    for key in ABOVE_0:
-        require(key, given[key] > 0, "above 0")
-    for key in FRACTIONS:
-        require(key, 0 <= given[key] < 1, "at least 0 and below 1")
-    require("data.mask_rate", 0 < given["data.mask_rate"] < 1, "above 0 and below 1")
-
+    _check_ranges(given, require)
     task = given["task"]
     units = given["data.units"]
     reads_symbols = task in (*tasks.TRANSLATION, "language_model")
@@ -101,6 +91,7 @@ def check(cfg: ConfigDict, default: ConfigDict) -> None:
     require("model.recurrent", fits, "fixed, additive or dot for task recurrent_translation, and none for others")
 
     optimiser = given["optim.name"]
+    require("optim.b1", given["optim.b1"] > 0 or optimiser != "ademamix", "above 0 with optim.name=ademamix")
     decays = optimiser not in ("adam", "adafactor")
     require("optim.weight_decay", decays or not given["optim.weight_decay"], f"0 with optim.name={optimiser}")
     if optimiser == "schedule_free_adamw":
@@ -116,6 +107,26 @@ def check(cfg: ConfigDict, default: ConfigDict) -> None:
     positive = len(buckets) > 0 and buckets[0] >= 1
     ascending = all(shorter < longer for shorter, longer in pairwise(buckets))
     require("data.buckets", positive and ascending, "positive lengths in ascending order")
+
+
+def _check_ranges(given: dict[str, Any], require: Callable[[str, bool, str], None]) -> None:
+    """Checks what each value may be by itself."""
+    for key, values in CHOICES.items():
+        require(key, given[key] in values, f"one of {', '.join(values)}")
+    for key in AT_LEAST_1:
+        require(key, given[key] >= 1, "at least 1")
+    for key in AT_LEAST_0:
+        require(key, given[key] >= 0, "at least 0")
+    for name in SEARCH:
+        require(f"decode.{name}", allowed(name, given[f"decode.{name}"]), rule(name).removeprefix("it must be "))
+    require("decode.checkpoint", is_choice(given["decode.checkpoint"]), f"one of {CHECKPOINTS}")
+    for key, most in MOST.items():
+        require(key, given[key] <= most, f"at most {most:,}")
+    for key in ABOVE_0:
+        require(key, given[key] > 0, "above 0")
+    for key in FRACTIONS:
+        require(key, 0 <= given[key] < 1, "at least 0 and below 1")
+    require("data.mask_rate", 0 < given["data.mask_rate"] < 1, "above 0 and below 1")
 
 
 def profiled(text: str, steps: int) -> tuple[int, int]:

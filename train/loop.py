@@ -110,7 +110,6 @@ def train(
         rate = partial(learning_rate, cfg.optim, model.base_width, cfg.steps)
         saved_at = time.monotonic()
         folder = workdir if is_main() else None
-        patience = Patience(cfg.eval.patience, read_metrics(workdir) if is_main() else [])
         with (
             jax.set_mesh(mesh),
             tracked(tracker if is_main() else None, workdir, as_json(cfg)) as told,
@@ -122,6 +121,8 @@ def train(
             closing(trace),
             _naming_what_is_saved(checkpoints),
         ):
+            # Only now: the reporter has dropped the validations that are made again.
+            patience = Patience(cfg.eval.patience, read_metrics(workdir) if is_main() else [])
             training = Training(
                 cfg, job, mesh, train_step, diagnose, validation, checkpoints, reporter, patience, signals, trace
             )

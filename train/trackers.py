@@ -5,6 +5,7 @@ of them is imported without --tracker. A run keeps its id in `tracker.json`, so 
 """
 
 import importlib.util
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -112,12 +113,21 @@ def tracked(name: str | None, workdir: Path, config: dict[str, Any]) -> Iterator
     try:
         tracker = kinds[name](workdir, ids.get(name), flat(config))
     except Exception as error:  # of any kind: a server that does not answer, a key that is wrong
-        raise UserError(f"--tracker={name}: {str(error).strip().splitlines()[-1]}") from error
+        raise UserError(f"--tracker={name}: {_last_line(error)}") from error
     write_json(path, {**ids, name: tracker.id})
     try:
         yield tracker
     finally:
-        tracker.close()
+        try:
+            tracker.close()
+        except Exception as error:  # its server may have gone; the run is whole without it
+            print(f"note: --tracker={name} could not be told of the end: {_last_line(error)}", file=sys.stderr)
+
+
+def _last_line(error: Exception) -> str:
+    """Returns the last line of what an error says, where these packages say what is wrong; else its kind."""
+    *_, line = str(error).strip().splitlines() or [type(error).__name__]
+    return line
 
 
 def metrics_of(record: dict[str, Any]) -> dict[str, float]:

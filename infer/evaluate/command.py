@@ -26,7 +26,6 @@ def evaluate(options: Any) -> None:
     """Evaluates the run, or the ensemble, that the flags name on their input, and saves the record."""
     first, *others = folders("workdir", options.workdir)
     if others:
-        _check_pairs(options.corpus)
         _evaluate_translations(options)
         return
     task = read_config(folder("workdir", first)).task
@@ -43,12 +42,6 @@ def _evaluated_task(task: str, corpus: str | None) -> str:
     if task == "translation" and corpus and open_corpus(corpus).sides == 1:
         return "denoising"
     return task
-
-
-def _check_pairs(corpus: str | None) -> None:
-    """Raises a `UserError` if an ensemble is given a text, which has nothing to translate into."""
-    if corpus and open_corpus(corpus).sides == 1:
-        raise UserError(f"--corpus={corpus}: this is a text; an ensemble translates pairs, as in tsv:FILE")
 
 
 def _check_nothing_is_translated(options: Any, task: str, evaluated: str) -> None:

@@ -14,7 +14,9 @@ import jax
 from base.errors import UserError
 from base.files import output_file, write_text
 from infer.runs import Run, as_one
+from infer.scores.bleu import ORACLE
 from run.averaging import count_parameters, params_sha256
+from run.config import SPLITS
 from run.distributed import is_main
 
 
@@ -47,43 +49,50 @@ def report(
     table: Callable[[dict[str, Any]], str],
     kind: str = "",
 ) -> None:
-    """Prints the record (as JSON with --json), saves it in the run with the lines, and writes the lines to --output.
+    """Saves the record in the run with the lines, writes the lines to --output, and prints it (as JSON with --json).
 
-    `options` are the flags. Only process 0 does so. If the run cannot be written to, a note says so: the result has
-    been printed.
+    `options` are the flags. Only process 0 does so. If the run cannot be written to, a note says so. What can be
+    written is there before anything is printed, for standard output may have been closed.
 
     Raises:
-      UserError: --output cannot be written.
+      UserError: --output cannot be written; the record is printed all the same.
     """
     if not is_main():
         return
-    text = json.dumps(record, indent=2, ensure_ascii=False) if options.json else table(record)
-    print(text, flush=True)
     checkpoint = options.checkpoint or model_run.config.decode.checkpoint
     try:
-        print(f"kept in {save(model_run, record, lines, checkpoint, kind)}", file=sys.stderr)
+        note = f"kept in {save(model_run, record, lines, checkpoint, kind)}"
     except OSError as error:
-        print(f"note: {model_run.workdir}/evaluations cannot be written ({error.strerror})", file=sys.stderr)
-    if options.output is not None:
-        try:
+        note = f"note: {model_run.workdir}/evaluations cannot be written ({error.strerror})"
+    try:
+        if options.output is not None:
             write_lines(output_file("output", options.output), lines)
-        except OSError as error:
-            raise UserError(f"--output={options.output}: cannot be written ({error.strerror})") from error
+    except OSError as error:
+        raise UserError(f"--output={options.output}: cannot be written ({error.strerror})") from error
+    finally:
+        text = json.dumps(record, indent=2, ensure_ascii=False) if options.json else table(record)
+        print(text, flush=True)
+        print(note, file=sys.stderr)
 
 
 def save(model_run: Run, record: dict[str, Any], lines: list[str], checkpoint: str, kind: str = "") -> Path:
     """Writes `evaluations/NAME.json` and the lines, if any, as `NAME.txt`; repeating an evaluation replaces both.
 
-    NAME begins with `kind`, if any, and has the split, the step, the checkpoint and, where they apply, the beam, the
-    length penalty and the row length. For an ensemble, the number of its members and a hash of them precede the split.
+    NAME begins with `kind`, if any, and has the split, the step, the checkpoint and, where they apply, the options of
+    the search and the row length. A corpus or files that no key of the run's config names have a hash of their names
+    behind their own. For an ensemble, the number of its members and a hash of them precede the split.
     """
     parts = [kind] if kind else []
     if "members" in record:
         members = record["members"]
-        which = hashlib.sha256(" ".join(members).encode()).hexdigest()
-        parts.append(f"ensemble{len(members)}-{which[:8]}")
-    parts += [record["split"], f"step{record['step']}", checkpoint]
-    parts += [f"{key}{record[key]:g}" for key in ("beam", "alpha", "row") if key in record]
+        parts.append(f"ensemble{len(members)}-{_short_hash(' '.join(members))}")
+    parts.append(record["split"])
+    if record["split"] not in SPLITS:
+        parts.append(_short_hash(record["data"]))
+    parts += [f"step{record['step']}", checkpoint]
+    parts += [f"{key}{record[key]:g}" for key in ("beam", "alpha", "extra_length", "row") if key in record]
+    if ORACLE in record:
+        parts.append("oracle_length")
     name = re.sub(r"[^\w.-]+", "_", "-".join(parts))
     folder = model_run.workdir / "evaluations"
     folder.mkdir(exist_ok=True)
@@ -93,6 +102,10 @@ def save(model_run: Run, record: dict[str, Any], lines: list[str], checkpoint: s
     text = json.dumps({**record, "checkpoint": checkpoint}, indent=2, ensure_ascii=False)
     write_text(path, f"{text}\n")
     return path
+
+
+def _short_hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def write_lines(path: Path, lines: list[str]) -> None:

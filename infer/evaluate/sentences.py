@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from base.errors import UserError
 from base.progress import Progress
 from data.sources import open_corpus
 from infer.runs import Run, as_one, corpus_named, key_named
@@ -36,8 +37,14 @@ def open_split(model_run: Run, split: str) -> Sentences:
 
 
 def open_sentences(name: str, spec: str) -> Sentences:
-    """Returns the corpus of a spec (`data.sources.open_corpus`), under a name."""
+    """Returns the corpus of a spec (`data.sources.open_corpus`), under a name.
+
+    Raises:
+      UserError: it cannot be read, or is a text.
+    """
     corpus = open_corpus(spec)
+    if corpus.sides == 1:
+        raise UserError(f"{spec}: this is a text; what is translated are pairs, as in tsv:FILE")
     pairs = list(corpus.pairs())
     sources = [source for source, _ in pairs]
     references = [reference for _, reference in pairs]

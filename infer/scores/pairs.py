@@ -15,14 +15,19 @@ def read_pair(left: str | Path, right: str | Path) -> tuple[list[str], list[str]
     """
     left_lines = list(read_lines(Path(left)))
     right_lines = list(read_lines(Path(right)))
+    check_equal(left, left_lines, right, right_lines)
+    if not left_lines:
+        raise UserError(f"{left} and {right} are empty: there is nothing to score")
+    return left_lines, right_lines
+
+
+def check_equal(left: str | Path, left_lines: list[str], right: str | Path, right_lines: list[str]) -> None:
+    """Raises a `UserError` unless two files, of which these are the lines, have as many."""
     if len(left_lines) != len(right_lines):
         raise UserError(
             f"unequal line counts: {left} has {len(left_lines)} lines, {right} has {len(right_lines)}; line i of one "
             "must correspond to line i of the other"
         )
-    if not left_lines:
-        raise UserError(f"{left} and {right} are empty: there is nothing to score")
-    return left_lines, right_lines
 
 
 def language_of(path: str | Path) -> str:

@@ -48,7 +48,9 @@ def main(options: Any) -> None:
     first = None if interactive or options.chunk else first_chunk(sys.stdout.fileno())
     if options.columns:
         columns = [int(column) for column in options.columns]
-        outputs = translate_columns(translator, tree, source, columns, chunk, total, first)
+        outputs = translate_columns(
+            translator, tree, source, columns, chunk, interactive=interactive, total=total, first=first
+        )
     else:
         outputs = translate_stream(
             translator,

@@ -143,7 +143,7 @@ def _with_required(lines: list[str], require: str) -> tuple[list[str], list[Requ
         if require == "prefix":
             required.append(Required(prefix=" ".join(cells)))
         else:
-            required.append(Required(phrases=tuple(cells)))
+            required.append(Required(phrases=tuple(filter(None, cells))))
     return texts, required
 
 
@@ -172,27 +172,37 @@ def translate_columns(
     source: Iterable[bytes],
     columns: Sequence[int],
     chunk: int,
+    *,
+    interactive: bool = False,
     total: int | None = None,
     first: int | None = None,
 ) -> Iterator[bytes]:
     """Yields chunks of tab-separated lines, of which these columns, from 1, are translated and the others kept.
 
+    `interactive`, `total` and `first` are those of `translate_stream`, and so are the notes on stderr.
+
     Raises:
       UserError: a line has fewer columns.
     """
     done = 0
-    with Progress("translating", "lines", total=total) as progress:
+    empty = 0
+    unknown = 0
+    with Progress("translating", "lines", total=total, enabled=not interactive) as progress:
         for lines in chunks(source, chunk, first):
             rows = [line.split("\t") for line in lines]
             _check_columns(rows, max(columns), done + 1)
             for column in columns:
-                translations = translator.translate(params, [row[column - 1] for row in rows], first_line=done + 1)
+                texts = [row[column - 1] for row in rows]
+                translations = translator.translate(params, texts, first_line=done + 1)
+                unknown += translator.tokenizer.unknown(texts)
+                empty = _note_empty(texts, translations, done + 1, empty)
                 for row, translation in zip(rows, translations, strict=True):
                     row[column - 1] = translation.text.replace("\t", " ")
             yield "".join("\t".join(row) + "\n" for row in rows).encode()
             done += len(lines)
             progress.update(done)
         progress.finish(f"{done:,} lines")
+    note_unknown(unknown)
 
 
 def _check_columns(rows: list[list[str]], last: int, first_line: int) -> None:

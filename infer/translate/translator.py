@@ -224,7 +224,7 @@ class Translator:
                 done += len(batch.members)
                 progress(done)
         finally:
-            threads.shutdown(wait=False, cancel_futures=True)  # after an error or Ctrl-C no batch is waited for
+            threads.shutdown(wait=False, cancel_futures=True)  # after an error no further batch is begun
         return row_hypotheses
 
     def _decode(

@@ -50,6 +50,19 @@ def test_only_the_command_itself_starts_again(command: list[str], expected: bool
     assert huge_pages._runs(command, "train") is expected
 
 
+def test_streams_that_are_closed_are_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = []
+    monkeypatch.setattr("os.execve", lambda *arguments: started.append(arguments))
+    monkeypatch.setattr(huge_pages, "_would_help", lambda *_: True)
+    monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "train"])
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", None)
+    huge_pages.start_again("train")
+    ((program, arguments, environment),) = started
+    assert (program, arguments) == (sys.executable, [sys.executable, "-m", "train"])
+    assert environment[TUNABLES] == SETTING
+
+
 @pytest.mark.parametrize("value", [None, "glibc.malloc.hugetlb=0"])
 def test_a_training_starts_again_once(value: str | None, tmp_path: Path) -> None:
     if not huge_pages._would_help({}, huge_pages._kernel_setting(), huge_pages._libc()):

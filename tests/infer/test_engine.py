@@ -23,7 +23,7 @@ from infer.scores.given import parse_lists
 from infer.scores.perplexity import line_log_probs
 from infer.translate.consensus import METRICS, consensus
 from infer.translate.options import Decoding, Sampling
-from infer.translate.stream import translate_columns, translate_stream
+from infer.translate.stream import _with_required, translate_columns, translate_stream
 from infer.translate.translator import Required, Translator
 from model.search.scoring import forced_log_probs
 from model.transformer import Transformer
@@ -158,9 +158,14 @@ def test_every_target_word_is_aligned_to_a_word_of_its_source(run: Run) -> None:
     assert words_of(run.tokenizer, run.tokenizer.encode("The dog sleeps."))[-1] == 2
 
 
-def test_columns_are_translated_and_the_others_kept() -> None:
+def test_columns_are_translated_and_the_others_kept(capsys: pytest.CaptureFixture) -> None:
     table = b"id\ta\tb\n2\tc\td\n"
-    assert b"".join(translate_columns(Quiet(), {}, io.BytesIO(table), [3, 2], 1)) == b"id\tA\tB\n2\tC\tD\n"
+    translator = Quiet()
+    translator.tokenizer = SimpleNamespace(unknown=len)
+    assert b"".join(translate_columns(translator, {}, io.BytesIO(table), [3, 2], 1)) == b"id\tA\tB\n2\tC\tD\n"
+    assert capsys.readouterr().err.endswith(
+        "note: 4 symbols of the text are not in the vocabulary and read as unknown\n"
+    )
     with pytest.raises(UserError, match="standard input, line 2: 1 columns; --columns names 2"):
         list(translate_columns(Quiet(), {}, io.BytesIO(b"a\tb\nc\n"), [2], 9))
 
@@ -193,3 +198,8 @@ def test_ter_and_chrf_of_words_by_hand() -> None:
     # Of n-grams of characters, without spaces, 5 of 6 agree, 4 of 5, .. 0 of 1; of words 1 of 2, and no pair.
     agree = np.mean([5 / 6, 4 / 5, 3 / 4, 2 / 3, 1 / 2, 0, 1 / 2, 0])
     assert bleu.chrf(["abcd ef"], ["abcd eg"], word_order=2).value == pytest.approx(100 * agree, abs=1e-6)
+
+
+def test_an_empty_cell_requires_no_phrase() -> None:
+    texts, required = _with_required(["a\t", "b\tc\t\td"], "phrases")
+    assert texts == ["a", "b"] and required == [Required(), Required(phrases=("c", "d"))]

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import jax
 import numpy as np
@@ -20,6 +21,7 @@ from base.errors import UserError
 from base.ids import BOS, EOS
 from base.tokens import Tokens
 from infer.evaluate import command, predictions, texts, translations
+from infer.evaluate.record import save
 from infer.evaluate.sentences import open_files, open_split
 from infer.runs import Run, open_run
 from infer.scores import bleu
@@ -169,7 +171,7 @@ def test_an_ensemble_is_scored_by_the_mean_of_log_probabilities_and_kept_apart(w
         newest_evaluation(second, "test", [first])
     with pytest.raises(UserError, match="a run is named twice; those of an ensemble differ"):
         run_here(workdir=f"{folders[0]},{folders[0]}/", split="test")
-    with pytest.raises(UserError, match=r"tiny\.en: this is a text; an ensemble translates pairs, as in tsv:FILE$"):
+    with pytest.raises(UserError, match=r"tiny\.en: this is a text; what is translated are pairs, as in tsv:FILE$"):
         run_here(workdir=",".join(map(str, folders)), corpus=f"lines:{tmp_path}/tiny.en")
 
     model, tokenizer, total, count = Transformer(runs[0].model_config), runs[0].tokenizer, 0.0, 0
@@ -220,6 +222,21 @@ def test_wrong_calls_are_one_line_on_stderr(workdir: Path, arguments: tuple[str,
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("task", ["translation", "prefix_lm", "recurrent_translation"])
+@pytest.mark.parametrize("is_split", [True, False])
+def test_a_text_is_no_pairs_for_any_translator(task: str, is_split: bool, workdir: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(workdir, tmp_path / "run")
+    text = f"lines:{workdir.parent}/tiny.en"
+    config = json.loads((copy / "config.json").read_text())
+    config["task"] = task
+    config["data"]["test"] = text
+    (copy / "config.json").write_text(json.dumps(config))
+    given = {"split": "test"} if is_split else {"corpus": text}
+    with pytest.raises(UserError, match="this is a text; ") as error:
+        run_here(workdir=str(copy), **given)
+    assert "\n" not in str(error.value)
+
+
 @pytest.mark.parametrize("given", [{"source": "x", "reference": "y"}, {"output": "out"}, {"beam": 4}, {"alpha": 0.0}])
 def test_what_only_translation_has_is_refused_elsewhere(given: dict, tmp_path: Path):
     config = tiny.run_config(tmp_path).to_dict() | {"task": "masked_lm"}
@@ -238,3 +255,25 @@ def test_scores_are_printed_even_where_the_run_cannot_be_written(
     printed = capsys.readouterr()
     assert json.loads(printed.out)["step"] == 4
     assert "evaluations cannot be written" in printed.err
+
+
+def test_what_was_found_is_saved_even_if_nobody_reads_it(
+    workdir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = shutil.copytree(workdir, tmp_path / "run", ignore=shutil.ignore_patterns("evaluations"))
+    monkeypatch.setattr("infer.evaluate.record.print", mock.Mock(side_effect=BrokenPipeError), raising=False)
+    with pytest.raises(BrokenPipeError):
+        run_here(workdir=str(copy), checkpoint="latest", split="test", output=str(tmp_path / "out.de"))
+    (kept,) = (copy / "evaluations").glob("*.json")
+    assert kept.name == "test-step4-latest-beam1-alpha0.6-extra_length3.json"
+    assert (tmp_path / "out.de").read_text() == kept.with_suffix(".txt").read_text() != ""
+
+
+def test_evaluations_that_differ_have_names_that_differ(workdir: Path, run: Run, tmp_path: Path) -> None:
+    record, lines = translations.evaluate(run, open_split(run, "test"), GREEDY)
+    into = run._replace(workdir=tmp_path)
+    changes = ({}, {"extra_length": 4}, {"oracle_match": 1.0}, {"split": "tiny.en", "data": "a/tiny.en"},
+               {"split": "tiny.en", "data": "b/tiny.en"})  # fmt: skip
+    names = [save(into, {**record, **change}, lines, "latest").name for change in changes]
+    assert len(set(names)) == len(changes)
+    assert names[2] == "test-step4-latest-beam1-alpha0.6-extra_length3-oracle_length.json"

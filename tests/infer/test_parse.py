@@ -91,7 +91,7 @@ def test_a_split_is_parsed_scored_and_kept(workdir: Path, tmp_path: Path, capsys
     assert (record["split"], record["step"], record["checkpoints"]) == ("test", 8, [4, 8])
     assert (record["beam"], record["alpha"], record["extra_length"], record["sentences"]) == (2, 0.3, 8, 4)
     (kept,) = (workdir / "evaluations").glob("*.json")
-    assert kept.name == "parse-test-step8-average_2-beam2-alpha0.3.json"
+    assert kept.name == "parse-test-step8-average_2-beam2-alpha0.3-extra_length8.json"
     assert json.loads(kept.read_text()) == {**record, "checkpoint": "average:2"}
     lines = kept.with_suffix(".txt").read_text().splitlines()
     assert (tmp_path / "out.mrg").read_text().splitlines() == lines

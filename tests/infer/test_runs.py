@@ -15,7 +15,9 @@ from configs.common import default
 from infer.runs import open_run
 from model.config import ModelConfig, parameter_count
 from model.transformer import init_params
+from run import averaging
 from run.averaging import count_parameters, list_checkpoints, named_steps, params_sha256
+from run.checkpoint import Checkpoints
 from run.config import ADDED, read_config
 from tests import tiny
 
@@ -155,6 +157,39 @@ def test_a_checkpoint_of_another_model_is_refused(workdir: Path, tmp_path: Path)
     (copy / "config.json").write_text(json.dumps(config))
     with pytest.raises(UserError, match=r"checkpoints/4 holds .* parameters; .* of another model"):
         open_run(copy, "latest")
+
+
+@pytest.mark.parametrize("gone_at", ["listed", "loaded"])
+def test_checkpoints_that_a_training_replaces_meanwhile_are_chosen_again(
+    workdir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, gone_at: str
+) -> None:
+    copy = shutil.copytree(workdir, tmp_path / "run", ignore=shutil.ignore_patterns("1", "4"))
+    gone = copy / "checkpoints" / "2"
+
+    def replaced() -> None:  # as training does: the next is saved, then the oldest goes
+        if gone.exists():
+            shutil.copytree(workdir / "checkpoints" / "4", copy / "checkpoints" / "4")
+            shutil.rmtree(gone)
+
+    if gone_at == "listed":
+        about = Checkpoints.about
+
+        def removed_before(checkpoints: Checkpoints, step: int) -> tuple[float, dict[str, float]]:
+            replaced()
+            return about(checkpoints, step)
+
+        monkeypatch.setattr(Checkpoints, "about", removed_before)
+    else:
+        load = averaging.load_params
+
+        def gone_before(folder: Path, step: int) -> dict:
+            replaced()
+            return load(folder, step)
+
+        monkeypatch.setattr(averaging, "load_params", gone_before)
+    steps, _ = averaging.load_choice(copy, "average:2")
+    assert steps == [3, 4]
+    assert "damaged" not in capsys.readouterr().err
 
 
 def test_a_truncated_checkpoint_is_named_and_another_serves(

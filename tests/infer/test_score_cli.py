@@ -52,6 +52,21 @@ def test_a_baseline_is_compared_on_the_same_references(files: tuple[Path, Path],
     assert shown[-1].startswith("chrf") and f"{high - low:+.2f}, p " in shown[-1]
 
 
+@pytest.mark.slow
+def test_references_from_a_pipe_are_read_once(files: tuple[Path, Path]):
+    command = [sys.executable, "-m", "infer.score", f"--hypothesis={files[0]}", f"--baseline={files[0]}", "--json"]
+    done = subprocess.run(
+        [*command, "--reference=/dev/stdin"],
+        input=REFERENCE,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        cwd=Path(__file__).parents[2],
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["exact_match"] == 50
+
+
 def test_a_baseline_of_another_length_is_named(files: tuple[Path, Path], tmp_path: Path):
     short = tmp_path / "short.txt"
     short.write_text("Der Hund schläft.\n", encoding="utf-8")

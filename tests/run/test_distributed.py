@@ -8,13 +8,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
+from base.errors import UserError
 from run.checkpoint import load_params
+from run.connect import connect
 from tests import tiny
 from tests.train.test_train_cli import ENVIRONMENT, ROOT
 
@@ -135,3 +138,18 @@ def test_sigterm_to_one_process_stops_both_after_the_same_update(folder: Path) -
     finish(both, status=143)
     (step,) = (int(path.name) for path in (workdir / "checkpoints").iterdir() if path.name.isdigit())
     assert step >= 3
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("localhost:1234", 2, None), "go together: give all three or none"),
+        (("localhost:1234", 2, 2), r"^--process=2: it must be from 0 to 1, since --processes=2$"),
+        (("localhost", 2, 0), r"^--coordinator=localhost: it must be HOST:PORT, like 10\.0\.0\.1:1234$"),
+        (("localhost:http", 2, 0), "it must be HOST:PORT"),
+    ],
+)
+def test_flags_that_cannot_be_right_are_refused_at_once(flags: tuple[str, int, int | None], message: str) -> None:
+    coordinator, processes, process = flags
+    with pytest.raises(UserError, match=message):
+        connect(SimpleNamespace(coordinator=coordinator, processes=processes, process=process))

@@ -102,3 +102,16 @@ def test_what_a_process_killed_at_its_start_left_is_no_obstacle(tmp_path: Path) 
     (tmp_path / ".config.json.0123").write_text('{"se')
     with open_folder(default(), tmp_path):
         assert (tmp_path / "config.json").is_file()
+
+
+def test_a_run_that_a_conversion_made_is_not_taken_over(tmp_path: Path) -> None:
+    with open_folder(default(), tmp_path):
+        (tmp_path / "checkpoints" / "0").mkdir(parents=True)
+        (tmp_path / "tokenizer.model").write_bytes(b"imported")
+    other = default()
+    other.seed = 1
+    message = "this folder holds the run of another config"
+    with pytest.raises(UserError, match=message), open_folder(other, tmp_path):
+        pass
+    assert (tmp_path / "tokenizer.model").read_bytes() == b"imported"
+    assert json.loads((tmp_path / "config.json").read_text())["seed"] == 0

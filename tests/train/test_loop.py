@@ -205,6 +205,11 @@ def test_a_record_is_the_mean_over_tokens_and_goes_to_stderr(tmp_path: Path, cap
         ("optim.schedule", "linear", "optim.schedule is 'linear'; it must be one of paper, cosine"),
         ("steps", 0, "steps is 0; it must be at least 1"),
         ("optim.accumulate", 0, "optim.accumulate is 0; it must be at least 1"),
+        ("decode.beam", 0, "decode.beam is 0; it must be from 1 to 1000"),
+        ("decode.alpha", 11.0, "decode.alpha is 11.0; it must be from 0 to 10"),
+        ("decode.length_penalty", "gmnt", "decode.length_penalty is 'gmnt'; it must be one of gnmt, power"),
+        ("decode.checkpoint", "averge:5", "decode.checkpoint is 'averge:5'; it must be one of latest, STEP, best, ema"),
+        ("decode.checkpoint", "average-best:5@3", "decode.checkpoint is 'average-best:5@3'; it must be one of"),
         ("loss.eps_ls", 1.0, "loss.eps_ls is 1.0; it must be at least 0 and below 1"),
         ("data.buckets", (8, 4), r"data.buckets is \(8, 4\); it must be positive lengths in ascending order"),
         ("data.buckets", ("8",), "data.buckets is .*; it must be whole numbers"),
@@ -214,6 +219,15 @@ def test_a_wrong_value_is_named(key: str, value: object, message: str) -> None:
     cfg = default()
     cfg.update_from_flattened_dict({key: value})
     with pytest.raises(UserError, match=message):
+        check(cfg, default())
+
+
+def test_ademamix_needs_a_fast_mean() -> None:
+    cfg = default()
+    cfg.optim.b1 = 0.0
+    check(cfg, default())
+    cfg.optim.name = "ademamix"
+    with pytest.raises(UserError, match=r"optim\.b1 is 0\.0; it must be above 0 with optim.name=ademamix"):
         check(cfg, default())
 
 

@@ -1,5 +1,6 @@
 """Epochs as the unit of validations and checkpoints, and the end of a run that no longer improves."""
 
+import shutil
 from pathlib import Path
 
 import jax
@@ -87,3 +88,10 @@ def test_a_run_ends_when_patience_does_and_counts_on_when_it_is_resumed(
     jax.tree.map(
         np.testing.assert_array_equal, load_params(tmp_path / "whole", 8), load_params(tmp_path / "resumed", 8)
     )
+
+    # Killed between the record of the last validation and its checkpoint: that validation is made again.
+    killed = shutil.copytree(tmp_path / "whole", tmp_path / "killed")
+    shutil.rmtree(killed / "checkpoints" / "8")
+    measured = iter(NLL[3:])
+    assert loop.train(cfg, killed) == 0
+    assert next(measured) == 1.0 and steps(killed) == [6, 8]

@@ -159,3 +159,19 @@ def test_a_tracker_that_cannot_begin_is_one_line(tmp_path: Path, monkeypatch: py
         pass
     assert not (tmp_path / "tracker.json").exists()
     assert "extra wandb" in reason("wandb")
+
+
+def test_a_server_that_has_gone_at_the_end_is_a_note(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    class Gone(Recorder):
+        id = "7"
+
+        def close(self) -> None:
+            raise ConnectionError("HTTP 503\nno route to the server\n")
+
+    monkeypatch.setattr("train.trackers.MLflow", lambda *_: Gone())
+    with tracked("mlflow", tmp_path, {}):
+        pass
+    note = "note: --tracker=mlflow could not be told of the end: no route to the server\n"
+    assert capsys.readouterr().err == note
