@@ -1,7 +1,7 @@
 """The points of a study in two stages: first every row chooses one of its options, then fresh seeds are compared.
 
-Used by configs/bottleneck.py, distance.py, optimisers.py, scores.py and table3_second.py, whose docstrings are the
-designs; and `row_and_option` by configs/mup.py, too.
+Used by configs/bottleneck.py, distance.py, g2p.py, optimisers.py, scores.py and table3_second.py, whose docstrings are
+the designs; and `row_and_option` by configs/mup.py, too.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

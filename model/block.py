@@ -87,7 +87,8 @@ def layer_norm(config: ModelConfig) -> Any:
 
 def self_mixer(c: ModelConfig, causal: bool, gain: float = 1.0) -> Any:
     """Returns the mixer that `config.mixer` names; that is also its name among the parameters. `gain`: see `Heads`."""
-    encoding = dataclasses.replace(c.encoding, causal=causal)
+    # The source tokens of a full prefix see those after them, in rows that are causal otherwise.
+    encoding = dataclasses.replace(c.encoding, causal=causal and c.prefix != "full")
     match c.mixer:
         case "restricted":
             return RestrictedAttention(c, encoding, gain, name="restricted")

@@ -35,7 +35,7 @@ def scores(config: dict[str, Any], split: str, value: float, **changes: Any) -> 
     """Returns an evaluation with the options of `config`; every score is `value`."""
     decode, steps = config["decode"], config["steps"]
     count = 1 if decode["checkpoint"] == "latest" else int(decode["checkpoint"].partition(":")[2])
-    every = config["checkpoint"]["every"]
+    every = 60 if config["checkpoint"]["every_epochs"] else config["checkpoint"]["every"]
     saved = [*range(every, steps, every), steps]
     return {
         **dict.fromkeys((*METRICS, "perplexity"), value),

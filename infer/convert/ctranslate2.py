@@ -1,4 +1,4 @@
-"""A translation run as a CTranslate2 model: every position kind, pre- and post-norm, d_k and d_v of any width."""
+"""A translation run as a CTranslate2 model: all kinds of positions but shaw, pre- and post-norm, any d_k and d_v."""
 
 from pathlib import Path
 from typing import Any

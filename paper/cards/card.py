@@ -122,6 +122,8 @@ def compared(about: str, claims: Mapping[str, Claim], differences: Differences, 
     for name, claim in claims.items():
         seeds = differences[name]
         made = measured(about, claim, seeds, digits)
+        if not len(seeds):  # a row alone with which others are compared says nothing of the claim
+            made = made._replace(cost="", commits="", command="", caveats=())
         p = corrected.get(name)
         cards.append(made._replace(p=shown_p(p_values, name), verdict=verdict_by_sign(seeds, p, claim.sign)))
     return cards

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from base.table import NOT_RUN, difference, number
+from configs.multi30k_raw import SEEDS
 from configs.small import CORRELATION, SEEDS_BLEU, SEEDS_PERPLEXITY
 from paper.cards.card import (
     NO_NUMBER,
@@ -243,10 +244,15 @@ def _multi30k(records: Records) -> list[Card]:
     published = row_runs(records, "configs/multi30k_published.py", "test", "bleu_as_is")
     raw = row_runs(records, "configs/multi30k_raw.py", "test", "bleu_tok_lc")
     better = Claim("the published segmentation is better than sentencepiece's, in BLEU", [raw, published], 1)
-    of_raw, of_published = by_seed(raw, "bleu_tok_lc"), by_seed(published, "bleu_as_is")
-    gained = np.array([of_published[seed] - of_raw[seed] for seed in sorted(of_raw.keys() & of_published.keys())])
+    of_raw = by_seed(raw, "bleu_tok_lc")
+    of_published = by_seed(published, "bleu_as_is")
+    shared = [seed for seed in SEEDS if seed in of_raw and seed in of_published]
+    gained = np.array([of_published[seed] - of_raw[seed] for seed in shared])
+    (segmentation,) = compared(about, {"": better}, {"": gained}, 2)
+    if 0 < len(shared) < len(SEEDS):
+        segmentation = segmentation._replace(p="", verdict=OPEN)
     return [
         _reached(about, "reaches the published BLEU with a recipe of our own", own, "bleu_tok_lc", MULTI30K, WU),
         _reached(about, "reaches the published BLEU with the published recipe", published, "bleu_as_is", MULTI30K, WU),
-        *compared(about, {"": better}, {"": gained}, 2),
+        segmentation,
     ]

@@ -1,11 +1,15 @@
 """Stage 1 of a study in two stages (`base/two_stages.py`): which option each row has chosen."""
 
+import math
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from base.table import NOT_RUN, Table, number
 from paper.records import Records, identity, load
 from run.folder import as_json
+
+_DIVERGED = re.compile(r"update \d+: the loss is \S+ and the gradient norm ")  # of train.metrics.NotFiniteError
 
 
 def stage_1(records: Records, study: Table, file: str, options: Mapping[str, Iterable[Any]], what: str) -> Table:
@@ -44,7 +48,7 @@ def choice(perplexities: Mapping[str, float | None]) -> str:
 
 
 def last_validations(records: Records, configs: Iterable[str]) -> dict[str, dict[int, float]]:
-    """Returns by config and seed the validation perplexity of a complete run after its last update."""
+    """Returns by config and seed the validation perplexity after the last update; of a run that diverged, infinity."""
     return {
         config: {seed: float(validations[-1]["perplexity"]) for seed, validations in of_seeds.items()}
         for config, of_seeds in validations_of(records, configs).items()
@@ -52,14 +56,20 @@ def last_validations(records: Records, configs: Iterable[str]) -> dict[str, dict
 
 
 def validations_of(records: Records, configs: Iterable[str]) -> dict[str, dict[int, list[dict[str, Any]]]]:
-    """Returns by config and seed the validations of a complete run, the first if there are several; oldest first."""
+    """Returns by config and seed the validations of a complete run, the first if there are several; oldest first.
+
+    A run that ended because its loss was no longer finite is complete, too, with an infinite last perplexity.
+    """
     wanted = {config: identity(as_json(load(config))) for config in configs}
     found: dict[str, dict[int, list[dict[str, Any]]]] = {config: {} for config in wanted}
     for run in records.runs:
-        if run.problem or not run.validations:
+        validations = run.validations
+        if _DIVERGED.search(run.problem):
+            validations = [*validations, {"step": run.config["steps"], "perplexity": math.inf}]
+        elif run.problem or not validations:
             continue
         of_run = identity(run.config)
         for config, of_config in wanted.items():
             if of_run == of_config:
-                found[config].setdefault(run.config["seed"], run.validations)
+                found[config].setdefault(run.config["seed"], validations)
     return found

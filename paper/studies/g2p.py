@@ -71,8 +71,14 @@ def rows(records: Records) -> dict[str, RowRuns]:
 
 
 def ensembles(records: Records) -> dict[str, RowRuns]:
-    """Returns the ensembles of each language, listed under the first one's seed."""
-    return _of_stage_2(records, MEMBERS)
+    """Returns the ensembles of the seeds of each language, listed under the first one's seed."""
+    alone = rows(records)
+    found: dict[str, RowRuns] = {}
+    for language, row in _of_stage_2(records, MEMBERS).items():
+        members = {scored.scores["params_sha256"] for scored in alone[language].scored}
+        of_seeds = [scored for scored in row.scored if members == set(scored.scores["members"])]
+        found[language] = row._replace(scored=of_seeds)
+    return found
 
 
 def _of_stage_2(records: Records, members: int) -> dict[str, RowRuns]:

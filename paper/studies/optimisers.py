@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from base.table import NOT_RUN, Table, number, spread
-from configs.optimisers import BASE, CHOSEN, LADDER, OPTIONS, ROWS, SEEDS, STEPS, Option, rates
+from configs.optimisers import BASE, CHOSEN, EVERY, LADDER, OPTIONS, ROWS, SEEDS, STEPS, Option, rates
 from paper.drawing import curve, drawn
 from paper.records import Records, RowRuns, caveat_notes, row_runs
 from paper.studies.choice import choice, last_validations, validations_of
@@ -118,12 +118,15 @@ def rows(records: Records) -> dict[str, RowRuns]:
 
 
 def curves_of(records: Records) -> Curves:
-    """Returns the validations of stage 2."""
+    """Returns the validations of stage 2, of runs that were validated as often as the design says."""
     found = validations_of(records, [f"{FILE}:{row}" for row in ROWS])
-    return {
-        row: {seed: _curve(validations) for seed, validations in found[f"{FILE}:{row}"].items() if seed in SEEDS}
-        for row in ROWS
-    }
+    curves: Curves = {row: {} for row in ROWS}
+    for row in ROWS:
+        for seed, validations in found[f"{FILE}:{row}"].items():
+            points = _curve(validations)
+            if seed in SEEDS and [step for step, _ in points] == list(range(EVERY, STEPS + 1, EVERY)):
+                curves[row][seed] = points
+    return curves
 
 
 def _curve(validations: Sequence[Mapping[str, Any]]) -> Curve:
@@ -135,7 +138,7 @@ def target_of(records: Records) -> float | None:
     found = validations_of(records, [run_of(BASE, option) for option in OPTIONS[BASE]])
     curves = {str(option): _curve(found[run_of(BASE, option)].get(0, [])) for option in OPTIONS[BASE]}
     best = choice({name: points[-1][1] if points else None for name, points in curves.items()})
-    return dict(curves[best])[AT] if best else None
+    return dict(curves[best]).get(AT) if best else None
 
 
 def updates_to(curves: Curves, target: float | None) -> dict[str, dict[int, float]]:

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from scipy import stats
 
 from base.table import Table, number
+from base.two_stages import SEEDS
 from configs.table3_second import CHOSEN, EQUIVALENT, MARGIN, PRIMARY, SCHEDULES, STEPS
 from model.config import parameter_count
 from paper.drawing import drawn, name_points
@@ -66,8 +67,13 @@ def tables(records: Records) -> list[Table]:
 
 
 def rows(records: Records) -> dict[str, RowRuns]:
-    """Returns the runs of each row with the schedule that it chose; before it has chosen, with the steep one."""
-    return {name: row_runs(records, config_of(name), "test") for name in ROWS}
+    """Returns the runs of each row with the schedule that it chose and the seeds of the design."""
+    found: dict[str, RowRuns] = {}
+    for name in ROWS:
+        row = row_runs(records, config_of(name), "test")
+        of_design = [scored for scored in row.scored if name in CHOSEN and scored.run.config["seed"] in SEEDS]
+        found[name] = row._replace(scored=of_design)
+    return found
 
 
 def config_of(name: str) -> str:
@@ -158,8 +164,8 @@ def _half_way(run: RunRecord) -> float | None:
 
 
 def verdict(differences: Differences) -> list[str]:
-    """Returns the three conditions of the design, and what follows; [] unless every primary row has two seeds."""
-    if any(len(differences.get(name, ())) < 2 for name in PRIMARY):
+    """Returns the three conditions of the design, and what follows; [] unless every primary row has all seeds."""
+    if any(len(differences.get(name, ())) < len(SEEDS) for name in PRIMARY):
         return []
     agreeing = [name for name in PRIMARY if agrees(differences[name], paper_difference(name))]
     plain, partial = correlations([differences[name] for name in PRIMARY])

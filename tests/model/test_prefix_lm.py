@@ -17,6 +17,7 @@ from infer.evaluate.sentences import open_sentences
 from infer.evaluate.translations import evaluate
 from infer.runs import open_run
 from infer.translate.options import Decoding
+from model.block import self_mixer
 from model.config import parameter_count
 from model.language_model import LanguageModel
 from model.masks import Mask
@@ -82,6 +83,12 @@ def test_causal_it_is_the_language_model_of_the_joined_row_and_full_it_is_not(ki
     assert (relative_error(logits(model, params, *sides), joined) < 1e-5) == (kind == "causal")
     changed = logits(model, params, sides[0], ([[*target[:3], 10]], *sides[1][1:]))
     assert relative_error(changed[:, :3], logits(model, params, *sides)[:, :3]) < 1e-6  # the target is causal
+
+
+@pytest.mark.parametrize(("prefix", "expected"), [("full", False), ("causal", True)])
+def test_distances_have_two_sides_where_a_source_token_sees_later_ones(prefix: str, expected: bool) -> None:
+    config = dataclasses.replace(SIZES, prefix=prefix, positions="t5")
+    assert self_mixer(config, causal=True).encoding.causal is expected
 
 
 @kinds

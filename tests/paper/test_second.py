@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from configs.ablations import ROWS
 from configs.table3_second import EQUIVALENT, PRIMARY, get_config
 from paper.records import Records, find_records
 from paper.studies import second
@@ -31,6 +32,8 @@ def test_differences_like_the_papers_are_shown_and_opposite_ones_refuted() -> No
         some[name] = -some[name]
     assert second.verdict(some)[0].startswith("1. 9 of 12") and second.verdict(some)[0].endswith("not met")
     assert second.verdict(some)[-1].endswith("is neither shown nor refuted")
+    some["B1"] = some["B1"][:2]
+    assert second.verdict(some) == [], "two of three seeds leave no verdict"
     del some["B1"]
     assert second.verdict(some) == [], "a primary row that has not run leaves no verdict"
 
@@ -78,13 +81,18 @@ def test_the_lower_perplexity_chooses_and_a_tie_goes_to_steep(tmp_path: Path) ->
     assert line == ("C3", "3.000", "2.500", "gentle")
 
 
-def test_a_run_that_has_not_started_half_way_is_said_and_stays(tmp_path: Path) -> None:
+def test_a_run_that_has_not_started_half_way_is_said_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for row, half_way, perplexity in (("base", 2.0, 1.5), ("C3", 8.1, 4.0), ("C2", 7.9, 1.6)):
         for seed in (1, 2):
             config = planted_config(second.config_of(row), seed=seed)
             late = half_way if seed == 1 else 2.0
             kept = scores(config, "test", 50.0, perplexity=perplexity + seed / 100)
             plant(tmp_path / f"{row}{seed}", config, kept, validations=[(500, late), (1_000, perplexity)])
+    main, _ = second.tables(find_records(tmp_path))
+    assert {line[main.head.index("seeds")] for line in main.rows} == {"0"}, "no row has chosen its schedule"
+    monkeypatch.setattr(second, "CHOSEN", dict.fromkeys(ROWS, "steep"))
+    config = planted_config(second.config_of("C3"), seed=4)  # of no design
+    plant(tmp_path / "C34", config, scores(config, "test", 50.0, perplexity=1.0))
     main, _ = second.tables(find_records(tmp_path))
     lines = {line[0]: dict(zip(main.head, line, strict=True)) for line in main.rows}
     assert (lines["C3"]["failed seeds"], lines["C2"]["failed seeds"]) == ("1", "")
