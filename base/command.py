@@ -14,7 +14,7 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from logging import CRITICAL, getLogger
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from absl import app, flags, logging
 
@@ -68,30 +68,30 @@ def run(
     with suppress(AttributeError):  # of a stream that is no file
         sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # names need not be Unicode
 
-    def parse(argv: list[str]) -> list[str] | UserError | None:
+    def parse(argv: list[str]) -> CommandLine:
         return _parsed(argv, known)
 
-    def work(argv: list[str] | UserError | None) -> int:
-        if argv is None:
+    def work(line: CommandLine) -> int:
+        if line.asks_help:
             print(f"{sys.modules['__main__'].__doc__}\n{_listed_flags()}")
             return 0
-        if argv == ["--version"]:
+        if line.asks_version:
             print(_version())
             return 0
-        if isinstance(argv, UserError):
-            raise argv
-        if hint and len(argv) > 1:
-            raise UserError(f"unexpected argument {argv[1]!r}; {hint}")
+        if line.fault:
+            raise line.fault
+        if hint and len(line.arguments) > 1:
+            raise UserError(f"unexpected argument {line.arguments[1]!r}; {hint}")
         if check:
             check(flags.FLAGS)
         _quieten()
         compiled.keep()
-        return main(argv) or 0
+        return main(line.arguments) or 0
 
-    def guarded(argv: list[str] | UserError | None) -> int:
+    def guarded(line: CommandLine) -> int:
         interrupt.while_running()
         try:
-            status = _or_one_line(lambda: work(argv))
+            status = _or_one_line(lambda: work(line))
             status = flush_outputs() or status
         except BrokenPipeError:  # of standard error, while writing the one line
             status = flush_outputs() or OUTPUT_CLOSED
@@ -103,25 +103,34 @@ def run(
     app.run(guarded, flags_parser=parse)
 
 
-def _parsed(argv: list[str], known: dict[str, Any]) -> list[str] | UserError | None:
-    """Returns the arguments that are no flags, what is wrong with the flags, or None if help is asked for."""
+class CommandLine(NamedTuple):
+    """The command's name and its arguments that are no flags; or what was asked for, or is wrong, in their place."""
+
+    arguments: list[str]
+    asks_help: bool = False
+    asks_version: bool = False
+    fault: UserError | None = None
+
+
+def _parsed(argv: list[str], known: dict[str, Any]) -> CommandLine:
+    """Parses the flags, and returns the rest of the command line."""
     if {"--help", "-help", "-h", "--helpshort"} & set(argv[1:]):
         flags.FLAGS.mark_as_parsed()
-        return None
+        return CommandLine([], asks_help=True)
     if "--version" in argv[1:]:
         flags.FLAGS.mark_as_parsed()
-        return ["--version"]
+        return CommandLine([], asks_version=True)
     try:
         _check_config_file(argv)
         rest = flags.FLAGS(argv)
         _check_numbers()
         if "config" in flags.FLAGS and flags.FLAGS["config"].value is not None:
             flags.FLAGS["config"].value.to_dict()  # a missing file only raises here
-        return rest
+        return CommandLine(rest)
     except Exception as error:  # whatever a config file or a flag may raise
         if not flags.FLAGS.is_parsed():
             flags.FLAGS.mark_as_parsed()
-        return _explained(argv, error, known)
+        return CommandLine([], fault=_explained(argv, error, known))
 
 
 def _quieten() -> None:
@@ -242,17 +251,30 @@ def _described(flag: flags.Flag) -> str:
 
 def _check_config_file(argv: list[str]) -> None:
     """Raises a `UserError` if --config is a device or a pipe: it would be read as Python, perhaps for ever."""
+    name = _config_file(argv)
+    if name is None:
+        return
+    file = Path(name)
+    if file.exists() and not file.is_file():
+        raise UserError(f"--config={file}: not a regular file; name one in configs/")
+
+
+def _config_file(argv: list[str]) -> str | None:
+    """Returns the file that --config=FILE[:ARGUMENT] names; None without that flag."""
     for argument in argv[1:]:
-        file = Path(re.sub(r"--?config=", "", argument).partition(":")[0])
-        if file != Path(argument) and file.exists() and not file.is_file():
-            raise UserError(f"--config={file}: not a regular file; name one in configs/")
+        match = re.match(r"--?config=([^:]*)", argument)
+        if match:
+            return match[1]
+    return None
 
 
 def _check_numbers() -> None:
     """Raises a `UserError` if a flag of ours is a whole number beyond 64 bits, which no library would take."""
     for module, defined in flags.FLAGS.flags_by_module_dict().items():
-        ours = module == sys.argv[0] or module.partition(".")[0] in _PACKAGES
-        for flag in defined if ours else ():
+        is_ours = module == sys.argv[0] or module.partition(".")[0] in _PACKAGES
+        if not is_ours:
+            continue
+        for flag in defined:
             if isinstance(flag.value, int) and abs(flag.value) >= 1 << 63:
                 raise UserError(f"--{flag.name}={shown(flag.value)}: a number of more than 64 bits")
 
@@ -265,10 +287,11 @@ def _explained(argv: list[str], error: Exception, known: dict[str, Any]) -> User
         match = re.match(r"--?(?:no)?config\.([^=]+)", argument)
         if known and match and match[1] not in known.keys() | groups:
             return UserError(f"--config.{match[1]}: there is no such key{suggestion(match[1], known)}")
-    file = next((a.partition("=")[2] for a in argv if re.match(r"--?config=", a)), "").partition(":")[0]
+    file = _config_file(argv) or ""
     if isinstance(error, OSError) and file and not Path(file).is_file():
         return UserError(f"--config={file}: no such file")
-    reason = str(error).strip().splitlines()[-1] if str(error).strip() else ""
+    lines = str(error).strip().splitlines()
+    reason = lines[-1] if lines else ""
     wrong = re.match(r"flag --config\.([^=]+)=(.*?):", str(error)) if isinstance(error, flags.Error) else None
     if wrong and wrong[1] in known:
         return UserError(f"--config.{wrong[1]}={wrong[2]}: wrong type; it must be like {known[wrong[1]]!r}")

@@ -10,7 +10,7 @@ class UserError(Exception):
 
 
 def one_line(text: str) -> str:
-    """Returns a message as one line for a terminal: what cannot be printed is escaped, the middle of a long one cut."""
+    """Returns a message as one line for a terminal: escapes what cannot be printed, cuts a long one in the middle."""
     line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text.strip())
     return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE // 2]} ... {line[-_LONGEST_LINE // 4 :]}"
 

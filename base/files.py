@@ -354,12 +354,13 @@ def _impossible(value: Any, widest: int) -> str | None:
     waiting: list[tuple[Any, str, int]] = [(value, "", 0)]
     while waiting:
         item, at, depth = waiting.pop()
+        what = at or "it"
         if depth > _DEEPEST:
             return f"{at[:60]}... is nested too deeply"
         if isinstance(item, int) and abs(item) >= widest:
-            return f"{at or 'it'} is a number of more than {(widest - 1).bit_length() + 1} bits"
+            return f"{what} is a number of more than {(widest - 1).bit_length() + 1} bits"
         if isinstance(item, str) and not is_text(item):
-            return f"{at or 'it'} is not Unicode"
+            return f"{what} is not Unicode"
         if isinstance(item, dict):
             waiting += [(key, f"the name of {at}.{key!a}", depth) for key in item]
             waiting += [(inner, _key_in(at, key), depth + 1) for key, inner in item.items()]
@@ -394,6 +395,7 @@ def check(path: Path, where: str, value: Any, schema: Schema) -> Any:
 
 def _fault(value: Any, schema: Schema, at: str) -> str | None:
     """Returns what is wrong with `value`, found at the place `at`; None if nothing is."""
+    what = at or "it"
     kind: type = schema if isinstance(schema, type) else type(schema)
     fits = isinstance(value, (int, float)) if kind is float else isinstance(value, kind)
     is_bool_for_number = isinstance(value, bool) and kind in (int, float)
@@ -401,14 +403,14 @@ def _fault(value: Any, schema: Schema, at: str) -> str | None:
         shown = json.dumps(value)
         if len(shown) >= 60:
             shown = f"{shown[:60]}..."
-        return f"{at or 'it'} is {shown}; it must be {_NAMES[kind]}"
+        return f"{what} is {shown}; it must be {_NAMES[kind]}"
     if kind is float and _LARGEST_FLOAT < abs(value) < math.inf:
-        return f"{at or 'it'} is {value}; it must be a number below {_LARGEST_FLOAT}"
+        return f"{what} is {value}; it must be a number below {_LARGEST_FLOAT}"
     inside: Iterable[tuple[Any, Schema, str]] = ()
     if isinstance(schema, dict):
         missing = next((key for key in schema if key not in value), None)
         if missing is not None:
-            return f"{at + ' has' if at else 'it has'} no {missing!r}"
+            return f"{what} has no {missing!r}"
         inside = ((value[key], schema[key], _key_in(at, key)) for key in schema)
     elif isinstance(schema, list):
         inside = ((item, schema[0], f"{at}[{number}]") for number, item in enumerate(value))

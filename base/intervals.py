@@ -22,13 +22,12 @@ def wilson(hits: int, cases: int) -> Interval:
 def bootstrap(
     counts_ic: Num[np.ndarray, "i c"],
     figure: Callable[[Num[np.ndarray, "draws c"]], Float[np.ndarray, " draws"] | np.floating],
-    draws: int = DRAWS,
 ) -> Interval:
     """Returns the interval of `figure`, which maps the sums over the rows of `counts_ic` to a number.
 
     Rows, say sentences, are redrawn with replacement, always the same ones (Efron 1979, percentiles).
     """
-    rows_di = np.random.default_rng(0).integers(len(counts_ic), size=(draws, len(counts_ic)))
+    rows_di = np.random.default_rng(0).integers(len(counts_ic), size=(DRAWS, len(counts_ic)))
     sums_dc = np.stack([column_i[rows_di].sum(1) for column_i in counts_ic.T], -1)
     low, high = np.percentile(figure(sums_dc), [2.5, 97.5])
     return float(low), float(high)

@@ -42,8 +42,10 @@ def as_text(table: Table) -> str:
     numeric = [is_numeric(column[1:]) for column in columns]
 
     def line(cells: Sequence[str]) -> str:
-        parts = zip(cells, widths, numeric, strict=True)
-        return "  ".join(cell.rjust(width) if right else cell.ljust(width) for cell, width, right in parts).rstrip()
+        parts = []
+        for cell, width, is_number in zip(cells, widths, numeric, strict=True):
+            parts.append(cell.rjust(width) if is_number else cell.ljust(width))
+        return "  ".join(parts).rstrip()
 
     rule = "  ".join("-" * width for width in widths)
     return "\n".join([table.title, "", line(head), rule, *map(line, table.rows), "", *table.notes]).rstrip()
@@ -57,7 +59,8 @@ def as_markdown(table: Table) -> str:
         return f"| {' | '.join(map(_cell, cells))} |"
 
     heading = [f"### {escaped(table.title)}", ""] if table.title else []
-    rule = f"|{'|'.join('---:' if right else '---' for right in numeric)}|"
+    dashes = ["---:" if is_number else "---" for is_number in numeric]
+    rule = f"|{'|'.join(dashes)}|"
     lines = [*heading, line(_short(table.head)), rule, *map(line, table.rows)]
     if table.notes:
         lines += ["", *(f"- {escaped(note)}" for note in table.notes)]
@@ -93,11 +96,13 @@ def as_csv(table: Table) -> str:
 
 def _short(head: Sequence[str]) -> list[str]:
     """Shortens the heads so that each group is named only once."""
-    groups = ["", *(cell.rpartition(": ")[0] for cell in head)]
-    return [
-        cell.removeprefix(f"{before}: ") if before == group else cell
-        for cell, before, group in zip(head, groups, groups[1:], strict=False)
-    ]
+    shortened = []
+    group_before = ""
+    for cell in head:
+        group = cell.rpartition(": ")[0]
+        shortened.append(cell.removeprefix(f"{group}: ") if group == group_before else cell)
+        group_before = group
+    return shortened
 
 
 def is_numeric(cells: Sequence[str]) -> bool:

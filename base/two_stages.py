@@ -52,8 +52,14 @@ def points(
         return {"seed": seed, **changed(before, get_config(f"{row}:{option}").to_dict())}
 
     if stage == "choose":
-        every = dict.fromkeys(option for of_row in options.values() for option in of_row)
-        return [point(0, row, option) for option in every for row in options if option in options[row]]
-    if lacking := [row for row in options if row not in chosen]:
+        every_option: dict[Any, None] = {}  # each once, in the order of the rows
+        for of_row in options.values():
+            every_option |= dict.fromkeys(of_row)
+        first_stage = []
+        for option in every_option:
+            first_stage += [point(0, row, option) for row in options if option in options[row]]
+        return first_stage
+    lacking = [row for row in options if row not in chosen]
+    if lacking:
         raise ValueError(f"stage 1 has not chosen for {', '.join(lacking)}: CHOSEN in the config")
     return [point(seed, row, chosen[row]) for seed in seeds for row in options]

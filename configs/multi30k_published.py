@@ -66,7 +66,8 @@ def get_config(folder: str = "") -> ConfigDict:
 
     cfg.optim.schedule = "inverse_sqrt"
     cfg.optim.lr = 5e-3
-    cfg.optim.warmup, cfg.optim.warmup_from = 2_000, 1e-7
+    cfg.optim.warmup = 2_000
+    cfg.optim.warmup_from = 1e-7
     cfg.optim.eps = 1e-8
     cfg.optim.clip_norm = 25.0
 

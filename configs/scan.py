@@ -46,8 +46,11 @@ def get_config(split: str = "simple") -> ConfigDict:
     cfg.model.h, cfg.model.d_k, cfg.model.d_v = 8, 16, 16
     cfg.model.d_ff = 256
     cfg.model.P_drop = 0.1
-    cfg.optim.lr, cfg.optim.warmup = 2e-3, 100
+    cfg.optim.lr = 2e-3
+    cfg.optim.warmup = 100
     cfg.loss.eps_ls = 0.0
-    cfg.checkpoint.every, cfg.eval.every, cfg.eval.bleu_sentences = 500, 500, 0
+    cfg.checkpoint.every = 500
+    cfg.eval.every = 500
+    cfg.eval.bleu_sentences = 0
     cfg.decode.update({"checkpoint": "latest", "beam": 1, "alpha": 0.0})
     return cfg

@@ -65,6 +65,9 @@ def get_config(row: str = f"{MODELS[0]}:{JUDGED}") -> ConfigDict:
     cfg.model.share_layers = bool(shared)
     cfg.model.P_drop = 0.5
     cfg.optim.schedule = "constant"
-    cfg.optim.lr, cfg.optim.warmup, cfg.optim.clip_norm = 1e-3, 500, 5.0
-    cfg.checkpoint.every, cfg.eval.every = 1_000, 1_000
+    cfg.optim.lr = 1e-3
+    cfg.optim.warmup = 500
+    cfg.optim.clip_norm = 5.0
+    cfg.checkpoint.every = 1_000
+    cfg.eval.every = 1_000
     return cfg

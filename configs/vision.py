@@ -33,13 +33,21 @@ def get_config(images: str = "digits") -> ConfigDict:
 
     cfg.model.N, cfg.model.d_model, cfg.model.d_ff = 3, 64, 128
     cfg.model.h, cfg.model.d_k, cfg.model.d_v = 4, 16, 16
-    cfg.model.positions, cfg.model.max_positions = "learned", positions
-    cfg.model.norm, cfg.model.activation, cfg.model.biases = "pre", "gelu", True
+    cfg.model.positions = "learned"
+    cfg.model.max_positions = positions
+    cfg.model.norm = "pre"
+    cfg.model.activation = "gelu"
+    cfg.model.biases = True
     cfg.model.dropout_bits = "hash"
 
-    cfg.optim.name, cfg.optim.weight_decay = "adamw", 0.05
-    cfg.optim.schedule, cfg.optim.lr, cfg.optim.warmup = "cosine", 2e-3, 100
+    cfg.optim.name = "adamw"
+    cfg.optim.weight_decay = 0.05
+    cfg.optim.schedule = "cosine"
+    cfg.optim.lr = 2e-3
+    cfg.optim.warmup = 100
     cfg.optim.clip_norm = 1.0
-    cfg.checkpoint.every, cfg.eval.every, cfg.eval.bleu_sentences = 500, 250, 0
+    cfg.checkpoint.every = 500
+    cfg.eval.every = 250
+    cfg.eval.bleu_sentences = 0
     cfg.decode.checkpoint = "latest"
     return cfg

@@ -88,7 +88,8 @@ def bucket_plan(
 
     batches: list[PlannedBatch] = []
     waiting = np.empty(0, np.int32)
-    for number, length in enumerate(buckets[: int(bucket_n.max()) + 1]):
+    needed = buckets[: int(bucket_n.max()) + 1]
+    for number, length in enumerate(needed):
         rows = _rows(tokens, length)
         pool = np.concatenate([waiting, shuffled_n[bucket_n == number]])
         moves = _longest(length_n[pool], len(pool) % rows)
@@ -96,8 +97,9 @@ def bucket_plan(
         waiting = pool[moves]
         order.shuffle(staying)  # those that moved here come first in the pool
         batches += [PlannedBatch(length, length, rows_b1) for rows_b1 in staying.reshape(-1, rows, 1)]
-    if len(waiting):  # in the largest bucket that is needed
-        batches.append(one_each(waiting, rows, length))
+    if len(waiting):
+        largest = needed[-1]
+        batches.append(one_each(waiting, _rows(tokens, largest), largest))
     return _permuted(order, batches)
 
 
@@ -106,6 +108,11 @@ def one_each(members: Sequence[int] | np.ndarray, rows: int, length: int) -> Pla
     rows_b1 = np.full((rows, 1), -1, np.int32)
     rows_b1[: len(members), 0] = members
     return PlannedBatch(length, length, rows_b1)
+
+
+def row_by_row(members: np.ndarray, rows: int, length: int) -> list[PlannedBatch]:
+    """Returns batches of `rows` rows with these members in their order, one in a row; the last may have empty rows."""
+    return [one_each(members[first : first + rows], rows, length) for first in range(0, len(members), rows)]
 
 
 def _permuted(order: np.random.Generator, batches: list[PlannedBatch]) -> list[PlannedBatch]:
@@ -173,7 +180,7 @@ def window_plan(count: int, *, tokens: int, length: int, seed: int = 0, epoch: i
     starts_end = count - length + 1
     offset = order.integers(min(length, starts_end))
     starts_r = order.permutation(np.arange(offset, starts_end, length))
-    return [one_each(starts_r[first : first + rows], rows, length) for first in range(0, len(starts_r), rows)]
+    return row_by_row(starts_r, rows, length)
 
 
 class LengthBatch(NamedTuple):

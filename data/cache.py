@@ -107,7 +107,7 @@ class Prepared:
         ids_i = lengths_ik.sum(axis=1, dtype=np.int64)
         texts = self._read(self._ends_n[indices] - ids_i, ids_i, lengths_ik)
         sides = lengths_ik.shape[1]
-        return list(zip(*(texts[side::sides] for side in range(sides)), strict=True))
+        return [tuple(texts[first : first + sides]) for first in range(0, len(texts), sides)]
 
     def windows(self, starts: Sequence[int] | np.ndarray, length: int) -> list[Record]:
         """Returns `length` ids, fewer at the end, from these places of the whole text on; raises as `records` does."""
@@ -120,13 +120,15 @@ class Prepared:
         bytes_i = ids_i * self._type.itemsize
         offsets_i = starts_i * self._type.itemsize
         try:
-            content = b"".join(map(os.pread, itertools.repeat(self._file), bytes_i.tolist(), offsets_i.tolist()))
+            places = zip(bytes_i.tolist(), offsets_i.tolist(), strict=True)
+            content = b"".join([os.pread(self._file, size, offset) for size, offset in places])
         except OSError as error:
             raise UserError(f"{self.folder / _IDS}: cannot be read ({error.strerror})") from error
         if len(content) != bytes_i.sum():
             raise UserError(f"{self.folder / _IDS}: shorter than it was when it was opened; start again")
         flat = np.frombuffer(content, self._type).astype(np.int32)
-        return [flat[start:end] for start, end in itertools.pairwise([0, *lengths.cumsum().tolist()])]
+        ends = [0, *lengths.cumsum().tolist()]
+        return [flat[start:end] for start, end in itertools.pairwise(ends)]
 
 
 def _id_type(vocab_size: int) -> np.dtype:

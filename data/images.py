@@ -23,7 +23,7 @@ from jaxtyping import Float32, Int32, Int64
 
 from base.errors import UserError
 from base.files import expanded, open_regular
-from data.batching import PlannedBatch, one_each
+from data.batching import PlannedBatch, one_each, row_by_row
 from data.pipeline import ALL_ROWS, EndlessBatches, OnePass, ProcessShard
 
 SPLITS = ("train", "valid", "test")
@@ -195,8 +195,7 @@ class ImageBatches(EndlessBatches[ImageBatch]):
     def plan(self, epoch: int) -> list[PlannedBatch]:
         """Returns the global batches of an epoch, in order."""
         order_n, _ = self._drawn(epoch)
-        starts = range(0, len(order_n), self._rows)
-        return [one_each(order_n[start : start + self._rows], self._rows, length=1) for start in starts]
+        return row_by_row(order_n, self._rows, length=1)
 
     def read(self, planned: PlannedBatch, epoch: int) -> ImageBatch:
         """Returns the images of the rows of `planned`, a part of a batch of the epoch, shifted."""

@@ -211,7 +211,7 @@ def _merged(parts: list[str], pair: tuple[str, str]) -> list[str]:
 
 
 class _Inner(Listed):
-    """One of the package tokenizers, whose ids of each of our pieces are `ids`."""
+    """A tokenizer of the package `tokenizers`; the field `ids` has its id for each of our pieces."""
 
     KIND = ""
     SCHEMA: ClassVar = {"ids": [int], "tokenizer": dict}

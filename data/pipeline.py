@@ -28,6 +28,7 @@ from data.batching import (
     make_text_batch,
     one_each,
     pack_plan,
+    row_by_row,
     window_plan,
 )
 from data.cache import Prepared
@@ -148,9 +149,11 @@ class EndlessBatches(ABC, Generic[AnyBatch]):
                     raise UserError(f"data position: batch {batch} of an epoch of {len(plan)}; the run's data changed")
                 planned = grain.MapDataset.source(plan[batch:]).map(partial(self._read_shard, epoch))
                 options = grain.ReadOptions(num_threads=1, prefetch_buffer_size=_PREFETCHED)
-                for number, read in enumerate(planned.to_iter_dataset(options), batch + 1):
-                    last = number == len(plan)
-                    yield read, {"epoch": epoch + last, "batch": 0 if last else number}
+                for done, arrays in enumerate(planned.to_iter_dataset(options), batch + 1):
+                    after = {"epoch": epoch, "batch": done}
+                    if done == len(plan):
+                        after = {"epoch": epoch + 1, "batch": 0}
+                    yield arrays, after
                 epoch += 1
                 batch = 0
 
@@ -279,5 +282,5 @@ def text_batches(
     length = cfg_data.pack_length
     rows = max(1, tokens // length)
     starts = np.arange(0, prepared.lengths.sum(dtype=np.int64), length)
-    plan = [one_each(starts[first : first + rows], rows, length) for first in range(0, len(starts), rows)]
+    plan = row_by_row(starts, rows, length)
     return OnePass(plan, lambda planned: _read_windows(prepared, shard.of(planned)))

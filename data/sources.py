@@ -137,10 +137,8 @@ def _text(spec: str, rest: str) -> Corpus:
         targets = read_lines(target_path)
         for number, (left, right) in enumerate(itertools.zip_longest(sources, targets), 1):
             if left is None or right is None:
-                common = number - 1
-                rest = targets if left is None else sources
-                longer = number + sum(1 for _ in rest)
-                source_count, target_count = (common, longer) if left is None else (longer, common)
+                source_count = number - 1 if left is None else number + _count_left(sources)
+                target_count = number - 1 if right is None else number + _count_left(targets)
                 raise UserError(
                     f"unequal line counts: {source_path} has {source_count} lines, {target_path} has {target_count};"
                     " line i of one must translate line i of the other"
@@ -156,6 +154,10 @@ def _text(spec: str, rest: str) -> Corpus:
         fingerprint,
         size=lambda: count_lines(source_path),
     )
+
+
+def _count_left(lines: Iterator[str]) -> int:
+    return sum(1 for _ in lines)
 
 
 def _tsv(spec: str, rest: str) -> Corpus:

@@ -44,8 +44,10 @@ def start(main: Callable[[list[str]], int | None], hint: str = "", check: Callab
 
 def _check_no_file(options: Any) -> None:
     """Raises a `UserError` if --workdir names a file, before jax is loaded."""
-    given = options.workdir if "workdir" in options and options.workdir else ""
-    for workdir in [given] if isinstance(given, str) else given:
+    if "workdir" not in options or not options.workdir:
+        return
+    workdirs = [options.workdir] if isinstance(options.workdir, str) else options.workdir
+    for workdir in workdirs:
         if workdir and folder("workdir", workdir).is_file():
             raise UserError(f"--workdir={workdir}: this is a file; name the folder of a run")
 

@@ -54,7 +54,7 @@ class Residual(NamedTuple):
 
     @classmethod
     def of(cls, config: ModelConfig, stacks: int, cross: bool) -> "Residual":
-        """Returns the weights in a model of one or two stacks of N layers; in that with `cross`, or in the other."""
+        """Returns the weights of a stack of N layers, in a model of one such stack or two; the decoder has `cross`."""
         N = config.N
         if config.norm != "deep":
             return cls()
@@ -62,8 +62,8 @@ class Residual(NamedTuple):
             return cls((2 * N) ** 0.25, (8 * N) ** -0.25)
         if cross:
             return cls((3 * N) ** 0.25, (12 * N) ** -0.25)
-        both = float(N**4 * N)
-        return cls(0.81 * both ** (1 / 16), 0.87 * both ** (-1 / 16))
+        product = float(N**4 * N)  # the paper's N^4 M, of an encoder of N layers and a decoder of M, here as many
+        return cls(0.81 * product ** (1 / 16), 0.87 * product ** (-1 / 16))
 
 
 class BlockCache(NamedTuple):
@@ -183,9 +183,9 @@ class Block(nn.Module):
         shared: tuple[Array, ...] = (),
     ) -> tuple[Float[Array, "b t d"], Weights]:
         """Returns the output for whole rows, and the attention weights."""
-        normed_btd = self._before(x_btd, self.norm_1)
+        normed_btd = self._pre_norm(x_btd, self.norm_1)
         y_btd, self_bhtt = self.mixer(normed_btd, positions_bt, mask, fold(noise, SELF_WEIGHTS), *shared)
-        x_btd = self._after(x_btd, y_btd, self.norm_1, fold(noise, SELF_OUTPUT))
+        x_btd = self._add_and_norm(x_btd, y_btd, self.norm_1, fold(noise, SELF_OUTPUT))
         cross_bhts = None
         if self.cross:
             assert memory is not None and memory_mask is not None
@@ -198,7 +198,7 @@ class Block(nn.Module):
 
     def init_cache(self, memory: KeysValues | None, rows: int, beams: int, slots: int) -> BlockCache:
         """Returns an empty cache for `step`; the arguments are those of the mixer's `init_cache`."""
-        stored = memory and StoredKeysValues.of(memory)
+        stored = None if memory is None else StoredKeysValues.of(memory)
         return BlockCache(self.mixer.init_cache(rows, beams, slots), stored)
 
     def step(
@@ -210,9 +210,9 @@ class Block(nn.Module):
         shared: tuple[Array, ...] = (),
     ) -> tuple[Float[Array, "b m d"], BlockCache]:
         """Returns the output for the next token of each of m beams, and the updated cache."""
-        normed_bmd = self._before(x_bmd, self.norm_1)
+        normed_bmd = self._pre_norm(x_bmd, self.norm_1)
         y_bmd, mixer_cache = self.mixer.step(normed_bmd, positions_bm, cache.mixer, *shared)
-        x_bmd = self._after(x_bmd, y_bmd, self.norm_1, None)
+        x_bmd = self._add_and_norm(x_bmd, y_bmd, self.norm_1, None)
         if self.cross:
             assert cache.memory is not None and memory_mask is not None
             x_bmd, _ = self._attend_to_memory(x_bmd, positions_bm, cache.memory.keys_values(), memory_mask, None)
@@ -227,30 +227,32 @@ class Block(nn.Module):
         shared: tuple[Array, ...] = (),
     ) -> tuple[Float[Array, "b t d"], BlockCache]:
         """Returns the output for whole rows that every beam begins with, and the cache with them."""
-        normed_btd = self._before(x_btd, self.norm_1)
+        normed_btd = self._pre_norm(x_btd, self.norm_1)
         y_btd, mixer_cache = self.mixer.prefill(normed_btd, positions_bt, mask, cache.mixer, *shared)
-        x_btd = self._after(x_btd, y_btd, self.norm_1, None)
+        x_btd = self._add_and_norm(x_btd, y_btd, self.norm_1, None)
         return self._feed_forward(x_btd, None), cache._replace(mixer=mixer_cache)
 
     def _attend_to_memory(
         self, x_btd: Array, positions_bt: Array, memory: KeysValues, mask: Mask, noise: Noise | None
     ) -> tuple[Array, Array | None]:
-        normed_btd = self._before(x_btd, self.norm_2)
+        normed_btd = self._pre_norm(x_btd, self.norm_2)
         y_btd, weights_bhts = self.cross_attention.attend(
             normed_btd, positions_bt, memory, mask, fold(noise, CROSS_WEIGHTS)
         )
-        x_btd = self._after(x_btd, y_btd, self.norm_2, fold(noise, CROSS_OUTPUT))
+        x_btd = self._add_and_norm(x_btd, y_btd, self.norm_2, fold(noise, CROSS_OUTPUT))
         return x_btd, weights_bhts
 
     def _feed_forward(self, x_btd: Array, noise: Noise | None) -> Array:
         norm = self.norm_3 if self.cross else self.norm_2
-        y_btd = self.feed_forward(self._before(x_btd, norm), fold(noise, RELU))
-        return self._after(x_btd, y_btd, norm, fold(noise, FEED_FORWARD_OUTPUT))
+        y_btd = self.feed_forward(self._pre_norm(x_btd, norm), fold(noise, RELU))
+        return self._add_and_norm(x_btd, y_btd, norm, fold(noise, FEED_FORWARD_OUTPUT))
 
-    def _before(self, x_btd: Array, norm: nn.Module) -> Array:
+    def _pre_norm(self, x_btd: Array, norm: nn.Module) -> Array:
+        """Returns the input of a sub-layer: normalised with pre-norm, else x itself."""
         return norm(x_btd) if self.config.norm == "pre" else x_btd
 
-    def _after(self, x_btd: Array, y_btd: Array, norm: nn.Module, noise: Noise | None) -> Array:
+    def _add_and_norm(self, x_btd: Array, y_btd: Array, norm: nn.Module, noise: Noise | None) -> Array:
+        """Returns Figure 1's "Add & Norm" of a sub-layer's input and output; with pre-norm, the sum alone."""
         y_btd = dropout(y_btd, self.config.P_drop, noise, self.config.dropout_bits)
         if self.config.norm == "deep":
             x_btd = self.residual.alpha * x_btd

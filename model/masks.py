@@ -17,8 +17,8 @@ class Mask(struct.PyTreeNode):
 
     Sentences are distinguished by segments (see `base.tokens`). Padding attends to padding, so every query has a key.
     A causal mask hides none of the first `prefix` keys of a row.
-    Kernels take the segments and never materialise the mask. The einsum takes `dense_bts`, which `filled` adds. Cached
-    decoding has `dense_bts` alone: segments cannot tell which keys are a beam's own.
+    Kernels take the segments and never materialise the mask. The einsum takes `dense_bts`, which `with_dense` adds.
+    Cached decoding has `dense_bts` alone: segments cannot tell which keys are a beam's own.
     """
 
     # Any, because jax also builds this tree with tracers, shapes or shardings in place of arrays.
@@ -28,7 +28,7 @@ class Mask(struct.PyTreeNode):
     prefix: int = struct.field(pytree_node=False, default=0)
     dense_bts: Any = None  # bool
 
-    def filled(self) -> "Mask":
+    def with_dense(self) -> "Mask":
         """Returns the mask with `dense_bts`, which all layers of a stack share."""
         return self.replace(dense_bts=self.dense())
 

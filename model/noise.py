@@ -30,7 +30,9 @@ class Noise(NamedTuple):
 
 def fold(noise: Noise | None, site: Int[Array, ""] | int) -> Noise | None:
     """Returns the noise for one place in the model (a layer, a sub-layer), independent of that of other places."""
-    return noise and noise._replace(key=jax.random.fold_in(noise.key, site))
+    if noise is None:
+        return None
+    return noise._replace(key=jax.random.fold_in(noise.key, site))
 
 
 def dropout(

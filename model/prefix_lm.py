@@ -15,7 +15,7 @@ from model.config import ModelConfig
 from model.embed import logit_factors, logits_of
 from model.language_model import EMBED, STACK, DecoderOnly, PromptCache
 from model.noise import Noise, fold
-from model.transformer import Transformer
+from model.search.state import translation_limits
 
 
 class PrefixLM(DecoderOnly):
@@ -42,12 +42,8 @@ class PrefixLM(DecoderOnly):
 
     @nn.nowrap
     def output_limits(self, source_bs: Int[Array, "b s"], extra_length: int) -> tuple[Int[Array, " b"], int]:
-        """Returns the most output tokens, EOS included, for each sentence, and for any sentence in a row this long.
-
-        Raises:
-          ValueError: `extra_length` leaves no room for even one token.
-        """
-        return Transformer(self.config).output_limits(source_bs, extra_length)
+        """Returns `translation_limits`."""
+        return translation_limits(source_bs, extra_length, self.config.encoding.limit)
 
     def start(self, source_bs: Int[Array, "b s"], beams: int, slots: int) -> tuple[Int[Array, " b"], PromptCache]:
         """Returns the first token of every search, BOS, and the cache of its source, filled at once."""

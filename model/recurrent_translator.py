@@ -31,8 +31,7 @@ from model.config import ModelConfig
 from model.embed import embed, logit_factors, logits, logits_of
 from model.masks import NO_SEGMENT, Mask
 from model.noise import Noise, dropout, fold
-from model.search.state import take_beams
-from model.transformer import Transformer
+from model.search.state import take_beams, translation_limits
 
 # Where the model draws noise.
 SOURCE, ENCODER, TARGET, DECODER = range(4)
@@ -79,7 +78,7 @@ class EncoderLayer(nn.Module):
         self.backward = _cell(self.config, width)
 
     def __call__(self, x_bsd: Float[Array, "b s d"], segments_bs: Int[Array, "b s"]) -> tuple[State, State]:
-        """Returns the states after each position, [b,s,e], of the network from left to right, if any, and the other."""
+        """Returns the states [b,s,e] after each position: read from left to right (or None), and from right to left."""
         backward = self._read(self.backward, x_bsd, segments_bs, reverse=True)
         if self.config.directions == 1:
             return None, backward
@@ -232,12 +231,8 @@ class RecurrentTranslator(nn.Module):
 
     @nn.nowrap
     def output_limits(self, source_bs: Int[Array, "b s"], extra_length: int) -> tuple[Int[Array, " b"], int]:
-        """Returns the most output tokens, EOS included, for each sentence, and for any sentence in a row this long.
-
-        Raises:
-          ValueError: `extra_length` leaves no room for even one token.
-        """
-        return Transformer(self.config).output_limits(source_bs, extra_length)
+        """Returns `translation_limits`; recurrent networks have none of their own."""
+        return translation_limits(source_bs, extra_length, None)
 
     def start(self, source_bs: Int[Array, "b s"], beams: int, slots: int) -> tuple[Int[Array, " b"], RecurrentCache]:
         """Returns the first token of every search, BOS, and the cache of its source."""
@@ -263,12 +258,13 @@ class RecurrentTranslator(nn.Module):
         decoder_noise = fold(noise, DECODER)
 
         def step(
-            decoder: Decoder, states: Any, x_bd: Array, first_b: Array, begin: Any, visible_bs: Array, place: Array
+            decoder: Decoder, states: Any, x_bd: Array, first_b: Array, initial: Any, visible_bs: Array, place: Array
         ) -> tuple[Any, Any]:
-            def begun(old_bmd: Array, new_bd: Array) -> Array:
-                return jnp.where(first_b[:, None, None], new_bd[:, None], old_bmd)
+            def reset(old_bmd: Array, initial_bd: Array) -> Array:
+                """Starts a new sentence where there is one."""
+                return jnp.where(first_b[:, None, None], initial_bd[:, None], old_bmd)
 
-            states = jax.tree.map(begun, states, begin)
+            states = jax.tree.map(reset, states, initial)
             return decoder(states, x_bd[:, None], memory, visible_bs[:, None], fold(decoder_noise, place))
 
         scan = nn.scan(

@@ -92,12 +92,12 @@ class Stack(nn.Module):
 
         mask = Mask(tokens.segments_bt, tokens.segments_bt, self.causal, prefix)
         if einsum and c.mixer == "attention":
-            mask = mask.filled()
+            mask = mask.with_dense()
         memory_mask = None
         if memory is not None:
             memory_mask = Mask(tokens.segments_bt, memory.segments_bs)
             if einsum:
-                memory_mask = memory_mask.filled()
+                memory_mask = memory_mask.with_dense()
         shared = self.shared
 
         def apply(layer: Block, x_btd: Array, keys_values: KeysValues | None, noise: Noise | None) -> Any:
@@ -108,7 +108,7 @@ class Stack(nn.Module):
             x_btd = self._scan(apply, x_btd, memory, noise)
         else:
             for n, layer in enumerate(self._layers()):
-                keys_values = memory and memory.keys_values[n]
+                keys_values = None if memory is None else memory.keys_values[n]
                 x_btd, weights_n = apply(layer, x_btd, keys_values, fold(noise, n))
                 if return_weights:
                     weights.append(weights_n)
@@ -127,15 +127,15 @@ class Stack(nn.Module):
         """
         layers = []
         for n, layer in enumerate(self._layers()):
-            keys_values = memory and memory.keys_values[n]
-            key = noise and jax.random.fold_in(noise.key, n)
+            keys_values = None if memory is None else memory.keys_values[n]
+            key = None if noise is None else jax.random.fold_in(noise.key, n)
             layers.append((layer.variables["params"], keys_values, key))
         stacked_n = jax.tree.map(lambda *leaves: jnp.stack(leaves), *layers)
         module = self.layer[0].clone(parent=None)
 
         def body(x_btd: Array, layer: tuple[dict, KeysValues | None, Any]) -> tuple[Array, None]:
             params, keys_values, key = layer
-            noise_n = noise and Noise(key, noise.rows_b)
+            noise_n = None if noise is None else Noise(key, noise.rows_b)
             x_btd, _ = module.apply({"params": params}, x_btd, keys_values, noise_n, method=apply)
             return x_btd, None
 
@@ -151,9 +151,10 @@ class Stack(nn.Module):
         """Returns an empty cache of `slots` slots; each step fills `beams` of them."""
         blocks = []
         for n, layer in enumerate(self._layers()):
-            keys_values = memory and memory.keys_values[n]
+            keys_values = None if memory is None else memory.keys_values[n]
             blocks.append(layer.init_cache(keys_values, rows, beams, slots))
-        return StackCache(tuple(blocks), memory and memory.segments_bs)
+        memory_segments_bs = None if memory is None else memory.segments_bs
+        return StackCache(tuple(blocks), memory_segments_bs)
 
     def prefill(self, x_btd: Float[Array, "b t d"], tokens: Tokens, cache: StackCache, prefix: int = 0) -> StackCache:
         """Returns the cache with whole rows that every beam begins with; padding takes slots that no beam can see."""

@@ -5,12 +5,13 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from base.ids import BOS, PAD
+from base.ids import BOS
 from base.tokens import Tokens
 from model.config import ModelConfig
 from model.embed import embed, logit_factors, logits, logits_of
 from model.mixers import MIXERS
 from model.noise import Noise, fold
+from model.search.state import translation_limits
 from model.stack import Memory, Stack, StackCache
 
 # Where the model draws noise.
@@ -65,28 +66,15 @@ class Transformer(nn.Module):
         x_bsd, _ = self.encoder(x_bsd, source, None, fold(noise, ENCODER))
         return x_bsd
 
-    def decode(
-        self, target: Tokens, memory_bsd: Float[Array, "b s d"], source: Tokens, noise: Noise | None = None
-    ) -> Float[Array, "b t v"]:
-        """Returns logits as `__call__` does, given the encoder's output for `source`."""
-        x_btc, softmax_vc = self._decode(target, memory_bsd, source, noise)
+    def decode(self, target: Tokens, memory_bsd: Float[Array, "b s d"], source: Tokens) -> Float[Array, "b t v"]:
+        """Returns logits as `__call__` does, without dropout, given the encoder's output for `source`."""
+        x_btc, softmax_vc = self._decode(target, memory_bsd, source, None)
         return logits_of(x_btc, softmax_vc)
 
     @nn.nowrap
     def output_limits(self, source_bs: Int[Array, "b s"], extra_length: int) -> tuple[Int[Array, " b"], int]:
-        """Returns the most output tokens, EOS included, for each sentence, and for any sentence in a row this long.
-
-        Raises:
-          ValueError: `extra_length` leaves no room for even one token.
-        """
-        width = source_bs.shape[1]
-        steps = width + extra_length
-        if self.config.encoding.limit is not None:
-            steps = min(steps, self.config.encoding.limit)
-        if steps < 1:
-            raise ValueError(f"extra_length is {extra_length}: no output fits a source row of {width}")
-        lengths_b = jnp.sum(source_bs != PAD, axis=1)
-        return jnp.clip(lengths_b + extra_length, 1, steps), steps
+        """Returns `translation_limits`."""
+        return translation_limits(source_bs, extra_length, self.config.encoding.limit)
 
     def start(self, source_bs: Int[Array, "b s"], beams: int, slots: int) -> tuple[Int[Array, " b"], StackCache]:
         """Returns the first token of every search, BOS, and the empty cache."""

@@ -13,12 +13,15 @@ def translation_model(config: ModelConfig) -> Transformer | PrefixLM | Recurrent
     """Returns the model: encoder and decoder, with `config.prefix` the decoder alone, or recurrent networks."""
     if config.recurrent != "none":
         return RecurrentTranslator(config)
-    return Transformer(config) if config.prefix == "none" else PrefixLM(config)
+    if config.prefix != "none":
+        return PrefixLM(config)
+    return Transformer(config)
 
 
 def init_params(config: ModelConfig, key: PRNGKeyArray) -> dict:
     """Returns new float32 parameters of that model."""
     if config.recurrent != "none":
         return recurrent_translator.init_params(config, key)
-    family = transformer if config.prefix == "none" else prefix_lm
-    return family.init_params(config, key)
+    if config.prefix != "none":
+        return prefix_lm.init_params(config, key)
+    return transformer.init_params(config, key)

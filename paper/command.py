@@ -29,7 +29,9 @@ def show(what: str, options: Any) -> None:
     if output:
         draw(records, output, options.runs)
     made = {what: cards.tables(cards.cards(records))} if what == "cards" else make(what, records)
-    shown = [table for tables in made.values() for table in tables]
+    shown: list[Table] = []
+    for tables in made.values():
+        shown += tables
     if options.commands:
         shown.append(commands())
     if shown:

@@ -9,7 +9,7 @@ import importlib
 import math
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -140,6 +140,14 @@ class RowRuns(NamedTuple):
         return f"{name} †" if any(seed.run.caveats for seed in self.scored) else name
 
 
+def run_notes(rows: Mapping[str, RowRuns]) -> list[str]:
+    """Returns the notes of all rows, one after the other."""
+    notes: list[str] = []
+    for row in rows.values():
+        notes += row.notes
+    return notes
+
+
 def caveat_notes(rows: dict[str, RowRuns]) -> list[str]:
     """Returns notes that name rows: those of one seed, and for each caveat those with a dagger for it."""
     notes: list[str] = []
@@ -241,7 +249,11 @@ def newest_evaluation(run_record: RunRecord, split: str, others: Sequence[RunRec
     Raises:
       UserError: the split has not been evaluated, by the ensemble or by one of its members.
     """
-    members = [newest_evaluation(run, split).scores["params_sha256"] for run in (run_record, *others)] if others else []
+    members: list[str] = []
+    if others:
+        for member in (run_record, *others):
+            alone = newest_evaluation(member, split)
+            members.append(alone.scores["params_sha256"])
     evaluations = [
         evaluation
         for evaluation in run_record.evaluations
@@ -472,7 +484,8 @@ def fits(scores: dict[str, Any], config: dict[str, Any], split: str, updates: in
     return (
         scores["split"] == split
         and _without_folders(scores["data"]) == _without_folders(config["data"][split])
-        and (len(steps), steps[-1:]) == (count, [updates])
+        and len(steps) == count
+        and steps[-1:] == [updates]
         and (by_epochs or steps == saved[-count:])
         and all(scores[key] == decode[key] for key in SEARCH if key in scores)
     )

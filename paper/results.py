@@ -204,7 +204,9 @@ def table(records: dict[str, RunRecord]) -> str:
 
 def as_row(record: RunRecord) -> RowRuns:
     """Returns the row of a record, of which there is one evaluation."""
-    return RowRuns([ScoredRun(record, *record.evaluations[0])], "", [])
+    (evaluation,) = record.evaluations
+    scored = ScoredRun(record, evaluation.scores, evaluation.lines)
+    return RowRuns([scored], missing="", notes=[])
 
 
 def _seeds(record: RunRecord) -> str:
@@ -242,9 +244,11 @@ def pages(records: Records) -> dict[Path, str]:
     """
     if records.notes:
         raise UserError(records.notes[0].removeprefix("left out: "))
-    tables = [as_markdown(table) for tables in make("all", records).values() for table in tables]
+    all_tables: list[str] = []
+    for tables in make("all", records).values():
+        all_tables += map(as_markdown, tables)
     recorded = translation_records(records.runs)
-    made = {README: summary(recorded), SCORES: table(recorded), TABLES: "\n\n".join(tables)}
+    made = {README: summary(recorded), SCORES: table(recorded), TABLES: "\n\n".join(all_tables)}
     made[CARDS] = "\n\n".join(map(as_markdown, cards.tables(cards.cards(records))))
     return {page: rewritten(page, BEGIN, END, text) for page, text in made.items()}
 

@@ -1,4 +1,4 @@
-"""Chooses checkpoints, and loads their parameters, averaged (section 6.1); tells parameters by number and hash."""
+"""Chooses checkpoints and averages their parameters (section 6.1); counts and hashes parameters."""
 
 import hashlib
 import sys
@@ -42,7 +42,7 @@ def average(load: Callable[[int], Any], steps: Sequence[int]) -> Any:
         for step in progress.count(steps):
             params = load(step)
             these = jax.tree.map(np.shape, params)
-            if shapes not in (None, these):
+            if shapes is not None and these != shapes:
                 raise UserError(
                     f"checkpoint {step} has other parameters than checkpoint {steps[0]}: they cannot be averaged"
                 )
@@ -162,8 +162,12 @@ def list_checkpoints(workdir: Path) -> list[Checkpoint]:
     with closing(Checkpoints(workdir / "checkpoints")) as checkpoints:
         while True:
             steps = checkpoints.steps()
+            listed: list[Checkpoint] = []
             try:
-                return [Checkpoint(step, *checkpoints.about(step)) for step in steps]
+                for step in steps:
+                    saved_at, metrics = checkpoints.about(step)
+                    listed.append(Checkpoint(step, saved_at, metrics))
+                return listed
             except (UserError, ValueError):
                 if checkpoints.steps() == steps:
                     raise

@@ -20,7 +20,7 @@ Batch = Any  # a pytree of arrays with rows along the first axis
 
 
 class Question(NamedTuple):
-    """What a batch asks of a model: to predict the targets, given the inputs; of weight 0 it asks nothing."""
+    """What a batch asks of a model: to predict the targets from the inputs. A target of weight 0 is not asked for."""
 
     inputs: tuple[Any, ...]  # arguments of the model
     target_bt: Int[Array, "b t"]
@@ -115,7 +115,7 @@ def softmax_objective(
 ) -> Objective:
     """Returns the label-smoothed cross-entropy of a model of tokens, `chunk` positions at a time (0: all).
 
-    Of its targets, the model's `hidden` returns the two factors of the logits (`model.embed.logit_factors`).
+    The model's `hidden` returns the two factors of the logits (`model.embed.logit_factors`).
     """
 
     def loss(params: dict, batch: Batch, noise: Noise | None) -> Loss:

@@ -50,7 +50,7 @@ def main(argv: list[str]) -> int:
 
     from train.loop import train  # only now, so that a mistyped key is reported without waiting for jax to load
     from train.nans import check_nans
-    from train.start import given
+    from train.start import config_line
 
     if flags.FLAGS.debug_nans:
         check_nans()
@@ -61,7 +61,7 @@ def main(argv: list[str]) -> int:
             _CONFIG.value,
             workdir,
             flags.FLAGS.init,
-            given=given(file, overrides),
+            config_line=config_line(file, overrides),
             profile=profile,
             tracker=flags.FLAGS.tracker,
         )

@@ -50,17 +50,17 @@ def compiler_options(amx: bool) -> CompilerOptions | None:
 
 
 def trained(cfg: ConfigDict, config: ModelConfig) -> ModelConfig:
-    """Returns the model as training's programs compute it: with `cfg.amx`, in bfloat16."""
+    """Returns the config that training computes with: with `cfg.amx`, that of the same model in bfloat16."""
     return dataclasses.replace(config, dtype=DTYPE) if cfg.amx else config
 
 
 def choice() -> str:
-    """Returns the line that a start says of what was chosen, and why."""
+    """Returns the line of the log that says that AMX is used, and why it can be."""
     return f"amx: {DTYPE} products by oneDNN, since this processor has {' and '.join(NEEDED)}; parameters stay float32"
 
 
 def abilities() -> set[str]:
-    """Returns the flags that Linux reports of the first processor; none on other systems."""
+    """Returns the CPU flags that Linux lists for the first processor; none on other systems."""
     try:
         lines = CPUINFO.read_text(encoding="utf-8").splitlines()
     except OSError:

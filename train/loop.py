@@ -30,7 +30,7 @@ from train.optim import learning_rate, optimizer
 from train.patience import Patience, due
 from train.profile import Profile
 from train.start import compiled_memory, description
-from train.step import Sums, TrainState, init_state, make_eval_step, make_train_step
+from train.step import TrainState, init_state, make_eval_step, make_train_step
 from train.trackers import tracked
 from train.utilisation import batch_flops, peak_flops
 from train.validation import validate
@@ -58,14 +58,14 @@ def train(
     workdir: Path,
     init_from: str | None = None,
     *,
-    given: str = "config: from a program",
+    config_line: str = "config: from a program",
     profile: tuple[int, int] | None = None,
     tracker: str | None = None,
 ) -> int:
     """Trains `cfg` in `workdir` until `cfg.steps`, resuming from the folder's latest checkpoint if it has one.
 
     A run without a checkpoint begins with parameters of the run that `init_from` names (`train.warm_start`), if any.
-    `given` is what the log says of where the config comes from (`train.start.given`).
+    `config_line` is what the log says of where the config comes from (`train.start.config_line`).
     `profile` is the first and the last update to trace (`train.profile`), `tracker` a name of `train.trackers`.
 
     With `eval.patience` it may end earlier; the same command then says so and trains no further.
@@ -91,12 +91,12 @@ def train(
         validation = partial(validate, job, make_eval_step(job.objective, options), mesh)
 
         checkpoints = Checkpoints(workdir / "checkpoints", cfg.checkpoint)
-        taken = None
+        init_record = None
         latest = checkpoints.latest()
         if latest is None:
             state = jax.jit(init, out_shardings=shardings(placed))(init_key)
             if init_from is not None:
-                params, taken = warm_start(init_from, state.params, workdir)
+                params, init_record = warm_start(init_from, state.params, workdir)
                 state = state.replace(params=params)
         else:
             check_unchanged(workdir, latest)
@@ -105,16 +105,22 @@ def train(
         first = int(state.step) + 1
         trace = Profile(workdir, profile, first)
         if is_main():
-            record_launch(workdir, job.manifests, first - 1, taken)
+            record_launch(workdir, job.manifests, first - 1, init_record)
 
         rate = partial(learning_rate, cfg.optim, model.base_width, cfg.steps)
         saved_at = time.monotonic()
         folder = workdir if is_main() else None
         with (
             jax.set_mesh(mesh),
-            tracked(tracker if is_main() else None, workdir, as_json(cfg)) as told,
+            tracked(tracker if is_main() else None, workdir, as_json(cfg)) as open_tracker,
             Reporter(
-                folder, rate, first=first, last=cfg.steps, every=cfg.log_every, peak=peak_flops(), tracker=told
+                folder,
+                rate,
+                first=first,
+                last=cfg.steps,
+                every=cfg.log_every,
+                peak=peak_flops(),
+                tracker=open_tracker,
             ) as reporter,
             closing(job.batches),
             closing(checkpoints),
@@ -131,7 +137,7 @@ def train(
                 _validate_if_interrupted(training, state.params, first - 1)
             ended = broadcast_from_main(patience.ended)
             if not ended and first <= cfg.steps:
-                for line in [given, *description(cfg, mesh, placed.params, job.manifests)]:
+                for line in [config_line, *description(cfg, mesh, placed.params, job.manifests)]:
                     reporter.message(line)
                 ended = _updates(training, state, dropout_key, first, saved_at)
             if ended:
@@ -151,7 +157,7 @@ def _updates(training: Training, state: TrainState, key: PRNGKeyArray, first: in
     reporter = training.reporter
     signals = training.signals
     ended = False
-    in_flight: tuple[int, Sums, int, int, dict[str, jax.Array]] | None = None  # the arguments of `reporter.update`
+    report_update: Callable[[], None] | None = None  # of the update that is in flight
     for step in range(first, cfg.steps + 1):
         batch = place_rows(training.mesh, next(job.batches))
         position = job.batches.get_state()
@@ -162,15 +168,15 @@ def _updates(training: Training, state: TrainState, key: PRNGKeyArray, first: in
         diagnosis = training.diagnose(state, batch, key) if is_diagnosed else {}
         training.profile.before(step, state)
         with naming_nans(job.objective, state, batch, key):
-            state, sums = training.train_step(state, batch, key)  # which does not compile what has just been compiled
+            state, sums = training.train_step(state, batch, key)  # the first time, the program compiled above
         for line in training.profile.after(step, state):
             reporter.message(line)
         positions = sum(np.size(tokens.ids_bt) for tokens in job.objective.tokens(batch))
         signals.hold()
-        if in_flight:
-            reporter.update(*in_flight)
+        if report_update:
+            report_update()
         flops = batch_flops(cfg.task, job.objective, batch)
-        in_flight = (step, sums, positions, flops, diagnosis)
+        report_update = partial(reporter.update, step, sums, positions, flops, diagnosis)
 
         signals.received = all_stop(step, signals.received) or signals.received
         stopping = signals.received is not None
@@ -179,8 +185,8 @@ def _updates(training: Training, state: TrainState, key: PRNGKeyArray, first: in
         validating = not stopping and (due(cfg.eval, step, position) or last)
         saving = stopping or overdue or due(cfg.checkpoint, step, position) or last
         if validating or saving:
-            reporter.update(*in_flight)  # raises before anything that is not finite is saved
-            in_flight = None
+            report_update()  # raises before anything that is not finite is saved
+            report_update = None
             with reporter.paused():
                 metrics = signals.attempt(training.validation, state.params) if validating else None
                 stopping = signals.received is not None

@@ -38,8 +38,12 @@ def naming_nans(objective: Objective, state: TrainState, batch: Batch, key: PRNG
         yield
     except FloatingPointError as error:
         operation = str(error).splitlines()[0].rpartition("encountered in ")[2].rstrip(".")
-        frames = [one for one in traceback.extract_tb(error.__traceback__) if _is_ours(Path(one.filename))]
-        where = f"{Path(frames[-1].filename).relative_to(_ROOT)}:{frames[-1].lineno}" if frames else "unknown"
+        frames = traceback.extract_tb(error.__traceback__)
+        our_frames = [frame for frame in frames if _is_ours(Path(frame.filename))]
+        where = "unknown"
+        if our_frames:
+            innermost = our_frames[-1]
+            where = f"{Path(innermost.filename).relative_to(_ROOT)}:{innermost.lineno}"
         with jax.debug_nans(False):
             about = _parameters(objective, state, batch, key)
         raise UserError(

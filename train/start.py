@@ -15,7 +15,7 @@ from train import amx
 _MIB = 2**20
 
 
-def given(file: str, overrides: Mapping[str, Any]) -> str:
+def config_line(file: str, overrides: Mapping[str, Any]) -> str:
     """Returns the line about the config: its file, and the keys that the command line sets."""
     if not overrides:
         return f"config: {file}"

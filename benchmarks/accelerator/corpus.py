@@ -17,12 +17,17 @@ SCORING = 0.2  # of the time, for translating the test split
 def recipe() -> ConfigDict:
     """Returns configs/base.py in bfloat16, with a schedule and checkpoints for a few thousand updates."""
     cfg = base.get_config()
-    cfg.model.dtype, cfg.model.dropout_bits = "bfloat16", "hash"
+    cfg.model.dtype = "bfloat16"
+    cfg.model.dropout_bits = "hash"
     cfg.data.update({"batching": "pack", "max_length": 256, "pack_length": 256, "buckets": (64, 256)})
-    cfg.steps, cfg.optim.warmup = 6_000, 1_000
-    cfg.checkpoint.every = cfg.eval.every = 1_000  # 780 MB each
+    cfg.steps = 6_000
+    cfg.optim.warmup = 1_000
+    cfg.checkpoint.every = 1_000  # 780 MB each
+    cfg.eval.every = 1_000
+    cfg.eval.bleu_sentences = 0
     # So little text is soon known by heart: the checkpoints of the lowest validation loss are averaged.
-    cfg.eval.bleu_sentences, cfg.checkpoint.keep_best, cfg.decode.checkpoint = 0, 5, "average-best:5"
+    cfg.checkpoint.keep_best = 5
+    cfg.decode.checkpoint = "average-best:5"
     return cfg
 
 
@@ -41,11 +46,13 @@ def corpora(folder: Path | None) -> dict[str, ConfigDict]:
 def parts(options: Options) -> dict[str, Part]:
     """Returns a training run for each corpus; they share the time equally."""
     configs = corpora(None if options.tiny else options.corpora)
-    end, left = time.monotonic() + options.seconds, len(configs)
+    end = time.monotonic() + options.seconds
+    left = len(configs)
 
     def one(name: str, cfg: ConfigDict) -> dict[str, Any]:
         nonlocal left
-        seconds, left = (end - time.monotonic()) / left, left - 1
+        seconds = (end - time.monotonic()) / left  # an equal share of what is left
+        left -= 1
         return trained(cfg, options.runs / f"corpus-{name}", seconds * (1 - SCORING), whole=False)
 
     return {name: partial(one, name, miniature(cfg) if options.tiny else cfg) for name, cfg in configs.items()}

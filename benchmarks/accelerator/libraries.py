@@ -20,7 +20,8 @@ def with_cublas_12(links: Path) -> dict[str, str]:
     """
     folders = [Path(name) for name in (*os.environ.get("LD_LIBRARY_PATH", "").split(":"), *SYSTEM) if name]
     nvidia = importlib.util.find_spec("nvidia")  # of the wheels
-    for where in nvidia.submodule_search_locations or () if nvidia else ():
+    wheels = nvidia.submodule_search_locations if nvidia else None
+    for where in wheels or ():
         folders += sorted(path.parent for path in Path(where).glob("**/libcublas.so.1[23]"))
     if any((folder / OLD).exists() for folder in folders):
         return {}

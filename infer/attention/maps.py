@@ -84,7 +84,9 @@ def attention_maps(
     source_ids = [*tokenizer.encode(source), EOS]
     predicted_ids = [*output_ids(tokenizer, target), EOS]
     input_ids = [BOS, *predicted_ids[:-1]]
-    maps, (s_places, t_places) = _weights(config, translation_model(config), params, source_ids, input_ids)
+    maps = _weights(config, translation_model(config), params, source_ids, input_ids)
+    s_places = np.arange(len(source_ids))
+    t_places = np.arange(len(input_ids))
     source_pieces = tokenizer.pieces(source_ids)
     input_pieces = tokenizer.pieces(input_ids)
     predicted = tokenizer.pieces(predicted_ids)
@@ -122,21 +124,21 @@ def text_maps(model: LanguageModel | MaskedLM, params: Any, tokenizer: Tokenizer
         pieces = zip(input_ids, tokenizer.pieces(input_ids), strict=True)
         queries = [BLANK if token == MASK else piece for token, piece in pieces]
         keys = queries
-    maps, (places,) = _weights(model.config, model, params, input_ids)
+    maps = _weights(model.config, model, params, input_ids)
+    places = np.arange(len(input_ids))
     ((kind, weights_nhtt),) = maps.items()
     return {kind: _without_padding(queries, keys, weights_nhtt, places, places)}
 
 
-def _weights(config: ModelConfig, model: Any, params: Any, *rows: list[int]) -> tuple[dict, list[Int[np.ndarray, "_"]]]:
-    """Returns the weights "n h t s" of each kind, and the places of each row's tokens in it."""
+def _weights(config: ModelConfig, model: Any, params: Any, *rows: list[int]) -> dict[str, Float[np.ndarray, "n h t s"]]:
+    """Returns the weights of each kind, those of padding among them."""
     require_weights(config)
     sides = [padded_row(config, row) for row in rows]
     batch_maps = _compiled(model)(params, *sides)
     maps = {}
     for kind, weights_nbhts in batch_maps.items():
         maps[kind] = np.asarray(weights_nbhts[:, 0], np.float32)
-    places = [np.arange(len(row)) for row in rows]
-    return maps, places
+    return maps
 
 
 def output_ids(tokenizer: Tokenizer, target: str | Sequence[int]) -> list[int]:

@@ -1,7 +1,6 @@
 """The interactive page of attention maps: a single file, no network access; the sentences enter it only as data."""
 
 import html
-import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -35,15 +34,26 @@ def labels(pieces: Sequence[str]) -> list[str]:
     """
     shown = ["\u2009" + piece[1:] if piece.startswith("▁") and len(piece) > 1 else piece for piece in pieces]
     shown = ["\u2423" if label == "▁" else label for label in shown]
-    at = 0
-    while at < len(pieces):
-        spelt = list(itertools.takewhile(bool, (_BYTE.fullmatch(piece) for piece in pieces[at:])))
-        values = bytes(int(match[1], 16) for match in spelt if match)
+    place = 0
+    while place < len(pieces):
+        values = _leading_bytes(pieces[place:])
+        if not values:
+            place += 1
         for text, size in _characters(values):
-            shown[at : at + size] = [text] + ["″"] * (size - 1)
-            at += size
-        at += not values
+            shown[place : place + size] = [text] + ["″"] * (size - 1)
+            place += size
     return shown
+
+
+def _leading_bytes(pieces: Sequence[str]) -> bytes:
+    """Returns the bytes that the first pieces stand for, up to the first that stands for none."""
+    values = bytearray()
+    for piece in pieces:
+        match = _BYTE.fullmatch(piece)
+        if match is None:
+            break
+        values.append(int(match[1], 16))
+    return bytes(values)
 
 
 def _characters(values: bytes) -> Iterator[tuple[str, int]]:
@@ -77,11 +87,13 @@ def as_json(kinds: Mapping[str, Kind], choices: Mapping[str, Sequence[Choice | N
             "weights": np.rint(1000 * np.nan_to_num(weights_nhts)).astype(int).tolist(),
         }
         if choices and name in choices:
-            shown[name]["choices"] = [choice and _choice_as_json(choice) for choice in choices[name]]
+            shown[name]["choices"] = [_choice_as_json(choice) for choice in choices[name]]
     return shown
 
 
-def _choice_as_json(choice: Choice) -> dict[str, Any]:
+def _choice_as_json(choice: Choice | None) -> dict[str, Any] | None:
+    if choice is None:
+        return None
     pieces = labels([piece for piece, _ in choice.best])
     thousandths = [round(1000 * probability, 4) for _, probability in choice.best]
     return {

@@ -16,7 +16,7 @@ _NORMS = {
 
 
 class Entry(NamedTuple):
-    """One parameter: its name there, its path here, and the axis of d_model there, None if it has none."""
+    """One parameter: its name in their file, its path in ours, and which axis of theirs is d_model (None: neither)."""
 
     name: str
     path: str
@@ -71,7 +71,7 @@ def _norm(name: str, path: str) -> list[Entry]:
 
 
 def sines_first(d_model: int) -> np.ndarray:
-    """Returns `order`: for each of their widths, which of ours it is."""
+    """Returns `order`: the index in our d_model axis of each entry of theirs."""
     return np.concatenate([np.arange(0, d_model, 2), np.arange(1, d_model, 2)])
 
 

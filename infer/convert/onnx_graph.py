@@ -116,13 +116,13 @@ class Graph:
         cross = partial(self.attention, mask_b1ts=self.mask(rows, source, causal=False)) if source else None
         for n in range(c.N):
             layer = params[f"layer_{n}"]
-            y_btd = self.before(layer["norm_1"], x_btd)
-            x_btd = self.after(layer["norm_1"], x_btd, attend(layer["self_attention"], y_btd, y_btd))
+            y_btd = self.pre_norm(layer["norm_1"], x_btd)
+            x_btd = self.add_and_norm(layer["norm_1"], x_btd, attend(layer["self_attention"], y_btd, y_btd))
             if cross:
-                y_btd = self.before(layer["norm_2"], x_btd)
-                x_btd = self.after(layer["norm_2"], x_btd, cross(layer["cross_attention"], y_btd, "memory"))
+                y_btd = self.pre_norm(layer["norm_2"], x_btd)
+                x_btd = self.add_and_norm(layer["norm_2"], x_btd, cross(layer["cross_attention"], y_btd, "memory"))
             norm = layer["norm_3" if cross else "norm_2"]
-            x_btd = self.after(norm, x_btd, self.feed_forward(layer["feed_forward"], self.before(norm, x_btd)))
+            x_btd = self.add_and_norm(norm, x_btd, self.feed_forward(layer["feed_forward"], self.pre_norm(norm, x_btd)))
         return self.norm(params["final_norm"], x_btd) if c.norm == "pre" else x_btd
 
     def mask(self, queries: Rows, keys: Rows, *, causal: bool) -> str:
@@ -148,10 +148,10 @@ class Graph:
         bucket_tt = self.add("Gather", buckets, self.add("Add", self.add("Clip", after_tt, -reach, reach), reach))
         return self.add("Gather", params["relative_bias"].T, bucket_tt, axis=1)
 
-    def before(self, norm: dict[str, Any], x_btd: str) -> str:
+    def pre_norm(self, norm: dict[str, Any], x_btd: str) -> str:
         return self.norm(norm, x_btd) if self.config.norm == "pre" else x_btd
 
-    def after(self, norm: dict[str, Any], x_btd: str, y_btd: str) -> str:
+    def add_and_norm(self, norm: dict[str, Any], x_btd: str, y_btd: str) -> str:
         x_btd = self.add("Add", x_btd, y_btd)
         return self.norm(norm, x_btd) if self.config.norm == "post" else x_btd
 

@@ -96,7 +96,7 @@ class Weights:
             raise self.wrong(f"{shown(unread[0])}{more}: the model of its settings has no such weight")
 
     def wrong(self, reason: str) -> UserError:
-        """Returns the error for weights that a model of its settings does not have."""
+        """Returns the error that says that these weights do not fit the settings, and why."""
         return UserError(f"{self._source}: its weights are not those of its settings: {reason}")
 
 

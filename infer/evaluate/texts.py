@@ -80,8 +80,10 @@ def evaluate(model_run: Run, split: str, row_length: int | None = None) -> dict[
     tokens = int(prepared.lengths.sum(dtype="int64"))
     vocabulary = f"vocabulary:{model_run.tokenizer.vocab_size}|smoothing:none"
     unit = model_run.tokenizer.units.removesuffix("s") + ("" if corpus.characters else "|eos:yes")
-    row = {"row": cfg.data.pack_length} if cfg.data.batching == "window" else {}
-    vocabulary += "".join(f"|row:{length}" for length in row.values())
+    row: dict[str, int] = {}
+    if cfg.data.batching == "window":
+        row = {"row": cfg.data.pack_length}
+        vocabulary += f"|row:{cfg.data.pack_length}"
     return {
         "nll": total / tokens,
         "perplexity": from_nll(total / tokens),

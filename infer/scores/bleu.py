@@ -50,7 +50,7 @@ def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
 
 def sacrebleu(hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> Score:
     """Computes sacreBLEU, the field's standard: tokeniser 13a, exponential smoothing (Post 2018)."""
-    return _bleu(BLEU(lowercase=lowercase), hypotheses, references)
+    return _scored(BLEU(lowercase=lowercase), hypotheses, references)
 
 
 def chrf(hypotheses: Sequence[str], references: Sequence[str], *, word_order: int = 0) -> Score:
@@ -58,16 +58,12 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str], *, word_order: in
 
     With word order 2 it is chrF2++, which counts n-grams of words up to 2 as well (Popović 2017).
     """
-    _check(hypotheses, references)
-    metric = CHRF(word_order=word_order)
-    return Score(metric.corpus_score(list(hypotheses), [list(references)]).score, str(metric.get_signature()))
+    return _scored(CHRF(word_order=word_order), hypotheses, references)
 
 
 def ter(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     """Computes TER: edits, moves of phrases among them, per word of the reference (Snover et al. 2006); 0 is best."""
-    _check(hypotheses, references)
-    metric = TER()
-    return Score(metric.corpus_score(list(hypotheses), [list(references)]).score, str(metric.get_signature()))
+    return _scored(TER(), hypotheses, references)
 
 
 def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
@@ -103,14 +99,14 @@ def tokenised_bleu(
 
     _check(hypotheses, references)
     metric = BLEU(lowercase=lowercase, tokenize="none", smooth_method="none", force=True)
-    value, signature = _bleu(metric, prepare(hypotheses), prepare(references))
+    value, signature = _scored(metric, prepare(hypotheses), prepare(references))
     steps = f"quotes:{'ascii' if quotes else 'kept'}|moses:{language}|escape:yes|split:{'hyphen' if split else 'no'}"
     return Score(value, f"{steps}|{signature}|sacremoses:{VERSION}")
 
 
 def bleu_as_is(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     """Computes what `multi-bleu.perl` prints: unsmoothed BLEU of lines whose tokens white space separates already."""
-    return _bleu(BLEU(tokenize="none", smooth_method="none", force=True), hypotheses, references)
+    return _scored(BLEU(tokenize="none", smooth_method="none", force=True), hypotheses, references)
 
 
 def scores_as_is(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Score]:
@@ -194,7 +190,7 @@ def split_compounds(line: str) -> str:
     return re.sub(r"(\S)-(\S)", r"\1 ##AT##-##AT## \2", line)
 
 
-def _bleu(metric: BLEU, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+def _scored(metric: BLEU | CHRF | TER, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     _check(hypotheses, references)
     return Score(metric.corpus_score(list(hypotheses), [list(references)]).score, str(metric.get_signature()))
 

@@ -24,12 +24,10 @@ def by_length(sources: Sequence[str], hypotheses: Sequence[str], references: Seq
         ours, theirs = bands.setdefault((words - 1) // WIDTH, ([], []))
         ours.append(hypothesis)
         theirs.append(reference)
-    return [
-        {
-            "words": [band * WIDTH + 1, None if band * WIDTH == LAST else (band + 1) * WIDTH],
-            "lines": len(ours),
-            "sacrebleu": sacrebleu(ours, theirs).value,
-            "exact_match": exact_match(ours, theirs).value,
-        }
-        for band, (ours, theirs) in sorted(bands.items())
-    ]
+    scored: list[dict[str, Any]] = []
+    for band, (ours, theirs) in sorted(bands.items()):
+        before = band * WIDTH
+        end = None if before == LAST else before + WIDTH
+        scores = {"sacrebleu": sacrebleu(ours, theirs).value, "exact_match": exact_match(ours, theirs).value}
+        scored.append({"words": [before + 1, end], "lines": len(ours), **scores})
+    return scored

@@ -5,7 +5,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Int
 from ml_collections import ConfigDict
 
@@ -14,10 +13,8 @@ from base.ids import BOS, UNK
 from infer.runs import Run, finite, open_run
 from infer.translate.options import Decoding, Sampling
 from infer.translate.stages import find
-from infer.translate.translator import Hypothesis
+from infer.translate.translator import Hypothesis, hypotheses_of, search_of
 from model.language_model import LanguageModel
-from model.search.beam import beam_search
-from model.search.sampling import sample
 from model.search.state import Hypotheses
 
 
@@ -47,28 +44,16 @@ def generate(model_run: Run, prompt: str, decoding: Decoding) -> list[Hypothesis
     except ValueError as error:
         raise UserError(f"prompt, length: {error}") from error
     outputs = _continued(model, finite(model_run), prompts_bs, decoding)
-    texts = []
-    fields = [np.asarray(field[0]) for field in outputs]
-    for ids_t, length, log_prob, score in zip(*fields, strict=True):
-        if length > 0:
-            tokens = tuple(int(token) for token in ids_t[: length - 1])
-            texts.append(Hypothesis(tokenizer.decode([*ids, *tokens]), float(score), float(log_prob), tokens))
-    return texts
+    return hypotheses_of(outputs, 0, lambda tokens: tokenizer.decode([*ids, *tokens]))
 
 
 def _continued(model: LanguageModel, params: dict, prompts_bs: Int[Array, "b s"], decoding: Decoding) -> Hypotheses:
     """Returns what the search or the sampling of `decoding` makes of the prompts."""
-    options: dict[str, Any] = {"extra_length": decoding.extra_length}
-    if decoding.sampling is None:
-        options["beam"] = decoding.beam
-        options["alpha"] = decoding.alpha
-        options["nbest"] = decoding.nbest
-        options["penalty"] = decoding.length_penalty
-        return find(beam_search, model, options, params, inputs_bs=prompts_bs)
-    options |= decoding.sampling._asdict()
-    options["samples"] = decoding.nbest
-    keys_b = jax.random.split(jax.random.key(options.pop("seed")), 1)
-    return find(sample, model, options, params, inputs_bs=prompts_bs, keys_b=keys_b)
+    search, options = search_of(decoding)
+    arrays: dict[str, Any] = {"inputs_bs": prompts_bs}
+    if decoding.sampling is not None:
+        arrays["keys_b"] = jax.random.split(jax.random.key(decoding.sampling.seed), 1)
+    return find(search, model, options, params, **arrays)
 
 
 def decoding_of(options: Any, config: ConfigDict) -> Decoding:

@@ -16,9 +16,10 @@ def consensus(texts: Sequence[str], metric: str) -> int:
     """
     from sacrebleu.metrics import BLEU, CHRF  # only now: translating by search never needs it
 
-    score = (CHRF() if metric == "chrf" else BLEU(effective_order=True)).sentence_score
-    counts = Counter(texts)
-    utility = {
-        text: sum(count * score(text, [reference]).score for reference, count in counts.items()) for text in counts
-    }
-    return texts.index(max(counts, key=lambda text: utility[text]))
+    scorer = CHRF() if metric == "chrf" else BLEU(effective_order=True)
+    counts = Counter(texts)  # a text that occurs twice is scored once
+
+    def utility(text: str) -> float:
+        return sum(count * scorer.sentence_score(text, [reference]).score for reference, count in counts.items())
+
+    return texts.index(max(counts, key=utility))

@@ -23,7 +23,7 @@ from data.tokenizer import Tokenizer
 from infer.attention.page import labels
 from infer.translate.options import Decoding
 from infer.translate.stream import chunks
-from infer.translate.translator import row_lengths
+from infer.translate.translator import row_lengths, search_of
 from model.config import ModelConfig
 from model.search import state as states
 from model.search.beam import Extensions, beam_search, length_penalty, most_probable
@@ -115,13 +115,7 @@ def beam_tree(
     width = next(length for length in lengths if length >= len(source_ids))
     inputs_bs = np.zeros((1, width), np.int32)
     inputs_bs[0, : len(source_ids)] = source_ids
-    options = {
-        "beam": decoding.beam,
-        "alpha": decoding.alpha,
-        "penalty": decoding.length_penalty,
-        "nbest": decoding.nbest,
-        "extra_length": decoding.extra_length,
-    }
+    _, options = search_of(decoding)  # a plain search's
     rules = Rules(min_length=decoding.min_length, no_repeat=decoding.no_repeat)
     arrays = {"inputs_bs": jnp.asarray(inputs_bs), "rules": None if rules == Rules() else rules}
     return _recorded(model, params, arrays, options, tokenizer, decoding, text)

@@ -125,7 +125,7 @@ class Translator:
         self._rules = Rules(min_length=decoding.min_length, no_repeat=decoding.no_repeat)
         if decoding.sampling is not None:
             self._key = jax.random.key(decoding.sampling.seed)
-        search, options = _search_of(decoding)
+        search, options = search_of(decoding)
         self._find = functools.partial(find, search, model, options)
 
     def translate(
@@ -257,26 +257,34 @@ class Translator:
                     f"{needed}; raise --extra_length"
                 )
         rules = self._rules
+        if not any(prefixes) and not any(phrases):
+            return None if rules == Rules() else rules
         if any(prefixes):
             prefix_bp = _padded_prefixes(prefixes, len(source_bs))
             rules = dataclasses.replace(rules, prefix_bp=cut_rows(self._mesh, prefix_bp))
         if any(phrases):
             phrases_bcl = _padded_phrases(phrases, len(source_bs))
             rules = dataclasses.replace(rules, phrases_bcl=cut_rows(self._mesh, phrases_bcl))
-        return None if rules is self._rules and rules == Rules() else rules
+        return rules
 
     def _hypotheses(self, outputs: Hypotheses, row: int) -> list[Hypothesis]:
         """Returns the hypotheses of one row; an empty one if the parameters are not finite and there is none."""
-        hypotheses = []
-        fields = [field[row] for field in outputs]
-        for ids_t, length, log_prob, score in zip(*fields, strict=True):
-            if length > 0:
-                tokens = tuple(int(token) for token in ids_t[: length - 1])
-                hypotheses.append(Hypothesis(self.tokenizer.decode(tokens), float(score), float(log_prob), tokens))
+        hypotheses = hypotheses_of(outputs, row, self.tokenizer.decode)
         return hypotheses or [NOTHING._replace(score=-np.inf, log_prob=-np.inf)]
 
 
-def _search_of(decoding: Decoding) -> tuple[Callable[..., Search], dict[str, Any]]:
+def hypotheses_of(outputs: Hypotheses, row: int, text_of: Callable[[tuple[int, ...]], str]) -> list[Hypothesis]:
+    """Returns the hypotheses of one row of a search's outputs, whose slots may be empty; `text_of` spells tokens."""
+    hypotheses = []
+    fields = [np.asarray(field[row]) for field in outputs]
+    for ids_t, length, log_prob, score in zip(*fields, strict=True):
+        if length > 0:
+            tokens = tuple(int(token) for token in ids_t[: length - 1])
+            hypotheses.append(Hypothesis(text_of(tokens), float(score), float(log_prob), tokens))
+    return hypotheses
+
+
+def search_of(decoding: Decoding) -> tuple[Callable[..., Search], dict[str, Any]]:
     """Returns the search that these options ask for, and its own options."""
     if decoding.sampling is not None:
         options = decoding.sampling._asdict()
@@ -323,7 +331,7 @@ def _join(pieces: list[list[Hypothesis]]) -> Translation:
         parts = [piece[min(k, len(piece) - 1)] for piece in pieces]
         joined.append(
             Hypothesis(
-                text=" ".join(part.text for part in parts if part.text) if len(parts) > 1 else parts[0].text,
+                text=" ".join(part.text for part in parts if part.text),
                 score=sum(part.score for part in parts),
                 log_prob=sum(part.log_prob for part in parts),
                 tokens=tuple(token for part in parts for token in part.tokens),

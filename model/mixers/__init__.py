@@ -6,7 +6,7 @@ from typing import NamedTuple
 class Abilities(NamedTuple):
     """What a mixer can do; `ModelConfig` refuses what it cannot."""
 
-    weights: bool  # attention weights, which can be drawn
+    weights: bool  # has attention weights, which can be shown
     relative: bool  # positions that act inside attention: rotary, ALiBi
     kernels: bool  # model.attention_impl other than einsum
 

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from model.config import ModelConfig
 from model.masks import MASKED, Mask
-from model.mixers.kernels import attend
+from model.mixers import kernels
 from model.noise import Noise, dropout
 from model.positions import NoPositions, clipped_distances
 
@@ -279,7 +279,7 @@ class MultiHeadAttention(Heads):
     ) -> tuple[Float[Array, "b t d"], KVCache]:
         """Returns the output for whole rows that every beam begins with, and the cache with them."""
         new = self.keys_values(x_btd, positions_bt)
-        y_btd, _ = self.attend(x_btd, positions_bt, new, mask.filled(), None, table_rh)
+        y_btd, _ = self.attend(x_btd, positions_bt, new, mask.with_dense(), None, table_rh)
         return y_btd, cache.prefill(new, mask.keys_bs != 0)
 
     def attend(
@@ -301,7 +301,7 @@ class MultiHeadAttention(Heads):
         q_bhtk = self.queries(x_btd, positions_bt)
         if mask.dense_bts is None:
             weights_bhts = None
-            heads_bhte = attend(c.attention_impl, q_bhtk, k_bhsk, v_bhse, mask)
+            heads_bhte = kernels.attend(c.attention_impl, q_bhtk, k_bhsk, v_bhse, mask)
         else:
             bias_bhts = self.encoding.bias(positions_bt, positions_bs, table_rh)
             if self.encoding.distances:

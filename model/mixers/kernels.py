@@ -71,7 +71,7 @@ def chunked(
     """Runs the einsum for `CHUNK` queries at a time; a backward pass computes their weights again."""
     _, _, t, d_k = q_bhtk.shape
     size = min(CHUNK, t)
-    q_bhtk, _, _, filled = fill_up(q_bhtk, k_bhsk, v_bhse, mask, size, 1)
+    q_bhtk, _, _, padded = fill_up(q_bhtk, k_bhsk, v_bhse, mask, size, 1)
     chunks = q_bhtk.shape[2] // size
     q_nbhck = jnp.moveaxis(q_bhtk.reshape(*q_bhtk.shape[:2], chunks, size, d_k), 2, 0)
 
@@ -79,7 +79,7 @@ def chunked(
     def heads(chunk: tuple[Float[Array, "b h c k"], Int[Array, ""]]) -> Float[Array, "b h c e"]:
         q_bhck, first = chunk
         logits_bhcs = jnp.einsum("bhck,bhsk->bhcs", q_bhck, k_bhsk, preferred_element_type=jnp.float32)
-        visible_bcs = filled.dense_from(first, size)
+        visible_bcs = padded.dense_from(first, size)
         masked_bhcs = jnp.where(visible_bcs[:, None], logits_bhcs / jnp.sqrt(jnp.float32(d_k)), MASKED)
         weights_bhcs = jax.nn.softmax(masked_bhcs, axis=-1).astype(v_bhse.dtype)
         return jnp.einsum("bhcs,bhse->bhce", weights_bhcs, v_bhse)

@@ -120,9 +120,9 @@ def _other_blocks(
     segments_nbs: Int[Array, "n b s"],
     after: bool,
 ) -> tuple[Float[Array, "n b h k e"], Int[Array, "n b"]]:
-    """Returns, for each block, the sum of k v^T over the blocks before it (or after it), and of which segment it is.
+    """Returns, for each block, the sum of k v^T over the blocks before it (or after it), and that sum's segment.
 
-    That is the segment of the position next to the block: no other reaches into it.
+    It is the segment of the position next to the block: no other segment reaches into the block.
     """
     border = 0 if after else -1
 

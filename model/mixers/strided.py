@@ -75,22 +75,22 @@ class StridedAttention(MultiHeadAttention):
         v_bthe = v_bhte.swapaxes(1, 2)
 
         # The rows of what has no b in its name are all blocks, or all columns, of all b rows.
+        def in_blocks(x_bt: Array) -> Array:
+            return _as_rows(blocks.split(x_bt))
+
+        def beside_blocks(x_bt: Array) -> Array:
+            return _as_rows(blocks.beside(blocks.split(x_bt)))
+
+        def in_columns(x_bt: Array) -> Array:
+            return _as_rows(columns.split(x_bt))
+
         visible_near = _as_rows(blocks.visible(mask, c.neighbours))
         logits_near = self._logits(
-            _as_rows(blocks.split(q_bthk)),
-            _as_rows(blocks.beside(blocks.split(k_bthk))),
-            _as_rows(blocks.split(positions_bt)),
-            _as_rows(blocks.beside(blocks.split(positions_bt))),
-            table_rh,
+            in_blocks(q_bthk), beside_blocks(k_bthk), in_blocks(positions_bt), beside_blocks(positions_bt), table_rh
         )
         visible_far = _as_rows(columns.visible(mask))
-        positions_of_columns = _as_rows(columns.split(positions_bt))
         logits_far = self._logits(
-            _as_rows(columns.split(q_bthk)),
-            _as_rows(columns.split(k_bthk)),
-            positions_of_columns,
-            positions_of_columns,
-            table_rh,
+            in_columns(q_bthk), in_columns(k_bthk), in_columns(positions_bt), in_columns(positions_bt), table_rh
         )
 
         def of_positions(near: Array, far: Array) -> Array:
@@ -107,10 +107,10 @@ class StridedAttention(MultiHeadAttention):
 
         keys_near = visible_near.shape[-1]
         kept_bths = kept_bhts.swapaxes(1, 2)
-        kept_near = _as_rows(blocks.split(kept_bths[..., :keys_near]))
-        kept_far = _as_rows(columns.split(kept_bths[..., keys_near:]))
-        heads_near = jnp.einsum("bqhs,bshe->bqhe", kept_near, _as_rows(blocks.beside(blocks.split(v_bthe))))
-        heads_far = jnp.einsum("bqhs,bshe->bqhe", kept_far, _as_rows(columns.split(v_bthe)))
+        kept_near = in_blocks(kept_bths[..., :keys_near])
+        kept_far = in_columns(kept_bths[..., keys_near:])
+        heads_near = jnp.einsum("bqhs,bshe->bqhe", kept_near, beside_blocks(v_bthe))
+        heads_far = jnp.einsum("bqhs,bshe->bqhe", kept_far, in_columns(v_bthe))
         heads_bthe = heads_near.reshape(b, -1, *heads_near.shape[2:])[:, :t]
         heads_bthe = heads_bthe + columns.joined(heads_far.reshape(b, columns.c, *heads_far.shape[1:]))[:, :t]
         y_btd = self.output(heads_bthe.swapaxes(1, 2))

@@ -44,22 +44,27 @@ class Ensemble(NamedTuple):
         return jnp.min(jnp.stack(limits_b), axis=0), min(steps)
 
     def apply(self, variables: dict[str, Any], *arguments: Any, method: str = "") -> Any:
-        """Returns what `start` or `step` does, called as of a Flax module; without a method, mean log-probabilities."""
-        of_members = zip(self.members, variables["params"], strict=True)
-        if not method:
-            logits = [model.apply({"params": params}, *arguments) for model, params in of_members]
-            return _mean_log_probs(logits)
-        outputs = []  # first tokens from `start`, logits from `step`
-        caches = []
-        *shared, last = arguments
-        for number, (model, params) in enumerate(of_members):
-            own = last.members[number] if method == "step" else last
-            output, cache = model.apply({"params": params}, *shared, own, method=method)
-            outputs.append(output)
-            caches.append(cache)
+        """Does what a Flax module's `apply` does: `start`, `step` or, without a method, mean log-probabilities."""
+        of_members = list(zip(self.members, variables["params"], strict=True))
         if method == "start":
-            return outputs[0], Caches(tuple(caches))
-        return _mean_log_probs(outputs), Caches(tuple(caches))
+            started = [model.apply({"params": params}, *arguments, method="start") for model, params in of_members]
+            first_token_b, _ = started[0]
+            return first_token_b, Caches(tuple(cache for _, cache in started))
+        if method == "step":
+            return self._step(of_members, *arguments)
+        logits = [model.apply({"params": params}, *arguments) for model, params in of_members]
+        return _mean_log_probs(logits)
+
+    def _step(
+        self, of_members: list[tuple[Model, Any]], token_bm: Int[Array, "b m"], step: Int[Array, ""], caches: Caches
+    ) -> tuple[Float[Array, "b m v"], Caches]:
+        logits = []
+        after = []
+        for (model, params), cache in zip(of_members, caches.members, strict=True):
+            logits_bmv, cache = model.apply({"params": params}, token_bm, step, cache, method="step")
+            logits.append(logits_bmv)
+            after.append(cache)
+        return _mean_log_probs(logits), Caches(tuple(after))
 
 
 def _mean_log_probs(logits: list[Float[Array, "*b v"]]) -> Float[Array, "*b v"]:

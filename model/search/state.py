@@ -20,6 +20,26 @@ P = ParamSpec("P")
 FIRST_STEPS = 24  # the cache's initial size, in steps
 
 
+def translation_limits(
+    source_bs: Int[Array, "b s"], extra_length: int, limit: int | None
+) -> tuple[Int[Array, " b"], int]:
+    """Returns the most output tokens, EOS included, for each sentence, and for any sentence in a row this long.
+
+    `limit` is the model's longest row, if any (`NoPositions.limit`).
+
+    Raises:
+      ValueError: `extra_length` leaves no room for even one token.
+    """
+    width = source_bs.shape[1]
+    steps = width + extra_length
+    if limit is not None:
+        steps = min(steps, limit)
+    if steps < 1:
+        raise ValueError(f"extra_length is {extra_length}: no output fits a source row of {width}")
+    lengths_b = jnp.sum(source_bs != PAD, axis=1)
+    return jnp.clip(lengths_b + extra_length, 1, steps), steps
+
+
 class Hypotheses(NamedTuple):
     """The best m hypotheses of each sentence, best first; where there are fewer, length 0 and score -inf.
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Int, Num
 
-from base.intervals import Interval, bootstrap, wilson
+from base.intervals import DRAWS, Interval, bootstrap, wilson
 from data.grammar.sentences import Example
 from infer.attention.kinds import KINDS
 
@@ -79,9 +79,14 @@ def annotate(example: Example, reverse: bool = False) -> AnnotatedPair:
     cases = {("encoder", relation): source_cases for relation, source_cases in between(source).items()}
     sources_of = _cases(alignment)
     for relation, target_cases in between(target).items():
-        pairs = [(query, key) for query, keys in target_cases.items() for key in keys]
-        cases["decoder", relation] = _cases((query, key) for query, key in pairs if key < query)
-        cases["cross", relation] = _cases((query, s) for query, key in pairs for s in sources_of.get(key, frozenset()))
+        visible: list[tuple[int, int]] = []
+        translated: list[tuple[int, int]] = []
+        for query, keys in target_cases.items():
+            visible += [(query, key) for key in keys if key < query]
+            for key in keys:
+                translated += [(query, source_token) for source_token in sources_of.get(key, ())]
+        cases["decoder", relation] = _cases(visible)
+        cases["cross", relation] = _cases(translated)
     source_text, source_tokens = sides[source]
     target_text, target_tokens = sides[target]
     return AnnotatedPair(source_text, target_text, source_tokens, target_tokens, cases, alignment)
@@ -153,12 +158,12 @@ def _accuracy(hits: int, cases: int) -> dict[str, float]:
     return {"accuracy": hits / cases, "low": low, "high": high}
 
 
-def null_accuracy(chance: float, cases: int, heads: int, draws: int = 1000) -> float:
+def null_accuracy(chance: float, cases: int, heads: int) -> float:
     """Returns the 95th percentile of the best accuracy of as many random heads, each of accuracy `chance`.
 
     That best head is chosen on the cases that it is scored on, as one who searches a single set of sentences does.
     """
-    hits_dh = np.random.default_rng(0).binomial(cases, chance, size=(draws, heads))
+    hits_dh = np.random.default_rng(0).binomial(cases, chance, size=(DRAWS, heads))
     return float(np.quantile(hits_dh.max(1), 0.95) / cases)
 
 

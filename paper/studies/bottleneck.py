@@ -9,7 +9,7 @@ from jaxtyping import Float
 from base.table import NOT_RUN, Table, spread
 from configs.bottleneck import CHOSEN, KINDS, RATES
 from paper.drawing import curve, drawn
-from paper.records import Records, RowRuns, caveat_notes, row_runs
+from paper.records import Records, RowRuns, caveat_notes, row_runs, run_notes
 from paper.studies.choice import stage_1
 from paper.tables.cost import cost
 from paper.tables.trend import INTERVAL, half_interval, with_interval
@@ -39,7 +39,7 @@ def tables(records: Records) -> list[Table]:
         "the design, its rule and what was expected: configs/bottleneck.py, committed before the first run",
         verdict(drops),
         f"mean over the seeds, ± standard deviation; differences, of the same seed: {INTERVAL}",
-        *(note for row in runs.values() for note in row.notes),
+        *run_notes(runs),
         *caveat_notes(runs),
     ]
     study = Table("bottleneck", "One vector for a sentence, or attention", head, lines, notes)

@@ -13,7 +13,7 @@ from configs.layers import D_FF
 from data.grammar.contrast import RELATIONS
 from paper.contrast.pairs import BANDS, Band, shown
 from paper.drawing import curve, drawn
-from paper.records import Records, RowRuns, caveat_notes, row_runs
+from paper.records import Records, RowRuns, caveat_notes, row_runs, run_notes
 from paper.studies.choice import stage_1
 from paper.tables.cost import cost
 from paper.tables.trend import (
@@ -68,7 +68,7 @@ def tables(records: Records) -> list[Table]:
         *tested(worse, "log perplexity − attention"),
         *tested({name: more[name] for name in LONGER}, "drop of agreement − attention's"),
         *tested(more_it, "drop of `it` − attention's, 4 words against 5 and more"),
-        *(note for row in runs.values() for note in row.notes),
+        *run_notes(runs),
         *caveat_notes(runs),
     ]
     study = Table("distance", TITLE, HEAD, lines, notes)

@@ -10,7 +10,7 @@ from base.table import NOT_RUN, Table, spread
 from configs.extrapolation import LENGTH, POSITIONS
 from model.config import parameter_count
 from paper.drawing import curve, drawn
-from paper.records import Records, RowRuns, caveat_notes, load, row_runs
+from paper.records import Records, RowRuns, caveat_notes, load, row_runs, run_notes
 from paper.tables.cost import cost
 from paper.tables.trend import INTERVAL, with_interval
 from run.folder import model_config
@@ -39,7 +39,7 @@ def tables(records: Records) -> list[Table]:
         f"and tested on rows of {BANDS[-1][1]}; position 1 is the first predicted token",
         f"a table of learned positions has {LENGTH} rows: longer rows cannot be read at all",
         f"mean over the seeds, ± standard deviation; differences, of the same seed: {INTERVAL}",
-        *(note for row in runs.values() for note in row.notes),
+        *run_notes(runs),
         *caveat_notes(runs),
     ]
     return [Table("extrapolation", "Positions beyond the training length", head, lines, notes)]
@@ -80,11 +80,14 @@ def risen(row: RowRuns, band: tuple[int, int]) -> Float[np.ndarray, " seeds"]:
 
 def apart(row: RowRuns, other: RowRuns, band: tuple[int, int]) -> Float[np.ndarray, " seeds"]:
     """Returns the mean over a band minus that of another row, for each seed that both have, as `banded`."""
-    one, two = (
-        dict(zip([scored.run.config["seed"] for scored in each.scored], banded(each, band), strict=False))
-        for each in (row, other)
-    )
+    one = _banded_by_seed(row, band)
+    two = _banded_by_seed(other, band)
     return np.array([one[seed] - two[seed] for seed in sorted(one.keys() & two.keys())])
+
+
+def _banded_by_seed(row: RowRuns, band: tuple[int, int]) -> dict[int, float]:
+    seeds = [scored.run.config["seed"] for scored in row.scored]
+    return dict(zip(seeds, banded(row, band), strict=False))  # `banded` may have none
 
 
 def _missing(row: RowRuns, band: tuple[int, int], limit: int | None) -> str:

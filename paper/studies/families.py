@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from base.table import Table
 from configs.classification import CLASSES
 from paper.drawing import colour, drawn
-from paper.records import Records, RowRuns, ScoredRun, caveat_notes, identity, load, row_runs
+from paper.records import Records, RowRuns, ScoredRun, caveat_notes, identity, load, row_runs, run_notes
 from paper.tables.cost import cost
 from paper.tables.trend import INTERVAL, paired_differences, tested, with_interval
 from run.folder import as_json
@@ -73,7 +73,7 @@ def _classifiers(records: Records) -> Table:
         f"mean over the seeds, ± standard deviation; differences, in points, by seed, {INTERVAL}",
         *tested(gained, "difference"),
         *beginnings(records, runs, PRETRAINING),
-        *(note for row in runs.values() for note in row.notes),
+        *run_notes(runs),
         *caveat_notes(runs),
     ]
     return Table("families", "Classifiers: from a masked language model and from scratch", head, lines, notes)
@@ -103,7 +103,7 @@ def _translators(records: Records) -> Table:
         *(f"{name}: {with_interval(seeds, 2)} sacreBLEU" for name, seeds in compared.items() if len(seeds)),
         *tested(compared, "sacreBLEU"),
         *beginnings(records, runs, DENOISING),
-        *(note for row in runs.values() for note in row.notes),
+        *run_notes(runs),
         *caveat_notes(runs),
     ]
     return Table("families-translators", "Translators by family", head, lines, notes)

@@ -11,7 +11,7 @@ from base.two_stages import SEEDS
 from configs.g2p import CHOSEN, LANGUAGES, OPTIONS, PILOT
 from paper.drawing import colour, drawn
 from paper.published import G2P
-from paper.records import Records, RowRuns, caveat_notes, row_runs
+from paper.records import Records, RowRuns, caveat_notes, row_runs, run_notes
 from paper.tables.cost import cost
 from paper.tables.trend import LEVEL
 
@@ -59,7 +59,7 @@ def tables(records: Records) -> list[Table]:
         verdict(together),
         "alone: mean over the seeds, ± standard deviation; the mean of all languages, of the seeds that every one has",
         "95 % interval: Wilson's, for the number of test words, around the mean of single models",
-        *(note for row in runs.values() for note in row.notes),
+        *run_notes(runs),
         *caveat_notes(runs),
     ]
     return [Table("g2p", TITLE, head, [*lines, mean], notes), stage_1(records)]

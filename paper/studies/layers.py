@@ -7,7 +7,7 @@ import numpy as np
 from base.table import NOT_RUN, Table, spread
 from configs.layers import D_FF
 from paper.drawing import colour, drawn
-from paper.records import Records, RowRuns, caveat_notes, load, row_runs
+from paper.records import Records, RowRuns, caveat_notes, load, row_runs, run_notes
 from paper.tables.cost import analytic_flops, cost
 from paper.tables.table3 import parameters
 from paper.tables.trend import INTERVAL, paired_differences, tested, with_interval
@@ -59,7 +59,7 @@ def tables(records: Records) -> list[Table]:
         "± standard deviation",
         *(note for key, name in COMPARED.items() for note in tested(minus_attention[key], f"{name} − attention")),
         "training operations: matrix products, forward and backward, padding included",
-        *(note for row in runs.values() for note in row.notes),
+        *run_notes(runs),
         *caveat_notes(runs),
     ]
     return [Table("layers", "Layers before and after self-attention, at equal parameters", HEAD, lines, notes)]

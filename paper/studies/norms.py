@@ -47,13 +47,22 @@ def rows(records: Records) -> dict[str, RowRuns]:
 def perplexities(records: Records) -> Perplexities:
     """Returns the validation perplexity of each run's seeds after the last update."""
     found = last_validations(records, [f"{FILE}:{row}" for row in ROWS])
-    return {row: [found[f"{FILE}:{row}"][seed] for seed in SEEDS if seed in found[f"{FILE}:{row}"]] for row in ROWS}
+    of_rows: Perplexities = {}
+    for row in ROWS:
+        by_seed = found[f"{FILE}:{row}"]
+        of_rows[row] = [by_seed[seed] for seed in SEEDS if seed in by_seed]
+    return of_rows
 
 
 def _cell(values: list[float]) -> str:
     if not values:
         return NOT_RUN
-    return f"{number(float(np.exp(np.mean(np.log(values)))), 2)} ({started(values)} of {len(values)})"
+    return f"{number(float(np.exp(_mean_log(values))), 2)} ({started(values)} of {len(values)})"
+
+
+def _mean_log(values: list[float]) -> float:
+    """Returns the mean of the logarithms; NaN without a value."""
+    return float(np.mean(np.log(values))) if values else float("nan")
 
 
 def started(values: list[float]) -> int:
@@ -85,9 +94,12 @@ def plot(records: Records, path: Path) -> None:
     columns = [f"{warmup} %" for warmup in WARMUPS]
     with drawn(path, 7, 2.6) as figure:
         for axes, norm in zip(figure.subplots(1, len(NORMS), sharey=True), NORMS, strict=True):
-            cells = [[found[name_of(norm, layers, warmup)] for warmup in WARMUPS] for layers in LAYERS]
-            logs_nw = np.array([[np.mean(np.log(values)) if values else np.nan for values in row] for row in cells])
+            logs_nw = np.empty((len(LAYERS), len(WARMUPS)))
+            is_paper_nw = np.zeros(logs_nw.shape, bool)
+            for n, layers in enumerate(LAYERS):
+                for w, warmup in enumerate(WARMUPS):
+                    logs_nw[n, w] = _mean_log(found[name_of(norm, layers, warmup)])
+                    is_paper_nw[n, w] = (norm, layers, warmup) == PAPER
             shaded(axes, logs_nw, [str(layers) for layers in LAYERS], columns, highest=float(np.log(4 * STARTED)))
-            paper = [[(norm, layers, warmup) == PAPER for warmup in WARMUPS] for layers in LAYERS]
-            mark(axes, np.array(paper))
+            mark(axes, is_paper_nw)
             axes.set(title=TITLES[norm], xlabel="warm-up", ylabel="layers" if norm == NORMS[0] else "")

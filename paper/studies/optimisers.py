@@ -10,7 +10,7 @@ from jaxtyping import Float
 from base.table import NOT_RUN, Table, number, spread
 from configs.optimisers import BASE, CHOSEN, EVERY, LADDER, OPTIONS, ROWS, SEEDS, STEPS, Option, rates
 from paper.drawing import curve, drawn
-from paper.records import Records, RowRuns, caveat_notes, row_runs
+from paper.records import Records, RowRuns, caveat_notes, row_runs, run_notes
 from paper.studies.choice import choice, last_validations, validations_of
 from paper.tables.cost import cost
 from paper.tables.trend import INTERVAL, LEVEL, holm, p_values_of, tested, with_interval
@@ -63,7 +63,7 @@ def tables(records: Records) -> list[Table]:
         *(verdict(row, fewer) for row in ROWS if row != BASE),
         f"mean over the seeds, ± standard deviation; differences, with the same seed: {INTERVAL}",
         *tested(fewer, "updates − Adam's"),
-        *(note for row in runs.values() for note in row.notes),
+        *run_notes(runs),
         *caveat_notes(runs),
     ]
     return [Table("optimisers", TITLE, head, lines, notes), stage_1(records)]

@@ -16,7 +16,7 @@ from base.table import NOT_RUN, Table, number
 from configs.scaling import ROWS
 from model.config import parameter_count
 from paper.drawing import colour, drawn
-from paper.records import Records, RowRuns, caveat_notes, load, row_runs
+from paper.records import Records, RowRuns, caveat_notes, load, row_runs, run_notes
 from paper.tables.cost import cost
 from run.folder import model_config
 
@@ -134,7 +134,7 @@ def tables(records: Records) -> list[Table]:
         lines.append((row.label(name), f"{n:,}", f"{d:,}", row.shown("nll", 3), str(len(row.scored)), cost(row.scored)))
     notes = [
         "row: width and updates; nats a token of the test set, mean over the seeds ± standard deviation",
-        *(note for row in runs.values() for note in row.notes),
+        *run_notes(runs),
         *caveat_notes(runs),
     ]
     head = ("row", "parameters without embeddings", "tokens", "nats a token", "seeds", "cost")

@@ -9,7 +9,7 @@ from base.table import Table, number
 from data.scan import SPLITS
 from paper.drawing import colour, drawn
 from paper.published import SCAN
-from paper.records import Records, RowRuns, caveat_notes, row_runs
+from paper.records import Records, RowRuns, caveat_notes, row_runs, run_notes
 from paper.tables.cost import cost
 from paper.tables.trend import INTERVAL, tested, with_interval
 
@@ -42,7 +42,7 @@ def tables(records: Records) -> list[Table]:
         "other splits are the published ones",
         f"delta: {INTERVAL}; how far seeds of the published model lie apart is not known",
         *tested(delta, "delta"),
-        *(note for row in runs.values() for note in row.notes),
+        *run_notes(runs),
         *caveat_notes(runs),
     ]
     return [Table("scan", "SCAN: compositional generalisation", head, lines, notes)]

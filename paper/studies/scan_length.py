@@ -11,7 +11,7 @@ from data.scan import LONGEST
 from infer.scores.bleu import ORACLE
 from paper.drawing import colour, drawn
 from paper.published import SCAN_26
-from paper.records import Records, RowRuns, caveat_notes, row_runs
+from paper.records import Records, RowRuns, caveat_notes, row_runs, run_notes
 from paper.tables.cost import cost
 from paper.tables.trend import INTERVAL, paired_differences, tested, with_interval
 
@@ -62,7 +62,7 @@ def tables(records: Records) -> list[Table]:
         "oracle_length.py",
         *_notes_on_differences(runs),
         *(f"verdict on {model}, as published: {verdict_on_published(runs, model)}" for model in RELATIVE),
-        *(note for row in runs.values() for note in row.notes),
+        *run_notes(runs),
         *caveat_notes(runs),
     ]
     return [Table("scan_length", "SCAN by length", head, lines, notes)]

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from base.table import Table, number
 from configs.scores import CHOSEN, RATES, ROWS
 from paper.drawing import colour, drawn
-from paper.records import Records, RowRuns, caveat_notes, row_runs
+from paper.records import Records, RowRuns, caveat_notes, row_runs, run_notes
 from paper.studies.choice import stage_1
 from paper.tables.cost import cost
 from paper.tables.trend import INTERVAL, by_seed, half_interval, paired_differences, tested, with_interval
@@ -41,7 +41,7 @@ def tables(records: Records) -> list[Table]:
         verdict_of_additive(minus(runs, "unscaled", "additive", LARGE)),
         f"mean over the seeds, ± standard deviation; differences, with the same d_k and seed: {INTERVAL}",
         *tested(worse, "log perplexity − scaled"),
-        *(note for row in runs.values() for note in row.notes),
+        *run_notes(runs),
         *caveat_notes(runs),
     ]
     study = Table("scores", TITLE, HEAD, lines, notes)

@@ -14,7 +14,7 @@ from configs.table3_second import CHOSEN, EQUIVALENT, MARGIN, PRIMARY, SCHEDULES
 from model.config import parameter_count
 from paper.drawing import drawn, name_points
 from paper.published import TABLE3
-from paper.records import Records, RowRuns, RunRecord, caveat_notes, load, row_runs
+from paper.records import Records, RowRuns, RunRecord, caveat_notes, load, row_runs, run_notes
 from paper.studies.choice import stage_1
 from paper.tables.cost import cost
 from paper.tables.trend import (
@@ -59,7 +59,7 @@ def tables(records: Records) -> list[Table]:
         "the design, its rule and its prediction: configs/table3_second.py, committed before the first run",
         *verdict(differences),
         f"failed: perplexity on validation at update {STEPS // 2} above {NOT_STARTED:g} times base's of the same seed",
-        *(note for row in runs.values() for note in row.notes),
+        *run_notes(runs),
         *caveat_notes(runs),
     ]
     study = Table("second", "Table 3 scaled down, second design", HEAD, lines, notes)

@@ -74,7 +74,7 @@ def _chains(jaxpr: Jaxpr, before: list[int]) -> list[int]:
         elif len(inner) == 1:
             leaving = _chains(inner[0], entering)
         elif inner:
-            raise ValueError(f"{equation.primitive.name}: how often its parts run, the program does not say")
+            raise ValueError(f"{equation.primitive.name}: the program does not say how often its parts run")
         else:
             longest_in = max(entering, default=0)
             longest_out = longest_in + 1 if equation.primitive.name in PRODUCTS else longest_in

@@ -87,4 +87,7 @@ def _rows(mixer: str, x_btd: Float[Array, "b t d"]) -> tuple[Array, Array, Any]:
     """Returns what a mixer is called with for rows of one sentence each: x, positions, and the mask."""
     ones_bt = jnp.ones(x_btd.shape[:2], jnp.int32)
     mask = Mask(ones_bt, ones_bt, mixer in LOOK_BACK)
-    return x_btd, jnp.cumsum(ones_bt, axis=1) - 1, mask.filled() if mixer == "attention" else mask
+    if mixer == "attention":
+        mask = mask.with_dense()
+    positions_bt = jnp.cumsum(ones_bt, axis=1) - 1
+    return x_btd, positions_bt, mask

@@ -11,7 +11,7 @@ from base.table import Table, difference, mean, number, spread
 from configs.ablations import ALL
 from model.config import parameter_count
 from paper.published import TABLE3, TIMES
-from paper.records import Records, RowRuns, caveat_notes, load, row_runs
+from paper.records import Records, RowRuns, caveat_notes, load, row_runs, run_notes
 from paper.tables.cost import cost
 from paper.tables.trend import INTERVAL, design, paired_differences, summary, tested, with_interval
 from run.folder import model_config
@@ -85,7 +85,7 @@ def full(records: Records) -> Table:
     notes += [
         "parameters: ours follow from the paper's equations with one shared vocabulary of 37,000; no vocabulary size "
         f"gives both {TABLE3['base'].parameters}e6 and {TABLE3['big'].parameters}e6",
-        *(note for row in runs.values() for note in row.notes),
+        *run_notes(runs),
         *caveat_notes(runs),
     ]
     return Table("table3", "Table 3: variations of the base model, newstest2013 English-German", HEAD, rows, notes)
@@ -118,7 +118,7 @@ def small(records: Records) -> Table:
         SETTING,
         f"− base, ours: mean over the seeds that both rows have, {INTERVAL}; perplexity and sacreBLEU: mean over the "
         "seeds, ± standard deviation",
-        *(note for row in models.values() for note in row.notes),
+        *run_notes(models),
         *design(models),
         *summary(models, "perplexity", lambda name: TABLE3[name].perplexity),
         *summary(models, "sacrebleu", lambda name: TABLE3[name].bleu),
@@ -151,7 +151,7 @@ def why(records: Records) -> Table:
         f"difference: mean over the seeds that both rows have, {INTERVAL}",
         *tested(logs, "log perplexity"),
         *tested(bleu, "BLEU"),
-        *(note for row in models.values() for note in row.notes),
+        *run_notes(models),
         *caveat_notes(models),
     ]
     return Table("table3-why", "Table 3, scaled-down models: why C3 and big are worse than base", head, rows, notes)

@@ -2,7 +2,7 @@
 
 from base.table import Table, difference, mean, number
 from paper.published import TABLE4
-from paper.records import PARSING, Records, caveat_notes, row_runs
+from paper.records import PARSING, Records, caveat_notes, row_runs, run_notes
 from paper.tables.cost import cost
 
 CONFIGS = {"WSJ only, discriminative": "configs/parsing.py:wsj", "semi-supervised": "configs/parsing.py:semi"}
@@ -40,7 +40,7 @@ def full(records: Records) -> Table:
                 cost(row.scored),
             )
         )
-    notes = [*NOTES, *(note for row in ours.values() for note in row.notes), *caveat_notes(ours)]
+    notes = [*NOTES, *run_notes(ours), *caveat_notes(ours)]
     return Table("table4", "Table 4: constituency parsing, WSJ section 23", head, lines, notes)
 
 

@@ -164,11 +164,9 @@ def rank_correlation(
         return (paper_ranks * our_ranks).sum(-1) / np.sqrt(squares)
 
 
-def bootstrap_interval(
-    paper: Sequence[float], seeds_of_rows: Sequence[Sequence[float]], draws: int = DRAWS
-) -> tuple[float, float]:
+def bootstrap_interval(paper: Sequence[float], seeds_of_rows: Sequence[Sequence[float]]) -> tuple[float, float]:
     """Returns the 95 % bootstrap interval of the rank correlation: rows are redrawn, and within each row its seeds."""
-    chosen_rows, ours = redrawn(seeds_of_rows, draws)
+    chosen_rows, ours = redrawn(seeds_of_rows, DRAWS)
     correlations = rank_correlation(np.array(paper)[chosen_rows], ours)
     low, high = np.nanpercentile(correlations, [2.5, 97.5])
     return float(low), float(high)

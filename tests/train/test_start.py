@@ -13,7 +13,7 @@ from tasks.loss import Loss
 from tests import tiny
 from train import loop, metrics
 from train.metrics import Reporter
-from train.start import given
+from train.start import config_line
 from train.step import Sums
 
 
@@ -23,7 +23,7 @@ def test_a_start_says_what_it_does_and_compiles_the_update_once(
     cfg = tiny.training_config(tmp_path)
     cfg.steps = 3
     with jax.log_compiles(True), caplog.at_level(logging.WARNING, "jax"):
-        assert loop.train(cfg, tmp_path / "run", given="config: some.py") == 0
+        assert loop.train(cfg, tmp_path / "run", config_line="config: some.py") == 0
     compiled = [one for one in caplog.messages if one.startswith("Finished XLA compilation of jit(train_step)")]
     assert len(compiled) == 1
     lines = capsys.readouterr().err.splitlines()
@@ -45,8 +45,8 @@ def test_a_start_says_what_it_does_and_compiles_the_update_once(
 
 
 def test_the_keys_that_the_command_line_sets_are_named() -> None:
-    assert given("configs/base.py", {}) == "config: configs/base.py"
-    assert given("a.py", {"seed": 1, "model.norm": "pre"}) == "config: a.py, but model.norm='pre', seed=1"
+    assert config_line("configs/base.py", {}) == "config: configs/base.py"
+    assert config_line("a.py", {"seed": 1, "model.norm": "pre"}) == "config: a.py, but model.norm='pre', seed=1"
 
 
 def test_the_time_left_follows_the_updates_since_the_last_record_without_compilation(
