@@ -12,7 +12,8 @@ from infer.inside.trace import Patch, Trace, trace
 from infer.runs import Run
 from infer.translate.options import chosen
 from infer.translate.translator import Hypothesis, Translator, translate_one
-from run.averaging import count_parameters, named_steps
+from run.averaging import named_steps
+from run.parameters import count_parameters
 
 
 class LoadedRun:

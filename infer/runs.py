@@ -20,9 +20,10 @@ from base.files import folder, folders
 from data.imported import open_tokenizer
 from data.tokenizer import Tokenizer
 from model.config import ModelConfig
-from run.averaging import check_began, count_parameters, load_choice, named_steps
+from run.averaging import check_began, load_choice, named_steps
 from run.changes import check_unchanged
 from run.config import SPLITS, read_config
+from run.parameters import count_parameters, named_shapes
 from tasks import TRANSLATION, task_of
 from tasks.task import Task
 
@@ -95,12 +96,11 @@ def _check_model(task: Task, config: ConfigDict, model: ModelConfig, params: Any
             f"{checkpoint} holds {count_parameters(params):,} parameters; the model of the run's config.json has "
             f"{count:,}: this checkpoint is of another model"
         )
-    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
-        name = jax.tree_util.keystr(path, simple=True, separator="/")
+    for name, shape in named_shapes(params).items():
         expected = expected_shapes.get(re.sub(r"layer_\d+", "layer_0", name))
-        if expected != np.shape(leaf):
+        if expected != shape:
             raise UserError(
-                f"{checkpoint} has {name} of shape {np.shape(leaf)}; in the model of the run's config.json it is "
+                f"{checkpoint} has {name} of shape {shape}; in the model of the run's config.json it is "
                 f"{expected or 'absent'}: this checkpoint is of another model"
             )
 
@@ -109,8 +109,7 @@ def _check_model(task: Task, config: ConfigDict, model: ModelConfig, params: Any
 def _named_shapes(task: Task, config: str, model: ModelConfig) -> dict[str, tuple[int, ...]]:
     """Returns the shapes of a model's parameters; the config is JSON, so that the runs of an ensemble share them."""
     objective = task.objective(ConfigDict(json.loads(config)), model)
-    leaves = jax.tree_util.tree_leaves_with_path(jax.eval_shape(objective.init, jax.random.key(0)))
-    return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf.shape for path, leaf in leaves}
+    return named_shapes(jax.eval_shape(objective.init, jax.random.key(0)))
 
 
 def finite(model_run: Run) -> Any:

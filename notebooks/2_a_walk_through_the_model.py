@@ -21,9 +21,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from base.tokens import Tokens
-from model.config import ModelConfig, parameter_count
+from model.config import ModelConfig
 from model.masks import Mask
 from model.noise import Noise, dropout
+from model.parameter_count import parameter_count
 from model.positions import sinusoids
 from model.transformer import Transformer, init_params
 

@@ -33,7 +33,8 @@ import matplotlib.pyplot as plt
 
 from base.table import Table, as_text
 from paper.published import TABLE3
-from paper.records import find_records, row_runs
+from paper.records import find_records
+from paper.rows import row_runs
 from paper.tables.table3 import small
 from paper.tables.trend import paired_differences
 

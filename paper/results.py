@@ -36,18 +36,8 @@ from base.markers import rewritten
 from base.table import Markdown, Table, as_markdown, escaped
 from paper import cards
 from paper.command import make
-from paper.records import (
-    TOLERANCE,
-    Records,
-    RowRuns,
-    RunRecord,
-    ScoredRun,
-    caveat_notes,
-    dagger_notes,
-    find_records,
-    newest_evaluation,
-    read_run,
-)
+from paper.records import TOLERANCE, Records, RunRecord, find_records, newest_evaluation, read_run
+from paper.rows import RowRuns, ScoredRun, caveat_notes, dagger_notes
 from paper.studies import STUDIES
 from paper.tables.cost import devices
 

@@ -1,6 +1,5 @@
-"""Chooses checkpoints and averages their parameters (section 6.1); counts and hashes parameters."""
+"""Chooses checkpoints and averages their parameters (section 6.1)."""
 
-import hashlib
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -172,24 +171,3 @@ def list_checkpoints(workdir: Path) -> list[Checkpoint]:
                 if checkpoints.steps() == steps:
                     raise
                 # A training beside this has removed one since.
-
-
-def count_parameters(params: Any) -> int:
-    """Returns the number of scalars in a tree of arrays."""
-    return sum(leaf.size for leaf in jax.tree.leaves(params))
-
-
-def params_sha256(params: Any) -> str:
-    """Returns the SHA-256 of a tree of arrays: `PATH DTYPE SHAPE`, a newline and the array's bytes, in path order.
-
-    Bytes are little-endian and in C order; a path is its keys joined by `/`. The hash depends on names and values only,
-    not on the machine or the storage format.
-    """
-    digest = hashlib.sha256()
-    leaves = jax.tree_util.tree_leaves_with_path(params)
-    named = {jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf) for path, leaf in leaves}
-    for path in sorted(named):
-        array = named[path]
-        digest.update(f"{path} {array.dtype.name} {array.shape}\n".encode())
-        digest.update(np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False)).data)
-    return digest.hexdigest()

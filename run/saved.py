@@ -16,6 +16,7 @@ from flax.traverse_util import unflatten_dict
 from base.errors import UserError
 from base.files import check, read_json, sha256, write_text
 from run import checksums
+from run.parameters import named_shapes
 from run.quiet import quiet, reason
 
 _TIME = "_CHECKPOINT_METADATA"
@@ -143,8 +144,9 @@ def check_shapes(folder: Path, params: Any) -> None:
       UserError: a name or a shape differs, or as `reading`.
     """
     with reading(folder):
-        saved_shapes = _shapes(_tree(folder)["params"])
-    model_shapes = _shapes(params)
+        # By path, for a checkpoint of another model, which is to be refused by name, need not be of dicts.
+        saved_shapes = named_shapes(_tree(folder)["params"])
+    model_shapes = named_shapes(params)
     for name in sorted(saved_shapes.keys() | model_shapes.keys()):
         in_checkpoint = saved_shapes.get(name, "absent")
         in_model = model_shapes.get(name, "absent")
@@ -227,13 +229,3 @@ def _names(folder: Path) -> dict:
 def _tree(folder: Path) -> dict:
     """Returns the names, shapes and dtypes of a saved state's arrays."""
     return ocp.PyTreeCheckpointHandler().metadata(folder / "state").tree
-
-
-def _shapes(params: Any) -> dict[str, tuple[int, ...]]:
-    """Returns the shape of each leaf by its path, with keys joined by `/`."""
-    # Not `flatten_dict`, since a checkpoint of another model, which is to be refused by name, need not be of dicts.
-    shapes = {}
-    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
-        name = jax.tree_util.keystr(path, simple=True, separator="/")
-        shapes[name] = tuple(leaf.shape)
-    return shapes

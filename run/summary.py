@@ -8,8 +8,9 @@ from typing import Any
 from base.errors import UserError
 from base.files import folder
 from base.keys import flat
-from run.averaging import check_began, count_parameters, list_checkpoints, load_choice, params_sha256
+from run.averaging import check_began, list_checkpoints, load_choice
 from run.config import read_config
+from run.parameters import count_parameters, params_sha256
 
 
 def summary(workdir: Path) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from infer.scores.bleu import METRICS
-from paper.records import load
+from paper.rows import load
 from run.folder import as_json
 from tests.conftest import ROOT
 

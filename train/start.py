@@ -8,8 +8,8 @@ from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from base.memory import largest_resident
-from run.averaging import count_parameters
 from run.folder import device
+from run.parameters import count_parameters
 from train import amx
 
 _MIB = 2**20

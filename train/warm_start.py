@@ -12,10 +12,11 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 
 from base.errors import UserError
 from base.files import folder, sha256
-from run.averaging import load_choice, params_sha256
+from run.averaging import load_choice
 from run.changes import check_unchanged
 from run.config import read_config
 from run.distributed import is_main
+from run.parameters import params_sha256
 
 TOKENIZER = "tokenizer.model"
 

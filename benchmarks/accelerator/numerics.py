@@ -22,7 +22,8 @@ from benchmarks.accelerator.whole_model import compare
 from configs import quickstart
 from model.masks import Mask
 from model.mixers.kernels import attend
-from run.averaging import load_choice, params_sha256
+from run.averaging import load_choice
+from run.parameters import params_sha256
 from train.loop import train
 
 DETERMINISTIC = "--xla_gpu_deterministic_ops=true"

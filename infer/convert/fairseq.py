@@ -15,12 +15,13 @@ from configs.common import default
 from data.imported import MosesBpe
 from infer.convert import pytorch
 from infer.convert.bart_names import entries, norms, their_shape, to_ours, without_zero_biases
-from infer.convert.folders import Imported, named, nested
+from infer.convert.folders import Imported, nested
 from infer.convert.settings import BOOL, SIZE, Rule, head_width, obey, one_of
 from infer.convert.vocabulary import bias_of_copies, our_pieces, our_rows
 from infer.convert.weights import Weights
 from model.transformer import init_params
 from run.folder import model_config
+from run.parameters import named
 
 EPSILON = 1e-5  # of PyTorch's layer norm
 SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")  # the first ids of every dictionary, whose file has the rest

@@ -17,6 +17,7 @@ from base.files import folder, write_json
 from data.tokenizer import Tokenizer
 from run.checkpoint import Checkpoints
 from run.folder import as_json
+from run.parameters import named_shapes
 from tasks import task_of
 
 _DRAFT = ".converting-"  # and 32 hexadecimal digits: a folder that is being written
@@ -108,18 +109,14 @@ def make_run(workdir: str | Path, imported: Imported) -> None:
 
 def check_shapes(imported: Imported) -> None:
     """Raises `UserError` unless names and shapes of the parameters are those of the config's model."""
-    expected = _named_shapes(shapes(imported.config, imported.tokenizer))
-    actual = _named_shapes(imported.params)
+    expected = named_shapes(shapes(imported.config, imported.tokenizer))
+    actual = named_shapes(imported.params)
     for name in sorted(expected.keys() | actual.keys()):
         if expected.get(name) != actual.get(name):
             raise UserError(
                 f"{imported.source}: parameter {name} is {actual.get(name, 'absent')}; in the model of its config it "
                 f"is {expected.get(name, 'absent')}"
             )
-
-
-def _named_shapes(params: Any) -> dict[str, tuple[int, ...]]:
-    return {name: leaf.shape for name, leaf in named(params).items()}
 
 
 def shapes(config: ConfigDict, tokenizer: Tokenizer | None) -> Any:
@@ -133,14 +130,8 @@ def shapes(config: ConfigDict, tokenizer: Tokenizer | None) -> Any:
     return jax.eval_shape(task.objective(config, model).init, jax.random.key(0))
 
 
-def named(params: Any) -> dict[str, Any]:
-    """Returns {"encoder/layer_0/feed_forward/w1": array, ...}."""
-    leaves = jax.tree_util.tree_leaves_with_path(params)
-    return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves}
-
-
 def nested(leaves: dict[str, Any]) -> dict[str, Any]:
-    """Returns the tree whose `named` these leaves are."""
+    """Returns the tree of which these are the leaves, by name (`run.parameters.named`)."""
     tree: dict[str, Any] = {}
     for name, leaf in leaves.items():
         *folders, last = name.split("/")

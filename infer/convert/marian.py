@@ -20,7 +20,7 @@ from data.symbols import SPECIALS
 from data.tokenizer import Tokenizer
 from infer.convert.bart_names import entries, sines_first, their_shape, to_ours, to_theirs, without_zero_biases
 from infer.convert.check import KNOWN_NORMS, check_holds, check_tokenizer, compare, penalty_note, scored_pairs
-from infer.convert.folders import Imported, named, nested
+from infer.convert.folders import Imported, nested
 from infer.convert.settings import ACTIVATION, BOOL, ID, OUR_ACTIVATIONS, SIZE, head_width, obey
 from infer.convert.vocabulary import bias_of_copies, our_pieces, our_rows
 from infer.convert.weights import Weights
@@ -29,6 +29,7 @@ from model.config import ACTIVATIONS, ModelConfig
 from model.positions import sinusoids
 from model.transformer import init_params
 from run.folder import model_config
+from run.parameters import named
 
 CLASSES = {"post": ("marian", "MarianMTModel"), "pre": ("pegasus", "PegasusForConditionalGeneration")}
 THEIR_ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new", "silu": "silu"}

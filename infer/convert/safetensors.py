@@ -11,11 +11,12 @@ from safetensors.numpy import save_file
 from base.errors import UserError, shown
 from base.files import write_json, write_text
 from data.imported import open_tokenizer
-from infer.convert.folders import Imported, named, nested, shapes
+from infer.convert.folders import Imported, nested, shapes
 from infer.convert.weights import Weights
 from infer.runs import Run
 from run.config import LARGEST, read_config
 from run.folder import as_json
+from run.parameters import named
 from tasks import task_of
 
 NAME = "model.safetensors"

@@ -16,9 +16,9 @@ from base.files import write_bytes, write_json, write_text
 from base.ids import BOS, EOS, PAD
 from base.tokens import Tokens
 from infer.convert.check import ScoredPairs, check_tokenizer, compare, lengths, scored_pairs
-from infer.convert.folders import named
 from infer.runs import Run
 from model.transformer import Transformer
+from run.parameters import named
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 TOLERANCE = 1e-4

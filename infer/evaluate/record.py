@@ -15,9 +15,9 @@ from base.errors import UserError
 from base.files import output_file, write_text
 from infer.runs import Run, as_one
 from infer.scores.bleu import ORACLE
-from run.averaging import count_parameters, params_sha256
 from run.config import SPLITS
 from run.distributed import is_main
+from run.parameters import count_parameters, params_sha256
 
 
 def provenance(model_run: Run, data: str, split: str, others: Sequence[Run] = ()) -> dict[str, Any]:

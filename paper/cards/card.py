@@ -19,8 +19,9 @@ import numpy as np
 from jaxtyping import Float
 
 from base.table import NOT_RUN, Markdown, Table, mean, number
-from paper.records import RowRuns, RunRecord
+from paper.records import RunRecord
 from paper.reproduce.command import RESULTS, obstacle
+from paper.rows import RowRuns
 from paper.tables.cost import cost
 from paper.tables.trend import LEVEL, Differences, holm, p_values_of, with_interval
 

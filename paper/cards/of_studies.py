@@ -25,7 +25,8 @@ from paper.cards.card import (
     verdict_of,
 )
 from paper.published import G2P, SCAN, SCAN_26
-from paper.records import Records, RowRuns
+from paper.records import Records
+from paper.rows import RowRuns
 from paper.studies import (
     bottleneck,
     distance,

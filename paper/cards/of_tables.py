@@ -20,7 +20,8 @@ from paper.cards.card import (
     verdict_by_number,
 )
 from paper.published import MULTI30K, TABLE2, TABLE3, TABLE4
-from paper.records import Records, RowRuns, row_runs
+from paper.records import Records
+from paper.rows import RowRuns, row_runs
 from paper.tables import table1, table2, table3, table4
 from paper.tables.cost import devices
 from paper.tables.trend import (

@@ -17,7 +17,7 @@ from infer.scores.perplexity import line_log_probs
 from paper.contrast.pairs import Pairs, minimal_pairs, shown
 from paper.heads.measure import direction
 from paper.records import newest_evaluation, read_run
-from run.averaging import params_sha256
+from run.parameters import params_sha256
 
 
 def main(options: Any) -> None:

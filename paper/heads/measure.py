@@ -39,7 +39,7 @@ from paper.heads.roles import (
     role_report,
 )
 from paper.heads.sample import CASES, Sample, sample
-from run.averaging import params_sha256
+from run.parameters import params_sha256
 
 WIDTH = 32  # rows are padded to a multiple of this, to limit the number of compiled shapes
 BATCH = 32  # sentences of up to `WIDTH` subwords in a batch; fewer if they are longer

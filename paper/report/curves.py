@@ -14,7 +14,8 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from paper.drawing import name_points, without_outlier
 from paper.published import TABLE3, Ablation
-from paper.records import Records, RowRuns, RunRecord, row_runs
+from paper.records import Records, RunRecord
+from paper.rows import RowRuns, row_runs
 from paper.studies import STUDIES
 from paper.tables.table2 import PAIRS, SIZES, config_of
 from paper.tables.table3 import FILE

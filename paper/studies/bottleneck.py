@@ -9,7 +9,8 @@ from jaxtyping import Float
 from base.table import NOT_RUN, Table, spread
 from configs.bottleneck import CHOSEN, KINDS, RATES
 from paper.drawing import curve, drawn
-from paper.records import Records, RowRuns, caveat_notes, row_runs, run_notes
+from paper.records import Records
+from paper.rows import RowRuns, caveat_notes, row_runs, run_notes
 from paper.studies.choice import stage_1
 from paper.tables.cost import cost
 from paper.tables.trend import INTERVAL, half_interval, with_interval

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from base.table import NOT_RUN, Table, number
-from paper.records import Records, identity, load
+from paper.records import Records
+from paper.rows import identity, load
 from run.folder import as_json
 
 _DIVERGED = re.compile(r"update \d+: the loss is \S+ and the gradient norm ")  # of train.metrics.NotFiniteError

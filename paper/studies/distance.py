@@ -13,7 +13,8 @@ from configs.layers import D_FF
 from data.grammar.contrast import RELATIONS
 from paper.contrast.pairs import BANDS, Band, shown
 from paper.drawing import curve, drawn
-from paper.records import Records, RowRuns, caveat_notes, row_runs, run_notes
+from paper.records import Records
+from paper.rows import RowRuns, caveat_notes, row_runs, run_notes
 from paper.studies.choice import stage_1
 from paper.tables.cost import cost
 from paper.tables.trend import (

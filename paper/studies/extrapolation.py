@@ -8,9 +8,10 @@ from jaxtyping import Float
 
 from base.table import NOT_RUN, Table, spread
 from configs.extrapolation import LENGTH, POSITIONS
-from model.config import parameter_count
+from model.parameter_count import parameter_count
 from paper.drawing import curve, drawn
-from paper.records import Records, RowRuns, caveat_notes, load, row_runs, run_notes
+from paper.records import Records
+from paper.rows import RowRuns, caveat_notes, load, row_runs, run_notes
 from paper.tables.cost import cost
 from paper.tables.trend import INTERVAL, with_interval
 from run.folder import model_config

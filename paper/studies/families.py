@@ -11,7 +11,8 @@ from matplotlib.axes import Axes
 from base.table import Table
 from configs.classification import CLASSES
 from paper.drawing import colour, drawn
-from paper.records import Records, RowRuns, ScoredRun, caveat_notes, identity, load, row_runs, run_notes
+from paper.records import Records
+from paper.rows import RowRuns, ScoredRun, caveat_notes, identity, load, row_runs, run_notes
 from paper.tables.cost import cost
 from paper.tables.trend import INTERVAL, paired_differences, tested, with_interval
 from run.folder import as_json

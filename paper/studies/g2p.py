@@ -11,7 +11,8 @@ from base.two_stages import SEEDS
 from configs.g2p import CHOSEN, LANGUAGES, OPTIONS, PILOT
 from paper.drawing import colour, drawn
 from paper.published import G2P
-from paper.records import Records, RowRuns, caveat_notes, row_runs, run_notes
+from paper.records import Records
+from paper.rows import RowRuns, caveat_notes, row_runs, run_notes
 from paper.tables.cost import cost
 from paper.tables.trend import LEVEL
 

@@ -7,7 +7,8 @@ import numpy as np
 from base.table import NOT_RUN, Table, spread
 from configs.layers import D_FF
 from paper.drawing import colour, drawn
-from paper.records import Records, RowRuns, caveat_notes, load, row_runs, run_notes
+from paper.records import Records
+from paper.rows import RowRuns, caveat_notes, load, row_runs, run_notes
 from paper.tables.cost import analytic_flops, cost
 from paper.tables.table3 import parameters
 from paper.tables.trend import INTERVAL, paired_differences, tested, with_interval

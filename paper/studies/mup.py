@@ -11,7 +11,8 @@ from matplotlib.axes import Axes
 from base.table import NOT_RUN, Table, number
 from configs.mup import KINDS, RATES, ROWS, SEEDS, WIDTHS, get_config
 from paper.drawing import colour, drawn
-from paper.records import Records, RowRuns, row_runs
+from paper.records import Records
+from paper.rows import RowRuns, row_runs
 from paper.studies.choice import last_validations
 
 FILE = "configs/mup.py"

@@ -7,7 +7,8 @@ import numpy as np
 from base.table import NOT_RUN, Table, number
 from configs.norms import LAYERS, NORMS, PAPER, ROWS, SEEDS, STARTED, WARMUPS, name_of
 from paper.drawing import drawn, mark, shaded
-from paper.records import Records, RowRuns, row_runs
+from paper.records import Records
+from paper.rows import RowRuns, row_runs
 from paper.studies.choice import last_validations
 
 FILE = "configs/norms.py"

@@ -10,7 +10,8 @@ from jaxtyping import Float
 from base.table import NOT_RUN, Table, number, spread
 from configs.optimisers import BASE, CHOSEN, EVERY, LADDER, OPTIONS, ROWS, SEEDS, STEPS, Option, rates
 from paper.drawing import curve, drawn
-from paper.records import Records, RowRuns, caveat_notes, row_runs, run_notes
+from paper.records import Records
+from paper.rows import RowRuns, caveat_notes, row_runs, run_notes
 from paper.studies.choice import choice, last_validations, validations_of
 from paper.tables.cost import cost
 from paper.tables.trend import INTERVAL, LEVEL, holm, p_values_of, tested, with_interval

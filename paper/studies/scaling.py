@@ -14,9 +14,10 @@ from scipy.optimize import least_squares
 
 from base.table import NOT_RUN, Table, number
 from configs.scaling import ROWS
-from model.config import parameter_count
+from model.parameter_count import parameter_count
 from paper.drawing import colour, drawn
-from paper.records import Records, RowRuns, caveat_notes, load, row_runs, run_notes
+from paper.records import Records
+from paper.rows import RowRuns, caveat_notes, load, row_runs, run_notes
 from paper.tables.cost import cost
 from run.folder import model_config
 

@@ -9,7 +9,8 @@ from base.table import Table, number
 from data.scan import SPLITS
 from paper.drawing import colour, drawn
 from paper.published import SCAN
-from paper.records import Records, RowRuns, caveat_notes, row_runs, run_notes
+from paper.records import Records
+from paper.rows import RowRuns, caveat_notes, row_runs, run_notes
 from paper.tables.cost import cost
 from paper.tables.trend import INTERVAL, tested, with_interval
 

@@ -11,7 +11,8 @@ from data.scan import LONGEST
 from infer.scores.bleu import ORACLE
 from paper.drawing import colour, drawn
 from paper.published import SCAN_26
-from paper.records import Records, RowRuns, caveat_notes, row_runs, run_notes
+from paper.records import Records
+from paper.rows import RowRuns, caveat_notes, row_runs, run_notes
 from paper.tables.cost import cost
 from paper.tables.trend import INTERVAL, paired_differences, tested, with_interval
 

@@ -9,7 +9,8 @@ from jaxtyping import Float
 from base.table import Table, number
 from configs.scores import CHOSEN, RATES, ROWS
 from paper.drawing import colour, drawn
-from paper.records import Records, RowRuns, caveat_notes, row_runs, run_notes
+from paper.records import Records
+from paper.rows import RowRuns, caveat_notes, row_runs, run_notes
 from paper.studies.choice import stage_1
 from paper.tables.cost import cost
 from paper.tables.trend import INTERVAL, by_seed, half_interval, paired_differences, tested, with_interval

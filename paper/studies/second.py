@@ -11,10 +11,11 @@ from scipy import stats
 from base.table import Table, number
 from base.two_stages import SEEDS
 from configs.table3_second import CHOSEN, EQUIVALENT, MARGIN, PRIMARY, SCHEDULES, STEPS
-from model.config import parameter_count
+from model.parameter_count import parameter_count
 from paper.drawing import drawn, name_points
 from paper.published import TABLE3
-from paper.records import Records, RowRuns, RunRecord, caveat_notes, load, row_runs, run_notes
+from paper.records import Records, RunRecord
+from paper.rows import RowRuns, caveat_notes, load, row_runs, run_notes
 from paper.studies.choice import stage_1
 from paper.tables.cost import cost
 from paper.tables.trend import (

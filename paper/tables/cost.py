@@ -14,7 +14,8 @@ from ml_collections import ConfigDict
 
 from data.pipeline import row_lengths
 from paper.published import SUSTAINED, TIMES
-from paper.records import Records, ScoredRun, identity
+from paper.records import Records
+from paper.rows import ScoredRun, identity
 from run.folder import as_json, model_config
 from train.aot.flops import update_flops
 

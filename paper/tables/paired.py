@@ -4,7 +4,7 @@ from base.errors import UserError
 from base.files import read_bytes
 from data.sources import open_corpus
 from infer.scores.significance import Comparison, compare
-from paper.records import RowRuns, ScoredRun
+from paper.rows import RowRuns, ScoredRun
 
 
 def read_lines_of(scored: ScoredRun) -> list[str] | None:

@@ -4,7 +4,8 @@ from base.errors import UserError
 from base.table import NOT_RUN, Table, difference, mean, number, spread
 from infer.scores.bleu import TABLED
 from paper.published import BIG_EN_FR_IN_THE_PROCEEDINGS, SUSTAINED, TABLE2, TIMES
-from paper.records import Records, RowRuns, caveat_notes, identity, load, row_runs
+from paper.records import Records
+from paper.rows import RowRuns, caveat_notes, identity, load, row_runs
 from paper.tables.cost import analytic_flops, cost, paper_flops, run_flops, xla_flops
 from paper.tables.paired import compare_rows
 from paper.tables.table3 import FILE as TABLE3_FILE

@@ -9,9 +9,10 @@ import math
 from base.keys import flat
 from base.table import Table, difference, mean, number, spread
 from configs.ablations import ALL
-from model.config import parameter_count
+from model.parameter_count import parameter_count
 from paper.published import TABLE3, TIMES
-from paper.records import Records, RowRuns, caveat_notes, load, row_runs, run_notes
+from paper.records import Records
+from paper.rows import RowRuns, caveat_notes, load, row_runs, run_notes
 from paper.tables.cost import cost
 from paper.tables.trend import INTERVAL, design, paired_differences, summary, tested, with_interval
 from run.folder import model_config

@@ -2,7 +2,8 @@
 
 from base.table import Table, difference, mean, number
 from paper.published import TABLE4
-from paper.records import PARSING, Records, caveat_notes, row_runs, run_notes
+from paper.records import PARSING, Records
+from paper.rows import caveat_notes, row_runs, run_notes
 from paper.tables.cost import cost
 
 CONFIGS = {"WSJ only, discriminative": "configs/parsing.py:wsj", "semi-supervised": "configs/parsing.py:semi"}

@@ -15,7 +15,7 @@ from scipy import stats
 
 from base.table import number
 from configs.small import SEEDS_BLEU, SEEDS_PERPLEXITY
-from paper.records import RowRuns
+from paper.rows import RowRuns
 
 DRAWS = 5000
 LEVEL = 0.05

@@ -29,7 +29,7 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from run.averaging import params_sha256
+from run.parameters import params_sha256
 from tests import tiny
 from tests.hurry import XLA_FLAGS
 from tests.tasks.test_vision import written

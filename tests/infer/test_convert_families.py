@@ -20,12 +20,13 @@ from data.corrupt import Masking, corruption
 from data.images import Images
 from infer.attention.patches import patch_weights
 from infer.convert import huggingface, safetensors
-from infer.convert.folders import make_run, named
+from infer.convert.folders import make_run
 from infer.runs import open_run
 from infer.texts.blanks import fill, masked
 from model.masked_lm import MaskedLM
 from model.transformer import Transformer
 from model.vision import Vision
+from run.parameters import named
 from tasks.vision import image_config
 from tests import foreign, tiny
 from tests.infer.test_evaluate_cli import run_here

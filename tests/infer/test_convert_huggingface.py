@@ -18,13 +18,14 @@ from base.errors import UserError
 from base.ids import BOS, EOS
 from base.tokens import Tokens
 from infer.convert import huggingface
-from infer.convert.folders import make_run, named
+from infer.convert.folders import make_run
 from infer.runs import open_run
 from infer.translate.options import chosen
 from infer.translate.translator import Translator
 from model.language_model import LanguageModel
 from model.search.scoring import forced_log_probs
 from model.transformer import Transformer
+from run.parameters import named
 from tests import foreign
 from tests.infer.test_convert_families import score
 from tests.tiny import LINES, random_run, tokenizer

@@ -20,10 +20,11 @@ from tests.extras import safetensors as package  # noqa: F401 - without it this 
 from base.errors import UserError
 from infer.convert import __main__ as checked
 from infer.convert import command, safetensors
-from infer.convert.folders import make_run, named, needed, new_folder
+from infer.convert.folders import make_run, needed, new_folder
 from infer.runs import open_run
 from model import masked_lm, prefix_lm
 from run.folder import model_config
+from run.parameters import named
 from tests import tiny
 from tests.conftest import ROOT
 

@@ -18,13 +18,14 @@ from base.errors import UserError
 from base.ids import BOS, EOS, UNK
 from base.tokens import Tokens
 from infer.convert import fairseq, huggingface, safetensors
-from infer.convert.folders import Imported, check_shapes, named
+from infer.convert.folders import Imported, check_shapes
 from infer.convert.vocabulary import our_rows
 from infer.convert.weights import Weights
 from infer.runs import open_run
 from model.language_model import LanguageModel
 from model.transformer import Transformer
 from run.folder import model_config
+from run.parameters import named
 from tests import foreign, tiny
 
 # One weight of each family in the middle of the model, and where its shared table may have a copy.

@@ -29,7 +29,7 @@ from infer.scores.perplexity import perplexity
 from infer.translate.options import Decoding
 from model.transformer import Transformer
 from paper.records import newest_evaluation, read_run
-from run.averaging import params_sha256
+from run.parameters import params_sha256
 from tests import tiny
 
 checked = importlib.import_module("infer.__main__")

@@ -21,8 +21,9 @@ from infer.evaluate import texts as evaluation
 from infer.runs import Run, open_run
 from infer.texts.continuation import generate
 from infer.translate.options import Decoding, Sampling
-from model.config import ModelConfig, parameter_count
+from model.config import ModelConfig
 from model.language_model import LanguageModel
+from model.parameter_count import parameter_count
 from run.records import read_metrics
 from tests.infer.test_translate_cli import command
 from tests.trainings import assert_resumes_to_the_same_bits

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from infer.runs import open_run
-from model.config import parameter_count
-from run.averaging import params_sha256
+from model.parameter_count import parameter_count
+from run.parameters import params_sha256
 from run.summary import as_text, summary
 from tests import tiny
 

@@ -13,12 +13,14 @@ from base.errors import UserError
 from base.keys import flat
 from configs.common import default
 from infer.runs import open_run
-from model.config import ModelConfig, parameter_count
+from model.config import ModelConfig
+from model.parameter_count import parameter_count
 from model.transformer import init_params
 from run import averaging
-from run.averaging import count_parameters, list_checkpoints, named_steps, params_sha256
+from run.averaging import list_checkpoints, named_steps
 from run.checkpoint import Checkpoints
 from run.config import ADDED, read_config
+from run.parameters import count_parameters, params_sha256
 from tests import tiny
 
 OLDEST_KEYS = 85  # keys of the oldest runs that can be opened

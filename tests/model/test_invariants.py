@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from model.config import ModelConfig, parameter_count
+from model.config import ModelConfig
 from model.mixers.attention import attention_weights
+from model.parameter_count import parameter_count
 from model.positions import alibi_bias, alibi_slopes, rotate, sinusoids
 from model.transformer import Transformer, init_params
 from tests import tolerance

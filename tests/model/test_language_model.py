@@ -10,8 +10,8 @@ import pytest
 
 from base.ids import BOS
 from base.tokens import Tokens
-from model.config import parameter_count
 from model.language_model import LanguageModel, init_params
+from model.parameter_count import parameter_count
 from model.search import state
 from model.search.beam import beam_search
 from model.search.sampling import sample

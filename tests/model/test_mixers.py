@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from model.config import ModelConfig, parameter_count
+from model.config import ModelConfig
 from model.masks import Mask
 from model.mixers import linear
 from model.mixers.attention import MultiHeadAttention
@@ -16,6 +16,7 @@ from model.mixers.recurrent import Recurrent
 from model.mixers.restricted import RestrictedAttention
 from model.mixers.strided import StridedAttention
 from model.noise import Noise
+from model.parameter_count import parameter_count
 from model.positions import NoPositions
 from model.stack import Stack
 from model.transformer import Transformer, init_params

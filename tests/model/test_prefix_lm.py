@@ -18,9 +18,9 @@ from infer.evaluate.translations import evaluate
 from infer.runs import open_run
 from infer.translate.options import Decoding
 from model.block import self_mixer
-from model.config import parameter_count
 from model.language_model import LanguageModel
 from model.masks import Mask
+from model.parameter_count import parameter_count
 from model.prefix_lm import PrefixLM, init_params
 from model.search import state
 from run.folder import model_config

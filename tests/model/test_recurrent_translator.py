@@ -20,7 +20,8 @@ from infer.evaluate.sentences import open_sentences
 from infer.evaluate.translations import evaluate
 from infer.runs import open_run
 from infer.translate.options import Decoding
-from model.config import CELLS, ModelConfig, parameter_count
+from model.config import CELLS, ModelConfig
+from model.parameter_count import parameter_count
 from model.recurrent_translator import RecurrentTranslator, init_params
 from model.search import state
 from run.folder import model_config

@@ -12,9 +12,10 @@ import pytest
 from jax.sharding import PartitionSpec
 
 from model.block import Residual
-from model.config import ModelConfig, parameter_count
+from model.config import ModelConfig
 from model.language_model import LanguageModel
 from model.mixers.attention import attention_weights
+from model.parameter_count import parameter_count
 from model.transformer import init_params
 from run.sharding import placed_shapes
 from tests import tolerance

@@ -3,7 +3,8 @@
 import pytest
 
 from configs.ablations import ROWS, get_config
-from model.config import ModelConfig, parameter_count
+from model.config import ModelConfig
+from model.parameter_count import parameter_count
 from paper.published import TABLE3
 
 

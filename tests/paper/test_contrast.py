@@ -15,7 +15,7 @@ from infer.scores.perplexity import line_log_probs
 from paper.contrast import command
 from paper.contrast.pairs import BANDS, band_of, minimal_pairs
 from paper.records import read_run
-from run.averaging import params_sha256
+from run.parameters import params_sha256
 from tests import tiny
 from tests.planted import scores
 

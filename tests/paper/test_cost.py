@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from paper.published import TABLE2
-from paper.records import Records, RunRecord, ScoredRun, load
+from paper.records import Records, RunRecord
+from paper.rows import ScoredRun, load
 from paper.tables.cost import analytic_flops, cost, device_time_flops, paper_flops, row_length, run_flops, xla_flops
 from tests.planted import planted_config
 

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from paper.records import RowRuns, RunRecord, ScoredRun
+from paper.records import RunRecord
+from paper.rows import RowRuns, ScoredRun
 from paper.tables.paired import compare_rows
 
 GERMAN = ["Der Hund schläft heute.", "Die Katze trinkt viel Milch.", "Das Kind lacht laut.", "Wir gehen nach Hause."]

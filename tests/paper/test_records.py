@@ -16,16 +16,13 @@ from paper.records import (
     SCORES,
     TOLERANCE,
     Records,
-    caveat_notes,
     completed,
     find_records,
-    fits,
-    identity,
     read_run,
     recorded_run,
-    row_runs,
 )
 from paper.results import make_record
+from paper.rows import caveat_notes, fits, identity, row_runs
 from paper.tables import table3
 from tests.conftest import ROOT
 from tests.planted import head, plant, planted_config, scores

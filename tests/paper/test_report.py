@@ -19,9 +19,10 @@ from paper import figures
 from paper.__main__ import TABLES
 from paper.command import draw, make
 from paper.launch import commands
-from paper.records import find_records, load, newest_with_checkpoints
+from paper.records import find_records, newest_with_checkpoints
 from paper.report.curves import curves, other_curves, trends
 from paper.report.report import report
+from paper.rows import load
 from paper.studies import STUDIES
 from tests import tiny
 from tests.planted import plant, planted_config, scores

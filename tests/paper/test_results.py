@@ -14,7 +14,8 @@ import pytest
 from base.errors import UserError
 from paper import results
 from paper.provenance import DIRTY
-from paper.records import PARSING, TOLERANCE, Records, find_records, read_run, row_runs
+from paper.records import PARSING, TOLERANCE, Records, find_records, read_run
+from paper.rows import row_runs
 from paper.tables.paired import read_lines_of
 from run import folder
 from tests.planted import head, plant, planted_config, scores

@@ -23,8 +23,9 @@ from configs.scaling import ROWS
 from configs.scan_length import ROWS as SCAN_LENGTH
 from configs.scores import ROWS as SCORES
 from data.scan import SPLITS
-from model.config import parameter_count
-from paper.records import Records, find_records, load
+from model.parameter_count import parameter_count
+from paper.records import Records, find_records
+from paper.rows import load
 from paper.studies import (
     STUDIES,
     bottleneck,

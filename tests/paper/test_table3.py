@@ -7,9 +7,10 @@ import pytest
 from scipy.stats import spearmanr
 
 from base.table import Table
-from model.config import parameter_count
+from model.parameter_count import parameter_count
 from paper.published import TABLE3
-from paper.records import Records, find_records, load
+from paper.records import Records, find_records
+from paper.rows import load
 from paper.tables import table3, trend
 from run.folder import model_config
 from tests.planted import plant, planted_config, scores

@@ -19,7 +19,7 @@ from configs.layers import D_FF
 from configs.layers import get_config as layers
 from configs.small import SHORTER
 from data.scan import SPLITS
-from model.config import parameter_count
+from model.parameter_count import parameter_count
 from model.transformer import Transformer
 from paper.published import TABLE3
 from run.folder import model_config

@@ -24,9 +24,10 @@ from tests.reference import torch
 # isort: split
 from base.errors import UserError
 from infer.convert import fairseq, huggingface, safetensors
-from infer.convert.folders import Imported, check_shapes, named
+from infer.convert.folders import Imported, check_shapes
 from infer.runs import open_run
 from run.folder import as_json
+from run.parameters import named
 from tests import foreign, tiny
 from tests.conftest import ROOT
 

@@ -13,7 +13,8 @@ from jax.interpreters.partial_eval import dce_jaxpr
 
 from base.tokens import Tokens
 from data.batching import Batch
-from model.config import ModelConfig, parameter_count
+from model.config import ModelConfig
+from model.parameter_count import parameter_count
 from model.transformer import Transformer, init_params
 from tasks.translation import objective
 from tests.slow import slow_but

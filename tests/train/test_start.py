@@ -7,8 +7,8 @@ import jax
 import numpy as np
 import pytest
 
-from run.averaging import count_parameters
 from run.checkpoint import load_params
+from run.parameters import count_parameters
 from tasks.loss import Loss
 from tests import tiny
 from train import loop, metrics

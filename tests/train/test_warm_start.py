@@ -10,8 +10,8 @@ import pytest
 from ml_collections import ConfigDict
 
 from base.errors import UserError
-from run.averaging import params_sha256
 from run.checkpoint import load_params
+from run.parameters import params_sha256
 from tests import tiny
 from tests.train.test_train_cli import start
 from train import loop

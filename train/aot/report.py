@@ -9,8 +9,8 @@ import jax
 from ml_collections import ConfigDict
 
 from base.errors import UserError
-from model.config import parameter_count
 from model.mixers.kernels import PLATFORMS
+from model.parameter_count import parameter_count
 from run.folder import as_json, device, model_config
 from run.sharding import AXES
 from train.aot import gpus, programs

@@ -1,0 +1,201 @@
+"""Which row of a table or study a run is: known by its config, scored as that config decodes, one run for each seed.
+
+A run may differ from its row in what a resumed run may change, in its seed, and in how numbers are computed.
+"""
+
+import importlib
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ml_collections import ConfigDict
+
+from base.keys import flat
+from base.table import NOT_RUN, spread
+from paper.records import SEARCH, Records, RunRecord
+from run.folder import FREE_KEYS, as_json
+
+# Keys in which a run may differ from a row and still be that row: what a resumed run may change, the seed, and how
+# numbers are computed, not which. Where a corpus is stored does not count either, see `_without_folders`.
+COMPUTED = ("model.dtype", "model.dropout_bits", "amx")
+FREE = (*FREE_KEYS, *COMPUTED, "seed", "data.tokenizer")  # a path; the size of its vocabulary counts
+PATIENCE = "eval.patience"
+
+
+class ScoredRun(NamedTuple):
+    """A complete run and the evaluation that a row shows."""
+
+    run: RunRecord
+    scores: dict[str, Any]
+    lines: Path
+
+
+class RowRuns(NamedTuple):
+    """The scored run of each seed of a row; `missing` says in few words why there is none."""
+
+    scored: list[ScoredRun]
+    missing: str
+    notes: list[str]
+
+    def values(self, key: str) -> list[float]:
+        """Returns a score of every seed."""
+        return [seed.scores[key] for seed in self.scored]
+
+    def shown(self, key: str, digits: int = 2) -> str:
+        """Returns the mean of a score over the seeds and its spread, or in few words why there is none."""
+        return spread(self.values(key), digits) or self.missing or NOT_RUN
+
+    def label(self, name: str) -> str:
+        """Returns the row's name, with a dagger if a run has caveats."""
+        return f"{name} †" if any(seed.run.caveats for seed in self.scored) else name
+
+
+def run_notes(rows: Mapping[str, RowRuns]) -> list[str]:
+    """Returns the notes of all rows, one after the other."""
+    notes: list[str] = []
+    for row in rows.values():
+        notes += row.notes
+    return notes
+
+
+def caveat_notes(rows: dict[str, RowRuns]) -> list[str]:
+    """Returns notes that name rows: those of one seed, and for each caveat those with a dagger for it."""
+    notes: list[str] = []
+    lone = [name for name, row in rows.items() if len(row.scored) == 1]
+    if lone:
+        notes.append(f"one seed, so no interval, and no difference is shown to be significant: {', '.join(lone)}")
+    return notes + dagger_notes(rows)
+
+
+def dagger_notes(rows: dict[str, RowRuns]) -> list[str]:
+    """Returns for each caveat a note that names the rows with a dagger for it."""
+    names: dict[str, list[str]] = {}
+    for name, row in rows.items():
+        caveats_of_row = [caveat for seed in row.scored for caveat in seed.run.caveats]
+        for caveat in dict.fromkeys(caveats_of_row):
+            names.setdefault(caveat, []).append(name)
+    return [f"† {caveat}: {', '.join(marked)}" for caveat, marked in names.items()]
+
+
+@cache
+def load(name: str) -> ConfigDict:
+    """Returns the config that `--config=NAME` would, such as "configs/ablations.py:A1:small"."""
+    file, _, argument = name.partition(":")
+    module = importlib.import_module(file.removesuffix(".py").replace("/", "."))
+    return module.get_config(argument) if argument else module.get_config()
+
+
+def identity(config: dict[str, Any]) -> dict[str, Any]:
+    """Returns what makes a run the one it is: every key that is not `FREE`, and patience, by its dotted name."""
+    flat_config = flat(config)
+    fixed = {key: value for key, value in flat_config.items() if not key.startswith(FREE)}
+    fixed[PATIENCE] = flat_config[PATIENCE]  # it may end a run early
+    for key in ("data.train", "data.valid"):
+        fixed[key] = _without_folders(fixed[key])
+    return fixed
+
+
+def _without_folders(spec: str) -> str:
+    """Returns a corpus spec without its files' folders; of `tfds:` the dataset's name stays, without a version."""
+    if spec.startswith("tfds:"):
+        name, colon, rest = spec.removeprefix("tfds:").partition(":")
+        parts = [part for part in name.split("/") if not re.fullmatch(r"\d+\.\d+\.\d+", part)]
+        return f"tfds:{'/'.join(parts[-2:])}{colon}{rest}"
+    return re.sub(r"[^\s:{}]*/", "", spec)
+
+
+def row_runs(records: Records, name: str, split: str, measure: str = "sacrebleu", members: int = 1) -> RowRuns:
+    """Returns the runs of the config `name`, scored on `split` as that config decodes: the newest of each seed.
+
+    An evaluation counts if it has `measure`, was made on the row's text after all updates, and has the number of
+    averaged checkpoints, the beam and the length penalty of the row's config. It must also be of an ensemble of exactly
+    `members` runs, which is listed under its first member's seed; 1 is a run alone.
+    """
+    config = as_json(load(name))
+    wanted = identity(config)
+    runs_of_seed: dict[int, list[RunRecord]] = {}
+    for run in records.runs:
+        if identity(run.config) == wanted:
+            runs_of_seed.setdefault(run.config["seed"], []).append(run)
+    scored: list[ScoredRun] = []
+    notes: list[str] = []
+    problems: list[str] = []
+    unscored: list[str] = []  # shown only where no seed is scored, for one run can belong to rows of two tables
+    for seed in sorted(runs_of_seed):
+        runs = runs_of_seed[seed]
+        where = f"{name}, seed {seed}"
+        fitting = _fitting(runs, config, split, measure, members)
+        if fitting:
+            newest = max(fitting, key=lambda candidate: candidate.scores["time"])
+            scored.append(newest)
+            notes += _not_taken(fitting, newest, where)
+            continue
+        for run in runs:
+            if run.problem:
+                problems.append(run.problem)
+                notes.append(f"{where}: {run.problem}, {run.path}")
+            else:
+                problems.append(f"not evaluated on {split}")
+                unscored.append(f"{where}: {_wanted(config, split)}, {run.path}")
+    if scored:
+        return RowRuns(scored, "", notes + _computed_otherwise(scored, config, name))
+    in_short = dict.fromkeys(problem.partition(" (")[0] for problem in problems)
+    return RowRuns([], ", ".join(in_short), notes + unscored)
+
+
+def _fitting(runs: list[RunRecord], config: dict[str, Any], split: str, measure: str, members: int) -> list[ScoredRun]:
+    """Returns the evaluations of complete runs that a row of this config may show."""
+    fitting: list[ScoredRun] = []
+    for run in runs:
+        for evaluation in run.evaluations:
+            if evaluation.members != members:
+                continue
+            if not run.problem and measure in evaluation.scores and fits(evaluation.scores, config, split, run.steps):
+                fitting.append(ScoredRun(run, evaluation.scores, evaluation.lines))
+    return fitting
+
+
+def _not_taken(fitting: list[ScoredRun], newest: ScoredRun, where: str) -> list[str]:
+    """Returns a note that names runs of the same seed with other parameters than the newest; [] if there are none."""
+    parameters = newest.scores["params_sha256"]
+    older = {candidate.run.path for candidate in fitting if candidate.scores["params_sha256"] != parameters}
+    older -= {newest.run.path}
+    if not older:
+        return []
+    return [f"{where}: the newest is taken, {newest.run.path}; not {', '.join(sorted(map(str, older)))}"]
+
+
+def _computed_otherwise(scored: list[ScoredRun], config: dict[str, Any], name: str) -> list[str]:
+    """Returns a note on keys of `COMPUTED` in which runs of the row differ from its config; [] if none does."""
+    asked = flat(config)
+    differing: set[str] = set()
+    for seed in scored:
+        recorded = flat(seed.run.config)
+        differing |= {f"{key}={recorded[key]}" for key in COMPUTED if recorded[key] != asked[key]}
+    return [f"{name}: run with {', '.join(sorted(differing))}"] if differing else []
+
+
+def _wanted(config: dict[str, Any], split: str) -> str:
+    decode = config["decode"]
+    asked = f"--checkpoint={decode['checkpoint']}, beam {decode['beam']} and alpha {decode['alpha']:g}"
+    return f"no evaluation of {split} with {asked}"
+
+
+def fits(scores: dict[str, Any], config: dict[str, Any], split: str, updates: int) -> bool:
+    """Returns whether an evaluation was made as `config` says, of the checkpoints up to the last of the `updates`."""
+    decode = config["decode"]
+    count = 1 if decode["checkpoint"] == "latest" else int(decode["checkpoint"].removeprefix("average:"))
+    steps = scores["checkpoints"]
+    every = config["checkpoint"]["every"]
+    saved = [*range(every, updates, every), updates]
+    by_epochs = config["checkpoint"]["every_epochs"] > 0  # how many updates are between them is not known here
+    return (
+        scores["split"] == split
+        and _without_folders(scores["data"]) == _without_folders(config["data"][split])
+        and len(steps) == count
+        and steps[-1:] == [updates]
+        and (by_epochs or steps == saved[-count:])
+        and all(scores[key] == decode[key] for key in SEARCH if key in scores)
+    )
