@@ -1,11 +1,6 @@
-"""Files: paths that users give, atomic writes, SHA-256, and JSON that is checked against a schema.
+"""Files: paths that users give, reading what is regular, atomic writes, and SHA-256.
 
 Every fault is a one-line error. Files are read if they are regular: a device or a pipe in their place may never end.
-
-    >>> read_json(Path("run.json"), {"launches": [{"step": int}]})["launches"][0]["step"]
-
-A schema is a type (`int`, `float`, which accepts whole numbers, `str`, `bool`, `dict`, `list`, or `object` for
-anything), a dict of required keys and their schemas, or a list of one schema for all items. Extra keys are allowed.
 """
 
 import contextlib
@@ -13,36 +8,20 @@ import errno
 import hashlib
 import io
 import json
-import math
 import os
 import re
 import stat
 import sys
 import uuid
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from base.errors import UserError
 
-Schema = Any
 LARGEST = 1 << 28  # bytes of a file that is read whole: ours are far smaller
-WIDEST = 1 << 63  # whole numbers in JSON are below it: what our own code writes fits in 64 bits
-_LARGEST_FLOAT = 1e306  # a hundred can be added; what is larger without being infinite was never measured
-_DEEPEST = 100  # levels of JSON
 _LONGEST_NAME = 255  # bytes
 _DRAFTED = 50  # characters of a file's name in that of its draft, which must not be too long where the name is not
 _LONGEST_PATH = 4_000  # bytes: some room below Linux's 4,096 for the names of files inside
-_SURROGATE = re.compile(rb"\\u(?:[dD][89a-fA-F]|0000)")  # which may be half of a pair; and zero, which ends a C string
-_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')  # of JSON
-_NAMES = {
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    str: "text",
-    dict: "an object",
-    list: "a list",
-}
 
 
 def folder(flag: str, path: str | Path) -> Path:
@@ -270,152 +249,3 @@ def sha256(path: Path) -> str:
     """Returns the SHA-256 of a file, in hexadecimal; raises as `open_regular`."""
     with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def read_json(path: Path, schema: Schema, widest: int = WIDEST) -> Any:
-    """Returns the JSON value in a file, in which every whole number is below `widest`.
-
-    Raises:
-      UserError: the file is absent, unreadable or not a regular one, is not JSON, holds a number or text that nothing
-        of ours can be, or does not match the schema; the message names the file and the place in it.
-    """
-    value = _parsed(path, "", _content(path), widest)
-    return check(path, "", value, schema)
-
-
-def read_json_lines(path: Path, schema: Schema) -> list[Any]:
-    """Returns the value of each line of a file; [] if the file is absent.
-
-    A last line without a newline is skipped: a process was killed, or is still busy, writing it.
-
-    Raises:
-      UserError: as `read_json`; the message names the line.
-    """
-    if not path.exists():
-        return []
-    values = []
-    for number, line in enumerate(_content(path).split(b"\n")[:-1], start=1):
-        where = f"line {number}"
-        value = _parsed(path, where, line)
-        values.append(check(path, where, value, schema))
-    return values
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return read_bytes(path)
-    except FileNotFoundError as error:
-        raise UserError(f"{path}: no such file") from error
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
-
-
-def _parsed(path: Path, where: str, content: bytes, widest: int = WIDEST) -> Any:
-    """Returns the value of JSON: whole numbers are below `widest`, text is Unicode, and no level is too deep."""
-    has_wide_number = False
-
-    def number(text: str) -> Any:
-        nonlocal has_wide_number
-        # Python refuses to read thousands of digits.
-        value = int(text) if len(text) <= len(str(-widest)) else widest
-        has_wide_number = has_wide_number or abs(value) >= widest
-        return value
-
-    try:
-        value = json.loads(content.decode("utf-8-sig"), parse_int=number)
-    except (ValueError, RecursionError) as error:  # bad UTF-8, or bad JSON
-        raise UserError(f"{_damaged(path, where)}, not JSON ({str(error)[:120]})") from error
-    # Walking the value is slow, and the content of nearly every file shows that there is no need to.
-    has_many_brackets = content.count(b"[") + content.count(b"{") > _DEEPEST
-    is_deep = has_many_brackets and _depth(content) > _DEEPEST
-    if has_wide_number or is_deep or _SURROGATE.search(content):
-        fault = _impossible(value, widest)
-        if fault:
-            raise UserError(f"{_damaged(path, where)}: {fault}")
-    return value
-
-
-def _depth(content: bytes) -> int:
-    """Returns how many levels of objects and lists JSON has."""
-    depth = deepest = 0
-    for bracket in re.findall(rb"[\[{}\]]", _STRING.sub(b"", content)):
-        depth += 1 if bracket in b"[{" else -1
-        deepest = max(deepest, depth)
-    return deepest
-
-
-def _damaged(path: Path, where: str) -> str:
-    """Returns how a message about a damaged file begins; `where` is the place in it, "" for the whole file."""
-    return f"{path}: damaged in {where}" if where else f"{path}: damaged"
-
-
-def _impossible(value: Any, widest: int) -> str | None:
-    """Returns which number, text or level of a JSON value is nothing that our own code writes, and why."""
-    waiting: list[tuple[Any, str, int]] = [(value, "", 0)]
-    while waiting:
-        item, at, depth = waiting.pop()
-        what = at or "it"
-        if depth > _DEEPEST:
-            return f"{at[:60]}... is nested too deeply"
-        if isinstance(item, int) and abs(item) >= widest:
-            return f"{what} is a number of more than {(widest - 1).bit_length() + 1} bits"
-        if isinstance(item, str) and not is_text(item):
-            return f"{what} is not Unicode"
-        if isinstance(item, dict):
-            waiting += [(key, f"the name of {at}.{key!a}", depth) for key in item]
-            waiting += [(inner, _key_in(at, key), depth + 1) for key, inner in item.items()]
-        elif isinstance(item, list):
-            waiting += [(inner, f"{at}[{number}]", depth + 1) for number, inner in enumerate(item)]
-    return None
-
-
-def _key_in(at: str, key: str) -> str:
-    """Returns the place of `key` in the object at the place `at`, "" for the outermost."""
-    return f"{at}.{key}" if at else key
-
-
-def is_text(value: str) -> bool:
-    """Returns whether a string is Unicode, or may name a file, of which names need not be."""
-    with contextlib.suppress(UnicodeEncodeError):
-        return b"\0" not in os.fsencode(value)
-    return False
-
-
-def check(path: Path, where: str, value: Any, schema: Schema) -> Any:
-    """Returns `value`, read from `path` at the place `where` ("" for the whole file), if it matches the schema.
-
-    Raises:
-      UserError: it does not; the message names the file and the place in it.
-    """
-    fault = _fault(value, schema, "")
-    if fault:
-        raise UserError(f"{_damaged(path, where)}: {fault}")
-    return value
-
-
-def _fault(value: Any, schema: Schema, at: str) -> str | None:
-    """Returns what is wrong with `value`, found at the place `at`; None if nothing is."""
-    what = at or "it"
-    kind: type = schema if isinstance(schema, type) else type(schema)
-    fits = isinstance(value, (int, float)) if kind is float else isinstance(value, kind)
-    is_bool_for_number = isinstance(value, bool) and kind in (int, float)
-    if not fits or is_bool_for_number:
-        shown = json.dumps(value)
-        if len(shown) >= 60:
-            shown = f"{shown[:60]}..."
-        return f"{what} is {shown}; it must be {_NAMES[kind]}"
-    if kind is float and _LARGEST_FLOAT < abs(value) < math.inf:
-        return f"{what} is {value}; it must be a number below {_LARGEST_FLOAT}"
-    inside: Iterable[tuple[Any, Schema, str]] = ()
-    if isinstance(schema, dict):
-        missing = next((key for key in schema if key not in value), None)
-        if missing is not None:
-            return f"{what} has no {missing!r}"
-        inside = ((value[key], schema[key], _key_in(at, key)) for key in schema)
-    elif isinstance(schema, list):
-        inside = ((item, schema[0], f"{at}[{number}]") for number, item in enumerate(value))
-    for item, item_schema, place in inside:
-        fault = _fault(item, item_schema, place)
-        if fault:
-            return fault
-    return None

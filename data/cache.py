@@ -31,8 +31,9 @@ import numpy as np
 from jaxtyping import Int32
 from ml_collections import ConfigDict
 
+from base.checked_json import read_json
 from base.errors import UserError
-from base.files import folder, output_folder, read_bytes, read_json, sha256, write_json, write_text
+from base.files import folder, output_folder, read_bytes, sha256, write_json, write_text
 from base.ids import EOS, UNK
 from base.progress import Progress
 from data.batching import Record

@@ -14,8 +14,9 @@ from typing import Any, ClassVar, SupportsIndex
 
 import sentencepiece
 
+from base.checked_json import check
 from base.errors import UserError
-from base.files import check, read_bytes
+from base.files import read_bytes
 from base.ids import BOS, PAD, UNK
 from data.symbols import SPECIALS, Listed, Symbols, until_end
 from data.tokenizer import Tokenizer

@@ -15,8 +15,8 @@ import numpy as np
 from jaxtyping import Int32
 from ml_collections import ConfigDict
 
+from base.checked_json import WIDEST
 from base.errors import UserError, shown
-from base.files import WIDEST
 from data.batching import (
     Batch,
     PlannedBatch,

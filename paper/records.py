@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from base.checked_json import Schema, check, read_json
 from base.errors import UserError
-from base.files import Schema, check, read_json
 from configs.common import default
 from infer.scores.bleu import TABLED
 from paper.provenance import caveats

@@ -29,9 +29,10 @@ from urllib.parse import quote
 
 from absl import flags
 
+from base.checked_json import check
 from base.command import run
 from base.errors import UserError
-from base.files import check, folder, folders, sha256, write_json, write_text
+from base.files import folder, folders, sha256, write_json, write_text
 from base.markers import rewritten
 from base.table import Markdown, Table, as_markdown, escaped
 from paper import cards

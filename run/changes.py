@@ -9,8 +9,9 @@ from pathlib import Path
 
 from absl import flags
 
+from base.checked_json import read_json
 from base.errors import UserError
-from base.files import read_json, sha256
+from base.files import sha256
 from base.keys import flat
 
 FLAG = "accept_changes"

@@ -6,8 +6,8 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from base.checked_json import is_text, read_json
 from base.errors import UserError, shown
-from base.files import is_text, read_json
 from base.keys import flat, suggestion
 from configs.common import default
 

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+from base.checked_json import WIDEST, check, read_json, read_json_lines
 from base.errors import UserError, shown
-from base.files import WIDEST, check, read_json, read_json_lines
 
 LONGEST = 1e10  # seconds that a training may have taken: three centuries
 

@@ -13,8 +13,9 @@ import numpy as np
 import orbax.checkpoint as ocp
 from flax.traverse_util import unflatten_dict
 
+from base.checked_json import check, read_json
 from base.errors import UserError
-from base.files import check, read_json, sha256, write_text
+from base.files import sha256, write_text
 from run import checksums
 from run.parameters import named_shapes
 from run.quiet import quiet, reason

@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from base.checked_json import read_json
 from base.errors import UserError
-from base.files import read_json, write_json
+from base.files import write_json
 from base.keys import flat
 
 PROJECT = "vaswani"

@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from base.checked_json import read_json_lines
 from base.errors import UserError
-from base.files import read_json_lines
 from benchmarks.accelerator.record import Options, Part
 from benchmarks.accelerator.step import BASE, LENGTH, TINY
 from benchmarks.accelerator.training import emptied, miniature, write_config

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from base.checked_json import read_json
 from base.errors import UserError
-from base.files import read_json, write_json
+from base.files import write_json
 
 # What each row needs on one GPU, estimated, with compilation; what convinces most comes first.
 MINUTES = {

@@ -11,8 +11,8 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from base.checked_json import read_json_lines
 from base.errors import UserError
-from base.files import read_json_lines
 from benchmarks.accelerator.corpus import corpora
 from benchmarks.accelerator.process import in_fresh_process
 from benchmarks.accelerator.record import Options, OutOfTime, Part

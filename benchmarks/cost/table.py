@@ -5,7 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from base.files import read_json, write_json, write_text
+from base.checked_json import read_json
+from base.files import write_json, write_text
 from base.markers import rewritten
 from base.table import NOT_RUN, Table, as_markdown, number, spread
 from benchmarks.cost.growth import slopes

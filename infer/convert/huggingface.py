@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from base.checked_json import read_json
 from base.errors import UserError, shown
-from base.files import read_json
 from infer.convert import bert, gpt2, marian, pytorch, t5, vit
 from infer.convert.folders import Imported
 from infer.convert.safetensors import NAME, load

@@ -11,8 +11,9 @@ import numpy as np
 from ml_collections import ConfigDict
 from safetensors.numpy import save_file
 
+from base.checked_json import read_json
 from base.errors import UserError, shown
-from base.files import read_bytes, read_json, write_json, write_text
+from base.files import read_bytes, write_json, write_text
 from base.ids import BOS, EOS, PAD
 from configs.common import default
 from data.imported import Marian

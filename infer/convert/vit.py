@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from base.checked_json import read_json
 from base.errors import UserError
-from base.files import read_json
 from configs.common import default
 from infer.convert import bert
 from infer.convert.folders import Imported

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from base.checked_json import read_json
 from base.errors import UserError
-from base.files import read_json, write_json
+from base.files import write_json
 from base.intervals import wilson
 from base.table import Table, as_text, number
 from data.grammar.contrast import RELATIONS

@@ -17,8 +17,9 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from base.checked_json import read_json
 from base.errors import UserError
-from base.files import read_json, write_json
+from base.files import write_json
 from base.ids import BOS, EOS
 from base.progress import Progress
 from base.table import Table, as_text, number

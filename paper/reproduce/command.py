@@ -8,8 +8,8 @@ from math import log
 from pathlib import Path
 from typing import Any
 
+from base.checked_json import Schema, read_json
 from base.errors import UserError
-from base.files import Schema, read_json
 from base.table import Table, as_text, number
 from paper.provenance import ROOT, caveats
 from paper.records import RunRecord, read_run, recorded_run

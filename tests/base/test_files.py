@@ -11,19 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from base.checked_json import read_json, read_json_lines
 from base.errors import UserError
-from base.files import (
-    folder,
-    folders,
-    output_file,
-    output_folder,
-    read_bytes,
-    read_json,
-    read_json_lines,
-    sha256,
-    write_json,
-    write_text,
-)
+from base.files import folder, folders, output_file, output_folder, read_bytes, sha256, write_json, write_text
 
 LAUNCHES = {"launches": [{"step": int, "git": {"commit": str}}]}
 

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from base.checked_json import read_json
 from base.errors import UserError
-from base.files import read_json
 from data.grammar.lexicon import NOUNS
 from infer.inside.trace import trace
 from infer.runs import Run, open_run

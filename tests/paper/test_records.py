@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from base.checked_json import check, read_json
 from base.errors import UserError
-from base.files import check, read_json
 from paper import provenance
 from paper.records import (
     CONFIG,

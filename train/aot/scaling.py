@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from base.checked_json import Schema, check, read_json
 from base.errors import UserError
-from base.files import Schema, check, read_json
 from base.table import Markdown, Table, as_markdown
 from train.aot.gpus import TARGETS
 from train.aot.hardware import ASSUMPTIONS, CHIPS, GIB

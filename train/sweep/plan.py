@@ -8,8 +8,9 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from base.checked_json import read_json
 from base.errors import UserError
-from base.files import read_json, write_json
+from base.files import write_json
 from base.keys import flat, suggestion
 from configs.common import default
 from run.folder import model_config

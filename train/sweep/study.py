@@ -31,8 +31,9 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from sqlalchemy import NullPool, event, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
+from base.checked_json import WIDEST, is_text
 from base.errors import UserError
-from base.files import WIDEST, is_text, write_json
+from base.files import write_json
 from run.records import read_metrics
 from train.sweep.expressions import Point
 from train.sweep.plan import another

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from base.checked_json import read_json
 from base.errors import UserError
-from base.files import read_json
 from run.lock import lock
 from run.records import read_metrics
 from train.sweep.point import Lost, Outcome, run_child, summary
