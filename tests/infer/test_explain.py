@@ -116,10 +116,17 @@ def test_the_lines_go_on_and_those_without_text_have_no_tree(run: Run, tmp_path:
     assert not (tmp_path / "many.html").exists() and not (tmp_path / "long.html").exists()
 
 
+class Options(SimpleNamespace):
+    """Flags of which none is on the command line."""
+
+    def __getitem__(self, name: str) -> SimpleNamespace:
+        return SimpleNamespace(present=0)
+
+
 @pytest.mark.parametrize("change", [{"sample": True}, {"groups": 2}, {"require": "prefix"}, {"columns": ["1"]}])
 def test_what_is_no_plain_search_is_refused(tmp_path: Path, change: dict[str, object]) -> None:
     plain = {"sample": False, "groups": 1, "require": "", "columns": [], "nbest": 1, "scores": False, "mbr": ""}
-    options = SimpleNamespace(**plain, explain=str(tmp_path / "beam.html"))
+    options = Options(**plain, explain=str(tmp_path / "beam.html"))
     command.check(options)
     vars(options).update(change)
     with pytest.raises(UserError, match="--explain draws a plain search"):

@@ -67,7 +67,7 @@ def test_a_loop_of_unknown_length_is_refused() -> None:
     def loop(x: jax.Array) -> jax.Array:
         return jax.lax.while_loop(lambda x: x.sum() < 1e6, lambda x: x @ MATRIX, x)
 
-    with pytest.raises(ValueError, match="while: how often its parts run"):
+    with pytest.raises(ValueError, match="while: the program does not say how often its parts run"):
         sequential_products(loop, MATRIX)
 
 
