@@ -9,7 +9,7 @@ from absl import flags
 from ml_collections import config_flags
 
 from base import command
-from data.cache import prepare_all
+from data.of_config import prepare_all
 from data.sources import download
 
 

@@ -30,9 +30,10 @@ from infer.translate.translator import translate_one
 from paper import drawing
 from paper.figures import example, searched
 from paper.heads.ablation import ablate, ablation_text
-from paper.heads.measure import direction, heads_text, load_or_measure, stands_out
+from paper.heads.measure import direction, load_or_measure
 from paper.heads.roles import RELATIONS
 from paper.heads.sample import sample
+from paper.heads.text import heads_text, stands_out
 
 WORKDIR = Path(os.environ.get("WORKDIR", "../runs/quickstart"))
 SENTENCES = int(os.environ.get("SENTENCES", "2500"))

@@ -10,9 +10,10 @@ from ml_collections import ConfigDict
 
 from base.errors import UserError
 from data.batching import Batch, TextBatch, length_batches
-from data.cache import Prepared, prepare, prepare_all
+from data.cache import Prepared, prepare
 from data.classes import Classified, classes_of
 from data.corrupt import Corrupted, corruption
+from data.of_config import prepare_all
 from data.pipeline import OnePass, ProcessShard, Records, TrainingBatches, evaluation_batches
 from data.sources import open_corpus
 from data.tokenizer import Tokenizer

@@ -15,7 +15,7 @@ import numpy as np
 from absl import flags
 from ml_collections import ConfigDict
 
-from data.cache import prepare_all
+from data.of_config import prepare_all
 from data.pipeline import TrainingBatches
 from run.folder import model_config
 from run.sharding import make_mesh, place_rows, placed_shapes, process_shard, row_parts, shardings

@@ -24,9 +24,10 @@ from infer.runs import Run
 from infer.scores.forced import forced_batches
 from model.config import ModelConfig
 from model.transformer import Transformer
-from paper.heads.measure import owners, relation_label
+from paper.heads.measure import owners
 from paper.heads.roles import AnnotatedPair
 from paper.heads.sample import RARE, Sample
+from paper.heads.text import relation_label
 
 FEW = 200  # sentences that common relations are measured on
 WIDTH = 8  # rows are padded to a multiple of this

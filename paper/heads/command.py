@@ -7,9 +7,10 @@ from typing import Any
 from base.errors import UserError
 from infer.runs import open_run
 from paper.heads.ablation import ablate, ablation_text
-from paper.heads.measure import direction, heads_text, measure_heads, save
+from paper.heads.measure import direction, measure_heads, save
 from paper.heads.sample import sample
 from paper.heads.seeds import seeds_text
+from paper.heads.text import heads_text
 
 
 def main(options: Any) -> None:

@@ -5,8 +5,8 @@ from typing import Any
 
 from base.table import Table, as_text, spread
 from infer.attention.kinds import KINDS, TITLES
-from paper.heads.measure import relation_label, stands_out
 from paper.heads.roles import RELATIONS
+from paper.heads.text import relation_label, stands_out
 
 
 def seeds_text(results: Sequence[dict[str, Any]]) -> str:

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from base.errors import UserError
-from data.cache import prepare_all
 from data.corpora import CORPORA, ELSEWHERE, FOLDER, File, Source, corpus_folder
 from data.download import main
 from data.fetch import fetch
+from data.of_config import prepare_all
 from data.sources import open_corpus
 
 ROOT = Path(__file__).parent.parent.parent

@@ -14,7 +14,8 @@ from base.errors import UserError
 from base.ids import EOS
 from configs.common import default
 from data import cache as module
-from data.cache import Prepared, prepare, prepare_all
+from data.cache import Prepared, prepare
+from data.of_config import prepare_all
 from data.sources import open_corpus
 from data.tokenizer import Tokenizer
 from run.folder import record_launch

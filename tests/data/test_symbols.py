@@ -10,8 +10,8 @@ from ml_collections import ConfigDict
 from base.errors import UserError
 from base.ids import BOS, EOS, PAD, UNK
 from configs.common import default
-from data.cache import prepare_all
 from data.imported import open_tokenizer
+from data.of_config import prepare_all
 from data.symbols import SPECIALS, Symbols
 from infer.attention.alignment import align, words_of
 from infer.attention.maps import run_maps

@@ -13,8 +13,9 @@ from base.errors import UserError
 from base.ids import BOS, EOS, UNK
 from configs.common import default
 from data.batching import TextBatch, window_plan
-from data.cache import Prepared, prepare, prepare_all
+from data.cache import Prepared, prepare
 from data.imported import open_tokenizer
+from data.of_config import prepare_all
 from data.pipeline import ProcessShard, TrainingBatches, text_batches
 from data.sources import open_corpus
 from data.symbols import Symbols

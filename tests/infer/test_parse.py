@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from base.errors import UserError
-from data.cache import prepare_all
 from data.lines import read_lines
+from data.of_config import prepare_all
 from data.trees.linearise import linearise
 from data.trees.treebank import read_trees
 from infer import parse

@@ -33,14 +33,12 @@ from paper.heads.ablation import TOKENS, WIDTH, Forced, ablate, ablation_text, w
 from paper.heads.measure import (
     Spans,
     direction,
-    heads_text,
     largest,
     load_or_measure,
     measure_heads,
     owners,
     sentence_maps,
     spans_of,
-    stands_out,
     tally,
     token_weights,
     untrained,
@@ -57,6 +55,7 @@ from paper.heads.roles import (
 )
 from paper.heads.sample import RARE, Sample, sample
 from paper.heads.seeds import seeds_text
+from paper.heads.text import heads_text, stands_out
 from tasks.translation import objective
 from tests import tiny
 from tests.slow import slow_but

@@ -11,8 +11,8 @@ from ml_collections import ConfigDict
 from base.errors import UserError
 from base.ids import EOS
 from configs.classification import get_config
-from data.cache import prepare_all
 from data.classes import Classified, classes_of
+from data.of_config import prepare_all
 from data.properties import PROPERTIES
 from data.sources import open_corpus
 from data.trees.treebank import read_trees

@@ -12,8 +12,8 @@ from ml_collections import ConfigDict
 from base.errors import UserError
 from base.ids import BOS, EOS
 from configs.denoising import get_config
-from data.cache import prepare_all
 from data.corrupt import Corrupted, Spans
+from data.of_config import prepare_all
 from data.pipeline import TrainingBatches
 from data.sources import open_corpus
 from infer.evaluate import predictions as evaluation

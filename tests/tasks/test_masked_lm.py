@@ -16,8 +16,8 @@ from base.tokens import Tokens
 from configs.common import default
 from configs.masked_lm import get_config
 from data.batching import make_batch
-from data.cache import prepare_all
 from data.corrupt import MASK, Corrupted, Masking
+from data.of_config import prepare_all
 from data.pipeline import ProcessShard, TrainingBatches
 from infer.evaluate import predictions as evaluation
 from infer.runs import Run, open_run

@@ -1,0 +1,119 @@
+"""The tokenizer and the prepared corpora that a config asks for, made where they do not exist yet."""
+
+import contextlib
+from functools import partial
+from pathlib import Path
+
+from ml_collections import ConfigDict
+
+from base.errors import UserError
+from base.files import folder, output_folder, read_bytes, sha256, write_text
+from base.progress import Progress
+from data.cache import FORMAT, Prepared, key_of, named, prepare
+from data.imported import open_tokenizer
+from data.sources import Corpus, open_corpus
+from data.symbols import Symbols
+from data.tokenizer import Tokenizer
+
+
+def prepare_all(
+    cfg_data: ConfigDict, tokenizer_path: str | Path | None = None, *, sides: int | None = None
+) -> tuple[Tokenizer, Prepared, Prepared]:
+    """Returns tokenizer, training and validation corpora of a config, made where they do not exist yet.
+
+    Args:
+        cfg_data: `config.data`; see `configs/common.py`.
+        tokenizer_path: where a run keeps its tokenizer: read if it exists, else written. None: only in the cache.
+        sides: what the model reads: 2, pairs, or 1, a text. None: either.
+    """
+    cache = output_folder("config.data.cache", cfg_data.cache)
+    _check_specs(cfg_data, sides)
+    path = Path(tokenizer_path) if tokenizer_path is not None else None
+    if path is not None and path.exists():
+        tokenizer = open_tokenizer(path)
+    elif cfg_data.tokenizer:
+        tokenizer = open_tokenizer(folder("config.data.tokenizer", cfg_data.tokenizer))
+    else:
+        tokenizer = _trained_tokenizer(cfg_data, cache)
+    _check_tokenizer(cfg_data, tokenizer)
+    if path is not None and not path.exists():
+        tokenizer.save(path)
+
+    # A class is shorter than its text, whatever the text: no ratio is above the longest length.
+    max_ratio = float(cfg_data.max_length) if cfg_data.classes else cfg_data.max_ratio
+    prepared = partial(prepare, tokenizer=tokenizer, cache=cache, max_length=cfg_data.max_length, max_ratio=max_ratio)
+    train = prepared(cfg_data.train, clean=True)
+    valid = prepared(cfg_data.valid, clean=False)
+    return tokenizer, train, valid
+
+
+def _check_specs(cfg_data: ConfigDict, sides: int | None) -> None:
+    for key in ("train", "valid"):
+        if not cfg_data[key]:
+            raise UserError(f"data.{key} is empty: name a corpus, as in grammar:{key} or text:PREFIX.{{en,de}}")
+        try:
+            corpus = open_corpus(cfg_data[key])
+        except UserError as error:
+            raise UserError(f"data.{key}: {error}") from error
+        if sides and corpus.sides != sides:
+            needs = "a text: lines:FILE or chars:FILE" if sides == 1 else "pairs: text:PREFIX.{en,de} or tsv:FILE"
+            raise UserError(f"data.{key} is {cfg_data[key]}, but this task needs {needs}")
+
+
+def _check_tokenizer(cfg_data: ConfigDict, tokenizer: Tokenizer) -> None:
+    """Raises `UserError` unless the tokenizer is of the kind that the config names."""
+    for key, wanted, actual in (
+        ("vocab_size", cfg_data.vocab_size, tokenizer.vocab_size),
+        ("lowercase", cfg_data.lowercase, tokenizer.lowercase),
+        ("units", _units(cfg_data, open_corpus(cfg_data.train)), tokenizer.units),
+        ("joiner", cfg_data.joiner, tokenizer.joiner),
+    ):
+        is_counted = key == "vocab_size" and wanted == 0 and tokenizer.units != "subwords"
+        if wanted != actual and not is_counted:
+            raise UserError(f"data.{key} is {wanted}, but the tokenizer's is {actual}: they must agree")
+
+
+def _trained_tokenizer(cfg_data: ConfigDict, cache: Path) -> Tokenizer:
+    """Returns the tokenizer of the training corpus, from the cache if an intact one is there."""
+    corpus = open_corpus(cfg_data.train)
+    if corpus.symbols and cfg_data.lowercase:
+        raise UserError(f"data.lowercase is True, but the labels of {corpus.spec} have capitals: set it to False")
+    units = _units(cfg_data, corpus)
+    key_parts = [FORMAT, corpus.fingerprint, cfg_data.vocab_size, cfg_data.lowercase]
+    if units != "subwords":
+        key_parts += [units, cfg_data.joiner]
+    path = cache / f"{key_of(*key_parts)}.model"
+    digest = path.with_suffix(".sha256")
+    with contextlib.suppress(OSError, UnicodeDecodeError):  # absent or damaged: learned again below
+        if sha256(path) == read_bytes(digest).decode():
+            return open_tokenizer(path)
+    tokenizer: Tokenizer
+    if units == "subwords":
+        if not cfg_data.vocab_size:
+            raise UserError(
+                "data.vocab_size is 0: say how many subwords to learn (0 means all, but for words and characters only)"
+            )
+        count = corpus.size()
+        total = None if count is None else corpus.sides * count
+        job = f"learning {cfg_data.vocab_size:,} subwords from {named(corpus, count)}"
+        with Progress(job, "lines", total=total) as progress:
+            lines = progress.count(text for pair in corpus.pairs() for text in pair)
+            tokenizer = Tokenizer.train(
+                lines, cfg_data.vocab_size, path, lowercase=cfg_data.lowercase, symbols=corpus.symbols
+            )
+    else:
+        with Progress(f"counting the {units} of {corpus.spec}", "records", total=corpus.size()) as progress:
+            tokenizer = Symbols.of(progress.count(corpus.pairs()), cfg_data.vocab_size, units, cfg_data.joiner)
+        tokenizer.save(path)
+    with contextlib.suppress(OSError):  # it is then learned again next time
+        write_text(digest, tokenizer.sha256)
+    return tokenizer
+
+
+def _units(cfg_data: ConfigDict, corpus: Corpus) -> str:
+    """Returns `data.units`, or what the corpus alone decides; `UserError` if it names two and the corpus is a text."""
+    if corpus.characters:
+        return "characters"
+    if "," in cfg_data.units and corpus.sides == 1:
+        raise UserError(f"data.units is {cfg_data.units}, but {corpus.spec} has one side; name one unit")
+    return cfg_data.units
