@@ -337,4 +337,4 @@ def test_command_line(spec, tmp_path) -> None:
 
 def test_a_corpus_without_a_count_says_how_much_it_takes() -> None:
     for spec, named in (("grammar:train", "grammar:train (100,000 records)"), ("grammar:train:7", "grammar:train:7")):
-        assert module._named(open_corpus(spec), open_corpus(spec).size()) == named
+        assert module.named(open_corpus(spec), open_corpus(spec).size()) == named
