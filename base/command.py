@@ -251,21 +251,20 @@ def _described(flag: flags.Flag) -> str:
 
 def _check_config_file(argv: list[str]) -> None:
     """Raises a `UserError` if --config is a device or a pipe: it would be read as Python, perhaps for ever."""
-    name = _config_file(argv)
-    if name is None:
-        return
-    file = Path(name)
-    if file.exists() and not file.is_file():
-        raise UserError(f"--config={file}: not a regular file; name one in configs/")
+    for name in _config_files(argv):
+        file = Path(name)
+        if file.exists() and not file.is_file():
+            raise UserError(f"--config={file}: not a regular file; name one in configs/")
 
 
-def _config_file(argv: list[str]) -> str | None:
-    """Returns the file that --config=FILE[:ARGUMENT] names; None without that flag."""
+def _config_files(argv: list[str]) -> list[str]:
+    """Returns the files that --config=FILE[:ARGUMENT] names; if there are several, the last one counts."""
+    files: list[str] = []
     for argument in argv[1:]:
         match = re.match(r"--?config=([^:]*)", argument)
         if match:
-            return match[1]
-    return None
+            files.append(match[1])
+    return files
 
 
 def _check_numbers() -> None:
@@ -287,9 +286,9 @@ def _explained(argv: list[str], error: Exception, known: dict[str, Any]) -> User
         match = re.match(r"--?(?:no)?config\.([^=]+)", argument)
         if known and match and match[1] not in known.keys() | groups:
             return UserError(f"--config.{match[1]}: there is no such key{suggestion(match[1], known)}")
-    file = _config_file(argv) or ""
-    if isinstance(error, OSError) and file and not Path(file).is_file():
-        return UserError(f"--config={file}: no such file")
+    for file in _config_files(argv)[-1:]:
+        if isinstance(error, OSError) and not Path(file).is_file():
+            return UserError(f"--config={file}: no such file")
     lines = str(error).strip().splitlines()
     reason = lines[-1] if lines else ""
     wrong = re.match(r"flag --config\.([^=]+)=(.*?):", str(error)) if isinstance(error, flags.Error) else None

@@ -39,5 +39,6 @@ def get_config(folder: str = "") -> ConfigDict:
     cfg = published()
     cfg.data.train, cfg.data.valid, cfg.data.test = text.train, text.valid, text.test
     cfg.data.lowercase = True
-    cfg.data.units, cfg.data.joiner = "subwords", ""
+    cfg.data.units = "subwords"
+    cfg.data.joiner = ""
     return cfg

@@ -44,7 +44,7 @@ def check(options: Any) -> None:
         output_file("output", options.output)
     first, *_ = folders("workdir", options.workdir)
     task = read_config(folder("workdir", first)).task
-    if options.row_length and task != "language_model":
+    if options.row_length is not None and task != "language_model":
         raise UserError("--row_length is for language models; this run's task is another")
 
 

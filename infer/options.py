@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 from base import command
 from base.errors import UserError
 from base.files import folder
-from infer.translate.options import Decoding, allowed, chosen, rule
+from infer.translate.options import Decoding, allowed, chosen, limits
 from run import changes, connect
 from run.config import SPLITS
 from run.signals import Signals, leave
@@ -89,7 +89,9 @@ def define_evaluation_flags(written: str) -> None:
 def within_limits(*names: str) -> None:
     """Makes the command line reject values of these flags outside `infer.translate.options.LIMITS`."""
     for name in names:
-        flags.register_validator(name, lambda value, name=name: allowed(name, value), message=rule(name))
+        flags.register_validator(
+            name, lambda value, name=name: allowed(name, value), message=f"it must be {limits(name)}"
+        )
 
 
 def decoding(options: Any, config: ConfigDict, **more: Any) -> Decoding:

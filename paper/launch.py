@@ -72,7 +72,8 @@ def _of_studies() -> Iterator[tuple[str, str, str]]:
     for split in SPLITS:
         yield "scan", split, _train(f"{scan.FILE}:{split}", "test")
     for row in SCAN_LENGTH:
-        yield "scan_length", row, f"{_train(f'{scan_length.FILE}:{row}', 'test')} --oracle_length"
+        command = _train(f"{scan_length.FILE}:{row}", "test")
+        yield "scan_length", row, f"{command} --oracle_length"
     for row in ROWS:
         yield "scaling", row, _train(f"{scaling.FILE}:{row}", "test")
     yield from _stages("second", second.FILE, "table3-second")

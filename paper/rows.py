@@ -5,7 +5,7 @@ A run may differ from its row in what a resumed run may change, in its seed, and
 
 import importlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -60,6 +60,11 @@ def run_notes(rows: Mapping[str, RowRuns]) -> list[str]:
     return notes
 
 
+def of_seeds(row: RowRuns, seeds: Sequence[int]) -> RowRuns:
+    """Returns the row with these seeds alone, those of a design."""
+    return row._replace(scored=[scored for scored in row.scored if scored.run.config["seed"] in seeds])
+
+
 def caveat_notes(rows: dict[str, RowRuns]) -> list[str]:
     """Returns notes that name rows: those of one seed, and for each caveat those with a dagger for it."""
     notes: list[str] = []
@@ -110,8 +115,9 @@ def row_runs(records: Records, name: str, split: str, measure: str = "sacrebleu"
     """Returns the runs of the config `name`, scored on `split` as that config decodes: the newest of each seed.
 
     An evaluation counts if it has `measure`, was made on the row's text after all updates, and has the number of
-    averaged checkpoints, the beam and the length penalty of the row's config. It must also be of an ensemble of exactly
-    `members` runs, which is listed under its first member's seed; 1 is a run alone.
+    averaged checkpoints, the beam and the length penalty of the row's config; if checkpoints are averaged, they must
+    have been saved as often as the row says. It must also be of an ensemble of exactly `members` runs, which is listed
+    under its first member's seed; 1 is a run alone.
     """
     config = as_json(load(name))
     wanted = identity(config)
@@ -148,13 +154,22 @@ def row_runs(records: Records, name: str, split: str, measure: str = "sacrebleu"
 def _fitting(runs: list[RunRecord], config: dict[str, Any], split: str, measure: str, members: int) -> list[ScoredRun]:
     """Returns the evaluations of complete runs that a row of this config may show."""
     fitting: list[ScoredRun] = []
+    averages = config["decode"]["checkpoint"].startswith("average:")
     for run in runs:
+        if averages and not _is_spaced_alike(run, config):
+            continue
         for evaluation in run.evaluations:
             if evaluation.members != members:
                 continue
             if not run.problem and measure in evaluation.scores and fits(evaluation.scores, config, split, run.steps):
                 fitting.append(ScoredRun(run, evaluation.scores, evaluation.lines))
     return fitting
+
+
+def _is_spaced_alike(run: RunRecord, config: dict[str, Any]) -> bool:
+    """Returns whether a run's checkpoints are as far apart as the row's; where it was stopped, there is one more."""
+    keys = ("every", "every_epochs", "every_minutes")
+    return all(run.config["checkpoint"][key] == config["checkpoint"][key] for key in keys)
 
 
 def _not_taken(fitting: list[ScoredRun], newest: ScoredRun, where: str) -> list[str]:
@@ -179,23 +194,21 @@ def _computed_otherwise(scored: list[ScoredRun], config: dict[str, Any], name: s
 
 def _wanted(config: dict[str, Any], split: str) -> str:
     decode = config["decode"]
-    asked = f"--checkpoint={decode['checkpoint']}, beam {decode['beam']} and alpha {decode['alpha']:g}"
+    every = config["checkpoint"]["every"]
+    spaced = f" saved every {every} updates" if decode["checkpoint"].startswith("average:") else ""
+    asked = f"--checkpoint={decode['checkpoint']}{spaced}, beam {decode['beam']} and alpha {decode['alpha']:g}"
     return f"no evaluation of {split} with {asked}"
 
 
 def fits(scores: dict[str, Any], config: dict[str, Any], split: str, updates: int) -> bool:
-    """Returns whether an evaluation was made as `config` says, of the checkpoints up to the last of the `updates`."""
+    """Returns whether an evaluation was made as `config` says, of the parameters after the last of the `updates`."""
     decode = config["decode"]
     count = 1 if decode["checkpoint"] == "latest" else int(decode["checkpoint"].removeprefix("average:"))
     steps = scores["checkpoints"]
-    every = config["checkpoint"]["every"]
-    saved = [*range(every, updates, every), updates]
-    by_epochs = config["checkpoint"]["every_epochs"] > 0  # how many updates are between them is not known here
     return (
         scores["split"] == split
         and _without_folders(scores["data"]) == _without_folders(config["data"][split])
         and len(steps) == count
         and steps[-1:] == [updates]
-        and (by_epochs or steps == saved[-count:])
         and all(scores[key] == decode[key] for key in SEARCH if key in scores)
     )

@@ -23,7 +23,7 @@ def connect(options: Any) -> None:
     flags are needed, except on a single machine.
 
     Raises:
-      UserError: only some of the flags are given, or the other processes do not answer.
+      UserError: only some of the flags are given, one cannot be right, or the other processes do not answer.
     """
     import jax  # only now: a mistyped flag is answered without it
 

@@ -57,8 +57,7 @@ def open_folder(cfg: ConfigDict, workdir: Path) -> Iterator[None]:
     """Makes `workdir` the folder of this config's run, or checks that it already is, and locks it for this process.
 
     A folder in which training never started is reused, whatever its config, unless a conversion has put parameters
-    there. In a run of several processes, process 0
-    locks and writes for all of them.
+    there. In a run of several processes, process 0 locks and writes for all of them.
 
     Raises:
       UserError: the folder holds the run of another config or other files, another process is training in it, or it

@@ -55,13 +55,14 @@ def stop_once_read() -> None:
         started(main, keys, hint, check)
 
     def read(main: Any, argv: Any = None, flags_parser: Any = flags.FLAGS) -> None:
-        rest = flags_parser(sys.argv)
-        if isinstance(rest, UserError):
-            raise Read(str(rest))
-        if last["hint"] and rest and len(rest) > 1:
-            raise Read(f"unexpected argument {rest[1]!r}; {last['hint']}")
+        line = flags_parser(sys.argv)
+        if line.fault:
+            raise Read(str(line.fault))
+        if last["hint"] and len(line.arguments) > 1:
+            raise Read(f"unexpected argument {line.arguments[1]!r}; {last['hint']}")
+        asks = line.asks_help or line.asks_version
         try:
-            if last["check"] and rest is not None:
+            if last["check"] and not asks:
                 last["check"](flags.FLAGS)
         except UserError as error:
             raise Read(str(error)) from None

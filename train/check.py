@@ -10,7 +10,7 @@ from ml_collections import ConfigDict
 import tasks
 from base.errors import UserError
 from base.keys import flat
-from infer.translate.options import PENALTIES, allowed, rule
+from infer.translate.options import PENALTIES, allowed, limits
 from run.choices import CHOICES as CHECKPOINTS
 from run.choices import is_choice
 from run.config import check_keys
@@ -118,7 +118,7 @@ def _check_ranges(given: dict[str, Any], require: Callable[[str, bool, str], Non
     for key in AT_LEAST_0:
         require(key, given[key] >= 0, "at least 0")
     for name in SEARCH:
-        require(f"decode.{name}", allowed(name, given[f"decode.{name}"]), rule(name).removeprefix("it must be "))
+        require(f"decode.{name}", allowed(name, given[f"decode.{name}"]), limits(name))
     require("decode.checkpoint", is_choice(given["decode.checkpoint"]), f"one of {CHECKPOINTS}")
     for key, most in MOST.items():
         require(key, given[key] <= most, f"at most {most:,}")

@@ -1,4 +1,4 @@
-"""A translation run as two ONNX graphs, encoder and decoder, with attention and any kind of positions."""
+"""A translation run as two ONNX graphs, encoder and decoder, with attention and all kinds of positions but shaw."""
 
 import importlib.util
 import sys

@@ -122,7 +122,8 @@ class Graph:
                 y_btd = self.pre_norm(layer["norm_2"], x_btd)
                 x_btd = self.add_and_norm(layer["norm_2"], x_btd, cross(layer["cross_attention"], y_btd, "memory"))
             norm = layer["norm_3" if cross else "norm_2"]
-            x_btd = self.add_and_norm(norm, x_btd, self.feed_forward(layer["feed_forward"], self.pre_norm(norm, x_btd)))
+            y_btd = self.feed_forward(layer["feed_forward"], self.pre_norm(norm, x_btd))
+            x_btd = self.add_and_norm(norm, x_btd, y_btd)
         return self.norm(params["final_norm"], x_btd) if c.norm == "pre" else x_btd
 
     def mask(self, queries: Rows, keys: Rows, *, causal: bool) -> str:

@@ -49,10 +49,11 @@ def report(
     table: Callable[[dict[str, Any]], str],
     kind: str = "",
 ) -> None:
-    """Saves the record in the run with the lines, writes the lines to --output, and prints it (as JSON with --json).
+    """Saves the record in the run with the lines, writes the lines to --output, and prints the record.
 
-    `options` are the flags. Only process 0 does so. If the run cannot be written to, a note says so. What can be
-    written is there before anything is printed, for standard output may have been closed.
+    `options` are the flags; with --json the record is printed as JSON. Only process 0 does so. If the run cannot be
+    written to, a note says so. What can be written is there before anything is printed, for standard output may have
+    been closed.
 
     Raises:
       UserError: --output cannot be written; the record is printed all the same.
@@ -60,34 +61,49 @@ def report(
     if not is_main():
         return
     checkpoint = options.checkpoint or model_run.config.decode.checkpoint
+    note = ""
     try:
-        note = f"kept in {save(model_run, record, lines, checkpoint, kind)}"
-    except OSError as error:
-        note = f"note: {model_run.workdir}/evaluations cannot be written ({error.strerror})"
-    try:
-        if options.output is not None:
-            write_lines(output_file("output", options.output), lines)
-    except OSError as error:
-        raise UserError(f"--output={options.output}: cannot be written ({error.strerror})") from error
+        note = _kept(model_run, record, lines, checkpoint, kind)
+        _write_output(options.output, lines)
     finally:
         text = json.dumps(record, indent=2, ensure_ascii=False) if options.json else table(record)
         print(text, flush=True)
-        print(note, file=sys.stderr)
+        if note:
+            print(note, file=sys.stderr)
+
+
+def _kept(model_run: Run, record: dict[str, Any], lines: list[str], checkpoint: str, kind: str) -> str:
+    """Saves the record and the lines in the run; returns a note that says where, or why they cannot be."""
+    try:
+        return f"kept in {save(model_run, record, lines, checkpoint, kind)}"
+    except OSError as error:
+        return f"note: {model_run.workdir}/evaluations cannot be written ({error.strerror})"
+
+
+def _write_output(output: str | None, lines: list[str]) -> None:
+    """Writes the lines to the file of --output, if it is given."""
+    if output is not None:
+        try:
+            write_lines(output_file("output", output), lines)
+        except OSError as error:
+            raise UserError(f"--output={output}: cannot be written ({error.strerror})") from error
 
 
 def save(model_run: Run, record: dict[str, Any], lines: list[str], checkpoint: str, kind: str = "") -> Path:
     """Writes `evaluations/NAME.json` and the lines, if any, as `NAME.txt`; repeating an evaluation replaces both.
 
     NAME begins with `kind`, if any, and has the split, the step, the checkpoint and, where they apply, the options of
-    the search and the row length. A corpus or files that no key of the run's config names have a hash of their names
-    behind their own. For an ensemble, the number of its members and a hash of them precede the split.
+    the search and the row length. After the name of a corpus or a file that the run's config does not name comes a
+    hash of its whole specification. For an ensemble, the number of its members and a hash of them precede the split.
     """
     parts = [kind] if kind else []
     if "members" in record:
         members = record["members"]
         parts.append(f"ensemble{len(members)}-{_short_hash(' '.join(members))}")
-    parts.append(record["split"])
-    if record["split"] not in SPLITS:
+    split = record["split"]
+    parts.append(split)
+    is_named = split in SPLITS and record["data"] == model_run.config.data[split]
+    if not is_named:
         parts.append(_short_hash(record["data"]))
     parts += [f"step{record['step']}", checkpoint]
     parts += [f"{key}{record[key]:g}" for key in ("beam", "alpha", "extra_length", "row") if key in record]
@@ -105,7 +121,8 @@ def save(model_run: Run, record: dict[str, Any], lines: list[str], checkpoint: s
 
 
 def _short_hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
+    """Returns eight digits of the SHA-256; what is not Unicode in a file's name is escaped."""
+    return hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()[:8]
 
 
 def write_lines(path: Path, lines: list[str]) -> None:

@@ -168,7 +168,8 @@ def all_scores(hypotheses: Sequence[str], references: Sequence[str], language: s
 
 def as_text(record: Mapping[str, Any]) -> str:
     """Returns the scores that `record` has (see `all_scores`), one per line: name, percent, signature."""
-    rows = [(name, record[name], record["signatures"][name]) for name in (*METRICS, *AS_IS, ORACLE) if name in record]
+    shown = [name for name in (*METRICS, *AS_IS, ORACLE) if name in record]
+    rows = [(name, record[name], record["signatures"][name]) for name in shown]
     return "\n".join(f"{name:<12} {value:6.2f}   {signature}" for name, value, signature in rows)
 
 

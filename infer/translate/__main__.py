@@ -32,17 +32,19 @@ from base.errors import UserError
 from base.files import output_file
 from infer.options import define_decoding_flags, define_run_flags, start, within_limits
 
-SEARCHING = ("beam", "alpha")
-SAMPLING = ("temperature", "top_k", "top_p", "seed")
-HINTS = {True: "leave it out, or --sample", False: "give --sample, too"}
+# With and without --sample: the flags that have no effect, what they are for, and what to do.
+UNUSED = {
+    True: (("beam", "alpha"), "searching", "leave it out, or --sample"),
+    False: (("temperature", "top_k", "top_p", "seed"), "sampling", "give --sample, too"),
+}
 
 
 def check(options: Any) -> None:
     """Raises a `UserError` if the flags contradict each other, or one has no effect."""
-    unused = SEARCHING if options.sample else SAMPLING
-    for name in unused:
+    names, purpose, cure = UNUSED[options.sample]
+    for name in names:
         if options[name].present:
-            raise UserError(f"--{name} is for {'searching' if options.sample else 'sampling'}: {HINTS[options.sample]}")
+            raise UserError(f"--{name} is for {purpose}: {cure}")
     if options["diversity"].present and options.groups == 1:
         raise UserError("--diversity is for several groups of beams: give --groups, too")
     if options.columns and (options.nbest > 1 or options.scores or options.require):

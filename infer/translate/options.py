@@ -30,10 +30,10 @@ def allowed(name: str, value: int | float | None) -> bool:
     return value is None or low <= value <= high
 
 
-def rule(name: str) -> str:
+def limits(name: str) -> str:
     """Returns the range that `allowed` checks, in words."""
     low, high = LIMITS[name]
-    return f"it must be from {low} to {high}"
+    return f"from {low} to {high}"
 
 
 class Sampling(NamedTuple):
@@ -81,7 +81,7 @@ class Decoding:
             limited |= self.sampling._asdict()
         for name, value in limited.items():
             if not allowed(name, value):
-                raise UserError(f"{name} is {value}; {rule(name)}")
+                raise UserError(f"{name} is {value}; it must be {limits(name)}")
         if self.sampling is None and self.nbest > self.beam:
             raise UserError(f"nbest is {self.nbest}, more than the beam of {self.beam}; raise beam too")
         if self.groups > 1 and (self.sampling or self.min_length or self.no_repeat or self.beam < 2 * self.groups):

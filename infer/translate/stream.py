@@ -201,7 +201,8 @@ def translate_columns(
             yield "".join("\t".join(row) + "\n" for row in rows).encode()
             done += len(lines)
             progress.update(done)
-        progress.finish(f"{done:,} lines")
+        without = f", {empty:,} cells of them without a translation" if empty else ""
+        progress.finish(f"{done:,} lines{without}")
     note_unknown(unknown)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from base.table import NOT_RUN, Table, number
-from paper.records import Records
+from paper.records import Records, RunRecord
 from paper.rows import identity, load
 from run.folder import as_json
 
@@ -63,9 +63,9 @@ def validations_of(records: Records, configs: Iterable[str]) -> dict[str, dict[i
     """
     wanted = {config: identity(as_json(load(config))) for config in configs}
     found: dict[str, dict[int, list[dict[str, Any]]]] = {config: {} for config in wanted}
-    for run in records.runs:
+    for run in sorted(records.runs, key=_has_diverged):  # one that has not comes before one that has
         validations = run.validations
-        if _DIVERGED.search(run.problem):
+        if _has_diverged(run):
             validations = [*validations, {"step": run.config["steps"], "perplexity": math.inf}]
         elif run.problem or not validations:
             continue
@@ -74,3 +74,7 @@ def validations_of(records: Records, configs: Iterable[str]) -> dict[str, dict[i
             if of_run == of_config:
                 found[config].setdefault(run.config["seed"], validations)
     return found
+
+
+def _has_diverged(run: RunRecord) -> bool:
+    return _DIVERGED.search(run.problem) is not None

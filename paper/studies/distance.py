@@ -8,13 +8,13 @@ import numpy as np
 from jaxtyping import Float
 
 from base.table import NOT_RUN, Table, spread
-from configs.distance import CHOSEN, OPTIONS
+from configs.distance import CHOSEN, OPTIONS, SEEDS
 from configs.layers import D_FF
 from data.grammar.contrast import RELATIONS
 from paper.contrast.pairs import BANDS, Band, shown
 from paper.drawing import curve, drawn
 from paper.records import Records
-from paper.rows import RowRuns, caveat_notes, row_runs, run_notes
+from paper.rows import RowRuns, caveat_notes, of_seeds, row_runs, run_notes
 from paper.studies.choice import stage_1
 from paper.tables.cost import cost
 from paper.tables.trend import (
@@ -77,8 +77,8 @@ def tables(records: Records) -> list[Table]:
 
 
 def rows(records: Records) -> dict[str, RowRuns]:
-    """Returns the runs of each layer with the rate that it chose."""
-    return {name: row_runs(records, f"{FILE}:{name}", "test", "contrasts") for name in D_FF}
+    """Returns the runs of each layer with the rate that it chose, and the seeds of the design."""
+    return {name: of_seeds(row_runs(records, f"{FILE}:{name}", "test", "contrasts"), SEEDS) for name in D_FF}
 
 
 def accuracies(row: RowRuns, relation: str, bands: Sequence[Band]) -> dict[int, float]:

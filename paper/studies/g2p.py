@@ -11,8 +11,8 @@ from base.two_stages import SEEDS
 from configs.g2p import CHOSEN, LANGUAGES, OPTIONS, PILOT
 from paper.drawing import colour, drawn
 from paper.published import G2P
-from paper.records import Records
-from paper.rows import RowRuns, caveat_notes, row_runs, run_notes
+from paper.records import Records, RunRecord
+from paper.rows import RowRuns, caveat_notes, of_seeds, row_runs, run_notes
 from paper.tables.cost import cost
 from paper.tables.trend import LEVEL
 
@@ -75,19 +75,24 @@ def ensembles(records: Records) -> dict[str, RowRuns]:
     """Returns the ensembles of the seeds of each language, listed under the first one's seed."""
     alone = rows(records)
     found: dict[str, RowRuns] = {}
-    for language, row in _of_stage_2(records, MEMBERS).items():
+    for language in LANGUAGES:
         members = {scored.scores["params_sha256"] for scored in alone[language].scored}
-        of_seeds = [scored for scored in row.scored if members == set(scored.scores["members"])]
-        found[language] = row._replace(scored=of_seeds)
+        of_seeds = [_with_ensembles(run, members) for run in records.runs]
+        found[language] = _of_stage_2(records._replace(runs=of_seeds), MEMBERS)[language]
     return found
+
+
+def _with_ensembles(run: RunRecord, members: set[str]) -> RunRecord:
+    """Returns the run with the evaluations of ensembles of exactly these members alone."""
+    kept = [one for one in run.evaluations if set(one.scores.get("members", ())) == members]
+    return run._replace(evaluations=kept)
 
 
 def _of_stage_2(records: Records, members: int) -> dict[str, RowRuns]:
     found: dict[str, RowRuns] = {}
     for language in LANGUAGES:
         row = row_runs(records, f"{FILE}:{language}", "test", "edits_as_is", members)
-        of_stage = [scored for scored in row.scored if scored.run.config["seed"] in SEEDS]
-        found[language] = row._replace(scored=of_stage)
+        found[language] = of_seeds(row, SEEDS)
     return found
 
 

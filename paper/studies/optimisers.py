@@ -1,5 +1,6 @@
 """Which optimiser is the fastest? Updates to a loss on validation, by the rule of `configs/optimisers.py`."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,14 @@ from base.table import NOT_RUN, Table, number, spread
 from configs.optimisers import BASE, CHOSEN, EVERY, LADDER, OPTIONS, ROWS, SEEDS, STEPS, Option, rates
 from paper.drawing import curve, drawn
 from paper.records import Records
-from paper.rows import RowRuns, caveat_notes, row_runs, run_notes
+from paper.rows import RowRuns, caveat_notes, of_seeds, row_runs, run_notes
 from paper.studies.choice import choice, last_validations, validations_of
 from paper.tables.cost import cost
 from paper.tables.trend import INTERVAL, LEVEL, holm, p_values_of, tested, with_interval
 
 FILE = "configs/optimisers.py"
 TITLE = "Optimisers, tuned alike"
+GRID = list(range(EVERY, STEPS + 1, EVERY))
 AT = STEPS * 80 // 100  # the update at which Adam's best run of stage 1 defines the target
 Curve = list[tuple[int, float]]  # updates, and nll on validation
 Curves = dict[str, dict[int, Curve]]  # by optimiser and seed
@@ -29,7 +31,7 @@ def tables(records: Records) -> list[Table]:
     curves = curves_of(records)
     target = target_of(records)
     updates = updates_to(curves, target)
-    last = {row: {seed: of_seed[-1][1] for seed, of_seed in of_row.items()} for row, of_row in curves.items()}
+    last = {row: _last_of(of_row) for row, of_row in curves.items()}
     fewer = minus_base(updates)
     lower = minus_base(last)
     lines: list[tuple[str, ...]] = []
@@ -68,6 +70,12 @@ def tables(records: Records) -> list[Table]:
         *caveat_notes(runs),
     ]
     return [Table("optimisers", TITLE, head, lines, notes), stage_1(records)]
+
+
+def _last_of(of_row: Mapping[int, Curve]) -> dict[int, float]:
+    """Returns the nll after the last update of each seed that has not diverged."""
+    ends = {seed: curve_of_seed[-1][1] for seed, curve_of_seed in of_row.items()}
+    return {seed: nll for seed, nll in ends.items() if math.isfinite(nll)}
 
 
 def stage_1(records: Records) -> Table:
@@ -111,11 +119,7 @@ def run_of(row: str, option: Option) -> str:
 
 def rows(records: Records) -> dict[str, RowRuns]:
     """Returns the runs of stage 2 that have been evaluated."""
-    found = {row: row_runs(records, f"{FILE}:{row}", "valid") for row in ROWS}
-    return {
-        row: runs._replace(scored=[scored for scored in runs.scored if scored.run.config["seed"] in SEEDS])
-        for row, runs in found.items()
-    }
+    return {row: of_seeds(row_runs(records, f"{FILE}:{row}", "valid"), SEEDS) for row in ROWS}
 
 
 def curves_of(records: Records) -> Curves:
@@ -124,9 +128,11 @@ def curves_of(records: Records) -> Curves:
     curves: Curves = {row: {} for row in ROWS}
     for row in ROWS:
         for seed, validations in found[f"{FILE}:{row}"].items():
-            points = _curve(validations)
-            if seed in SEEDS and [step for step, _ in points] == list(range(EVERY, STEPS + 1, EVERY)):
-                curves[row][seed] = points
+            points = dict(_curve(validations))
+            if math.inf in points.values():  # it diverged
+                points |= {step: math.inf for step in GRID if step not in points}
+            if seed in SEEDS and sorted(points) == GRID:
+                curves[row][seed] = sorted(points.items())
     return curves
 
 

@@ -5,14 +5,14 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from base.table import NOT_RUN, Table, number, spread
+from base.table import NOT_RUN, Table, number
 from configs.scan_length import JUDGED, LENGTHS, MODELS, ROWS, SEEDS
 from data.scan import LONGEST
 from infer.scores.bleu import ORACLE
 from paper.drawing import colour, drawn
 from paper.published import SCAN_26
 from paper.records import Records
-from paper.rows import RowRuns, caveat_notes, row_runs, run_notes
+from paper.rows import RowRuns, caveat_notes, of_seeds, row_runs, run_notes
 from paper.tables.cost import cost
 from paper.tables.trend import INTERVAL, paired_differences, tested, with_interval
 
@@ -46,12 +46,13 @@ def tables(records: Records) -> list[Table]:
     lines: list[tuple[str, ...]] = []
     published = {f"{model}:{JUDGED}": number(SCAN_26, 1) for model in RELATIVE}
     for name, row in runs.items():
+        with_oracle = row_runs(records, f"{FILE}:{name}", "test", ORACLE)
         lines.append(
             (
                 row.label(name),
                 published.get(name, ""),
                 row.shown("exact_match"),
-                _with_oracle(row),
+                with_oracle.shown(ORACLE),
                 str(len(row.scored)),
                 cost(row.scored),
             )
@@ -67,12 +68,6 @@ def tables(records: Records) -> list[Table]:
         *caveat_notes(runs),
     ]
     return [Table("scan_length", "SCAN by length", head, lines, notes)]
-
-
-def _with_oracle(row: RowRuns) -> str:
-    """Returns the mean exact match with the oracle length, of the seeds that were evaluated with it."""
-    matches = [seed.scores[ORACLE] for seed in row.scored if ORACLE in seed.scores]
-    return spread(matches, 2) or NOT_RUN
 
 
 def _notes_on_differences(runs: Runs) -> list[str]:
@@ -95,8 +90,7 @@ def rows(records: Records) -> Runs:
 
 def judged(runs: Runs, model: str) -> RowRuns:
     """Returns the runs of a model that the design judges: those of one length, with the seeds of the design alone."""
-    row = runs[f"{model}:{JUDGED}"]
-    return row._replace(scored=[seed for seed in row.scored if seed.run.config["seed"] in SEEDS])
+    return of_seeds(runs[f"{model}:{JUDGED}"], SEEDS)
 
 
 def is_complete(runs: Runs) -> bool:

@@ -15,7 +15,7 @@ from model.parameter_count import parameter_count
 from paper.drawing import drawn, name_points
 from paper.published import TABLE3
 from paper.records import Records, RunRecord
-from paper.rows import RowRuns, caveat_notes, load, row_runs, run_notes
+from paper.rows import RowRuns, caveat_notes, load, of_seeds, row_runs, run_notes
 from paper.studies.choice import stage_1
 from paper.tables.cost import cost
 from paper.tables.trend import (
@@ -72,8 +72,7 @@ def rows(records: Records) -> dict[str, RowRuns]:
     found: dict[str, RowRuns] = {}
     for name in ROWS:
         row = row_runs(records, config_of(name), "test")
-        of_design = [scored for scored in row.scored if name in CHOSEN and scored.run.config["seed"] in SEEDS]
-        found[name] = row._replace(scored=of_design)
+        found[name] = of_seeds(row, SEEDS if name in CHOSEN else ())
     return found
 
 

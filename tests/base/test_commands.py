@@ -154,6 +154,10 @@ def test_whatever_is_wrong_is_one_line(tmp_path: Path, body: str, status: int, p
             ["infer.align", "--workdir=x", "--source=x", "--target=x", f"--layer={10**30}"],
             f"error: --layer={10**30}: a number of more than 64 bits",
         ),
+        (
+            ["data.prepare", "--config=configs/quickstart.py", "--config=/dev/zero"],
+            "error: --config=/dev/zero: not a regular file; name one in configs/",
+        ),
         (["data.prepare", "--config=/dev/zero"], "error: --config=/dev/zero: not a regular file; name one in configs/"),
         (
             ["infer.translate", "--workdir=x", f"--columns={'9' * 5000}"],

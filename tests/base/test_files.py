@@ -1,4 +1,4 @@
-"""base/files.py: files are written atomically, and a fault in a JSON file is a one-line error that names the place."""
+"""base/files.py writes files atomically; in base/checked_json.py a fault is a one-line error that names the place."""
 
 import json
 import os

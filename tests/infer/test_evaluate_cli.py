@@ -171,7 +171,7 @@ def test_an_ensemble_is_scored_by_the_mean_of_log_probabilities_and_kept_apart(w
         newest_evaluation(second, "test", [first])
     with pytest.raises(UserError, match="a run is named twice; those of an ensemble differ"):
         run_here(workdir=f"{folders[0]},{folders[0]}/", split="test")
-    with pytest.raises(UserError, match=r"tiny\.en: this is a text; what is translated are pairs, as in tsv:FILE$"):
+    with pytest.raises(UserError, match=r"tiny\.en: this is a text; only pairs can be translated, as in tsv:FILE$"):
         run_here(workdir=",".join(map(str, folders)), corpus=f"lines:{tmp_path}/tiny.en")
 
     model, tokenizer, total, count = Transformer(runs[0].model_config), runs[0].tokenizer, 0.0, 0
@@ -220,6 +220,12 @@ def test_wrong_calls_are_one_line_on_stderr(workdir: Path, arguments: tuple[str,
     with pytest.raises(UserError, match=message) as error:
         run_here(workdir=str(workdir), **given)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("row_length", [0, 8])
+def test_a_row_length_is_for_language_models(workdir: Path, row_length: int) -> None:
+    with pytest.raises(UserError, match="--row_length is for language models; this run's task is another"):
+        run_here(workdir=str(workdir), split="test", row_length=row_length)
 
 
 @pytest.mark.parametrize("task", ["translation", "prefix_lm", "recurrent_translation"])
@@ -274,6 +280,7 @@ def test_evaluations_that_differ_have_names_that_differ(workdir: Path, run: Run,
     into = run._replace(workdir=tmp_path)
     changes = ({}, {"extra_length": 4}, {"oracle_match": 1.0}, {"split": "tiny.en", "data": "a/tiny.en"},
                {"split": "tiny.en", "data": "b/tiny.en"})  # fmt: skip
+    changes += ({"data": "another"}, {"split": "caf\udce9.en", "data": "caf\udce9.en caf\udce9.de"})
     names = [save(into, {**record, **change}, lines, "latest").name for change in changes]
     assert len(set(names)) == len(changes)
     assert names[2] == "test-step4-latest-beam1-alpha0.6-extra_length3-oracle_length.json"

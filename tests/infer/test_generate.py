@@ -13,10 +13,11 @@ import pytest
 from ml_collections import ConfigDict
 
 from base.errors import UserError
-from base.ids import BOS, EOS
+from base.ids import BOS, EOS, UNK
 from base.tokens import Tokens
 from configs.char_lm import get_config
 from data.sources import open_corpus
+from data.tokenizer import Tokenizer
 from infer.evaluate import texts as evaluation
 from infer.runs import Run, open_run
 from infer.texts.continuation import generate
@@ -160,6 +161,20 @@ def test_samples_follow_their_seed(trained: Run) -> None:
     assert all(text.startswith("that ") and len(text) == len("that ") + 29 for text in texts(seed=1))
     (greedy,) = generate(trained, "that ", Decoding(1, 0.0, 30))
     assert set(texts(seed=1, top_k=1)) == {greedy.text}
+
+
+def test_a_special_symbol_in_a_prompt_is_said(trained: Run) -> None:
+    class Special(Tokenizer):
+        vocab_size = 70
+
+        def __init__(self) -> None:
+            pass
+
+        def encode(self, text: str) -> list[int]:
+            return [5, UNK]
+
+    with pytest.raises(UserError, match=r"^prompt: the vocabulary lacks one of its symbols, or one is special"):
+        generate(trained._replace(text=Special()), "dog<|endoftext|>", Decoding(1, 0.0, 5))
 
 
 def test_what_cannot_be_written_is_said(trained: Run) -> None:

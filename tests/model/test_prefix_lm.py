@@ -17,7 +17,6 @@ from infer.evaluate.sentences import open_sentences
 from infer.evaluate.translations import evaluate
 from infer.runs import open_run
 from infer.translate.options import Decoding
-from model.block import self_mixer
 from model.language_model import LanguageModel
 from model.masks import Mask
 from model.parameter_count import parameter_count
@@ -85,10 +84,17 @@ def test_causal_it_is_the_language_model_of_the_joined_row_and_full_it_is_not(ki
     assert relative_error(changed[:, :3], logits(model, params, *sides)[:, :3]) < 1e-6  # the target is causal
 
 
-@pytest.mark.parametrize(("prefix", "expected"), [("full", False), ("causal", True)])
-def test_distances_have_two_sides_where_a_source_token_sees_later_ones(prefix: str, expected: bool) -> None:
+@pytest.mark.parametrize("prefix", ["full", "causal"])
+def test_keys_after_their_query_have_buckets_of_their_own_if_the_source_is_seen_whole(prefix: str) -> None:
     config = dataclasses.replace(SIZES, prefix=prefix, positions="t5")
-    assert self_mixer(config, causal=True).encoding.causal is expected
+    params = init_params(config, jax.random.key(0))
+    sides = ([[5, 7, 9, 2]], [[1] * 4], [range(4)]), ([[BOS, 4, 6]], [[1] * 3], [range(3)])
+    before = logits(PrefixLM(config), params, *sides)
+    table_rh = params["decoder"]["relative_bias"]
+    # The lower half is for this row's other keys: none is 16 tokens or more before its query.
+    changed = params["decoder"] | {"relative_bias": table_rh.at[16:].add(1.0)}
+    after = logits(PrefixLM(config), params | {"decoder": changed}, *sides)
+    assert bool(jnp.any(before != after)) == (prefix == "full")
 
 
 @kinds

@@ -222,6 +222,7 @@ def test_a_run_whose_patience_has_ended_has_made_all_of_its_updates(
     ("changes", "checkpoints", "expected"),
     [
         ({}, [280, 300, 320, 340, 360, 370], []),
+        ({}, [320, 333, 340, 360, 370], [40.0]),  # stopped and resumed at 333
         ({}, [300, 320, 340, 360, 370], [40.0]),
         ({"eval__patience": 2}, [300, 320, 340, 360, 370], []),  # which could have ended it sooner
         ({"checkpoint__every": 5}, [350, 355, 360, 365, 370], []),

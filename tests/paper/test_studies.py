@@ -139,15 +139,16 @@ def test_lengths_of_scan_are_judged_once_all_runs_are_there(tmp_path: Path) -> N
     def plant_seeds(name: str, values: tuple[float, ...]) -> None:
         for seed, value in enumerate(values):
             config = planted_config(f"{scan_length.FILE}:{name}", seed=seed)
+            alone = scores(config, "test", value, time="2027")
             oracle = {} if name == "shaw:22" else {"oracle_match": value + 2}
-            plant(tmp_path / f"{name}-{seed}", config, scores(config, "test", value) | oracle)
+            plant(tmp_path / f"{name}-{seed}", config, alone, scores(config, "test", value) | oracle)
 
     plant_seeds("sinusoidal:26", (10.0, 12.0, 10.0, 12.0, 11.0))
     plant_seeds("shaw:26", (90.0, 94.0))
     plant_seeds("shaw:22", (20.0,))
     (table,) = scan_length.tables(find_records(tmp_path))
     assert list(row(table, "shaw:26").values())[1:4] == ["100.0", "92.00 ± 2.83", "94.00 ± 2.83"]
-    assert list(row(table, "shaw:22").values())[1:5] == ["", "20.00", "not run", "1"]
+    assert list(row(table, "shaw:22").values())[1:5] == ["", "20.00", "not evaluated on test", "1"]
     assert row(table, "shaw:30")["exact match %: ours"] == "not run"
     # 80 and 82: one half of the interval is 12.706 standard errors of 1.
     better = "relative positions are better, own layers, 26 actions: +81.0 ± 12.7 points"
@@ -646,6 +647,25 @@ def test_optimisers_are_judged_by_the_updates_to_what_adam_reached(tmp_path: Pat
     assert stage_1.rows[0][:7] == ("adam", "0.005", "10 %", "never", "4.500", "4.500", "3.000")
     optimisers.plot(records, tmp_path / "optimisers.svg")
     assert (tmp_path / "optimisers.svg").stat().st_size > 10_000
+
+
+def test_an_optimiser_that_diverges_is_judged(tmp_path: Path) -> None:
+    plant_curves(tmp_path, {name: [0.01] * 5 for name in optimisers_config.ROWS})
+    shutil.rmtree(tmp_path / "muon-3")
+    config = planted_config(f"{optimisers.FILE}:muon", seed=3)
+    plant(tmp_path / "muon-3", config, steps=50, validations=[(20, 300.0), (40, 400.0)])
+    (tmp_path / "sweep" / "results").mkdir(parents=True)
+    outcome = {"state": "failed", "reason": "update 50: the loss is nan and the gradient norm nan; no checkpoint"}
+    (tmp_path / "sweep" / "results" / "muon-3.json").write_text(json.dumps(outcome))
+    study, _ = optimisers.tables(find_records(tmp_path))
+    found = row(study, "muon")
+    assert (found["seeds that got there"], found["updates to the target"]) == ("4 of 5", "252 ± 27")
+    assert found["nll after the last update"] == "3.000 ± 0.000"
+    assert not any(": open" in note for note in study.notes if note.startswith("verdict on"))
+    optimisers.plot(find_records(tmp_path), tmp_path / "optimisers.svg")
+    # A run of the same seed that has not diverged counts in its place.
+    plant(tmp_path / "zz", config, scores(config, "valid", 1.0), validations=[(s, 99.0) for s in range(20, 301, 20)])
+    assert optimisers.curves_of(find_records(tmp_path))["muon"][3][0] == (20, pytest.approx(np.log(99.0)))
 
 
 def test_an_optimiser_with_a_seed_too_few_leaves_all_open(tmp_path: Path) -> None:
