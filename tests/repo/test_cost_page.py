@@ -6,6 +6,7 @@ import pytest
 
 from base.errors import UserError
 from benchmarks.cost import corpus, devices, growth, sizes, table
+from run.folder import cpus
 
 GROWTH: dict[str, Any] = {
     "grows": "length",
@@ -68,6 +69,7 @@ def test_two_devices_share_the_operations_and_the_memory_and_one_sends_nothing()
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(cpus() < 2, reason="this process may use one processor")
 def test_a_corpus_is_prepared_alike_by_one_processor_and_by_two(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(corpus, "VOCABULARY", 300)
     found = corpus.measured((200, 400), 0.1)
