@@ -47,10 +47,10 @@ def about(made: Sequence[Card], claim: str) -> Card:
 
 
 def plant_each(
-    folder: Path, config: str, values: Sequence[float], key: str, split: str = "test", **changes: Any
+    folder: Path, config: str, values: Sequence[float], key: str, split: str = "test", first: int = 0, **changes: Any
 ) -> None:
-    """Plants a run of half an hour for each value of a score, with the seeds from 0 on."""
-    for seed, value in enumerate(values):
+    """Plants a run of half an hour for each value of a score, with the seeds from `first` on."""
+    for seed, value in enumerate(values, first):
         asked = planted_config(config, seed=seed)
         name = f"{config.replace('/', '-')}-{seed}"
         plant(folder / name, asked, scores(asked, split, 1.0, **{key: value, **changes}), hours=0.5)
@@ -331,7 +331,8 @@ def test_the_rule_of_a_study_comes_before_p(tmp_path: Path) -> None:
     """Undivided products are clearly worse with a d_k of 128, but not by more than with 8: not what was to be shown."""
     logs = {"scaled": (0.0, 0.0), "unscaled": (1.5, 1.51), "additive": (1.0, 1.0)}
     for name in scores_study.ROWS:
-        plant_each(tmp_path, f"{scores_study.FILE}:{name}", np.exp(logs[name.partition("-")[0]]).tolist(), "perplexity")
+        values = np.exp(logs[name.partition("-")[0]]).tolist()
+        plant_each(tmp_path, f"{scores_study.FILE}:{name}", values, "perplexity", first=1)
     made = of_studies.cards(find_records(tmp_path))
     found = about(made, "d_k 128: undivided products are worse than divided ones, by more than with 8")
     assert (found.ours, found.verdict) == ("+1.505", "neither")
@@ -344,7 +345,7 @@ def test_the_rule_of_a_study_comes_before_p(tmp_path: Path) -> None:
 def test_what_one_vector_loses_is_judged_for_both_kinds_of_attention_together(tmp_path: Path) -> None:
     drops = {"fixed": (50.0, 50.1), "additive": (10.0, 10.0), "dot": (60.0, 60.0), "transformer": (10.0, 10.0)}
     for kind, values in drops.items():
-        for seed, drop in enumerate(values):
+        for seed, drop in enumerate(values, 1):
             config = planted_config(f"{bottleneck.FILE}:{kind}", seed=seed)
             bands = [([6, 10], 90.0), ([16, 20], 90.0 - drop)]
             by_length = [{"words": words, "lines": 9, "sacrebleu": bleu} for words, bleu in bands]
@@ -428,7 +429,7 @@ def test_layers_by_distance_are_judged_as_their_design_says(tmp_path: Path) -> N
         "convolution": (0.41, 0.39),
     }
     for name, values in drops.items():
-        for seed, (drop, log) in enumerate(zip(values, logs[name], strict=True)):
+        for seed, (drop, log) in enumerate(zip(values, logs[name], strict=True), 1):
             asked = planted_config(f"configs/distance.py:{name}", seed=seed)
             right = {(1, 2): 900, (8, None): round(900 - 10 * drop)}
             cells = [{"relation": "agreement", "words": [*w], "cases": 1000, "right": r} for w, r in right.items()]
