@@ -85,7 +85,10 @@ class Graph:
 
     def rows(self, ids_bt: str) -> Rows:
         t = self.add("Squeeze", self.add("Shape", ids_bt, start=1, end=2))
-        return Rows(ids_bt, self.add("Not", self.add("Equal", ids_bt, PAD)), self.add("Range", 0, t, 1))
+        is_padding_bt = self.add("Equal", ids_bt, PAD)
+        real_bt = self.add("Not", is_padding_bt)
+        position_t = self.add("Range", 0, t, 1)
+        return Rows(ids_bt, real_bt, position_t)
 
     def embed(self, table_vd: str, positions_ld: Any, rows: Rows) -> str:
         c = self.config
@@ -128,10 +131,12 @@ class Graph:
 
     def mask(self, queries: Rows, keys: Rows, *, causal: bool) -> str:
         """Returns which queries attend to which keys [b,1,t,s]: real ones to real ones, padding to padding."""
-        real = self.add("Unsqueeze", queries.real_bt, [2]), self.add("Unsqueeze", keys.real_bt, [1])
-        mask_bts = self.add("Equal", *real)
+        real_bt1 = self.add("Unsqueeze", queries.real_bt, [2])
+        real_b1s = self.add("Unsqueeze", keys.real_bt, [1])
+        mask_bts = self.add("Equal", real_bt1, real_b1s)
         if causal:
-            order_ts = self.add("GreaterOrEqual", self.add("Unsqueeze", queries.position_t, [1]), keys.position_t)
+            position_t1 = self.add("Unsqueeze", queries.position_t, [1])
+            order_ts = self.add("GreaterOrEqual", position_t1, keys.position_t)
             mask_bts = self.add("And", mask_bts, order_ts)
         return self.add("Unsqueeze", mask_bts, [1])
 

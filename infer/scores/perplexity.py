@@ -1,15 +1,17 @@
 """Perplexity of the references per subword, with teacher forcing and without label smoothing."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
-
-import numpy as np
 
 from base.numbers import from_nll
 from data.tokenizer import Tokenizer
 from infer.scores.forced import line_sums
 from model.config import ModelConfig
 from model.search.scoring import forced_log_probs
+
+# Returns the log-probability (nats) of each target given its source, EOS included: that of a forced translation.
+line_log_probs = partial(line_sums, forced_log_probs)
 
 
 def perplexity(
@@ -29,19 +31,3 @@ def perplexity(
     log_probs = line_log_probs(config, params, tokenizer, sources, references, tokens=tokens)
     count = sum(len(tokenizer.target.encode(text)) + 1 for text in references)
     return from_nll(-float(log_probs.sum()) / count)
-
-
-def line_log_probs(
-    config: ModelConfig | tuple[ModelConfig, ...],
-    params: Any,
-    tokenizer: Tokenizer,
-    sources: Sequence[str],
-    targets: Sequence[str],
-    *,
-    tokens: int = 4096,
-) -> np.ndarray:
-    """Returns the log-probability (nats) of each target given its source, EOS included: that of a forced translation.
-
-    The arguments and errors are those of `infer.scores.forced.line_sums`.
-    """
-    return line_sums(forced_log_probs, config, params, tokenizer, sources, targets, tokens=tokens)

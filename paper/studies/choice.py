@@ -20,10 +20,13 @@ def stage_1(records: Records, study: Table, file: str, options: Mapping[str, Ite
     option the table is empty.
     """
     lines: list[tuple[str, ...]] = []
-    found = last_validations(
-        records, [f"{file}:{row}:{option}" for row, of_row in options.items() for option in of_row]
-    )
-    names = list(dict.fromkeys(str(option) for of_row in options.values() for option in of_row))
+    configs: list[str] = []
+    every_option: dict[str, None] = {}  # each once, in the order of the rows
+    for row, of_row in options.items():
+        configs += [f"{file}:{row}:{option}" for option in of_row]
+        every_option |= dict.fromkeys(map(str, of_row))
+    names = list(every_option)
+    found = last_validations(records, configs)
     for row, of_row in options.items():
         perplexities = {str(option): found[f"{file}:{row}:{option}"].get(0) for option in of_row}
         shown = [_cell(perplexities, name) for name in names]
@@ -50,10 +53,10 @@ def choice(perplexities: Mapping[str, float | None]) -> str:
 
 def last_validations(records: Records, configs: Iterable[str]) -> dict[str, dict[int, float]]:
     """Returns by config and seed the validation perplexity after the last update; of a run that diverged, infinity."""
-    return {
-        config: {seed: float(validations[-1]["perplexity"]) for seed, validations in of_seeds.items()}
-        for config, of_seeds in validations_of(records, configs).items()
-    }
+    last: dict[str, dict[int, float]] = {}
+    for config, of_seeds in validations_of(records, configs).items():
+        last[config] = {seed: float(validations[-1]["perplexity"]) for seed, validations in of_seeds.items()}
+    return last
 
 
 def validations_of(records: Records, configs: Iterable[str]) -> dict[str, dict[int, list[dict[str, Any]]]]:

@@ -26,9 +26,10 @@ def tables(records: Records) -> list[Table]:
     lines: list[tuple[str, ...]] = []
     for norm in NORMS:
         for layers in LAYERS:
-            cells = [_cell(found[name_of(norm, layers, warmup)]) for warmup in WARMUPS]
-            seeds = sum(len(found[name_of(norm, layers, warmup)]) for warmup in WARMUPS)
-            lines.append((f"{norm}-{layers}", *cells, str(seeds)))
+            of_warmups = [found[name_of(norm, layers, warmup)] for warmup in WARMUPS]
+            cells = map(_cell, of_warmups)
+            runs = sum(map(len, of_warmups))
+            lines.append((f"{norm}-{layers}", *cells, str(runs)))
     head = ("norm and layers", *(f"warm-up of {warmup} %" for warmup in WARMUPS), "runs")
     notes = [
         "the design, its rule and what was expected: configs/norms.py, committed before the first run",
@@ -58,7 +59,8 @@ def perplexities(records: Records) -> Perplexities:
 def _cell(values: list[float]) -> str:
     if not values:
         return NOT_RUN
-    return f"{number(float(np.exp(_mean_log(values))), 2)} ({started(values)} of {len(values)})"
+    mean = float(np.exp(_mean_log(values)))
+    return f"{number(mean, 2)} ({started(values)} of {len(values)})"
 
 
 def _mean_log(values: list[float]) -> float:
@@ -80,7 +82,8 @@ def verdict(found: Perplexities) -> str:
     if started(deep["post"]) == len(SEEDS):
         return f"verdict: refuted; post-norm starts with {DEEPEST} layers and {SHORTEST} % of warm-up"
     others = all(started(deep[norm]) == len(SEEDS) for norm in NORMS if norm != "post")
-    if started(deep["post"]) == 0 and others and all(started(values) == len(SEEDS) for values in easy):
+    easy_start = all(started(values) == len(SEEDS) for values in easy)
+    if started(deep["post"]) == 0 and others and easy_start:
         return "verdict: shown; where it is deep, post-norm needs warm-up, and pre-norm and DeepNorm do not"
     return "verdict: neither shown nor refuted"
 
@@ -93,6 +96,8 @@ def plot(records: Records, path: Path) -> None:
     """
     found = perplexities(records)
     columns = [f"{warmup} %" for warmup in WARMUPS]
+    labels = [str(layers) for layers in LAYERS]
+    highest = float(np.log(4 * STARTED))
     with drawn(path, 7, 2.6) as figure:
         for axes, norm in zip(figure.subplots(1, len(NORMS), sharey=True), NORMS, strict=True):
             logs_nw = np.empty((len(LAYERS), len(WARMUPS)))
@@ -101,6 +106,6 @@ def plot(records: Records, path: Path) -> None:
                 for w, warmup in enumerate(WARMUPS):
                     logs_nw[n, w] = _mean_log(found[name_of(norm, layers, warmup)])
                     is_paper_nw[n, w] = (norm, layers, warmup) == PAPER
-            shaded(axes, logs_nw, [str(layers) for layers in LAYERS], columns, highest=float(np.log(4 * STARTED)))
+            shaded(axes, logs_nw, labels, columns, highest=highest)
             mark(axes, is_paper_nw)
             axes.set(title=TITLES[norm], xlabel="warm-up", ylabel="layers" if norm == NORMS[0] else "")
