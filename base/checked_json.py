@@ -11,12 +11,12 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from base.errors import UserError
-from base.files import read_bytes
+from base.files import open_regular, read_bytes
 
 Schema = Any
 WIDEST = 1 << 63  # whole numbers in JSON are below it: what our own code writes fits in 64 bits
@@ -56,7 +56,7 @@ def read_json_lines(path: Path, schema: Schema) -> list[Any]:
     if not path.exists():
         return []
     values = []
-    for number, line in enumerate(_content(path).split(b"\n")[:-1], start=1):
+    for number, line in enumerate(_whole_lines(path), start=1):
         where = f"line {number}"
         value = _parsed(path, where, line)
         values.append(check(path, where, value, schema))
@@ -64,8 +64,23 @@ def read_json_lines(path: Path, schema: Schema) -> list[Any]:
 
 
 def _content(path: Path) -> bytes:
-    try:
+    with _one_line_error(path):
         return read_bytes(path)
+
+
+def _whole_lines(path: Path) -> Iterator[bytes]:
+    """Yields the lines of a file of any size that end in a line feed, without it."""
+    with _one_line_error(path), open_regular(path) as file:
+        for line in file:
+            if line.endswith(b"\n"):
+                yield line[:-1]
+
+
+@contextlib.contextmanager
+def _one_line_error(path: Path) -> Iterator[None]:
+    """Turns the error of a file that cannot be read into a `UserError`."""
+    try:
+        yield
     except FileNotFoundError as error:
         raise UserError(f"{path}: no such file") from error
     except OSError as error:

@@ -111,7 +111,8 @@ def default() -> ConfigDict:
     cfg.optim.b1 = 0.9
     cfg.optim.b2 = 0.98
     cfg.optim.eps = 1e-9
-    cfg.optim.weight_decay = 0.0  # for all but adam and adafactor: decoupled; not on biases and layer norms
+    # For all but adam and adafactor: decoupled; not on biases and layer norms; muon's is on hidden matrices alone.
+    cfg.optim.weight_decay = 0.0
     cfg.optim.clip_norm = 0.0  # global gradient norm; 0 disables clipping
     cfg.optim.ema = 0.0  # decay of a running mean of the parameters, as 0.999, for --checkpoint=ema; 0 keeps none
     cfg.optim.accumulate = 1  # microbatches per update, accumulating gradients to save memory

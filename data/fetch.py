@@ -68,6 +68,9 @@ def _receive(file: File, written: io.BufferedWriter, path: Path) -> None:
     done = written.tell()
     if done == file.size:
         return
+    if done > file.size:  # begun for another version of the file
+        written.truncate(0)
+        done = 0
     shown = Progress(f"fetching {file.name}", "bytes", total=file.size)
     with _opened(file, done, path) as response, shown as progress:
         if done and response.status != HTTPStatus.PARTIAL_CONTENT:

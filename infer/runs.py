@@ -20,6 +20,7 @@ from base.files import folder, folders
 from data.imported import open_tokenizer
 from data.tokenizer import Tokenizer
 from model.config import ModelConfig
+from model.mixers.kernels import PLATFORMS, compiled_for
 from run.averaging import check_began, load_choice, named_steps
 from run.changes import check_unchanged
 from run.config import SPLITS, read_config
@@ -73,13 +74,21 @@ def open_run(
     run_task = task_of(config.task)
     text = None if run_task.images else open_tokenizer(workdir / "tokenizer.model")
     vocab_size = text.vocab_size if text else 0
-    model = run_task.config(config, vocab_size)
+    model = _for_this_device(run_task.config(config, vocab_size))
     choice = config.decode.checkpoint if checkpoint is None else checkpoint
     steps, params = load_choice(workdir, str(choice))
     check_unchanged(workdir, steps[-1], accept_changes)
     _check_model(run_task, config, model, params, f"{workdir}/checkpoints/{steps[-1]}")
     print(f"parameters of {workdir}: {named_steps(steps)}", file=sys.stderr)
     return Run(workdir, config, model, text, params, steps[-1], tuple(steps))
+
+
+def _for_this_device(model: ModelConfig) -> ModelConfig:
+    """Returns the model, with the einsum, which computes the same, instead of a kernel for another kind of device."""
+    platform = compiled_for()
+    if PLATFORMS.get(model.attention_impl, platform) == platform:
+        return model
+    return replace(model, attention_impl="einsum")
 
 
 def _check_model(task: Task, config: ConfigDict, model: ModelConfig, params: Any, checkpoint: str) -> None:

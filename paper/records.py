@@ -53,6 +53,23 @@ SCORES = {
 }
 
 
+def without_flags(command: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Returns a command without these flags and their values, as in --NAME=VALUE, --NAME VALUE, or --NAME alone."""
+    kept = []
+    drops_value = False
+    for argument in command:
+        if argument.startswith("-"):
+            name, has_value, _ = argument.lstrip("-").partition("=")
+            is_dropped = name in names
+            drops_value = is_dropped and not has_value
+        else:
+            is_dropped = drops_value
+            drops_value = False
+        if not is_dropped:
+            kept.append(argument)
+    return kept
+
+
 class Evaluation(NamedTuple):
     """A record of `python -m infer` or `infer.parse`, and the file of its output lines, which need not exist."""
 

@@ -37,7 +37,7 @@ from base.markers import rewritten
 from base.table import Markdown, Table, as_markdown, escaped
 from paper import cards
 from paper.command import make
-from paper.records import TOLERANCE, Records, RunRecord, find_records, newest_evaluation, read_run
+from paper.records import TOLERANCE, Records, RunRecord, find_records, newest_evaluation, read_run, without_flags
 from paper.rows import RowRuns, ScoredRun, caveat_notes, dagger_notes
 from paper.studies import STUDIES
 from paper.tables.cost import devices
@@ -130,7 +130,7 @@ def _without_paths(workdir: Path, launch: dict[str, Any]) -> dict[str, Any]:
     manifests = launch["data"]
     check(workdir / "run.json", "data", manifests, dict.fromkeys(manifests, MANIFEST))
     data = {name: {key: manifest[key] for key in MANIFEST} for name, manifest in manifests.items()}
-    command = [flag for flag in launch["command"] if not flag.startswith("--workdir=")]
+    command = without_flags(launch["command"], ("workdir",))
     return {**launch, "command": command, "data": data}
 
 

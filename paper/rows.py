@@ -161,7 +161,11 @@ def _fitting(runs: list[RunRecord], config: dict[str, Any], split: str, measure:
         for evaluation in run.evaluations:
             if evaluation.members != members:
                 continue
-            if not run.problem and measure in evaluation.scores and fits(evaluation.scores, config, split, run.steps):
+            scores = evaluation.scores
+            # A record that does not say which length penalty it is of had that of its run.
+            penalty = scores.get("length_penalty", run.config["decode"]["length_penalty"])
+            has_penalty = penalty == config["decode"]["length_penalty"]
+            if not run.problem and measure in scores and has_penalty and fits(scores, config, split, run.steps):
                 fitting.append(ScoredRun(run, evaluation.scores, evaluation.lines))
     return fitting
 

@@ -4,15 +4,19 @@ import fcntl
 import os
 import socket
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from base.errors import UserError
 from base.files import read_bytes
 
 NAME = "lock"
+_ATTEMPTS = 5
+_PAUSE = 0.05  # seconds between them
 _SINCE = datetime.now(UTC).isoformat(timespec="microseconds")
 
 
@@ -31,7 +35,7 @@ def lock(workdir: Path) -> Iterator[None]:
     """
     with (workdir / NAME).open("a+", encoding="utf-8") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _take(file)
         except BlockingIOError as error:
             file.seek(0)
             holder = file.read().strip() or "unknown"
@@ -45,6 +49,16 @@ def lock(workdir: Path) -> Iterator[None]:
         file.write(_identity())
         file.flush()
         yield
+
+
+def _take(file: Any) -> None:
+    """Takes the lock; `is_held` of another process may hold it for a moment, on NFS for a while."""
+    for _ in range(_ATTEMPTS - 1):
+        with suppress(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        time.sleep(_PAUSE)
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def is_held(workdir: Path) -> bool:

@@ -37,7 +37,8 @@ def make_diagnosis(
     def diagnosis(state: TrainState, batch: Batch, key: PRNGKeyArray) -> dict[str, Float[Array, ""]]:
         rows = jax.tree.leaves(batch)[0].shape[0] // accumulate
         part = jax.tree.map(lambda x_b: x_b[::accumulate], batch)
-        noise = Noise(jax.random.fold_in(key, state.step), jnp.arange(rows, dtype=jnp.int32))
+        rows_b = accumulate * jnp.arange(rows, dtype=jnp.int32)  # their numbers in the batch
+        noise = Noise(jax.random.fold_in(key, state.step), rows_b)
 
         def mean_loss(params: dict) -> Array:
             loss = objective.loss(params, part, noise)

@@ -220,12 +220,15 @@ def _validate_if_interrupted(training: Training, params: dict, step: int) -> Non
     _, metrics = training.checkpoints.about(step)
     if metrics:
         return
+    # A process may have been killed after it recorded this validation, before the checkpoint had the metrics.
+    is_recorded = broadcast_from_main(training.patience.last_step == step)
     with training.reporter.paused():
         metrics = training.validation(params)
         training.signals.hold()
-        training.reporter.validation(step, metrics)
+        if not is_recorded:
+            training.reporter.validation(step, metrics)
+            training.patience.add(metrics)
         training.checkpoints.add_metrics(step, metrics)
-        training.patience.add(metrics)
 
 
 @contextmanager

@@ -28,6 +28,8 @@ HIDDEN_MATRICES = {
     **dict.fromkeys(("w1", "w2", "v"), _MATRIX),
 }
 
+_HEADS_BIASES = ("bq", "bk", "bv")  # [h,k]; all other biases are vectors
+
 # AdEMAMix's second mean, as its authors train Transformers.
 SLOW_DECAY = 0.9999
 SLOW_WEIGHT = 5.0
@@ -175,5 +177,9 @@ def _averaging(decay: float) -> optax.GradientTransformation:
 
 
 def _decayed(params: dict) -> dict:
-    """Returns the mask of weight decay: matrices decay; biases and layer norms, being vectors, do not."""
-    return jax.tree.map(lambda leaf: leaf.ndim > 1, params)
+    """Returns the mask of weight decay: matrices decay; biases and layer norms do not."""
+
+    def is_matrix(path: tuple[Any, ...], leaf: Array) -> bool:
+        return leaf.ndim > 1 and path[-1].key not in _HEADS_BIASES
+
+    return jax.tree_util.tree_map_with_path(is_matrix, params)

@@ -34,9 +34,11 @@ class Patience:
         self.limit = limit
         self.waited = 0
         self.best = float("inf")
+        self.last_step = -1  # of the records, the last that was validated
         for record in records:
             if record["kind"] == "valid":
                 self.add(record)
+                self.last_step = record["step"]
 
     def add(self, metrics: dict[str, Any]) -> None:
         """Counts one more validation."""

@@ -24,9 +24,10 @@ def validate(job: Job, eval_step: Callable[[dict, Batch], Loss], mesh: Mesh, par
     with shown as progress:
         for batch in progress.count(batches):
             loss = jax.device_get(eval_step(params, place_rows(mesh, batch)))
-            loss_sum += loss.loss_sum
-            nll_sum += loss.nll_sum
-            tokens += loss.tokens
-    nll = float(nll_sum / tokens)
-    metrics = {"loss": float(loss_sum / tokens), "nll": nll, "perplexity": from_nll(nll)}
+            # NumPy would add float32 to a Python float in float32.
+            loss_sum += float(loss.loss_sum)
+            nll_sum += float(loss.nll_sum)
+            tokens += float(loss.tokens)
+    nll = nll_sum / tokens
+    metrics = {"loss": loss_sum / tokens, "nll": nll, "perplexity": from_nll(nll)}
     return metrics | job.measure(params)

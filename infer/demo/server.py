@@ -51,13 +51,14 @@ def listen(host: str, port: int) -> "Server":
 class Server(ThreadingHTTPServer):
     """Answers each connection in a thread of its own, `MOST` at a time; one more is refused at once.
 
-    `answers` has what POST to each path returns, and is set before `serve_forever`.
+    `answers` has what POST to each path returns, and is set before `serve_forever`. `host` is what the user has named.
     """
 
     daemon_threads = True
     answers: Mapping[str, Answer] = {}
 
     def __init__(self, address: tuple[str, int], handler: type["Handler"]) -> None:
+        self.host = address[0]
         self._free = threading.Semaphore(MOST)
         super().__init__(address, handler)
 
@@ -161,7 +162,13 @@ class Handler(BaseHTTPRequestHandler):
         """Returns whether the request names this machine: another name may be a page's, rebound to this machine."""
         if not ipaddress.ip_address(self.connection.getsockname()[0]).is_loopback:
             return True
-        return re.fullmatch(r"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?", self.headers.get("Host", "")) is not None
+        host = re.sub(r":\d+$", "", self.headers.get("Host", "")).strip("[]")
+        if host in ("localhost", self.server.host):
+            return True
+        with suppress(ValueError):
+            address = ipaddress.ip_address(host)
+            return address.is_loopback or address.is_unspecified
+        return False
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Sends any refusal, also of the base class, as one line of JSON."""

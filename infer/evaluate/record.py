@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 
+from base.checked_json import read_json
 from base.errors import UserError
 from base.files import output_file, write_text
 from infer.runs import Run, as_one
@@ -18,6 +19,9 @@ from infer.scores.bleu import ORACLE
 from run.config import SPLITS
 from run.distributed import is_main
 from run.parameters import count_parameters, params_sha256
+
+ADDED = ("contrasts",)  # what other commands add to a record: paper.contrast
+_LONGEST_SPLIT = 50  # characters of a corpus's specification: a file's name has at most 255 bytes
 
 
 def provenance(model_run: Run, data: str, split: str, others: Sequence[Run] = ()) -> dict[str, Any]:
@@ -93,31 +97,55 @@ def save(model_run: Run, record: dict[str, Any], lines: list[str], checkpoint: s
     """Writes `evaluations/NAME.json` and the lines, if any, as `NAME.txt`; repeating an evaluation replaces both.
 
     NAME begins with `kind`, if any, and has the split, the step, the checkpoint and, where they apply, the options of
-    the search and the row length. After the name of a corpus or a file that the run's config does not name comes a
-    hash of its whole specification. For an ensemble, the number of its members and a hash of them precede the split.
+    the search and the row length. For an ensemble, the number of its members and a hash of them precede the split. A
+    hash of the data's whole specification follows it where the run's config does not name that data, or where NAME
+    without one is taken by an evaluation on other data. What `ADDED` names is kept, if it is of the same parameters.
     """
+    folder = model_run.workdir / "evaluations"
+    folder.mkdir(exist_ok=True)
+    split = record["split"]
+    is_named = split in SPLITS and record["data"] == model_run.config.data[split]
+    name = _name(record, checkpoint, kind, has_hash=not is_named)
+    earlier = _earlier(folder / f"{name}.json")
+    if earlier and earlier["data"] != record["data"]:
+        name = _name(record, checkpoint, kind, has_hash=True)
+        earlier = _earlier(folder / f"{name}.json")
+    added = {}
+    if earlier and earlier["params_sha256"] == record["params_sha256"]:
+        added = {key: earlier[key] for key in ADDED if key in earlier}
+    if lines:
+        write_lines(folder / f"{name}.txt", lines)
+    path = folder / f"{name}.json"
+    text = json.dumps({**record, **added, "checkpoint": checkpoint}, indent=2, ensure_ascii=False)
+    write_text(path, f"{text}\n")
+    return path
+
+
+def _name(record: dict[str, Any], checkpoint: str, kind: str, *, has_hash: bool) -> str:
+    """Returns NAME of `save`; with `has_hash` there is one of the data's specification."""
     parts = [kind] if kind else []
     if "members" in record:
         members = record["members"]
         parts.append(f"ensemble{len(members)}-{_short_hash(' '.join(members))}")
-    split = record["split"]
-    parts.append(split)
-    is_named = split in SPLITS and record["data"] == model_run.config.data[split]
-    if not is_named:
+    parts.append(record["split"][:_LONGEST_SPLIT])
+    if has_hash:
         parts.append(_short_hash(record["data"]))
     parts += [f"step{record['step']}", checkpoint]
     parts += [f"{key}{record[key]:g}" for key in ("beam", "alpha", "extra_length", "row") if key in record]
+    if record.get("length_penalty", "gnmt") != "gnmt":
+        parts.append(record["length_penalty"])
     if ORACLE in record:
         parts.append("oracle_length")
-    name = re.sub(r"[^\w.-]+", "_", "-".join(parts))
-    folder = model_run.workdir / "evaluations"
-    folder.mkdir(exist_ok=True)
-    if lines:
-        write_lines(folder / f"{name}.txt", lines)
-    path = folder / f"{name}.json"
-    text = json.dumps({**record, "checkpoint": checkpoint}, indent=2, ensure_ascii=False)
-    write_text(path, f"{text}\n")
-    return path
+    return re.sub(r"[^\w.-]+", "_", "-".join(parts))
+
+
+def _earlier(path: Path) -> dict[str, Any]:
+    """Returns the record that a file has; {} if there is none, or it is damaged."""
+    try:
+        earlier: dict[str, Any] = read_json(path, {"data": str, "params_sha256": str})
+    except UserError:
+        return {}
+    return earlier
 
 
 def _short_hash(text: str) -> str:

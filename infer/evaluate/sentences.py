@@ -82,6 +82,7 @@ def about(sentences: Sentences, decoding: Decoding) -> dict[str, Any]:
         "beam": decoding.beam,
         "alpha": decoding.alpha,
         "extra_length": decoding.extra_length,
+        "length_penalty": decoding.length_penalty,
     }
 
 

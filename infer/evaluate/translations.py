@@ -7,6 +7,7 @@ from infer.evaluate.record import provenance
 from infer.evaluate.sentences import Sentences, about, headline, translate
 from infer.runs import Run, as_one
 from infer.scores import bleu, oracle_length
+from infer.scores.forced import check_lengths
 from infer.scores.lengths import by_length
 from infer.scores.perplexity import perplexity
 from infer.translate.options import Decoding
@@ -57,10 +58,15 @@ def evaluate(
     included. `perplexity` is that of `infer.scores.perplexity`; the other scores are percentages. `by_length` is that
     of `infer.scores.lengths`. The record of an ensemble has `members`, the hash of each one's parameters. With
     `has_oracle_length` there is `oracle_match`, the exact match of `infer.scores.oracle_length`.
+
+    Raises:
+      UserError: a line is longer than the learned positions, so that it has no perplexity.
     """
     runs = [model_run, *others]
     sources = sentences.sources
     references = sentences.references
+    # Before the translations, which would be lost.
+    check_lengths([run.model_config for run in runs], model_run.tokenizer, sources, references)
     translations, seconds = translate(runs, sentences, decoding, "translating", "lines")
     hypotheses = [translation.text for translation in translations]
     best = [translation.hypotheses[0] for translation in translations]

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from base.errors import UserError
 from base.ids import EOS
 from base.progress import Progress
 from data.batching import length_batches
@@ -57,6 +58,27 @@ def forced_batches(
         yield batch.members, output
 
 
+def check_lengths(
+    configs: Sequence[ModelConfig], tokenizer: Tokenizer, sources: Sequence[str], targets: Sequence[str]
+) -> None:
+    """Raises a `UserError` that names the first pair of lines that `line_sums` has too few learned positions for."""
+    limit = _limit(configs)
+    if limit is None:
+        return
+    for line, (source, target) in enumerate(zip(sources, targets, strict=True), 1):
+        longest = 1 + max(len(tokenizer.encode(source)), len(tokenizer.target.encode(target)))
+        if longest > limit:
+            raise UserError(
+                f"line {line} has {longest} subwords, EOS counted, and the model {limit} learned positions, so its "
+                "perplexity cannot be computed; leave the line out"
+            )
+
+
+def _limit(configs: Sequence[ModelConfig]) -> int | None:
+    """Returns the learned positions that all of the models have; None if they have no such limit."""
+    return min((config.encoding.limit for config in configs if config.encoding.limit), default=None)
+
+
 def line_sums(
     of_tokens: Callable[..., jax.Array],
     config: ModelConfig | tuple[ModelConfig, ...],
@@ -81,7 +103,6 @@ def line_sums(
     placed = place_params(mesh, params)
     jitted = jax.jit(partial(of_tokens, searched(config)))
     configs = config if isinstance(config, tuple) else (config,)
-    limits = [one.encoding.limit for one in configs if one.encoding.limit]
 
     def apply(source_bs: np.ndarray, target_bt: np.ndarray) -> np.ndarray:
         with jax.set_mesh(mesh):
@@ -94,7 +115,7 @@ def line_sums(
         width=SHORTEST_ROW,
         doubled=True,
         tokens=tokens,
-        limit=min(limits, default=None),
+        limit=_limit(configs),
         multiple=row_parts(mesh),
     )
     sums = np.zeros(len(sources))

@@ -134,11 +134,11 @@ def translate_stream(
 def _with_required(lines: list[str], require: str) -> tuple[list[str], list[Required]]:
     """Returns the texts of lines, and what is required of their translations; see `translate_stream`."""
     if not require:
-        return lines, []
+        return [line.removesuffix("\r") for line in lines], []
     texts = []
     required = []
     for line in lines:
-        text, *cells = line.split("\t")
+        text, *cells = line.removesuffix("\r").split("\t")
         texts.append(text)
         if require == "prefix":
             required.append(Required(prefix=" ".join(cells)))
@@ -192,7 +192,7 @@ def translate_columns(
             rows = [line.split("\t") for line in lines]
             _check_columns(rows, max(columns), done + 1)
             for column in columns:
-                texts = [row[column - 1] for row in rows]
+                texts = [row[column - 1].removesuffix("\r") for row in rows]
                 translations = translator.translate(params, texts, first_line=done + 1)
                 unknown += translator.tokenizer.unknown(texts)
                 empty = _note_empty(texts, translations, done + 1, empty)

@@ -119,6 +119,8 @@ class Translator:
         on_one_cpu = self._mesh.size == 1 and self._mesh.devices.item().platform == "cpu"
         caches = max(NARROW_BEAM, decoding.rows) * len(configs)
         self._at_once = max(1, AT_ONCE * NARROW_BEAM // caches) if on_one_cpu else 1
+        limits = [config.encoding.limit for config in configs if config.encoding.limit]
+        self._positions = min(limits, default=None)  # of the shortest table of learned positions
         self._row_lengths = row_lengths(configs, max_input)
         self._max_input = self._row_lengths[-1]
         model = searched(model_config)
@@ -251,10 +253,14 @@ class Translator:
         for row, line in enumerate(lines):
             needed = len(prefixes[row]) + sum(map(len, phrases[row])) + 1
             room = int((source_bs[row] > 0).sum()) + self._decoding.extra_length
+            cure = "raise --extra_length"
+            if self._positions is not None and self._positions < room:
+                room = self._positions
+                cure = "the model has no more learned positions"
             if needed > max(room, 1):
                 raise UserError(
                     f"line {line}: its translation may have {room} subwords, and what is required takes "
-                    f"{needed}; raise --extra_length"
+                    f"{needed}; {cure}"
                 )
         rules = self._rules
         if not any(prefixes) and not any(phrases):

@@ -12,11 +12,13 @@ from base.checked_json import Schema, read_json
 from base.errors import UserError
 from base.table import Table, as_text, number
 from paper.provenance import ROOT, caveats
-from paper.records import RunRecord, read_run, recorded_run
+from paper.records import RunRecord, read_run, recorded_run, without_flags
 
 RESULTS = ROOT / "results"
 RECORD: Schema = {"config": dict, "evaluation": dict, "caveats": [str], "launches": [dict], "training": dict}
 COMPARED = ("perplexity", "nll", "accuracy", "f1", "sacrebleu", "exact_match")
+# Flags of training that do not say what is trained, but where, by how many processes, and who is told of it.
+NOT_REPEATED = ("workdir", "tracker", "profile", "debug_nans", "coordinator", "processes", "process", "accept_changes")
 SEARCH = ("beam", "alpha", "extra_length")
 
 
@@ -83,7 +85,7 @@ def repeat(record: RunRecord, folder: Path) -> RunRecord:
 def commands(record: RunRecord, folder: Path) -> list[list[str]]:
     """Returns the commands that train the run of a record into `folder`, and evaluate it, without their `python -m`."""
     scores = record.evaluations[0].scores
-    _, *given = record.launches[-1]["command"]
+    _, *given = without_flags(record.launches[-1]["command"], NOT_REPEATED)
     train = ["train", *given, f"--workdir={folder}"]
     module = "infer.parse" if "f1" in scores else "infer"
     evaluate = [module, f"--workdir={folder}", f"--split={scores['split']}"]

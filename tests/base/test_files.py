@@ -117,6 +117,17 @@ def test_lines_of_json(tmp_path: Path) -> None:
         read_json_lines(path, {"step": int})
 
 
+def test_lines_of_json_may_be_more_than_a_file_that_is_read_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1}\n' * 100)
+    monkeypatch.setattr("base.files.LARGEST", 1000)
+    with pytest.raises(UserError, match="cannot be read"):
+        read_json(path, dict)
+    assert len(read_json_lines(path, {"step": int})) == 100
+
+
 def test_floats_may_be_whole_and_objects_anything(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text(json.dumps({"a": 1, "b": [None, "x"], "c": 2.5}))

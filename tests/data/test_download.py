@@ -132,6 +132,12 @@ def test_a_server_that_sends_no_part_sends_all_of_it(server: Server, tmp_path: P
     assert server.asked == [f"bytes={HALF}-"]
 
 
+def test_a_part_of_a_longer_file_is_begun_again(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "text.txt.part").write_bytes(CONTENT + b"more")
+    assert fetch(server.file(), tmp_path).read_bytes() == CONTENT
+    assert server.asked == [""]
+
+
 def test_a_part_that_is_whole_needs_no_server(tmp_path: Path) -> None:
     (tmp_path / "text.txt.part").write_bytes(CONTENT)
     unreachable = File("http://127.0.0.1:9/text.txt", SIZE, hashlib.sha256(CONTENT).hexdigest())

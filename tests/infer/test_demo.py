@@ -37,8 +37,8 @@ def answer(text: str, target: str) -> dict[str, object]:
 
 
 @contextmanager
-def serving(answer: Callable[[str, str], dict[str, object]]) -> Iterator[ThreadingHTTPServer]:
-    served = listen("127.0.0.1", 0)
+def serving(answer: Callable[[str, str], dict[str, object]], host: str = "127.0.0.1") -> Iterator[ThreadingHTTPServer]:
+    served = listen(host, 0)
     served.answers = {"/translate": answer}
     threading.Thread(target=served.serve_forever, daemon=True).start()
     yield served
@@ -186,6 +186,16 @@ def test_limits_and_foreign_pages(server: ThreadingHTTPServer) -> None:
     assert ask(server, "GET", "/../server.py")[0] == 404
     assert ask(server, "POST", "/translate", None, Content_Length="-1", Content_Type="application/json")[0] == 411
     assert ask(server, "PUT", "/")[0] == 501
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0", "127.0.0.2"])
+def test_the_address_that_is_printed_can_be_opened(host: str) -> None:
+    with serving(answer, host) as server:
+        for headers, status in (({}, 200), ({"Host": "evil.example"}, 403)):
+            connection = http.client.HTTPConnection(host, server.server_address[1], timeout=300)
+            connection.request("GET", "/", headers=headers)
+            assert connection.getresponse().status == status
+            connection.close()
 
 
 def test_the_page_may_run_its_own_script_only_and_ask_its_own_server_only(server: ThreadingHTTPServer) -> None:

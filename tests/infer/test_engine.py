@@ -78,6 +78,10 @@ def test_what_is_required_is_there_and_other_lines_are_as_before(run: Run, trans
 def test_what_cannot_be_required_is_refused(run: Run, translator: Translator) -> None:
     with pytest.raises(UserError, match=r"line 7: its translation may have \d+ subwords, and what is required takes"):
         translator.translate(run.params, ["The dog."], required=[Required("Hund " * 40)], first_line=7)
+    learned = dataclasses.replace(run.model_config, positions="learned", max_positions=20)
+    few = Translator(learned, run.tokenizer, Decoding(1, 0.6, 1000))
+    with pytest.raises(UserError, match=r"^line 1: .* may have 20 subwords, .*; the model has no more learned positi"):
+        few.translate(run.params, ["The dog."], required=[Required("Hund " * 40)])
     sampler = Translator(run.model_config, run.tokenizer, Decoding(1, 0.6, 3, sampling=Sampling()))
     with pytest.raises(UserError, match="not of samples or groups"):
         sampler.translate(run.params, ["The dog."], required=[Required("Hund")])

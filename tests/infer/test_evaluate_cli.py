@@ -22,7 +22,7 @@ from base.ids import BOS, EOS
 from base.tokens import Tokens
 from infer.evaluate import command, predictions, texts, translations
 from infer.evaluate.record import save
-from infer.evaluate.sentences import open_files, open_split
+from infer.evaluate.sentences import Sentences, open_files, open_split
 from infer.runs import Run, open_run
 from infer.scores import bleu
 from infer.scores.perplexity import perplexity
@@ -199,6 +199,25 @@ def test_a_sentence_as_long_as_the_learned_positions_is_scored(run: Run):
     assert found == pytest.approx(perplexity(without, run.params, run.tokenizer, *sides), rel=1e-6)
 
 
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_line_that_has_no_perplexity_is_named_before_all_are_translated(
+    side: int, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sides = [["The dog.", "The cat."], ["Der Hund.", "Die Katze."]]
+    sides[side][1] *= 20
+    tokenizer = run.tokenizer if side == 0 else run.tokenizer.target
+    longest = len(tokenizer.encode(sides[side][1])) + 1
+    monkeypatch.setattr(translations, "translate", mock.Mock(side_effect=AssertionError("translated")))
+    for positions in (longest - 1, longest):
+        learned = dataclasses.replace(run.model_config, positions="learned", max_positions=positions)
+        few = run._replace(model_config=learned)
+        wanted: tuple[type[Exception], str] = (AssertionError, "^translated$")
+        if positions < longest:
+            wanted = (UserError, rf"^line 2 has {longest} subwords, EOS counted, and the model {positions} learned")
+        with pytest.raises(wanted[0], match=wanted[1]):
+            translations.evaluate(few, Sentences("test", "x", "de", *sides), GREEDY)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -280,7 +299,35 @@ def test_evaluations_that_differ_have_names_that_differ(workdir: Path, run: Run,
     into = run._replace(workdir=tmp_path)
     changes = ({}, {"extra_length": 4}, {"oracle_match": 1.0}, {"split": "tiny.en", "data": "a/tiny.en"},
                {"split": "tiny.en", "data": "b/tiny.en"})  # fmt: skip
+    changes += ({"length_penalty": "power"}, {"split": "text:/" + "ä" * 300, "data": "text:/" + "ä" * 300})
     changes += ({"data": "another"}, {"split": "caf\udce9.en", "data": "caf\udce9.en caf\udce9.de"})
     names = [save(into, {**record, **change}, lines, "latest").name for change in changes]
     assert len(set(names)) == len(changes)
     assert names[2] == "test-step4-latest-beam1-alpha0.6-extra_length3-oracle_length.json"
+
+
+def test_a_split_that_names_another_corpus_now_replaces_nothing(run: Run, tmp_path: Path) -> None:
+    record, lines = translations.evaluate(run, open_split(run, "test"), GREEDY)
+    first = save(run._replace(workdir=tmp_path), record, lines, "latest")
+    config = run.config.copy_and_resolve_references()
+    with config.unlocked():
+        config.data.test = "another"
+    changed = run._replace(workdir=tmp_path, config=config)
+    second = save(changed, {**record, "data": "another"}, lines, "latest")
+    assert second != first and json.loads(first.read_text())["data"] == record["data"]
+    assert save(changed, {**record, "data": "another"}, lines, "latest") == second
+
+
+def test_what_another_command_has_added_stays_while_the_parameters_do(run: Run, tmp_path: Path) -> None:
+    record, lines = translations.evaluate(run, open_split(run, "test"), GREEDY)
+    into = run._replace(workdir=tmp_path)
+    path = save(into, record, lines, "latest")
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"contrasts": [1], "stray": 2}))
+    save(into, record, lines, "latest")
+    kept = json.loads(path.read_text())
+    assert kept["contrasts"] == [1] and "stray" not in kept
+    save(into, {**record, "params_sha256": "other"}, lines, "latest")
+    assert "contrasts" not in json.loads(path.read_text())
+    path.write_text("damaged")
+    save(into, record, lines, "latest")
+    assert json.loads(path.read_text())["data"] == record["data"]

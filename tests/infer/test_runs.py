@@ -61,6 +61,16 @@ def test_a_run_whose_layers_share_their_parameters_is_opened(
     assert open_run(shared, accept_changes=True).params is params
 
 
+def test_a_run_with_a_kernel_for_another_device_is_read_with_the_einsum(workdir: Path, tmp_path: Path) -> None:
+    elsewhere = shutil.copytree(workdir, tmp_path / "run")
+    config = json.loads((elsewhere / "config.json").read_text())
+    config["model"]["attention_impl"] = "splash"
+    (elsewhere / "config.json").write_text(json.dumps(config))
+    run = open_run(elsewhere)
+    assert run.model_config == open_run(workdir).model_config
+    assert run.config.model.attention_impl == "splash"
+
+
 def test_an_import_is_not_called_a_step() -> None:
     assert named_steps((0,)) == "imported"
     assert named_steps([10, 20]) == "step 10, 20"

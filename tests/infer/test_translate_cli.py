@@ -14,8 +14,8 @@ import pytest
 from base.errors import UserError
 from data.tokenizer import Tokenizer
 from infer.translate.options import Decoding, Sampling
-from infer.translate.stream import chunks, formatted, translate_stream
-from infer.translate.translator import Hypothesis, Translation, Translator
+from infer.translate.stream import _with_required, chunks, formatted, translate_columns, translate_stream
+from infer.translate.translator import Hypothesis, Required, Translation, Translator
 from model.config import ModelConfig
 from model.transformer import init_params
 
@@ -48,9 +48,19 @@ def filtered(source, *, chunk=2, nbest=1, scores=False):
 
 
 def test_line_i_in_is_line_i_out_and_only_a_line_feed_ends_a_line():
-    written, asked = filtered("a\n\nb\x0bc\u2028\x85\r\nlast without end".encode())
-    assert written == "A\n\nB\x0bC\u2028\x85\r\nLAST WITHOUT END\n".encode()
-    assert asked == [(1, ["a", ""]), (3, ["b\x0bc\u2028\x85\r", "last without end"])]
+    written, asked = filtered("a\n\nb\x0bc\u2028\x85\rd\nlast without end".encode())
+    assert written == "A\n\nB\x0bC\u2028\x85\rD\nLAST WITHOUT END\n".encode()
+    assert asked == [(1, ["a", ""]), (3, ["b\x0bc\u2028\x85\rd", "last without end"])]
+
+
+def test_a_carriage_return_before_the_line_feed_is_no_text_as_in_a_corpus():
+    written, asked = filtered(b"a\r\nb\r\n")
+    assert (written, asked) == (b"A\nB\n", [(1, ["a", "b"])])
+    texts, (wanted,) = _with_required(["a\tb\tc\r"], "phrases")
+    assert (texts, wanted) == (["a"], Required(phrases=("b", "c")))
+    echo = Echo()
+    written = b"".join(translate_columns(echo, {}, io.BytesIO(b"a\tb\r\n"), (2,), 5))
+    assert written == b"a\tB\n" and echo.asked == [(1, ["b"])]
 
 
 @pytest.mark.parametrize("columns", ["1,1", "2,3,2", "0", "-1", "x", "1,", "1.5", "9" * 5000])

@@ -41,6 +41,21 @@ def written(folder: Path, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> No
     monkeypatch.setattr(reproduce, "RESULTS", folder)
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["--tracker=wandb", "--config.seed=1"],
+        ["--profile", "10:12", "--config.seed=1", "--debug_nans"],
+        ["--coordinator=host:1", "--config.seed=1", "--processes", "2", "--process=0"],
+        ["--config.seed=1", "--workdir", "elsewhere"],
+    ],
+)
+def test_only_what_says_what_was_trained_is_repeated(given: list[str], tmp_path: Path) -> None:
+    record = planted(tmp_path / "run", 1.3, command=["train", "--config=configs/layers.py:attention", *given])
+    train, _ = reproduce.commands(record, Path("RUN"))
+    assert train == ["train", "--config=configs/layers.py:attention", "--config.seed=1", "--workdir=RUN"]
+
+
 def test_the_commands_are_those_of_the_record(tmp_path: Path) -> None:
     train, evaluate = reproduce.commands(planted(tmp_path / "run", 1.3), Path("RUN"))
     assert train == ["train", "--config=configs/layers.py:attention", "--config.seed=1", "--workdir=RUN"]

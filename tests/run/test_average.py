@@ -69,6 +69,13 @@ def test_best_is_the_least_loss_where_bleu_is_off_and_the_earlier_of_equals():
     assert choose("best", run({"loss": -50.0}, {"bleu": 5.0, "loss": 9.0})) == [20]
 
 
+def test_best_is_the_lowest_nll_where_bleu_was_measured_for_a_part_of_the_run(capsys: pytest.CaptureFixture[str]):
+    assert choose("best", run({"bleu": 5.0, "nll": 3.0}, {"nll": 2.0}, {"nll": 2.5}, {})) == [20]
+    assert capsys.readouterr().err == "note: 1 of 3 checkpoints have a BLEU; the best is that of the lowest nll\n"
+    assert choose("best", run({"bleu": 5.0, "nll": 3.0}, {"bleu": 4.0, "nll": 2.0})) == [10]
+    assert capsys.readouterr().err == ""
+
+
 def test_too_few_to_average_is_a_note(capsys: pytest.CaptureFixture[str]):
     assert choose("average:5", run({}, {})) == [10, 20]
     assert "averaging the 2 there are" in capsys.readouterr().err

@@ -9,6 +9,7 @@ import resource
 import shutil
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -208,6 +209,17 @@ def test_a_second_process_is_refused_and_readers_are_not_and_a_lost_folder_is_no
         shutil.rmtree(run, ignore_errors=True)
     status, err = finished(first)
     assert (status, bool(re.fullmatch(rf"error: {run}[^\n]*\n", err))) == (2, True), err
+
+
+def test_a_look_at_the_lock_does_not_keep_a_training_from_it(tmp_path: Path) -> None:
+    (tmp_path / "lock").touch()
+    looking = (tmp_path / "lock").open("rb")
+    fcntl.flock(looking, fcntl.LOCK_SH)
+    end = threading.Timer(0.05, looking.close)
+    end.start()
+    with lock(tmp_path):
+        pass
+    end.join()
 
 
 def test_a_lock_is_free_again_after_its_process(tmp_path: Path) -> None:

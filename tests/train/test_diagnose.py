@@ -1,5 +1,6 @@
 """`diagnose_every`: gradients, updates and attention of each layer."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from model.noise import Noise
 from run.records import read_metrics
 from tasks.translation import objective
 from tests import tiny
@@ -43,6 +45,27 @@ def test_the_parts_add_up_to_the_update_that_is_made(name: str) -> None:
     assert float(metrics["update_ratio/decoder/layer_1"]) == pytest.approx(ratio, rel=1e-2)
     kinds = {name for name in metrics if name.startswith("attention_entropy/")}
     assert kinds == {f"attention_entropy/{kind}/layer_{n}" for kind in ("encoder", "decoder", "cross") for n in (0, 1)}
+
+
+@pytest.mark.slow
+def test_with_accumulation_the_gradient_is_that_of_the_first_microbatch_of_the_update() -> None:
+    goal = objective(dataclasses.replace(tiny.TINY, P_drop=0.5), 0.1)
+    tx = optimizer(tiny.default().optim, 16, 10)
+    state = init_state(goal.init, tx, jax.random.key(0))
+    batch = jax.tree.map(jnp.asarray, tiny.batch())
+    key = jax.random.key(1)
+    metrics = make_diagnosis(goal, tx, 2)(state, batch, key)
+    first = jax.tree.map(lambda x_b: x_b[::2], batch)
+    rows = jax.tree.leaves(first)[0].shape[0]
+    noise = Noise(jax.random.fold_in(key, state.step), 2 * jnp.arange(rows))
+
+    def mean_loss(params: dict) -> jax.Array:
+        loss = goal.loss(params, first, noise)
+        return loss.loss_sum / loss.tokens
+
+    gradient = jax.grad(mean_loss)(state.params)
+    expected = norm(gradient["encoder"]["layer_0"])
+    assert float(metrics["gradient_norm/encoder/layer_0"]) == pytest.approx(float(expected), rel=1e-4)
 
 
 def norm(tree: dict) -> np.ndarray:

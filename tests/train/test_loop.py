@@ -231,6 +231,18 @@ def test_ademamix_needs_a_fast_mean() -> None:
         check(cfg, default())
 
 
+def test_muon_needs_hidden_matrices() -> None:
+    cfg = default()
+    cfg.task, cfg.model.recurrent = "recurrent_translation", "dot"
+    check(cfg, default())
+    cfg.optim.name = "muon"
+    message = (
+        r"optim\.name is 'muon'; it must be another for task recurrent_translation, which has none of the matrices"
+    )
+    with pytest.raises(UserError, match=message):
+        check(cfg, default())
+
+
 def test_unknown_and_missing_keys_are_named() -> None:
     cfg = default()
     check(cfg, default())

@@ -5,9 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from flax.traverse_util import flatten_dict
 from ml_collections import ConfigDict
 
 from configs.common import default
+from model.config import ModelConfig
+from model.transformer import init_params
 from train.optim import learning_rate, optimizer
 
 PARAMS = {"w1": np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3), "b1": np.ones(3, np.float32)}
@@ -106,3 +109,15 @@ def test_clipping_bounds_the_global_norm() -> None:
     _, state = tx.update(gradient, tx.init(PARAMS), PARAMS)
     mu = next(leaf.mu for leaf in jax.tree.leaves(state, is_leaf=lambda x: hasattr(x, "mu")) if hasattr(leaf, "mu"))
     assert float(optax.tree.norm(mu)) == pytest.approx(0.1, rel=1e-5)  # (1 - b1) of a gradient of norm 1
+
+
+def test_biases_and_norms_do_not_decay() -> None:
+    """With gradients of zero, AdamW's updates are its decay alone."""
+    model = ModelConfig(8, N=1, d_model=4, d_ff=8, h=2, d_k=2, d_v=2, biases=True)
+    params = jax.tree.map(jnp.ones_like, init_params(model, jax.random.key(0)))
+    tx = optimizer(config(name="adamw", weight_decay=0.1), d_model=4, steps=1)
+    updates, _ = tx.update(jax.tree.map(jnp.zeros_like, params), tx.init(params), params)
+    decays = {path[-1]: bool(np.any(update)) for path, update in flatten_dict(updates).items()}
+    matrices = ("embed", "wq", "wk", "wv", "wo", "w1", "w2")
+    vectors = ("bq", "bk", "bv", "bo", "b1", "b2", "scale", "bias")
+    assert decays == dict.fromkeys(matrices, True) | dict.fromkeys(vectors, False)

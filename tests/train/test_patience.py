@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from unittest import mock
 
 import jax
 import numpy as np
@@ -17,8 +18,8 @@ from train.patience import Patience, due
 NLL = [2.0, 2.5, 2.2, 2.0, 1.0]  # of each validation: with a patience of 3 the run ends after the fourth
 
 
-def valid(nll: float) -> dict:
-    return {"kind": "valid", "nll": nll}
+def valid(nll: float, step: int = 1) -> dict:
+    return {"kind": "valid", "step": step, "nll": nll}
 
 
 @pytest.mark.parametrize(
@@ -45,6 +46,24 @@ def test_something_is_due_every_so_many_updates_or_at_the_end_of_an_epoch() -> N
     cfg.every_epochs = 2
     ends = [(1, 0), (1, 1), (2, 0), (2, 5), (3, 0), (4, 0)]
     assert [end for end in ends if due(cfg, 3, {"epoch": end[0], "batch": end[1]})] == [(2, 0), (4, 0)]
+
+
+@pytest.mark.parametrize(("recorded", "waited"), [([3], 1), ([3, 4], 1), ([], 0)])
+def test_a_validation_that_was_recorded_before_the_process_was_killed_counts_once(
+    recorded: list[int], waited: int
+) -> None:
+    cfg = default()
+    cfg.steps = 4
+    training = mock.MagicMock(
+        spec=loop.Training, cfg=cfg, patience=Patience(2, [valid(2.0, step) for step in recorded])
+    )
+    training.job.batches.get_state.return_value = {"epoch": 1, "batch": 1}
+    training.checkpoints.about.return_value = (0.0, {})
+    training.validation.return_value = {"nll": 2.0}
+    loop._validate_if_interrupted(training, {}, 4)
+    assert training.patience.waited == waited
+    assert training.reporter.validation.called == (4 not in recorded)
+    training.checkpoints.add_metrics.assert_called_once_with(4, {"nll": 2.0})
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ from train.sweep.study import HeldPoint, Study, try_out, without_password
 ROOT = Path(__file__).parent.parent.parent
 PLAN = {
     "kind": "search",
-    "config": {"steps": 16, "eval": {"every": 1}, "optim": {"lr": 1.0}},
+    "config": {"steps": 16, "eval": {"every": 1, "every_epochs": 0}, "optim": {"lr": 1.0}},
     "storage": None,
     "study": "s",
 }
@@ -94,7 +94,8 @@ import sys, time
 from pathlib import Path
 from train.sweep.study import Study
 folder = Path(sys.argv[1])
-study = Study(folder, {"kind": "grid", "config": {"steps": 1, "eval": {"every": 1}}, "study": "s"}, None, 60, "none")
+config = {"steps": 1, "eval": {"every": 1, "every_epochs": 0}}
+study = Study(folder, {"kind": "grid", "config": config, "study": "s"}, None, 60, "none")
 study.enqueue({str(number): {} for number in range(16)}, lambda trial: {}, retry=False)
 (folder / "ready" / sys.argv[2]).touch()
 while len(list((folder / "ready").iterdir())) < 4:
@@ -329,6 +330,19 @@ def test_a_search_needs_a_validation_loss_and_a_grid_does_not(
     grid.enqueue({"base": {}}, suggest, retry=False)
     take(grid).finish(Outcome("done", "", measures))
     assert grid.statuses()[0].state == "done"
+
+
+@pytest.mark.parametrize(("every", "every_epochs", "least"), [(4, 0, 4), (1_500, 0, 16), (1_500, 1, None), (0, 0, 1)])
+def test_trials_may_be_pruned_from_their_first_validation(
+    every: int, every_epochs: int, least: int | None, tmp_path: Path
+) -> None:
+    """Of validations by epochs Optuna estimates it; no trial has more than the 16 updates of the plan."""
+    (tmp_path / "sweep").mkdir()
+    config = {"steps": 16, "eval": {"every": every, "every_epochs": every_epochs}}
+    asha = Study(tmp_path, {**PLAN, "config": config}, None, 60, "asha").study.pruner
+    hyperband = Study(tmp_path, {**PLAN, "config": config, "study": "t"}, None, 60, "hyperband").study.pruner
+    assert asha._min_resource == least
+    assert hyperband._min_resource == (least or 1) <= hyperband._max_resource == 16
 
 
 def test_a_study_of_another_sweep_is_refused(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from train.sweep.study import Study
 from train.sweep.table import as_csv, as_records, as_text, best_of
 
 ROOT = Path(__file__).parent.parent.parent
-TREE = {"steps": 1000, "seed": 0, "model": {"h": 8, "N": 2}, "eval": {"every": 100}}
+TREE = {"steps": 1000, "seed": 0, "model": {"h": 8, "N": 2}, "eval": {"every": 100, "every_epochs": 0}}
 CONFIG = {"steps": 1000, "seed": 0, "model.h": 8, "model.N": 2, "eval.every": 100}
 PLAN = {"kind": "grid", "config": TREE, "storage": None, "study": "s"}
 POINTS = {f"h={h}": {"model.h": h, "model.N": 2} for h in (1, 2, 4, 16)} | {"steps=9": {"steps": 9}}

@@ -31,6 +31,21 @@ def test_batches_of_unequal_size_count_by_their_tokens() -> None:
     assert found == pytest.approx({"loss": 8.0, "nll": 4.0, "perplexity": math.exp(4.0), "bleu": 7.0})
 
 
+def test_sums_do_not_lose_what_float32_would() -> None:
+    def loss(params: dict, batch: jax.Array, noise: None) -> Loss:
+        return Loss(batch.sum(), batch.sum(), batch.sum())
+
+    batches = [np.array([size], np.float32) for size in (2**24, 1, 1)]
+    objective = Objective(None, lambda key: {}, loss, lambda batch: (), None, None)  # type: ignore[arg-type]
+    job = Job(objective, None, lambda: batches, lambda params: {}, {})  # type: ignore[arg-type]
+
+    def eval_step(params: dict, batch: jax.Array) -> Loss:
+        return Loss(batch.sum(), batch.sum(), jnp.float32(1))
+
+    found = validate(job, eval_step, data_mesh(), {})
+    assert found["nll"] == found["loss"] == (2**24 + 2) / 3
+
+
 def test_a_model_that_knows_nothing_has_the_nll_of_its_vocabulary(tmp_path: Path) -> None:
     cfg = tiny.training_config(tmp_path)
     (tmp_path / "run").mkdir()

@@ -83,9 +83,12 @@ class Study:
         if self.storage.engine.dialect.name == "sqlite":
             # Optuna reads a trial's state before it writes it and relies on SELECT ... FOR UPDATE: SQLite has none.
             event.listen(self.storage.engine, "begin", lambda link: link.exec_driver_sql("BEGIN IMMEDIATE"))
-        least = max(1, config["eval"]["every"])  # updates of a trial
+        # Updates of a trial before its first validation. How many an epoch has is not known here; of ASHA's trials
+        # Optuna then estimates it.
+        by_epochs = config["eval"]["every_epochs"] > 0
+        least = 1 if by_epochs else max(1, min(config["eval"]["every"], config["steps"]))
         pruners = {
-            "asha": SuccessiveHalvingPruner(min_resource=least),
+            "asha": SuccessiveHalvingPruner(min_resource="auto" if by_epochs else least),
             "hyperband": HyperbandPruner(min_resource=least, max_resource=config["steps"]),
             "none": NopPruner(),
         }
