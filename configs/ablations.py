@@ -25,9 +25,9 @@ too much of so small a corpus, then with base's P_drop of 0.1 it is better than 
 Outcome: both predictions came true (docs/tables.md), but the reason given for big is refuted. The same model with
 P_drop 0.3 and seed 0, `optim.lr=0.35 optim.warmup=400` in place of 0.7 and 200, ends at validation perplexity 1.18 and
 91.7 BLEU (on record with 0.7 and 200: 4.48 and 22.4). Big minus base is then -0.125 in log perplexity, the paper's
--0.128. So big fails to start, and does not drop too much. C3 with seed 2 and warm-up 400 ends at 1.53 in place of 2.21
-(2.27 on record): a bad start is at least a part of its failure, too. These two runs were made once, by a reader on
-another machine, outside the records: one seed each, no interval, and base had kept its own schedule.
+-0.128. So big starts badly, and does not drop too much. C3 with seed 2 and warm-up 400 ends at 1.53 instead of 2.21
+(2.27 on record): a bad start is at least part of its failure, too. These two runs were made once, by a reader on
+another machine, outside the records: one seed each, no interval, and base kept its own schedule.
 
     for seed in 0 1 2; do for row in base-pre C3-pre big-drop; do
         run=runs/table3-why/$row-$seed

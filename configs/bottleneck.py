@@ -1,7 +1,7 @@
 """Does one fixed vector hold a long sentence? BLEU against the length of the source, with attention and without.
 
 Ours:  shown, by the rule below; the tables are in docs/tables.md, what they say in docs/studies.md.
-Cost:  28 runs of three to six minutes each on one core of a shared machine.
+Cost:  28 runs of three to seven minutes each on one core of a shared machine.
 
 The design, fixed before the first run:
 

@@ -141,7 +141,8 @@ def default() -> ConfigDict:
     cfg.decode.alpha = 0.6  # length penalty ((5 + length) / 6)^alpha, Wu et al. 2016
     cfg.decode.length_penalty = "gnmt"  # "gnmt": the one above | "power": length^alpha, fairseq's and transformers'
     cfg.decode.extra_length = 50  # output tokens allowed beyond the source's
-    cfg.decode.checkpoint = "average:5"  # the parameters to use: latest | STEP | best | ema | average:N
+    # The parameters to use: latest | STEP | best | ema | average:N | average:N@MINUTES | average-best:N
+    cfg.decode.checkpoint = "average:5"
 
     cfg.amx = False  # True: updates compute in bfloat16 on the matrix unit of a CPU that has one (train/amx.py)
     cfg.log_every = 50  # updates between metric records

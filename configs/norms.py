@@ -2,7 +2,7 @@
 
 The paper puts its layer norm behind the sum, LN(x + f(x)), and warms the rate up for 4 % of its updates. Xiong et al.
 2020 (arXiv 2002.04745) found that post-norm needs this warm-up and pre-norm does not; Wang et al. 2022 (DeepNorm, arXiv
-2203.00555) scale the sum so that post-norm can be deep. Here C3 and big of `configs/small.py` did not start.
+2203.00555) scale the sum so that post-norm can be deep. C3 and big of `configs/small.py` seemed to start badly.
 
 Ours:  neither shown nor refuted, by the rule below; the map is in docs/studies.md.
 Cost:  81 runs of a quarter of a minute to four on one core of a shared machine, 1.4 hours in all.

@@ -1,7 +1,7 @@
 """Table 3 scaled down, second design: every row chooses between the same two schedules before it is compared.
 
-In the first design (configs/small.py) all rows had the schedule that suited base, and C3 and big failed to start with
-it. Here no row is better served than another.
+In the first design (configs/small.py) all rows had the schedule that suited base, and C3 and big learned badly with it.
+Here no row is better served than another.
 
 Ours:  not run.
 Cost:  estimated from configs/layers.py: 100 runs, most of 5 to 10 minutes on one CPU core, C5 and big up to 30: about 8

@@ -58,8 +58,8 @@ def attention(q_bhtk, k_bhsk, v_bhse, mask_ts):
 
 
 # %% [markdown]
-# One head can attend to one thing only. The paper therefore projects queries, keys and values $h$ times, to $d_k$ or
-# $d_v$ dimensions each, attends $h$ times, and concatenates the results:
+# A single head averages all that it attends to. The paper therefore projects queries, keys and values $h$ times, to
+# $d_k$ or $d_v$ dimensions each, attends $h$ times, and concatenates the results:
 #
 # $$\mathrm{MultiHead}(Q, K, V) = \mathrm{Concat}(\mathrm{head}_1, \ldots, \mathrm{head}_h) W^O, \qquad
 # \mathrm{head}_i = \mathrm{Attention}(QW_i^Q, KW_i^K, VW_i^V)$$

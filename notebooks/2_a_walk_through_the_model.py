@@ -175,8 +175,8 @@ assert moved["without positions"] < 1e-5 < moved["with sinusoids"]
 #
 # $$PE_{(pos, 2i)} = \sin(pos / 10000^{2i/d_{model}}), \qquad PE_{(pos, 2i+1)} = \cos(pos / 10000^{2i/d_{model}})$$
 #
-# Each pair of dimensions is the hand of a clock. The first turns once in $2\pi$ tokens, the last once in $10000 \cdot
-# 2\pi$.
+# Each pair of dimensions is the hand of a clock. The first turns once in $2\pi$ tokens, the last once in nearly $10000
+# \cdot 2\pi$.
 
 # %%
 encodings_td = np.asarray(sinusoids(jnp.arange(100)[None], 128))[0]

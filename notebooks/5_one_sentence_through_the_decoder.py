@@ -30,8 +30,8 @@ from model.transformer import init_params
 # %% [markdown]
 # ## Figure 1, from a config
 #
-# The figure is a list of boxes for each side. What they say and where the norms stand is read from the config, so that
-# a variant draws itself.
+# The figure is a list of boxes for each side. Their labels and the places of the norms are read from the config, so
+# that a variant draws itself.
 
 # %%
 COLOURS = {"attention": "#fbe0c4", "feed": "#c7e3f1", "norm": "#f3f2b8", "embed": "#f6d5d7", "out": "#d5d3ea"}
@@ -301,8 +301,9 @@ step("probabilities", probabilities_tv)
 print("sums of the rows:", probabilities_tv.sum(-1).round(6))
 
 # %% [markdown]
-# Every shape is a product of five sizes: t and s of the sentence, $d_{model}$, h and $d_k$ of the config. What the mask
-# leaves of the first layer's attention, and what it does not restrict:
+# Every shape is made of a few sizes: t and s of the two sentences, and from the config $d_{model}$, h, $d_k$, $d_v$,
+# $d_{ff}$ and the vocabulary. What the mask leaves of the first layer's self-attention, and the attention to the
+# encoder, which has no mask:
 
 # %%
 shown = {"masked self-attention": "self_attention", "attention to the encoder": "cross_attention"}

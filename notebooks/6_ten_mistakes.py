@@ -11,9 +11,9 @@
 # %% [markdown]
 # # Ten mistakes
 #
-# Ten errors that readers make when they write the paper's model for themselves. None of them raises an exception:
-# the shapes fit and the loss falls. Each is run here, so that its symptom can be recognised, with the right version
-# beside it.
+# Ten errors that readers make when they write the paper's model for themselves. None of them raises an exception: the
+# shapes fit, and in most of them the loss falls. Each is run here, so that its symptom can be recognised, with the
+# right version beside it.
 
 # %%
 import jax
@@ -153,8 +153,8 @@ assert np.isnan(gradients[-jnp.inf]).all() and np.isfinite(gradients[-1e9]).all(
 # ## 5. Dropout missing, or doubled
 #
 # Section 5.4: on each sub-layer's output before it is added, and on the sum of embeddings and positions, which is often
-# forgotten. If both the sub-layer and the residual connection apply it, the rate is $1 - 0.9^2$. Neither is an error
-# message; two counts show them. Send ones through, and count the zeros; and run the same batch twice with two keys:
+# forgotten. If both the sub-layer and the residual connection apply it, the rate is $1 - 0.9^2$. Neither raises an
+# error; two checks reveal them. Send ones through, and count the zeros; and run the same batch twice with two keys:
 # where the results are the same, dropout is missing.
 
 

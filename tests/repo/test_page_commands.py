@@ -61,6 +61,7 @@ OWN = {
     "docs/launch.md": {"/shared": "All hosts must share one `--workdir`"},
     "docs/reproduce.md": {
         "RUN": "RUN is the folder of a run",
+        "$run": "Score every run of the sweep",
         corpus_folder("wsj"): "Put yours into a folder `wsj/`",
         "FOLDER": "Put yours into a folder of your",
     },
