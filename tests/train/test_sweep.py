@@ -268,12 +268,12 @@ def test_a_run_of_a_point_that_is_lost_is_killed(
 ) -> None:
     monkeypatch.setitem(SCRIPTS, "good", "import signal, time; signal.signal(15, lambda *_: None); time.sleep(60)")
     study = opened(tmp_path, "good")
-    monkeypatch.setattr(HeldPoint, "heartbeat", lambda self: (_ for _ in ()).throw(Lost))
+    monkeypatch.setattr(HeldPoint, "heartbeat", lambda self: (_ for _ in ()).throw(Lost("given up")))
     monkeypatch.setattr(study, "finished", lambda: (tmp_path / "sweep" / "logs").exists())
     started = time.monotonic()
     work(study, command, stop, 0.1)
     assert time.monotonic() - started < 30
-    assert "good: lost to another worker" in capfd.readouterr().err
+    assert "good: given up" in capfd.readouterr().err
     assert ends(study) == {"good": ("running", "")}  # for the other
 
 

@@ -19,7 +19,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Lost(Exception):
-    """Another worker has the point, or may have it soon: its run must be killed at once."""
+    """Another worker has the point, or may have it soon: its run must be killed at once. The text says which."""
 
 
 class Outcome(NamedTuple):

@@ -40,6 +40,7 @@ from train.sweep.plan import another
 from train.sweep.point import OBJECTIVE, Lost, Outcome, PointStatus, Summary, summary
 
 _NAME = re.compile(r"[\w,=+-][\w.,=+-]*", re.ASCII)  # of a point, and of its folder; `expressions.name_of`
+TAKEN = "lost to another worker"
 _STATES = {
     TrialState.RUNNING: "running",
     TrialState.COMPLETE: "done",
@@ -228,7 +229,7 @@ class HeldPoint:
         """
         since = monotonic() - self._last
         if since > self._study.silence / 2:
-            raise Lost
+            raise Lost(f"without a heartbeat for {since:.0f} s, so that another worker may take it")
         if since <= self._study.silence / 6:
             return False
         records = read_metrics(self._study.workdir / self.name)
@@ -239,7 +240,7 @@ class HeldPoint:
             self._study.storage.record_heartbeat(self._id)
             self._last = monotonic()
         except UpdateFinishedTrialError as error:
-            raise Lost from error
+            raise Lost(TAKEN) from error
         except (OptunaError, SQLAlchemyError):
             pass  # the storage may be back in a moment; if not, `Lost` follows
         return pruned
@@ -274,7 +275,7 @@ class HeldPoint:
                 else:
                     tell(self._trial, state=TrialState.PRUNED)
             except (UpdateFinishedTrialError, ValueError) as error:
-                raise Lost from error
+                raise Lost(TAKEN) from error
         return outcome
 
     def _report(self, records: list[dict[str, Any]]) -> bool:

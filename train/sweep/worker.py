@@ -53,8 +53,8 @@ def work(study: Study, command: Command, stop: Stop, idle: float) -> None:
             else:
                 recorded = point.finish(outcome)
                 _say(point, f"{recorded.state}: {recorded.reason}" if recorded.reason else recorded.state)
-        except Lost:
-            _say(point, "lost to another worker")
+        except Lost as lost:
+            _say(point, str(lost))
 
 
 def _train(point: HeldPoint, workdir: Path, command: Command, stop: Stop) -> Outcome | None:
