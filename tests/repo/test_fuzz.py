@@ -29,7 +29,7 @@ MARKERS = {
 TREE = "(TOP (S (NP (DT The) (NN dog)) (VP (VBZ sleeps)) (. .)))"
 PLAN = {
     "kind": "grid",
-    "config": {"steps": 10, "seed": 0, "model": {"h": 8}, "eval": {"every": 5}},
+    "config": {"steps": 10, "seed": 0, "model": {"h": 8}, "eval": {"every": 5, "every_epochs": 0}},
     "storage": None,
     "study": "s",
 }

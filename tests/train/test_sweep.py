@@ -140,7 +140,7 @@ def test_the_flags_of_a_point_make_its_config(tmp_path: Path) -> None:
 
 
 def plan(**changes) -> dict:  # type: ignore[no-untyped-def]
-    config = {"steps": 12, "eval": {"every": 4}}
+    config = {"steps": 12, "eval": {"every": 4, "every_epochs": 0}}
     return {"kind": "grid", "config": config, "storage": None, "study": "s", **changes}
 
 
@@ -161,7 +161,7 @@ def test_a_folder_holds_one_sweep(tmp_path: Path) -> None:
     open_plan(folder, plan())
     open_plan(folder, plan())
     with pytest.raises(UserError, match=r"another sweep \(steps is 12 there and 13 here\)"):
-        open_plan(folder, plan(config={"steps": 13, "eval": {"every": 4}}))
+        open_plan(folder, plan(config={"steps": 13, "eval": {"every": 4, "every_epochs": 0}}))
     with pytest.raises(UserError, match=r"another sweep \(kind is 'grid' there and 'search' here\)"):
         open_plan(folder, plan(kind="search"))
     with pytest.raises(UserError, match=r"another sweep \(storage is None there and 'sqlite:///x.db' here\)"):

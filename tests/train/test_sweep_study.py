@@ -135,7 +135,7 @@ def test_a_trial_given_back_is_taken_up_with_its_parameters(worker: Callable[...
     assert there.statuses()[0].state == "interrupted"
     again = take(there)
     assert (again.name, again.overrides, again.attempt) == (held.name, held.overrides, 2)
-    with pytest.raises(Lost, match="^lost to another worker$"):
+    with pytest.raises(Lost, match=r"^lost to another worker$"):
         held.finish(DONE)
     held.release()  # changes nothing
     again.finish(DONE)
@@ -159,10 +159,10 @@ def test_a_silent_trial_is_taken_up_and_its_worker_finds_out(
     again = take(living)
     assert (again.name, again.overrides, again.attempt) == (held.name, held.overrides, 2)
     clock[0] = 111.0
-    with pytest.raises(Lost, match="^without a heartbeat for 31 s, so that another worker may"):
+    with pytest.raises(Lost, match=r"^without a heartbeat for 31 s, so that another worker may"):
         held.heartbeat()
     held._last = 100.0
-    with pytest.raises(Lost, match="^lost to another worker$"):  # if it did not know, the study would say so
+    with pytest.raises(Lost, match=r"^lost to another worker$"):  # if it did not know, the study would say so
         held.heartbeat()
     with pytest.raises(Lost):
         held.finish(DONE)
