@@ -1,0 +1,112 @@
+"""base/checked_json.py: a fault in JSON is a one-line error that names the place in the file."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from base.checked_json import read_json, read_json_lines
+from base.errors import UserError
+from base.files import write_json
+
+LAUNCHES = {"launches": [{"step": int, "git": {"commit": str}}]}
+
+
+def test_json_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    value = {"launches": [{"step": 3, "git": {"commit": "abc"}, "more": [1.5, None]}]}
+    write_json(tmp_path / "a.json", value)
+    assert read_json(tmp_path / "a.json", LAUNCHES) == value
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "a.json: damaged, not JSON"),
+        (b"{", "a.json: damaged, not JSON"),
+        (b"\xff\xfe{}", "a.json: damaged, not JSON"),
+        (b"[" * 100_000, "a.json: damaged, not JSON"),
+        (b"[1, 2]", r"a.json: damaged: it is \[1, 2\]; it must be an object"),
+        (b"{}", "a.json: damaged: it has no 'launches'"),
+        (b'{"launches": 3}', "damaged: launches is 3; it must be a list"),
+        (b'{"launches": [{"step": 1, "git": {"commit": "a"}}, {}]}', r"launches\[1\] has no 'step'"),
+        (b'{"launches": [{"step": true, "git": {}}]}', r"launches\[0\].step is true; it must be a whole number"),
+        (b'{"launches": [{"step": 1, "git": {"commit": null}}]}', r"launches\[0\].git.commit is null; it must be text"),
+    ],
+)
+def test_what_is_wrong_with_json_is_one_line(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "a.json").write_bytes(content)
+    with pytest.raises(UserError, match=message) as caught:
+        read_json(tmp_path / "a.json", LAUNCHES)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < len(str(tmp_path)) + 300
+
+
+def test_a_json_file_that_is_not_there_or_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"a\.json: no such file"):
+        read_json(tmp_path / "a.json", dict)
+    with pytest.raises(UserError, match="cannot be read"):
+        read_json(tmp_path, dict)
+
+
+def test_lines_of_json(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    assert read_json_lines(path, dict) == []
+    path.write_text('{"step": 1}\n{"step": 2}\n{"st')
+    assert read_json_lines(path, {"step": int}) == [{"step": 1}, {"step": 2}]
+    path.write_text('{"step": 1}\n{"step": "x"}\n')
+    with pytest.raises(UserError, match='damaged in line 2: step is "x"; it must be a whole number'):
+        read_json_lines(path, {"step": int})
+    path.write_bytes(b'{"step": 1}\n\x00\x01\n')
+    with pytest.raises(UserError, match="damaged in line 2, not JSON"):
+        read_json_lines(path, {"step": int})
+
+
+def test_lines_of_json_may_be_more_than_a_file_that_is_read_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1}\n' * 100)
+    monkeypatch.setattr("base.files.LARGEST", 1000)
+    with pytest.raises(UserError, match="cannot be read"):
+        read_json(path, dict)
+    assert len(read_json_lines(path, {"step": int})) == 100
+
+
+def test_floats_may_be_whole_and_objects_anything(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({"a": 1, "b": [None, "x"], "c": 2.5}))
+    assert read_json(path, {"a": float, "b": [object], "c": float})["c"] == 2.5
+
+
+def test_a_float_can_be_added_to_others_or_is_infinite(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("[1e305, Infinity, NaN]")
+    assert len(read_json(tmp_path / "a.json", [float])) == 3
+    (tmp_path / "a.json").write_text("[1, 1e308]")
+    with pytest.raises(UserError, match=r"damaged: \[1\] is 1e\+308; it must be a number below 1e\+306$"):
+        read_json(tmp_path / "a.json", [float])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"launches": [{"step": %s}]}' % ("9" * 400), r"launches\[0\].step is a number of more than 64 bits"),
+        ('{"launches": [{"step": %s}]}' % ("-" + "9" * 5000), r"launches\[0\].step is a number of more than 64 bits"),
+        ('{"launches": [], "more": {"a": 9223372036854775808}}', r"more\.a is a number of more than 64 bits"),
+        (r'{"launches": [], "more": {"a": ["\ud800"]}}', r"more\.a\[0\] is not Unicode"),
+        (r'{"launches": [], "\ud800": 1}', r"the name of \.'\\ud800' is not Unicode"),
+        (r'{"launches": [], "a": "\u0000"}', "a is not Unicode"),
+        ('{"launches": [], "a": ' + "[" * 200 + "]" * 200 + "}", "is nested too deeply"),
+        ('{"launches": [], "a\\"' + "]" * 200 + '": ' + "[" * 200 + "]" * 200 + "}", "is nested too deeply"),
+    ],
+)
+def test_numbers_text_and_levels_that_nothing_of_ours_has(tmp_path: Path, content: str, message: str) -> None:
+    for lines in (False, True):
+        (tmp_path / "a.json").write_text(content + "\n")
+        with pytest.raises(UserError, match=rf"a\.json: damaged( in line 1)?: .*{message}") as caught:
+            (read_json_lines if lines else read_json)(tmp_path / "a.json", {"launches": list})
+        assert len(str(caught.value)) < len(str(tmp_path)) + 300
+
+
+def test_the_largest_numbers_and_pairs_of_surrogates_are_whole(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(r'{"a": [9223372036854775807, -9223372036854775807, 1e300, "\ud83d\ude00"]}')
+    assert read_json(tmp_path / "a.json", {"a": list})["a"] == [2**63 - 1, 1 - 2**63, 1e300, "\U0001f600"]
