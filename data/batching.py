@@ -133,7 +133,8 @@ def _longest(lengths: np.ndarray, count: int) -> np.ndarray:
     least = np.partition(lengths, place)[place]
     chosen = lengths > least
     as_long = np.flatnonzero(lengths == least)
-    chosen[as_long[chosen.sum() - count :]] = True
+    missing = count - np.count_nonzero(chosen)  # at least one: `least` itself is among the `count`
+    chosen[as_long[-missing:]] = True
     return chosen
 
 
@@ -247,7 +248,10 @@ def _first_fit(lengths_nk: np.ndarray, order_n: np.ndarray, capacity: int) -> tu
     """Puts items into rows, none of whose sides exceeds `capacity`.
 
     First fit, in many streams at once so that each step is a vector operation: a stream puts its next item into the
-    first of its open rows with room; if none has room, it closes the fullest row and opens a new one.
+    first of its open rows with room; if none has room, it closes the fullest row and opens a new one. Items of 5, 3, 2
+    and 4 tokens in rows of 8 become the rows (5, 3) and (2, 4).
+
+    In names, w are the streams, o the open rows of one, k the sides of an item.
 
     Args:
         lengths_nk: of every item.
@@ -319,7 +323,9 @@ def make_text_batch(records: Sequence[Record], planned: PlannedBatch) -> TextBat
 def _make_side(sentences: list[np.ndarray], counts_b: np.ndarray, length: int) -> tuple[Tokens, np.ndarray]:
     """Returns rows of this length, and the flat index of every sentence's first token."""
     flat_ids, flat_segments, flat_positions = np.zeros((3, len(counts_b) * length), np.int32)
-    # Of each sentence: its tokens, its row, the number of the row's first sentence, and where it starts
+    # Of each sentence: its tokens, its row, the number of the row's first sentence, the tokens of all before it, and
+    # where it starts. Of 2, 3 and 1 tokens, two of them in the first row, with rows of 6 positions:
+    # tokens_i [2, 3, 1], row_i [0, 0, 1], first_i [0, 0, 2], before_i [0, 2, 5], starts_i [0, 2, 6].
     tokens_i = np.fromiter(map(len, sentences), np.int64, len(sentences))
     row_i = np.repeat(np.arange(len(counts_b)), counts_b)
     first_i = np.repeat(np.cumsum(counts_b) - counts_b, counts_b)

@@ -75,7 +75,9 @@ class Prepared:
                 raise ValueError(f"{_MANIFEST} does not fit {_IDS}")
         except (UserError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(f"prepared corpus {folder} is damaged ({error}); delete the folder") from error
-        self._ends_n = self.lengths.sum(axis=1, dtype=np.uint32 if count < 1 << 32 else np.int64)
+        # In the smaller type if that is enough, and summed in place: there may be many millions of pairs.
+        ends_type = np.uint32 if count < 1 << 32 else np.int64
+        self._ends_n = self.lengths.sum(axis=1, dtype=ends_type)
         np.cumsum(self._ends_n, out=self._ends_n)
 
     def _check_counts(self) -> None:
@@ -189,6 +191,7 @@ def _write(folder: Path, corpus: Corpus, tokenizer: Tokenizer, cleaning: dict[st
         )
     np.save(folder / _LENGTHS, lengths_nk, allow_pickle=False)
     tokens = lengths_nk.sum(axis=0, dtype=np.int64).tolist()
+    sides = ("target",) if corpus.sides == 1 else ("source", "target")
     manifest = {
         "format": FORMAT,
         "spec": corpus.spec,
@@ -199,7 +202,7 @@ def _write(folder: Path, corpus: Corpus, tokenizer: Tokenizer, cleaning: dict[st
         "vocab_size": tokenizer.vocab_size,
         "cleaning": cleaning,
         "pairs": counts,
-        "tokens": dict(zip(("source", "target")[-corpus.sides :], tokens, strict=True)),
+        "tokens": dict(zip(sides, tokens, strict=True)),
         "sha256": {name: sha256(folder / name) for name in (_IDS, _LENGTHS)},
     }
     write_json(folder / _MANIFEST, manifest)

@@ -14,7 +14,8 @@ from data.tokenizer import Tokenizer
 def classes_of(names: str) -> tuple[str, ...]:
     """Returns the classes that `data.classes` names; `UserError` unless there are two or more, all different."""
     classes = tuple(name.strip() for name in names.split(","))
-    if len(set(classes)) < max(2, len(classes)) or "" in classes:
+    are_distinct = len(set(classes)) == len(classes)
+    if len(classes) < 2 or not are_distinct or "" in classes:
         raise UserError(f"data.classes is {names!r}; it must be two classes or more, as in past,present,modal")
     return classes
 

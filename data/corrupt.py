@@ -56,8 +56,11 @@ class Masking(NamedTuple):
 class Spans(NamedTuple):
     """Raffel et al. 2020, section 3.1.4: spans are left out, each with a sentinel in its place.
 
-    The second side of a pair has the spans, each after its sentinel, and one more sentinel. Where the spans are and how
-    long each is is random; their number, and that of their tokens together, follows from the length of the text.
+    The second side of a pair has the spans, each after its sentinel, and one more sentinel. With the spans "b c" and
+    "e" the text "a b c d e EOS" becomes "a <0> d <1> EOS" and "<0> b c <1> e <2> EOS".
+
+    Where the spans are and how long each is is random; their number, and that of their tokens together, follows from
+    the length of the text.
     """
 
     rate: float  # share of the tokens that are left out, rounded, and at least one of two

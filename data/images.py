@@ -205,6 +205,7 @@ class ImageBatches(EndlessBatches[ImageBatch]):
 
 def _read(images: Images, planned: PlannedBatch, shifts_n2: np.ndarray | None = None) -> ImageBatch:
     numbers_b = planned.rows_bc[:, 0]
+    # An empty row has the number -1, which reads the last image; `real_b` then blanks it.
     real_b = (numbers_b >= 0).astype(np.int32)
     images_byx = images.images_nyx[numbers_b] * real_b[:, None, None].astype(np.float32)
     if shifts_n2 is not None and shifts_n2.any():

@@ -265,7 +265,7 @@ def evaluation_batches(
         shard: this process's part of every batch.
     """
     batches = length_batches(prepared.lengths.max(axis=1), buckets, tokens=tokens)
-    plan = [one_each(members, rows, length) for length, rows, members in batches]
+    plan = [one_each(batch.members, batch.rows, batch.length) for batch in batches]
     return OnePass(plan, lambda planned: _read(prepared, shard.of(planned)))
 
 

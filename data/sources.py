@@ -299,15 +299,17 @@ def _lines(spec: str, rest: str) -> Corpus:
 
 
 def _grammar_lines(spec: str, rest: str, both_sides: bool) -> Corpus:
-    pairs = _grammar(spec, rest)
+    grammar = _grammar(spec, rest)
     sides = 2 if both_sides else 1
 
     def lines() -> Pairs:
-        return ((text,) for pair in pairs.pairs() for text in pair[:sides])
+        for pair in grammar.pairs():
+            for text in pair[:sides]:
+                yield (text,)
 
     marks = ("lines", "both") if both_sides else ("lines",)
-    count = sides * (pairs.size() or 0)
-    return Corpus(spec, "", "en", lines, _digest(*marks, pairs.fingerprint), size=lambda: count)
+    count = sides * (grammar.size() or 0)
+    return Corpus(spec, "", "en", lines, _digest(*marks, grammar.fingerprint), size=lambda: count)
 
 
 def _chars(spec: str, rest: str) -> Corpus:

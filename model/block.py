@@ -11,8 +11,9 @@ from jaxtyping import Array, Float, Int
 
 from model.config import GATED, ModelConfig
 from model.masks import Mask
-from model.mixers.attention import KeysValues, MultiHeadAttention, StoredKeysValues, add_bias
+from model.mixers.attention import MultiHeadAttention, add_bias
 from model.mixers.convolution import GatedConvolution
+from model.mixers.kv_cache import KeysValues, StoredKeysValues
 from model.mixers.linear import LinearAttention
 from model.mixers.recurrent import Recurrent
 from model.mixers.restricted import RestrictedAttention
@@ -257,4 +258,6 @@ class Block(nn.Module):
         if self.config.norm == "deep":
             x_btd = self.residual.alpha * x_btd
         sum_btd = x_btd + y_btd
-        return by_rows(sum_btd if self.config.norm == "pre" else norm(sum_btd))
+        if self.config.norm != "pre":
+            sum_btd = norm(sum_btd)
+        return by_rows(sum_btd)

@@ -56,7 +56,7 @@ CHOICES = {
     "cell": CELLS,
     "parametrisation": PARAMETRISATIONS,
 }
-# What muP (train/mup.py) is derived for, of the fields that it has to do with.
+# The fields that muP (train/mup.py) depends on, and the values that it is derived for.
 MUP = {
     "tie_embeddings": (False,),
     "scale_embeddings": (True,),
@@ -69,7 +69,7 @@ MUP = {
     "prefix": ("none",),
     "recurrent": ("none",),
 }
-# Fields of Transformers alone, which recurrent translators refuse but at their defaults; sizes are no matter.
+# Fields of Transformers alone: recurrent translators refuse any value but the default. Sizes, like h, are not checked.
 NOT_RECURRENT = (
     "P_drop_attention",
     "P_drop_relu",
@@ -94,6 +94,8 @@ NOT_RECURRENT = (
 @dataclasses.dataclass(frozen=True)
 class ModelConfig:
     """Sizes and variants of one Transformer; the defaults are the paper's base model (section 3, Table 3).
+
+    configs/common.py says of each field what it does and where it comes from.
 
     Raises:
       ValueError: a field is out of its range; the message names the field, its value and what is allowed.

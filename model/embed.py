@@ -31,7 +31,8 @@ def embed(
     x_btd = config.encoding.embed(x_btd, positions_bt, positions_ld)
     if norm is not None:
         x_btd = norm(x_btd)
-    return by_rows(dropout(x_btd.astype(config.dtype), config.P_drop, noise, config.dropout_bits))
+    x_btd = dropout(x_btd.astype(config.dtype), config.P_drop, noise, config.dropout_bits)
+    return by_rows(x_btd)
 
 
 def logit_factors(

@@ -126,11 +126,11 @@ class LanguageModel(DecoderOnly):
         width = prompts_bs.shape[1]
         positions = width - 1 + extra_length
         limit = self.config.encoding.limit
-        if extra_length < 1 or (limit and positions > limit):
-            raise ValueError(
-                f"a prompt of {width} tokens and {extra_length} more: at least 1 must be asked for, and learned "
-                f"positions are {limit}"
-            )
+        asked = f"a prompt of {width} tokens and {extra_length} more"
+        if extra_length < 1:
+            raise ValueError(f"{asked}: at least 1 must be asked for")
+        if limit and positions > limit:
+            raise ValueError(f"{asked}: together they take {positions} positions, and learned positions are {limit}")
         return jnp.full(prompts_bs.shape[0], extra_length, jnp.int32), extra_length
 
     def start(self, prompts_bs: Int[Array, "b s"], beams: int, slots: int) -> tuple[Int[Array, " b"], PromptCache]:

@@ -59,7 +59,11 @@ def dropout(
     if bits == "threefry":
         fold_in_rows = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
         key_b = fold_in_rows(noise.key, noise.rows_b)
-        keep = jax.vmap(lambda row_key: jax.random.bernoulli(row_key, 1.0 - rate, x.shape[1:]))(key_b)
+
+        def keep_in_row(key: PRNGKeyArray) -> Bool[Array, "*shape"]:
+            return jax.random.bernoulli(key, 1.0 - rate, x.shape[1:])
+
+        keep = jax.vmap(keep_in_row)(key_b)
     else:
         keep = keep_mask(jax.random.bits(noise.key, (2,), jnp.uint32), x.shape, rate, noise.rows_b)
     return jnp.where(keep, x / (1.0 - rate), jnp.zeros((), x.dtype))
@@ -72,9 +76,10 @@ def keep_mask(
 
     The index is the element's in the whole batch, of which this array holds the rows `rows_b`.
 
-    It passes through three multiply-and-shift rounds (constants from Wellons' "triple32" search). The first seed word
-    offsets the index; the second enters after the first round, because masks that differed only by an offset would be
-    shifted copies of each other.
+    It passes through three multiply-and-shift rounds (constants of "triple32" in Wellons 2018, "Prospecting for hash
+    functions"). The first seed word offsets the index; the second enters after the first round, because masks that
+    differed only by an offset would be shifted copies of each other. It is joined by the index's high word, if there is
+    one, times 2^32 over the golden ratio (Knuth's multiplicative hashing).
 
     Raises:
       ValueError: one axis alone is longer than 2^32.
@@ -98,8 +103,9 @@ def index_words(
 ) -> tuple[UInt32[Array, "..."], UInt32[Array, "..."] | None]:
     """Returns every element's row-major index as (low, high) uint32 words; high is None if one word is enough.
 
-    Otherwise low counts over the trailing axes that fit into it and high over the leading ones. The first axis is
-    numbered by `rows_b`. Each axis is one iota, so each device computes only its own shard.
+    Otherwise low counts over the trailing axes that fit into it and high over the leading ones: of the shape
+    (70_000, 70_000), with more than 2^32 elements, low is the column and high the row. The first axis is numbered by
+    `rows_b`. Each axis is one iota, so each device computes only its own shard.
 
     Raises:
       ValueError: one axis alone is longer than 2^32.

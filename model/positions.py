@@ -19,7 +19,10 @@ MAX_WAVELENGTH = 10_000.0
 
 @dataclasses.dataclass(frozen=True)
 class NoPositions:
-    """No positions; also the defaults for the other kinds."""
+    """No positions at all, and the base class of every kind: a field of this type holds any of them.
+
+    Each kind overrides what it adds, rotates or biases; here nothing is.
+    """
 
     d_model: int = 0
     d_k: int = 0
@@ -188,9 +191,10 @@ def rotate(x_bhtk: Float[Array, "b h t k"], positions_bt: Int[Array, "b t"]) -> 
 
 
 def alibi_slopes(h: int) -> np.ndarray:
-    """Returns the slopes m_h = 2^(-8 i / h), i = 1 .. h, as float64 [h].
+    """Returns the slopes m_h = 2^(-8 i / h), i = 1 .. h, as float64 [h]: of 8 heads, 1/2, 1/4, .. 1/256.
 
-    If h is not a power of two: the slopes of the power of two below it, then every other slope of the one above.
+    If h is not a power of two: the slopes of the power of two below it, then every other slope of the one above. Of 12
+    heads: those of 8, then 2^-0.5, 2^-1.5, 2^-2.5 and 2^-3.5, which are every other one of 16.
     """
     below = 2 ** math.floor(math.log2(h))
     slopes = [2.0 ** (-8.0 * i / below) for i in range(1, below + 1)]
@@ -223,6 +227,9 @@ def t5_buckets(count: int, causal: bool, far: int = 128) -> np.ndarray:
 
     Without `causal` half of the `count` buckets are for keys after their query. Of those for a side, half are for one
     distance each, from 0 on, and the others for ranges that grow in proportion to the distance; the last has no end.
+
+    Of 32, not causal: a key 0 to 7 before its query has a bucket of that number, one 8 to 11 before it has 8, 12 to 15
+    has 9, 16 to 22 has 10, and 91 and more has 15; the same after it have 16 more.
     """
     side = count if causal else count // 2
     exact = side // 2

@@ -29,7 +29,7 @@ from base.ids import BOS
 from base.tokens import Tokens
 from model.config import ModelConfig
 from model.embed import embed, logit_factors, logits, logits_of
-from model.masks import NO_SEGMENT, Mask
+from model.masks import MASKED, NO_SEGMENT, Mask
 from model.noise import Noise, dropout, fold
 from model.search.state import take_beams, translation_limits
 
@@ -301,7 +301,7 @@ def attend(
 
     Where nothing is visible, as at padding, the weights are equal.
     """
-    scores_bms = jnp.where(visible_bms, scores_bms.astype(jnp.float32), jnp.finfo(jnp.float32).min)
+    scores_bms = jnp.where(visible_bms, scores_bms.astype(jnp.float32), MASKED)
     weights_bms = jax.nn.softmax(scores_bms, axis=-1)
     context_bmd = jnp.einsum("bms,bsd->bmd", weights_bms.astype(outputs_bsd.dtype), outputs_bsd)
     return weights_bms, context_bmd

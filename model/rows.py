@@ -13,11 +13,11 @@ def row_axes() -> tuple[str, ...]:
 
 
 def by_rows(x_btd: Float[Array, "b t d"]) -> Float[Array, "b t d"]:
-    """Returns the same; under FSDP, each device has its rows, if the mesh divides them.
+    """Returns x itself; under FSDP it is sharded by rows, if the mesh divides them.
 
-    FSDP shards parameters along d_model, and left to itself the compiler lays activations out like them: every device
-    works on all rows, and adds up each product over the devices. On any other mesh it does well by itself. Whether the
-    axis `tensor` divides the width is left to it in any case.
+    FSDP shards parameters along d_model, and left to itself the compiler would shard activations likewise: every device
+    would compute a part of every row's products, to be summed over the devices. On any other mesh the compiler chooses
+    well. In any case it decides whether to shard the width along `tensor`.
     """
     mesh = jax.sharding.get_abstract_mesh()
     parts = math.prod(mesh.shape[axis] for axis in row_axes())

@@ -12,7 +12,7 @@ from base.tokens import Tokens
 from model.block import Block, BlockCache, Residual, Weights, layer_norm
 from model.config import ModelConfig
 from model.masks import Mask
-from model.mixers.attention import KeysValues
+from model.mixers.kv_cache import KeysValues
 from model.noise import Noise, fold
 
 # Rematerialisation. "full" recomputes a block's whole forward pass in the backward pass; "dots" saves its products with
@@ -87,16 +87,16 @@ class Stack(nn.Module):
         At initialisation and with `return_weights`, attention is the einsum and blocks are not scanned.
         """
         c = self.config
-        plain = return_weights or self.is_initializing()
-        einsum = plain or c.attention_impl == "einsum"
+        is_plain = return_weights or self.is_initializing()
+        uses_einsum = is_plain or c.attention_impl == "einsum"
 
         mask = Mask(tokens.segments_bt, tokens.segments_bt, self.causal, prefix)
-        if einsum and c.mixer == "attention":
+        if uses_einsum and c.mixer == "attention":
             mask = mask.with_dense()
         memory_mask = None
         if memory is not None:
             memory_mask = Mask(tokens.segments_bt, memory.segments_bs)
-            if einsum:
+            if uses_einsum:
                 memory_mask = memory_mask.with_dense()
         shared = self.shared
 
@@ -104,7 +104,7 @@ class Stack(nn.Module):
             return layer(x_btd, tokens.positions_bt, mask, keys_values, memory_mask, noise, shared)
 
         weights = []
-        if c.scan_layers and not plain:
+        if c.scan_layers and not is_plain:
             x_btd = self._scan(apply, x_btd, memory, noise)
         else:
             for n, layer in enumerate(self._layers()):

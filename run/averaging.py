@@ -95,10 +95,12 @@ def _best_first(checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
     validated = [checkpoint for checkpoint in checkpoints if checkpoint.metrics]
     if not validated:
         raise UserError("no checkpoint has a validation score, so none is best; choose latest, STEP or average:N")
-    with_bleu = sum("bleu" in checkpoint.metrics for checkpoint in validated)
-    if 0 < with_bleu < len(validated) and all("nll" in checkpoint.metrics for checkpoint in validated):
+    with_bleu = [checkpoint for checkpoint in validated if "bleu" in checkpoint.metrics]
+    has_only_some_bleu = 0 < len(with_bleu) < len(validated)
+    # BLEU and nll cannot be compared, so all are judged by what all have.
+    if has_only_some_bleu and all("nll" in checkpoint.metrics for checkpoint in validated):
         print(
-            f"note: {with_bleu} of {len(validated)} checkpoints have a BLEU; the best is that of the lowest nll",
+            f"note: {len(with_bleu)} of {len(validated)} checkpoints have a BLEU; the best is that of the lowest nll",
             file=sys.stderr,
         )
         return sorted(validated, key=lambda checkpoint: checkpoint.metrics["nll"])

@@ -34,10 +34,12 @@ def check_unchanged(workdir: Path, step: int, accept: bool = False) -> None:
     Raises:
       UserError: one differs, and neither `accept` nor --accept_changes is given; with them, a note on stderr says so.
     """
-    for changed in filter(None, (_tokenizer_change(workdir), _config_change(workdir, step))):
+    for change in (_tokenizer_change(workdir), _config_change(workdir, step)):
+        if change is None:
+            continue
         if not (accept or _accepted()):
-            raise UserError(f"{changed}; restore the file, or give --{FLAG} if this is meant")
-        print(f"note: {changed}; accepted", file=sys.stderr)
+            raise UserError(f"{change}; restore the file, or give --{FLAG} if this is meant")
+        print(f"note: {change}; accepted", file=sys.stderr)
 
 
 def _tokenizer_change(workdir: Path) -> str | None:

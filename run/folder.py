@@ -168,8 +168,8 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """
     old_flat = flat(old)
     new_flat = flat(new)
-    planned = new_flat.get("optim.schedule") == "cosine" or new_flat.get("optim.name") == "ademamix"
-    free = FREE_KEYS if planned else (*FREE_KEYS, "steps")
+    depends_on_steps = new_flat.get("optim.schedule") == "cosine" or new_flat.get("optim.name") == "ademamix"
+    free = FREE_KEYS if depends_on_steps else (*FREE_KEYS, "steps")
     changes = []
     for key in sorted(old_flat.keys() | new_flat.keys()):
         before = old_flat.get(key)

@@ -42,22 +42,27 @@ def about(folder: Path) -> tuple[float, dict[str, float]]:
     Raises:
       ValueError: one of the two files is damaged or missing; the message says which.
     """
-    name = _TIME
-    try:
-        timing = read_json(folder / name, {"commit_timestamp_nsecs": int}, widest=_LAST)
+    with _blaming(folder, _TIME):
+        timing = read_json(folder / _TIME, {"commit_timestamp_nsecs": int}, widest=_LAST)
         nanoseconds = timing["commit_timestamp_nsecs"]
         if not _FIRST <= nanoseconds <= _LAST:
             raise UserError("no time")
-        saved_at = nanoseconds / 1e9
-        name = _METRICS
-        metrics = read_json(folder / name, dict)
-        if _has_changed(folder, name):
+    with _blaming(folder, _METRICS):
+        metrics = read_json(folder / _METRICS, dict)
+        if _has_changed(folder, _METRICS):
             raise UserError("changed")
-        check(folder / name, "", metrics, dict.fromkeys(metrics, float))
+        check(folder / _METRICS, "", metrics, dict.fromkeys(metrics, float))
+    return nanoseconds / 1e9, metrics
+
+
+@contextmanager
+def _blaming(folder: Path, name: str) -> Iterator[None]:
+    """Turns a `UserError` about this file of a checkpoint into a `ValueError` that says whether it is there at all."""
+    try:
+        yield
     except UserError as error:
         how = "damaged" if (folder / name).exists() else "missing"
         raise ValueError(f"{name} is {how}") from error
-    return saved_at, metrics
 
 
 def _has_changed(folder: Path, name: str) -> bool:

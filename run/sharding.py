@@ -91,7 +91,10 @@ def make_mesh(cfg: ConfigDict, devices: Sequence[Any] | None = None) -> Mesh:
 
 
 def _hosts_along(shape: Sequence[int], hosts: int) -> list[int]:
-    """Returns the number of hosts along each axis, most along the first, so that each host's chips form a block."""
+    """Returns the number of hosts along each axis, most along the first, so that each host's chips form a block.
+
+    A mesh of 8 x 1 x 4 chips of 16 hosts has 8 x 1 x 2 hosts: each holds a block of 1 x 1 x 2 chips.
+    """
     hosts_along = []
     remaining = hosts
     for size in shape:
@@ -148,8 +151,8 @@ def row_parts(mesh: Mesh | AbstractMesh) -> int:
     return mesh.shape["data"] * mesh.shape["fsdp"]
 
 
-def process_shard(mesh: Mesh, slices: int = 1) -> ProcessShard:
-    """Returns which rows of a batch this process's devices hold; each shard has `slices` equal slices.
+def process_shard(mesh: Mesh, microbatches: int = 1) -> ProcessShard:
+    """Returns which rows of a batch this process's devices hold, padded so that `microbatches` divides each shard.
 
     Raises:
       UserError: the rows are not contiguous, so the process cannot read them in one piece.
@@ -167,7 +170,7 @@ def process_shard(mesh: Mesh, slices: int = 1) -> ProcessShard:
         raise UserError(
             "config: mesh.tensor spans hosts, so their rows are not contiguous; let it divide the devices of a host"
         )
-    return ProcessShard(first, end, parts, parts * slices)
+    return ProcessShard(first, end, parts, parts * microbatches)
 
 
 def place_rows(mesh: Mesh, own: Any) -> Any:

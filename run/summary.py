@@ -20,10 +20,10 @@ def summary(workdir: Path) -> dict[str, Any]:
     checkpoints = list_checkpoints(workdir)
     if not checkpoints:
         raise UserError(f"--workdir={workdir}: the run has no checkpoint yet")
-    (step,), params = load_choice(workdir, "latest")
+    steps, params = load_choice(workdir, "latest")
     return {
         "workdir": str(workdir),
-        "step": step,
+        "step": steps[0],
         "params": count_parameters(params),
         "params_sha256": params_sha256(params),
         "checkpoints": [

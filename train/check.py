@@ -92,8 +92,8 @@ def check(cfg: ConfigDict, default: ConfigDict) -> None:
 
     optimiser = given["optim.name"]
     require("optim.b1", given["optim.b1"] > 0 or optimiser != "ademamix", "above 0 with optim.name=ademamix")
-    has_hidden = not is_recurrent or optimiser != "muon"
-    require("optim.name", has_hidden, f"another for task {task}, which has none of the matrices that muon is for")
+    fits = optimiser != "muon" or not is_recurrent
+    require("optim.name", fits, f"another for task {task}, which has none of the matrices that muon is for")
     decays = optimiser not in ("adam", "adafactor")
     require("optim.weight_decay", decays or not given["optim.weight_decay"], f"0 with optim.name={optimiser}")
     if optimiser == "schedule_free_adamw":

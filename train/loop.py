@@ -109,10 +109,12 @@ def train(
 
         rate = partial(learning_rate, cfg.optim, model.base_width, cfg.steps)
         saved_at = time.monotonic()
+        # Process 0 alone records: the others have neither a folder nor a tracker.
         folder = workdir if is_main() else None
+        tracker_name = tracker if is_main() else None
         with (
             jax.set_mesh(mesh),
-            tracked(tracker if is_main() else None, workdir, as_json(cfg)) as open_tracker,
+            tracked(tracker_name, workdir, as_json(cfg)) as open_tracker,
             Reporter(
                 folder,
                 rate,
@@ -128,7 +130,8 @@ def train(
             _naming_what_is_saved(checkpoints),
         ):
             # Only now: the reporter has dropped the validations that are made again.
-            patience = Patience(cfg.eval.patience, read_metrics(workdir) if is_main() else [])
+            records = read_metrics(workdir) if is_main() else []
+            patience = Patience(cfg.eval.patience, records)
             training = Training(
                 cfg, job, mesh, train_step, diagnose, validation, checkpoints, reporter, patience, signals, trace
             )
@@ -178,7 +181,9 @@ def _updates(training: Training, state: TrainState, key: PRNGKeyArray, first: in
         flops = batch_flops(cfg.task, job.objective, batch)
         report_update = partial(reporter.update, step, sums, positions, flops, diagnosis)
 
-        signals.received = all_stop(step, signals.received) or signals.received
+        agreed = all_stop(step, signals.received)
+        if agreed is not None:
+            signals.received = agreed
         stopping = signals.received is not None
         last = step == cfg.steps
         overdue = _overdue(cfg, step, saved_at)

@@ -4,7 +4,8 @@ Records of `metrics.jsonl`, one JSON object per line; `loss` and `nll` are in na
 
     {"step", "kind": "train", "loss", "nll", "perplexity", "gradient_norm", "learning_rate", "tokens_per_second",
      "non_pad_share", "seconds", "mfu"}                   means over the updates since the previous record
-    {"step", "kind": "valid", "loss", "nll", "perplexity", "bleu"}       no "bleu" if it is not computed
+    {"step", "kind": "valid", "loss", "nll", "perplexity", "bleu", "accuracy"}
+                                                          "bleu", in percent, and "accuracy", in [0, 1], where measured
 
 `loss` is label-smoothed (`loss.eps_ls`), and is what training minimises; `nll` and `perplexity`, its exponential, are
 not smoothed. These names mean the same everywhere; a sweep ranks by `nll`. `tokens_per_second` counts non-pad target
@@ -49,9 +50,9 @@ class _Totals:
 
     loss_sum: float = 0.0
     nll_sum: float = 0.0
-    target_tokens: float = 0.0
-    tokens: int = 0
-    positions: int = 0
+    target_tokens: float = 0.0  # that are predicted
+    tokens: int = 0  # that the model reads, on both sides, without padding
+    positions: int = 0  # the same with padding
     flops: int = 0
 
 

@@ -17,9 +17,9 @@ from train.schedule_free import schedule_free
 Scalar = int | Int[Array, ""]
 Rate = Callable[[Scalar], Float[Array, ""]]
 
-# Muon: the root mean square of its updates, that of Adam's; and the matrices that it is for, by name: the axes of their
-# inputs and of their outputs.
+# Muon's updates have this root mean square, about that of Adam's (Liu et al. 2025, arXiv 2502.16982).
 MUON_RMS = 0.2
+# The matrices that Muon is for, by name; of each, which axes are its inputs and which its outputs.
 _PROJECTION = MuonDimensionNumbers((0,), (1, 2))  # [d,h,k]
 _MATRIX = MuonDimensionNumbers((0,), (1,))
 HIDDEN_MATRICES = {
@@ -146,7 +146,10 @@ def _slow_mean(b1: float, steps: int) -> tuple[Rate, Rate]:
         part = progress(updates_done)
         return jnp.exp(first * last / ((1 - part) * last + part * first))
 
-    return decay, lambda updates_done: SLOW_WEIGHT * progress(updates_done)
+    def weight(updates_done: Scalar) -> Float[Array, ""]:
+        return SLOW_WEIGHT * progress(updates_done)
+
+    return decay, weight
 
 
 class Average(NamedTuple):

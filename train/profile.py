@@ -73,15 +73,19 @@ def largest(trace: Path) -> list[tuple[str, float]]:
     """
     with gzip.open(trace) as file:
         events = json.load(file)["traceEvents"]
-    devices = {_thread(event) for event in events if event.get("args", {}).get("name") == "XLA Ops"}  # GPUs and TPUs
+    of_devices = {_thread(event) for event in events if event.get("args", {}).get("name") == "XLA Ops"}  # GPUs and TPUs
     threads: defaultdict[tuple[int, int], list[Operation]] = defaultdict(list)
     for event in events:
-        if event.get("ph") == "X" and ("hlo_op" in event.get("args", {}) or _thread(event) in devices):
-            threads[_thread(event)].append(Operation(event["name"], event["ts"], event.get("dur", 0.0)))
+        is_complete = event.get("ph") == "X"  # it has a start and a duration
+        is_from_xla = "hlo_op" in event.get("args", {}) or _thread(event) in of_devices
+        if is_complete and is_from_xla:
+            operation = Operation(event["name"], event["ts"], event.get("dur", 0.0))
+            threads[_thread(event)].append(operation)
     times: defaultdict[str, float] = defaultdict(float)
     for operations in threads.values():
         for operation, own in _own_times(operations):
-            times[re.sub(r"[.\d]+$", "", operation.name)] += own
+            kind = re.sub(r"[.\d]+$", "", operation.name)
+            times[kind] += own
     total = sum(times.values())
     return [(name, times[name] / total) for name in sorted(times, key=times.__getitem__, reverse=True)]
 

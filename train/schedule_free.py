@@ -35,11 +35,13 @@ def schedule_free(
         return ScheduleFree(jax.tree.map(jnp.zeros_like, x), jnp.zeros(()), jnp.zeros((), jnp.int32), base.init(x))
 
     def update(gradient: dict, state: ScheduleFree, x: dict) -> tuple[dict, ScheduleFree]:
-        step, base_state = base.update(gradient, state.base, optax.apply_updates(x, state.lead))
+        y = optax.apply_updates(x, state.lead)
+        step, base_state = base.update(gradient, state.base, y)
         weight = rate(state.updates) ** 2
         weights = state.weights + weight
         share = weight / jnp.maximum(weights, jnp.finfo(jnp.float32).tiny)  # of the new z in the mean
-        # The new z is x + lead / (1 - b1) + step.
+        # From y = (1 - b1) z + b1 x: lead = y - x = (1 - b1) (z - x), so z = x + lead / (1 - b1). With z' = z + step,
+        # the mean moves by x' - x = share (z' - x), and lead' = (1 - b1) (z' - x') = (1 - b1) (1 - share) (z' - x).
         updates = jax.tree.map(lambda lead, moved: share * (lead / (1 - b1) + moved), state.lead, step)
         lead = jax.tree.map(lambda lead, moved: (1 - share) * (lead + (1 - b1) * moved), state.lead, step)
         return updates, ScheduleFree(lead, weights, state.updates + 1, base_state)

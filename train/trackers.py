@@ -127,8 +127,8 @@ def tracked(name: str | None, workdir: Path, config: dict[str, Any]) -> Iterator
 
 def _last_line(error: Exception) -> str:
     """Returns the last line of what an error says, where these packages say what is wrong; else its kind."""
-    *_, line = str(error).strip().splitlines() or [type(error).__name__]
-    return line
+    lines = str(error).strip().splitlines()
+    return lines[-1] if lines else type(error).__name__
 
 
 def metrics_of(record: dict[str, Any]) -> dict[str, float]:

@@ -3,8 +3,6 @@
 This einsum is the definition; tests/model/test_kernels.py compares the faster kernels of model/mixers/kernels.py to it.
 """
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
@@ -13,85 +11,9 @@ from jaxtyping import Array, Bool, Float, Int
 from model.config import ModelConfig
 from model.masks import MASKED, Mask
 from model.mixers import kernels
+from model.mixers.kv_cache import KeysValues, KVCache, StoredKeysValues
 from model.noise import Noise, dropout
 from model.positions import NoPositions, clipped_distances
-
-
-class KeysValues(NamedTuple):
-    """The keys and values of every head, and their positions in the sentence."""
-
-    k_bhsk: Float[Array, "b h s k"]
-    v_bhse: Float[Array, "b h s e"]
-    positions_bs: Int[Array, "b s"]
-
-
-class StoredKeysValues(NamedTuple):
-    """Keys and values for a search, which multiplies them with few queries at a time.
-
-    Keys have their slots last: the product that reads them otherwise takes three times as long on a CPU.
-    """
-
-    k_bhkc: Float[Array, "b h k c"]
-    v_bhce: Float[Array, "b h c e"]
-    positions_bc: Int[Array, "b c"]
-
-    @classmethod
-    def of(cls, new: KeysValues) -> "StoredKeysValues":
-        """Returns the keys and values as they are stored."""
-        return cls(new.k_bhsk.swapaxes(2, 3), new.v_bhse, new.positions_bs)
-
-    def keys_values(self) -> KeysValues:
-        """Returns them as attention takes them."""
-        return KeysValues(self.k_bhkc.swapaxes(2, 3), self.v_bhce, self.positions_bc)
-
-
-class KVCache(NamedTuple):
-    """The KV cache: keys and values of the tokens so far, for m beams per sentence.
-
-    Beams are queries, not batch rows: slot c = step * m + beam holds what beam `beam` wrote at `step`, and the mask
-    `visible_bmc` marks the slots of a beam's ancestors. Selecting beams permutes this small mask; keys and values do
-    not move.
-    """
-
-    past: StoredKeysValues
-    visible_bmc: Bool[Array, "b m c"]
-    used: Int[Array, ""]  # slots
-
-    def append(self, new: KeysValues) -> "KVCache":
-        """Returns the cache with one more token for each beam, visible to that beam only."""
-        b, m, _ = self.visible_bmc.shape
-        return self._write(new, jnp.broadcast_to(jnp.eye(m, dtype=bool), (b, m, m)))
-
-    def prefill(self, new: KeysValues, real_bs: Bool[Array, "b s"]) -> "KVCache":
-        """Returns the cache with the tokens that all beams begin with; padding takes slots that no beam can see."""
-        b, m, _ = self.visible_bmc.shape
-        return self._write(new, jnp.broadcast_to(real_bs[:, None], (b, m, real_bs.shape[1])))
-
-    def _write(self, new: KeysValues, visible_bms: Bool[Array, "b m s"]) -> "KVCache":
-        write = jax.lax.dynamic_update_slice_in_dim
-        stored = StoredKeysValues.of(new)
-        past = StoredKeysValues(
-            write(self.past.k_bhkc, stored.k_bhkc, self.used, axis=3),
-            write(self.past.v_bhce, stored.v_bhce, self.used, axis=2),
-            write(self.past.positions_bc, stored.positions_bc, self.used, axis=1),
-        )
-        visible_bmc = write(self.visible_bmc, visible_bms, self.used, axis=2)
-        return KVCache(past, visible_bmc, self.used + visible_bms.shape[2])
-
-    def select(self, parents_bm: Int[Array, "b m"]) -> "KVCache":
-        """Returns the cache in which beam i continues what was beam `parents_bm[:, i]`."""
-        return self._replace(visible_bmc=jnp.take_along_axis(self.visible_bmc, parents_bm[..., None], axis=1))
-
-    def grow(self, slots: int) -> "KVCache":
-        """Returns the cache padded to `slots` slots."""
-        more = slots - self.visible_bmc.shape[2]
-        past = StoredKeysValues(
-            jnp.pad(self.past.k_bhkc, ((0, 0), (0, 0), (0, 0), (0, more))),
-            jnp.pad(self.past.v_bhce, ((0, 0), (0, 0), (0, more), (0, 0))),
-            jnp.pad(self.past.positions_bc, ((0, 0), (0, more))),
-        )
-        visible_bmc = jnp.pad(self.visible_bmc, ((0, 0), (0, 0), (0, more)))
-        return KVCache(past, visible_bmc, self.used)
 
 
 def attention_weights(
@@ -100,15 +22,15 @@ def attention_weights(
     mask_bts: Bool[Array, "b t s"],
     bias_bhts: Float[Array, "b h t s"] | None = None,
     scale: bool = True,
-    one: bool = False,
+    softmax_one: bool = False,
 ) -> Float[Array, "b h t s"]:
     """Returns softmax(Q K^T / sqrt(d_k) + bias) over unmasked keys, in float32 (section 3.2.1, equation 1).
 
-    Without `scale`, logits are not divided by sqrt(d_k). With `one`, exp(0) is added to the softmax's denominator, so
-    that a head may attend to nothing (Miller 2023, "Attention is off by one").
+    Without `scale`, logits are not divided by sqrt(d_k). With `softmax_one`, exp(0) is added to the softmax's
+    denominator, so that a head may attend to nothing (Miller 2023, "Attention is off by one").
     """
     logits_bhts = dot_products(q_bhtk, k_bhsk, scale)
-    return masked_softmax(logits_bhts, mask_bts, bias_bhts, one)
+    return masked_softmax(logits_bhts, mask_bts, bias_bhts, softmax_one)
 
 
 def dot_products(
@@ -125,9 +47,9 @@ def additive_attention_weights(
     energy_hk: Float[Array, "h k"],
     mask_bts: Bool[Array, "b t s"],
     bias_bhts: Float[Array, "b h t s"] | None = None,
-    one: bool = False,
+    softmax_one: bool = False,
 ) -> Float[Array, "b h t s"]:
-    """Returns softmax(v^T tanh(q + k) + bias), in float32, with `attention_weights`' mask and `one`.
+    """Returns softmax(v^T tanh(q + k) + bias), in float32, with `attention_weights`' mask and `softmax_one`.
 
     Bahdanau et al. 2015 (appendix A.1.2), with the projections of Q and K for their W and U, a v for each head, and no
     hidden layer beside it: the "additive attention" of section 3.2.1. Memory grows with t s d_k, not with t s.
@@ -135,20 +57,20 @@ def additive_attention_weights(
     energies_bhtsk = jnp.tanh(q_bhtk[:, :, :, None] + k_bhsk[:, :, None])
     v_hk = energy_hk.astype(energies_bhtsk.dtype)
     logits_bhts = jnp.einsum("bhtsk,hk->bhts", energies_bhtsk, v_hk, preferred_element_type=jnp.float32)
-    return masked_softmax(logits_bhts, mask_bts, bias_bhts, one)
+    return masked_softmax(logits_bhts, mask_bts, bias_bhts, softmax_one)
 
 
 def masked_softmax(
     logits_bhts: Float[Array, "b h t s"],
     mask_bts: Bool[Array, "b t s"],
     bias_bhts: Float[Array, "b h t s"] | None,
-    one: bool,
+    softmax_one: bool,
 ) -> Float[Array, "b h t s"]:
-    """Returns softmax(logits + bias) over unmasked keys; with `one`, see `attention_weights`."""
+    """Returns softmax(logits + bias) over unmasked keys; with `softmax_one`, see `attention_weights`."""
     if bias_bhts is not None:
         logits_bhts = logits_bhts + bias_bhts
     masked_bhts = jnp.where(mask_bts[:, None], logits_bhts, MASKED)
-    if one:
+    if softmax_one:
         with_zero_bhtu = jnp.pad(masked_bhts, ((0, 0), (0, 0), (0, 0), (0, 1)))
         return jax.nn.softmax(with_zero_bhtu, axis=-1)[..., :-1]
     return jax.nn.softmax(masked_bhts, axis=-1)
@@ -303,8 +225,9 @@ class MultiHeadAttention(Heads):
             weights_bhts = None
             heads_bhte = kernels.attend(c.attention_impl, q_bhtk, k_bhsk, v_bhse, mask)
         else:
-            bias_bhts = self.encoding.bias(positions_bt, positions_bs, table_rh)
-            if self.encoding.distances:
+            if not self.encoding.distances:
+                bias_bhts = self.encoding.bias(positions_bt, positions_bs, table_rh)
+            else:
                 distance_btsr = clipped_distances(positions_bt, positions_bs, self.encoding.max_distance)
                 bias_bhts = self._relative_logits(q_bhtk, distance_btsr)
             weights_bhts = self.weights(q_bhtk, k_bhsk, mask, bias_bhts)

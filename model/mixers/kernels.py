@@ -52,9 +52,11 @@ def attend(
     if mesh.empty:
         return kernel(q_bhtk, k_bhsk, v_bhse, mask)
     # The compiler cannot shard a Pallas kernel, and under FSDP it shards cuDNN's queries unlike their mask.
-    rows = P(row_axes())
-    heads = P(*rows, "tensor" if "tensor" in mesh.axis_names else None)
-    over_mesh = jax.shard_map(kernel, in_specs=(heads, heads, heads, rows), out_specs=heads, check_vma=False)
+    head_axis = "tensor" if "tensor" in mesh.axis_names else None
+    rows_spec = P(row_axes())
+    heads_spec = P(row_axes(), head_axis)
+    in_specs = (heads_spec, heads_spec, heads_spec, rows_spec)
+    over_mesh = jax.shard_map(kernel, in_specs=in_specs, out_specs=heads_spec, check_vma=False)
     return over_mesh(q_bhtk, k_bhsk, v_bhse, mask)
 
 

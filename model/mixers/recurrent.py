@@ -31,8 +31,13 @@ class Recurrent(nn.Module):
         e = d // directions
         self.wx = self.param("wx", glorot, (directions, d, 4, e))
         self.wh = self.param("wh", glorot, (directions, e, 4, e))
-        # A vector, as every bias is, so that weight decay and sharding treat it as one.
-        self.bias = self.param("bias", lambda _: jnp.zeros((directions, 4, e)).at[:, 1].set(1.0).reshape(-1))
+
+        def initial_bias(_: Array) -> Array:
+            bias_rge = jnp.zeros((directions, 4, e)).at[:, 1].set(1.0)  # gate 1 is the forget gate, see `_gates`
+            # A vector, as every bias is, so that weight decay and sharding treat it as one.
+            return bias_rge.reshape(-1)
+
+        self.bias = self.param("bias", initial_bias)
 
     def __call__(
         self, x_btd: Float[Array, "b t d"], positions_bt: Int[Array, "b t"], mask: Mask, noise: Noise | None = None
@@ -103,7 +108,10 @@ class Recurrent(nn.Module):
         return gates_btrge + bias_rge[None, None]
 
     def _cell(self, gates: Array, h: Array, c: Array) -> tuple[Array, Array]:
-        """Returns output [..,r,e] and cell [..,r,e], which stays in float32, one position further."""
+        """Returns output h [..,r,e] and cell c [..,r,e], which stays in float32, one position further.
+
+        With i, f, o, g the gates: c' = sigmoid(f) c + sigmoid(i) tanh(g), h' = sigmoid(o) tanh(c').
+        """
         gates += jnp.einsum("...re,regf->...rgf", h, self.wh.astype(h.dtype), preferred_element_type=jnp.float32)
         input_gate = jax.nn.sigmoid(gates[..., 0, :])
         forget_gate = jax.nn.sigmoid(gates[..., 1, :])

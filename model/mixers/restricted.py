@@ -6,19 +6,26 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from model.masks import NO_SEGMENT, Mask
-from model.mixers.attention import Heads, KeysValues, KVCache, StoredKeysValues, attention_weights
+from model.mixers.attention import Heads, attention_weights
+from model.mixers.kv_cache import KeysValues, KVCache, StoredKeysValues
 from model.mixers.state import newest
 from model.noise import Noise, dropout
 
 
 def reach(neighbours: int, causal: bool) -> tuple[int, int]:
-    """Returns how many positions before its own, and how many after, a query attends to."""
-    return (neighbours - 1, 0) if causal else (neighbours // 2, neighbours // 2)
+    """Returns how many positions before its own, and how many after, a query attends to.
+
+    Of r = 5 neighbours: (4, 0) under a causal mask, else (2, 2).
+    """
+    if causal:
+        return neighbours - 1, 0
+    return neighbours // 2, neighbours // 2
 
 
 def block_length(neighbours: int, length: int, causal: bool) -> int:
     """Returns the length of the blocks that rows of `length` are split into: as far as the neighbourhood reaches."""
-    return max(1, min(length, reach(neighbours, causal)[0]))
+    before, _ = reach(neighbours, causal)
+    return max(1, min(length, before))
 
 
 class Window(NamedTuple):
@@ -69,7 +76,8 @@ class Blocks(NamedTuple):
         segments_bns = self.beside(segments_bnq, NO_SEGMENT)
         same_bnqs = segments_bnq[..., :, None] == segments_bns[..., None, :]
         place_q = jnp.arange(self.length)
-        place_s = jnp.arange(-self.length, sum(self.sides) * self.length)
+        blocks_before, blocks_after = self.sides
+        place_s = jnp.arange(-blocks_before * self.length, (1 + blocks_after) * self.length)
         distance_qs = place_q[:, None] - place_s[None, :]
         before, after = reach(neighbours, mask.causal)
         near_qs = (distance_qs <= before) & (distance_qs >= -after)
@@ -187,7 +195,10 @@ class RestrictedAttention(Heads):
 
 
 def over_whole_rows(weights_bnhqs: Float[Array, "b n h q s"], block: int) -> Float[Array, "b h t t"]:
-    """Returns weights over the keys of the whole row, given those over the o neighbouring blocks' keys."""
+    """Returns weights over the keys of the whole row, given those over the keys of the o blocks that a block sees.
+
+    The first of the o is the block before it, and the second is itself: hence the numbers -1 .. o - 2 beside its own.
+    """
     b, n, h, _, s = weights_bnhqs.shape
     o = s // block
     number_no = jnp.arange(n)[:, None] + jnp.arange(-1, o - 1)[None, :]  # which block each neighbour is

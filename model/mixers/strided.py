@@ -6,7 +6,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from model.masks import NO_SEGMENT, Mask
-from model.mixers.attention import KVCache, MultiHeadAttention, dot_products, masked_softmax
+from model.mixers.attention import MultiHeadAttention, dot_products, masked_softmax
+from model.mixers.kv_cache import KVCache
 from model.mixers.restricted import Blocks, over_whole_rows, reach
 from model.noise import Noise, dropout
 

@@ -104,11 +104,12 @@ def dynamic_beam_allocation(
     ids_bkt = _extended(state, parent_bk, token_bk)
     bank_bk = bank_of(phrases_bcl, ids_bkt, state.step + 1)
     chosen_bk = allocate(bank_bk, log_probs_bk)[:, :count]
+    rank_k = jnp.arange(float(chosen_bk.shape[1]))  # the extensions are in the order in which they were chosen
     return Extensions(
         parent_bk=take_beams(parent_bk, chosen_bk),
         token_bk=take_beams(token_bk, chosen_bk),
         log_probs_bk=take_beams(log_probs_bk, chosen_bk),
-        order_bk=jnp.broadcast_to(-jnp.arange(float(chosen_bk.shape[1])), chosen_bk.shape),
+        order_bk=jnp.broadcast_to(-rank_k, chosen_bk.shape),
         ids_bkt=take_beams(ids_bkt, chosen_bk),
     )
 

@@ -1,4 +1,4 @@
-"""The k largest of a step's extensions, without a pass over the beam and the vocabulary for anything but maxima."""
+"""The k largest of a step's extensions; the only pass over the whole vocabulary takes the maximum of each block."""
 
 import jax
 import jax.numpy as jnp
@@ -12,8 +12,9 @@ def top_k(
 ) -> tuple[Float[Array, "b k"], Int[Array, "b k"], Int[Array, "b k"]]:
     """Returns the k largest of plus + (x - minus) in each row b, the largest first, and their places m and v.
 
-    Of equal ones the first in the order of m, then v; it is what `jax.lax.top_k` returns. The sum grows with x, so a
-    block's largest x makes its largest sum: only the k blocks with the largest are added up and sorted.
+    In beam search x are logits, `minus_bm1` their logsumexp and `plus_bm1` the log p of each hypothesis. Ties go to the
+    first in the order of m, then v, as in `jax.lax.top_k`. Within a beam the sum grows with x, so a block's largest x
+    makes its largest sum, and the k largest sums are in the k blocks with the largest maxima: only those are computed.
     """
     b, m, v = x_bmv.shape
     if m * v <= 4 * k * BLOCK:

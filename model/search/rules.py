@@ -80,9 +80,10 @@ def repeats(
 
 def appear(phrases_bcl: Int[Array, "b c l"], ids_bmt: Int[Array, "b m t"]) -> Bool[Array, "b m c"]:
     """Returns which phrases appear in the tokens; an empty one does."""
-    here_bmct: Any = True
+    b, m, t = ids_bmt.shape
+    here_bmct = jnp.ones((b, m, phrases_bcl.shape[1], t), bool)  # whether phrase c begins at token t
     for j in range(phrases_bcl.shape[2]):
-        later_bmt = jnp.pad(ids_bmt[..., j:], ((0, 0), (0, 0), (0, min(j, ids_bmt.shape[2]))))
+        later_bmt = jnp.pad(ids_bmt[..., j:], ((0, 0), (0, 0), (0, min(j, t))))
         token_bc = phrases_bcl[..., j][:, None, :, None]
         here_bmct = here_bmct & ((token_bc == 0) | (later_bmt[:, :, None] == token_bc))
     return jnp.any(here_bmct, axis=-1)

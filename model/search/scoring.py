@@ -27,10 +27,10 @@ def forced_log_probs(
 def forced_errors(
     model: Model, params: Any, source_bs: Int[Array, "b s"], target_bt: Int[Array, "b t"]
 ) -> Bool[Array, "b t"]:
-    """Returns which target tokens greedy search would not choose after those before them, if told the target's length.
+    """Returns which target tokens are not what greedy search would choose after the true tokens before them.
 
-    Told the length, it never chooses EOS before the end, and always there. So a row without an error is its output.
-    Rows are as in `forced_log_probs`.
+    The search is told the target's length: it never chooses EOS before the end, and always chooses it there. So a row
+    without an error is exactly what greedy search would output. Rows are as in `forced_log_probs`.
     """
     logits_btv = _forced_logits(model, params, source_bs, target_bt)
     special_v = jnp.isin(jnp.arange(logits_btv.shape[-1]), jnp.array([PAD, BOS, EOS]))

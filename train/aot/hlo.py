@@ -40,21 +40,18 @@ class Collective(NamedTuple):
 
 def collectives(text: str, devices: int, slices: int = 1) -> list[Collective]:
     """Returns the collectives in one device's program, of `devices` devices in `slices` slices."""
-    lines, entry = _computations(text)
-    times = dict.fromkeys(lines, 0)
-    _count(lines, entry, 1, times)
     by_channel: dict[tuple[str, str], Collective] = {}
-    for name, body in lines.items():
-        for line in body:
-            match = _COLLECTIVE.search(line)
-            if not (match and times[name]):
-                continue
-            shape, kind, start = match.groups()
-            if start:
-                shape = _started(shape, kind)
-            channel = re.search(r"channel_id=(\d+)", line)
-            collective = _collective(kind, shape, line, devices, slices)
-            by_channel[kind, channel[1] if channel else line] = collective._replace(times=times[name])
+    for line, times in _executed(text):
+        match = _COLLECTIVE.search(line)
+        if not match:
+            continue
+        shape, kind, start = match.groups()
+        if start:
+            shape = _started(shape, kind)
+        channel = re.search(r"channel_id=(\d+)", line)
+        number = channel[1] if channel else line
+        collective = _collective(kind, shape, line, devices, slices)
+        by_channel[kind, number] = collective._replace(times=times)
     return list(by_channel.values())
 
 
@@ -167,7 +164,8 @@ def _started(shape: str, kind: str) -> str:
         _, _, results = shape.partition(")")
         return results
     if kind in ("all-gather", "collective-permute") and shape.startswith("("):
-        return "".join(f"{found[0]} " for found in list(_ARRAY.finditer(shape))[1:2])
+        arrays = [found[0] for found in _ARRAY.finditer(shape)]
+        return " ".join(arrays[1:2])  # the first is the operand
     return shape
 
 

@@ -82,8 +82,11 @@ def _by_seeds(runs: Sequence[FoundRun]) -> dict[str, list[FoundRun]]:
 def _draw_panel(axes: Any, seeds: dict[str, list[FoundRun]], kind: str) -> None:
     """Draws the nll of the records of one kind, over updates: a group's mean, and the band between its extremes."""
     for number, (label, runs) in enumerate(seeds.items()):
-        curves = list(filter(None, (_curve(run, kind) for run in runs)))
-        steps = sorted(set.intersection(*map(set, curves))) if curves else []
+        all_curves = [_curve(run, kind) for run in runs]
+        curves = [curve for curve in all_curves if curve]
+        steps: list[int] = []
+        if curves:
+            steps = sorted(set(curves[0]).intersection(*curves[1:]))  # those that every curve has
         values = [[curve[step] for curve in curves] for step in steps]
         colour = f"C{number % 10}"
         marker = "." if kind == "valid" else ""

@@ -1,0 +1,84 @@
+"""Keys and values: of whole rows, and as a search stores them, one token of every beam after another (the KV cache)."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+
+class KeysValues(NamedTuple):
+    """The keys and values of every head, and their positions in the sentence."""
+
+    k_bhsk: Float[Array, "b h s k"]
+    v_bhse: Float[Array, "b h s e"]
+    positions_bs: Int[Array, "b s"]
+
+
+class StoredKeysValues(NamedTuple):
+    """Keys and values for a search, which multiplies them with few queries at a time.
+
+    Keys have their slots last: the product that reads them otherwise takes three times as long on a CPU.
+    """
+
+    k_bhkc: Float[Array, "b h k c"]
+    v_bhce: Float[Array, "b h c e"]
+    positions_bc: Int[Array, "b c"]
+
+    @classmethod
+    def of(cls, new: KeysValues) -> "StoredKeysValues":
+        """Returns the keys and values as they are stored."""
+        return cls(new.k_bhsk.swapaxes(2, 3), new.v_bhse, new.positions_bs)
+
+    def keys_values(self) -> KeysValues:
+        """Returns them as attention takes them."""
+        return KeysValues(self.k_bhkc.swapaxes(2, 3), self.v_bhce, self.positions_bc)
+
+
+class KVCache(NamedTuple):
+    """The KV cache: keys and values of the tokens so far, for m beams per sentence.
+
+    Beams are queries, not batch rows: slot c = step * m + beam holds what beam `beam` wrote at `step`, and the mask
+    `visible_bmc` marks the slots of a beam's ancestors. Selecting beams permutes this small mask; keys and values do
+    not move.
+    """
+
+    past: StoredKeysValues
+    visible_bmc: Bool[Array, "b m c"]
+    used: Int[Array, ""]  # slots
+
+    def append(self, new: KeysValues) -> "KVCache":
+        """Returns the cache with one more token for each beam, visible to that beam only."""
+        b, m, _ = self.visible_bmc.shape
+        return self._write(new, jnp.broadcast_to(jnp.eye(m, dtype=bool), (b, m, m)))
+
+    def prefill(self, new: KeysValues, real_bs: Bool[Array, "b s"]) -> "KVCache":
+        """Returns the cache with the tokens that all beams begin with; padding takes slots that no beam can see."""
+        b, m, _ = self.visible_bmc.shape
+        return self._write(new, jnp.broadcast_to(real_bs[:, None], (b, m, real_bs.shape[1])))
+
+    def _write(self, new: KeysValues, visible_bms: Bool[Array, "b m s"]) -> "KVCache":
+        write = jax.lax.dynamic_update_slice_in_dim
+        stored = StoredKeysValues.of(new)
+        past = StoredKeysValues(
+            write(self.past.k_bhkc, stored.k_bhkc, self.used, axis=3),
+            write(self.past.v_bhce, stored.v_bhce, self.used, axis=2),
+            write(self.past.positions_bc, stored.positions_bc, self.used, axis=1),
+        )
+        visible_bmc = write(self.visible_bmc, visible_bms, self.used, axis=2)
+        return KVCache(past, visible_bmc, self.used + visible_bms.shape[2])
+
+    def select(self, parents_bm: Int[Array, "b m"]) -> "KVCache":
+        """Returns the cache in which beam i continues what was beam `parents_bm[:, i]`."""
+        return self._replace(visible_bmc=jnp.take_along_axis(self.visible_bmc, parents_bm[..., None], axis=1))
+
+    def grow(self, slots: int) -> "KVCache":
+        """Returns the cache padded to `slots` slots."""
+        more = slots - self.visible_bmc.shape[2]
+        past = StoredKeysValues(
+            jnp.pad(self.past.k_bhkc, ((0, 0), (0, 0), (0, 0), (0, more))),
+            jnp.pad(self.past.v_bhce, ((0, 0), (0, 0), (0, more), (0, 0))),
+            jnp.pad(self.past.positions_bc, ((0, 0), (0, more))),
+        )
+        visible_bmc = jnp.pad(self.visible_bmc, ((0, 0), (0, 0), (0, more)))
+        return KVCache(past, visible_bmc, self.used)
