@@ -208,9 +208,11 @@ def _or_one_line(work: Callable[[], int]) -> int:
                 raise
             print(f"error: {one_line(f'{error.filename}: {error.strerror}')}", file=sys.stderr)
             return 2
-        if not (status := flush_outputs()):
-            print(f"error: {error.filename or 'standard output'} cannot be written ({error.strerror})", file=sys.stderr)
-        return status or 2
+        status = flush_outputs()
+        if status != 0:
+            return status
+        print(f"error: {error.filename or 'standard output'} cannot be written ({error.strerror})", file=sys.stderr)
+        return 2
 
 
 def _version() -> str:
@@ -234,7 +236,8 @@ def _listed_flags() -> str:
     for flag in sorted(flags.FLAGS.get_key_flags_for_module(sys.argv[0]), key=lambda flag: flag.name):
         title = _GROUPS.get(flags.FLAGS.find_module_defining_flag(flag.name, "") or "", "Flags")
         groups.setdefault(title, []).append(_described(flag))
-    return "\n\n".join("\n".join([f"{title}:", *lines]) for title, lines in groups.items() if lines)
+    paragraphs = ["\n".join([f"{title}:", *lines]) for title, lines in groups.items() if lines]
+    return "\n\n".join(paragraphs)
 
 
 def _described(flag: flags.Flag) -> str:
@@ -286,9 +289,10 @@ def _explained(argv: list[str], error: Exception, known: dict[str, Any]) -> User
         match = re.match(r"--?(?:no)?config\.([^=]+)", argument)
         if known and match and match[1] not in known.keys() | groups:
             return UserError(f"--config.{match[1]}: there is no such key{suggestion(match[1], known)}")
-    for file in _config_files(argv)[-1:]:
-        if isinstance(error, OSError) and not Path(file).is_file():
-            return UserError(f"--config={file}: no such file")
+    files = _config_files(argv)
+    file = files[-1] if files else ""
+    if files and isinstance(error, OSError) and not Path(file).is_file():
+        return UserError(f"--config={file}: no such file")
     lines = str(error).strip().splitlines()
     reason = lines[-1] if lines else ""
     wrong = re.match(r"flag --config\.([^=]+)=(.*?):", str(error)) if isinstance(error, flags.Error) else None

@@ -22,7 +22,8 @@ def changed(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
 def suggestion(key: str, keys: Iterable[str]) -> str:
     """Returns "; did you mean ...?" with the closest of `keys`, or says where all of them are listed."""
     by_last = {known.rpartition(".")[2]: known for known in keys}
-    near = difflib.get_close_matches(key, by_last.values(), n=1) or [
-        by_last[last] for last in difflib.get_close_matches(key.rpartition(".")[2], by_last, n=1)
-    ]
+    near = difflib.get_close_matches(key, by_last.values(), n=1)
+    if not near:
+        last = key.rpartition(".")[2]
+        near = [by_last[name] for name in difflib.get_close_matches(last, by_last, n=1)]
     return f"; did you mean {near[0]}?" if near else "; configs/common.py lists them all"

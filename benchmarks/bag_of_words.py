@@ -29,7 +29,8 @@ def main(argv: list[str]) -> None:
     except ImportError as error:
         raise UserError("this needs scikit-learn: pip install -e '.[vision]'") from error
     workdir = Path(_WORKDIR.value)
-    cfg, tokenizer = read_config(workdir).data, Tokenizer.from_file(workdir / "tokenizer.model")
+    corpora = read_config(workdir).data
+    tokenizer = Tokenizer.from_file(workdir / "tokenizer.model")
 
     def counts(spec: str) -> tuple[np.ndarray, tuple[str, ...]]:
         """Returns how often each subword is in each text [n,v], and the class of each."""
@@ -37,9 +38,14 @@ def main(argv: list[str]) -> None:
         rows = [np.bincount(tokenizer.encode(text), minlength=tokenizer.vocab_size) for text in texts]
         return np.array(rows), labels
 
-    train, test = counts(cfg.train), counts(cfg.test)
-    words, most = LogisticRegression(max_iter=1_000).fit(*train), DummyClassifier().fit(*train)
-    print(f"bag of words {words.score(*test):.4f}, most frequent class {most.score(*test):.4f}, {len(test[1]):,} texts")
+    train_counts, train_labels = counts(corpora.train)
+    test_counts, test_labels = counts(corpora.test)
+    by_words = LogisticRegression(max_iter=1_000).fit(train_counts, train_labels)
+    most_frequent = DummyClassifier().fit(train_counts, train_labels)
+    print(
+        f"bag of words {by_words.score(test_counts, test_labels):.4f}, "
+        f"most frequent class {most_frequent.score(test_counts, test_labels):.4f}, {len(test_labels):,} texts"
+    )
 
 
 if __name__ == "__main__":

@@ -47,7 +47,8 @@ def our_step(
     tx = optimizer(cfg.optim, config.d_model, cfg.steps)
     goal = objective(config, cfg.loss.eps_ls, cfg.loss.chunk if chunk is None else chunk)
     state = init_state(goal.init, tx, jax.random.key(0))
-    key, on_device = jax.random.key(1, impl=generator), jax.tree.map(jnp.asarray, batch)
+    key = jax.random.key(1, impl=generator)
+    on_device = jax.tree.map(jnp.asarray, batch)
     jitted: Any = make_train_step(goal, tx, 1)
     step = jitted.lower(state, on_device, key).compile()
     needs = step.memory_analysis()
@@ -215,6 +216,8 @@ def copy_weights(encoder: Any, decoder: Any, embed: Any, params: Any) -> None:
                 for linear, weight, bias in ((layer.linear1, "w1", "b1"), (layer.linear2, "w2", "b2")):
                     linear.weight.copy_(tensor(ours["feed_forward"][weight]).T)
                     linear.bias.copy_(tensor(ours["feed_forward"][bias]))
-                for norm in ("norm1", "norm2", "norm3")[: 2 if side == "encoder" else 3]:
-                    getattr(layer, norm).weight.copy_(tensor(ours[norm.replace("norm", "norm_")]["scale"]))
-                    getattr(layer, norm).bias.copy_(tensor(ours[norm.replace("norm", "norm_")]["bias"]))
+                norms = 2 if side == "encoder" else 3
+                for place in range(1, norms + 1):
+                    norm = getattr(layer, f"norm{place}")
+                    norm.weight.copy_(tensor(ours[f"norm_{place}"]["scale"]))
+                    norm.bias.copy_(tensor(ours[f"norm_{place}"]["bias"]))

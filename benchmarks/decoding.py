@@ -111,9 +111,11 @@ class Sample(NamedTuple):
 
 def timed(work: Callable[[], Any]) -> Sample:
     """Times one run of `work`."""
-    wall, cpu = time.perf_counter(), time.process_time()
+    wall_before = time.perf_counter()
+    cpu_before = time.process_time()
     work()
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    wall = time.perf_counter() - wall_before
+    cpu = time.process_time() - cpu_before
     return Sample(wall, cpu / wall)
 
 
@@ -140,43 +142,55 @@ def time_one_batch(options: Any) -> None:
     """Prints the times of one batch of random weights."""
     config = ModelConfig(vocab_size=options.vocab_size)
     params, source_bs = problem(config, options.sentences)
-
+    sizes: dict[str, int] = {}
+    searches: dict[str, Callable[[], Any]] = {"ours": our_search(config, params, source_bs, options.beam)}
     with tempfile.TemporaryDirectory() as folder:
-        kinds = {kind: str(Path(folder) / kind) for kind in ("float32", "int8")}
-        peers: dict[str, Callable[[], list[Any]]] = {}
-        for kind, path in kinds.items():
-            peer = ctranslate2_model(config, params, path, kind, device="cpu", compute_type=kind, intra_threads=2)
-            peers[kind] = their_search(peer, config, source_bs, options.beam)
-        sizes = {kind: (Path(path) / "model.bin").stat().st_size for kind, path in kinds.items()}
-        ours = our_search(config, params, source_bs, options.beam)
-
-        found, results = ours(), peers["float32"]()
-        lengths = set(map(int, found.lengths_bm[:, 0] - 1)), {len(result.hypotheses[0]) for result in results}
-        numbers = {name: i for i, name in enumerate(names_of(config))}
-        target_bt = np.array([[numbers[name] for name in result.hypotheses[0]] for result in results], np.int32)
-        sentences = jnp.asarray(source_bs), jnp.asarray(target_bt)
-        forced_b = jnp.sum(forced_log_probs(Transformer(config), params, *sentences), axis=1)
-        reported_b = np.array([result.scores[0] for result in results]) * TOKENS**0.6
-        error = float(np.max(np.abs(forced_b / reported_b - 1)))
-        print(
-            f"tokens written, ours and CTranslate2's: {lengths}; its log-probabilities under our model: {error:.1e} off"
-        )
-
-        contenders = {"ours": ours, **{f"ctranslate2 {kind}": work for kind, work in peers.items()}}
-        samples: dict[str, list[Sample]] = {name: [] for name in contenders}
+        for kind in ("float32", "int8"):
+            path = Path(folder) / kind
+            peer = ctranslate2_model(config, params, str(path), kind, device="cpu", compute_type=kind, intra_threads=2)
+            searches[f"ctranslate2 {kind}"] = their_search(peer, config, source_bs, options.beam)
+            sizes[kind] = (path / "model.bin").stat().st_size
+        found = searches["ours"]()
+        _print_agreement(config, params, source_bs, found, searches["ctranslate2 float32"]())
+        samples: dict[str, list[Sample]] = {name: [] for name in searches}
         for _ in range(options.rounds):
-            for name, work in contenders.items():
-                samples[name].append(timed(work))
+            for name, search in searches.items():
+                samples[name].append(timed(search))
+    medians = _print_medians(samples)
+    print(f"size of CTranslate2's int8 file / float32: {sizes['int8'] / sizes['float32']:.2f}")
+    for kind in sizes:
+        print(f"CTranslate2 {kind} time / ours: {medians[f'ctranslate2 {kind}'] / medians['ours']:.2f}")
+
+
+def _print_agreement(config: ModelConfig, params: Any, source_bs: np.ndarray, found: Any, results: list[Any]) -> None:
+    """Prints how many tokens both wrote, and how far CTranslate2's log-probabilities are from those of our model."""
+    our_lengths = {int(length) for length in found.lengths_bm[:, 0] - 1}
+    their_lengths = {len(result.hypotheses[0]) for result in results}
+    numbers = {name: i for i, name in enumerate(names_of(config))}
+    rows = [[numbers[name] for name in result.hypotheses[0]] for result in results]
+    target_bt = np.array(rows, np.int32)
+    log_probs_bt = forced_log_probs(Transformer(config), params, jnp.asarray(source_bs), jnp.asarray(target_bt))
+    forced_b = jnp.sum(log_probs_bt, axis=1)
+    reported_b = np.array([result.scores[0] for result in results]) * TOKENS**0.6  # without the length penalty
+    error = float(np.max(np.abs(forced_b / reported_b - 1)))
+    print(
+        f"tokens written, ours and CTranslate2's: {our_lengths}, {their_lengths}; its log-probabilities under our "
+        f"model: {error:.1e} off"
+    )
+
+
+def _print_medians(samples: dict[str, list[Sample]]) -> dict[str, float]:
+    """Prints a line for each contender; returns the median seconds of the rounds that had the processors."""
     most = max(sample.cpus for runs in samples.values() for sample in runs)
-    medians = {}
+    medians: dict[str, float] = {}
     for name, runs in samples.items():
-        kept = [sample.seconds for sample in runs if sample.cpus >= 0.9 * most] or [sample.seconds for sample in runs]
+        kept = [sample.seconds for sample in runs if sample.cpus >= 0.9 * most]
+        if not kept:
+            kept = [sample.seconds for sample in runs]
         medians[name] = statistics.median(kept)
         cpus = " ".join(f"{sample.cpus:.2f}" for sample in runs)
         print(f"{name}: median {1e3 * medians[name]:.0f} ms, {len(kept)} of {len(runs)} rounds kept; cpus {cpus}")
-    print(f"size of CTranslate2's int8 file / float32: {sizes['int8'] / sizes['float32']:.2f}")
-    for kind in peers:
-        print(f"CTranslate2 {kind} time / ours: {medians[f'ctranslate2 {kind}'] / medians['ours']:.2f}")
+    return medians
 
 
 if __name__ == "__main__":

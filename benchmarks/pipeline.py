@@ -86,39 +86,73 @@ def measure(folder: Path, batching: str, seconds: float) -> tuple[float, float, 
 def main(argv: list[str]) -> None:
     """Prepares both corpora on one and on two processors, then measures both kinds of batches."""
     options = flags.FLAGS
+    sizes = (options.pairs // 10, options.pairs)
     with tempfile.TemporaryDirectory() as name:
-        folder, tokenizer, cpus = Path(name), Path(name) / "tokenizer.model", sorted(os.sched_getaffinity(0))
-        sizes = options.pairs // 10, options.pairs
+        folder = Path(name)
+        tokenizer = folder / "tokenizer.model"
         for pairs in sizes:
             write_corpus(folder / f"{pairs}.tsv", pairs)
-        with (folder / f"{sizes[1]}.tsv").open(encoding="utf-8") as file:
+        with (folder / f"{options.pairs}.tsv").open(encoding="utf-8") as file:
             Tokenizer.train(list(itertools.islice(file, 20_000)), 8_000, tokenizer)
-
-        def growth(peaks: list[float]) -> str:
-            return f"peak {peaks[1] / 2**20:,.0f} MiB, {(peaks[1] - peaks[0]) / (sizes[1] - sizes[0]):.1f} bytes a pair"
-
-        found = {}
-        for count in (1, 2):
-            runs = [
-                in_new_process(prepared_on, set(cpus[:count]), folder / f"{pairs}.tsv", tokenizer, folder / str(count))
-                for pairs in sizes
-            ]
-            found[count] = [run for run, _ in runs]
-            _, wall, cpu = found[count][1]
-            print(f"preparing {sizes[1]:,} pairs on {count} processors: {wall:.1f} s, {cpu:.1f} s of processor time; "
-                  f"{growth([peak for _, peak in runs])}", flush=True)  # fmt: skip
-        for (one, *_), (two, *_) in zip(found[1], found[2], strict=True):
-            if Prepared(one).manifest["sha256"] != Prepared(two).manifest["sha256"]:
-                raise SystemExit("the two preparations differ")
-        (_, wall, cpu), (_, wall_two, cpu_two) = found[1][1], found[2][1]
-        print(f"two processors are {wall / wall_two:.2f} times as fast as one and use {cpu_two / cpu:.2f} times its "
-              "processor time; the files are the same", flush=True)  # fmt: skip
+        caches = _time_preparation(folder, tokenizer, sizes)
         for batching in ("bucket", "pack"):
-            results = [in_new_process(measure, prepared, batching, options.seconds) for prepared, *_ in found[1]]
-            first, per_second, per_cpu = results[1][0]
-            print(f"{batching}: the first batch after {first:.2f} s of processor time; {per_second:,.0f} positions/s, "
-                  f"{per_cpu:,.0f} per processor second; {growth([peak for _, peak in results])}",
-                  flush=True)  # fmt: skip
+            _time_batches(caches, batching, options.seconds, sizes)
+
+
+def _time_preparation(folder: Path, tokenizer: Path, sizes: tuple[int, int]) -> list[Path]:
+    """Prints how long both corpora take on one and on two processors; returns the folders that one has prepared.
+
+    Raises:
+      SystemExit: two prepare other files than one.
+    """
+    cpus = sorted(os.sched_getaffinity(0))
+    caches: dict[int, list[Path]] = {}
+    times: dict[int, tuple[float, float]] = {}  # of the larger corpus: wall and processor seconds
+    for count in (1, 2):
+        caches[count] = []
+        peaks: list[float] = []
+        for pairs in sizes:
+            arguments = (set(cpus[:count]), folder / f"{pairs}.tsv", tokenizer, folder / str(count))
+            (cache, wall, cpu), peak = in_new_process(prepared_on, *arguments)
+            caches[count].append(cache)
+            peaks.append(peak)
+            times[count] = (wall, cpu)
+        wall, cpu = times[count]
+        print(
+            f"preparing {sizes[1]:,} pairs on {count} processors: {wall:.1f} s, {cpu:.1f} s of processor time; "
+            f"{_growth(peaks, sizes)}",
+            flush=True,
+        )
+    for one, two in zip(caches[1], caches[2], strict=True):
+        if Prepared(one).manifest["sha256"] != Prepared(two).manifest["sha256"]:
+            raise SystemExit("the two preparations differ")
+    wall_of_one, cpu_of_one = times[1]
+    wall_of_two, cpu_of_two = times[2]
+    print(
+        f"two processors are {wall_of_one / wall_of_two:.2f} times as fast as one and use "
+        f"{cpu_of_two / cpu_of_one:.2f} times its processor time; the files are the same",
+        flush=True,
+    )
+    return caches[1]
+
+
+def _time_batches(caches: list[Path], batching: str, seconds: float, sizes: tuple[int, int]) -> None:
+    """Prints how fast batches of the larger corpus are made, and what memory a pair takes."""
+    results = [in_new_process(measure, cache, batching, seconds) for cache in caches]
+    peaks = [peak for _, peak in results]
+    (first, per_second, per_cpu), _ = results[-1]
+    print(
+        f"{batching}: the first batch after {first:.2f} s of processor time; {per_second:,.0f} positions/s, "
+        f"{per_cpu:,.0f} per processor second; {_growth(peaks, sizes)}",
+        flush=True,
+    )
+
+
+def _growth(peaks: list[float], sizes: tuple[int, int]) -> str:
+    """Returns the larger corpus's peak of memory, and what each further pair adds to that of the smaller."""
+    small, large = peaks
+    per_pair = (large - small) / (sizes[1] - sizes[0])
+    return f"peak {large / 2**20:,.0f} MiB, {per_pair:.1f} bytes a pair"
 
 
 if __name__ == "__main__":

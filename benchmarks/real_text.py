@@ -239,7 +239,7 @@ def table(
                 number(min(call.cpu for call in calls)),
                 f"{len(texts) / seconds:,.0f}",
                 f"{calls[0].tokens / seconds:,.0f}",
-                number(bleu and bleu.value),
+                "" if bleu is None else number(bleu.value),
             )
         )
     versions = ", ".join(f"{package} {version(package)}" for package in ("jax", "ctranslate2"))

@@ -45,9 +45,11 @@ CONTENDERS = ("ours-threefry", "ours-hash", "ours-unchunked", "torch")
 def sample(run: Callable[[], Any]) -> tuple[float, float]:
     """Returns the wall seconds of the second of two steps, and the number of processors that it used."""
     float(run())
-    wall, cpu = time.perf_counter(), time.process_time()
+    wall_before = time.perf_counter()
+    cpu_before = time.process_time()
     float(run())
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    wall = time.perf_counter() - wall_before
+    cpu = time.process_time() - cpu_before
     return wall, cpu / wall
 
 

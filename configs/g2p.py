@@ -61,12 +61,16 @@ def get_config(argument: str = PILOT) -> ConfigDict:
       ValueError: there is no such language or dropout.
     """
     name = PILOT if argument in STAGES else argument
-    files = "/" in name
-    language, dropout = (name, None) if files else row_and_option(name, LANGUAGES, OPTIONS)
+    dropout = None
+    if "/" in name:
+        prefix = name
+    else:
+        language, dropout = row_and_option(name, LANGUAGES, OPTIONS)
+        prefix = f"{corpus_folder('sigmorphon2021')}/{language}"
     cfg = default()
-    cfg.steps = UPDATES["choose" if dropout or argument == "choose" else "test"]
+    is_of_stage_1 = dropout is not None or argument == "choose"
+    cfg.steps = UPDATES["choose" if is_of_stage_1 else "test"]
 
-    prefix = language if files else f"{corpus_folder('sigmorphon2021')}/{language}"
     cfg.data.train = f"tsv:{prefix}_train.tsv"
     cfg.data.valid = f"tsv:{prefix}_dev.tsv"
     cfg.data.test = f"tsv:{prefix}_test.tsv"

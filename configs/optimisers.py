@@ -87,7 +87,8 @@ def get_config(argument: str = BASE) -> ConfigDict:
       ValueError: there is no such row or option.
     """
     name = BASE if argument in STAGES else argument
-    row, option = row_and_option(name, ROWS, OPTIONS.get(name.partition(":")[0], OPTIONS[BASE]))
+    options = OPTIONS.get(name.partition(":")[0], OPTIONS[BASE])  # for the error of a wrong row, those of Adam
+    row, option = row_and_option(name, ROWS, options)
     option = option or CHOSEN.get(row, Option(rates(row)[2], 10, 1))
     cfg = tatoeba()
     cfg.steps = STEPS

@@ -29,7 +29,7 @@ def get_config(prefix: str = "full") -> ConfigDict:
         raise ValueError(f"there is no prefix {prefix!r}; they are {', '.join(kinds)}")
     cfg = quickstart()
     cfg.task = "prefix_lm"
-    cfg.model.prefix, _, pre = prefix.partition("-")
-    cfg.model.norm = pre or "post"
+    cfg.model.prefix = prefix.removesuffix("-pre")
+    cfg.model.norm = "pre" if prefix.endswith("-pre") else "post"
     cfg.model.N = 5
     return cfg

@@ -25,11 +25,13 @@ def get_config(images: str = "digits") -> ConfigDict:
     cfg = default()
     cfg.task = "vision"
     cfg.steps = 3_000  # the best of 1,000, 2,000 and 3,000 by nats on digits:valid
-    cfg.data.train, cfg.data.valid, cfg.data.test = (f"{images}:{split}" for split in ("train", "valid", "test"))
+    for split in ("train", "valid", "test"):
+        cfg.data[split] = f"{images}:{split}"
     cfg.image.height, cfg.image.width, cfg.image.patch_height, cfg.image.patch_width = SIZES[images]
     cfg.image.shift = 1 if images == "digits" else 0  # the generator of MNIST-1D shifts its signals itself
-    positions = 17 if images == "digits" else 11
-    cfg.data.tokens_per_batch = 64 * positions
+    patches = (cfg.image.height // cfg.image.patch_height) * (cfg.image.width // cfg.image.patch_width)
+    positions = patches + 1  # and the class token
+    cfg.data.tokens_per_batch = 64 * positions  # 64 images
 
     cfg.model.N, cfg.model.d_model, cfg.model.d_ff = 3, 64, 128
     cfg.model.h, cfg.model.d_k, cfg.model.d_v = 4, 16, 16

@@ -35,10 +35,9 @@ from run.config import read_config
 
 def check(options: Any) -> None:
     """Raises a `UserError` unless the flags name one input that the run may have, and --output can be written."""
-    has_file = options.source is not None or options.reference is not None
-    inputs = [options.split is not None, options.corpus is not None, has_file]
-    half = has_file and (options.source is None or options.reference is None)
-    if sum(inputs) != 1 or half:
+    inputs = [name for name in ("split", "corpus", "source") if getattr(options, name) is not None]
+    has_half_of_a_pair = (options.source is None) != (options.reference is None)
+    if len(inputs) != 1 or has_half_of_a_pair:
         raise UserError("give one of --split=test, --corpus=SPEC, or both --source=FILE and --reference=FILE")
     if options.output is not None:
         output_file("output", options.output)

@@ -104,30 +104,43 @@ def name_points(axes: Axes, points: Mapping[str, tuple[float, float]], **style: 
     places = {name: axes.transData.transform(point) for name, point in points.items()}
     taken = [(x - 3 * dots, y - 3 * dots, x + 3 * dots, y + 3 * dots) for x, y in places.values()]
     for name, (x, y) in places.items():
-        width = 0.7 * size * len(name) * dots
-        height = size * dots
-        boxes = []
-        for away in (4, 10, 18, 28):
-            for right, up in ((1, 1), (1, -1), (-1, 1), (-1, -1), (1, 0), (-1, 0), (0, 1), (0, -1)):
-                left = x + right * away * dots - (1 - right) * width / 2
-                bottom = y + up * away * dots - (1 - up) * height / 2
-                boxes.append((left, bottom, left + width, bottom + height))
-        free = next((box for box in boxes if not any(_overlap(box, other) for other in taken)), boxes[0])
-        taken.append(free)
-        offset = ((free[0] - x) / dots, (free[1] - y) / dots)
+        boxes = _boxes_around(x, y, 0.7 * size * len(name) * dots, size * dots, dots)
+        free = [box for box in boxes if not any(_overlap(box, other) for other in taken)]
+        chosen = free[0] if free else boxes[0]
+        taken.append(chosen)
+        offset = ((chosen[0] - x) / dots, (chosen[1] - y) / dots)
         axes.annotate(name, points[name], xytext=offset, textcoords="offset points", **style)
 
 
+def _boxes_around(x: float, y: float, width: float, height: float, dots: float) -> list[Box]:
+    """Returns where a text of this size, in pixels, may stand around a point: the nearest first, corners before sides.
+
+    `dots` are the pixels of a typographic point.
+    """
+    boxes = []
+    for away in (4, 10, 18, 28):  # typographic points
+        for right, up in ((1, 1), (1, -1), (-1, 1), (-1, -1), (1, 0), (-1, 0), (0, 1), (0, -1)):
+            left = x + right * away * dots - (1 - right) * width / 2
+            bottom = y + up * away * dots - (1 - up) * height / 2
+            boxes.append((left, bottom, left + width, bottom + height))
+    return boxes
+
+
 def _overlap(one: Box, other: Box) -> bool:
-    beside = one[2] <= other[0] or other[2] <= one[0]
-    above = one[3] <= other[1] or other[3] <= one[1]
-    return not beside and not above
+    is_beside = one[2] <= other[0] or other[2] <= one[0]
+    is_above_or_below = one[3] <= other[1] or other[3] <= one[1]
+    return not is_beside and not is_above_or_below
 
 
 def without_outlier(values: Sequence[float]) -> float:
     """Returns the largest size of these values, but not of one that is more than three times as large as the others."""
-    *others, largest = sorted(map(abs, values))
-    return others[-1] if others and largest > 3 * others[-1] > 0 else largest
+    sizes = sorted(map(abs, values))
+    largest = sizes[-1]
+    if len(sizes) == 1:
+        return largest
+    second = sizes[-2]
+    is_outlier = largest > 3 * second > 0
+    return second if is_outlier else largest
 
 
 def heat(

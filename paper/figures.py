@@ -47,7 +47,6 @@ from train.optim import learning_rate
 PRONOUNS = {"he", "she", "it", "they", "him", "her", "them", "who", "its", "er", "sie", "es", "ihn", "ihm", "ihnen"}
 SEARCHED = 500  # sentences of the test split
 FIGURES = ("figure3", "figure3_decoder", "figure4", "figure5", "heads", "alignment", "positions", "schedule")
-WANTED = (("encoder", "particle"), ("decoder", "verb"), ("encoder", "antecedent"))  # of figures 3, 3_decoder and 4
 
 
 class Case(NamedTuple):
@@ -102,13 +101,16 @@ def figures(workdir: str | Path, output: Path, sentence: str | None = None, sent
     report = load_or_measure(model_run, sentences, cases=0)
     layer = report["alignment"]["best_layer"]["layer"] - 1
     if sentence is None:
-        verb, particle, pronoun = (example(model_run, pairs, kind, relation) for kind, relation in WANTED)
+        focus = partial(example, model_run, pairs)
         alignment = aligned(model_run, most_crossed(pairs), layer)
     else:
         maps = own_maps(model_run, sentence)
-        verb, particle, pronoun = (given(maps, kind, relation) for kind, relation in WANTED)
+        focus = partial(given, maps)
         cross = maps["cross"]
         alignment = Alignment(cross.queries, cross.keys, cross.weights_nhts[layer].mean(0), None)
+    verb = focus("encoder", "particle")  # which should look at its particle
+    particle = focus("decoder", "verb")
+    pronoun = focus("encoder", "antecedent")
     paths = {name: output / f"{name}.svg" for name in FIGURES}
     draw_word(verb, paths["figure3"])
     draw_word(particle, paths["figure3_decoder"])
@@ -132,11 +134,13 @@ def example(model_run: Run, pairs: Sequence[AnnotatedPair], kind: str, relation:
     Of the longest cases of the test split, as many as are read at once, it is the one with the largest weight on the
     right token, times the distance to it.
     """
-    cases = [
-        Case(pair, query, key) for pair in pairs for query, keys in pair.cases[kind, relation].items() for key in keys
-    ]
+    cases: list[Case] = []
+    for pair in pairs:
+        for query, keys in pair.cases[kind, relation].items():
+            cases += [Case(pair, query, key) for key in keys]
     longest = sorted(cases, key=lambda case: -case.distance)[:BATCH]
-    weights = {id(pair): maps[kind] for pair, maps in sentence_maps(model_run, [case.pair for case in longest])}
+    read = [case.pair for case in longest]
+    weights = {id(pair): maps[kind] for pair, maps in sentence_maps(model_run, read)}
 
     def shown(case: Case) -> float:
         weights_nh = weights[id(case.pair)][:, :, case.query, case.key]
@@ -295,7 +299,11 @@ def most_crossed(pairs: Sequence[AnnotatedPair]) -> AnnotatedPair:
     """Returns the first pair of at most 16 tokens a side in which most links of the alignment cross."""
 
     def crossings(pair: AnnotatedPair) -> int:
-        return sum(a < b and c > d for (a, c), (b, d) in itertools.combinations(sorted(pair.alignment), 2))
+        count = 0
+        for (target, source), (later_target, earlier_source) in itertools.combinations(sorted(pair.alignment), 2):
+            if target < later_target and source > earlier_source:
+                count += 1
+        return count
 
     short = [pair for pair in pairs if max(len(pair.source_tokens), len(pair.target_tokens)) <= 16]
     return max(short, key=crossings)

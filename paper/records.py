@@ -223,7 +223,9 @@ def completed(config: dict[str, Any]) -> dict[str, Any]:
     whole = dict(_DEFAULTS)
     for key, value in config.items():
         group = _DEFAULTS.get(key)
-        whole[key] = group | value if isinstance(group, dict) and isinstance(value, dict) else value
+        if isinstance(group, dict) and isinstance(value, dict):
+            value = group | value
+        whole[key] = value
     return whole
 
 

@@ -171,7 +171,9 @@ def table(records: dict[str, RunRecord]) -> str:
     signatures: dict[str, list[str]] = {}
     shown = {name: as_row(record) for name, record in sorted(records.items())}
     for name, row in shown.items():
-        ((record, scores, _),) = row.scored
+        (scored,) = row.scored
+        record = scored.run
+        scores = scored.scores
         # A run whose text is lower-cased never writes a capital: what readings with case say of it is of case alone.
         cased = {key for key, signature in scores["signatures"].items() if "case:mixed" in signature}
         left_out = cased if _lowers(record) else set()
@@ -219,8 +221,9 @@ def _linked(name: str, row: RowRuns, folder: str) -> Markdown:
 
 def _headline_score(record: RunRecord) -> float:
     """Returns a run's sacreBLEU: without case, if its text is lower-cased."""
-    ((scores, _),) = record.evaluations
-    return scores["sacrebleu_lc" if _lowers(record) else "sacrebleu"]
+    (evaluation,) = record.evaluations
+    key = "sacrebleu_lc" if _lowers(record) else "sacrebleu"
+    return evaluation.scores[key]
 
 
 def _lowers(record: RunRecord) -> bool:

@@ -81,7 +81,8 @@ def main(argv: list[str]) -> int:
         print(f"{row}: at most {seconds / 60:.1f} minutes", file=sys.stderr, flush=True)
         command = [sys.executable, "-m", "benchmarks.accelerator.row", f"--row={row}", f"--file={path}"]
         command += [f"--runs={runs}", f"--seconds={seconds}", f"--tiny={_TINY.value}"]
-        command += [f"--corpora={corpora}"] if corpora else []
+        if corpora:
+            command.append(f"--corpora={corpora}")
         ended = run_whole(command, environment, seconds + GRACE)
         if ended.reason:
             save_failure(path, ended.reason, ended.log)

@@ -35,11 +35,14 @@ def corpora(folder: Path | None) -> dict[str, ConfigDict]:
     """Returns the config of each corpus in the folder; without one, of the built-in grammar."""
     if folder is None:
         return {"grammar": on_grammar(recipe(), 200_000)}
-    news, tatoeba = recipe(), recipe()
+    news = recipe()
+    tatoeba = recipe()
     for split, name in (("train", "news_mini_train.en-de"), ("valid", "newstest2013"), ("test", "newstest2014")):
         news.data[split] = f"text:{folder}/wmt/en-de/{name}.{{en,de}}.gz"
         tatoeba.data[split] = f"text:{folder}/tatoeba/split.en-de.{split}.{{en,de}}.gz"
-    news.data.vocab_size, tatoeba.data.vocab_size = 16_000, 8_000  # what so little text supports
+    # What so little text supports.
+    news.data.vocab_size = 16_000
+    tatoeba.data.vocab_size = 8_000
     return {"news": news, "tatoeba": tatoeba}
 
 
@@ -55,4 +58,9 @@ def parts(options: Options) -> dict[str, Part]:
         left -= 1
         return trained(cfg, options.runs / f"corpus-{name}", seconds * (1 - SCORING), whole=False)
 
-    return {name: partial(one, name, miniature(cfg) if options.tiny else cfg) for name, cfg in configs.items()}
+    found: dict[str, Part] = {}
+    for name, cfg in configs.items():
+        if options.tiny:
+            miniature(cfg)
+        found[name] = partial(one, name, cfg)
+    return found

@@ -17,11 +17,14 @@ SEEDS = (0, 1, 2)
 def recipe(options: Options, seed: int) -> ConfigDict:
     """Returns configs/multi30k.py with the published batch, number of updates and schedule."""
     cfg = multi30k.get_config(f"{options.corpora}/multi30k")
-    cfg.seed, cfg.steps = seed, 8_000
+    cfg.seed = seed
+    cfg.steps = 8_000
     cfg.data.update({"tokens_per_batch": 8_192, "pack_length": 64})
     cfg.optim.update({"schedule": "paper", "lr": 2.5, "warmup": 2_000})  # a peak of 5e-3
     cfg.model.dtype = "bfloat16"
-    cfg.checkpoint.every, cfg.eval.every, cfg.eval.bleu_sentences = 200, 2_000, 0
+    cfg.checkpoint.every = 200
+    cfg.eval.every = 2_000
+    cfg.eval.bleu_sentences = 0
     return miniature(cfg) if options.tiny else cfg
 
 

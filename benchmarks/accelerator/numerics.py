@@ -36,8 +36,12 @@ def recipe(options: Options, dtype: str, steps: int) -> Any:
     cfg.model.P_drop = 0.1
     if options.tiny:
         miniature(cfg)
-    cfg.model.dtype, cfg.steps, cfg.log_every = dtype, steps, 2 if options.tiny else 10
-    cfg.checkpoint.every, cfg.eval.every, cfg.eval.bleu_sentences = max(1, steps // 4), steps, 0
+    cfg.model.dtype = dtype
+    cfg.steps = steps
+    cfg.log_every = 2 if options.tiny else 10
+    cfg.checkpoint.every = max(1, steps // 4)
+    cfg.eval.every = steps
+    cfg.eval.bleu_sentences = 0
     return cfg
 
 
@@ -77,19 +81,28 @@ def kernel(impl: str, width: int) -> dict[str, Any]:
     for name, mask in masks.items():
         shapes = [(4, 2, segments.shape[1], width) for segments in (mask.queries_bt, mask.keys_bs, mask.keys_bs)]
         arrays = [jnp.asarray(rng.standard_normal(shape), jnp.bfloat16) for shape in shapes]
-
-        def both(f: Any, *arrays: Any) -> Any:
-            return jax.jit(jax.value_and_grad(lambda *a: (f(*a).astype(jnp.float32) ** 2).sum(), (0, 1, 2)))(*arrays)
-
+        exact_arrays = [array.astype(jnp.float32) for array in arrays]
         with jax.default_matmul_precision("highest"):  # otherwise a GPU would multiply in TF32
-            ours = both(partial(einsum, mask=mask), *(x.astype(jnp.float32) for x in arrays))
-        theirs = both(partial(attend, impl, mask=mask), *arrays)
-        pairs = [
-            (np.asarray(x, np.float32), np.asarray(y))
-            for x, y in zip(*map(jax.tree.leaves, (theirs, ours)), strict=True)
-        ]
-        errors[name] = float(max(np.linalg.norm(x - y) / np.linalg.norm(y) for x, y in pairs))
+            expected = _loss_and_gradients(partial(einsum, mask=mask), exact_arrays)
+        found = _loss_and_gradients(partial(attend, impl, mask=mask), arrays)
+        pairs = zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True)
+        errors[name] = max(_relative_error(leaf, expected_leaf) for leaf, expected_leaf in pairs)
     return errors
+
+
+def _loss_and_gradients(attention: Any, arrays: list[Any]) -> Any:
+    """Returns the sum of the squared heads of an attention, and its gradients by q, k and v."""
+
+    def loss(q: Any, k: Any, v: Any) -> Any:
+        heads = attention(q, k, v).astype(jnp.float32)
+        return (heads**2).sum()
+
+    return jax.jit(jax.value_and_grad(loss, (0, 1, 2)))(*arrays)
+
+
+def _relative_error(found: Any, expected: Any) -> float:
+    difference = np.asarray(found, np.float32) - np.asarray(expected)
+    return float(np.linalg.norm(difference) / np.linalg.norm(np.asarray(expected)))
 
 
 def killed(options: Options) -> dict[str, Any]:

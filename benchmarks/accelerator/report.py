@@ -74,8 +74,13 @@ def table(row: str, record: dict[str, Any]) -> Table:
     """Returns one row's parts, and why those that are missing are."""
     parts = dict(record["parts"])
     if not record["finished"]:
-        reason = record.get("failed", "not in the time that it had" if parts else NOT_RUN)
-        parts["the rest" if parts else row] = {"failed": reason, "seconds": None}
+        if parts:
+            missing = "the rest"
+            usual_reason = "not in the time that it had"
+        else:
+            missing = row
+            usual_reason = NOT_RUN
+        parts[missing] = {"failed": record.get("failed", usual_reason), "seconds": None}
     columns = [key for key in (*COLUMNS[row], "failed", "seconds") if any(key in found for found in parts.values())]
     lines = [(name, *(_cell(found.get(column)) for column in columns)) for name, found in parts.items()]
     head = ("part", *(column.replace("_", " ") for column in columns))
@@ -115,11 +120,15 @@ def page(folder: Path) -> str:
 
 
 def _cell(value: Any) -> str:
-    if isinstance(value, bool) or value is None:
-        return {True: "yes", False: "no", None: ""}[value]
-    if isinstance(value, (int, float)):
-        return f"{value:,.0f}" if abs(value) >= 1_000 else number(value, 0 if isinstance(value, int) else 3)
-    return str(value)
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (int, float)) and abs(value) >= 1_000:
+        return f"{value:,.0f}"
+    if isinstance(value, int):
+        return number(value, 0)
+    return number(value, 3) if isinstance(value, float) else str(value)
 
 
 if __name__ == "__main__":

@@ -94,7 +94,9 @@ def ours(config: ModelConfig, form: dict[str, Any], shape: tuple[int, int], tiny
     changes = {name: value for name, value in form.items() if name not in ("chunk", "generator", "masked")}
     config = dataclasses.replace(config, **changes)
     drawn = {name: form[name] for name in ("chunk", "generator") if name in form}
-    with mock.patch.object(kernels, "cudnn", kernels.cudnn if form.get("masked", True) else _without_mask):
+    is_masked = form.get("masked", True)
+    kernel = kernels.cudnn if is_masked else _without_mask
+    with mock.patch.object(kernels, "cudnn", kernel):
         step = our_step(config, random_batch(*shape, config.vocab_size), **drawn)
         found = _measured(step, tiny)
     return found | {"memory_gib": (peak_memory() or step.memory) / 2**30}
@@ -131,7 +133,10 @@ def losses(config: ModelConfig, shape: tuple[int, int], tiny: bool) -> dict[str,
         rate=lambda update: float(learning_rate(cfg.optim, config.d_model, cfg.steps, update)),
     )
     steps = {"ours": our_step(config, batch, warmup=cfg.optim.warmup), "pytorch": theirs}
-    found = {f"loss_{name}": [float(step.run()) for _ in range(UPDATES)][-1] for name, step in steps.items()}
+    found: dict[str, float] = {}
+    for name, step in steps.items():
+        for _ in range(UPDATES):
+            found[f"loss_{name}"] = float(step.run())  # the last one stays
     difference = abs(found["loss_ours"] / found["loss_pytorch"] - 1)
     if difference > AGREE:
         raise UserError(f"the losses after {UPDATES} updates are {found['loss_ours']} and {found['loss_pytorch']}")
@@ -156,18 +161,19 @@ def parts(options: Options) -> dict[str, Part]:
         else:
             found = in_fresh_process(ours, config, FORMS[form], (rows, length), tiny)
         if not peak:
-            measure_peak()  # it was measured by an earlier call
-        counted = dataclasses.replace(config, vocab_size=FORMS.get(form, {}).get("vocab_size", config.vocab_size))
+            measure_peak()  # an earlier command has recorded it, and this process starts without it
+        fields = FORMS.get(form, {})
+        counted = dataclasses.replace(config, vocab_size=fields.get("vocab_size", config.vocab_size))
         flops = update_flops(counted, rows, length, length) / found["seconds_of_update"]
-        chip = chip_of(jax.devices()[0].device_kind)
-        return {
+        measured_form = {
             "milliseconds": 1e3 * found["seconds_of_update"],
             "target_tokens_per_second": rows * length / found["seconds_of_update"],  # of rows without padding
             "mfu": 100 * flops / peak[0],
-            **({"mfu_data_sheet": 100 * flops / chip.peak} if chip else {}),
-            "memory_gib": found["memory_gib"],
-            "loss": found["loss"],
         }
+        chip = chip_of(jax.devices()[0].device_kind)
+        if chip:
+            measured_form["mfu_data_sheet"] = 100 * flops / chip.peak
+        return measured_form | {"memory_gib": found["memory_gib"], "loss": found["loss"]}
 
     if tiny:
         measured = [("base", form) for form in OF_TINY]

@@ -39,7 +39,8 @@ def pytest(tests: Tests, tiny: bool) -> dict[str, Any]:
     """Returns pytest's last line and the end of its log; a failing test makes the part fail."""
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", tests.file]
     names = QUICK if tiny else tests.names
-    command += ["-k", names] if names else []
+    if names:
+        command += ["-k", names]
     environment = {**os.environ, **tests.environment}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     lines = done.stdout.strip().splitlines()

@@ -83,7 +83,8 @@ def _summary(lines: list[dict[str, Any]], times: dict[int, float]) -> dict[str, 
     for before, after in pairwise(lines):
         tokens += after["tokens_per_second"] * (after["seconds"] - before["seconds"])
     training = last["seconds"] - first["seconds"]
-    overall = max(times.values()) - min(seen for count, seen in times.items() if count) if any(times) else training
+    moments = [moment for count, moment in times.items() if count > 0]  # of lines, not of the empty log
+    overall = max(moments) - min(moments) if moments else training
     return {
         "updates": last["step"],
         "milliseconds": 1e3 * training / updates,

@@ -86,7 +86,8 @@ def trained(
     run = open_run(workdir)
     if run.step < cfg.steps and whole:
         raise OutOfTime
-    sentences, decoding = open_split(run, split), chosen(run.config.decode)
+    sentences = open_split(run, split)
+    decoding = chosen(run.config.decode)
     translations, taken = translate([run], sentences, decoding, "translating", "lines")
     hypotheses = [one.text for one in translations]
     return {

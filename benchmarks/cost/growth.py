@@ -65,9 +65,9 @@ def measured(growth: Growth, make: Callable[[Size], Program], rounds: int) -> di
     print(f"{make.__name__}: {growth.name} {growth.values}, {growth.base.mixer}", file=sys.stderr, flush=True)
     programs = [make(size) for size in growth.sizes]
     repeats = [_repeats(program.run) for program in programs]
-    taken = [
-        [_timed(program.run, times) for program, times in zip(programs, repeats, strict=True)] for _ in range(rounds)
-    ]
+    taken: list[list[tuple[float, float]]] = []
+    for _ in range(rounds):
+        taken.append([_timed(program.run, times) for program, times in zip(programs, repeats, strict=True)])
     return {
         "grows": growth.name,
         "base": growth.base._asdict(),

@@ -71,8 +71,10 @@ class Update:
         jax.block_until_ready(self._state)
         span = clock.read()
         tokens = sum(int(np.count_nonzero(batch.labels_bt)) for batch, _ in batches)
-        before, self._programs = self._programs, self._step._cache_size()
-        return span, tokens, self._programs > before
+        programs = self._step._cache_size()
+        has_compiled = programs > self._programs
+        self._programs = programs
+        return span, tokens, has_compiled
 
 
 def small() -> ConfigDict:

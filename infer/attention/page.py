@@ -32,8 +32,7 @@ def labels(pieces: Sequence[str]) -> list[str]:
 
     The first of the bytes of a character shows it, the others a ditto mark; bytes that spell none show a number.
     """
-    shown = ["\u2009" + piece[1:] if piece.startswith("▁") and len(piece) > 1 else piece for piece in pieces]
-    shown = ["\u2423" if label == "▁" else label for label in shown]
+    shown = [_spaced(piece) for piece in pieces]
     place = 0
     while place < len(pieces):
         values = _leading_bytes(pieces[place:])
@@ -43,6 +42,15 @@ def labels(pieces: Sequence[str]) -> list[str]:
             shown[place : place + size] = [text] + ["″"] * (size - 1)
             place += size
     return shown
+
+
+def _spaced(piece: str) -> str:
+    """Returns a subword with a thin space where a word starts; a space that is a subword itself becomes visible."""
+    if piece == "▁":
+        return "\u2423"
+    if piece.startswith("▁"):
+        return "\u2009" + piece[1:]
+    return piece
 
 
 def _leading_bytes(pieces: Sequence[str]) -> bytes:
@@ -59,18 +67,21 @@ def _leading_bytes(pieces: Sequence[str]) -> bytes:
 def _characters(values: bytes) -> Iterator[tuple[str, int]]:
     """Yields the characters that bytes spell and how many bytes each takes; a byte that spells none by its number."""
     while values:
-        for size in range(1, min(4, len(values)) + 1):
-            try:
-                text = values[:size].decode()
-            except UnicodeDecodeError:
-                continue
-            visible = text if text.isprintable() else f"U+{ord(text):04X}"
-            yield visible, size
-            break
-        else:
-            size = 1
-            yield f"byte {values[0]}", size
+        text, size = _first_character(values)
+        yield text, size
         values = values[size:]
+
+
+def _first_character(values: bytes) -> tuple[str, int]:
+    """Returns the character that the first bytes spell, and how many they are; else the number of the first byte."""
+    for size in range(1, min(4, len(values)) + 1):
+        try:
+            text = values[:size].decode()
+        except UnicodeDecodeError:
+            continue
+        visible = text if text.isprintable() else f"U+{ord(text):04X}"
+        return visible, size
+    return f"byte {values[0]}", 1
 
 
 def as_json(kinds: Mapping[str, Kind], choices: Mapping[str, Sequence[Choice | None]] | None = None) -> dict[str, Any]:

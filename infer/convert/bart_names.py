@@ -99,6 +99,9 @@ def to_ours(array: np.ndarray, entry: Entry, order: np.ndarray, shape: tuple[int
 def without_zero_biases(params: dict[str, Any]) -> dict[str, Any]:
     """Returns named parameters without the biases of attention if all are zero, nor an output bias of zeros."""
     attention = {name for name in params if name.rpartition("/")[2] in ("bq", "bk", "bv", "bo")}
-    zero = set() if any(params[name].any() for name in attention) else attention
-    zero |= {"output_bias"} - {name for name in params if params[name].any()}
-    return {name: array for name, array in params.items() if name not in zero}
+    left_out: set[str] = set()
+    if not any(params[name].any() for name in attention):
+        left_out |= attention
+    if "output_bias" in params and not params["output_bias"].any():
+        left_out.add("output_bias")
+    return {name: array for name, array in params.items() if name not in left_out}

@@ -103,7 +103,8 @@ def parameters(weights: Weights, N: int, h: int, d: int) -> dict[str, Any]:
 def _modern(name: str) -> str:
     """Returns today's name of a weight; the oldest checkpoints have the names of TensorFlow's layer norm."""
     for old, new in {".gamma": ".weight", ".beta": ".bias"}.items():
-        name = name.removesuffix(old) + new if name.endswith(old) else name
+        if name.endswith(old):
+            name = name.removesuffix(old) + new
     return name.removeprefix("bert.")
 
 

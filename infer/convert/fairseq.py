@@ -16,7 +16,7 @@ from data.imported import MosesBpe
 from infer.convert import pytorch
 from infer.convert.bart_names import entries, norms, their_shape, to_ours, without_zero_biases
 from infer.convert.folders import Imported, nested
-from infer.convert.settings import BOOL, SIZE, Rule, head_width, obey, one_of
+from infer.convert.settings import BOOL, SIZE, Rule, head_width, obey, one_of, require
 from infer.convert.vocabulary import bias_of_copies, our_pieces, our_rows
 from infer.convert.weights import Weights
 from model.transformer import init_params
@@ -54,14 +54,28 @@ _DEFAULTS: dict[str, Any] = {
     "decoder_normalize_before": False,
 }
 _SIDES = ("encoder", "decoder")
-_PER_SIDE = ("layers", "embed_dim", "ffn_embed_dim", "attention_heads", "normalize_before")
-_LANGUAGE = Rule(
-    lambda value: isinstance(value, str) and re.fullmatch(r"[\w.-]+", value) is not None, "the name of a language"
-)
-_POSITIONS = Rule(lambda value: SIZE.fits(value) and value <= 2**17, "a whole number from 1 to 2^17")
+_PER_SIDE = {
+    "layers": SIZE,
+    "embed_dim": SIZE,
+    "ffn_embed_dim": SIZE,
+    "attention_heads": SIZE,
+    "normalize_before": BOOL,
+}
+
+
+def _is_language(value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"[\w.-]+", value) is not None
+
+
+def _is_table_length(value: Any) -> bool:
+    return SIZE.fits(value) and value <= 2**17
+
+
+_LANGUAGE = Rule(_is_language, "the name of a language")
+_POSITIONS = Rule(_is_table_length, "a whole number from 1 to 2^17")
 _SWITCHES = ("no_scale_embedding", "share_all_embeddings", "share_decoder_input_output_embed")
 _RULES: dict[str, Rule] = {
-    **{f"{side}_{key}": BOOL if key == "normalize_before" else SIZE for side in _SIDES for key in _PER_SIDE},
+    **{f"{side}_{key}": rule for side in _SIDES for key, rule in _PER_SIDE.items()},
     **dict.fromkeys(("source_lang", "target_lang"), _LANGUAGE),
     **dict.fromkeys(("max_source_positions", "max_target_positions"), _POSITIONS),
     **dict.fromkeys(_SWITCHES, BOOL),
@@ -121,9 +135,7 @@ def _fields(settings: Any) -> Any:
 
 
 def _config(path: Path, settings: dict[str, Any]) -> ConfigDict:
-    for key, value in _ABSENT.items():
-        if type(settings[key]) is not type(value) or settings[key] != value:
-            raise UserError(f"{path}: {key}={shown(settings[key])} is not supported; it must be {value!r}")
+    require(path, settings, _ABSENT)
     for key in _PER_SIDE:
         if settings[f"encoder_{key}"] != settings[f"decoder_{key}"]:
             raise UserError(f"{path}: its encoder_{key} and decoder_{key} differ; here both sides are alike")

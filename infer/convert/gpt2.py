@@ -36,8 +36,9 @@ def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
     """
     path = folder / "config.json"
     sizes.setdefault("tie_word_embeddings", True)
-    if sizes.get("n_inner") is None:
-        sizes["n_inner"] = 4 * sizes["n_embd"] if isinstance(sizes.get("n_embd"), int) else None
+    width = sizes.get("n_embd")
+    if sizes.get("n_inner") is None and isinstance(width, int):  # `obey` rejects any other width before n_inner is read
+        sizes["n_inner"] = 4 * width
     obey(path, sizes, _RULES)
     require(path, sizes, _FIXED)
     cfg = _config(path, sizes)

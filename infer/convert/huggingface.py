@@ -10,8 +10,14 @@ from infer.convert.safetensors import NAME, load
 from infer.convert.weights import Weights
 
 write = marian.write
-READERS = {"marian": marian.read, "pegasus": marian.read, "gpt2": gpt2.read, "bert": bert.read, "t5": t5.read}
-READERS |= {"vit": vit.read}
+READERS = {
+    "marian": marian.read,
+    "pegasus": marian.read,
+    "gpt2": gpt2.read,
+    "bert": bert.read,
+    "t5": t5.read,
+    "vit": vit.read,
+}
 
 
 def read(folder: Path) -> Imported:

@@ -68,7 +68,8 @@ def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
     patch = (cfg.image.patch_height, cfg.image.patch_width)
     params = parameters(weights, cfg.model.N, h, d, patch, mean_c, deviation_c)
     cfg.image.classes = len(params["head_bias"])
-    cfg.model.max_positions = LARGEST  # as many as an image needs, which are these:
+    # Only `image_config` counts an image's positions, and it refuses more of them than the limit: so first the highest.
+    cfg.model.max_positions = LARGEST
     cfg.model.max_positions = image_config(cfg).positions
     if len(params["positions"]) != cfg.model.max_positions:
         raise UserError(

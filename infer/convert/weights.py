@@ -68,7 +68,9 @@ class Weights:
           UserError: there is no copy, two differ, or as `take`.
         """
         names = list(names)
-        present = [name for name in names if name in self] or names[:1]
+        present = [name for name in names if name in self]
+        if not present:
+            present = names[:1]  # `take` says that this one is missing
         copies = [self.take(name, *shape) for name in present]
         for name, copy in zip(present[1:], copies[1:], strict=True):
             if not np.array_equal(copies[0], copy):

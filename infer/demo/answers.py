@@ -52,7 +52,8 @@ class Demo:
         self._warmed: set[int] = set()
         for run, name in zip(runs, names, strict=True):
             beam = max(NBEST, options["beam"] or run.config.decode.beam)
-            decoding = chosen(run.config.decode, **{**options, "beam": beam}, nbest=NBEST)
+            search = options | {"beam": beam}
+            decoding = chosen(run.config.decode, **search, nbest=NBEST)
             translator = Translator(run.model_config, run.tokenizer, decoding)
             on_device = run._replace(params=jax.device_put(run.params))
             self._runs.append(_Shown(Path(name).name or name, on_device, decoding, translator))

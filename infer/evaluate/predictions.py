@@ -99,8 +99,12 @@ def table(record: dict[str, Any]) -> str:
     """Returns the record of any task but translation as text."""
     unit = next(unit for unit in ("token", "text", "image") if f"{unit}s" in record)
     steps = named_steps(record["checkpoints"])
-    lines = [f"{record['data']}: {record[f'{unit}s']:,} {unit}s, {steps}", ""]
-    lines.append(f"{'nll':<16} {record['nll']:8.4f}   nats {'an' if unit == 'image' else 'a'} {unit}")
+    article = "an" if unit == "image" else "a"
+    lines = [
+        f"{record['data']}: {record[f'{unit}s']:,} {unit}s, {steps}",
+        "",
+        f"{'nll':<16} {record['nll']:8.4f}   nats {article} {unit}",
+    ]
     signatures = record["signatures"]
     if "accuracy" in record and "accuracy" not in signatures:
         lines.append(f"{'accuracy':<16} {record['accuracy']:8.4f}   of the {unit}s")

@@ -8,11 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
+from ml_collections import ConfigDict
 
 from base.errors import UserError
 from base.numbers import from_nll
 from base.progress import Progress
 from data.batching import TextBatch
+from data.cache import Prepared
 from data.pipeline import text_batches
 from data.sources import open_corpus
 from infer.evaluate.record import provenance
@@ -62,20 +64,7 @@ def evaluate(model_run: Run, split: str, row_length: int | None = None) -> dict[
     feeds = 0 if corpus.characters else 1
     text_bytes = sum(len(text.encode()) + feeds for (text,) in corpus.pairs())
     started = time.perf_counter()
-    mesh = data_mesh()
-    score = by_place(task_of(cfg.task).objective(cfg, model_run.model_config))
-    params = place_params(mesh, model_run.params)
-    nll_t = np.zeros(0)
-    tokens_t = np.zeros(0)
-    batches = text_batches(prepared, cfg.data, process_shard(mesh))
-    shown = Progress("predicting", "batches", total=len(batches), is_summarised=False, enabled=is_main())
-    with jax.set_mesh(mesh), shown as progress:
-        for batch in progress.count(batches):
-            with user_error_if_too_long():
-                scored = score(params, place_rows(mesh, batch))
-            batch_nll_t, batch_tokens_t = jax.device_get(scored)
-            nll_t = _sum(nll_t, batch_nll_t)
-            tokens_t = _sum(tokens_t, batch_tokens_t)
+    nll_t, tokens_t = _predicted(model_run, cfg, prepared)
     total = float(nll_t.sum())
     tokens = int(prepared.lengths.sum(dtype="int64"))
     vocabulary = f"vocabulary:{model_run.tokenizer.vocab_size}|smoothing:none"
@@ -96,6 +85,29 @@ def evaluate(model_run: Run, split: str, row_length: int | None = None) -> dict[
         "seconds": time.perf_counter() - started,
         **provenance(model_run, spec, split),
     }
+
+
+def _predicted(model_run: Run, cfg: ConfigDict, prepared: Prepared) -> tuple[np.ndarray, np.ndarray]:
+    """Returns, for each place of a row over all rows, minus the log-probability in nats, and how many tokens.
+
+    Raises:
+      UserError: a row is longer than the learned positions.
+    """
+    mesh = data_mesh()
+    score = by_place(task_of(cfg.task).objective(cfg, model_run.model_config))
+    params = place_params(mesh, model_run.params)
+    nll_t = np.zeros(0)
+    tokens_t = np.zeros(0)
+    batches = text_batches(prepared, cfg.data, process_shard(mesh))
+    shown = Progress("predicting", "batches", total=len(batches), is_summarised=False, enabled=is_main())
+    with jax.set_mesh(mesh), shown as progress:
+        for batch in progress.count(batches):
+            with user_error_if_too_long():
+                scored = score(params, place_rows(mesh, batch))
+            batch_nll_t, batch_tokens_t = jax.device_get(scored)
+            nll_t = _sum(nll_t, batch_nll_t)
+            tokens_t = _sum(tokens_t, batch_tokens_t)
+    return nll_t, tokens_t
 
 
 def _sum(a_t: np.ndarray, b_t: np.ndarray) -> np.ndarray:

@@ -65,7 +65,7 @@ def evaluate(
     runs = [model_run, *others]
     sources = sentences.sources
     references = sentences.references
-    # Before the translations, which would be lost.
+    # Checked first: an error after the search would throw its translations away.
     check_lengths([run.model_config for run in runs], model_run.tokenizer, sources, references)
     translations, seconds = translate(runs, sentences, decoding, "translating", "lines")
     hypotheses = [translation.text for translation in translations]

@@ -48,7 +48,11 @@ class Parameters(NamedTuple):
 
     def equal_labels(self, label: str) -> set[str]:
         """Returns the label itself and those declared equal to it."""
-        return {label, *(name for pair in self.eq_labels if label in pair for name in pair)}
+        labels = {label}
+        for pair in self.eq_labels:
+            if label in pair:
+                labels.update(pair)
+        return labels
 
     def same_word(self, a: str, b: str) -> bool:
         """Returns whether two words are equal or declared equal."""
@@ -94,15 +98,17 @@ def read_parameters(path: str | Path) -> Parameters:
             continue
         keyword, *values = line.split()
         where = f"{path}, line {number}: {keyword}"
-        count = 2 if keyword in _EQUAL else 1
         if keyword not in known:
-            near = difflib.get_close_matches(keyword, known, n=1) or [", ".join(known)]
-            raise UserError(f"{where} is not an EVALB parameter; did you mean {near[0]}?")
-        if len(values) != count or (keyword in _NUMBERS and whole(values[0]) is None):
-            kind = "a whole number" if keyword in _NUMBERS else f"{count} word{'s' * (count - 1)}"
+            near = difflib.get_close_matches(keyword, known, n=1)
+            advice = f"did you mean {near[0]}?" if near else f"it must be one of {', '.join(known)}"
+            raise UserError(f"{where} is not an EVALB parameter; {advice}")
+        count = 2 if keyword in _EQUAL else 1
+        is_number = keyword in _NUMBERS
+        if len(values) != count or (is_number and whole(values[0]) is None):
+            kind = "a whole number" if is_number else {1: "1 word", 2: "2 words"}[count]
             raise UserError(f"{where} has {' '.join(values) or 'no value'!r}; it must have {kind}")
         field = known[keyword]
-        if keyword in _NUMBERS:
+        if is_number:
             fields[field] = int(values[0])
         else:
             value = values[0] if count == 1 else (values[0], values[1])

@@ -21,13 +21,18 @@ def by_length(sources: Sequence[str], hypotheses: Sequence[str], references: Seq
     bands: dict[int, tuple[list[str], list[str]]] = {}
     for source, hypothesis, reference in zip(sources, hypotheses, references, strict=True):
         words = min(max(len(source.split()), 1), LAST + 1)
-        ours, theirs = bands.setdefault((words - 1) // WIDTH, ([], []))
-        ours.append(hypothesis)
-        theirs.append(reference)
+        band_hypotheses, band_references = bands.setdefault((words - 1) // WIDTH, ([], []))
+        band_hypotheses.append(hypothesis)
+        band_references.append(reference)
     scored: list[dict[str, Any]] = []
-    for band, (ours, theirs) in sorted(bands.items()):
+    for band, (band_hypotheses, band_references) in sorted(bands.items()):
         before = band * WIDTH
-        end = None if before == LAST else before + WIDTH
-        scores = {"sacrebleu": sacrebleu(ours, theirs).value, "exact_match": exact_match(ours, theirs).value}
-        scored.append({"words": [before + 1, end], "lines": len(ours), **scores})
+        scored.append(
+            {
+                "words": [before + 1, None if before == LAST else before + WIDTH],
+                "lines": len(band_hypotheses),
+                "sacrebleu": sacrebleu(band_hypotheses, band_references).value,
+                "exact_match": exact_match(band_hypotheses, band_references).value,
+            }
+        )
     return scored

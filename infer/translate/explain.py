@@ -193,7 +193,9 @@ def _nodes(
     log_probs_m = np.asarray(after.log_probs_bm)[0].tolist()
     kept = dict(zip(_rows(after.ids_bmt, length), log_probs_m, strict=True))
     nodes = []
-    for ids, log_prob in zip(_rows(weighed.ids_bkt, length), np.asarray(weighed.log_probs_bk)[0].tolist(), strict=True):
+    ids_k = _rows(weighed.ids_bkt, length)
+    log_probs_k = np.asarray(weighed.log_probs_bk)[0].tolist()
+    for ids, log_prob in zip(ids_k, log_probs_k, strict=True):
         if not np.isfinite(log_prob):
             continue
         state = PRUNED

@@ -82,7 +82,7 @@ def find(
     rows = len(arrays["inputs_bs"])
     end = states.FIRST_STEPS
     if fewer_rows(rows) == 0:
-        end *= 2  # what a batch has that has shrunk to as few rows
+        end *= 2  # the cache of a larger batch once it has shrunk to so few rows: both then run the same programs
     state = _start(search, model, fixed, end, params, arrays)
     end = min(end, state.steps)
     rows_b = np.arange(rows)

@@ -79,7 +79,8 @@ def by_line(source: Iterable[bytes], answer: Callable[[str], str]) -> Iterator[b
 def formatted(translation: Translation, line: int, nbest: int, scores: bool) -> str:
     """Returns the output for one line; see the top of infer/translate/__main__.py."""
     if nbest > 1:
-        return "".join(f"{line} ||| {text} ||| {score:.6f}\n" for text, score, _, _ in translation.hypotheses)
+        lines = [f"{line} ||| {one.text} ||| {one.score:.6f}\n" for one in translation.hypotheses]
+        return "".join(lines)
     best = translation.hypotheses[0]
     return f"{best.text}\t{best.score:.6f}\n" if scores else f"{best.text}\n"
 

@@ -184,14 +184,8 @@ class Translator:
             return [ids]
         if len(text) < 2:
             return [ids[: self._max_input - 1]]
-        middle = len(text) // 2
-        third = len(text) // 3
-        for pattern in _BREAKS:
-            places = [match.end() for match in re.finditer(pattern, text) if third <= match.end() <= len(text) - third]
-            if places:
-                middle = min(places, key=lambda place: abs(place - len(text) // 2))
-                break
-        return self._cut(text[:middle]) + self._cut(text[middle:])
+        place = _break_of(text)
+        return self._cut(text[:place]) + self._cut(text[place:])
 
     def _translate_rows(
         self,
@@ -251,17 +245,9 @@ class Translator:
         prefixes = [encode(wish.prefix) for wish in required]
         phrases = [[ids for ids in map(encode, wish.phrases) if ids] for wish in required]
         for row, line in enumerate(lines):
-            needed = len(prefixes[row]) + sum(map(len, phrases[row])) + 1
-            room = int((source_bs[row] > 0).sum()) + self._decoding.extra_length
-            cure = "raise --extra_length"
-            if self._positions is not None and self._positions < room:
-                room = self._positions
-                cure = "the model has no more learned positions"
-            if needed > max(room, 1):
-                raise UserError(
-                    f"line {line}: its translation may have {room} subwords, and what is required takes "
-                    f"{needed}; {cure}"
-                )
+            needed = len(prefixes[row]) + sum(map(len, phrases[row])) + 1  # and EOS
+            source_length = int((source_bs[row] > 0).sum())
+            self._check_room(line, source_length, needed)
         rules = self._rules
         if not any(prefixes) and not any(phrases):
             return None if rules == Rules() else rules
@@ -272,6 +258,18 @@ class Translator:
             phrases_bcl = _padded_phrases(phrases, len(source_bs))
             rules = dataclasses.replace(rules, phrases_bcl=cut_rows(self._mesh, phrases_bcl))
         return rules
+
+    def _check_room(self, line: int, source_length: int, needed: int) -> None:
+        """Raises a `UserError` if a line's translation may not have the `needed` subwords, EOS among them."""
+        room = source_length + self._decoding.extra_length
+        cure = "raise --extra_length"
+        if self._positions is not None and self._positions < room:
+            room = self._positions
+            cure = "the model has no more learned positions"
+        if needed > max(room, 1):
+            raise UserError(
+                f"line {line}: its translation may have {room} subwords, and what is required takes {needed}; {cure}"
+            )
 
     def _hypotheses(self, outputs: Hypotheses, row: int) -> list[Hypothesis]:
         """Returns the hypotheses of one row; an empty one if the parameters are not finite and there is none."""
@@ -301,6 +299,18 @@ def search_of(decoding: Decoding) -> tuple[Callable[..., Search], dict[str, Any]
         options |= {"groups": decoding.groups, "diversity": decoding.diversity}
         return diverse_search, {**options, "extra_length": decoding.extra_length}
     return beam_search, {**options, "nbest": decoding.nbest, "extra_length": decoding.extra_length}
+
+
+def _break_of(text: str) -> int:
+    """Returns where to cut a text: in its middle third, at the best kind of break there is, nearest to the middle."""
+    middle = len(text) // 2
+    third = len(text) // 3
+    for pattern in _BREAKS:
+        ends = [match.end() for match in re.finditer(pattern, text)]
+        places = [end for end in ends if third <= end <= len(text) - third]
+        if places:
+            return min(places, key=lambda place: abs(place - middle))
+    return middle
 
 
 def _padded_prefixes(prefixes: list[list[int]], rows: int) -> np.ndarray:

@@ -151,14 +151,13 @@ def _paper(name: str) -> float:
 
 def _design(models: dict[str, RowRuns]) -> list[Card]:
     """Returns the three conditions of configs/small.py, which hold for all rows together."""
-    agree, signs, ranks = (
-        measured(SMALL, Claim(text, list(models.values()), ours=NOT_RUN), np.array([]), 0)
-        for text in (
-            f"base's seeds agree within {SEEDS_BLEU:g} BLEU and {100 * SEEDS_PERPLEXITY:g} % of perplexity",
-            "every row's difference from base has the paper's sign",
-            f"perplexities rank as the paper's: a correlation of at least {CORRELATION:g}",
-        )
-    )
+
+    def card_of(text: str) -> Card:
+        return measured(SMALL, Claim(text, list(models.values()), ours=NOT_RUN), np.array([]), 0)
+
+    agree = card_of(f"base's seeds agree within {SEEDS_BLEU:g} BLEU and {100 * SEEDS_PERPLEXITY:g} % of perplexity")
+    signs = card_of("every row's difference from base has the paper's sign")
+    ranks = card_of(f"perplexities rank as the paper's: a correlation of at least {CORRELATION:g}")
     counts = [len(row.scored) for row in models.values()]
     if min(counts) < 2:
         verdict = OPEN if any(counts) else NOT_RUN

@@ -67,21 +67,22 @@ def _evaluation(model_run: Run) -> Path:
 def measure(model_run: Run, pairs: Pairs) -> list[dict[str, Any]]:
     """Returns for each relation and band the number of pairs, and of how many the right one is more probable."""
     flat = [pair for cell in pairs.values() for pair in cell]
-    english, right, wrong = ([pair[place] for pair in flat] for place in range(3))
+    english = [source for source, _, _ in flat]
+    right = [german for _, german, _ in flat]
+    wrong = [german for _, _, german in flat]
 
     def log_probs(german: list[str]) -> np.ndarray:
         return line_log_probs(model_run.model_config, model_run.params, model_run.tokenizer, english, german)
 
-    better = iter(log_probs(right) > log_probs(wrong))
-    return [
-        {
-            "relation": relation,
-            "words": list(band),
-            "cases": len(cell),
-            "right": sum(bool(next(better)) for _ in cell),
-        }
-        for (relation, band), cell in pairs.items()
-    ]
+    is_better = log_probs(right) > log_probs(wrong)
+    found: list[dict[str, Any]] = []
+    start = 0
+    for (relation, band), cell in pairs.items():
+        end = start + len(cell)
+        hits = int(is_better[start:end].sum())
+        found.append({"relation": relation, "words": list(band), "cases": len(cell), "right": hits})
+        start = end
+    return found
 
 
 def table(workdir: str, found: list[dict[str, Any]]) -> Table:

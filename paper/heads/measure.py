@@ -91,6 +91,20 @@ def owners(tokenizer: Tokenizer, tokens: Sequence[str], text: str) -> list[int]:
     Raises:
       ValueError: `tokens` are not the tokens of `text`.
     """
+    byte_owners = _byte_owners(tokenizer, tokens, text)
+    subword_owners = []
+    end = 0
+    for piece in tokenizer.pieces(tokenizer.encode(text)):
+        is_byte = re.fullmatch(r"<0x[0-9A-F]{2}>", piece)
+        end += 1 if is_byte else len(piece.replace("▁", " ").encode())
+        last_byte = min(end, len(byte_owners)) - 1
+        subword_owners.append(byte_owners[last_byte])
+    # A space that is its own subword belongs to the token after it.
+    return [max(owner, 0) for owner in subword_owners]
+
+
+def _byte_owners(tokenizer: Tokenizer, tokens: Sequence[str], text: str) -> list[int]:
+    """Returns the token that each byte of the normalised text belongs to; -1 for the space before it."""
     spelled = tokenizer.normalise(text).encode()
     byte_owners = [-1]  # the first byte is the space that sentencepiece puts before a sentence
     end = 0
@@ -102,15 +116,7 @@ def owners(tokenizer: Tokenizer, tokens: Sequence[str], text: str) -> list[int]:
         length = start + len(letters) - end
         byte_owners += [place] * length
         end += length
-    subword_owners = []
-    end = 0
-    for piece in tokenizer.pieces(tokenizer.encode(text)):
-        is_byte = re.fullmatch(r"<0x[0-9A-F]{2}>", piece)
-        end += 1 if is_byte else len(piece.replace("▁", " ").encode())
-        last_byte = min(end, len(byte_owners)) - 1
-        subword_owners.append(byte_owners[last_byte])
-    # A space that is its own subword belongs to the token after it.
-    return [max(owner, 0) for owner in subword_owners]
+    return byte_owners
 
 
 def token_weights(weights_nhts: Float[np.ndarray, "n h t s"], spans: Spans) -> Float[np.ndarray, "n h q k"]:

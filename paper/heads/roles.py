@@ -230,10 +230,12 @@ def alignment_report(valid: Sequence[AlignmentTally], test: Sequence[AlignmentTa
     sentences; `diagonal` is the error of the diagonal; `links` the number of gold links. `low` and `high` bound the
     95 % interval of an error.
     """
-    heads_nh = test[0].error_nh()
-    layers_n = test[1].error_nh()[:, 0]
-    layer, head = map(int, np.unravel_index(np.argmin(valid[0].error_nh()), heads_nh.shape))
-    best = int(np.argmin(valid[1].error_nh()[:, 0]))
+    valid_heads, valid_layers = valid
+    test_heads, test_layers = test
+    heads_nh = test_heads.error_nh()
+    layers_n = test_layers.error_nh()[:, 0]
+    layer, head = map(int, np.unravel_index(np.argmin(valid_heads.error_nh()), heads_nh.shape))
+    best = int(np.argmin(valid_layers.error_nh()[:, 0]))
 
     def bounds(interval: Interval) -> dict[str, float]:
         return {"low": interval[0], "high": interval[1]}
@@ -241,13 +243,13 @@ def alignment_report(valid: Sequence[AlignmentTally], test: Sequence[AlignmentTa
     return {
         "heads": heads_nh.tolist(),
         "layers": layers_n.tolist(),
-        "best_layer": {"layer": best + 1, "error": float(layers_n[best]), **bounds(test[1].interval(best, 0))},
+        "best_layer": {"layer": best + 1, "error": float(layers_n[best]), **bounds(test_layers.interval(best, 0))},
         "best_head": {
             "layer": layer + 1,
             "head": head + 1,
             "error": float(heads_nh[layer, head]),
-            **bounds(test[0].interval(layer, head)),
+            **bounds(test_heads.interval(layer, head)),
         },
-        "diagonal": {"error": test[0].diagonal_error(), **bounds(test[0].diagonal_interval())},
-        "links": test[0].true,
+        "diagonal": {"error": test_heads.diagonal_error(), **bounds(test_heads.diagonal_interval())},
+        "links": test_heads.true,
     }

@@ -67,7 +67,8 @@ def measure(run: Run, cases: int) -> dict[str, Any]:
             found += 1
             for name, patch in patches(run.model_config.N, case).items():
                 patched = trace(run, case.source, case.target, patch)
-                moved[name] += best(patched, case.predicting) == best(case.second, case.predicting)
+                has_moved = best(patched, case.predicting) == best(case.second, case.predicting)
+                moved[name] += int(has_moved)
     if found < cases:
         raise UserError(f"--workdir={run.workdir}: this model translates too few nouns for --cases={cases}")
     return {**provenance(run, "grammar:test", "test"), "seed": run.config.seed, "cases": cases, "moved": moved}

@@ -14,7 +14,7 @@ from paper.records import Records
 from paper.rows import RowRuns, caveat_notes, of_seeds, row_runs, run_notes
 from paper.studies.choice import stage_1
 from paper.tables.cost import cost
-from paper.tables.trend import INTERVAL, half_interval, with_interval
+from paper.tables.trend import INTERVAL, differences_by_seed, half_interval, with_interval
 
 FILE = "configs/bottleneck.py"
 SHORT, LONG = 6, 16  # the bands of lengths that are compared, by their first number of words
@@ -70,8 +70,7 @@ def dropped(row: RowRuns) -> dict[int, float]:
 
 def more(drops: Mapping[str, Mapping[int, float]], kind: str, dropping: str = "fixed") -> Float[np.ndarray, " seeds"]:
     """Returns how much more BLEU `dropping` loses than `kind`, for each seed that both have."""
-    one, other = drops[dropping], drops[kind]
-    return np.array([one[seed] - other[seed] for seed in sorted(one.keys() & other.keys())])
+    return differences_by_seed(drops[dropping], drops[kind])
 
 
 def verdict(drops: Mapping[str, Mapping[int, float]]) -> str:

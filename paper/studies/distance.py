@@ -21,6 +21,7 @@ from paper.tables.trend import (
     INTERVAL,
     LEVEL,
     Differences,
+    differences_by_seed,
     holm,
     p_values_of,
     paired_differences,
@@ -103,8 +104,7 @@ def dropped(row: RowRuns, relation: str) -> dict[int, float]:
 
 def minus(drops: Mapping[str, Mapping[int, float]], name: str) -> Float[np.ndarray, " seeds"]:
     """Returns how much more a layer drops than attention, for each seed that both have."""
-    layer, base = drops[name], drops[BASE]
-    return np.array([layer[seed] - base[seed] for seed in sorted(layer.keys() & base.keys())])
+    return differences_by_seed(drops[name], drops[BASE])
 
 
 def verdict_of_distance(more: Differences) -> str:

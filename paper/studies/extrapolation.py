@@ -13,7 +13,7 @@ from paper.drawing import curve, drawn
 from paper.records import Records
 from paper.rows import RowRuns, caveat_notes, load, row_runs, run_notes
 from paper.tables.cost import cost
-from paper.tables.trend import INTERVAL, with_interval
+from paper.tables.trend import INTERVAL, differences_by_seed, with_interval
 from run.folder import model_config
 
 FILE = "configs/extrapolation.py"
@@ -81,9 +81,7 @@ def risen(row: RowRuns, band: tuple[int, int]) -> Float[np.ndarray, " seeds"]:
 
 def apart(row: RowRuns, other: RowRuns, band: tuple[int, int]) -> Float[np.ndarray, " seeds"]:
     """Returns the mean over a band minus that of another row, for each seed that both have, as `banded`."""
-    one = _banded_by_seed(row, band)
-    two = _banded_by_seed(other, band)
-    return np.array([one[seed] - two[seed] for seed in sorted(one.keys() & two.keys())])
+    return differences_by_seed(_banded_by_seed(row, band), _banded_by_seed(other, band))
 
 
 def _banded_by_seed(row: RowRuns, band: tuple[int, int]) -> dict[int, float]:

@@ -126,7 +126,8 @@ def beginnings(records: Records, rows: dict[str, RowRuns], pretraining: str) -> 
     own = 0
     unknown: dict[str, None] = {}
     for row in rows.values():
-        begun = [init for seed in row.scored if (init := _beginning(seed))]
+        beginnings_of_row = [_beginning(seed) for seed in row.scored]
+        begun = [init for init in beginnings_of_row if init is not None]
         times = Counter(init.sha256 or init.run for init in begun)
         for init in begun:
             if init.sha256 not in recorded:

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-from scipy import stats
 
+from base.intervals import wilson
 from base.table import NOT_RUN, Table, number, spread
 from base.two_stages import SEEDS
 from configs.g2p import CHOSEN, LANGUAGES, OPTIONS, PILOT
@@ -14,7 +14,6 @@ from paper.published import G2P
 from paper.records import Records, RunRecord
 from paper.rows import RowRuns, caveat_notes, of_seeds, row_runs, run_notes
 from paper.tables.cost import cost
-from paper.tables.trend import LEVEL
 
 FILE = "configs/g2p.py"
 TITLE = "Pronunciations in ten languages"
@@ -44,7 +43,8 @@ def tables(records: Records) -> list[Table]:
         )
     means = list(mean_of(alone).values())
     all_together = spread(list(mean_of(together).values()), 2) or NOT_RUN
-    mean = "mean", number(PUBLISHED, 2), all_together, spread(means, 2) or NOT_RUN, "", "", str(len(means)), ""
+    all_alone = spread(means, 2) or NOT_RUN
+    mean = ("mean", number(PUBLISHED, 2), all_together, all_alone, "", "", str(len(means)), "")
     head = (
         "language",
         "word errors %: published, an ensemble",
@@ -121,8 +121,8 @@ def interval(row: RowRuns) -> str:
         return ""
     words = sum(band["lines"] for band in row.scored[0].scores["by_length"])
     wrong = round(words * (1 - float(np.mean(row.values("exact_match"))) / 100))
-    ends = stats.binomtest(wrong, words).proportion_ci(1 - LEVEL, "wilson")
-    return f"{number(100 * ends.low, 1)} to {number(100 * ends.high, 1)}"
+    low, high = wilson(wrong, words)
+    return f"{number(100 * low, 1)} to {number(100 * high, 1)}"
 
 
 def verdict(together: Errors) -> str:

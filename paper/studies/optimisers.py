@@ -88,14 +88,16 @@ def stage_1(records: Records) -> Table:
         f"{FILE} before stage 2"
     ]
     for row in ROWS:
-        for warmup, clip_norm in dict.fromkeys((option.warmup, option.clip_norm) for option in OPTIONS[row]):
-            shown = [perplexities[row][str(Option(rate, warmup, clip_norm))] for rate in rates(row)]
+        ladder = rates(row)
+        settings = dict.fromkeys((option.warmup, option.clip_norm) for option in OPTIONS[row])  # each once, in order
+        for warmup, clip_norm in settings:
+            shown = [perplexities[row][str(Option(rate, warmup, clip_norm))] for rate in ladder]
             cells = [NOT_RUN if value is None else number(float(np.log(value)), 3) for value in shown]
-            lines.append((row, str(rates(row)[2]), f"{warmup} %", _clipped(clip_norm), *cells))
+            lines.append((row, str(ladder[2]), f"{warmup} %", _clipped(clip_norm), *cells))
         chosen = choice(perplexities[row])
-        at_an_end = [str(option) for option in OPTIONS[row] if option.lr in (rates(row)[0], rates(row)[-1])]
+        options_at_an_end = [str(option) for option in OPTIONS[row] if option.lr in (ladder[0], ladder[-1])]
         if chosen:
-            beyond = "; its rate is an end of the ladder" if chosen in at_an_end else ""
+            beyond = "; its rate is an end of the ladder" if chosen in options_at_an_end else ""
             notes.append(f"{row} chose RATE-WARMUP-CLIP {chosen}{beyond}")
     factors = (f"nll, × {rate / LADDER[2]:g}" for rate in LADDER)
     head = ("optimiser", "middle rate", "warm-up", "gradients clipped at", *factors)
@@ -143,9 +145,16 @@ def _curve(validations: Sequence[Mapping[str, Any]]) -> Curve:
 def target_of(records: Records) -> float | None:
     """Returns the nll on validation of Adam's best run of stage 1 after 80 % of its updates; None before stage 1."""
     found = validations_of(records, [run_of(BASE, option) for option in OPTIONS[BASE]])
-    curves = {str(option): _curve(found[run_of(BASE, option)].get(0, [])) for option in OPTIONS[BASE]}
-    best = choice({name: points[-1][1] if points else None for name, points in curves.items()})
-    return dict(curves[best]).get(AT) if best else None
+    curves: dict[str, Curve] = {}
+    last: dict[str, float | None] = {}
+    for option in OPTIONS[BASE]:
+        points = _curve(found[run_of(BASE, option)].get(0, []))
+        curves[str(option)] = points
+        last[str(option)] = points[-1][1] if points else None
+    best = choice(last)
+    if not best:
+        return None
+    return dict(curves[best]).get(AT)
 
 
 def updates_to(curves: Curves, target: float | None) -> dict[str, dict[int, float]]:

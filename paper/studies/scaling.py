@@ -173,8 +173,10 @@ def law_table(runs: dict[str, RowRuns]) -> Table:
     if largest.scored:
         off = law.best[-1] / float(np.mean(largest.values("nll"))) - 1
         errors[-1] = f"{number(100 * off, 1, sign=True)} %"
-    columns = (FITTED, *(map(rounded, numbers) for numbers in law[1:]), measured, errors)
-    lines = list(zip(*columns, strict=True))
+    best = map(rounded, law.best)
+    low = map(rounded, law.low)
+    high = map(rounded, law.high)
+    lines = list(zip(FITTED, best, low, high, measured, errors, strict=True))
     notes = [
         f"fitted to {law.runs} runs, without {ROWS[-1]}, by least squared relative error, with E >= 0; "
         f"intervals: {DRAWS} draws of the cells with replacement, each with all of its seeds",

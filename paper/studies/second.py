@@ -242,9 +242,11 @@ def plot(records: Records, path: Path) -> None:
         places: dict[str, tuple[float, float]] = {}
         for name, seeds in differences.items():
             paper = paper_difference(name)
-            spread = half_interval(seeds) or 0.0
-            marker = "o" if name in PRIMARY else "s"
-            axes.errorbar(paper, seeds.mean(), yerr=spread, fmt=marker, color="C0" if name in PRIMARY else "grey")
+            half = half_interval(seeds) or 0.0
+            is_primary = name in PRIMARY
+            marker = "o" if is_primary else "s"
+            ink = "C0" if is_primary else "grey"
+            axes.errorbar(paper, seeds.mean(), yerr=half, fmt=marker, color=ink)
             places[name] = (paper, float(seeds.mean()))
         axes.axhline(0, color="grey", linewidth=0.5)
         axes.axvline(0, color="grey", linewidth=0.5)

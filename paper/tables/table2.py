@@ -96,13 +96,17 @@ def small(rows: Rows) -> Table:
     for pair in PAIRS:
         for size in SIZES:
             row = rows[size, pair, ":small"]
-            big = size == "big"
+            papers = ""
+            ours = ""
+            if size == "big":
+                papers = difference(printed["big", pair], printed["base", pair], 1)
+                ours = with_interval(step_of[pair], 2)
             lines.append(
                 (
                     row.label(f"Transformer ({size}), scaled-down model"),
                     pair,
-                    difference(printed["big", pair], printed["base", pair], 1) if big else "",
-                    with_interval(step_of[pair], 2) if big else "",
+                    papers,
+                    ours,
                     row.shown("sacrebleu"),
                     spread(row.values("perplexity"), 3),
                     str(len(row.scored)),

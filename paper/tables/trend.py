@@ -51,10 +51,13 @@ class SeedSpread(NamedTuple):
 
 def paired_differences(row: RowRuns, base: RowRuns, key: str) -> Float[np.ndarray, " seeds"]:
     """Returns the row's score minus base's, of perplexity its logarithm, for each seed that both have."""
-    of_row = by_seed(row, key)
-    of_base = by_seed(base, key)
-    shared = sorted(of_row.keys() & of_base.keys())
-    return np.array([of_row[seed] - of_base[seed] for seed in shared])
+    return differences_by_seed(by_seed(row, key), by_seed(base, key))
+
+
+def differences_by_seed(values: Mapping[int, float], base: Mapping[int, float]) -> Float[np.ndarray, " seeds"]:
+    """Returns values minus those of a base, for each seed that both have, in the order of the seeds."""
+    shared = sorted(values.keys() & base.keys())
+    return np.array([values[seed] - base[seed] for seed in shared])
 
 
 def by_seed(row: RowRuns, key: str) -> dict[int, float]:
@@ -147,8 +150,9 @@ def spread_of_seeds(row: RowRuns) -> SeedSpread | None:
     """Returns how far the seeds of a row lie apart; None of fewer than two."""
     if len(row.scored) < 2:
         return None
-    points, share = (float(np.std(list(by_seed(row, key).values()), ddof=1)) for key in ("sacrebleu", "perplexity"))
-    return SeedSpread(points, share)
+    bleu = list(by_seed(row, "sacrebleu").values())
+    log_perplexity = list(by_seed(row, "perplexity").values())
+    return SeedSpread(points=float(np.std(bleu, ddof=1)), share=float(np.std(log_perplexity, ddof=1)))
 
 
 def rank_correlation(

@@ -36,7 +36,10 @@ def product(*parts: Axes | Sequence[Point]) -> list[Point]:
     """
     factors: list[list[Point]] = []
     for part in parts:
-        factors += [_axis(key, part[key]) for key in part] if isinstance(part, Mapping) else [list(part)]
+        if isinstance(part, Mapping):
+            factors += [_axis(key, part[key]) for key in part]
+        else:
+            factors.append(list(part))
     return [_merged(combination) for combination in itertools.product(*factors)]
 
 

@@ -48,9 +48,9 @@ def draw(
     if not validated:
         raise UserError("no point has been validated yet; there is nothing to draw")
     keys = differing_keys(validated, config or {})
-    panels = len(keys) + bool(importances)
+    panels = len(keys) + (1 if importances else 0)
     columns = 2 if panels in (1, 2, 4) else 3
-    rows = -(-panels // columns)
+    rows = math.ceil(panels / columns)
     figure = Figure(figsize=(11, 5 + 3.2 * rows), layout="constrained")
     grid = figure.add_gridspec(1 + rows, columns, height_ratios=[5] + [3.2] * rows)
     history = figure.add_subplot(grid[0, :])

@@ -105,6 +105,13 @@ def run_child(command: list[str], log: Path, watch: Callable[[], bool]) -> tuple
     if child.returncode < 0:
         return child.returncode, f"killed by {signal.Signals(-child.returncode).name}"
     text = log.read_bytes()[start:].decode("utf-8", "replace")
-    lines = [line.strip() for line in text.splitlines() if line.strip()] or [f"exit status {child.returncode}"]
+    return child.returncode, _last_error(text) or f"exit status {child.returncode}"
+
+
+def _last_error(text: str) -> str:
+    """Returns the last line of a log that reports an error, or else its last line; "" if it has none."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
-    return child.returncode, (errors or lines)[-1]
+    if errors:
+        return errors[-1]
+    return lines[-1] if lines else ""

@@ -136,9 +136,12 @@ class Study:
             retry = RetryHeartbeatStaleTrialCallback(inherit_intermediate_values=True)
             for trial in filter(_abandoned, self._counting().values()):
                 retry(self.study, copy.deepcopy(trial))
-            waiting = self.study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
-            held = (self._claim(trial) for trial in waiting if trial.user_attrs.get("name") in self.points)
-            return next(filter(None, held), None)
+            for trial in self.study.get_trials(deepcopy=False, states=(TrialState.WAITING,)):
+                if trial.user_attrs.get("name") in self.points:
+                    held = self._claim(trial)
+                    if held is not None:
+                        return held
+        return None
 
     def _claim(self, trial: FrozenTrial) -> "HeldPoint | None":
         trial_id = self.storage.get_trial_id_from_study_id_trial_number(self._id, trial.number)
@@ -310,7 +313,9 @@ def reachable() -> Iterator[None]:
 def without_password(url: str | None) -> str | None:
     """Returns the URL with its password masked; raises `UserError` where it is none."""
     with reachable():
-        return url and make_url(url).render_as_string(hide_password=True)
+        if not url:
+            return url
+        return make_url(url).render_as_string(hide_password=True)
 
 
 def try_out(suggest: Callable[[Trial], Point]) -> None:
@@ -323,10 +328,10 @@ def _connect(url: str | None, workdir: Path, silence: int) -> RDBStorage:
     own = workdir / "sweep" / "study.db"
     if url is None and (own.is_symlink() or own.parent.is_symlink()):
         raise UserError(f"{own}: a link to elsewhere; give the database that you mean as --storage=URL")
-    lite = url is None or make_url(url).get_backend_name() == "sqlite"
+    is_sqlite = url is None or make_url(url).get_backend_name() == "sqlite"
     file = own if url is None else make_url(url).database
     engine: dict[str, Any] = {"pool_pre_ping": True}
-    if lite:
+    if is_sqlite:
         engine = {
             "poolclass": NullPool,
             "creator": lambda: sqlite3.connect(file or "", timeout=60, isolation_level=None),

@@ -76,7 +76,8 @@ def _train(point: HeldPoint, workdir: Path, command: Command, stop: Stop) -> Out
             stop.pause(1.0)
         _say(point, "begins" if point.attempt == 1 else f"goes on, attempt {point.attempt}")
         status, last_line = run_child(command(point, folder), log, watch)
-        stop.pause(1.0 if status < 0 else 0.0)  # what killed the run may be about to reach this process, too
+        if status < 0:
+            stop.pause(1.0)  # what killed the run may be about to reach this process, too
         records = read_metrics(folder)
     except UserError as error:
         return Outcome("failed", str(error), {})
