@@ -13,6 +13,7 @@ import pytest
 from ml_collections import ConfigDict
 
 from configs import common
+from run.sharding import AXES
 
 ROOT = Path(__file__).parent.parent.parent
 # From the bottom up: a room may import itself and the floors below. `configs/common.py`, which every command reads, is
@@ -200,14 +201,6 @@ def test_a_config_is_a_document_that_loads(path: Path) -> None:
     assert keys(cfg) == keys(common.default()), f"{ids(path)} adds or removes keys; configs/common.py defines them all"
 
 
-@pytest.mark.parametrize("key", sorted(leaf for leaf in common.default().to_dict()))
-def test_keys_of_common_are_documented(key: str) -> None:
-    source = (ROOT / "configs" / "common.py").read_text()
-    assert re.search(rf"^    cfg\.{key} = ", source, re.MULTILINE), (
-        f"configs/common.py must define {key} on its own line"
-    )
-
-
 def keys(cfg: ConfigDict) -> set[str]:
     """Returns the dotted names of all leaves."""
     inner = {f"{key}.{leaf}" for key in cfg if isinstance(cfg[key], ConfigDict) for leaf in keys(cfg[key])}
@@ -218,13 +211,87 @@ def leaves() -> list[str]:
     return sorted(keys(common.default()))
 
 
+# Names of the paper, and those that the line above explains.
+PLAIN = (
+    "data.valid",
+    "data.test",
+    "image.classes",
+    "model.d_model",
+    "model.d_ff",
+    "optim.b1",
+    "optim.b2",
+    "optim.eps",
+    "decode.beam",
+)
+
+
+@pytest.mark.parametrize("key", [key for key in leaves() if key not in PLAIN])
+def test_keys_of_common_are_documented(key: str) -> None:
+    """By a comment behind the one line that defines it, or on the line before."""
+    lines = (ROOT / "configs" / "common.py").read_text().splitlines()
+    places = [number for number, line in enumerate(lines) if line.startswith(f"    cfg.{key} = ")]
+    assert len(places) == 1, f"configs/common.py must define {key} on one line of its own"
+    (place,) = places
+    before = lines[place - 1].strip()
+    assert "  # " in lines[place] or before.startswith("# "), f"configs/common.py does not say what {key} is"
+
+
+def reads(path: Path) -> set[tuple[str, str]]:
+    """Returns the attributes that a file reads, each with the last name of its owner: of `cfg.optim.lr` (optim, lr).
+
+    In model/config.py those of properties alone, which other files read: its checks name every field.
+    """
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    if name(path) == "model.config":
+        functions = [node for node in nodes if isinstance(node, ast.FunctionDef)]
+        properties = [f for f in functions if "property" in map(ast.unparse, f.decorator_list)]
+        nodes = [node for function in properties for node in ast.walk(function)]
+    found = set()
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            owner = ast.unparse(node.value).rpartition(".")[2]
+            found.add((owner, node.attr))
+    return found
+
+
+READ = {path: reads(path) for path in SOURCES if not name(path).startswith("configs")}
+PASSED_ALONE = ("optim", "checkpoint", "eval")  # parts of a config that functions take as their `cfg`
+
+
+def readers(key: str) -> list[str]:
+    """Returns the files that read a key of the config, of an owner that has the name of a config or of that part."""
+    group, _, last = key.rpartition(".")
+    owners = {group, f"cfg_{group}"} if group else {"cfg", "config"}
+    if group in PASSED_ALONE:
+        owners.add("cfg")
+    places = list(READ)
+    if group == "model":  # a field of ModelConfig, and of use where an array is computed from it
+        owners = {"c", "config"}
+        places = [path for path in places if within(name(path), ("model",)) and name(path) != "model.parameter_count"]
+    found = []
+    for path in places:
+        own = {"self"} if name(path) == "model.config" else owners
+        if any((owner, last) in READ[path] for owner in own):
+            found.append(ids(path))
+    return found
+
+
 @pytest.mark.parametrize("key", leaves())
 def test_every_key_is_read(key: str) -> None:
-    """A key that no source file mentions as `.key` (or "key") would be a switch connected to nothing."""
-    last = key.rpartition(".")[2]
-    use = re.compile(rf"""\.{last}\b|["']{last}["']""")
-    readers = [p for p in SOURCES if not name(p).startswith("configs") and use.search(p.read_text())]
-    assert readers, f"configs/common.py defines {key}, and no file reads it"
+    """A key that no file reads would be a switch connected to nothing; a list that names it is no reader."""
+    group, _, last = key.rpartition(".")
+    if group == "mesh":
+        assert last in AXES, f"configs/common.py defines {key}; run/sharding.py reads mesh.{', mesh.'.join(AXES)}"
+    else:
+        assert readers(key), f"configs/common.py defines {key}, and no file reads it"
+
+
+def test_a_name_in_a_list_or_of_another_owner_reads_no_key() -> None:
+    assert readers("model.no_such") == readers("decode.no_such") == []
+    assert readers("data.suffix") == [], "path.suffix is no key"
+    assert set(readers("model.biases")) <= set(map(ids, (ROOT / "model" / "mixers").glob("*.py"))), "where it acts"
+    assert readers("model.mup_width") == ["model/config.py"], "by its property base_width"
+    assert readers("optim.lr") == ["train/optim.py"]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="file modes")
