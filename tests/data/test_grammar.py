@@ -299,13 +299,25 @@ def test_order() -> None:
     for verb in lexicon.VERBS:
         finite |= {verb.present[2], verb.infinitive, verb.particle + verb.present[2], verb.particle + verb.infinitive}
     finite |= {form for verb in lexicon.VERBS for form in verb.present[:2] if form}
+    pronouns = {"er", "sie", "es", "ich", "du", "wir", "ihr"}
+    seen: Counter[str] = Counter()
     for example in sample():
         clauses = [part.split() for part in re.split(r"[,.?]", example.german)]
         for clause in clauses[1:]:
             if clause and clause[0] in ("weil", "dass", "ob", "obwohl", "wenn", "als", "bevor", "während"):
                 assert clause[-1] in finite, example.german
-        if example.tree.label == "SQ" and "," not in example.german:
+                seen["clause"] += 1
+        if "," in example.german:
+            continue
+        if example.tree.label == "SQ":
             assert clauses[0][0].lower() in finite, example.german
+            seen["question"] += 1
+        if example.tree.label == "S" and example.links.german_subjects:
+            verb, subject = example.links.german_subjects[0]
+            if example.german_tokens[subject].lower() in pronouns:  # one token, so that places can be compared
+                assert (subject, verb) == (0, 1) or subject == verb + 1, example.german
+                seen["statement"] += 1
+    assert seen["clause"] > 1_000 and seen["question"] > 500 and seen["statement"] > 200, seen
 
 
 def test_context_decides() -> None:

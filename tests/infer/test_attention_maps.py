@@ -221,10 +221,14 @@ def test_a_place_that_cannot_be_written_is_named(maps: dict[str, AttentionMap], 
 
 
 def test_the_models_own_translation_is_the_default(run: Run):
-    translation = translate_one(run, "The dog sleeps.")
-    assert "\n" not in translation
-    own = attention_maps(run.model_config, run.params, run.tokenizer, "The dog sleeps.", translation)
-    assert own["cross"].queries[-1] == "</s>"
+    source = "The dog sleeps."
+    translation = translate_one(run, source)
+    assert translation and "\n" not in translation
+    title, own = run_maps(run, source, None)
+    assert title == f"{source} → {translation}"
+    expected = attention_maps(run.model_config, run.params, run.tokenizer, source, translation)
+    assert own["cross"].queries == expected["cross"].queries
+    np.testing.assert_array_equal(own["cross"].weights_nhts, expected["cross"].weights_nhts)
 
 
 def test_labels_show_words_and_bytes_as_text():
