@@ -1,5 +1,4 @@
 import gzip
-import itertools
 import re
 import shutil
 import subprocess
@@ -119,12 +118,13 @@ def test_grammar() -> None:
     pairs = list(corpus.pairs())
     assert len(pairs) == 3
     assert list(open_corpus("grammar:test:3:{de,en}").pairs()) == [(german, english) for english, german in pairs]
-    assert open_corpus("grammar:test").pairs is not None
+    assert next(iter(open_corpus("grammar:test").pairs())) == pairs[0]
     assert (
         len({open_corpus(f"grammar:{rest}").fingerprint for rest in ("test:3", "test:3:{de,en}", "test", "train")}) == 4
     )
-    for spec in ("grammar:dev", "grammar:", "grammar:train:x", "grammar:train:5:{en,fr}"):
-        assert "SPLIT" in error(spec) or "{en,de} and {de,en} only" in error(spec)
+    for spec in ("grammar:dev", "grammar:", "grammar:train:x"):
+        assert "SPLIT" in error(spec)
+    assert "{en,de} and {de,en} only" in error("grammar:train:5:{en,fr}")
     assert "is empty" in error("grammar:train:0")
 
 
@@ -191,7 +191,11 @@ def test_tfds_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         "tfds:no_such/de-en:{en,de}"
     )
     assert "python -m data.prepare" in error(f"tfds:{tmp_path}:{{en,de}}")
-    with pytest.raises(UserError, match="no_such"):
+    refused = (
+        r"^corpus 'tfds:no_such/de-en:\{en,de\}'(: tensorflow-datasets could not prepare no_such/de-en"
+        r"| cannot be prepared with what is installed: pip install -e '\.\[prep\]') \("
+    )
+    with pytest.raises(UserError, match=refused):
         download("tfds:no_such/de-en:{en,de}")
     download("text:nothing.to.do")
     monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
@@ -212,7 +216,7 @@ def test_multi30k_has_its_published_size() -> None:
     if not folder.exists():
         pytest.skip("no Multi30k here")
     pairs = open_corpus(f"text:{folder}/test_2016_flickr.{{en,de}}.gz").pairs()
-    assert sum(1 for _ in itertools.islice(pairs, None)) == 1_000
+    assert sum(1 for _ in pairs) == 1_000
 
 
 def test_a_corpus_counts_its_records_where_that_is_quick(tmp_path: Path) -> None:

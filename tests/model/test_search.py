@@ -35,7 +35,8 @@ def tiny(seed=0, vocab_size=12, sharpness=2.5, **fields):
     sizes = {"N": 1, "d_model": 16, "d_ff": 24, "h": 2, "d_k": 8, "d_v": 8} | fields
     model = Transformer(ModelConfig(vocab_size, **sizes))
     params = init_params(model.config, jax.random.key(seed))
-    return model, params | {"embed": params["embed"] * sharpness}
+    table = "embed" if model.config.tie_embeddings else "softmax"
+    return model, params | {table: params[table] * sharpness}
 
 
 def searcher(model, **options):
@@ -146,7 +147,7 @@ def test_equals_the_definition(model_and_oracle, beam, alpha, nbest):
         {"positions": "rope"},
         {"positions": "alibi", "norm": "pre"},
         {"positions": "learned", "max_positions": 10, "N": 2},
-        {"tie_embeddings": True, "N": 2},
+        {"tie_embeddings": False, "N": 2},
         {
             "positions": "t5",
             "norm": "pre",
@@ -443,13 +444,21 @@ def test_top_k_and_top_p_keep_what_they_say():
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [{"samples": 0}, {"samples": 1, "temperature": 0.0}, {"samples": 1, "top_k": -1}, {"samples": 1, "top_p": 0.0}],
+    ("wrong", "message"),
+    [
+        ({"samples": 0}, "samples is 0; it must be at least 1"),
+        ({"samples": 1, "temperature": 0.0}, "temperature is 0.0; it must be above 0 (beam 1 is the limit at 0)"),
+        ({"samples": 1, "top_k": -1}, "top_k is -1; it must be at least 0, where 0 keeps every token"),
+        ({"samples": 1, "top_p": 0.0}, "top_p is 0.0; it must be above 0 and at most 1"),
+        ({"samples": 1, "top_p": 1.5}, "top_p is 1.5; it must be above 0 and at most 1"),
+    ],
 )
-def test_sampling_options_out_of_range_are_refused(wrong):
+def test_sampling_options_out_of_range_are_refused(wrong, message):
     model, params = tiny()
-    with pytest.raises(ValueError, match="it must be"):
-        sample(model, params, jnp.array(SOURCE_BS), jax.random.split(jax.random.key(0), 5), extra_length=EXTRA, **wrong)
+    keys_b = jax.random.split(jax.random.key(0), 5)
+    with pytest.raises(ValueError) as refused:
+        sample(model, params, jnp.array(SOURCE_BS), keys_b, extra_length=EXTRA, **wrong)
+    assert str(refused.value) == message
 
 
 class Countdown:
