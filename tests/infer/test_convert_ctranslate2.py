@@ -38,9 +38,11 @@ def test_log_probabilities_are_ours(case: str, tmp_path: Path) -> None:
 
 def test_int8_is_near_and_small_and_the_folder_holds_all(tmp_path: Path) -> None:
     model_run = random_run(N=1, d_model=64, d_ff=256)
+    differences = {}
     for quantization in ("float32", "int8"):
         (tmp_path / quantization).mkdir()
-        assert ctranslate2.write(model_run, tmp_path / quantization, quantization) < ctranslate2.TOLERANCES["int8"]
+        differences[quantization] = ctranslate2.write(model_run, tmp_path / quantization, quantization)
+    assert 10 * differences["float32"] < differences["int8"] < 0.1, "rounded, and near"
     names = {"model.bin", "config.json", "shared_vocabulary.json", "tokenizer.model", "README.md"}
     assert {path.name for path in (tmp_path / "int8").iterdir()} == names
     assert 'compute_type="int8"' in (tmp_path / "int8" / "README.md").read_text()

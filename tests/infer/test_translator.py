@@ -1,7 +1,7 @@
 """Lines of every kind are translated in order, and other rows of the batch never change a translation."""
 
 import random
-import time
+import threading
 
 import jax
 import numpy as np
@@ -60,20 +60,20 @@ def test_order_and_batch_size_change_nothing(config, tokenizer, params):
 @pytest.mark.parametrize(("options", "expected"), [({}, 4), ({"beam": 8}, 2), ({"beam": 16}, 1), ({"beam": 99}, 1)])
 def test_a_cpu_translates_several_batches_at_once(config, tokenizer, params, options, expected):
     translator = make(config, tokenizer, batch_tokens=1, **options)
+    together = threading.Barrier(expected)  # which fewer at once break
     running: list[int] = []
-    most = 0
+    seen: list[int] = []
 
     def find(_, inputs_bs):
-        nonlocal most
         running.append(0)
-        time.sleep(0.02)
-        most = max(most, len(running))
+        seen.append(len(running))
+        together.wait(60)
         running.pop()
         return Hypotheses(inputs_bs[:, None], *(inputs_bs[:, :1] for _ in range(3)))
 
     translator._find = find
-    translator.translate(params, LINES)
-    assert most == expected
+    translator.translate(params, LINES[:28])  # a batch each: a multiple of 4, of 2 and of 1
+    assert len(seen) == 28 and max(seen) == expected
 
 
 def test_devices_that_work_together_translate_one_batch_at_a_time(config, tokenizer):
@@ -84,17 +84,28 @@ def test_devices_that_work_together_translate_one_batch_at_a_time(config, tokeni
 
 def test_after_an_error_no_further_batch_begins(config, tokenizer, params):
     translator = make(config, tokenizer, batch_tokens=1)
+    at_once = translator._at_once
+    together = threading.Barrier(at_once)
+    told = threading.Event()
     begun = []
 
     def find(_, inputs_bs):
         begun.append(inputs_bs)
-        time.sleep(0.01)
+        if len(begun) > at_once:
+            told.wait(60)
+        else:
+            together.wait(60)
         raise UserError("no")
 
     translator._find = find
-    with pytest.raises(UserError, match="no"):
+    others = set(threading.enumerate())
+    with pytest.raises(UserError, match=r"^no$"):
         translator.translate(params, LINES * 20)
-    assert len(begun) < len(LINES) * 10
+    threads = set(threading.enumerate()) - others
+    told.set()
+    for thread in threads:
+        thread.join(60)
+    assert at_once <= len(begun) <= 2 * at_once, "each thread may have begun another before the error was told"
 
 
 def test_new_parameters_and_new_lines_compile_nothing(config, tokenizer, params):
