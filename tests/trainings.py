@@ -10,8 +10,11 @@ import pytest
 from ml_collections import ConfigDict
 
 from base.errors import UserError
+from configs.common import default
 from run.checkpoint import Checkpoints, load_params
+from run.folder import model_config
 from train import loop
+from train.check import check
 
 
 def refusal(cfg: ConfigDict, workdir: Path, data: Mapping[str, str]) -> str:
@@ -19,6 +22,16 @@ def refusal(cfg: ConfigDict, workdir: Path, data: Mapping[str, str]) -> str:
     cfg.data.update(data)
     with pytest.raises(UserError) as caught:
         loop.train(cfg, workdir)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def refusal_of_config(cfg: ConfigDict) -> str:
+    """Returns the line that a config is refused with, before a model is made of it."""
+    with pytest.raises(UserError) as caught:
+        check(cfg, default())
+        model_config(cfg, cfg.data.vocab_size)
+    assert "\n" not in str(caught.value)
     return str(caught.value)
 
 

@@ -38,12 +38,15 @@ def test_the_figures_show_the_committed_records(tmp_path: Path) -> None:
     drawn = results.draw(find_records(ROOT / results.RESULTS), tmp_path)
     committed = sorted((ROOT / results.FIGURES).iterdir())
     assert [file.name for file in committed] == sorted(file.name for file in drawn), "run python -m paper.results"
+    drawn_by = {version for file in committed for version in MADE_BY.findall(file.read_text())}
+    here = {version for file in drawn for version in MADE_BY.findall(file.read_text())}
+    if drawn_by != here:
+        pytest.skip(f"another Matplotlib draws otherwise: the figures are of {drawn_by}, and here is {here}")
     for file in committed:
         shown, expected = (path.read_text() for path in (file, tmp_path / file.name))
-        if MADE_BY.findall(shown) == MADE_BY.findall(expected):  # another Matplotlib draws otherwise
-            assert NUMBER.split(shown) == NUMBER.split(expected), "run python -m paper.results"
-            places = [np.array(NUMBER.findall(text), float) for text in (shown, expected)]
-            np.testing.assert_allclose(*places, atol=0.01, err_msg=file.name)
+        assert NUMBER.split(shown) == NUMBER.split(expected), "run python -m paper.results"
+        places = [np.array(NUMBER.findall(text), float) for text in (shown, expected)]
+        np.testing.assert_allclose(*places, atol=0.01, err_msg=file.name)
 
 
 def test_a_study_that_has_not_run_has_no_figure(tmp_path: Path) -> None:

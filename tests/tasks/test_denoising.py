@@ -12,7 +12,7 @@ from ml_collections import ConfigDict
 from base.errors import UserError
 from base.ids import BOS, EOS
 from configs.denoising import get_config
-from data.corrupt import Corrupted, Spans
+from data.corrupt import Corrupted, Masking, Spans, corruption
 from data.of_config import prepare_all
 from data.pipeline import TrainingBatches
 from data.sources import open_corpus
@@ -68,6 +68,15 @@ def test_the_text_can_be_put_back_and_the_lengths_are_as_planned(rate: float) ->
             assert [[len(source), len(target)]] == spans.lengths(np.array([length])).tolist()
             hidden = len(ids) - sum(token not in SENTINELS for token in source)
             assert hidden == (0 if length < 3 else min(max(1, round(rate * (length - 1))), length - 2))
+
+
+def test_the_config_says_how_much_is_hidden_and_in_what_spans(tmp_path: Path) -> None:
+    cfg = tiny(tmp_path)
+    tokenizer, _, _ = prepare_all(cfg.data, sides=1)
+    cfg.data.mask_rate = 0.3
+    cfg.data.mean_span = 2.0
+    assert corruption("denoising", cfg.data, tokenizer) == Spans(0.3, 2.0, tokenizer.sentinels)
+    assert corruption("masked_lm", cfg.data, tokenizer) == Masking(0.3, tokenizer.vocab_size)
 
 
 @pytest.mark.parametrize("words", range(2, 9))

@@ -4,6 +4,7 @@ import dataclasses
 import gzip
 import struct
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -22,11 +23,14 @@ from infer.evaluate import predictions as evaluation
 from infer.runs import Run, open_run
 from model.config import ModelConfig
 from model.vision import ImageConfig, Vision, init_params, patches
+from run.sharding import make_mesh
 from tasks.vision import image_config, objective
 from tasks.vision import open_images as images_of
 from tests.extras import needed
+from tests.infer.test_translate_cli import command
 from tests.trainings import assert_resumes_to_the_same_bits
 from train import loop
+from train.job import open_job
 
 SIZES = ModelConfig(vocab_size=3, N=1, d_model=16, d_ff=16, h=2, d_k=8, d_v=8, max_positions=9, P_drop=0.0)
 IMAGE = ImageConfig(height=4, width=6, patch_height=2, patch_width=3, classes=3)
@@ -189,6 +193,18 @@ def tiny(folder: Path) -> ConfigDict:
     return cfg
 
 
+def test_training_images_are_shifted_as_the_config_says(tmp_path: Path) -> None:
+    cfg = tiny(tmp_path)
+    first = {}
+    for shift in (0, 1):
+        cfg.image.shift = shift
+        job = open_job(cfg, tmp_path, make_mesh(cfg.mesh, jax.devices()[:1]))
+        first[shift] = next(job.batches)
+        job.batches.close()
+    np.testing.assert_array_equal(first[0].labels_b, first[1].labels_b)
+    assert np.any(first[0].images_byx != first[1].images_byx)
+
+
 def test_rows_without_an_image_weigh_nothing() -> None:
     goal = objective(SIZES, IMAGE, 0.1)
     rng = np.random.default_rng(0)
@@ -234,6 +250,23 @@ def test_patches_are_drawn_over_the_image(trained: Run, tmp_path: Path) -> None:
     assert np.all(weights_nhyx.sum(axis=(2, 3)) < 1), "the class token attends to itself, too"
     draw(trained, image_yx, 0, tmp_path / "patches.png")
     assert (tmp_path / "patches.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_the_command_draws_the_image_that_is_asked_for(trained: Run, tmp_path: Path) -> None:
+    images = images_of(trained.config, trained.config.data.test)
+    draw(trained, images.images_nyx[29], int(images.labels_n[29]), tmp_path / "expected.png")
+    arguments = (f"--workdir={trained.workdir}", "--split=test", "--image=29", f"--output={tmp_path}/drawn.png")
+    done = command("infer.patches", *arguments)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "drawn.png").read_bytes() == (tmp_path / "expected.png").read_bytes()
+
+
+@pytest.mark.parametrize("image", [-1, 30])
+def test_an_image_that_is_not_there_is_told(trained: Run, tmp_path: Path, image: int) -> None:
+    options = {"workdir": str(trained.workdir), "checkpoint": "latest", "split": "test", "image": image}
+    with pytest.raises(UserError, match=rf"^--image={image}: idx:.* has images 0 to 29$"):
+        infer.attention.patches.main(SimpleNamespace(**options, output=str(tmp_path / "patches.png")))
 
 
 def test_weights_are_not_hidden_by_ink_and_have_one_scale(
