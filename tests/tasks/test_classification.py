@@ -20,13 +20,10 @@ from infer.evaluate import predictions as evaluation
 from infer.runs import Run, open_run
 from infer.texts.classes import classify, classify_stream
 from run.records import read_metrics
-from tests.infer.test_translate_cli import command
+from tests import commands
 from tests.tiny import shrink
 from tests.trainings import assert_resumes_to_the_same_bits, refusal
 from train import loop
-
-# Training takes long; masked_lm and vision train in `make test`, with the same loop.
-pytestmark = pytest.mark.slow
 
 SENTENCES = {
     "(S (NP (PRP They)) (VP (VBP think) (SBAR (IN that) (S (NP (PRP he)) (VP (VBD slept))))) (. .))":
@@ -64,6 +61,7 @@ def tiny(folder: Path, of: str = "number") -> ConfigDict:
     return cfg
 
 
+# Training takes long; masked_lm and vision train in `make test`, with the same loop.
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A classifier fine-tuned from a masked language model."""
@@ -84,6 +82,7 @@ def test_the_encoder_is_taken_and_the_head_is_new(trained: Run) -> None:
     assert init["new"] == ["classes", "classes_b"] and init["unused"] == ["softmax_b"]
 
 
+@pytest.mark.slow
 def test_the_class_is_at_the_eos(trained: Run) -> None:
     tokenizer, text, _ = prepare_all(trained.config.data, trained.workdir / "tokenizer.model", sides=2)
     pairs = Classified(text, tokenizer, ("singular", "plural"))
@@ -94,6 +93,7 @@ def test_the_class_is_at_the_eos(trained: Run) -> None:
         assert hidden.tolist() == [0] * (len(ids) - 1) + [label == "plural"]
 
 
+@pytest.mark.slow
 def test_scores_are_those_of_training_and_of_each_line(trained: Run) -> None:
     record = evaluation.evaluate(trained, "valid")
     validated = [one for one in read_metrics(trained.workdir) if one["kind"] == "valid"]
@@ -120,8 +120,17 @@ def test_a_resumed_run_ends_with_the_same_bits(trained: Run, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_the_command(trained: Run) -> None:
-    done = command("infer", f"--workdir={trained.workdir}", "--split=valid", "--checkpoint=latest", "--json")
+def test_the_command_classifies_standard_input(trained: Run) -> None:
+    lines = "The dogs sleep.\nA dog sleeps.\n"
+    done = commands.run("infer.classify", f"--workdir={trained.workdir}", "--checkpoint=latest", text=lines)
+    assert done.returncode == 0, done.stderr
+    expected = classify_stream(trained, lines.encode().splitlines(keepends=True))
+    assert done.stdout == b"".join(expected).decode()
+
+
+@pytest.mark.slow
+def test_the_command_scores_a_split(trained: Run) -> None:
+    done = commands.run("infer", f"--workdir={trained.workdir}", "--split=valid", "--checkpoint=latest", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["nll"] == evaluation.evaluate(trained, "valid")["nll"]
 

@@ -21,13 +21,12 @@ from data.of_config import prepare_all
 from data.pipeline import ProcessShard, TrainingBatches
 from infer.evaluate import predictions as evaluation
 from infer.runs import Run, open_run
-from infer.texts.blanks import fill, masked
+from infer.texts.blanks import fill, fill_stream, masked
 from model.masked_lm import MaskedLM, init_params
 from run.records import read_metrics
 from run.sharding import make_mesh
 from tasks.masked_lm import objective
-from tests import tolerance
-from tests.infer.test_translate_cli import command
+from tests import commands, tolerance
 from tests.tiny import shrink
 from tests.trainings import assert_resumes_to_the_same_bits, refusal
 from train import loop
@@ -200,9 +199,23 @@ def test_no_blank_is_filled_with_part_of_a_character(trained: Run) -> None:
     assert not any("\ufffd" in line for line in filled), filled
 
 
+def test_each_line_is_filled_and_one_that_is_too_long_is_named(trained: Run) -> None:
+    assert list(fill_stream(trained, [b"be ___ be be ___ be\n", b"to be\n"])) == [b"be be be be be be\n", b"to be\n"]
+    too_long = r"^standard input, line 2: a line of 33 subwords, EOS counted; the learned positions are 32$"
+    with pytest.raises(UserError, match=too_long):
+        list(fill_stream(trained, [b"be\n", b"to " * 31 + b"___\n"]))
+
+
 @pytest.mark.slow
-def test_the_commands(trained: Run) -> None:
-    done = command("infer", f"--workdir={trained.workdir}", "--split=valid", "--checkpoint=latest", "--json")
+def test_the_command_fills_standard_input(trained: Run) -> None:
+    done = commands.run("infer.fill", f"--workdir={trained.workdir}", text="be ___ be be ___ be\nto be\n")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "be be be be be be\nto be\n"
+
+
+@pytest.mark.slow
+def test_the_command_scores_a_split(trained: Run) -> None:
+    done = commands.run("infer", f"--workdir={trained.workdir}", "--split=valid", "--checkpoint=latest", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["accuracy"] == evaluation.evaluate(trained, "valid")["accuracy"]
 

@@ -26,8 +26,8 @@ from model.vision import ImageConfig, Vision, init_params, patches
 from run.sharding import make_mesh
 from tasks.vision import image_config, objective
 from tasks.vision import open_images as images_of
+from tests import commands
 from tests.extras import needed
-from tests.infer.test_translate_cli import command
 from tests.trainings import assert_resumes_to_the_same_bits
 from train import loop
 from train.job import open_job
@@ -257,7 +257,7 @@ def test_the_command_draws_the_image_that_is_asked_for(trained: Run, tmp_path: P
     images = images_of(trained.config, trained.config.data.test)
     draw(trained, images.images_nyx[29], int(images.labels_n[29]), tmp_path / "expected.png")
     arguments = (f"--workdir={trained.workdir}", "--split=test", "--image=29", f"--output={tmp_path}/drawn.png")
-    done = command("infer.patches", *arguments)
+    done = commands.run("infer.patches", *arguments)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "drawn.png").read_bytes() == (tmp_path / "expected.png").read_bytes()
 
