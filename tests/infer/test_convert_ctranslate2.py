@@ -4,6 +4,7 @@ Skipped without CTranslate2, see tests/extras.py.
 """
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from tests.extras import ctranslate2 as package  # noqa: F401 - without it this 
 
 # isort: split
 from base.errors import UserError
-from infer.convert import ctranslate2
+from infer.convert import command, ctranslate2
+from tests import tiny
 from tests.tiny import random_run
 
 TOLERANCE = 1e-5
@@ -48,6 +50,14 @@ def test_int8_is_near_and_small_and_the_folder_holds_all(tmp_path: Path) -> None
     assert 'compute_type="int8"' in (tmp_path / "int8" / "README.md").read_text()
     large, small = ((tmp_path / name / "model.bin").stat().st_size for name in ("float32", "int8"))
     assert small < 0.8 * large  # of which most is the table of positions, which stays as it is
+
+
+@pytest.mark.parametrize(("given", "written"), [(None, "float32"), ("int8", "int8")])
+def test_the_flag_says_how_it_is_quantised(tmp_path: Path, given: str | None, written: str) -> None:
+    workdir = tiny.write_run(tmp_path / "run")
+    options = {"workdir": str(workdir), "checkpoint": "latest", "to": "ctranslate2", "quantization": given}
+    command.export(SimpleNamespace(**options, output=str(tmp_path / "out")))
+    assert (tmp_path / "out" / "README.md").read_text().startswith(f"A CTranslate2 model ({written}) ")
 
 
 def test_what_it_cannot_hold_is_one_line_and_a_wrong_model_is_an_error(

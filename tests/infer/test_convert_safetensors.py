@@ -134,6 +134,14 @@ def test_a_wrong_source_is_one_line(source: str) -> None:
         checked.check(options)
 
 
+def test_only_ctranslate2_has_smaller_weights() -> None:
+    given = {"to": "onnx", "from": SimpleNamespace(value=None), "output": "out", "checkpoint": None}
+    with pytest.raises(UserError, match=r"^--quantization is for --to=ctranslate2; the other formats are float32$"):
+        checked.check(Options(given | {"quantization": "int8"}))
+    checked.check(Options(given | {"quantization": None}))
+    checked.check(Options(given | {"to": "ctranslate2", "quantization": "int8"}))
+
+
 def test_a_missing_package_is_named() -> None:
     expected = pytest.raises(UserError, match=r"^--to=x needs the package absent: pip install -e '\.\[convert\]'$")
     with expected, needed("--to=x"):

@@ -38,6 +38,18 @@ def test_json_has_every_reading_and_equals_the_functions(files: tuple[Path, Path
 
 
 @pytest.mark.slow
+def test_the_flag_says_which_language_the_tokeniser_reads(files: tuple[Path, Path], tmp_path: Path):
+    hypotheses, references = ["L'eau de l'ami."], ["L'eau d'une amie."]
+    scores = {language: bleu.all_scores(hypotheses, references, language) for language in ("de", "fr")}
+    assert scores["fr"] != scores["de"]
+    for name, lines in (("out.txt", hypotheses), ("reference.de", references)):
+        (tmp_path / name).write_text(lines[0] + "\n", encoding="utf-8")
+    arguments = (f"--hypothesis={tmp_path}/out.txt", f"--reference={tmp_path}/reference.de", "--json")
+    for more, language in (([], "de"), (["--language=fr"], "fr")):
+        assert json.loads(run_cli(*arguments, *more).stdout) == scores[language]
+
+
+@pytest.mark.slow
 def test_a_baseline_is_compared_on_the_same_references(files: tuple[Path, Path], tmp_path: Path):
     baseline = tmp_path / "old.txt"
     baseline.write_text(REFERENCE.replace("Hund", "Baum").replace("Buch", "Brot"), encoding="utf-8")

@@ -21,6 +21,7 @@ from base.errors import UserError
 from configs import base
 from configs.common import default
 from model.config import ModelConfig
+from run.folder import model_config
 from run.sharding import make_mesh, process_shard
 from tests.conftest import ROOT
 from tests.extras import reason, skipped
@@ -135,6 +136,21 @@ def test_three_updates_are_timed_on_this_machine() -> None:
     assert lines[-3].startswith("timed updates, 16 positions per row: ")
     assert lines[-2] == f"estimated {timed['minutes']:.1f} minutes for 600 updates"
     assert lines[-1].startswith("  an estimate: random tokens")
+
+
+@pytest.mark.slow
+def test_beam_search_is_compiled_for_a_full_batch_with_the_config_s_options() -> None:
+    cfg = small_config()
+    mesh = make_mesh(cfg.mesh, jax.devices())
+    config = model_config(cfg, cfg.data.vocab_size)
+    found = {}
+    for beam in (1, 4):
+        cfg.decode.beam = beam
+        found[beam] = programs.search_program(cfg, config, mesh)
+    assert (found[4]["rows"], found[4]["length"]) == (64, 32)  # 2,048 source positions
+    assert found[4]["collectives"] == []
+    assert found[4]["flops"] > 2 * found[1]["flops"] > 0
+    assert found[4]["memory"]["temporaries"] > 2 * found[1]["memory"]["temporaries"] > 0
 
 
 @pytest.mark.slow

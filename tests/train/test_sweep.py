@@ -379,6 +379,48 @@ def test_a_typing_error_costs_a_line_and_no_folder(tmp_path: Path) -> None:
     assert not (tmp_path / "sweep").exists()
 
 
+# The command thrice, whose worker tells what it is given, and lets what it takes fail.
+TOLD = """
+import sys
+
+from absl import flags
+
+from train.sweep import __main__ as cli
+from train.sweep import command
+from train.sweep.point import Outcome
+
+
+def work(study, command, stop, idle):
+    states = [point.state for point in study.statuses()]
+    print(study.study.study_name, type(study.study.pruner).__name__, *states, idle, flush=True)
+    held = study.take()
+    if held is not None:
+        held.finish(Outcome("failed", "why", {}))
+
+
+command.work = work
+for more in ([], [], ["--retry"]):
+    flags.FLAGS.unparse_flags()
+    flags.FLAGS([*sys.argv, *more])
+    cli.main([])
+"""
+
+
+@pytest.mark.slow
+def test_the_flags_of_a_search_reach_its_study(tmp_path: Path) -> None:
+    sweep_of(tmp_path, "def search(trial): return {'optim.lr': trial.suggest_float('lr', 0.1, 1.0)}")
+    flags_ = [f"--config={tmp_path}/tiny_config.py", f"--workdir={tmp_path}/sweep", "--trials=2"]
+    flags_ += ["--study=mine", "--pruner=hyperband", "--silence=48"]
+    done = subprocess.run([sys.executable, "-c", TOLD, *flags_], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    told = [line for line in done.stdout.splitlines() if line.startswith("mine ")]
+    assert told == [
+        "mine HyperbandPruner waiting waiting 2.0",
+        "mine HyperbandPruner failed waiting 2.0",
+        "mine HyperbandPruner waiting waiting 2.0",
+    ]
+
+
 def test_the_examples_of_the_page_are_right(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "sweeps.md").read_text()
     grid, search = (block.partition("```")[0] for block in page.split("```python\n")[1:])
