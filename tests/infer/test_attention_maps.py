@@ -286,7 +286,7 @@ def test_arrays_have_names_of_axes_and_tokens_and_need_no_pickle(maps: dict[str,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("prefix", slow_but(["none"], ["none", "full"]))
+@pytest.mark.parametrize("prefix", ["none", "full"])
 def test_the_probabilities_of_an_output_are_the_model_s(run: Run, prefix: str):
     if prefix != "none":
         run = of_task(run, "prefix_lm", prefix)

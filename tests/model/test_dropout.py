@@ -160,7 +160,6 @@ def test_bad_arguments(rate, bits, message):
 SITES = ("P_drop", "P_drop_attention", "P_drop_relu")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("site", [SITES[0], *(pytest.param(site, marks=pytest.mark.slow) for site in SITES[1:])])
 def test_every_place_of_dropout_acts_by_itself_and_zero_switches_it_off(site):
     """With the other two off, a block's output changes with the noise of this one, and by nothing at rate 0."""

@@ -109,9 +109,7 @@ def test_what_holds_for_every_model_holds(changes, invariant):
 
 @pytest.mark.slow
 @plain_mixers
-@pytest.mark.parametrize(
-    "how", [{"scan_layers": True}, pytest.param({"remat": "full"}, marks=pytest.mark.slow)], ids=str
-)
+@pytest.mark.parametrize("how", [{"scan_layers": True}, {"remat": "full"}], ids=str)
 def test_a_scan_over_layers_and_remat_change_no_number_nor_dropout(changes, how):
     scan.assert_same(how, dataclasses.replace(TINY, **scan.DROPOUTS, **changes))
 
@@ -182,9 +180,7 @@ def test_sparse_attention_is_attention_with_a_mask(kind, r, causal):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "positions", ["rope", *(pytest.param(other, marks=pytest.mark.slow) for other in ("sinusoidal", "alibi"))]
-)
+@pytest.mark.parametrize("positions", ["rope", "sinusoidal", "alibi"])
 def test_restricted_attention_to_as_many_neighbours_as_there_are_positions_is_full_attention(positions):
     full = dataclasses.replace(TINY, positions=positions)
     restricted = dataclasses.replace(full, mixer="restricted", neighbours=18)

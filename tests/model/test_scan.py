@@ -40,14 +40,9 @@ def assert_same(changes, config, train=True):
 @pytest.mark.parametrize(
     "changes, train",
     [
-        pytest.param({}, False, id="evaluation", marks=pytest.mark.slow),
+        pytest.param({}, False, id="evaluation"),
         pytest.param({"P_drop": 0.2}, True, id="threefry"),
-        pytest.param(
-            {**DROPOUTS, "N": 3, "norm": "pre", "positions": "rope"},
-            True,
-            id="hash-everywhere-pre-rope",
-            marks=pytest.mark.slow,
-        ),
+        pytest.param({**DROPOUTS, "N": 3, "norm": "pre", "positions": "rope"}, True, id="hash-everywhere-pre-rope"),
     ],
 )
 def test_a_scan_gives_the_values_gradients_and_dropout_of_unrolled_layers(changes, train):

@@ -220,7 +220,7 @@ def test_damaged_manifests_are_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("module", ["results", pytest.param("figures", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("module", ["results", "figures"])
 def test_a_url_is_not_made_a_folder(module: str) -> None:
     flag = "--name=x" if module == "results" else "--output=gs://bucket/x"
     command = [sys.executable, "-m", f"paper.{module}", "--workdir=gs://bucket/run", flag]

@@ -318,7 +318,7 @@ def test_a_signal_that_a_validation_swallows_at_its_end_stops_after_the_same_upd
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step", [8, pytest.param(12, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [8, 12])
 def test_a_validation_given_up_for_a_signal_is_made_up_for(
     undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:

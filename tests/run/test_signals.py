@@ -260,9 +260,7 @@ def stuck(hold: bool) -> subprocess.Popen[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_the_compiler_is_not_waited_for_where_nothing_needs_saving(number: signal.Signals, status: int) -> None:
     process, started = stuck(hold=False), time.monotonic()
     process.send_signal(number)

@@ -139,7 +139,7 @@ def test_the_log_shows_the_share_of_the_peak_where_both_are_known(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("where", ["parameter", pytest.param("gradient", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("where", ["parameter", "gradient"])
 def test_a_nan_is_named_by_operation_and_parameter(where: str) -> None:
     cfg = tiny.default()
     goal = objective(tiny.TINY, 0.1)

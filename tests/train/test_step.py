@@ -40,7 +40,6 @@ def whole() -> tuple[TrainState, Sums]:
     return step_of(model_config())(fresh(model_config()), batch(), KEY)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("bits", ["hash", pytest.param("threefry", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("accumulate", [pytest.param(2, marks=pytest.mark.slow), 4])
 def test_accumulation_gives_the_same_update_with_dropout(accumulate: int, bits: str) -> None:

@@ -274,7 +274,7 @@ def write_valid(tmp_path: Path, name: str, *losses: float) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pruner", ["asha", pytest.param("hyperband", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("pruner", ["asha", "hyperband"])
 def test_a_trial_that_is_worse_than_others_is_stopped(
     worker: Callable[..., Study], tmp_path: Path, pruner: str
 ) -> None:

@@ -79,7 +79,7 @@ def test_a_mistake_is_one_line_and_status_2(tmp_path: Path, arguments: list[str]
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "status"),
-    [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)],  # tests/faults/drill.py sends it
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143)],
 )
 def test_an_interrupted_run_saves_its_last_update_and_says_so_by_its_status(
     tmp_path: Path, number: signal.Signals, status: int
