@@ -160,9 +160,10 @@ def test_wrong_calls_are_one_line(workdir: Path, given: dict[str, str], message:
 
 
 def test_only_a_treebank_can_be_parsed(workdir: Path, run: Run) -> None:
-    run.config.data.train = f"text:{workdir.parent}/train.{{en,de}}"
+    cfg = run.config.copy_and_resolve_references()
+    cfg.data.train = f"text:{workdir.parent}/train.{{en,de}}"
     with pytest.raises(UserError, match=r"data\.train is 'text:.*: not a treebank"):
-        evaluation.open_parsed_split(run, "train")
+        evaluation.open_parsed_split(run._replace(config=cfg), "train")
 
 
 def test_labels_are_not_lower_cased(workdir: Path, run: Run) -> None:

@@ -125,7 +125,7 @@ def is_running(pid: int) -> bool:
 @pytest.mark.parametrize(
     ("seconds", "sleep", "ended"),
     [
-        (2.0, 600.0, Ended("killed after 2 s", "training a model\n")),
+        pytest.param(10.0, 600.0, Ended("killed after 10 s", "training a model\n"), marks=pytest.mark.slow),
         (60.0, 0.0, Ended("status 1: no memory", "training a model\nno memory\n")),
     ],
 )

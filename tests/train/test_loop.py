@@ -1,6 +1,7 @@
 """The whole training loop on a tiny corpus: what a run writes, what it rejects, and how it stops."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -93,8 +94,9 @@ def test_another_config_is_refused_by_name_and_both_values(
         loop.train(other, workdir)
 
 
-def test_keys_that_do_not_change_the_parameters_may_change(trained: tuple[ConfigDict, Path]) -> None:
-    cfg, workdir = trained
+def test_keys_that_do_not_change_the_parameters_may_change(trained: tuple[ConfigDict, Path], tmp_path: Path) -> None:
+    cfg, original = trained
+    workdir = shutil.copytree(original, tmp_path / "run")
     other = cfg.copy_and_resolve_references()
     other.log_every, other.checkpoint.every, other.eval.bleu_sentences, other.decode.beam = 3, 100, 0, 2
     assert loop.train(other, workdir) == 0
