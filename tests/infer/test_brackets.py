@@ -59,7 +59,7 @@ def test_the_sample_equals_the_published_result(tmp_path: Path) -> None:
 
 
 @here
-def test_the_sample_has_its_f(tmp_path: Path) -> None:
+def test_the_sample_has_its_f() -> None:
     lines = [(SAMPLE / f"sample.{ending}").read_text().splitlines() for ending in ("gld", "tst")]
     parameters = read_parameters(SAMPLE / "sample.prm")
     blocks = brackets.summaries(score_lines(*lines, parameters), parameters)

@@ -58,7 +58,7 @@ def run(workdir: Path) -> Run:
 
 
 @pytest.fixture
-def gold(workdir: Path) -> list[str]:
+def gold() -> list[str]:
     return [linearise(tree) for tree in read_trees(TREEBANK.split("\n"), "x")]
 
 
