@@ -1,0 +1,92 @@
+"""The flags of `python -m infer.translate` reach the translator: its output is that of one made by hand."""
+
+from typing import NamedTuple
+
+import pytest
+
+from infer.runs import Run, open_run
+from infer.translate.options import Decoding, Sampling
+from infer.translate.stream import translate_stream
+from infer.translate.translator import Translator
+from tests import commands, tiny
+
+
+class Case(NamedTuple):
+    """Flags, what they mean to the translator and to what writes its translations, and the input."""
+
+    flags: str
+    decoding: Decoding
+    nbest: int = 1
+    scores: bool = False
+    require: str = ""
+    mbr: str = ""
+    max_input: int = 512
+    text: str = "The dog sleeps.\nWe read a new book.\n"
+
+
+PLAIN = Decoding(beam=1, alpha=0.6, extra_length=3)  # of a run of tests/tiny.py
+CASES = {
+    # With so many beams the empty translation is among them, unless there is a least length.
+    "search": Case(
+        "--beam=100 --alpha=0.0 --extra_length=2 --nbest=4 --min_length=3 --no_repeat=1",
+        Decoding(beam=100, alpha=0.0, extra_length=2, nbest=4, min_length=3, no_repeat=1),
+        nbest=4,
+    ),
+    "groups": Case(
+        "--beam=4 --nbest=4 --groups=2 --diversity=3.0",
+        Decoding(beam=4, alpha=0.6, extra_length=3, nbest=4, groups=2, diversity=3.0),
+        nbest=4,
+    ),
+    "samples": Case(
+        "--sample --nbest=3 --seed=3 --temperature=2.0 --top_k=50 --top_p=0.7",
+        Decoding(beam=1, alpha=0.6, extra_length=3, nbest=3, sampling=Sampling(3, 2.0, 50, 0.7)),
+        nbest=3,
+    ),
+    "risk": Case(
+        "--sample --nbest=8 --mbr=bleu --scores",
+        Decoding(beam=1, alpha=0.6, extra_length=3, nbest=8, sampling=Sampling()),
+        nbest=8,
+        scores=True,
+        mbr="bleu",
+    ),
+    "prefix": Case(
+        "--require=prefix --scores",
+        PLAIN,
+        scores=True,
+        require="prefix",
+        text="The dog sleeps.\tDer Hund\nWe read.\t\n",
+    ),
+    "pieces": Case("--max_input=64", PLAIN, max_input=64, text="The dog sleeps. " * 20 + "\n"),
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return open_run(tiny.write_run(tmp_path_factory.mktemp("flags") / "run"), "latest")
+
+
+def translated(run: Run, case: Case) -> str:
+    """Returns what the translator of a case writes."""
+    translator = Translator(run.model_config, run.tokenizer, case.decoding, max_input=case.max_input)
+    outputs = translate_stream(
+        translator,
+        run.params,
+        case.text.encode().splitlines(keepends=True),
+        chunk=9,
+        nbest=case.nbest,
+        scores=case.scores,
+        require=case.require,
+        mbr=case.mbr,
+    )
+    return b"".join(outputs).decode()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_the_flags_say_how_to_translate(run: Run, name: str) -> None:
+    case = CASES[name]
+    arguments = (f"--workdir={run.workdir}", "--checkpoint=latest", *case.flags.split())
+    done = commands.run("infer.translate", *arguments, text=case.text)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == translated(run, case)
+    assert done.stdout != translated(run, Case("", PLAIN, text=case.text)), "the flags make a difference"
