@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
@@ -32,7 +33,6 @@ from train.aot.report import as_text, estimate, refusal
 from train.aot.report import report as make_report
 from train.compile import prepare
 
-prepare()  # before a test makes the compiler's library load
 needs_compiler = pytest.mark.skipif(skipped("libtpu"), reason=reason("libtpu"))
 needs_gpu_compiler = pytest.mark.skipif(skipped(gpus.PLUGIN), reason=reason(gpus.PLUGIN))
 SMALL = ("data.buckets=32,", "data.max_length=32", "data.tokens_per_batch=2048", "data.vocab_size=4096")
@@ -86,6 +86,14 @@ def check(found: dict[str, Any]) -> None:
             assert sum(e["bytes"] for e in reduced) >= 2 * found["parameters"] / found["mesh"]["tensor"]  # in bfloat16
         across = [e for e in program["collectives"] if e["kind"] == "send"]
         assert bool(across) == (found["slices"] > 1)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _environment() -> Iterator[None]:
+    """Sets the environment before a test makes the compiler's library load, and for the tests of this file alone."""
+    with mock.patch.dict(os.environ):
+        prepare()
+        yield
 
 
 @pytest.fixture(scope="module")
