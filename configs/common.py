@@ -17,8 +17,8 @@ def default() -> ConfigDict:
 
     cfg.data = ConfigDict()
     cfg.data.train = ""  # corpus specs (data/sources.py lists them): pairs, source language first, or a text
-    cfg.data.valid = ""
-    cfg.data.test = ""
+    cfg.data.valid = ""  # for validation during training
+    cfg.data.test = ""  # scored only after it
     cfg.data.cache = ".cache/data"  # folder of prepared corpora, shared by runs; keyed by content, safe to delete
     cfg.data.vocab_size = 37_000  # subwords (or symbols, with four special ones) of source and target; section 5.1
 
@@ -46,14 +46,14 @@ def default() -> ConfigDict:
     cfg.image.width = 8  # pixels
     cfg.image.patch_height = 2  # pixels; must divide the height
     cfg.image.patch_width = 2  # pixels; must divide the width
-    cfg.image.classes = 10
+    cfg.image.classes = 10  # labels are 0 to classes - 1
     cfg.image.pooling = "token"  # what is classified: token (a class token) | mean (over the patches)
     cfg.image.shift = 0  # pixels by which training images are shifted at random, at most; 0 is off
 
     cfg.model = ConfigDict()
     cfg.model.N = 6  # layers, in the encoder and in the decoder each
-    cfg.model.d_model = 512
-    cfg.model.d_ff = 2048
+    cfg.model.d_model = 512  # width of embeddings, of every sub-layer's output and of the residual stream
+    cfg.model.d_ff = 2048  # width of the feed-forward networks' hidden layer
     cfg.model.h = 8  # heads
     cfg.model.d_k = 64  # width of one head's queries and keys
     cfg.model.d_v = 64  # width of one head's values
@@ -108,9 +108,9 @@ def default() -> ConfigDict:
     cfg.optim.lr = 1.0  # factor on the paper's schedule; the peak rate of the others
     cfg.optim.warmup_from = 0.0  # the rate before update 1, for "inverse_sqrt"
     cfg.optim.warmup = 4_000  # updates
-    cfg.optim.b1 = 0.9
-    cfg.optim.b2 = 0.98
-    cfg.optim.eps = 1e-9
+    cfg.optim.b1 = 0.9  # decay of Adam's mean of gradients
+    cfg.optim.b2 = 0.98  # and of their squares
+    cfg.optim.eps = 1e-9  # added to the root of their mean
     # For all but adam and adafactor: decoupled; not on biases and layer norms; muon's is on hidden matrices alone.
     cfg.optim.weight_decay = 0.0
     cfg.optim.clip_norm = 0.0  # global gradient norm; 0 disables clipping
@@ -137,7 +137,7 @@ def default() -> ConfigDict:
     cfg.eval.bleu_sentences = 500  # validation sentences to translate greedily for BLEU; 0 is off
 
     cfg.decode = ConfigDict()  # the paper's decoding options (section 6.1), recorded with the run
-    cfg.decode.beam = 4
+    cfg.decode.beam = 4  # hypotheses that are kept alive; 1 is greedy decoding
     cfg.decode.alpha = 0.6  # length penalty ((5 + length) / 6)^alpha, Wu et al. 2016
     cfg.decode.length_penalty = "gnmt"  # "gnmt": the one above | "power": length^alpha, fairseq's and transformers'
     cfg.decode.extra_length = 50  # output tokens allowed beyond the source's

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from ctranslate2.specs import common_spec, transformer_spec
 
+from base.errors import UserError
 from base.files import write_text
 from infer.convert.check import (
     KNOWN_NORMS,
@@ -55,10 +56,17 @@ def write(model_run: Run, folder: Path, quantization: str = "float32") -> float:
     """Writes the model, and returns the largest difference of its log-probabilities from ours.
 
     Raises:
-      UserError: CTranslate2 cannot hold the model, or computes something else.
+      UserError: CTranslate2 cannot hold the model, computes something else, or cannot compute with these numbers on
+        this CPU, so that it cannot be compared.
     """
     config = model_run.model_config
     _check_held(model_run)
+    compute = COMPUTE.get(quantization, "float32")
+    if compute not in ctranslate2.get_supported_compute_types("cpu"):
+        raise UserError(
+            f"--quantization={quantization}: CTranslate2 cannot compute with {compute} on this CPU, so the written "
+            "model could not be compared with the run; choose another"
+        )
     spec = specification(config, jax.tree.map(np.array, model_run.params))
     pieces = model_run.tokenizer.pieces(range(config.vocab_size))
     spec.register_source_vocabulary(pieces)
@@ -70,7 +78,6 @@ def write(model_run: Run, folder: Path, quantization: str = "float32") -> float:
     spec.optimize(quantization)
     spec.save(str(folder))
     model_run.tokenizer.save(folder / "tokenizer.model")
-    compute = COMPUTE.get(quantization, "float32")
     _write_readme(model_run, folder, quantization, compute)
     sentences = scored_pairs(model_run)
     written = log_probs(model_run, folder, compute, sentences)

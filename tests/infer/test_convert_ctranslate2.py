@@ -60,6 +60,17 @@ def test_the_flag_says_how_it_is_quantised(tmp_path: Path, given: str | None, wr
     assert (tmp_path / "out" / "README.md").read_text().startswith(f"A CTranslate2 model ({written}) ")
 
 
+def test_numbers_that_this_cpu_cannot_compute_with_are_refused_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ctranslate2.get_supported_compute_types", lambda device: {"float32", "int8"})
+    with pytest.raises(
+        UserError, match=r"^--quantization=int16: CTranslate2 cannot compute with int16 on this CPU, so"
+    ):
+        ctranslate2.write(random_run(N=1), tmp_path, "int16")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_what_it_cannot_hold_is_one_line_and_a_wrong_model_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
