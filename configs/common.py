@@ -109,8 +109,8 @@ def default() -> ConfigDict:
     cfg.optim.warmup_from = 0.0  # the rate before update 1, for "inverse_sqrt"
     cfg.optim.warmup = 4_000  # updates
     cfg.optim.b1 = 0.9  # decay of Adam's mean of gradients
-    cfg.optim.b2 = 0.98  # and of their squares
-    cfg.optim.eps = 1e-9  # added to the root of their mean
+    cfg.optim.b2 = 0.98  # decay of its mean of their squares
+    cfg.optim.eps = 1e-9  # added to the root of the mean of squares
     # For all but adam and adafactor: decoupled; not on biases and layer norms; muon's is on hidden matrices alone.
     cfg.optim.weight_decay = 0.0
     cfg.optim.clip_norm = 0.0  # global gradient norm; 0 disables clipping
