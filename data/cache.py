@@ -35,8 +35,9 @@ from base.files import sha256, write_json
 from base.ids import EOS, UNK
 from base.progress import Progress
 from data.batching import Record
+from data.corpus import Corpus
 from data.imported import encode_records
-from data.sources import Corpus, open_corpus
+from data.sources import open_corpus
 from data.tokenizer import Tokenizer
 
 FORMAT = 2  # increased when the file format changes; corpora are then prepared again

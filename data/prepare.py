@@ -10,7 +10,7 @@ from ml_collections import config_flags
 
 from base import command
 from data.of_config import prepare_all
-from data.sources import download
+from data.tfds import download
 
 
 def main(argv: list[str]) -> None:

@@ -11,7 +11,8 @@ import pytest
 from base.errors import UserError
 from data import sources
 from data.lines import LONGEST_LINE
-from data.sources import download, open_corpus
+from data.sources import open_corpus
+from data.tfds import download
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -140,9 +140,9 @@ def test_contributing_draws_the_order_that_is_checked() -> None:
 def test_tensorflow_stays_at_the_edge_and_nothing_unpickles(path: Path) -> None:
     for module in sorted(imports(path)):
         assert not within(module, UNSAFE), f"{ids(path)} imports {module}: loading such a file runs code from it"
-        if name(path) != "data.sources":
+        if name(path) != "data.tfds":
             edge = ("tensorflow", "tensorflow_datasets", "tensorflow_text")
-            assert not within(module, edge), f"{ids(path)} imports {module}; only data/sources.py may"
+            assert not within(module, edge), f"{ids(path)} imports {module}; only data/tfds.py may"
     assert not re.search(r"allow_pickle\s*=\s*True", path.read_text()), f"{ids(path)} lets NumPy unpickle"
 
 

@@ -1,0 +1,104 @@
+"""Translation data sets of tensorflow-datasets: the one file that imports it, and TensorFlow at most in `download`."""
+
+import contextlib
+import importlib
+import importlib.util
+import re
+from typing import Any, NoReturn
+
+from base.errors import UserError
+from data.corpus import Corpus, Pairs, digest, file_named, languages_of, not_empty
+
+
+def open_tfds(spec: str, rest: str) -> Corpus:
+    """Returns the corpus of `tfds:REST`; `UserError` if it is not on this machine, or lacks the split or a language."""
+    name, split, source, target = _parts(spec, rest)
+    builder = _prepared(spec, name)
+    try:
+        info = builder.info.splits[split]
+    except (KeyError, ValueError) as error:
+        known = ", ".join(builder.info.splits)
+        raise UserError(f"corpus {spec!r}: no split {split!r}; the splits of {name} are {known}") from error
+    missing = [language for language in (source, target) if language not in builder.info.features]
+    if missing:
+        known = ", ".join(builder.info.features)
+        raise UserError(f"corpus {spec!r}: no language {missing[0]!r}; the languages of {name} are {known}")
+
+    stored = builder.info.file_format.value
+    if stored != "array_record":
+        raise UserError(f"corpus {spec!r} is stored as {stored}: prepare it with file_format='array_record'")
+
+    def pairs() -> Pairs:
+        for example in builder.as_data_source(split):
+            yield _one_line(example[source]), _one_line(example[target])
+
+    fingerprint = digest(
+        "tfds", builder.info.full_name, str(split), str(info.num_examples), str(info.num_bytes), source, target
+    )
+    return Corpus(spec, source, target, lambda: not_empty(spec, pairs()), fingerprint)
+
+
+def _one_line(text: bytes) -> str:
+    """Decodes a sentence; a line feed inside it would become two lines in every file written from it."""
+    return text.decode("utf-8", "replace").replace("\n", " ")
+
+
+def _parts(spec: str, rest: str) -> tuple[str, str, str, str]:
+    """Returns name, split, source and target. The direction is required: tfds names list languages in any order."""
+    match = re.fullmatch(r"([^:{}]+)(?::([^{}]+?))?(?::(\{.*\}))?", rest)
+    if not match:
+        raise UserError(f"corpus {spec!r}: write tfds:NAME[:SPLIT]:{{en,de}}")
+    return match[1], match[2] or "train", *languages_of(spec, match[3] or "")
+
+
+def _import_tfds(spec: str) -> Any:
+    try:
+        return importlib.import_module("tensorflow_datasets")
+    except ImportError as error:
+        raise UserError(f"corpus {spec!r} needs tensorflow-datasets: pip install -e '.[prep]'") from error
+
+
+def _prepared(spec: str, name: str) -> Any:
+    tfds = _import_tfds(spec)
+    try:
+        folder = file_named(spec, name)
+        if folder.is_dir():
+            return tfds.builder_from_directory(folder)
+        return tfds.core.read_only_builder.builder_from_files(name)
+    except (OSError, ValueError) as error:  # tfds's not-found errors are subclasses of these
+        raise UserError(
+            f"corpus {spec!r} is not on this machine: python -m data.prepare downloads it"
+            " (first: pip install -e '.[prep]')"
+        ) from error
+
+
+def download(spec: str) -> None:
+    """Downloads and prepares a `tfds:` corpus if it is not on this machine; does nothing for other corpora.
+
+    The builders of tensorflow-datasets may import TensorFlow, so only `python -m data.prepare` calls this.
+    """
+    scheme, _, rest = spec.partition(":")
+    if scheme != "tfds":
+        return
+    name, *_ = _parts(spec, rest)
+    tfds = _import_tfds(spec)
+    with contextlib.suppress(UserError):
+        _prepared(spec, name)
+        return
+    try:
+        # Without TensorFlow, tfds knows a builder only once its module is imported.
+        module = name.split("/")[0].removesuffix("_translate")
+        with contextlib.suppress(ImportError):
+            importlib.import_module(f"tensorflow_datasets.translate.{module}")
+        tfds.builder(name, file_format="array_record").download_and_prepare()
+    except Exception as error:  # anything that network, archives or missing imports may raise
+        _refuse(spec, name, error)
+
+
+def _refuse(spec: str, name: str, error: Exception) -> NoReturn:
+    reason = " ".join(str(error).split())[:200] or type(error).__name__
+    if isinstance(error, ImportError) or importlib.util.find_spec("tensorflow") is None:
+        message = f"corpus {spec!r} cannot be prepared with what is installed: pip install -e '.[prep]' ({reason})"
+    else:
+        message = f"corpus {spec!r}: tensorflow-datasets could not prepare {name} ({reason})"
+    raise UserError(message) from error
