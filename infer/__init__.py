@@ -28,8 +28,17 @@ if TYPE_CHECKING:
 while_starting()
 
 
-def load_run(workdir: str | Path, checkpoint: str | int | None = None, *, accept_changes: bool = False) -> LoadedRun:
+def load_run(
+    workdir: str | Path,
+    checkpoint: str | int | None = None,
+    *,
+    batch_tokens: int | None = None,
+    accept_changes: bool = False,
+) -> LoadedRun:
     """Loads a run, with the parameters that its config names or those of `checkpoint`: latest, 5000, best, average:5.
+
+    `batch_tokens` is how many source positions, padding included, are searched at a time; None is the default of
+    `infer.translate`.
 
     Raises:
       UserError: the folder is not that of a run or has no such checkpoint, or the checkpoint is damaged; or the run's
@@ -38,4 +47,4 @@ def load_run(workdir: str | Path, checkpoint: str | int | None = None, *, accept
     from infer.api import LoadedRun  # here, since it imports jax, which commands without a model do not need
     from infer.runs import open_run
 
-    return LoadedRun(open_run(workdir, checkpoint, accept_changes=accept_changes))
+    return LoadedRun(open_run(workdir, checkpoint, accept_changes=accept_changes), batch_tokens)

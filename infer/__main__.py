@@ -29,7 +29,7 @@ from absl import flags
 from base.command import imported
 from base.errors import UserError
 from base.files import folder, folders, output_file
-from infer.options import define_evaluation_flags, start
+from infer.options import define_batch_flag, define_evaluation_flags, start
 from run.config import read_config
 
 
@@ -49,6 +49,7 @@ def check(options: Any) -> None:
 
 if __name__ == "__main__":
     define_evaluation_flags("translations")
+    define_batch_flag()
     flags.DEFINE_string("corpus", None, "corpus to read instead of a split, written as in data.test")
     flags.DEFINE_string("source", None, "file to translate instead of a split; plain text, or gzip if it ends in .gz")
     flags.DEFINE_string("reference", None, "its references, line by line; x.de or x.de.gz names the language")

@@ -10,8 +10,8 @@ from infer.evaluate.translations import score
 from infer.inside.lens import Lens, logit_lens
 from infer.inside.trace import Patch, Trace, trace
 from infer.runs import Run
-from infer.translate.options import chosen
-from infer.translate.translator import Hypothesis, Translator, translate_one
+from infer.translate.options import FULL_BATCH, Decoding, chosen
+from infer.translate.translator import Hypothesis, Translation, Translator, translate_one
 from run.averaging import named_steps
 from run.parameters import count_parameters
 
@@ -19,14 +19,17 @@ from run.parameters import count_parameters
 class LoadedRun:
     """A trained model and its tokenizer; `run` has its config, parameters and step.
 
+    `batch_tokens` source positions, padding included, are searched at a time.
+
     >>> model = load_run("runs/quickstart")
     >>> model.translate("The dog sleeps.")
     'Der Hund schläft.'
     >>> texts = [hypothesis.text for hypothesis in model.hypotheses("The dog sleeps.", nbest=2)[0]]
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, batch_tokens: int | None = None) -> None:
         self.run = run
+        self.batch_tokens = batch_tokens or FULL_BATCH
 
     def __repr__(self) -> str:
         config = self.run.config
@@ -63,8 +66,7 @@ class LoadedRun:
           UserError: an option is outside `infer.translate.options.LIMITS`.
         """
         decoding = chosen(self.run.config.decode, beam=beam, alpha=alpha, extra_length=extra_length)
-        translator = Translator(self.run.model_config, self.run.tokenizer, decoding)
-        translations = translator.translate(self.run.params, _as_lines(lines))
+        translations = self._translations(lines, decoding)
         texts = [translation.text for translation in translations]
         return texts[0] if isinstance(lines, str) else texts
 
@@ -87,8 +89,12 @@ class LoadedRun:
         if beam is None:
             beam = max(nbest, self.run.config.decode.beam)
         decoding = chosen(self.run.config.decode, beam=beam, alpha=alpha, extra_length=extra_length, nbest=nbest)
-        translator = Translator(self.run.model_config, self.run.tokenizer, decoding)
-        return [translation.hypotheses for translation in translator.translate(self.run.params, _as_lines(lines))]
+        return [translation.hypotheses for translation in self._translations(lines, decoding)]
+
+    def _translations(self, lines: str | Sequence[str], decoding: Decoding) -> list[Translation]:
+        config = self.run.model_config
+        translator = Translator(config, self.run.tokenizer, decoding, batch_tokens=self.batch_tokens)
+        return translator.translate(self.run.params, _as_lines(lines))
 
     def score(
         self, sources: str | Sequence[str], references: str | Sequence[str], language: str | None = None

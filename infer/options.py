@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 from base import command
 from base.errors import UserError
 from base.files import folder
-from infer.translate.options import Decoding, allowed, chosen, limits
+from infer.translate.options import FULL_BATCH, Decoding, allowed, chosen, limits
 from run import changes, connect
 from run.config import SPLITS
 from run.signals import Signals, leave
@@ -74,6 +74,18 @@ def define_decoding_flags() -> None:
         "how many more subwords than its source an output may have; default: config.decode.extra_length",
     )
     within_limits("beam", "alpha", "extra_length")
+
+
+def define_batch_flag() -> None:
+    """Defines --batch_tokens."""
+    flags.DEFINE_integer(
+        "batch_tokens",
+        None,
+        "source positions, padding included, that are searched at a time: more keep a GPU busy, fewer need less "
+        f"memory; default: {FULL_BATCH:,}",
+        lower_bound=1,
+        upper_bound=1 << 24,
+    )
 
 
 def define_evaluation_flags(written: str) -> None:

@@ -11,6 +11,7 @@ from infer.evaluate.record import report
 from infer.evaluate.sentences import open_files, open_sentences, open_split
 from infer.options import decoding
 from infer.runs import open_run, open_runs
+from infer.translate.options import FULL_BATCH
 from run.config import read_config
 from run.connect import connect
 from tasks import TRANSLATION
@@ -47,14 +48,14 @@ def _evaluated_task(task: str, corpus: str | None) -> str:
 def _check_nothing_is_translated(options: Any, task: str, evaluated: str) -> None:
     """Raises a `UserError` if a flag of translation is given, or no split or corpus."""
     corpus = options.split or options.corpus
-    searches = any(value is not None for value in (options.beam, options.alpha, options.extra_length))
-    searches = searches or options.oracle_length
+    of_searches = (options.beam, options.alpha, options.extra_length, options.batch_tokens)
+    searches = options.oracle_length or any(value is not None for value in of_searches)
     if corpus is None or options.output or searches:
         why = f"this run's task is {task}"
         if evaluated != task:
             why = f"{corpus} is a text, which is not translated"
         raise UserError(
-            f"{why}: give --split or --corpus, and no file, --output, --beam, --alpha, --extra_length "
+            f"{why}: give --split or --corpus, and no file, --output, --beam, --alpha, --extra_length, --batch_tokens "
             "or --oracle_length"
         )
 
@@ -85,6 +86,11 @@ def _evaluate_translations(options: Any) -> None:
         sentences = open_split(model_run, options.split)
     asked = decoding(options, model_run.config)
     record, hypotheses = translations.evaluate(
-        model_run, sentences, asked, others, has_oracle_length=options.oracle_length
+        model_run,
+        sentences,
+        asked,
+        others,
+        has_oracle_length=options.oracle_length,
+        batch_tokens=options.batch_tokens or FULL_BATCH,
     )
     report(options, model_run, record, hypotheses, translations.table)

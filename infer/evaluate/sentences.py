@@ -10,8 +10,8 @@ from base.progress import Progress
 from data.sources import open_corpus
 from infer.runs import Run, as_one, corpus_named, key_named
 from infer.scores.pairs import language_of, read_pair
-from infer.translate.options import Decoding
-from infer.translate.translator import FULL_BATCH, Translation, Translator, note_unknown
+from infer.translate.options import FULL_BATCH, Decoding
+from infer.translate.translator import Translation, Translator, note_unknown
 from run.averaging import named_steps
 
 

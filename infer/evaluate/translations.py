@@ -10,7 +10,7 @@ from infer.scores import bleu, oracle_length
 from infer.scores.forced import check_lengths
 from infer.scores.lengths import by_length
 from infer.scores.perplexity import perplexity
-from infer.translate.options import Decoding
+from infer.translate.options import FULL_BATCH, Decoding
 
 
 def score(
@@ -51,6 +51,7 @@ def evaluate(
     others: Sequence[Run] = (),
     *,
     has_oracle_length: bool = False,
+    batch_tokens: int = FULL_BATCH,
 ) -> tuple[dict[str, Any], list[str]]:
     """Returns the result record, of JSON values, and the translations; with `others`, those of an ensemble.
 
@@ -67,7 +68,7 @@ def evaluate(
     references = sentences.references
     # Checked first: an error after the search would throw its translations away.
     check_lengths([run.model_config for run in runs], model_run.tokenizer, sources, references)
-    translations, seconds = translate(runs, sentences, decoding, "translating", "lines")
+    translations, seconds = translate(runs, sentences, decoding, "translating", "lines", batch_tokens)
     hypotheses = [translation.text for translation in translations]
     best = [translation.hypotheses[0] for translation in translations]
     tokens = sum(len(hypothesis.tokens) + 1 for hypothesis in best)

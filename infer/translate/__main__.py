@@ -30,7 +30,7 @@ from absl import flags
 from base.command import imported
 from base.errors import UserError
 from base.files import output_file
-from infer.options import define_decoding_flags, define_run_flags, start, within_limits
+from infer.options import define_batch_flag, define_decoding_flags, define_run_flags, start, within_limits
 
 # With and without --sample: the flags that have no effect, what they are for, and what to do.
 UNUSED = {
@@ -144,6 +144,7 @@ def define_sampling_flags() -> None:
 if __name__ == "__main__":
     define_run_flags()
     define_decoding_flags()
+    define_batch_flag()
     define_output_flags()
     define_search_flags()
     define_sampling_flags()

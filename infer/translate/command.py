@@ -13,7 +13,7 @@ from data.lines import lines_left
 from infer.options import decoding
 from infer.runs import as_one, open_runs
 from infer.translate.explain import explained
-from infer.translate.options import Sampling
+from infer.translate.options import FULL_BATCH, Sampling
 from infer.translate.stream import Arriving, prompted, translate_columns, translate_stream, write
 from infer.translate.translator import Translator
 
@@ -33,7 +33,8 @@ def main(options: Any) -> None:
 
     models, params = as_one(runs)
     tree = jax.device_put(params)
-    translator = Translator(models, runs[0].tokenizer, chosen, max_input=options.max_input)
+    batch_tokens = options.batch_tokens or FULL_BATCH
+    translator = Translator(models, runs[0].tokenizer, chosen, max_input=options.max_input, batch_tokens=batch_tokens)
 
     interactive = sys.stdin.isatty()
     chunk = options.chunk or (1 if interactive else CHUNK)

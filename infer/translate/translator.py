@@ -23,7 +23,7 @@ from base.ids import EOS
 from data.batching import LengthBatch, length_batches
 from data.tokenizer import Tokenizer
 from infer.runs import Run
-from infer.translate.options import Decoding, chosen
+from infer.translate.options import FULL_BATCH, Decoding, chosen
 from infer.translate.stages import find
 from model.config import ModelConfig
 from model.search.beam import beam_search
@@ -36,7 +36,6 @@ from run.sharding import cut_rows, data_mesh, place_params, row_parts
 
 SHORTEST_ROW = 32
 MAX_INPUT = 512  # source subwords with EOS; longer lines are translated in pieces
-FULL_BATCH = 2048  # source positions in one full batch
 SMALL_SHARE = 4  # a small batch has 1 / SMALL_SHARE of the rows of a full one, as a full one that has shrunk
 AT_ONCE = 4  # batches on a CPU, whose processors one batch of a small model keeps busy only half of the time
 NARROW_BEAM = 4  # the largest beam with which `AT_ONCE` batches are in memory; wider beams and ensembles have fewer

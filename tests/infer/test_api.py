@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -44,6 +45,17 @@ def test_translations_are_the_commands(model: LoadedRun) -> None:
     assert model.translate([]) == []
     with pytest.raises(UserError, match="alpha is nan"):
         model.translate(SOURCES, alpha=float("nan"))
+
+
+def test_as_much_is_searched_at_a_time_as_the_run_was_loaded_with(
+    workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    translator = mock.Mock(side_effect=KeyboardInterrupt)
+    monkeypatch.setattr("infer.api.Translator", translator)
+    for call in ("translate", "hypotheses"):
+        with pytest.raises(KeyboardInterrupt):
+            getattr(infer.load_run(workdir, "latest", batch_tokens=96), call)(SOURCES)
+        assert translator.call_args.kwargs == {"batch_tokens": 96}
 
 
 def test_scores_have_every_reading_of_the_models_own_translations(model: LoadedRun) -> None:

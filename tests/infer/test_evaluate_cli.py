@@ -88,6 +88,7 @@ def run_here(**given: object) -> None:
         "beam",
         "alpha",
         "extra_length",
+        "batch_tokens",
         "json",
         "output",
     ]
@@ -262,13 +263,26 @@ def test_a_text_is_no_pairs_for_any_translator(task: str, is_split: bool, workdi
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("given", [{"source": "x", "reference": "y"}, {"output": "out"}, {"beam": 4}, {"alpha": 0.0}])
+@pytest.mark.parametrize(
+    "given", [{"source": "x", "reference": "y"}, {"output": "out"}, {"beam": 4}, {"alpha": 0.0}, {"batch_tokens": 9}]
+)
 def test_what_only_translation_has_is_refused_elsewhere(given: dict, tmp_path: Path):
     config = tiny.run_config(tmp_path).to_dict() | {"task": "masked_lm"}
     (tmp_path / "config.json").write_text(json.dumps(config))
     given = given if "source" in given else given | {"split": "test"}
     with pytest.raises(UserError, match=r"^this run's task is masked_lm: give --split or --corpus, and no file, "):
         run_here(workdir=str(tmp_path), **given)
+
+
+@pytest.mark.parametrize(("given", "searched"), [(None, 2_048), (96, 96)])
+def test_as_many_positions_are_searched_at_a_time_as_the_flag_says(
+    given: int | None, searched: int, workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    translator = mock.Mock(side_effect=KeyboardInterrupt)
+    monkeypatch.setattr("infer.evaluate.sentences.Translator", translator)
+    with pytest.raises(KeyboardInterrupt):
+        run_here(workdir=str(workdir), checkpoint="latest", split="test", batch_tokens=given)
+    assert translator.call_args.kwargs == {"batch_tokens": searched}
 
 
 def test_scores_are_printed_even_where_the_run_cannot_be_written(

@@ -1,10 +1,13 @@
 """The flags of `python -m infer.translate` reach the translator: its output is that of one made by hand."""
 
+from types import SimpleNamespace
 from typing import NamedTuple
+from unittest import mock
 
 import pytest
 
 from infer.runs import Run, open_run
+from infer.translate import command
 from infer.translate.options import Decoding, Sampling
 from infer.translate.stream import translate_stream
 from infer.translate.translator import Translator
@@ -90,3 +93,36 @@ def test_the_flags_say_how_to_translate(run: Run, name: str) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout == translated(run, case)
     assert done.stdout != translated(run, Case("", PLAIN, text=case.text)), "the flags make a difference"
+
+
+class Options(SimpleNamespace):
+    """Flags as absl has them: by attribute, and by name as objects with a value."""
+
+    def __getitem__(self, name: str) -> SimpleNamespace:
+        return SimpleNamespace(value=getattr(self, name))
+
+
+@pytest.mark.parametrize(("given", "searched"), [(None, 2_048), (96, 96)])
+def test_as_many_positions_are_searched_at_a_time_as_the_flag_says(
+    given: int | None, searched: int, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    translator = mock.Mock(side_effect=KeyboardInterrupt)
+    monkeypatch.setattr(command, "Translator", translator)
+    flags = Options(
+        workdir=str(run.workdir),
+        checkpoint="latest",
+        beam=None,
+        alpha=None,
+        extra_length=None,
+        nbest=1,
+        sample=False,
+        min_length=0,
+        no_repeat=0,
+        groups=1,
+        diversity=0.5,
+        max_input=512,
+        batch_tokens=given,
+    )
+    with pytest.raises(KeyboardInterrupt):
+        command.main(flags)
+    assert translator.call_args.kwargs == {"max_input": 512, "batch_tokens": searched}

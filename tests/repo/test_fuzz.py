@@ -93,7 +93,18 @@ COMMANDS = (
         ("infer.translate", "--workdir=DIR/run", "--beam=2", "--nbest=2", "--columns="),
         **OPEN,
         paths=("workdir",),
-        numbers=("beam", "nbest", "alpha", "extra_length", "columns", "seed", "chunk", "checkpoint", "max_input"),
+        numbers=(
+            "beam",
+            "nbest",
+            "alpha",
+            "extra_length",
+            "columns",
+            "seed",
+            "chunk",
+            "checkpoint",
+            "max_input",
+            "batch_tokens",
+        ),
         stdin="in.en",
     ),
     Command(
@@ -101,7 +112,7 @@ COMMANDS = (
         timeless,
         **{**OPEN, "other": (*ARRAYS, *PAIR)},
         paths=("workdir", "source", "reference", "output"),
-        numbers=("beam", "alpha", "extra_length", "checkpoint", "row_length"),
+        numbers=("beam", "alpha", "extra_length", "checkpoint", "row_length", "batch_tokens"),
     ),
     Command(
         ("infer.score", "--hypothesis=DIR/in.en", "--reference=DIR/out.de", "--baseline=DIR/in.en"),

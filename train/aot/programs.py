@@ -26,7 +26,7 @@ from base.errors import UserError, one_line
 from base.tokens import Tokens
 from data.batching import Batch
 from data.pipeline import row_lengths
-from infer.translate.translator import FULL_BATCH
+from infer.translate.options import FULL_BATCH
 from model.config import ModelConfig
 from model.search.beam import beam_search
 from model.search.state import run_search
