@@ -55,7 +55,7 @@ class Data(NamedTuple):
     """Training and validation data, as numpy arrays of this process's rows."""
 
     batches: Batches
-    validation: Callable[[], OnePass[Batch]]  # returns every validation record once
+    validation_batches: Callable[[], OnePass[Batch]]  # returns every validation record once
     manifests: dict[str, dict]  # recorded in the run's `run.json`
 
 

@@ -96,9 +96,9 @@ def training_data(
     check_rows(cfg, train, valid)
     shard = process_shard(mesh, cfg.optim.accumulate)
     batches = TrainingBatches(train, cfg.data, seed=cfg.seed, shard=shard)
-    validation = partial(once, valid, cfg.data, process_shard(mesh))
+    validation_batches = partial(once, valid, cfg.data, process_shard(mesh))
     manifests = {"train": train.manifest, "valid": valid.manifest}
-    return Data(batches, validation, manifests)
+    return Data(batches, validation_batches, manifests)
 
 
 def all_batches(

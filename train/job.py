@@ -30,7 +30,7 @@ class Job(NamedTuple):
 
     objective: Objective
     batches: Batches
-    validation: Callable[[], OnePass[Batch]]  # returns every validation record once
+    validation_batches: Callable[[], OnePass[Batch]]  # returns every validation record once
     measure: Measure  # returns further metrics of the parameters, such as BLEU
     manifests: dict[str, dict]  # of the data, recorded in the run's `run.json`
 
@@ -54,10 +54,10 @@ def open_job(cfg: ConfigDict, workdir: Path, mesh: Mesh) -> Job:
     if cfg.task in TRANSLATION and cfg.eval.bleu_sentences:
         measure = _bleu(cfg, config, workdir, mesh)
     elif task.images:
-        measure = _accuracy(objective, data.validation, mesh)
+        measure = _accuracy(objective, data.validation_batches, mesh)
     else:
         measure = _nothing
-    return Job(objective, data.batches, data.validation, measure, data.manifests)
+    return Job(objective, data.batches, data.validation_batches, measure, data.manifests)
 
 
 def _bleu(cfg: ConfigDict, config: ModelConfig, workdir: Path, mesh: Mesh) -> Measure:

@@ -45,7 +45,7 @@ class Training(NamedTuple):
     mesh: Mesh
     train_step: Any  # jitted, so that it can also be lowered: (state, batch, key) -> (state, Sums)
     diagnose: Callable[..., dict[str, jax.Array]]
-    validation: Callable[[dict], dict[str, float]]
+    validate: Callable[[dict], dict[str, float]]  # parameters to metrics
     checkpoints: Checkpoints
     reporter: Reporter
     patience: Patience
@@ -88,7 +88,7 @@ def train(
         placed = placed_shapes(jax.eval_shape(init, init_key), mesh)
         train_step = make_train_step(job.objective, tx, cfg.optim.accumulate, shardings(placed), options)
         diagnose = make_diagnosis(job.objective, tx, cfg.optim.accumulate)
-        validation = partial(validate, job, make_eval_step(job.objective, options), mesh)
+        validate_params = partial(validate, job, make_eval_step(job.objective, options), mesh)
 
         checkpoints = Checkpoints(workdir / "checkpoints", cfg.checkpoint)
         init_record = None
@@ -133,7 +133,7 @@ def train(
             records = read_metrics(workdir) if is_main() else []
             patience = Patience(cfg.eval.patience, records)
             training = Training(
-                cfg, job, mesh, train_step, diagnose, validation, checkpoints, reporter, patience, signals, trace
+                cfg, job, mesh, train_step, diagnose, validate_params, checkpoints, reporter, patience, signals, trace
             )
             if first > 1:
                 reporter.message(f"resuming {workdir} after update {first - 1}")
@@ -193,10 +193,10 @@ def _updates(training: Training, state: TrainState, key: PRNGKeyArray, first: in
             report_update()  # raises before anything that is not finite is saved
             report_update = None
             with reporter.paused():
-                metrics = signals.attempt(training.validation, state.params) if validating else None
+                metrics = signals.attempt(training.validate, state.params) if validating else None
                 stopping = signals.received is not None
                 if metrics:
-                    reporter.validation(step, metrics)
+                    reporter.record_validation(step, metrics)
                     training.patience.add(metrics)
                     ended = broadcast_from_main(training.patience.ended)
                 if saving or stopping or ended:
@@ -228,10 +228,10 @@ def _validate_if_interrupted(training: Training, params: dict, step: int) -> Non
     # A process may have been killed after it recorded this validation, before the checkpoint had the metrics.
     is_recorded = broadcast_from_main(training.patience.last_step == step)
     with training.reporter.paused():
-        metrics = training.validation(params)
+        metrics = training.validate(params)
         training.signals.hold()
         if not is_recorded:
-            training.reporter.validation(step, metrics)
+            training.reporter.record_validation(step, metrics)
             training.patience.add(metrics)
         training.checkpoints.add_metrics(step, metrics)
 

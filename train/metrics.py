@@ -152,7 +152,7 @@ class Reporter:
             self._timed = _Moment(step, self._seconds())  # without the time that it took to compile
         self._bar.update(step)
 
-    def validation(self, step: int, metrics: dict[str, float]) -> None:
+    def record_validation(self, step: int, metrics: dict[str, float]) -> None:
         """Records the result of a validation."""
         self._write({"step": step, "kind": "valid", **metrics})
 

@@ -19,7 +19,7 @@ def validate(job: Job, eval_step: Callable[[dict, Batch], Loss], mesh: Mesh, par
     loss_sum = 0.0
     nll_sum = 0.0
     tokens = 0.0
-    batches = job.validation()
+    batches = job.validation_batches()
     shown = Progress("validating", "batches", total=len(batches), is_summarised=False, enabled=is_main())
     with shown as progress:
         for batch in progress.count(batches):

@@ -115,7 +115,7 @@ def test_a_log_gets_a_line_of_a_long_job_with_its_total(
 def test_training_prints_its_records_above_the_bar(terminal: Terminal, tmp_path: Path) -> None:
     with redirect_stderr(terminal), Reporter(tmp_path, lambda step: 0.1, first=4, last=12, every=4) as reporter:
         reporter.update(4, _sums(), positions=16)
-        reporter.validation(4, {"loss": 1.0, "nll": 1.0, "perplexity": 2.718})
+        reporter.record_validation(4, {"loss": 1.0, "nll": 1.0, "perplexity": 2.718})
     assert "step 4/12 train: loss 2.0000  nll 2.0000  perplexity 7.39  lr 1.00e-01" in terminal.text()
     assert "step 4/12 valid: loss 1.0000  nll 1.0000  perplexity 2.72" in terminal.text()
     assert " 3/12 " in terminal.text()

@@ -152,7 +152,7 @@ def test_runs_of_other_seeds_are_validated_on_the_same_tokens_and_trained_on_oth
     for seed in (1, 2):
         cfg.seed = seed
         made = open_job(cfg, tmp_path, make_mesh(cfg.mesh, jax.devices()[:1]))
-        validated.append(list(made.validation()))
+        validated.append(list(made.validation_batches()))
         trained_on.append(next(made.batches))
         made.batches.close()
     jax.tree.map(np.testing.assert_array_equal, *validated)

@@ -59,10 +59,10 @@ def test_a_validation_that_was_recorded_before_the_process_was_killed_counts_onc
     )
     training.job.batches.get_state.return_value = {"epoch": 1, "batch": 1}
     training.checkpoints.about.return_value = (0.0, {})
-    training.validation.return_value = {"nll": 2.0}
+    training.validate.return_value = {"nll": 2.0}
     loop._validate_if_interrupted(training, {}, 4)
     assert training.patience.waited == waited
-    assert training.reporter.validation.called == (4 not in recorded)
+    assert training.reporter.record_validation.called == (4 not in recorded)
     training.checkpoints.add_metrics.assert_called_once_with(4, {"nll": 2.0})
 
 

@@ -42,7 +42,7 @@ def report(workdir: Path, recorder: Recorder) -> list[dict]:
     with Reporter(workdir, lambda step: 0.1, first=1, last=3, every=1, tracker=recorder) as reporter:
         for step in (1, 2, 3):
             reporter.update(step, SUMS, positions=20)
-        reporter.validation(3, {"loss": 1.0, "nll": 1.0, "perplexity": 2.7})
+        reporter.record_validation(3, {"loss": 1.0, "nll": 1.0, "perplexity": 2.7})
     return [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
 
 
