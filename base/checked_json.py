@@ -72,8 +72,9 @@ def _whole_lines(path: Path) -> Iterator[bytes]:
     """Yields the lines of a file of any size that end in a line feed, without it."""
     with _one_line_error(path), open_regular(path) as file:
         for line in file:
-            if line.endswith(b"\n"):
-                yield line[:-1]
+            if not line.endswith(b"\n"):
+                return  # had it grown since, its rest would be the next line
+            yield line[:-1]
 
 
 @contextlib.contextmanager

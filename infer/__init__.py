@@ -37,8 +37,8 @@ def load_run(
 ) -> LoadedRun:
     """Loads a run, with the parameters that its config names or those of `checkpoint`: latest, 5000, best, average:5.
 
-    `batch_tokens` is how many source positions, padding included, are searched at a time; None is the default of
-    `infer.translate`.
+    `batch_tokens` is how many source positions a batch of its translations has, padding included; None is the default
+    of `infer.translate`.
 
     Raises:
       UserError: the folder is not that of a run or has no such checkpoint, or the checkpoint is damaged; or the run's

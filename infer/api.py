@@ -19,7 +19,7 @@ from run.parameters import count_parameters
 class LoadedRun:
     """A trained model and its tokenizer; `run` has its config, parameters and step.
 
-    `batch_tokens` source positions, padding included, are searched at a time.
+    A batch, whose sentences are searched together, has up to `batch_tokens` source positions, padding included.
 
     >>> model = load_run("runs/quickstart")
     >>> model.translate("The dog sleeps.")
@@ -29,7 +29,7 @@ class LoadedRun:
 
     def __init__(self, run: Run, batch_tokens: int | None = None) -> None:
         self.run = run
-        self.batch_tokens = batch_tokens or FULL_BATCH
+        self.batch_tokens = FULL_BATCH if batch_tokens is None else batch_tokens
 
     def __repr__(self) -> str:
         config = self.run.config

@@ -81,8 +81,8 @@ def define_batch_flag() -> None:
     flags.DEFINE_integer(
         "batch_tokens",
         None,
-        "source positions, padding included, that are searched at a time: more keep a GPU busy, fewer need less "
-        f"memory; default: {FULL_BATCH:,}",
+        "source positions of a batch, padding included, whose sentences are searched together: more keep a GPU busy, "
+        f"fewer need less memory; default: {FULL_BATCH:,}",
         lower_bound=1,
         upper_bound=1 << 24,
     )

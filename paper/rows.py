@@ -164,7 +164,7 @@ def _fitting(runs: list[RunRecord], config: dict[str, Any], split: str, measure:
             scores = evaluation.scores
             # A record that does not say which length penalty it is of had that of its run.
             penalty = scores.get("length_penalty", run.config["decode"]["length_penalty"])
-            has_penalty = penalty == config["decode"]["length_penalty"]
+            has_penalty = "beam" not in scores or penalty == config["decode"]["length_penalty"]
             if not run.problem and measure in scores and has_penalty and fits(scores, config, split, run.steps):
                 fitting.append(ScoredRun(run, evaluation.scores, evaluation.lines))
     return fitting
@@ -200,7 +200,8 @@ def _wanted(config: dict[str, Any], split: str) -> str:
     decode = config["decode"]
     every = config["checkpoint"]["every"]
     spaced = f" saved every {every} updates" if decode["checkpoint"].startswith("average:") else ""
-    asked = f"--checkpoint={decode['checkpoint']}{spaced}, beam {decode['beam']} and alpha {decode['alpha']:g}"
+    search = f"beam {decode['beam']} and alpha {decode['alpha']:g} ({decode['length_penalty']})"
+    asked = f"--checkpoint={decode['checkpoint']}{spaced}, {search}"
     return f"no evaluation of {split} with {asked}"
 
 

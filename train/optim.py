@@ -28,7 +28,7 @@ HIDDEN_MATRICES = {
     **dict.fromkeys(("w1", "w2", "v"), _MATRIX),
 }
 
-_HEADS_BIASES = ("bq", "bk", "bv")  # [h,k]; all other biases are vectors
+_HEADS_BIASES = ("bq", "bk", "bv")  # [h,k]; others are vectors, except T5's relative_bias, a table, which decays
 
 # AdEMAMix's second mean, as its authors train Transformers.
 SLOW_DECAY = 0.9999

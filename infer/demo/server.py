@@ -58,7 +58,7 @@ class Server(ThreadingHTTPServer):
     answers: Mapping[str, Answer] = {}
 
     def __init__(self, address: tuple[str, int], handler: type["Handler"]) -> None:
-        self.host = address[0]
+        self.host = address[0].lower()  # as browsers send it
         self._free = threading.Semaphore(MOST)
         super().__init__(address, handler)
 
@@ -162,7 +162,7 @@ class Handler(BaseHTTPRequestHandler):
         """Returns whether the request names this machine: another name may be a page's, rebound to this machine."""
         if not ipaddress.ip_address(self.connection.getsockname()[0]).is_loopback:
             return True
-        host = re.sub(r":\d+$", "", self.headers.get("Host", "")).strip("[]")
+        host = re.sub(r":\d+$", "", self.headers.get("Host", "")).strip("[]").lower()
         if host in ("localhost", self.server.host):
             return True
         with suppress(ValueError):

@@ -235,7 +235,8 @@ def explained(
     lines = list(islice(source, MOST_LINES + 1))
     if len(lines) > MOST_LINES:
         raise UserError(f"--explain={path}: draws at most {MOST_LINES} lines, and there are more")
-    texts = [text for chunk in chunks(lines, MOST_LINES) for text in chunk if text.strip()]
+    decoded = [text.removesuffix("\r") for chunk in chunks(lines, MOST_LINES) for text in chunk]
+    texts = [text for text in decoded if text.strip()]
     trees = [beam_tree(model_config, params, tokenizer, decoding, text) for text in texts]
     try:
         write_text(path, page(trees))

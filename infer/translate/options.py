@@ -21,7 +21,7 @@ LIMITS: dict[str, tuple[int | float, int | float]] = {
     "groups": (1, 100),
     "diversity": (0, 100),
 }
-FULL_BATCH = 2_048  # source positions, padding included, that are searched at a time
+FULL_BATCH = 2_048  # source positions of a full batch, padding included; on a CPU several are searched at once
 PENALTIES = ("gnmt", "power")  # see `model.search.beam.length_penalty`
 
 

@@ -1,5 +1,6 @@
 """base/checked_json.py: a fault in JSON is a one-line error that names the place in the file."""
 
+import io
 import json
 from pathlib import Path
 
@@ -70,6 +71,24 @@ def test_lines_of_json_may_be_more_than_a_file_that_is_read_whole(
     with pytest.raises(UserError, match="cannot be read"):
         read_json(path, dict)
     assert len(read_json_lines(path, {"step": int})) == 100
+
+
+def test_a_line_that_is_still_being_written_ends_what_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1}\n{"st')
+
+    class Growing(io.FileIO):
+        """A file whose last line is completed once its beginning has been read."""
+
+        def __next__(self) -> bytes:
+            line = super().__next__()
+            if not line.endswith(b"\n"):
+                with path.open("a") as file:
+                    file.write('ep": 2}\n{"step": 3}\n')
+            return line
+
+    monkeypatch.setattr("base.checked_json.open_regular", Growing)
+    assert read_json_lines(path, {"step": int}) == [{"step": 1}]
 
 
 def test_floats_may_be_whole_and_objects_anything(tmp_path: Path) -> None:

@@ -198,6 +198,13 @@ def test_the_address_that_is_printed_can_be_opened(host: str) -> None:
             connection.close()
 
 
+def test_names_are_compared_as_browsers_send_them() -> None:
+    with serving(answer, "LocalHost") as server:
+        assert server.host == "localhost"
+        server.host = "mybox"
+        assert ask(server, "GET", "/", Host="MyBox:80")[0] == 200
+
+
 def test_the_page_may_run_its_own_script_only_and_ask_its_own_server_only(server: ThreadingHTTPServer) -> None:
     status, headers, body = ask(server, "GET", "/")
     page, policy = body.decode(), headers["Content-Security-Policy"]

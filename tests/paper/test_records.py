@@ -273,7 +273,7 @@ def test_an_evaluation_made_otherwise_does_not_count(tmp_path: Path, changes: di
     plant(tmp_path / "run", config, {**scores(config, "valid", 7.0), **changes})
     what, notes = missing(tmp_path)
     assert what == "not evaluated on valid"
-    assert "no evaluation of valid with --checkpoint=latest, beam 4 and alpha 0.6" in notes[0]
+    assert "no evaluation of valid with --checkpoint=latest, beam 4 and alpha 0.6 (gnmt)" in notes[0]
 
 
 def test_an_evaluation_that_does_not_say_its_length_penalty_has_its_runs(tmp_path: Path) -> None:

@@ -332,17 +332,25 @@ def test_a_search_needs_a_validation_loss_and_a_grid_does_not(
     assert grid.statuses()[0].state == "done"
 
 
-@pytest.mark.parametrize(("every", "every_epochs", "least"), [(4, 0, 4), (1_500, 0, 16), (1_500, 1, None), (0, 0, 1)])
+@pytest.mark.parametrize(
+    ("steps", "every", "every_epochs", "least", "least_of_hyperband"),
+    [
+        (16, 4, 0, 4, 4),
+        (16, 1_500, 0, 16, 16),  # no trial has more
+        (16, 0, 0, 1, 1),
+        (16, 1_500, 1, "auto", 1),  # of validations by epochs it is estimated
+        (9_200, 1_500, 1, "auto", 92),
+    ],
+)
 def test_trials_may_be_pruned_from_their_first_validation(
-    every: int, every_epochs: int, least: int | None, tmp_path: Path
+    steps: int, every: int, every_epochs: int, least: int | str, least_of_hyperband: int, tmp_path: Path
 ) -> None:
-    """Of validations by epochs Optuna estimates it; no trial has more than the 16 updates of the plan."""
     (tmp_path / "sweep").mkdir()
-    config = {"steps": 16, "eval": {"every": every, "every_epochs": every_epochs}}
+    config = {"steps": steps, "eval": {"every": every, "every_epochs": every_epochs}}
     asha = Study(tmp_path, {**PLAN, "config": config}, None, 60, "asha").study.pruner
     hyperband = Study(tmp_path, {**PLAN, "config": config, "study": "t"}, None, 60, "hyperband").study.pruner
-    assert asha._min_resource == least
-    assert hyperband._min_resource == (least or 1) <= hyperband._max_resource == 16
+    assert (asha._min_resource or "auto") == least
+    assert (hyperband._min_resource, hyperband._max_resource) == (least_of_hyperband, steps)
 
 
 def test_a_study_of_another_sweep_is_refused(tmp_path: Path) -> None:

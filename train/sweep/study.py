@@ -84,10 +84,11 @@ class Study:
         if self.storage.engine.dialect.name == "sqlite":
             # Optuna reads a trial's state before it writes it and relies on SELECT ... FOR UPDATE: SQLite has none.
             event.listen(self.storage.engine, "begin", lambda link: link.exec_driver_sql("BEGIN IMMEDIATE"))
-        # Updates of a trial before its first validation. How many an epoch has is not known here; of ASHA's trials
-        # Optuna then estimates it.
+        # Updates of a trial before its first validation. How many an epoch has is not known here: a hundredth of a
+        # trial, which is what Optuna estimates for ASHA. With far fewer a trial would have to win all rungs at once.
         by_epochs = config["eval"]["every_epochs"] > 0
-        least = 1 if by_epochs else max(1, min(config["eval"]["every"], config["steps"]))
+        every = config["steps"] // 100 if by_epochs else config["eval"]["every"]
+        least = max(1, min(every, config["steps"]))
         pruners = {
             "asha": SuccessiveHalvingPruner(min_resource="auto" if by_epochs else least),
             "hyperband": HyperbandPruner(min_resource=least, max_resource=config["steps"]),
