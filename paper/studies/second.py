@@ -68,11 +68,13 @@ def tables(records: Records) -> list[Table]:
 
 
 def rows(records: Records) -> dict[str, RowRuns]:
-    """Returns the runs of each row with the schedule that it chose and the seeds of the design."""
-    found: dict[str, RowRuns] = {}
-    for name in ROWS:
-        row = row_runs(records, config_of(name), "test")
-        found[name] = of_seeds(row, SEEDS if name in CHOSEN else ())
+    """Returns the runs of each row with the schedule that it chose and the seeds of the design.
+
+    A row that has not chosen has none: those of stage 1 are not scored on test.
+    """
+    found = dict.fromkeys(ROWS, RowRuns([], "", []))
+    for name in CHOSEN:
+        found[name] = of_seeds(row_runs(records, config_of(name), "test"), SEEDS)
     return found
 
 

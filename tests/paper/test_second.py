@@ -76,9 +76,12 @@ def test_the_lower_perplexity_chooses_and_a_tie_goes_to_steep(tmp_path: Path) ->
     for schedule, perplexity in (("steep", 3.0), ("gentle", 2.5)):
         config = planted_config(f"{second.FILE}:C3:{schedule}", seed=0)
         plant(tmp_path / schedule, config, validations=[(500, 9.0), (1_000, perplexity)])
-    _, stage_1 = second.tables(find_records(tmp_path))
+    stage_2, stage_1 = second.tables(find_records(tmp_path))
     (line,) = (line for line in stage_1.rows if line[0] == "C3")
     assert line == ("C3", "3.000", "2.500", "gentle")
+    (line,) = (line for line in stage_2.rows if line[0] == "C3")
+    assert line[stage_2.head.index("perplexity")] == "not run", "stage 1 is not asked for scores on test"
+    assert not any("no evaluation" in note for note in stage_2.notes)
 
 
 def test_a_run_that_has_not_started_half_way_is_said_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
