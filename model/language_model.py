@@ -46,7 +46,8 @@ class DecoderOnly(nn.Module):
         init = nn.initializers.normal(c.d_model**-0.5)
         self.embed = self.param("embed", init, (c.vocab_size, c.d_model))
         self.softmax = self.embed
-        self.output_bias = self.positions = None
+        self.output_bias = None
+        self.positions = None
         if not c.tie_embeddings:
             self.softmax = self.param("softmax", init, (c.vocab_size, c.d_model))
         if c.output_bias:
@@ -55,7 +56,7 @@ class DecoderOnly(nn.Module):
             self.positions = self.param("positions", init, (c.max_positions, c.d_model))
         self.decoder = Stack(c, cross=False, causal=True)
 
-    def after(
+    def read_prompts(
         self, prompts_bs: Int[Array, "b s"], beams: int, slots: int, prefix: int = 0
     ) -> tuple[Int[Array, " b"], PromptCache]:
         """Returns the last token of each prompt, and the cache of what is before it, filled at once.
@@ -134,8 +135,8 @@ class LanguageModel(DecoderOnly):
         return jnp.full(prompts_bs.shape[0], extra_length, jnp.int32), extra_length
 
     def start(self, prompts_bs: Int[Array, "b s"], beams: int, slots: int) -> tuple[Int[Array, " b"], PromptCache]:
-        """Returns what `after` does."""
-        return self.after(prompts_bs, beams, slots)
+        """Returns the first token of every search, its prompt's last, and the cache of what is before it."""
+        return self.read_prompts(prompts_bs, beams, slots)
 
 
 def init_params(config: ModelConfig, key: PRNGKeyArray) -> dict:

@@ -51,7 +51,7 @@ class PrefixLM(DecoderOnly):
         lengths_b = jnp.sum(source_bs != PAD, axis=1)
         is_bos_bs = jnp.arange(s + 1)[None] == lengths_b[:, None]
         prompts_bs = jnp.where(is_bos_bs, BOS, jnp.pad(source_bs, ((0, 0), (0, 1))))
-        return self.after(prompts_bs, beams, slots, self._prefix(s))
+        return self.read_prompts(prompts_bs, beams, slots, self._prefix(s))
 
     def _prefix(self, length: int) -> int:
         return length if self.config.prefix == "full" else 0

@@ -93,7 +93,7 @@ def figures(workdir: str | Path, output: Path, sentence: str | None = None, sent
       UserError: the folder is no run's, the run is not one between English and German, or `output` cannot be written.
     """
     model_run = open_run(workdir)
-    pairs = searched(direction(model_run))
+    pairs = unseen_pairs(direction(model_run))
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -123,7 +123,7 @@ def figures(workdir: str | Path, output: Path, sentence: str | None = None, sent
     return list(paths.values())
 
 
-def searched(reverse: bool) -> list[AnnotatedPair]:
+def unseen_pairs(reverse: bool) -> list[AnnotatedPair]:
     """Returns the unseen sentences among which examples are looked for."""
     return [annotate(grammar.pair("test", i), reverse) for i in range(SEARCHED)]
 
@@ -149,8 +149,9 @@ def example(model_run: Run, pairs: Sequence[AnnotatedPair], kind: str, relation:
     best = max(longest, key=shown)
     drawn = spelled_maps(model_run, best.pair.source, best.pair.target)[kind]
     spans = spans_of(model_run.tokenizer, best.pair)[kind]
+    query = spans.queries.index(best.query)
     right = [column for column, token in enumerate(spans.keys) if token == best.key]
-    return Focus(kind, drawn.queries, drawn.keys, drawn.weights_nhts, spans.queries.index(best.query), right)
+    return Focus(kind, drawn.queries, drawn.keys, drawn.weights_nhts, query, right)
 
 
 def given(maps: dict[str, AttentionMap], kind: str, relation: str) -> Focus:
@@ -158,8 +159,10 @@ def given(maps: dict[str, AttentionMap], kind: str, relation: str) -> Focus:
     queries, keys, weights_nhts = maps[kind]
     pronouns = [i for i, piece in enumerate(queries) if piece.lower() in PRONOUNS]
     distance_ts = np.abs(np.subtract.outer(np.arange(len(queries)), np.arange(len(keys))))
-    looks_t = (weights_nhts * distance_ts).sum(-1).max((0, 1))[:-1]  # </s> is no word
-    query = int(np.argmax(looks_t)) if len(looks_t) else 0
+    mean_distance_nht = (weights_nhts * distance_ts).sum(-1)
+    farthest_t = mean_distance_nht.max((0, 1))
+    of_words_t = farthest_t[:-1]  # </s> is no word
+    query = int(np.argmax(of_words_t)) if len(of_words_t) else 0
     if pronouns and relation == "antecedent":
         query = pronouns[-1]
     return Focus(kind, queries, keys, weights_nhts, query, [])

@@ -99,13 +99,16 @@ class Graph:
             return self.add("Add", x_btd, self.add("Gather", positions_ld, rows.position_t))
         if c.positions == "sinusoidal":
             sin_td, cos_td = self.sin_cos(rows, c.d_model, [1])
-            return self.add("Add", x_btd, self.add("Where", np.arange(c.d_model) % 2 == 0, sin_td, cos_td))
+            is_even_d = np.arange(c.d_model) % 2 == 0
+            positions_td = self.add("Where", is_even_d, sin_td, cos_td)
+            return self.add("Add", x_btd, positions_td)
         return x_btd
 
     def sin_cos(self, rows: Rows, width: int, axes: list[int]) -> tuple[str, str]:
         """Returns sines and cosines of each position's angles, each angle twice in a row."""
         position_t = self.add("Cast", rows.position_t, to=FLOAT)
-        angles = self.add("Mul", self.add("Unsqueeze", position_t, axes), np.repeat(frequencies(width), 2))
+        column = self.add("Unsqueeze", position_t, axes)
+        angles = self.add("Mul", column, np.repeat(frequencies(width), 2))
         return self.add("Sin", angles), self.add("Cos", angles)
 
     def stack(self, params: dict[str, Any], x_btd: str, rows: Rows, source: Rows | None) -> str:
@@ -116,16 +119,22 @@ class Graph:
         mask_b1tt = self.mask(rows, rows, causal=causal)
         bias_htt = self.bias(params, rows, causal=causal)
         attend = partial(self.attention, mask_b1ts=mask_b1tt, bias_hts=bias_htt, sin_cos_t1k=sin_cos_t1k)
-        cross = partial(self.attention, mask_b1ts=self.mask(rows, source, causal=False)) if source else None
+        cross = None
+        if source is not None:
+            memory_mask_b1ts = self.mask(rows, source, causal=False)
+            cross = partial(self.attention, mask_b1ts=memory_mask_b1ts)
         for n in range(c.N):
             layer = params[f"layer_{n}"]
-            y_btd = self.pre_norm(layer["norm_1"], x_btd)
-            x_btd = self.add_and_norm(layer["norm_1"], x_btd, attend(layer["self_attention"], y_btd, y_btd))
+            normed_btd = self.pre_norm(layer["norm_1"], x_btd)
+            y_btd = attend(layer["self_attention"], normed_btd, normed_btd)
+            x_btd = self.add_and_norm(layer["norm_1"], x_btd, y_btd)
             if cross:
-                y_btd = self.pre_norm(layer["norm_2"], x_btd)
-                x_btd = self.add_and_norm(layer["norm_2"], x_btd, cross(layer["cross_attention"], y_btd, "memory"))
-            norm = layer["norm_3" if cross else "norm_2"]
-            y_btd = self.feed_forward(layer["feed_forward"], self.pre_norm(norm, x_btd))
+                normed_btd = self.pre_norm(layer["norm_2"], x_btd)
+                y_btd = cross(layer["cross_attention"], normed_btd, "memory")
+                x_btd = self.add_and_norm(layer["norm_2"], x_btd, y_btd)
+            norm = layer["norm_3"] if cross else layer["norm_2"]
+            normed_btd = self.pre_norm(norm, x_btd)
+            y_btd = self.feed_forward(layer["feed_forward"], normed_btd)
             x_btd = self.add_and_norm(norm, x_btd, y_btd)
         return self.norm(params["final_norm"], x_btd) if c.norm == "pre" else x_btd
 

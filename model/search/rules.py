@@ -69,7 +69,9 @@ def repeats(
 ) -> Bool[Array, "b m {vocabulary}"]:
     """Returns the tokens that, after the first `step`, would complete a sequence of n tokens for the second time."""
     b, m, t = ids_bmt.shape
-    ends_bmt = jnp.broadcast_to((jnp.arange(t) >= n - 1) & (jnp.arange(t) < step), (b, m, t))
+    place_t = jnp.arange(t)
+    is_within_t = (n - 1 <= place_t) & (place_t < step)  # n tokens can end here
+    ends_bmt = jnp.broadcast_to(is_within_t, (b, m, t))
     for back in range(1, n):
         newest_bm1 = jax.lax.dynamic_slice_in_dim(ids_bmt, step - back, 1, axis=2)
         ends_bmt = ends_bmt & (jnp.roll(ids_bmt, back, axis=2) == newest_bm1)
@@ -126,10 +128,13 @@ def allocate(bank_bk: Int[Array, "b k"], log_probs_bk: Float[Array, "b k"]) -> I
 
     Those of log-probability -inf come last.
     """
-    k = log_probs_bk.shape[1]
+    place_k = jnp.arange(log_probs_bk.shape[1])
+    comes_first_1kk = (place_k[None, :] < place_k[:, None])[None]
+    # Of each extension, along the last axis, which of all others precede it in its bank.
+    own_bk1 = log_probs_bk[:, :, None]
+    others_b1k = log_probs_bk[:, None, :]
+    precedes_bkk = (others_b1k > own_bk1) | ((others_b1k == own_bk1) & comes_first_1kk)
+    same_bank_bkk = bank_bk[:, None, :] == bank_bk[:, :, None]
+    rank_bk = jnp.sum(precedes_bkk & same_bank_bkk, axis=-1)
     dead_bk = jnp.isneginf(log_probs_bk)
-    before_1kk = (jnp.arange(k)[:, None] > jnp.arange(k)[None])[None]
-    better_bkk = log_probs_bk[:, None, :] > log_probs_bk[:, :, None]
-    better_bkk = better_bkk | ((log_probs_bk[:, None, :] == log_probs_bk[:, :, None]) & before_1kk)
-    rank_bk = jnp.sum(better_bkk & (bank_bk[:, None, :] == bank_bk[:, :, None]), axis=-1)
     return jnp.lexsort((-bank_bk, rank_bk, dead_bk), axis=-1)

@@ -63,7 +63,8 @@ def measure(run: Run, cases: int) -> dict[str, Any]:
     moved: Counter[str] = Counter()
     found = 0
     with Progress("patching", "cases", total=cases) as progress:
-        for case in progress.count(itertools.islice(find_cases(run, cases * SEARCHED), cases)):
+        wanted = itertools.islice(find_cases(run, cases * SEARCHED), cases)
+        for case in progress.count(wanted):
             found += 1
             for name, patch in patches(run.model_config.N, case).items():
                 patched = trace(run, case.source, case.target, patch)
@@ -84,8 +85,10 @@ def find_cases(run: Run, pairs: int) -> Iterator[Case]:
         if len(one.source) != len(other.source) or places != stretch:
             continue
         predicting = _differing(one.predicted, other.predicted)[0]
-        right = [run.tokenizer.target.encode(text)[predicting] for _, text in (first, second)]
-        if [best(one, predicting), best(other, predicting)] == right:
+        translations = (first[1], second[1])
+        right = [run.tokenizer.target.encode(text)[predicting] for text in translations]
+        expected = [best(one, predicting), best(other, predicting)]
+        if expected == right:
             yield Case(*first, one, other, places, predicting)
 
 

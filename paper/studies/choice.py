@@ -17,7 +17,7 @@ def stage_1(records: Records, study: Table, file: str, options: Mapping[str, Ite
     """Returns what each row of a study's table has chosen: the lowest perplexity on validation after the last update.
 
     `options` are those of each row; `what` they are heads their columns, as in "rate: 0.005". Where a row had no such
-    option the table is empty.
+    option the cell is empty.
     """
     lines: list[tuple[str, ...]] = []
     configs: list[str] = []
