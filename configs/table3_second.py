@@ -4,7 +4,7 @@ In the first design (configs/small.py) all rows had the schedule that suited bas
 Here no row is better served than another.
 
 Ours:  begun: 26 of the 40 runs of stage 1.
-Cost:  100 runs; those that have run took 4 to 17 minutes on one AMD EPYC core with AVX-512, which other work kept busy
+Cost:  100 runs; those that have run took 3 to 17 minutes on one AMD EPYC core with AVX-512, which other work kept busy
        at times.
 
 The design, fixed before the first run:
