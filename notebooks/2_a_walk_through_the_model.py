@@ -39,7 +39,9 @@ rng = np.random.default_rng(0)
 # %%
 widths = [1, 4, 16, 64, 256, 1024]
 keys = 16
-weights, entropy, gradient = {}, {"unscaled": [], "scaled": []}, {"unscaled": [], "scaled": []}
+weights = {}
+entropy: dict[str, list[float]] = {"unscaled": [], "scaled": []}
+gradient: dict[str, list[float]] = {"unscaled": [], "scaled": []}
 for k in widths:
     logits_ts = rng.normal(size=(400, k)) @ rng.normal(size=(keys, k)).T
     print(f"d_k = {k:>4}: variance of the scores {logits_ts.var():>7.1f}")

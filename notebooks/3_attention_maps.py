@@ -28,7 +28,7 @@ from infer.attention.maps import attention_maps
 from infer.runs import open_run
 from infer.translate.translator import translate_one
 from paper import drawing
-from paper.figures import example, searched
+from paper.figures import example, unseen_pairs
 from paper.heads.ablation import ablate, ablation_text
 from paper.heads.measure import direction, load_or_measure
 from paper.heads.roles import RELATIONS
@@ -79,7 +79,7 @@ plt.show()
 # translated. Of the longest cases in the test split this one shows it best; the paper's example was also hand-picked.
 
 # %%
-focus = example(run, searched(direction(run)), "encoder", "antecedent")
+focus = example(run, unseen_pairs(direction(run)), "encoder", "antecedent")
 order = focus.towards_nh().argsort(axis=None)[::-1][:2]
 heads = [np.unravel_index(at, focus.weights_nhts.shape[:2]) for at in order]
 height = drawing.ROW * min(len(focus.queries), 60) + 0.6
