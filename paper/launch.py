@@ -12,7 +12,7 @@ from configs.mup import ROWS as MUP
 from configs.norms import PAPER, name_of
 from configs.norms import ROWS as NORMS
 from configs.optimisers import ROWS as OPTIMISERS
-from configs.scaling import ROWS
+from configs.scaling import LONG_ROWS, ROWS
 from configs.scan_length import ROWS as SCAN_LENGTH
 from configs.scores import ROWS as SCORES
 from data.scan import SPLITS
@@ -74,7 +74,7 @@ def _of_studies() -> Iterator[tuple[str, str, str]]:
     for row in SCAN_LENGTH:
         command = _train(f"{scan_length.FILE}:{row}", "test")
         yield "scan_length", row, f"{command} --oracle_length"
-    for row in ROWS:
+    for row in (*ROWS, *LONG_ROWS):
         yield "scaling", row, _train(f"{scaling.FILE}:{row}", "test")
     yield from _stages("second", second.FILE, "table3-second")
     for row in second.ROWS:

@@ -46,7 +46,7 @@ SEARCH: Schema = {"beam": int, "alpha": float, "extra_length": int}
 SCORES = {
     "sacrebleu": SEARCH | dict.fromkeys((*TABLED, "perplexity"), float),
     "f1": SEARCH | dict.fromkeys(PARSING, float),
-    "nll_by_position": {"nll": float, "perplexity": float, "nll_by_position": [float]},
+    "nll_by_position": {"nll": float, "perplexity": float, "nll_by_position": [float], "tokens": int},
     "accuracy": {"accuracy": float, "nll": float},
     "by_length": {"by_length": [{"words": list, "lines": int, "sacrebleu": float}]},
     "contrasts": {"contrasts": [{"relation": str, "words": list, "cases": int, "right": int}]},

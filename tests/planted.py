@@ -46,6 +46,7 @@ def scores(config: dict[str, Any], split: str, value: float, **changes: Any) -> 
         "checkpoints": saved[-count:],
         "data": config["data"][split],
         "split": split,
+        "tokens": 50_000,
         **{key: decode[key] for key in ("beam", "alpha", "extra_length")},
         "time": "2026-01-01T00:00:00+00:00",
         **changes,

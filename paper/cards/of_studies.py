@@ -9,7 +9,7 @@ from configs.extrapolation import POSITIONS
 from configs.mup import KINDS, WIDTHS
 from configs.norms import NORMS, name_of
 from configs.optimisers import BASE
-from configs.scaling import ROWS
+from configs.scaling import LONG_ROWS
 from configs.scan_length import JUDGED
 from configs.table3_second import PRIMARY
 from paper.cards.card import (
@@ -46,6 +46,7 @@ from paper.studies import (
 from paper.tables.trend import paired_differences
 
 MINUS_BASE = "Translators by family, sacreBLEU minus that of encoder and decoder"
+LOSS = "Scaling laws, nats a token"
 NO_SEEDS: Float[np.ndarray, " seeds"] = np.array([])  # where the number is not a mean over seeds
 WITHIN = 2.0  # predicted in configs/prefix_lm.py, for pre-norm
 
@@ -144,29 +145,45 @@ def _scan_length(records: Records) -> list[Card]:
 
 
 def _scaling(records: Records) -> list[Card]:
-    about = "Scaling laws, nats a token"
-    runs = scaling.rows(records)
-    largest = runs[ROWS[-1]]
+    first = scaling.rows(records)
+    long = scaling.rows(records, LONG_ROWS)
+    law_of_long = scaling.fitted(long)
+    floor = Claim("the law finds a floor (with more text)", list(long.values()))
+    found = measured(LOSS, floor, NO_SEEDS if law_of_long is None else law_of_long.best[:1], 3)
+    if law_of_long is not None:
+        found = found._replace(
+            ours=f"E = {scaling.rounded(law_of_long.best[0])}",
+            interval=f"{scaling.rounded(law_of_long.low[0])} to {scaling.rounded(law_of_long.high[0])}",
+            seeds=str(scaling.SEEDS),
+        )
+    return [
+        _prediction(first, scaling.fitted(first)),
+        _prediction(long, law_of_long),
+        *judged([found], scaling.verdict_on_floor(long, law_of_long)),
+    ]
+
+
+def _prediction(runs: dict[str, RowRuns], law: scaling.Fitted | None) -> Card:
+    """Returns the card of what the law, fitted to all rows but the last, predicts for that one."""
+    *others, left_out = runs
+    largest = runs[left_out]
     losses = np.array(largest.values("nll"))
     claim = Claim(
-        f"the law, fitted without {ROWS[-1]}, predicts its loss",
-        [largest, *(row for name, row in runs.items() if name != ROWS[-1])],
+        f"the law, fitted without {left_out}, predicts its loss",
+        [largest, *(runs[name] for name in others)],
         ours=shown_mean(largest, "nll", 3),
     )
-    card = measured(about, claim, losses, 3)._replace(interval="")
+    card = measured(LOSS, claim, losses, 3)._replace(interval="")
     if not len(losses):
-        return [card]
-    law = scaling.fitted(runs)
-    if law is None:
-        return [card._replace(verdict=OPEN)]
+        return card
+    if law is None or not scaling.is_complete(runs):
+        return card._replace(verdict=OPEN)
     best, low, high = (numbers[-1] for numbers in (law.best, law.low, law.high))
-    return [
-        card._replace(
-            ours=f"{card.ours}; predicted {scaling.rounded(best)}",
-            interval=f"{scaling.rounded(low)} to {scaling.rounded(high)}",
-            verdict=met(low <= losses.mean() <= high),
-        )
-    ]
+    return card._replace(
+        ours=f"{card.ours}; predicted {scaling.rounded(best)}",
+        interval=f"{scaling.rounded(low)} to {scaling.rounded(high)}",
+        verdict=met(low <= losses.mean() <= high),
+    )
 
 
 def _classifiers(records: Records) -> list[Card]:

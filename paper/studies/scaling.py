@@ -1,21 +1,22 @@
 """Scaling laws: L(N, D) = E + A N^-a + B D^-b fitted to small runs (Hoffmann et al. 2022, arXiv 2203.15556, eq. 2).
 
 N is the number of parameters without the embeddings, D the number of tokens trained on. The largest model with the most
-data is left out of the fit, and predicted.
+data is left out of the fit, and predicted. There are two designs, the second with more text (configs/scaling.py).
 """
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
+from matplotlib import colormaps
 from scipy.optimize import least_squares
 
 from base.table import NOT_RUN, Table, number
-from configs.scaling import ROWS
+from configs.scaling import LONG_ROWS, MOST_NATS, ROWS, TEST_SENTENCES
 from model.parameter_count import parameter_count
-from paper.drawing import colour, drawn
+from paper.drawing import drawn
 from paper.records import Records
 from paper.rows import RowRuns, caveat_notes, load, row_runs, run_notes
 from paper.tables.cost import cost
@@ -25,8 +26,12 @@ FILE = "configs/scaling.py"
 STEEPEST = 2.0  # the largest exponent that a fit may have: a few cells alone do not bound it
 STARTS = ((0.3, 0.3), (0.1, 1.0), (1.0, 0.1))  # a and b from which the fit begins; the best end is taken
 DRAWS = 500
-FITTED = ("E", "A", "a", "B", "b", "N_opt grows with FLOPs to the power of", f"nats a token of {ROWS[-1]}")
+FITTED = ("E", "A", "a", "B", "b", "N_opt grows with FLOPs to the power of")
+SEEDS = 3
+NEAR = 0.9  # of the bound that the grammar sets: the upper end of E's interval must reach that much
 FEWEST = 8  # runs that a fit of five numbers needs at least
+LEAST_FLOPS = 4e9  # 6 N D of the smallest cell, about
+DOUBLINGS = 11  # from it to the largest cell, about
 
 
 class Points(NamedTuple):
@@ -38,7 +43,7 @@ class Points(NamedTuple):
 
 
 class Fitted(NamedTuple):
-    """The law's five numbers and the two that follow from them, as in `FITTED`: best, and 95 % intervals."""
+    """The law's five numbers, the power in `FITTED`, and the loss of the largest row: best, and 95 % intervals."""
 
     runs: int
     best: Float[np.ndarray, " seven"]
@@ -121,36 +126,51 @@ def size(name: str) -> tuple[int, int]:
     return inside, cfg.steps * cfg.data.tokens_per_batch
 
 
-def rows(records: Records) -> dict[str, RowRuns]:
-    """Returns the runs of each row."""
-    return {row: row_runs(records, f"{FILE}:{row}", "test", "nll_by_position") for row in ROWS}
+def rows(records: Records, names: Sequence[str] = ROWS) -> dict[str, RowRuns]:
+    """Returns the runs of each row of a design."""
+    return {row: row_runs(records, f"{FILE}:{row}", "test", "nll_by_position") for row in names}
 
 
 def tables(records: Records) -> list[Table]:
-    """Returns every run's loss, and the law with the prediction of the largest."""
-    runs = rows(records)
+    """Returns of each design every run's loss, and the law with the prediction of the largest."""
+    first = rows(records)
+    long = rows(records, LONG_ROWS)
+    law_of_long = fitted(long)
+    found = law_table(long, law_of_long, "scaling-long-law", "Scaling, with more text: the law L = E + A/N^a + B/D^b")
+    found.notes.append(verdict_on_floor(long, law_of_long))
+    return [
+        runs_table(first, "scaling", "Scaling: runs"),
+        law_table(first, fitted(first), "scaling-law", "Scaling: the law L = E + A/N^a + B/D^b"),
+        runs_table(long, "scaling-long", "Scaling, with more text: runs"),
+        found,
+    ]
+
+
+def runs_table(runs: dict[str, RowRuns], name: str, title: str) -> Table:
+    """Returns every run's loss."""
     lines: list[tuple[str, ...]] = []
-    for name, row in runs.items():
-        n, d = size(name)
-        lines.append((row.label(name), f"{n:,}", f"{d:,}", row.shown("nll", 3), str(len(row.scored)), cost(row.scored)))
+    for cell, row in runs.items():
+        n, d = size(cell)
+        lines.append((row.label(cell), f"{n:,}", f"{d:,}", row.shown("nll", 3), str(len(row.scored)), cost(row.scored)))
     notes = [
         "row: width and updates; nats a token of the test set, mean over the seeds ± standard deviation",
         *run_notes(runs),
         *caveat_notes(runs),
     ]
     head = ("row", "parameters without embeddings", "tokens", "nats a token", "seeds", "cost")
-    return [Table("scaling", "Scaling: runs", head, lines, notes), law_table(runs)]
+    return Table(name, title, head, lines, notes)
 
 
 def fitted(runs: dict[str, RowRuns]) -> Fitted | None:
-    """Returns the fit without the largest row, and what it predicts for that row; None of too few runs."""
-    points = gathered({name: runs[name] for name in ROWS[:-1]})
+    """Returns the fit without the largest row, which is the last, and what it predicts for it; None of too few runs."""
+    *others, largest = runs
+    points = gathered({name: runs[name] for name in others})
     if len(points.n) < FEWEST:
         return None
-    n, d = size(ROWS[-1])
+    n, d = size(largest)
 
     def followed(law: np.ndarray) -> np.ndarray:
-        """Returns the law's five numbers and the two that follow from them, in the order of `FITTED`."""
+        """Returns the law's five numbers and the two that follow from them."""
         _, _, a, _, b = law
         return np.array([*law, b / (a + b), predicted(law, n, d)])
 
@@ -159,16 +179,16 @@ def fitted(runs: dict[str, RowRuns]) -> Fitted | None:
     return Fitted(len(points.n), followed(fit(points)), low, high)
 
 
-def law_table(runs: dict[str, RowRuns]) -> Table:
+def law_table(runs: dict[str, RowRuns], law: Fitted | None, name: str, title: str) -> Table:
     """Returns the fit without the largest row, with 95 % intervals, and what it predicts for that row."""
-    title = "Scaling: the law L = E + A/N^a + B/D^b"
+    *_, left_out = runs
     head = ("number", "fitted", "2.5 %", "97.5 %", "measured", "error")
-    law = fitted(runs)
+    numbers = [*FITTED, f"nats a token of {left_out}"]
     if law is None:
-        return Table("scaling-law", title, head, [(name, NOT_RUN, "", "", "", "") for name in FITTED], [])
-    largest = runs[ROWS[-1]]
-    measured = [""] * len(FITTED)
-    errors = [""] * len(FITTED)
+        return Table(name, title, head, [(one, NOT_RUN, "", "", "", "") for one in numbers], [])
+    largest = runs[left_out]
+    measured = [""] * len(numbers)
+    errors = [""] * len(numbers)
     measured[-1] = largest.shown("nll", 3)
     if largest.scored:
         off = law.best[-1] / float(np.mean(largest.values("nll"))) - 1
@@ -176,13 +196,36 @@ def law_table(runs: dict[str, RowRuns]) -> Table:
     best = map(rounded, law.best)
     low = map(rounded, law.low)
     high = map(rounded, law.high)
-    lines = list(zip(FITTED, best, low, high, measured, errors, strict=True))
+    lines = list(zip(numbers, best, low, high, measured, errors, strict=True))
     notes = [
-        f"fitted to {law.runs} runs, without {ROWS[-1]}, by least squared relative error, with E >= 0; "
+        f"fitted to {law.runs} runs, without {left_out}, by least squared relative error, with E >= 0; "
         f"intervals: {DRAWS} draws of the cells with replacement, each with all of its seeds",
         "N_opt: the model size that is best for a number of operations, 6 N D; the exponent is b / (a + b)",
     ]
-    return Table("scaling-law", title, head, lines, notes)
+    return Table(name, title, head, lines, notes)
+
+
+def verdict_on_floor(runs: dict[str, RowRuns], law: Fitted | None) -> str:
+    """Returns whether the law finds a floor, by the rule of the second design."""
+    said = "verdict on E:"
+    if not any(row.scored for row in runs.values()):
+        return f"{said} {NOT_RUN}"
+    if law is None or not is_complete(runs):
+        return f"{said} open; the design has {SEEDS} seeds of each cell"
+    bound = most_nats(runs)
+    finds = law.low[0] > 0 and law.high[0] >= NEAR * bound
+    return f"{said} {'shown' if finds else 'refuted'}; by the grammar's own chance it is at most {rounded(bound)}"
+
+
+def most_nats(runs: dict[str, RowRuns]) -> float:
+    """Returns the bound of the grammar's own chance (`paper.entropy`), in nats a token of these runs."""
+    tokens = [count for row in runs.values() for count in row.values("tokens")]
+    return MOST_NATS * TEST_SENTENCES / tokens[0]
+
+
+def is_complete(runs: dict[str, RowRuns]) -> bool:
+    """Returns whether every cell has all of its seeds."""
+    return all(len(row.scored) >= SEEDS for row in runs.values())
 
 
 def rounded(value: float) -> str:
@@ -193,24 +236,38 @@ def rounded(value: float) -> str:
 def plot(records: Records, path: Path) -> None:
     """Draws loss over N for each number of operations 6 N D, runs as points and the law as lines, into a file.
 
+    A panel for each design; in the second a dotted line is the bound that the grammar sets.
+
     Raises:
       UserError: the file cannot be written.
     """
-    points = gathered(rows(records))
-    with drawn(path, 6, 4) as figure:
-        axes = figure.subplots()
-        axes.set(xscale="log", xlabel="parameters without embeddings, N", ylabel="nats a token")
-        if len(points.n) < FEWEST:
-            return
-        law = fit(points)
-        flops = 6 * points.n * points.d
-        lines = np.round(np.log2(flops / flops.min()))  # operations to within a factor of the square root of 2
-        for place, line in enumerate(np.unique(lines)):
-            mine = lines == line
-            shade = colour(place)
-            budget = float(np.exp(np.log(flops[mine]).mean()))
-            n = np.geomspace(points.n.min(), points.n.max(), 100)
-            axes.plot(points.n[mine], points.nll[mine], "o", color=shade, label=f"{budget:.0e} operations")
-            axes.plot(n, predicted(law, n, budget / (6 * n)), color=shade, linewidth=0.8)
-        figure.legend(loc="outside lower center", ncols=4, fontsize=6)
-        axes.set_ylim(points.nll.min() * 0.9, points.nll.max() * 1.1)
+    designs = {"": rows(records), "with more text": rows(records, LONG_ROWS)}
+    with drawn(path, 9, 4) as figure:
+        panels = figure.subplots(1, 2, sharex=True, sharey=True)
+        for axes, (title, runs) in zip(panels, designs.items(), strict=True):
+            axes.set(xscale="log", xlabel="parameters without embeddings, N", title=title)
+            points = gathered(runs)
+            if len(points.n) >= FEWEST:
+                draw_law(axes, points)
+        panels[0].set_ylabel("nats a token")
+        if any(row.scored for row in designs["with more text"].values()):
+            panels[1].axhline(most_nats(designs["with more text"]), color="black", linestyle=":", linewidth=0.8)
+        by_label: dict[str, Any] = {}
+        for axes in panels:
+            by_label |= {line.get_label(): line for line in axes.get_legend_handles_labels()[0]}
+        if by_label:
+            figure.legend(by_label.values(), by_label.keys(), loc="outside lower center", ncols=5, fontsize=6)
+
+
+def draw_law(axes: Any, points: Points) -> None:
+    """Draws runs as points and the law that is fitted to them as lines, a colour for each number of operations."""
+    law = fit(points)
+    flops = 6 * points.n * points.d
+    doublings = np.round(np.log2(flops / LEAST_FLOPS)).astype(int)  # so a line is of operations within sqrt(2) of it
+    for doubling in np.unique(doublings):
+        mine = doublings == doubling
+        budget = LEAST_FLOPS * 2.0**doubling
+        n = np.geomspace(points.n.min(), points.n.max(), 100)
+        shade = colormaps["viridis"](doubling / DOUBLINGS)
+        axes.plot(points.n[mine], points.nll[mine], "o", color=shade, label=f"{budget:.0e} operations")
+        axes.plot(n, predicted(law, n, budget / (6 * n)), color=shade, linewidth=0.8)

@@ -19,7 +19,7 @@ from configs.g2p import LANGUAGES
 from configs.layers import D_FF
 from configs.norms import LAYERS, NORMS, SEEDS, WARMUPS
 from configs.norms import ROWS as ROWS_OF_NORMS
-from configs.scaling import ROWS
+from configs.scaling import LONG_ROWS, ROWS
 from configs.scan_length import ROWS as SCAN_LENGTH
 from configs.scores import ROWS as SCORES
 from data.scan import SPLITS
@@ -189,6 +189,11 @@ def test_scan_stands_beside_what_is_published(tmp_path: Path) -> None:
 LAW = np.array([0.7, 30.0, 0.45, 900.0, 0.62])
 
 
+def law_of_first(folder: Path) -> Table:
+    runs = scaling.rows(find_records(folder))
+    return scaling.law_table(runs, scaling.fitted(runs), "scaling-law", "Scaling")
+
+
 def test_a_law_is_found_again_and_the_largest_run_predicted(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     for name in ROWS:
@@ -244,9 +249,33 @@ def test_the_law_says_how_wrong_its_prediction_is(tmp_path: Path, monkeypatch: p
     config = planted_config(f"{scaling.FILE}:{ROWS[-1]}")
     double = 2 * float(scaling.predicted(LAW, *scaling.size(ROWS[-1])))
     plant(tmp_path / "run", config, scores(config, "test", 1.0, nll=double, nll_by_position=[double]))
-    law = scaling.law_table(scaling.rows(find_records(tmp_path)))
+    law = law_of_first(tmp_path)
     assert law.rows[-1][-1] in ("−50.0 %", "−49.9 %", "−50.1 %")
     assert law.rows[2][0] == "a" and float(law.rows[2][1]) == pytest.approx(LAW[2], rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "missing", "expected"),
+    [
+        (0.1, 1.77, 0, "shown"),  # of the bound, 24.47 * 4,000 / 50,000 = 1.958 nats a token, nine tenths are 1.762
+        (0.1, 1.75, 0, "refuted"),
+        (0.0, 1.9, 0, "refuted"),
+        (0.1, 1.9, 1, "open"),
+        (0.1, 1.9, len(LONG_ROWS), "not run"),
+    ],
+)
+def test_the_floor_is_judged_as_the_design_says(
+    tmp_path: Path, low: float, high: float, missing: int, expected: str
+) -> None:
+    for name in LONG_ROWS[missing:]:
+        for seed in range(scaling.SEEDS):
+            config = planted_config(f"{scaling.FILE}:{name}", seed=seed)
+            plant(tmp_path / f"{name}-{seed}", config, scores(config, "test", 1.0, nll=2.0, nll_by_position=[2.0]))
+    runs = scaling.rows(find_records(tmp_path), LONG_ROWS)
+    law = scaling.Fitted(9, np.full(7, 0.5), np.full(7, low), np.full(7, high))
+    said = scaling.verdict_on_floor(runs, law)
+    assert said.startswith(f"verdict on E: {expected}")
+    assert ("at most 1.96" in said) == (expected in ("shown", "refuted"))
 
 
 def test_the_best_size_grows_with_operations_to_the_power_that_the_table_says(
@@ -256,7 +285,7 @@ def test_the_best_size_grows_with_operations_to_the_power_that_the_table_says(
     monkeypatch.setattr(scaling, "DRAWS", 2)
     monkeypatch.setattr(scaling, "fit", lambda points, starts=(): LAW)
     monkeypatch.setattr(scaling, "gathered", lambda rows: scaling.Points(*np.ones((3, scaling.FEWEST))))
-    law = scaling.law_table(scaling.rows(find_records(tmp_path)))
+    law = law_of_first(tmp_path)
     sizes, budgets = np.geomspace(1e3, 1e12, 100_001), np.array([1e15, 1e18])
     best = [sizes[np.argmin(scaling.predicted(LAW, sizes, flops / (6 * sizes)))] for flops in budgets]
     power = np.log(best[1] / best[0]) / np.log(budgets[1] / budgets[0])
@@ -269,7 +298,7 @@ def test_the_laws_intervals_leave_out_25_of_1000_draws_on_either_side(
     monkeypatch.setattr(scaling, "fit", lambda points, starts=(): LAW)
     monkeypatch.setattr(scaling, "bootstrapped", lambda points: np.linspace(LAW, LAW + 1, 1_001))
     monkeypatch.setattr(scaling, "gathered", lambda rows: scaling.Points(*np.ones((3, scaling.FEWEST))))
-    law = scaling.law_table(scaling.rows(find_records(tmp_path)))
+    law = law_of_first(tmp_path)
     for place, fitted in enumerate(LAW):
         low, high = (float(cell) for cell in law.rows[place][2:4])
         assert (low, high) == pytest.approx((fitted + 0.025, fitted + 0.975), rel=5e-3)  # three digits are shown
