@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
+from itertools import zip_longest
 from logging import CRITICAL, getLogger
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -263,10 +264,11 @@ def _check_config_file(argv: list[str]) -> None:
 def _config_files(argv: list[str]) -> list[str]:
     """Returns the files that --config=FILE[:ARGUMENT] names; if there are several, the last one counts."""
     files: list[str] = []
-    for argument in argv[1:]:
-        match = re.match(r"--?config=([^:]*)", argument)
-        if match:
-            files.append(match[1])
+    for argument, following in zip_longest(argv[1:], argv[2:]):
+        flag, equals, value = argument.partition("=")
+        named = value if equals else following
+        if flag in ("--config", "-config") and named is not None:
+            files.append(named.partition(":")[0])
     return files
 
 

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from base.files import user_cache
+from base.processors import cpus
 
 DIRECTORY = "JAX_COMPILATION_CACHE_DIR"
 ENABLED = "JAX_ENABLE_COMPILATION_CACHE"
@@ -51,7 +52,7 @@ def keep() -> None:
     if _has_no_checksum() or not _is_private(root):
         return
     os.environ.pop(DIRECTORY, None)  # of the process that has started this one, perhaps for other processors
-    folder = root / f"{_threads()}-threads"
+    folder = root / f"{cpus()}-threads"
     _set({DIRECTORY.lower(): str(folder), **_SETTINGS})
     _repair(folder)
     with suppress(OSError):
@@ -70,14 +71,6 @@ def _root() -> Path | None:
     except RuntimeError:
         return None
     return root if root.is_absolute() else None
-
-
-def _threads() -> int:
-    """Returns the number of processors that XLA counts."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on Linux
-        return os.cpu_count() or 1
 
 
 def _has_no_checksum() -> bool:

@@ -6,7 +6,7 @@ import math
 import re
 import statistics
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 NOT_RUN = "not run"
 HUGE = 1e9
@@ -121,6 +121,11 @@ def number(value: float | None, digits: int = 2, *, sign: bool = False) -> str:
     form = "e" if abs(value) >= HUGE else "f"
     text = f"{value:+.{digits}{form}}" if sign else f"{value:.{digits}{form}}"
     return text.replace("-", "−")
+
+
+def setting(value: Any) -> str:
+    """Formats the value of a config key; numbers that are not whole have four digits."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def mean(values: Sequence[float]) -> float | None:

@@ -174,7 +174,7 @@ class TrainingBatches(EndlessBatches[Batch | TextBatch]):
             shard: this process's part of every batch; all processes compute the same plan.
 
         Raises:
-            UserError: the row lengths, tokens and maximum length of `cfg_data` are inconsistent.
+            UserError: the row lengths and the maximum length of `cfg_data` are inconsistent.
         """
         super().__init__(shard)
         key, longest_row = _longest_row(cfg_data)
@@ -214,10 +214,6 @@ class TrainingBatches(EndlessBatches[Batch | TextBatch]):
 def _longest_row(cfg_data: ConfigDict) -> tuple[str, int]:
     if cfg_data.batching in ("pack", "window"):
         return "data.pack_length", cfg_data.pack_length
-    if cfg_data.batching != "bucket":
-        raise UserError(f"data.batching is {cfg_data.batching!r}; it must be bucket or pack, of a text also window")
-    if list(cfg_data.buckets) != sorted(set(cfg_data.buckets)) or not cfg_data.buckets or cfg_data.buckets[0] < 1:
-        raise UserError(f"data.buckets is {tuple(cfg_data.buckets)}; it must be positive lengths in ascending order")
     return "the largest of data.buckets", cfg_data.buckets[-1]
 
 

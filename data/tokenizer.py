@@ -13,7 +13,6 @@ import hashlib
 import io
 import itertools
 import operator
-import os
 import random
 import re
 from collections.abc import Iterable, Sequence
@@ -25,6 +24,7 @@ import sentencepiece
 from base.errors import UserError
 from base.files import read_bytes, write_bytes
 from base.ids import BOS, EOS, PAD, UNK
+from base.processors import cpus
 
 TRAINING_LINES = 2_000_000  # subwords of a larger corpus are learned from a fixed random sample
 _LONGEST_TRAINING_LINE = 16_384  # bytes; subwords are not learned from longer lines
@@ -152,7 +152,7 @@ class Tokenizer:
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Returns `encode` of every text, computed on all processors."""
-        return self._processor.encode([_encodable(text) for text in texts], num_threads=os.cpu_count() or 1)
+        return self._processor.encode([_encodable(text) for text in texts], num_threads=cpus())
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Returns each id's piece as text, special symbols included, for labels; `▁` marks the start of a word."""

@@ -22,8 +22,6 @@ from model.noise import Noise, dropout, fold
 from model.positions import NoPositions
 from model.rows import by_rows
 
-glorot = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform")
-
 ACTIVATIONS: dict[str, Any] = {
     "relu": jax.nn.relu,
     "gelu": partial(jax.nn.gelu, approximate=False),

@@ -162,8 +162,7 @@ class ModelConfig:
         if not self.norm_epsilon > 0.0:
             raise ValueError(f"model.norm_epsilon is {self.norm_epsilon}; it must be above 0")
         _ = self.encoding  # its constructor checks the widths
-        if self.attention_impl != "einsum":
-            self._check_kernel()
+        self._check_kernel()
         self._check_mixer()
         self._check_scores()
         self._check_prefix()
@@ -255,6 +254,8 @@ class ModelConfig:
 
     def _check_kernel(self) -> None:
         """Rejects what only the einsum supports. A kernel's device is checked when it is compiled."""
+        if self.attention_impl == "einsum":
+            return
         kernel = f"model.attention_impl={self.attention_impl!r}"
         if self.P_drop_attention:
             raise ValueError(

@@ -6,7 +6,7 @@ from flax import linen as nn
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from base.tokens import Tokens
-from model.block import ACTIVATIONS, glorot, layer_norm
+from model.block import ACTIVATIONS, layer_norm
 from model.config import ModelConfig
 from model.embed import embed, logit_factors, logits_of
 from model.mixers.attention import add_bias
@@ -50,7 +50,7 @@ class MaskedLM(nn.Module):
             self.positions = self.param("positions", init, (c.max_positions, c.d_model))
         self.embed_norm = layer_norm(c)
         self.encoder = Stack(c, cross=False, causal=False)
-        self.head_w = self.param("head_w", glorot, (c.d_model, c.d_model))
+        self.head_w = self.param("head_w", nn.initializers.glorot_uniform(), (c.d_model, c.d_model))
         self.head_b = self.param("head_b", nn.initializers.zeros, (c.d_model,))
         self.head_norm = layer_norm(c)
         self.softmax_b = self.param(f"{name}_b", nn.initializers.zeros, (size,))

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 MAX_WAVELENGTH = 10_000.0
+T5_FAR = 128  # tokens: T5 tells no greater distances apart
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,9 +129,8 @@ class T5Bias(NoPositions):
     ) -> Float[Array, "b h t s"] | None:
         assert table_rh is not None
         after_bts = positions_bs[:, None, :] - positions_bt[:, :, None]
-        buckets = jnp.asarray(t5_buckets(self.biases, self.causal))  # of the distances -far .. far
-        far = len(buckets) // 2
-        bucket_bts = buckets[jnp.clip(after_bts, -far, far) + far]
+        buckets = jnp.asarray(t5_buckets(self.biases, self.causal))
+        bucket_bts = buckets[jnp.clip(after_bts, -T5_FAR, T5_FAR) + T5_FAR]
         bias_btsh = table_rh[bucket_bts]
         return jnp.moveaxis(bias_btsh, 3, 1)
 
@@ -222,8 +222,8 @@ def clipped_distances(
     return jax.nn.one_hot(clipped_bts + max_distance, 2 * max_distance + 1)
 
 
-def t5_buckets(count: int, causal: bool, far: int = 128) -> np.ndarray:
-    """Returns the bucket of each distance from -far to far, that of a key after its query being positive.
+def t5_buckets(count: int, causal: bool) -> np.ndarray:
+    """Returns the bucket of each distance from -T5_FAR to T5_FAR, that of a key after its query being positive.
 
     Without `causal` half of the `count` buckets are for keys after their query. Of those for a side, half are for one
     distance each, from 0 on, and the others for ranges that grow in proportion to the distance; the last has no end.
@@ -233,10 +233,10 @@ def t5_buckets(count: int, causal: bool, far: int = 128) -> np.ndarray:
     """
     side = count if causal else count // 2
     exact = side // 2
-    limits = exact * (far / exact) ** (np.arange(1, side - exact) / (side - exact))
-    distances = np.arange(far + 1)
+    limits = exact * (T5_FAR / exact) ** (np.arange(1, side - exact) / (side - exact))
+    distances = np.arange(T5_FAR + 1)
     # Rounded, so that no limit which is a whole number is missed by a rounding error.
     ranges = exact + np.searchsorted(limits.round(6), distances, "right")
     buckets = np.where(distances < exact, distances, ranges)
-    after = np.zeros(far, int) if causal else side + buckets[1:]
+    after = np.zeros(T5_FAR, int) if causal else side + buckets[1:]
     return np.concatenate([buckets[::-1], after])

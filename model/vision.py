@@ -8,7 +8,6 @@ from flax import linen as nn
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from base.tokens import Tokens
-from model.block import glorot
 from model.config import ModelConfig
 from model.mixers.attention import add_bias
 from model.noise import Noise, dropout, fold
@@ -83,7 +82,7 @@ class Vision(nn.Module):
         c = self.config
         pixels = self.image.patch_height * self.image.patch_width
         init = nn.initializers.normal(c.d_model**-0.5)
-        self.patch = self.param("patch", glorot, (pixels, c.d_model))
+        self.patch = self.param("patch", nn.initializers.glorot_uniform(), (pixels, c.d_model))
         self.patch_bias = self.param("patch_bias", nn.initializers.zeros, (c.d_model,))
         self.token = self.positions = None
         if self.image.pooling == "token":

@@ -1,12 +1,11 @@
 """The folder of a run: its config (`config.json`), and the code and machine of each launch (`run.json`)."""
 
 import json
-import os
 import platform
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -18,6 +17,7 @@ from ml_collections import ConfigDict
 from base.errors import UserError
 from base.files import write_json
 from base.keys import flat
+from base.processors import cpus, described
 from model.config import ModelConfig
 from run.config import read_config
 from run.distributed import is_main
@@ -142,18 +142,9 @@ def device() -> dict[str, Any]:
     }
 
 
-def cpus() -> int:
-    """Returns how many processors this process may use: fewer than the machine has under taskset or Slurm."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-
-
 def cpu_model() -> str:
     """Returns the processor's model name, or its architecture if the system does not report one."""
-    with suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+    return described("model name") or platform.processor() or platform.machine()
 
 
 def as_json(cfg: ConfigDict) -> dict[str, Any]:

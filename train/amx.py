@@ -6,19 +6,18 @@ stay in float32, and so does whatever reads the run.
 """
 
 import dataclasses
-from pathlib import Path
 
 import jax
 from ml_collections import ConfigDict
 
 from base.errors import UserError
+from base.processors import described
 from model.config import ModelConfig
 from run.folder import cpu_model
 from train.step import CompilerOptions
 
 DTYPE = "bfloat16"
 NEEDED = ("amx_tile", "amx_bf16")  # as Linux calls what a processor can do
-CPUINFO = Path("/proc/cpuinfo")
 # Nearly what XLA_FLAGS="--xla_cpu_use_onednn=true --xla_cpu_experimental_onednn_fusion_type=dot
 # --xla_cpu_experimental_ynn_fusion_type=-dot" says of every program of a process. jax's options name whole sets.
 _FUSION = "LIBRARY_FUSION_TYPE_"
@@ -61,12 +60,4 @@ def choice() -> str:
 
 def abilities() -> set[str]:
     """Returns the CPU flags that Linux lists for the first processor; none on other systems."""
-    try:
-        lines = CPUINFO.read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return set()
-    for line in lines:
-        name, _, value = line.partition(":")
-        if name.strip() == "flags":
-            return set(value.split())
-    return set()
+    return set(described("flags").split())

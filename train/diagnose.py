@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from model.mixers import MIXERS
 from model.noise import Noise
+from model.prefix_lm import PrefixLM, joined
 from tasks.task import Batch, Objective
 from train.schedule_free import gradient_point
 from train.step import TrainState
@@ -75,9 +76,13 @@ def _entropies(objective: Objective, params: dict, batch: Batch) -> dict[str, Fl
         return {}
     sides = jax.tree.map(lambda x_bt: x_bt[:_ROWS], objective.tokens(batch))
     maps = model.apply({"params": params}, *sides, method="attention_maps")
+    source = sides[0]
+    target = sides[-1]
+    if isinstance(model, PrefixLM):
+        target = joined(source, target)  # its decoder reads both in one row
     metrics = {}
     for kind, weights_nbhts in maps.items():
-        queries = sides[0] if kind == "encoder" else sides[-1]
+        queries = source if kind == "encoder" else target
         real_bt = queries.segments_bt != 0
         for layer, weights_bhts in enumerate(weights_nbhts):
             metrics[f"attention_entropy/{kind}/layer_{layer}"] = _entropy(weights_bhts, real_bt)

@@ -13,7 +13,7 @@ from data.imported import open_tokenizer
 from data.pipeline import OnePass
 from data.sources import open_corpus
 from infer.evaluate.predictions import summing, total
-from infer.scores.bleu import corpus_bleu
+from infer.scores.bleu import sacrebleu
 from infer.translate.options import Decoding
 from infer.translate.translator import Translator
 from model.config import ModelConfig
@@ -38,8 +38,8 @@ class Job(NamedTuple):
 def open_job(cfg: ConfigDict, workdir: Path, mesh: Mesh) -> Job:
     """Returns the job of a config; prepares its corpora and the run's tokenizer if they do not exist yet.
 
-    Translation also measures "bleu", in percent, of greedy translations of the first `eval.bleu_sentences` of
-    `data.valid`, if any; vision "accuracy", in [0, 1].
+    Translation also measures "bleu", sacreBLEU in percent, of greedy translations of the first `eval.bleu_sentences` of
+    `data.valid`, if any, without case where the text has none; vision "accuracy", in [0, 1].
 
     Raises:
       UserError: the config or the corpora are at fault.
@@ -72,7 +72,8 @@ def _bleu(cfg: ConfigDict, config: ModelConfig, workdir: Path, mesh: Mesh) -> Me
         shown = Progress("translating", "lines", total=len(sources), is_summarised=False, enabled=is_main())
         with shown as progress:
             translations = translator.translate(params, sources, progress=progress.update)
-        return {"bleu": corpus_bleu([translation.text for translation in translations], references)}
+        hypotheses = [translation.text for translation in translations]
+        return {"bleu": sacrebleu(hypotheses, references, lowercase=cfg.data.lowercase).value}
 
     return measure
 

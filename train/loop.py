@@ -168,9 +168,9 @@ def _updates(training: Training, state: TrainState, key: PRNGKeyArray, first: in
             reporter.message("compiling the first update")
             reporter.message(compiled_memory(training.train_step.lower(state, batch, key).compile()))
         is_diagnosed = cfg.diagnose_every and step % cfg.diagnose_every == 0
-        diagnosis = training.diagnose(state, batch, key) if is_diagnosed else {}
-        training.profile.before(step, state)
         with naming_nans(job.objective, state, batch, key):
+            diagnosis = training.diagnose(state, batch, key) if is_diagnosed else {}
+            training.profile.before(step, state)
             state, sums = training.train_step(state, batch, key)  # the first time, the program compiled above
         for line in training.profile.after(step, state):
             reporter.message(line)

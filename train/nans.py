@@ -13,6 +13,7 @@ from jaxtyping import PRNGKeyArray
 from base.errors import UserError
 from model.noise import Noise
 from tasks.task import Batch, Objective
+from train.schedule_free import gradient_point
 from train.step import TrainState
 
 _ROOT = Path(__file__).parent.parent
@@ -63,7 +64,8 @@ def _parameters(objective: Objective, state: TrainState, batch: Batch, key: PRNG
         return f"not finite before the update: {before}"
     rows_b = jnp.arange(jax.tree.leaves(batch)[0].shape[0], dtype=jnp.int32)
     noise = Noise(jax.random.fold_in(key, state.step), rows_b)
-    gradient = jax.grad(lambda params: objective.loss(params, batch, noise).loss_sum)(state.params)
+    point = gradient_point(state.params, state.opt_state)
+    gradient = jax.grad(lambda params: objective.loss(params, batch, noise).loss_sum)(point)
     return f"no finite gradient: {_not_finite(gradient) or 'none, it is in the optimiser'}"
 
 

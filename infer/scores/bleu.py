@@ -43,11 +43,6 @@ class Score(NamedTuple):
     signature: str
 
 
-def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    """Returns sacreBLEU (13a, cased, percent) of plain detokenised lines; the number to watch during training."""
-    return sacrebleu(hypotheses, references).value
-
-
 def sacrebleu(hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> Score:
     """Computes sacreBLEU, the field's standard: tokeniser 13a, exponential smoothing (Post 2018)."""
     return _scored(BLEU(lowercase=lowercase), hypotheses, references)

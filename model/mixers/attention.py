@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 from model.config import ModelConfig
 from model.masks import MASKED, Mask
 from model.mixers import kernels
-from model.mixers.kv_cache import KeysValues, KVCache, StoredKeysValues
+from model.mixers.kv_cache import KeysValues, KVCache
 from model.noise import Noise, dropout
 from model.positions import NoPositions, clipped_distances
 
@@ -114,7 +114,7 @@ class Heads(nn.Module):
             )
             self.energy = self.param("energy", glorot_energy, (c.h, c.d_k))
         if self.encoding.distances:
-            glorot = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform")
+            glorot = nn.initializers.glorot_uniform()
             self.relative_k = self.param("relative_k", glorot, (self.encoding.distances, c.d_k))
             self.relative_v = self.param("relative_v", glorot, (self.encoding.distances, c.d_v))
 
@@ -169,14 +169,7 @@ class MultiHeadAttention(Heads):
 
     def init_cache(self, rows: int, beams: int, slots: int) -> KVCache:
         """Returns an empty cache of `slots` slots; each step fills `beams` of them."""
-        c = self.config
-        past = StoredKeysValues(
-            jnp.zeros((rows, c.h, c.d_k, slots), c.dtype),
-            jnp.zeros((rows, c.h, slots, c.d_v), c.dtype),
-            jnp.zeros((rows, slots), jnp.int32),
-        )
-        visible_bmc = jnp.zeros((rows, beams, slots), bool)
-        return KVCache(past, visible_bmc, used=jnp.int32(0))
+        return KVCache.empty(self.config, rows, beams, slots)
 
     def step(
         self,

@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from model.config import ModelConfig
+
 
 class KeysValues(NamedTuple):
     """The keys and values of every head, and their positions in the sentence."""
@@ -46,6 +48,17 @@ class KVCache(NamedTuple):
     past: StoredKeysValues
     visible_bmc: Bool[Array, "b m c"]
     used: Int[Array, ""]  # slots
+
+    @classmethod
+    def empty(cls, c: ModelConfig, rows: int, beams: int, slots: int) -> "KVCache":
+        """Returns a cache of `slots` slots, of which none is used or visible."""
+        past = StoredKeysValues(
+            jnp.zeros((rows, c.h, c.d_k, slots), c.dtype),
+            jnp.zeros((rows, c.h, slots, c.d_v), c.dtype),
+            jnp.zeros((rows, slots), jnp.int32),
+        )
+        visible_bmc = jnp.zeros((rows, beams, slots), bool)
+        return cls(past, visible_bmc, used=jnp.int32(0))
 
     def append(self, new: KeysValues) -> "KVCache":
         """Returns the cache with one more token for each beam, visible to that beam only."""

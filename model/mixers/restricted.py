@@ -134,15 +134,8 @@ class RestrictedAttention(Heads):
 
     def init_cache(self, rows: int, beams: int, slots: int) -> Window:
         """Returns an empty cache, whose room does not depend on `slots`."""
-        c = self.config
-        room = c.neighbours * beams
-        past = KeysValues(
-            jnp.zeros((rows, c.h, room, c.d_k), c.dtype),
-            jnp.zeros((rows, c.h, room, c.d_v), c.dtype),
-            jnp.zeros((rows, room), jnp.int32),
-        )
-        visible_bmc = jnp.zeros((rows, beams, room), bool)
-        return Window(KVCache(StoredKeysValues.of(past), visible_bmc, used=jnp.int32(0)))
+        room = self.config.neighbours * beams
+        return Window(KVCache.empty(self.config, rows, beams, room))
 
     def step(
         self,

@@ -26,12 +26,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from base.processors import cpus
 from base.table import Table
 from model.mixers.state import BeamState
 from paper import published
 from paper.tables.layer_costs import dependencies, operations, path_length, seconds, sequential_products
 from paper.tables.layer_types import Layer, Sizes, layer, projections, recurrent_states
-from run.folder import cpus
 
 
 class Type(NamedTuple):

@@ -160,6 +160,11 @@ def test_whatever_is_wrong_is_one_line(tmp_path: Path, body: str, status: int, p
         ),
         (["data.prepare", "--config=/dev/zero"], "error: --config=/dev/zero: not a regular file; name one in configs/"),
         (
+            ["data.prepare", "--config", "/dev/zero"],
+            "error: --config=/dev/zero: not a regular file; name one in configs/",
+        ),
+        (["data.prepare", "--config", "none.py"], "error: --config=none.py: no such file"),
+        (
             ["infer.translate", "--workdir=x", f"--columns={'9' * 5000}"],
             ": columns are different numbers from 1 to 999999; --help lists the flags",
         ),

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from base import compiled
+from base.processors import cpus
 
 ROOT = Path(__file__).parent.parent.parent
 NOBODY = 65534
@@ -112,7 +113,7 @@ def programs(caches: Path) -> list[Path]:
 
 
 def test_they_are_kept_in_the_users_cache_folder(tmp_path: Path) -> None:
-    folder = tmp_path / "vaswani" / f"{compiled._threads()}-threads"
+    folder = tmp_path / "vaswani" / f"{cpus()}-threads"
     assert python(CHOICE, tmp_path) == str(folder)
     assert (tmp_path / "vaswani").stat().st_mode & 0o777 == 0o700
     for relative in ("", "caches"):  # as the XDG specification has it, one that is no absolute path is ignored

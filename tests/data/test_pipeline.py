@@ -230,8 +230,6 @@ def test_settings_that_do_not_fit_are_said(prepared) -> None:
 
     fails(r"data\.max_length is 300, but the largest of data\.buckets is 256", max_length=300)
     fails(r"data\.max_length is 256, but data\.pack_length is 64", batching="pack", pack_length=64)
-    fails(r"data\.batching is 'sort'; it must be bucket or pack", batching="sort")
-    fails(r"data\.buckets is \(8, 4, 256\)", buckets=(8, 4, 256))
     fails(r"data\.tokens_per_batch is 20: too few", tokens_per_batch=20)
     iterator = batches(prepared)
     iterator.set_state({"epoch": 0, "batch": 10_000})

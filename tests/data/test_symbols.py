@@ -20,6 +20,7 @@ from infer.convert.check import check_tokenizer
 from infer.evaluate.sentences import Sentences
 from infer.evaluate.translations import evaluate
 from infer.runs import Run, open_run
+from infer.scores.bleu import Score
 from infer.scores.perplexity import line_log_probs
 from infer.translate.options import Decoding
 from infer.translate.stream import translate_stream
@@ -169,7 +170,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[ConfigDict, Run, 
     cfg.decode.update({"beam": 2, "alpha": 0.0, "extra_length": 3})
     references: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(job, "corpus_bleu", lambda hypotheses, given: references.extend(given) or 0.0)
+        patch.setattr(job, "sacrebleu", lambda hypotheses, given, **_: references.extend(given) or Score(0.0, ""))
         assert loop.train(cfg, folder / "run") == 0
     return cfg, open_run(folder / "run", "latest"), references
 

@@ -55,7 +55,7 @@ def test_a_short_hypothesis_pays_the_brevity_penalty():
 
 def test_unsmoothed_bleu_without_a_matching_fourgram_is_zero():
     assert bleu.tokenised_bleu(["a b c x"], ["a b c d"], "de").value == 0
-    assert bleu.corpus_bleu(["a b c x"], ["a b c d"]) > 0
+    assert bleu.sacrebleu(["a b c x"], ["a b c d"]).value > 0
 
 
 def test_case_matters_except_in_the_lower_cased_readings():
@@ -135,7 +135,7 @@ def test_every_reading_has_a_signature_and_no_two_are_the_same():
 
 def test_unequal_or_empty_corpora_are_refused():
     with pytest.raises(ValueError, match="2 hypotheses for 1 references"):
-        bleu.corpus_bleu(["a", "b"], ["a"])
+        bleu.sacrebleu(["a", "b"], ["a"])
     with pytest.raises(ValueError, match="no sentence"):
         bleu.all_scores([], [], "de")
 

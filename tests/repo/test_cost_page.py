@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from base.errors import UserError
+from base.processors import cpus
 from benchmarks.cost import corpus, devices, growth, sizes, table
-from run.folder import cpus
 
 GROWTH: dict[str, Any] = {
     "grows": "length",

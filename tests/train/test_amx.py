@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from base import processors
 from base.errors import UserError
 from configs.common import default
 from run.config import read_config
@@ -27,7 +28,7 @@ WITHOUT = "processor\t: 0\nmodel name\t: Fake 8000\nflags\t\t: fpu avx512f amx_t
 def report(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str) -> None:
     """Has the processor be the one that this text describes."""
     (tmp_path / "cpuinfo").write_text(text)
-    monkeypatch.setattr(amx, "CPUINFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr(processors, "CPUINFO", tmp_path / "cpuinfo")
     monkeypatch.setattr(amx, "cpu_model", lambda: "Fake")
 
 
@@ -39,7 +40,7 @@ def test_a_processor_without_amx_is_refused_in_one_line(monkeypatch: pytest.Monk
     )
     with pytest.raises(UserError, match=expected):
         amx.compiler_options(True)
-    monkeypatch.setattr(amx, "CPUINFO", tmp_path / "absent")
+    monkeypatch.setattr(processors, "CPUINFO", tmp_path / "absent")
     with pytest.raises(UserError, match=r"which has no amx_tile and no amx_bf16"):
         amx.compiler_options(True)
 

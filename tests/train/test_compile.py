@@ -191,6 +191,13 @@ def test_a_kernel_that_this_machine_cannot_run_is_refused() -> None:
         make_report(cfg, "local", 1, with_search=False)
 
 
+def test_learned_positions_that_are_too_few_are_refused() -> None:
+    cfg = small_config()
+    cfg.model.update({"positions": "learned", "max_positions": 15})
+    with pytest.raises(UserError, match=r"^config: model\.max_positions is 15; it must be at least 16, as long as "):
+        make_report(cfg, "local", 1, with_search=False)
+
+
 def test_the_memory_of_this_machine_is_shared_by_its_processors_and_a_device_knows_its_own() -> None:
     (processor,) = jax.devices()
     machine = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 1 << 21}

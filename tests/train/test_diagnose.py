@@ -68,6 +68,17 @@ def test_with_accumulation_the_gradient_is_that_of_the_first_microbatch_of_the_u
     assert float(metrics["gradient_norm/encoder/layer_0"]) == pytest.approx(float(expected), rel=1e-4)
 
 
+@pytest.mark.slow
+def test_a_decoder_alone_has_entropies_too() -> None:
+    goal = objective(dataclasses.replace(tiny.TINY, prefix="full"), 0.1)
+    tx = optimizer(tiny.default().optim, 16, 10)
+    state = init_state(goal.init, tx, jax.random.key(0))
+    batch = jax.tree.map(jnp.asarray, tiny.batch())
+    metrics = make_diagnosis(goal, tx, 1)(state, batch, jax.random.key(1))
+    kinds = {name for name in metrics if name.startswith("attention_entropy/")}
+    assert kinds == {"attention_entropy/decoder/layer_0", "attention_entropy/decoder/layer_1"}
+
+
 def norm(tree: dict) -> np.ndarray:
     return np.sqrt(sum(np.square(leaf).sum() for leaf in jax.tree.leaves(tree)))
 

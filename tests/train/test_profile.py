@@ -19,7 +19,7 @@ from train import loop
 from train.aot.flops import update_flops
 from train.check import profiled
 from train.metrics import Reporter
-from train.nans import naming_nans
+from train.nans import _parameters, naming_nans
 from train.optim import optimizer
 from train.profile import Operation, _own_times, largest
 from train.step import Sums, TrainState, init_state, make_train_step
@@ -168,12 +168,46 @@ def test_a_nan_is_named_by_operation_and_parameter(where: str) -> None:
             step(state, batch, key)
 
 
+@pytest.mark.slow
+def test_a_nan_that_a_look_at_the_layers_meets_first_is_named_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def diagnosis(*arguments: Any) -> None:
+        raise FloatingPointError("invalid value (nan) encountered in mul")
+
+    monkeypatch.setattr(loop, "make_diagnosis", lambda *arguments: diagnosis)
+    cfg = tiny.training_config(tmp_path)
+    cfg.diagnose_every = 1
+    with pytest.raises(UserError, match=r"^update 1: NaN from the operation mul "):
+        loop.train(cfg, tmp_path / "run")
+
+
 def spoiled(state: TrainState) -> TrainState:
     def spoil(path: Any, leaf: Any) -> Any:
         name = jax.tree_util.keystr(path, simple=True, separator="/")
         return leaf.at[0].set(jnp.inf) if name == "encoder/layer_0/self_attention/wq" else leaf
 
     return state.replace(params=jax.tree_util.tree_map_with_path(spoil, state.params))
+
+
+@pytest.mark.slow
+def test_of_a_schedule_free_run_the_gradient_is_that_of_the_update() -> None:
+    cfg = tiny.default().optim
+    cfg.update({"name": "schedule_free_adamw", "schedule": "constant"})
+    plain = objective(tiny.TINY, 0.1)
+    state = init_state(plain.init, optimizer(cfg, 16, 10), jax.random.key(0))
+    start = state.params["embed"]
+
+    def loss(params: Any, *rest: Any) -> Loss:
+        whole = plain.loss(params, *rest)
+        moved = jnp.sum(params["embed"] - start)
+        return whole._replace(loss_sum=whole.loss_sum + jnp.where(moved > 0, jnp.nan, 0.0) * moved)
+
+    lead = jax.tree.map(jnp.ones_like, state.opt_state.lead)
+    state = state.replace(opt_state=state.opt_state._replace(lead=lead))
+    batch = jax.tree.map(jnp.asarray, tiny.batch())
+    found = _parameters(plain._replace(loss=loss), state, batch, jax.random.key(1))
+    assert found == "no finite gradient: embed"
 
 
 @pytest.mark.slow

@@ -2,17 +2,20 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from infer.translate.translator import Hypothesis, Translation
 from run.checkpoint import Checkpoints
 from run.sharding import data_mesh
 from tasks.loss import Loss
 from tasks.task import Objective
 from tests import tiny
+from train import job as jobs
 from train import loop
 from train.job import Job, open_job
 from train.step import make_eval_step
@@ -43,6 +46,31 @@ def test_sums_do_not_lose_what_float32_would() -> None:
 
     found = validate(job, eval_step, data_mesh(), {})
     assert found["nll"] == found["loss"] == (2**24 + 2) / 3
+
+
+class LowerCasing:
+    """Stands in for a translator: it returns each source in lower case."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        pass
+
+    def translate(self, params: Any, texts: list[str], progress: Any) -> list[Translation]:
+        return [Translation((Hypothesis(text.lower(), 0.0, 0.0, ()),)) for text in texts]
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_bleu_of_lower_cased_text_ignores_case(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lowercase: bool
+) -> None:
+    for language in ("en", "de"):
+        (tmp_path / f"valid.{language}").write_text("Der Hund sieht die alte Katze .\n")
+    cfg = tiny.default()
+    cfg.data.valid = f"text:{tmp_path}/valid.{{en,de}}"
+    cfg.data.lowercase = lowercase
+    monkeypatch.setattr(jobs, "open_tokenizer", lambda path: tiny.tokenizer())
+    monkeypatch.setattr(jobs, "Translator", LowerCasing)
+    found = jobs._bleu(cfg, tiny.TINY, tmp_path, data_mesh())({})
+    assert (found["bleu"] == pytest.approx(100.0)) == lowercase
 
 
 def test_a_model_that_knows_nothing_has_the_nll_of_its_vocabulary(tmp_path: Path) -> None:

@@ -43,6 +43,9 @@ def report(cfg: ConfigDict, topology: str, slices: int, *, with_search: bool) ->
     shapes = programs.batch_shapes(cfg, mesh)
     _, longest_rows, longest = shapes[-1]
     planned, rows, length = shapes[len(shapes) // 2]
+    limit = config.encoding.limit
+    if limit is not None and limit < longest:
+        raise UserError(f"config: model.max_positions is {limit}; it must be at least {longest}, as long as the rows")
     made: dict[str, Any] = {
         "topology": topology,
         "slices": slices,

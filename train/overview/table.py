@@ -1,10 +1,9 @@
 """Runs as a table, a row each; and two runs side by side."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from base.errors import UserError
-from base.table import Table, number
+from base.table import Table, number, setting
 from train.overview.found import FoundRun, differing_keys
 
 MOST_KEYS = 8  # of the config, that the table has columns for
@@ -20,7 +19,7 @@ def table_of(runs: Sequence[FoundRun]) -> Table:
     shown = keys[:MOST_KEYS]
     rows = []
     for run in runs:
-        values = [_value(run.config[key]) if run.config else "" for key in shown]
+        values = [setting(run.config[key]) if run.config else "" for key in shown]
         rows.append((str(run.path), *_reached(run), *values))
     counts = [run.state for run in runs]
     title = ", ".join(f"{counts.count(state)} {state}" for state in dict.fromkeys(counts))
@@ -41,7 +40,7 @@ def difference_of(one: FoundRun, other: FoundRun) -> Table:
         if run.state == "damaged":
             raise UserError(run.problem)
     rows: list[tuple[str, ...]] = list(zip(_HEAD[1:], _reached(one), _reached(other), strict=True))
-    rows += [(key, _value(one.config[key]), _value(other.config[key])) for key in differing_keys([one, other])]
+    rows += [(key, setting(one.config[key]), setting(other.config[key])) for key in differing_keys([one, other])]
     differing = [row for row in rows if row[1] != row[2]]
     title = "" if differing else "nothing differs"
     return Table("", title, ("", str(one.path), str(other.path)), differing, [])
@@ -62,7 +61,3 @@ def _headings(keys: Sequence[str]) -> list[str]:
     short = [key.rpartition(".")[2] for key in keys]
     taken = [*_HEAD, *short]
     return [name if taken.count(name) == 1 else key for name, key in zip(short, keys, strict=True)]
-
-
-def _value(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

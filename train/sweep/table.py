@@ -96,7 +96,7 @@ def _heading(measure: str) -> str:
 def _cells(record: dict[str, Any], keys: Sequence[str]) -> list[str]:
     """Returns the row of a point, whose own keys are `keys`."""
     mark = "*" if record["is_best"] else ""
-    values = [_shown_value(record[key]) for key in keys]
+    values = [table.setting(record[key]) for key in keys]
     step = f"{record['step']:,}/{record['steps']:,}" if record["step"] else ""
     measures = []
     for name in _SHOWN:
@@ -104,10 +104,6 @@ def _cells(record: dict[str, Any], keys: Sequence[str]) -> list[str]:
         measures.append(table.number(record[name], digits))
     minutes = table.number(record["minutes"], 1)
     return [mark, *values, record["state"], step, *measures, minutes, record["point"]]
-
-
-def _shown_value(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def as_csv(records: Sequence[dict[str, Any]]) -> str:
