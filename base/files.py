@@ -13,6 +13,7 @@ import re
 import stat
 import sys
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -243,6 +244,15 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, value: Any) -> None:
     """Writes indented JSON, with a trailing newline, atomically."""
     write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+
+
+@contextlib.contextmanager
+def writing(name: str) -> Iterator[None]:
+    """Turns the error of a file that cannot be written into a `UserError`, which begins with `name`, such as a flag."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{name}: cannot be written ({error.strerror})") from error
 
 
 def sha256(path: Path) -> str:

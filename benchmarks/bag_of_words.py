@@ -7,15 +7,14 @@ Prints the accuracy of logistic regression on how often each of the run's subwor
 own training texts, and that of always naming the class that is most frequent there.
 """
 
-from pathlib import Path
-
 import numpy as np
 from absl import flags
 
 from base.command import run
 from base.errors import UserError
+from base.files import folder
+from data.imported import open_tokenizer
 from data.sources import open_corpus
-from data.tokenizer import Tokenizer
 from run.config import read_config
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "folder of the run", required=True)
@@ -28,9 +27,9 @@ def main(argv: list[str]) -> None:
         from sklearn.linear_model import LogisticRegression
     except ImportError as error:
         raise UserError("this needs scikit-learn: pip install -e '.[vision]'") from error
-    workdir = Path(_WORKDIR.value)
+    workdir = folder("workdir", _WORKDIR.value)
     corpora = read_config(workdir).data
-    tokenizer = Tokenizer.from_file(workdir / "tokenizer.model")
+    tokenizer = open_tokenizer(workdir / "tokenizer.model")
 
     def counts(spec: str) -> tuple[np.ndarray, tuple[str, ...]]:
         """Returns how often each subword is in each text [n,v], and the class of each."""

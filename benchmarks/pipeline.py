@@ -19,8 +19,6 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +27,7 @@ from absl import flags
 
 from base.command import run
 from base.memory import largest_resident
+from benchmarks.accelerator.process import in_fresh_process
 from configs.common import default
 from data.cache import Prepared, prepare
 from data.pipeline import TrainingBatches
@@ -50,8 +49,7 @@ def write_corpus(path: Path, pairs: int) -> None:
 
 def in_new_process(function: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
     """Returns the function's result, and the largest resident memory in bytes of a process that does nothing else."""
-    with ProcessPoolExecutor(1, get_context("spawn")) as process:
-        return process.submit(_with_peak, function, *arguments).result()
+    return in_fresh_process(_with_peak, function, *arguments)
 
 
 def _with_peak(function: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:

@@ -26,6 +26,7 @@ from base.table import Table, as_text, number
 from data.lines import read_lines
 from infer.runs import open_run
 from infer.scores.bleu import sacrebleu
+from infer.scores.pairs import read_pair
 from infer.translate.options import chosen
 from infer.translate.translator import Translator
 from run.folder import cpu_model
@@ -177,6 +178,9 @@ def export(options: Any, folder: Path) -> None:
 
 def main(options: Any) -> None:
     """Prints the table, and ratios of the warm times."""
+    references = None
+    if options.reference:  # a wrong file is to be known before anything is timed
+        _, references = read_pair(options.source, options.reference)
     with tempfile.TemporaryDirectory() as name, ExitStack() as processes:
         exported = Path(name) / "exported"
         exported.mkdir()
@@ -199,7 +203,6 @@ def main(options: Any) -> None:
         for _ in range(options.rounds):
             for contender, process in running.items():
                 warm[contender].append(process.call())
-    references = list(read_lines(Path(options.reference))) if options.reference else None
     print(as_text(table(options, first, second, warm, references)))
     for threads in sorted({contender.threads for contender in warm}):
         ours = shortest(warm[Contender("ours", "float32", threads)])

@@ -21,7 +21,6 @@ import os
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -30,6 +29,7 @@ from absl import flags
 from base.command import run
 from base.memory import largest_resident
 from benchmarks.contenders import our_step, torch_step
+from benchmarks.decoding import timed
 from data.batching import random_batch
 from model.config import ModelConfig
 
@@ -45,12 +45,7 @@ CONTENDERS = ("ours-threefry", "ours-hash", "ours-unchunked", "torch")
 def sample(run: Callable[[], Any]) -> tuple[float, float]:
     """Returns the wall seconds of the second of two steps, and the number of processors that it used."""
     float(run())
-    wall_before = time.perf_counter()
-    cpu_before = time.process_time()
-    float(run())
-    wall = time.perf_counter() - wall_before
-    cpu = time.process_time() - cpu_before
-    return wall, cpu / wall
+    return timed(lambda: float(run()))
 
 
 def peak_memory(name: str) -> int:

@@ -28,6 +28,8 @@ def check(options: Any) -> None:
     drawing = [name for name in SAMPLING if options[name].present]
     if searching and drawing:
         raise UserError(f"--{drawing[0]} is for drawing at random; leave it out, or --greedy and --beam")
+    if searching and options.samples > (options.beam or 1):
+        raise UserError(f"--samples={options.samples}: a search has at most --beam texts; give that, and not --greedy")
 
 
 if __name__ == "__main__":

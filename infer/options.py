@@ -10,7 +10,7 @@ from ml_collections import ConfigDict
 
 from base import command
 from base.errors import UserError
-from base.files import folder
+from base.files import folder, folders
 from infer.translate.options import FULL_BATCH, Decoding, allowed, chosen, limits
 from run import changes, connect
 from run.config import SPLITS
@@ -46,7 +46,7 @@ def _check_no_file(options: Any) -> None:
     """Raises a `UserError` if --workdir names a file, before jax is loaded."""
     if "workdir" not in options or not options.workdir:
         return
-    workdirs = [options.workdir] if isinstance(options.workdir, str) else options.workdir
+    workdirs = folders("workdir", options.workdir) if isinstance(options.workdir, str) else options.workdir
     for workdir in workdirs:
         if workdir and folder("workdir", workdir).is_file():
             raise UserError(f"--workdir={workdir}: this is a file; name the folder of a run")

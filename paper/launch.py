@@ -1,7 +1,7 @@
 """The command that runs each published row, at the paper's size or as a scaled-down model."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from base.table import Table
 from configs.bottleneck import KINDS
@@ -17,21 +17,7 @@ from configs.scan_length import ROWS as SCAN_LENGTH
 from configs.scores import ROWS as SCORES
 from data.scan import SPLITS
 from paper.published import TABLE3
-from paper.studies import (
-    bottleneck,
-    distance,
-    extrapolation,
-    g2p,
-    layers,
-    mup,
-    norms,
-    optimisers,
-    scaling,
-    scan,
-    scan_length,
-    scores,
-    second,
-)
+from paper.studies import STUDIES, second
 from paper.tables import table2, table3, table4
 
 
@@ -63,50 +49,49 @@ def _of_tables() -> Iterator[tuple[str, str, str]]:
 
 def _of_studies() -> Iterator[tuple[str, str, str]]:
     """Yields the rows of the studies."""
-    for mixer in D_FF:
-        yield "layers", mixer, _train(layers.config_of(mixer), "test")
+    yield from _rows("layers", D_FF, "test")
     for kind in POSITIONS:
         row_length = LENGTH if kind == "learned" else 4 * LENGTH
-        command = _train(f"{extrapolation.FILE}:{kind}", "test")
-        yield "extrapolation", kind, f"{command} --row_length={row_length}"
-    for split in SPLITS:
-        yield "scan", split, _train(f"{scan.FILE}:{split}", "test")
-    for row in SCAN_LENGTH:
-        command = _train(f"{scan_length.FILE}:{row}", "test")
-        yield "scan_length", row, f"{command} --oracle_length"
-    for row in (*ROWS, *LONG_ROWS):
-        yield "scaling", row, _train(f"{scaling.FILE}:{row}", "test")
-    yield from _stages("second", second.FILE, "table3-second")
+        yield from _rows("extrapolation", [kind], "test", f" --row_length={row_length}")
+    yield from _rows("scan", SPLITS, "test")
+    yield from _rows("scan_length", SCAN_LENGTH, "test", " --oracle_length")
+    yield from _rows("scaling", (*ROWS, *LONG_ROWS), "test")
+    yield from _stages("second", "table3-second")
     for row in second.ROWS:
         yield "second", row, _train(second.config_of(row), "test")
-    for study, file, rows, split in (
-        ("bottleneck", bottleneck.FILE, KINDS, "test"),
-        ("scores", scores.FILE, SCORES, "test"),
-        ("optimisers", optimisers.FILE, OPTIMISERS, "valid"),
-        ("g2p", g2p.FILE, LANGUAGES, "test"),
+    for study, rows, split in (
+        ("bottleneck", KINDS, "test"),
+        ("scores", SCORES, "test"),
+        ("optimisers", OPTIMISERS, "valid"),
+        ("g2p", LANGUAGES, "test"),
     ):
-        yield from _stages(study, file, study)
-        for row in rows:
-            yield study, row, _train(f"{file}:{row}", split)
-    yield from _stages("distance", distance.FILE, "distance")
+        yield from _stages(study, study)
+        yield from _rows(study, rows, split)
+    yield from _stages("distance", "distance")
     for mixer in D_FF:
-        train = _train(f"{distance.FILE}:{mixer}", "test")
-        yield "distance", mixer, f"{train} && python -m paper.contrast --workdir=runs/distance-{mixer}"
+        contrast = f" && python -m paper.contrast --workdir=runs/distance-{mixer}"
+        yield from _rows("distance", [mixer], "test", contrast)
     yield from _of_grids()
 
 
 def _of_grids() -> Iterator[tuple[str, str, str]]:
     """Yields the rows of the studies of one stage."""
-    yield "norms", "all of norms", _sweep(f"{norms.FILE}:{name_of(*PAPER)}", "norms")
-    for row in NORMS:
-        yield "norms", row, _train(f"{norms.FILE}:{row}", "valid")
-    yield "mup", "all of mup", _sweep(f"{mup.FILE}:{MUP[0]}", "mup")
-    for row in MUP:
-        yield "mup", f"{row}, one rate", _train(f"{mup.FILE}:{row}", "valid")
+    yield "norms", "all of norms", _sweep(f"{STUDIES['norms'].FILE}:{name_of(*PAPER)}", "norms")
+    yield from _rows("norms", NORMS, "valid")
+    yield "mup", "all of mup", _sweep(f"{STUDIES['mup'].FILE}:{MUP[0]}", "mup")
+    for study, row, command in _rows("mup", MUP, "valid"):
+        yield study, f"{row}, one rate", command
 
 
-def _stages(study: str, file: str, folder: str) -> Iterator[tuple[str, str, str]]:
+def _rows(study: str, rows: Iterable[str], split: str, more: str = "") -> Iterator[tuple[str, str, str]]:
+    """Yields the rows of a study, whose commands end with `more`."""
+    for row in rows:
+        yield study, row, _train(f"{STUDIES[study].FILE}:{row}", split) + more
+
+
+def _stages(study: str, folder: str) -> Iterator[tuple[str, str, str]]:
     """Yields the two stages of a study (base/two_stages.py)."""
+    file = STUDIES[study].FILE
     yield study, "stage choose", _sweep(f"{file}:choose", f"{folder}-choose")
     yield study, "stage test", _sweep(f"{file}:test", folder)
 

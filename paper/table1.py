@@ -9,8 +9,7 @@ is measured, and how, is described in paper/tables/table1.py.
 from absl import flags
 
 from base.command import run
-from base.errors import UserError
-from base.files import output_file, write_json
+from base.files import output_file, write_json, writing
 from base.table import as_text
 
 
@@ -19,10 +18,8 @@ def main(argv: list[str]) -> None:
     from paper.tables.table1 import make_record, table  # only now: it loads jax
 
     record = make_record()
-    try:
+    with writing(f"--output={output}"):
         write_json(output, record)
-    except OSError as error:
-        raise UserError(f"--output={output}: cannot be written ({error.strerror})") from error
     print(as_text(table(record)))
 
 

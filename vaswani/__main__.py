@@ -8,7 +8,7 @@ import ast
 import os
 import runpy
 import sys
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from vaswani import ROOMS, ROOT
@@ -33,7 +33,7 @@ def main() -> int:
     if name in ("--help", "-h", "help"):
         return _print(_listed(found))
     if name == "--version":
-        return _print(f"vaswani {version('vaswani')}")
+        return _print(f"vaswani {_version()}")
     if name not in found:
         print(f"error: there is no command {name!r}; vaswani --help lists them", file=sys.stderr)
         return 2
@@ -49,6 +49,14 @@ def _listed(found: dict[str, Path]) -> str:
         about = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
         lines.append(f"  {command:<22} {about.splitlines()[0]}")
     return "\n".join(lines)
+
+
+def _version() -> str:
+    """Returns the version, which a clone that is run from its folder need not have."""
+    try:
+        return version("vaswani")
+    except PackageNotFoundError:
+        return "(not installed)"
 
 
 def _print(text: str) -> int:

@@ -30,7 +30,7 @@ from absl import flags
 
 from base.command import run
 from base.errors import UserError
-from base.files import folder, write_text
+from base.files import folder, write_text, writing
 from base.table import as_markdown, as_text
 from benchmarks.accelerator.checks import check_corpora, check_device, check_packages
 from benchmarks.accelerator.libraries import with_cublas_12
@@ -67,10 +67,8 @@ def main(argv: list[str]) -> int:
         check_device(environment)
         environment |= with_cublas_12(runs.resolve() / "libraries")
     check_packages(rows, environment)
-    try:
+    with writing(f"--output={output}"):
         output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"--output={output}: cannot be written ({error.strerror})") from error
 
     end = time.monotonic() + 60 * _MINUTES.value
     for row in rows:

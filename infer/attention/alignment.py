@@ -12,7 +12,7 @@ from base.ids import BOS, EOS
 from base.progress import Progress
 from base.tokens import Tokens
 from data.tokenizer import Tokenizer
-from infer.runs import Run, open_run
+from infer.runs import Run, finite, open_run
 from infer.scores.forced import forced_batches
 from infer.scores.pairs import read_pair
 from model.transformer import Transformer
@@ -44,8 +44,9 @@ def align(model_run: Run, pairs: Sequence[tuple[str, str]], layer: int) -> list[
     """Returns the links of each pair, by the mean over the heads of decoder layer `layer`, from 0.
 
     Raises:
-      UserError: a sentence is longer than the model's learned positions.
+      UserError: the parameters are not finite, or a sentence is longer than the model's learned positions.
     """
+    params = finite(model_run)
     tokenizer = model_run.tokenizer
     model = Transformer(model_run.model_config)
     source_ids = [tokenizer.encode(source) for source, _ in pairs]
@@ -62,7 +63,7 @@ def align(model_run: Run, pairs: Sequence[tuple[str, str]], layer: int) -> list[
         return model.apply({"params": params}, source, target, method="attention_maps")["cross"]
 
     def mean_over_heads(source_bs: np.ndarray, target_bt: np.ndarray) -> np.ndarray:
-        weights_nbhts = cross_attention(model_run.params, source_bs, target_bt)
+        weights_nbhts = cross_attention(params, source_bs, target_bt)
         return np.asarray(weights_nbhts[layer].mean(1))
 
     limit = model_run.model_config.encoding.limit

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from base.errors import UserError
-from base.files import output_file, write_bytes, write_text
+from base.files import output_file, write_bytes, write_text, writing
 from infer.attention import files
 from infer.attention.choices import run_choices
 from infer.attention.kinds import TITLES
@@ -87,10 +87,8 @@ def write_html(
     Raises:
       UserError: the file cannot be written.
     """
-    try:
+    with writing(f"--output={output}"):
         write_text(output, page(title, titled(maps), choices))
-    except OSError as error:
-        raise UserError(f"--output={output}: cannot be written ({error.strerror})") from error
 
 
 def main(options: Any) -> None:

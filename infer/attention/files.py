@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from base.errors import UserError
-from base.files import write_bytes, write_text
+from base.files import write_bytes, write_text, writing
 from infer.attention.kinds import KINDS
 from infer.attention.maps import AttentionMap
 
@@ -61,12 +60,10 @@ def write(maps: Mapping[str, AttentionMap], output: Path) -> None:
     Raises:
       UserError: the file cannot be written.
     """
-    try:
+    with writing(f"--output={output}"):
         if output.suffix == ".json":
             write_text(output, json.dumps(bertviz(maps), ensure_ascii=False))
         else:
             packed = io.BytesIO()
             np.savez_compressed(packed, allow_pickle=False, **arrays(maps))
             write_bytes(output, packed.getvalue())
-    except OSError as error:
-        raise UserError(f"--output={output}: cannot be written ({error.strerror})") from error

@@ -23,7 +23,6 @@ from infer.attention.kinds import TITLES
 from infer.attention.page import Kind
 from infer.runs import Run, finite
 from infer.texts.blanks import BLANK, masked
-from infer.translate.translator import translate_one
 from model.config import ModelConfig
 from model.language_model import LanguageModel
 from model.masked_lm import MaskedLM
@@ -45,7 +44,7 @@ class AttentionMap(NamedTuple):
 
 
 def run_maps(run: Run, source: str, target: str | None) -> tuple[str, dict[str, AttentionMap]]:
-    """Returns a title and the maps of a run of any of `TASKS`. The default of `target` is the model's own output.
+    """Returns a title and the maps of a run of any of `TASKS`; those of `ONE_TEXT` have no target.
 
     Raises:
       UserError: the parameters are not finite, the model has no weights, the source is empty where no EOS is
@@ -61,9 +60,7 @@ def run_maps(run: Run, source: str, target: str | None) -> tuple[str, dict[str, 
         model = task_of(task).objective(run.config, config).model
         assert isinstance(model, LanguageModel | MaskedLM)
         return source, text_maps(model, params, run.tokenizer, source)
-    require_weights(config)
-    if target is None:
-        target = translate_one(run, source)
+    assert target is not None, "a model of two texts has a target"
     return f"{source} → {target}", attention_maps(config, params, run.tokenizer, source, target)
 
 
@@ -134,7 +131,7 @@ def _weights(config: ModelConfig, model: Any, params: Any, *rows: list[int]) -> 
     """Returns the weights of each kind, those of padding among them."""
     require_weights(config)
     sides = [padded_row(config, row) for row in rows]
-    batch_maps = _compiled(model)(params, *sides)
+    batch_maps = compiled_maps(model)(params, *sides)
     maps = {}
     for kind, weights_nbhts in batch_maps.items():
         maps[kind] = np.asarray(weights_nbhts[:, 0], np.float32)
@@ -173,7 +170,8 @@ def _without_padding(
 
 
 @cache
-def _compiled(model: Any) -> Any:
+def compiled_maps(model: Any) -> Any:
+    """Returns the jitted function of parameters and ids [b,_] of each side that returns the weights by kind."""
     return jax.jit(
         lambda params, *sides: model.apply({"params": params}, *map(Tokens.of, sides), method="attention_maps")
     )

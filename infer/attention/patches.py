@@ -11,8 +11,8 @@ from jaxtyping import Float
 from base.errors import UserError
 from base.files import output_file
 from infer.attention.drawing import save
+from infer.attention.maps import require_weights
 from infer.runs import Run, corpus_named, open_run
-from model.mixers import MIXERS
 from model.vision import Vision
 from tasks.vision import image_config, open_images
 
@@ -25,8 +25,7 @@ def patch_weights(
     Raises:
       UserError: the run's mixer has no weights.
     """
-    if not MIXERS[model_run.model_config.mixer].weights:
-        raise UserError(f"model.mixer is {model_run.model_config.mixer!r}: it has no attention weights to draw")
+    require_weights(model_run.model_config)
     image = image_config(model_run.config)
     model = Vision(model_run.model_config, image)
     params = jax.tree.map(jnp.asarray, model_run.params)

@@ -89,11 +89,11 @@ def parameters(weights: Weights, N: int, h: int, d: int) -> dict[str, Any]:
     params = {
         "embed": embed,
         "positions": weights.take("embeddings.position_embeddings.weight", -1, d) + types[:1],
-        "embed_norm": norm(weights, "embeddings.LayerNorm", d),
+        "embed_norm": weights.take_norm("embeddings.LayerNorm", d),
         "encoder": layers(weights, N, h, d, "attention.self", norms),
         "head_w": weights.take(f"{head}.dense.weight", d, d).T,
         "head_b": weights.take(f"{head}.dense.bias", d),
-        "head_norm": norm(weights, f"{head}.LayerNorm", d),
+        "head_norm": weights.take_norm(f"{head}.LayerNorm", d),
         "softmax_b": weights.take_tied(["cls.predictions.bias", "cls.predictions.decoder.bias"], len(embed)),
     }
     weights.check_all_read(_IGNORED)
@@ -106,11 +106,6 @@ def _modern(name: str) -> str:
         if name.endswith(old):
             name = name.removesuffix(old) + new
     return name.removeprefix("bert.")
-
-
-def norm(weights: Weights, name: str, d: int) -> dict[str, Any]:
-    """Returns the parameters of a layer norm of width d."""
-    return {"scale": weights.take(f"{name}.weight", d), "bias": weights.take(f"{name}.bias", d)}
 
 
 def layers(weights: Weights, N: int, h: int, d: int, inner: str, norms: tuple[str, str]) -> dict[str, Any]:
@@ -126,7 +121,7 @@ def layers(weights: Weights, N: int, h: int, d: int, inner: str, norms: tuple[st
             "feed_forward": _feed_forward(weights, layer, d),
         }
         for number, name in enumerate(norms, 1):
-            params[f"layer_{n}"][f"norm_{number}"] = norm(weights, f"{layer}.{name}", d)
+            params[f"layer_{n}"][f"norm_{number}"] = weights.take_norm(f"{layer}.{name}", d)
     return params
 
 

@@ -16,7 +16,7 @@ from data.imported import MosesBpe
 from infer.convert import pytorch
 from infer.convert.bart_names import entries, norms, their_shape, to_ours, without_zero_biases
 from infer.convert.folders import Imported, nested
-from infer.convert.settings import BOOL, SIZE, Rule, head_width, obey, one_of, require
+from infer.convert.settings import BOOL, SIZE, Rule, activation_of, head_width, obey, require
 from infer.convert.vocabulary import bias_of_copies, our_pieces, our_rows
 from infer.convert.weights import Weights
 from model.transformer import init_params
@@ -79,7 +79,7 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(("source_lang", "target_lang"), _LANGUAGE),
     **dict.fromkeys(("max_source_positions", "max_target_positions"), _POSITIONS),
     **dict.fromkeys(_SWITCHES, BOOL),
-    "activation_fn": one_of(_ACTIVATIONS, "model.activation"),
+    "activation_fn": activation_of(_ACTIVATIONS),
 }
 # The number of a version, and a tensor that tells sinusoids the device: they have no values of the model.
 _IGNORED = (r"(encoder|decoder)\.version", r"(encoder|decoder)\.embed_positions\._float_tensor")

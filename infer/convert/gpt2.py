@@ -88,13 +88,13 @@ def parameters(weights: Weights, N: int, h: int, d: int, tied: bool = True) -> d
     if not tied:
         tables["softmax"] = weights.take("lm_head.weight", len(tables["embed"]), d)
 
-    decoder: dict[str, Any] = {"final_norm": _norm(weights, "ln_f", d)}
+    decoder: dict[str, Any] = {"final_norm": weights.take_norm("ln_f", d)}
     for n in range(N):
         decoder[f"layer_{n}"] = {
             "self_attention": _attention(weights, f"h.{n}.attn", h, d),
             "feed_forward": _feed_forward(weights, f"h.{n}.mlp", d),
-            "norm_1": _norm(weights, f"h.{n}.ln_1", d),
-            "norm_2": _norm(weights, f"h.{n}.ln_2", d),
+            "norm_1": weights.take_norm(f"h.{n}.ln_1", d),
+            "norm_2": weights.take_norm(f"h.{n}.ln_2", d),
         }
     params = {**tables, "positions": weights.take("wpe.weight", -1, d), "decoder": decoder}
     weights.check_all_read(_IGNORED)
@@ -125,7 +125,3 @@ def _feed_forward(weights: Weights, name: str, d: int) -> dict[str, Any]:
         "w2": weights.take(f"{name}.c_proj.weight", f, d),
         "b2": weights.take(f"{name}.c_proj.bias", d),
     }
-
-
-def _norm(weights: Weights, name: str, d: int) -> dict[str, Any]:
-    return {"scale": weights.take(f"{name}.weight", d), "bias": weights.take(f"{name}.bias", d)}

@@ -44,16 +44,16 @@ EPSILON = Rule(_is_epsilon, "a number above 0 and at most 1")
 BOOL = Rule(_is_bool, "true or false")
 
 
-def one_of(values: Container[str], named: str) -> Rule:
-    """Returns the rule of a setting whose values are a list of texts; an error calls the list `named`."""
+def activation_of(names: Container[str]) -> Rule:
+    """Returns the rule of an activation that has one of these names there."""
 
     def fits(value: Any) -> bool:
-        return isinstance(value, str) and value in values
+        return isinstance(value, str) and value in names
 
-    return Rule(fits, f"one that {named} has")
+    return Rule(fits, "one that model.activation has")
 
 
-ACTIVATION = one_of(OUR_ACTIVATIONS, "model.activation")
+ACTIVATION = activation_of(OUR_ACTIVATIONS)
 
 
 def obey(source: object, settings: Mapping[str, Any], rules: Mapping[str, Rule]) -> None:

@@ -98,7 +98,7 @@ def parameters(
     shift_d = np.einsum("dcyx,c->d", kernel_dcyx, mean_c)
     head = weights.take("classifier.weight", -1, d)
     encoder = bert.layers(weights, N, h, d, "attention.attention", ("layernorm_before", "layernorm_after"))
-    encoder["final_norm"] = bert.norm(weights, "layernorm", d)
+    encoder["final_norm"] = weights.take_norm("layernorm", d)
     params = {
         "patch": kernel_dp.T.astype(np.float32),
         "patch_bias": (weights.take(f"{projection}.bias", d) - shift_d).astype(np.float32),

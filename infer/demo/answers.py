@@ -5,14 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 
 from base.errors import UserError
 from infer.attention.choices import choices_of_kinds, translation_choices
 from infer.attention.maps import attention_maps, output_ids, titled
 from infer.attention.page import as_json
-from infer.runs import Run
+from infer.runs import Run, finite
 from infer.translate.explain import beam_tree
 from infer.translate.options import Decoding, chosen
 from infer.translate.translator import Hypothesis, Translator
@@ -43,7 +42,7 @@ class Demo:
     """Answers for several runs, one sentence at a time. Each run searches with a beam that holds the n-best list.
 
     Raises:
-      UserError: an option is outside `infer.translate.options.LIMITS`.
+      UserError: an option is outside `infer.translate.options.LIMITS`, or the parameters of a run are not finite.
     """
 
     def __init__(self, runs: Sequence[Run], names: Sequence[str], options: dict[str, Any]) -> None:
@@ -55,7 +54,7 @@ class Demo:
             search = options | {"beam": beam}
             decoding = chosen(run.config.decode, **search, nbest=NBEST)
             translator = Translator(run.model_config, run.tokenizer, decoding)
-            on_device = run._replace(params=jax.device_put(run.params))
+            on_device = run._replace(params=finite(run))
             self._runs.append(_Shown(Path(name).name or name, on_device, decoding, translator))
 
     def answer(self, text: str, target: str = "") -> dict[str, Any]:

@@ -13,7 +13,7 @@ import jax
 
 from base.checked_json import read_json
 from base.errors import UserError
-from base.files import output_file, write_text
+from base.files import output_file, write_text, writing
 from infer.runs import Run, as_one
 from infer.scores.bleu import ORACLE
 from run.config import SPLITS
@@ -87,10 +87,8 @@ def _kept(model_run: Run, record: dict[str, Any], lines: list[str], checkpoint: 
 def _write_output(output: str | None, lines: list[str]) -> None:
     """Writes the lines to the file of --output, if it is given."""
     if output is not None:
-        try:
+        with writing(f"--output={output}"):
             write_lines(output_file("output", output), lines)
-        except OSError as error:
-            raise UserError(f"--output={output}: cannot be written ({error.strerror})") from error
 
 
 def save(model_run: Run, record: dict[str, Any], lines: list[str], checkpoint: str, kind: str = "") -> Path:

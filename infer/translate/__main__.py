@@ -31,6 +31,7 @@ from base.command import imported
 from base.errors import UserError
 from base.files import output_file
 from infer.options import define_batch_flag, define_decoding_flags, define_run_flags, start, within_limits
+from infer.translate.consensus import METRICS
 
 # With and without --sample: the flags that have no effect, what they are for, and what to do.
 UNUSED = {
@@ -135,7 +136,7 @@ def define_sampling_flags() -> None:
     flags.DEFINE_enum(
         "mbr",
         "",
-        ["", "chrf", "bleu"],
+        ["", *METRICS],
         "for --sample: print the sample that agrees best with all",
     )
     within_limits("temperature", "top_k", "top_p", "seed")

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from base.errors import UserError
-from base.files import write_text
+from base.files import write_text, writing
 from base.html import assembled, embedded, inline_scripts, script_policy
 from base.ids import EOS
 from data.tokenizer import Tokenizer
@@ -236,12 +236,10 @@ def explained(
     if len(lines) > MOST_LINES:
         raise UserError(f"--explain={path}: draws at most {MOST_LINES} lines, and there are more")
     decoded = [text.removesuffix("\r") for chunk in chunks(lines, MOST_LINES) for text in chunk]
-    texts = [text for text in decoded if text.strip()]
+    texts = [text for text in decoded if tokenizer.encode(text)]
     trees = [beam_tree(model_config, params, tokenizer, decoding, text) for text in texts]
-    try:
+    with writing(f"--explain={path}"):
         write_text(path, page(trees))
-    except OSError as error:
-        raise UserError(f"--explain={path}: cannot be written ({error.strerror})") from error
     return lines
 
 

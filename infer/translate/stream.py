@@ -71,7 +71,8 @@ def by_line(source: Iterable[bytes], answer: Callable[[str], str]) -> Iterator[b
     """Yields the answer to each line of `source`; what `UserError` it raises then names the line, too."""
     for number, (line,) in enumerate(chunks(source, 1), 1):
         try:
-            yield f"{answer(line)}\n".encode()
+            answered = answer(line.removesuffix("\r"))
+            yield f"{answered}\n".encode()
         except UserError as error:
             raise UserError(f"standard input, line {number}: {error}") from error
 

@@ -4,7 +4,6 @@ import json
 import sys
 from typing import Any
 
-from base.errors import UserError
 from infer.runs import open_run
 from paper.heads.ablation import ablate, ablation_text
 from paper.heads.measure import direction, measure_heads, save
@@ -31,9 +30,6 @@ def main(options: Any) -> None:
 def _measured(workdir: str, options: Any) -> dict[str, Any]:
     """Returns the result of one run, and saves it there."""
     model_run = open_run(workdir, options.checkpoint)
-    units = model_run.tokenizer.units
-    if units != "subwords":
-        raise UserError(f"--workdir={workdir}: this run's units are {units}; heads are measured by subwords")
     result = measure_heads(model_run, options.sentences, options.cases)
     if options.ablate:
         test = sample("test", options.sentences, options.cases, direction(model_run))

@@ -9,26 +9,24 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
 from base.checked_json import read_json
 from base.errors import UserError
 from base.files import write_json
 from base.ids import BOS, EOS
 from base.progress import Progress
-from base.tokens import Tokens
 from data.tokenizer import Tokenizer
 from infer.attention.kinds import KINDS
-from infer.attention.maps import require_weights
+from infer.attention.maps import compiled_maps, require_weights
 from infer.runs import Run
 from infer.scores.forced import forced_batches
-from model.config import ModelConfig
 from model.transformer import Transformer, init_params
 from paper.heads.roles import (
     AlignmentTally,
@@ -153,7 +151,7 @@ def sentence_maps(model_run: Run, pairs: Sequence[AnnotatedPair]) -> Iterator[tu
     encode = model_run.tokenizer.encode
     sources = [[*encode(pair.source), EOS] for pair in pairs]
     targets = [[BOS, *encode(pair.target)] for pair in pairs]
-    attention_maps = partial(_compiled(config), model_run.params)
+    attention_maps = partial(compiled_maps(Transformer(config)), model_run.params)
     limit = config.encoding.limit
     batches = forced_batches(attention_maps, sources, targets, width=WIDTH, tokens=BATCH * WIDTH, limit=limit)
     for members, batch_maps in batches:
@@ -165,19 +163,6 @@ def sentence_maps(model_run: Run, pairs: Sequence[AnnotatedPair]) -> Iterator[tu
                 weights_nhts = maps[kind][:, row, :, : len(spans.queries), : len(spans.keys)]
                 pair_maps[kind] = token_weights(weights_nhts, spans)
             yield pair, pair_maps
-
-
-@cache
-def _compiled(config: ModelConfig) -> Any:
-    model = Transformer(config)
-
-    @jax.jit
-    def attention_maps(params: dict, source_bs: Int[Array, "b s"], target_bt: Int[Array, "b t"]) -> dict[str, Any]:
-        source = Tokens.of(source_bs)
-        target = Tokens.of(target_bt)
-        return model.apply({"params": params}, source, target, method="attention_maps")
-
-    return attention_maps
 
 
 def largest(weights_nhts: Float[np.ndarray, "... t s"]) -> Int[np.ndarray, "... t"]:
@@ -240,7 +225,13 @@ def measure_heads(model_run: Run, sentences: int = SENTENCES, cases: int = CASES
     Returns:
       roles: by kind of attention and relation (see `paper.heads.roles.role_report`); `untrained` is as `best`.
       alignment: of encoder-decoder attention (see `paper.heads.roles.alignment_report`).
+
+    Raises:
+      UserError: the run's units are not subwords, or as `direction` and `sentence_maps`.
     """
+    units = model_run.tokenizer.units
+    if units != "subwords":
+        raise UserError(f"--workdir={model_run.workdir}: this run's units are {units}; heads are measured by subwords")
     reverse = direction(model_run)
     valid = sample("valid", sentences, cases, reverse)
     test = sample("test", sentences, cases, reverse)

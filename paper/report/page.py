@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from base.errors import UserError
-from base.files import write_bytes
+from base.files import write_text, writing
 from base.html import script_policy
 from base.table import ABSENT, Table, is_numeric
 
@@ -51,10 +50,8 @@ def page(about: str, sections: Sequence[Section], scripts: Sequence[str] = ()) -
 
 def write(path: Path, text: str) -> None:
     """Writes the page; raises `UserError` where that is not possible."""
-    try:
-        write_bytes(path, text.encode(errors="backslashreplace"))  # a folder's name need not be Unicode
-    except OSError as error:
-        raise UserError(f"--html={path}: cannot be written ({error.strerror})") from error
+    with writing(f"--html={path}"):
+        write_text(path, text)
 
 
 def table(shown: Table) -> str:

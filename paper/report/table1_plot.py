@@ -4,7 +4,6 @@ import math
 from pathlib import Path
 from typing import Any
 
-from base.errors import UserError
 from infer.attention.drawing import save
 
 
@@ -19,8 +18,6 @@ def plot(record: dict[str, Any], path: Path) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(13, 4.2), layout="constrained")
-    if path.suffix.removeprefix(".") not in figure.canvas.get_supported_filetypes():
-        raise UserError(f"{path}: its name must end in .png, .svg or .pdf")
     by_operations, by_time, by_path = figure.subplots(1, 3)
     d = record["fixed"]["d"]
     types = record["types"]

@@ -10,6 +10,7 @@ from typing import Any
 
 from base.checked_json import Schema, read_json
 from base.errors import UserError
+from base.files import output_folder
 from base.table import Table, as_text, number
 from paper.provenance import ROOT, caveats
 from paper.records import RunRecord, read_run, recorded_run, without_flags
@@ -26,10 +27,13 @@ def main(name: str, options: Any) -> int:
     """Repeats the run of the record `name`, prints both runs' scores, and returns the exit status."""
     record = recorded(name)
     with ExitStack() as cleaning:
-        folder = Path(options.workdir or cleaning.enter_context(tempfile.TemporaryDirectory()))
-        if options.workdir and folder.exists():
-            raise UserError(f"--workdir={folder}: it exists already; give a folder that does not")
-        again = repeat(record, folder)
+        if options.workdir is None:
+            place = Path(cleaning.enter_context(tempfile.TemporaryDirectory()))
+        else:
+            place = output_folder("workdir", options.workdir).absolute()  # git runs in another folder
+            if place.exists():
+                raise UserError(f"--workdir={options.workdir}: it exists already; give a folder that does not")
+        again = repeat(record, place)
     tolerance = record.tolerance if options.tolerance is None else options.tolerance
     print(as_text(table(name, record, again, tolerance)))
     return 0 if is_close(record, again, tolerance) else 1
@@ -77,7 +81,7 @@ def repeat(record: RunRecord, folder: Path) -> RunRecord:
     commit = record.launches[-1]["git"]["commit"]
     _call(["git", "clone", "--quiet", "--no-checkout", str(ROOT), str(code)], ROOT)
     _call(["git", "checkout", "--quiet", "--detach", commit], code)
-    for command in commands(record, again.absolute()):
+    for command in commands(record, again):
         _call([sys.executable, "-m", *command], code)
     return read_run(again)
 

@@ -170,23 +170,23 @@ def rank_correlation(
 
 def bootstrap_interval(paper: Sequence[float], seeds_of_rows: Sequence[Sequence[float]]) -> tuple[float, float]:
     """Returns the 95 % bootstrap interval of the rank correlation: rows are redrawn, and within each row its seeds."""
-    chosen_rows, ours = redrawn(seeds_of_rows, DRAWS)
+    chosen_rows, ours = redrawn(seeds_of_rows)
     correlations = rank_correlation(np.array(paper)[chosen_rows], ours)
     low, high = np.nanpercentile(correlations, [2.5, 97.5])
     return float(low), float(high)
 
 
 def redrawn(
-    seeds_of_rows: Sequence[Sequence[float]], draws: int = DRAWS
+    seeds_of_rows: Sequence[Sequence[float]],
 ) -> tuple[Int[np.ndarray, "draws rows"], Float[np.ndarray, "draws rows"]]:
-    """Returns bootstrap draws: which rows are in each, and their means over seeds that are redrawn as well."""
+    """Returns `DRAWS` bootstrap draws: which rows are in each, and their means over seeds that are redrawn as well."""
     generator = np.random.default_rng(0)
     rows = len(seeds_of_rows)
     means: list[Float[np.ndarray, " draws"]] = []
     for seeds in seeds_of_rows:
-        chosen_seeds = generator.integers(len(seeds), size=(draws, len(seeds)))
+        chosen_seeds = generator.integers(len(seeds), size=(DRAWS, len(seeds)))
         means.append(np.array(seeds)[chosen_seeds].mean(-1))
-    chosen_rows = generator.integers(rows, size=(draws, rows))
+    chosen_rows = generator.integers(rows, size=(DRAWS, rows))
     return chosen_rows, np.take_along_axis(np.stack(means, axis=-1), chosen_rows, axis=1)
 
 

@@ -8,11 +8,13 @@ import re
 import signal
 import subprocess
 import sys
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+import vaswani.__main__
 from infer.translate.command import CHUNK, first_chunk
 from infer.translate.stream import Arriving, chunks, prompted, translate_stream, why_empty
 from infer.translate.translator import NOTHING, Hypothesis, Translation, Translator
@@ -354,3 +356,11 @@ def test_text_without_a_translation_is_explained(capsys: pytest.CaptureFixture[s
 )
 def test_why_a_translation_is_empty(best: Hypothesis, why: str) -> None:
     assert why in why_empty(Translation((best,)))
+
+
+def test_a_clone_that_is_not_installed_has_no_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(vaswani.__main__, "version", absent)
+    assert vaswani.__main__._version() == "(not installed)"

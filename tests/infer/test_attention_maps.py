@@ -130,7 +130,7 @@ def test_recurrent_networks_with_a_fixed_vector_have_no_map(run: Run):
         UserError,
         match=r"^model\.recurrent of this run is 'fixed', which has no attention weights; additive and dot have them$",
     ):
-        run_maps(recurrent(run, "fixed"), "The dog sleeps.", None)
+        run_maps(recurrent(run, "fixed"), "The dog sleeps.", "Der Hund schläft.")
 
 
 @pytest.mark.parametrize("prefix", ["full", "causal"])

@@ -14,6 +14,8 @@ from http.server import ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 
+import jax
+import numpy as np
 import pytest
 
 import infer.demo.answers
@@ -287,3 +289,10 @@ def test_a_client_that_sends_a_byte_at_a_time_is_left_in_the_end(
             time.sleep(0.05)
         assert not connections()
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_run_whose_parameters_are_not_finite_is_refused_at_the_start(tmp_path: Path) -> None:
+    run = open_run(tiny.write_run(tmp_path / "run"), "latest")
+    broken = run._replace(params=jax.tree.map(lambda leaf: np.full_like(leaf, np.nan), run.params))
+    with pytest.raises(UserError, match=r"the parameters of this run are not finite$"):
+        Demo([broken], ["run"], {"beam": 1, "alpha": None, "extra_length": None})

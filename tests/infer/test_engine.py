@@ -207,3 +207,9 @@ def test_ter_and_chrf_of_words_by_hand() -> None:
 def test_an_empty_cell_requires_no_phrase() -> None:
     texts, required = _with_required(["a\t", "b\tc\t\td"], "phrases")
     assert texts == ["a", "b"] and required == [Required(), Required(phrases=("c", "d"))]
+
+
+def test_nothing_is_aligned_by_parameters_that_are_not_finite(run: Run) -> None:
+    broken = run._replace(params=jax.tree.map(lambda leaf: np.full_like(leaf, np.nan), run.params))
+    with pytest.raises(UserError, match=r"the parameters of this run are not finite$"):
+        align(broken, [("The dog sleeps.", "Der Hund schläft.")], 0)

@@ -221,7 +221,10 @@ def test_the_commands(trained: Run) -> None:
     [
         (["--beam=2", "--greedy"], "error: give --greedy or --beam, not both"),
         (["--beam=2", "--seed=1"], "error: --seed is for drawing at random; leave it out, or --greedy and --beam"),
-        (["--samples=2", "--greedy"], "error: nbest is 2, more than the beam of 1; raise beam too"),
+        (
+            ["--samples=2", "--greedy"],
+            "error: --samples=2: a search has at most --beam texts; give that, and not --greedy",
+        ),
         (
             ["--temperature=0"],
             "error: flag --temperature=0.0: it must be from 1e-06 to 1000000.0; --help lists the flags",

@@ -4,6 +4,7 @@ import hashlib
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from base.errors import UserError
 from base.keys import flat
 from configs.common import default
+from infer.options import _check_no_file
 from infer.runs import open_run
 from model.config import ModelConfig
 from model.parameter_count import parameter_count
@@ -237,3 +239,17 @@ def test_the_hash_is_of_names_types_shapes_and_values_only():
         {**params, "b": params["b"] + 1e-6},
     ):
         assert params_sha256(changed) != digest
+
+
+class Given(SimpleNamespace):
+    """Flags that are given."""
+
+    def __contains__(self, name: str) -> bool:
+        return hasattr(self, name)
+
+
+def test_the_names_of_an_ensemble_may_be_longer_than_that_of_a_file(tmp_path: Path) -> None:
+    _check_no_file(Given(workdir=",".join(f"{number:064}" for number in range(5))))
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=r"this is a file; name the folder of a run$"):
+        _check_no_file(Given(workdir=f"{tmp_path},{tmp_path}/file"))

@@ -13,9 +13,11 @@ from matplotlib.figure import Figure
 from base.errors import UserError
 from configs.common import default
 from data.grammar import sentences as grammar
+from data.symbols import Symbols
 from infer.attention.maps import AttentionMap
 from infer.runs import Run, open_run
 from paper import drawing, figures
+from paper.heads.measure import load_or_measure
 from paper.heads.roles import AnnotatedPair, annotate
 from tests import tiny
 
@@ -242,3 +244,9 @@ def test_the_schedule_is_equation_3(drawn: list[Figure]):
         d_model, warmup = (int(part.split("= ")[1]) for part in line.get_label().split(", "))
         step, rate = line.get_xdata(), line.get_ydata()
         np.testing.assert_allclose(rate, d_model**-0.5 * np.minimum(step**-0.5, step * warmup**-1.5), rtol=1e-5)
+
+
+def test_a_run_of_words_is_refused_before_anything_is_measured(run: Run):
+    words = run._replace(text=Symbols.of(tiny.PAIRS, 0, "words"))
+    with pytest.raises(UserError, match=r"this run's units are words; heads are measured by subwords$"):
+        load_or_measure(words, sentences=1, cases=0)

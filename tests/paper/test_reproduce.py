@@ -181,3 +181,15 @@ def test_from_end_to_end_the_parameters_are_the_same(tmp_path: Path, monkeypatch
     assert reproduce._same_parameters(found, again)
     table = reproduce.table("one", found, again, 0.0)
     assert table.notes[0].startswith("repeated: the parameters are the same, bit for bit")
+
+
+def test_the_folder_is_the_user_s_wherever_he_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path, monkeypatch)
+    again = planted(tmp_path / "again", 1.31, "b")
+    folders: list[Path] = []
+    monkeypatch.setattr(reproduce, "repeat", lambda record, folder: folders.append(folder) or again)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for workdir in ("here", "~/there"):
+        reproduce.main("one", SimpleNamespace(workdir=workdir, tolerance=1.0))
+    assert folders == [tmp_path / "here", tmp_path / "home" / "there"]

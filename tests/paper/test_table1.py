@@ -160,7 +160,7 @@ def test_a_record_of_small_grids_can_be_drawn(
 
 
 def test_a_drawing_of_no_known_kind_is_refused(record: dict, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"must end in \.png, \.svg or \.pdf"):
+    with pytest.raises(UserError, match=r"table1\.xyz: cannot be written"):
         plot(record, tmp_path / "table1.xyz")
     with pytest.raises(UserError, match=r"cannot be written \(No such file"):
         plot(record, tmp_path / "absent" / "table1.svg")

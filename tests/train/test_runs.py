@@ -166,3 +166,11 @@ def test_a_mistake_is_one_line(arguments: tuple[str, ...], message: str) -> None
     first, modules = done.stderr.splitlines()
     assert (done.returncode, done.stdout, modules) == (2, "", "[]")
     assert first.startswith(f"error: {message}")
+
+
+def test_a_folder_s_name_is_no_formula(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        write_run(tmp_path / "$\\b$" / str(seed), seed=seed)
+    runs = find_runs([str(tmp_path)])
+    draw(runs, table_of(runs), tmp_path / "curves.svg")
+    assert "$\\b$/0 (2 runs) -->" in (tmp_path / "curves.svg").read_text()

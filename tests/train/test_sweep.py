@@ -431,3 +431,9 @@ def test_the_examples_of_the_page_are_right(tmp_path: Path) -> None:
     assert {"seed=0", "h=1,d_k=128,d_v=128,seed=0"} <= points.keys()
     trial = optuna.trial.FixedTrial({"lr": 1e-3, "warmup": 50, "norm": "pre"})
     assert Sweep(str(tmp_path / "lr.py"), quickstart.get_config(), {}).suggest(trial)["model.norm"] == "pre"
+
+
+def test_a_grace_period_without_time_for_heartbeats_is_refused() -> None:
+    command = [sys.executable, "-m", "train.sweep", "--workdir=x", "--table", "--silence=1"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2 and "--silence" in done.stderr and "no sweep" not in done.stderr

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 import sqlite3
 import subprocess
 import sys
@@ -256,3 +257,14 @@ def test_a_folder_from_a_stranger_opens_no_database_elsewhere(tmp_path: Path) ->
     (linked / "sweep" / "study.db").symlink_to(mine)
     message = f"error: {linked}/sweep/study.db: a link to elsewhere; give the database that you mean as --storage=URL\n"
     assert shown(linked, "--table") == (2, "", message)
+
+
+def test_a_trial_that_diverged_leaves_the_others_their_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = []
+    monkeypatch.setattr("infer.attention.drawing.save", lambda figure, *arguments, **options: figures.append(figure))
+    points = []
+    for number, nll in enumerate((math.nan, 3.0, 2.0)):
+        points.append(PointStatus(f"trial-{number:03d}", {}, "done", "", {"nll_best": nll}, {1: nll}))
+    draw(points, tmp_path / "p.png", search=True)
+    (line,) = figures[0].axes[0].lines
+    assert list(line.get_ydata()) == [math.inf, 3.0, 2.0]

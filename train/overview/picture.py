@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from base.errors import UserError
-from base.files import write_bytes, write_text
+from base.files import write_bytes, write_text, writing
 from base.table import Table, is_numeric
 from train.overview.found import FoundRun, differing_keys
 
@@ -54,14 +54,12 @@ def draw(runs: Sequence[FoundRun], table: Table, output: Path) -> None:
         if len(labels) <= _MOST_IN_A_LEGEND:
             figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=8)
         figure.savefig(drawn, format=kind, dpi=150, metadata=metadata)
-    try:
+    with writing(f"--plot={output}"):
         if output.suffix == ".html":
             svg = drawn.getvalue().decode()
             write_text(output, _PAGE.format(drawing=svg[svg.index("<svg") :], table=_html(table)))
         else:
             write_bytes(output, drawn.getvalue())
-    except OSError as error:
-        raise UserError(f"--plot={output}: cannot be written ({error.strerror})") from error
 
 
 def _by_seeds(runs: Sequence[FoundRun]) -> dict[str, list[FoundRun]]:
@@ -74,8 +72,9 @@ def _by_seeds(runs: Sequence[FoundRun]) -> dict[str, list[FoundRun]]:
     named: dict[str, list[FoundRun]] = {}
     for changes, group in groups.items():
         label = changes if 0 < len(changes) <= _LONGEST_LABEL else str(group[0].path)
+        text = label.replace("$", r"\$")  # else matplotlib reads what is between two as a formula
         count = f" ({len(group)} runs)" if len(group) > 1 else ""
-        named[f"{label}{count}"] = group
+        named[f"{text}{count}"] = group
     return named
 
 

@@ -72,7 +72,8 @@ def draw(
 
 
 def _lowest(point: PointStatus) -> float:
-    return min(point.nll.values())
+    """Returns the lowest nll of a point's validations; infinite if none is a number."""
+    return min((nll for nll in point.nll.values() if not math.isnan(nll)), default=math.inf)
 
 
 def _draw_trials(axes: Any, points: Sequence[PointStatus]) -> None:
