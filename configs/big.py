@@ -17,7 +17,7 @@ big-drop).
 
 Outcome: the first held, see docs/tables.md. The second was no prediction: en-de scaled down is row "big" of
 configs/ablations.py under another name, and that row's failure was on disk four hours before; count it once. The reason
-given is refuted, since the model learns with P_drop 0.3 and another schedule (see there). 20 checkpoints, one every 120
+given is in doubt: one run learned with P_drop 0.3 and another schedule (see there). 20 checkpoints, one every 120
 of its 2,400 updates, are all of the run: "average:20" averages it from its beginning.
 
     for seed in 0 1 2; do for size in base big; do for pair in en-de en-fr; do

@@ -4,7 +4,7 @@ The argument is attention, restricted, linear, recurrent or convolution. The las
 network, so that all have as many parameters as the first, to within 0.1 %.
 
 Ours:  three seeds of each, in docs/tables.md; what they show is in docs/studies.md.
-Cost:  two or three minutes each on one CPU core.
+Cost:  1 to 6 minutes each on one core of a shared machine.
 
     for seed in 0 1 2; do for mixer in attention restricted linear recurrent convolution; do
         run=runs/layers/$mixer-$seed

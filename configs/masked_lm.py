@@ -5,7 +5,7 @@
     echo "The ___ reads a ___." | python -m infer.fill --workdir=runs/masked_lm
 
 Ours:  53.9, 55.3 and 53.9 % of the hidden tokens restored on the test split, with three seeds.
-Cost:  4.6 minutes on one busy CPU core.
+Cost:  7 to 9 minutes on one busy CPU core.
 """
 
 from ml_collections import ConfigDict

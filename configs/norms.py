@@ -5,7 +5,7 @@ The paper puts its layer norm behind the sum, LN(x + f(x)), and warms the rate u
 2203.00555) scale the sum so that post-norm can be deep. C3 and big of `configs/small.py` seemed to start badly.
 
 Ours:  neither shown nor refuted, by the rule below; the map is in docs/studies.md.
-Cost:  81 runs of a quarter of a minute to four on one core of a shared machine, 1.4 hours in all.
+Cost:  81 runs of a quarter of a minute to four on one core of a shared machine, 1.5 hours in all.
 
 The design, fixed before the first run (two pilots with seed 99, of 300 updates of 2,048 tokens and a warm-up of 50,
 showed what does not start: post-norm with 12 layers ended at a perplexity of 200, about that of the frequencies of

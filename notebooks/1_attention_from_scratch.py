@@ -113,8 +113,8 @@ assert np.allclose(weights_bhts.sum(-1), 1)
 # $$\bar z_j = a_j \left(\bar a_j - \sum_i a_i \bar a_i\right)$$
 #
 # The gradient of a key's score measures how far $\bar a_j$ of that key is from the weighted mean over all keys. The
-# equation also shows a danger: if one weight is 1 and the others 0, $\bar z$ is zero everywhere. That is why the scores
-# are divided by $\sqrt{d_k}$, as the next notebook shows.
+# equation also shows a danger: if one weight is 1 and the others 0, $\bar z$ is zero everywhere. The paper suspects
+# that undivided scores run into it, and divides them by $\sqrt{d_k}$: see the next notebook.
 
 
 # %%

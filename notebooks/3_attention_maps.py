@@ -76,7 +76,7 @@ plt.show()
 #
 # The paper's Figure 4 resolves "its" to "the Law". English *it* is *er*, *sie* or *es* in German, depending on the
 # gender of a noun that may be far away, so information about that noun must reach the pronoun before it can be
-# translated. Of the longest cases in the test split this one shows it best; the paper's example was also hand-picked.
+# translated. Of the longest cases in the test split this one shows it best; the paper's example may be picked, too.
 
 # %%
 focus = example(run, unseen_pairs(direction(run)), "encoder", "antecedent")

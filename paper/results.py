@@ -60,7 +60,7 @@ COLUMNS = {  # heading: key of the evaluation
     "exact match %": "exact_match",
     "perplexity": "perplexity",
 }
-_ALL_SCORES = "[docs/results.md](docs/results.md) has every run, score and signature."
+_ALL_SCORES = "[docs/results.md](docs/results.md) has all scores and signatures of such runs, without those of studies."
 MANIFEST = {"pairs": dict, "tokens": dict, "sha256": dict}
 
 
@@ -158,7 +158,9 @@ def summary(records: dict[str, RunRecord]) -> str:
             )
         )
     head = ("result", "training pairs", "sacreBLEU", "training")
-    shared = "; where several runs share a split, the best is shown" if len(best) < len(records) else ""
+    shared = ""
+    if len(best) < len(records):
+        shared = "; where several of them share a test split, the best is shown, by its score there"
     about = Markdown(f"Each row is one run, with one seed, scored on a held-out test split{shared}. {_ALL_SCORES}")
     notes = [about, *dagger_notes({name: shown[name] for name in best.values()})]
     return as_markdown(Table("results", "", head, rows, notes))

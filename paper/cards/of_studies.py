@@ -114,7 +114,7 @@ def _scan(records: Records) -> list[Card]:
         if value is None:
             cards.append(measured(about, Claim(f"{split} is solved", [row], ours=ours), matches, 1))
         else:
-            source = f"{value}, Furrer et al. 2020"
+            source = f"{value}, attributed to Furrer et al. 2020"
             published[split] = Claim(f"{split}: as published", [row], 0, source, ours)
             delta[split] = matches - value
     for card in compared(about, published, delta, 1):

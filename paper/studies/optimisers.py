@@ -64,6 +64,8 @@ def tables(records: Records) -> list[Table]:
         f"the target, the nll on validation of Adam's best run of stage 1 after {AT} updates: "
         f"{NOT_RUN if target is None else number(target, 3)}",
         *(verdict(row, fewer) for row in ROWS if row != BASE),
+        f"a run that does not get to the target counts as all of its {STEPS} updates: what it needs more than Adam is "
+        "at least the difference shown",
         f"mean over the seeds, ± standard deviation; differences, with the same seed: {INTERVAL}",
         *tested(fewer, "updates − Adam's"),
         *run_notes(runs),

@@ -38,7 +38,8 @@ def tables(records: Records) -> list[Table]:
             )
         )
     notes = [
-        "published: a Transformer, attributed to Furrer et al. 2020 (arXiv 2007.08970); the recipes were not compared",
+        "published: a Transformer, attributed to Furrer et al. 2020 (arXiv 2007.08970), rounded; we have not "
+        "seen their table, and the recipes were not compared",
         "ours: mean over the seeds, ± standard deviation, decoded greedily; simple is our own random split, the "
         "other splits are the published ones",
         f"delta: {INTERVAL}; how far seeds of the published model lie apart is not known",

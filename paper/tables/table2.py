@@ -78,7 +78,7 @@ def bleu(rows: Rows, pair: str) -> Table:
         notes.append(f"Transformer (big): {BIG_EN_FR_IN_THE_PROCEEDINGS} in the proceedings")
     notes += paired(rows, pair, "")
     reading = "tokenised, compounds split, quotes normalised" if pair == "en-de" else "tokenised"
-    notes.append(f"ours: {reading}, as in the paper; compare with other papers by sacreBLEU")
+    notes.append(f"ours: {reading}, as in the paper, as far as is known; compare with other papers by sacreBLEU")
     notes += _caveats(rows, pair, "")
     return Table(f"table2-{pair}", f"Table 2: BLEU on newstest2014, {PAIRS[pair]}", head, lines, notes)
 

@@ -246,8 +246,8 @@ def test_scan_is_compared_with_what_is_published(tmp_path: Path) -> None:
     found = [about(made, claim) for claim in ("simple is solved", "length: as", "around-right: as")]
     assert [(one.published, one.ours, one.verdict) for one in found] == [
         ("-", "99.10", "no rule"),
-        ("0.0, Furrer et al. 2020", "3.10", "not met"),
-        ("53.0, Furrer et al. 2020", "51.00", "neither"),
+        ("0.0, attributed to Furrer et al. 2020", "3.10", "not met"),
+        ("53.0, attributed to Furrer et al. 2020", "51.00", "neither"),
     ]
 
 
