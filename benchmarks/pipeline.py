@@ -29,8 +29,9 @@ from base.command import run
 from base.memory import largest_resident
 from benchmarks.accelerator.process import in_fresh_process
 from configs.common import default
-from data.cache import Prepared, prepare
+from data.cache import prepare
 from data.pipeline import TrainingBatches
+from data.prepared import Prepared
 from data.tokenizer import Tokenizer
 
 

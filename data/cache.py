@@ -1,27 +1,19 @@
-"""Prepared corpora: tokenised once into subword ids on disk, in a cache keyed by content.
+"""The cache of prepared corpora: each is tokenised once, into a folder named by a hash of all that decides its content.
 
-A prepared corpus is a folder of the cache, named by a hash of its text, tokenizer and cleaning rules:
-
-    ids.bin        the pairs one after another: source ids, EOS, target ids, EOS; little-endian, 2 bytes per id, 4 for
-                   a vocabulary of more than 65,536. For a text: each line's ids, EOS; for characters: ids alone
-    lengths.npy    int32 [pairs, 2]: source and target ids of each pair, EOS counted; for a text, [lines, 1]
-    manifest.json  corpus, tokenizer hash, cleaning rules, what they dropped, token counts, SHA-256 of the files
-
-It is written to a temporary folder and renamed, so it is complete or absent, even if two processes prepare it at once.
+That is its text, the tokenizer and the cleaning rules; what the folder holds is in data/prepared.py. It is written to a
+temporary folder and renamed, so it is complete or absent, even if two processes prepare it at once.
 """
 
 import contextlib
 import hashlib
 import itertools
 import json
-import os
 import re
 import shutil
 import tempfile
 import time
-import weakref
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -29,111 +21,18 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int32
 
-from base.checked_json import read_json
 from base.errors import UserError
 from base.files import sha256, write_json
 from base.ids import EOS, UNK
 from base.progress import Progress
-from data.batching import Record
 from data.corpus import Corpus
 from data.imported import encode_records
+from data.prepared import FORMAT, IDS, LENGTHS, MANIFEST, Prepared, id_type
 from data.sources import open_corpus
 from data.tokenizer import Tokenizer
 
-FORMAT = 2  # increased when the file format changes; corpora are then prepared again
-_IDS = "ids.bin"
-_LENGTHS = "lengths.npy"
-_MANIFEST = "manifest.json"
 _CHUNK = 8_192  # pairs encoded at a time
 _ABANDONED = 24 * 3600.0  # seconds without a write after which a preparation is assumed killed
-
-
-class Prepared:
-    """A prepared corpus: `prepared[i]` is (source ids, target ids), int32, EOS ending both; of a text, (ids,).
-
-    Ids and lengths stay on disk, in files that are kept open, so they can be read even after the folder is removed;
-    4 bytes a pair, or 8 beyond 2^32 ids, are in memory.
-    """
-
-    def __init__(self, folder: Path):
-        """Opens a folder made by `prepare`; `UserError` if a file in it is missing or damaged."""
-        self.folder = folder
-        try:
-            self.manifest: dict[str, Any] = read_json(folder / _MANIFEST, {"format": int, "vocab_size": int})
-            if self.manifest["format"] != FORMAT:
-                raise ValueError(f"format {self.manifest['format']}")
-            for name in (_IDS, _LENGTHS):
-                if sha256(folder / name) != self.manifest["sha256"][name]:
-                    raise ValueError(f"{name} has changed")
-            self._file = os.open(folder / _IDS, os.O_RDONLY)
-            weakref.finalize(self, os.close, self._file)
-            lengths = np.load(folder / _LENGTHS, mmap_mode="r", allow_pickle=False)
-            self.lengths: Int32[np.ndarray, "n sides"] = np.asarray(lengths)
-            self._check_counts()
-            self._type = _id_type(self.manifest["vocab_size"])
-            count = int(self.lengths.sum(dtype=np.int64))
-            if os.fstat(self._file).st_size != count * self._type.itemsize:
-                raise ValueError(f"{_MANIFEST} does not fit {_IDS}")
-        except (UserError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UserError(f"prepared corpus {folder} is damaged ({error}); delete the folder") from error
-        # In the smaller type if that is enough, and summed in place: there may be many millions of pairs.
-        ends_type = np.uint32 if count < 1 << 32 else np.int64
-        self._ends_n = self.lengths.sum(axis=1, dtype=ends_type)
-        np.cumsum(self._ends_n, out=self._ends_n)
-
-    def _check_counts(self) -> None:
-        counts = self.manifest["pairs"]
-        dropped = counts["empty"] + counts["too_long"] + counts["ratio"]
-        pairs = len(self.lengths)
-        tokens = self.lengths.sum(axis=0, dtype=np.int64).tolist()
-        pairs_fit = counts["kept"] == pairs and counts["read"] == pairs + dropped
-        tokens_fit = list(self.manifest["tokens"].values()) == tokens
-        if not (pairs_fit and tokens_fit):
-            raise ValueError(f"{_MANIFEST} does not fit {_LENGTHS}")
-
-    def __len__(self) -> int:
-        return len(self.lengths)
-
-    def __getitem__(self, index: int) -> Record:
-        return self.records([index])[0]
-
-    def records(self, indices: Sequence[int] | np.ndarray, epoch: int = 0) -> list[Record]:
-        """Returns the pairs with these numbers, in this order and the same in every epoch.
-
-        Raises:
-            UserError: the file can no longer be read.
-        """
-        indices = np.asarray(indices, np.int64)
-        lengths_ik = self.lengths[indices]
-        ids_i = lengths_ik.sum(axis=1, dtype=np.int64)
-        texts = self._read(self._ends_n[indices] - ids_i, ids_i, lengths_ik)
-        sides = lengths_ik.shape[1]
-        return [tuple(texts[first : first + sides]) for first in range(0, len(texts), sides)]
-
-    def windows(self, starts: Sequence[int] | np.ndarray, length: int) -> list[Record]:
-        """Returns `length` ids, fewer at the end, from these places of the whole text on; raises as `records` does."""
-        starts = np.asarray(starts, np.int64)
-        ids_i = np.minimum(length, self._ends_n[-1] - starts)
-        return [(ids,) for ids in self._read(starts, ids_i, ids_i)]
-
-    def _read(self, starts_i: np.ndarray, ids_i: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
-        """Reads `ids_i` ids from each of `starts_i` on, and splits all of them into these lengths."""
-        bytes_i = ids_i * self._type.itemsize
-        offsets_i = starts_i * self._type.itemsize
-        try:
-            places = zip(bytes_i.tolist(), offsets_i.tolist(), strict=True)
-            content = b"".join([os.pread(self._file, size, offset) for size, offset in places])
-        except OSError as error:
-            raise UserError(f"{self.folder / _IDS}: cannot be read ({error.strerror})") from error
-        if len(content) != bytes_i.sum():
-            raise UserError(f"{self.folder / _IDS}: shorter than it was when it was opened; start again")
-        flat = np.frombuffer(content, self._type).astype(np.int32)
-        ends = [0, *lengths.cumsum().tolist()]
-        return [flat[start:end] for start, end in itertools.pairwise(ends)]
-
-
-def _id_type(vocab_size: int) -> np.dtype:
-    return np.dtype("<u2" if vocab_size <= 1 << 16 else "<i4")
 
 
 def prepare(
@@ -190,7 +89,7 @@ def _write(folder: Path, corpus: Corpus, tokenizer: Tokenizer, cleaning: dict[st
             f"corpus {corpus.spec!r}: cleaning dropped all {counts['read']} pairs ({counts}); raise"
             " data.max_length or data.max_ratio"
         )
-    np.save(folder / _LENGTHS, lengths_nk, allow_pickle=False)
+    np.save(folder / LENGTHS, lengths_nk, allow_pickle=False)
     tokens = lengths_nk.sum(axis=0, dtype=np.int64).tolist()
     sides = ("target",) if corpus.sides == 1 else ("source", "target")
     manifest = {
@@ -204,9 +103,9 @@ def _write(folder: Path, corpus: Corpus, tokenizer: Tokenizer, cleaning: dict[st
         "cleaning": cleaning,
         "pairs": counts,
         "tokens": dict(zip(sides, tokens, strict=True)),
-        "sha256": {name: sha256(folder / name) for name in (_IDS, _LENGTHS)},
+        "sha256": {name: sha256(folder / name) for name in (IDS, LENGTHS)},
     }
-    write_json(folder / _MANIFEST, manifest)
+    write_json(folder / MANIFEST, manifest)
 
 
 def _write_ids(
@@ -217,10 +116,10 @@ def _write_ids(
     unknown = 0
     lengths = bytearray()
     end = [] if corpus.characters else [EOS]
-    id_type = _id_type(tokenizer.vocab_size)
+    type_of_id = id_type(tokenizer.vocab_size)
     total = corpus.size()
     shown = Progress(f"preparing {named(corpus, total)}", "pairs", total=total, enabled=report)
-    with (folder / _IDS).open("wb") as file, shown as progress:
+    with (folder / IDS).open("wb") as file, shown as progress:
         for records in _encoded(corpus.pairs(), tokenizer):
             kept = []
             for record in records:
@@ -229,7 +128,7 @@ def _write_ids(
                 if not fault:
                     kept.append(record)
             # One array of many short texts, not one of each.
-            file.write(np.array(_joined(kept, end), id_type).tobytes())
+            file.write(np.array(_joined(kept, end), type_of_id).tobytes())
             lengths_nk = np.array([[len(ids) + len(end) for ids in record] for record in kept], np.int32)
             lengths += lengths_nk.tobytes()
             unknown += sum(ids.count(UNK) for record in records for ids in record)
@@ -290,7 +189,7 @@ def _open_cached(folder: Path) -> Prepared:
     prepared = Prepared(folder)
     key_parts = [prepared.manifest.get(name) for name in ("format", "fingerprint", "tokenizer_sha256", "cleaning")]
     if folder.name != key_of(*key_parts):
-        raise UserError(f"prepared corpus {folder} is damaged ({_MANIFEST} is of another); delete the folder")
+        raise UserError(f"prepared corpus {folder} is damaged ({MANIFEST} is of another); delete the folder")
     return prepared
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from base.errors import UserError
 from base.ids import PAD
 from data.batching import Record
-from data.cache import Prepared
+from data.prepared import Prepared
 from data.tokenizer import Tokenizer
 
 

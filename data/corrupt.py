@@ -15,7 +15,7 @@ from ml_collections import ConfigDict
 from base.errors import UserError
 from base.ids import EOS, PAD, UNK
 from data.batching import Record
-from data.cache import Prepared
+from data.prepared import Prepared
 from data.tokenizer import Tokenizer
 
 MASK = UNK  # which no text has, since what is not in a vocabulary of subwords is spelled in bytes

@@ -23,8 +23,8 @@ from jaxtyping import Float32, Int32, Int64
 
 from base.errors import UserError
 from base.files import expanded, open_regular
-from data.batching import PlannedBatch, one_each, row_by_row
 from data.pipeline import ALL_ROWS, EndlessBatches, OnePass, ProcessShard
+from data.plans import PlannedBatch, one_each, row_by_row
 
 SPLITS = ("train", "valid", "test")
 

@@ -9,9 +9,10 @@ from ml_collections import ConfigDict
 from base.errors import UserError
 from base.files import folder, output_folder, read_bytes, sha256, write_text
 from base.progress import Progress
-from data.cache import FORMAT, Prepared, key_of, named, prepare
+from data.cache import key_of, named, prepare
 from data.corpus import Corpus
 from data.imported import open_tokenizer
+from data.prepared import FORMAT, Prepared
 from data.sources import open_corpus
 from data.symbols import Symbols
 from data.tokenizer import Tokenizer

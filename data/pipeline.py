@@ -17,21 +17,10 @@ from ml_collections import ConfigDict
 
 from base.checked_json import WIDEST
 from base.errors import UserError, shown
-from data.batching import (
-    Batch,
-    PlannedBatch,
-    Record,
-    TextBatch,
-    bucket_plan,
-    length_batches,
-    make_batch,
-    make_text_batch,
-    one_each,
-    pack_plan,
-    row_by_row,
-    window_plan,
-)
-from data.cache import Prepared
+from data.batching import Batch, Record, TextBatch, make_batch, make_text_batch
+from data.length_batches import length_batches
+from data.plans import PlannedBatch, bucket_plan, one_each, pack_plan, row_by_row, window_plan
+from data.prepared import Prepared
 
 _PREFETCHED = 8  # batches
 State = dict[str, int]

@@ -9,12 +9,14 @@ from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from base.errors import UserError
-from data.batching import Batch, TextBatch, length_batches
-from data.cache import Prepared, prepare
+from data.batching import Batch, TextBatch
+from data.cache import prepare
 from data.classes import Classified, classes_of
 from data.corrupt import Corrupted, corruption
+from data.length_batches import length_batches
 from data.of_config import prepare_all
 from data.pipeline import OnePass, ProcessShard, Records, TrainingBatches, evaluation_batches
+from data.prepared import Prepared
 from data.sources import open_corpus
 from data.tokenizer import Tokenizer
 from run.distributed import main_first

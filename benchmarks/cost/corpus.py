@@ -9,7 +9,7 @@ from typing import Any
 
 from base.errors import UserError
 from benchmarks.pipeline import in_new_process, measure, prepared_on, write_corpus
-from data.cache import Prepared
+from data.prepared import Prepared
 from data.tokenizer import Tokenizer
 
 PAIRS = (10_000, 100_000, 1_000_000, 4_500_000)  # the last as many as WMT14's English-German

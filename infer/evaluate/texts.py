@@ -14,8 +14,8 @@ from base.errors import UserError
 from base.numbers import from_nll
 from base.progress import Progress
 from data.batching import TextBatch
-from data.cache import Prepared
 from data.pipeline import text_batches
+from data.prepared import Prepared
 from data.sources import open_corpus
 from infer.evaluate.record import provenance
 from infer.runs import Run, corpus_named, key_named, user_error_if_too_long

@@ -10,7 +10,7 @@ import numpy as np
 from base.errors import UserError
 from base.ids import EOS
 from base.progress import Progress
-from data.batching import length_batches
+from data.length_batches import length_batches
 from data.tokenizer import Tokenizer
 from infer.runs import user_error_if_too_long
 from model.config import ModelConfig

@@ -20,7 +20,7 @@ from jax.sharding import Mesh
 
 from base.errors import UserError
 from base.ids import EOS
-from data.batching import LengthBatch, length_batches
+from data.length_batches import LengthBatch, length_batches
 from data.tokenizer import Tokenizer
 from infer.runs import Run
 from infer.translate.options import FULL_BATCH, Decoding, chosen

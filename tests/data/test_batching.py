@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from base.errors import UserError
 from base.ids import BOS, EOS
 from base.tokens import Tokens
-from data.batching import Batch, PlannedBatch, bucket_plan, length_batches, make_batch, pack_plan
+from data.batching import Batch, make_batch
+from data.length_batches import length_batches
+from data.plans import PlannedBatch, bucket_plan, pack_plan
 from data.sources import open_corpus
 from data.tokenizer import Tokenizer
 

@@ -14,8 +14,9 @@ import pytest
 from base.errors import UserError
 from configs.common import default
 from data.batching import Batch
-from data.cache import Prepared, prepare
+from data.cache import prepare
 from data.pipeline import ProcessShard, TrainingBatches, checked_position, evaluation_batches
+from data.prepared import Prepared
 from data.tokenizer import Tokenizer
 
 PAIRS = 90

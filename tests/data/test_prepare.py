@@ -14,8 +14,9 @@ from base.errors import UserError
 from base.ids import EOS
 from configs.common import default
 from data import cache as module
-from data.cache import Prepared, prepare
+from data.cache import prepare
 from data.of_config import prepare_all
+from data.prepared import Prepared, id_type
 from data.sources import open_corpus
 from data.tokenizer import Tokenizer
 from run.folder import record_launch
@@ -56,7 +57,8 @@ def texts(prepared: Prepared, tokenizer: Tokenizer) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("id_bytes", [2, 4])
 def test_every_pair_comes_back(spec, tokenizer, tmp_path, monkeypatch, id_bytes) -> None:
-    monkeypatch.setattr(module, "_id_type", lambda vocab_size: np.dtype({2: "<u2", 4: "<i4"}[id_bytes]))
+    for file in ("data.cache.id_type", "data.prepared.id_type"):
+        monkeypatch.setattr(file, lambda vocab_size: np.dtype({2: "<u2", 4: "<i4"}[id_bytes]))
     prepared = make(spec, tokenizer, tmp_path)
     assert texts(prepared, tokenizer) == list(zip(ENGLISH, GERMAN, strict=True))
     assert prepared.lengths.dtype == np.int32 and prepared.lengths.shape == (120, 2)
@@ -126,7 +128,7 @@ def test_a_damaged_cache_is_made_again(spec, tokenizer, tmp_path, name, damage) 
 
 
 def test_ids_take_two_bytes_where_they_fit() -> None:
-    assert [module._id_type(size).itemsize for size in (300, 65_536, 65_537)] == [2, 2, 4]
+    assert [id_type(size).itemsize for size in (300, 65_536, 65_537)] == [2, 2, 4]
 
 
 def test_the_ratio_of_lengths_may_be_reached_but_not_exceeded(tokenizer, tmp_path) -> None:

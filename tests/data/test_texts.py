@@ -12,11 +12,13 @@ import sentencepiece
 from base.errors import UserError
 from base.ids import BOS, EOS, UNK
 from configs.common import default
-from data.batching import TextBatch, window_plan
-from data.cache import Prepared, prepare
+from data.batching import TextBatch
+from data.cache import prepare
 from data.imported import open_tokenizer
 from data.of_config import prepare_all
 from data.pipeline import ProcessShard, TrainingBatches, text_batches
+from data.plans import window_plan
+from data.prepared import Prepared
 from data.sources import open_corpus
 from data.symbols import Symbols
 from data.tokenizer import Tokenizer
