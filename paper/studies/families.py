@@ -12,7 +12,7 @@ from base.table import Table
 from configs.classification import CLASSES
 from paper.drawing import colour, drawn
 from paper.records import Records
-from paper.rows import RowRuns, ScoredRun, caveat_notes, identity, load, row_runs, run_notes
+from paper.rows import RowRuns, ScoredRun, caveat_notes, identity, is_of, load, row_runs, run_notes
 from paper.tables.cost import cost
 from paper.tables.trend import INTERVAL, paired_differences, tested, with_interval
 from run.folder import as_json
@@ -120,7 +120,7 @@ def beginnings(records: Records, rows: dict[str, RowRuns], pretraining: str) -> 
         evaluation.scores["params_sha256"]
         for run in records.runs
         for evaluation in run.evaluations
-        if identity(run.config) == wanted
+        if is_of(run.config, wanted)
     }
     shared: Counter[str] = Counter()
     own = 0
