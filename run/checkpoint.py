@@ -68,9 +68,10 @@ class Checkpoints:
                 raise UserError(f"{self.folder}: no such folder of checkpoints; has this run been trained?")
             self._left_out = saved.unreadable(self.folder)
             return
-        with main_first("checkpoints"):
+        with main_first("checkpoints", self.folder):
             if is_main():
                 saved.rename_damaged(self.folder)
+                self.folder.mkdir(parents=True, exist_ok=True)  # before the others look for it
         self._verified = max(saved.steps(self.folder), default=None)
         options = ocp.CheckpointManagerOptions(
             preservation_policy=_preservation_policy(cfg),

@@ -16,11 +16,12 @@ def define_flags() -> None:
     flags.DEFINE_integer("process", None, "index of this process, from 0; used with --coordinator", lower_bound=0)
 
 
-def connect(options: Any) -> None:
+def connect(options: Any, *, stops_together: bool = False) -> None:
     """Connects to the other processes of this run, by its flags; to be called before jax looks for devices.
 
     Cloud TPU slices, Slurm steps, Open MPI and Kubernetes jobs are detected (`jax.distributed`). Elsewhere the three
-    flags are needed, except on a single machine.
+    flags are needed, except on a single machine. With `stops_together` jax takes SIGTERM for itself, so that all
+    processes can agree on the step to stop after (`run.distributed.all_stop`).
 
     Raises:
       UserError: only some of the flags are given, one cannot be right, or the other processes do not answer.
@@ -37,6 +38,7 @@ def connect(options: Any) -> None:
         _check(coordinator, processes, process)
     if jax.distributed.is_initialized():
         return
+    jax.config.update("jax_enable_preemption_service", stops_together)
     try:
         jax.distributed.initialize(coordinator, processes, process)
     except ValueError as error:
@@ -45,11 +47,13 @@ def connect(options: Any) -> None:
             raise UserError(f"--coordinator={coordinator}: {str(error).splitlines()[0]}") from error
     except RuntimeError as error:
         reason = str(error).splitlines()[0]
-        raise UserError(f"--coordinator={coordinator}: no connection ({reason})") from error
+        given = "this cluster manager's job" if coordinator is None else f"--coordinator={coordinator}"
+        raise UserError(f"{given}: no connection to the other processes ({reason})") from error
     else:
         # Only process 0 keeps programs, perhaps where the others cannot read them. XLA may divide the tuning of a
         # program for GPUs among all processes, and one that has loaded it would take no part.
-        if compiled.is_own_folder():
+        # One process may be connected to itself alone: on a TPU VM of one host, in a Slurm step of one task.
+        if compiled.is_own_folder() and jax.process_count() > 1:
             jax.config.update("jax_enable_compilation_cache", False)
 
 

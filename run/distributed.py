@@ -1,8 +1,10 @@
 """Training in several processes: which one writes, and how they stop together."""
 
+import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import jax
 from jax.experimental import multihost_utils
@@ -14,10 +16,12 @@ def is_main() -> bool:
 
 
 @contextmanager
-def main_first(what: str) -> Iterator[None]:
-    """Runs the block in process 0 first, then in the others, which find its result if they share a disk."""
+def main_first(what: str, folder: Path | None = None) -> Iterator[None]:
+    """Runs the block in process 0 first, then in the others, which find its result in `folder` if they share a disk."""
     if not is_main():
         _meet(what)
+        if folder is not None:
+            _look_again(folder)
     yield
     if is_main():
         _meet(what)
@@ -38,6 +42,16 @@ def broadcast_from_main(answer: bool) -> bool:
     if jax.process_count() == 1:
         return answer
     return bool(multihost_utils.broadcast_one_to_all(answer))
+
+
+def _look_again(folder: Path) -> None:
+    """Has a network file system forget that something was absent which process 0 has made since.
+
+    NFS goes on saying so for half a minute, unless the folder is opened that the name is in.
+    """
+    for place in (*reversed(folder.parents), folder):
+        with suppress(OSError):
+            os.close(os.open(place, os.O_RDONLY))
 
 
 def _meet(what: str) -> None:

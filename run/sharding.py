@@ -67,19 +67,26 @@ def mesh_shape(cfg: ConfigDict, devices: int) -> tuple[int, ...]:
 
 def data_mesh() -> Mesh:
     """Returns a mesh of all devices along `data`: parameters replicated, batches sharded by rows."""
-    return jax.make_mesh((jax.device_count(), 1, 1), AXES, axis_types=(AxisType.Auto,) * len(AXES))
+    devices = jax.devices()
+    return _mesh((len(devices), 1, 1), devices)
 
 
 def make_mesh(cfg: ConfigDict, devices: Sequence[Any] | None = None) -> Mesh:
-    """Returns the mesh of `config.mesh` over `devices` (by default all, on every host), with nearby chips adjacent.
-
-    The chips of a host form a block of the mesh, so the rows that a host reads are contiguous too.
+    """Returns the mesh of `config.mesh` over `devices` (by default all, on every host).
 
     Raises:
       UserError: the product of the sizes is not the number of devices.
     """
     devices = jax.devices() if devices is None else list(devices)
-    shape = mesh_shape(cfg, len(devices))
+    return _mesh(mesh_shape(cfg, len(devices)), devices)
+
+
+def _mesh(shape: tuple[int, ...], devices: Sequence[Any]) -> Mesh:
+    """Returns a mesh of this shape, with nearby chips adjacent.
+
+    The chips of a host form a block of the mesh, so the rows that a host reads are contiguous too. `jax.make_mesh`
+    alone would not do that, and refuses devices of several GPU nodes or TPU slices.
+    """
     axis_types = (AxisType.Auto,) * len(AXES)
     hosts = {device.process_index for device in devices}
     hosts_along = _hosts_along(shape, len(hosts))
@@ -201,7 +208,14 @@ def cut_rows(mesh: Mesh, whole_b: np.ndarray) -> jax.Array:
 
 def place_params(mesh: Mesh, params: Any) -> Any:
     """Returns parameters, from the host or from devices, sharded according to the table."""
-    return jax.device_put(params, shardings(placed_shapes(params, mesh)))
+
+    def place(leaf: Any, sharding: NamedSharding) -> jax.Array:
+        if isinstance(leaf, jax.Array) or jax.process_count() == 1:
+            return jax.device_put(leaf, sharding)
+        # `device_put` would gather the copies of all processes on every device, to compare them.
+        return jax.make_array_from_callback(leaf.shape, sharding, lambda index: leaf[index])
+
+    return jax.tree.map(place, params, shardings(placed_shapes(params, mesh)))
 
 
 def fetch(tree: Any) -> Any:

@@ -89,7 +89,7 @@ def training_data(
     Raises:
       UserError: the config or the corpora are at fault.
     """
-    with main_first("data"):
+    with main_first("data", workdir):
         tokenizer, train_text, valid_text = prepare_all(cfg.data, workdir / "tokenizer.model", sides=sides)
     train = examples(cfg, train_text, tokenizer, cfg.seed)
     valid = examples(cfg, valid_text, tokenizer, 0)

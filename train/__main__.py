@@ -44,7 +44,7 @@ def main(argv: list[str]) -> int:
     steps = _CONFIG.value.steps
     profile = None if flags.FLAGS.profile is None else profiled(flags.FLAGS.profile, steps)
     check_installed(flags.FLAGS.tracker)
-    connect.connect(flags.FLAGS)
+    connect.connect(flags.FLAGS, stops_together=True)
     check_device(_CONFIG.value)
     import jax
 

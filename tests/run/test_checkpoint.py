@@ -19,7 +19,7 @@ from ml_collections import ConfigDict
 
 from base.errors import UserError
 from configs.common import default
-from run import checksums
+from run import checksums, distributed
 from run.checkpoint import Checkpoints, load_params, quality
 from run.checksums import fault
 
@@ -35,6 +35,17 @@ class State(struct.PyTreeNode):
 def state(step: int, d: int = 4) -> State:
     params = {"embed": jnp.full((3, d), step, jnp.float32), "norm_1": {"bias": jnp.arange(d) + 0.5}}
     return State(jnp.asarray(step, jnp.int32), params, (jax.tree.map(jnp.zeros_like, params),))
+
+
+def test_the_folder_is_there_before_other_processes_look_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A network file system would remember for half a minute that it was absent."""
+    folder = tmp_path / "checkpoints"
+    found: list[bool] = []
+    monkeypatch.setattr(distributed, "_meet", lambda what: found.append(folder.is_dir()))
+    with closing(Checkpoints(folder, keep())):
+        assert found == [True]
 
 
 def keep(**changes: int) -> ConfigDict:

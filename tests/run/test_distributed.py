@@ -1,6 +1,7 @@
 """Two processes of four devices each train, validate, decode and save as one, and others can resume their run."""
 
 import json
+import os
 import re
 import shutil
 import socket
@@ -9,13 +10,16 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import jax
 import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
+from base import compiled
 from base.errors import UserError
+from run import distributed
 from run.checkpoint import load_params
 from run.connect import connect
 from tests import tiny
@@ -138,6 +142,71 @@ def test_sigterm_to_one_process_stops_both_after_the_same_update(folder: Path) -
     finish(both, status=143)
     (step,) = (int(path.name) for path in (workdir / "checkpoints").iterdir() if path.name.isdigit())
     assert step >= 3
+
+
+def test_others_open_the_folders_again_in_which_process_0_has_made_something(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NFS goes on saying that a name is absent until its folder is opened."""
+    place = tmp_path / "runs" / "base"
+    place.mkdir(parents=True)
+    seen: list[Any] = []
+
+    def opened(path: Any, *how: int) -> int:
+        seen.append(path)
+        return real_open(path, *how)
+
+    real_open = os.open
+    monkeypatch.setattr(distributed, "is_main", lambda: False)
+    monkeypatch.setattr(distributed, "_meet", seen.append)
+    monkeypatch.setattr(os, "open", opened)
+    with distributed.main_first("data", place):
+        assert seen[0] == "data"
+        assert seen[-3:] == [tmp_path, tmp_path / "runs", place]
+
+
+@pytest.mark.parametrize(("processes", "keeps"), [(1, True), (2, False)])
+def test_a_process_that_is_connected_to_itself_alone_keeps_its_programs(
+    monkeypatch: pytest.MonkeyPatch, processes: int, keeps: bool
+) -> None:
+    """As `jax.distributed` does on a TPU VM of one host."""
+    monkeypatch.setattr(jax.distributed, "is_initialized", lambda: False)
+    monkeypatch.setattr(jax.distributed, "initialize", lambda *flags: None)
+    monkeypatch.setattr(jax, "process_count", lambda: processes)
+    monkeypatch.setattr(compiled, "is_own_folder", lambda: True)
+    before = jax.config.jax_enable_compilation_cache
+    try:
+        connect(SimpleNamespace(coordinator=None, processes=None, process=None))
+        assert jax.config.jax_enable_compilation_cache == keeps
+    finally:
+        jax.config.update("jax_enable_compilation_cache", before)
+
+
+@pytest.mark.parametrize("stops_together", [True, False])
+def test_jax_takes_sigterm_only_where_processes_stop_together(
+    monkeypatch: pytest.MonkeyPatch, stops_together: bool
+) -> None:
+    """An evaluation has no steps to agree on, and would not end."""
+    monkeypatch.setattr(jax.distributed, "is_initialized", lambda: False)
+    monkeypatch.setattr(jax.distributed, "initialize", lambda *flags: None)
+    before = jax.config.jax_enable_preemption_service
+    try:
+        connect(SimpleNamespace(coordinator=None, processes=None, process=None), stops_together=stops_together)
+        assert jax.config.jax_enable_preemption_service == stops_together
+    finally:
+        jax.config.update("jax_enable_preemption_service", before)
+
+
+def test_a_cluster_manager_whose_processes_do_not_answer_is_not_called_a_flag(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*flags: object) -> None:
+        raise RuntimeError("DEADLINE_EXCEEDED: 1 of 2 tasks\nand more")
+
+    monkeypatch.setattr(jax.distributed, "is_initialized", lambda: False)
+    monkeypatch.setattr(jax.distributed, "initialize", fail)
+    with pytest.raises(UserError, match=r"^this cluster manager's job: .* \(DEADLINE_EXCEEDED: 1 of 2 tasks\)$"):
+        connect(SimpleNamespace(coordinator=None, processes=None, process=None))
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,12 @@ import json
 import re
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from flax.traverse_util import flatten_dict
 
@@ -18,7 +19,7 @@ from model import masked_lm, vision
 from model.config import ModelConfig
 from model.transformer import init_params
 from model.vision import ImageConfig
-from run.sharding import make_mesh, mesh_shape, placed_shapes
+from run.sharding import data_mesh, make_mesh, mesh_shape, place_params, placed_shapes
 from tests.conftest import ROOT
 
 ONE = "1x1x1 accumulate 1 hash"
@@ -121,6 +122,44 @@ def test_a_mesh_that_does_not_fit_is_refused(sizes, message) -> None:
         mesh_shape(cfg, 8)
 
 
+@dataclass(frozen=True)
+class Chip:
+    """What jax asks of a device to arrange it in a mesh."""
+
+    id: int
+    process_index: int
+    slice_index: int
+    coords: tuple[int, int, int]
+    device_kind: str
+    platform: str
+    core_on_chip: int = 0
+
+
+def chips_of_v5e_16() -> list[Chip]:
+    """4 x 4 chips, of which each of four hosts has 2 x 2, host by host, as `jax.devices()` lists them."""
+    chips = []
+    for host in range(4):
+        for number in range(4):
+            x = 2 * (host % 2) + number % 2
+            y = 2 * (host // 2) + number // 2
+            chips.append(Chip(4 * y + x, host, 0, (x, y, 0), "TPU v5 lite", "tpu"))
+    return chips
+
+
+def gpus_of_two_nodes() -> list[Chip]:
+    """A process for each of 16 GPUs, as Slurm starts them. XLA calls each node a slice."""
+    return [Chip(gpu, gpu, gpu // 8, (0, 0, 0), "NVIDIA H100 80GB HBM3", "gpu") for gpu in range(16)]
+
+
+@pytest.mark.parametrize("devices", [chips_of_v5e_16(), gpus_of_two_nodes()], ids=["v5e-16", "two nodes"])
+def test_rows_of_an_evaluation_are_contiguous_on_every_host(
+    monkeypatch: pytest.MonkeyPatch, devices: list[Chip]
+) -> None:
+    monkeypatch.setattr(jax, "devices", lambda: devices)
+    hosts = [device.process_index for device in data_mesh().devices.flat]
+    assert hosts == sorted(device.process_index for device in devices)
+
+
 def test_a_dimension_that_cannot_be_cut_is_named() -> None:
     mesh = jax.sharding.AbstractMesh((1, 1, 8), ("data", "fsdp", "tensor"))
     tree = {"encoder": {"layer_0": {"self_attention": {"wq": jnp.zeros((16, 6, 4))}}}}
@@ -181,6 +220,15 @@ def test_matrices_are_sharded_by_width_along_fsdp_and_by_heads_hidden_units_and_
             if expected.count("fsdp") == 2:
                 expected[-1] = "tensor"
             assert [*leaf.sharding.spec] == expected, name
+
+
+def test_several_processes_do_not_compare_parameters_that_each_has_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`jax.device_put` would, in as much memory of each device as the copies of all processes take."""
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    monkeypatch.setattr(jax, "device_put", None)
+    table_vd = np.arange(12, dtype=np.float32).reshape(4, 3)
+    placed = place_params(make_mesh(default().mesh, jax.devices()[:1]), {"embed": table_vd})
+    np.testing.assert_array_equal(placed["embed"], table_vd)
 
 
 def test_every_array_of_the_state_is_in_the_table() -> None:
