@@ -79,8 +79,8 @@ def written(page: Path) -> list[Command]:
 
 
 def bare(words: list[str]) -> list[str]:
-    """Returns a command without what may stand before it: `do`, variables, and `srun`."""
-    while words and (words[0] in ("do", "srun") or re.match(r"[A-Z_]+=", words[0])):
+    """Returns a command without what may stand before it: `do`, variables, `exec` and `srun`."""
+    while words and (words[0] in ("do", "exec", "srun") or re.match(r"[A-Z_]+=", words[0])):
         words = words[1:]
     return words
 
