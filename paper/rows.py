@@ -60,9 +60,9 @@ def run_notes(rows: Mapping[str, RowRuns]) -> list[str]:
     return notes
 
 
-def of_seeds(row: RowRuns, seeds: Sequence[int]) -> RowRuns:
-    """Returns the row with these seeds alone, those of a design."""
-    return row._replace(scored=[scored for scored in row.scored if scored.run.config["seed"] in seeds])
+def with_seeds(records: Records, seeds: Sequence[int]) -> Records:
+    """Returns the records with the runs of these seeds alone, those of a design."""
+    return records._replace(runs=[run for run in records.runs if run.config["seed"] in seeds])
 
 
 def caveat_notes(rows: dict[str, RowRuns]) -> list[str]:

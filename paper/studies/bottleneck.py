@@ -11,7 +11,7 @@ from base.two_stages import SEEDS
 from configs.bottleneck import CHOSEN, KINDS, RATES
 from paper.drawing import curve, drawn
 from paper.records import Records
-from paper.rows import RowRuns, caveat_notes, of_seeds, row_runs, run_notes
+from paper.rows import RowRuns, caveat_notes, row_runs, run_notes, with_seeds
 from paper.studies.choice import stage_1
 from paper.tables.cost import cost
 from paper.tables.trend import INTERVAL, differences_by_seed, half_interval, with_interval
@@ -50,7 +50,8 @@ def tables(records: Records) -> list[Table]:
 
 def rows(records: Records) -> dict[str, RowRuns]:
     """Returns the runs of each kind with the rate that it chose, and the seeds of the design."""
-    return {kind: of_seeds(row_runs(records, f"{FILE}:{kind}", "test", "by_length"), SEEDS) for kind in KINDS}
+    of_design = with_seeds(records, SEEDS)
+    return {kind: row_runs(of_design, f"{FILE}:{kind}", "test", "by_length") for kind in KINDS}
 
 
 def bleu(row: RowRuns, first: int) -> Float[np.ndarray, " seeds"]:

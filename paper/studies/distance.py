@@ -14,7 +14,7 @@ from data.grammar.contrast import RELATIONS
 from paper.contrast.pairs import BANDS, Band, shown
 from paper.drawing import curve, drawn
 from paper.records import Records
-from paper.rows import RowRuns, caveat_notes, of_seeds, row_runs, run_notes
+from paper.rows import RowRuns, caveat_notes, row_runs, run_notes, with_seeds
 from paper.studies.choice import stage_1
 from paper.tables.cost import cost
 from paper.tables.trend import (
@@ -79,7 +79,8 @@ def tables(records: Records) -> list[Table]:
 
 def rows(records: Records) -> dict[str, RowRuns]:
     """Returns the runs of each layer with the rate that it chose, and the seeds of the design."""
-    return {name: of_seeds(row_runs(records, f"{FILE}:{name}", "test", "contrasts"), SEEDS) for name in D_FF}
+    of_design = with_seeds(records, SEEDS)
+    return {name: row_runs(of_design, f"{FILE}:{name}", "test", "contrasts") for name in D_FF}
 
 
 def accuracies(row: RowRuns, relation: str, bands: Sequence[Band]) -> dict[int, float]:

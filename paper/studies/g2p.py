@@ -12,7 +12,7 @@ from configs.g2p import CHOSEN, LANGUAGES, OPTIONS, PILOT
 from paper.drawing import colour, drawn
 from paper.published import G2P
 from paper.records import Records, RunRecord
-from paper.rows import RowRuns, caveat_notes, of_seeds, row_runs, run_notes
+from paper.rows import RowRuns, caveat_notes, row_runs, run_notes, with_seeds
 from paper.tables.cost import cost
 
 FILE = "configs/g2p.py"
@@ -68,7 +68,7 @@ def tables(records: Records) -> list[Table]:
 
 def rows(records: Records) -> dict[str, RowRuns]:
     """Returns the runs of each language in stage 2, each alone."""
-    return _of_stage_2(records, 1)
+    return {language: _of_stage_2(records, language, 1) for language in LANGUAGES}
 
 
 def ensembles(records: Records) -> dict[str, RowRuns]:
@@ -77,8 +77,8 @@ def ensembles(records: Records) -> dict[str, RowRuns]:
     found: dict[str, RowRuns] = {}
     for language in LANGUAGES:
         members = {scored.scores["params_sha256"] for scored in alone[language].scored}
-        of_seeds = [_with_ensembles(run, members) for run in records.runs]
-        found[language] = _of_stage_2(records._replace(runs=of_seeds), MEMBERS)[language]
+        of_members = [_with_ensembles(run, members) for run in records.runs]
+        found[language] = _of_stage_2(records._replace(runs=of_members), language, MEMBERS)
     return found
 
 
@@ -88,12 +88,8 @@ def _with_ensembles(run: RunRecord, members: set[str]) -> RunRecord:
     return run._replace(evaluations=kept)
 
 
-def _of_stage_2(records: Records, members: int) -> dict[str, RowRuns]:
-    found: dict[str, RowRuns] = {}
-    for language in LANGUAGES:
-        row = row_runs(records, f"{FILE}:{language}", "test", "edits_as_is", members)
-        found[language] = of_seeds(row, SEEDS)
-    return found
+def _of_stage_2(records: Records, language: str, members: int) -> RowRuns:
+    return row_runs(with_seeds(records, SEEDS), f"{FILE}:{language}", "test", "edits_as_is", members)
 
 
 def word_errors(of_rows: Mapping[str, RowRuns]) -> dict[str, dict[int, float]]:

@@ -12,7 +12,7 @@ from base.table import NOT_RUN, Table, number, spread
 from configs.optimisers import BASE, CHOSEN, EVERY, LADDER, OPTIONS, ROWS, SEEDS, STEPS, Option, rates
 from paper.drawing import curve, drawn
 from paper.records import Records
-from paper.rows import RowRuns, caveat_notes, of_seeds, row_runs, run_notes
+from paper.rows import RowRuns, caveat_notes, row_runs, run_notes, with_seeds
 from paper.studies.choice import choice, last_validations, validations_of
 from paper.tables.cost import cost
 from paper.tables.trend import INTERVAL, LEVEL, holm, p_values_of, tested, with_interval
@@ -123,7 +123,8 @@ def run_of(row: str, option: Option) -> str:
 
 def rows(records: Records) -> dict[str, RowRuns]:
     """Returns the runs of stage 2 that have been evaluated."""
-    return {row: of_seeds(row_runs(records, f"{FILE}:{row}", "valid"), SEEDS) for row in ROWS}
+    of_design = with_seeds(records, SEEDS)
+    return {row: row_runs(of_design, f"{FILE}:{row}", "valid") for row in ROWS}
 
 
 def curves_of(records: Records) -> Curves:

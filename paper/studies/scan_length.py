@@ -12,7 +12,7 @@ from infer.scores.bleu import ORACLE
 from paper.drawing import colour, drawn
 from paper.published import SCAN_26
 from paper.records import Records
-from paper.rows import RowRuns, caveat_notes, of_seeds, row_runs, run_notes
+from paper.rows import RowRuns, caveat_notes, row_runs, run_notes
 from paper.tables.cost import cost
 from paper.tables.trend import INTERVAL, paired_differences, tested, with_interval
 
@@ -90,7 +90,8 @@ def rows(records: Records) -> Runs:
 
 def judged(runs: Runs, model: str) -> RowRuns:
     """Returns the runs of a model that the design judges: those of one length, with the seeds of the design alone."""
-    return of_seeds(runs[f"{model}:{JUDGED}"], SEEDS)
+    row = runs[f"{model}:{JUDGED}"]
+    return row._replace(scored=[scored for scored in row.scored if scored.run.config["seed"] in SEEDS])
 
 
 def is_complete(runs: Runs) -> bool:

@@ -11,7 +11,7 @@ from base.two_stages import SEEDS
 from configs.scores import CHOSEN, RATES, ROWS
 from paper.drawing import colour, drawn
 from paper.records import Records
-from paper.rows import RowRuns, caveat_notes, of_seeds, row_runs, run_notes
+from paper.rows import RowRuns, caveat_notes, row_runs, run_notes, with_seeds
 from paper.studies.choice import stage_1
 from paper.tables.cost import cost
 from paper.tables.trend import INTERVAL, by_seed, half_interval, paired_differences, tested, with_interval
@@ -95,7 +95,8 @@ def _of_softmax(logits_ts: Float[np.ndarray, "t s"]) -> tuple[float, float]:
 
 def rows(records: Records) -> dict[str, RowRuns]:
     """Returns the runs of each row with the rate that it chose, and the seeds of the design."""
-    return {name: of_seeds(row_runs(records, f"{FILE}:{name}", "test"), SEEDS) for name in ROWS}
+    of_design = with_seeds(records, SEEDS)
+    return {name: row_runs(of_design, f"{FILE}:{name}", "test") for name in ROWS}
 
 
 def widths(kind: str) -> list[int]:

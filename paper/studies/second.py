@@ -15,7 +15,7 @@ from model.parameter_count import parameter_count
 from paper.drawing import drawn, name_points
 from paper.published import TABLE3
 from paper.records import Records, RunRecord
-from paper.rows import RowRuns, caveat_notes, load, of_seeds, row_runs, run_notes
+from paper.rows import RowRuns, caveat_notes, load, row_runs, run_notes, with_seeds
 from paper.studies.choice import stage_1
 from paper.tables.cost import cost
 from paper.tables.trend import (
@@ -73,8 +73,9 @@ def rows(records: Records) -> dict[str, RowRuns]:
     A row that has not chosen has none: those of stage 1 are not scored on test.
     """
     found = dict.fromkeys(ROWS, RowRuns([], "", []))
+    of_design = with_seeds(records, SEEDS)
     for name in CHOSEN:
-        found[name] = of_seeds(row_runs(records, config_of(name), "test"), SEEDS)
+        found[name] = row_runs(of_design, config_of(name), "test")
     return found
 
 

@@ -91,6 +91,7 @@ def test_a_run_that_has_not_started_half_way_is_said_and_stays(tmp_path: Path, m
             late = half_way if seed == 1 else 2.0
             kept = scores(config, "test", 50.0, perplexity=perplexity + seed / 100)
             plant(tmp_path / f"{row}{seed}", config, kept, validations=[(500, late), (1_000, perplexity)])
+    monkeypatch.setattr(second, "CHOSEN", {})
     main, _ = second.tables(find_records(tmp_path))
     assert {line[main.head.index("seeds")] for line in main.rows} == {"0"}, "no row has chosen its schedule"
     monkeypatch.setattr(second, "CHOSEN", dict.fromkeys(ROWS, "steep"))
