@@ -85,13 +85,13 @@ def test_the_lower_perplexity_chooses_and_a_tie_goes_to_steep(tmp_path: Path) ->
 
 
 def test_a_run_that_has_not_started_half_way_is_said_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(second, "CHOSEN", {})
     for row, half_way, perplexity in (("base", 2.0, 1.5), ("C3", 8.1, 4.0), ("C2", 7.9, 1.6)):
         for seed in (1, 2):
             config = planted_config(second.config_of(row), seed=seed)
             late = half_way if seed == 1 else 2.0
             kept = scores(config, "test", 50.0, perplexity=perplexity + seed / 100)
             plant(tmp_path / f"{row}{seed}", config, kept, validations=[(500, late), (1_000, perplexity)])
-    monkeypatch.setattr(second, "CHOSEN", {})
     main, _ = second.tables(find_records(tmp_path))
     assert {line[main.head.index("seeds")] for line in main.rows} == {"0"}, "no row has chosen its schedule"
     monkeypatch.setattr(second, "CHOSEN", dict.fromkeys(ROWS, "steep"))
