@@ -131,6 +131,8 @@ def test_the_second_design_tests_three_fresh_seeds_of_what_each_row_chose(monkey
     first = second.sweep("choose")
     assert len(first) == len({tuple(point.items()) for point in first}) == 40
     assert {point["seed"] for point in first} == {0}
+    assert len(second.sweep("test")) == 60, "stage 1 has chosen"
+    monkeypatch.setattr(second, "CHOSEN", {})
     with pytest.raises(ValueError, match=r"^stage 1 has not chosen for base, A1, .*big: CHOSEN in"):
         second.sweep("test")
     monkeypatch.setattr(second, "CHOSEN", dict.fromkeys(ROWS, "gentle") | {"base": "steep"})
