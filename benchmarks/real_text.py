@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+from ml_collections import ConfigDict
 
 from base.compiled import DIRECTORY
 from base.errors import UserError
@@ -156,8 +157,8 @@ class Process:
         self._process.communicate()
 
 
-def export(options: Any, folder: Path) -> None:
-    """Writes the run for CTranslate2, and how it is to search.
+def export(options: Any, folder: Path) -> ConfigDict:
+    """Writes the run for CTranslate2, and how it is to search; returns its config.
 
     Raises:
       UserError: CTranslate2 is not installed, or cannot hold the model.
@@ -174,6 +175,7 @@ def export(options: Any, folder: Path) -> None:
         path.mkdir()
         ctranslate2.write(run, path, arithmetic)
         (path / "decode.json").write_text(json.dumps(search))
+    return run.config
 
 
 def main(options: Any) -> None:
@@ -184,7 +186,7 @@ def main(options: Any) -> None:
     with tempfile.TemporaryDirectory() as name, ExitStack() as processes:
         exported = Path(name) / "exported"
         exported.mkdir()
-        export(options, exported)
+        config = export(options, exported)
         first = {}
         second = {}
         running = {}
@@ -203,7 +205,7 @@ def main(options: Any) -> None:
         for _ in range(options.rounds):
             for contender, process in running.items():
                 warm[contender].append(process.call())
-    print(as_text(table(options, first, second, warm, references)))
+    print(as_text(table(options, config, first, second, warm, references)))
     for threads in sorted({contender.threads for contender in warm}):
         ours = shortest(warm[Contender("ours", "float32", threads)])
         for contender, calls in warm.items():
@@ -221,6 +223,7 @@ def shortest(calls: list[Call]) -> float:
 
 def table(
     options: Any,
+    config: ConfigDict,
     first: dict[Contender, Call],
     second: dict[Contender, Call],
     warm: dict[Contender, list[Call]],
@@ -231,7 +234,7 @@ def table(
     for contender, calls in warm.items():
         seconds = shortest(calls)
         texts = calls[0].texts
-        bleu = sacrebleu(texts, references) if references else None
+        bleu = sacrebleu(texts, references, lowercase=config.data.lowercase) if references else None
         rows.append(
             (
                 f"{contender.engine} {contender.arithmetic}",
