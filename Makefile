@@ -43,7 +43,7 @@ quickstart: install  ## train on the built-in corpus, score the test split, tran
 	  '  sample.en sample.de    the sentences above' \
 	  '  attention.png          the heat maps; attention.html lets you choose layer and head' \
 	  'Next:' \
-	  '  echo "$$(head -n 1 $(RUN)/sample.en)" | $(BIN)/python -m infer.translate --workdir=$(RUN) --nbest=4 --scores' \
+	  '  echo "$$(head -n 1 $(RUN)/sample.en)" | $(BIN)/python -m infer.translate --workdir=$(RUN) --nbest=4' \
 	  '  $(BIN)/python -m train --config=configs/quickstart.py --workdir=runs/one_head \' \
 	  '    --config.model.h=1 --config.model.d_k=128 --config.model.d_v=128' \
 	  '  $(BIN)/python -m train --config=configs/quickstart.py --workdir=runs/mine --config.data.train="text:PREFIX.{en,de}" ...   (README: your own text)'
@@ -75,7 +75,7 @@ test-long: install  ## run the tests that take minutes each: TPU compilation, fa
 
 check: lint test-all  ## lint, then run all tests but the long ones: for a change to the code
 
-test-processors: install  ## run the numerical tests as on eight other processors (tests/processors.py)
+test-processors: install  ## run the numerical tests as other processors would round (tests/processors.py)
 	@$(BIN)/python -m tests.processors
 
 lock: install  ## rewrite requirements.lock from pyproject.toml

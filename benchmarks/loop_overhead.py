@@ -26,7 +26,7 @@ from base.command import run
 from base.errors import UserError
 from base.table import as_text
 
-_CONFIG = config_flags.DEFINE_config_file("config", None, "what is trained: a translation config; default: see above")
+_CONFIG = config_flags.DEFINE_config_file("config", None, "what is trained, any task on text; default: see above")
 _SMALL = "a small model"
 
 

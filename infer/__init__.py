@@ -35,14 +35,14 @@ def load_run(
     batch_tokens: int | None = None,
     accept_changes: bool = False,
 ) -> LoadedRun:
-    """Loads a run, with the parameters that its config names or those of `checkpoint`: latest, 5000, best, average:5.
+    """Loads a translator, with the parameters that its config names or those of `checkpoint`: latest, 5000, average:5.
 
     `batch_tokens` is how many source positions a batch of its translations has, padding included; None is the default
     of `infer.translate`.
 
     Raises:
-      UserError: the folder is not that of a run or has no such checkpoint, or the checkpoint is damaged; or the run's
-        config or tokenizer was changed after its training, unless `accept_changes`.
+      UserError: the folder is not that of a run, or its task is not translation; it has no such checkpoint, or the
+        checkpoint is damaged; or the run's config or tokenizer was changed after its training, unless `accept_changes`.
     """
     from infer.api import LoadedRun  # here, since it imports jax, which commands without a model do not need
     from infer.runs import open_run

@@ -6,8 +6,8 @@ python -m infer --workdir=runs/base --source=newstest2014.en --reference=newstes
 python -m infer --workdir=runs/a,runs/b,runs/c --split=test          # an ensemble, of one tokenizer
 python -m infer --workdir=runs/char_lm --split=valid [--json]
 
-The corpus may be a text (lines:FILE) or images (idx:IMAGES,LABELS), if the run's task reads them. Imported models have
-no splits, so they need --corpus:
+The corpus may be a text (lines:FILE) or images (idx:IMAGES,LABELS), if the run's task reads them. Models imported from
+other engines have no splits, so they need --corpus:
 python -m infer --workdir=runs/gpt2 --corpus=lines:FILE
 
 For a language model the scores are nats and perplexity, per token and per byte; if it was trained on rows of a text,

@@ -4,7 +4,8 @@
     python -m train --config=FILE --workdir=DIR --init=RUN[:CHECKPOINT] --config.data.tokenizer=RUN/tokenizer.model
 
 Every key of the config can be set with --config.KEY=VALUE; configs/common.py lists and explains them. If DIR holds a
-run of the same config, training resumes from its latest checkpoint, so the same command starts and resumes.
+run of the same config, training resumes from its latest checkpoint, so the same command starts and resumes. Some keys
+may differ then, such as those of eval and checkpoint: docs/faults.md lists them.
 With --init a new run begins with the parameters of another, wherever path and shape match; once DIR has a checkpoint
 of its own, --init is ignored.
 Ctrl-C finishes the current update, saves a checkpoint and exits with 130 (SIGTERM: 143); a second Ctrl-C exits at once.

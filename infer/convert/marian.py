@@ -83,7 +83,7 @@ def write(model_run: Run, folder: Path) -> None:
       UserError: neither class can hold the model, or it computes something else.
     """
     config = model_run.model_config
-    kind, name = CLASSES[config.norm]
+    kind, name = CLASSES.get(config.norm, CLASSES["post"])  # which refuses any other norm
     _check_held(model_run, name)
     weights = _their_weights(named(model_run.params), config)
     if kind == "pegasus":  # which otherwise draws its sinusoids at random

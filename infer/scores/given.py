@@ -10,6 +10,7 @@ from infer.runs import open_run
 from infer.scores.pairs import read_pair
 from infer.scores.perplexity import line_log_probs
 from infer.translate.translator import note_unknown
+from tasks import TRANSLATION
 
 SEPARATOR = " ||| "
 
@@ -42,7 +43,7 @@ def main(options: Any) -> None:
         entries = list(read_lines(Path(options.nbest)))
         numbers, targets = parse_lists(options.nbest, entries, len(lines))
         sources = [lines[number] for number in numbers]
-    model_run = open_run(options.workdir, options.checkpoint)
+    model_run = open_run(options.workdir, options.checkpoint, TRANSLATION)
     log_probs = line_log_probs(model_run.model_config, model_run.params, model_run.tokenizer, sources, targets)
     tokenizer = model_run.tokenizer
     note_unknown(tokenizer.unknown(sources) + tokenizer.target.unknown(targets))

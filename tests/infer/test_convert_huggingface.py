@@ -125,6 +125,10 @@ def test_gpt2_is_read_with_its_tokenizer_and_its_log_probabilities(tmp_path, cap
 
 
 def test_what_it_cannot_hold_or_read_is_one_line(tmp_path):
+    with pytest.raises(
+        UserError, match=r"^model.norm is 'deep', which MarianMTModel cannot hold; take another format$"
+    ):
+        huggingface.write(random_run(norm="deep"), tmp_path)
     with pytest.raises(UserError, match=r"^model.d_k is 6, which MarianMTModel cannot hold; take another format$"):
         huggingface.write(random_run(d_k=6, d_v=6), tmp_path)
     with pytest.raises(UserError, match=r"^model.positions is 'rope', which Pegasus\w+ cannot hold"):

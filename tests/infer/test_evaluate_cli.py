@@ -25,6 +25,7 @@ from infer.evaluate.record import save
 from infer.evaluate.sentences import Sentences, open_files, open_split
 from infer.runs import Run, open_run
 from infer.scores import bleu
+from infer.scores import given as rescore
 from infer.scores.perplexity import perplexity
 from infer.translate.options import Decoding
 from model.transformer import Transformer
@@ -345,3 +346,18 @@ def test_what_another_command_has_added_stays_while_the_parameters_do(run: Run, 
     path.write_text("damaged")
     save(into, record, lines, "latest")
     assert json.loads(path.read_text())["data"] == record["data"]
+
+
+@pytest.mark.parametrize("task", ["prefix_lm", "recurrent_translation"])
+def test_given_translations_are_scored_by_any_translator(task: str, workdir: Path, tmp_path: Path) -> None:
+    """The copy's parameters are those of another model, which is said only once its task has been accepted."""
+    copy = shutil.copytree(workdir, tmp_path / "run")
+    config = json.loads((copy / "config.json").read_text()) | {"task": task}
+    config["model"] |= {"prefix": "full"} if task == "prefix_lm" else {"recurrent": "dot", "positions": "none"}
+    (copy / "config.json").write_text(json.dumps(config))
+    (tmp_path / "in").write_text("a\n")
+    lines = str(tmp_path / "in")
+    options = SimpleNamespace(workdir=str(copy), checkpoint=None, nbest=None, source=lines, target=lines)
+    with pytest.raises(UserError) as error:
+        rescore.main(options)
+    assert "this command is for" not in str(error.value)

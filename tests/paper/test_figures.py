@@ -1,6 +1,8 @@
 """The figures: what is drawn is what was measured, and every sentence gives files that are SVG."""
 
 import itertools
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +22,7 @@ from paper import drawing, figures
 from paper.heads.measure import load_or_measure
 from paper.heads.roles import AnnotatedPair, annotate
 from tests import tiny
+from tests.conftest import ROOT
 
 NASTY = '$x$ </svg> & it "sees" 🐕 \\broken{'
 
@@ -250,3 +253,9 @@ def test_a_run_of_words_is_refused_before_anything_is_measured(run: Run):
     words = run._replace(text=Symbols.of(tiny.PAIRS, 0, "words"))
     with pytest.raises(UserError, match=r"this run's units are words; heads are measured by subwords$"):
         load_or_measure(words, sentences=1, cases=0)
+
+
+def test_a_run_that_was_changed_can_be_drawn() -> None:
+    """What refuses it advises a flag, which the command must have."""
+    told = subprocess.run([sys.executable, "-m", "paper.figures", "--help"], cwd=ROOT, capture_output=True, text=True)
+    assert "--[no]accept_changes" in told.stdout

@@ -20,7 +20,7 @@ from run.records import read_metrics
 from tests import tiny
 from train.sweep.expressions import chain, name_of, product, zipped
 from train.sweep.plan import Sweep, open_plan
-from train.sweep.point import Lost, summary
+from train.sweep.point import Lost, run_child, summary
 from train.sweep.study import HeldPoint, Study
 from train.sweep.worker import Stop, work
 
@@ -437,3 +437,13 @@ def test_a_grace_period_without_time_for_heartbeats_is_refused() -> None:
     command = [sys.executable, "-m", "train.sweep", "--workdir=x", "--table", "--silence=1"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2 and "--silence" in done.stderr and "no sweep" not in done.stderr
+
+
+@forking
+def test_a_run_finds_the_code_where_an_installed_package_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # no clone
+    log = tmp_path / "log"
+    status, _ = run_child([sys.executable, "-S", "-c", "import train"], log, lambda: False)  # -S: nothing installed
+    assert status == 0, log.read_text()

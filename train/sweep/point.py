@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from train.sweep.expressions import Point
 
 Summary = dict[str, int | float]
+_ROOT = Path(__file__).parents[2]  # of the packages: the clone, or `vaswani` where it is installed
 OBJECTIVE = "nll"  # not "loss", which is label-smoothed: comparable also where eps_ls differs
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 _PR_SET_PDEATHSIG = 1
@@ -69,9 +70,12 @@ def run_child(command: list[str], log: Path, watch: Callable[[], bool]) -> tuple
 
     `watch` is called twice a second, and once at the end. Once it returns True the child is asked to stop (SIGTERM: it
     saves first); if it raises, the child is killed at once. Ctrl-C reaches the child only through `watch`, for it has
-    its own process group. On Linux the kernel kills it when this process dies: no run outlives its worker.
+    its own process group. On Linux the kernel kills it when this process dies: no run outlives its worker. It finds the
+    packages by their own names, which with an installed `vaswani` this process alone does.
     """
     parent = os.getpid()
+    places = filter(None, (str(_ROOT), os.environ.get("PYTHONPATH")))
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(places)}
 
     def die_with_parent() -> None:
         if _LIBC is not None:
@@ -85,6 +89,7 @@ def run_child(command: list[str], log: Path, watch: Callable[[], bool]) -> tuple
         asked = False
         child = subprocess.Popen(
             command,
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
