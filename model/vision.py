@@ -37,8 +37,9 @@ class ImageConfig:
     def __post_init__(self) -> None:
         for field in ("height", "width", "patch_height", "patch_width", "classes"):
             size = getattr(self, field)
-            if not 1 <= size <= LARGEST:
-                raise ValueError(f"image.{field} is {size}; it must be from 1 to {LARGEST:,}")
+            least = 2 if field == "classes" else 1  # a single class is no question
+            if not least <= size <= LARGEST:
+                raise ValueError(f"image.{field} is {size}; it must be from {least} to {LARGEST:,}")
         for side in ("height", "width"):
             size = getattr(self, side)
             patch = getattr(self, f"patch_{side}")

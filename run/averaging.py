@@ -13,7 +13,7 @@ import numpy as np
 from base.errors import UserError
 from base.numbers import whole
 from base.progress import Progress
-from run.checkpoint import Checkpoints, load_ema, load_params, quality
+from run.checkpoint import Checkpoints, judge, load_ema, load_params, quality
 from run.choices import CHOICES, EMA, averaged
 from run.saved import DamagedError
 
@@ -95,16 +95,14 @@ def _best_first(checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
     validated = [checkpoint for checkpoint in checkpoints if checkpoint.metrics]
     if not validated:
         raise UserError("no checkpoint has a validation score, so none is best; choose latest, STEP or average:N")
-    with_bleu = [checkpoint for checkpoint in validated if "bleu" in checkpoint.metrics]
-    has_only_some_bleu = 0 < len(with_bleu) < len(validated)
-    # BLEU and nll cannot be compared, so all are judged by what all have.
-    if has_only_some_bleu and all("nll" in checkpoint.metrics for checkpoint in validated):
+    judged_by = judge([checkpoint.metrics for checkpoint in validated])
+    if judged_by is not quality:
+        with_bleu = [checkpoint for checkpoint in validated if "bleu" in checkpoint.metrics]
         print(
             f"note: {len(with_bleu)} of {len(validated)} checkpoints have a BLEU; the best is that of the lowest nll",
             file=sys.stderr,
         )
-        return sorted(validated, key=lambda checkpoint: checkpoint.metrics["nll"])
-    return sorted(validated, key=lambda checkpoint: quality(checkpoint.metrics), reverse=True)
+    return sorted(validated, key=lambda checkpoint: judged_by(checkpoint.metrics), reverse=True)
 
 
 def _last_apart(ordered: Sequence[Checkpoint], count: int, seconds: float) -> list[int]:

@@ -7,9 +7,10 @@ being written, `*.damaged` failed verification, `.deleted` is being deleted.
 """
 
 import gc
+import math
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,13 +33,31 @@ _DELETED = ".deleted"
 def quality(metrics: dict) -> tuple[int, float]:
     """Returns the sort key for "best", larger is better: validation BLEU if it was measured, else minus the nll.
 
-    `eval.patience` and sweeps judge by the nll, too. Checkpoints of earlier versions have the smoothed loss alone.
+    `eval.patience` and sweeps judge by the nll, too. Checkpoints of earlier versions have the smoothed loss alone. A
+    NaN, of a model that has diverged, is as bad as any number can be: sorting would leave it wherever it is.
     """
     if "bleu" in metrics:
         return 2, metrics["bleu"]
-    if "nll" in metrics:
-        return 1, -metrics["nll"]
-    return 0, -metrics.get("loss", float("inf"))
+    rank = 1 if "nll" in metrics else 0
+    nll = metrics.get("nll", metrics.get("loss", math.inf))
+    return rank, -math.inf if math.isnan(nll) else -nll
+
+
+def nll_quality(metrics: dict) -> tuple[int, float]:
+    """Returns the `quality` as if no BLEU had been measured."""
+    return quality({name: value for name, value in metrics.items() if name != "bleu"})
+
+
+def judge(all_metrics: Sequence[dict]) -> Callable[[dict], tuple[int, float]]:
+    """Returns what compares checkpoints with these metrics: `quality`, or `nll_quality` where only some have a BLEU.
+
+    BLEU and nll cannot be compared, so all are judged by what all have.
+    """
+    with_bleu = ["bleu" in metrics for metrics in all_metrics]
+    has_only_some_bleu = any(with_bleu) and not all(with_bleu)
+    if has_only_some_bleu and all("nll" in metrics for metrics in all_metrics):
+        return nll_quality
+    return quality
 
 
 class Checkpoints:
@@ -232,12 +251,25 @@ class Checkpoints:
         return steps[-1] if step is None else step
 
 
+class _Best:
+    """A policy of orbax that keeps the `count` best checkpoints, those that `run.averaging.choose` finds best."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> Sequence[bool]:
+        """Returns of each checkpoint whether it is kept; called by orbax."""
+        judged_by = judge([checkpoint.metrics for checkpoint in checkpoints if checkpoint.metrics])
+        best = BestN(get_metric_fn=judged_by, n=self._count)
+        return best.should_preserve(checkpoints, context=context)
+
+
 def _preservation_policy(cfg: ConfigDict) -> AnyPreservationPolicy:
     """Returns which checkpoints are kept: those that any of the keys of `config.checkpoint` asks for."""
     # Policies, not max_to_keep with best_fn: those delete the latest checkpoint once it is not among the best.
     policies = [LatestN(n=cfg.keep_last)]
     if cfg.keep_best:
-        policies.append(BestN(get_metric_fn=quality, n=cfg.keep_best))
+        policies.append(_Best(cfg.keep_best))
     if cfg.keep_every:
         policies.append(EveryNSteps(interval_steps=cfg.keep_every))
     return AnyPreservationPolicy(policies)

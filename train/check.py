@@ -12,7 +12,7 @@ from base.errors import UserError
 from base.keys import flat
 from infer.translate.options import PENALTIES, allowed, limits
 from run.choices import CHOICES as CHECKPOINTS
-from run.choices import is_choice
+from run.choices import EMA, is_choice
 from run.config import check_keys
 
 CHOICES = {
@@ -61,6 +61,12 @@ ABOVE_0 = ("optim.lr", "optim.eps")
 # pass the norm of the softmax matrix's gradient grows with width, and so would what clipping does.
 MUP = {"task": ("translation", "denoising"), "optim.name": ("adam",), "optim.clip_norm": (0.0,)}
 FRACTIONS = ("optim.b1", "optim.b2", "optim.ema", "loss.eps_ls")  # at least 0, below 1
+# Tasks whose models have no encoder-decoder attention; and what then has no effect with a mixer that is no attention.
+ONE_STACK = ("language_model", "masked_lm", "classification", "vision")
+OF_ATTENTION = {
+    "model.P_drop_attention": ("linear", "recurrent", "convolution"),
+    "model.qk_norm": ("recurrent", "convolution"),
+}
 
 
 def check(cfg: ConfigDict, default: ConfigDict) -> None:
@@ -89,6 +95,15 @@ def check(cfg: ConfigDict, default: ConfigDict) -> None:
     is_recurrent = given["model.recurrent"] != "none"
     fits = is_recurrent == (task == "recurrent_translation")
     require("model.recurrent", fits, "fixed, additive or dot for task recurrent_translation, and none for others")
+    fits = is_recurrent or given["model.cell"] == "lstm"
+    require("model.cell", fits, f"lstm for task {task}, which has no other cell")
+
+    mixer = given["model.mixer"]
+    for key, mixers in OF_ATTENTION.items():
+        would_be_ignored = task in ONE_STACK and mixer in mixers
+        off = flat(default.to_dict())[key]
+        what = f"{off} for task {task} with model.mixer={mixer}, which would ignore it"
+        require(key, not would_be_ignored or given[key] == off, what)
 
     optimiser = given["optim.name"]
     require("optim.b1", given["optim.b1"] > 0 or optimiser != "ademamix", "above 0 with optim.name=ademamix")
@@ -99,6 +114,12 @@ def check(cfg: ConfigDict, default: ConfigDict) -> None:
     if optimiser == "schedule_free_adamw":
         is_constant = given["optim.schedule"] == "constant"
         require("optim.schedule", is_constant, f"constant with optim.name={optimiser}, which needs no falling rate")
+
+    schedule = given["optim.schedule"]
+    fits = schedule == "inverse_sqrt" or not given["optim.warmup_from"]
+    require("optim.warmup_from", fits, f"0.0 with optim.schedule={schedule}, which warms up from 0")
+    fits = given["decode.checkpoint"] != EMA or given["optim.ema"] > 0
+    require("decode.checkpoint", fits, "another where optim.ema is 0, which keeps no average")
 
     if given["model.parametrisation"] == "mup":
         for key, derived in MUP.items():

@@ -76,6 +76,10 @@ def test_best_is_the_lowest_nll_where_bleu_was_measured_for_a_part_of_the_run(ca
     assert capsys.readouterr().err == ""
 
 
+def test_a_nan_is_never_the_best():
+    assert choose("best", run({"nll": float("nan")}, {"nll": 3.0}, {"nll": 2.0}, {"nll": 2.5})) == [30]
+
+
 def test_too_few_to_average_is_a_note(capsys: pytest.CaptureFixture[str]):
     assert choose("average:5", run({}, {})) == [10, 20]
     assert "averaging the 2 there are" in capsys.readouterr().err

@@ -122,6 +122,14 @@ def test_unvalidated_checkpoints_are_not_among_the_best(tmp_path: Path) -> None:
     checkpoints.close()
 
 
+def test_a_validation_that_is_nan_does_not_take_the_place_of_the_best(tmp_path: Path) -> None:
+    nll = {1: 2.0, 2: 2.5, 3: float("nan")}
+    steps = {step: {"nll": value} for step, value in nll.items()}
+    checkpoints = filled(tmp_path / "checkpoints", steps, keep_last=1, keep_best=1)
+    assert checkpoints.steps() == [1, 3]
+    checkpoints.close()
+
+
 def test_best_is_by_bleu_then_by_nll_and_only_without_either_by_the_smoothed_loss() -> None:
     worst_first = [
         {},
@@ -134,6 +142,14 @@ def test_best_is_by_bleu_then_by_nll_and_only_without_either_by_the_smoothed_los
     ]
     best_first = worst_first[::-1]
     assert sorted(best_first, key=quality) == worst_first
+
+
+def test_the_lowest_nll_is_kept_where_only_some_checkpoints_have_a_bleu(tmp_path: Path) -> None:
+    """As `run.averaging.choose` judges: `eval.bleu_sentences` may be changed when a run is resumed."""
+    steps = {1: {"nll": 3.0, "bleu": 5.0}, 2: {"nll": 1.0}, 3: {"nll": 2.0}, 4: {"nll": 2.5}}
+    checkpoints = filled(tmp_path / "checkpoints", steps, keep_last=1, keep_best=1)
+    assert checkpoints.steps() == [2, 4]
+    checkpoints.close()
 
 
 def test_a_step_saved_twice_stays_as_it_was(tmp_path: Path) -> None:

@@ -102,6 +102,7 @@ def test_what_is_wrong_with_images_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [("patch_height", 3, "image.patch_height is 3; it must divide image.height, 4"), ("classes", 0, "classes is 0"),
+     ("classes", 1, "image.classes is 1; it must be from 2 to 65,536"),
      ("pooling", "max", "image.pooling is 'max'; it must be one of token, mean")],
 )  # fmt: skip
 def test_a_wrong_key_is_named(field: str, value: object, message: str) -> None:

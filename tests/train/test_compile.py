@@ -162,6 +162,14 @@ def test_beam_search_is_compiled_for_a_full_batch_with_the_config_s_options() ->
 
 
 @pytest.mark.slow
+def test_beam_search_is_compiled_for_no_more_positions_than_are_learned() -> None:
+    cfg = small_config()
+    cfg.model.update({"positions": "learned", "max_positions": 16})
+    found = programs.search_program(cfg, model_config(cfg, cfg.data.vocab_size), make_mesh(cfg.mesh, jax.devices()))
+    assert (found["rows"], found["length"]) == (128, 16)
+
+
+@pytest.mark.slow
 def test_without_a_topology_this_machine_is_meant() -> None:
     keys = ("model.dtype=float32", "model.N=1", "data.tokens_per_batch=64", "data.max_length=16", "data.buckets=16,")
     found = report("quickstart", None, keys=(*keys, "data.batching=bucket"))

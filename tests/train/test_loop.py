@@ -1,6 +1,7 @@
 """The whole training loop on a tiny corpus: what a run writes, what it rejects, and how it stops."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -224,6 +225,23 @@ def test_a_wrong_value_is_named(key: str, value: object, message: str) -> None:
         check(cfg, default())
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "used_with", "message"),
+    [
+        ("optim.warmup_from", 1e-4, {"optim.schedule": "inverse_sqrt"}, "it must be 0.0 with optim.schedule=paper"),
+        ("model.cell", "gru", {"task": "recurrent_translation", "model.recurrent": "dot"}, "it must be lstm for task"),
+        ("decode.checkpoint", "ema", {"optim.ema": 0.9}, "it must be another where optim.ema is 0"),
+    ],
+)
+def test_a_key_that_another_one_switches_off_is_refused(key: str, value: object, used_with: dict, message: str) -> None:
+    cfg = default()
+    cfg.update_from_flattened_dict({key: value})
+    with pytest.raises(UserError, match=rf"^config: {re.escape(key)} is .*; {message}"):
+        check(cfg, default())
+    cfg.update_from_flattened_dict(used_with)
+    check(cfg, default())
+
+
 def test_ademamix_needs_a_fast_mean() -> None:
     cfg = default()
     cfg.optim.b1 = 0.0
@@ -243,6 +261,26 @@ def test_muon_needs_hidden_matrices() -> None:
     )
     with pytest.raises(UserError, match=message):
         check(cfg, default())
+
+
+@pytest.mark.parametrize(
+    ("mixer", "key", "value", "right"),
+    [("linear", "P_drop_attention", 0.1, "0.0"), ("convolution", "qk_norm", True, "False")],
+)
+def test_what_a_model_without_attention_would_ignore_is_refused(mixer: str, key: str, value: float, right: str) -> None:
+    cfg = default()
+    cfg.model[key] = value
+    cfg.task = "language_model"
+    check(cfg, default())
+    cfg.model.mixer = mixer
+    message = (
+        f"config: model.{key} is {value}; it must be {right} for task language_model with model.mixer={mixer}, which "
+        "would ignore it"
+    )
+    with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
+        check(cfg, default())
+    cfg.task = "translation"  # its encoder-decoder attention uses them
+    check(cfg, default())
 
 
 def test_unknown_and_missing_keys_are_named() -> None:

@@ -180,16 +180,17 @@ def search_program(cfg: ConfigDict, config: ModelConfig, mesh: Mesh) -> dict[str
     Raises:
       TooLarge: it does not fit.
     """
-    rows = FULL_BATCH // SEARCH_LENGTH
+    length = min(SEARCH_LENGTH, config.encoding.limit or SEARCH_LENGTH)
+    rows = FULL_BATCH // length
     rows += -rows % row_parts(mesh)
     abstract_params = jax.eval_shape(partial(init_params, config), jax.random.key(0))
     params = placed_shapes(abstract_params, mesh)
-    source_bs = jax.ShapeDtypeStruct((rows, SEARCH_LENGTH), jnp.int32, sharding=NamedSharding(mesh, ROWS))
+    source_bs = jax.ShapeDtypeStruct((rows, length), jnp.int32, sharding=NamedSharding(mesh, ROWS))
     options = {"beam": cfg.decode.beam, "alpha": cfg.decode.alpha, "extra_length": cfg.decode.extra_length}
     search = jax.jit(partial(run_search(beam_search), Transformer(config), **options))
     with jax.set_mesh(mesh), gpus.cudnn_for(mesh.devices.flat[0]):
         compiled = _compile(search.lower(params, source_bs))
-    return {"rows": rows, "length": SEARCH_LENGTH, **facts(compiled, compiled.as_text(), mesh)}
+    return {"rows": rows, "length": length, **facts(compiled, compiled.as_text(), mesh)}
 
 
 def facts(compiled: Any, text: str, mesh: Mesh) -> dict[str, Any]:
