@@ -63,6 +63,11 @@ def _packed(fields: dict, name: str) -> bytes:
         raise UserError(f"{name}: one of its texts is not Unicode ({error.object[error.start]!a})") from error
 
 
+def is_of_tokenizers(error: BaseException) -> bool:
+    """Returns whether the package tokenizers may raise this: any Exception, and a panic of its Rust, which is none."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+
+
 class Marian(Listed):
     """Of opus-mt: a sentencepiece model for each side, and one vocabulary of the pieces of both.
 
@@ -100,18 +105,26 @@ class Marian(Listed):
         target._processor = self._sides[1]
         return target
 
+    def leading(self, text: str) -> str:
+        """Returns the target's language that a source begins with, as `>>deu<<`; "" if it names none."""
+        if not text.startswith(">>") or "<<" not in text:
+            return ""
+        return text[: text.find("<<") + len("<<")]
+
     def encode(self, text: str) -> list[int]:
         text = text.encode("utf-8", "replace").decode("utf-8")
-        language = []
-        if text.startswith(">>") and "<<" in text:
-            end = text.find("<<") + len("<<")
-            language = [text[:end]]
-            text = text[end:]
-        pieces = language + self._processor.encode(text, out_type=str)
+        language = self.leading(text)
+        pieces = self._processor.encode(text[len(language) :], out_type=str)
+        if language:
+            pieces = [language, *pieces]
         return [self._ids.get(piece, UNK) for piece in pieces]
 
     def decode(self, ids: Iterable[SupportsIndex]) -> str:
         return " ".join(self._processor.decode_pieces(self._written(ids)).replace("▁", " ").split())
+
+    def word_starts(self, ids: Sequence[int]) -> list[bool]:
+        """Returns whether a word begins with each piece; the target's language, which has no `▁`, is the first word."""
+        return [place == 0 or starts for place, starts in enumerate(super().word_starts(ids))]
 
 
 class MosesBpe(Listed):
@@ -126,7 +139,9 @@ class MosesBpe(Listed):
         codes = fields["codes"]
         if len(self._languages) != 2:
             raise UserError(f"{name}: it must name two languages, source and target")
-        merges = [line.split(" ") for line in codes if line.strip() and not line.startswith("#version")]
+        # As subword-nmt does, without what ends a line elsewhere.
+        lines = [line.strip("\r ") for line in codes]
+        merges = [line.split(" ") for line in lines if line.strip() and not line.startswith("#version")]
         if not merges:
             raise UserError(f"{name}: its codes are empty; they must be lines of two pieces")
         if any(len(merge) not in (2, 3) for merge in merges):
@@ -181,6 +196,11 @@ class MosesBpe(Listed):
         text = f"{' '.join(self._written(ids))} ".replace("@@ ", "")
         return self._detokenizer.detokenize(text.split())
 
+    def word_starts(self, ids: Sequence[int]) -> list[bool]:
+        """Returns whether one of Moses' tokens begins with each piece: each but those behind an `@@`."""
+        previous = ["", *self.pieces(ids)][: len(ids)]
+        return [not piece.endswith("@@") for piece in previous]
+
     def _split(self, word: str) -> tuple[str, ...]:
         """Returns the pieces of one word: of all pairs of neighbours the one learned first is merged, repeatedly."""
         parts = [*word, _END] if self._own_end else [*word[:-1], word[-1] + _END]
@@ -225,7 +245,12 @@ class _Inner(Listed):
             raise UserError(f"{name}: it needs the package tokenizers: pip install -e '.[convert]'") from error
         try:
             self._inner = Inner.from_str(json.dumps(fields["tokenizer"]))
-        except Exception as error:  # tokenizers raises nothing more exact
+            # How texts were last cut and filled up is saved with a tokenizer; transformers turns it off in each call.
+            self._inner.no_truncation()
+            self._inner.no_padding()
+        except BaseException as error:
+            if not is_of_tokenizers(error):
+                raise
             raise UserError(f"{name}: its tokenizer is damaged ({str(error)[:100]})") from error
         self._unknown = UNK
         self._theirs = fields["ids"]

@@ -33,7 +33,7 @@ def read_lines(path: Path) -> Iterator[str]:
             lines = gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file
             while line := lines.readline(LONGEST_LINE + 1):
                 number += 1
-                if len(line) > LONGEST_LINE:
+                if len(line) - line.endswith(b"\n") > LONGEST_LINE:
                     raise UserError(f"{path}, line {number}: longer than {LONGEST_LINE:,} bytes; is this a text file?")
                 yield line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
     except UnicodeDecodeError as error:

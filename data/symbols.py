@@ -46,6 +46,10 @@ class Listed(Tokenizer):
     def pieces(self, ids: Iterable[int]) -> list[str]:
         return [self._pieces[int(number)] for number in ids]
 
+    def unknown(self, texts: Iterable[str]) -> int:
+        """Returns how many symbols of `texts` the vocabulary lacks."""
+        return sum(self.encode(text).count(UNK) for text in texts)
+
     def _written(self, ids: Iterable[SupportsIndex]) -> list[str]:
         """Returns the pieces up to the first EOS, without special symbols."""
         return self.pieces(number for number in until_end(ids) if number > UNK)
@@ -125,10 +129,6 @@ class Symbols(Listed):
     def marked(self, ids: Iterable[SupportsIndex]) -> str:
         """Returns what `decode` does, before words are joined: a text that is encoded as these ids."""
         return _SEPARATORS[self._written_unit].join(self._written(ids))
-
-    def unknown(self, texts: Iterable[str]) -> int:
-        """Returns how many symbols of `texts` the vocabulary lacks."""
-        return sum(self.encode(text).count(UNK) for text in texts)
 
     def decode(self, ids: Iterable[SupportsIndex]) -> str:
         return self._text(self._written(ids))

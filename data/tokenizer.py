@@ -142,6 +142,10 @@ class Tokenizer:
         """Returns how many symbols of `texts` the vocabulary lacks; no subwords, which can be spelled in bytes."""
         return 0
 
+    def leading(self, text: str) -> str:
+        """Returns the beginning of a source that each part of it needs: the target's language, of some imports."""
+        return ""
+
     def word_starts(self, ids: Sequence[int]) -> list[bool]:
         """Returns whether a word begins with each subword."""
         return [piece.startswith("▁") for piece in self.pieces(ids)]

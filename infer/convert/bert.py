@@ -50,8 +50,9 @@ def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
     cfg.model.max_positions = sizes["max_position_embeddings"]
     inner = read_tokenizer(folder, "BertTokenizer", "vocab.txt")
     special = {name: inner.token_to_id(token) for name, token in _SPECIALS.items()}
-    if None in special.values():
-        raise UserError(f"{folder}: its vocabulary lacks one of {', '.join(_SPECIALS.values())}")
+    # [UNK] is an ordinary token here, but without it the tokenizer cannot read a word that it has no pieces for.
+    if None in (*special.values(), inner.token_to_id("[UNK]")):
+        raise UserError(f"{folder}: its vocabulary lacks one of {', '.join(_SPECIALS.values())}, [UNK]")
     params = parameters(weights, cfg.model.N, h, d)
     rows = our_rows(path, sizes["vocab_size"], **special)
     check_rows(folder, params["embed"], rows)

@@ -5,6 +5,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from base.ids import BOS
 from configs.common import default
 from data.imported import ByteLevel
 from infer.convert.folders import Imported
@@ -29,7 +30,7 @@ def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
     """Returns the model of a folder, given its config.json and its weights.
 
     Its one special token ends a text and begins one: it is our EOS, and our PAD, BOS and UNK have its vector, too, and
-    next to none of its probability.
+    next to none of its probability. If another token begins a text, BOS has the vector of that one.
 
     Raises:
       UserError: a weight or a file is missing or wrong, or the model has an unsupported setting.
@@ -45,7 +46,11 @@ def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
     params = parameters(weights, cfg.model.N, cfg.model.h, cfg.model.d_model, cfg.model.tie_embeddings)
     end = sizes["eos_token_id"]
     rows = our_rows(path, sizes["vocab_size"], pad=end, start=end, eos=end, unk=end)
+    their_embed = params["embed"]
     params = with_our_rows(folder, params, rows)
+    start = sizes.get("bos_token_id")
+    if ID.fits(start) and start < sizes["vocab_size"]:
+        params["embed"][BOS] = their_embed[start]
     inner = read_tokenizer(folder, "GPT2Tokenizer", "vocab.json", "merges.txt")
     return Imported(folder, cfg, ByteLevel.of(inner, rows, str(folder)), params)
 

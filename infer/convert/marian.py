@@ -329,7 +329,7 @@ def _sinusoids(positions: int, d_model: int) -> np.ndarray:
 def _read_vocabulary(path: Path, size: int) -> dict[str, int]:
     """Returns the ids of all pieces, of which each is below `size` and no two are the same."""
     if not path.is_file():
-        raise UserError(f"{path}: no such file")
+        raise UserError(f"{path}: no such file; the tokenizer must be Marian's: vocab.json, source.spm and target.spm")
     tokens = read_json(path, {"<unk>": int})
     for piece, number in tokens.items():
         if not ID.fits(number) or number >= size:

@@ -124,9 +124,9 @@ def _normalisation(folder: Path, channels: int) -> tuple[np.ndarray, np.ndarray]
     settings = read_json(path, dict) if path.is_file() else {"do_normalize": False}
     settings.setdefault("do_normalize", True)
     obey(path, settings, {"do_normalize": BOOL})
+    require(path, settings, _PIXELS)
     if not settings["do_normalize"]:
         return np.zeros(channels), np.ones(channels)
-    require(path, settings, _PIXELS)
     obey(path, settings, {"image_mean": _MEANS, "image_std": _DEVIATIONS})
     mean_c = np.asarray(settings["image_mean"], np.float64)
     deviation_c = np.asarray(settings["image_std"], np.float64)

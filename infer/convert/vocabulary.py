@@ -9,6 +9,7 @@ import numpy as np
 from base.errors import UserError
 from base.files import read_bytes
 from base.ids import BOS, EOS, PAD, UNK
+from data.imported import is_of_tokenizers
 from data.symbols import SPECIALS
 
 # Added to the logit of a special symbol that has no row of its own there and is given another's: its probability is
@@ -101,6 +102,8 @@ def read_tokenizer(folder: Path, kind: str, *older: str) -> Any:
         return getattr(transformers, kind).from_pretrained(str(folder), local_files_only=True).backend_tokenizer
     except (ModuleNotFoundError, UserError):
         raise
-    except Exception as error:  # neither package raises anything more exact
+    except BaseException as error:  # neither package raises anything more exact
+        if not is_of_tokenizers(error):
+            raise
         reason = " ".join(str(error).split())[:100]
         raise UserError(f"{path}: cannot be read ({reason})") from error

@@ -17,6 +17,7 @@ from infer.scores import brackets
 from infer.scores.brackets import COLLINS, Parameters, read_parameters, score_sentence, summaries
 from infer.translate.options import Decoding
 from run.connect import connect
+from tasks import TRANSLATION
 
 BATCH_TOKENS = 512  # source positions per batch: a beam of 21 with 300 extra symbols needs much memory
 SCORES = ("f1", "recall", "precision", "complete_match", "tagging_accuracy")
@@ -105,7 +106,7 @@ def parse(options: Any) -> None:
     parameters = read_parameters(options.parameters) if options.parameters is not None else COLLINS
     # A file is opened before the model, so that a bad one fails at once.
     sentences = open_trees(options.trees) if options.trees else None
-    model_run = open_run(options.workdir, options.checkpoint)
+    model_run = open_run(options.workdir, options.checkpoint, TRANSLATION)
     if sentences is None:
         sentences = open_parsed_split(model_run, options.split)
     record, trees = evaluate(model_run, sentences, parameters, decoding_of(options, model_run.config))

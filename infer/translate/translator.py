@@ -181,10 +181,12 @@ class Translator:
         ids = self.tokenizer.encode(text)
         if len(ids) < self._max_input:
             return [ids]
-        if len(text) < 2:
+        leading = self.tokenizer.leading(text)
+        rest = text[len(leading) :]
+        if len(rest) < 2:
             return [ids[: self._max_input - 1]]
-        place = _break_of(text)
-        return self._cut(text[:place]) + self._cut(text[place:])
+        place = _break_of(rest)
+        return self._cut(leading + rest[:place]) + self._cut(leading + rest[place:])
 
     def _translate_rows(
         self,

@@ -183,9 +183,15 @@ def test_its_subwords_are_split_and_joined():
     tokenizer = MosesBpe.of(["<pad>", "<s>", "</s>", "<unk>", *WORDS], CODES, ["en", "de"])
     ids = tokenizer.encode("the dog.")
     assert tokenizer.pieces(ids) == ["the", "d@@", "og", "."]
+    assert tokenizer.word_starts(ids) == [True, True, False, True]
     assert tokenizer.decode([*ids, EOS, 5]) == "the dog."
     assert tokenizer.pieces(tokenizer.target.encode("der hund xy")) == ["der", "h@@", "und", "<unk>", "<unk>"]
+    assert tokenizer.target.unknown(["der hund xy", "hund"]) == 2
     assert tokenizer.encode("") == [] and tokenizer.decode([]) == ""
+    for ending in ("\r", " ", " \r"):
+        codes = [line + ending for line in CODES]
+        other = MosesBpe.of(["<pad>", "<s>", "</s>", "<unk>", *WORDS], codes, ["en", "de"])
+        assert other.encode("the dog.") == ids
 
 
 class Hostile:

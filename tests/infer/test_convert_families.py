@@ -151,6 +151,21 @@ def test_vit_is_read_for_grey_images(tmp_path, capsys):
         huggingface.read(folder)
 
 
+def test_a_tokenizer_that_was_saved_while_it_cut_and_padded_does_neither(tmp_path):
+    from tokenizers import Tokenizer
+
+    folder = tmp_path / "gpt2"
+    foreign.make("gpt2", folder)
+    plain = huggingface.read(folder).tokenizer
+    saved = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    saved.enable_truncation(max_length=3)
+    saved.enable_padding(length=40)
+    saved.save(str(folder / "tokenizer.json"))
+    tokenizer = huggingface.read(folder).tokenizer
+    for text in ("Der Hund liest ein Buch.", "x"):
+        assert tokenizer.encode(text) == plain.encode(text)
+
+
 def test_what_our_models_have_not_is_one_line(tmp_path):
     from tokenizers import Tokenizer
     from tokenizers.models import WordPiece
@@ -161,7 +176,12 @@ def test_what_our_models_have_not_is_one_line(tmp_path):
     with pytest.raises(UserError, match=r"neither tokenizer.json nor vocab.txt is there; save the model's tokenizer"):
         huggingface.read(folder)
     Tokenizer(WordPiece({"[PAD]": 0, "the": 1}, unk_token="the")).save(str(folder / "tokenizer.json"))
-    with pytest.raises(UserError, match=r"its vocabulary lacks one of \[PAD\], \[CLS\], \[SEP\], \[MASK\]$"):
+    with pytest.raises(UserError, match=r"its vocabulary lacks one of \[PAD\], \[CLS\], \[SEP\], \[MASK\], \[UNK\]$"):
+        huggingface.read(folder)
+    vocabulary = {word: number for number, word in enumerate(foreign.WORDS)}
+    vocabulary["[OTHER]"] = vocabulary.pop("[UNK]")
+    Tokenizer(WordPiece(vocabulary, unk_token="[UNK]")).save(str(folder / "tokenizer.json"))
+    with pytest.raises(UserError, match=r"its vocabulary lacks one of .*, \[UNK\]$"):
         huggingface.read(folder)
     foreign.change_json(folder / "config.json", is_decoder=True)
     with pytest.raises(UserError, match=r"is_decoder=True is not supported; it must be False$"):

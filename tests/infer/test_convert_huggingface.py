@@ -86,6 +86,10 @@ def test_opus_mt_is_read_with_its_tokenizers_and_its_log_probabilities(tmp_path)
     actual = jax.jit(partial(forced_log_probs, Transformer(run.model_config)))(run.params, *arrays)
     assert np.abs(np.asarray(actual)[0] - expected).max() <= TOLERANCE
     assert run.tokenizer.decode(rows[1][0]) == target
+    assert run.tokenizer.word_starts(rows[0][0])[:2] == [True, True], "the language, then the first word"
+    translator = Translator(run.model_config, run.tokenizer, chosen(run.config.decode), max_input=16)
+    cut = translator._cut(">>deu<< " + "The old cat reads a quiz. " * 4)
+    assert len(cut) > 1 and {run.tokenizer.pieces(ids)[0] for ids in cut} == {">>deu<<"}
     with pytest.raises(UserError, match=r"its tokenizer is no sentencepiece model, and MarianMTModel would lack it$"):
         huggingface.write(run, tmp_path)
 

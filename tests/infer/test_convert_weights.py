@@ -278,6 +278,40 @@ def test_pixels_are_normalised_by_finite_numbers(key: str, wrong: float, tmp_pat
         huggingface.read(tmp_path / "vit")
 
 
+@pytest.mark.parametrize("given", [{"do_rescale": False}, {"rescale_factor": 1 / 127.5}])
+@pytest.mark.parametrize("normalised", [False, True])
+def test_pixels_of_another_range_are_refused(given: dict, normalised: bool, tmp_path: Path) -> None:
+    foreign.make("vit", tmp_path / "vit")
+    foreign.change_json(tmp_path / "vit" / "preprocessor_config.json", do_normalize=normalised, **given)
+    with pytest.raises(UserError, match=r"(do_rescale=False|rescale_factor=0\.0078\d*) is not supported; it must be"):
+        huggingface.read(tmp_path / "vit")
+
+
+@pytest.mark.parametrize(("given", "row"), [(5, 5), (0, 0), (None, 0), (50256, 0)])
+def test_gpt2_begins_a_text_with_its_start_token(given: int | None, row: int, tmp_path: Path) -> None:
+    foreign.make("gpt2", tmp_path / "gpt2")
+    foreign.change_json(tmp_path / "gpt2" / "config.json", bos_token_id=given)
+    table_vd = safetensors.load(tmp_path / "gpt2" / "model.safetensors")[0]["transformer.wte.weight"]
+    imported = huggingface.read(tmp_path / "gpt2")
+    assert np.array_equal(imported.params["embed"][BOS], table_vd[row])
+    assert imported.params["output_bias"][BOS] < -25, "nothing is likelier for it"
+
+
+def test_a_pegasus_without_marians_tokenizer_says_what_is_read(tmp_path: Path) -> None:
+    foreign.make("pegasus", tmp_path / "pegasus")
+    (tmp_path / "pegasus" / "vocab.json").unlink()
+    with pytest.raises(UserError, match=r"no such file; the tokenizer must be Marian's: vocab\.json, source\.spm and"):
+        huggingface.read(tmp_path / "pegasus")
+
+
+def test_a_tokenizer_that_makes_its_package_panic_is_one_line(tmp_path: Path) -> None:
+    foreign.make("t5", tmp_path / "t5")
+    normaliser = {"type": "Precompiled", "precompiled_charsmap": "AAAA"}
+    foreign.change_json(tmp_path / "t5" / "tokenizer.json", normalizer=normaliser)
+    with pytest.raises(UserError, match=r"tokenizer\.json: cannot be read \([^\n]+\)$"):
+        huggingface.read(tmp_path / "t5")
+
+
 def test_an_empty_vocabulary_is_refused(tmp_path: Path) -> None:
     foreign.make("bert", tmp_path / "bert")
     for content in ("", "\n"):

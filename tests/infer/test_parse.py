@@ -159,6 +159,17 @@ def test_wrong_calls_are_one_line(workdir: Path, given: dict[str, str], message:
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("task", ["prefix_lm", "recurrent_translation"])
+def test_a_run_of_every_task_that_translates_may_parse(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def opened(workdir: str, checkpoint: str, tasks: tuple[str, ...] = ("translation",)) -> Run:
+        raise UserError("it is opened" if task in tasks else "it is refused")
+
+    monkeypatch.setattr(evaluation, "open_run", opened)
+    options = SimpleNamespace(parameters=None, trees=None, workdir="run", checkpoint=None)
+    with pytest.raises(UserError, match=r"^it is opened$"):
+        evaluation.parse(options)
+
+
 def test_only_a_treebank_can_be_parsed(workdir: Path, run: Run) -> None:
     cfg = run.config.copy_and_resolve_references()
     cfg.data.train = f"text:{workdir.parent}/train.{{en,de}}"
