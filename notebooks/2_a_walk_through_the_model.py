@@ -11,8 +11,8 @@
 # %% [markdown]
 # # A walk through the model
 #
-# Four things in section 3 of the paper take one line each and are easy to get wrong: the division of
-# the scores by $\sqrt{d_k}$, the masks, the place of dropout, and the positions. Here we look at each of them in turn.
+# Four things in section 3 of the paper take one line each and are easy to get wrong: the division of the scores by
+# $\sqrt{d_k}$, the masks, the place of dropout, and the positions. Here we look at each of them in turn.
 
 # %%
 import jax
@@ -53,8 +53,8 @@ for k in widths:
 
 # %% [markdown]
 # Large scores saturate the softmax: one weight is nearly 1, the rest nearly 0. The derivative of a weight with respect
-# to its own score is $a(1-a)$, which is then nearly 0 everywhere: hardly any gradient reaches the query.
-# Divided by $\sqrt{d_k}$, the scores have variance 1 at every width, and this does not happen.
+# to its own score is $a(1-a)$, which is then nearly 0 everywhere: hardly any gradient reaches the query. Divided by
+# $\sqrt{d_k}$, the scores have variance 1 at every width, and this does not happen.
 
 # %%
 figure, panels = plt.subplots(1, 3, figsize=(9, 2.7), layout="constrained")

@@ -6,19 +6,19 @@ A draft of a sentence is a row of digits, each of which is one of equally likely
 values of it spell the same English: those that only the German shows, those on the same side of a threshold, and words
 of several meanings. A sentence has at least the probability that its digits take values which spell it, so its
 information, -log p, is at most the sum of log(values / free values). The mean over sentences of the test split bounds
-their entropy from above: a perfect model's loss is at most this much. With a tokenizer it is given per subword, EOS
-counted, which is what a language model's loss is.
+their entropy from above: the loss of a perfect model that reads whole sentences is at most this much. With a tokenizer
+it is given per subword, EOS counted, as a language model's loss is.
 """
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from absl import flags
 
 from base.command import run
+from base.files import folder
 from base.progress import Progress
 from data.grammar.rules import RULES
 from data.grammar.sentences import pair, written
@@ -103,7 +103,7 @@ def most_nats(english: str, digits: Sequence[Digit]) -> float:
 def main(argv: list[str]) -> None:
     """Prints the mean over the first sentences of the test split, with its standard error."""
     options = flags.FLAGS
-    tokenizer = open_tokenizer(Path(options.tokenizer)) if options.tokenizer else None
+    tokenizer = open_tokenizer(folder("tokenizer", options.tokenizer)) if options.tokenizer else None
     nats = []
     subwords = 0
     with Progress("counting choices", "sentences", total=options.sentences) as progress:

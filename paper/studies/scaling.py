@@ -29,6 +29,7 @@ DRAWS = 500
 FITTED = ("E", "A", "a", "B", "b", "N_opt grows with FLOPs to the power of")
 SEEDS = 3
 NEAR = 0.9  # of the bound that the grammar sets: the upper end of E's interval must reach that much
+NONE = 1e-3  # nats: an E below it is none, since the fit stays a little above its bound of 0
 FEWEST = 8  # runs that a fit of five numbers needs at least
 LEAST_FLOPS = 4e9  # 6 N D of the smallest cell, about
 DOUBLINGS = 11  # from it to the largest cell, about
@@ -213,12 +214,15 @@ def verdict_on_floor(runs: dict[str, RowRuns], law: Fitted | None) -> str:
     if law is None or not is_complete(runs):
         return f"{said} open; the design has {SEEDS} seeds of each cell"
     bound = most_nats(runs)
-    finds = law.low[0] > 0 and law.high[0] >= NEAR * bound
-    return f"{said} {'shown' if finds else 'refuted'}; by the grammar's own chance it is at most {rounded(bound)}"
+    finds = law.low[0] > NONE and law.high[0] >= NEAR * bound
+    return f"{said} {'shown' if finds else 'refuted'}; the grammar's own chance is at most {rounded(bound)}"
 
 
 def most_nats(runs: dict[str, RowRuns]) -> float:
-    """Returns the bound of the grammar's own chance (`paper.entropy`), in nats a token of these runs."""
+    """Returns the bound of the grammar's own chance (`paper.entropy`), in nats a token of these runs.
+
+    It is of a text from its beginning; that rows are scored without what is before them adds to E.
+    """
     tokens = [count for row in runs.values() for count in row.values("tokens")]
     return MOST_NATS * TEST_SENTENCES / tokens[0]
 

@@ -19,7 +19,7 @@ from base.ids import BOS, EOS
 from base.tokens import Tokens
 from data.symbols import Symbols
 from infer import attention_maps as command
-from infer.attention import files
+from infer.attention import drawing, files
 from infer.attention.choices import choices_of_kinds, translation_choices
 from infer.attention.drawing import draw_png, write_html
 from infer.attention.kinds import KINDS
@@ -220,15 +220,18 @@ def test_a_place_that_cannot_be_written_is_named(maps: dict[str, AttentionMap], 
         draw_png(maps["cross"], "t", 1, 1, tmp_path / "none" / "map.png")
 
 
-def test_the_models_own_translation_is_the_default(run: Run):
+def test_the_models_own_translation_is_the_default(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     source = "The dog sleeps."
     translation = translate_one(run, source)
     assert translation and "\n" not in translation
-    title, own = run_maps(run, source, None)
-    assert title == f"{source} → {translation}"
+    output = tmp_path / "maps.npz"
+    given = {"workdir": str(run.workdir), "checkpoint": "latest", "source": source, "target": None, "kind": None}
+    drawing.main(SimpleNamespace(output=str(output), **given))
+    assert capsys.readouterr().out == f"{source} → {translation}\n{output}\n"
     expected = attention_maps(run.model_config, run.params, run.tokenizer, source, translation)
-    assert own["cross"].queries == expected["cross"].queries
-    np.testing.assert_array_equal(own["cross"].weights_nhts, expected["cross"].weights_nhts)
+    with np.load(output) as own:
+        assert own["cross_queries"].tolist() == expected["cross"].queries
+        np.testing.assert_array_equal(own["cross"], expected["cross"].weights_nhts)
 
 
 def test_labels_show_words_and_bytes_as_text():

@@ -2,6 +2,7 @@
 
 import math
 import random
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,7 @@ from data.grammar.sentences import pair
 from data.grammar.syntax import Draft, leaf
 from data.trees.tree import Tree
 from paper import entropy
+from tests import tiny
 from tests.commands import run
 
 
@@ -60,6 +62,8 @@ def test_free_values_may_all_change_at_once(indices: range):
 
 
 @pytest.mark.slow
-def test_the_command_says_what_a_sentence_and_what_a_subword_has():
-    printed = run("paper.entropy", "--sentences=3")
+def test_the_command_says_what_a_sentence_and_what_a_subword_has(tmp_path: Path):
+    tiny.tokenizer().save(tmp_path / "tokenizer.model")
+    printed = run("paper.entropy", "--sentences=3", f"--tokenizer={tmp_path}/tokenizer.model")
     assert "3 sentences of grammar:test, English: at most" in printed.stdout
+    assert "subwords a sentence: at most" in printed.stdout

@@ -435,7 +435,7 @@ def test_the_examples_of_the_page_are_right(tmp_path: Path) -> None:
 
 def test_a_grace_period_without_time_for_heartbeats_is_refused() -> None:
     command = [sys.executable, "-m", "train.sweep", "--workdir=x", "--table", "--silence=1"]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2 and "--silence" in done.stderr and "no sweep" not in done.stderr
 
 

@@ -70,8 +70,8 @@ def run_child(command: list[str], log: Path, watch: Callable[[], bool]) -> tuple
 
     `watch` is called twice a second, and once at the end. Once it returns True the child is asked to stop (SIGTERM: it
     saves first); if it raises, the child is killed at once. Ctrl-C reaches the child only through `watch`, for it has
-    its own process group. On Linux the kernel kills it when this process dies: no run outlives its worker. It finds the
-    packages by their own names, which with an installed `vaswani` this process alone does.
+    its own process group. On Linux the kernel kills it when this process dies: no run outlives its worker. PYTHONPATH
+    tells the child where the packages are: with an installed `vaswani` only this process would know.
     """
     parent = os.getpid()
     places = filter(None, (str(_ROOT), os.environ.get("PYTHONPATH")))
