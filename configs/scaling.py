@@ -29,8 +29,9 @@ law was fitted without a floor. Does it find one where the curve flattens?
 - Expected: met, and shown. With the subwords of the first design the bound is 1.99 nats a token, and its best model is
   at 2.22, so the longest runs should be near the bound, and E between 1.6 and the bound.
 
-Outcome: not met, and refuted. Noticed after the runs: the bound is of a text that is read from its beginning, while each
-row of 64 tokens is scored without what is before it, which costs about 0.07 nats a token. No verdict depends on it.
+Outcome: not met, and refuted. Noticed after the runs: the bound is of a text that is read from its beginning, while
+each row of 64 tokens is scored without what is before it, which costs about 0.07 nats a token. No verdict depends on
+it.
 
     python -m paper.entropy
     for width in 16 32 64 128; do for updates in 50 100 200 400 800 1600; do for seed in 0 1 2; do

@@ -60,9 +60,7 @@ COLUMNS = {  # heading: key of the evaluation
     "exact match %": "exact_match",
     "perplexity": "perplexity",
 }
-_ALL_SCORES = (
-    "[docs/results.md](docs/results.md) has all such runs but those of studies, with every score and signature."
-)
+_ALL_SCORES = "[docs/results.md](docs/results.md) has all of them but those of studies, with every score and signature."
 MANIFEST = {"pairs": dict, "tokens": dict, "sha256": dict}
 
 
