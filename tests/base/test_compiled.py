@@ -280,15 +280,19 @@ def test_several_processes_of_one_run_keep_nothing_by_themselves(tmp_path: Path)
     connect = """
 def main(argv):
     from types import SimpleNamespace
+    from unittest import mock
     import portpicker
     from run.connect import connect
     address = f"localhost:{portpicker.pick_unused_port()}"
-    connect(SimpleNamespace(coordinator=address, processes=1, process=0))
+    with mock.patch("jax.process_count", lambda: 2):  # as if there were another
+        connect(SimpleNamespace(coordinator=address, processes=1, process=0))
     computed()
 run(main)
 """
     python(PROGRAM + connect, tmp_path)
     assert programs(tmp_path) == []
+    python(PROGRAM + connect.replace("lambda: 2", "lambda: 1"), tmp_path / "alone")
+    assert len(programs(tmp_path / "alone")) == 1
     own = {"JAX_COMPILATION_CACHE_DIR": str(tmp_path), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
     python(PROGRAM + connect, tmp_path, own)
     assert len(list(tmp_path.glob("jit_program-*-cache"))) == 1
