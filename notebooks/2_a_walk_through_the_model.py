@@ -167,10 +167,10 @@ def read_both_ways(cfg):
     return np.abs(forwards - backwards[:, ::-1]).max()
 
 
-moved = {"without positions": read_both_ways(blind), "with sinusoids": read_both_ways(config)}
-for name, by in moved.items():
+differences = {"without positions": read_both_ways(blind), "with sinusoids": read_both_ways(config)}
+for name, by in differences.items():
     print(f"{name}: largest difference {by:.6f}")
-assert moved["without positions"] < 1e-5 < moved["with sinusoids"]
+assert differences["without positions"] < 1e-5 < differences["with sinusoids"]
 
 # %% [markdown]
 # The paper adds to each embedding a vector that depends on the position alone (section 3.5),
