@@ -141,4 +141,5 @@ class LanguageModel(DecoderOnly):
 
 def init_params(config: ModelConfig, key: PRNGKeyArray) -> dict:
     """Returns fresh float32 parameters, drawn as those of `model.transformer`."""
-    return jax.jit(LanguageModel(config).init)(key, Tokens.of(jnp.ones((1, 1), jnp.int32)))["params"]
+    token = Tokens.of(jnp.ones((1, 1), jnp.int32))
+    return jax.jit(LanguageModel(config).init)(key, token)["params"]

@@ -38,7 +38,8 @@ class PrefixLM(DecoderOnly):
 
     def attention_maps(self, source: Tokens, target: Tokens) -> dict[str, Float[Array, "n b h t t"]]:
         """Returns the weights of all layers and heads, as "decoder"; rows and columns are those of `joined`."""
-        return self._weights(joined(source, target), self._prefix(source.ids_bt.shape[1]))
+        s = source.ids_bt.shape[1]
+        return self._weights(joined(source, target), self._prefix(s))
 
     @nn.nowrap
     def output_limits(self, source_bs: Int[Array, "b s"], extra_length: int) -> tuple[Int[Array, " b"], int]:
@@ -50,7 +51,8 @@ class PrefixLM(DecoderOnly):
         s = source_bs.shape[1]
         lengths_b = jnp.sum(source_bs != PAD, axis=1)
         is_bos_bs = jnp.arange(s + 1)[None] == lengths_b[:, None]
-        prompts_bs = jnp.where(is_bos_bs, BOS, jnp.pad(source_bs, ((0, 0), (0, 1))))
+        longer_bs = jnp.pad(source_bs, ((0, 0), (0, 1)))
+        prompts_bs = jnp.where(is_bos_bs, BOS, longer_bs)
         return self.read_prompts(prompts_bs, beams, slots, self._prefix(s))
 
     def _prefix(self, length: int) -> int:

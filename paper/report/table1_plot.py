@@ -26,18 +26,23 @@ def plot(record: dict[str, Any], path: Path) -> None:
         line = measured["lines"]["n"]
         paths = measured["paths"]
         n = [point["n"] for point in line]
-        by_operations.plot(n, [point["operations"] for point in line], marker=".", label=name)
-        by_time.plot(n, [point["seconds"] / unit for point in line], marker=".")
+        operations = [point["operations"] for point in line]
+        times = [point["seconds"] / unit for point in line]
+        by_operations.plot(n, operations, marker=".", label=name)
+        by_time.plot(n, times, marker=".")
         # Equal lengths are common: lines of decreasing width keep all of them visible.
         width = 1.5 * (len(types) - place)
-        by_path.plot([path["n"] for path in paths], [path["length"] for path in paths], linewidth=width)
+        path_n = [one["n"] for one in paths]
+        lengths = [one["length"] for one in paths]
+        by_path.plot(path_n, lengths, linewidth=width)
     for axes, title, label in (
         (by_operations, f"operations, d = {d}", "floating-point operations"),
         (by_time, f"time, d = {d}", "time, the fastest at the smallest n = 1"),
         (by_path, "longest path, k = {k}, r = {r}".format(**record["paths_at"]), "layers between two positions"),
     ):
-        axes.set(xscale="log", yscale="log", xlabel="n", title=title, ylabel=label)
+        axes.set(xlabel="n", title=title, ylabel=label)
         axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
         if axes is not by_path:
             axes.axvline(d, color="grey", linestyle=":")
             axes.text(d, 0.98, " n = d", color="grey", transform=axes.get_xaxis_transform(), va="top")

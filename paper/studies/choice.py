@@ -31,7 +31,8 @@ def stage_1(records: Records, study: Table, file: str, options: Mapping[str, Ite
         perplexities = {str(option): found[f"{file}:{row}:{option}"].get(0) for option in of_row}
         shown = [_cell(perplexities, name) for name in names]
         lines.append((row, *shown, choice(perplexities) or NOT_RUN))
-    head = (study.head[0], *(f"validation perplexity with {what}: {name}" for name in names), "chosen")
+    of_options = [f"validation perplexity with {what}: {name}" for name in names]
+    head = (study.head[0], *of_options, "chosen")
     notes = [f"one run of seed 0 with each; the choice is recorded in {file} before stage 2"]
     return Table(study.name, f"{study.title}, stage 1: {what}s", head, lines, notes)
 

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from matplotlib import colormaps
 from scipy.optimize import least_squares
 
-from base.table import NOT_RUN, Table, number
+from base.table import NOT_RUN, Table, number, spread
 from configs.scaling import LONG_ROWS, MOST_NATS, ROWS, TEST_SENTENCES
 from model.parameter_count import parameter_count
 from paper.drawing import drawn
@@ -152,14 +152,31 @@ def runs_table(runs: dict[str, RowRuns], name: str, title: str) -> Table:
     lines: list[tuple[str, ...]] = []
     for cell, row in runs.items():
         n, d = size(cell)
-        lines.append((row.label(cell), f"{n:,}", f"{d:,}", row.shown("nll", 3), str(len(row.scored)), cost(row.scored)))
+        later = [second_half(seed.scores["nll_by_position"]) for seed in row.scored]
+        lines.append(
+            (
+                row.label(cell),
+                f"{n:,}",
+                f"{d:,}",
+                row.shown("nll", 3),
+                spread(later, 3),
+                str(len(row.scored)),
+                cost(row.scored),
+            )
+        )
     notes = [
         "row: width and updates; nats a token of the test set, mean over the seeds ± standard deviation",
+        "second half: of the tokens in the second half of each row of 64, which are read with something before them",
         *run_notes(runs),
         *caveat_notes(runs),
     ]
-    head = ("row", "parameters without embeddings", "tokens", "nats a token", "seeds", "cost")
+    head = ("row", "parameters without embeddings", "tokens", "nats a token", "second half", "seeds", "cost")
     return Table(name, title, head, lines, notes)
+
+
+def second_half(nll_by_position: Sequence[float]) -> float:
+    """Returns the mean over the positions of the second half of a row."""
+    return float(np.mean(nll_by_position[len(nll_by_position) // 2 :]))
 
 
 def fitted(runs: dict[str, RowRuns]) -> Fitted | None:
@@ -245,20 +262,22 @@ def plot(records: Records, path: Path) -> None:
     Raises:
       UserError: the file cannot be written.
     """
-    designs = {"": rows(records), "with more text": rows(records, LONG_ROWS)}
+    first = rows(records)
+    long = rows(records, LONG_ROWS)
     with drawn(path, 9, 4) as figure:
-        panels = figure.subplots(1, 2, sharex=True, sharey=True)
-        for axes, (title, runs) in zip(panels, designs.items(), strict=True):
-            axes.set(xscale="log", xlabel="parameters without embeddings, N", title=title)
+        left, right = figure.subplots(1, 2, sharex=True, sharey=True)
+        left.set_ylabel("nats a token")
+        right.set_title("with more text")
+        if any(row.scored for row in long.values()):
+            right.axhline(most_nats(long), color="black", linestyle=":", linewidth=0.8)
+        by_label: dict[str, Any] = {}  # of both panels, each once
+        for axes, runs in ((left, first), (right, long)):
+            axes.set(xscale="log", xlabel="parameters without embeddings, N")
             points = gathered(runs)
             if len(points.n) >= FEWEST:
                 draw_law(axes, points)
-        panels[0].set_ylabel("nats a token")
-        if any(row.scored for row in designs["with more text"].values()):
-            panels[1].axhline(most_nats(designs["with more text"]), color="black", linestyle=":", linewidth=0.8)
-        by_label: dict[str, Any] = {}
-        for axes in panels:
-            by_label |= {line.get_label(): line for line in axes.get_legend_handles_labels()[0]}
+            lines, _ = axes.get_legend_handles_labels()
+            by_label |= {line.get_label(): line for line in lines}
         if by_label:
             figure.legend(by_label.values(), by_label.keys(), loc="outside lower center", ncols=5, fontsize=6)
 

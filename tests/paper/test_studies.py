@@ -218,6 +218,15 @@ def test_a_law_is_found_again_and_the_largest_run_predicted(tmp_path: Path) -> N
     assert (tmp_path / "scaling.svg").stat().st_size > 10_000
 
 
+def test_the_second_half_of_rows_stands_beside_the_whole(tmp_path: Path) -> None:
+    for seed, last in enumerate((1.0, 2.0)):
+        config = planted_config(f"{scaling.FILE}:64-200", seed=seed)
+        by_position = [9.0, 9.0, 2.0, last]
+        plant(tmp_path / str(seed), config, scores(config, "test", 1.0, nll=5.0, nll_by_position=by_position))
+    found = row(scaling.tables(find_records(tmp_path))[0], "64-200")
+    assert (found["nats a token"], found["second half"]) == ("5.000 ± 0.000", "1.750 ± 0.354")
+
+
 def test_a_law_without_a_floor_has_none() -> None:
     """The fit is continuous and not pulled anywhere: between the points of a grid, and with E at its bound of 0."""
     size_of = np.array([scaling.size(name) for name in ROWS], float)

@@ -40,7 +40,8 @@ def difference_of(one: FoundRun, other: FoundRun) -> Table:
         if run.state == "damaged":
             raise UserError(run.problem)
     rows: list[tuple[str, ...]] = list(zip(_HEAD[1:], _reached(one), _reached(other), strict=True))
-    rows += [(key, setting(one.config[key]), setting(other.config[key])) for key in differing_keys([one, other])]
+    for key in differing_keys([one, other]):
+        rows.append((key, setting(one.config[key]), setting(other.config[key])))
     differing = [row for row in rows if row[1] != row[2]]
     title = "" if differing else "nothing differs"
     return Table("", title, ("", str(one.path), str(other.path)), differing, [])
