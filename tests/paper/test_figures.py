@@ -19,7 +19,7 @@ from data.symbols import Symbols
 from infer.attention.maps import AttentionMap
 from infer.runs import Run, open_run
 from paper import drawing, figures
-from paper.heads.measure import load_or_measure
+from paper.heads.measure import measure_heads
 from paper.heads.roles import AnnotatedPair, annotate
 from tests import tiny
 from tests.conftest import ROOT
@@ -252,7 +252,7 @@ def test_the_schedule_is_equation_3(drawn: list[Figure]):
 def test_a_run_of_words_is_refused_before_anything_is_measured(run: Run):
     words = run._replace(text=Symbols.of(tiny.PAIRS, 0, "words"))
     with pytest.raises(UserError, match=r"this run's units are words; heads are measured by subwords$"):
-        load_or_measure(words, sentences=1, cases=0)
+        measure_heads(words, sentences=1, cases=0)
 
 
 def test_a_run_that_was_changed_can_be_drawn() -> None:
