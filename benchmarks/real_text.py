@@ -1,5 +1,7 @@
 """Times the translation of real sentences by a trained run: ours and CTranslate2's, on one processor and on two.
 
+Ours is timed with both kinds of stopping (see `model.search.beam`); CTranslate2's search is that of "full".
+
 What is timed begins and ends with text. Each contender has processes of its own, which see no more processors than it
 may use. The first finds no compiled programs; the second finds those of the first, and stays for the warm rounds, in
 which the contenders take turns.
@@ -40,7 +42,7 @@ Translate = Callable[[list[str]], tuple[list[str], int]]  # to the texts, and ho
 
 
 class Contender(NamedTuple):
-    """Whose search, in what arithmetic, on how many processors."""
+    """Whose search, "ours STOPPING" or "ctranslate2"; in what arithmetic, on how many processors."""
 
     engine: str
     arithmetic: str
@@ -58,7 +60,13 @@ class Call(NamedTuple):
 
 def contenders() -> list[Contender]:
     """Returns all contenders, those on two processors only if there are two."""
-    kinds = (("ours", "float32"), ("ours", "bfloat16"), ("ctranslate2", "float32"), ("ctranslate2", "int8"))
+    kinds = (
+        ("ours exact", "float32"),
+        ("ours exact", "bfloat16"),
+        ("ours full", "float32"),
+        ("ctranslate2", "float32"),
+        ("ctranslate2", "int8"),
+    )
     most = min(2, len(os.sched_getaffinity(0)))
     return [Contender(*kind, threads) for threads in range(1, most + 1) for kind in kinds]
 
@@ -71,8 +79,10 @@ def serve(options: Any) -> None:
     engine, arithmetic, threads = options.contender
     processors = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, processors[: int(threads)])
-    begin = our_engine if engine == "ours" else their_engine
-    translate = begin(options, arithmetic, int(threads))
+    if engine == "ctranslate2":
+        translate = their_engine(options, arithmetic, int(threads))
+    else:
+        translate = our_engine(options, arithmetic, engine.removeprefix("ours "))
     lines = list(read_lines(Path(options.source)))
     counted = 0.0  # what the process took to get here belongs to its first call
     for _ in sys.stdin:
@@ -81,11 +91,11 @@ def serve(options: Any) -> None:
         counted = time.process_time()
 
 
-def our_engine(options: Any, arithmetic: str, threads: int) -> Translate:
+def our_engine(options: Any, arithmetic: str, stopping: str) -> Translate:
     """Returns what `python -m infer.translate` does."""
     run = open_run(options.workdir)
     config = dataclasses.replace(run.model_config, dtype=arithmetic)
-    translator = Translator(config, run.tokenizer, chosen(run.config.decode))
+    translator = Translator(config, run.tokenizer, chosen(run.config.decode, stopping=stopping))
     params = jax.device_put(run.params)
 
     def translate(lines: list[str]) -> tuple[list[str], int]:
@@ -207,13 +217,18 @@ def main(options: Any) -> None:
                 warm[contender].append(process.call())
     print(as_text(table(options, config, first, second, warm, references)))
     for threads in sorted({contender.threads for contender in warm}):
-        ours = shortest(warm[Contender("ours", "float32", threads)])
-        for contender, calls in warm.items():
-            if contender.threads == threads and contender.engine != "ours":
-                times = f"{shortest(calls) / ours:.2f}"
-                print(
-                    f"{contender.engine} {contender.arithmetic} / ours float32, {threads} threads: {times} x the time"
-                )
+        _print_ratios({contender: calls for contender, calls in warm.items() if contender.threads == threads})
+
+
+def _print_ratios(warm: dict[Contender, list[Call]]) -> None:
+    """Prints how much longer each of CTranslate2's takes than each of ours in float32, by their shortest calls."""
+    ours = [contender for contender in warm if contender.engine != "ctranslate2" and contender.arithmetic == "float32"]
+    theirs = [contender for contender in warm if contender.engine == "ctranslate2"]
+    for their in theirs:
+        for our in ours:
+            times = shortest(warm[their]) / shortest(warm[our])
+            pair = f"{their.engine} {their.arithmetic} / {our.engine} {our.arithmetic}"
+            print(f"{pair}, {our.threads} threads: {times:.2f} x the time")
 
 
 def shortest(calls: list[Call]) -> float:

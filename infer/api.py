@@ -39,7 +39,13 @@ class LoadedRun:
 
     @overload
     def translate(  # type: ignore[overload-overlap]  # a string is a sequence of strings, and the first one counts
-        self, lines: str, *, beam: int | None = None, alpha: float | None = None, extra_length: int | None = None
+        self,
+        lines: str,
+        *,
+        beam: int | None = None,
+        alpha: float | None = None,
+        extra_length: int | None = None,
+        stopping: str | None = None,
     ) -> str: ...
 
     @overload
@@ -50,6 +56,7 @@ class LoadedRun:
         beam: int | None = None,
         alpha: float | None = None,
         extra_length: int | None = None,
+        stopping: str | None = None,
     ) -> list[str]: ...
 
     def translate(
@@ -59,13 +66,14 @@ class LoadedRun:
         beam: int | None = None,
         alpha: float | None = None,
         extra_length: int | None = None,
+        stopping: str | None = None,
     ) -> str | list[str]:
         """Returns the best translation of each line, or of one string; options default to the run's `config.decode`.
 
         Raises:
-          UserError: an option is outside `infer.translate.options.LIMITS`.
+          UserError: an option is outside `infer.translate.options.LIMITS`, or unknown.
         """
-        decoding = chosen(self.run.config.decode, beam=beam, alpha=alpha, extra_length=extra_length)
+        decoding = chosen(self.run.config.decode, beam=beam, alpha=alpha, extra_length=extra_length, stopping=stopping)
         translations = self._translations(lines, decoding)
         texts = [translation.text for translation in translations]
         return texts[0] if isinstance(lines, str) else texts
@@ -78,17 +86,20 @@ class LoadedRun:
         beam: int | None = None,
         alpha: float | None = None,
         extra_length: int | None = None,
+        stopping: str | None = None,
     ) -> list[tuple[Hypothesis, ...]]:
         """Returns up to `nbest` translations of each line, best first, each with `text`, `score` and `log_prob`.
 
         The beam is at least `nbest`. The score is log p, in nats and with EOS, over the length penalty (section 6.1).
 
         Raises:
-          UserError: an option is outside `infer.translate.options.LIMITS`.
+          UserError: an option is outside `infer.translate.options.LIMITS`, or unknown.
         """
         if beam is None:
             beam = max(nbest, self.run.config.decode.beam)
-        decoding = chosen(self.run.config.decode, beam=beam, alpha=alpha, extra_length=extra_length, nbest=nbest)
+        decoding = chosen(
+            self.run.config.decode, beam=beam, alpha=alpha, extra_length=extra_length, stopping=stopping, nbest=nbest
+        )
         return [translation.hypotheses for translation in self._translations(lines, decoding)]
 
     def _translations(self, lines: str | Sequence[str], decoding: Decoding) -> list[Translation]:

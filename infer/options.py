@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 from base import command
 from base.errors import UserError
 from base.files import folder, folders
-from infer.translate.options import FULL_BATCH, Decoding, allowed, chosen, limits
+from infer.translate.options import FULL_BATCH, STOPPINGS, Decoding, allowed, chosen, limits
 from run import changes, connect
 from run.config import SPLITS
 from run.signals import Signals, leave
@@ -65,13 +65,20 @@ def define_run_flags(several: bool = False) -> None:
 
 
 def define_decoding_flags() -> None:
-    """Defines --beam, --alpha and --extra_length."""
+    """Defines --beam, --alpha, --extra_length and --stopping."""
     flags.DEFINE_integer("beam", None, "beam size, 1 is greedy; default: config.decode.beam")
     flags.DEFINE_float("alpha", None, "length penalty; default: config.decode.alpha")
     flags.DEFINE_integer(
         "extra_length",
         None,
         "how many more subwords than its source an output may have; default: config.decode.extra_length",
+    )
+    flags.DEFINE_enum(
+        "stopping",
+        None,
+        STOPPINGS,
+        "when the search of a sentence ends: exact, once no hypothesis could still win; full, once as many have ended "
+        "as the beam holds, which is faster and may miss the best; default: config.decode.stopping",
     )
     within_limits("beam", "alpha", "extra_length")
 
@@ -116,5 +123,6 @@ def decoding(options: Any, config: ConfigDict, **more: Any) -> Decoding:
         beam=options.beam,
         alpha=options.alpha,
         extra_length=options.extra_length,
+        stopping=options.stopping,
         **more,
     )

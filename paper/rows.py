@@ -169,12 +169,21 @@ def _fitting(runs: list[RunRecord], config: dict[str, Any], split: str, measure:
             if evaluation.members != members:
                 continue
             scores = evaluation.scores
-            # A record that does not say which length penalty it is of had that of its run.
-            penalty = scores.get("length_penalty", run.config["decode"]["length_penalty"])
-            has_penalty = "beam" not in scores or penalty == config["decode"]["length_penalty"]
-            if not run.problem and measure in scores and has_penalty and fits(scores, config, split, run.steps):
+            is_searched = "beam" not in scores or _is_searched_alike(scores, run, config)
+            if not run.problem and measure in scores and is_searched and fits(scores, config, split, run.steps):
                 fitting.append(ScoredRun(run, evaluation.scores, evaluation.lines))
     return fitting
+
+
+def _is_searched_alike(scores: dict[str, Any], run: RunRecord, config: dict[str, Any]) -> bool:
+    """Returns whether the length penalty and the stopping of an evaluation are the row's, as older records imply them.
+
+    A record that does not name its length penalty had that of its run; one that does not name its stopping was exact.
+    """
+    penalty = scores.get("length_penalty", run.config["decode"]["length_penalty"])
+    stopping = scores.get("stopping", "exact")
+    decode = config["decode"]
+    return bool(penalty == decode["length_penalty"] and stopping == decode["stopping"])
 
 
 def _is_spaced_alike(run: RunRecord, config: dict[str, Any]) -> bool:
@@ -207,7 +216,7 @@ def _wanted(config: dict[str, Any], split: str) -> str:
     decode = config["decode"]
     every = config["checkpoint"]["every"]
     spaced = f" saved every {every} updates" if decode["checkpoint"].startswith("average:") else ""
-    search = f"beam {decode['beam']} and alpha {decode['alpha']:g} ({decode['length_penalty']})"
+    search = f"beam {decode['beam']} and alpha {decode['alpha']:g} ({decode['length_penalty']}, {decode['stopping']})"
     asked = f"--checkpoint={decode['checkpoint']}{spaced}, {search}"
     return f"no evaluation of {split} with {asked}"
 

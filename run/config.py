@@ -31,6 +31,7 @@ ADDED = (
     "model.mup_width",
     "optim.ema",
     "diagnose_every",
+    "decode.stopping",
     "amx",
 )
 SPLITS = ("test", "valid", "train")  # keys of `config.data` that name corpora

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
+from base.ids import EOS
 from base.tokens import Tokens
 from configs.common import default
 from data.batching import Batch
@@ -253,3 +254,11 @@ def random_run(**model: object) -> Run:
     config = model_config(cfg, tokenizer().vocab_size)
     params = jax.device_get(perturbed(config))
     return Run(Path("nowhere"), cfg, config, tokenizer(), params, 1, (1,))
+
+
+def ending_run() -> Run:
+    """Returns a `random_run` in which the end is likely, so that most searches end after a few tokens."""
+    width = {"d_model": 16, "h": 2, "d_k": 8, "d_v": 8, "norm_epsilon": 1e-5}
+    run = random_run(N=2, **width, output_bias=True)
+    likely_end = 3.0 * (np.arange(run.model_config.vocab_size) == EOS)
+    return run._replace(params=run.params | {"output_bias": run.params["output_bias"] + likely_end})

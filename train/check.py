@@ -10,7 +10,7 @@ from ml_collections import ConfigDict
 import tasks
 from base.errors import UserError
 from base.keys import flat
-from infer.translate.options import PENALTIES, allowed, limits
+from infer.translate.options import PENALTIES, STOPPINGS, allowed, limits
 from run.choices import CHOICES as CHECKPOINTS
 from run.choices import EMA, is_choice
 from run.config import check_keys
@@ -22,6 +22,7 @@ CHOICES = {
     "optim.name": ("adam", "adamw", "muon", "ademamix", "adafactor", "schedule_free_adamw"),
     "optim.schedule": ("paper", "cosine", "inverse_sqrt", "constant"),
     "decode.length_penalty": PENALTIES,
+    "decode.stopping": STOPPINGS,
 }
 AT_LEAST_1 = (
     "checkpoint.every",

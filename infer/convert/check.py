@@ -102,6 +102,14 @@ def penalty_note(engine: str, kind: str) -> str:
     return f"{ranking}, the run by log p / ((5 + n) / 6)^alpha."
 
 
+def stopping_note(engine: str, stopping: str) -> str:
+    """Returns how the end of a search of `engine` differs from a run's, of the kind `config.decode.stopping`."""
+    end = f"{engine} ends a search once as many hypotheses have ended as the beam holds"
+    if stopping == "full":
+        return f"{end}, as the run does."
+    return f"{end}, the run once no hypothesis could still win (`--stopping=full` makes it do the same)."
+
+
 def compare(engine: str, sentences: ScoredPairs, log_probs: Sequence[Sequence[float]], tolerance: float) -> float:
     """Reports the largest difference between our log-probabilities of subwords and an engine's `log_probs`.
 

@@ -20,6 +20,7 @@ from infer.convert.check import (
     compare,
     penalty_note,
     scored_pairs,
+    stopping_note,
 )
 from infer.runs import Run
 from infer.translate.translator import MAX_INPUT
@@ -47,6 +48,7 @@ What differs from the code that trained it:
 
 - Length penalty: {penalty}
   Where they differ, beam search with the same alpha may choose another hypothesis.
+- Stopping: {stopping}
 - An output had at most {extra_length} subwords more than its source; max_decoding_length is one number for all.
 - A sentence of more than {rows} subwords is an error{alibi}; the code splits such lines into pieces.
 """
@@ -116,6 +118,7 @@ def _write_readme(model_run: Run, folder: Path, quantization: str, compute: str)
         alpha=decode.alpha,
         longest=min(rows, 256),
         penalty=penalty_note("CTranslate2", decode.length_penalty),
+        stopping=stopping_note("CTranslate2", decode.stopping),
         extra_length=decode.extra_length,
         rows=rows,
         alibi=ALIBI if config.positions == "alibi" else "",

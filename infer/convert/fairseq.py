@@ -162,6 +162,7 @@ def _config(path: Path, settings: dict[str, Any]) -> ConfigDict:
     config.model.tie_embeddings = settings["share_all_embeddings"]
     config.decode.length_penalty = "power"
     config.decode.alpha = 1.0
+    config.decode.stopping = "full"
     config.decode.beam = 5
     return config
 

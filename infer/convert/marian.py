@@ -158,6 +158,7 @@ def _write_settings(model_run: Run, folder: Path, kind: str, name: str) -> None:
     search = {
         "num_beams": decode.beam,
         "length_penalty": decode.alpha,
+        "early_stopping": True if decode.stopping == "full" else "never",
         "max_length": 512,
         "bad_words_ids": [[PAD], [BOS]],
     }

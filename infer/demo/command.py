@@ -20,7 +20,7 @@ def main(options: Any) -> None:
 
     workdirs = folders("workdir", options.workdir)
     runs = [open_run(workdir, options.checkpoint) for workdir in workdirs]
-    search = {name: options[name].value for name in ("beam", "alpha", "extra_length")}
+    search = {name: options[name].value for name in ("beam", "alpha", "extra_length", "stopping")}
     demo = Demo(runs, workdirs, search)
     server.answers = {"/translate": demo.answer, "/warm": demo.warm, "/beam": demo.beam}
     print(f"http://{options.host}:{server.server_address[1]}/", flush=True)

@@ -48,15 +48,15 @@ def _evaluated_task(task: str, corpus: str | None) -> str:
 def _check_nothing_is_translated(options: Any, task: str, evaluated: str) -> None:
     """Raises a `UserError` if a flag of translation is given, or no split or corpus."""
     corpus = options.split or options.corpus
-    of_searches = (options.beam, options.alpha, options.extra_length, options.batch_tokens)
+    of_searches = (options.beam, options.alpha, options.extra_length, options.stopping, options.batch_tokens)
     searches = options.oracle_length or any(value is not None for value in of_searches)
     if corpus is None or options.output or searches:
         why = f"this run's task is {task}"
         if evaluated != task:
             why = f"{corpus} is a text, which is not translated"
         raise UserError(
-            f"{why}: give --split or --corpus, and no file, --output, --beam, --alpha, --extra_length, --batch_tokens "
-            "or --oracle_length"
+            f"{why}: give --split or --corpus, and no file, --output, --beam, --alpha, --extra_length, --stopping, "
+            "--batch_tokens or --oracle_length"
         )
 
 

@@ -132,6 +132,8 @@ def _name(record: dict[str, Any], checkpoint: str, kind: str, *, has_hash: bool)
     parts += [f"{key}{record[key]:g}" for key in ("beam", "alpha", "extra_length", "row") if key in record]
     if record.get("length_penalty", "gnmt") != "gnmt":
         parts.append(record["length_penalty"])
+    if record.get("stopping", "exact") != "exact":
+        parts.append(record["stopping"])
     if ORACLE in record:
         parts.append("oracle_length")
     return re.sub(r"[^\w.-]+", "_", "-".join(parts))

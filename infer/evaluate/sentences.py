@@ -83,12 +83,13 @@ def about(sentences: Sentences, decoding: Decoding) -> dict[str, Any]:
         "alpha": decoding.alpha,
         "extra_length": decoding.extra_length,
         "length_penalty": decoding.length_penalty,
+        "stopping": decoding.stopping,
     }
 
 
 def headline(record: dict[str, Any]) -> str:
     """Returns one line: the data, the search options and the checkpoint steps."""
-    return (
-        f"{record['data']}: {record['sentences']:,} sentences, beam {record['beam']}, alpha {record['alpha']:g}, "
-        f"{named_steps(record['checkpoints'])}"
-    )
+    search = f"beam {record['beam']}, alpha {record['alpha']:g}"
+    if record["stopping"] != "exact":
+        search += f", stopping {record['stopping']}"
+    return f"{record['data']}: {record['sentences']:,} sentences, {search}, {named_steps(record['checkpoints'])}"

@@ -71,6 +71,7 @@ def decoding_of(options: Any, config: ConfigDict) -> Decoding:
         nbest=options.samples,
         sampling=sampling,
         length_penalty=config.decode.length_penalty,
+        stopping=config.decode.stopping,
     )
 
 

@@ -1,6 +1,6 @@
 // The beam of one sentence as a tree: a column a step, the most probable extension on top, a line to what it extends.
 const BEAM_LEGEND = "Each column is a step of the search: every extension that it weighed, the most probable on top, with its log p. "
-  + "A solid frame: kept, or finished with the score below it; a dashed one: pruned, less probable than the beam's, or given up at the end, when it could beat none of them. "
+  + "A solid frame: kept, or finished with the score below it; a dashed one: pruned, less probable than the beam's, or given up when the search ended. "
   + "In colour: the translations returned, with their ranks. Point at one, or move with Tab, to read it whole.";
 
 const SVG = document.querySelector("svg").namespaceURI; // of the empty one in the page

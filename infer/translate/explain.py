@@ -38,7 +38,7 @@ LONGEST = 100  # source subwords, beyond which no screen could show the tree
 KEPT = "kept"  # extended in the next step
 PRUNED = "pruned"  # less probable than the beam's
 FINISHED = "finished"  # ends in EOS
-HOPELESS = "hopeless"  # alive at the end, when no continuation could have scored better than what had finished
+HOPELESS = "hopeless"  # alive at the end; if the stopping is exact, no continuation could have scored better
 
 Ids = tuple[int, ...]
 
@@ -195,11 +195,12 @@ def _nodes(
     nodes = []
     ids_k = _rows(weighed.ids_bkt, length)
     log_probs_k = np.asarray(weighed.log_probs_bk)[0].tolist()
-    for ids, log_prob in zip(ids_k, log_probs_k, strict=True):
+    for place, (ids, log_prob) in enumerate(zip(ids_k, log_probs_k, strict=True)):
         if not np.isfinite(log_prob):
             continue
         state = PRUNED
-        if ids[-1] == EOS:
+        may_finish = decoding.stopping == "exact" or place < decoding.beam
+        if ids[-1] == EOS and may_finish:
             state = FINISHED
         elif ids in kept:
             state = KEPT if np.isfinite(kept[ids]) else HOPELESS

@@ -23,6 +23,7 @@ LIMITS: dict[str, tuple[int | float, int | float]] = {
 }
 FULL_BATCH = 2_048  # source positions of a full batch, padding included; on a CPU several are searched at once
 PENALTIES = ("gnmt", "power")  # see `model.search.beam.length_penalty`
+STOPPINGS = ("exact", "full")  # see `model.search.beam`
 
 
 def allowed(name: str, value: int | float | None) -> bool:
@@ -51,14 +52,16 @@ class Decoding:
     """Options of decoding.
 
     `beam` hypotheses are kept at each step; 1 is greedy. `alpha` is the length penalty (section 6.1), of the kind
-    `length_penalty`. An output has at most `extra_length` subwords more than its source. `nbest` translations of each
-    line are returned, at most `beam`; with `sampling`, `nbest` are drawn at random, and `beam` and `alpha` are ignored.
+    `length_penalty`. `stopping` says when a search ends: "exact" or "full" (see `model.search.beam`). An output has at
+    most `extra_length` subwords more than its source. `nbest` translations of each line are returned, at most `beam`;
+    with `sampling`, `nbest` are drawn at random, and `beam`, `alpha` and `stopping` are ignored.
     A search finds outputs of at least `min_length` subwords, in which no sequence of `no_repeat` subwords comes twice;
     0 allows all. Several `groups` of beams are searched apart, each kept from repeating those before it by the weight
     `diversity`.
 
     Raises:
-      UserError: a value is outside `LIMITS`, `nbest` exceeds the beam, or rules of a search are given for sampling.
+      UserError: a value is outside `LIMITS` or unknown, `nbest` exceeds the beam, or rules of a search are given for
+        sampling.
     """
 
     beam: int
@@ -67,6 +70,7 @@ class Decoding:
     nbest: int = 1
     sampling: Sampling | None = None
     length_penalty: str = "gnmt"
+    stopping: str = "exact"
     min_length: int = 0
     no_repeat: int = 0
     groups: int = 1
@@ -77,6 +81,8 @@ class Decoding:
             raise UserError(
                 f"decode.length_penalty is {self.length_penalty!r}; it must be one of {', '.join(PENALTIES)}"
             )
+        if self.stopping not in STOPPINGS:
+            raise UserError(f"decode.stopping is {self.stopping!r}; it must be one of {', '.join(STOPPINGS)}")
         limited = {name: value for name, value in vars(self).items() if name in LIMITS}
         if self.sampling:
             limited |= self.sampling._asdict()
@@ -107,6 +113,7 @@ def chosen(
     beam: int | None = None,
     alpha: float | None = None,
     extra_length: int | None = None,
+    stopping: str | None = None,
     nbest: int = 1,
     sampling: Sampling | None = None,
     **rules: Any,
@@ -122,5 +129,6 @@ def chosen(
         nbest=nbest,
         sampling=sampling,
         length_penalty=decode.length_penalty,
+        stopping=decode.stopping if stopping is None else stopping,
         **rules,
     )

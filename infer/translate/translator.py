@@ -295,11 +295,16 @@ def search_of(decoding: Decoding) -> tuple[Callable[..., Search], dict[str, Any]
         options = decoding.sampling._asdict()
         del options["seed"]  # samples take a key for each row
         return sample, {**options, "samples": decoding.nbest, "extra_length": decoding.extra_length}
-    options = {"beam": decoding.beam, "alpha": decoding.alpha, "penalty": decoding.length_penalty}
+    options = {
+        "beam": decoding.beam,
+        "alpha": decoding.alpha,
+        "penalty": decoding.length_penalty,
+        "stopping": decoding.stopping,
+        "extra_length": decoding.extra_length,
+    }
     if decoding.groups > 1:
-        options |= {"groups": decoding.groups, "diversity": decoding.diversity}
-        return diverse_search, {**options, "extra_length": decoding.extra_length}
-    return beam_search, {**options, "nbest": decoding.nbest, "extra_length": decoding.extra_length}
+        return diverse_search, {**options, "groups": decoding.groups, "diversity": decoding.diversity}
+    return beam_search, {**options, "nbest": decoding.nbest}
 
 
 def _break_of(text: str) -> int:

@@ -11,6 +11,10 @@ The definition, for one sentence, beam m >= 2 and a limit of L tokens, EOS inclu
 - A sentence's search ends when its most probable alive hypothesis, even if it reached L at no further cost, could not
   beat the nbest-th finished one. Scores only fall with log p, so stopping there does not change the result.
 
+That is the stopping called "exact". The other, "full", is that of fairseq and CTranslate2, and of transformers'
+early_stopping=True: of the 2m extensions only the m most probable may finish, and a sentence's search ends once m have.
+It takes fewer steps, and may miss a longer hypothesis with a better score.
+
 Beam 1 is greedy decoding, as in tensor2tensor: one extension per step, until the first EOS.
 
 Each sentence has its own limit and its own end, so the other rows of the batch never change its output.
@@ -120,14 +124,18 @@ def update_beams(
     penalty_of: Callable[[Any], Any],
     penalty_at_limit_b: Float[Array, " b"],
     nbest: int,
+    stopping: str,
 ) -> tuple[SearchState, Int[Array, "b m"]]:
     """Returns the state after these extensions, with the cache as it was, and the parent of each beam in it.
 
-    `penalty_of` is the `length_penalty` of a length.
+    `penalty_of` is the `length_penalty` of a length; `stopping` is "exact" or "full".
     """
+    beam = state.log_probs_bm.shape[1]
     length = state.step + 1
     eos_bk = new.token_bk == EOS
     ended_bk = eos_bk & (new.log_probs_bk > -jnp.inf)
+    if stopping == "full":
+        ended_bk = ended_bk & (jnp.arange(eos_bk.shape[1]) < beam)[None]
     ended = Hypotheses(
         ids_bmt=new.ids_bkt,
         lengths_bm=jnp.where(ended_bk, length, 0),
@@ -136,15 +144,17 @@ def update_beams(
     )
     finished = keep_best(state.finished, ended)
 
-    beam = state.log_probs_bm.shape[1]
     _, kept_bm = jax.lax.top_k(jnp.where(eos_bk, -jnp.inf, new.order_bk), beam)
     alive_log_probs_bm = take_beams(jnp.where(eos_bk, -jnp.inf, new.log_probs_bk), kept_bm)
-    best_possible_b = jnp.max(alive_log_probs_bm, axis=1) / penalty_at_limit_b
-    within_reach_b = best_possible_b > finished.scores_bm[:, nbest - 1]
+    if stopping == "full":
+        goes_on_b = jnp.isneginf(finished.scores_bm[:, -1])
+    else:
+        best_possible_b = jnp.max(alive_log_probs_bm, axis=1) / penalty_at_limit_b
+        goes_on_b = best_possible_b > finished.scores_bm[:, nbest - 1]
     after = SearchState(
         step=length,
         token_bm=take_beams(new.token_bk, kept_bm),
-        log_probs_bm=jnp.where(within_reach_b[:, None], alive_log_probs_bm, -jnp.inf),
+        log_probs_bm=jnp.where(goes_on_b[:, None], alive_log_probs_bm, -jnp.inf),
         ids_bmt=take_beams(new.ids_bkt, kept_bm),
         cache=state.cache,
         finished=finished,
@@ -167,6 +177,7 @@ def beam_search(
     extra_length: int,
     nbest: int = 1,
     penalty: str = "gnmt",
+    stopping: str = "exact",
     rules: Rules | None = None,
 ) -> Search:
     """Searches for the `nbest` best outputs of each row of `inputs_bs` (for a translator, source ids with EOS, then 0).
@@ -174,7 +185,7 @@ def beam_search(
     Pure; jit `run_search` of it with everything but `params`, `inputs_bs` and `rules` static. The definition is above.
 
     Raises:
-      ValueError: a negative `alpha` (early stopping would not be exact), or `nbest` not in 1..`beam`.
+      ValueError: a negative `alpha` (exact stopping would not be exact), or `nbest` not in 1..`beam`.
     """
     if alpha < 0:
         raise ValueError(f"alpha is {alpha}; it must be at least 0")
@@ -195,7 +206,7 @@ def beam_search(
             new = most_probable(state, allowed_bmv, normaliser_bm1, extensions)
         else:
             new = dynamic_beam_allocation(state, allowed_bmv - normaliser_bm1, rules.phrases_bcl, extensions)
-        after, parent_bm = update_beams(state, new, penalty_of, penalty_at_limit_b, nbest)
+        after, parent_bm = update_beams(state, new, penalty_of, penalty_at_limit_b, nbest, stopping)
         return after._replace(cache=cache.select(parent_bm))
 
     def result(finished: Hypotheses) -> Hypotheses:

@@ -3,8 +3,9 @@
 Groups take their step one after another, each as a beam search of its own (`model.search.beam`) with the same limit,
 but its extensions, EOS among them, are chosen by log p minus `diversity` times the number of alive hypotheses of
 earlier groups that the token has just extended. What is kept and scored is the model's own log p. A group has ended
-when its most probable alive hypothesis could not enter its own finished ones. The outputs are those of all groups, best
-first, each once; the first group is plain beam search.
+when its most probable alive hypothesis could not enter its own finished ones or, if the stopping is "full", when it has
+as many finished ones as beams. The outputs are those of all groups, best first, each once; the first group is plain
+beam search.
 """
 
 from functools import partial
@@ -39,6 +40,7 @@ def diverse_search(
     groups: int,
     diversity: float,
     penalty: str = "gnmt",
+    stopping: str = "exact",
 ) -> Search:
     """Searches for up to `beam` outputs of each row of `inputs_bs`, from `groups` groups of equal size.
 
@@ -67,7 +69,7 @@ def diverse_search(
             group = _of_group(state, own)
             penalty_bv = diversity * counts_bv
             new = most_probable(group, allowed_bmv[:, own], normaliser_bm1[:, own], 2 * size, penalty_bv)
-            group, parent_bm = update_beams(group, new, penalty_of, penalty_at_limit_b, size)
+            group, parent_bm = update_beams(group, new, penalty_of, penalty_at_limit_b, size, stopping)
             alive_bm = (group.log_probs_bm > -jnp.inf).astype(counts_bv.dtype)
             counts_bv = counts_bv.at[rows_b1, group.token_bm].add(alive_bm)
             groups_after.append(group)

@@ -9,15 +9,18 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tests.extras import ctranslate2 as package  # noqa: F401 - without it this file is skipped
+from tests.extras import ctranslate2 as package  # without it this file is skipped
 
 # isort: split
 from base.errors import UserError
 from infer.convert import command, ctranslate2
+from infer.translate.options import Decoding
+from infer.translate.translator import Translator
 from tests import tiny
-from tests.tiny import random_run
+from tests.tiny import LINES, ending_run, random_run
 
 TOLERANCE = 1e-5
+LONGEST = 60  # subwords of an output
 # Each position kind with each norm; d_k below and above d_v; biases, untied and unscaled embeddings; other activations.
 CASES = {
     "sinusoidal-post": {"N": 2},
@@ -36,6 +39,27 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_log_probabilities_are_ours(case: str, tmp_path: Path) -> None:
     assert ctranslate2.write(random_run(**{"N": 1} | CASES[case]), tmp_path) <= TOLERANCE
+
+
+@pytest.mark.parametrize(("beam", "alpha"), [(1, 0.6), (4, 0.6), (5, 1.0)])
+def test_with_full_stopping_it_finds_the_same_translations(beam: int, alpha: float, tmp_path: Path) -> None:
+    model_run = ending_run()
+    ctranslate2.write(model_run, tmp_path)
+    pieces = model_run.tokenizer.pieces
+    sources = [pieces(model_run.tokenizer.encode(line)) for line in LINES]
+    decoding = Decoding(beam, alpha, LONGEST, nbest=beam, length_penalty="power", stopping="full")
+    ours = Translator(model_run.model_config, model_run.tokenizer, decoding).translate(model_run.params, LINES)
+    search = {"beam_size": beam, "length_penalty": alpha, "num_hypotheses": beam, "max_decoding_length": LONGEST}
+    theirs = package.Translator(str(tmp_path)).translate_batch(sources, return_scores=True, **search)
+    lengths = set()
+    for one, other in zip(ours, theirs, strict=True):
+        if max(len(hypothesis.tokens) for hypothesis in one.hypotheses) >= LONGEST:
+            continue  # theirs need not end with the end of a sentence
+        assert [pieces(hypothesis.tokens) for hypothesis in one.hypotheses] == other.hypotheses
+        # Theirs shares what PAD and BOS have of the softmax among the others.
+        assert [hypothesis.score for hypothesis in one.hypotheses] == pytest.approx(other.scores, rel=0.01)
+        lengths |= {len(hypothesis.tokens) for hypothesis in one.hypotheses}
+    assert len(lengths) > 2
 
 
 def test_int8_is_near_and_small_and_the_folder_holds_all(tmp_path: Path) -> None:

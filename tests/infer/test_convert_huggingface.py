@@ -15,7 +15,7 @@ from tests.extras import torch, transformers
 
 # isort: split
 from base.errors import UserError
-from base.ids import BOS, EOS
+from base.ids import BOS, EOS, PAD
 from base.tokens import Tokens
 from infer.convert import huggingface
 from infer.convert.folders import make_run
@@ -28,7 +28,7 @@ from model.transformer import Transformer
 from run.parameters import named
 from tests import foreign
 from tests.infer.test_convert_families import score
-from tests.tiny import LINES, random_run, tokenizer
+from tests.tiny import LINES, ending_run, random_run, tokenizer
 
 TOLERANCE = 1e-4
 
@@ -61,6 +61,28 @@ def test_a_run_translates_the_same_there_and_returns_bitwise_the_same(norm, tmp_
     assert before.keys() == after.keys()
     assert all(np.array_equal(before[name], after[name]) for name in before)
     assert back.tokenizer.sha256 == tokenizer().sha256
+
+
+@pytest.mark.parametrize("stopping", ["exact", "full"])
+def test_beam_search_there_stops_as_the_run_does(stopping, tmp_path):
+    model_run = ending_run()
+    model_run.config.decode.update({"beam": 4, "alpha": 1.0, "length_penalty": "power", "stopping": stopping})
+    huggingface.write(model_run, tmp_path)
+    model = transformers.MarianMTModel.from_pretrained(tmp_path)
+    theirs = transformers.MarianTokenizer.from_pretrained(tmp_path)
+    translator = Translator(model_run.model_config, tokenizer(), chosen(model_run.config.decode, nbest=4))
+    extra_length = model_run.config.decode.extra_length
+    lengths = []
+    for line, translation in zip(LINES, translator.translate(model_run.params, LINES), strict=True):
+        batch = theirs([line], return_tensors="pt")
+        limit = batch.input_ids.shape[1] + extra_length
+        found = model.generate(**batch, max_length=1 + limit, num_return_sequences=4).tolist()
+        if not all(EOS in row[:limit] for row in found):
+            continue  # at the limit an output need not end there
+        expected = [list(hypothesis.tokens) for hypothesis in translation.hypotheses]
+        assert [[token for token in row if token not in (PAD, BOS, EOS)] for row in found] == expected
+        lengths.append(len(expected[0]))
+    assert len(set(lengths)) > 2
 
 
 def test_opus_mt_is_read_with_its_tokenizers_and_its_log_probabilities(tmp_path):

@@ -89,6 +89,7 @@ def run_here(**given: object) -> None:
         "beam",
         "alpha",
         "extra_length",
+        "stopping",
         "batch_tokens",
         "json",
         "output",
@@ -314,7 +315,11 @@ def test_evaluations_that_differ_have_names_that_differ(workdir: Path, run: Run,
     into = run._replace(workdir=tmp_path)
     changes = ({}, {"extra_length": 4}, {"oracle_match": 1.0}, {"split": "tiny.en", "data": "a/tiny.en"},
                {"split": "tiny.en", "data": "b/tiny.en"})  # fmt: skip
-    changes += ({"length_penalty": "power"}, {"split": "text:/" + "ä" * 300, "data": "text:/" + "ä" * 300})
+    changes += (
+        {"length_penalty": "power"},
+        {"stopping": "full"},
+        {"split": "text:/" + "ä" * 300, "data": "text:/" + "ä" * 300},
+    )
     changes += ({"data": "another"}, {"split": "caf\udce9.en", "data": "caf\udce9.en caf\udce9.de"})
     names = [save(into, {**record, **change}, lines, "latest").name for change in changes]
     assert len(set(names)) == len(changes)

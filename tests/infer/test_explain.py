@@ -39,8 +39,9 @@ def drawn(run: Run, decoding: Decoding, text: str = SOURCE) -> BeamTree:
         Decoding(beam=4, alpha=0.6, extra_length=3, nbest=4),
         Decoding(beam=3, alpha=1.0, extra_length=30, nbest=2, length_penalty="power"),
         Decoding(beam=3, alpha=0.0, extra_length=5, nbest=3, min_length=4, no_repeat=2),
+        Decoding(beam=4, alpha=0.6, extra_length=30, nbest=4, stopping="full"),
     ],
-    ids=["greedy", "beam", "long", "rules"],
+    ids=["greedy", "beam", "long", "rules", "full"],
 )
 def test_the_leaves_are_the_n_best(run: Run, decoding: Decoding) -> None:
     leaves = drawn(run, decoding).leaves()
@@ -51,6 +52,18 @@ def test_the_leaves_are_the_n_best(run: Run, decoding: Decoding) -> None:
     np.testing.assert_allclose(scores, [hypothesis.score for hypothesis in hypotheses], rtol=1e-6)
     log_probs = [node.log_prob for _, node in leaves]
     np.testing.assert_allclose(log_probs, [hypothesis.log_prob for hypothesis in hypotheses], rtol=1e-6)
+
+
+@pytest.mark.slow
+def test_with_full_stopping_only_the_most_probable_of_a_step_finish() -> None:
+    run = tiny.ending_run()
+    tree = drawn(run, Decoding(beam=4, alpha=0.6, extra_length=30, stopping="full"))
+    finished = [[node.state == FINISHED for node in nodes] for nodes in tree.steps]
+    ends = [[node.token == EOS for node in nodes] for nodes in tree.steps]
+    assert [of_step[:4] for of_step in finished] == [of_step[:4] for of_step in ends]
+    assert not any(any(of_step[4:]) for of_step in finished) and any(any(of_step[4:]) for of_step in ends)
+    count = sum(map(sum, finished))
+    assert count >= 4 and count - sum(finished[-1]) < 4, "it ended with the fourth"
 
 
 @pytest.mark.slow

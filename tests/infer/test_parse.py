@@ -34,8 +34,8 @@ TREEBANK = """
 """
 SENTENCES = ["the dog sleeps .", "a red cat tries to sleep .", "she sees the cat .", "does the dog see it ?"]
 KEYS = {*evaluation.SCORES, "repaired_share", "sentences", "signatures", "params", "params_sha256", "step",
-        "checkpoints", "errors", "evalb", "figures", "beam", "alpha", "extra_length", "data", "split", "device",
-        "time"}  # fmt: skip
+        "checkpoints", "errors", "evalb", "figures", "beam", "alpha", "extra_length", "stopping", "data", "split",
+        "device", "time"}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,19 @@ def gold() -> list[str]:
 
 def run_here(**given: object) -> None:
     """The command line in this process: flags that are not given are None."""
-    names = ("workdir", "split", "trees", "parameters", "checkpoint", "beam", "alpha", "extra_length", "json", "output")
+    names = (
+        "workdir",
+        "split",
+        "trees",
+        "parameters",
+        "checkpoint",
+        "beam",
+        "alpha",
+        "extra_length",
+        "stopping",
+        "json",
+        "output",
+    )
     options = SimpleNamespace(**{**dict.fromkeys(names), **given})
     parse.check(options)
     evaluation.parse(options)

@@ -31,8 +31,8 @@ PLAIN = Decoding(beam=1, alpha=0.6, extra_length=3)  # of a run of tests/tiny.py
 CASES = {
     # With so many beams the empty translation is among them, unless there is a least length.
     "search": Case(
-        "--beam=100 --alpha=0.0 --extra_length=2 --nbest=4 --min_length=3 --no_repeat=1",
-        Decoding(beam=100, alpha=0.0, extra_length=2, nbest=4, min_length=3, no_repeat=1),
+        "--beam=100 --alpha=0.0 --extra_length=2 --stopping=full --nbest=4 --min_length=3 --no_repeat=1",
+        Decoding(beam=100, alpha=0.0, extra_length=2, stopping="full", nbest=4, min_length=3, no_repeat=1),
         nbest=4,
     ),
     "groups": Case(
@@ -114,6 +114,7 @@ def test_as_many_positions_are_searched_at_a_time_as_the_flag_says(
         beam=None,
         alpha=None,
         extra_length=None,
+        stopping=None,
         nbest=1,
         sample=False,
         min_length=0,

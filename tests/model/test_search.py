@@ -66,7 +66,7 @@ def penalty(length, alpha, kind="gnmt"):
     return length**alpha if kind == "power" else ((5 + length) / 6) ** alpha
 
 
-def plain_beam_search(oracle, source, beam, alpha, nbest, early_stop):
+def plain_beam_search(oracle, source, beam, alpha, nbest, early_stop=True, stopping="exact"):
     """Implements the definition at the top of model/search/beam.py, with lists."""
     limit = len(source) + EXTRA
     alive, finished = [(0.0, [])], []
@@ -79,11 +79,14 @@ def plain_beam_search(oracle, source, beam, alpha, nbest, early_stop):
                     extended.append((log_prob + next_log_probs[token], [*prefix, token]))
         extended.sort(key=lambda hypothesis: -hypothesis[0])
         kept = extended[: 1 if beam == 1 else 2 * beam]
-        finished += [(lp / penalty(length, alpha), lp, ids) for lp, ids in kept if ids[-1] == EOS]
+        may_finish = kept if stopping == "exact" else kept[:beam]
+        finished += [(lp / penalty(length, alpha), lp, ids) for lp, ids in may_finish if ids[-1] == EOS]
         finished = sorted(finished, key=lambda hypothesis: -hypothesis[0])[:beam]
         alive = [hypothesis for hypothesis in kept if hypothesis[1][-1] != EOS][:beam]
-        if not alive:
+        if not alive or (stopping == "full" and len(finished) == beam):
             break
+        if stopping == "full":
+            continue
         if early_stop and len(finished) >= nbest and finished[nbest - 1][0] >= alive[0][0] / penalty(limit, alpha):
             break
     return finished[:nbest]
@@ -138,6 +141,18 @@ def test_equals_the_definition(model_and_oracle, beam, alpha, nbest):
         without_stop = plain_beam_search(oracle, unpad(source), beam, alpha, nbest, early_stop=False)
         assert with_stop == without_stop
         assert_same(found, row, with_stop)
+
+
+@pytest.mark.parametrize(
+    ("beam", "alpha", "nbest"),
+    slow_but([(3, 1.0, 3)], [(1, 0.6, 1), (2, 0.0, 1), (3, 1.0, 3), (4, 0.6, 2), (6, 1.0, 1)]),
+)
+def test_full_stopping_equals_its_definition(model_and_oracle, beam, alpha, nbest):
+    model, params, oracle = model_and_oracle
+    options = {"beam": beam, "alpha": alpha, "extra_length": EXTRA, "nbest": nbest}
+    found = searcher(model, stopping="full", **options)(params, SOURCE_BS)
+    for row, source in enumerate(SOURCE_BS):
+        assert_same(found, row, plain_beam_search(oracle, unpad(source), beam, alpha, nbest, stopping="full"))
 
 
 @pytest.mark.slow
@@ -499,3 +514,28 @@ def test_a_short_hypothesis_does_not_end_the_search_while_a_long_one_can_still_b
     model = Countdown([first, *[later] * 7, last])
     found = run_search(beam_search)(model, None, jnp.ones((1, 3), jnp.int32), beam=2, alpha=alpha, extra_length=0)
     assert int(found.lengths_bm[0, 0]) == length
+
+
+def test_full_stopping_misses_a_longer_hypothesis_that_would_win():
+    """EOS has probability 0.4 at each of the first two steps; then going on costs nothing, and alpha prefers length."""
+    tiny = 1e-6
+    early, later, last = [tiny, tiny, 0.4, 0.5, 0.1], [tiny, tiny, tiny, 1.0, tiny], [tiny, tiny, 1.0, tiny, tiny]
+    model = Countdown([early, early, *[later] * 6, last])
+    lengths = {}
+    for stopping in ("exact", "full"):
+        options = {"beam": 2, "alpha": 2.0, "extra_length": 0, "nbest": 2, "stopping": stopping}
+        found = run_search(beam_search)(model, None, jnp.ones((1, 3), jnp.int32), **options)
+        lengths[stopping] = found.lengths_bm[0].tolist()
+    assert lengths == {"exact": [9, 9], "full": [1, 2]}
+
+
+def test_with_full_stopping_an_end_that_is_not_among_the_most_probable_does_not_count():
+    """Of a beam of 2, the end is the third choice at both steps before the last."""
+    tiny = 1e-6
+    model = Countdown([[tiny, tiny, 0.2, 0.5, 0.3], [tiny, tiny, 0.3, 0.35, 0.35], [tiny, tiny, 1.0, tiny, tiny]])
+    lengths = {}
+    for stopping in ("exact", "full"):
+        options = {"beam": 2, "alpha": 0.0, "extra_length": 0, "stopping": stopping}
+        found = run_search(beam_search)(model, None, jnp.ones((1, 3), jnp.int32), **options)
+        lengths[stopping] = int(found.lengths_bm[0, 0])
+    assert lengths == {"exact": 1, "full": 3}

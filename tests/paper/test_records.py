@@ -265,6 +265,7 @@ def test_a_point_of_a_sweep_that_failed_says_why(tmp_path: Path) -> None:
         {"checkpoints": [1]},
         {"data": "text:x"},
         {"length_penalty": "power"},
+        {"stopping": "full"},
     ],
     ids=lambda changes: next(iter(changes)),
 )
@@ -273,13 +274,19 @@ def test_an_evaluation_made_otherwise_does_not_count(tmp_path: Path, changes: di
     plant(tmp_path / "run", config, {**scores(config, "valid", 7.0), **changes})
     what, notes = missing(tmp_path)
     assert what == "not evaluated on valid"
-    assert "no evaluation of valid with --checkpoint=latest, beam 4 and alpha 0.6 (gnmt)" in notes[0]
+    assert "no evaluation of valid with --checkpoint=latest, beam 4 and alpha 0.6 (gnmt, exact)" in notes[0]
 
 
 def test_an_evaluation_that_does_not_say_its_length_penalty_has_its_runs(tmp_path: Path) -> None:
     config = planted_config(A1, decode__length_penalty="power")
     plant(tmp_path / "run", config, scores(config, "valid", 7.0))
     assert missing(tmp_path)[0] == "not evaluated on valid"
+
+
+def test_an_evaluation_that_does_not_say_its_stopping_is_exact(tmp_path: Path) -> None:
+    config = planted_config(A1, decode__stopping="full")
+    plant(tmp_path / "run", config, scores(config, "valid", 7.0))
+    assert len(row_runs(find_records(tmp_path), A1, "valid").scored) == 1
 
 
 def test_an_average_must_be_of_as_many_checkpoints() -> None:

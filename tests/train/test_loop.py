@@ -211,6 +211,7 @@ def test_a_record_is_the_mean_over_tokens_and_goes_to_stderr(tmp_path: Path, cap
         ("decode.beam", 0, "decode.beam is 0; it must be from 1 to 1000"),
         ("decode.alpha", 11.0, "decode.alpha is 11.0; it must be from 0 to 10"),
         ("decode.length_penalty", "gmnt", "decode.length_penalty is 'gmnt'; it must be one of gnmt, power"),
+        ("decode.stopping", "early", "decode.stopping is 'early'; it must be one of exact, full"),
         ("decode.checkpoint", "averge:5", "decode.checkpoint is 'averge:5'; it must be one of latest, STEP, best, ema"),
         ("decode.checkpoint", "average-best:5@3", "decode.checkpoint is 'average-best:5@3'; it must be one of"),
         ("loss.eps_ls", 1.0, "loss.eps_ls is 1.0; it must be at least 0 and below 1"),
