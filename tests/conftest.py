@@ -14,9 +14,16 @@ os.environ["XLA_FLAGS"] = f"{XLA_FLAGS} {os.environ.get('XLA_FLAGS', '')}".strip
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parent.parent / ".cache" / "jax-tests"))
 os.environ.setdefault("GLIBC_TUNABLES", "glibc.malloc.hugetlb=0")  # or each training would start twice
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+# A program that another worker has half written is compiled again; commands whose stderr is compared are not to say so.
+os.environ.setdefault(
+    "PYTHONWARNINGS",
+    "ignore:Error reading persistent compilation cache entry:UserWarning,"
+    "ignore:Error writing persistent compilation cache entry:UserWarning",
+)
 
 import jax
 import pytest
+from hypothesis import HealthCheck, settings
 
 # In the background of a shell Ctrl-C is ignored, and would be in the commands of tests, too.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
@@ -25,6 +32,10 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 ROOT = Path(__file__).parent.parent
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+# A busy machine is no failure, and what fails here must fail again when it is looked into.
+settings.register_profile("tests", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")
 
 
 @pytest.fixture(scope="module", autouse=True)

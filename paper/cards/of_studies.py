@@ -11,7 +11,7 @@ from configs.norms import NORMS, name_of
 from configs.optimisers import BASE
 from configs.scaling import LONG_ROWS
 from configs.scan_length import JUDGED
-from configs.table3_second import PRIMARY
+from configs.table3_second import EQUIVALENT, MARGIN, PRIMARY
 from paper.cards.card import (
     OPEN,
     Card,
@@ -62,6 +62,7 @@ def cards(records: Records) -> list[Card]:
         *_classifiers(records),
         *_translators(records),
         *_second(records),
+        *_second_equivalent(records),
         *_bottleneck(records),
         *_scores(records),
         *_distance(records),
@@ -244,8 +245,10 @@ def _second(records: Records) -> list[Card]:
     card = measured("Table 3 scaled down, second design", claim, NO_SEEDS, 0)
     differences = second.differences_of(runs)
     said = second.verdict(differences)
+    if not any(counts):
+        return [card]
     if not said:
-        return [card._replace(verdict=OPEN if any(counts) else NOT_RUN)]
+        return [card._replace(ours="", seeds=f"{min(counts)} to {max(counts)}", verdict=OPEN)]
     plain, _ = second.correlations([differences[name] for name in PRIMARY])
     return [
         card._replace(
@@ -255,6 +258,25 @@ def _second(records: Records) -> list[Card]:
             verdict=verdict_of(said[-1]),
         )
     ]
+
+
+def _second_equivalent(records: Records) -> list[Card]:
+    runs = second.rows(records)
+    differences = second.differences_of(runs)
+    cards: list[Card] = []
+    for name in EQUIVALENT:
+        seeds = differences.get(name, NO_SEEDS)
+        claim = Claim(f"{name} is within {MARGIN:g} of base in log perplexity", [runs[name], runs["base"]])
+        card = measured("Table 3 scaled down, second design", claim, seeds, 3)
+        said = second.row_verdict(name, seeds)
+        if not len(seeds):  # base alone says nothing of the claim
+            card = card._replace(cost="", commits="", command="", caveats=())
+        elif not said:
+            card = card._replace(verdict=OPEN)
+        else:
+            card = card._replace(verdict="shown" if said == "equivalent" else "neither")
+        cards.append(card)
+    return cards
 
 
 def _bottleneck(records: Records) -> list[Card]:

@@ -277,7 +277,7 @@ def test_more_connections_than_threads_are_refused_at_once(monkeypatch: pytest.M
 def test_a_client_that_sends_a_byte_at_a_time_is_left_in_the_end(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
 ) -> None:
-    monkeypatch.setattr(infer.demo.server, "PATIENCE", 0.5)
+    monkeypatch.setattr(infer.demo.server, "PATIENCE", 2.0)
     with serving(answer) as server, socket.create_connection(server.server_address[:2]) as client:
         client.sendall(b"GET / HTTP/1.0\r\nX: ")
         wait_until(connections)

@@ -14,13 +14,14 @@ import pytest
 from base.table import as_markdown
 from configs import mup, optimisers
 from configs.g2p import LANGUAGES
+from configs.table3_second import EQUIVALENT
 from paper import cards, results
 from paper.cards import card, of_studies, of_tables
 from paper.cards.card import VERDICTS, Card
 from paper.published import MULTI30K, TABLE3
 from paper.records import Records, find_records
 from paper.reproduce import command as reproduce
-from paper.studies import bottleneck, extrapolation, families, layers, scaling, scan, scan_length
+from paper.studies import bottleneck, extrapolation, families, layers, scaling, scan, scan_length, second
 from paper.studies import scores as scores_study
 from paper.tables import table2, table3
 from paper.tables.trend import Correlation
@@ -198,6 +199,31 @@ def test_a_row_with_the_opposite_sign_is_refuted_and_the_design_not_met(tmp_path
     assert about(made, "big (d_model").verdict == "refuted"
     signs = about(made, "every row's difference from base")
     assert (signs.ours, signs.verdict) == ("17 of 18", "not met")
+
+
+def second_design(folder: Path, seeds: int, base: float = 1.3) -> list[Card]:
+    """Returns the cards of the second design, with the paper's differences from base, after so many of its seeds."""
+    for name in TABLE3:
+        log = np.log(base) + second.paper_difference(name)
+        values = np.exp(log + np.array([-0.001, 0.0, 0.002]))[:seeds].tolist()
+        plant_each(folder, second.config_of(name), values, "perplexity", first=second.SEEDS[0])
+    return of_studies.cards(find_records(folder))
+
+
+def test_the_second_design_is_judged_once_all_seeds_have_run(tmp_path: Path) -> None:
+    claim = "the scaled-down models differ as the paper's do"
+    whole = about(second_design(tmp_path / "whole", 3), claim)
+    assert (whole.ours, whole.seeds, whole.verdict) == ("1.00", "3 to 3", "shown")
+    part = about(second_design(tmp_path / "part", 2), claim)
+    assert (part.ours, part.seeds, part.verdict) == ("", "2 to 2", "open")
+
+
+def test_rows_that_should_be_like_base_have_cards_of_their_own(tmp_path: Path) -> None:
+    made = second_design(tmp_path / "whole", 3)
+    assert about(made, "E is within 0.03 of base").verdict == "shown"
+    assert {about(made, f"{name} is within 0.03").seeds for name in EQUIVALENT} == {"3"}
+    part = second_design(tmp_path / "part", 2)
+    assert {about(part, f"{name} is within 0.03").verdict for name in EQUIVALENT} == {"open"}
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from configs.table3_second import EQUIVALENT, PRIMARY, get_config
 from paper.records import Records, find_records
 from paper.studies import second
 from paper.studies.choice import choice
+from tests.conftest import ROOT
 from tests.planted import plant, planted_config, scores
 
 EMPTY = Records([], [], [], [])
@@ -40,10 +41,13 @@ def test_differences_like_the_papers_are_shown_and_opposite_ones_refuted() -> No
 
 def test_what_the_parameters_alone_explain_is_not_shown() -> None:
     sizes = {name: np.log(second._parameters(name)) for name in PRIMARY}
-    lines = second.verdict(
-        {name: -0.3 * (size - np.mean(list(sizes.values()))) + SEEDS for name, size in sizes.items()}
-    )
+    middle = np.mean(list(sizes.values()))
+    by_size: dict[str, np.ndarray] = {}
+    for place, (name, size) in enumerate(sizes.items()):
+        by_size[name] = -0.3 * (size - middle) + 0.001 * place + SEEDS  # rows of one size differ a little
+    lines = second.verdict(by_size)
     assert "excludes 0: not met" in lines[2] and not lines[-1].endswith("is shown")
+    assert "nan" not in lines[2]
 
 
 def test_the_partial_correlation_is_that_of_the_residuals_of_ranks() -> None:
@@ -55,7 +59,29 @@ def test_the_partial_correlation_is_that_of_the_residuals_of_ranks() -> None:
     assert float(second.partial_correlation(paper, ours, given)) == pytest.approx(expected, abs=1e-12)
 
 
+def test_each_condition_is_needed_and_its_limits_are_those_of_the_design() -> None:
+    def ruled(changes: dict[str, float], noise: float = 1.0) -> tuple[list[bool], str]:
+        changed = {name: mean + SEEDS for name, mean in changes.items()}
+        lines = second.verdict(differences(1.0, noise) | changed)
+        return [line.endswith(": met") for line in lines[:3]], lines[-1].partition(" do is ")[2]
+
+    neither = "neither shown nor refuted"
+    assert ruled({}, noise=10) == ([True, True, True], "shown"), "ten of twelve are enough"
+    assert ruled({}, noise=12) == ([False, True, True], neither), "nine are not"
+    assert ruled({"C4": -0.5}) == ([True, False, True], neither), "0.69, but from 0.05"
+    assert ruled({"big": 1.5}) == ([True, False, True], neither), "0.54, but up to 1: a failed row does not refute"
+    assert ruled({"C2": 0.5, "C4": 0.6}) == ([True, True, False], neither), "0.90, but given the parameters from -0.17"
+
+
+def test_the_interval_is_from_2_5_to_97_5_percent_of_the_draws_that_have_a_correlation() -> None:
+    draws = np.array([*np.linspace(0, 1, 1001), np.nan, np.inf])
+    assert second._with_ends(0.5, draws) == pytest.approx((0.5, 0.025, 0.975))
+
+
 def test_equivalence_takes_both_one_sided_tests() -> None:
+    assert second.equivalent(np.array([0.007, 0.015, 0.023])), "5 % each, not 2.5 %"
+    assert not second.equivalent(np.array([0.005, 0.015, 0.025]))
+    assert not second.equivalent(np.array([-0.005, -0.015, -0.025]))
     assert second.equivalent(np.array([0.005, 0.006, 0.007]))
     assert not second.equivalent(np.array([0.028, 0.029, 0.030])), "its interval reaches beyond the margin"
     assert not second.equivalent(np.array([-0.05, -0.051, -0.052]))
@@ -64,6 +90,11 @@ def test_equivalence_takes_both_one_sided_tests() -> None:
 
 
 def test_a_primary_row_needs_the_sign_and_two_standard_errors() -> None:
+    assert second.row_verdict("A1", np.array([0.07, 0.071])) == "", "the third seed has not run"
+    assert second.row_verdict("A1", np.array([0.07, 0.071, 0.072])) == "as the paper"
+    # Around a standard deviation of 0.01 two standard errors are 0.0115.
+    assert second.agrees(np.array([0.002, 0.012, 0.022]), 0.05)
+    assert not second.agrees(np.array([0.001, 0.011, 0.021]), 0.05)
     assert second.agrees(np.array([0.02, 0.03, 0.04]), 0.05)
     assert not second.agrees(np.array([0.02, 0.03, 0.04]), -0.05)
     assert not second.agrees(np.array([-0.02, 0.03, 0.04]), 0.05)
@@ -84,12 +115,18 @@ def test_the_lower_perplexity_chooses_and_a_tie_goes_to_steep(tmp_path: Path) ->
     assert not any("no evaluation" in note for note in stage_2.notes)
 
 
+def test_every_row_has_the_schedule_that_its_recorded_runs_chose() -> None:
+    _, stage_1 = second.tables(find_records(ROOT / "results" / "table3_second"))
+    assert {line[0]: line[-1] for line in stage_1.rows} == second.CHOSEN
+
+
 def test_a_run_that_has_not_started_half_way_is_said_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(second, "CHOSEN", {})
-    for row, half_way, perplexity in (("base", 2.0, 1.5), ("C3", 8.1, 4.0), ("C2", 7.9, 1.6)):
+    half_way_of_seeds = {"base": (2.0, 3.0), "C3": (8.1, 11.9), "C2": (7.9, 11.9)}  # 11.9 is below 4 times 3.0
+    for row, perplexity in (("base", 1.5), ("C3", 4.0), ("C2", 1.6)):
         for seed in (1, 2):
             config = planted_config(second.config_of(row), seed=seed)
-            late = half_way if seed == 1 else 2.0
+            late = half_way_of_seeds[row][seed - 1]
             kept = scores(config, "test", 50.0, perplexity=perplexity + seed / 100)
             plant(tmp_path / f"{row}{seed}", config, kept, validations=[(500, late), (1_000, perplexity)])
     main, _ = second.tables(find_records(tmp_path))

@@ -188,8 +188,10 @@ def test_our_commands_understand_their_flags(tmp_path: Path) -> None:
 @cache
 def in_the_repository() -> frozenset[str]:
     """Returns the files of a clone, and their folders."""
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    return frozenset(path for file in listed.splitlines() for path in (file, *map(str, Path(file).parents)))
+    done = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip("no git checkout")
+    return frozenset(path for file in done.stdout.splitlines() for path in (file, *map(str, Path(file).parents)))
 
 
 class Use(NamedTuple):

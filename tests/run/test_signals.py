@@ -52,8 +52,9 @@ def nothing_is_left_behind() -> None:
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_where_nothing_needs_saving_a_signal_exits_with_its_status(
-    number: signal.Signals, status: int, capfd: pytest.CaptureFixture
+    number: signal.Signals, status: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
 ) -> None:
+    monkeypatch.setattr(signals, "GRACE", 300.0)
     with pytest.raises(SystemExit) as exit_, Signals():
         send(number)
         time.sleep(60)
@@ -61,7 +62,8 @@ def test_where_nothing_needs_saving_a_signal_exits_with_its_status(
     assert capfd.readouterr().err == "\nstopping: there is nothing new to save\n"
 
 
-def test_work_that_saves_nothing_is_not_said_to(capfd: pytest.CaptureFixture) -> None:
+def test_work_that_saves_nothing_is_not_said_to(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture) -> None:
+    monkeypatch.setattr(signals, "GRACE", 300.0)
     with pytest.raises(SystemExit), Signals(saves=False):
         send(signal.SIGINT)
         time.sleep(60)
@@ -282,7 +284,8 @@ def test_a_second_ctrl_c_waits_for_nothing() -> None:
     assert process.returncode == 130
 
 
-def test_an_error_of_cleaning_up_after_a_signal_does_not_hide_its_status() -> None:
+def test_an_error_of_cleaning_up_after_a_signal_does_not_hide_its_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signals, "GRACE", 300.0)
     with pytest.raises(SystemExit) as exit_, Signals():
         try:
             send(signal.SIGTERM)
