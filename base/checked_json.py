@@ -153,7 +153,7 @@ def _key_in(at: str, key: str) -> str:
 
 
 def is_text(value: str) -> bool:
-    """Returns whether a string is Unicode, or may name a file, of which names need not be."""
+    """Returns whether a string is Unicode, or could be the name of a file, which need not be Unicode."""
     with contextlib.suppress(UnicodeEncodeError):
         return b"\0" not in os.fsencode(value)
     return False

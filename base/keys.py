@@ -1,7 +1,7 @@
 """Keys of a config, which is a tree: their dotted names, and the one that a mistyped key may have meant."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 
@@ -17,6 +17,13 @@ def changed(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     """Returns the leaves of `after` that `before` has with another value, by their dotted names."""
     old, new = flat(before), flat(after)
     return {key: new[key] for key in old if new[key] != old[key]}
+
+
+def short_names(keys: Sequence[str], taken: Sequence[str] = ()) -> list[str]:
+    """Returns the last part of each key, or all of it where two end alike or that name is taken."""
+    endings = [key.rpartition(".")[2] for key in keys]
+    names = [*taken, *endings]
+    return [ending if names.count(ending) == 1 else key for ending, key in zip(endings, keys, strict=True)]
 
 
 def suggestion(key: str, keys: Iterable[str]) -> str:

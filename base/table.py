@@ -11,13 +11,17 @@ from typing import Any, NamedTuple
 NOT_RUN = "not run"
 HUGE = 1e9
 ABSENT = (NOT_RUN, "not ", "unfinished", "failed", "pruned")  # prefixes of what replaces a missing number
-# What Markdown does not take for text: an underscore within a word, as in d_model, and a lone < or & it does.
+# What Markdown gives a meaning; not an underscore within a word, as in d_model, nor a lone < or &.
 _ACTIVE = re.compile(r"[\\`*\[\]]|<(?=[A-Za-z/!?])|&(?=#?\w+;)|(?<!\w)_|_(?!\w)")
 _NUMBER = re.compile(r"[+−]?\d[\d.,e+]*( ± [\d.]+)?$")
 
 
 class Markdown(str):
     """A cell that is Markdown already, such as a link; any other is text."""
+
+
+class Code(str):
+    """A cell that is code, such as a command, which Markdown sets apart; elsewhere it is as it is."""
 
 
 class Table(NamedTuple):
@@ -78,6 +82,8 @@ def escaped(text: str) -> str:
 
 
 def _cell(text: str) -> str:
+    if isinstance(text, Code):
+        return f"`{text}`".replace("|", r"\|")
     return text if isinstance(text, Markdown) else escaped(text).replace("|", r"\|")
 
 

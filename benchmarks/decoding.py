@@ -203,4 +203,4 @@ if __name__ == "__main__":
     flags.DEFINE_string("reference", None, "file of their translations, for BLEU")
     flags.DEFINE_multi_string("contender", None, "internal: translate as this one (engine, arithmetic, threads)")
     flags.DEFINE_string("exported", None, "internal: folder of the run as CTranslate2's models")
-    run(main, check=check)
+    run(main, hint="a run is given as --workdir=DIR", check=check)

@@ -64,4 +64,4 @@ if __name__ == "__main__":
     flags.DEFINE_integer("rounds", 5, "pairs of measurements", lower_bound=1)
     flags.DEFINE_integer("updates", 20, "updates in one measurement", lower_bound=1)
     flags.DEFINE_string("record", None, "name of a record to write, and of its row in docs/cpu.md")
-    run(main, check=check)
+    run(main, hint="a configuration is given as --config=FILE", check=check)

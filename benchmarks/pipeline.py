@@ -157,4 +157,4 @@ def _growth(peaks: list[float], sizes: tuple[int, int]) -> str:
 if __name__ == "__main__":
     flags.DEFINE_integer("pairs", 500_000, "sentence pairs", lower_bound=10)
     flags.DEFINE_float("seconds", 10.0, "how long to measure each kind of batches")
-    run(main)
+    run(main, hint="the size is given as --pairs=N")

@@ -118,4 +118,4 @@ def report(samples: dict[str, list[tuple[float, float]]], memory: dict[str, int]
 
 
 if __name__ == "__main__":
-    run(main)
+    run(main, hint="the size is given as --tokens=N")

@@ -127,7 +127,9 @@ def default() -> ConfigDict:
     cfg.checkpoint.every_epochs = 0  # epochs between checkpoints, in place of `every`; 0 is off
     cfg.checkpoint.every_minutes = 0.0  # also save after so long, checked every log_every updates; 0 is off
     cfg.checkpoint.keep_last = 5  # newest checkpoints to keep; the paper averages 5 (base) or 20 (big)
-    cfg.checkpoint.keep_best = 1  # also keep this many with the best validation BLEU, or nll if BLEU is off
+    # Also keep this many with the best validation BLEU, or nll if BLEU is off. Only checkpoints of updates that are
+    # validated can be among them: set `every`, or `every_epochs`, of `checkpoint` and `eval` to fit.
+    cfg.checkpoint.keep_best = 1
     cfg.checkpoint.keep_every = 0  # also keep those whose step is a multiple of this; 0 is off
 
     cfg.eval = ConfigDict()

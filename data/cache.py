@@ -10,8 +10,8 @@ import itertools
 import json
 import re
 import shutil
-import tempfile
 import time
+import uuid
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -66,11 +66,12 @@ def prepare(
     folder = Path(cache) / key
     if folder.exists():
         with contextlib.suppress(UserError):  # partial or damaged: made again below
-            return _open_cached(folder)
+            return _named_here(_open_cached(folder), corpus)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         _remove_abandoned(folder.parent)
-        building = Path(tempfile.mkdtemp(prefix=f".{key}-", dir=folder.parent))
+        building = folder.parent / f".{key}-{uuid.uuid4().hex}"
+        building.mkdir()  # not by `tempfile`, whose folders nobody else can read: users may share a cache
         try:
             _write(building, corpus, tokenizer, cleaning, progress)
             _move(building, folder)
@@ -78,25 +79,37 @@ def prepare(
             shutil.rmtree(building, ignore_errors=True)
     except OSError as error:
         raise UserError(f"data.cache {cache}: cannot be written ({error.strerror or error})") from error
-    return Prepared(folder)
+    return _named_here(Prepared(folder), corpus)
+
+
+def _named_here(prepared: Prepared, corpus: Corpus) -> Prepared:
+    """Returns the prepared corpus under the name of this one: the same text may have been prepared under another."""
+    prepared.manifest |= _name(corpus)
+    return prepared
+
+
+def _name(corpus: Corpus) -> dict[str, str]:
+    return {
+        "spec": corpus.spec,
+        "source_language": corpus.source_language,
+        "target_language": corpus.target_language,
+    }
 
 
 def _write(folder: Path, corpus: Corpus, tokenizer: Tokenizer, cleaning: dict[str, Any] | None, report: bool) -> None:
     """Writes the files of a prepared corpus."""
     counts, lengths_nk = _write_ids(folder, corpus, tokenizer, cleaning, report)
     if not counts["kept"]:
-        raise UserError(
-            f"corpus {corpus.spec!r}: cleaning dropped all {counts['read']} pairs ({counts}); raise"
-            " data.max_length or data.max_ratio"
-        )
+        cure = "raise data.max_length or data.max_ratio"
+        if counts["empty"] == counts["read"]:
+            cure = "each has an empty side; are these the right columns or files?"
+        raise UserError(f"corpus {corpus.spec!r}: cleaning dropped all {counts['read']} pairs ({counts}); {cure}")
     np.save(folder / LENGTHS, lengths_nk, allow_pickle=False)
     tokens = lengths_nk.sum(axis=0, dtype=np.int64).tolist()
     sides = ("target",) if corpus.sides == 1 else ("source", "target")
     manifest = {
         "format": FORMAT,
-        "spec": corpus.spec,
-        "source_language": corpus.source_language,
-        "target_language": corpus.target_language,
+        **_name(corpus),
         "fingerprint": corpus.fingerprint,
         "tokenizer_sha256": tokenizer.sha256,
         "vocab_size": tokenizer.vocab_size,

@@ -1,5 +1,6 @@
 """Text files, line by line."""
 
+import codecs
 import gzip
 import io
 import os
@@ -33,6 +34,8 @@ def read_lines(path: Path) -> Iterator[str]:
             lines = gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file
             while line := lines.readline(LONGEST_LINE + 1):
                 number += 1
+                if number == 1:
+                    line = line.removeprefix(codecs.BOM_UTF8)  # as Windows' editors write it
                 if len(line) - line.endswith(b"\n") > LONGEST_LINE:
                     raise UserError(f"{path}, line {number}: longer than {LONGEST_LINE:,} bytes; is this a text file?")
                 yield line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")

@@ -81,6 +81,10 @@ def _trained_tokenizer(cfg_data: ConfigDict, cache: Path) -> Tokenizer:
     if corpus.symbols and cfg_data.lowercase:
         raise UserError(f"data.lowercase is True, but the labels of {corpus.spec} have capitals: set it to False")
     units = _units(cfg_data, corpus)
+    if units != "subwords" and cfg_data.lowercase:
+        raise UserError(
+            f"data.lowercase is True, but {units} are taken as they are: lower-case the files, or set it to False"
+        )
     key_parts = [FORMAT, corpus.fingerprint, cfg_data.vocab_size, cfg_data.lowercase]
     if units != "subwords":
         key_parts += [units, cfg_data.joiner]

@@ -174,6 +174,13 @@ class TrainingBatches(EndlessBatches[Batch | TextBatch]):
                 f"data.max_length is {cfg_data.max_length}, but {key} is {longest_row}: a pair of"
                 f" {cfg_data.max_length} tokens would fit no row"
             )
+        longest = int(prepared.lengths.max())
+        # Lines are no longer than `data.max_length`; a text in characters is one sequence.
+        if cfg_data.batching != "window" and prepared.lengths.shape[1] == 1 and longest > longest_row:
+            raise UserError(
+                f"data.batching is {cfg_data.batching}, and data.train has a text of {longest:,} tokens; {key} is"
+                f" {longest_row}: take window, which cuts a text into rows"
+            )
         self._prepared = prepared
         self._seed = seed
         self._batching = cfg_data.batching
@@ -259,7 +266,7 @@ def text_batches(
 ) -> OnePass[Batch | TextBatch]:
     """Returns a text once: as `evaluation_batches`, or, where `data.batching` is window, in rows of `data.pack_length`.
 
-    Each row begins anew: what is before it in the text is not read with it. The last has what is left.
+    Rows are independent: the model does not see the text before a row. The last row has the remainder.
     """
     tokens = cfg_data.tokens_per_batch
     if cfg_data.batching != "window":

@@ -1,6 +1,9 @@
 """Prepares the corpora of a config: downloads them if necessary, and tokenises them into the cache (`data.cache`).
 
-Training does the same when it starts, except for the download.
+    python -m data.prepare --config=configs/base.py
+
+Training does the same when it starts, except for the download. Prints, as JSON, where the corpora are, their counts and
+their hashes; keys are set as --config.data.KEY=VALUE.
 """
 
 import json

@@ -1,6 +1,7 @@
 """Draws what an image classifier attends to: the weight of every patch, in every layer and head, over the image.
 
 python -m infer.patches --workdir=runs/digits --split=test --image=3 --output=patches.png
+python -m infer.patches --workdir=runs/vit --corpus=idx:IMAGES,LABELS --output=patches.png    # of an imported model
 
 Weights are those of the class token as the query or, with image.pooling=mean, the mean over all patches as queries.
 """
@@ -25,6 +26,7 @@ def check(options: Any) -> None:
 if __name__ == "__main__":
     define_run_flags()
     flags.DEFINE_enum("split", "test", SPLITS, "split of the run's config to take the image from")
+    flags.DEFINE_string("corpus", None, "images to read instead of a split, written as in data.test")
     flags.DEFINE_integer("image", 0, "number of the image, from 0")
     flags.DEFINE_string("output", None, "file to write: .png, .svg or .pdf")
     flags.mark_flag_as_required("output")

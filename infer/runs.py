@@ -145,18 +145,23 @@ def user_error_if_too_long() -> Iterator[None]:
 
 
 @contextmanager
-def key_named(name: str) -> Iterator[None]:
-    """Adds to the error of a corpus that cannot be read which key names it, if `name` is a split."""
+def key_named(name: str, instead: str = "--corpus=SPEC") -> Iterator[None]:
+    """Adds to the error of a corpus that cannot be read which key names it, if `name` is a split.
+
+    `instead` is the flag that names another corpus.
+    """
     try:
         yield
     except UserError as error:
         if name not in SPLITS:
             raise
-        raise UserError(f"data.{name} of this run: {error}; --corpus=SPEC reads another") from error
+        raise UserError(f"data.{name} of this run: {error}; {instead} reads another") from error
 
 
-def corpus_named(config: ConfigDict, name: str) -> str:
+def corpus_named(config: ConfigDict, name: str, instead: str = "--corpus=SPEC") -> str:
     """Returns the corpus that `name` names: a split of the run's config, or else a corpus itself.
+
+    `instead` is the flag that names a corpus.
 
     Raises:
       UserError: the config has none for that split.
@@ -164,7 +169,7 @@ def corpus_named(config: ConfigDict, name: str) -> str:
     if name not in SPLITS:
         return name
     if not config.data[name]:
-        raise UserError(f"--split={name}: the run's config has no data.{name}; name a corpus with --corpus=SPEC")
+        raise UserError(f"--split={name}: the run's config has no data.{name}; name a corpus with {instead}")
     return config.data[name]
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from base.table import Table
 from configs.bottleneck import KINDS
+from configs.classification import CLASSES
 from configs.extrapolation import LENGTH, POSITIONS
 from configs.g2p import LANGUAGES
 from configs.layers import D_FF
@@ -17,7 +18,7 @@ from configs.scan_length import ROWS as SCAN_LENGTH
 from configs.scores import ROWS as SCORES
 from data.scan import SPLITS
 from paper.published import TABLE3
-from paper.studies import STUDIES, second
+from paper.studies import STUDIES, families, second
 from paper.tables import table2, table3, table4
 
 
@@ -72,6 +73,7 @@ def _of_studies() -> Iterator[tuple[str, str, str]]:
         contrast = f" && python -m paper.contrast --workdir=runs/distance-{mixer}"
         yield from _rows("distance", [mixer], "test", contrast)
     yield from _of_grids()
+    yield from _of_families()
 
 
 def _of_grids() -> Iterator[tuple[str, str, str]]:
@@ -81,6 +83,27 @@ def _of_grids() -> Iterator[tuple[str, str, str]]:
     yield "mup", "all of mup", _sweep(f"{STUDIES['mup'].FILE}:{MUP[0]}", "mup")
     for study, row, command in _rows("mup", MUP, "valid"):
         yield study, f"{row}, one rate", command
+
+
+def _of_families() -> Iterator[tuple[str, str, str]]:
+    """Yields the rows of the study of families; what is fine-tuned after the training that it begins with."""
+    for name, way in itertools.product(CLASSES, families.WAYS):
+        pretraining = families.PRETRAINING if way == families.WAYS[0] else ""
+        yield "families", f"{name}, {way}", _begun(f"configs/classification.py:{name}", pretraining)
+    for name, (config, is_begun) in families.TRANSLATORS.items():
+        yield "families", name, _begun(config, families.DENOISING if is_begun else "")
+
+
+def _begun(config: str, pretraining: str) -> str:
+    """Returns the command of a run that begins with the parameters and the subwords of another, if there is one."""
+    if not pretraining:
+        return _train(config, "test")
+    first = f"runs/{_folder(pretraining)}"
+    own = f"runs/{_folder(config)}-tuned"
+    return (
+        f"{_train(pretraining, 'test')} && python -m train --config={config} --workdir={own} --init={first} "
+        f"--config.data.tokenizer={first}/tokenizer.model && python -m infer --workdir={own} --split=test"
+    )
 
 
 def _rows(study: str, rows: Iterable[str], split: str, more: str = "") -> Iterator[tuple[str, str, str]]:
@@ -100,8 +123,13 @@ def _sweep(config: str, folder: str) -> str:
     return f"python -m train.sweep --config={config} --workdir=runs/{folder}"
 
 
+def _folder(config: str) -> str:
+    """Returns the name of the run of a config."""
+    return config.removeprefix("configs/").replace(".py", "").replace(":", "-")
+
+
 def _train(config: str, split: str, score: str = "infer") -> str:
-    folder = config.removeprefix("configs/").replace(".py", "").replace(":", "-")
+    folder = _folder(config)
     return (
         f"python -m train --config={config} --workdir=runs/{folder} && "
         f"python -m {score} --workdir=runs/{folder} --split={split}"

@@ -27,8 +27,12 @@ def caveats(launches: list[dict[str, Any]]) -> list[str]:
 
 
 def history_is_known() -> bool:
-    """Returns whether the code is in a git checkout with its whole history, not in a shallow one."""
-    return _git("rev-parse", "--is-shallow-repository") == "false"
+    """Returns whether the code is in a git checkout with its whole history, not in a shallow one.
+
+    A repository around an installed copy, such as that of the project whose .venv it is in, is not the code's.
+    """
+    is_tracked = _git("ls-files", "--error-unmatch", "paper/provenance.py") is not None
+    return is_tracked and _git("rev-parse", "--is-shallow-repository") == "false"
 
 
 @cache

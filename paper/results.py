@@ -112,16 +112,17 @@ def write_record(
 ) -> None:
     """Writes the record of a run as results/NAME.json and, if wanted, its translations as results/NAME.txt.
 
-    With `others` it is that of their ensemble.
+    Those of the record that it replaces are removed. With `others` it is that of their ensemble.
     """
     record = make_record(workdir, split, allow_dirty=allow_dirty, others=others)
+    lines = newest_evaluation(read_run(workdir), split, [read_run(path) for path in others]).lines
+    if translations and not lines.is_file():
+        raise UserError(f"--translations: {lines}: no such file; evaluate the run again")
     path = RESULTS / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
+    path.with_suffix(".txt").unlink(missing_ok=True)
     write_json(path, record)
     if translations:
-        lines = newest_evaluation(read_run(workdir), split, [read_run(path) for path in others]).lines
-        if not lines.is_file():
-            raise UserError(f"--translations: {lines}: no such file; evaluate the run again")
         shutil.copyfile(lines, path.with_suffix(".txt"))
 
 

@@ -95,6 +95,12 @@ def _best_first(checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
     validated = [checkpoint for checkpoint in checkpoints if checkpoint.metrics]
     if not validated:
         raise UserError("no checkpoint has a validation score, so none is best; choose latest, STEP or average:N")
+    left_out = len(checkpoints) - len(validated)
+    if left_out:
+        print(
+            f"note: {left_out} of {len(checkpoints)} checkpoints were not validated; the best is one of the others",
+            file=sys.stderr,
+        )
     judged_by = judge([checkpoint.metrics for checkpoint in validated])
     if judged_by is not quality:
         with_bleu = [checkpoint for checkpoint in validated if "bleu" in checkpoint.metrics]
@@ -118,8 +124,8 @@ def load_choice(workdir: Path, choice: str) -> tuple[list[int], Any]:
 
     The parameters of `ema` are the moving average that training has kept (`optim.ema`).
 
-    Damaged checkpoints are ignored, each with a note on stderr. If a training beside this saves and removes some while
-    they are read, they are chosen again.
+    Damaged checkpoints are ignored, each with a note on stderr. If a training process saves or removes checkpoints
+    meanwhile, the choice is made again.
 
     Raises:
       UserError: `choice` names no intact checkpoint.
@@ -177,4 +183,4 @@ def list_checkpoints(workdir: Path) -> list[Checkpoint]:
             except (UserError, ValueError):
                 if checkpoints.steps() == steps:
                     raise
-                # A training beside this has removed one since.
+                # A training process has removed one meanwhile.

@@ -33,8 +33,8 @@ _DELETED = ".deleted"
 def quality(metrics: dict) -> tuple[int, float]:
     """Returns the sort key for "best", larger is better: validation BLEU if it was measured, else minus the nll.
 
-    `eval.patience` and sweeps judge by the nll, too. Checkpoints of earlier versions have the smoothed loss alone. A
-    NaN, of a model that has diverged, is as bad as any number can be: sorting would leave it wherever it is.
+    `eval.patience` and sweeps always judge by the nll. Checkpoints of earlier versions have the smoothed loss alone.
+    NaN, from a model that has diverged, ranks below every number; a plain sort would leave it wherever it was.
     """
     if "bleu" in metrics:
         return 2, metrics["bleu"]

@@ -56,8 +56,8 @@ def model_config(cfg: ConfigDict, vocab_size: int) -> ModelConfig:
 def open_folder(cfg: ConfigDict, workdir: Path) -> Iterator[None]:
     """Makes `workdir` the folder of this config's run, or checks that it already is, and locks it for this process.
 
-    A folder in which training never started is reused, whatever its config, unless a conversion has put parameters
-    there. In a run of several processes, process 0 locks and writes for all of them.
+    A folder without a record of an update is reused, whatever its config, unless a conversion has put parameters there.
+    In a run of several processes, process 0 locks and writes for all of them.
 
     Raises:
       UserError: the folder holds the run of another config or other files, another process is training in it, or it
@@ -86,15 +86,22 @@ def open_folder(cfg: ConfigDict, workdir: Path) -> Iterator[None]:
 def _take_over(config: dict[str, Any], workdir: Path) -> None:
     if (workdir / "config.json").exists():
         different = differences(as_json(read_config(workdir)), config)
-        has_begun = (workdir / "metrics.jsonl").exists() or any((workdir / "checkpoints").glob("[0-9]*"))
+        has_begun = _has_records(workdir) or any((workdir / "checkpoints").glob("[0-9]*"))
         if different and has_begun:
             raise UserError(
                 f"--workdir={workdir}: this folder holds the run of another config ({'; '.join(different)}); "
                 "use another --workdir, or the config that it was started with"
             )
         if different:
-            (workdir / "tokenizer.model").unlink(missing_ok=True)
+            for name in ("tokenizer.model", "tracker.json"):
+                (workdir / name).unlink(missing_ok=True)
     write_json(workdir / "config.json", config)
+
+
+def _has_records(workdir: Path) -> bool:
+    """Returns whether a run has recorded an update; its file of records is there, and empty, before the first one."""
+    records = workdir / "metrics.jsonl"
+    return records.is_file() and records.stat().st_size > 0
 
 
 def record_launch(workdir: Path, manifests: dict[str, dict], step: int, init: dict[str, Any] | None = None) -> None:
@@ -180,6 +187,8 @@ def _git() -> dict[str, Any] | None:
         return done.stdout.strip()
 
     try:
+        # A repository around an installed copy, such as that of the project whose .venv it is in, has another commit.
+        output("ls-files", "--error-unmatch", "run/folder.py")
         commit = output("rev-parse", "HEAD")
         status = output("status", "--porcelain")
     except (OSError, subprocess.CalledProcessError):

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from base.checked_json import WIDEST, check, read_json, read_json_lines
+from base.checked_json import WIDEST, Schema, check, read_json, read_json_lines
 from base.errors import UserError, shown
 
 LONGEST = 1e10  # seconds that a training may have taken: three centuries
@@ -25,7 +25,16 @@ def read_launches(workdir: Path) -> list[dict[str, Any]]:
         return []
     corpus = {"sha256": dict}
     launch = {"step": int, "data": {"train": corpus, "valid": corpus}}
-    return read_json(path, {"launches": [launch]})["launches"]
+    launches = read_json(path, {"launches": [launch]})["launches"]
+    for number, recorded in enumerate(launches):
+        _check_present(path, f"launch {number}", recorded, {"command": [str], "device": dict})
+        _check_present(path, f"launch {number}", recorded["data"]["train"], {"tokenizer_sha256": str})
+    return launches
+
+
+def _check_present(path: Path, where: str, recorded: dict[str, Any], schema: dict[str, Schema]) -> None:
+    """Checks what an older launch, or one on images, need not have; raises as `base.checked_json.check`."""
+    check(path, where, recorded, {key: schema[key] for key in schema if key in recorded})
 
 
 def read_metrics(workdir: Path) -> list[dict[str, Any]]:

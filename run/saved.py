@@ -100,7 +100,7 @@ def unreadable(folder: Path) -> set[int]:
         try:
             about(checkpoint)
         except ValueError as error:
-            if checkpoint.is_dir():  # else a training beside this has removed it since
+            if checkpoint.is_dir():  # else a training process has removed it meanwhile
                 print(f"note: {checkpoint} is damaged ({error}) and ignored", file=sys.stderr)
             damaged.add(step)
     return damaged

@@ -89,6 +89,9 @@ def check(cfg: ConfigDict, default: ConfigDict) -> None:
     writes_words = units.rpartition(",")[2] == "words"
     require("data.joiner", writes_words or not given["data.joiner"], "empty unless the target's units are words")
 
+    fits = (given["data.classes"] != "") == (task == "classification")
+    require("data.classes", fits, "two classes or more for task classification, and empty for others")
+
     has_prefix = given["model.prefix"] != "none"
     fits = has_prefix == (task == "prefix_lm")
     require("model.prefix", fits, "full or causal for task prefix_lm, and none for others")

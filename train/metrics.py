@@ -3,7 +3,8 @@
 Records of `metrics.jsonl`, one JSON object per line; `loss` and `nll` are in nats per non-pad target token:
 
     {"step", "kind": "train", "loss", "nll", "perplexity", "gradient_norm", "learning_rate", "tokens_per_second",
-     "non_pad_share", "seconds", "mfu"}                   means over the updates since the previous record
+     "non_pad_share", "seconds", "mfu"}                   means over the updates since the previous record; but of the
+                                                          last one "gradient_norm", before clipping, "learning_rate"
     {"step", "kind": "valid", "loss", "nll", "perplexity", "bleu", "accuracy"}
                                                           "bleu", in percent, and "accuracy", in [0, 1], where measured
 

@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
@@ -30,14 +31,19 @@ class Profile:
     def __init__(self, workdir: Path, updates: tuple[int, int] | None, first: int) -> None:
         """Prepares the trace of `updates`, a first and a last one, in a launch whose first update is `first`.
 
+        If the run has made some of them and has a trace, nothing is traced: the same command must resume it.
+
         Raises:
-          UserError: the run has already made some of them.
+          UserError: it has made some of them, and has no trace.
         """
         self._folder = workdir / FOLDER
         self._first, self._last = updates or (0, 0)
         if 0 < self._first < first:
-            done = f"this run has made {first - 1} updates already"
-            raise UserError(f"--profile={self._first}:{self._last}: {done}; trace later ones, or a new run")
+            done = f"--profile={self._first}:{self._last}: this run has made {first - 1} updates already"
+            if not self._folder.is_dir():
+                raise UserError(f"{done}; trace later ones, or a new run")
+            self._first, self._last = 0, 0
+            print(f"note: {done}, and {self._folder} has a trace; no other is made", file=sys.stderr)
         self._is_tracing = False
 
     def before(self, step: int, state: Any) -> None:

@@ -29,7 +29,7 @@ class Tracker(Protocol):
 
     def log(self, step: int, metrics: dict[str, float]) -> None: ...
 
-    def close(self) -> None: ...
+    def close(self, failed: bool) -> None: ...
 
 
 class WandB:
@@ -55,9 +55,9 @@ class WandB:
         """Adds the metrics of an update."""
         self._run.log(metrics, step=step)
 
-    def close(self) -> None:
-        """Sends what is left."""
-        self._run.finish()
+    def close(self, failed: bool) -> None:
+        """Sends what is left, and whether an error ended the run."""
+        self._run.finish(exit_code=int(failed))
 
 
 class MLflow:
@@ -87,9 +87,9 @@ class MLflow:
         now = int(1000 * time.time())
         self._client.log_batch(self.id, [Metric(name, value, now, step) for name, value in metrics.items()])
 
-    def close(self) -> None:
-        """Marks the run as ended."""
-        self._client.set_terminated(self.id)
+    def close(self, failed: bool) -> None:
+        """Marks the run as ended, by an error or not."""
+        self._client.set_terminated(self.id, "FAILED" if failed else "FINISHED")
 
 
 def check_installed(name: str | None) -> None:
@@ -116,11 +116,13 @@ def tracked(name: str | None, workdir: Path, config: dict[str, Any]) -> Iterator
     except Exception as error:  # of any kind: a server that does not answer, a key that is wrong
         raise UserError(f"--tracker={name}: {_last_line(error)}") from error
     write_json(path, {**ids, name: tracker.id})
+    failed = True
     try:
         yield tracker
+        failed = False
     finally:
         try:
-            tracker.close()
+            tracker.close(failed)
         except Exception as error:  # its server may have gone; the run is whole without it
             print(f"note: --tracker={name} could not be told of the end: {_last_line(error)}", file=sys.stderr)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from vaswani import ROOMS, ROOT
 
 START = '\nif __name__ == "__main__"'
+CONFIG = ("--config", "-config")
 
 
 def commands() -> dict[str, Path]:
@@ -37,7 +38,7 @@ def main() -> int:
     if name not in found:
         print(f"error: there is no command {name!r}; vaswani --help lists them", file=sys.stderr)
         return 2
-    sys.argv = [f"vaswani {name}", *map(_own_config, rest)]
+    sys.argv = [f"vaswani {name}", *own_configs(rest)]
     runpy.run_module(name, run_name="__main__", alter_sys=True)
     return 0
 
@@ -69,12 +70,27 @@ def _print(text: str) -> int:
     return 0
 
 
-def _own_config(argument: str) -> str:
-    """Returns the argument, with the whole path of a configuration of this code that is not in the current folder."""
-    flag, _, path = argument.partition("=")
+def own_configs(arguments: list[str]) -> list[str]:
+    """Returns the arguments, with the whole path of each configuration of this code, after "=" or a space."""
+    found: list[str] = []
+    before = ""
+    for argument in arguments:
+        flag, equals, path = argument.partition("=")
+        if before in CONFIG:
+            found.append(_own(argument))
+        elif equals and flag in CONFIG:
+            found.append(f"{flag}={_own(path)}")
+        else:
+            found.append(argument)
+        before = argument
+    return found
+
+
+def _own(path: str) -> str:
+    """Returns FILE[:ARGUMENT] with the whole path if it is of this code and not in the current folder."""
     file = path.partition(":")[0]
-    own = flag.lstrip("-") == "config" and file.startswith(f"configs{os.sep}") and not Path(file).exists()
-    return f"{flag}={ROOT / path}" if own and (ROOT / file).is_file() else argument
+    is_own = file.startswith(f"configs{os.sep}") and not Path(file).exists() and (ROOT / file).is_file()
+    return str(ROOT / path) if is_own else path
 
 
 if __name__ == "__main__":

@@ -3,10 +3,11 @@
 python -m benchmarks.accelerator.report results/accelerator > docs/accelerator.md
 """
 
-import sys
 from pathlib import Path
 from typing import Any
 
+from base.command import run
+from base.errors import UserError
 from base.table import NOT_RUN, Table, as_markdown, number
 from benchmarks.accelerator.record import MINUTES, read_record
 
@@ -131,5 +132,12 @@ def _cell(value: Any) -> str:
     return number(value, 3) if isinstance(value, float) else str(value)
 
 
+def main(argv: list[str]) -> None:
+    """Prints the document of the folder that the command line names."""
+    if len(argv) != 2:
+        raise UserError(f"{' '.join(argv[1:]) or 'no folder'}: give the folder of the records, results/accelerator")
+    print(page(Path(argv[1])), end="")
+
+
 if __name__ == "__main__":
-    print(page(Path(sys.argv[1])), end="")
+    run(main)

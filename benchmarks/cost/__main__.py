@@ -48,4 +48,4 @@ def check(options: flags.FlagValues) -> None:
 if __name__ == "__main__":
     flags.DEFINE_list("only", NAMES, "what to measure")
     flags.DEFINE_integer("rounds", 5, "how often each size is timed", lower_bound=1)
-    run(main, check=check)
+    run(main, hint="what to measure is given as --only=NAME,NAME", check=check)

@@ -64,6 +64,7 @@ def write(maps: Mapping[str, AttentionMap], output: Path) -> None:
         if output.suffix == ".json":
             write_text(output, json.dumps(bertviz(maps), ensure_ascii=False))
         else:
+            named: dict[str, Any] = arrays(maps)  # for NumPy's types, of which some have more keywords
             packed = io.BytesIO()
-            np.savez_compressed(packed, allow_pickle=False, **arrays(maps))
+            np.savez_compressed(packed, **named)
             write_bytes(output, packed.getvalue())

@@ -49,8 +49,11 @@ def read(folder: Path) -> Imported:
     Raises:
       UserError: a file is missing or damaged.
     """
-    if not (folder / NAME).is_file():
-        raise UserError(f"--from=safetensors:{folder}: there is no {NAME}; give a folder that --to=safetensors wrote")
+    for name in (NAME, "config.json"):
+        if not (folder / name).is_file():
+            raise UserError(
+                f"--from=safetensors:{folder}: there is no {name}; give a folder that --to=safetensors wrote"
+            )
     params, metadata = load(folder / NAME)
     step = metadata.get("step", "0")
     if not re.fullmatch(r"[0-9]{1,10}", step) or int(step) > LARGEST:

@@ -38,6 +38,12 @@ def check_sentence(text: str) -> None:
         raise UserError(f"give one line of 1 to {LONGEST:,} characters a sentence; here are {len(text.strip()):,}")
 
 
+def short_names(paths: Sequence[str]) -> list[str]:
+    """Returns the last part of each path, or all of it where another ends alike."""
+    last = [Path(path).name or path for path in paths]
+    return [path if last.count(name) > 1 else name for path, name in zip(paths, last, strict=True)]
+
+
 class Demo:
     """Answers for several runs, one sentence at a time. Each run searches with a beam that holds the n-best list.
 
@@ -49,13 +55,13 @@ class Demo:
         self._lock = threading.Lock()
         self._runs = []
         self._warmed: set[int] = set()
-        for run, name in zip(runs, names, strict=True):
+        for run, name in zip(runs, short_names(names), strict=True):
             beam = max(NBEST, options["beam"] or run.config.decode.beam)
             search = options | {"beam": beam}
             decoding = chosen(run.config.decode, **search, nbest=NBEST)
             translator = Translator(run.model_config, run.tokenizer, decoding)
             on_device = run._replace(params=finite(run))
-            self._runs.append(_Shown(Path(name).name or name, on_device, decoding, translator))
+            self._runs.append(_Shown(name, on_device, decoding, translator))
 
     def answer(self, text: str, target: str = "") -> dict[str, Any]:
         """Returns as "runs" JSON values for each run: name, hypotheses (text, score), what a score is, and the maps.

@@ -1,5 +1,6 @@
 """What `python -m infer.demo` does once its flags have been checked."""
 
+import errno
 import sys
 from typing import Any
 
@@ -13,7 +14,9 @@ def main(options: Any) -> None:
     try:
         server = listen(options.host, options.port)
     except OSError as error:
-        raise UserError(f"--host={options.host} --port={options.port}: {error.strerror}; try another --port") from error
+        is_the_port = error.errno in (errno.EADDRINUSE, errno.EACCES)
+        cure = "try another --port" if is_the_port else "--host must be an address of this machine"
+        raise UserError(f"--host={options.host} --port={options.port}: {error.strerror}; {cure}") from error
     print("loading ...", file=sys.stderr, flush=True)
     from infer.demo.answers import Demo  # only now: these load jax, and a port that is taken is refused before
     from infer.runs import open_run
@@ -23,5 +26,6 @@ def main(options: Any) -> None:
     search = {name: options[name].value for name in ("beam", "alpha", "extra_length", "stopping")}
     demo = Demo(runs, workdirs, search)
     server.answers = {"/translate": demo.answer, "/warm": demo.warm, "/beam": demo.beam}
-    print(f"http://{options.host}:{server.server_address[1]}/", flush=True)
+    host = f"[{options.host}]" if ":" in options.host else options.host
+    print(f"http://{host}:{server.server_address[1]}/", flush=True)
     server.serve_forever()

@@ -60,6 +60,8 @@ class Server(ThreadingHTTPServer):
     def __init__(self, address: tuple[str, int], handler: type["Handler"]) -> None:
         self.host = address[0].lower()  # as browsers send it
         self._free = threading.Semaphore(MOST)
+        if ":" in self.host:
+            self.address_family = socket.AF_INET6
         super().__init__(address, handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -160,7 +162,10 @@ class Handler(BaseHTTPRequestHandler):
 
     def _is_ours(self) -> bool:
         """Returns whether the request names this machine: another name may be a page's, rebound to this machine."""
-        if not ipaddress.ip_address(self.connection.getsockname()[0]).is_loopback:
+        here = ipaddress.ip_address(self.connection.getsockname()[0])
+        if isinstance(here, ipaddress.IPv6Address):
+            here = here.ipv4_mapped or here  # of an IPv4 client of a server that listens on ::
+        if not here.is_loopback:
             return True
         host = re.sub(r":\d+$", "", self.headers.get("Host", "")).strip("[]").lower()
         if host in ("localhost", self.server.host):

@@ -25,14 +25,14 @@ class Sentences(NamedTuple):
     references: list[str]
 
 
-def open_split(model_run: Run, split: str) -> Sentences:
-    """Returns the corpus that the run's config names for `split`.
+def open_split(model_run: Run, split: str, instead: str = "--corpus=SPEC") -> Sentences:
+    """Returns the corpus that the run's config names for `split`; `instead` is the flag that names another.
 
     Raises:
       UserError: it names none, or its corpus cannot be read; the message names the key.
     """
-    spec = corpus_named(model_run.config, split)
-    with key_named(split):
+    spec = corpus_named(model_run.config, split, instead)
+    with key_named(split, instead):
         return open_sentences(split, spec)
 
 

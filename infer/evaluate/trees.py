@@ -32,7 +32,7 @@ def open_trees(file: str) -> Sentences:
 
 def open_parsed_split(model_run: Run, split: str) -> Sentences:
     """Returns the treebank that the run's config names for `split`."""
-    sentences = open_split(model_run, split)
+    sentences = open_split(model_run, split, "--trees=FILE")
     if sentences.language != "trees":
         raise UserError(f"data.{split} is {sentences.data!r}: not a treebank; it would be trees:FILE, or give --trees")
     return sentences

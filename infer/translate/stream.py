@@ -203,7 +203,7 @@ def translate_columns(
             yield "".join("\t".join(row) + "\n" for row in rows).encode()
             done += len(lines)
             progress.update(done)
-        without = f", {empty:,} cells of them without a translation" if empty else ""
+        without = f", {empty:,} cells without a translation" if empty else ""
         progress.finish(f"{done:,} lines{without}")
     note_unknown(unknown)
 

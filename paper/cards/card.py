@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from base.table import NOT_RUN, Markdown, Table, mean, number
+from base.table import NOT_RUN, Code, Table, mean, number
 from paper.records import RunRecord
 from paper.reproduce.command import RESULTS, obstacle
 from paper.rows import RowRuns
@@ -91,7 +91,7 @@ def table(about: str, cards: Sequence[Card]) -> Table:
     marked: dict[str, list[str]] = {}
     for card in cards:
         claim = f"{card.claim} †" if card.caveats else card.claim
-        command = Markdown(f"`{card.command}`") if card.command.startswith("python ") else card.command
+        command = Code(card.command) if card.command.startswith("python ") else card.command
         lines.append(
             (
                 claim,
@@ -109,7 +109,7 @@ def table(about: str, cards: Sequence[Card]) -> Table:
         for caveat in card.caveats:
             marked.setdefault(caveat, []).append(card.claim)
     notes = [f"† {caveat}: {'; '.join(claims)}" for caveat, claims in marked.items()]
-    return Table("cards", about, HEAD, lines, notes)
+    return Table(f"cards-{about}", about, HEAD, lines, notes)
 
 
 def compared(about: str, claims: Mapping[str, Claim], differences: Differences, digits: int) -> list[Card]:

@@ -157,11 +157,9 @@ def _scaling(records: Records) -> list[Card]:
             interval=f"{scaling.rounded(law_of_long.low[0])} to {scaling.rounded(law_of_long.high[0])}",
             seeds=str(scaling.SEEDS),
         )
-    return [
-        _prediction(first, scaling.fitted(first)),
-        _prediction(long, law_of_long),
-        *judged([found], scaling.verdict_on_floor(long, law_of_long)),
-    ]
+    if any(row.scored for row in long.values()):
+        found = found._replace(verdict=verdict_of(scaling.verdict_on_floor(long, law_of_long)))
+    return [_prediction(first, scaling.fitted(first)), _prediction(long, law_of_long), found]
 
 
 def _prediction(runs: dict[str, RowRuns], law: scaling.Fitted | None) -> Card:
@@ -316,7 +314,6 @@ def _scores(records: Records) -> list[Card]:
         return compared(about, made, differences, 3)
 
     small, middle, large = scores.widths("unscaled")
-    worse = {width: scores.minus(runs, "unscaled", "scaled", width) for width in (small, large)}
     of_small, of_middle, of_large = cards_of(
         "unscaled",
         "scaled",
@@ -338,7 +335,7 @@ def _scores(records: Records) -> list[Card]:
     return [
         of_small,
         of_middle,
-        *judged([of_large], scores.verdict_of_scaling(worse[large], worse[small])),
+        *judged([of_large], scores.verdict_of_scaling(runs)),
         alike,
         *judged([outperformed], scores.verdict_of_additive(scores.minus(runs, "unscaled", "additive", large))),
         *cards_of("scaled", "additive", {small: divided, large: divided}),

@@ -53,10 +53,10 @@ def report(tables: Mapping[str, list[Table]], records: Records, place: str) -> s
 
 
 def _title(name: str) -> str:
-    """Returns the heading of a table or a study: "Table 1", "Scan length"."""
-    if name in STUDIES:
-        return name.capitalize().replace("_", " ")
-    return f"Table {name[-1]}"
+    """Returns the heading of a table, a study or the cards: "Table 1", "Scan length", "Cards"."""
+    if name.startswith("table"):
+        return f"Table {name[-1]}"
+    return name.capitalize().replace("_", " ")
 
 
 def _is_run(shown: Table) -> bool:

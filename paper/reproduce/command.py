@@ -45,9 +45,10 @@ def recorded(name: str) -> RunRecord:
     Raises:
       UserError: there is none, it is damaged, or the run cannot be repeated by itself.
     """
-    path = RESULTS / f"{name.removesuffix('.json').removeprefix('results/')}.json"
+    known = name.removesuffix(".json").removeprefix("results/")
+    path = RESULTS / f"{known}.json"
     if not path.is_file():
-        raise UserError(f"{name}: there is no record results/{name}.json; results/ and its folders hold all of them")
+        raise UserError(f"{name}: there is no record results/{known}.json; results/ and its folders hold all of them")
     record = recorded_run(path, read_json(path, RECORD))
     reason = obstacle(record)
     if reason:

@@ -34,7 +34,7 @@ def stage_1(records: Records, study: Table, file: str, options: Mapping[str, Ite
     of_options = [f"validation perplexity with {what}: {name}" for name in names]
     head = (study.head[0], *of_options, "chosen")
     notes = [f"one run of seed 0 with each; the choice is recorded in {file} before stage 2"]
-    return Table(study.name, f"{study.title}, stage 1: {what}s", head, lines, notes)
+    return Table(f"{study.name}-stage-1", f"{study.title}, stage 1: {what}s", head, lines, notes)
 
 
 def _cell(perplexities: Mapping[str, float | None], name: str) -> str:

@@ -113,7 +113,7 @@ def verdict_of_distance(more: Differences) -> str:
     said = "verdict on distance:"
     corrected = holm(p_values_of(more))
     if len(corrected) < len(more):
-        return f"{said} open, because attention and {', '.join(more)} need two seeds each"
+        return f"{said} open, because attention and {', '.join(more)} need two seeds each, with near and far pairs"
     clear = [name for name, p in corrected.items() if p < LEVEL and more[name].mean() > 0]
     if len(clear) == len(more):
         return f"{said} shown; agreement drops more with each of {', '.join(more)} than with attention"
@@ -147,7 +147,7 @@ def by_distance(runs: Mapping[str, RowRuns]) -> Table:
         lines.append((relation, shown(band), *cells))
     wrong = "; ".join(f"{relation}: {what}" for relation, what in RELATIONS.items())
     notes = [f"accuracy in %, mean over the seeds ± standard deviation; what is wrong: {wrong}"]
-    return Table("distance", f"{TITLE}: accuracies", ("relation", "words", *runs), lines, notes)
+    return Table("distance-accuracies", f"{TITLE}: accuracies", ("relation", "words", *runs), lines, notes)
 
 
 def _line(

@@ -139,7 +139,7 @@ def stage_1(records: Records) -> Table:
     head = ("language", *(f"word errors % on validation, dropout: {dropout}" for dropout in OPTIONS), "chosen")
     line = PILOT, *shown, str(CHOSEN)
     notes = [f"one run of seed 0 with each; the choice is recorded in {FILE} before stage 2"]
-    return Table("g2p", f"{TITLE}, stage 1", head, [line], notes)
+    return Table("g2p-stage-1", f"{TITLE}, stage 1", head, [line], notes)
 
 
 def plot(records: Records, path: Path) -> None:

@@ -103,7 +103,7 @@ def stage_1(records: Records) -> Table:
             notes.append(f"{row} chose RATE-WARMUP-CLIP {chosen}{beyond}")
     factors = (f"nll, × {rate / LADDER[2]:g}" for rate in LADDER)
     head = ("optimiser", "middle rate", "warm-up", "gradients clipped at", *factors)
-    return Table("optimisers", f"{TITLE}, stage 1", head, lines, notes)
+    return Table("optimisers-stage-1", f"{TITLE}, stage 1", head, lines, notes)
 
 
 def _described(option: Option | None) -> str:

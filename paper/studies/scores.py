@@ -14,7 +14,15 @@ from paper.records import Records
 from paper.rows import RowRuns, caveat_notes, row_runs, run_notes, with_seeds
 from paper.studies.choice import stage_1
 from paper.tables.cost import cost
-from paper.tables.trend import INTERVAL, by_seed, half_interval, paired_differences, tested, with_interval
+from paper.tables.trend import (
+    INTERVAL,
+    by_seed,
+    differences_by_seed,
+    half_interval,
+    paired_differences,
+    tested,
+    with_interval,
+)
 
 FILE = "configs/scores.py"
 SMALL, LARGE = 8, 128  # the values of d_k that the rule compares
@@ -39,7 +47,7 @@ def tables(records: Records) -> list[Table]:
     worse = {f"unscaled-{width}": minus(runs, "unscaled", "scaled", width) for width in widths("unscaled")}
     notes = [
         "the design, its rule and what was expected: configs/scores.py, committed before the first run",
-        verdict_of_scaling(worse[f"unscaled-{LARGE}"], worse[f"unscaled-{SMALL}"]),
+        verdict_of_scaling(runs),
         verdict_of_additive(minus(runs, "unscaled", "additive", LARGE)),
         f"mean over the seeds, ± standard deviation; differences, with the same d_k and seed: {INTERVAL}",
         *tested(worse, "log perplexity − scaled"),
@@ -79,7 +87,7 @@ def footnote_4() -> Table:
         f"computed, not trained: means over {QUERIES:,} queries of {KEYS} keys, with components from N(0, 1); the "
         "gradient is the softmax's Jacobian, its size the Frobenius norm"
     ]
-    return Table("scores", f"{TITLE}: the softmax under footnote 4's assumption", head, lines, notes)
+    return Table("scores-footnote-4", f"{TITLE}: the softmax under footnote 4's assumption", head, lines, notes)
 
 
 def _of_softmax(logits_ts: Float[np.ndarray, "t s"]) -> tuple[float, float]:
@@ -104,16 +112,18 @@ def widths(kind: str) -> list[int]:
     return [int(name.partition("-")[2]) for name in ROWS if name.startswith(f"{kind}-")]
 
 
-def verdict_of_scaling(large: Float[np.ndarray, " seeds"], small: Float[np.ndarray, " seeds"]) -> str:
-    """Returns what the rule says, given how much worse unscaled products are with the large and the small d_k."""
+def verdict_of_scaling(runs: Mapping[str, RowRuns]) -> str:
+    """Returns what the rule says of how much worse unscaled products are with the large and the small d_k."""
     said = "verdict on scaling:"
+    large = minus(runs, "unscaled", "scaled", LARGE)
+    more = differences_by_seed(_worse(runs, LARGE), _worse(runs, SMALL))
     half_large = half_interval(large)
-    half_more = half_interval(large - small) if len(large) == len(small) else None
+    half_more = half_interval(more)
     if half_large is None or half_more is None:
         return f"{said} open, because scaled and unscaled products need two seeds with each d_k"
     if large.mean() <= 0:
         return f"{said} refuted; with a d_k of {LARGE} unscaled products are no worse"
-    if large.mean() > half_large and (large - small).mean() > half_more:
+    if large.mean() > half_large and more.mean() > half_more:
         return f"{said} shown; unscaled products are worse with a d_k of {LARGE}, and by more than with {SMALL}"
     return f"{said} neither shown nor refuted"
 
@@ -134,6 +144,12 @@ def verdict_of_additive(worse: Float[np.ndarray, " seeds"]) -> str:
 def minus(runs: Mapping[str, RowRuns], kind: str, other: str, width: int) -> Float[np.ndarray, " seeds"]:
     """Returns the log perplexity of a kind minus another's, for each seed that both have."""
     return paired_differences(runs[f"{kind}-{width}"], runs[f"{other}-{width}"], "perplexity")
+
+
+def _worse(runs: Mapping[str, RowRuns], width: int) -> dict[int, float]:
+    """Returns by seed how much higher the log perplexity of unscaled products is than that of scaled ones."""
+    unscaled, scaled = (by_seed(runs[f"{kind}-{width}"], "perplexity") for kind in ("unscaled", "scaled"))
+    return {seed: value - scaled[seed] for seed, value in unscaled.items() if seed in scaled}
 
 
 def _line(name: str, runs: Mapping[str, RowRuns]) -> tuple[str, ...]:

@@ -67,16 +67,16 @@ def by_seed(row: RowRuns, key: str) -> dict[int, float]:
 
 
 def half_interval(differences: Float[np.ndarray, " seeds"]) -> float | None:
-    """Returns half the width of the 95 % t interval of the mean; None of fewer than two seeds."""
-    if len(differences) < 2:
+    """Returns half the width of the 95 % t interval of the mean; None of fewer than two seeds, or one not finite."""
+    if len(differences) < 2 or not np.isfinite(differences).all():
         return None
     quantile = stats.t.ppf(1 - LEVEL / 2, len(differences) - 1)
     return float(quantile * stats.sem(differences))
 
 
 def p_value(differences: Float[np.ndarray, " seeds"]) -> float | None:
-    """Returns p of a two-sided paired t-test; None of fewer than two seeds."""
-    if len(differences) < 2:
+    """Returns p of a two-sided paired t-test; None of fewer than two seeds, or of one that is not finite."""
+    if len(differences) < 2 or not np.isfinite(differences).all():
         return None
     if not differences.any():
         return 1.0
@@ -113,7 +113,7 @@ def tested(differences: Differences, what: str) -> list[str]:
 
 
 def p_values_of(differences: Differences) -> dict[str, float]:
-    """Returns p of each difference of two or more seeds."""
+    """Returns p of each difference of two or more seeds, all finite."""
     p_values: dict[str, float] = {}
     for name, seeds in differences.items():
         p = p_value(seeds)

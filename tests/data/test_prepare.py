@@ -340,3 +340,28 @@ def test_command_line(spec, tmp_path) -> None:
 def test_a_corpus_without_a_count_says_how_much_it_takes() -> None:
     for spec, named in (("grammar:train", "grammar:train (100,000 records)"), ("grammar:train:7", "grammar:train:7")):
         assert module.named(open_corpus(spec), open_corpus(spec).size()) == named
+
+
+def test_other_users_can_read_what_is_prepared(spec, tokenizer, tmp_path) -> None:
+    before = os.umask(0o022)
+    try:
+        folder = make(spec, tokenizer, tmp_path).folder
+    finally:
+        os.umask(before)
+    assert folder.stat().st_mode & 0o777 == 0o755
+
+
+def test_a_corpus_has_its_own_name_whoever_prepared_the_text_first(spec, tokenizer, tmp_path) -> None:
+    first = make(spec, tokenizer, tmp_path / "cache")
+    for language, lines in (("en", ENGLISH), ("de", GERMAN)):
+        (tmp_path / f"moved.{language}").write_text("\n".join(lines) + "\n", "utf-8")
+    moved = make(f"text:{tmp_path}/moved.{{en,de}}", tokenizer, tmp_path / "cache")
+    assert moved.folder == first.folder
+    assert moved.manifest == first.manifest | {"spec": f"text:{tmp_path}/moved.{{en,de}}"}
+
+
+def test_pairs_that_all_have_an_empty_side_are_not_too_long(tokenizer, tmp_path) -> None:
+    (tmp_path / "c.tsv").write_text("the dog\t\na cat\t\n")
+    with pytest.raises(UserError, match=r"cleaning dropped all 2 pairs.*; each has an empty side") as caught:
+        make(f"tsv:{tmp_path / 'c.tsv'}", tokenizer, tmp_path / "cache", clean=True)
+    assert "max_length" not in str(caught.value)

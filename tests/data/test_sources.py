@@ -230,3 +230,11 @@ def test_a_corpus_counts_its_records_where_that_is_quick(tmp_path: Path) -> None
         corpus = open_corpus(spec)
         assert corpus.size() == len(list(corpus.pairs())), spec
     assert open_corpus(f"lines:{tmp_path}/c.en.gz").size() is None
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path, ending: str) -> None:
+    spec = text(tmp_path, "\ufeffa\r\n\ufeffb\r\n", "\ufeffx\r\ny\r\n", ending)
+    assert list(open_corpus(spec).pairs()) == [("a", "x"), ("\ufeffb", "y")]
+    tree = write(tmp_path / "bank", "\ufeff(S (NN dog))\n")
+    assert [source for source, _ in open_corpus(f"trees:{tree}").pairs()] == ["dog"]

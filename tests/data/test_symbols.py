@@ -153,6 +153,9 @@ def test_a_text_has_one_side_and_a_tokenizer_one_kind(tmp_path: Path) -> None:
     cfg.update({"units": "characters", "vocab_size": 6, "tokenizer": f"{tmp_path}/words.model"})
     with pytest.raises(UserError, match=r"^data.units is characters, but the tokenizer's is words: they must agree"):
         prepare_all(cfg)
+    cfg.update({"units": "words", "vocab_size": 0, "tokenizer": "", "lowercase": True})
+    with pytest.raises(UserError, match=r"^data\.lowercase is True, but words are taken as they are"):
+        prepare_all(cfg)
 
 
 @pytest.fixture(scope="module")

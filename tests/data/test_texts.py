@@ -224,3 +224,11 @@ def test_pairs_are_not_cut_anywhere(tmp_path: Path) -> None:
     _, train, _ = prepare_all(cfg)
     with pytest.raises(UserError, match=r"^data\.batching is window; that is for texts, and data\.train has pairs"):
         TrainingBatches(train, cfg, seed=0)
+
+
+@pytest.mark.parametrize("batching", ["bucket", "pack"])
+def test_a_text_in_characters_is_to_be_cut_into_windows(file: Path, batching: str) -> None:
+    cfg = settings(batching=batching, max_length=8, buckets=(8,))
+    message = rf"^data\.batching is {batching}, and data\.train has a text of .*: take window"
+    with pytest.raises(UserError, match=message):
+        TrainingBatches(characters(file), cfg, seed=0)

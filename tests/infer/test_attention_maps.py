@@ -319,3 +319,12 @@ def test_the_probabilities_of_an_output_are_the_model_s(run: Run, prefix: str):
         assert shown == [None] * given + choices and (given > 0) == (prefix != "none")
     text = page("t", titled(maps), kinds)
     assert len(embedded(text)["decoder"]["choices"][-1]["best"]) == 5
+
+
+def test_an_archive_holds_the_arrays_alone_whatever_numpy(
+    maps: dict[str, AttentionMap], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    given: dict[str, object] = {}
+    monkeypatch.setattr(np, "savez_compressed", lambda file, **kwds: given.update(kwds))  # as in NumPy 2.1
+    files.write(maps, tmp_path / "maps.npz")
+    assert set(given) == set(files.arrays(maps))

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from base.errors import UserError
 from infer.attention.page import Choice, page
 from infer.demo.answers import check_sentence
 from infer.demo.server import Answer, Server, listen
@@ -355,3 +356,29 @@ def test_the_beam_is_drawn_with_what_was_pruned_and_returned(browser: Browser, w
     assert browser.value("document.documentElement.scrollWidth") <= width
     assert browser.value("document.querySelectorAll('script, img').length") == 2, "the page's own script and its data"
     assert not [event for event in browser.events if event["method"] == "Runtime.exceptionThrown"]
+
+
+def test_a_beam_that_failed_is_asked_for_again(browser: Browser) -> None:
+    asked: list[str] = []
+
+    def translate(text: str, target: str) -> dict[str, Any]:
+        return {"runs": [{"name": "run", "hypotheses": [{"text": "Gut", "score": -1.0}], "maps": {"cross": MAP}}]}
+
+    def beam(text: str, target: str) -> dict[str, Any]:
+        asked.append(text)
+        if len(asked) == 1:
+            raise UserError("busy")
+        return {"runs": [{"name": "run", "tree": TREE.as_json()}]}
+
+    server, address = serving({"/translate": translate, "/warm": lambda text, target: {}, "/beam": beam})
+    browser.open(address)
+    browser.value("by('text').value = 'Good'; translate()")
+    browser.value("document.querySelector('details').open = true")
+    browser.wait_for("document.querySelector('details p')?.textContent == 'busy'")
+    for is_open in ("false", "true"):
+        browser.value(f"document.querySelector('details').open = {is_open}; new Promise(done => setTimeout(done, 50))")
+    browser.wait_for("!!document.querySelector('.beam rect')")
+    assert asked == ["Good", "Good"]
+    assert "busy" not in browser.value("document.querySelector('details').textContent")
+    server.shutdown()
+    server.server_close()

@@ -87,6 +87,7 @@ def test_a_wrong_file_or_shape_is_one_line(exported: Path, tmp_path: Path) -> No
     wrong.params["decoder"]["layer_1"]["feed_forward"]["w1"] = np.zeros((2, 3), np.float32)
     with pytest.raises(UserError, match=r"decoder/layer_1/feed_forward/w1 is \(2, 3\); .* it is \(8, 16\)$"):
         make_run(tmp_path / "run", wrong)
+    shutil.copy(exported / "config.json", tmp_path)
     (tmp_path / "model.safetensors").write_bytes(b"\x10\0\0\0\0\0\0\0nothing of this")
     with pytest.raises(UserError, match=r"^\S+model\.safetensors: cannot be read as safetensors \([^\n]+\)$"):
         safetensors.read(tmp_path)
@@ -180,3 +181,10 @@ def test_a_killed_conversion_leaves_a_draft_of_that_name(tmp_path: Path) -> None
         assert re.fullmatch(r"\.converting-[0-9a-f]{32}", folder.name) and folder.parent == tmp_path
         raise KeyboardInterrupt
     assert not list(tmp_path.iterdir())
+
+
+def test_parameters_without_their_config_are_one_line(exported: Path, tmp_path: Path) -> None:
+    shutil.copytree(exported, tmp_path / "exported")
+    (tmp_path / "exported" / "config.json").unlink()
+    with pytest.raises(UserError, match=r"^--from=safetensors:.*exported: there is no config\.json; give a folder"):
+        safetensors.read(tmp_path / "exported")

@@ -22,7 +22,7 @@ import infer.demo.answers
 import infer.demo.server
 from base.errors import UserError
 from base.html import assembled, inline_scripts, script_policy
-from infer.demo.answers import Demo, check_sentence
+from infer.demo.answers import Demo, check_sentence, short_names
 from infer.demo.command import main
 from infer.demo.server import LARGEST, PAGE, listen
 from infer.runs import open_run
@@ -296,3 +296,25 @@ def test_a_run_whose_parameters_are_not_finite_is_refused_at_the_start(tmp_path:
     broken = run._replace(params=jax.tree.map(lambda leaf: np.full_like(leaf, np.nan), run.params))
     with pytest.raises(UserError, match=r"the parameters of this run are not finite$"):
         Demo([broken], ["run"], {"beam": 1, "alpha": None, "extra_length": None})
+
+
+def test_runs_of_one_name_are_told_apart() -> None:
+    assert short_names(["runs/a", ".", "x/b", "y/b/"]) == ["a", ".", "x/b", "y/b/"]
+
+
+def test_a_host_that_is_not_this_machine_is_not_blamed_on_the_port() -> None:
+    with pytest.raises(UserError, match=r"^--host=192\.0\.2\.1 --port=0: .*; --host must be an address of this"):
+        main(SimpleNamespace(host="192.0.2.1", port=0, workdir="no run", checkpoint=None))
+
+
+def test_an_address_of_ipv6_can_be_opened() -> None:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("no IPv6 here")
+    with serving(answer, "::1") as server:
+        for headers, status in (({}, 200), ({"Host": "evil.example"}, 403)):
+            connection = http.client.HTTPConnection("::1", server.server_address[1], timeout=300)
+            connection.request("GET", "/", headers=headers)
+            assert connection.getresponse().status == status
+            connection.close()

@@ -194,3 +194,13 @@ def test_labels_are_not_lower_cased(workdir: Path, run: Run) -> None:
     cfg.train, cfg.lowercase = f"trees:{workdir.parent}/train.mrg", True
     with pytest.raises(UserError, match=r"data\.lowercase is True, but the labels of trees:"):
         prepare_all(cfg)
+
+
+def test_a_run_without_the_split_is_told_of_the_flag_that_there_is(run: Run) -> None:
+    cfg = run.config.copy_and_resolve_references()
+    cfg.data.test = ""
+    with pytest.raises(UserError, match=r"has no data\.test; name a corpus with --trees=FILE$"):
+        evaluation.open_parsed_split(run._replace(config=cfg), "test")
+    cfg.data.test = "trees:none.mrg"
+    with pytest.raises(UserError, match=r"^data\.test of this run: .*; --trees=FILE reads another$"):
+        evaluation.open_parsed_split(run._replace(config=cfg), "test")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from base.table import as_markdown
+from base.table import as_csv, as_markdown, as_text
 from configs import mup, optimisers
 from configs.g2p import LANGUAGES
 from configs.table3_second import EQUIVALENT
@@ -20,6 +20,7 @@ from paper.cards import card, of_studies, of_tables
 from paper.cards.card import VERDICTS, Card
 from paper.published import MULTI30K, TABLE3
 from paper.records import Records, find_records
+from paper.report import page
 from paper.reproduce import command as reproduce
 from paper.studies import bottleneck, extrapolation, families, layers, scaling, scan, scan_length, second
 from paper.studies import scores as scores_study
@@ -536,3 +537,17 @@ def test_the_mean_of_ten_languages_is_a_card_alone_and_together(tmp_path: Path) 
     assert (together.ours, together.verdict) == ("10.00", "met")
     (tmp_path / "kor-1members" / "config.json").unlink()
     assert about(of_studies.cards(find_records(tmp_path)), "an ensemble of 3 reaches").verdict == "open"
+
+
+def test_the_floor_is_open_while_runs_are_missing(tmp_path: Path) -> None:
+    plant_each(tmp_path, f"{scaling.FILE}:{scaling.LONG_ROWS[0]}", [2.0], "nll", nll_by_position=[2.0])
+    assert about(of_studies.cards(find_records(tmp_path)), "the law finds a floor").verdict == "open"
+
+
+def test_a_command_is_code_in_markdown_and_as_it_is_elsewhere(listed: list[Card]) -> None:
+    one = next(one for one in listed if one.command.startswith("python -m paper.reproduce "))
+    table = card.table(one.about, [one])
+    assert f"| `{one.command}` |" in as_markdown(table)
+    for text in (as_text(table), as_csv(table), page.table(table)):
+        assert one.command in text and f"`{one.command}`" not in text
+    assert f"<code>{one.command}</code>" in page.table(table)

@@ -16,11 +16,11 @@ import pytest
 
 from base.errors import UserError
 from base.table import as_text
-from paper import figures
+from paper import cards, figures
 from paper.__main__ import TABLES
 from paper.command import draw, make
 from paper.launch import commands
-from paper.records import find_records, newest_with_checkpoints
+from paper.records import Records, find_records, newest_with_checkpoints
 from paper.report.curves import curves, other_curves, trends
 from paper.report.report import report
 from paper.rows import load
@@ -154,14 +154,19 @@ def test_every_command_names_a_config_that_there_is() -> None:
         "configs/base.py": 4,
         "configs/big.py": 4,
         "configs/bottleneck.py": 6,
+        "configs/classification.py": 6,
+        "configs/denoising.py": 3,
         "configs/distance.py": 7,
         "configs/extrapolation.py": 6,
         "configs/g2p.py": 12,
         "configs/layers.py": 5,
+        "configs/masked_lm.py": 3,
         "configs/mup.py": 9,
         "configs/norms.py": 28,
         "configs/optimisers.py": 7,
         "configs/parsing.py": 3,
+        "configs/prefix_lm.py": 4,
+        "configs/quickstart.py": 1,
         "configs/scaling.py": 40,
         "configs/scan.py": 3,
         "configs/scan_length.py": 12,
@@ -169,7 +174,7 @@ def test_every_command_names_a_config_that_there_is() -> None:
         "configs/table3_second.py": 22,
     }
     for name in names:
-        load(name if ":" in name else f"{name}:base")
+        load(f"{name}:base" if name == "configs/ablations.py" else name)
     assert "python -m train.sweep --config=configs/ablations.py --workdir=runs/table3\n" in text
     assert re.search(r"ablations.py:A1 --workdir=(\S+) && python -m infer --workdir=\1 --split=valid", text)
 
@@ -209,3 +214,20 @@ def test_a_mistake_is_one_line(arguments: list[str], error: str) -> None:
     done = paper(*arguments)
     assert done.returncode == 2
     assert done.stderr.startswith(f"error: {error}") and done.stderr.count("\n") == 1
+
+
+def test_every_study_has_its_commands() -> None:
+    assert {row[0] for row in commands().rows} >= {*STUDIES}
+
+
+def test_no_two_tables_of_a_file_have_one_name() -> None:
+    empty = Records([], [], [], [])
+    for made in (*make("all", empty).values(), cards.tables(cards.cards(empty))):
+        names = [table.name for table in made]
+        assert len(set(names)) == len(names), names
+
+
+def test_the_cards_have_their_own_heading(planted: Path) -> None:
+    found = find_records(planted)
+    text = report({"cards": cards.tables(cards.cards(found))}, found, "there")
+    assert '<h2 id="cards">Cards</h2>' in text and "Table s" not in text

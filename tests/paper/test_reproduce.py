@@ -205,3 +205,9 @@ def test_the_folder_is_the_user_s_wherever_he_is(tmp_path: Path, monkeypatch: py
     for workdir in ("here", "~/there"):
         reproduce.main("one", SimpleNamespace(workdir=workdir, tolerance=1.0))
     assert folders == [tmp_path / "here", tmp_path / "home" / "there"]
+
+
+def test_a_path_that_is_not_there_is_named_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path, monkeypatch)
+    with pytest.raises(UserError, match=r"^results/two\.json: there is no record results/two\.json; "):
+        reproduce.recorded("results/two.json")

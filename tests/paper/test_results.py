@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from base.errors import UserError
-from paper import results
+from paper import provenance, results
 from paper.provenance import DIRTY
 from paper.records import PARSING, TOLERANCE, Records, find_records, read_run
 from paper.rows import row_runs
@@ -276,3 +276,33 @@ def test_the_readme_passes_over_what_is_no_translation(tmp_path: Path, monkeypat
     records = find_records(Path("results"))
     assert len(records.runs) == 1 and records.notes == []
     assert results.translation_records(records.runs) == {}
+
+
+def test_a_new_record_does_not_keep_the_translations_of_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = planted_config(A1)
+    run = plant(tmp_path / "run", config, scores(config, "valid", 7.0))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"no such file; evaluate the run again"):
+        results.write_record(run, "x", "valid", translations=True, allow_dirty=False)
+    assert not Path("results/x.json").exists(), "a record without the lines that were asked for"
+    (run / "evaluations" / "valid-0.txt").write_text("Der Hund schläft.\n", encoding="utf-8")
+    results.write_record(run, "x", "valid", translations=True, allow_dirty=False)
+    assert Path("results/x.txt").exists()
+    results.write_record(run, "x", "valid", translations=False, allow_dirty=False)
+    assert not Path("results/x.txt").exists()
+
+
+def test_the_repository_around_an_installed_copy_is_not_the_codes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=x", "-c", "user.email=x@y"]
+    subprocess.run([*git, "init", "--quiet"], check=True)
+    subprocess.run([*git, "commit", "--quiet", "--allow-empty", "--message=x"], check=True)
+    installed = tmp_path / ".venv" / "vaswani"
+    (installed / "run").mkdir(parents=True)
+    monkeypatch.setattr(folder, "__file__", str(installed / "run" / "folder.py"))
+    assert folder._git() is None
+    monkeypatch.setattr(provenance, "ROOT", installed)
+    assert not provenance.history_is_known()

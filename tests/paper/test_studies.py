@@ -786,3 +786,24 @@ def test_one_language_shows_what_it_chose_between(tmp_path: Path) -> None:
         plant(tmp_path / str(dropout), config, scores(config, "valid", right, edits_as_is=2.0, by_length=[]))
     (_, stage_1) = g2p.tables(find_records(tmp_path))
     assert stage_1.rows[0][:3] == ("dut", "20.0", "15.0")
+
+
+def test_without_far_pairs_the_drop_of_agreement_is_open(tmp_path: Path) -> None:
+    plant_contrasts(tmp_path, dict.fromkeys(D_FF, SMALL_DROPS), {name: [0.4, 0.41, 0.42] for name in D_FF})
+    for file in tmp_path.glob("*/evaluations/*.json"):
+        record = json.loads(file.read_text())
+        record["contrasts"] = [cell for cell in record["contrasts"] if cell["words"] != [8, None]]
+        file.write_text(json.dumps(record))
+    notes = distance.tables(find_records(tmp_path))[0].notes
+    assert [note for note in notes if note.startswith("verdict on distance: open")]
+    assert not any("nan (" in note for note in notes)
+
+
+def test_the_two_values_of_d_k_are_compared_seed_by_seed(tmp_path: Path) -> None:
+    alike = dict.fromkeys(("scaled-8", "scaled-128", "additive-128"), (0.0, 0.0, 0.0))
+    plant_scores(tmp_path, {**alike, "unscaled-8": (0.1, 0.2, 0.1), "unscaled-128": (1.5, 1.6, 1.7)})
+    shutil.rmtree(tmp_path / "unscaled-83")  # seeds 1 and 2 are left here,
+    shutil.rmtree(tmp_path / "unscaled-1281")  # and 2 and 3 here
+    notes = scores_study.tables(find_records(tmp_path))[0].notes
+    (said,) = [note for note in notes if note.startswith("verdict on scaling")]
+    assert said.startswith("verdict on scaling: open")

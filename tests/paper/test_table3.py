@@ -234,3 +234,10 @@ def test_what_a_row_changes_is_said_in_its_own_size() -> None:
     assert table3.changed("A1") == "h 1, d_k 512, d_v 512"
     assert table3.changed("A1:small") == "h 1, d_k 64, d_v 64"
     assert table3.changed("big").endswith("steps 300,000")
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_what_is_not_finite_has_neither_p_nor_interval(wrong: float) -> None:
+    differences = np.array([0.1, wrong, 0.2])
+    assert trend.p_value(differences) is None and trend.half_interval(differences) is None
+    assert trend.p_values_of({"a": differences}) == {}

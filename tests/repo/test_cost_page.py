@@ -7,6 +7,7 @@ import pytest
 from base.errors import UserError
 from base.processors import cpus
 from benchmarks.cost import corpus, devices, growth, sizes, table
+from tests import commands
 
 GROWTH: dict[str, Any] = {
     "grows": "length",
@@ -85,3 +86,14 @@ def test_what_was_not_measured_says_so_and_a_damaged_record_is_named(tmp_path, m
     (tmp_path / "search.json").write_text("{}")
     with pytest.raises(UserError, match=r"search\.json: damaged: it has no 'device'"):
         table.tables()
+
+
+def test_what_to_measure_is_a_flag() -> None:
+    done = commands.run("benchmarks.cost", "update", "--only=nothing")
+    told = "error: unexpected argument 'update'; what to measure is given as --only=NAME,NAME\n"
+    assert (done.returncode, done.stderr) == (2, told)
+
+
+def test_a_report_without_its_folder_is_one_line() -> None:
+    done = commands.run("benchmarks.accelerator.report")
+    assert done.returncode == 2 and done.stderr.startswith("error: no folder: ") and done.stderr.count("\n") == 1

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.repo.test_layout import ROOMS
+from vaswani import ROOT as CODE
+from vaswani.__main__ import own_configs
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -71,3 +73,11 @@ def test_a_wheel_holds_one_package_whose_commands_run(tmp_path: Path) -> None:
     assert helped.returncode == 0 and "--workdir" in helped.stdout
     wrong = ("train", "--config=configs/quickstart.py", "--config.modle.N=2")
     assert "did you mean model.N?" in run(vaswani, *wrong, cwd=tmp_path / "elsewhere").stderr
+
+
+def test_a_configuration_of_the_code_is_found_in_either_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = CODE / "configs" / "mup.py"
+    given = ["--config=configs/mup.py", "--config", "configs/mup.py:x", "-config", "none.py", "configs/mup.py"]
+    expected = [f"--config={file}", "--config", f"{file}:x", "-config", "none.py", "configs/mup.py"]
+    assert own_configs(given) == expected

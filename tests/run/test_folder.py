@@ -42,6 +42,15 @@ def test_data_that_changed_are_not_those_of_the_run(tmp_path: Path, name: str) -
             b'{"launches": [{"step": 0, "data": {"train": {"sha256": 5}, "valid": {"sha256": {}}}}]}',
             r"launches\[0\].data.train.sha256 is 5; it must be an object",
         ),
+        (
+            b'{"launches": [{"step": 0, "device": "x", "data": {"train": {"sha256": {}}, "valid": {"sha256": {}}}}]}',
+            'launch 0: device is "x"; it must be an object',
+        ),
+        (
+            b'{"launches": [{"step": 0, "data": {"train": {"sha256": {}, "tokenizer_sha256": 5}, '
+            b'"valid": {"sha256": {}}}}]}',
+            "launch 0: tokenizer_sha256 is 5; it must be text",
+        ),
     ],
 )
 def test_a_damaged_run_json_is_one_line(tmp_path: Path, content: bytes, message: str) -> None:
@@ -77,7 +86,7 @@ def test_steps_may_change_where_the_schedule_does_not_depend_on_them(tmp_path: P
     cfg = default()
     cfg.optim.schedule = schedule
     with open_folder(cfg, tmp_path):
-        (tmp_path / "metrics.jsonl").touch()
+        (tmp_path / "metrics.jsonl").write_text('{"step": 1, "kind": "train", "seconds": 1}\n')
     cfg.steps = 50
     if schedule == "paper":
         with open_folder(cfg, tmp_path):
@@ -115,3 +124,14 @@ def test_a_run_that_a_conversion_made_is_not_taken_over(tmp_path: Path) -> None:
         pass
     assert (tmp_path / "tokenizer.model").read_bytes() == b"imported"
     assert json.loads((tmp_path / "config.json").read_text())["seed"] == 0
+
+
+def test_a_run_that_was_stopped_before_its_first_record_is_no_obstacle(tmp_path: Path) -> None:
+    with open_folder(default(), tmp_path):
+        (tmp_path / "metrics.jsonl").touch()  # as `train.metrics.Reporter` leaves it
+        (tmp_path / "tracker.json").write_text("{}")
+    smaller = default()
+    smaller.data.tokens_per_batch = 100
+    with open_folder(smaller, tmp_path):
+        assert json.loads((tmp_path / "config.json").read_text())["data"]["tokens_per_batch"] == 100
+        assert not (tmp_path / "tracker.json").exists()

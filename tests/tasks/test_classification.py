@@ -11,6 +11,7 @@ from ml_collections import ConfigDict
 from base.errors import UserError
 from base.ids import EOS
 from configs.classification import get_config
+from configs.common import default
 from data.classes import Classified, classes_of
 from data.of_config import prepare_all
 from data.properties import PROPERTIES
@@ -24,6 +25,7 @@ from tests import commands
 from tests.tiny import shrink
 from tests.trainings import assert_resumes_to_the_same_bits, refusal
 from train import loop
+from train.check import check
 
 SENTENCES = {
     "(S (NP (PRP They)) (VP (VBP think) (SBAR (IN that) (S (NP (PRP he)) (VP (VBD slept))))) (. .))":
@@ -156,3 +158,11 @@ def test_corpora_that_do_not_fit_are_one_line(tmp_path: Path) -> None:
     assert "data.train is lines:grammar:train:9, but this task needs pairs" in said(train="lines:grammar:train:9")
     assert "bare.tsv, line 1: no tab" in said(train=f"tsv:{tmp_path}/bare.tsv")
     assert "data.batching is window; that is for texts" in said(batching="window")
+
+
+@pytest.mark.parametrize(("task", "classes"), [("classification", ""), ("translation", "a,b")])
+def test_classes_are_those_of_a_classification(task: str, classes: str) -> None:
+    cfg = default()
+    cfg.task, cfg.data.classes = task, classes
+    with pytest.raises(UserError, match=rf"^config: data\.classes is '{classes}'; it must be two classes or more for"):
+        check(cfg, default())

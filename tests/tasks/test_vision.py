@@ -265,7 +265,7 @@ def test_the_command_draws_the_image_that_is_asked_for(trained: Run, tmp_path: P
 
 @pytest.mark.parametrize("image", [-1, 30])
 def test_an_image_that_is_not_there_is_told(trained: Run, tmp_path: Path, image: int) -> None:
-    options = {"workdir": str(trained.workdir), "checkpoint": "latest", "split": "test", "image": image}
+    options = {"workdir": str(trained.workdir), "checkpoint": "latest", "split": "test", "corpus": None, "image": image}
     with pytest.raises(UserError, match=rf"^--image={image}: idx:.* has images 0 to 29$"):
         infer.attention.patches.main(SimpleNamespace(**options, output=str(tmp_path / "patches.png")))
 
@@ -284,3 +284,11 @@ def test_weights_are_not_hidden_by_ink_and_have_one_scale(
         (shown,) = axes.images
         np.testing.assert_allclose(shown.get_array(), weights_yx, rtol=1e-6)
         assert shown.get_alpha() is None and shown.get_clim() == pytest.approx((0, weights_nhyx.max()))
+
+
+@pytest.mark.slow
+def test_patches_of_a_run_without_splits_are_drawn_over_images_that_are_named(trained: Run, tmp_path: Path) -> None:
+    arguments = (f"--workdir={trained.workdir}", f"--corpus={written(tmp_path, 5)}", f"--output={tmp_path}/drawn.png")
+    done = commands.run("infer.patches", *arguments)
+    assert (done.returncode, done.stderr.count("error")) == (0, 0), done.stderr
+    assert (tmp_path / "drawn.png").read_bytes().startswith(b"\x89PNG")

@@ -279,6 +279,7 @@ def test_a_training_that_mup_is_not_derived_for_is_refused(key: str, value: Any,
     cfg = default()
     cfg.model.prefix = "full" if value == "prefix_lm" else "none"
     cfg.model.recurrent = "dot" if value == "recurrent_translation" else "none"
+    cfg.data.classes = "yes,no" if value == "classification" else ""
     cfg.update_from_flattened_dict({key: value})
     check(cfg, default())
     cfg.model.parametrisation = "mup"

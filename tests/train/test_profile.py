@@ -21,7 +21,7 @@ from train.check import profiled
 from train.metrics import Reporter
 from train.nans import _parameters, naming_nans
 from train.optim import optimizer
-from train.profile import Operation, _own_times, largest
+from train.profile import Operation, Profile, _own_times, largest
 from train.step import Sums, TrainState, init_state, make_train_step
 from train.utilisation import batch_flops, chip_of
 
@@ -58,8 +58,8 @@ def test_some_updates_are_traced_and_the_largest_operations_named(
     assert any("dot" in name for name, _ in shares)
     (said,) = [line for line in lines if line.startswith("most time: ")]
     assert said == "most time: " + "; ".join(f"{name} {share:.1%}" for name, share in shares[:5])
-    with pytest.raises(UserError, match=r"--profile=2:3: this run has made 5 updates already; trace later ones"):
-        loop.train(cfg, tmp_path / "run", profile=(2, 3))
+    assert loop.train(cfg, tmp_path / "run", profile=(2, 3)) == 0
+    assert "note: --profile=2:3: this run has made 5 updates already" in capsys.readouterr().err
 
     assert loop.train(cfg, tmp_path / "plain") == 0
     traced, plain = (losses(tmp_path / name) for name in ("run", "plain"))
@@ -219,3 +219,13 @@ def test_a_healthy_run_has_no_nan_in_any_operation_and_the_same_losses(tmp_path:
         assert loop.train(cfg, tmp_path / "checked") == 0
     bound = log_prob(tiny.TINY, 1)  # the check compiles another program
     np.testing.assert_allclose(losses(tmp_path / "checked"), losses(tmp_path / "plain"), rtol=0, atol=bound)
+
+
+def test_a_run_that_was_traced_is_resumed_by_the_same_command(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    with pytest.raises(UserError, match=r"^--profile=2:3: this run has made 5 updates already; trace later ones"):
+        Profile(tmp_path, (2, 3), 6)
+    (tmp_path / "profile").mkdir()
+    trace = Profile(tmp_path, (2, 3), 6)
+    trace.before(6, None)
+    assert trace.after(6, None) == []
+    assert capsys.readouterr().err.startswith("note: --profile=2:3: this run has made 5 updates already, and ")

@@ -1,5 +1,6 @@
 """Sweeps: the expressions, the checks before anything runs, and workers that record one end for each point."""
 
+import copy
 import json
 import signal
 import subprocess
@@ -14,7 +15,10 @@ from absl import flags
 from ml_collections import config_flags
 
 from base.errors import UserError
+from base.files import write_json
 from configs import quickstart
+from configs.common import default
+from run.folder import as_json
 from run.lock import lock
 from run.records import read_metrics
 from tests import tiny
@@ -447,3 +451,29 @@ def test_a_run_finds_the_code_where_an_installed_package_has_it(
     log = tmp_path / "log"
     status, _ = run_child([sys.executable, "-S", "-c", "import train"], log, lambda: False)  # -S: nothing installed
     assert status == 0, log.read_text()
+
+
+def test_a_sweep_goes_on_with_code_that_has_newer_keys(tmp_path: Path) -> None:
+    config = as_json(default())
+    old = copy.deepcopy(config)
+    del old["model"]["qk_norm"], old["eval"]["every_epochs"], old["amx"]
+    (tmp_path / "sweep").mkdir()
+    write_json(tmp_path / "sweep" / "plan.json", plan(config=old))
+    Study(tmp_path, plan(config=old), None, 60, "none")  # as the older code created it
+    recorded = open_plan(tmp_path, plan(config=config))
+    Study(tmp_path, recorded, None, 60, "none")
+    with pytest.raises(UserError, match=r"another sweep \(seed is 0 there and 1 here\)"):
+        open_plan(tmp_path, plan(config={**config, "seed": 1}))
+
+
+@forking
+def test_a_run_is_not_the_train_py_of_the_folder_that_it_is_started_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "train.py").write_text("print('mine')")
+    (tmp_path / "beside.py").touch()
+    monkeypatch.chdir(tmp_path)
+    log = tmp_path / "log"
+    assert run_child([sys.executable, "-m", "train", "--help"], log, lambda: False)[0] == 0
+    assert "Trains a Transformer." in log.read_text() and "mine" not in log.read_text()
+    assert run_child([sys.executable, "-c", "import beside"], log, lambda: False)[0] == 0  # as a config may

@@ -404,3 +404,18 @@ def test_a_search_is_tried_out_first() -> None:
     try_out(suggest)
     with pytest.raises(UserError, match="no such key"):
         try_out(lambda trial: (_ for _ in ()).throw(UserError("there is no such key")))
+
+
+def test_a_validation_is_reported_once_the_storage_is_back(
+    worker: Callable[..., Study], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    here = worker(trials=1)
+    held = take(here)
+    write_valid(tmp_path, held.name, 3.0)
+    held._last -= 20.0
+    away = OperationalError("", {}, Exception("away"))
+    with monkeypatch.context() as patch:
+        patch.setattr(RDBStorage, "set_trial_intermediate_value", lambda *_, **__: (_ for _ in ()).throw(away))
+        held.heartbeat()
+    held.heartbeat()
+    assert here.statuses()[0].nll == {1: 3.0}

@@ -268,3 +268,12 @@ def test_a_trial_that_diverged_leaves_the_others_their_line(tmp_path: Path, monk
     draw(points, tmp_path / "p.png", search=True)
     (line,) = figures[0].axes[0].lines
     assert list(line.get_ydata()) == [math.inf, 3.0, 2.0]
+
+
+def test_keys_that_end_alike_are_written_out() -> None:
+    points = []
+    for number, name in enumerate("ab"):
+        overrides = {"eval.every": 5 + number, "checkpoint.every": 7 + number, "model.h": 1 + number}
+        points.append(PointStatus(name, overrides, "done", "", {"nll_best": 1.0}, {}))
+    head = as_text(as_records(points, CONFIG)).splitlines()[2].split()
+    assert head[:3] == ["eval.every", "checkpoint.every", "h"]

@@ -34,7 +34,7 @@ class Recorder:
             raise ConnectionError("no route to\nthe server")
         self.told.append((step, metrics))
 
-    def close(self) -> None:
+    def close(self, failed: bool) -> None:
         pass
 
 
@@ -167,7 +167,7 @@ def test_a_server_that_has_gone_at_the_end_is_a_note(
     class Gone(Recorder):
         id = "7"
 
-        def close(self) -> None:
+        def close(self, failed: bool) -> None:
             raise ConnectionError("HTTP 503\nno route to the server\n")
 
     monkeypatch.setattr("train.trackers.MLflow", lambda *_: Gone())
@@ -175,3 +175,20 @@ def test_a_server_that_has_gone_at_the_end_is_a_note(
         pass
     note = "note: --tracker=mlflow could not be told of the end: no route to the server\n"
     assert capsys.readouterr().err == note
+
+
+def test_a_run_that_an_error_ended_is_not_told_as_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends: list[bool] = []
+
+    class Noting(Recorder):
+        id = "7"
+
+        def close(self, failed: bool) -> None:
+            ends.append(failed)
+
+    monkeypatch.setattr("train.trackers.MLflow", lambda *_: Noting())
+    with tracked("mlflow", tmp_path, {}):
+        pass
+    with pytest.raises(UserError), tracked("mlflow", tmp_path, {}):
+        raise UserError("update 3: the loss is nan")
+    assert ends == [False, True]

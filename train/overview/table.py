@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from base.errors import UserError
+from base.keys import short_names
 from base.table import Table, number, setting
 from train.overview.found import FoundRun, differing_keys
 
@@ -27,7 +28,7 @@ def table_of(runs: Sequence[FoundRun]) -> Table:
     if keys != shown:
         more = ", ".join(keys[MOST_KEYS:])
         notes.append(f"they also differ in {more}; --diff shows two runs, key by key")
-    return Table("", title, (*_HEAD, *_headings(shown)), rows, notes)
+    return Table("", title, (*_HEAD, *short_names(shown, _HEAD)), rows, notes)
 
 
 def difference_of(one: FoundRun, other: FoundRun) -> Table:
@@ -55,10 +56,3 @@ def _reached(run: FoundRun) -> tuple[str, ...]:
     bleu = number(run.summary.get("bleu"))
     minutes = number(run.summary.get("minutes"), 1)
     return (run.state, step, nll, bleu, minutes, run.device)
-
-
-def _headings(keys: Sequence[str]) -> list[str]:
-    """Returns the last part of each key, or all of it where two keys end alike or a column is called so already."""
-    short = [key.rpartition(".")[2] for key in keys]
-    taken = [*_HEAD, *short]
-    return [name if taken.count(name) == 1 else key for name, key in zip(short, keys, strict=True)]

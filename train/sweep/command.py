@@ -42,7 +42,7 @@ def train(options: flags.FlagValues, workdir: Path) -> int:
         "storage": without_password(options.storage),
         "study": options.study or workdir.resolve().name,
     }
-    open_plan(workdir, plan)
+    plan = open_plan(workdir, plan)
     study = Study(workdir, plan, options.storage, options.silence, options.pruner)
     study.enqueue(points, sweep.suggest, retry=options.retry)
 
@@ -107,10 +107,11 @@ def _command_of_best(points: list[PointStatus], workdir: Path) -> str:
     if best is None:
         raise UserError(f"--workdir={workdir}: no point is done with a finite validation nll, so none is best")
     launches = read_launches(workdir / best.name)
-    if not launches:
+    command = launches[-1].get("command") if launches else None
+    if not command:
         found = " ".join(f"--config.{key}={value}" for key, value in best.overrides.items())
         raise UserError(f"{workdir / best.name}: its run.json is not here; the best point has {found or 'no changes'}")
-    _, *arguments = launches[-1]["command"]
+    _, *arguments = command
     kept = [argument for argument in arguments if not argument.startswith("--workdir=")]
     again = workdir.parent / f"{workdir.resolve().name}-best"
     return shlex.join(["python", "-m", "train", *kept, f"--workdir={again}"])

@@ -1,5 +1,6 @@
 """What a sweep is to do: the points that a config file lists, checked before anything runs, and the folder's plan."""
 
+import copy
 import importlib.util
 import inspect
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from base.errors import UserError
 from base.files import write_json
 from base.keys import flat, suggestion
 from configs.common import default
+from run.config import add_missing
 from run.folder import model_config
 from train.check import check
 from train.sweep.expressions import Point, name_of
@@ -115,11 +117,12 @@ def read_plan(workdir: Path) -> dict[str, Any]:
     return read_json(path, _SCHEMA)
 
 
-def open_plan(workdir: Path, plan: dict[str, Any]) -> None:
-    """Makes `workdir` the folder of this sweep, or finds that it already is; `sweep/plan.json` says of which.
+def open_plan(workdir: Path, plan: dict[str, Any]) -> dict[str, Any]:
+    """Makes `workdir` the folder of this sweep, or finds that it already is; returns the plan in `sweep/plan.json`.
 
     `plan` has "kind" ("grid" or "search"), "config" (that the points depart from), "storage" (a URL without password,
-    None for the folder's own) and "study" (its name there). Raises `UserError` where the folder holds something else.
+    None for the folder's own) and "study" (its name there). That of an older sweep may lack keys of the config that are
+    newer (`run.config.ADDED`). Raises `UserError` where the folder holds something else.
     """
     path = workdir / "sweep" / "plan.json"
     if not path.exists():
@@ -127,12 +130,21 @@ def open_plan(workdir: Path, plan: dict[str, Any]) -> None:
             raise UserError(f"--workdir={workdir}: this folder is not empty and not a sweep; use a new one")
         (path.parent / "results").mkdir(parents=True, exist_ok=True)
         write_json(path, plan)
-    old = flat(read_plan(workdir))
-    new = flat(plan)
+    recorded = read_plan(workdir)
+    old = _complete(recorded)
+    new = _complete(plan)
     for key in ("kind", *sorted(old.keys() | new.keys())):  # a search is no grid, whatever else differs
         if old.get(key) != new.get(key):
             name = key.removeprefix("config.")
             raise another(workdir, f"{name} is {old.get(key)!r} there and {new.get(key)!r} here")
+    return recorded
+
+
+def _complete(plan: dict[str, Any]) -> dict[str, Any]:
+    """Returns a plan by dotted keys, in which config keys that are newer than it have their defaults."""
+    whole = copy.deepcopy(plan)
+    add_missing(whole["config"])
+    return flat(whole)
 
 
 def another(workdir: Path, difference: str) -> UserError:

@@ -74,8 +74,9 @@ def run_child(command: list[str], log: Path, watch: Callable[[], bool]) -> tuple
     tells the child where the packages are: with an installed `vaswani` only this process would know.
     """
     parent = os.getpid()
-    places = filter(None, (str(_ROOT), os.environ.get("PYTHONPATH")))
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(places)}
+    places = filter(None, (str(_ROOT), os.environ.get("PYTHONPATH"), str(Path.cwd())))
+    # `python -m` would put the current folder first, where there may be a train.py or a data.py of the user's.
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(places), "PYTHONSAFEPATH": "1"}
 
     def die_with_parent() -> None:
         if _LIBC is not None:

@@ -34,6 +34,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from base.checked_json import WIDEST, is_text
 from base.errors import UserError
 from base.files import write_json
+from run.config import add_missing
 from run.records import read_metrics
 from train.sweep.expressions import Point
 from train.sweep.plan import another
@@ -73,7 +74,9 @@ class Study:
                 if self.study.user_attrs.get("sweep", text) != text:
                     raise UserError(f"{workdir}/sweep/plan.json: damaged: the study {name} is of another sweep")
             else:
-                self._create(name, plan["config"], pruner)
+                config = copy.deepcopy(plan["config"])
+                add_missing(config)  # a sweep may be older than `eval.every_epochs`
+                self._create(name, config, pruner)
                 if self.study.user_attrs.get("sweep", text) != text:
                     raise UserError(f"the study {name} in that storage is of another sweep; choose another --study")
                 self.study.set_user_attr("sweep", text)
@@ -287,8 +290,8 @@ class HeldPoint:
         pruned = False
         for record in records:
             if record["kind"] == "valid" and record["step"] not in self._reported:
-                self._reported.add(record["step"])
                 self._trial.report(record[OBJECTIVE], record["step"])
+                self._reported.add(record["step"])  # only now, for the storage may be away
                 pruned = self._trial.should_prune() or pruned
         return pruned
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from base import table
+from base.keys import short_names
 from train.sweep.point import OBJECTIVE, PointStatus
 
 MEASURES = ("nll", "nll_best", "loss", "loss_best", "perplexity", "perplexity_best", "bleu", "bleu_best")
@@ -74,9 +75,8 @@ def as_text(records: Sequence[dict[str, Any]]) -> str:
     if not counts:
         return "no points yet"
     keys = [key for key in records[0] if key not in _FIXED]
-    short_keys = [key.rpartition(".")[2] for key in keys]
     measures = [_heading(name) for name in _SHOWN]
-    head = ["", *short_keys, "state", "step", *measures, "minutes", "point"]
+    head = ["", *short_names(keys), "state", "step", *measures, "minutes", "point"]
     lines = [head]
     for record in records:
         lines.append(_cells(record, keys))
