@@ -32,8 +32,10 @@ another machine, outside the records: one seed each, no interval, and base kept 
     for seed in 0 1 2; do for row in base-pre C3-pre big-drop; do
         run=runs/table3-why/$row-$seed
         python -m train --config=configs/ablations.py:$row:small --workdir=$run --config.seed=$seed &&
-        python -m infer --workdir=$run --split=valid && python -m paper.results --workdir=$run --split=valid \
-          --name=table3-why/$row-$seed
+        python -m infer --workdir=$run --split=valid
+    done; done
+    for seed in 0 1 2; do for row in base-pre C3-pre big-drop; do
+        python -m paper.results --workdir=runs/table3-why/$row-$seed --split=valid --name=table3-why/$row-$seed
     done; done
 """
 

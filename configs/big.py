@@ -15,10 +15,10 @@ Table 2 in small, written before its big models were run: with P_drop 0.1 (en-fr
 in the paper; with 0.3 (en-de) worse, since that rate hides too much of so narrow a network (configs/ablations.py,
 big-drop).
 
-Outcome: the first held, see docs/tables.md. The second was no prediction: en-de scaled down is row "big" of
-configs/ablations.py under another name, and that row's failure was on disk four hours before; count it once. The reason
-given is in doubt: one run learned with P_drop 0.3 and another schedule (see there). 20 checkpoints, one every 120
-of its 2,400 updates, are all of the run: "average:20" averages it from its beginning.
+Outcome: the first held, see docs/tables.md. The second was no prediction: scaled down, big of en-de is the row "big"
+of configs/ablations.py, whose failure was known by then, so it is one result and not two. The reason given is in doubt,
+since one run learned with P_drop 0.3 and another schedule (see there). "average:20" averages checkpoints of the whole
+run, its beginning included, since there is one every 120 of 2,400 updates.
 
     for seed in 0 1 2; do for size in base big; do for pair in en-de en-fr; do
         python -m train --config=configs/$size.py:$pair:small --workdir=runs/$size-$pair-$seed --config.seed=$seed &&

@@ -2,15 +2,16 @@
 
 Published: 41.02 BLEU, tokenised and lower-cased (Wu et al. 2021, "Good for Misconceived Reasons", the "tiny" model).
 Ours:      39.87 tokenised and lower-cased, one seed (validation: 40.80). 4,500 updates with a warm-up of 1,000 gave
-           38.94 (validation: 40.03), which is less, but hardly more than the test sentences vary (p = 0.03 one-sided,
-           about 0.06 two-sided), and from their average 1,700 more, as in "Longer", 39.37 (40.55). An earlier recipe,
-           with cased text, 6,000 subwords, bucketed batches and the paper's schedule stopped after 7,148 updates, gave
-           37.89. Both p below and above are one-sided, from sacreBLEU's paired bootstrap; the translations were not
-           kept, so "two-sided" is twice that.
+           38.94 (validation: 40.03), a difference hardly beyond what the choice of test sentences makes (p = 0.03
+           one-sided, about 0.06 two-sided); 1,700 more from their average, as in "Longer", gave 39.37 (40.55). An
+           earlier recipe, with cased text, 6,000 subwords, bucketed batches and the paper's schedule stopped after
+           7,148 updates, gave 37.89. Each p here and below is from sacreBLEU's paired bootstrap, which is one-sided;
+           the translations were not kept, so "two-sided" is twice that.
 Cost:      77 minutes on two CPU cores with AMX, with --config.model.dtype=bfloat16 and
            XLA_FLAGS="--xla_cpu_use_onednn=true --xla_cpu_experimental_onednn_fusion_type=dot
            --xla_cpu_experimental_ynn_fusion_type=-dot" (jax 0.11), which is 1.5 times as fast as float32 there. The
            flags are for training alone, with --config.eval.bleu_sentences=0: beam search does not compile with them.
+           Today --config.amx=True makes nearly the same choices without them (docs/cpu.md); the minutes are older.
 Predicted: before the 8,000 updates: if what is missing is updates, validation reaches 41 and test 40; if validation
            stays below 40.5, it is not. Validation lies between, and test is just below 40: updates are part of it.
 Longer:    4,000 further updates from the averaged parameters with 8,192 tokens each (--init, a peak of 2.5e-3, warm-up
@@ -19,8 +20,8 @@ Longer:    4,000 further updates from the averaged parameters with 8,192 tokens 
            validation is above 41.2 and test above 40.5; if validation stays below 41.0, it is something else.
            Validation is 41.28, test 40.17: 0.30 more than above (p = 0.17 one-sided, about 0.34 two-sided), and the
            perplexity on test no lower, 5.14. The training perplexity has fallen to 2.5, so we expect little from more.
-           Of the 0.85 that are left, how much seeds differ is not known; the test sentences alone have an interval of
-           1.6 on either side.
+           How much of the 0.85 that are still missing the seed may explain is not known; the test sentences alone have
+           an interval of 1.6 on either side.
 Failed:    batches of 2,048 tokens, packed and lower-cased, a peak of 4e-3 and cosine decay to zero: after 8,400 updates
            the validation perplexity is 15.4.
 

@@ -32,6 +32,8 @@ some with seed 1, by then, and are not touched by the change; so what is expecte
 
     python -m train.sweep --config=configs/mup.py --workdir=runs/mup
     python -m train --config=configs/mup.py:mup-256 --workdir=runs/mup-256                                  # one run
+    python -m infer --workdir=RUN --split=valid                              # for its record
+    python -m paper mup --runs=runs --plot=mup.svg                           # the verdict, and the curves
 """
 
 from typing import Any

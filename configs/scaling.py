@@ -9,9 +9,9 @@ Cost:  from a few seconds to two minutes each on one CPU core.
     for width in 16 32 64 128; do for updates in 50 100 200 400; do for seed in 0 1 2; do
         run=runs/scaling/$width-$updates-$seed
         python -m train --config=configs/scaling.py:$width-$updates --workdir=$run --config.seed=$seed &&
-        python -m infer --workdir=$run --split=test &&
-        python -m paper.results --workdir=$run --name=scaling/$width-$updates-$seed
+        python -m infer --workdir=$run --split=test
     done; done; done
+    for run in runs/scaling/*; do python -m paper.results --workdir=$run --name=scaling/$(basename $run); done
     python -m paper scaling --runs=results --plot=scaling.svg
 
     python -m train --config=configs/scaling.py:64-200 --workdir=runs/scaling/64-200-0    # a single run
@@ -38,9 +38,9 @@ it.
         row=long:$width-$updates
         run=runs/scaling_long/$width-$updates-$seed
         python -m train --config=configs/scaling.py:$row --workdir=$run --config.seed=$seed &&
-        python -m infer --workdir=$run --split=test &&
-        python -m paper.results --workdir=$run --name=scaling_long/$width-$updates-$seed
+        python -m infer --workdir=$run --split=test
     done; done; done
+    for run in runs/scaling_long/*; do python -m paper.results --workdir=$run --name=scaling_long/$(basename $run); done
 """
 
 from ml_collections import ConfigDict

@@ -12,14 +12,14 @@ Seven seeds of around-right were decided on when three had run and left it open 
         python -m train --config=configs/scan.py:$split --workdir=runs/scan/$split-$seed --config.seed=$seed &&
         python -m infer --workdir=runs/scan/$split-$seed --split=test
     done; done
-    for seed in 0 1 2; do for split in simple length around-right; do
-        python -m paper.results --workdir=runs/scan/$split-$seed --name=scan/$split-seed$seed
-    done; done
     for seed in 3 4 5 6; do
         python -m train --config=configs/scan.py:around-right --workdir=runs/scan/around-right-$seed \
             --config.seed=$seed &&
-        python -m infer --workdir=runs/scan/around-right-$seed --split=test &&
-        python -m paper.results --workdir=runs/scan/around-right-$seed --name=scan/around-right-seed$seed
+        python -m infer --workdir=runs/scan/around-right-$seed --split=test
+    done
+    for run in runs/scan/*; do
+        name=$(basename $run)
+        python -m paper.results --workdir=$run --name=scan/${name%-*}-seed${name##*-}
     done
     python -m paper scan --runs=results --plot=scan.svg
 

@@ -32,9 +32,9 @@ The design, fixed before the first run:
     for seed in 0 1 2 3 4; do for model in sinusoidal shaw sinusoidal-shared shaw-shared; do
         run=runs/scan_length/$model-26-seed$seed
         python -m train --config=configs/scan_length.py:$model:26 --workdir=$run --config.seed=$seed &&
-        python -m infer --workdir=$run --split=test --oracle_length &&
-        python -m paper.results --workdir=$run --name=scan_length/$model-26-seed$seed
+        python -m infer --workdir=$run --split=test --oracle_length
     done; done
+    for run in runs/scan_length/*; do python -m paper.results --workdir=$run --name=scan_length/$(basename $run); done
     python -m paper scan_length --runs=results --plot=scan_length.svg
 """
 

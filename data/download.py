@@ -5,7 +5,7 @@
 CORPUS is one of
 
     shakespeare          for configs/char_lm.py
-    multi30k             for configs/multi30k.py
+    multi30k             for configs/multi30k.py and configs/multi30k_raw.py
     multi30k_published   for configs/multi30k_published.py
     sigmorphon2021       for configs/g2p.py
 

@@ -18,6 +18,7 @@ from tests.conftest import ROOT
 from tests.planted import head, plant, planted_config, scores
 
 CONFIG = planted_config("configs/layers.py:attention", seed=1)
+BESIDE = CONFIG | {"data": CONFIG["data"] | {"train": "text:../corpus/train.{en,de}"}}
 LAUNCH = {
     "command": ["__main__.py", "--config=configs/layers.py:attention", "--config.seed=1"],
     "device": {"kind": "cpu", "count": 1, "cpus": 2, "cpu": "Xeon"},
@@ -118,6 +119,7 @@ def test_a_parser_is_compared_by_its_last_validation(tmp_path: Path) -> None:
         ({"caveats": ["the code had uncommitted changes"]}, "since the code had uncommitted changes"),
         ({"launches": []}, "cannot be repeated"),
         ({"evaluation": scores(CONFIG, "test", 80.0, members=["a", "b"])}, "it is of an ensemble; repeat its members"),
+        ({"config": BESIDE}, r"it read files beside its clone \(text:\.\./corpus/train\.\{en,de\}\)"),
         ({"launches": [LAUNCH | {"command": ["x", "--init=runs/base"]}]}, r"had made \(--init=runs/base\)"),
     ],
 )
