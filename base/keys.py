@@ -19,9 +19,9 @@ def changed(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     return {key: new[key] for key in old if new[key] != old[key]}
 
 
-def short_names(keys: Sequence[str], taken: Sequence[str] = ()) -> list[str]:
-    """Returns the last part of each key, or all of it where two end alike or that name is taken."""
-    endings = [key.rpartition(".")[2] for key in keys]
+def short_names(keys: Sequence[str], taken: Sequence[str] = (), separator: str = ".") -> list[str]:
+    """Returns the last part of each key (or path), or all of it where two end alike or that name is taken."""
+    endings = [key.rpartition(separator)[2] for key in keys]
     names = [*taken, *endings]
     return [ending if names.count(ending) == 1 else key for ending, key in zip(endings, keys, strict=True)]
 

@@ -21,7 +21,7 @@ class Markdown(str):
 
 
 class Code(str):
-    """A cell that is code, such as a command, which Markdown sets apart; elsewhere it is as it is."""
+    """A cell that is code, such as a command: in backquotes in Markdown, plain text in other formats."""
 
 
 class Table(NamedTuple):

@@ -221,7 +221,7 @@ def main(options: Any) -> None:
 
 
 def _print_ratios(warm: dict[Contender, list[Call]]) -> None:
-    """Prints how much longer each of CTranslate2's takes than each of ours in float32, by their shortest calls."""
+    """Prints the time of each of CTranslate2's relative to that of each of ours in float32, by their shortest calls."""
     ours = [contender for contender in warm if contender.engine != "ctranslate2" and contender.arithmetic == "float32"]
     theirs = [contender for contender in warm if contender.engine == "ctranslate2"]
     for their in theirs:

@@ -94,9 +94,15 @@ def get_config(argument: str = "base") -> ConfigDict:
 
 
 def sweep(argument: str = "base") -> list[dict[str, Any]]:
-    """Returns the rows as points of one sweep; scaled down, with three seeds each, base with five, big last."""
+    """Returns the rows as points of one sweep; for base:small, with three seeds each, base with five, big last.
+
+    Raises:
+      ValueError: the points of another argument would not be the rows.
+    """
     if argument == "base":
         return list(ROWS.values())
+    if argument != "base:small":
+        raise ValueError(f"there is no sweep of {argument!r}; all rows are swept from base or from base:small")
     base = get_config("base:small").to_dict()
     changes = {row: changed(base, get_config(f"{row}:small").to_dict()) for row in ROWS}
     rows = [row for row in ROWS if row != "big"]

@@ -18,13 +18,13 @@ def default() -> ConfigDict:
     cfg.data = ConfigDict()
     cfg.data.train = ""  # corpus specs (data/sources.py lists them): pairs, source language first, or a text
     cfg.data.valid = ""  # for validation during training
-    cfg.data.test = ""  # scored only after it
+    cfg.data.test = ""  # scored only after training
     cfg.data.cache = ".cache/data"  # folder of prepared corpora, shared by runs; keyed by content, safe to delete
     cfg.data.vocab_size = 37_000  # subwords (or symbols, with four special ones) of source and target; section 5.1
 
-    # Units: subwords | words (between white space, for text that is already segmented) | characters. Two of them are
-    # those of source and target: "characters,words". Words and characters are taken as they are; the vocabulary has
-    # the most frequent ones of data.train, or with data.vocab_size 0 all.
+    # Units: subwords | words (between white space, for text that is already segmented) | characters; or one for the
+    # source and one for the target, as "characters,words". Words and characters are taken as they are: the vocabulary
+    # holds the most frequent ones of data.train, or all of them if data.vocab_size is 0.
     cfg.data.units = "subwords"
     # For text of subword-nmt "@@": after decoding, a word that ends in it is joined to the next.
     cfg.data.joiner = ""
@@ -125,7 +125,7 @@ def default() -> ConfigDict:
     cfg.checkpoint = ConfigDict()
     cfg.checkpoint.every = 1_500  # updates; about ten minutes of the paper's base run (section 6.1)
     cfg.checkpoint.every_epochs = 0  # epochs between checkpoints, in place of `every`; 0 is off
-    cfg.checkpoint.every_minutes = 0.0  # also save after so long, checked every log_every updates; 0 is off
+    cfg.checkpoint.every_minutes = 0.0  # also save this often, checked every log_every updates; 0 is off
     cfg.checkpoint.keep_last = 5  # newest checkpoints to keep; the paper averages 5 (base) or 20 (big)
     # Also keep this many with the best validation BLEU, or nll if BLEU is off. Only checkpoints of updates that are
     # validated can be among them: set `every`, or `every_epochs`, of `checkpoint` and `eval` to fit.
@@ -135,7 +135,7 @@ def default() -> ConfigDict:
     cfg.eval = ConfigDict()
     cfg.eval.every = 1_500  # updates between validations
     cfg.eval.every_epochs = 0  # epochs between validations, in place of `every`; 0 is off
-    cfg.eval.patience = 0  # stop after so many validations without a lower nll; 0 is off
+    cfg.eval.patience = 0  # stop after this many validations in a row without a lower nll; 0 is off
     cfg.eval.bleu_sentences = 500  # validation sentences to translate greedily for BLEU; 0 is off
 
     cfg.decode = ConfigDict()  # the paper's decoding options (section 6.1), recorded with the run

@@ -69,7 +69,13 @@ def rates(row: str) -> tuple[float, ...]:
     return tuple(LARGER[row] * rate for rate in LADDER)
 
 
-OPTIONS = {row: tuple(Option(*option) for option in itertools.product(rates(row), (10, 30), (0, 1))) for row in ROWS}
+def options_of(row: str) -> tuple[Option, ...]:
+    """Returns the twenty options of an optimiser: each of five rates with either warm-up, clipped or not."""
+    combinations = itertools.product(rates(row), (10, 30), (0, 1))
+    return tuple(Option(*combination) for combination in combinations)
+
+
+OPTIONS = {row: options_of(row) for row in ROWS}
 CHOSEN = {  # by stage 1
     "adam": Option(0.01, 30, 1),
     "muon": Option(0.01, 30, 1),

@@ -66,11 +66,13 @@ CHOSEN = dict.fromkeys(ROWS, "steep") | dict.fromkeys(("C3", "C5", "big"), "gent
 def get_config(argument: str = "base") -> ConfigDict:
     """Returns the run of ROW or ROW:SCHEDULE, or for the name of a stage the run that its points depart from.
 
+    ROW alone has the schedule that it chose.
+
     Raises:
       ValueError: there is no such row or schedule.
     """
     row, chosen = row_and_option("base" if argument in STAGES else argument, ROWS, SCHEDULES)
-    schedule = chosen or "steep"
+    schedule = chosen or CHOSEN.get(row, "steep")
     cfg = default()
     cfg.update_from_flattened_dict(ROWS[row])
 

@@ -78,7 +78,7 @@ def define_decoding_flags() -> None:
         None,
         STOPPINGS,
         "when the search of a sentence ends: exact, once no hypothesis could still win; full, once as many have ended "
-        "as the beam holds, which is faster and may miss the best; default: config.decode.stopping",
+        "as the beam holds, which is usually faster and may miss the best; default: config.decode.stopping",
     )
     within_limits("beam", "alpha", "extra_length")
 

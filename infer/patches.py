@@ -11,6 +11,7 @@ from typing import Any
 from absl import flags
 
 from base.command import imported
+from base.errors import UserError
 from base.files import output_file
 from infer.options import define_run_flags, start
 from run.config import SPLITS
@@ -19,7 +20,9 @@ FORMATS = (".png", ".svg", ".pdf")
 
 
 def check(options: Any) -> None:
-    """Raises a `UserError` unless --output can be written."""
+    """Raises a `UserError` unless the flags name one source of images, and --output can be written."""
+    if options.corpus is not None and options["split"].present:
+        raise UserError("give --split or --corpus, not both")
     output_file("output", options.output, FORMATS)
 
 

@@ -45,7 +45,7 @@ class Weights(NamedTuple):
 class Residual(NamedTuple):
     """How a stack's residual connections are weighted: LayerNorm(alpha x + f(x)), where f begins `beta` times as large.
 
-    Both are 1, but for `config.norm` "deep", DeepNorm (Wang et al. 2022, arXiv 2203.00555, table 2).
+    Both are 1 unless `config.norm` is "deep": DeepNorm (Wang et al. 2022, arXiv 2203.00555, table 2).
     """
 
     alpha: float = 1.0

@@ -75,6 +75,7 @@ NOT_RECURRENT = (
     "P_drop_relu",
     "norm",
     "norm_kind",
+    "norm_epsilon",
     "activation",
     "biases",
     "feed_forward_biases",

@@ -20,10 +20,8 @@ def embed(
 ) -> Float[Array, "b t d"]:
     """Returns embeddings scaled by sqrt(d_model), plus positions, after dropout (sections 3.4, 3.5, 5.4).
 
-    Without `config.scale_embeddings` they are not scaled. Their sum is normalised by `norm`, if given.
-
-    Raises:
-      ValueError: a row is longer than the table of learned positions, `positions_ld`.
+    Without `config.scale_embeddings` they are not scaled. Their sum is normalised by `norm`, if given. `positions_ld`
+    is the table of learned positions, whose length `model.stack` checks.
     """
     x_btd = embed_vd[ids_bt]
     if config.scale_embeddings:

@@ -61,7 +61,7 @@ class DecoderOnly(nn.Module):
     ) -> tuple[Int[Array, " b"], PromptCache]:
         """Returns the last token of each prompt, and the cache of what is before it, filled at once.
 
-        Rows are ids and then padding, as many as the prompt is shorter than the longest. `prefix` as in `model.stack`.
+        Rows are ids, then padding up to the length of the longest prompt. `prefix` as in `model.stack`.
         """
         rows, s = prompts_bs.shape
         room = s - 1
@@ -79,7 +79,7 @@ class DecoderOnly(nn.Module):
     def step(
         self, token_bm: Int[Array, "b m"], step: Int[Array, ""], cache: PromptCache
     ) -> tuple[Float[Array, "b m v"], PromptCache]:
-        """Returns logits after token number `step` from the prompt's last, 0, of m beams, and the cache with it."""
+        """Returns the logits after token `step` of each of m beams, and the updated cache; token 0 ends the prompt."""
         positions_bm = jnp.broadcast_to((cache.last_b + step)[:, None], token_bm.shape)
         x_bmd = self._embed(token_bm, positions_bm, None)
         x_bmd, stack = self.decoder.step(x_bmd, positions_bm, cache.stack)
@@ -96,7 +96,7 @@ class DecoderOnly(nn.Module):
 
 
 class LanguageModel(DecoderOnly):
-    """Logits of the token after each, given those up to it. A model of `model.search`, whose inputs are prompts.
+    """Logits of the next token at each position. A model of `model.search`, whose inputs are prompts.
 
     Rows that it is trained on begin with BOS, and so should prompts; the empty prompt is BOS alone. Raises `ValueError`
     for learned positions and a row longer than their table.

@@ -44,7 +44,7 @@ class Memory(NamedTuple):
     """What the decoder attends to: the encoder's outputs, and U h_j of them."""
 
     outputs_bsd: Any
-    keys_bsd: Any  # None but for "additive"
+    keys_bsd: Any  # None unless "additive"
 
 
 class RecurrentCache(struct.PyTreeNode):
@@ -165,7 +165,8 @@ class Decoder(nn.Module):
         if c.recurrent == "additive":
             query_bmd = self.query(_output(states[0]).astype(c.dtype))
             hidden_bmsd = jnp.tanh(query_bmd[:, :, None] + memory.keys_bsd[:, None])
-            scores_bms = jnp.einsum("bmsd,d->bms", hidden_bmsd, self.energy.astype(c.dtype))
+            v_d = self.energy.astype(c.dtype)
+            scores_bms = jnp.einsum("bmsd,d->bms", hidden_bmsd, v_d, preferred_element_type=jnp.float32)
             weights_bms, context_bmd = attend(scores_bms, memory.outputs_bsd, visible_bms)
         after = []
         for number, (cell, state) in enumerate(zip(self.layer, states, strict=True)):
@@ -176,7 +177,7 @@ class Decoder(nn.Module):
             x_bmd = dropout(x_bmd.astype(c.dtype), c.P_drop, fold(noise, number), c.dropout_bits)
             after.append(state)
         if c.recurrent == "dot":
-            scores_bms = jnp.einsum("bmd,bsd->bms", x_bmd, memory.outputs_bsd)
+            scores_bms = jnp.einsum("bmd,bsd->bms", x_bmd, memory.outputs_bsd, preferred_element_type=jnp.float32)
             weights_bms, context_bmd = attend(scores_bms, memory.outputs_bsd, visible_bms)
         if context_bmd is not None:
             x_bmd = jnp.tanh(self.output(_joined(x_bmd, context_bmd)))
@@ -301,7 +302,7 @@ def attend(
 
     Where nothing is visible, as at padding, the weights are equal.
     """
-    scores_bms = jnp.where(visible_bms, scores_bms.astype(jnp.float32), MASKED)
+    scores_bms = jnp.where(visible_bms, scores_bms, MASKED)
     weights_bms = jax.nn.softmax(scores_bms, axis=-1)
     context_bmd = jnp.einsum("bms,bsd->bmd", weights_bms.astype(outputs_bsd.dtype), outputs_bsd)
     return weights_bms, context_bmd

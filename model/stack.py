@@ -83,10 +83,14 @@ class Stack(nn.Module):
     ) -> tuple[Float[Array, "b t d"], list[Weights]]:
         """Returns the output for whole rows and, with `return_weights`, the attention weights of each block.
 
-        A causal stack sees all of the first `prefix` positions of a row from everywhere in their sentences.
+        In a causal stack, the first `prefix` positions of a row are visible from anywhere in their sentences.
         At initialisation and with `return_weights`, attention is the einsum and blocks are not scanned.
+
+        Raises:
+          ValueError: the rows are longer than the table of learned positions.
         """
         c = self.config
+        self._check_length(tokens)
         is_plain = return_weights or self.is_initializing()
         uses_einsum = is_plain or c.attention_impl == "einsum"
 
@@ -115,6 +119,13 @@ class Stack(nn.Module):
         if c.norm == "pre":
             x_btd = self.final_norm(x_btd)
         return x_btd, weights
+
+    def _check_length(self, tokens: Tokens) -> None:
+        """Raises a `ValueError` if rows are longer than the table of learned positions; a step's beams are no row."""
+        length = tokens.positions_bt.shape[1]
+        limit = self.config.encoding.limit
+        if limit is not None and length > limit:
+            raise ValueError(f"a row of {length} tokens; model.max_positions is {limit}")
 
     def _layers(self) -> Sequence[Block]:
         """Returns the blocks in their order, which are N times the same where they share their parameters."""
@@ -158,6 +169,7 @@ class Stack(nn.Module):
 
     def prefill(self, x_btd: Float[Array, "b t d"], tokens: Tokens, cache: StackCache, prefix: int = 0) -> StackCache:
         """Returns the cache with whole rows that every beam begins with; padding takes slots that no beam can see."""
+        self._check_length(tokens)
         mask = Mask(tokens.segments_bt, tokens.segments_bt, self.causal, prefix)
         blocks = []
         for layer, block in zip(self._layers(), cache.blocks, strict=True):
@@ -172,7 +184,9 @@ class Stack(nn.Module):
         memory_mask = None
         if cache.memory_segments_bs is not None:
             real_bs = cache.memory_segments_bs != 0
-            memory_mask = Mask(dense_bts=jnp.broadcast_to(real_bs[:, None], (*positions_bm.shape, real_bs.shape[1])))
+            shape_bms = (*positions_bm.shape, real_bs.shape[1])
+            visible_bms = jnp.broadcast_to(real_bs[:, None], shape_bms)
+            memory_mask = Mask(dense_bts=visible_bms)
         blocks = []
         for layer, block in zip(self._layers(), cache.blocks, strict=True):
             x_bmd, block = layer.step(x_bmd, positions_bm, block, memory_mask, self.shared)

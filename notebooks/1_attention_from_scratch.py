@@ -152,10 +152,13 @@ dx_btd, dw = multi_head_backward(dy_btd, x_btd, w, kept)
 
 # %%
 def by_differences(name, place, step=1e-5):
-    moved = {sign: {n: m.copy() for n, m in w.items()} for sign in (+1, -1)}
-    for sign in moved:
-        moved[sign][name][place] += sign * step
-    return sum(sign * (dy_btd * multi_head(x_btd, m, causal_ts)[0]).sum() for sign, m in moved.items()) / (2 * step)
+    losses = {}
+    for sign in (+1, -1):
+        moved = {n: m.copy() for n, m in w.items()}
+        moved[name][place] += sign * step
+        y_btd, _ = multi_head(x_btd, moved, causal_ts)
+        losses[sign] = (dy_btd * y_btd).sum()
+    return (losses[+1] - losses[-1]) / (2 * step)
 
 
 for name in w:

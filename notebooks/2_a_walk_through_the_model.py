@@ -77,9 +77,10 @@ assert gradient["unscaled"][-1] < gradient["scaled"][-1] / 5
 # %% [markdown]
 # ## Masks
 #
-# Attention is used in three places, which differ only in the mask. In the encoder every token attends to every token.
-# In the decoder a token attends to itself and those before it; otherwise training would copy the answer from the next
-# position. In encoder-decoder attention there is again no restriction.
+# Attention is used in three places, which differ in where keys and values come from, and in the mask. In the encoder
+# every token attends to every token. In the decoder a token attends to itself and those before it; otherwise training
+# would copy the answer from the next position. In encoder-decoder attention the keys and values are those of the
+# encoder's output, and there is again no restriction.
 #
 # A batch is rectangular and sentences vary in length. Either rows are filled with padding, to which no token may
 # attend, or several sentences are packed into a row and must not attend to each other. Segments distinguish them: 0 is

@@ -69,14 +69,14 @@ figure.suptitle("decoder over encoder, mean of heads")
 plt.show()
 
 # %% [markdown]
-# Do the dark cells of a layer follow the word order of the other language, that is, which word translates which?
+# Do the dark cells of a layer show which word translates which, even where the word order differs?
 # Nothing taught the model that. The grammar knows the true alignment, so we can check it below.
 #
 # ## A pronoun
 #
 # The paper's Figure 4 resolves "its" to "the Law". English *it* is *er*, *sie* or *es* in German, depending on the
 # gender of a noun that may be far away, so information about that noun must reach the pronoun before it can be
-# translated. Of the longest cases in the test split this one shows it best; the paper's example may be picked, too.
+# translated. Of the longest cases in the test split this one shows it best; the paper may have picked its own, too.
 
 # %%
 focus = example(run, unseen_pairs(direction(run)), "encoder", "antecedent")

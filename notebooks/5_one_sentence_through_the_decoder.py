@@ -182,8 +182,8 @@ plt.show()
 # %% [markdown]
 # ## One pair of sentences
 #
-# A small model, with the parameters of the first moment of training: shapes do not depend on what is learnt. The
-# decoder has read `<s>` and three words, and predicts a word at each of the four positions.
+# A small model with freshly initialised parameters: shapes do not depend on what is learnt. The decoder has read `<s>`
+# and three words, and predicts a word at each of the four positions.
 
 # %%
 config = ModelConfig(vocab_size=20, N=2, d_model=16, d_ff=64, h=4, d_k=4, d_v=4)

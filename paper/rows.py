@@ -176,9 +176,9 @@ def _fitting(runs: list[RunRecord], config: dict[str, Any], split: str, measure:
 
 
 def _is_searched_alike(scores: dict[str, Any], run: RunRecord, config: dict[str, Any]) -> bool:
-    """Returns whether the length penalty and the stopping of an evaluation are the row's, as older records imply them.
+    """Returns whether an evaluation has the length penalty and the stopping of the row.
 
-    A record that does not name its length penalty had that of its run; one that does not name its stopping was exact.
+    An older record does not name them: its length penalty was that of its run, and its search exact.
     """
     penalty = scores.get("length_penalty", run.config["decode"]["length_penalty"])
     stopping = scores.get("stopping", "exact")

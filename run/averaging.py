@@ -98,7 +98,7 @@ def _best_first(checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
     left_out = len(checkpoints) - len(validated)
     if left_out:
         print(
-            f"note: {left_out} of {len(checkpoints)} checkpoints were not validated; the best is one of the others",
+            f"note: checkpoints that were not validated cannot be the best: {left_out} of {len(checkpoints)}",
             file=sys.stderr,
         )
     judged_by = judge([checkpoint.metrics for checkpoint in validated])

@@ -93,7 +93,7 @@ def _take_over(config: dict[str, Any], workdir: Path) -> None:
                 "use another --workdir, or the config that it was started with"
             )
         if different:
-            for name in ("tokenizer.model", "tracker.json"):
+            for name in ("run.json", "tokenizer.model", "tracker.json"):
                 (workdir / name).unlink(missing_ok=True)
     write_json(workdir / "config.json", config)
 

@@ -56,7 +56,7 @@ def _corrupted(how: str, cfg: ConfigDict, prepared: Prepared, tokenizer: Tokeniz
 
 
 def classified(cfg: ConfigDict, prepared: Prepared, tokenizer: Tokenizer, seed: int) -> Classified:
-    """Returns the texts with the number of their class; `UserError` if one has a class that the config does not."""
+    """Returns each text with the number of its class; `UserError` if it is not among the classes of the config."""
     return Classified(prepared, tokenizer, classes_of(cfg.data.classes))
 
 

@@ -25,9 +25,10 @@ ROWS = 256  # images of a batch for evaluation
 
 
 def image_config(cfg: ConfigDict) -> vision.ImageConfig:
-    """Returns `config.image` as the model's own frozen type; its `ValueError`s become `UserError`s.
+    """Returns `config.image` as the model's own frozen type.
 
-    So do learned positions that are too few for an image.
+    Raises:
+      UserError: a field is out of its range, or there are fewer learned positions than an image needs.
     """
     fields = {key: value for key, value in cfg.image.to_dict().items() if key != "shift"}
     try:

@@ -67,6 +67,13 @@ ONE_STACK = ("language_model", "masked_lm", "classification", "vision")
 OF_ATTENTION = {
     "model.P_drop_attention": ("linear", "recurrent", "convolution"),
     "model.qk_norm": ("recurrent", "convolution"),
+    "model.biases": ("recurrent", "convolution"),
+}
+# What the models of these tasks have no use for: a softmax with a bias of its own, or no embeddings of tokens.
+UNUSED = {
+    "masked_lm": ("model.output_bias",),
+    "classification": ("model.output_bias",),
+    "vision": ("model.output_bias", "model.scale_embeddings", "model.scale_logits", "model.tie_embeddings"),
 }
 
 
@@ -108,6 +115,9 @@ def check(cfg: ConfigDict, default: ConfigDict) -> None:
         off = flat(default.to_dict())[key]
         what = f"{off} for task {task} with model.mixer={mixer}, which would ignore it"
         require(key, not would_be_ignored or given[key] == off, what)
+    for key in UNUSED.get(task, ()):
+        off = flat(default.to_dict())[key]
+        require(key, given[key] == off, f"{off} for task {task}, whose model would ignore it")
 
     optimiser = given["optim.name"]
     require("optim.b1", given["optim.b1"] > 0 or optimiser != "ademamix", "above 0 with optim.name=ademamix")

@@ -3,8 +3,9 @@
 Records of `metrics.jsonl`, one JSON object per line; `loss` and `nll` are in nats per non-pad target token:
 
     {"step", "kind": "train", "loss", "nll", "perplexity", "gradient_norm", "learning_rate", "tokens_per_second",
-     "non_pad_share", "seconds", "mfu"}                   means over the updates since the previous record; but of the
-                                                          last one "gradient_norm", before clipping, "learning_rate"
+     "non_pad_share", "seconds", "mfu"}                   means over the updates since the previous record;
+                                                          "gradient_norm" (before clipping) and "learning_rate" are
+                                                          those of the last update
     {"step", "kind": "valid", "loss", "nll", "perplexity", "bleu", "accuracy"}
                                                           "bleu", in percent, and "accuracy", in [0, 1], where measured
 

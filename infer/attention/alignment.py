@@ -29,7 +29,7 @@ def words_of(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
 def links_of(
     weights_ts: Float[np.ndarray, "t s"], source_words: Sequence[int], target_words: Sequence[int]
 ) -> list[tuple[int, int]]:
-    """Returns (source word, target word) for each target word; the first source word of equals."""
+    """Returns (source word, target word) for each target word; of source words that tie, the first."""
     if not source_words or not target_words:
         return []
     summed = np.zeros((target_words[-1] + 1, source_words[-1] + 1))

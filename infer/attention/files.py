@@ -21,9 +21,16 @@ def bertviz(maps: Mapping[str, AttentionMap]) -> dict[str, Any]:
 
     Of an encoder-decoder they are `encoder_attention`, `decoder_attention`, `cross_attention`, `encoder_tokens` and
     `decoder_tokens`; else `attention` and `tokens`. A token of a decoder is what it has read, as in transformers: its
-    row predicts the next one.
+    row predicts the next one. Recurrent networks have `cross_attention` alone, and their decoder's tokens are those
+    that it predicts.
     """
     layers = {kind: _layers(attention.weights_nhts) for kind, attention in maps.items()}
+    if set(maps) == {"cross"}:
+        return {
+            "cross_attention": layers["cross"],
+            "encoder_tokens": maps["cross"].keys,
+            "decoder_tokens": maps["cross"].queries,
+        }
     if set(maps) != set(KINDS):
         ((kind, attention),) = maps.items()
         return {"attention": layers[kind], "tokens": attention.keys}

@@ -71,6 +71,9 @@ README = """A Transformer as {model} of transformers, and its sentencepiece mode
 What differs from the code that trained it:
 
 - Length penalty: {penalty}
+- Length: an output had at most {extra_length} subwords more than its source; here `max_length` limits it, 512 unless
+  generate() is given another. If generation_config.json has `early_stopping` "never", a search goes on for as long as a
+  hypothesis of that length could win: a smaller `max_length` saves time.
 - Layer norm's epsilon is fixed at {epsilon:g} there; the run's is {ours:g}.
 - Text like a special symbol, `</s>` or `>>de<<`, is read as one; more than {positions} subwords are an error.
 """
@@ -173,6 +176,7 @@ def _write_readme(model_run: Run, folder: Path, name: str) -> None:
         beam=decode.beam,
         alpha=decode.alpha,
         penalty=penalty_note("transformers", decode.length_penalty),
+        extra_length=decode.extra_length,
         epsilon=EPSILON,
         ours=model_run.model_config.norm_epsilon,
         positions=POSITIONS,

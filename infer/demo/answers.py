@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from base.errors import UserError
+from base.keys import short_names
 from infer.attention.choices import choices_of_kinds, translation_choices
 from infer.attention.maps import attention_maps, output_ids, titled
 from infer.attention.page import as_json
@@ -38,12 +39,6 @@ def check_sentence(text: str) -> None:
         raise UserError(f"give one line of 1 to {LONGEST:,} characters a sentence; here are {len(text.strip()):,}")
 
 
-def short_names(paths: Sequence[str]) -> list[str]:
-    """Returns the last part of each path, or all of it where another ends alike."""
-    last = [Path(path).name or path for path in paths]
-    return [path if last.count(name) > 1 else name for path, name in zip(paths, last, strict=True)]
-
-
 class Demo:
     """Answers for several runs, one sentence at a time. Each run searches with a beam that holds the n-best list.
 
@@ -55,7 +50,8 @@ class Demo:
         self._lock = threading.Lock()
         self._runs = []
         self._warmed: set[int] = set()
-        for run, name in zip(runs, short_names(names), strict=True):
+        paths = [str(Path(name)) for name in names]  # without a slash at the end
+        for run, name in zip(runs, short_names(paths, separator="/"), strict=True):
             beam = max(NBEST, options["beam"] or run.config.decode.beam)
             search = options | {"beam": beam}
             decoding = chosen(run.config.decode, **search, nbest=NBEST)

@@ -74,7 +74,7 @@ def record(
     Raises:
       UserError: `patch` does not fit them.
     """
-    # What only makes training faster: its values are not there to see, or not in Python.
+    # These only make training faster, and hide activations inside a scan, a rematerialised layer or a kernel.
     config = dataclasses.replace(config, scan_layers=False, remat="none", attention_impl="einsum")
     source_length = int(jnp.sum(source.ids_bt != PAD))
     target_length = int(jnp.sum(target.ids_bt != PAD))
@@ -90,7 +90,7 @@ def record(
 
 
 class _Recorder:
-    """Keeps what methods return, and what two of them are given, under its name, and replaces what is patched."""
+    """Records activations by name, from results of methods and inputs of two of them; replaces those to be patched."""
 
     def __init__(self, share_layers: bool, source_length: int, target_length: int, patch: Patch) -> None:
         self.found: dict[str, np.ndarray] = {}
@@ -148,18 +148,19 @@ class _Recorder:
         return path
 
     def _seen(self, name: str, x_btd: Float[Array, "1 *h t d"]) -> Float[Array, "1 *h t d"]:
-        """Keeps an activation, whose positions are its last axis but one; returns it, with what `patch` has for it."""
+        """Records an activation, whose positions are its last axis but one; returns it, patched where `patch` says."""
         of_source = name.startswith("encoder") or name.endswith(("cross_attention/k", "cross_attention/v"))
         length = self._source_length if of_source else self._target_length
+        keys = self._keys(name)
         for position, value in self._patch.get(name, {}).items():
             if not 0 <= position < length:
                 raise UserError(f"patch: {name} has positions 0 to {length - 1}, no {position}")
-            old = x_btd[0, ..., position, :]
+            old = x_btd[0, ..., position, :keys]
             if np.shape(value) != old.shape:
                 raise UserError(f"patch: {name} has the shape {old.shape} at a position; the value, {np.shape(value)}")
-            x_btd = x_btd.at[0, ..., position, :].set(jnp.asarray(value, x_btd.dtype))
+            x_btd = x_btd.at[0, ..., position, :keys].set(jnp.asarray(value, x_btd.dtype))
         first_td = np.moveaxis(np.asarray(x_btd[0], np.float32), -2, 0)[:length]
-        self.found[name] = first_td[..., : self._keys(name)]
+        self.found[name] = first_td[..., :keys]
         return x_btd
 
     def _keys(self, name: str) -> int | None:

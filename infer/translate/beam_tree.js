@@ -5,7 +5,7 @@ const BEAM_LEGEND = "Each column is a step of the search: every extension that i
 
 const SVG = document.querySelector("svg").namespaceURI; // of the empty one in the page
 
-/* Fills `root` with the drawing of a tree: {beam, alpha, steps: [[{token, parent, log_prob, state, score, rank}]]}. */
+/* Fills `root` with the drawing of a tree: {steps: [[{token, parent, log_prob, state, score, rank}]], ...}. */
 function beamTree(root, tree) {
   const COLUMN = 118, ROW = 38, BOX = 88, TALL = 30, LEFT = 46, TOP = 20;
   const shown = document.createElement("output");

@@ -37,8 +37,8 @@ LONGEST = 100  # source subwords, beyond which no screen could show the tree
 
 KEPT = "kept"  # extended in the next step
 PRUNED = "pruned"  # less probable than the beam's
-FINISHED = "finished"  # ends in EOS
-HOPELESS = "hopeless"  # alive at the end; if the stopping is exact, no continuation could have scored better
+FINISHED = "finished"  # ends in EOS; if the stopping is full, only the most probable of a step do
+ABANDONED = "abandoned"  # alive when the search ended
 
 Ids = tuple[int, ...]
 
@@ -88,7 +88,13 @@ class BeamTree(NamedTuple):
         steps = []
         for nodes in self.steps:
             steps.append([{**node._asdict(), "token": self.pieces[node.token]} for node in nodes])
-        return {"source": self.source, "beam": self.decoding.beam, "alpha": self.decoding.alpha, "steps": steps}
+        return {
+            "source": self.source,
+            "beam": self.decoding.beam,
+            "alpha": self.decoding.alpha,
+            "stopping": self.decoding.stopping,
+            "steps": steps,
+        }
 
 
 def beam_tree(
@@ -203,7 +209,7 @@ def _nodes(
         if ids[-1] == EOS and may_finish:
             state = FINISHED
         elif ids in kept:
-            state = KEPT if np.isfinite(kept[ids]) else HOPELESS
+            state = KEPT if np.isfinite(kept[ids]) else ABANDONED
         score = log_prob / penalty if state == FINISHED else None
         nodes.append((ids, Node(ids[-1], places[ids[:-1]], log_prob, state, score, 0)))
     return nodes

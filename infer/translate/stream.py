@@ -1,5 +1,6 @@
 """Translates a stream of lines: chunks of them in, the output for each chunk out."""
 
+import codecs
 import math
 import os
 import select
@@ -51,13 +52,14 @@ def chunks(source: Iterable[bytes], size: int, first: int | None = None) -> Iter
     lines: list[str] = []
     wanted = first or size
     for number, line in enumerate(source, 1):
+        text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line  # as `data.lines.read_lines`
         try:
-            lines.append(line.removesuffix(b"\n").decode("utf-8"))
+            lines.append(text.removesuffix(b"\n").decode("utf-8"))
         except UnicodeDecodeError as error:
             if lines:
                 yield lines
             raise UserError(
-                f"standard input, line {number}: not UTF-8 (byte 0x{line[error.start]:02x} at column {error.start + 1})"
+                f"standard input, line {number}: not UTF-8 (byte 0x{text[error.start]:02x} at column {error.start + 1})"
             ) from error
         if len(lines) == wanted or (isinstance(source, Arriving) and source.is_idle()):
             yield lines

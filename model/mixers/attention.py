@@ -38,7 +38,10 @@ def dot_products(
 ) -> Float[Array, "b h t s"]:
     """Returns Q K^T, divided by sqrt(d_k) if `scale`, in float32."""
     logits_bhts = jnp.einsum("bhtk,bhsk->bhts", q_bhtk, k_bhsk, preferred_element_type=jnp.float32)
-    return logits_bhts / jnp.sqrt(jnp.float32(q_bhtk.shape[-1])) if scale else logits_bhts
+    if not scale:
+        return logits_bhts
+    d_k = q_bhtk.shape[-1]
+    return logits_bhts / jnp.sqrt(jnp.float32(d_k))
 
 
 def additive_attention_weights(
@@ -208,26 +211,28 @@ class MultiHeadAttention(Heads):
     ) -> tuple[Float[Array, "b t d"], Float[Array, "b h t s"] | None]:
         """Returns the output [b,t,d] and the weights [b,h,t,s] in float32.
 
-        A mask with `dense_bts` selects the einsum; one without selects the kernel, which returns None for the weights.
-        `table_rh` is the stack's table of biases, where positions have one.
+        A mask without `dense_bts` selects the kernel of `config.attention_impl`, if that is one, which returns None for
+        the weights; all else is the einsum. `table_rh` is the stack's table of biases, where positions have one.
         """
         c = self.config
         k_bhsk, v_bhse, positions_bs = keys_values
         q_bhtk = self.queries(x_btd, positions_bt)
+        if mask.dense_bts is None and c.attention_impl == "einsum":
+            mask = mask.with_dense()
         if mask.dense_bts is None:
-            weights_bhts = None
             heads_bhte = kernels.attend(c.attention_impl, q_bhtk, k_bhsk, v_bhse, mask)
-        else:
-            if not self.encoding.distances:
-                bias_bhts = self.encoding.bias(positions_bt, positions_bs, table_rh)
-            else:
-                distance_btsr = clipped_distances(positions_bt, positions_bs, self.encoding.max_distance)
-                bias_bhts = self._relative_logits(q_bhtk, distance_btsr)
-            weights_bhts = self.weights(q_bhtk, k_bhsk, mask, bias_bhts)
-            kept_bhts = dropout(weights_bhts, c.P_drop_attention, noise, c.dropout_bits).astype(x_btd.dtype)
-            heads_bhte = jnp.einsum("bhts,bhse->bhte", kept_bhts, v_bhse)
-            if self.encoding.distances:
-                heads_bhte = heads_bhte + self._relative_values(kept_bhts, distance_btsr)
+            return self.output(heads_bhte), None
+
+        distance_btsr = None
+        bias_bhts = self.encoding.bias(positions_bt, positions_bs, table_rh)
+        if self.encoding.distances:
+            distance_btsr = clipped_distances(positions_bt, positions_bs, self.encoding.max_distance)
+            bias_bhts = self._relative_logits(q_bhtk, distance_btsr)
+        weights_bhts = self.weights(q_bhtk, k_bhsk, mask, bias_bhts)
+        kept_bhts = dropout(weights_bhts, c.P_drop_attention, noise, c.dropout_bits).astype(x_btd.dtype)
+        heads_bhte = jnp.einsum("bhts,bhse->bhte", kept_bhts, v_bhse)
+        if distance_btsr is not None:
+            heads_bhte = heads_bhte + self._relative_values(kept_bhts, distance_btsr)
         return self.output(heads_bhte), weights_bhts
 
     def weights(

@@ -165,7 +165,8 @@ class RestrictedAttention(Heads):
     ) -> tuple[Float[Array, "b t d"], Window]:
         """Returns the output for whole rows that every beam begins with, and the cache with the last r of each.
 
-        The slots that a token of every beam takes hold one that all beams see; the oldest are the first overwritten.
+        Each token takes as many slots as there are beams: all beams see the first of them, and the rest stay hidden.
+        The slots of the oldest token are the first to be overwritten.
         """
         r = self.config.neighbours
         rows, beams, room = window.cache.visible_bmc.shape
@@ -190,7 +191,7 @@ class RestrictedAttention(Heads):
 def over_whole_rows(weights_bnhqs: Float[Array, "b n h q s"], block: int) -> Float[Array, "b h t t"]:
     """Returns weights over the keys of the whole row, given those over the keys of the o blocks that a block sees.
 
-    The first of the o is the block before it, and the second is itself: hence the numbers -1 .. o - 2 beside its own.
+    These are the block before it, itself and, without a causal mask, the block after it: -1 .. o - 2 from its own.
     """
     b, n, h, _, s = weights_bnhqs.shape
     o = s // block

@@ -33,7 +33,10 @@ class BeamState(NamedTuple):
 
 
 def newest(x_bt: Array, mask: Mask, count: int) -> Array:
-    """Returns what is at the last `count` tokens of each row of one sentence and padding, [b,count,..]; 0 before it."""
+    """Returns x at the last `count` tokens of each row, [b,count,..]; zeros before the first.
+
+    A row is one sentence, then padding.
+    """
     other_axes = ((0, 0),) * (x_bt.ndim - 2)
     padded_bt = jnp.pad(x_bt, ((0, 0), (count, 0), *other_axes))
     lengths_b = jnp.sum(mask.keys_bs != 0, axis=1)

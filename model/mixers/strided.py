@@ -36,7 +36,7 @@ class Columns(NamedTuple):
         return x_bnc.reshape(len(x_bnc), self.n * self.c, *x_bnc.shape[3:])
 
     def visible(self, mask: Mask) -> Bool[Array, "b c n m"]:
-        """Returns which of its column's keys m each query n attends to, without those of the near ones: itself."""
+        """Returns which keys m of its column each query n attends to, except itself, which is among the near ones."""
         segments_bcn = self.split(mask.queries_bt, NO_SEGMENT)
         same_bcnm = segments_bcn[..., :, None] == segments_bcn[..., None, :]
         place_n = jnp.arange(self.n)
@@ -75,7 +75,7 @@ class StridedAttention(MultiHeadAttention):
         k_bthk = k_bhtk.swapaxes(1, 2)
         v_bthe = v_bhte.swapaxes(1, 2)
 
-        # The rows of what has no b in its name are all blocks, or all columns, of all b rows.
+        # Arrays without a b in their names have a row for each block, or for each column, of each of the b rows.
         def in_blocks(x_bt: Array) -> Array:
             return _as_rows(blocks.split(x_bt))
 
@@ -84,6 +84,14 @@ class StridedAttention(MultiHeadAttention):
 
         def in_columns(x_bt: Array) -> Array:
             return _as_rows(columns.split(x_bt))
+
+        def from_blocks(x: Array) -> Array:
+            """From [rows,q,..] of blocks to [b,t,..]."""
+            return x.reshape(b, blocks.n * blocks.length, *x.shape[2:])[:, :t]
+
+        def from_columns(x: Array) -> Array:
+            """From [rows,n,..] of columns to [b,t,..]."""
+            return columns.joined(x.reshape(b, columns.c, *x.shape[1:]))[:, :t]
 
         visible_near = _as_rows(blocks.visible(mask, c.neighbours))
         logits_near = self._logits(
@@ -94,15 +102,12 @@ class StridedAttention(MultiHeadAttention):
             in_columns(q_bthk), in_columns(k_bthk), in_columns(positions_bt), in_columns(positions_bt), table_rh
         )
 
-        def of_positions(near: Array, far: Array) -> Array:
-            """From [rows,q,..] of blocks and [rows,n,..] of columns to both side by side, [b,t,..]."""
-            near_bnq = near.reshape(b, blocks.n, *near.shape[1:])
-            near_bt = near_bnq.reshape(b, blocks.n * blocks.length, *near.shape[2:])[:, :t]
-            far_bt = columns.joined(far.reshape(b, columns.c, *far.shape[1:]))[:, :t]
-            return jnp.concatenate([near_bt, far_bt], axis=-1)
+        def side_by_side(near: Array, far: Array) -> Array:
+            """From rows of blocks and rows of columns to [b,t,..], with the near keys before the far ones."""
+            return jnp.concatenate([from_blocks(near), from_columns(far)], axis=-1)
 
-        logits_bths = of_positions(logits_near.swapaxes(1, 2), logits_far.swapaxes(1, 2))
-        visible_bts = of_positions(visible_near, visible_far)
+        logits_bths = side_by_side(logits_near.swapaxes(1, 2), logits_far.swapaxes(1, 2))
+        visible_bts = side_by_side(visible_near, visible_far)
         weights_bhts = masked_softmax(logits_bths.swapaxes(1, 2), visible_bts, None, c.softmax_one)
         kept_bhts = dropout(weights_bhts, c.P_drop_attention, noise, c.dropout_bits).astype(x_btd.dtype)
 
@@ -112,8 +117,7 @@ class StridedAttention(MultiHeadAttention):
         kept_far = in_columns(kept_bths[..., keys_near:])
         heads_near = jnp.einsum("bqhs,bshe->bqhe", kept_near, beside_blocks(v_bthe))
         heads_far = jnp.einsum("bqhs,bshe->bqhe", kept_far, in_columns(v_bthe))
-        heads_bthe = heads_near.reshape(b, -1, *heads_near.shape[2:])[:, :t]
-        heads_bthe = heads_bthe + columns.joined(heads_far.reshape(b, columns.c, *heads_far.shape[1:]))[:, :t]
+        heads_bthe = from_blocks(heads_near) + from_columns(heads_far)
         y_btd = self.output(heads_bthe.swapaxes(1, 2))
         return y_btd, _whole(weights_bhts.swapaxes(1, 2), keys_near, blocks, columns)
 

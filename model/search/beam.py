@@ -13,7 +13,7 @@ The definition, for one sentence, beam m >= 2 and a limit of L tokens, EOS inclu
 
 That is the stopping called "exact". The other, "full", is that of fairseq and CTranslate2, and of transformers'
 early_stopping=True: of the 2m extensions only the m most probable may finish, and a sentence's search ends once m have.
-It takes fewer steps, and may miss a longer hypothesis with a better score.
+With a length penalty it usually takes fewer steps. It may miss a longer hypothesis with a better score.
 
 Beam 1 is greedy decoding, as in tensor2tensor: one extension per step, until the first EOS.
 

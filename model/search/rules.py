@@ -54,7 +54,8 @@ class Rules:
             banned_bmv = banned_bmv | ((token_11v == EOS) & (step < self.min_length))
         if self.prefix_bp is not None:
             p = self.prefix_bp.shape[1]
-            forced_b = jnp.where(step < p, self.prefix_bp[:, jnp.minimum(step, p - 1)], 0)
+            next_b = self.prefix_bp[:, jnp.minimum(step, p - 1)]
+            forced_b = jnp.where(step < p, next_b, 0)
             forced_b11 = forced_b[:, None, None]
             banned_bmv = jnp.where(forced_b11 > 0, token_11v != forced_b11, banned_bmv)
         banned_bmv = banned_bmv & (step + 1 < limit_b)[:, None, None]

@@ -23,8 +23,11 @@ from model.search.state import (
 def truncate(logits_bmv: Float[Array, "b m v"], top_k: int, top_p: float) -> Float[Array, "b m v"]:
     """Sets to -inf all but the `top_k` most likely tokens (0: keep all), then all but the fewest that reach `top_p`.
 
-    The token that crosses `top_p` is kept, so at least one is; ties with the last token kept are kept too.
+    The token that crosses `top_p` is kept, so at least one is; ties with the last token kept are kept too. A `top_p` of
+    1 keeps all.
     """
+    if not top_k and top_p == 1.0:
+        return logits_bmv
     vocabulary = logits_bmv.shape[-1]
     kept = min(top_k, vocabulary) if top_k else vocabulary
     likely_bmk, _ = jax.lax.top_k(logits_bmv, kept)

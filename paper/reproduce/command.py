@@ -98,8 +98,9 @@ def commands(record: RunRecord, folder: Path) -> list[list[str]]:
     if "checkpoint" in scores:
         evaluate.append(f"--checkpoint={scores['checkpoint']}")
     evaluate += [f"--{key}={scores[key]}" for key in SEARCH if key in scores]
-    if scores.get("stopping", "exact") != "exact":  # the code of an older run has no such flag
-        evaluate.append(f"--stopping={scores['stopping']}")
+    stopping = scores.get("stopping", "exact")
+    if stopping != record.config["decode"]["stopping"]:  # only then: the code of an older run has no such flag
+        evaluate.append(f"--stopping={stopping}")
     if "row" in scores:
         evaluate.append(f"--row_length={scores['row']}")
     return [train, evaluate]

@@ -120,7 +120,7 @@ def verdict_of_scaling(runs: Mapping[str, RowRuns]) -> str:
     half_large = half_interval(large)
     half_more = half_interval(more)
     if half_large is None or half_more is None:
-        return f"{said} open, because scaled and unscaled products need two seeds with each d_k"
+        return f"{said} open, because scaled and unscaled products need the same two seeds with each d_k"
     if large.mean() <= 0:
         return f"{said} refuted; with a d_k of {LARGE} unscaled products are no worse"
     if large.mean() > half_large and more.mean() > half_more:

@@ -60,7 +60,8 @@ def tables(records: Records) -> list[Table]:
         "the design, its rule and its prediction: configs/table3_second.py, committed before the first run",
         *verdict(differences),
         f"failed: perplexity on validation at update {STEPS // 2} above {NOT_STARTED:g} times base's of the same seed, "
-        "whatever the schedules; such a run may still learn, and it stays in every mean, interval and correlation",
+        "even if their schedules differ; such a run may still learn, and it stays in every mean, interval and "
+        "correlation",
         *run_notes(runs),
         *caveat_notes(runs),
     ]

@@ -45,6 +45,9 @@ def test_translations_are_the_commands(model: LoadedRun) -> None:
     assert model.translate([]) == []
     with pytest.raises(UserError, match="alpha is nan"):
         model.translate(SOURCES, alpha=float("nan"))
+    for search in (model.translate, model.hypotheses):
+        with pytest.raises(UserError, match=r"decode\.stopping is 'early'; it must be one of exact, full"):
+            search(SOURCES, stopping="early")
 
 
 def test_as_much_is_searched_at_a_time_as_the_run_was_loaded_with(

@@ -328,3 +328,11 @@ def test_an_archive_holds_the_arrays_alone_whatever_numpy(
     monkeypatch.setattr(np, "savez_compressed", lambda file, **kwds: given.update(kwds))  # as in NumPy 2.1
     files.write(maps, tmp_path / "maps.npz")
     assert set(given) == set(files.arrays(maps))
+
+
+def test_bertviz_is_given_both_sides_where_there_is_cross_attention_alone(run: Run):
+    _, maps = run_maps(recurrent(run, "dot"), "The dog sleeps.", "Der Hund schläft.")
+    found = files.bertviz(maps)
+    assert set(found) == {"cross_attention", "encoder_tokens", "decoder_tokens"}
+    sizes = len(found["decoder_tokens"]), len(found["encoder_tokens"])
+    assert np.shape(found["cross_attention"]) == (1, 1, 1, *sizes) and sizes[0] != sizes[1]

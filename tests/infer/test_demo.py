@@ -22,7 +22,8 @@ import infer.demo.answers
 import infer.demo.server
 from base.errors import UserError
 from base.html import assembled, inline_scripts, script_policy
-from infer.demo.answers import Demo, check_sentence, short_names
+from base.keys import short_names
+from infer.demo.answers import Demo, check_sentence
 from infer.demo.command import main
 from infer.demo.server import LARGEST, PAGE, listen
 from infer.runs import open_run
@@ -299,7 +300,7 @@ def test_a_run_whose_parameters_are_not_finite_is_refused_at_the_start(tmp_path:
 
 
 def test_runs_of_one_name_are_told_apart() -> None:
-    assert short_names(["runs/a", ".", "x/b", "y/b/"]) == ["a", ".", "x/b", "y/b/"]
+    assert short_names(["runs/a", ".", "x/b", "y/b"], separator="/") == ["a", ".", "x/b", "y/b"]
 
 
 def test_a_host_that_is_not_this_machine_is_not_blamed_on_the_port() -> None:

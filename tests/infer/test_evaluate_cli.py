@@ -266,7 +266,15 @@ def test_a_text_is_no_pairs_for_any_translator(task: str, is_split: bool, workdi
 
 
 @pytest.mark.parametrize(
-    "given", [{"source": "x", "reference": "y"}, {"output": "out"}, {"beam": 4}, {"alpha": 0.0}, {"batch_tokens": 9}]
+    "given",
+    [
+        {"source": "x", "reference": "y"},
+        {"output": "out"},
+        {"beam": 4},
+        {"alpha": 0.0},
+        {"stopping": "full"},
+        {"batch_tokens": 9},
+    ],
 )
 def test_what_only_translation_has_is_refused_elsewhere(given: dict, tmp_path: Path):
     config = tiny.run_config(tmp_path).to_dict() | {"task": "masked_lm"}

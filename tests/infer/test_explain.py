@@ -13,7 +13,7 @@ from base.errors import UserError
 from base.ids import EOS
 from infer.runs import Run, open_run
 from infer.translate import __main__ as command
-from infer.translate.explain import FINISHED, HOPELESS, KEPT, MOST_LINES, PRUNED, BeamTree, beam_tree, explained, page
+from infer.translate.explain import ABANDONED, FINISHED, KEPT, MOST_LINES, PRUNED, BeamTree, beam_tree, explained, page
 from infer.translate.options import Decoding
 from infer.translate.translator import Translator
 from tests import tiny
@@ -73,7 +73,7 @@ def test_every_step_keeps_the_most_probable_and_prunes_the_rest(run: Run) -> Non
     for nodes in tree.steps:
         log_probs = [node.log_prob for node in nodes]
         assert log_probs == sorted(log_probs, reverse=True) and len(nodes) <= 6
-        alive = [node.log_prob for node in nodes if node.state in (KEPT, HOPELESS)]
+        alive = [node.log_prob for node in nodes if node.state in (KEPT, ABANDONED)]
         pruned = [node.log_prob for node in nodes if node.state == PRUNED]
         assert len(alive) <= 3 and (not pruned or (len(alive) == 3 and max(pruned) <= min(alive)))
         for node in nodes:
@@ -88,14 +88,14 @@ def test_every_step_keeps_the_most_probable_and_prunes_the_rest(run: Run) -> Non
 
 
 @pytest.mark.slow
-def test_what_could_not_have_scored_better_is_hopeless_when_the_search_ends(run: Run) -> None:
+def test_what_could_not_have_scored_better_is_abandoned_when_the_search_ends(run: Run) -> None:
     """With an end of the sentence that is probable from the start, the search stops long before its limit."""
     embed = np.array(run.params["embed"])
     embed[EOS] *= 20.0
     tree = drawn(run._replace(params=run.params | {"embed": embed}), Decoding(beam=3, alpha=0.6, extra_length=20))
     assert len(tree.steps) < 10
     states = [node.state for node in tree.steps[-1]]
-    assert HOPELESS in states and KEPT not in states
+    assert ABANDONED in states and KEPT not in states
 
 
 @pytest.mark.slow

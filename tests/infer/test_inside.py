@@ -280,3 +280,11 @@ def test_the_patch_of_a_word_moves_its_translation_in_a_model_that_has_learnt_to
     # Of 40 and 160 words, 39 and 155 or more with any of six seeds; by chance it would be 2 and 8.
     assert moved >= 0.9 * cases
     assert stayed >= 0.9 * cases * (length - 1)
+
+
+def test_every_activation_of_a_padded_row_can_be_patched_by_its_own_value() -> None:
+    rows = row(SOURCE, 3), row(TARGET, 2)
+    found = record(TINY, perturbed(TINY), *rows, {})
+    own = {name: dict(enumerate(values)) for name, values in found.items()}
+    again = record(TINY, perturbed(TINY), *rows, own)
+    jax.tree.map(np.testing.assert_array_equal, again, found)

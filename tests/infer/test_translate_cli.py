@@ -98,6 +98,10 @@ def test_chunks_hold_their_size():
     assert list(chunks(io.BytesIO(b"1\n2\n3\n"), 2)) == [["1", "2"], ["3"]]
 
 
+def test_a_byte_order_mark_is_no_part_of_the_first_line():
+    assert list(chunks(io.BytesIO(b"\xef\xbb\xbf1\n\xef\xbb\xbf2\n"), 1)) == [["1"], ["\ufeff2"]]
+
+
 def test_layouts():
     translation = Translation((Hypothesis("Hund", -0.25, -0.5, ()), Hypothesis("Hunde", -1.5, -2.0, ())))
     assert formatted(translation, 7, 1, scores=False) == "Hund\n"

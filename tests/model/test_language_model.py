@@ -225,3 +225,16 @@ def test_learned_positions_bound_the_prompt_and_what_follows():
 def test_a_wrong_field_is_named(field, value, message):
     with pytest.raises(ValueError, match=f"^{message}$"):
         dataclasses.replace(SIZES, **{field: value})
+
+
+def test_beams_are_not_counted_as_a_rows_tokens():
+    config = dataclasses.replace(SIZES, **VARIANTS["learned"], max_positions=4)
+    model = LanguageModel(config)
+    params = init_params(config, jax.random.key(0))
+
+    def first_logits(params):
+        token_b, cache = model.apply({"params": params}, jnp.asarray([[BOS, 5]]), 6, 6, method="start")
+        token_bm = jnp.broadcast_to(token_b[:, None], (1, 6))
+        return model.apply({"params": params}, token_bm, jnp.int32(0), cache, method="step")[0]
+
+    assert jax.eval_shape(first_logits, params).shape == (1, 6, 12)

@@ -348,3 +348,13 @@ def test_the_convolution_is_gated_and_over_each_sentence_alone(w, causal):
 def test_what_a_mixer_cannot_do_is_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(TINY, **changes)
+
+
+def test_attention_takes_a_mask_of_segments_as_every_other_mixer_does():
+    module, mask = MultiHeadAttention(TINY, NoPositions()), Mask(SEGMENTS, SEGMENTS, causal=True)
+    x_btd = jnp.asarray(np.random.default_rng(0).standard_normal((1, 11, TINY.d_model)), jnp.float32)
+    params = module.init(jax.random.key(0), x_btd, POSITIONS, mask)
+    found_btd, weights_bhtt = module.apply(params, x_btd, POSITIONS, mask)
+    expected_btd, expected_bhtt = module.apply(params, x_btd, POSITIONS, mask.with_dense())
+    np.testing.assert_array_equal(found_btd, expected_btd)
+    np.testing.assert_array_equal(weights_bhtt, expected_bhtt)

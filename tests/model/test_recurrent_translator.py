@@ -20,6 +20,7 @@ from infer.evaluate.sentences import open_sentences
 from infer.evaluate.translations import evaluate
 from infer.runs import open_run
 from infer.translate.options import Decoding
+from model import recurrent_translator
 from model.config import CELLS, ModelConfig
 from model.parameter_count import parameter_count
 from model.recurrent_translator import RecurrentTranslator, init_params
@@ -311,6 +312,10 @@ def test_it_trains_resumes_bit_for_bit_and_is_scored(
         ({"model.positions": "rope"}, "model.recurrent='dot' has no positions; set model.positions=none, not 'rope'"),
         ({"model.mixer": "recurrent"}, "model.recurrent='dot' does not use model.mixer, which is 'recurrent'; leave"),
         ({"model.scan_layers": True}, "model.recurrent='dot' does not use model.scan_layers, which is True; leave it"),
+        (
+            {"model.norm_epsilon": 1e-3},
+            "model.recurrent='dot' does not use model.norm_epsilon, which is 0.001; leave it",
+        ),
         ({"model.d_model": 33}, "model.recurrent='dot' needs an even model.d_model, half for each direction; 33 is"),
     ],
     ids=str,
@@ -319,3 +324,19 @@ def test_a_config_that_does_not_fit_is_one_line(changes: dict, message: str) -> 
     cfg = get_config("dot")
     cfg.update_from_flattened_dict(changes)
     assert message in refusal_of_config(cfg)
+
+
+@pytest.mark.parametrize("kind", ["additive gru", "dot lstm"])
+def test_scores_are_not_rounded_to_bfloat16(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    dtypes = set()
+    attend = recurrent_translator.attend
+
+    def spy(scores_bms, outputs_bsd, visible_bms):
+        dtypes.add(scores_bms.dtype)
+        return attend(scores_bms, outputs_bsd, visible_bms)
+
+    monkeypatch.setattr(recurrent_translator, "attend", spy)
+    model = RecurrentTranslator(dataclasses.replace(KINDS[kind], dtype="bfloat16"))
+    sides = Tokens.of(jnp.asarray(SOURCE)), Tokens.of(jnp.asarray(TARGET))
+    jax.eval_shape(lambda params: model.apply({"params": params}, *sides), tiny(kind)[1])
+    assert dtypes == {jnp.dtype("float32")}

@@ -138,7 +138,7 @@ def test_an_ensemble_of_one_is_the_model_and_of_two_the_mean_of_log_probabilitie
         assert_same(found, row, plain_search(Mean(), unpad(source), row, Rules(), 4, 0.6, 2))
 
 
-def plain_diverse_search(oracle, source, beam, alpha, groups, diversity, kind):
+def plain_diverse_search(oracle, source, beam, alpha, groups, diversity, kind, stopping):
     """The definition at the top of model/search/diverse.py, with lists."""
     limit, size = len(source) + EXTRA, beam // groups
     alive, finished = [[(0.0, [])] for _ in range(groups)], [[] for _ in range(groups)]
@@ -153,11 +153,13 @@ def plain_diverse_search(oracle, source, beam, alpha, groups, diversity, kind):
                         new = log_prob + following[token]
                         extended.append((new - diversity * counts.get(token, 0), new, [*prefix, token]))
             kept = sorted(extended, key=lambda hypothesis: -hypothesis[0])[: 2 * size]
-            finished[g] += [(lp / penalty(length, alpha, kind), lp, ids) for _, lp, ids in kept if ids[-1] == EOS]
+            may_finish = kept if stopping == "exact" else kept[:size]
+            finished[g] += [(lp / penalty(length, alpha, kind), lp, ids) for _, lp, ids in may_finish if ids[-1] == EOS]
             finished[g] = sorted(finished[g], key=lambda hypothesis: -hypothesis[0])[:size]
             alive[g] = [(lp, ids) for _, lp, ids in kept if ids[-1] != EOS][:size]
             best = max((lp for lp, _ in alive[g]), default=-np.inf)
-            if len(finished[g]) == size and finished[g][-1][0] >= best / penalty(limit, alpha, kind):
+            least = finished[g][-1][0] if len(finished[g]) == size else -np.inf
+            if least > -np.inf and (stopping == "full" or least >= best / penalty(limit, alpha, kind)):
                 alive[g] = []
             for _, ids in alive[g]:
                 counts[ids[-1]] = counts.get(ids[-1], 0) + 1
@@ -166,16 +168,18 @@ def plain_diverse_search(oracle, source, beam, alpha, groups, diversity, kind):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("diversity", "kind"), [(0.0, "gnmt"), (1.5, "gnmt"), (1.5, "power")])
-def test_diverse_search_equals_the_definition_and_its_outputs_differ(model_and_oracle, diversity, kind):
+@pytest.mark.parametrize(
+    ("diversity", "kind", "stopping"),
+    [(0.0, "gnmt", "exact"), (1.5, "gnmt", "exact"), (1.5, "power", "exact"), (1.5, "gnmt", "full")],
+)
+def test_diverse_search_equals_the_definition_and_its_outputs_differ(model_and_oracle, diversity, kind, stopping):
     model, params, oracle = model_and_oracle
-    find = functools.partial(
-        run_search(diverse_search), model, beam=6, alpha=0.6, extra_length=EXTRA, groups=3, penalty=kind
-    )
+    options = {"beam": 6, "alpha": 0.6, "extra_length": EXTRA, "groups": 3, "penalty": kind, "stopping": stopping}
+    find = functools.partial(run_search(diverse_search), model, **options)
     found = jax.jit(functools.partial(find, diversity=diversity))(params, ROWS)
     counts = []
     for row, source in enumerate(ROWS):
-        expected = plain_diverse_search(oracle, unpad(source), 6, 0.6, 3, diversity, kind)
+        expected = plain_diverse_search(oracle, unpad(source), 6, 0.6, 3, diversity, kind, stopping)
         assert_same(found, row, expected)
         counts.append(len(expected))
     assert (max(counts) == 2) == (diversity == 0), "without a penalty all groups find the same"

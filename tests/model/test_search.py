@@ -539,3 +539,7 @@ def test_with_full_stopping_an_end_that_is_not_among_the_most_probable_does_not_
         found = run_search(beam_search)(model, None, jnp.ones((1, 3), jnp.int32), **options)
         lengths[stopping] = int(found.lengths_bm[0, 0])
     assert lengths == {"exact": 1, "full": 3}
+
+
+def test_without_top_k_and_top_p_even_the_least_likely_token_is_kept():
+    assert np.all(np.isfinite(truncate(jnp.array([[[30.0, 1.0, 0.0]]]), 0, 1.0)))

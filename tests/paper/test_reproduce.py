@@ -65,13 +65,24 @@ def test_the_commands_are_those_of_the_record(tmp_path: Path) -> None:
     assert evaluate == ["infer", "--workdir=RUN", "--split=test", "--checkpoint=latest", *search]
 
 
-def test_a_search_that_was_not_exact_is_repeated_as_it_was(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("of_run", "stopping", "given"),
+    [
+        ("exact", "exact", []),
+        ("exact", "full", ["--stopping=full"]),
+        ("full", "exact", ["--stopping=exact"]),
+        ("full", "full", []),
+    ],
+)
+def test_a_search_that_ended_otherwise_than_the_run_s_is_repeated_as_it_was(
+    of_run: str, stopping: str, given: list[str], tmp_path: Path
+) -> None:
     record = planted(tmp_path / "run", 1.3)
     evaluation = record.evaluations[0]
-    for stopping, given in (("exact", []), ("full", ["--stopping=full"])):
-        searched = evaluation._replace(scores=evaluation.scores | {"stopping": stopping})
-        _, evaluate = reproduce.commands(record._replace(evaluations=[searched]), Path("RUN"))
-        assert [flag for flag in evaluate if "stopping" in flag] == given
+    searched = evaluation._replace(scores=evaluation.scores | {"stopping": stopping})
+    config = record.config | {"decode": record.config["decode"] | {"stopping": of_run}}
+    _, evaluate = reproduce.commands(record._replace(config=config, evaluations=[searched]), Path("RUN"))
+    assert [flag for flag in evaluate if "stopping" in flag] == given
 
 
 @pytest.mark.parametrize(

@@ -297,7 +297,7 @@ def test_a_new_record_does_not_keep_the_translations_of_the_old_one(
 def test_the_repository_around_an_installed_copy_is_not_the_codes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    git = ["git", "-C", str(tmp_path), "-c", "user.name=x", "-c", "user.email=x@y"]
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=x", "-c", "user.email=x@y", "-c", "commit.gpgsign=false"]
     subprocess.run([*git, "init", "--quiet"], check=True)
     subprocess.run([*git, "commit", "--quiet", "--allow-empty", "--message=x"], check=True)
     installed = tmp_path / ".venv" / "vaswani"

@@ -157,3 +157,14 @@ def test_one_language_chooses_the_dropout_of_all_ten(monkeypatch: pytest.MonkeyP
     assert g2p.get_config("words/kor").data.test == "tsv:words/kor_test.tsv"
     with pytest.raises(ValueError, match=r"^there is no row 'korean'; the rows are arm_e, .*vie_hanoi"):
         g2p.get_config("korean")
+
+
+@pytest.mark.parametrize("argument", ["A1", "A1:small", "big"])
+def test_the_rows_are_swept_from_base_alone(argument: str) -> None:
+    with pytest.raises(ValueError, match=rf"^there is no sweep of '{argument}'; all rows are swept from base or"):
+        sweep(argument)
+
+
+@pytest.mark.parametrize(("row", "schedule"), second.CHOSEN.items())
+def test_a_row_of_the_second_design_alone_has_the_schedule_that_it_chose(row: str, schedule: str) -> None:
+    assert second.get_config(row).to_dict() == second.get_config(f"{row}:{schedule}").to_dict()

@@ -72,7 +72,7 @@ def test_best_is_the_least_loss_where_bleu_is_off_and_the_earlier_of_equals():
 def test_best_is_the_lowest_nll_where_bleu_was_measured_for_a_part_of_the_run(capsys: pytest.CaptureFixture[str]):
     assert choose("best", run({"bleu": 5.0, "nll": 3.0}, {"nll": 2.0}, {"nll": 2.5}, {})) == [20]
     assert capsys.readouterr().err == (
-        "note: 1 of 4 checkpoints were not validated; the best is one of the others\n"
+        "note: checkpoints that were not validated cannot be the best: 1 of 4\n"
         "note: 1 of 3 checkpoints have a BLEU; the best is that of the lowest nll\n"
     )
     assert choose("best", run({"bleu": 5.0, "nll": 3.0}, {"bleu": 4.0, "nll": 2.0})) == [10]
@@ -110,4 +110,4 @@ def test_a_run_without_checkpoints_is_an_error():
 
 def test_checkpoints_without_a_validation_are_not_left_out_in_silence(capsys: pytest.CaptureFixture[str]):
     assert choose("best", run({}, {}, {"nll": 2.0})) == [30]
-    assert capsys.readouterr().err == "note: 2 of 3 checkpoints were not validated; the best is one of the others\n"
+    assert capsys.readouterr().err == "note: checkpoints that were not validated cannot be the best: 2 of 3\n"

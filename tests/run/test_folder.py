@@ -130,8 +130,10 @@ def test_a_run_that_was_stopped_before_its_first_record_is_no_obstacle(tmp_path:
     with open_folder(default(), tmp_path):
         (tmp_path / "metrics.jsonl").touch()  # as `train.metrics.Reporter` leaves it
         (tmp_path / "tracker.json").write_text("{}")
+        record_launch(tmp_path, manifests(), 0)
     smaller = default()
     smaller.data.tokens_per_batch = 100
     with open_folder(smaller, tmp_path):
         assert json.loads((tmp_path / "config.json").read_text())["data"]["tokens_per_batch"] == 100
         assert not (tmp_path / "tracker.json").exists()
+        assert read_launches(tmp_path) == [], "a launch of another config"

@@ -292,3 +292,9 @@ def test_patches_of_a_run_without_splits_are_drawn_over_images_that_are_named(tr
     done = commands.run("infer.patches", *arguments)
     assert (done.returncode, done.stderr.count("error")) == (0, 0), done.stderr
     assert (tmp_path / "drawn.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_images_are_of_a_split_or_of_a_corpus(tmp_path: Path) -> None:
+    sources = ("--split=test", "--corpus=idx:a,b")
+    done = commands.run("infer.patches", "--workdir=none", *sources, f"--output={tmp_path}/drawn.png")
+    assert (done.returncode, done.stderr) == (2, "error: give --split or --corpus, not both\n")

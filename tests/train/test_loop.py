@@ -266,7 +266,11 @@ def test_muon_needs_hidden_matrices() -> None:
 
 @pytest.mark.parametrize(
     ("mixer", "key", "value", "right"),
-    [("linear", "P_drop_attention", 0.1, "0.0"), ("convolution", "qk_norm", True, "False")],
+    [
+        ("linear", "P_drop_attention", 0.1, "0.0"),
+        ("convolution", "qk_norm", True, "False"),
+        ("recurrent", "biases", True, "False"),
+    ],
 )
 def test_what_a_model_without_attention_would_ignore_is_refused(mixer: str, key: str, value: float, right: str) -> None:
     cfg = default()
@@ -293,4 +297,15 @@ def test_unknown_and_missing_keys_are_named() -> None:
     del cfg.model.dmodel
     del cfg.model.N
     with pytest.raises(UserError, match=r"model\.N is missing"):
+        check(cfg, default())
+
+
+@pytest.mark.parametrize(
+    ("task", "key", "value"), [("masked_lm", "output_bias", True), ("vision", "scale_embeddings", False)]
+)
+def test_what_the_model_of_a_task_would_ignore_is_refused(task: str, key: str, value: bool) -> None:
+    cfg = default()
+    cfg.task, cfg.model[key] = task, value
+    said = rf"^config: model\.{key} is {value}; it must be {not value} for task {task}, whose model would ignore it$"
+    with pytest.raises(UserError, match=said):
         check(cfg, default())

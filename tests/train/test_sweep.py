@@ -459,9 +459,14 @@ def test_a_sweep_goes_on_with_code_that_has_newer_keys(tmp_path: Path) -> None:
     del old["model"]["qk_norm"], old["eval"]["every_epochs"], old["amx"]
     (tmp_path / "sweep").mkdir()
     write_json(tmp_path / "sweep" / "plan.json", plan(config=old))
-    Study(tmp_path, plan(config=old), None, 60, "none")  # as the older code created it
+    noted = json.dumps(["grid", old], sort_keys=True)
+    Study(tmp_path, plan(config=old), None, 60, "none").study.set_user_attr("sweep", noted)  # as the older code did
     recorded = open_plan(tmp_path, plan(config=config))
-    Study(tmp_path, recorded, None, 60, "none")
+    for known in (recorded, plan(config=config)):  # the latter of a machine with a folder, and so a plan, of its own
+        study = Study(tmp_path, known, None, 60, "none").study
+        assert study.user_attrs["sweep"] == noted, "workers with the older code go on, too"
+    with pytest.raises(UserError, match="the study s in that storage is of another sweep"):
+        Study(tmp_path, plan(config={**config, "seed": 1}), None, 60, "none")
     with pytest.raises(UserError, match=r"another sweep \(seed is 0 there and 1 here\)"):
         open_plan(tmp_path, plan(config={**config, "seed": 1}))
 
@@ -470,10 +475,10 @@ def test_a_sweep_goes_on_with_code_that_has_newer_keys(tmp_path: Path) -> None:
 def test_a_run_is_not_the_train_py_of_the_folder_that_it_is_started_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "train.py").write_text("print('mine')")
+    (tmp_path / "train.py").write_text("print('the file of the user')")
     (tmp_path / "beside.py").touch()
     monkeypatch.chdir(tmp_path)
     log = tmp_path / "log"
     assert run_child([sys.executable, "-m", "train", "--help"], log, lambda: False)[0] == 0
-    assert "Trains a Transformer." in log.read_text() and "mine" not in log.read_text()
+    assert "Trains a Transformer." in log.read_text() and "the file of the user" not in log.read_text()
     assert run_child([sys.executable, "-c", "import beside"], log, lambda: False)[0] == 0  # as a config may

@@ -98,12 +98,14 @@ def test_the_command_prints_json_and_draws(grid: Study, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_best_point_s_flags_are_printed_as_a_command(grid: Study, tmp_path: Path) -> None:
     status, out, error = shown(tmp_path, "--best")
-    message = (
-        f"error: {tmp_path}/h=1: its run.json is not here; the best point has --config.model.h=1 --config.model.N=2\n"
-    )
+    changes = "--config.model.h=1 --config.model.N=2"
+    message = f"error: {tmp_path}/h=1: no run.json with its command is here; the best point has {changes}\n"
     assert (status, out, error) == (2, "", message)
     command = ["__main__.py", "--config=a b.py", "--config.model.h=1", f"--workdir={tmp_path}/h=1"]
     data = {"train": {"sha256": {}}, "valid": {"sha256": {}}}
+    older = {"launches": [{"step": 0, "data": data}]}
+    (tmp_path / "h=1" / "run.json").write_text(json.dumps(older))
+    assert shown(tmp_path, "--best") == (2, "", message)
     record = {"launches": [{"step": 0, "data": data, "command": command}]}
     (tmp_path / "h=1" / "run.json").write_text(json.dumps(record))
     best = f"python -m train '--config=a b.py' --config.model.h=1 --workdir={tmp_path}-best\n"

@@ -186,7 +186,13 @@ def search_program(cfg: ConfigDict, config: ModelConfig, mesh: Mesh) -> dict[str
     abstract_params = jax.eval_shape(partial(init_params, config), jax.random.key(0))
     params = placed_shapes(abstract_params, mesh)
     source_bs = jax.ShapeDtypeStruct((rows, length), jnp.int32, sharding=NamedSharding(mesh, ROWS))
-    options = {"beam": cfg.decode.beam, "alpha": cfg.decode.alpha, "extra_length": cfg.decode.extra_length}
+    options = {
+        "beam": cfg.decode.beam,
+        "alpha": cfg.decode.alpha,
+        "penalty": cfg.decode.length_penalty,
+        "stopping": cfg.decode.stopping,
+        "extra_length": cfg.decode.extra_length,
+    }
     search = jax.jit(partial(run_search(beam_search), Transformer(config), **options))
     with jax.set_mesh(mesh), gpus.cudnn_for(mesh.devices.flat[0]):
         compiled = _compile(search.lower(params, source_bs))

@@ -15,7 +15,7 @@ from run.folder import as_json
 from run.records import read_launches
 from train.sweep.expressions import Point
 from train.sweep.picture import draw
-from train.sweep.plan import Sweep, open_plan, read_plan
+from train.sweep.plan import Sweep, open_plan, read_plan, whole_config
 from train.sweep.point import PointStatus
 from train.sweep.study import HeldPoint, Study, try_out, without_password
 from train.sweep.table import as_csv, as_records, as_text, best_of
@@ -80,7 +80,7 @@ def show(options: flags.FlagValues, workdir: Path) -> int:
     if options.storage is not None or database.exists():
         study = Study(workdir, plan, options.storage, options.silence)
         points = study.statuses()
-    config = flat(plan["config"])
+    config = flat(whole_config(plan))
     records = as_records(points, config)
     if options.csv:
         print(as_csv(records))
@@ -110,7 +110,9 @@ def _command_of_best(points: list[PointStatus], workdir: Path) -> str:
     command = launches[-1].get("command") if launches else None
     if not command:
         found = " ".join(f"--config.{key}={value}" for key, value in best.overrides.items())
-        raise UserError(f"{workdir / best.name}: its run.json is not here; the best point has {found or 'no changes'}")
+        raise UserError(
+            f"{workdir / best.name}: no run.json with its command is here; the best point has {found or 'no changes'}"
+        )
     _, *arguments = command
     kept = [argument for argument in arguments if not argument.startswith("--workdir=")]
     again = workdir.parent / f"{workdir.resolve().name}-best"

@@ -131,8 +131,8 @@ def open_plan(workdir: Path, plan: dict[str, Any]) -> dict[str, Any]:
         (path.parent / "results").mkdir(parents=True, exist_ok=True)
         write_json(path, plan)
     recorded = read_plan(workdir)
-    old = _complete(recorded)
-    new = _complete(plan)
+    old = flat({**recorded, "config": whole_config(recorded)})
+    new = flat({**plan, "config": whole_config(plan)})
     for key in ("kind", *sorted(old.keys() | new.keys())):  # a search is no grid, whatever else differs
         if old.get(key) != new.get(key):
             name = key.removeprefix("config.")
@@ -140,11 +140,11 @@ def open_plan(workdir: Path, plan: dict[str, Any]) -> dict[str, Any]:
     return recorded
 
 
-def _complete(plan: dict[str, Any]) -> dict[str, Any]:
-    """Returns a plan by dotted keys, in which config keys that are newer than it have their defaults."""
-    whole = copy.deepcopy(plan)
-    add_missing(whole["config"])
-    return flat(whole)
+def whole_config(plan: dict[str, Any]) -> dict[str, Any]:
+    """Returns the config of a plan; keys that are newer than the plan have their defaults."""
+    config: dict[str, Any] = copy.deepcopy(plan["config"])
+    add_missing(config)
+    return config
 
 
 def another(workdir: Path, difference: str) -> UserError:

@@ -34,10 +34,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from base.checked_json import WIDEST, is_text
 from base.errors import UserError
 from base.files import write_json
-from run.config import add_missing
 from run.records import read_metrics
 from train.sweep.expressions import Point
-from train.sweep.plan import another
+from train.sweep.plan import another, whole_config
 from train.sweep.point import OBJECTIVE, Lost, Outcome, PointStatus, Summary, summary
 
 _NAME = re.compile(r"[\w,=+-][\w.,=+-]*", re.ASCII)  # of a point, and of its folder; `expressions.name_of`
@@ -65,22 +64,36 @@ class Study:
         self.search = plan["kind"] == "search"
         self.silence = silence
         name = plan["study"]
-        text = json.dumps([plan["kind"], plan["config"]], sort_keys=True)
+        config = whole_config(plan)
+        text = json.dumps([plan["kind"], config], sort_keys=True)
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         with reachable():
             self.storage = _connect(url, workdir, silence)
             if pruner is None:
                 self.study = optuna.load_study(study_name=name, storage=self.storage)
-                if self.study.user_attrs.get("sweep", text) != text:
+                if self._noted(text) != text:
                     raise UserError(f"{workdir}/sweep/plan.json: damaged: the study {name} is of another sweep")
             else:
-                config = copy.deepcopy(plan["config"])
-                add_missing(config)  # a sweep may be older than `eval.every_epochs`
                 self._create(name, config, pruner)
-                if self.study.user_attrs.get("sweep", text) != text:
+                if self._noted(text) != text:
                     raise UserError(f"the study {name} in that storage is of another sweep; choose another --study")
-                self.study.set_user_attr("sweep", text)
+                if "sweep" not in self.study.user_attrs:
+                    self.study.set_user_attr("sweep", text)
             self._id = self.storage.get_study_id_from_name(name)
+
+    def _noted(self, default: str) -> str:
+        """Returns which sweep the study is noted to be of; `default` if nobody has noted it yet.
+
+        The worker that did may be older than some keys of the config: these have their defaults.
+        """
+        noted = self.study.user_attrs.get("sweep")
+        if noted is None:
+            return default
+        try:
+            kind, config = json.loads(noted)
+            return json.dumps([kind, whole_config({"config": config})], sort_keys=True)
+        except (AttributeError, TypeError, ValueError):  # not a worker's
+            return ""
 
     def _create(self, name: str, config: dict[str, Any], pruner: str) -> None:
         """Creates the study, or opens it where another worker has created it."""
