@@ -2,7 +2,7 @@
 
 Published: 41.02 BLEU, tokenised and lower-cased (Wu et al. 2021, "Good for Misconceived Reasons", the "tiny" model).
 Ours:      39.87 tokenised and lower-cased, one seed (validation: 40.80). 4,500 updates with a warm-up of 1,000 gave
-           38.94 (validation: 40.03), a difference hardly beyond what the choice of test sentences makes (p = 0.03
+           38.94 (validation: 40.03), a difference hardly larger than the choice of test sentences can make (p = 0.03
            one-sided, about 0.06 two-sided); 1,700 more from their average, as in "Longer", gave 39.37 (40.55). An
            earlier recipe, with cased text, 6,000 subwords, bucketed batches and the paper's schedule stopped after
            7,148 updates, gave 37.89. Each p here and below is from sacreBLEU's paired bootstrap, which is one-sided;
@@ -20,7 +20,7 @@ Longer:    4,000 further updates from the averaged parameters with 8,192 tokens 
            validation is above 41.2 and test above 40.5; if validation stays below 41.0, it is something else.
            Validation is 41.28, test 40.17: 0.30 more than above (p = 0.17 one-sided, about 0.34 two-sided), and the
            perplexity on test no lower, 5.14. The training perplexity has fallen to 2.5, so we expect little from more.
-           How much of the 0.85 that are still missing the seed may explain is not known; the test sentences alone have
+           0.85 are still missing. How much of that may be due to the seed is not known; the test sentences alone have
            an interval of 1.6 on either side.
 Failed:    batches of 2,048 tokens, packed and lower-cased, a peak of 4e-3 and cosine decay to zero: after 8,400 updates
            the validation perplexity is 15.4.

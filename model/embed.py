@@ -21,7 +21,7 @@ def embed(
     """Returns embeddings scaled by sqrt(d_model), plus positions, after dropout (sections 3.4, 3.5, 5.4).
 
     Without `config.scale_embeddings` they are not scaled. Their sum is normalised by `norm`, if given. `positions_ld`
-    is the table of learned positions, whose length `model.stack` checks.
+    is the table of learned positions; `model.stack` raises an error if a row is longer.
     """
     x_btd = embed_vd[ids_bt]
     if config.scale_embeddings:

@@ -69,10 +69,11 @@ OF_ATTENTION = {
     "model.qk_norm": ("recurrent", "convolution"),
     "model.biases": ("recurrent", "convolution"),
 }
-# What the models of these tasks have no use for: a softmax with a bias of its own, or no embeddings of tokens.
+# Keys that the models of these tasks would ignore. The softmax of the first two always has a bias, and over classes a
+# matrix of its own; images have no embeddings of tokens.
 UNUSED = {
     "masked_lm": ("model.output_bias",),
-    "classification": ("model.output_bias",),
+    "classification": ("model.output_bias", "model.tie_embeddings"),
     "vision": ("model.output_bias", "model.scale_embeddings", "model.scale_logits", "model.tie_embeddings"),
 }
 

@@ -37,7 +37,7 @@ LONGEST = 100  # source subwords, beyond which no screen could show the tree
 
 KEPT = "kept"  # extended in the next step
 PRUNED = "pruned"  # less probable than the beam's
-FINISHED = "finished"  # ends in EOS; if the stopping is full, only the most probable of a step do
+FINISHED = "finished"  # ends in EOS; if the stopping is full, it is also among the m most probable of its step
 ABANDONED = "abandoned"  # alive when the search ended
 
 Ids = tuple[int, ...]

@@ -31,9 +31,11 @@ def truncate(logits_bmv: Float[Array, "b m v"], top_k: int, top_p: float) -> Flo
     vocabulary = logits_bmv.shape[-1]
     kept = min(top_k, vocabulary) if top_k else vocabulary
     likely_bmk, _ = jax.lax.top_k(logits_bmv, kept)
-    probabilities_bmk = jax.nn.softmax(likely_bmk)
-    before_bmk = jnp.cumsum(probabilities_bmk, axis=-1) - probabilities_bmk
-    lowest_bm1 = jnp.min(jnp.where(before_bmk < top_p, likely_bmk, jnp.inf), axis=-1, keepdims=True)
+    lowest_bm1 = likely_bmk[..., -1:]
+    if top_p < 1.0:  # else rounding, by which few tokens may have all of the probability, would drop the others
+        probabilities_bmk = jax.nn.softmax(likely_bmk)
+        before_bmk = jnp.cumsum(probabilities_bmk, axis=-1) - probabilities_bmk
+        lowest_bm1 = jnp.min(jnp.where(before_bmk < top_p, likely_bmk, jnp.inf), axis=-1, keepdims=True)
     return jnp.where(logits_bmv >= lowest_bm1, logits_bmv, -jnp.inf)
 
 

@@ -98,8 +98,9 @@ def commands(record: RunRecord, folder: Path) -> list[list[str]]:
     if "checkpoint" in scores:
         evaluate.append(f"--checkpoint={scores['checkpoint']}")
     evaluate += [f"--{key}={scores[key]}" for key in SEARCH if key in scores]
-    stopping = scores.get("stopping", "exact")
-    if stopping != record.config["decode"]["stopping"]:  # only then: the code of an older run has no such flag
+    of_run = record.config["decode"]["stopping"]
+    stopping = scores.get("stopping", of_run)  # of what does not search there is none
+    if stopping != of_run:  # only then: the code of an older run has no such flag
         evaluate.append(f"--stopping={stopping}")
     if "row" in scores:
         evaluate.append(f"--row_length={scores['row']}")

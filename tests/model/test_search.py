@@ -541,5 +541,7 @@ def test_with_full_stopping_an_end_that_is_not_among_the_most_probable_does_not_
     assert lengths == {"exact": 1, "full": 3}
 
 
-def test_without_top_k_and_top_p_even_the_least_likely_token_is_kept():
-    assert np.all(np.isfinite(truncate(jnp.array([[[30.0, 1.0, 0.0]]]), 0, 1.0)))
+def test_without_top_p_even_a_token_without_probability_in_float32_is_kept():
+    logits = jnp.array([[[30.0, 1.0, 0.0]]])
+    assert np.all(np.isfinite(truncate(logits, 0, 1.0)))
+    assert np.isfinite(truncate(logits, 2, 1.0))[0, 0].tolist() == [True, True, False]

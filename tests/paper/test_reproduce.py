@@ -72,14 +72,16 @@ def test_the_commands_are_those_of_the_record(tmp_path: Path) -> None:
         ("exact", "full", ["--stopping=full"]),
         ("full", "exact", ["--stopping=exact"]),
         ("full", "full", []),
+        ("full", None, []),  # what does not search, such as a language model, has none, and no such flag
     ],
 )
 def test_a_search_that_ended_otherwise_than_the_run_s_is_repeated_as_it_was(
-    of_run: str, stopping: str, given: list[str], tmp_path: Path
+    of_run: str, stopping: str | None, given: list[str], tmp_path: Path
 ) -> None:
     record = planted(tmp_path / "run", 1.3)
     evaluation = record.evaluations[0]
-    searched = evaluation._replace(scores=evaluation.scores | {"stopping": stopping})
+    noted = {} if stopping is None else {"stopping": stopping}
+    searched = evaluation._replace(scores=evaluation.scores | noted)
     config = record.config | {"decode": record.config["decode"] | {"stopping": of_run}}
     _, evaluate = reproduce.commands(record._replace(config=config, evaluations=[searched]), Path("RUN"))
     assert [flag for flag in evaluate if "stopping" in flag] == given

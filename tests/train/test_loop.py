@@ -301,11 +301,17 @@ def test_unknown_and_missing_keys_are_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("task", "key", "value"), [("masked_lm", "output_bias", True), ("vision", "scale_embeddings", False)]
+    ("task", "key", "value"),
+    [
+        ("masked_lm", "output_bias", True),
+        ("classification", "tie_embeddings", False),
+        ("vision", "scale_embeddings", False),
+    ],
 )
 def test_what_the_model_of_a_task_would_ignore_is_refused(task: str, key: str, value: bool) -> None:
     cfg = default()
     cfg.task, cfg.model[key] = task, value
+    cfg.data.classes = "a,b" if task == "classification" else ""
     said = rf"^config: model\.{key} is {value}; it must be {not value} for task {task}, whose model would ignore it$"
     with pytest.raises(UserError, match=said):
         check(cfg, default())
