@@ -3,8 +3,8 @@
 In the first design (configs/small.py) all rows had the schedule that suited base, and C3 and big learned badly with it.
 Here no row is better served than another.
 
-Ours:  begun: stage 1 has run, and 44 of the 60 runs of stage 2. C3, C5 and big chose the gentle schedule, all others the
-       steep one.
+Ours:  begun: stage 1 has run, and 44 of the 60 runs of stage 2. C3, C5 and big chose the gentle schedule, all others
+       the steep one.
 Cost:  100 runs; those that have run took 2 to 17 minutes on one AMD EPYC core with AVX-512, which other work kept busy
        at times. Four were paused besides, for 5 or 25 minutes, which their records count.
 
