@@ -30,13 +30,16 @@ def patch_weights(
     model = Vision(model_run.model_config, image)
     params = jax.tree.map(jnp.asarray, model_run.params)
     images_byx = jnp.asarray(image_yx[None])
-    logits_bv, weights = model.apply({"params": params}, images_byx, jnp.ones(1, jnp.int32), return_weights=True)
-    weights_nhtt = np.stack([np.asarray(block.self_bhtt[0], np.float32) for block in weights])
+    real_b = jnp.ones(1, jnp.int32)
+    logits_bv, blocks = model.apply({"params": params}, images_byx, real_b, return_weights=True)
+    weights_nhtt = np.stack([np.asarray(block.self_bhtt[0], np.float32) for block in blocks])
     if image.pooling == "token":
         weights_nht = weights_nhtt[:, :, 0, 1:]
     else:
         weights_nht = weights_nhtt.mean(axis=2)
-    return int(logits_bv[0].argmax()), weights_nht.reshape(*weights_nht.shape[:2], *image.grid)
+    layers, heads = weights_nht.shape[:2]
+    likeliest = int(logits_bv[0].argmax())
+    return likeliest, weights_nht.reshape(layers, heads, *image.grid)
 
 
 def draw(model_run: Run, image_yx: Float[np.ndarray, "y x"], label: int, output: Path) -> None:

@@ -83,8 +83,10 @@ def scored_pairs(model_run: Run) -> ScoredPairs:
     sources = [[*tokenizer.encode(source)[: longest - 1], EOS] for source, _ in pairs]
     targets = [[*tokenizer.target.encode(target)[: longest - 1], EOS] for _, target in pairs]
     width = max(map(len, sources + targets))
+    source_bs = _padded(sources, width)
+    target_bt = _padded(targets, width)
     token_log_probs = jax.jit(partial(forced_log_probs, Transformer(config)))
-    log_probs_bt = np.asarray(token_log_probs(model_run.params, _padded(sources, width), _padded(targets, width)))
+    log_probs_bt = np.asarray(token_log_probs(model_run.params, source_bs, target_bt))
     log_probs = [log_probs_t[: len(ids)] for log_probs_t, ids in zip(log_probs_bt, targets, strict=True)]
     return ScoredPairs(sources, targets, log_probs)
 

@@ -49,6 +49,7 @@ MINUS_BASE = "Translators by family, sacreBLEU minus that of encoder and decoder
 LOSS = "Scaling laws, nats a token"
 NO_SEEDS: Float[np.ndarray, " seeds"] = np.array([])  # where the number is not a mean over seeds
 WITHIN = 2.0  # predicted in configs/prefix_lm.py, for pre-norm
+SECOND = "Table 3 scaled down, second design"
 
 
 def cards(records: Records) -> list[Card]:
@@ -240,7 +241,7 @@ def _second(records: Records) -> list[Card]:
     claim = Claim(
         "the scaled-down models differ as the paper's do: rank correlation", list(runs.values()), ours=NOT_RUN
     )
-    card = measured("Table 3 scaled down, second design", claim, NO_SEEDS, 0)
+    card = measured(SECOND, claim, NO_SEEDS, 0)
     differences = second.differences_of(runs)
     said = second.verdict(differences)
     if not any(counts):
@@ -265,7 +266,7 @@ def _second_equivalent(records: Records) -> list[Card]:
     for name in EQUIVALENT:
         seeds = differences.get(name, NO_SEEDS)
         claim = Claim(f"{name} is within {MARGIN:g} of base in log perplexity", [runs[name], runs["base"]])
-        card = measured("Table 3 scaled down, second design", claim, seeds, 3)
+        card = measured(SECOND, claim, seeds, 3)
         said = second.row_verdict(name, seeds)
         if not len(seeds):  # base alone says nothing of the claim
             card = card._replace(cost="", commits="", command="", caveats=())

@@ -56,7 +56,9 @@ def last_validations(records: Records, configs: Iterable[str]) -> dict[str, dict
     """Returns by config and seed the validation perplexity after the last update; of a run that diverged, infinity."""
     last: dict[str, dict[int, float]] = {}
     for config, of_seeds in validations_of(records, configs).items():
-        last[config] = {seed: float(validations[-1]["perplexity"]) for seed, validations in of_seeds.items()}
+        last[config] = {}
+        for seed, validations in of_seeds.items():
+            last[config][seed] = float(validations[-1]["perplexity"])
     return last
 
 

@@ -51,7 +51,9 @@ def difference_of(one: FoundRun, other: FoundRun) -> Table:
 def _reached(run: FoundRun) -> tuple[str, ...]:
     """Returns the cells of a run under `_HEAD`, without its name."""
     done = run.summary.get("step")
-    step = f"{done:,}/{run.config['steps']:,}" if done is not None and run.config else ""
+    step = ""
+    if done is not None and run.config:
+        step = f"{done:,}/{run.config['steps']:,}"
     nll = number(run.summary.get("nll"), 4)
     bleu = number(run.summary.get("bleu"))
     minutes = number(run.summary.get("minutes"), 1)
