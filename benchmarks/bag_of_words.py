@@ -22,13 +22,15 @@ _WORKDIR = flags.DEFINE_string("workdir", None, "folder of the run", required=Tr
 
 def main(argv: list[str]) -> None:
     """Runs the benchmark."""
+    workdir = folder("workdir", _WORKDIR.value)
+    cfg = read_config(workdir)
+    if cfg.task != "classification":
+        raise UserError(f"--workdir={workdir}: this run's task is {cfg.task}; this is for classification")
     try:
         from sklearn.dummy import DummyClassifier
         from sklearn.linear_model import LogisticRegression
     except ImportError as error:
         raise UserError("this needs scikit-learn: pip install -e '.[vision]'") from error
-    workdir = folder("workdir", _WORKDIR.value)
-    corpora = read_config(workdir).data
     tokenizer = open_tokenizer(workdir / "tokenizer.model")
 
     def counts(spec: str) -> tuple[np.ndarray, tuple[str, ...]]:
@@ -37,8 +39,8 @@ def main(argv: list[str]) -> None:
         rows = [np.bincount(tokenizer.encode(text), minlength=tokenizer.vocab_size) for text in texts]
         return np.array(rows), labels
 
-    train_counts, train_labels = counts(corpora.train)
-    test_counts, test_labels = counts(corpora.test)
+    train_counts, train_labels = counts(cfg.data.train)
+    test_counts, test_labels = counts(cfg.data.test)
     by_words = LogisticRegression(max_iter=1_000).fit(train_counts, train_labels)
     most_frequent = DummyClassifier().fit(train_counts, train_labels)
     print(

@@ -55,6 +55,8 @@ def check(options: Any) -> None:
         raise UserError(f"--record={options.record}: give --config too; the table names its file")
     if not _CONFIG.value:
         return
+    if _CONFIG.value.task == "vision":
+        raise UserError("config: task is 'vision'; it must be one on text, whose tokens are counted")
     for group in ("eval", "checkpoint"):
         if _CONFIG.value[group].every_epochs:
             raise UserError(f"config: {group}.every_epochs: set it to 0, and {group}.every to a number of updates")

@@ -26,6 +26,7 @@ import numpy as np
 from absl import flags
 
 from base.command import run
+from base.errors import UserError
 from base.memory import largest_resident
 from benchmarks.accelerator.process import in_fresh_process
 from configs.common import default
@@ -80,6 +81,12 @@ def measure(folder: Path, batching: str, seconds: float) -> tuple[float, float, 
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     batches.close()
     return first, positions / wall, positions / cpu
+
+
+def check(options: Any) -> None:
+    """Raises a `UserError` if this process may use one processor only."""
+    if len(os.sched_getaffinity(0)) < 2:
+        raise UserError("this compares one processor with two, and this process may use one")
 
 
 def main(argv: list[str]) -> None:
@@ -157,4 +164,4 @@ def _growth(peaks: list[float], sizes: tuple[int, int]) -> str:
 if __name__ == "__main__":
     flags.DEFINE_integer("pairs", 500_000, "sentence pairs", lower_bound=10)
     flags.DEFINE_float("seconds", 10.0, "how long to measure each kind of batches")
-    run(main, hint="the size is given as --pairs=N")
+    run(main, hint="the size is given as --pairs=N", check=check)

@@ -27,6 +27,7 @@ from base.compiled import DIRECTORY
 from base.errors import UserError
 from base.table import Table, as_text, number
 from data.lines import read_lines
+from infer.convert.check import penalty_note
 from infer.runs import open_run
 from infer.scores.bleu import sacrebleu
 from infer.scores.pairs import read_pair
@@ -107,7 +108,7 @@ def our_engine(options: Any, arithmetic: str, stopping: str) -> Translate:
 
 
 def their_engine(options: Any, arithmetic: str, threads: int) -> Translate:
-    """Returns what CTranslate2 does with the same parameters, beam and length penalty."""
+    """Returns what CTranslate2 does with the same parameters, beam and alpha."""
     import ctranslate2
     import sentencepiece
 
@@ -190,9 +191,12 @@ def export(options: Any, folder: Path) -> ConfigDict:
 
 def main(options: Any) -> None:
     """Prints the table, and ratios of the warm times."""
+    # A wrong file is to be known before anything is timed.
     references = None
-    if options.reference:  # a wrong file is to be known before anything is timed
+    if options.reference:
         _, references = read_pair(options.source, options.reference)
+    elif not list(read_lines(Path(options.source))):
+        raise UserError(f"--source={options.source}: the file is empty; there is nothing to translate")
     with tempfile.TemporaryDirectory() as name, ExitStack() as processes:
         exported = Path(name) / "exported"
         exported.mkdir()
@@ -268,6 +272,7 @@ def table(
         f"{options.workdir}, {len(texts):,} sentences of {options.source}; {cpu_model()}; {versions}",
         "first, second: a process from its start to the last translation, without and with compiled programs to load",
         f"warm: the shortest of {options.rounds} rounds, in which the contenders take turns",
+        penalty_note("CTranslate2", config.decode.length_penalty),
     ]
     if bleu:
         notes.append(f"BLEU: {bleu.signature}")

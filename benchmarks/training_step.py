@@ -22,20 +22,22 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 from absl import flags
 
 from base.command import run
+from base.errors import UserError
 from base.memory import largest_resident
 from benchmarks.contenders import our_step, torch_step
 from benchmarks.decoding import timed
 from data.batching import random_batch
 from model.config import ModelConfig
 
-TOKENS = flags.DEFINE_integer("tokens", 2048, "target tokens per step")
-LENGTH = flags.DEFINE_integer("length", 32, "tokens per row")
-ROUNDS = flags.DEFINE_integer("rounds", 9, "samples of each contender")
+TOKENS = flags.DEFINE_integer("tokens", 2048, "target tokens per step, a multiple of --length", lower_bound=1)
+LENGTH = flags.DEFINE_integer("length", 32, "tokens per row", lower_bound=1)
+ROUNDS = flags.DEFINE_integer("rounds", 9, "samples of each contender", lower_bound=1)
 TINY = flags.DEFINE_bool("tiny", False, "a 1+1 layer model of width 64, to check that this program works")
 MEMORY_OF = flags.DEFINE_string("memory_of", None, "internal: two steps of this contender, then its peak memory")
 
@@ -52,6 +54,14 @@ def peak_memory(name: str) -> int:
     """Returns the peak resident memory, in MiB, of a separate process that runs two steps of one contender."""
     command = [sys.executable, "-m", "benchmarks.training_step", *sys.argv[1:], f"--memory_of={name}"]
     return int(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.split()[-1])
+
+
+def check(options: Any) -> None:
+    """Raises a `UserError` unless rows of this length make up the tokens, and PyTorch is there to compare with."""
+    if options.tokens % options.length:
+        raise UserError(f"--tokens={options.tokens}: it must be a multiple of --length={options.length}")
+    if find_spec("torch") is None:
+        raise UserError("this needs PyTorch: pip install -e '.[bench]'")
 
 
 def main(_: list[str]) -> None:
@@ -118,4 +128,4 @@ def report(samples: dict[str, list[tuple[float, float]]], memory: dict[str, int]
 
 
 if __name__ == "__main__":
-    run(main, hint="the size is given as --tokens=N")
+    run(main, hint="the size is given as --tokens=N", check=check)

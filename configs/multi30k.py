@@ -13,7 +13,7 @@ Cost:      77 minutes on two CPU cores with AMX, with --config.model.dtype=bfloa
            flags are for training alone, with --config.eval.bleu_sentences=0: beam search does not compile with them.
            Today --config.amx=True makes nearly the same choices without them (docs/cpu.md); the minutes are older.
 Predicted: before the 8,000 updates: if what is missing is updates, validation reaches 41 and test 40; if validation
-           stays below 40.5, it is not. Validation lies between, and test is just below 40: updates are part of it.
+           stays below 40.5, it is not. Validation lies between, and test is just below 40: updates may be part of it.
 Longer:    4,000 further updates from the averaged parameters with 8,192 tokens each (--init, a peak of 2.5e-3, warm-up
            200, a checkpoint every 70), 87 minutes: in all as many tokens as the published recipe allows. It stops early
            (patience 10), so how many its run saw is not known. Predicted before: if tokens are what is missing,

@@ -22,7 +22,7 @@ import numpy as np
 from jaxtyping import Int32
 
 from base.errors import UserError
-from base.files import sha256, write_json
+from base.files import expanded, sha256, write_json
 from base.ids import EOS, UNK
 from base.progress import Progress
 from data.corpus import Corpus
@@ -50,7 +50,7 @@ def prepare(
     Args:
         spec: see `data.sources`.
         tokenizer: its hash is part of the cache's key.
-        cache: folder of prepared corpora; made if absent.
+        cache: folder of prepared corpora, with `~` for the user's home; made if absent.
         max_length: with `clean`, pairs with more tokens than this on a side, EOS counted, are dropped.
         max_ratio: with `clean`, pairs whose longer side has more than this times the shorter's subwords are dropped.
         clean: False keeps every pair, as scoring needs; True also drops pairs with an empty side. A text in characters
@@ -63,7 +63,7 @@ def prepare(
     corpus = open_corpus(spec)
     cleaning = {"max_length": max_length, "max_ratio": max_ratio} if clean and not corpus.characters else None
     key = key_of(FORMAT, corpus.fingerprint, tokenizer.sha256, cleaning)
-    folder = Path(cache) / key
+    folder = expanded(cache, f"data.cache {cache}") / key
     if folder.exists():
         with contextlib.suppress(UserError):  # partial or damaged: made again below
             return _named_here(_open_cached(folder), corpus)

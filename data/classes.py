@@ -28,8 +28,12 @@ class Classified:
     """
 
     def __init__(self, prepared: Prepared, tokenizer: Tokenizer, classes: Sequence[str]):
-        """Reads the class of every text; `UserError` if one is not in `classes`."""
+        """Reads the class of every text; `UserError` if one is not in `classes`, or two of these are encoded alike."""
         numbers = {tuple(tokenizer.encode(name)): number for number, name in enumerate(classes)}
+        if len(numbers) < len(classes):
+            raise UserError(
+                f"data.classes is {','.join(classes)}: two of them are the same subwords to this tokenizer; rename one"
+            )
         labels = [tuple(label[:-1].tolist()) for _, label in prepared.records(range(len(prepared)))]
         for label in labels:
             if label not in numbers:

@@ -19,10 +19,10 @@ that our results were trained on.
 """
 
 import sys
-from pathlib import Path
 
 from base import command
 from base.errors import UserError
+from base.files import expanded
 from data.corpora import CORPORA, ELSEWHERE, corpus_folder
 from data.fetch import fetch
 
@@ -38,7 +38,7 @@ def main(argv: list[str]) -> None:
         source = CORPORA[name]
         size = sum(file.size for file in source.files)
         print(f"{name}: {source.about}; {size / 1e6:.1f} MB; licence: {source.licence}", file=sys.stderr)
-        place = Path(corpus_folder(name)).expanduser()
+        place = expanded(corpus_folder(name), f"{name}: {corpus_folder(name)}")
         for file in source.files:
             fetch(file, place)
         print(place)

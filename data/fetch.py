@@ -2,6 +2,8 @@
 
 import fcntl
 import io
+import os
+from contextlib import suppress
 from http import HTTPStatus
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
@@ -9,9 +11,9 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from base.errors import UserError
-from base.files import sha256
 from base.progress import Progress
 from data.corpora import File
+from data.lines import file_digest
 
 _TIMEOUT = 30.0  # seconds without a byte
 _BLOCK = 1 << 16  # bytes
@@ -52,7 +54,7 @@ class _WrongFileError(UserError):
 
 
 def _check(path: Path, file: File, remedy: str) -> None:
-    if sha256(path) != file.sha256:
+    if file_digest(path) != file.sha256:
         raise _WrongFileError(f"{path}: its SHA-256 is not that of {file.url} when it was pinned; {remedy}")
 
 
@@ -61,6 +63,11 @@ def _lock(written: io.BufferedWriter, part: Path) -> None:
         fcntl.flock(written, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         raise UserError(f"{part}: another process is downloading it") from error
+    # Before this one had the lock, the other may have given the file its name, or deleted it.
+    with suppress(FileNotFoundError):
+        if os.path.samestat(os.fstat(written.fileno()), part.stat()):
+            return
+    raise UserError(f"{part}: another process has just been downloading it; give the same command again")
 
 
 def _receive(file: File, written: io.BufferedWriter, path: Path) -> None:

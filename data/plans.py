@@ -41,7 +41,7 @@ def bucket_plan(
     """Plans an epoch with one pair per row; a pair goes to the smallest bucket that holds its longer side.
 
     Pairs left over from a bucket's full batches move to the next larger bucket, the longest first, since they need the
-    least padding there. Only the last batch of the epoch may have empty rows.
+    least padding there. At most one batch of the epoch, wherever it comes, has empty rows.
 
     Args:
         lengths_nk: tokens of each pair's source and target, EOS counted.

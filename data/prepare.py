@@ -12,6 +12,7 @@ from absl import flags
 from ml_collections import config_flags
 
 from base import command
+from configs.common import default
 from data.of_config import prepare_all
 from data.tfds import download
 
@@ -32,4 +33,4 @@ def main(argv: list[str]) -> None:
 if __name__ == "__main__":
     config_flags.DEFINE_config_file("config", None, "config file; its data.* keys say what to prepare")
     flags.mark_flag_as_required("config")
-    command.run(main, hint="keys are set as --config.data.KEY=VALUE")
+    command.run(main, default().to_dict(), hint="keys are set as --config.data.KEY=VALUE")

@@ -106,7 +106,7 @@ class Tokenizer:
                 minloglevel=2,
             )
         except RuntimeError as error:
-            raise UserError(_explain(str(error), vocab_size)) from error
+            raise UserError(_explain(str(error), vocab_size, sample)) from error
         tokenizer = cls(model.getvalue())
         tokenizer.save(path)
         return tokenizer
@@ -189,7 +189,7 @@ def _sample(lines: Iterable[str], count: int) -> list[str]:
     return sample
 
 
-def _explain(error: str, vocab_size: int) -> str:
+def _explain(error: str, vocab_size: int, sample: Sequence[str]) -> str:
     if largest := re.search(r"value <= (\d+)", error):
         return (
             f"data.vocab_size is {vocab_size}, more than the training text supports: the largest that would do is"
@@ -201,5 +201,10 @@ def _explain(error: str, vocab_size: int) -> str:
             f" smallest that would do is {smallest[2]}"
         )
     if "sentences_.empty()" in error or "all_chars_count" in error:
+        if any(len(_encodable(line).encode()) > _LONGEST_TRAINING_LINE for line in sample):
+            return (
+                f"the training text has no line of up to {_LONGEST_TRAINING_LINE:,} bytes, and subwords are not learned"
+                " from longer ones: break its lines"
+            )
         return "the training text is empty: there is nothing to learn subwords from"
     return f"sentencepiece could not learn {vocab_size} subwords: {' '.join(error.split())}"

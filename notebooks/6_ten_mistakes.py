@@ -76,8 +76,8 @@ assert wrong[:-1].max() > 0.01 and right[:-1].max() == 0 < right[-1]
 # ## 2. No $W^O$
 #
 # The concatenated heads have the width of the model already, so $W^O$ seems to be superfluous. Without it each head can
-# write to its own $d_v$ dimensions of the sum only, and no dimension ever hears from two heads. The model trains, a
-# little worse. What shows it is which dimensions change if one head is silenced:
+# write to its own $d_v$ dimensions of the sum only, and no dimension ever hears from two heads. The model still
+# trains. What shows it is which dimensions change if one head is silenced:
 
 # %%
 concatenated_td = attend(x_td)
@@ -327,7 +327,7 @@ assert wrong.score > right.score + 10
 # %% [markdown]
 # ## What finds them
 #
-# Five tests find most of them: change the last token, and no earlier output may
-# move (1, 6, 7, 9); train on noise, and the loss may not pass below its entropy (6, 9); silence a head, and look where
-# it is missing (2); send ones through, and count the zeros (5); and a row that is empty must stay finite (4).
+# Five tests find most of them: change the last token, and no earlier output may move (1, 6, 7); train on noise, and the
+# loss may not pass below its entropy (6, 9); silence a head, and look where it is missing (2); send ones through, and
+# count the zeros (5); and a row that is empty must stay finite (4).
 # `tests/model/test_invariants.py` has tests of this kind for the model in this repository.

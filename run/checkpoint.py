@@ -261,7 +261,9 @@ class _Best:
         """Returns of each checkpoint whether it is kept; called by orbax."""
         judged_by = judge([checkpoint.metrics for checkpoint in checkpoints if checkpoint.metrics])
         best = BestN(get_metric_fn=judged_by, n=self._count)
-        return best.should_preserve(checkpoints, context=context)
+        are_best = best.should_preserve(checkpoints, context=context)
+        # Where fewer were validated it fills up with others, which rank below all of them.
+        return [is_best and bool(one.metrics) for is_best, one in zip(are_best, checkpoints, strict=True)]
 
 
 def _preservation_policy(cfg: ConfigDict) -> AnyPreservationPolicy:

@@ -32,7 +32,7 @@ from base.command import run
 from base.errors import UserError
 from base.files import folder, write_text, writing
 from base.table import as_markdown, as_text
-from benchmarks.accelerator.checks import check_corpora, check_device, check_packages
+from benchmarks.accelerator.checks import check_corpora, check_device, check_output, check_packages
 from benchmarks.accelerator.libraries import with_cublas_12
 from benchmarks.accelerator.process import run_whole
 from benchmarks.accelerator.record import MINUTES, ON_REQUEST, finished, save_archive, save_failure
@@ -59,6 +59,7 @@ def main(argv: list[str]) -> int:
         "JAX_COMPILATION_CACHE_DIR": str(runs.resolve() / "compiled"),
         "TORCHINDUCTOR_CACHE_DIR": str(runs.resolve() / "compiled-torch"),
     }
+    check_output(output, is_tiny=_TINY.value)
     check_corpora(corpora, rows)
     if _TINY.value:
         environment["JAX_PLATFORMS"] = "cpu"

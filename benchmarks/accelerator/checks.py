@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from base.errors import UserError
-from benchmarks.accelerator.record import CORPORA
+from benchmarks.accelerator.record import CORPORA, MINUTES, read_record
 
 LEAST = 30 * 2**30  # bytes that JAX must be allowed to use, three quarters of the card's: big, unfused attention
 _ASK = """import jax, json
@@ -59,6 +59,18 @@ def check_device(environment: dict[str, str]) -> None:
         raise UserError(f"JAX's backend is {platform}; this needs a GPU (pip install -e '.[cuda]'), or --tiny")
     if memory < LEAST:
         raise UserError(f"the GPU gives JAX {memory / 2**30:.0f} GiB; the big model needs {LEAST / 2**30:.0f}")
+
+
+def check_output(output: Path, *, is_tiny: bool) -> None:
+    """Raises a `UserError` if a record in the folder is of the other kind: its row would count as measured.
+
+    Records of the miniature, and only these, are of a CPU.
+    """
+    for row in MINUTES:
+        device = read_record(output / f"{row}.json").get("machine", {}).get("device", "")
+        if device and device.startswith("cpu, ") != is_tiny:
+            how = "without --tiny" if is_tiny else "with --tiny"
+            raise UserError(f"--output={output}: {row}.json was measured {how}; name another folder")
 
 
 def check_corpora(where: Path | None, rows: list[str]) -> None:

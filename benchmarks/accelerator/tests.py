@@ -17,7 +17,7 @@ ON_GPU = {
 }
 ON_CPU = {"JAX_PLATFORMS": "cpu"}
 CUDNN = "test_cudnn_equals_the_definition"
-QUICK = "what_cannot_be or mesh_that_does_not_fit"
+QUICK = "what_cannot_be"
 
 
 class Tests(NamedTuple):

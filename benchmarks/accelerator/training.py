@@ -4,7 +4,6 @@ import os
 import shutil
 import signal
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,8 @@ from infer.evaluate.sentences import about, open_split, translate
 from infer.evaluate.translations import score
 from infer.runs import open_run
 from infer.translate.options import chosen
+from run.averaging import list_checkpoints
+from run.records import read_metrics
 from train.check import check_device
 from train.loop import train
 
@@ -64,7 +65,7 @@ def miniature(cfg: ConfigDict) -> ConfigDict:
 def trained(
     cfg: ConfigDict, workdir: Path, seconds: float, *, split: str = "test", whole: bool = True
 ) -> dict[str, Any]:
-    """Trains for at most this long, then scores a split; returns every score, the updates and the minutes.
+    """Trains for at most this long, then scores a split; returns every score, and all updates and minutes of the run.
 
     Raises:
       OutOfTime: too little time is left or, with `whole`, it was over before `cfg.steps`; the run can be resumed.
@@ -75,17 +76,17 @@ def trained(
     check_device(cfg)
     stop = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGTERM))  # the loop then saves and returns
     stop.start()
-    started = time.monotonic()
     try:
         train(cfg, workdir)
     except SystemExit as early:
         raise OutOfTime from early
     finally:
         stop.cancel()
-    minutes = (time.monotonic() - started) / 60
-    run = open_run(workdir)
-    if run.step < cfg.steps and whole:
+    updates = max(checkpoint.step for checkpoint in list_checkpoints(workdir))  # not only of those that are averaged
+    if updates < cfg.steps and whole:
         raise OutOfTime
+    times = [record["seconds"] for record in read_metrics(workdir) if record["kind"] == "train"]
+    run = open_run(workdir)
     sentences = open_split(run, split)
     decoding = chosen(run.config.decode)
     translations, taken = translate([run], sentences, decoding, "translating", "lines")
@@ -94,8 +95,8 @@ def trained(
         **score([run], sentences.sources, hypotheses, sentences.references, sentences.language),
         **provenance(run, sentences.data, sentences.name),
         **about(sentences, decoding),
-        "updates": run.step,
-        "stopped_early": run.step < cfg.steps,
-        "training_minutes": round(minutes, 2),
+        "updates": updates,
+        "stopped_early": updates < cfg.steps,
+        "training_minutes": round(max(times, default=0.0) / 60, 2),
         "decoding_seconds": round(taken, 2),
     }

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from ml_collections import ConfigDict
 
 from base.errors import UserError
@@ -65,12 +64,14 @@ class Update:
         """Makes the updates since the last call again; returns their time, target tokens, and whether any compiled."""
         batches = self._batches
         self._batches = []
+        counts = []
         clock = Clock()
         for batch, key in batches:
-            self._state, _ = self._step(self._state, batch, key)
+            self._state, sums = self._step(self._state, batch, key)
+            counts.append(sums.loss.tokens)
         jax.block_until_ready(self._state)
         span = clock.read()
-        tokens = sum(int(np.count_nonzero(batch.labels_bt)) for batch, _ in batches)
+        tokens = int(sum(map(float, counts)))
         programs = self._step._cache_size()
         has_compiled = programs > self._programs
         self._programs = programs

@@ -363,3 +363,34 @@ def test_the_table_is_sound(name: str) -> None:
         assert file.size > 0 and re.fullmatch("[0-9a-f]{64}", file.sha256)
     for values in (source.files, {file.name for file in source.files}, {file.sha256 for file in source.files}):
         assert len(values) == len(source.files)
+
+
+def test_a_folder_in_the_home_of_nobody_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(FOLDER, "~nosuchuser/corpora")
+    with pytest.raises(UserError, match=r"^shakespeare: ~nosuchuser/.*: there is no user nosuchuser"):
+        main(["download", "shakespeare"])
+
+
+def test_what_another_process_has_just_finished_is_not_added_to(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import fcntl
+
+    lock = fcntl.flock
+    part = tmp_path / "text.txt.part"
+
+    def after_the_other(file: object, how: int) -> None:
+        part.write_bytes(CONTENT)
+        part.replace(tmp_path / "text.txt")
+        lock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", after_the_other)
+    assert refusal(server.file(), tmp_path).endswith("give the same command again")
+    assert (tmp_path / "text.txt").read_bytes() == CONTENT
+    assert fetch(server.file(), tmp_path).read_bytes() == CONTENT
+
+
+def test_a_file_that_cannot_be_read_is_told(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").mkdir()
+    assert refusal(server.file(), tmp_path).endswith("text.txt: cannot be read (Is a directory)")
+    assert server.asked == []

@@ -365,3 +365,22 @@ def test_pairs_that_all_have_an_empty_side_are_not_too_long(tokenizer, tmp_path)
     with pytest.raises(UserError, match=r"cleaning dropped all 2 pairs.*; each has an empty side") as caught:
         make(f"tsv:{tmp_path / 'c.tsv'}", tokenizer, tmp_path / "cache", clean=True)
     assert "max_length" not in str(caught.value)
+
+
+def test_a_cache_may_be_in_the_users_home(spec, tokenizer, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    assert make(spec, tokenizer, Path("~/cache")).folder.parent == tmp_path / "home" / "cache"
+    assert not (tmp_path / "~").exists()
+
+
+@pytest.mark.parametrize(
+    ("argument", "line"),
+    [
+        ("vocab_sise=320", "--config.data.vocab_sise: there is no such key; did you mean data.vocab_size?"),
+        ("vocab_size=many", "--config.data.vocab_size=many: wrong type; it must be like 37000"),
+    ],
+)
+def test_a_mistyped_key_or_value_is_told_as_by_training(spec, tmp_path, argument: str, line: str) -> None:
+    done = command(spec, tmp_path, f"--config.data.{argument}")
+    assert (done.returncode, done.stderr) == (2, f"error: {line}\n")

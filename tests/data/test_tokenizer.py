@@ -143,3 +143,10 @@ def test_faulty_files_are_named(tmp_path: Path, path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"x\.model: cannot be written"):
         Tokenizer.from_file(path).save(tmp_path / "file" / "x.model")
+
+
+def test_a_text_of_long_lines_is_not_called_empty(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"^the training text has no line of up to 16,384 bytes"):
+        Tokenizer.train(["a b " * 5_000] * 3, 265, tmp_path / "x.model")
+    with pytest.raises(UserError, match=r"^the training text is empty"):
+        Tokenizer.train(["", " "], 265, tmp_path / "x.model")

@@ -317,3 +317,58 @@ def test_a_wrong_row_is_one_line_and_status_2(tmp_path: Path) -> None:
 def test_the_document_is_that_of_the_committed_records(tmp_path: Path) -> None:
     assert (ROOT / "docs" / "accelerator.md").read_text() == page(ROOT / "results" / "accelerator")
     assert page(tmp_path).count("not run") == len(MINUTES)
+
+
+def test_a_row_counts_all_updates_and_minutes_of_a_run_that_was_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from types import SimpleNamespace
+
+    from benchmarks.accelerator import training
+    from run.averaging import Checkpoint
+
+    checkpoints = [Checkpoint(step, 0.0, {}) for step in (5_000, 6_000)]
+    lines = [{"kind": "train", "seconds": 300.0}, {"kind": "valid"}, {"kind": "train", "seconds": 390.0}]
+    best = SimpleNamespace(step=5_000, config=SimpleNamespace(decode=None))
+    sentences = SimpleNamespace(sources=[], references=[], language="de", data="", name="")
+    fakes = {
+        "check_device": lambda cfg: None,
+        "train": lambda cfg, workdir: 0,
+        "list_checkpoints": lambda workdir: checkpoints,
+        "read_metrics": lambda workdir: lines,
+        "open_run": lambda workdir: best,
+        "open_split": lambda run, split: sentences,
+        "chosen": lambda decode: None,
+        "translate": lambda *arguments: ([], 0.0),
+        "score": lambda *arguments: {},
+        "provenance": lambda *arguments: {},
+        "about": lambda *arguments: {},
+    }
+    for name, fake in fakes.items():
+        monkeypatch.setattr(training, name, fake, raising=False)
+    cfg: Any = SimpleNamespace(steps=6_000)
+    found = training.trained(cfg, tmp_path, 60.0, whole=False)
+    assert (found["updates"], found["stopped_early"], found["training_minutes"]) == (6_000, False, 6.5)
+
+
+def test_records_of_the_miniature_are_not_taken_for_those_of_a_gpu(tmp_path: Path) -> None:
+    def measured_on(name: str) -> None:
+        record = {"parts": {}, "finished": True, "machine": {"device": name}}
+        (tmp_path / "step.json").write_text(json.dumps(record))
+
+    checks.check_output(tmp_path, is_tiny=False)
+    measured_on("cpu, EPYC")
+    checks.check_output(tmp_path, is_tiny=True)
+    with pytest.raises(UserError, match=r"step\.json was measured with --tiny; name another folder$"):
+        checks.check_output(tmp_path, is_tiny=False)
+    measured_on("NVIDIA H100 80GB HBM3")
+    checks.check_output(tmp_path, is_tiny=False)
+    with pytest.raises(UserError, match="without --tiny"):
+        checks.check_output(tmp_path, is_tiny=True)
+
+
+def test_the_tests_of_the_miniature_are_in_its_file() -> None:
+    from benchmarks.accelerator.tests import QUICK, TESTS
+
+    text = (ROOT / TESTS["kernels"].file).read_text()
+    assert all(re.search(rf"^def test_\w*{name}", text, re.MULTILINE) for name in QUICK.split(" or "))

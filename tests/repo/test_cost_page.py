@@ -97,3 +97,13 @@ def test_what_to_measure_is_a_flag() -> None:
 def test_a_report_without_its_folder_is_one_line() -> None:
     done = commands.run("benchmarks.accelerator.report")
     assert done.returncode == 2 and done.stderr.startswith("error: no folder: ") and done.stderr.count("\n") == 1
+
+
+def test_one_processor_is_not_compared_with_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    from benchmarks import pipeline
+
+    monkeypatch.setattr(pipeline.os, "sched_getaffinity", lambda process: {0, 1})
+    pipeline.check(None)
+    monkeypatch.setattr(pipeline.os, "sched_getaffinity", lambda process: {0})
+    with pytest.raises(UserError, match=r"this process may use one$"):
+        pipeline.check(None)

@@ -56,3 +56,35 @@ def test_a_damaged_record_is_named(tmp_path, monkeypatch) -> None:
     (tmp_path / "x.json").write_text("{}")
     with pytest.raises(UserError, match=r"x\.json: damaged: it has no 'config'"):
         table.page()
+
+
+def test_tokens_are_those_that_the_loss_counts() -> None:
+    from types import SimpleNamespace
+
+    import jax.numpy as jnp
+
+    from benchmarks.overhead.rounds import Update
+
+    class Step:
+        lower = None
+
+        def __call__(self, state: Any, batch: Any, key: Any) -> Any:
+            return state, SimpleNamespace(loss=SimpleNamespace(tokens=jnp.float32(3)))
+
+        def _cache_size(self) -> int:
+            return 1
+
+    update = Update(Step())
+    first_class: Any = SimpleNamespace(labels_bt=jnp.zeros((3, 4), jnp.int32))
+    key: Any = None
+    update({"w": jnp.zeros(1)}, first_class, key)
+    _, tokens, _ = update.repeat()
+    assert tokens == 3
+
+
+def test_images_are_refused_before_they_are_trained_on() -> None:
+    from tests import commands
+
+    done = commands.run("benchmarks.loop_overhead", "--config=configs/vision.py")
+    told = "error: config: task is 'vision'; it must be one on text, whose tokens are counted\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", told)

@@ -268,3 +268,10 @@ def test_a_checkpoint_saved_by_a_wrong_clock_is_intact(year: int, tmp_path: Path
     for checkpoints in (Checkpoints(folder.parent), Checkpoints(folder.parent, keep())):
         assert checkpoints.steps() == [1, 2] and checkpoints.about(2)[0] == seconds
         checkpoints.close()
+
+
+def test_where_few_are_validated_fewer_are_among_the_best(tmp_path: Path) -> None:
+    steps = {1: {"loss": 2.0}, 2: None, 3: None, 4: None, 5: None}
+    checkpoints = filled(tmp_path / "checkpoints", steps, keep_last=1, keep_best=3)
+    assert checkpoints.steps() == [1, 5]
+    checkpoints.close()

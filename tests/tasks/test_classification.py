@@ -166,3 +166,15 @@ def test_classes_are_those_of_a_classification(task: str, classes: str) -> None:
     cfg.task, cfg.data.classes = task, classes
     with pytest.raises(UserError, match=rf"^config: data\.classes is '{classes}'; it must be two classes or more for"):
         check(cfg, default())
+
+
+def test_classes_that_the_tokenizer_cannot_tell_apart_are_said(tmp_path: Path) -> None:
+    from data.cache import prepare
+    from data.tokenizer import Tokenizer
+
+    (tmp_path / "c.tsv").write_text("a b\tYes\na\tyes\n")
+    tokenizer = Tokenizer.train(["a b", "yes"], 270, tmp_path / "t.model", lowercase=True)
+    limits = {"max_length": 9, "max_ratio": 9.0}
+    prepared = prepare(f"tsv:{tmp_path}/c.tsv", tokenizer, cache=tmp_path / "cache", clean=True, **limits)
+    with pytest.raises(UserError, match=r"^data\.classes is Yes,yes: two of them are the same subwords"):
+        Classified(prepared, tokenizer, ("Yes", "yes"))
