@@ -246,7 +246,11 @@ class OnePass(Generic[AnyBatch]):
 
 
 def evaluation_batches(
-    prepared: Records, tokens: int, buckets: Sequence[int], shard: ProcessShard = ALL_ROWS
+    prepared: Records,
+    tokens: int,
+    buckets: Sequence[int],
+    shard: ProcessShard = ALL_ROWS,
+    limit: int | None = None,
 ) -> OnePass[Batch | TextBatch]:
     """Returns every pair once, one a row, shortest first, in rows of bucket lengths; longer pairs get longer rows.
 
@@ -255,14 +259,15 @@ def evaluation_batches(
         tokens: the most positions per side in one batch, unless a single row is longer.
         buckets: row lengths, ascending; doubled beyond the largest as far as the corpus needs.
         shard: this process's part of every batch.
+        limit: the learned positions, if any: no row is longer, unless a pair is.
     """
-    batches = length_batches(prepared.lengths.max(axis=1), buckets, tokens=tokens)
+    batches = length_batches(prepared.lengths.max(axis=1), buckets, tokens=tokens, limit=limit)
     plan = [one_each(batch.members, batch.rows, batch.length) for batch in batches]
     return OnePass(plan, lambda planned: _read(prepared, shard.of(planned)))
 
 
 def text_batches(
-    prepared: Prepared, cfg_data: ConfigDict, shard: ProcessShard = ALL_ROWS
+    prepared: Prepared, cfg_data: ConfigDict, shard: ProcessShard = ALL_ROWS, limit: int | None = None
 ) -> OnePass[Batch | TextBatch]:
     """Returns a text once: as `evaluation_batches`, or, where `data.batching` is window, in rows of `data.pack_length`.
 
@@ -270,7 +275,7 @@ def text_batches(
     """
     tokens = cfg_data.tokens_per_batch
     if cfg_data.batching != "window":
-        return evaluation_batches(prepared, tokens, cfg_data.buckets, shard)
+        return evaluation_batches(prepared, tokens, cfg_data.buckets, shard, limit)
     length = cfg_data.pack_length
     rows = max(1, tokens // length)
     starts = np.arange(0, prepared.lengths.sum(dtype=np.int64), length)

@@ -109,7 +109,8 @@ def all_batches(
     """Returns the batches of a corpus, each record once, for a run of `cfg`; raises as `open_text` and `examples`."""
     prepared = open_text(cfg, tokenizer, spec, sides)
     records = examples(cfg, prepared, tokenizer, 0)
-    return by_length(records, cfg.data, process_shard(mesh))
+    limit = cfg.model.max_positions if cfg.model.positions == "learned" else None
+    return evaluation_batches(records, cfg.data.tokens_per_batch, cfg.data.buckets, process_shard(mesh), limit)
 
 
 def open_text(cfg: ConfigDict, tokenizer: Tokenizer, spec: str, sides: int = 1) -> Prepared:

@@ -62,6 +62,7 @@ ABOVE_0 = ("optim.lr", "optim.eps")
 # pass the norm of the softmax matrix's gradient grows with width, and so would what clipping does.
 MUP = {"task": ("translation", "denoising"), "optim.name": ("adam",), "optim.clip_norm": (0.0,)}
 FRACTIONS = ("optim.b1", "optim.b2", "optim.ema", "loss.eps_ls")  # at least 0, below 1
+OF_ADAM = ("optim.b1", "optim.b2", "optim.eps")  # Adafactor has means of squares alone, with decays of its own
 # Tasks whose models have no encoder-decoder attention; and what then has no effect with a mixer that is no attention.
 ONE_STACK = ("language_model", "masked_lm", "classification", "vision")
 OF_ATTENTION = {
@@ -126,6 +127,10 @@ def check(cfg: ConfigDict, default: ConfigDict) -> None:
     require("optim.name", fits, f"another for task {task}, which has none of the matrices that muon is for")
     decays = optimiser not in ("adam", "adafactor")
     require("optim.weight_decay", decays or not given["optim.weight_decay"], f"0 with optim.name={optimiser}")
+    if optimiser == "adafactor":
+        for key in OF_ADAM:
+            off = flat(default.to_dict())[key]
+            require(key, given[key] == off, f"{off} with optim.name={optimiser}, which would ignore it")
     if optimiser == "schedule_free_adamw":
         is_constant = given["optim.schedule"] == "constant"
         require("optim.schedule", is_constant, f"constant with optim.name={optimiser}, which needs no falling rate")

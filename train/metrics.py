@@ -1,20 +1,23 @@
 """What a run reports: `metrics.jsonl` (the record), TensorBoard files, and a bar or plain lines on stderr.
 
-Records of `metrics.jsonl`, one JSON object per line; `loss` and `nll` are in nats per non-pad target token:
+Records of `metrics.jsonl`, one JSON object per line; `loss` and `nll` are in nats per prediction, which is a target
+token that is no padding, a hidden token of a masked language model, or the class of a text or an image:
 
     {"step", "kind": "train", "loss", "nll", "perplexity", "gradient_norm", "learning_rate", "tokens_per_second",
-     "non_pad_share", "seconds", "mfu"}                   means over the updates since the previous record;
+     "non_pad_share", "seconds", "mfu"}                   means over the updates since the previous record, or since
+                                                          the launch if that was later;
                                                           "gradient_norm" (before clipping) and "learning_rate" are
                                                           those of the last update
     {"step", "kind": "valid", "loss", "nll", "perplexity", "bleu", "accuracy"}
                                                           "bleu", in percent, and "accuracy", in [0, 1], where measured
 
 `loss` is label-smoothed (`loss.eps_ls`), and is what training minimises; `nll` and `perplexity`, its exponential, are
-not smoothed. These names mean the same everywhere; a sweep ranks by `nll`. `tokens_per_second` counts non-pad target
-tokens and wall time outside validation and checkpointing, compilation included. `non_pad_share` is non-pad tokens over
+not smoothed. These names mean the same everywhere; a sweep ranks by `nll`. `tokens_per_second` counts predictions and
+wall time outside validation and checkpointing, compilation included. `non_pad_share` is non-pad tokens over
 computed positions, both sides. `mfu` is the share of an accelerator's peak in bfloat16 that the updates' matrix
 products take, where both are known (`train.utilisation`). `seconds` is that wall time since the run's first update; a
-resumed run continues the count. With `diagnose_every` there are also the metrics of `train.diagnose`.
+resumed run continues the count of its last record. With `diagnose_every` there are also the metrics of
+`train.diagnose`.
 """
 
 import json

@@ -171,7 +171,9 @@ def _averaging(decay: float) -> optax.GradientTransformation:
 
     def update(updates: dict, state: Average, params: dict) -> tuple[dict, Average]:
         done = state.updates + 1
-        weight = (1 - decay) / (1 - jnp.float32(decay) ** done)
+        # 1 - decay^n, of which float32 would otherwise keep few digits where the decay is near 1.
+        all_weights = -jnp.expm1(done * jnp.log1p(decay - 1))
+        weight = (1 - decay) / all_weights
         new_params = optax.apply_updates(params, updates)
         ema = jax.tree.map(lambda mean, new: mean + weight * (new - mean), state.ema, new_params)
         return updates, Average(ema, done)

@@ -17,10 +17,13 @@ _NAMES = {
     "H100": "h100",
     "H200": "h200",
 }
+_SLOWER = ("H100 PCIe", "H100 NVL", "H200 NVL")  # whose peaks are below that of the SXM card, the one that is known
 
 
 def chip_of(kind: str) -> Chip | None:
     """Returns the accelerator that jax calls `kind` (`jax.Device.device_kind`); None for one without a known peak."""
+    if any(form in kind for form in _SLOWER):
+        return None
     for name, chip in _NAMES.items():
         if name in kind:
             return CHIPS[chip]

@@ -40,7 +40,8 @@ README = """A CTranslate2 model ({quantization}) and its sentencepiece model, wh
     translator = ctranslate2.Translator(".", device="cpu", compute_type="{compute}")  # or device="cuda"
     lines = ["A sentence.", "Another one."]
     found = translator.translate_batch(
-        pieces.encode(lines, out_type=str), beam_size={beam}, length_penalty={alpha}, max_decoding_length={longest}
+        pieces.encode(lines, out_type=str), beam_size={beam}, length_penalty={alpha}, max_decoding_length={longest},
+        max_input_length=0,
     )
     print([pieces.decode(one.hypotheses[0]) for one in found])
 
@@ -50,9 +51,9 @@ What differs from the code that trained it:
   Where they differ, beam search with the same alpha may choose another hypothesis.
 - Stopping: {stopping}
 - An output had at most {extra_length} subwords more than its source; max_decoding_length is one number for all.
-- A sentence of more than {rows} subwords is an error{alibi}; the code splits such lines into pieces.
+- A sentence {length}; the code splits long lines into pieces. Without
+  `max_input_length=0`, CTranslate2 drops what follows the first 1,024 subwords, and says nothing.
 """
-ALIBI = " or, as positions are ALiBi's, inexact"
 
 
 def write(model_run: Run, folder: Path, quantization: str = "float32") -> float:
@@ -120,10 +121,17 @@ def _write_readme(model_run: Run, folder: Path, quantization: str, compute: str)
         penalty=penalty_note("CTranslate2", decode.length_penalty),
         stopping=stopping_note("CTranslate2", decode.stopping),
         extra_length=decode.extra_length,
-        rows=rows,
-        alibi=ALIBI if config.positions == "alibi" else "",
+        length=_about_length(config, rows),
     )
     write_text(folder / "README.md", text)
+
+
+def _about_length(config: ModelConfig, rows: int) -> str:
+    """Returns what the README says of long sentences; `rows` is how many positions the tables have."""
+    if config.positions == "rope":
+        return "may be of any length"
+    result = "is translated inexactly" if config.positions == "alibi" else "is an error"
+    return f"of more than {rows} subwords, the end counted, {result}"
 
 
 def log_probs(model_run: Run, folder: Path, compute: str, sentences: ScoredPairs) -> list[list[float]]:

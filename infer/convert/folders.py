@@ -1,5 +1,6 @@
 """The folders that a conversion writes, whole or not at all, and runs made of parameters from elsewhere."""
 
+import os
 import shutil
 import time
 import uuid
@@ -51,7 +52,7 @@ def new_folder(flag: str, path: str | Path) -> Iterator[Path]:
     Raises:
       UserError: `path` is a file or has files in it, or cannot be written.
     """
-    target = folder(flag, path).absolute()
+    target = Path(os.path.realpath(folder(flag, path)))  # a link stays; no folder can be renamed to it
     draft = target.with_name(f"{_DRAFT}{uuid.uuid4().hex}")
     try:
         if target.exists() and (not target.is_dir() or any(target.iterdir())):

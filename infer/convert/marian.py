@@ -75,7 +75,8 @@ What differs from the code that trained it:
   generate() is given another. If generation_config.json has `early_stopping` "never", a search goes on for as long as a
   hypothesis of that length could win: a smaller `max_length` saves time.
 - Layer norm's epsilon is fixed at {epsilon:g} there; the run's is {ours:g}.
-- Text like a special symbol, `</s>` or `>>de<<`, is read as one; more than {positions} subwords are an error.
+- Text like a special symbol, `</s>` or `>>de<<`, is read as one.
+- A text of more than {positions} subwords, the end counted, is an error.
 """
 
 
@@ -146,6 +147,8 @@ def _write_settings(model_run: Run, folder: Path, kind: str, name: str) -> None:
         "max_position_embeddings": POSITIONS,
         "tie_word_embeddings": True,
         "dropout": config.P_drop,
+        "attention_dropout": config.P_drop_attention,
+        "activation_dropout": config.P_drop_relu,
     }
     for side in SIDES:
         settings[f"{side}_layers"] = config.N

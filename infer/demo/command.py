@@ -11,6 +11,8 @@ from infer.demo.server import listen
 
 def main(options: Any) -> None:
     """Serves the page until Ctrl-C."""
+    if not options.host.strip():  # which a socket takes for all addresses
+        raise UserError("--host= is empty: name an address; 127.0.0.1 is reachable from this machine only")
     try:
         server = listen(options.host, options.port)
     except OSError as error:

@@ -67,7 +67,11 @@ class Server(ThreadingHTTPServer):
     def process_request(self, request: Any, client_address: Any) -> None:
         """Starts the thread of a connection, or refuses it."""
         if self._free.acquire(blocking=False):
-            super().process_request(request, client_address)
+            try:
+                super().process_request(request, client_address)
+            except RuntimeError:  # no thread could be started, which would have given the place back
+                self._free.release()
+                raise
             return
         with suppress(OSError):
             request.setblocking(False)

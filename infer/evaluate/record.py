@@ -124,10 +124,10 @@ def _name(record: dict[str, Any], checkpoint: str, kind: str, *, has_hash: bool)
     parts = [kind] if kind else []
     if "members" in record:
         members = record["members"]
-        parts.append(f"ensemble{len(members)}-{_short_hash(' '.join(members))}")
+        parts.append(f"ensemble{len(members)}-{short_hash(' '.join(members))}")
     parts.append(record["split"][:_LONGEST_SPLIT])
     if has_hash:
-        parts.append(_short_hash(record["data"]))
+        parts.append(short_hash(record["data"]))
     parts += [f"step{record['step']}", checkpoint]
     parts += [f"{key}{record[key]:g}" for key in ("beam", "alpha", "extra_length", "row") if key in record]
     if record.get("length_penalty", "gnmt") != "gnmt":
@@ -148,7 +148,7 @@ def _earlier(path: Path) -> dict[str, Any]:
     return earlier
 
 
-def _short_hash(text: str) -> str:
+def short_hash(text: str) -> str:
     """Returns eight digits of the SHA-256; what is not Unicode in a file's name is escaped."""
     return hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()[:8]
 

@@ -11,6 +11,7 @@ from infer.scores.forced import check_lengths
 from infer.scores.lengths import by_length
 from infer.scores.perplexity import perplexity
 from infer.translate.options import FULL_BATCH, Decoding
+from infer.translate.translator import note_unknown
 
 
 def score(
@@ -69,6 +70,7 @@ def evaluate(
     # Checked first: an error after the search would throw its translations away.
     check_lengths([run.model_config for run in runs], model_run.tokenizer, sources, references)
     translations, seconds = translate(runs, sentences, decoding, "translating", "lines", batch_tokens)
+    note_unknown(model_run.tokenizer.target.unknown(references), "references")  # which perplexity takes as they are
     hypotheses = [translation.text for translation in translations]
     best = [translation.hypotheses[0] for translation in translations]
     tokens = sum(len(hypothesis.tokens) + 1 for hypothesis in best)

@@ -9,7 +9,7 @@ from typing import Any
 from base.errors import UserError
 from data.trees.linearise import restore
 from data.trees.tree import Tree
-from infer.evaluate.record import provenance, report
+from infer.evaluate.record import provenance, report, short_hash
 from infer.evaluate.sentences import Sentences, about, headline, open_sentences, open_split, translate
 from infer.options import decoding as decoding_of
 from infer.runs import Run, open_run
@@ -111,4 +111,7 @@ def parse(options: Any) -> None:
         sentences = open_parsed_split(model_run, options.split)
     record, trees = evaluate(model_run, sentences, parameters, decoding_of(options, model_run.config))
     lines = [tree.bracketed() for tree in trees]
-    report(options, model_run, record, lines, table, kind="parse")
+    kind = "parse"
+    if parameters.signature() != COLLINS.signature():
+        kind = f"parse-{short_hash(parameters.signature())}"
+    report(options, model_run, record, lines, table, kind)

@@ -56,6 +56,8 @@ def check(options: Any) -> None:
         output_file("explain", options.explain, (".html",))
         if options.sample or options.groups > 1 or options.require or options.columns:
             raise UserError("--explain draws a plain search: leave out --sample, --groups, --require and --columns")
+        if options["max_input"].present:
+            raise UserError("--explain draws the search of a whole line, which --max_input may cut: leave it out")
 
 
 def are_columns(columns: list[str]) -> bool:

@@ -19,7 +19,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from base.errors import UserError
-from base.ids import EOS
+from base.ids import EOS, UNK
 from data.length_batches import LengthBatch, length_batches
 from data.tokenizer import Tokenizer
 from infer.runs import Run
@@ -246,6 +246,7 @@ class Translator:
         prefixes = [encode(wish.prefix) for wish in required]
         phrases = [[ids for ids in map(encode, wish.phrases) if ids] for wish in required]
         for row, line in enumerate(lines):
+            _check_known(line, [prefixes[row], *phrases[row]])
             needed = len(prefixes[row]) + sum(map(len, phrases[row])) + 1  # and EOS
             source_length = int((source_bs[row] > 0).sum())
             self._check_room(line, source_length, needed)
@@ -319,6 +320,12 @@ def _break_of(text: str) -> int:
     return middle
 
 
+def _check_known(line: int, required: list[list[int]]) -> None:
+    """Raises a `UserError` if ids that a line's translation must have are unknown, of which no text is made."""
+    if any(UNK in ids for ids in required):
+        raise UserError(f"line {line}: what is required of its translation has a symbol that is not in the vocabulary")
+
+
 def _padded_prefixes(prefixes: list[list[int]], rows: int) -> np.ndarray:
     """Returns the ids of each row's prefix [b,p], with zeros behind them."""
     longest = max(map(len, prefixes))
@@ -362,10 +369,10 @@ def _join(pieces: list[list[Hypothesis]]) -> Translation:
     return Translation(tuple(joined))
 
 
-def note_unknown(count: int) -> None:
+def note_unknown(count: int, what: str = "text") -> None:
     """Says on stderr how many symbols of what was read the vocabulary lacks, if any."""
     if count:
-        print(f"note: {count:,} symbols of the text are not in the vocabulary and read as unknown", file=sys.stderr)
+        print(f"note: {count:,} symbols of the {what} are not in the vocabulary and read as unknown", file=sys.stderr)
 
 
 def translate_one(model_run: Run, text: str) -> str:

@@ -232,3 +232,13 @@ def test_a_text_in_characters_is_to_be_cut_into_windows(file: Path, batching: st
     message = rf"^data\.batching is {batching}, and data\.train has a text of .*: take window"
     with pytest.raises(UserError, match=message):
         TrainingBatches(characters(file), cfg, seed=0)
+
+
+def test_rows_are_no_longer_than_learned_positions(file: Path) -> None:
+    tokenizer = Tokenizer.train(TEXT.split("\n"), 300, file.parent / "model")
+    limits = {"max_length": 3, "max_ratio": 1.0}
+    prepared = prepare(f"lines:{file}", tokenizer, cache=file.parent / "cache", clean=False, **limits)
+    longest = int(prepared.lengths.max())
+    cfg = settings(batching="pack", buckets=(longest - 1,))
+    widths = [batch.labels_bt.shape[1] for batch in text_batches(prepared, cfg, limit=longest)]
+    assert max(widths) == longest

@@ -105,3 +105,17 @@ def test_what_it_cannot_hold_is_one_line_and_a_wrong_model_is_an_error(
     monkeypatch.setattr(ctranslate2, "sinusoids", lambda *arguments: np.zeros((1, 1024, 8), np.float32))
     with pytest.raises(UserError, match=r"^CTranslate2 float32: log-probabilities of \d+ subwords differ by at most"):
         ctranslate2.write(random_run(N=1), tmp_path)
+
+
+def test_a_sentence_that_is_too_long_is_an_error_as_the_page_says(tmp_path: Path) -> None:
+    model_run = random_run(N=1, positions="learned", max_positions=1024)
+    ctranslate2.write(model_run, tmp_path)
+    readme = (tmp_path / "README.md").read_text()
+    assert "max_input_length=0" in readme, "by default it drops the rest"
+    assert "A sentence of more than 1024 subwords, the end counted, is an error;" in readme
+    translator = package.Translator(str(tmp_path), intra_threads=1)
+    pieces = model_run.tokenizer.pieces([5])
+    options = {"beam_size": 1, "max_decoding_length": 2, "max_input_length": 0}
+    assert translator.translate_batch([1023 * pieces], **options)
+    with pytest.raises((RuntimeError, ValueError), match="position encodings"):
+        translator.translate_batch([1024 * pieces], **options)

@@ -168,3 +168,18 @@ def test_what_it_cannot_hold_or_read_is_one_line(tmp_path):
     (tmp_path / "model.safetensors").write_bytes(b"")
     with pytest.raises(UserError, match=r"cannot be read as safetensors"):
         huggingface.read(tmp_path)
+
+
+def test_every_rate_of_dropout_is_written(tmp_path):
+    from infer.convert import marian
+
+    rates = {"P_drop": 0.3, "P_drop_attention": 0.2, "P_drop_relu": 0.1}
+    marian._write_settings(random_run(N=1, **rates), tmp_path, "marian", "MarianMTModel")
+    settings = json.loads((tmp_path / "config.json").read_text())
+    assert [settings[f"{name}dropout"] for name in ("", "attention_", "activation_")] == [0.3, 0.2, 0.1]
+
+
+def test_the_page_counts_the_end_among_the_subwords_that_can_be_read():
+    from infer.convert import marian
+
+    assert "more than {positions} subwords, the end counted, is an error" in marian.README

@@ -188,3 +188,17 @@ def test_parameters_without_their_config_are_one_line(exported: Path, tmp_path: 
     (tmp_path / "exported" / "config.json").unlink()
     with pytest.raises(UserError, match=r"^--from=safetensors:.*exported: there is no config\.json; give a folder"):
         safetensors.read(tmp_path / "exported")
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_conversion_into_a_link_makes_the_folder_that_it_names(exists: bool, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    place = tmp_path / "elsewhere" / "out"
+    if exists:
+        place.mkdir()
+    link = tmp_path / "link"
+    link.symlink_to(place)
+    with new_folder("output", link) as folder:
+        (folder / "whole").write_text("whole")
+    assert link.is_symlink() and (place / "whole").read_text() == "whole"
+    assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["out"]

@@ -319,3 +319,20 @@ def test_an_address_of_ipv6_can_be_opened() -> None:
             connection.request("GET", "/", headers=headers)
             assert connection.getresponse().status == status
             connection.close()
+
+
+def test_an_empty_host_does_not_open_the_demo_to_the_network() -> None:
+    with pytest.raises(UserError, match=r"^--host= is empty: name an address"):
+        main(SimpleNamespace(host="", port=0, workdir="no run", checkpoint=None))
+
+
+def test_a_thread_that_cannot_start_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*arguments: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    served = listen("127.0.0.1", 0)
+    monkeypatch.setattr(ThreadingHTTPServer, "process_request", failing)
+    for _ in range(infer.demo.server.MOST + 1):
+        with pytest.raises(RuntimeError, match="new thread"):
+            served.process_request(None, None)
+    served.server_close()

@@ -213,3 +213,14 @@ def test_nothing_is_aligned_by_parameters_that_are_not_finite(run: Run) -> None:
     broken = run._replace(params=jax.tree.map(lambda leaf: np.full_like(leaf, np.nan), run.params))
     with pytest.raises(UserError, match=r"the parameters of this run are not finite$"):
         align(broken, [("The dog sleeps.", "Der Hund schläft.")], 0)
+
+
+@pytest.mark.parametrize("wish", [Required(prefix="eine Katze"), Required(phrases=("Hund", "Katze"))])
+def test_a_word_that_the_vocabulary_lacks_cannot_be_required(wish: Required, run: Run) -> None:
+    from data.symbols import Symbols
+
+    words = Symbols.of([("the dog", "eine Hund")], 0, "words")
+    config = dataclasses.replace(run.model_config, vocab_size=words.vocab_size)
+    searching = Translator(config, words, Decoding(1, 0.6, 9))
+    with pytest.raises(UserError, match=r"^line 3: what is required of its translation has a symbol that is not in "):
+        searching.translate(tiny.perturbed(config), ["the dog"], required=[wish], first_line=3)

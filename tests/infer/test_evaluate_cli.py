@@ -374,3 +374,13 @@ def test_given_translations_are_scored_by_any_translator(task: str, workdir: Pat
     with pytest.raises(UserError) as error:
         rescore.main(options)
     assert "this command is for" not in str(error.value)
+
+
+def test_symbols_of_the_references_that_the_vocabulary_lacks_are_counted(
+    run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(run.tokenizer, "unknown", len)
+    translations.evaluate(run, Sentences("test", "x", "de", ["The dog."], ["Der Hund."]), GREEDY)
+    printed = capsys.readouterr().err
+    assert "note: 1 symbols of the text are not in the vocabulary and read as unknown\n" in printed
+    assert "note: 1 symbols of the references are not in the vocabulary and read as unknown\n" in printed

@@ -147,3 +147,14 @@ def test_what_is_no_plain_search_is_refused(tmp_path: Path, change: dict[str, ob
     options.explain = str(tmp_path / "beam.txt")
     with pytest.raises(UserError, match=r"--explain=.*\.html"):
         command.check(options)
+
+
+def test_a_line_that_may_be_cut_has_no_one_tree(tmp_path: Path) -> None:
+    class Cut(Options):
+        def __getitem__(self, name: str) -> SimpleNamespace:
+            return SimpleNamespace(present=int(name == "max_input"))
+
+    plain = {"sample": False, "groups": 1, "require": "", "columns": [], "nbest": 1, "scores": False, "mbr": ""}
+    command.check(Cut(**plain, explain=None))
+    with pytest.raises(UserError, match=r"^--explain draws the search of a whole line, which --max_input may cut"):
+        command.check(Cut(**plain, explain=str(tmp_path / "beam.html")))

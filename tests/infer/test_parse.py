@@ -204,3 +204,17 @@ def test_a_run_without_the_split_is_told_of_the_flag_that_there_is(run: Run) -> 
     cfg.data.test = "trees:none.mrg"
     with pytest.raises(UserError, match=r"^data\.test of this run: .*; --trees=FILE reads another$"):
         evaluation.open_parsed_split(run._replace(config=cfg), "test")
+
+
+def test_other_parameters_replace_no_record(workdir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "other.prm").write_text("DELETE_LABEL TOP\n")
+    kinds = []
+
+    def reported(options: Any, run: Run, record: dict, lines: list[str], table: Any, kind: str = "") -> None:
+        kinds.append(kind)
+
+    monkeypatch.setattr(evaluation, "report", reported)
+    monkeypatch.setattr(evaluation, "evaluate", lambda *arguments: ({}, []))
+    for parameters in (None, str(tmp_path / "other.prm")):
+        run_here(workdir=str(workdir), split="test", parameters=parameters)
+    assert kinds[0] == "parse" and kinds[1].startswith("parse-") and len(kinds) == 2

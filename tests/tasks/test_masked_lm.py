@@ -247,3 +247,22 @@ def test_learned_positions_that_are_too_few_are_said_at_the_start(tmp_path: Path
     (tmp_path / "valid.txt").write_text(valid)
     said = refusal(cfg, tmp_path / "run", {})
     assert said.startswith("config: model.max_positions is 3") and said.endswith(f"as long as the rows of {rows}")
+
+
+def test_a_line_that_fits_the_learned_positions_is_scored_whatever_the_buckets_are(
+    trained: Run, tmp_path: Path
+) -> None:
+    import dataclasses
+
+    line = "to"
+    while len(trained.tokenizer.encode(line)) < 33:
+        line += " be"
+    (tmp_path / "text.txt").write_text(f"{line}\n")
+    config = trained.config.copy_and_resolve_references()
+    config.model.max_positions = 40  # more than the buckets, 32, and less than twice as many
+    longer = trained._replace(
+        config=config,
+        model_config=dataclasses.replace(trained.model_config, max_positions=40),
+        params=trained.params | {"positions": np.pad(trained.params["positions"], ((0, 8), (0, 0)))},
+    )
+    assert evaluation.evaluate(longer, f"lines:{tmp_path}/text.txt")["tokens"] > 0

@@ -443,3 +443,24 @@ def test_what_the_compiler_refuses_for_another_reason_than_memory_is_one_line() 
     with pytest.raises(UserError) as refused:
         programs._compile(lowered)
     assert str(refused.value) == "the compiler refuses this run: INTERNAL: Mosaic failed:\\n a tile of 8 x 128"
+
+
+@pytest.mark.parametrize("batching", ["bucket", "pack"])
+def test_rows_that_training_would_refuse_are_not_compiled(batching: str) -> None:
+    cfg = small_config()
+    cfg.data.update({"batching": batching, "pack_length": 16, "max_length": 17})
+    message = r"^data\.max_length is 17, but the longest rows are of 16: a pair of 17 tokens would fit no row$"
+    with pytest.raises(UserError, match=message):
+        programs.batch_shapes(cfg, make_mesh(cfg.mesh))
+    cfg.data.batching = "window"
+    with pytest.raises(UserError, match=r"^data\.batching is window; that is for texts"):
+        programs.batch_shapes(cfg, make_mesh(cfg.mesh))
+
+
+@pytest.mark.parametrize("vocab_size", [1, 4])
+def test_a_vocabulary_of_special_tokens_alone_is_refused(vocab_size: int) -> None:
+    cfg = small_config()
+    cfg.data.vocab_size = vocab_size
+    message = rf"^data\.vocab_size is {vocab_size}; it must be more than 4, the special tokens alone$"
+    with pytest.raises(UserError, match=message):
+        make_report(cfg, "local", 1, with_search=False)

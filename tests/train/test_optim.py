@@ -121,3 +121,12 @@ def test_biases_and_norms_do_not_decay() -> None:
     matrices = ("embed", "wq", "wk", "wv", "wo", "w1", "w2")
     vectors = ("bq", "bk", "bv", "bo", "b1", "b2", "scale", "bias")
     assert decays == dict.fromkeys(matrices, True) | dict.fromkeys(vectors, False)
+
+
+@pytest.mark.parametrize("decay", [0.5, 0.9999, 0.99999, 0.99999999])
+def test_after_one_update_the_moving_average_is_the_parameters_whatever_its_decay(decay: float) -> None:
+    tx = optimizer(config(warmup=1, ema=decay), d_model=16, steps=2)
+    params = jax.tree.map(jnp.asarray, PARAMS)
+    updates, state = tx.update(params, tx.init(params), params)
+    new_params = optax.apply_updates(params, updates)
+    jax.tree.map(lambda mean, new: np.testing.assert_allclose(mean, new, rtol=1e-6), state[-1].ema, new_params)

@@ -174,3 +174,16 @@ def test_a_schedule_free_optimiser_has_a_constant_rate() -> None:
     cfg.optim.name = "schedule_free_adamw"
     with pytest.raises(UserError, match=r"^config: optim.schedule is 'paper'; it must be constant with optim.name="):
         check(cfg, default())
+
+
+@pytest.mark.parametrize("key", ["b1", "b2", "eps"])
+def test_what_adafactor_would_ignore_is_refused(key: str) -> None:
+    cfg = default()
+    cfg.optim.name = "adafactor"
+    check(cfg, default())
+    cfg.optim[key] = 0.5
+    message = rf"^config: optim\.{key} is 0\.5; it must be .* with optim\.name=adafactor, which would ignore it$"
+    with pytest.raises(UserError, match=message):
+        check(cfg, default())
+    cfg.optim.name = "adamw"
+    check(cfg, default())

@@ -229,3 +229,8 @@ def test_a_run_that_was_traced_is_resumed_by_the_same_command(tmp_path: Path, ca
     trace.before(6, None)
     assert trace.after(6, None) == []
     assert capsys.readouterr().err.startswith("note: --profile=2:3: this run has made 5 updates already, and ")
+
+
+@pytest.mark.parametrize("kind", ["NVIDIA H100 PCIe", "NVIDIA H100 NVL", "NVIDIA H200 NVL"])
+def test_a_slower_form_of_a_known_accelerator_has_no_known_peak(kind: str) -> None:
+    assert chip_of(kind) is None

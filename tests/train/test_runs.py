@@ -174,3 +174,12 @@ def test_a_folder_s_name_is_no_formula(tmp_path: Path) -> None:
     runs = find_runs([str(tmp_path)])
     draw(runs, table_of(runs), tmp_path / "curves.svg")
     assert "$\\b$/0 (2 runs) -->" in (tmp_path / "curves.svg").read_text()
+
+
+def test_a_run_that_was_stopped_in_its_last_validation_is_not_done(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run")
+    assert rows(tmp_path)["run"][:2] == ("done", "10/10")
+    *kept, last = (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
+    assert '"valid"' in last
+    (folder / "metrics.jsonl").write_text("".join(kept))
+    assert rows(tmp_path)["run"][:2] == ("stopped", "10/10")

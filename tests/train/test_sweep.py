@@ -482,3 +482,12 @@ def test_a_run_is_not_the_train_py_of_the_folder_that_it_is_started_in(
     assert run_child([sys.executable, "-m", "train", "--help"], log, lambda: False)[0] == 0
     assert "Trains a Transformer." in log.read_text() and "the file of the user" not in log.read_text()
     assert run_child([sys.executable, "-c", "import beside"], log, lambda: False)[0] == 0  # as a config may
+
+
+def test_the_best_of_a_run_is_a_number_wherever_it_has_one() -> None:
+    nan = float("nan")
+    for nlls, best in (([nan, 2.0, 3.0], 2.0), ([2.0, nan, 3.0], 2.0), ([3.0, 2.0, nan], 2.0)):
+        records = [{"step": step, "kind": "valid", "nll": nll} for step, nll in enumerate(nlls)]
+        assert summary(records)["nll_best"] == best
+    only = summary([{"step": 1, "kind": "valid", "nll": nan}])
+    assert only["nll_best"] != only["nll_best"], "NaN, where there is nothing else"

@@ -115,6 +115,14 @@ def batch_shapes(cfg: ConfigDict, mesh: Mesh) -> list[tuple[int, int, int]]:
     """Returns each batch shape of a run, shortest first: rows planned, rows when padded to the mesh, row length."""
     tokens = cfg.data.tokens_per_batch
     lengths = row_lengths(cfg.data)
+    # What training would refuse (`data.pipeline.TrainingBatches`) is not worth compiling.
+    if cfg.data.batching == "window":
+        raise UserError("data.batching is window; that is for texts, and translation has pairs: take bucket or pack")
+    if cfg.data.max_length > lengths[-1]:
+        raise UserError(
+            f"data.max_length is {cfg.data.max_length}, but the longest rows are of {lengths[-1]}: a pair of"
+            f" {cfg.data.max_length} tokens would fit no row"
+        )
     if tokens < lengths[-1]:
         raise UserError(f"data.tokens_per_batch is {tokens}: too few for a row of {lengths[-1]} tokens")
     multiple = row_parts(mesh) * cfg.optim.accumulate

@@ -9,6 +9,7 @@ import jax
 from ml_collections import ConfigDict
 
 from base.errors import UserError
+from base.ids import UNK
 from model.mixers.kernels import PLATFORMS
 from model.parameter_count import parameter_count
 from run.folder import as_json, device, model_config
@@ -28,8 +29,7 @@ def report(cfg: ConfigDict, topology: str, slices: int, *, with_search: bool) ->
     Raises:
       UserError: config, topology and slices are inconsistent.
     """
-    if not cfg.data.vocab_size:
-        raise UserError("data.vocab_size is 0, and no text is read here to count it: give --config.data.vocab_size")
+    _check_vocabulary(cfg.data.vocab_size)
     if cfg.amx and topology != LOCAL:
         raise UserError(f"config: amx is True; it must be False for {topology}: AMX is a unit of CPUs")
     chip, devices = programs.open_topology(topology, slices)
@@ -77,6 +77,15 @@ def report(cfg: ConfigDict, topology: str, slices: int, *, with_search: bool) ->
     else:
         made["estimate"] = estimate(chip, made["train_middle"], planned * length, cfg.steps)
     return made
+
+
+def _check_vocabulary(size: int) -> None:
+    """Raises a `UserError` unless there is a vocabulary, of more than the special tokens."""
+    if not size:
+        raise UserError("data.vocab_size is 0, and no text is read here to count it: give --config.data.vocab_size")
+    special_tokens = UNK + 1
+    if size <= special_tokens:
+        raise UserError(f"data.vocab_size is {size}; it must be more than {special_tokens}, the special tokens alone")
 
 
 def place(topology: str) -> str:

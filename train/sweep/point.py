@@ -1,6 +1,7 @@
 """One point of a sweep: the process that trains it, and what its run measured."""
 
 import ctypes
+import math
 import os
 import signal
 import subprocess
@@ -61,7 +62,8 @@ def summary(records: list[dict[str, Any]]) -> Summary:
         values = [record[name] for record in validations if name in record]
         if values:
             measures[name] = values[-1]
-            measures[f"{name}_best"] = best(values)
+            numbers = [value for value in values if not math.isnan(value)]  # `min` would return a NaN that comes first
+            measures[f"{name}_best"] = best(numbers or [math.nan])
     return measures
 
 
