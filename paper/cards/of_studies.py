@@ -270,10 +270,9 @@ def _second_equivalent(records: Records) -> list[Card]:
         said = second.row_verdict(name, seeds)
         if not len(seeds):  # base alone says nothing of the claim
             card = card._replace(cost="", commits="", command="", caveats=())
-        elif not said:
-            card = card._replace(verdict=OPEN)
         else:
-            card = card._replace(verdict="shown" if said == "equivalent" else "neither")
+            verdicts = {"": OPEN, "equivalent": "shown", "not equivalent": "refuted", "not shown": "neither"}
+            card = card._replace(verdict=verdicts[said])
         cards.append(card)
     return cards
 

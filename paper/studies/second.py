@@ -62,6 +62,8 @@ def tables(records: Records) -> list[Table]:
         f"failed: perplexity on validation at update {STEPS // 2} above {NOT_STARTED:g} times base's of the same seed, "
         "even if their schedules differ; such a run may still learn, and it stays in every mean, interval and "
         "correlation",
+        "the opposite: beyond two standard errors with the other sign; not equivalent: the 95 % t interval lies wholly "
+        f"beyond {MARGIN:g}. The design has neither verdict; both were added when the results were known",
         *run_notes(runs),
         *caveat_notes(runs),
     ]
@@ -128,9 +130,14 @@ def row_verdict(name: str, seeds: Float[np.ndarray, " seeds"]) -> str:
     if len(seeds) < len(SEEDS):
         return ""
     if name in PRIMARY:
-        return "as the paper" if agrees(seeds, paper_difference(name)) else "not shown"
+        paper = paper_difference(name)
+        if agrees(seeds, paper):
+            return "as the paper"
+        return "the opposite" if agrees(seeds, -paper) else "not shown"
     if name in EQUIVALENT:
-        return "equivalent" if equivalent(seeds) else "not shown"
+        if equivalent(seeds):
+            return "equivalent"
+        return "not equivalent" if beyond_margin(seeds) else "not shown"
     return ""
 
 
@@ -145,6 +152,12 @@ def equivalent(seeds: Float[np.ndarray, " seeds"]) -> bool:
     above = stats.ttest_1samp(seeds, -MARGIN, alternative="greater").pvalue
     below = stats.ttest_1samp(seeds, MARGIN, alternative="less").pvalue
     return bool(max(above, below) < LEVEL)
+
+
+def beyond_margin(seeds: Float[np.ndarray, " seeds"]) -> bool:
+    """Returns whether the 95 % t interval of the mean difference lies wholly beyond the margin, on one side of it."""
+    half = half_interval(seeds)
+    return half is not None and bool(abs(seeds.mean()) - half > MARGIN)
 
 
 def failed(row: RowRuns, base: RowRuns) -> list[int]:

@@ -202,11 +202,12 @@ def test_a_row_with_the_opposite_sign_is_refuted_and_the_design_not_met(tmp_path
     assert (signs.ours, signs.verdict) == ("17 of 18", "not met")
 
 
-def second_design(folder: Path, seeds: int, base: float = 1.3) -> list[Card]:
+def second_design(folder: Path, seeds: int, base: float = 1.3, **moved: float) -> list[Card]:
     """Returns the cards of the second design, with the paper's differences from base, after so many of its seeds."""
     for name in TABLE3:
-        log = np.log(base) + second.paper_difference(name)
-        values = np.exp(log + np.array([-0.001, 0.0, 0.002]))[:seeds].tolist()
+        by = moved.get(name, 0.0)
+        log = np.log(base) + second.paper_difference(name) + by
+        values = np.exp(log + (1 + by) * np.array([-0.001, 0.0, 0.002]))[:seeds].tolist()
         plant_each(folder, second.config_of(name), values, "perplexity", first=second.SEEDS[0])
     return of_studies.cards(find_records(folder))
 
@@ -225,6 +226,8 @@ def test_rows_that_should_be_like_base_have_cards_of_their_own(tmp_path: Path) -
     assert {about(made, f"{name} is within 0.03").seeds for name in EQUIVALENT} == {"3"}
     part = second_design(tmp_path / "part", 2)
     assert {about(part, f"{name} is within 0.03").verdict for name in EQUIVALENT} == {"open"}
+    moved = second_design(tmp_path / "moved", 3, D2=0.1)
+    assert about(moved, "D2 is within 0.03 of base").verdict == "refuted"
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,21 @@ def test_equivalence_takes_both_one_sided_tests() -> None:
     assert second.row_verdict("A2", np.array([0.005, 0.006, 0.007])) == "", "no verdict was promised"
 
 
+def test_a_difference_beyond_the_margin_is_not_called_not_shown() -> None:
+    # Around a standard deviation of 0.01 half of the 95 % interval is 0.0248.
+    assert second.row_verdict("C3", np.array([0.046, 0.056, 0.066])) == "not equivalent"
+    assert second.row_verdict("C3", np.array([-0.046, -0.056, -0.066])) == "not equivalent"
+    assert second.row_verdict("C3", np.array([0.044, 0.054, 0.064])) == "not shown"
+    assert second.row_verdict("C3", np.array([-0.04, 0.01, 0.06])) == "not shown"
+
+
+def test_a_primary_row_may_be_the_opposite() -> None:
+    # Around a standard deviation of 0.01 two standard errors are 0.0115.
+    assert second.row_verdict("A1", np.array([-0.002, -0.012, -0.022])) == "the opposite"
+    assert second.row_verdict("A1", np.array([-0.001, -0.011, -0.021])) == "not shown"
+    assert second.row_verdict("big", np.array([0.3, 0.31, 0.32])) == "the opposite"
+
+
 def test_a_primary_row_needs_the_sign_and_two_standard_errors() -> None:
     assert second.row_verdict("A1", np.array([0.07, 0.071])) == "", "the third seed has not run"
     assert second.row_verdict("A1", np.array([0.07, 0.071, 0.072])) == "as the paper"
