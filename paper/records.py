@@ -22,7 +22,7 @@ from run.records import read_metrics
 from train.patience import Patience
 
 PARSING = ("f1", "precision", "recall", "complete_match", "tagging_accuracy", "repaired_share")
-_NOT_RUNS = {"checkpoints", "tensorboard", "evaluations", "sweep"}  # folders that hold no runs
+_OF_A_RUN = {"checkpoints", "tensorboard", "evaluations"}  # folders in that of a run which hold no runs
 _DEFAULTS = as_json(default())
 _EXAMPLE = default().to_dict()  # of every key, and of the type of its value
 # Nats by which the loss of a run may differ when it is trained again: seven of our runs, trained again on another
@@ -109,7 +109,10 @@ class RunRecord(NamedTuple):
 
 
 class Records(NamedTuple):
-    """Everything below a folder: runs, reports of `train.scaling`, records of `paper.table1`, and what is damaged."""
+    """Everything below a folder: runs, reports of `train.scaling`, records of `paper.table1`, and what is damaged.
+
+    The records of `paper.table1`, `layers`, are oldest first.
+    """
 
     runs: list[RunRecord]
     compiled: list[dict[str, Any]]
@@ -127,7 +130,10 @@ def find_records(folder: Path) -> Records:
         raise UserError(f"--runs={folder}: there is no such folder; give one that holds run folders or records")
     records = Records([], [], [], [])
     for place, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name not in _NOT_RUNS and not name.startswith("."))
+        without_runs = _OF_A_RUN if "config.json" in files else set()
+        if (Path(place) / "sweep" / "plan.json").is_file():  # anyone may call a folder of runs "sweep"
+            without_runs = without_runs | {"sweep"}
+        folders[:] = sorted(name for name in folders if name not in without_runs and not name.startswith("."))
         json_files = sorted(name for name in files if name.endswith(".json"))
         if "config.json" in json_files:  # a run's folder: what else is in it belongs to the run
             json_files = ["config.json"]
@@ -136,6 +142,7 @@ def find_records(folder: Path) -> Records:
                 _read(Path(place) / name, records)
             except UserError as error:
                 records.notes.append(f"left out: {error}")
+    records.layers.sort(key=lambda measured: str(measured.get("time", "")))
     return records
 
 

@@ -9,9 +9,9 @@
 A record holds the resolved config, the newest evaluation of that split by `python -m infer`, how the run was launched
 (versions, git commit, device, processor), how long it trained, its validations, by how many nats its loss may differ
 when `python -m paper.reproduce` repeats it, and the SHA-256 of its translations; --translations saves those too, as
-NAME.txt, for paired tests. A run is refused if its code cannot be checked out again: uncommitted changes, a commit that
-is not in the repository, launches from several commits. --allow_dirty records it all the same, and every table marks it
-with a dagger.
+NAME.txt, for paired tests. A run is refused if its training has not ended, and if its code cannot be checked out again:
+uncommitted changes, a commit that is not in the repository, launches from several commits. --allow_dirty records the
+latter all the same, and every table marks it with a dagger.
 
 The README's table and docs/results.md, which has every score and its signature, are made from the records directly in
 results/ and from nothing else. docs/tables.md (what `python -m paper all` prints), the list of claims in
@@ -113,9 +113,16 @@ def write_record(
     """Writes the record of a run as results/NAME.json and, if wanted, its translations as results/NAME.txt.
 
     Those of the record that it replaces are removed. With `others` it is that of their ensemble.
+
+    Raises:
+      UserError: a run has not ended, there are no translations to save, or as `make_record`.
     """
+    run_record, *other_records = [read_run(path) for path in (workdir, *others)]
+    for member in (run_record, *other_records):
+        if member.problem:
+            raise UserError(f"{member.path}: not recorded, since its training has not ended: {member.problem}")
     record = make_record(workdir, split, allow_dirty=allow_dirty, others=others)
-    lines = newest_evaluation(read_run(workdir), split, [read_run(path) for path in others]).lines
+    lines = newest_evaluation(run_record, split, other_records).lines
     if translations and not lines.is_file():
         raise UserError(f"--translations: {lines}: no such file; evaluate the run again")
     path = RESULTS / f"{name}.json"
@@ -278,6 +285,8 @@ def main(argv: list[str]) -> None:
     options = flags.FLAGS
     if (options.workdir is None) != (options.name is None):
         raise UserError("--workdir and --name go together")
+    if not README.is_file():  # before a record is written where nothing reads it
+        raise UserError(f"{README}: there is no such file here; run it in the project's folder, whose pages it writes")
     if options.workdir:
         if not re.fullmatch(r"[\w=,+-][\w=,.+-]*(/[\w=,+-][\w=,.+-]*)*", options.name):
             raise UserError(f"--name={options.name}: it must be like base or table3-small/A1-seed0, without .json")

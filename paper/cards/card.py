@@ -23,7 +23,7 @@ from paper.records import RunRecord
 from paper.reproduce.command import RESULTS, obstacle
 from paper.rows import RowRuns
 from paper.tables.cost import cost
-from paper.tables.trend import LEVEL, Differences, holm, p_values_of, with_interval
+from paper.tables.trend import LEVEL, Differences, holm, p_values_of, shown_p_value, with_interval
 
 OPEN, NO_RULE = "open", "no rule"
 VERDICTS = ("shown", "refuted", "neither", "met", "not met", OPEN, NOT_RUN, NO_RULE)
@@ -159,8 +159,8 @@ def shown_p(p_values: Mapping[str, float], name: str) -> str:
     """Returns p as it is and, of several comparisons, in brackets by Holm; "" if there is none."""
     if name not in p_values:
         return ""
-    shown = f"{p_values[name]:.2g}"
-    return shown if len(p_values) == 1 else f"{shown} ({holm(p_values)[name]:.2g})"
+    shown = shown_p_value(p_values[name])
+    return shown if len(p_values) == 1 else f"{shown} ({shown_p_value(holm(p_values)[name])})"
 
 
 def verdict_by_sign(differences: Float[np.ndarray, " seeds"], p: float | None, sign: int) -> str:

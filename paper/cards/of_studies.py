@@ -119,8 +119,11 @@ def _scan(records: Records) -> list[Card]:
             source = f"{value}, attributed to Furrer et al. 2020"
             published[split] = Claim(f"{split}: as published", [row], 0, source, ours)
             delta[split] = matches - value
-    for card in compared(about, published, delta, 1):
-        cards.append(card._replace(verdict="not met") if card.verdict == "refuted" else card)
+    for split, card in zip(published, compared(about, published, delta, 1), strict=True):
+        is_exact = len(delta[split]) > 1 and not delta[split].any()
+        if is_exact or card.verdict == "refuted":
+            card = card._replace(verdict=met(is_exact))
+        cards.append(card)
     return cards
 
 
@@ -361,7 +364,12 @@ def _distance(records: Records) -> list[Card]:
         is_ruled = name in distance.BETTER
         of_quality += judged([card], distance.verdict_of_quality(name, worse)) if is_ruled else [card]
     about = "Layers by distance: points that agreement loses from near to far, minus attention's"
-    return [*of_quality, *compared(about, falls, {name: distance.minus(drops, name) for name in falls}, 1)]
+    more = {name: distance.minus(drops, name) for name in falls}
+    of_distance = compared(about, falls, more, 1)
+    said = distance.verdict_of_distance(more)
+    if verdict_of(said) in (OPEN, "refuted"):  # these two the design says of all three layers together
+        of_distance = judged(of_distance, said)
+    return [*of_quality, *of_distance]
 
 
 def _norms(records: Records) -> list[Card]:

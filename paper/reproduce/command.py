@@ -118,10 +118,13 @@ def table(name: str, record: RunRecord, again: RunRecord, tolerance: float) -> T
             rows.append((key, number(before[key], 4), number(after[key], 4), number(change, 4, sign=True)))
     rows.append(("training minutes", number(record.minutes, 1), number(again.minutes, 1), ""))
     difference = loss_of(again) - loss_of(record)
+    digits = 4
+    while abs(difference) > tolerance >= round(abs(difference), digits):  # else the line contradicts its verdict
+        digits += 1
     verdict = "repeated" if is_close(record, again, tolerance) else "NOT repeated"
     same = " the parameters are the same, bit for bit;" if _same_parameters(record, again) else ""
     notes = [
-        f"{verdict}:{same} the loss differs by {number(difference, 4, sign=True)} nats, and may by {tolerance:g}",
+        f"{verdict}:{same} the loss differs by {number(difference, digits, sign=True)} nats, and may by {tolerance:g}",
         f"python -m {' '.join(commands(record, Path('RUN'))[0])}",
         f"code of {record.launches[-1]['git']['commit'][:12]}, {before['split']} split {before['data']}",
         *differences(record.launches[-1], again.launches[-1]),

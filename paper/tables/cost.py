@@ -6,6 +6,7 @@
 - XLA's: the compiler's count of every operation of the same update (`train.compile`), times updates.
 """
 
+import re
 import statistics
 from collections.abc import Sequence
 from typing import Any
@@ -59,7 +60,8 @@ def xla_flops(records: Records, cfg: ConfigDict) -> float | None:
 def run_flops(scored: ScoredRun) -> float | None:
     """Returns the paper's formula with a run's own time; None where the paper has no rate for its device."""
     device = scored.run.device
-    rates = [rate for name, rate in SUSTAINED.items() if name in device["kind"]]
+    # P1000 and K4000 are other cards than P100 and K40.
+    rates = [rate for name, rate in SUSTAINED.items() if re.search(rf"\b{name}(?!\d)", device["kind"])]
     if not rates:
         return None
     return device_time_flops(scored.run.minutes / 60, device["count"], rates[0])

@@ -99,6 +99,14 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
     return corrected
 
 
+def shown_p_value(p: float) -> str:
+    """Returns p with two digits, or with as many as show that it is below `LEVEL`."""
+    digits = 2
+    while p < LEVEL <= float(f"{p:.{digits}g}"):
+        digits += 1
+    return f"{p:.{digits}g}"
+
+
 def tested(differences: Differences, what: str) -> list[str]:
     """Returns a note with p of each difference, as it is and by Holm; [] if none has two seeds."""
     p_values = p_values_of(differences)
@@ -106,9 +114,9 @@ def tested(differences: Differences, what: str) -> list[str]:
         return []
     test = f"{what}: p of a two-sided t-test over the seeds"
     if len(p_values) == 1:
-        return [f"{test}: {name} {p:.2g}" for name, p in p_values.items()]
+        return [f"{test}: {name} {shown_p_value(p)}" for name, p in p_values.items()]
     corrected = holm(p_values)
-    shown = ", ".join(f"{name} {p:.2g} ({corrected[name]:.2g})" for name, p in p_values.items())
+    shown = ", ".join(f"{name} {shown_p_value(p)} ({shown_p_value(corrected[name])})" for name, p in p_values.items())
     return [f"{test}, in brackets by Holm for {len(p_values)} comparisons: {shown}"]
 
 

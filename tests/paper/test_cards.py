@@ -554,3 +554,30 @@ def test_a_command_is_code_in_markdown_and_as_it_is_elsewhere(listed: list[Card]
     for text in (as_text(table), as_csv(table), page.table(table)):
         assert one.command in text and f"`{one.command}`" not in text
     assert f"<code>{one.command}</code>" in page.table(table)
+
+
+def test_exactly_the_published_number_is_met(tmp_path: Path) -> None:
+    plant_each(tmp_path, f"{scan.FILE}:length", (0.0, 0.0, 0.0), "exact_match")
+    found = about(of_studies.cards(find_records(tmp_path)), "length: as published")
+    assert (found.ours, found.p, found.verdict) == ("0.00", "1", "met")
+
+
+def test_distance_is_refuted_or_open_for_all_three_layers_together(tmp_path: Path) -> None:
+    def plant_drops(drops: dict[str, tuple[int, ...]]) -> None:
+        for name, values in drops.items():
+            for seed, drop in enumerate(values, 1):
+                asked = planted_config(f"configs/distance.py:{name}", seed=seed)
+                right = {(1, 2): 900, (8, None): 900 - 10 * drop}
+                cells = [{"relation": "agreement", "words": [*w], "cases": 1000, "right": r} for w, r in right.items()]
+                plant(tmp_path / f"{name}-{seed}", asked, scores(asked, "test", 80.0, contrasts=cells))
+
+    def verdicts() -> set[str]:
+        made = of_studies.cards(find_records(tmp_path))
+        return {one.verdict for one in made if one.claim.startswith("agreement falls more with distance")}
+
+    plant_drops({"attention": (24, 24), "restricted": (44, 45)})
+    assert verdicts() == {"open", "not run"}
+    shutil.rmtree(tmp_path / "restricted-1")
+    shutil.rmtree(tmp_path / "restricted-2")
+    plant_drops({"restricted": (4, 23), "recurrent": (23, 5), "convolution": (3, 22)})
+    assert verdicts() == {"refuted"}

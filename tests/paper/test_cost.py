@@ -65,3 +65,9 @@ def test_cost_is_the_mean_of_the_seeds() -> None:
     assert cost([]) == ""
     assert cost([scored("cpu", 3.0), scored("cpu", 9.0)]) == "0.10 h, 1 x cpu (2 cores)"
     assert cost([scored("TPU v5e", 900.0, 16)]) == "15.0 h, 16 x TPU v5e"
+
+
+@pytest.mark.parametrize("kind", ["Quadro P1000", "Quadro K4000", "Quadro M4000"])
+def test_a_device_whose_name_goes_on_has_no_rate(kind: str) -> None:
+    assert run_flops(scored(kind)) is None
+    assert run_flops(scored("Tesla K40m")) == pytest.approx(3600 * 3.7e12)

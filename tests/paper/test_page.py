@@ -105,3 +105,13 @@ def test_a_name_that_is_not_unicode_can_be_written(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"--html=.*none/x.html: cannot be written \(No such file or directory\)"):
         write(tmp_path / "none" / "x.html", "")
+
+
+@pytest.mark.parametrize("verdict", ["not met", "not shown", "not equivalent"])
+def test_a_verdict_is_no_missing_number(verdict: str) -> None:
+    from paper.report.report import _is_run
+
+    shown = Table("t", "T", ("claim", "ours", "verdict"), [("a", "26.10", verdict)], [])
+    assert "absent" not in table(shown)
+    assert _is_run(shown)
+    assert "absent" in table(shown._replace(rows=[("a", "not evaluated on test", "not run")]))

@@ -466,3 +466,22 @@ def test_a_row_of_a_dirty_run_is_marked_and_the_note_says_why(tmp_path: Path) ->
     assert one_seed == "one seed, so no interval, and no difference is shown to be significant: A1, A2"
     assert caveat_notes({"A1": row._replace(scored=row.scored * 2)}) == ["† the code had uncommitted changes: A1"]
     assert all("A1 †" in {cells[0] for cells in table.rows} for table in [table3.small(find_records(tmp_path))])
+
+
+@pytest.mark.parametrize("name", ["sweep", "evaluations", "checkpoints"])
+def test_a_folder_of_runs_may_have_any_name(tmp_path: Path, name: str) -> None:
+    planted(tmp_path / name / "run", 7.0)
+    assert values(tmp_path) == [7.0]
+    of_sweep = tmp_path / name / "sweep"
+    of_sweep.mkdir()
+    for file in ("plan.json", "config.json"):  # of the sweep itself: not read
+        (of_sweep / file).write_text("[")
+    assert find_records(tmp_path).notes == []
+
+
+def test_the_newest_record_of_table_1_is_the_last(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    for path, time in (("table1.json", "2026-02-01"), ("old/table1.json", "2026-01-01")):
+        record = {"types": {}, "crossovers": {}, "paths_at": {}, "time": time}
+        (tmp_path / path).write_text(json.dumps(record))
+    assert [record["time"] for record in find_records(tmp_path).layers] == ["2026-01-01", "2026-02-01"]

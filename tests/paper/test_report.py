@@ -231,3 +231,19 @@ def test_the_cards_have_their_own_heading(planted: Path) -> None:
     found = find_records(planted)
     text = report({"cards": cards.tables(cards.cards(found))}, found, "there")
     assert '<h2 id="cards">Cards</h2>' in text and "Table s" not in text
+
+
+def test_the_command_of_a_row_has_a_seed_that_its_study_counts() -> None:
+    from base.two_stages import SEEDS
+    from configs import distance, optimisers
+
+    counted: dict[str, tuple[int, ...]] = {"distance": distance.SEEDS, "optimisers": optimisers.SEEDS}
+    for name in ("second", "bottleneck", "scores", "g2p"):
+        counted[name] = SEEDS
+    checked: set[str] = set()
+    for study, row, command in commands().rows:
+        if study in counted and not row.startswith("stage "):
+            seed = re.search(r" --config\.seed=(\d+) && ", command)
+            assert seed and int(seed[1]) in counted[study], (study, row, command)
+            checked.add(study)
+    assert checked == counted.keys()

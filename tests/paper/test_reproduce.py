@@ -226,3 +226,10 @@ def test_a_path_that_is_not_there_is_named_once(tmp_path: Path, monkeypatch: pyt
     written(tmp_path, monkeypatch)
     with pytest.raises(UserError, match=r"^results/two\.json: there is no record results/two\.json; "):
         reproduce.recorded("results/two.json")
+
+
+def test_a_difference_above_the_tolerance_does_not_look_equal_to_it(tmp_path: Path) -> None:
+    record = planted(tmp_path / "record", 1.3)
+    again = planted(tmp_path / "again", 1.30001, "b")  # log(1.30001 / 1.3) = 7.7e-6
+    note = reproduce.table("one", record, again, 0.0).notes[0]
+    assert note == "NOT repeated: the loss differs by +0.00001 nats, and may by 0"

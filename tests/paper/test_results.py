@@ -306,3 +306,28 @@ def test_the_repository_around_an_installed_copy_is_not_the_codes(
     assert folder._git() is None
     monkeypatch.setattr(provenance, "ROOT", installed)
     assert not provenance.history_is_known()
+
+
+def test_a_run_whose_training_has_not_ended_is_not_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = planted_config(A1)
+    run = plant(tmp_path / "run", config, scores(config, "test", 7.0, checkpoints=[10]), steps=10)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"run: not recorded, since its training has not ended: unfinished \(10 of"):
+        results.write_record(run, "x", "test", translations=False, allow_dirty=True)
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize(("workdir", "name"), [(None, None), ("run", "x")])
+def test_records_are_made_in_the_projects_folder_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workdir: str | None, name: str | None
+) -> None:
+    from types import SimpleNamespace
+
+    config = planted_config(A1)
+    plant(tmp_path / "run", config, scores(config, "test", 7.0))
+    given = {"workdir": workdir, "name": name, "split": "test", "translations": False, "allow_dirty": True}
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(results, "flags", SimpleNamespace(FLAGS=SimpleNamespace(**given)))
+    with pytest.raises(UserError, match=r"README\.md: there is no such file here; run it in the project's folder"):
+        results.main(["paper.results"])
+    assert not (tmp_path / "results").exists()

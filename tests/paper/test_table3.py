@@ -241,3 +241,8 @@ def test_what_is_not_finite_has_neither_p_nor_interval(wrong: float) -> None:
     differences = np.array([0.1, wrong, 0.2])
     assert trend.p_value(differences) is None and trend.half_interval(differences) is None
     assert trend.p_values_of({"a": differences}) == {}
+
+
+def test_p_just_below_the_level_does_not_look_like_it() -> None:
+    found = {p: trend.shown_p_value(p) for p in (0.0496, 0.04999, 0.05, 0.0504, 0.035, 1.0)}
+    assert list(found.values()) == ["0.0496", "0.04999", "0.05", "0.05", "0.035", "1"]
