@@ -11,7 +11,17 @@ from typing import Any, NamedTuple
 NOT_RUN = "not run"
 HUGE = 1e9
 # Prefixes of what replaces a missing number; "not met" is a verdict.
-ABSENT = (NOT_RUN, "not chosen", "not evaluated", "not learned", "unfinished", "failed", "pruned")
+ABSENT = (
+    NOT_RUN,
+    "not chosen",
+    "not counted",
+    "not evaluated",
+    "not in the time",
+    "not learned",
+    "unfinished",
+    "failed",
+    "pruned",
+)
 # What Markdown gives a meaning; not an underscore within a word, as in d_model, nor a lone < or &.
 _ACTIVE = re.compile(r"[\\`*\[\]]|<(?=[A-Za-z/!?])|&(?=#?\w+;)|(?<!\w)_|_(?!\w)")
 _NUMBER = re.compile(r"[+−]?\d[\d.,e+]*( ± [\d.]+)?$")

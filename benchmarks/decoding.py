@@ -190,8 +190,8 @@ def _print_medians(samples: dict[str, list[Sample]]) -> dict[str, float]:
         most = max(sample.cpus for sample in runs)  # its own: not every search keeps all processors busy
         kept = [sample.seconds for sample in runs if sample.cpus >= 0.9 * most]
         medians[name] = statistics.median(kept)
-        cpus = " ".join(f"{sample.cpus:.2f}" for sample in runs)
-        print(f"{name}: median {1e3 * medians[name]:.0f} ms, {len(kept)} of {len(runs)} rounds kept; cpus {cpus}")
+        had = " ".join(f"{sample.cpus:.2f}" for sample in runs)
+        print(f"{name}: median {1e3 * medians[name]:.0f} ms, {len(kept)} of {len(runs)} rounds kept; cpus {had}")
     return medians
 
 

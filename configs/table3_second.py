@@ -9,8 +9,8 @@ Ours:  neither shown nor refuted. 8 of the 12 primary rows have the paper's sign
        with every seed, as C3 did with two. C2 and C5 have the wrong sign, and C6 the right one within two standard
        errors. Of the equivalent rows A3 is shown, E is not, and C3 and D2 are worse than base by more than the margin.
        C3, C5 and big have the gentle schedule, all others the steep one.
-Cost:  100 runs of 2 to 17 minutes on one AMD EPYC core with AVX-512, which other work kept busy at times: 11 hours in
-       all. Four were paused, for 5 or 25 minutes, which their records count.
+Cost:  100 runs of 2 to 17 minutes on one AMD EPYC core with AVX-512, which other work kept busy at times. Four were
+       paused besides, for 5 or 25 minutes, which their records count: 11 hours in all with these.
 
 The design, fixed before the first run:
 

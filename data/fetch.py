@@ -67,7 +67,7 @@ def _lock(written: io.BufferedWriter, part: Path) -> None:
     with suppress(FileNotFoundError):
         if os.path.samestat(os.fstat(written.fileno()), part.stat()):
             return
-    raise UserError(f"{part}: another process has just been downloading it; give the same command again")
+    raise UserError(f"{part}: another process has just finished with it; give the same command again")
 
 
 def _receive(file: File, written: io.BufferedWriter, path: Path) -> None:

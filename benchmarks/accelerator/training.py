@@ -65,7 +65,10 @@ def miniature(cfg: ConfigDict) -> ConfigDict:
 def trained(
     cfg: ConfigDict, workdir: Path, seconds: float, *, split: str = "test", whole: bool = True
 ) -> dict[str, Any]:
-    """Trains for at most this long, then scores a split; returns every score, and all updates and minutes of the run.
+    """Trains for at most this long, then scores a split; returns every score, and how long the whole run has trained.
+
+    `updates` and `training_minutes` count all launches of a run that was resumed; the minutes are those of the last
+    record of an update, so without validation and saving.
 
     Raises:
       OutOfTime: too little time is left or, with `whole`, it was over before `cfg.steps`; the run can be resumed.

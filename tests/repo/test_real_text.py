@@ -1,4 +1,4 @@
-"""Timing real sentences: what is wrong with the files is said before anything is timed."""
+"""Benchmarks of decoding, of an update and of words: fair to all contenders, and what is wrong is said at the start."""
 
 from pathlib import Path
 from types import SimpleNamespace

@@ -88,7 +88,7 @@ def read_run(folder: Path) -> FoundRun:
         return run._replace(problem=f"{error.filename or folder}: cannot be read ({error.strerror})")
     if not records and not launches:
         return run._replace(state="imported")
-    # The last thing that a run does is to validate; a signal may have come between its last update and that.
+    # The last record of a whole run is that of a validation; a signal may have come between its last update and that.
     has_validated = bool(records) and records[-1]["kind"] == "valid"
     came_to_its_end = has_validated and records[-1]["step"] >= config.steps
     is_done = came_to_its_end or patience.ended
