@@ -111,8 +111,10 @@ def _begun(config: str, pretraining: str) -> str:
 
 def _rows(study: str, rows: Iterable[str], split: str, more: str = "", seed: int = 0) -> Iterator[tuple[str, str, str]]:
     """Yields the rows of a study, whose commands end with `more`."""
+    file = STUDIES[study].FILE
     for row in rows:
-        yield study, row, _train(f"{STUDIES[study].FILE}:{row}", split, seed=seed) + more
+        command = _train(f"{file}:{row}", split, seed=seed)
+        yield study, row, command + more
 
 
 def _stages(study: str, folder: str) -> Iterator[tuple[str, str, str]]:

@@ -60,9 +60,11 @@ def classified(cfg: ConfigDict, prepared: Prepared, tokenizer: Tokenizer, seed: 
     return Classified(prepared, tokenizer, classes_of(cfg.data.classes))
 
 
-def by_length(examples: Records, cfg_data: ConfigDict, shard: ProcessShard) -> OnePass[Batch | TextBatch]:
+def by_length(
+    examples: Records, cfg_data: ConfigDict, shard: ProcessShard, limit: int | None = None
+) -> OnePass[Batch | TextBatch]:
     """Returns every record once, in rows of bucket lengths (`data.pipeline.evaluation_batches`)."""
-    return evaluation_batches(examples, cfg_data.tokens_per_batch, cfg_data.buckets, shard)
+    return evaluation_batches(examples, cfg_data.tokens_per_batch, cfg_data.buckets, shard, limit)
 
 
 def training_data(
@@ -110,7 +112,7 @@ def all_batches(
     prepared = open_text(cfg, tokenizer, spec, sides)
     records = examples(cfg, prepared, tokenizer, 0)
     limit = cfg.model.max_positions if cfg.model.positions == "learned" else None
-    return evaluation_batches(records, cfg.data.tokens_per_batch, cfg.data.buckets, process_shard(mesh), limit)
+    return by_length(records, cfg.data, process_shard(mesh), limit)
 
 
 def open_text(cfg: ConfigDict, tokenizer: Tokenizer, spec: str, sides: int = 1) -> Prepared:

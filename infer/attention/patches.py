@@ -81,7 +81,8 @@ def main(options: Any) -> None:
     """Draws what a classifier attends to in one image, as `infer.patches` says."""
     output = output_file("output", options.output)
     model_run = open_run(options.workdir, options.checkpoint, task="vision")
-    images = open_images(model_run.config, options.corpus or corpus_named(model_run.config, options.split))
+    corpus = options.corpus or corpus_named(model_run.config, options.split)
+    images = open_images(model_run.config, corpus)
     if not 0 <= options.image < len(images.labels_n):
         raise UserError(f"--image={options.image}: {images.spec} has images 0 to {len(images.labels_n) - 1}")
     draw(model_run, images.images_nyx[options.image], int(images.labels_n[options.image]), output)

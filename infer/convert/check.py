@@ -80,8 +80,13 @@ def scored_pairs(model_run: Run) -> ScoredPairs:
     except UserError:
         pairs = list(PAIRS)
     tokenizer = model_run.tokenizer
-    sources = [[*tokenizer.encode(source)[: longest - 1], EOS] for source, _ in pairs]
-    targets = [[*tokenizer.target.encode(target)[: longest - 1], EOS] for _, target in pairs]
+    sources = []
+    targets = []
+    for source, target in pairs:
+        source_ids = tokenizer.encode(source)[: longest - 1]
+        target_ids = tokenizer.target.encode(target)[: longest - 1]
+        sources.append([*source_ids, EOS])
+        targets.append([*target_ids, EOS])
     width = max(map(len, sources + targets))
     source_bs = _padded(sources, width)
     target_bt = _padded(targets, width)

@@ -91,8 +91,17 @@ def table(record: dict[str, Any]) -> str:
     repaired = f"repaired: {record['repaired_share']:.2f} % of the lines were not a tree over their sentence"
     evalb = f"EVALB itself: F {record['evalb']['All']['f1']:.2f}, dropping {record['errors']} sentences as errors"
     speed = f"{record['seconds']:.1f} seconds, {record['sentences_per_second']:,.1f} sentences per second"
-    head = (headline(record), record["signatures"]["f1"])
-    return "\n".join((*head, "", brackets.report(record["figures"]), "", evalb, repaired, speed))
+    lines = [
+        headline(record),
+        record["signatures"]["f1"],
+        "",
+        brackets.report(record["figures"]),
+        "",
+        evalb,
+        repaired,
+        speed,
+    ]
+    return "\n".join(lines)
 
 
 def main(options: Any) -> None:

@@ -68,8 +68,11 @@ def obstacle(record: RunRecord) -> str:
     for flag in record.launches[-1]["command"]:
         if flag.startswith(("--init", "--config.data.tokenizer")):
             return f"it began with what another run had made ({flag})"
-    beside = [corpus for corpus in record.config["data"].values() if str(corpus).partition(":")[2].startswith("../")]
-    return f"it read files beside its clone ({beside[0]})" if beside else ""
+    for value in record.config["data"].values():
+        _, _, place = str(value).partition(":")
+        if place.startswith("../"):
+            return f"it read files beside its clone ({value})"
+    return ""
 
 
 def repeat(record: RunRecord, folder: Path) -> RunRecord:
