@@ -30,7 +30,13 @@ EOS = 2
 UNK = 3
 FIRST_POSITION = PAD + 1  # positions count from it
 CODES = ("bpecodes", "code", "codes")  # as published models name the file
-_ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_accurate": "gelu_tanh", "swish": "silu"}
+_ACTIVATIONS = {
+    "relu": "relu",
+    "gelu": "gelu",
+    "gelu_accurate": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",  # the old name of gelu_accurate
+    "swish": "silu",
+}
 # Unsupported options, and the value that turns each off.
 _ABSENT: dict[str, Any] = {
     "encoder_learned_pos": False,
@@ -54,6 +60,7 @@ _DEFAULTS: dict[str, Any] = {
     "decoder_normalize_before": False,
 }
 _SIDES = ("encoder", "decoder")
+_LANGUAGES = ("source_lang", "target_lang")
 _PER_SIDE = {
     "layers": SIZE,
     "embed_dim": SIZE,
@@ -71,18 +78,37 @@ def _is_table_length(value: Any) -> bool:
     return SIZE.fits(value) and value <= 2**17
 
 
-_LANGUAGE = Rule(_is_language, "the name of a language")
+_LANGUAGE = Rule(_is_language, "the name of a language, or be told by a file beside it, as train.en-de.en.bin")
 _POSITIONS = Rule(_is_table_length, "a whole number from 1 to 2^17")
 _SWITCHES = ("no_scale_embedding", "share_all_embeddings", "share_decoder_input_output_embed")
 _RULES: dict[str, Rule] = {
     **{f"{side}_{key}": rule for side in _SIDES for key, rule in _PER_SIDE.items()},
-    **dict.fromkeys(("source_lang", "target_lang"), _LANGUAGE),
+    **dict.fromkeys(_LANGUAGES, _LANGUAGE),
     **dict.fromkeys(("max_source_positions", "max_target_positions"), _POSITIONS),
     **dict.fromkeys(_SWITCHES, BOOL),
     "activation_fn": activation_of(_ACTIVATIONS),
 }
-# The number of a version, and a tensor that tells sinusoids the device: they have no values of the model.
-_IGNORED = (r"(encoder|decoder)\.version", r"(encoder|decoder)\.embed_positions\._float_tensor")
+# The number of a version, a tensor that tells sinusoids the device, and in the oldest files the sinusoids.
+_IGNORED = (r"(encoder|decoder)\.version", r"(encoder|decoder)\.embed_positions\.(_float_tensor|weights)")
+
+
+class _Ignored:
+    """Takes the place of what a checkpoint records of its training: it is made of anything, and keeps nothing."""
+
+    def __init__(self, *parts: Any) -> None:
+        pass
+
+    def __setstate__(self, state: Any) -> None:
+        pass
+
+
+# What these records consist of: the meters of fairseq up to 0.9, and NumPy's arrays and numbers.
+_RECORDED = (
+    *(f"fairseq.meters.{kind}Meter" for kind in ("Average", "Stopwatch", "Time")),
+    *(f"numpy.{core}.multiarray.{name}" for core in ("core", "_core") for name in ("_reconstruct", "scalar")),
+    "numpy.dtype",
+    "numpy.ndarray",
+)
 
 
 def read(path: Path) -> Imported:
@@ -94,7 +120,7 @@ def read(path: Path) -> Imported:
     Raises:
       UserError: a file is missing or damaged, or the model has an unsupported setting.
     """
-    state = pytorch.load(path, [argparse.Namespace])
+    state = pytorch.load(path, [argparse.Namespace, *((_Ignored, name) for name in _RECORDED)])
     if not isinstance(state, dict) or not isinstance(state.get("model"), dict):
         raise UserError(f"{path}: no checkpoint of fairseq; it has no parameters under 'model'")
     settings = _settings(path, state)
@@ -120,13 +146,27 @@ def _settings(path: Path, state: dict[str, Any]) -> dict[str, Any]:
     model = _fields(model)
     if not isinstance(model, dict) or not isinstance(task, dict):
         raise UserError(f"{path}: it has no settings of a model, neither 'args' nor 'cfg'")
-    languages = {key: task[key] for key in ("source_lang", "target_lang") if key in task}
-    settings = _DEFAULTS | _ABSENT | languages | model
+    settings = _DEFAULTS | _ABSENT | model
+    for key, inferred in zip(_LANGUAGES, _pair_beside(path), strict=True):
+        given = (model.get(key), task.get(key))
+        settings[key] = next((language for language in given if language is not None), inferred)
     for key in ("max_source_positions", "max_target_positions"):
         if settings[key] is None:
             settings[key] = _DEFAULTS[key]
     obey(path, settings, _RULES)
     return settings
+
+
+def _pair_beside(path: Path) -> tuple[str | None, str | None]:
+    """Returns source and target as fairseq infers them: from a file of fairseq-preprocess, as `train.en-de.en.bin`.
+
+    New versions save only languages that were given as options.
+    """
+    for file in sorted(path.parent.glob("*.*-*.*")):
+        pair = file.name.split(".")[1].split("-")
+        if len(pair) == 2 and all((path.parent / f"dict.{language}.txt").is_file() for language in pair):
+            return pair[0], pair[1]
+    return None, None
 
 
 def _fields(settings: Any) -> Any:

@@ -10,8 +10,10 @@ import numpy as np
 from base.errors import UserError, shown
 
 
-def load(path: Path, allowed: Sequence[Callable] = ()) -> Any:
+def load(path: Path, allowed: Sequence[Callable | tuple[Callable, str]] = ()) -> Any:
     """Returns what a file of `torch.save` holds: arrays, plain values, and objects of the `allowed` classes.
+
+    A class paired with a name stands in for whatever the file calls by that name.
 
     Raises:
       UserError: it names any other class or function, which is then not called, or it is damaged.

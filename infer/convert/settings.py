@@ -1,6 +1,6 @@
 """Checks the config fields of other engines, maps their activations to ours, and rejects unsupported values."""
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from base.errors import UserError, shown
@@ -8,7 +8,10 @@ from base.errors import UserError, shown
 OUR_ACTIVATIONS = {
     "relu": "relu",
     "gelu": "gelu",
+    "gelu_python": "gelu",
     "gelu_new": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
     "silu": "silu",
     "swish": "silu",
 }
@@ -44,13 +47,13 @@ EPSILON = Rule(_is_epsilon, "a number above 0 and at most 1")
 BOOL = Rule(_is_bool, "true or false")
 
 
-def activation_of(names: Container[str]) -> Rule:
+def activation_of(names: Collection[str]) -> Rule:
     """Returns the rule of an activation that has one of these names there."""
 
     def fits(value: Any) -> bool:
         return isinstance(value, str) and value in names
 
-    return Rule(fits, "one that model.activation has")
+    return Rule(fits, f"one of {', '.join(names)}")
 
 
 ACTIVATION = activation_of(OUR_ACTIVATIONS)

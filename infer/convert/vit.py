@@ -1,5 +1,6 @@
 """ViT of transformers as our classifier of images (Dosovitskiy et al. 2020)."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,10 @@ def _pair(path: Path, sizes: dict[str, Any], key: str) -> list[int]:
 def _normalisation(folder: Path, channels: int) -> tuple[np.ndarray, np.ndarray]:
     """Returns the mean and the standard deviation of each channel: 0 and 1 where nothing is normalised."""
     path = folder / "preprocessor_config.json"
-    settings = read_json(path, dict) if path.is_file() else {"do_normalize": False}
+    if not path.is_file():
+        print(f"note: {folder} has no preprocessor_config.json, so pixels are not normalised", file=sys.stderr)
+        return np.zeros(channels), np.ones(channels)
+    settings = read_json(path, dict)
     settings.setdefault("do_normalize", True)
     obey(path, settings, {"do_normalize": BOOL})
     require(path, settings, _PIXELS)

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from base.errors import UserError
+from base.checked_json import read_json
+from base.errors import UserError, shown
 from base.files import read_bytes
 from base.ids import BOS, EOS, PAD, UNK
 from data.imported import is_of_tokenizers
@@ -80,7 +81,7 @@ def read_tokenizer(folder: Path, kind: str, *older: str) -> Any:
     Without tokenizer.json it is what transformers' class `kind` makes of the files `older`.
 
     Raises:
-      UserError: neither is there, or one that is cannot be read.
+      UserError: neither is there, or one that is cannot be read, or the files `older` are of another class.
     """
     from tokenizers import Tokenizer
 
@@ -91,6 +92,8 @@ def read_tokenizer(folder: Path, kind: str, *older: str) -> Any:
         raise UserError(
             f"{folder}: neither tokenizer.json nor {older[0]} is there; save the model's tokenizer into it, too"
         )
+    if path != modern:
+        _check_class(folder, kind)
     try:
         for path in paths:
             if not read_bytes(path).strip():
@@ -107,3 +110,12 @@ def read_tokenizer(folder: Path, kind: str, *older: str) -> Any:
             raise
         reason = " ".join(str(error).split())[:100]
         raise UserError(f"{path}: cannot be read ({reason})") from error
+
+
+def _check_class(folder: Path, kind: str) -> None:
+    """Raises `UserError` if the tokenizer is of another class than `kind`, which would read its files all the same."""
+    for path in (folder / "tokenizer_config.json", folder / "config.json"):
+        settings = read_json(path, dict) if path.is_file() else {}
+        given = settings.get("tokenizer_class") or kind
+        if given not in (kind, f"{kind}Fast"):
+            raise UserError(f"{path}: tokenizer_class is {shown(given)}; without tokenizer.json it must be {kind}")

@@ -6,6 +6,8 @@ Skipped without PyTorch, see tests/extras.py.
 import argparse
 import math
 import os
+import sys
+import types
 
 import jax
 import jax.numpy as jnp
@@ -221,3 +223,41 @@ def test_what_is_missing_or_unknown_is_one_line(tmp_path):
     path.write_bytes(b"no checkpoint")
     with pytest.raises(UserError, match=r"^\S+model\.pt: (cannot be read as PyTorch's|refused)[^\n]+$"):
         fairseq.read(path)
+
+
+@pytest.mark.parametrize("kind", ["AverageMeter", "StopwatchMeter", "TimeMeter"])
+def test_what_it_recorded_of_its_training_is_passed_over(kind, tmp_path, monkeypatch):
+    meters = types.ModuleType("fairseq.meters")
+    meter = type(kind, (), {"__module__": "fairseq.meters"})
+    setattr(meters, kind, meter)
+    monkeypatch.setitem(sys.modules, "fairseq", types.ModuleType("fairseq"))
+    monkeypatch.setitem(sys.modules, "fairseq.meters", meters)
+    recorded = meter()
+    recorded.sum = np.arange(3.0)
+    records = {"train_meters": {"wps": recorded}, "best": np.float64(2.5)}
+    settings = argparse.Namespace(**SIZES, source_lang="en", target_lang="de", share_all_embeddings=True)
+    state = {"args": settings, "model": weights(pre=False, tied=True), "extra_state": records}
+    path = write(tmp_path / "given", state)
+    monkeypatch.delitem(sys.modules, "fairseq.meters")  # as here, where fairseq is not installed
+    assert fairseq.read(path).source == path
+
+
+def test_languages_that_it_did_not_save_are_those_of_its_files(tmp_path):
+    none = {"source_lang": None, "target_lang": None}
+    settings = argparse.Namespace(**SIZES, **none, share_all_embeddings=True)
+    state = {"args": None, "cfg": {"model": settings, "task": none}, "model": weights(pre=False, tied=True)}
+    path = write(tmp_path / "given", state)
+    with pytest.raises(UserError, match=r"source_lang is None; it must be the name of a language, or be told by"):
+        fairseq.read(path)
+    (path.parent / "train.de-en.en.bin").touch()
+    assert fairseq.read(path).tokenizer._languages == ["de", "en"]
+    state["cfg"]["task"] = {"source_lang": "en", "target_lang": "de"}
+    assert fairseq.read(write(tmp_path / "told", state)).tokenizer._languages == ["en", "de"]
+
+
+def test_sinusoids_that_the_oldest_files_save_are_no_weights(tmp_path):
+    settings = argparse.Namespace(**SIZES, source_lang="en", target_lang="de", share_all_embeddings=True)
+    given = weights(pre=False, tied=True)
+    tables = {f"{side}.embed_positions.weights": torch.zeros(32, D) for side in NORMS}
+    path = write(tmp_path / "given", {"args": settings, "model": given | tables})
+    assert fairseq.read(path).source == path

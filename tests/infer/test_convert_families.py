@@ -192,3 +192,14 @@ def test_what_our_models_have_not_is_one_line(tmp_path):
     foreign.change_json(folder / "config.json", model_type="vit", num_channels=3, image_size=[8, 8, 8])
     with pytest.raises(UserError, match=r"image_size is \[8, 8, 8\]; it must be one number, or height and width$"):
         huggingface.read(folder)
+
+
+def test_a_vit_without_its_preprocessor_is_noted(tmp_path, capsys):
+    folder = tmp_path / "vit"
+    foreign.make("vit", folder)
+    capsys.readouterr()
+    huggingface.read(folder)
+    assert "note:" not in capsys.readouterr().err
+    (folder / "preprocessor_config.json").unlink()
+    huggingface.read(folder)
+    assert capsys.readouterr().err.endswith("has no preprocessor_config.json, so pixels are not normalised\n")

@@ -252,7 +252,7 @@ VALUES = [
     ("gpt2", {"n_positions": 41}, r"parameter positions is \(40, 16\); in the model of its config it is \(41, 16\)$"),
     ("gpt2", {"vocab_size": 1}, r"a vocabulary of 1 has no subwords besides the special ones$|have 280 embeddings"),
     ("bert", {"layer_norm_eps": float("inf")}, r"layer_norm_eps is inf; it must be a number above 0 and at most 1$"),
-    ("bert", {"hidden_act": ["gelu"]}, r"hidden_act is \['gelu'\]; it must be one that model\.activation has$"),
+    ("bert", {"hidden_act": ["gelu"]}, r"hidden_act is \['gelu'\]; it must be one of relu, gelu, .*, swish$"),
     ("marian", {"encoder_layers": 10**8, "decoder_layers": 10**8}, r"encoder_layers is 100000000; it must be"),
     ("marian", {"encoder_layers": 10**6, "decoder_layers": 10**6}, r"its settings have 1000000 layers, and it has"),
     ("vit", {"num_channels": -1}, r"num_channels is -1; it must be a whole number from 1 to 2\^24$"),
@@ -335,3 +335,21 @@ def test_half_of_a_surrogate_pair_is_no_piece(tmp_path: Path) -> None:
     (tmp_path / "marian" / "vocab.json").write_text(json.dumps(vocabulary | {"\ud800": number}))
     with pytest.raises(UserError, match=r"the name of \.'\\ud800' is not Unicode$"):
         huggingface.read(tmp_path / "marian")
+
+
+@pytest.mark.parametrize("file", ["tokenizer_config.json", "config.json"])
+def test_a_tokenizer_of_another_class_is_refused(file: str, tmp_path: Path) -> None:
+    folder = tmp_path / "bert"
+    foreign.make("bert", folder)
+    (folder / "tokenizer_config.json").write_text("{}")
+    foreign.change_json(folder / file, tokenizer_class="BertTokenizerFast")
+    huggingface.read(folder)
+    foreign.change_json(folder / file, tokenizer_class="BertJapaneseTokenizer")
+    with pytest.raises(UserError, match=r"config\.json: tokenizer_class is 'BertJapaneseTokenizer'; without tokenizer"):
+        huggingface.read(folder)
+
+
+@pytest.mark.parametrize("name", ["gelu_new", "gelu_fast", "gelu_pytorch_tanh"])
+def test_an_activation_goes_by_several_names(name: str, tmp_path: Path) -> None:
+    foreign.make("gpt2", tmp_path / "gpt2", activation_function=name)
+    assert huggingface.read(tmp_path / "gpt2").config.model.activation == "gelu_tanh"
