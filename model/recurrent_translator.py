@@ -256,6 +256,8 @@ class RecurrentTranslator(nn.Module):
     def _decode(self, source: Tokens, target: Tokens, noise: Noise | None) -> tuple[Array, Array | None]:
         """Returns the outputs at each position of the target, and the attention weights [b,t,s], if any."""
         memory, first_states = self._memory(source, target.segments_bt, noise)
+        # Every step adds to the memory's gradient: in bfloat16 each of these sums would be rounded.
+        exact_memory = jax.tree.map(lambda x_bsd: x_bsd.astype(jnp.float32), memory)
         decoder_noise = fold(noise, DECODER)
 
         def step(
@@ -266,6 +268,7 @@ class RecurrentTranslator(nn.Module):
                 return jnp.where(first_b[:, None, None], initial_bd[:, None], old_bmd)
 
             states = jax.tree.map(reset, states, initial)
+            memory = jax.tree.map(lambda x_bsd: x_bsd.astype(self.config.dtype), exact_memory)
             return decoder(states, x_bd[:, None], memory, visible_bs[:, None], fold(decoder_noise, place))
 
         scan = nn.scan(

@@ -108,8 +108,7 @@ class Vision(nn.Module):
         x_btd = jnp.einsum("btp,pd->btd", x_btp, self.patch.astype(c.dtype))
         x_btd = add_bias(x_btd, self.patch_bias)
         if self.token is not None:
-            token_11d = self.token.astype(c.dtype)[None, None]
-            token_b1d = jnp.broadcast_to(token_11d, (x_btd.shape[0], 1, c.d_model))
+            token_b1d = jnp.broadcast_to(self.token, (x_btd.shape[0], 1, c.d_model)).astype(c.dtype)
             x_btd = jnp.concatenate([token_b1d, x_btd], axis=1)
         x_btd = c.encoding.embed(x_btd, row.positions_bt, self.positions).astype(c.dtype)
         x_btd = dropout(x_btd, c.P_drop, fold(noise, EMBED), c.dropout_bits)
@@ -120,7 +119,7 @@ class Vision(nn.Module):
 
 
 def tokens(image: ImageConfig, real_b: Int[Array, " b"]) -> Tokens:
-    """Returns rows of patches as tokens without ids; a row without an image is padding."""
+    """Returns rows of patches as tokens, with segments in place of ids; a row without an image is padding."""
     shape = (len(real_b), image.positions)
     segments_bt = jnp.broadcast_to(jnp.asarray(real_b)[:, None], shape)
     positions_t = jnp.arange(image.positions, dtype=jnp.int32)

@@ -89,7 +89,7 @@ class Heads(nn.Module):
     """
 
     config: ModelConfig
-    encoding: NoPositions  # `NoPositions()` in cross-attention
+    encoding: NoPositions  # `NoPositions()` in cross-attention and in linear attention
     gain: float = 1.0
 
     def setup(self) -> None:
@@ -270,4 +270,5 @@ def add_bias(x_bt: Array, bias: Array | None) -> Array:
     """Returns x [b,t,..] with the bias [..] added at every position; x itself without one."""
     if bias is None:
         return x_bt
-    return x_bt + bias.astype(x_bt.dtype)[None, None]
+    # Cast only then, so that the bias's gradient, a sum over all positions, is added up in the bias's own float32.
+    return x_bt + jnp.broadcast_to(bias, x_bt.shape).astype(x_bt.dtype)

@@ -7,6 +7,7 @@ from jaxtyping import Array, Float, Int
 
 from model.config import ModelConfig
 from model.masks import NO_SEGMENT, Mask
+from model.mixers.attention import add_bias
 from model.mixers.state import BeamState, newest
 from model.noise import Noise
 
@@ -68,7 +69,7 @@ class GatedConvolution(nn.Module):
 
     def _gated(self, x_btwd: Float[Array, "b t w d"]) -> Float[Array, "b t e"]:
         y_btge = jnp.einsum("btwd,wdge->btge", x_btwd, self.kernel.astype(x_btwd.dtype))
-        y_btge = y_btge + self.bias.astype(x_btwd.dtype).reshape(1, 1, 2, -1)
+        y_btge = add_bias(y_btge, self.bias.reshape(2, -1))
         value_bte = y_btge[:, :, 0]
         gate_bte = y_btge[:, :, 1]
         return value_bte * jax.nn.sigmoid(gate_bte)

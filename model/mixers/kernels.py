@@ -76,14 +76,20 @@ def chunked(
     q_bhtk, _, _, padded = fill_up(q_bhtk, k_bhsk, v_bhse, mask, size, 1)
     chunks = q_bhtk.shape[2] // size
     q_nbhck = jnp.moveaxis(q_bhtk.reshape(*q_bhtk.shape[:2], chunks, size, d_k), 2, 0)
+    dtype = q_bhtk.dtype
+    # Every chunk adds to the gradients of keys and values: in bfloat16 each of these sums would be rounded.
+    exact_k_bhsk = k_bhsk.astype(jnp.float32)
+    exact_v_bhse = v_bhse.astype(jnp.float32)
 
     @jax.checkpoint
     def heads(chunk: tuple[Float[Array, "b h c k"], Int[Array, ""]]) -> Float[Array, "b h c e"]:
         q_bhck, first = chunk
+        k_bhsk = exact_k_bhsk.astype(dtype)
+        v_bhse = exact_v_bhse.astype(dtype)
         logits_bhcs = jnp.einsum("bhck,bhsk->bhcs", q_bhck, k_bhsk, preferred_element_type=jnp.float32)
         visible_bcs = padded.dense_from(first, size)
         masked_bhcs = jnp.where(visible_bcs[:, None], logits_bhcs / jnp.sqrt(jnp.float32(d_k)), MASKED)
-        weights_bhcs = jax.nn.softmax(masked_bhcs, axis=-1).astype(v_bhse.dtype)
+        weights_bhcs = jax.nn.softmax(masked_bhcs, axis=-1).astype(dtype)
         return jnp.einsum("bhcs,bhse->bhce", weights_bhcs, v_bhse)
 
     heads_nbhce = jax.lax.map(heads, (q_nbhck, size * jnp.arange(chunks)))

@@ -9,6 +9,7 @@ from jaxtyping import Array, Float, Int
 
 from model.config import ModelConfig
 from model.masks import NO_SEGMENT, Mask
+from model.mixers.attention import add_bias
 from model.mixers.state import BeamState, newest
 from model.noise import Noise
 
@@ -104,8 +105,7 @@ class Recurrent(nn.Module):
     def _gates(self, x_btrd: Float[Array, "b t r d"]) -> Float[Array, "b t r g e"]:
         """Returns what the input adds to the gates: input, forget, output and candidate."""
         gates_btrge = jnp.einsum("btrd,rdge->btrge", x_btrd, self.wx.astype(x_btrd.dtype))
-        bias_rge = self.bias.astype(x_btrd.dtype).reshape(-1, 4, self.wx.shape[3])
-        return gates_btrge + bias_rge[None, None]
+        return add_bias(gates_btrge, self.bias.reshape(-1, 4, self.wx.shape[3]))
 
     def _cell(self, gates: Array, h: Array, c: Array) -> tuple[Array, Array]:
         """Returns output h [..,r,e] and cell c [..,r,e], which stays in float32, one position further.

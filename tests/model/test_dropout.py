@@ -5,17 +5,26 @@ Bounds are five or six standard deviations of the statistic, and keys are fixed:
 
 import dataclasses
 import itertools
+from collections import Counter
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from base.tokens import Tokens
+from model import block, vision
 from model import embed as embeddings
 from model import noise as noise_module
 from model.config import DROPOUT_BITS
 from model.embed import embed
+from model.language_model import LanguageModel
+from model.masked_lm import MaskedLM
+from model.mixers import attention, restricted, strided
 from model.noise import Noise, dropout, index_words, keep_mask
+from model.prefix_lm import PrefixLM
+from model.transformer import Transformer
 from tests.tiny import TINY, apply, apply_jitted, noise, perturbed
 
 SHAPE = (128, 512)
@@ -162,7 +171,7 @@ SITES = ("P_drop", "P_drop_attention", "P_drop_relu")
 
 
 @pytest.mark.parametrize("site", [SITES[0], *(pytest.param(site, marks=pytest.mark.slow) for site in SITES[1:])])
-def test_every_place_of_dropout_acts_by_itself_and_zero_switches_it_off(monkeypatch, site):
+def test_every_rate_of_dropout_acts_by_itself_and_zero_switches_it_off(monkeypatch, site):
     """With the other two off, a block's output changes with the noise of this one, and by nothing at rate 0.
 
     That of embeddings, whose rate is P_drop, too, has a test of its own and is off here.
@@ -184,3 +193,48 @@ def test_embeddings_are_dropped_too(rate):
     table, ids = jnp.ones((TINY.vocab_size, TINY.d_model)), jnp.ones((8, 5), jnp.int32)
     x = embed(config, table, None, ids, jnp.zeros_like(ids), noise(1))
     assert (np.asarray(x) == 0).mean() == pytest.approx(rate, abs=0.05)
+
+
+RATES = {"P_drop": 0.1, "P_drop_attention": 0.2, "P_drop_relu": 0.3}
+ROW = Tokens.of(jnp.asarray([[5, 6, 7, 8]], jnp.int32))
+IMAGE = vision.ImageConfig(height=4, width=4, patch_height=2, patch_width=2, classes=3)
+TWO_STACKS = {0.1: 12, 0.2: 6, 0.3: 4}  # of two layers each: embeddings and sub-layers, weights, hidden layers
+ONE_STACK = {0.1: 5, 0.2: 2, 0.3: 2}
+PLACES = {
+    "paper": (Transformer, {}, (ROW, ROW), TWO_STACKS),
+    "restricted": (Transformer, {"mixer": "restricted", "neighbours": 3}, (ROW, ROW), TWO_STACKS),
+    "strided": (Transformer, {"mixer": "strided", "neighbours": 3}, (ROW, ROW), TWO_STACKS),
+    "linear": (Transformer, {"mixer": "linear"}, (ROW, ROW), {0.1: 12, 0.2: 2, 0.3: 4}),
+    "language model": (LanguageModel, {}, (ROW,), ONE_STACK),
+    "masked": (MaskedLM, {}, (ROW,), ONE_STACK),
+    "prefix": (PrefixLM, {"prefix": "full"}, (ROW, ROW), ONE_STACK),
+    "vision": (partial(vision.Vision, image=IMAGE), {}, (jnp.zeros((1, 4, 4)), jnp.ones(1, jnp.int32)), ONE_STACK),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_every_place_of_dropout_has_its_rate_and_noise_of_its_own(monkeypatch, name):
+    """A key is here the numbers that were folded into it, so a failure shows which places are alike."""
+    kind, changes, inputs, expected = PLACES[name]
+    model = kind(dataclasses.replace(TINY, **RATES | changes))
+    params = jax.eval_shape(model.init, jax.random.key(0), *inputs)
+    found = []
+
+    def spy(x, rate, noise, bits="threefry"):
+        found.append((noise.key, rate))
+        return x
+
+    for module in (block, embeddings, attention, restricted, strided, vision):
+        monkeypatch.setattr(module, "dropout", spy)
+    monkeypatch.setattr(jax.random, "fold_in", lambda key, site: (*key, site))
+    jax.eval_shape(lambda params: model.apply(params, *inputs, Noise((), jnp.arange(1))), params)
+    assert len({key for key, _ in found}) == len(found), found
+    assert Counter(rate for _, rate in found) == expected, found
+
+
+@pytest.mark.parametrize("bits", DROPOUT_BITS)
+def test_survivors_in_bfloat16_are_scaled_as_in_float32_in_the_mean(bits):
+    x = jax.random.uniform(jax.random.key(12), SHAPE, minval=1.0, maxval=2.0).astype(jnp.bfloat16)
+    y = np.asarray(dropout(x, 0.1, Noise(jax.random.key(13), ROWS), bits), np.float64)
+    kept = y != 0
+    assert y[kept].sum() / np.asarray(x, np.float64)[kept].sum() == pytest.approx(1 / 0.9, rel=3e-4)

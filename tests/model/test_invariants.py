@@ -7,11 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax.traverse_util import flatten_dict
 
 from model.config import ModelConfig
 from model.mixers.attention import attention_weights
 from model.parameter_count import parameter_count
-from model.positions import alibi_bias, alibi_slopes, rotate, sinusoids
+from model.positions import alibi_bias, alibi_slopes, rotate, sinusoids, t5_buckets
 from model.transformer import Transformer, init_params
 from tests import tolerance
 from tests.slow import slow_but
@@ -321,3 +322,32 @@ def test_learned_positions_have_an_end():
     config = dataclasses.replace(TINY, positions="learned", max_positions=4)
     with pytest.raises(ValueError, match="max_positions is 4"):
         apply_jitted(config, perturbed(config), jnp.ones((1, 5), jnp.int32), jnp.ones((1, 2), jnp.int32))
+
+
+def test_initial_matrices_are_glorot_uniform_over_all_heads_and_embeddings_are_normal():
+    """As in tensor2tensor; the tolerances are about six standard errors."""
+    config = ModelConfig(
+        500, N=1, d_model=48, d_ff=160, h=3, d_k=20, d_v=36, positions="learned", max_positions=400, biases=True
+    )
+    fans = {"wq": 48 + 60, "wk": 48 + 60, "wv": 48 + 108, "wo": 108 + 48, "w1": 48 + 160, "w2": 160 + 48}
+    for path, leaf in flatten_dict(init_params(config, jax.random.key(0)), sep="/").items():
+        name = path.rpartition("/")[2]
+        if name in fans:
+            bound = (6 / fans[name]) ** 0.5
+            assert 0.99 * bound < np.abs(leaf).max() <= bound * (1 + 1e-6), path
+            assert float(np.std(leaf)) == pytest.approx(bound / 3**0.5, rel=0.05), path
+        elif name in ("embed", "source_positions", "target_positions"):
+            assert float(np.std(leaf)) == pytest.approx(48**-0.5, rel=0.03), path
+            assert np.abs(leaf).max() > 3 * 48**-0.5, path
+        else:
+            np.testing.assert_array_equal(leaf, float(name == "scale"), err_msg=path)
+
+
+def test_t5s_buckets_are_one_for_each_near_distance_and_then_ranges_that_grow():
+    """Of 32, 16 for a side; test_parity.py compares them with their authors', where transformers is installed."""
+    first = [*range(8), 8, 12, 16, 23, 32, 46, 64, 91]  # distance of each bucket
+    before = np.searchsorted(first, np.arange(129), "right") - 1
+    found = t5_buckets(32, causal=False)
+    np.testing.assert_array_equal(found[128::-1], before)
+    np.testing.assert_array_equal(found[129:], 16 + before[1:])
+    assert not t5_buckets(32, causal=True)[129:].any()

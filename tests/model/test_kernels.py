@@ -313,3 +313,25 @@ def test_another_device_is_refused_in_a_line(impl, device):
     with pytest.raises(ValueError, match=f"attention_impl is '{impl}', a kernel for {device}") as error:
         jax.eval_shape(lambda: Transformer(config).apply({"params": perturbed(config)}, tokens(ids), tokens(ids)))
     assert "\n" not in str(error.value)
+
+
+def test_chunked_adds_up_the_gradients_of_keys_and_values_in_float32(monkeypatch):
+    """In bfloat16, of 64 chunks, each would be rounded: the error was 0.007, and of a single product it is 0.002."""
+    monkeypatch.setattr(kernels, "CHUNK", 64)
+    mask = Mask(jnp.ones((1, 4096), jnp.int32), jnp.ones((1, 64), jnp.int32))
+    rng = np.random.default_rng(0)
+    q, k, v, cotangent = (
+        jnp.asarray(rng.normal(0.3, 1, (1, 1, length, 4)), jnp.bfloat16) for length in (4096, 64, 64, 4096)
+    )
+
+    def einsum(q, k, v):
+        return jnp.einsum("bhts,bhse->bhte", attention_weights(q, k, mask.dense()), v)
+
+    def gradients(attention, *arrays):
+        _, pullback = jax.vjp(attention, *arrays)
+        return pullback(cotangent.astype(arrays[0].dtype))
+
+    found = jax.jit(partial(gradients, partial(attend, "chunked", mask=mask)))(q, k, v)
+    exact = [x.astype(jnp.float32) for x in (q, k, v)]
+    expected = jax.jit(partial(gradients, einsum))(*exact)
+    assert max(map(relative_error, found, expected)) < 4e-3

@@ -10,7 +10,7 @@ import pytest
 from model.config import ModelConfig
 from model.masks import Mask
 from model.mixers import linear
-from model.mixers.attention import MultiHeadAttention
+from model.mixers.attention import MultiHeadAttention, add_bias
 from model.mixers.convolution import GatedConvolution
 from model.mixers.recurrent import Recurrent
 from model.mixers.restricted import RestrictedAttention
@@ -284,7 +284,7 @@ def test_the_recurrence_is_an_lstm_over_each_sentence_alone_in_the_encoder_from_
     e = 16 if causal else 8
     np.testing.assert_array_equal(fresh["bias"].reshape(-1, 4, e).sum((0, 2)), [0, 16, 0, 0])
     params = {name: rng.standard_normal(leaf.shape).astype(np.float32) for name, leaf in fresh.items()}
-    found = module.apply({"params": params}, jnp.asarray(x_btd), POSITIONS, mask)[0]
+    found = module.apply({"params": jax.tree.map(jnp.asarray, params)}, jnp.asarray(x_btd), POSITIONS, mask)[0]
     for direction in range(16 // e):
         wx, wh = params["wx"][direction], params["wh"][direction]
         bias = params["bias"].reshape(-1, 4, e)[direction]
@@ -358,3 +358,16 @@ def test_attention_takes_a_mask_of_segments_as_every_other_mixer_does():
     expected_btd, expected_bhtt = module.apply(params, x_btd, POSITIONS, mask.with_dense())
     np.testing.assert_array_equal(found_btd, expected_btd)
     np.testing.assert_array_equal(weights_bhtt, expected_bhtt)
+
+
+def test_the_gradient_of_a_bias_is_added_up_in_float32_in_a_bfloat16_model():
+    rng = np.random.default_rng(0)
+    cotangent_btd = jnp.asarray(rng.normal(0.5, 1, (400, 64, 8)), jnp.bfloat16)
+
+    def gradient(bias_d, cotangent_btd):
+        _, pullback = jax.vjp(lambda bias_d: add_bias(jnp.zeros_like(cotangent_btd), bias_d), bias_d)
+        return pullback(cotangent_btd)[0]
+
+    found_d = jax.jit(gradient)(jnp.ones(8), cotangent_btd)
+    expected_d = np.asarray(cotangent_btd, np.float64).sum(axis=(0, 1))
+    np.testing.assert_allclose(found_d, expected_d, rtol=1e-5)

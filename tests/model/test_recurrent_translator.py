@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.extend.core import jaxprs_in_params
 from jax.sharding import AbstractMesh
 
 from base.errors import UserError
@@ -340,3 +341,23 @@ def test_scores_are_not_rounded_to_bfloat16(kind: str, monkeypatch: pytest.Monke
     sides = Tokens.of(jnp.asarray(SOURCE)), Tokens.of(jnp.asarray(TARGET))
     jax.eval_shape(lambda params: model.apply({"params": params}, *sides), tiny(kind)[1])
     assert dtypes == {jnp.dtype("float32")}
+
+
+@pytest.mark.parametrize("kind", ["additive lstm", "dot lstm"])
+def test_what_every_step_adds_to_is_float32_in_a_bfloat16_model(kind: str) -> None:
+    def carried(jaxpr):
+        """Returns the types of what the loops of a program carry."""
+        dtypes = set()
+        for equation in jaxpr.eqns:
+            if equation.primitive.name == "scan":
+                first = equation.params["num_consts"]
+                carry = equation.invars[first : first + equation.params["num_carry"]]
+                dtypes |= {variable.aval.dtype for variable in carry}
+            for inner in jaxprs_in_params(equation.params):
+                dtypes |= carried(inner)
+        return dtypes
+
+    model = RecurrentTranslator(dataclasses.replace(KINDS[kind], dtype="bfloat16"))
+    sides = Tokens.of(jnp.asarray(SOURCE)), Tokens.of(jnp.asarray(TARGET))
+    gradient = jax.grad(lambda params: model.apply({"params": params}, *sides).sum())
+    assert jnp.dtype("bfloat16") not in carried(jax.make_jaxpr(gradient)(tiny(kind)[1]).jaxpr)
