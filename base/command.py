@@ -26,6 +26,8 @@ from base.keys import flat, suggestion
 OUTPUT_CLOSED = 141  # what a shell reports for SIGPIPE
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _EXHAUSTED = "RESOURCE_EXHAUSTED"  # how jax's error begins; this package does not import it
+_NO_DEVICE = "Unable to initialize backend"  # likewise: the device is not there, or another process has it
+_LESS = "a larger --config.optim.accumulate makes the same updates in less, a smaller --batch_tokens the same searches"
 _PACKAGES = ("data", "run", "infer", "train", "paper")  # whose flags --help lists, and not those of libraries
 _GROUPS = {  # what --help writes above the flags of a file that several commands share
     "infer.options": "The run and its decoding",
@@ -196,9 +198,10 @@ def _or_one_line(work: Callable[[], int]) -> int:
     except BrokenPipeError:
         return OUTPUT_CLOSED
     except RuntimeError as error:
-        if not str(error).startswith(_EXHAUSTED):
+        said = _of_device(str(error))
+        if not said:
             raise
-        print(f"error: there is not enough memory: {one_line(str(error).splitlines()[0])}", file=sys.stderr)
+        print(f"error: {said}", file=sys.stderr)
         return 2
     except MemoryError as error:
         print(f"error: there is not enough memory: {one_line(str(error)) or 'take less at a time'}", file=sys.stderr)
@@ -214,6 +217,14 @@ def _or_one_line(work: Callable[[], int]) -> int:
             return status
         print(f"error: {error.filename or 'standard output'} cannot be written ({error.strerror})", file=sys.stderr)
         return 2
+
+
+def _of_device(message: str) -> str:
+    """Returns what jax says of the device, in one line: it is full, or cannot be used; "" of any other error."""
+    first_line = one_line(message.partition("\n")[0])
+    if first_line.startswith(_EXHAUSTED):
+        return f"there is not enough memory: {first_line}; {_LESS}"
+    return first_line if first_line.startswith(_NO_DEVICE) else ""
 
 
 def _version() -> str:
@@ -249,7 +260,8 @@ def _described(flag: flags.Flag) -> str:
     if is_given:
         about.append(f"default: {flag.default}")
     notes = "; ".join(filter(None, about))
-    text = f"{name}: {flag.help}" + (f" ({notes})" if notes else "")
+    in_one_line = " ".join(flag.help.split())  # absl's own additions are indented
+    text = f"{name}: {in_one_line}" + (f" ({notes})" if notes else "")
     return textwrap.fill(text, _WIDTH, initial_indent="  ", subsequent_indent="      ", break_on_hyphens=False)
 
 

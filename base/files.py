@@ -109,7 +109,7 @@ def expanded(path: str | Path, where: str) -> Path:
     """Returns `path` with `~` expanded; it need not exist.
 
     Raises:
-      UserError: no file can have this path, or it begins with the home of a user whom there is not; the message begins
+      UserError: no file can have this path, or it begins with the home of a user who does not exist; the message begins
         with `where`.
     """
     text = str(path)
@@ -134,7 +134,7 @@ def expanded(path: str | Path, where: str) -> Path:
 
 
 def user_cache() -> str:
-    """Returns the folder of this project among the user's caches, with `~` for his home; it need not exist."""
+    """Returns the folder of this project among the user's caches, with `~` for the home; it need not exist."""
     caches = os.environ.get("XDG_CACHE_HOME", "")
     return f"{caches}/vaswani" if Path(caches).is_absolute() else "~/.cache/vaswani"
 

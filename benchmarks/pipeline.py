@@ -31,6 +31,7 @@ from base.memory import largest_resident
 from benchmarks.accelerator.process import in_fresh_process
 from configs.common import default
 from data.cache import prepare
+from data.imported import open_tokenizer
 from data.pipeline import TrainingBatches
 from data.prepared import Prepared
 from data.tokenizer import Tokenizer
@@ -61,7 +62,7 @@ def _with_peak(function: Callable[..., Any], *arguments: Any) -> tuple[Any, floa
 def prepared_on(cpus: set[int], path: Path, tokenizer: Path, cache: Path) -> tuple[Path, float, float]:
     """Prepares the corpus on these processors; returns the folder, and wall and processor time in seconds."""
     os.sched_setaffinity(0, cpus)
-    model = Tokenizer.from_file(tokenizer)
+    model = open_tokenizer(tokenizer)
     wall, cpu = time.perf_counter(), time.process_time()
     prepared = prepare(f"tsv:{path}", model, cache=cache, max_length=256, max_ratio=9.0, clean=True, progress=False)
     return prepared.folder, time.perf_counter() - wall, time.process_time() - cpu

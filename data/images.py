@@ -168,7 +168,7 @@ class ImageBatches(EndlessBatches[ImageBatch]):
     """Endless batches of images; order and shifts follow from the seed, so it resumes exactly."""
 
     def __init__(self, images: Images, rows: int, *, seed: int, shift: int = 0, shard: ProcessShard = ALL_ROWS):
-        """Checks nothing and reads nothing.
+        """Keeps the images; an epoch is drawn when its first batch is asked for.
 
         Args:
           images: the training set.

@@ -18,8 +18,8 @@ from base.checked_json import check
 from base.errors import UserError
 from base.files import read_bytes
 from base.ids import BOS, PAD, UNK
-from data.symbols import SPECIALS, Listed, Symbols, until_end
-from data.tokenizer import Tokenizer
+from data.symbols import SPECIALS, Listed, Symbols
+from data.tokenizer import Tokenizer, encodable, until_end
 
 _END = "</w>"
 _PADDING = 256  # ids that a model may have beyond its tokenizer's, so that their number is a round one
@@ -112,7 +112,7 @@ class Marian(Listed):
         return text[: text.find("<<") + len("<<")]
 
     def encode(self, text: str) -> list[int]:
-        text = text.encode("utf-8", "replace").decode("utf-8")
+        text = encodable(text)
         language = self.leading(text)
         pieces = self._processor.encode(text[len(language) :], out_type=str)
         if language:
@@ -189,7 +189,7 @@ class MosesBpe(Listed):
         return self.decode(self.encode(text))
 
     def encode(self, text: str) -> list[int]:
-        words = self._moses.tokenize(text.encode("utf-8", "replace").decode("utf-8"), aggressive_dash_splits=True)
+        words = self._moses.tokenize(encodable(text), aggressive_dash_splits=True)
         return [self._ids.get(piece, UNK) for word in words for piece in self._word(word)]
 
     def decode(self, ids: Iterable[SupportsIndex]) -> str:
@@ -283,8 +283,7 @@ class _Inner(Listed):
         return self.decode(self.encode(text))
 
     def encode(self, text: str) -> list[int]:
-        text = text.encode("utf-8", "replace").decode("utf-8")
-        their_ids = self._inner.encode(text, add_special_tokens=False).ids
+        their_ids = self._inner.encode(encodable(text), add_special_tokens=False).ids
         return [self._ours.get(number, self._unknown) for number in their_ids]
 
     def decode(self, ids: Iterable[SupportsIndex]) -> str:
@@ -299,7 +298,7 @@ class ByteLevel(_Inner):
 
     def normalise(self, text: str) -> str:
         """Returns the text."""
-        return text.encode("utf-8", "replace").decode("utf-8")
+        return encodable(text)
 
 
 class WordPiece(_Inner):

@@ -29,7 +29,7 @@ def prepare_all(
         sides: what the model reads: 2, pairs, or 1, a text. None: either.
     """
     cache = output_folder("config.data.cache", cfg_data.cache)
-    _check_specs(cfg_data, sides)
+    check_specs(cfg_data, sides)
     path = Path(tokenizer_path) if tokenizer_path is not None else None
     if path is not None and path.exists():
         tokenizer = open_tokenizer(path)
@@ -49,7 +49,8 @@ def prepare_all(
     return tokenizer, train, valid
 
 
-def _check_specs(cfg_data: ConfigDict, sides: int | None) -> None:
+def check_specs(cfg_data: ConfigDict, sides: int | None = None) -> None:
+    """Raises a `UserError` unless `data.train` and `data.valid` name corpora that are there, with `sides` if given."""
     for key in ("train", "valid"):
         if not cfg_data[key]:
             raise UserError(f"data.{key} is empty: name a corpus, as in grammar:{key} or text:PREFIX.{{en,de}}")
@@ -64,14 +65,16 @@ def _check_specs(cfg_data: ConfigDict, sides: int | None) -> None:
 
 def _check_tokenizer(cfg_data: ConfigDict, tokenizer: Tokenizer) -> None:
     """Raises `UserError` unless the tokenizer is of the kind that the config names."""
+    vocab_size = cfg_data.vocab_size
+    if vocab_size == 0 and tokenizer.units != "subwords":
+        vocab_size = tokenizer.vocab_size  # 0 takes all symbols, however many there are
     for key, wanted, actual in (
-        ("vocab_size", cfg_data.vocab_size, tokenizer.vocab_size),
+        ("vocab_size", vocab_size, tokenizer.vocab_size),
         ("lowercase", cfg_data.lowercase, tokenizer.lowercase),
         ("units", _units(cfg_data, open_corpus(cfg_data.train)), tokenizer.units),
         ("joiner", cfg_data.joiner, tokenizer.joiner),
     ):
-        is_counted = key == "vocab_size" and wanted == 0 and tokenizer.units != "subwords"
-        if wanted != actual and not is_counted:
+        if wanted != actual:
             raise UserError(f"data.{key} is {wanted}, but the tokenizer's is {actual}: they must agree")
 
 

@@ -143,7 +143,9 @@ def _grammar(spec: str, rest: str) -> Corpus:
     count = _count(spec, split, match[2])
     source, target = languages_of(spec, match[3] or "{en,de}")
     if source not in ("en", "de") or target not in ("en", "de", *PROPERTIES):
-        raise UserError(f"corpus {spec!r}: the grammar knows {{en,de}} and {{de,en}} only, and {{en,tense}} and so on")
+        raise UserError(
+            f"corpus {spec!r}: write {{en,de}}, {{de,en}} or {{en,PROPERTY}}, PROPERTY one of {', '.join(PROPERTIES)}"
+        )
 
     def pairs() -> Pairs:
         for index in range(count):

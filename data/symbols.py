@@ -5,24 +5,17 @@ The file is JSON with one symbol a line, in the place of a sentencepiece model; 
 
 import copy
 import hashlib
-import itertools
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from operator import index
 from typing import ClassVar, SupportsIndex
 
 from base.errors import UserError
-from base.ids import EOS, UNK
-from data.tokenizer import Tokenizer
+from base.ids import UNK
+from data.tokenizer import Tokenizer, until_end
 
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")  # the first ids of every vocabulary here
 _SEPARATORS = {"words": " ", "characters": ""}
-
-
-def until_end(ids: Iterable[SupportsIndex]) -> Iterable[int]:
-    """Returns the ids before the first EOS."""
-    return itertools.takewhile(lambda number: number != EOS, map(index, ids))
 
 
 class Listed(Tokenizer):
@@ -45,10 +38,6 @@ class Listed(Tokenizer):
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         return [self._pieces[int(number)] for number in ids]
-
-    def unknown(self, texts: Iterable[str]) -> int:
-        """Returns how many symbols of `texts` the vocabulary lacks."""
-        return sum(self.encode(text).count(UNK) for text in texts)
 
     def _written(self, ids: Iterable[SupportsIndex]) -> list[str]:
         """Returns the pieces up to the first EOS, without special symbols."""

@@ -22,7 +22,7 @@ from typing import SupportsIndex
 import sentencepiece
 
 from base.errors import UserError
-from base.files import read_bytes, write_bytes
+from base.files import write_bytes
 from base.ids import BOS, EOS, PAD, UNK
 from base.processors import cpus
 
@@ -39,6 +39,7 @@ class Tokenizer:
     mask = ""  # what `encode` turns into the id of a masked token, if anything
     units = "subwords"  # as `config.data` has it; so is `joiner`
     joiner = ""
+    _spells_bytes = False
 
     def __init__(self, model: bytes, name: str = "tokenizer"):
         self._model = model
@@ -57,14 +58,7 @@ class Tokenizer:
         free = [self._processor.piece_to_id(f"<0x{byte:02X}>") for byte in _NOT_IN_UTF8]
         # A model of characters has none.
         self.sentinels: tuple[int, ...] = tuple(piece for piece in free if piece != UNK)
-
-    @classmethod
-    def from_file(cls, path: str | Path) -> "Tokenizer":
-        """Reads a model file; `UserError` if it is missing, damaged, or has other ids for the special symbols."""
-        try:
-            return cls(read_bytes(Path(path)), str(path))
-        except OSError as error:
-            raise UserError(f"tokenizer {path}: cannot be read ({error.strerror})") from error
+        self._spells_bytes = bool(self.sentinels)
 
     @classmethod
     def train(
@@ -127,7 +121,7 @@ class Tokenizer:
 
     def normalise(self, text: str) -> str:
         """Returns the string that `decode(encode(text))` gives; of characters, if all are in the vocabulary."""
-        normalised = self._processor.normalize(_encodable(text)).replace("▁", " ")
+        normalised = self._processor.normalize(encodable(text)).replace("▁", " ")
         return normalised if self.units == "characters" else normalised.strip(" ").translate(_NEWLINES)
 
     def joined(self, text: str) -> str:
@@ -139,8 +133,10 @@ class Tokenizer:
         return self.decode(ids)
 
     def unknown(self, texts: Iterable[str]) -> int:
-        """Returns how many symbols of `texts` the vocabulary lacks; no subwords, which can be spelled in bytes."""
-        return 0
+        """Returns how many symbols of `texts` the vocabulary lacks: none if it can spell them in bytes."""
+        if self._spells_bytes:
+            return 0
+        return sum(self.encode(text).count(UNK) for text in texts)
 
     def leading(self, text: str) -> str:
         """Returns the beginning of a source that each part of it needs: the target's language, of some imports."""
@@ -152,11 +148,11 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Returns the subword ids of `text`, without special symbols; [] for an empty text."""
-        return self._processor.encode(_encodable(text))
+        return self._processor.encode(encodable(text))
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Returns `encode` of every text, computed on all processors."""
-        return self._processor.encode([_encodable(text) for text in texts], num_threads=cpus())
+        return self._processor.encode([encodable(text) for text in texts], num_threads=cpus())
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Returns each id's piece as text, special symbols included, for labels; `▁` marks the start of a word."""
@@ -164,15 +160,19 @@ class Tokenizer:
 
     def decode(self, ids: Iterable[SupportsIndex]) -> str:
         """Returns the text of `ids` up to the first EOS, without special symbols; of subwords, always a single line."""
-        before_end = itertools.takewhile(lambda piece: piece != EOS, map(operator.index, ids))
-        text = self._processor.decode([piece for piece in before_end if piece > UNK])
+        text = self._processor.decode([piece for piece in until_end(ids) if piece > UNK])
         # A model can spell a line feed in bytes; line i of the input must stay line i of the output.
         return text if self.units == "characters" else text.translate(_NEWLINES)
 
 
-def _encodable(text: str) -> str:
+def encodable(text: str) -> str:
     """Replaces unpaired surrogates, which a Python string can hold but UTF-8 cannot."""
     return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def until_end(ids: Iterable[SupportsIndex]) -> Iterable[int]:
+    """Returns the ids before the first EOS."""
+    return itertools.takewhile(lambda number: number != EOS, map(operator.index, ids))
 
 
 def _sample(lines: Iterable[str], count: int) -> list[str]:
@@ -201,7 +201,7 @@ def _explain(error: str, vocab_size: int, sample: Sequence[str]) -> str:
             f" smallest that would do is {smallest[2]}"
         )
     if "sentences_.empty()" in error or "all_chars_count" in error:
-        if any(len(_encodable(line).encode()) > _LONGEST_TRAINING_LINE for line in sample):
+        if any(len(encodable(line).encode()) > _LONGEST_TRAINING_LINE for line in sample):
             return (
                 f"the training text has no line of up to {_LONGEST_TRAINING_LINE:,} bytes, and subwords are not learned"
                 " from longer ones: break its lines"

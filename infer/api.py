@@ -4,6 +4,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, overload
 
+import jax
+
 from base.errors import UserError
 from infer.attention.maps import AttentionMap, attention_maps
 from infer.evaluate.translations import score
@@ -28,7 +30,7 @@ class LoadedRun:
     """
 
     def __init__(self, run: Run, batch_tokens: int | None = None) -> None:
-        self.run = run
+        self.run = run._replace(params=jax.device_put(run.params))  # once, not with each call
         self.batch_tokens = FULL_BATCH if batch_tokens is None else batch_tokens
 
     def __repr__(self) -> str:
@@ -112,8 +114,8 @@ class LoadedRun:
     ) -> dict[str, Any]:
         """Translates `sources` and returns every variant of BLEU, chrF, exact match and perplexity, with `signatures`.
 
-        All but perplexity are percentages. A string is one line. `language` is that of the references, for the Moses
-        tokeniser; it defaults to the target language that the run's training corpus names, or else to "de".
+        All but perplexity are percentages. A string is one line. `language` is that of the references, for the
+        tokenisers; it defaults to the target language that the run's training corpus names, or else to "de".
 
         Raises:
           UserError: the numbers of sources and references differ, or are 0.
@@ -122,7 +124,7 @@ class LoadedRun:
         references = _as_lines(references)
         if len(sources) != len(references) or not sources:
             raise UserError(f"{len(sources)} sources and {len(references)} references: give one for each, at least one")
-        named = re.search(r"\{\w+,(\w+)\}", self.run.config.data.train)
+        named = re.search(r"\{[^{},]+,([^{},]+)\}", self.run.config.data.train)
         target = language or (named[1] if named else "de")
         return score([self.run], sources, self.translate(sources), references, target)
 
@@ -132,6 +134,7 @@ class LoadedRun:
         `target` is the translation to use (teacher forcing); if None, the model's own.
 
         Raises:
+          UserError: the model's mixer has no weights.
           ValueError: a sentence is longer than the model's learned positions.
         """
         translation = translate_one(self.run, source) if target is None else target
@@ -145,7 +148,7 @@ class LoadedRun:
 
         Raises:
           UserError: `patch` has an unknown name, a position that is not in the sentence, or a value of another shape;
-            or a sentence is longer than the model's learned positions.
+            a sentence is longer than the model's learned positions; or the parameters are not finite.
         """
         translation = translate_one(self.run, source) if target is None else target
         return trace(self.run, source, translation, patch)

@@ -25,7 +25,7 @@ from infer.options import define_run_flags, start
 
 
 def check(options: Any) -> None:
-    """Raises a `UserError` unless --output can be written and the source is a sentence in UTF-8."""
+    """Raises a `UserError` unless --output can be written and shows what is chosen, and there is a source in UTF-8."""
     output_file("output", options.output, (".png", ".html", ".json", ".npz"))
     if not options.source.strip():
         raise UserError("--source is empty: give a sentence")
@@ -33,6 +33,11 @@ def check(options: Any) -> None:
         f"{options.source}{options.target}".encode()
     except UnicodeEncodeError as error:
         raise UserError("--source, --target: not UTF-8") from error
+    if options.output.endswith(".png"):
+        return
+    for name in ("kind", "layer", "head"):
+        if getattr(options, name) is not None:
+            raise UserError(f"--{name} chooses what a PNG shows; the other files hold everything: leave it out")
 
 
 if __name__ == "__main__":

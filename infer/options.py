@@ -55,7 +55,7 @@ def _check_no_file(options: Any) -> None:
 def define_run_flags(several: bool = False) -> None:
     """Defines --workdir, --checkpoint and --accept_changes; with `several`, --workdir may be repeated."""
     if several:
-        flags.DEFINE_multi_string("workdir", None, "folder of the run; repeat the flag for more runs")
+        flags.DEFINE_multi_string("workdir", None, "folder of the run")  # absl adds that it may be repeated
     else:
         flags.DEFINE_string("workdir", None, "folder of the run")
     flags.DEFINE_string("checkpoint", None, "latest, STEP, best, ema, average:N, average:N@MINUTES or average-best:N; "

@@ -30,7 +30,7 @@ def main(argv: list[str]) -> None:
     language = options.language or language_of(options.reference)
     scores = bleu.all_scores(hypotheses, references, language)
     if baseline is not None:
-        scores["baseline"] = significance.compare_all(baseline, hypotheses, references)
+        scores["baseline"] = significance.compare_all(baseline, hypotheses, references, language)
     if options.json:
         print(json.dumps(scores, indent=2))
         return
@@ -49,7 +49,7 @@ if __name__ == "__main__":
         "another system's translations, to test whether the difference is significant: two-sided p by paired "
         "approximate randomisation",
     )
-    flags.DEFINE_string("language", None, "target language for the Moses tokeniser; default: from --reference, or de")
+    flags.DEFINE_string("language", None, "target language, for the tokenisers; default: from --reference, or de")
     flags.DEFINE_bool("json", False, "print JSON instead of a table")
     flags.mark_flags_as_required(["hypothesis", "reference"])
     run(main, hint="files are given as --hypothesis=FILE --reference=FILE")

@@ -43,8 +43,9 @@ class Weights(NamedTuple):
 
 
 class Residual(NamedTuple):
-    """How a stack's residual connections are weighted: LayerNorm(alpha x + f(x)), where f begins `beta` times as large.
+    """How a stack's residual connections are weighted: LayerNorm(alpha x + f(x)).
 
+    `beta` multiplies the initial values of f's matrices: W^V and W^O of attention, all of a feed-forward network's.
     Both are 1 unless `config.norm` is "deep": DeepNorm (Wang et al. 2022, arXiv 2203.00555, table 2).
     """
 

@@ -111,8 +111,7 @@ class Stack(nn.Module):
         if c.scan_layers and not is_plain:
             x_btd = self._scan(apply, x_btd, memory, noise)
         else:
-            for n, layer in enumerate(self._layers()):
-                keys_values = None if memory is None else memory.keys_values[n]
+            for n, (layer, keys_values) in enumerate(self._layers_and_memory(memory)):
                 x_btd, weights_n = apply(layer, x_btd, keys_values, fold(noise, n))
                 if return_weights:
                     weights.append(weights_n)
@@ -121,7 +120,7 @@ class Stack(nn.Module):
         return x_btd, weights
 
     def _check_length(self, tokens: Tokens) -> None:
-        """Raises a `ValueError` if rows are longer than the table of learned positions; a step's beams are no row."""
+        """Raises a `ValueError` if rows are longer than the table of learned positions."""
         length = tokens.positions_bt.shape[1]
         limit = self.config.encoding.limit
         if limit is not None and length > limit:
@@ -131,14 +130,20 @@ class Stack(nn.Module):
         """Returns the blocks in their order, which are N times the same where they share their parameters."""
         return self.layer * self.config.N if self.config.share_layers else self.layer
 
+    def _layers_and_memory(self, memory: Memory | None) -> list[tuple[Block, KeysValues | None]]:
+        """Returns the blocks in their order, each with what it attends to in a memory, if there is one."""
+        layers = self._layers()
+        if memory is None:
+            return [(layer, None) for layer in layers]
+        return list(zip(layers, memory.keys_values, strict=True))
+
     def _scan(self, apply: Any, x_btd: Array, memory: Memory | None, noise: Noise | None) -> Array:
         """Applies the blocks with a scan over layers, so that XLA compiles one block instead of N.
 
         The parameter tree stays as it is (`encoder/layer_0/..`); the layers are stacked here.
         """
         layers = []
-        for n, layer in enumerate(self._layers()):
-            keys_values = None if memory is None else memory.keys_values[n]
+        for n, (layer, keys_values) in enumerate(self._layers_and_memory(memory)):
             key = None if noise is None else jax.random.fold_in(noise.key, n)
             layers.append((layer.variables["params"], keys_values, key))
         stacked_n = jax.tree.map(lambda *leaves: jnp.stack(leaves), *layers)
@@ -161,8 +166,7 @@ class Stack(nn.Module):
     def init_cache(self, memory: Memory | None, rows: int, beams: int, slots: int) -> StackCache:
         """Returns an empty cache of `slots` slots; each step fills `beams` of them."""
         blocks = []
-        for n, layer in enumerate(self._layers()):
-            keys_values = None if memory is None else memory.keys_values[n]
+        for layer, keys_values in self._layers_and_memory(memory):
             blocks.append(layer.init_cache(keys_values, rows, beams, slots))
         memory_segments_bs = None if memory is None else memory.segments_bs
         return StackCache(tuple(blocks), memory_segments_bs)

@@ -94,7 +94,7 @@ class Transformer(nn.Module):
         return logits_bmv, cache
 
     def attention_maps(self, source: Tokens, target: Tokens) -> dict[str, Float[Array, "n b h _ _"]]:
-        """Weights of all layers and heads: "encoder" [n,b,h,s,s], "decoder" [n,b,h,t,t], "cross" [n,b,h,t,s].
+        """Returns all layers' and heads' weights: "encoder" [n,b,h,s,s], "decoder" [n,b,h,t,t], "cross" [n,b,h,t,s].
 
         With a mixer that has no weights, "cross" alone.
         """

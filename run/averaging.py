@@ -46,12 +46,12 @@ def average(load: Callable[[int], Any], steps: Sequence[int]) -> Any:
                     f"checkpoint {step} has other parameters than checkpoint {steps[0]}: they cannot be averaged"
                 )
             shapes = these
-            params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
             if total is None:
-                total = params
+                total = jax.tree.map(lambda leaf: np.array(leaf, np.float64), params)
             else:
                 total = jax.tree.map(lambda sum_, leaf: np.add(sum_, leaf, out=sum_), total, params)
-    return jax.tree.map(lambda leaf: (leaf / len(steps)).astype(np.float32), total)
+            del params  # before the next one is loaded
+    return jax.tree.map(lambda sum_: np.divide(sum_, len(steps), out=sum_).astype(np.float32), total)
 
 
 def choose(choice: str, checkpoints: Sequence[Checkpoint]) -> list[int]:
@@ -180,7 +180,7 @@ def list_checkpoints(workdir: Path) -> list[Checkpoint]:
                     saved_at, metrics = checkpoints.about(step)
                     listed.append(Checkpoint(step, saved_at, metrics))
                 return listed
-            except (UserError, ValueError):
+            except ValueError:
                 if checkpoints.steps() == steps:
                     raise
                 # A training process has removed one meanwhile.

@@ -6,6 +6,7 @@ A run without them, such as one that was never trained here, is opened as it is.
 
 import sys
 from pathlib import Path
+from typing import Any
 
 from absl import flags
 
@@ -57,22 +58,32 @@ def _tokenizer_change(workdir: Path) -> str | None:
     return f"{path} has changed since the run was trained: {sums}"
 
 
+def saved_config(workdir: Path, step: int) -> dict[str, Any] | None:
+    """Returns the config that a checkpoint was saved with, newer keys at their defaults; None if it holds none."""
+    from run.config import add_missing
+
+    path = workdir / "checkpoints" / str(step) / "config" / "metadata"
+    if not path.is_file():
+        return None
+    try:
+        recorded = read_json(path, dict)
+    except UserError:
+        return None  # the parameters do not depend on this file
+    if "model.N" not in flat(recorded):
+        return None
+    add_missing(recorded)
+    return recorded
+
+
 def _config_change(workdir: Path, step: int) -> str | None:
     from run.config import add_missing
     from run.folder import differences
 
+    recorded = saved_config(workdir, step)
+    if recorded is None:
+        return None
     path = workdir / "config.json"
-    saved = workdir / "checkpoints" / str(step) / "config" / "metadata"
-    if not saved.is_file():
-        return None
-    try:
-        recorded = read_json(saved, dict)
-    except UserError:
-        return None  # nothing else depends on this file
-    if "model.N" not in flat(recorded):
-        return None
     config = read_json(path, dict)
-    add_missing(recorded)
     add_missing(config)
     different = differences(recorded, config)
     if not different:

@@ -17,7 +17,7 @@ from typing import Any
 
 import orbax.checkpoint as ocp
 from ml_collections import ConfigDict
-from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, BestN, EveryNSteps, LatestN
+from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, BestN, EveryNSteps
 
 from base.errors import UserError
 from run import checksums, saved
@@ -78,6 +78,7 @@ class Checkpoints:
         """
         self.folder = Path(folder).absolute()
         self._left_out: set[int] = set()
+        self._temporary: set[int] = set()
         self._manager: Any = None
         self._saving: int | None = None  # the last step whose saving was started
         self._failure: UserError | None = None  # why that could not be written
@@ -93,7 +94,7 @@ class Checkpoints:
                 self.folder.mkdir(parents=True, exist_ok=True)  # before the others look for it
         self._verified = max(saved.steps(self.folder), default=None)
         options = ocp.CheckpointManagerOptions(
-            preservation_policy=_preservation_policy(cfg),
+            preservation_policy=_preservation_policy(cfg, self._temporary),
             best_fn=quality,  # metrics are only written where this is set
             cleanup_tmp_directories=True,
             todelete_subdir=_DELETED,  # renamed first: killing a process during deletion leaves no partial checkpoint
@@ -130,6 +131,10 @@ class Checkpoints:
         with self._writing():
             self._manager.save(step, args=items, metrics=metrics or {}, force=True)
 
+    def mark_temporary(self, step: int) -> None:
+        """Does not count checkpoint `step` among the last ones, so that it is deleted once a newer one is saved."""
+        self._temporary.add(step)
+
     def add_metrics(self, step: int, metrics: dict) -> None:
         """Adds validation metrics to checkpoint `step`, which was saved without them."""
         self.wait()
@@ -138,13 +143,15 @@ class Checkpoints:
                 saved.replace_metrics(self.folder / str(step), metrics)
         self._manager.reload()
 
-    def restore(self, abstract_state: Any, step: int | None = None) -> tuple[Any, dict]:
-        """Returns (state, data position) of `step` or of the latest, with the shapes and sharding of `abstract_state`.
+    def restore(self, abstract_state: Any) -> tuple[Any, dict]:
+        """Returns (state, data position) of the latest checkpoint, with the shapes and sharding of `abstract_state`.
 
         Raises:
-          UserError: the checkpoint is damaged, missing, or of another model.
+          UserError: there is no checkpoint, or it is damaged or of another model.
         """
-        step = self._existing(step)
+        step = self.latest()
+        if step is None:
+            raise UserError(f"{self.folder}: there is no complete checkpoint here")
         folder = self.folder / str(step)
         earlier = max((saved_step for saved_step in self.steps() if saved_step < step), default=None)
         resume_from = f"checkpoint {earlier}" if earlier else "the beginning"
@@ -169,9 +176,13 @@ class Checkpoints:
         return max(self.steps(), default=None)
 
     def about(self, step: int) -> tuple[float, dict[str, float]]:
-        """Returns when `step` was saved, in seconds since 1970, and its validation metrics, {} if there are none."""
+        """Returns when `step` was saved, in seconds since 1970, and its validation metrics, {} if there are none.
+
+        Raises:
+          ValueError: a file of it is damaged or missing; the message says which.
+        """
         # Read from the files: the manager's own metadata() warns about every item that it cannot also restore.
-        return saved.about(self.folder / str(self._existing(step)))
+        return saved.about(self.folder / str(step))
 
     def wait(self) -> None:
         """Blocks until everything that `save` started is on disk; `UserError` if it could not be written."""
@@ -242,36 +253,44 @@ class Checkpoints:
         if is_main():
             shutil.rmtree(self.folder / _DELETED, ignore_errors=True)
 
-    def _existing(self, step: int | None) -> int:
-        steps = self.steps()
-        if not steps:
-            raise UserError(f"{self.folder}: there is no complete checkpoint here")
-        if step is not None and step not in steps:
-            raise UserError(f"{self.folder}: there is no checkpoint {step}; there are {', '.join(map(str, steps))}")
-        return steps[-1] if step is None else step
 
+class _Latest:
+    """A policy of orbax that keeps the last `count` checkpoints, not counting `temporary`, and the very last of all."""
 
-class _Best:
-    """A policy of orbax that keeps the `count` best checkpoints, those that `run.averaging.choose` finds best."""
-
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, temporary: set[int]) -> None:
         self._count = count
+        self._temporary = temporary
 
     def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> Sequence[bool]:
         """Returns of each checkpoint whether it is kept; called by orbax."""
-        judged_by = judge([checkpoint.metrics for checkpoint in checkpoints if checkpoint.metrics])
-        best = BestN(get_metric_fn=judged_by, n=self._count)
-        are_best = best.should_preserve(checkpoints, context=context)
-        # Where fewer were validated it fills up with others, which rank below all of them.
-        return [is_best and bool(one.metrics) for is_best, one in zip(are_best, checkpoints, strict=True)]
+        steps = [one.step for one in checkpoints]
+        counted = [step for step in steps if step not in self._temporary]
+        kept = {*counted[-self._count :], *steps[-1:]}
+        return [step in kept for step in steps]
 
 
-def _preservation_policy(cfg: ConfigDict) -> AnyPreservationPolicy:
+class _Best:
+    """A policy of orbax that keeps the `count` best checkpoints (`run.averaging.choose`), but no temporary one."""
+
+    def __init__(self, count: int, temporary: set[int]) -> None:
+        self._count = count
+        self._temporary = temporary
+
+    def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> Sequence[bool]:
+        """Returns of each checkpoint whether it is kept; called by orbax."""
+        validated = [one for one in checkpoints if one.metrics and one.step not in self._temporary]
+        best = BestN(get_metric_fn=judge([one.metrics for one in validated]), n=self._count)
+        are_best = best.should_preserve(validated, context=context)
+        kept = {one.step for is_best, one in zip(are_best, validated, strict=True) if is_best}
+        return [one.step in kept for one in checkpoints]
+
+
+def _preservation_policy(cfg: ConfigDict, temporary: set[int]) -> AnyPreservationPolicy:
     """Returns which checkpoints are kept: those that any of the keys of `config.checkpoint` asks for."""
     # Policies, not max_to_keep with best_fn: those delete the latest checkpoint once it is not among the best.
-    policies = [LatestN(n=cfg.keep_last)]
+    policies: list[Any] = [_Latest(cfg.keep_last, temporary)]
     if cfg.keep_best:
-        policies.append(_Best(cfg.keep_best))
+        policies.append(_Best(cfg.keep_best, temporary))
     if cfg.keep_every:
         policies.append(EveryNSteps(interval_steps=cfg.keep_every))
     return AnyPreservationPolicy(policies)

@@ -12,7 +12,12 @@ from base.errors import UserError
 def define_flags() -> None:
     """Defines --coordinator, --processes and --process, for every command that several processes share."""
     flags.DEFINE_string("coordinator", None, "HOST:PORT of process 0, if no cluster manager provides it")
-    flags.DEFINE_integer("processes", None, "number of processes; used with --coordinator", lower_bound=1)
+    flags.DEFINE_integer(
+        "processes",
+        None,
+        "number of processes; used with --coordinator, or 1 without it: this one alone, whatever else was started",
+        lower_bound=1,
+    )
     flags.DEFINE_integer("process", None, "index of this process, from 0; used with --coordinator", lower_bound=0)
 
 
@@ -20,8 +25,9 @@ def connect(options: Any, *, stops_together: bool = False) -> None:
     """Connects to the other processes of this run, by its flags; to be called before jax looks for devices.
 
     Cloud TPU slices, Slurm steps, Open MPI and Kubernetes jobs are detected (`jax.distributed`). Elsewhere the three
-    flags are needed, except on a single machine. With `stops_together` jax takes SIGTERM for itself, so that all
-    processes can agree on the step to stop after (`run.distributed.all_stop`).
+    flags are needed, except on a single machine. A process that was started alone, or says so by --processes=1, is not
+    connected. With `stops_together` jax takes SIGTERM for itself, so that all processes can agree on the step to stop
+    after (`run.distributed.all_stop`).
 
     Raises:
       UserError: only some of the flags are given, one cannot be right, or the other processes do not answer.
@@ -31,6 +37,8 @@ def connect(options: Any, *, stops_together: bool = False) -> None:
     coordinator = options.coordinator
     processes = options.processes
     process = options.process
+    if (coordinator, processes, process) == (None, 1, None):
+        return
     missing = [value is None for value in (coordinator, processes, process)]
     if any(missing) and not all(missing):
         raise UserError("--coordinator, --processes and --process go together: give all three or none")
@@ -40,21 +48,31 @@ def connect(options: Any, *, stops_together: bool = False) -> None:
         return
     jax.config.update("jax_enable_preemption_service", stops_together)
     try:
+        if coordinator is None and _started() == 1:
+            return
         jax.distributed.initialize(coordinator, processes, process)
-    except ValueError as error:
-        # Without a coordinator no cluster manager was found: on a single machine there is nothing to connect to.
-        if coordinator is not None:
-            raise UserError(f"--coordinator={coordinator}: {str(error).splitlines()[0]}") from error
-    except RuntimeError as error:
+    except (ValueError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
         given = "this cluster manager's job" if coordinator is None else f"--coordinator={coordinator}"
         raise UserError(f"{given}: no connection to the other processes ({reason})") from error
     else:
         # Only process 0 keeps programs, perhaps where the others cannot read them. XLA may divide the tuning of a
         # program for GPUs among all processes, and one that has loaded it would take no part.
-        # One process may be connected to itself alone: on a TPU VM of one host, in a Slurm step of one task.
+        # With all three flags, one process may be connected to itself alone.
         if compiled.is_own_folder() and jax.process_count() > 1:
             jax.config.update("jax_enable_compilation_cache", False)
+
+
+def _started() -> int:
+    """Returns how many processes a cluster manager has started together; 1 where there is none.
+
+    `jax.distributed.initialize` would connect a single one to itself, by a port that follows from the machine or the
+    job. A second command there would use the same port, and jax would end both.
+    """
+    from jax._src.clusters import ClusterEnv  # jax has no public way to ask without connecting
+
+    _, processes, _, _ = ClusterEnv.auto_detect_unset_distributed_params(None, None, None, None, None, 300)
+    return processes or 1
 
 
 def _check(coordinator: str, processes: int, process: int) -> None:

@@ -1,13 +1,19 @@
 """Training in several processes: which one writes, and how they stop together."""
 
+import hashlib
+import json
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import jax
+import numpy as np
 from jax.experimental import multihost_utils
+
+from base.errors import UserError
 
 
 def is_main() -> bool:
@@ -42,6 +48,24 @@ def broadcast_from_main(answer: bool) -> bool:
     if jax.process_count() == 1:
         return answer
     return bool(multihost_utils.broadcast_one_to_all(answer))
+
+
+def check_same_data(manifests: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raises a `UserError` in every process if one has read other data than process 0: its rows are of other batches.
+
+    `manifests` are those of the data, by split, as `run.json` records them.
+    """
+    if jax.process_count() == 1:
+        return
+    sums = {name: manifest["sha256"] for name, manifest in manifests.items()}
+    digest = hashlib.sha256(json.dumps(sums, sort_keys=True).encode()).digest()
+    all_pk = multihost_utils.process_allgather(np.frombuffer(digest, np.uint32))
+    others = [str(process) for process, own_k in enumerate(all_pk) if (own_k != all_pk[0]).any()]
+    if others:
+        keys = " and ".join(f"data.{name}" for name in sums)
+        raise UserError(
+            f"the data of process {', '.join(others)} are not those of process 0; {keys} must be the same on every host"
+        )
 
 
 def _look_again(folder: Path) -> None:

@@ -201,21 +201,22 @@ def place_rows(mesh: Mesh, own: Any) -> Any:
     return jax.tree.map(place, own)
 
 
-def cut_rows(mesh: Mesh, whole_b: np.ndarray) -> jax.Array:
+def shard_rows(mesh: Mesh, whole_b: np.ndarray) -> jax.Array:
     """Returns a global array, sharded by rows over the mesh, from one that every process holds in full."""
     return jax.make_array_from_callback(whole_b.shape, NamedSharding(mesh, ROWS), lambda index: whole_b[index])
 
 
 def place_params(mesh: Mesh, params: Any) -> Any:
     """Returns parameters, from the host or from devices, sharded according to the table."""
+    return jax.tree.map(place_array, params, shardings(placed_shapes(params, mesh)))
 
-    def place(leaf: Any, sharding: NamedSharding) -> jax.Array:
-        if isinstance(leaf, jax.Array) or jax.process_count() == 1:
-            return jax.device_put(leaf, sharding)
-        # `device_put` would gather the copies of all processes on every device, to compare them.
-        return jax.make_array_from_callback(leaf.shape, sharding, lambda index: leaf[index])
 
-    return jax.tree.map(place, params, shardings(placed_shapes(params, mesh)))
+def place_array(whole: Any, sharding: Any) -> jax.Array:
+    """Returns a sharded array, given the whole of it on the host of every process, or on devices."""
+    if isinstance(whole, jax.Array) or jax.process_count() == 1:
+        return jax.device_put(whole, sharding)
+    # `device_put` would gather the copies of all processes on every device, to compare them.
+    return jax.make_array_from_callback(whole.shape, sharding, lambda index: whole[index])
 
 
 def fetch(tree: Any) -> Any:

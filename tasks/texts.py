@@ -20,6 +20,7 @@ from data.prepared import Prepared
 from data.sources import open_corpus
 from data.tokenizer import Tokenizer
 from run.distributed import main_first
+from run.folder import model_config
 from run.sharding import process_shard
 from tasks.task import Data
 
@@ -97,7 +98,7 @@ def training_data(
     valid = examples(cfg, valid_text, tokenizer, 0)
     if check:
         check(cfg, train)
-    check_rows(cfg, train, valid)
+    check_rows(cfg.data, model_config(cfg, tokenizer.vocab_size).encoding.limit, train, valid)
     shard = process_shard(mesh, cfg.optim.accumulate)
     batches = TrainingBatches(train, cfg.data, seed=cfg.seed, shard=shard)
     validation_batches = partial(once, valid, cfg.data, process_shard(mesh))
@@ -111,7 +112,7 @@ def all_batches(
     """Returns the batches of a corpus, each record once, for a run of `cfg`; raises as `open_text` and `examples`."""
     prepared = open_text(cfg, tokenizer, spec, sides)
     records = examples(cfg, prepared, tokenizer, 0)
-    limit = cfg.model.max_positions if cfg.model.positions == "learned" else None
+    limit = model_config(cfg, tokenizer.vocab_size).encoding.limit
     return by_length(records, cfg.data, process_shard(mesh), limit)
 
 
@@ -140,23 +141,22 @@ def open_text(cfg: ConfigDict, tokenizer: Tokenizer, spec: str, sides: int = 1) 
     )
 
 
-def check_rows(cfg: ConfigDict, train: Any, valid: Any) -> None:
-    """Raises a `UserError` if the corpora need rows longer than the table of learned positions."""
-    if cfg.model.positions != "learned":
+def check_rows(cfg_data: ConfigDict, limit: int | None, train: Any, valid: Any) -> None:
+    """Raises a `UserError` if the corpora need rows longer than `limit`, the learned positions, if any."""
+    if limit is None:
         return
-    batching = cfg.data.batching
+    batching = cfg_data.batching
     for name, corpus in {"data.train": train, "data.valid": valid}.items():
         # Validation is by length even where training packs, but not where rows are windows of a text.
         if batching == "window" or (batching == "pack" and corpus is train):
-            longest = cfg.data.pack_length
+            longest = cfg_data.pack_length
         else:
             lengths_n = corpus.lengths.max(axis=1)
-            batches = length_batches(lengths_n, cfg.data.buckets, tokens=cfg.data.tokens_per_batch)
+            batches = length_batches(lengths_n, cfg_data.buckets, tokens=cfg_data.tokens_per_batch)
             longest = max(batch.length for batch in batches)
-        if cfg.model.max_positions < longest:
+        if limit < longest:
             raise UserError(
-                f"config: model.max_positions is {cfg.model.max_positions!r}; it must be at least {longest}, as long "
-                f"as the rows of {name}"
+                f"config: model.max_positions is {limit}; it must be at least {longest}, as long as the rows of {name}"
             )
 
 

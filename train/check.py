@@ -56,7 +56,7 @@ AT_LEAST_0 = (
     "seed",
 )
 SEARCH = ("beam", "alpha", "extra_length")  # keys of `decode` whose limits are those of the flags
-MOST = {"data.vocab_size": 1_000_000}  # what nothing that learns a vocabulary could do, found before a corpus is read
+MOST = {"data.vocab_size": 1_000_000}  # no vocabulary is as large; refused here, before a corpus is read
 ABOVE_0 = ("optim.lr", "optim.eps")
 # What muP (train/mup.py) is derived for, beside what model/config.py says of the model. Without factors in the forward
 # pass the norm of the softmax matrix's gradient grows with width, and so would what clipping does.
@@ -86,6 +86,7 @@ def check(cfg: ConfigDict, default: ConfigDict) -> None:
     """
     check_keys(cfg.to_dict(), default.to_dict(), "config")
     given = flat(cfg.to_dict())
+    defaults = flat(default.to_dict())
 
     def require(key: str, right: bool, what: str) -> None:
         _require(right, key, given[key], what)
@@ -114,11 +115,11 @@ def check(cfg: ConfigDict, default: ConfigDict) -> None:
     mixer = given["model.mixer"]
     for key, mixers in OF_ATTENTION.items():
         would_be_ignored = task in ONE_STACK and mixer in mixers
-        off = flat(default.to_dict())[key]
+        off = defaults[key]
         what = f"{off} for task {task} with model.mixer={mixer}, which would ignore it"
         require(key, not would_be_ignored or given[key] == off, what)
     for key in UNUSED.get(task, ()):
-        off = flat(default.to_dict())[key]
+        off = defaults[key]
         require(key, given[key] == off, f"{off} for task {task}, whose model would ignore it")
 
     optimiser = given["optim.name"]
@@ -129,7 +130,7 @@ def check(cfg: ConfigDict, default: ConfigDict) -> None:
     require("optim.weight_decay", decays or not given["optim.weight_decay"], f"0 with optim.name={optimiser}")
     if optimiser == "adafactor":
         for key in OF_ADAM:
-            off = flat(default.to_dict())[key]
+            off = defaults[key]
             require(key, given[key] == off, f"{off} with optim.name={optimiser}, which would ignore it")
     if optimiser == "schedule_free_adamw":
         is_constant = given["optim.schedule"] == "constant"

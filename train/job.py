@@ -62,7 +62,8 @@ def open_job(cfg: ConfigDict, workdir: Path, mesh: Mesh) -> Job:
 
 def _bleu(cfg: ConfigDict, config: ModelConfig, workdir: Path, mesh: Mesh) -> Measure:
     tokenizer = open_tokenizer(workdir / "tokenizer.model")
-    pairs = list(itertools.islice(open_corpus(cfg.data.valid).pairs(), cfg.eval.bleu_sentences))
+    corpus = open_corpus(cfg.data.valid)
+    pairs = list(itertools.islice(corpus.pairs(), cfg.eval.bleu_sentences))
     sources = [source for source, _ in pairs]
     references = [tokenizer.joined(target) for _, target in pairs]
     greedy = Decoding(beam=1, alpha=0.0, extra_length=cfg.decode.extra_length)
@@ -73,7 +74,8 @@ def _bleu(cfg: ConfigDict, config: ModelConfig, workdir: Path, mesh: Mesh) -> Me
         with shown as progress:
             translations = translator.translate(params, sources, progress=progress.update)
         hypotheses = [translation.text for translation in translations]
-        return {"bleu": sacrebleu(hypotheses, references, lowercase=cfg.data.lowercase).value}
+        lowercase = cfg.data.lowercase
+        return {"bleu": sacrebleu(hypotheses, references, lowercase=lowercase, language=corpus.target_language).value}
 
     return measure
 

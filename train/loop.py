@@ -14,9 +14,10 @@ from jaxtyping import PRNGKeyArray
 from ml_collections import ConfigDict
 
 from base.errors import UserError
-from run.changes import check_unchanged
+from data.pipeline import State
+from run.changes import check_unchanged, saved_config
 from run.checkpoint import Checkpoints
-from run.distributed import all_stop, broadcast_from_main, is_main
+from run.distributed import all_stop, broadcast_from_main, check_same_data, is_main
 from run.folder import as_json, model_config, open_folder, record_launch
 from run.records import read_metrics
 from run.sharding import make_mesh, place_rows, placed_shapes, shardings
@@ -82,6 +83,7 @@ def train(
     with Signals(alone=jax.process_count() == 1) as signals, open_folder(cfg, workdir):
         mesh = make_mesh(cfg.mesh)
         job = open_job(cfg, workdir, mesh)
+        check_same_data(job.manifests)
         tx = optimizer(cfg.optim, model.base_width, cfg.steps, model.d_model / model.base_width)
         init_key, dropout_key = jax.random.split(jax.random.key(cfg.seed))
         init = partial(init_state, job.objective.init, tx)
@@ -102,6 +104,8 @@ def train(
             check_unchanged(workdir, latest)
             state, position = checkpoints.restore(placed)
             job.batches.set_state(position)
+            if _is_of_a_signal(workdir, checkpoints, latest, position):
+                checkpoints.mark_temporary(latest)
         first = int(state.step) + 1
         trace = Profile(workdir, profile, first)
         if is_main():
@@ -205,6 +209,21 @@ def _updates(training: Training, state: TrainState, key: PRNGKeyArray, first: in
         if stopping or ended:
             break
     return ended
+
+
+def _is_of_a_signal(workdir: Path, checkpoints: Checkpoints, step: int, position: State) -> bool:
+    """Returns whether checkpoint `step` would not be there if no signal had stopped the run, at this position.
+
+    Without such a checkpoint `average:N` is of those that an uninterrupted run averages.
+    """
+    recorded = saved_config(workdir, step)  # not this launch's, which may save after other updates
+    if recorded is None:
+        return False
+    cfg = ConfigDict(recorded["checkpoint"])
+    if cfg.every_minutes > 0 or due(cfg, step, position):
+        return False
+    _, metrics = checkpoints.about(step)
+    return not metrics  # the last update of a run is always validated, and so is one that ends its patience
 
 
 def _overdue(cfg: ConfigDict, step: int, saved_at: float) -> bool:

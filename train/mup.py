@@ -39,8 +39,7 @@ RULES = (
 def scaled(r: float) -> optax.GradientTransformation:
     """Returns a transformation that multiplies Adam's updates of each parameter as `RULES` says, at r times the width.
 
-    Raises:
-      ValueError: no rule names a parameter.
+    Its `update` raises `ValueError` if no rule names a parameter.
     """
 
     def scale(path: tuple[Any, ...], update: jax.Array) -> jax.Array:
@@ -51,7 +50,7 @@ def scaled(r: float) -> optax.GradientTransformation:
 
 
 def power(name: str) -> float:
-    """Returns the power of r that the rate of the parameter at this path is multiplied by. Raises as `scaled` does."""
+    """Returns the power of r that the rate of the parameter at this path is multiplied by; `ValueError` without one."""
     for pattern, exponent in RULES:
         if re.search(pattern, name):
             return exponent

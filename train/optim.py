@@ -80,10 +80,8 @@ def optimizer(cfg: ConfigDict, d_model: int, steps: int, r: float = 1.0) -> opta
       cfg: `config.optim`.
       d_model: width of the model or, with muP, of its base.
       steps: updates in the whole run.
-      r: how many times as wide as its base the model is; but for 1, for "adam" alone (train/mup.py).
-
-    Raises:
-      ValueError: r is not 1, and train/mup.py has no rule for a parameter; when it updates.
+      r: how many times as wide as its base the model is; other than 1 for "adam" alone, whose `update` then raises
+        `ValueError` if train/mup.py has no rule for a parameter.
     """
 
     def rate(updates_done: Scalar) -> Float[Array, ""]:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import jax
 
 from base.errors import UserError
+from run.distributed import is_main
 
 FOLDER = "profile"  # of the run
 _SHOWN = 5  # operations
@@ -26,7 +27,7 @@ class Operation(NamedTuple):
 
 
 class Profile:
-    """Traces updates into `WORKDIR/profile`, for XProf, TensorBoard's profile plugin or Perfetto."""
+    """Traces updates of process 0 into `WORKDIR/profile`, for XProf, TensorBoard's profile plugin or Perfetto."""
 
     def __init__(self, workdir: Path, updates: tuple[int, int] | None, first: int) -> None:
         """Prepares the trace of `updates`, a first and a last one, in a launch whose first update is `first`.
@@ -48,7 +49,7 @@ class Profile:
 
     def before(self, step: int, state: Any) -> None:
         """Starts the trace if this update is the first to be traced, after waiting for those before."""
-        if step == self._first:
+        if step == self._first and is_main():
             jax.block_until_ready(state)
             jax.profiler.start_trace(self._folder)
             self._is_tracing = True

@@ -6,7 +6,6 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 from flax.traverse_util import flatten_dict, unflatten_dict
 
@@ -17,6 +16,7 @@ from run.changes import check_unchanged
 from run.config import read_config
 from run.distributed import is_main
 from run.parameters import params_sha256
+from run.sharding import place_array
 
 TOKENIZER = "tokenizer.model"
 
@@ -55,7 +55,7 @@ def warm_start(source: str, params: dict, workdir: Path) -> tuple[dict, dict[str
 
     mixed = dict(initial)
     for name in taken:
-        mixed[name] = jax.device_put(given[name], initial[name].sharding)
+        mixed[name] = place_array(given[name], initial[name].sharding)
     record = {
         "run": str(run),
         "checkpoints": steps,

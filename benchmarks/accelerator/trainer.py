@@ -44,9 +44,9 @@ def recipe(options: Options, name: str) -> ConfigDict:
 
 
 def trained(cfg: ConfigDict, folder: Path, seconds: float) -> dict[str, Any]:
-    """Trains in a process of its own until the seconds are over; returns its rates, and its share of the bare update.
+    """Trains in a process of its own until the seconds are over; returns its rates.
 
-    `overall_share` has everything between the first line of the log and the last, checkpoints too.
+    `overall_milliseconds` has everything between the first line of the log and the last, checkpoints too.
 
     Raises:
       UserError: training failed, or wrote too few lines to the log.

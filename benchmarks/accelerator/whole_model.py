@@ -52,16 +52,19 @@ def compare(config: ModelConfig, impl: str, rows: int, length: int) -> dict[str,
     packed, alone = packed_and_alone(rows, length, config.vocab_size)
     exact = dataclasses.replace(config, dtype="float32", attention_impl="einsum")
     with jax.default_matmul_precision("highest"):
-        expected = _logits_and_gradient(exact, params, packed)
-    found = {}
-    for name, chosen in (("", impl), ("_einsum", "einsum")):
-        logits, gradient = _logits_and_gradient(dataclasses.replace(config, attention_impl=chosen), params, packed)
-        found[f"logits{name}"] = _error(logits, expected[0])
-        found[f"gradient{name}"] = _error(gradient, expected[1])
-        if chosen == impl and "unpacked" not in found:
-            one_a_row, _ = _logits_and_gradient(dataclasses.replace(config, attention_impl=impl), params, alone)
-            found["unpacked"] = _error(logits, one_a_row)
-    return found
+        exact_logits, exact_gradient = _logits_and_gradient(exact, params, packed)
+    with_kernel = dataclasses.replace(config, attention_impl=impl)
+    logits, gradient = _logits_and_gradient(with_kernel, params, packed)
+    one_a_row, _ = _logits_and_gradient(with_kernel, params, alone)
+    with_einsum = dataclasses.replace(config, attention_impl="einsum")
+    logits_einsum, gradient_einsum = _logits_and_gradient(with_einsum, params, packed)
+    return {
+        "logits": _error(logits, exact_logits),
+        "gradient": _error(gradient, exact_gradient),
+        "unpacked": _error(logits, one_a_row),
+        "logits_einsum": _error(logits_einsum, exact_logits),
+        "gradient_einsum": _error(gradient_einsum, exact_gradient),
+    }
 
 
 def _logits_and_gradient(config: ModelConfig, params: Any, batch: Batch) -> tuple[np.ndarray, np.ndarray]:

@@ -111,7 +111,6 @@ def main(options: Any) -> None:
     if output.suffix in (".json", ".npz"):
         files.write(maps, output)
     elif output.suffix == ".html":
-        select(maps[kind], options.layer, options.head)
         choices = None if target is None else run_choices(model_run, maps, options.source, target)
         write_html(maps, title, output, choices)
     else:

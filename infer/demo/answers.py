@@ -78,7 +78,7 @@ class Demo:
         """Compiles what the answer to a text of this length needs, unless it has been or another answer is on its way.
 
         Raises:
-          UserError: as `answer`.
+          UserError: the text is empty, too long, or more than a line.
         """
         check_sentence(text)
         width = len(self._runs[0].run.tokenizer.encode(text)) // WARM_WIDTH
@@ -94,8 +94,10 @@ class Demo:
     def beam(self, text: str, target: str = "") -> dict[str, Any]:
         """Returns as "runs", for each run, its name and its search as `infer.translate.explain` draws it, or a note.
 
+        A search has no use for a target; it is there since the server gives one to every answer.
+
         Raises:
-          UserError: as `answer`.
+          UserError: the text is empty, too long, or more than a line.
         """
         check_sentence(text)
         answers: list[dict[str, Any]] = []

@@ -90,6 +90,8 @@ def about(sentences: Sentences, decoding: Decoding) -> dict[str, Any]:
 def headline(record: dict[str, Any]) -> str:
     """Returns one line: the data, the search options and the checkpoint steps."""
     search = f"beam {record['beam']}, alpha {record['alpha']:g}"
+    if record["length_penalty"] != "gnmt":
+        search += f", length penalty {record['length_penalty']}"
     if record["stopping"] != "exact":
         search += f", stopping {record['stopping']}"
     return f"{record['data']}: {record['sentences']:,} sentences, {search}, {named_steps(record['checkpoints'])}"

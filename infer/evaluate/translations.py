@@ -83,7 +83,7 @@ def evaluate(
         scores["signatures"][bleu.ORACLE] = oracle.signature
     record = {
         **scores,
-        "by_length": by_length(sources, hypotheses, joined),
+        "by_length": by_length(sources, hypotheses, joined, sentences.language),
         "seconds": seconds,
         "tokens_per_second": tokens / seconds,
         **provenance(model_run, sentences.data, sentences.name, others),

@@ -108,33 +108,33 @@ class _Recorder:
         name = context.method_name
         path = self._path(module, name)
         if isinstance(module, Stack) and name == "__call__":
-            args = (self._seen(f"{path}/embedding", args[0]), *args[1:])
+            args = (self._recorded(f"{path}/embedding", args[0]), *args[1:])
         if isinstance(module, Heads) and name == "output":
-            args = (self._seen(f"{path}/heads", args[0]), *args[1:])
+            args = (self._recorded(f"{path}/heads", args[0]), *args[1:])
         result = method(*args, **kwargs)
         if isinstance(module, Heads):
             return self._of_heads(path, name, result)
         if isinstance(module, FeedForward) and name == "hidden_layer":
-            return self._seen(f"{path}/hidden", result)
+            return self._recorded(f"{path}/hidden", result)
         if name != "__call__":
             return result
         path = path or "logits"
         if isinstance(result, tuple):
-            return (self._seen(path, result[0]), *result[1:])
-        return self._seen(path, result)
+            return (self._recorded(path, result[0]), *result[1:])
+        return self._recorded(path, result)
 
     def _of_heads(self, path: str, method: str, result: Any) -> Any:
         match method:
             case "queries":
-                return self._seen(f"{path}/q", result)
+                return self._recorded(f"{path}/q", result)
             case "keys_values":
-                k_bhsk = self._seen(f"{path}/k", result.k_bhsk)
-                v_bhse = self._seen(f"{path}/v", result.v_bhse)
+                k_bhsk = self._recorded(f"{path}/k", result.k_bhsk)
+                v_bhse = self._recorded(f"{path}/v", result.v_bhse)
                 return result._replace(k_bhsk=k_bhsk, v_bhse=v_bhse)
             case "weights":
-                return self._seen(f"{path}/weights", result)
+                return self._recorded(f"{path}/weights", result)
             case "output":
-                return self._seen(path, result)
+                return self._recorded(path, result)
             case _:
                 return result
 
@@ -147,7 +147,7 @@ class _Recorder:
             return path.replace("layer_0", f"layer_{n}")
         return path
 
-    def _seen(self, name: str, x_btd: Float[Array, "1 *h t d"]) -> Float[Array, "1 *h t d"]:
+    def _recorded(self, name: str, x_btd: Float[Array, "1 *h t d"]) -> Float[Array, "1 *h t d"]:
         """Records an activation, whose positions are its last axis but one; returns it, patched where `patch` says."""
         of_source = name.startswith("encoder") or name.endswith(("cross_attention/k", "cross_attention/v"))
         length = self._source_length if of_source else self._target_length

@@ -14,11 +14,19 @@ from data.length_batches import length_batches
 from data.tokenizer import Tokenizer
 from infer.runs import user_error_if_too_long
 from model.config import ModelConfig
-from model.search.ensemble import searched
+from model.search.ensemble import model_or_ensemble
 from run.distributed import is_main
-from run.sharding import cut_rows, data_mesh, fetch, place_params, row_parts
+from run.sharding import data_mesh, fetch, place_params, row_parts, shard_rows
 
 SHORTEST_ROW = 16
+
+
+# Shared by all callers: the same function, model and shapes compile once.
+@partial(jax.jit, static_argnames=("of_tokens", "model"))
+def _values(
+    of_tokens: Callable[..., jax.Array], model: Any, params: Any, source_bs: jax.Array, target_bt: jax.Array
+) -> jax.Array:
+    return of_tokens(model, params, source_bs, target_bt)
 
 
 def forced_batches(
@@ -101,12 +109,12 @@ def line_sums(
     target_ids = [[*tokenizer.target.encode(text), EOS] for text in targets]
     mesh = data_mesh()
     placed = place_params(mesh, params)
-    jitted = jax.jit(partial(of_tokens, searched(config)))
+    model = model_or_ensemble(config)
     configs = config if isinstance(config, tuple) else (config,)
 
     def apply(source_bs: np.ndarray, target_bt: np.ndarray) -> np.ndarray:
         with jax.set_mesh(mesh):
-            return fetch(jitted(placed, cut_rows(mesh, source_bs), cut_rows(mesh, target_bt)))
+            return fetch(_values(of_tokens, model, placed, shard_rows(mesh, source_bs), shard_rows(mesh, target_bt)))
 
     batches = forced_batches(
         apply,

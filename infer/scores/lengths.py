@@ -9,9 +9,12 @@ WIDTH = 5  # words of a band
 LAST = 60  # words; longer sources are one band
 
 
-def by_length(sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> list[dict[str, Any]]:
+def by_length(
+    sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str], language: str = ""
+) -> list[dict[str, Any]]:
     """Returns sacreBLEU and the share of exact matches, in per cent, for each band of `WIDTH` words of the source.
 
+    `language` is that of the references (`infer.scores.bleu.scorer`).
     A band is {"words": [1, 5], "lines": 3, "sacrebleu": 30.1, "exact_match": 33.3}; the last, of what is longer than
     `LAST` words, has no end: [61, null]. Words are what white space separates. A band without lines is left out.
 
@@ -31,7 +34,7 @@ def by_length(sources: Sequence[str], hypotheses: Sequence[str], references: Seq
             {
                 "words": [before + 1, None if before == LAST else before + WIDTH],
                 "lines": len(band_hypotheses),
-                "sacrebleu": sacrebleu(band_hypotheses, band_references).value,
+                "sacrebleu": sacrebleu(band_hypotheses, band_references, language=language).value,
                 "exact_match": exact_match(band_hypotheses, band_references).value,
             }
         )

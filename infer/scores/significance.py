@@ -7,8 +7,7 @@ are many of these if few lines differ: for two systems that differ in one line i
 in effect one-sided.
 """
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,14 +16,11 @@ from sacrebleu.metrics import BLEU, CHRF
 from scipy.stats import permutation_test
 
 from base.errors import UserError
+from infer.scores.bleu import scorer as bleu_scorer
 
 SAMPLES = 10_000  # exchanges
 DRAWS = 1_000  # of sentences, for the intervals
-METRICS: dict[str, Callable[[], BLEU | CHRF]] = {
-    "sacrebleu": BLEU,
-    "sacrebleu_lc": partial(BLEU, lowercase=True),
-    "chrf": CHRF,
-}
+METRICS = ("sacrebleu", "sacrebleu_lc", "chrf")
 _BATCH = 256  # exchanges in memory at once
 
 
@@ -44,9 +40,11 @@ def compare(
     *,
     metric: str = "sacrebleu",
     samples: int = SAMPLES,
+    language: str = "",
 ) -> Comparison:
     """Tests `system` against `baseline`, line for line translations of the same sentences, by one of `METRICS`.
 
+    `language` is that of the references (`infer.scores.bleu.scorer`).
     The intervals are sacreBLEU's bootstrap over sentences (`bs` in the signature). `p` is of `samples` random
     exchanges (`ar`), or of all if there are no more. The seed is sacreBLEU's.
 
@@ -56,7 +54,7 @@ def compare(
     if not len(baseline) == len(system) == len(references):
         counts = f"{len(baseline)}, {len(system)} and {len(references)}"
         raise UserError(f"{counts} lines: a paired test needs two translations of each reference")
-    scorer = METRICS[metric]()
+    scorer = CHRF() if metric == "chrf" else bleu_scorer(language, lowercase=metric == "sacrebleu_lc")
     baseline_score = scorer.corpus_score(list(baseline), [list(references)], DRAWS)
     system_score = scorer.corpus_score(list(system), [list(references)], DRAWS)
     signature = scorer.get_signature()
@@ -111,9 +109,15 @@ def _statistics(scorer: BLEU | CHRF, lines: Sequence[str], references: Sequence[
     return np.array(scorer._extract_corpus_statistics(list(lines), [list(references)]), np.float64)
 
 
-def compare_all(baseline: Sequence[str], system: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
+def compare_all(
+    baseline: Sequence[str], system: Sequence[str], references: Sequence[str], language: str = ""
+) -> dict[str, Any]:
     """Returns the comparison by each of `METRICS`, for JSON; see `compare`."""
-    return {metric: compare(baseline, system, references, metric=metric)._asdict() for metric in METRICS}
+    comparisons: dict[str, Any] = {}
+    for metric in METRICS:
+        found = compare(baseline, system, references, metric=metric, language=language)
+        comparisons[metric] = found._asdict()
+    return comparisons
 
 
 def as_text(comparisons: dict[str, Any]) -> str:

@@ -27,7 +27,7 @@ from infer.translate.translator import row_lengths, search_of
 from model.config import ModelConfig
 from model.search import state as states
 from model.search.beam import Extensions, beam_search, length_penalty, most_probable
-from model.search.ensemble import searched
+from model.search.ensemble import model_or_ensemble
 from model.search.rules import Rules
 from model.search.state import Hypotheses, Model, SearchState
 
@@ -114,7 +114,7 @@ def beam_tree(
     if not 1 < len(source_ids) <= LONGEST:
         raise UserError(f"a sentence of {len(source_ids) - 1} subwords cannot be drawn, only one of 1 to {LONGEST - 1}")
     configs = model_config if isinstance(model_config, tuple) else (model_config,)
-    model = searched(model_config)
+    model = model_or_ensemble(model_config)
     lengths = row_lengths(configs)  # those of `Translator`, so that little is compiled
     if len(source_ids) > lengths[-1]:
         raise UserError(f"the sentence has more than the {lengths[-1] - 1} subwords that the model can read")
@@ -243,8 +243,14 @@ def explained(
     if len(lines) > MOST_LINES:
         raise UserError(f"--explain={path}: draws at most {MOST_LINES} lines, and there are more")
     decoded = [text.removesuffix("\r") for chunk in chunks(lines, MOST_LINES) for text in chunk]
-    texts = [text for text in decoded if tokenizer.encode(text)]
-    trees = [beam_tree(model_config, params, tokenizer, decoding, text) for text in texts]
+    trees: list[BeamTree] = []
+    for number, text in enumerate(decoded, 1):
+        if not tokenizer.encode(text):
+            continue
+        try:
+            trees.append(beam_tree(model_config, params, tokenizer, decoding, text))
+        except UserError as error:
+            raise UserError(f"standard input, line {number}: {error}") from error
     with writing(f"--explain={path}"):
         write_text(path, page(trees))
     return lines

@@ -28,11 +28,11 @@ from infer.translate.stages import find
 from model.config import ModelConfig
 from model.search.beam import beam_search
 from model.search.diverse import diverse_search
-from model.search.ensemble import searched
+from model.search.ensemble import model_or_ensemble
 from model.search.rules import Rules
 from model.search.sampling import sample
 from model.search.state import Hypotheses, Search
-from run.sharding import cut_rows, data_mesh, place_params, row_parts
+from run.sharding import data_mesh, place_params, row_parts, shard_rows
 
 SHORTEST_ROW = 32
 MAX_INPUT = 512  # source subwords with EOS; longer lines are translated in pieces
@@ -122,7 +122,7 @@ class Translator:
         self._positions = min(limits, default=None)  # of the shortest table of learned positions
         self._row_lengths = row_lengths(configs, max_input)
         self._max_input = self._row_lengths[-1]
-        model = searched(model_config)
+        model = model_or_ensemble(model_config)
         self._rules = Rules(min_length=decoding.min_length, no_repeat=decoding.no_repeat)
         if decoding.sampling is not None:
             self._key = jax.random.key(decoding.sampling.seed)
@@ -228,7 +228,7 @@ class Translator:
         self, params: Any, source_bs: np.ndarray, lines: list[int], required_of: dict[int, Required]
     ) -> list[list[Hypothesis]]:
         """Returns the hypotheses of the first rows of a batch, those of `lines`; the others are padding."""
-        arrays: dict[str, Any] = {"inputs_bs": cut_rows(self._mesh, source_bs)}
+        arrays: dict[str, Any] = {"inputs_bs": shard_rows(self._mesh, source_bs)}
         required = [required_of.get(line, Required()) for line in lines]
         rules = self._rules_of(required, lines, source_bs)
         if rules is not None:
@@ -236,7 +236,8 @@ class Translator:
         elif self._decoding.sampling is not None:
             padding = [0] * (len(source_bs) - len(lines))
             line_b = np.array(lines + padding, np.uint32)
-            arrays["keys_b"] = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(self._key, cut_rows(self._mesh, line_b))
+            fold_in_lines = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
+            arrays["keys_b"] = fold_in_lines(self._key, shard_rows(self._mesh, line_b))
         outputs = self._find(params, **arrays)
         return [self._hypotheses(outputs, row)[: self._decoding.nbest] for row in range(len(lines))]
 
@@ -255,10 +256,10 @@ class Translator:
             return None if rules == Rules() else rules
         if any(prefixes):
             prefix_bp = _padded_prefixes(prefixes, len(source_bs))
-            rules = dataclasses.replace(rules, prefix_bp=cut_rows(self._mesh, prefix_bp))
+            rules = dataclasses.replace(rules, prefix_bp=shard_rows(self._mesh, prefix_bp))
         if any(phrases):
             phrases_bcl = _padded_phrases(phrases, len(source_bs))
-            rules = dataclasses.replace(rules, phrases_bcl=cut_rows(self._mesh, phrases_bcl))
+            rules = dataclasses.replace(rules, phrases_bcl=shard_rows(self._mesh, phrases_bcl))
         return rules
 
     def _check_room(self, line: int, source_length: int, needed: int) -> None:
@@ -311,7 +312,7 @@ def search_of(decoding: Decoding) -> tuple[Callable[..., Search], dict[str, Any]
 def _break_of(text: str) -> int:
     """Returns where to cut a text: in its middle third, at the best kind of break there is, nearest to the middle."""
     middle = len(text) // 2
-    third = len(text) // 3
+    third = max(1, len(text) // 3)  # so that something is left on both sides
     for pattern in _BREAKS:
         ends = [match.end() for match in re.finditer(pattern, text)]
         places = [end for end in ends if third <= end <= len(text) - third]

@@ -73,7 +73,7 @@ def _mean_log_probs(logits: list[Float[Array, "*b v"]]) -> Float[Array, "*b v"]:
     return jnp.mean(jnp.stack(log_probs), axis=0)
 
 
-def searched(config: ModelConfig | tuple[ModelConfig, ...]) -> Any:
+def model_or_ensemble(config: ModelConfig | tuple[ModelConfig, ...]) -> Any:
     """Returns the model of a config; of several, their ensemble."""
     if isinstance(config, tuple):
         return Ensemble(tuple(map(translation_model, config)))

@@ -1,9 +1,10 @@
 """What beam search and sampling share: a batch of hypotheses that grow by one token per step.
 
-The model is any Flax module with three methods. `output_limits(inputs, extra_length)` returns the longest length of
-each output; `start(inputs, beams, slots)` the first token and the empty cache; `step(token_bm, step, cache)` the logits
-after the next token of each beam, and the updated cache. The cache has `select(parents)`, which makes each beam
-continue the given parent, and `grow(slots)`. Inputs are rows of ids; a row of zeros is skipped at no cost.
+The model is a Flax module, or an `Ensemble` of several, with three methods. `output_limits(inputs, extra_length)`
+returns the most tokens of each output, and of any; `start(inputs, beams, slots)` the first token of each search, and
+the cache of what is before it; `step(token_bm, step, cache)` the logits after the next token of each beam, and the
+updated cache. The cache has `select(parents)`, which makes each beam continue the given parent, and `grow(slots)`.
+Inputs are rows of ids; a row of zeros is skipped at no cost.
 """
 
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from base.ids import BOS, EOS, PAD
 
-Model = Any  # a Flax module as above
+Model = Any  # with the methods above
 P = ParamSpec("P")
 FIRST_STEPS = 24  # the cache's initial size, in steps
 

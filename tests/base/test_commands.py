@@ -135,6 +135,19 @@ def test_output_that_stops_being_read_or_stored_while_it_is_written(tmp_path: Pa
         ("raise UserError('a\\nb' + '\\033[2J')", 2, "", "error: a\\nb\\x1b[2J"),
         ("raise UserError('9' * 5000)", 2, "", f"error: {'9' * 1000} ... {'9' * 500}"),
         ("raise MemoryError", 2, "", "error: there is not enough memory: take less at a time"),
+        (
+            "raise RuntimeError('Unable to initialize backend: it is in use\\nmore')",
+            2,
+            "",
+            "error: Unable to initialize backend: it is in use",
+        ),
+        (
+            "raise RuntimeError('RESOURCE_EXHAUSTED: Out of memory\\nmore')",
+            2,
+            "",
+            "error: there is not enough memory: RESOURCE_EXHAUSTED: Out of memory; a larger --config.optim.accumulate "
+            "makes the same updates in less, a smaller --batch_tokens the same searches",
+        ),
         ("raise PermissionError(13, 'Permission denied', 'a/b')", 2, "", "error: a/b: Permission denied"),
         ("print('a\\ud800b')", 0, "a\\ud800b\n", ""),
     ],
@@ -364,3 +377,9 @@ def test_a_clone_that_is_not_installed_has_no_version(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(vaswani.__main__, "version", absent)
     assert vaswani.__main__._version() == "(not installed)"
+
+
+def test_a_flag_that_may_be_repeated_says_so_once() -> None:
+    done = subprocess.run([sys.executable, "-m", "paper.heads", "--help"], capture_output=True, text=True, cwd=ROOT)
+    said = "  --workdir: folder of the run; repeat this option to specify a list of values"
+    assert said in done.stdout.splitlines()

@@ -15,6 +15,7 @@ from base.ids import EOS
 from configs.common import default
 from data import cache as module
 from data.cache import prepare
+from data.imported import open_tokenizer
 from data.of_config import prepare_all
 from data.prepared import Prepared, id_type
 from data.sources import open_corpus
@@ -284,7 +285,7 @@ def test_prepare_all_trains_keeps_and_reuses_the_tokenizer(spec, tmp_path, monke
     cfg.max_ratio = 99.0
     tokenizer, train, valid = prepare_all(cfg, tmp_path / "run" / "tokenizer.model")
     assert (len(train), len(valid)) == (100, 120)
-    assert Tokenizer.from_file(tmp_path / "run" / "tokenizer.model").sha256 == tokenizer.sha256
+    assert open_tokenizer(tmp_path / "run" / "tokenizer.model").sha256 == tokenizer.sha256
     captured = capsys.readouterr()
     assert captured.out == "" and "120 read, 100 kept, 20 empty, 0 too_long, 0 ratio" in captured.err
     monkeypatch.setattr(Tokenizer, "train", None)

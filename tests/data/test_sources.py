@@ -125,7 +125,7 @@ def test_grammar() -> None:
     )
     for spec in ("grammar:dev", "grammar:", "grammar:train:x"):
         assert "SPLIT" in error(spec)
-    assert "{en,de} and {de,en} only" in error("grammar:train:5:{en,fr}")
+    assert "write {en,de}, {de,en} or {en,PROPERTY}" in error("grammar:train:5:{en,fr}")
     assert "is empty" in error("grammar:train:0")
 
 

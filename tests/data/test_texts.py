@@ -149,6 +149,8 @@ def test_an_epoch_of_windows_is_the_text_once() -> None:
         again = window_plan(103, tokens=40, length=8, seed=1, epoch=epoch)
         np.testing.assert_array_equal(rows, np.concatenate([planned.rows_bc[:, 0] for planned in again]))
     assert offsets == set(range(8))
+    other = window_plan(103, tokens=40, length=8, seed=2, epoch=29)
+    assert not np.array_equal(rows, np.concatenate([planned.rows_bc[:, 0] for planned in other]))
     assert window_plan(8, tokens=8, length=8)[0].rows_bc.tolist() == [[0]]
     with pytest.raises(UserError, match=r"^data\.pack_length is 8, and the text has 7 ids: too few"):
         window_plan(7, tokens=8, length=8)

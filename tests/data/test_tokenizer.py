@@ -1,14 +1,17 @@
+import io
 import random
 import unicodedata
 from pathlib import Path
 
 import pytest
+import sentencepiece
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from base.errors import UserError
 from base.ids import BOS, EOS, PAD, UNK
 from data import tokenizer as module
+from data.imported import open_tokenizer
 from data.tokenizer import Tokenizer
 
 WORDS = [
@@ -44,7 +47,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def tokenizer(path: Path) -> Tokenizer:
-    return Tokenizer.from_file(path)
+    return open_tokenizer(path)
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
@@ -96,7 +99,7 @@ def test_training_is_deterministic_and_the_file_is_all(tokenizer: Tokenizer, pat
     again = Tokenizer.train(iter(corpus()), 360, tmp_path / "again.model")
     assert (tmp_path / "again.model").read_bytes() == path.read_bytes()
     tokenizer.save(tmp_path / "saved.model")
-    saved = Tokenizer.from_file(tmp_path / "saved.model")
+    saved = open_tokenizer(tmp_path / "saved.model")
     assert saved.sha256 == again.sha256 == tokenizer.sha256
     assert saved.vocab_size == tokenizer.vocab_size == 360
     assert sorted(p.name for p in tmp_path.iterdir()) == ["again.model", "saved.model"]
@@ -106,7 +109,7 @@ def test_lower_case_is_part_of_the_model(tokenizer: Tokenizer, tmp_path: Path) -
     lower = Tokenizer.train(corpus(), 340, tmp_path / "lower.model", lowercase=True)
     assert (tokenizer.lowercase, lower.lowercase) == (False, True)
     assert lower.decode(lower.encode("Der GROSSE Ärger")) == "der grosse ärger"
-    assert Tokenizer.from_file(tmp_path / "lower.model").lowercase
+    assert open_tokenizer(tmp_path / "lower.model").lowercase
 
 
 def test_a_large_corpus_is_sampled_the_same_every_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -135,14 +138,14 @@ def test_errors_say_what_would_do(tmp_path: Path) -> None:
 
 def test_faulty_files_are_named(tmp_path: Path, path: Path) -> None:
     with pytest.raises(UserError, match=r"none\.model: cannot be read"):
-        Tokenizer.from_file(tmp_path / "none.model")
+        open_tokenizer(tmp_path / "none.model")
     for content in (b"no model", path.read_bytes()[:1000], b""):
         (tmp_path / "bad.model").write_bytes(content)
         with pytest.raises(UserError, match=r"bad\.model: "):
-            Tokenizer.from_file(tmp_path / "bad.model")
+            open_tokenizer(tmp_path / "bad.model")
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"x\.model: cannot be written"):
-        Tokenizer.from_file(path).save(tmp_path / "file" / "x.model")
+        open_tokenizer(path).save(tmp_path / "file" / "x.model")
 
 
 def test_a_text_of_long_lines_is_not_called_empty(tmp_path: Path) -> None:
@@ -150,3 +153,12 @@ def test_a_text_of_long_lines_is_not_called_empty(tmp_path: Path) -> None:
         Tokenizer.train(["a b " * 5_000] * 3, 265, tmp_path / "x.model")
     with pytest.raises(UserError, match=r"^the training text is empty"):
         Tokenizer.train(["", " "], 265, tmp_path / "x.model")
+
+
+def test_what_a_model_without_pieces_of_bytes_lacks_is_counted() -> None:
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(corpus()), model_writer=model, model_type="unigram", vocab_size=40, minloglevel=2,
+        hard_vocab_limit=False, pad_id=PAD, bos_id=BOS, eos_id=EOS, unk_id=UNK,
+    )  # fmt: skip
+    assert Tokenizer(model.getvalue()).unknown(["the 你好 dog", "the dog"]) == 1

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from unittest import mock
 
+import jax
 import numpy as np
 import pytest
 
@@ -119,3 +120,12 @@ def test_the_readme_shows_the_documented_example() -> None:
     readme = (Path(__file__).parent.parent.parent / "README.md").read_text()
     shown = readme.partition("```python\n")[2].partition("```")[0]
     assert "\n".join(line for line in shown.splitlines() if line) == example
+
+
+def test_parameters_are_on_the_device_before_the_first_call(model: LoadedRun) -> None:
+    assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(model.run.params))
+
+
+def test_the_language_of_the_corpus_may_name_a_country(model: LoadedRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model.run.config.data, "train", "text:x.{en,zh-CN}")
+    assert "tok:zh" in model.score(SOURCES, REFERENCES)["signatures"]["sacrebleu"]

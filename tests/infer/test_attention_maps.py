@@ -336,3 +336,14 @@ def test_bertviz_is_given_both_sides_where_there_is_cross_attention_alone(run: R
     assert set(found) == {"cross_attention", "encoder_tokens", "decoder_tokens"}
     sizes = len(found["decoder_tokens"]), len(found["encoder_tokens"])
     assert np.shape(found["cross_attention"]) == (1, 1, 1, *sizes) and sizes[0] != sizes[1]
+
+
+@pytest.mark.parametrize(("name", "value"), [("kind", "cross"), ("layer", 2), ("head", 1)])
+def test_what_chooses_for_a_png_is_refused_for_other_files(tmp_path: Path, name: str, value: object):
+    given = SimpleNamespace(source="The dog.", target=None, kind=None, layer=None, head=None)
+    vars(given)[name] = value
+    given.output = str(tmp_path / "map.png")
+    command.check(given)
+    given.output = str(tmp_path / "map.html")
+    with pytest.raises(UserError, match=rf"^--{name} chooses what a PNG shows; the other files hold everything"):
+        command.check(given)

@@ -167,3 +167,14 @@ def test_edits_are_the_fewest_that_turn_one_line_into_the_other() -> None:
         first, second = (tuple(draw.choices("abc", k=draw.randrange(1, 6))) for _ in range(2))
         expected = 100 * fewest(first, second) / len(second)
         assert bleu.edits_as_is([" ".join(first)], [" ".join(second)]).value == pytest.approx(expected), (first, second)
+
+
+def test_a_language_without_spaces_is_not_one_word_a_line() -> None:
+    hypotheses = ["他在公园里读一本旧书。", "我们昨天错过了去柏林的火车。"]
+    references = ["他在公园里看一本旧书。", "我们昨天错过了去柏林的火车。"]
+    for language, tokeniser in (("zh", "zh"), ("zh-CN", "zh"), ("ja", "char"), ("de", "13a"), ("", "13a")):
+        score = bleu.sacrebleu(hypotheses, references, language=language)
+        assert f"tok:{tokeniser}|" in score.signature
+        assert (score.value > 80) == (tokeniser != "13a")
+    scores = bleu.all_scores(hypotheses, references, "zh")
+    assert scores["sacrebleu"] == scores["sacrebleu_lc"] == bleu.sacrebleu(hypotheses, references, language="zh").value

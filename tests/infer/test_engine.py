@@ -17,6 +17,7 @@ from base.errors import UserError
 from base.ids import EOS
 from infer.attention import alignment
 from infer.attention.alignment import align, links_of, words_of
+from infer.attention.maps import attention_maps
 from infer.runs import Run, open_run, open_runs
 from infer.scores import bleu
 from infer.scores.given import parse_lists
@@ -224,3 +225,20 @@ def test_a_word_that_the_vocabulary_lacks_cannot_be_required(wish: Required, run
     searching = Translator(config, words, Decoding(1, 0.6, 9))
     with pytest.raises(UserError, match=r"^line 3: what is required of its translation has a symbol that is not in "):
         searching.translate(tiny.perturbed(config), ["the dog"], required=[wish], first_line=3)
+
+
+def test_words_are_linked_by_the_mean_over_a_layers_heads_where_they_are_predicted(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights: list[np.ndarray] = []
+
+    def numbered(weights_ts: np.ndarray, *words: list[int]) -> list[tuple[int, int]]:
+        weights.append(weights_ts)
+        return [(len(weights) - 1, 0)]
+
+    monkeypatch.setattr(alignment, "links_of", numbered)
+    for (source, target), ((number, _),) in zip(tiny.PAIRS, align(run, tiny.PAIRS, 1), strict=True):
+        cross = attention_maps(run.model_config, run.params, run.tokenizer, source, target)["cross"]
+        mean_ts = cross.weights_nhts[1].mean(0)
+        t, s = mean_ts.shape
+        np.testing.assert_allclose(weights[number][:t, :s], mean_ts, atol=1e-6)

@@ -22,7 +22,7 @@ from base.ids import BOS, EOS
 from base.tokens import Tokens
 from infer.evaluate import command, predictions, texts, translations
 from infer.evaluate.record import save
-from infer.evaluate.sentences import Sentences, open_files, open_split
+from infer.evaluate.sentences import Sentences, about, headline, open_files, open_split
 from infer.runs import Run, open_run
 from infer.scores import bleu
 from infer.scores import given as rescore
@@ -384,3 +384,14 @@ def test_symbols_of_the_references_that_the_vocabulary_lacks_are_counted(
     printed = capsys.readouterr().err
     assert "note: 1 symbols of the text are not in the vocabulary and read as unknown\n" in printed
     assert "note: 1 symbols of the references are not in the vocabulary and read as unknown\n" in printed
+
+
+@pytest.mark.parametrize(
+    ("more", "shown"),
+    [({}, ""), ({"length_penalty": "power", "stopping": "full"}, ", length penalty power, stopping full")],
+)
+def test_the_first_line_names_a_search_that_is_not_the_papers(more: dict[str, str], shown: str) -> None:
+    sentences = Sentences("test", "tsv:x.tsv", "de", ["a"], ["b"])
+    search = about(sentences, dataclasses.replace(GREEDY, **more))
+    record = {"data": sentences.data, "checkpoints": [7], **search}
+    assert headline(record) == f"tsv:x.tsv: 1 sentences, beam 1, alpha 0.6{shown}, step 7"

@@ -124,8 +124,9 @@ def test_the_lines_go_on_and_those_without_text_have_no_tree(run: Run, tmp_path:
         explained(io.BytesIO(b"a\n" * (MOST_LINES + 1)), *given, tmp_path / "many.html")
     with pytest.raises(UserError, match=r"^--explain=.*cannot be written \(Is a directory\)$"):
         explained(io.BytesIO(b"a\n"), *given, tmp_path)
-    with pytest.raises(UserError, match=r"^a sentence of \d+ subwords cannot be drawn, only one of 1 to 99$"):
-        explained(io.BytesIO(b"a dog " * 99), *given, tmp_path / "long.html")
+    too_long = r"^standard input, line 2: a sentence of \d+ subwords cannot be drawn, only one of 1 to 99$"
+    with pytest.raises(UserError, match=too_long):
+        explained(io.BytesIO(b"\n" + b"a dog " * 99), *given, tmp_path / "long.html")
     assert not (tmp_path / "many.html").exists() and not (tmp_path / "long.html").exists()
 
 

@@ -1,10 +1,12 @@
 """Teacher-forced batches hold every pair once, in rows that the model can read."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from base.errors import UserError
-from infer.scores.forced import forced_batches
+from infer.scores.forced import forced_batches, line_sums
+from tests import tiny
 
 SOURCES = [[5] * length for length in (3, 17, 9, 1, 30)]
 TARGETS = [[6] * length for length in (4, 2, 25, 1, 30)]
@@ -55,3 +57,15 @@ def test_a_sentence_too_long_for_the_model_is_a_user_error():
 
     with pytest.raises(UserError, match=r"^a sentence is too long for this model: 30 positions"):
         next(forced_batches(model, SOURCES, width=8, tokens=64, limit=16))
+
+
+def test_a_second_call_compiles_nothing():
+    traced = []
+
+    def of_tokens(model, params, source_bs, target_bt):
+        traced.append(target_bt.shape)
+        return jnp.ones(target_bt.shape)
+
+    for _ in range(2):
+        line_sums(of_tokens, tiny.TINY, {}, tiny.tokenizer(), ["a dog"], ["the dog"])
+    assert len(traced) == 1

@@ -97,3 +97,11 @@ def test_every_metric_is_compared_and_lower_case_ignores_case() -> None:
 def test_a_comparison_is_a_line_with_both_scores_the_difference_and_p() -> None:
     comparison = {"scores": (38.98, 39.9), "intervals": (1.68, 1.58), "p": 0.0321, "signature": "nrefs:1"}
     assert as_text({"chrf": comparison}) == "chrf          38.98 ± 1.68,  39.90 ± 1.58, +0.92, p 0.032   nrefs:1"
+
+
+def test_lines_without_spaces_are_compared_by_their_characters() -> None:
+    references = ["他在公园里看一本旧书。", "我们昨天错过了去柏林的火车。", "医生写了一封很长的信。"] * 8
+    worse = [line if place % 3 else "他在公园里睡觉。" for place, line in enumerate(references)]
+    found = compare_all(worse, references, references, "zh")
+    assert "tok:zh" in found["sacrebleu"]["signature"]
+    assert 50 < found["sacrebleu"]["scores"][0] < found["sacrebleu"]["scores"][1] == pytest.approx(100)

@@ -255,3 +255,8 @@ def test_progress_counts_every_row(config, tokenizer, params):
     seen = []
     make(config, tokenizer).translate(params, [*LINES, ""], progress=seen.append)
     assert seen == sorted(seen) and seen[-1] == len(LINES)
+
+
+def test_a_character_of_many_subwords_is_cut_from_the_space_behind_it(config, tokenizer):
+    pieces = make(config, tokenizer, max_input=16)._cut("\ufdfa \ufdfa")
+    assert [len(piece) for piece in pieces if piece] == [15, 15]

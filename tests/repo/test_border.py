@@ -14,7 +14,6 @@ from data.images import open_images
 from data.imported import open_tokenizer
 from data.lines import file_digest, read_lines
 from data.sources import open_corpus
-from data.tokenizer import Tokenizer
 from infer.scores.brackets import read_parameters
 from infer.scores.given import parse_lists
 from infer.scores.pairs import read_pair
@@ -65,7 +64,6 @@ def test_other_files_are_regular_ones(endless: str, tmp_path: Path) -> None:
     for read in (
         lambda: list(read_lines(Path(endless))),
         lambda: open_tokenizer(endless),
-        lambda: Tokenizer.from_file(endless),
         lambda: open_images(f"idx:{endless},x", (8, 8), 10),
     ):
         with pytest.raises(UserError, match=r"\(not a regular file\)$"):

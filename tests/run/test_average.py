@@ -1,5 +1,7 @@
 """Checkpoint averaging, and the choices of checkpoints."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -111,3 +113,15 @@ def test_a_run_without_checkpoints_is_an_error():
 def test_checkpoints_without_a_validation_are_not_left_out_in_silence(capsys: pytest.CaptureFixture[str]):
     assert choose("best", run({}, {}, {"nll": 2.0})) == [30]
     assert capsys.readouterr().err == "note: checkpoints that were not validated cannot be the best: 2 of 3\n"
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_one_checkpoint_and_one_sum_are_in_memory_at_a_time(count: int):
+    size = 1_000_000
+    tracemalloc.start()
+    try:
+        average(lambda step: {"embed": np.full(size, step, np.float32)}, list(range(count)))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 12.5 * size

@@ -79,7 +79,6 @@ def test_a_state_comes_back_and_so_does_the_data_position(tmp_path: Path) -> Non
     restored, position = checkpoints.restore(jax.eval_shape(lambda: state(0)))
     assert_equal(restored, state(5))
     assert position == {"epoch": 1, "batch": 5}
-    assert_equal(checkpoints.restore(jax.eval_shape(lambda: state(0)), step=3)[0], state(3))
     checkpoints.close()
     params = load_params(tmp_path, 3)
     assert_equal(params, state(3).params)
@@ -218,9 +217,9 @@ def test_another_models_checkpoint_is_named_with_both_shapes(tmp_path: Path) -> 
 def test_what_is_not_there_is_said_to_be_absent(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such folder"):
         Checkpoints(tmp_path / "checkpoints")
-    checkpoints = filled(tmp_path / "checkpoints", {3: None})
-    with pytest.raises(UserError, match="no checkpoint 4; there are 3"):
-        checkpoints.restore(jax.eval_shape(lambda: state(0)), step=4)
+    checkpoints = filled(tmp_path / "checkpoints", {})
+    with pytest.raises(UserError, match="there is no complete checkpoint here"):
+        checkpoints.restore(jax.eval_shape(lambda: state(0)))
     checkpoints.close()
     with pytest.raises(UserError, match="no such checkpoint"):
         load_params(tmp_path, 4)
@@ -274,4 +273,26 @@ def test_where_few_are_validated_fewer_are_among_the_best(tmp_path: Path) -> Non
     steps = {1: {"loss": 2.0}, 2: None, 3: None, 4: None, 5: None}
     checkpoints = filled(tmp_path / "checkpoints", steps, keep_last=1, keep_best=3)
     assert checkpoints.steps() == [1, 5]
+    checkpoints.close()
+
+
+def test_a_temporary_checkpoint_takes_no_other_ones_place(tmp_path: Path) -> None:
+    filled(tmp_path / "checkpoints", {3: None, 6: None, 9: None, 10: None}, keep_last=3).close()
+    for temporary, step, kept in ((10, 11, [6, 9, 11]), (11, 12, [6, 9, 12])):
+        checkpoints = Checkpoints(tmp_path / "checkpoints", keep(keep_last=3))
+        checkpoints.mark_temporary(temporary)
+        checkpoints.save(step, state(step), {"epoch": 1, "batch": step}, None, {"seed": 0})
+        checkpoints.wait()
+        assert checkpoints.steps() == kept
+        checkpoints.close()
+
+
+def test_a_temporary_checkpoint_is_none_of_the_best(tmp_path: Path) -> None:
+    filled(tmp_path / "checkpoints", {3: {"nll": 2.0}, 4: None}, keep_last=1, keep_best=1).close()
+    checkpoints = Checkpoints(tmp_path / "checkpoints", keep(keep_last=1, keep_best=1))
+    checkpoints.mark_temporary(4)
+    checkpoints.add_metrics(4, {"nll": 1.0})
+    checkpoints.save(5, state(5), {"epoch": 1, "batch": 5}, None, {"seed": 0})
+    checkpoints.wait()
+    assert checkpoints.steps() == [3, 5]
     checkpoints.close()

@@ -169,14 +169,14 @@ def test_others_open_the_folders_again_in_which_process_0_has_made_something(
 def test_a_process_that_is_connected_to_itself_alone_keeps_its_programs(
     monkeypatch: pytest.MonkeyPatch, processes: int, keeps: bool
 ) -> None:
-    """As `jax.distributed` does on a TPU VM of one host."""
+    """As with all three flags."""
     monkeypatch.setattr(jax.distributed, "is_initialized", lambda: False)
     monkeypatch.setattr(jax.distributed, "initialize", lambda *flags: None)
     monkeypatch.setattr(jax, "process_count", lambda: processes)
     monkeypatch.setattr(compiled, "is_own_folder", lambda: True)
     before = jax.config.jax_enable_compilation_cache
     try:
-        connect(SimpleNamespace(coordinator=None, processes=None, process=None))
+        connect(SimpleNamespace(coordinator="localhost:1234", processes=processes, process=0))
         assert jax.config.jax_enable_compilation_cache == keeps
     finally:
         jax.config.update("jax_enable_compilation_cache", before)
@@ -205,6 +205,7 @@ def test_a_cluster_manager_whose_processes_do_not_answer_is_not_called_a_flag(
 
     monkeypatch.setattr(jax.distributed, "is_initialized", lambda: False)
     monkeypatch.setattr(jax.distributed, "initialize", fail)
+    monkeypatch.setattr("run.connect._started", lambda: 2)
     with pytest.raises(UserError, match=r"^this cluster manager's job: .* \(DEADLINE_EXCEEDED: 1 of 2 tasks\)$"):
         connect(SimpleNamespace(coordinator=None, processes=None, process=None))
 
@@ -222,3 +223,36 @@ def test_flags_that_cannot_be_right_are_refused_at_once(flags: tuple[str, int, i
     coordinator, processes, process = flags
     with pytest.raises(UserError, match=message):
         connect(SimpleNamespace(coordinator=coordinator, processes=processes, process=process))
+
+
+def test_a_process_that_is_alone_is_not_connected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """jax would take a port that a second command on this machine takes, too, and end both."""
+    step = {"JOB_ID": "1", "STEP_NODELIST": "localhost", "NTASKS": "1", "PROCID": "0", "LOCALID": "0"}
+    for name, value in step.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    connected: list[Any] = []
+    monkeypatch.setattr(jax.distributed, "is_initialized", lambda: False)
+    monkeypatch.setattr(jax.distributed, "initialize", lambda *flags: connected.append(flags))
+    monkeypatch.setattr(compiled, "is_own_folder", lambda: False)
+    connect(SimpleNamespace(coordinator=None, processes=None, process=None))
+    monkeypatch.setenv("SLURM_NTASKS", "2")
+    connect(SimpleNamespace(coordinator=None, processes=1, process=None))
+    assert connected == []
+    connect(SimpleNamespace(coordinator=None, processes=None, process=None))
+    assert connected == [(None, None, None)]
+
+
+@pytest.mark.parametrize("other", [0, 1])
+def test_processes_that_have_read_other_data_are_refused(monkeypatch: pytest.MonkeyPatch, other: int) -> None:
+    manifests = {"train": {"sha256": {"ids.bin": "ab"}}, "valid": {"sha256": {"ids.bin": "cd"}}}
+
+    def gathered(own_k: np.ndarray) -> np.ndarray:
+        return np.stack([own_k, own_k + np.uint32(other)])
+
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    monkeypatch.setattr(distributed.multihost_utils, "process_allgather", gathered)
+    if other == 0:
+        distributed.check_same_data(manifests)
+        return
+    with pytest.raises(UserError, match=r"^the data of process 1 are not those of process 0; data\.train "):
+        distributed.check_same_data(manifests)

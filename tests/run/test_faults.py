@@ -347,3 +347,32 @@ def test_a_validation_given_up_for_a_signal_is_made_up_for(
     assert_same(run, undisturbed / "run", 12)
     ours, theirs = Checkpoints(run / "checkpoints"), Checkpoints(undisturbed / "run" / "checkpoints")
     assert ours.about(step)[1] == theirs.about(step)[1] != {}
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_ends_with_the_checkpoints_of_one_that_was_not(
+    undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    update = Reporter.update
+
+    def interrupted(self: Reporter, step: int, *args: object) -> None:
+        update(self, step, *args)
+        if step == 5:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    run, cfg = tmp_path / "run", config(undisturbed)
+    with monkeypatch.context() as patch:
+        patch.setattr(Reporter, "update", interrupted)
+        assert loop.train(cfg, run) == 143
+    assert whole(run) == [4, 6]
+    assert loop.train(cfg, run) == 0
+    assert whole(run) == whole(undisturbed / "run") == [4, 8, 12]
+    for step in (4, 8, 12):
+        jax.tree.map(np.testing.assert_array_equal, load_params(run, step), load_params(undisturbed / "run", step))
+
+
+@pytest.mark.slow
+def test_a_checkpoint_that_was_due_when_it_was_saved_is_kept(undisturbed: Path, tmp_path: Path) -> None:
+    run = first_four(undisturbed, tmp_path)
+    assert loop.train(config(undisturbed, checkpoint__every=5), run) == 0
+    assert whole(run) == [4, 5, 10, 12]

@@ -1,5 +1,6 @@
 """The loss against the definition: cross-entropy with the distribution written out; and chunked against unchunked."""
 
+import dataclasses
 from functools import partial
 from typing import Any
 
@@ -9,8 +10,14 @@ import numpy as np
 import pytest
 from jax.extend.core import jaxprs_in_params
 
+from configs.common import default
+from data.batching import TextBatch
+from data.images import ImageBatch
 from model.embed import logits_of
+from tasks import MODULES, task, task_of
+from tasks import vision as vision_task
 from tasks.loss import chunks, cross_entropy, softmax_cross_entropy
+from tests import tiny
 
 
 def brute_force(logits_btv: np.ndarray, target_bt: np.ndarray, weights_bt: np.ndarray, eps_ls: float) -> tuple:
@@ -128,3 +135,33 @@ def test_a_position_of_weight_0_has_no_gradient_even_when_its_logits_are_not_fin
     huge_btd = jnp.where(weights_bt[:, :, None] == 0, 1e38, x_btd)
     _, (dx_btd, _) = mean_and_gradients(softmax_cross_entropy, huge_btd, softmax_vd, target_bt, weights_bt, 0.1, 6)
     assert (np.asarray(dx_btd)[np.asarray(weights_bt) == 0] == 0).all() and np.isfinite(dx_btd).all()
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_smoothing_and_the_chunk_are_those_of_the_config(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    cfg = default()
+    cfg.task, cfg.loss.eps_ls, cfg.loss.chunk, cfg.data.classes = name, 0.3, 7, "a,b"
+    prefix = "full" if name == "prefix_lm" else "none"
+    recurrent = "dot" if name == "recurrent_translation" else "none"
+    config = dataclasses.replace(tiny.TINY, positions="none", prefix=prefix, recurrent=recurrent)
+    batch: Any = jax.tree.map(jnp.asarray, tiny.batch())
+    if name == "language_model":
+        batch = TextBatch(batch.target, batch.labels_bt)
+    if name == "vision":
+        pixels = jnp.zeros((2, cfg.image.height, cfg.image.width))
+        batch = ImageBatch(pixels, jnp.zeros(2, jnp.int32), jnp.ones(2, jnp.int32))
+    given: list[tuple] = []
+
+    def of_tokens(*arguments: Any) -> Any:
+        given.append(arguments[4:])
+        return softmax_cross_entropy(*arguments)
+
+    def of_images(*arguments: Any) -> Any:
+        given.append(arguments[3:])
+        return cross_entropy(*arguments)
+
+    monkeypatch.setattr(task, "softmax_cross_entropy", of_tokens)
+    monkeypatch.setattr(vision_task, "cross_entropy", of_images)
+    objective = task_of(name).objective(cfg, config)
+    jax.eval_shape(lambda key: objective.loss(objective.init(key), batch, None), jax.random.key(0))
+    assert given == [(0.3,) if name == "vision" else (0.3, 7)]

@@ -133,6 +133,8 @@ def test_an_epoch_has_every_image_once_and_resumes_anywhere() -> None:
         found.append(next(batches))
     epochs = [np.concatenate([one.labels_b[one.real_b > 0] for one in found[start : start + 3]]) for start in (0, 3)]
     assert [sorted(epoch) for epoch in epochs] == [list(range(10))] * 2 and list(epochs[0]) != list(epochs[1])
+    of_another_seed = ImageBatches(numbered(10), 4, seed=2).plan(0)
+    assert of_another_seed[0].rows_bc.tolist() != batches.plan(0)[0].rows_bc.tolist()
     for state, expected in zip(states, found, strict=True):
         again = ImageBatches(numbered(10), 4, seed=1, shift=1)
         again.set_state(state)

@@ -5,6 +5,7 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,12 +16,17 @@ from ml_collections import ConfigDict
 from base.errors import UserError
 from configs.common import default
 from infer.runs import open_run
-from run.checkpoint import Checkpoints
+from model.noise import Noise
+from model.transformer import Transformer, init_params
+from run.checkpoint import Checkpoints, load_params
+from run.folder import model_config
+from run.sharding import make_mesh
 from run.summary import summary
-from tasks.loss import Loss
+from tasks.loss import Loss, cross_entropy
 from tests import tiny
 from train import loop
 from train.check import check
+from train.job import open_job
 from train.metrics import NotFiniteError, Reporter
 from train.step import Sums
 
@@ -315,3 +321,45 @@ def test_what_the_model_of_a_task_would_ignore_is_refused(task: str, key: str, v
     said = rf"^config: model\.{key} is {value}; it must be {not value} for task {task}, whose model would ignore it$"
     with pytest.raises(UserError, match=said):
         check(cfg, default())
+
+
+def test_the_first_update_is_the_one_that_the_config_describes(tmp_path: Path) -> None:
+    """Written out: the seed's parameters and dropout, the smoothed loss of a token, Adam's first step, the rate."""
+    cfg = tiny.training_config(tmp_path)
+    cfg.seed, cfg.steps, cfg.loss.eps_ls, cfg.model.d_ff = 3, 1, 0.3, 24
+    cfg.optim.accumulate = 3  # does not divide the four rows, to which empty ones are added
+    assert loop.train(cfg, tmp_path / "run") == 0
+
+    def first_batch() -> Any:
+        job = open_job(cfg, tmp_path / "run", make_mesh(cfg.mesh))
+        batch = next(job.batches)
+        job.batches.close()
+        return jax.tree.map(jnp.asarray, batch)
+
+    source, target, labels_bt = first_batch()
+    model = model_config(cfg, cfg.data.vocab_size)
+    init_key, dropout_key = jax.random.split(jax.random.key(3))
+    begun = init_params(model, init_key)
+    noise = Noise(jax.random.fold_in(dropout_key, 0), jnp.arange(len(labels_bt)))
+    weights_bt = jnp.asarray(labels_bt != 0, jnp.float32)
+
+    def mean_loss(params: dict) -> jax.Array:
+        logits_btv = Transformer(model).apply({"params": params}, source, target, noise)
+        loss = cross_entropy(logits_btv, labels_bt, weights_bt, 0.3)
+        return loss.loss_sum / loss.tokens
+
+    loss, gradient = jax.jit(jax.value_and_grad(mean_loss))(begun)
+    (record,) = (record for record in records(tmp_path / "run") if record["kind"] == "train")
+    assert record["loss"] == pytest.approx(float(loss), rel=1e-5)
+    rate = 16**-0.5 * 8**-1.5  # of update 1, with d_model 16 and a warm-up of 8
+
+    def check_step(old: jax.Array, new: np.ndarray, g: jax.Array) -> None:
+        """Adam's first step is the rate against the gradient's sign, where that is no rounding error."""
+        g, moved = np.asarray(g), new - np.asarray(old)
+        clear = np.abs(g) > 1e-5
+        assert clear.any()
+        np.testing.assert_allclose(moved[clear], -rate * np.sign(g)[clear], rtol=1e-2)
+
+    jax.tree.map(check_step, begun, load_params(tmp_path / "run", 1), gradient)
+    cfg.seed = 4
+    assert np.any(first_batch().labels_bt != labels_bt), "the seed orders the data, too"

@@ -234,3 +234,12 @@ def test_a_run_that_was_traced_is_resumed_by_the_same_command(tmp_path: Path, ca
 @pytest.mark.parametrize("kind", ["NVIDIA H100 PCIe", "NVIDIA H100 NVL", "NVIDIA H200 NVL"])
 def test_a_slower_form_of_a_known_accelerator_has_no_known_peak(kind: str) -> None:
     assert chip_of(kind) is None
+
+
+def test_of_several_processes_one_traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All would write into one folder, whose newest trace may be another's, and half written."""
+    monkeypatch.setattr("train.profile.is_main", lambda: False)
+    trace = Profile(tmp_path, (2, 2), 1)
+    trace.before(2, None)
+    assert trace.after(2, None) == []
+    assert not (tmp_path / "profile").exists()

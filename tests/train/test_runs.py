@@ -183,3 +183,11 @@ def test_a_run_that_was_stopped_in_its_last_validation_is_not_done(tmp_path: Pat
     assert '"valid"' in last
     (folder / "metrics.jsonl").write_text("".join(kept))
     assert rows(tmp_path)["run"][:2] == ("stopped", "10/10")
+
+
+def test_keys_that_end_alike_have_their_whole_names_in_the_legend(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", eval__every=10)
+    write_run(tmp_path / "b", checkpoint__every=10)
+    runs = find_runs([str(tmp_path)])
+    draw(runs, table_of(runs), tmp_path / "curves.svg")
+    assert "<!-- checkpoint.every=1500, eval.every=10 -->" in (tmp_path / "curves.svg").read_text()

@@ -130,7 +130,7 @@ def test_the_flags_of_a_point_make_its_config(tmp_path: Path) -> None:
         "model.tie_embeddings": False,
         "optim.lr": 2,
         "loss.eps_ls": 1e-9,
-        "data.train": "a b,c",
+        "data.test": "a b,c",
     }
     sweep = sweep_of(tmp_path, f"def sweep(): return [{changes}]", {"steps": 5, "data.lowercase": False})
     arguments = sweep.arguments(sweep.points().popitem()[1])
@@ -491,3 +491,20 @@ def test_the_best_of_a_run_is_a_number_wherever_it_has_one() -> None:
         assert summary(records)["nll_best"] == best
     only = summary([{"step": 1, "kind": "valid", "nll": nan}])
     assert only["nll_best"] != only["nll_best"], "NaN, where there is nothing else"
+
+
+@pytest.mark.parametrize("key", ["data.train", "data.valid"])
+def test_a_missing_corpus_is_one_line_before_anything_runs(tmp_path: Path, key: str) -> None:
+    code = f"""
+def sweep():
+    return [{{}}, {{"{key}": "tsv:nowhere.tsv"}}]
+
+
+def search(trial):
+    return {{"{key}": "tsv:nowhere.tsv"}}
+"""
+    sweep = sweep_of(tmp_path, code)
+    with pytest.raises(UserError, match=rf"sweep\(\): point .*: {key}: nowhere.tsv: no such file$"):
+        sweep.points()
+    with pytest.raises(UserError, match=rf"search\(\): {key}: nowhere.tsv: no such file$"):
+        sweep.suggest(None)

@@ -119,7 +119,7 @@ def _recurrent(c: ModelConfig, s: int, t: int, source_length: int) -> tuple[int,
 
 
 def _mixer(c: ModelConfig, rows: int, length: int, causal: bool) -> _Mixer:
-    """Over rows of `length` positions; blocks of rows are computed whole, and count whole."""
+    """Returns the operations over rows of `length` positions; blocks of rows are computed whole, and count whole."""
     positions = rows * length
     directions = 1 if causal else 2
     if c.mixer == "recurrent":

@@ -10,7 +10,7 @@ from base.files import expanded
 from base.keys import flat
 from run.config import read_config
 from run.lock import is_held
-from run.records import read_launches, read_metrics
+from run.records import came_to_its_end, read_launches, read_metrics
 from train.patience import Patience
 from train.sweep.point import Summary, summary
 
@@ -88,10 +88,7 @@ def read_run(folder: Path) -> FoundRun:
         return run._replace(problem=f"{error.filename or folder}: cannot be read ({error.strerror})")
     if not records and not launches:
         return run._replace(state="imported")
-    # The last record of a whole run is that of a validation; a signal may have come between its last update and that.
-    has_validated = bool(records) and records[-1]["kind"] == "valid"
-    came_to_its_end = has_validated and records[-1]["step"] >= config.steps
-    is_done = came_to_its_end or patience.ended
+    is_done = came_to_its_end(records, config.steps) or patience.ended
     return run._replace(state="done" if is_done else "stopped")
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from base.errors import UserError
 from base.files import write_bytes, write_text, writing
+from base.keys import short_names
 from base.table import Table, is_numeric
 from train.overview.found import FoundRun, differing_keys
 
@@ -65,9 +66,10 @@ def draw(runs: Sequence[FoundRun], table: Table, output: Path) -> None:
 def _by_seeds(runs: Sequence[FoundRun]) -> dict[str, list[FoundRun]]:
     """Returns the runs of each config, whatever its seed, by what tells that config from the others."""
     keys = [key for key in differing_keys(runs) if key != "seed"]
+    names = short_names(keys)
     groups: dict[str, list[FoundRun]] = {}
     for run in runs:
-        changes = ", ".join(f"{key.rpartition('.')[2]}={run.config[key]}" for key in keys)
+        changes = ", ".join(f"{name}={run.config[key]}" for name, key in zip(names, keys, strict=True))
         groups.setdefault(changes, []).append(run)
     named: dict[str, list[FoundRun]] = {}
     for changes, group in groups.items():

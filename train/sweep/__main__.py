@@ -50,7 +50,7 @@ flags.DEFINE_integer(
     "silence",
     120,
     "seconds without a heartbeat after which a worker counts as dead",
-    lower_bound=6,  # heartbeats come every sixth of it, and are looked after twice a second
+    lower_bound=6,  # a heartbeat is due every sixth of it, and the loop that sends them runs twice a second
 )
 flags.DEFINE_bool("retry", False, "train failed points again")
 flags.DEFINE_bool("table", False, "print the points and what they reached")

@@ -14,8 +14,10 @@ from base.errors import UserError
 from base.files import write_json
 from base.keys import flat, suggestion
 from configs.common import default
+from data.of_config import check_specs
 from run.config import add_missing
 from run.folder import model_config
+from tasks import task_of
 from train.check import check
 from train.sweep.expressions import Point, name_of
 
@@ -31,6 +33,7 @@ class Sweep:
         self.spec = spec
         self.base = base
         self.given = given
+        self._found: set[tuple[str, str]] = set()  # corpora of points
         self._file, colon, argument = spec.partition(":")
         self._argument = [argument] if colon else []
         module_spec = importlib.util.spec_from_file_location("sweep_config", self._file)
@@ -101,9 +104,17 @@ class Sweep:
         try:
             check(cfg, default())
             model_config(cfg, cfg.data.vocab_size or 1)
+            self._check_corpora(cfg)
         except UserError as error:
             raise self._error(f"{where}: {error}") from error
         return cfg
+
+    def _check_corpora(self, cfg: ConfigDict) -> None:
+        """Raises a `UserError` where a corpus of texts is missing: one point after another would fail for it."""
+        corpora = (cfg.data.train, cfg.data.valid)
+        if corpora not in self._found and not task_of(cfg.task).images:
+            check_specs(cfg.data)
+            self._found.add(corpora)
 
     def _error(self, message: str) -> UserError:
         return UserError(f"--config={self._file}: {message}")

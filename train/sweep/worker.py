@@ -7,12 +7,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 from base.checked_json import read_json
 from base.errors import UserError
 from run.lock import lock
-from run.records import read_metrics
+from run.records import came_to_its_end, read_metrics
 from train.sweep.point import Lost, Outcome, run_child, summary
 from train.sweep.study import HeldPoint, Study
 
@@ -82,8 +81,10 @@ def _train(point: HeldPoint, workdir: Path, command: Command, stop: Stop) -> Out
     except UserError as error:
         return Outcome("failed", str(error), {})
     measures = summary(records)
-    if pruned and status and _came_to_its_end(folder, records):
-        status = 0
+    if pruned and status and records:
+        steps = read_json(folder / "config.json", {"steps": int})["steps"]
+        if came_to_its_end(records, steps):
+            status = 0
     if status == 0:
         return Outcome("done", "", measures)
     if pruned:
@@ -91,14 +92,6 @@ def _train(point: HeldPoint, workdir: Path, command: Command, stop: Stop) -> Out
     if stop.received or status in (130, 143, -signal.SIGINT, -signal.SIGTERM):
         return None
     return Outcome("failed", last_line, measures)
-
-
-def _came_to_its_end(folder: Path, records: list[dict[str, Any]]) -> bool:
-    """Whether the last thing that a run did is to validate after its last update."""
-    if not records:
-        return False
-    steps = read_json(folder / "config.json", {"steps": int})["steps"]
-    return records[-1]["step"] == steps and records[-1]["kind"] == "valid"
 
 
 def _is_free(folder: Path) -> bool:
