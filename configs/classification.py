@@ -40,7 +40,7 @@ CLASSES = {
 
 
 def get_config(of: str = "number") -> ConfigDict:
-    """Returns the run that classifies sentences by a property: tense, number or clause."""
+    """Returns the run that classifies sentences by a property; raises `ValueError` if it is none of `CLASSES`."""
     if of not in CLASSES:
         raise ValueError(f"there is no property {of!r}; the properties are {', '.join(CLASSES)}")
     cfg = masked_lm()

@@ -32,7 +32,7 @@ from configs.quickstart import get_config as quickstart
 
 
 def get_config(task: str = "denoising") -> ConfigDict:
-    """Returns the run of a task: denoising, or translate, whose model has the same parameters."""
+    """Returns the run of a task: denoising, or translate, whose model has the same parameters; else `ValueError`."""
     if task not in ("denoising", "translate"):
         raise ValueError(f"there is no task {task!r}; the tasks are denoising and translate")
     cfg = quickstart()

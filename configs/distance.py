@@ -1,4 +1,4 @@
-"""Do far words matter more to some layers? Self-attention and four others, with rates tuned alike, by distance.
+"""Do distant words matter more to some layers? Self-attention and four others, with rates tuned alike, by distance.
 
 The paper's section 4: "the shorter these paths between any combination of positions in the input and output sequences,
 the easier it is to learn long-range dependencies". It has no numbers. Tang et al. 2018 (arXiv 1808.08946) found

@@ -36,7 +36,7 @@ VOCABULARY = {"wsj": 16_000, "semi": 32_000}
 
 
 def get_config(row: str = "wsj") -> ConfigDict:
-    """Returns the config of the row "wsj", "semi" or "small"."""
+    """Returns the config of the row "wsj", "semi" or "small"; raises `ValueError` if there is no such row."""
     if row not in (*VOCABULARY, "small"):
         raise ValueError(f"there is no row {row!r}; the rows are {', '.join(VOCABULARY)} and small")
     cfg = default()

@@ -23,10 +23,14 @@ from configs.quickstart import get_config as quickstart
 
 
 def get_config(prefix: str = "full") -> ConfigDict:
-    """Returns the run; `prefix` is how the source is read, full or causal, with "-pre" for pre-norm."""
+    """Returns the run; `prefix` is how the source is read, full or causal, with "-pre" for pre-norm.
+
+    Raises:
+      ValueError: there is no such prefix.
+    """
     kinds = ("full", "causal", "full-pre", "causal-pre")
     if prefix not in kinds:
-        raise ValueError(f"there is no prefix {prefix!r}; they are {', '.join(kinds)}")
+        raise ValueError(f"there is no prefix {prefix!r}; the prefixes are {', '.join(kinds)}")
     cfg = quickstart()
     cfg.task = "prefix_lm"
     cfg.model.prefix = prefix.removesuffix("-pre")

@@ -1,7 +1,7 @@
 """A small Transformer on the built-in corpus, a synchronous English-German grammar: minutes of training on a laptop.
 
 Ours:  see the README's table.
-Cost:  about three minutes of training on 2 CPU cores.
+Cost:  about two minutes of training on 2 CPU cores.
 
     python -m train --config=configs/quickstart.py --workdir=runs/quickstart
     python -m infer --workdir=runs/quickstart --split=test

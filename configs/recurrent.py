@@ -18,9 +18,13 @@ WIDTHS = {"fixed": 218, "additive": 192, "dot": 218}  # d_model, which two netwo
 
 
 def get_config(kind: str = "additive") -> ConfigDict:
-    """Returns the run; `kind` is what the decoder knows of the source, see model/recurrent_translator.py."""
+    """Returns the run; `kind` is what the decoder knows of the source, see model/recurrent_translator.py.
+
+    Raises:
+      ValueError: there is no such kind.
+    """
     if kind not in WIDTHS:
-        raise ValueError(f"there is no kind {kind!r}; they are {', '.join(WIDTHS)}")
+        raise ValueError(f"there is no kind {kind!r}; the kinds are {', '.join(WIDTHS)}")
     cfg = quickstart()
     cfg.task = "recurrent_translation"
     cfg.model.recurrent = kind

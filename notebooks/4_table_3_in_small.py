@@ -21,7 +21,7 @@
 #
 # The BLEU of a scaled-down model says nothing about newstest2013. What can be compared is the direction: is a row that
 # is worse than base in the paper also worse here? This notebook reads the runs, or the records of runs, in one folder.
-# Rows that have not run are blank. The notes below the table count the rows that agree in direction, test each row's
+# A row that has not run says so. The notes below the table count the rows that agree in direction, test each row's
 # difference from base over seeds, and give the rank correlation with the paper and its bootstrap interval.
 
 # %%

@@ -36,9 +36,9 @@ def drawn(path: Path, width: float, height: float) -> Iterator[Figure]:
         save(figure, path, str(path), metadata={"Date": None})
 
 
-def colour(head: int) -> Any:
-    """Returns the colour of a head, the same in every figure."""
-    return colormaps["tab10"](head % 10)
+def colour(number: int) -> Any:
+    """Returns the colour of the head, or of a study's row, of this number: the same in every figure."""
+    return colormaps["tab10"](number % 10)
 
 
 def curve(axes: Any, x_p: Any, y_sp: Any, place: int, label: str, **style: Any) -> None:

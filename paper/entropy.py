@@ -1,4 +1,4 @@
-"""Measures how much chance is in the grammar's English: the loss that no language model of it need stay above.
+"""Measures how much chance is in the grammar's English: the loss of a perfect language model is at most this much.
 
     python -m paper.entropy [--sentences=1000] [--tokenizer=RUN/tokenizer.model]
 

@@ -1,4 +1,4 @@
-"""Result records: what a finished run was and what it scored, small enough to commit, and the pages made from them.
+"""Records what a finished run was and what it scored, small enough to commit, and rewrites the pages made from records.
 
     python -m paper.results --workdir=runs/multi30k --name=multi30k     # writes results/multi30k.json
     python -m paper.results --workdir=runs/A1 --name=table3/A1-seed0 --split=valid
@@ -85,7 +85,7 @@ def make_record(
                 "--allow_dirty, and every table will mark the run"
             )
         caveats += [caveat for caveat in member.caveats if caveat not in caveats]
-    return {
+    record = {
         "config": run_record.config,
         "evaluation": evaluation.scores,
         "translations_sha256": sha256(evaluation.lines) if evaluation.lines.is_file() else None,
@@ -98,6 +98,7 @@ def make_record(
             "validations": run_record.validations,
         },
     }
+    return _without_this_machine(record)
 
 
 def runs_of(workdir: Path, name: str) -> dict[str, Path]:
@@ -131,6 +132,20 @@ def write_record(
     write_json(path, record)
     if translations:
         shutil.copyfile(lines, path.with_suffix(".txt"))
+
+
+def _without_this_machine(part: Any) -> Any:
+    """Returns a part of a record whose paths begin at the home, "~/", or beside the project, "../", where they can."""
+    if isinstance(part, dict):
+        return {key: _without_this_machine(value) for key, value in part.items()}
+    if isinstance(part, list):
+        return [_without_this_machine(value) for value in part]
+    if not isinstance(part, str):
+        return part
+    for folder_, short in ((Path.home(), "~/"), (Path.cwd().parent, "../")):
+        beginning = re.compile(rf"(?<![\w.~/-]){re.escape(str(folder_))}/")  # no part of a longer path
+        part = beginning.sub(short, part)
+    return part
 
 
 def _without_paths(workdir: Path, launch: dict[str, Any]) -> dict[str, Any]:

@@ -155,6 +155,12 @@ def shown_mean(row: RowRuns, key: str, digits: int = 2) -> str:
     return number(mean(row.values(key)), digits) or row.missing or NOT_RUN
 
 
+def shown_seeds(counts: Sequence[int]) -> str:
+    """Returns how many seeds the rows of a claim have: one number, or from the fewest to the most."""
+    fewest, most = min(counts), max(counts)
+    return str(most) if fewest == most else f"{fewest} to {most}"
+
+
 def shown_p(p_values: Mapping[str, float], name: str) -> str:
     """Returns p as it is and, of several comparisons, in brackets by Holm; "" if there is none."""
     if name not in p_values:

@@ -21,6 +21,7 @@ from paper.cards.card import (
     measured,
     met,
     shown_mean,
+    shown_seeds,
     verdict_by_number,
     verdict_of,
 )
@@ -250,13 +251,13 @@ def _second(records: Records) -> list[Card]:
     if not any(counts):
         return [card]
     if not said:
-        return [card._replace(ours="", seeds=f"{min(counts)} to {max(counts)}", verdict=OPEN)]
+        return [card._replace(ours="", seeds=shown_seeds(counts), verdict=OPEN)]
     plain, _ = second.correlations([differences[name] for name in PRIMARY])
     return [
         card._replace(
             ours=number(plain.value),
             interval=f"{number(plain.low)} to {number(plain.high)}",
-            seeds=f"{min(counts)} to {max(counts)}",
+            seeds=shown_seeds(counts),
             verdict=verdict_of(said[-1]),
         )
     ]
@@ -385,7 +386,7 @@ def _norms(records: Records) -> list[Card]:
     counts = [len(found[name]) for name in names.values()]
     if not any(counts):
         return [card._replace(ours=NOT_RUN)]
-    return [card._replace(seeds=f"{min(counts)} to {max(counts)}", verdict=verdict_of(norms.verdict(found)))]
+    return [card._replace(seeds=shown_seeds(counts), verdict=verdict_of(norms.verdict(found)))]
 
 
 def _mup(records: Records) -> list[Card]:
@@ -401,7 +402,7 @@ def _mup(records: Records) -> list[Card]:
     counts = [len(seeds) for of_row in losses.values() for seeds in of_row.values()]
     if not any(counts):
         return [card._replace(ours=NOT_RUN)]
-    return [card._replace(seeds=f"{min(counts)} to {max(counts)}", verdict=verdict_of(mup.verdict(losses)))]
+    return [card._replace(seeds=shown_seeds(counts), verdict=verdict_of(mup.verdict(losses)))]
 
 
 def _optimisers(records: Records) -> list[Card]:
@@ -427,9 +428,9 @@ def _g2p(records: Records) -> list[Card]:
         text = f"{name} reaches the mean of the published ensembles"
         ours = number(float(means.mean()), 2) if len(means) else NOT_RUN
         card = measured(about, Claim(text, list(of_language.values()), 0, source, ours), means, 2)
-        if not len(means):
-            card = card._replace(verdict=OPEN if any(counts) else NOT_RUN)
-        else:
+        if len(means):
             card = card._replace(verdict=verdict_by_number(g2p.PUBLISHED - means))
+        elif any(counts):  # some languages have run, and the mean is of all
+            card = card._replace(ours="", verdict=OPEN)
         cards.append(card)
     return cards

@@ -17,6 +17,7 @@ from paper.cards.card import (
     met,
     shown_mean,
     shown_p,
+    shown_seeds,
     verdict_by_number,
 )
 from paper.published import MULTI30K, TABLE2, TABLE3, TABLE4
@@ -165,15 +166,17 @@ def _design(models: dict[str, RowRuns]) -> list[Card]:
     spread = spread_of_seeds(models["base"])
     differences = differences_from_base(models, "perplexity", _paper)
     same = with_the_sign(differences, _paper)
-    cards = [
-        agree._replace(ours=str(spread), verdict=met(spread is not None and spread.is_allowed)),
-        signs._replace(ours=f"{len(same)} of {len(differences)}", verdict=met(len(same) == len(differences))),
-    ]
+    agree = agree._replace(
+        ours=str(spread),
+        seeds=str(len(models["base"].scored)),
+        verdict=met(spread is not None and spread.is_allowed),
+    )
+    of_all = [signs._replace(ours=f"{len(same)} of {len(differences)}", verdict=met(len(same) == len(differences)))]
     found = correlation(models, list(models), "perplexity", _paper)
     if found is not None:
         interval = f"{number(found.low)} to {number(found.high)}"
-        cards.append(ranks._replace(ours=number(found.value), interval=interval, verdict=_ranked(found)))
-    return [card._replace(seeds=f"{min(counts)} to {max(counts)}") for card in cards]
+        of_all.append(ranks._replace(ours=number(found.value), interval=interval, verdict=_ranked(found)))
+    return [agree, *(card._replace(seeds=shown_seeds(counts)) for card in of_all)]
 
 
 def _ranked(found: Correlation) -> str:

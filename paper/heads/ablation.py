@@ -75,12 +75,14 @@ class Forced:
         self.sources = [[*encode(pair.source), EOS] for pair in pairs]
         self.targets = [[*encode(pair.target), EOS] for pair in pairs]
         self.target_inputs = [[BOS, *target[:-1]] for target in self.targets]
+        self.owners = [owners(model_run.tokenizer, pair.target_tokens, pair.target) for pair in pairs]
         self.starts = np.cumsum([0, *map(len, self.targets)])
 
     def right(self, params: Any) -> Bool[np.ndarray, " t"]:
         """Returns for every position whether the true subword is the most probable one."""
         config = self.run.model_config
         most_probable = _compiled(config)
+        params = jax.device_put(params)  # once, not with each batch
 
         def are_right(source_bs: np.ndarray, target_in_bt: np.ndarray, target_bt: np.ndarray) -> np.ndarray:
             return np.asarray(most_probable(params, source_bs, target_in_bt)) == target_bt
@@ -99,10 +101,9 @@ class Forced:
         places: list[list[int]] = []
         sentences: list[int] = []
         for sentence, pair in enumerate(self.pairs):
+            start = self.starts[sentence]
             for tokens in _affected(pair, kind, relation):
-                subword_owners = owners(self.run.tokenizer, pair.target_tokens, pair.target)
-                start = self.starts[sentence]
-                places.append([start + place for place, token in enumerate(subword_owners) if token in tokens])
+                places.append([start + place for place, token in enumerate(self.owners[sentence]) if token in tokens])
                 sentences.append(sentence)
         if not places:
             return None
@@ -130,6 +131,12 @@ def _compiled(config: ModelConfig) -> Any:
     return most_probable
 
 
+def check_own_layers(model_run: Run) -> None:
+    """Raises a `UserError` if layers share their parameters, so that a head cannot be left out of one of them."""
+    if model_run.model_config.share_layers:
+        raise UserError(f"{model_run.workdir}: its layers share their parameters, so none can lose a head alone")
+
+
 def ablate(model_run: Run, roles: dict[str, dict[str, Any]], pairs: Sample) -> dict[str, dict[str, Any]]:
     """Returns what becomes of each relation without the head that `roles` names as best for it, as JSON values.
 
@@ -140,12 +147,7 @@ def ablate(model_run: Run, roles: dict[str, dict[str, Any]], pairs: Sample) -> d
       By kind and relation, the `layer` and `head`, from 1; the share of `cases` that are right in the `intact` model
       and `ablated`; the `change` between them, with its 95 % bootstrap interval over sentences, `low` to `high`; the
       mean change over all `others` of that kind, and their `lowest`, with its layer and head.
-
-    Raises:
-      UserError: the layers share their parameters, so a head cannot be left out of one of them.
     """
-    if model_run.model_config.share_layers:
-        raise UserError(f"{model_run.workdir}: its layers share their parameters, so none can lose a head alone")
     rare = [_with_rare_alone(pair) for pair in pairs.first[FEW:]]
     holding_rare = [pair for pair in rare if pair.cases]
     forced = Forced(model_run, pairs.first[:FEW] + holding_rare + pairs.more)

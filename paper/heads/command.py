@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 from infer.runs import open_run
-from paper.heads.ablation import ablate, ablation_text
+from paper.heads.ablation import ablate, ablation_text, check_own_layers
 from paper.heads.measure import direction, measure_heads, save
 from paper.heads.sample import sample
 from paper.heads.seeds import seeds_text
@@ -30,6 +30,8 @@ def main(options: Any) -> None:
 def _measured(workdir: str, options: Any) -> dict[str, Any]:
     """Returns the result of one run, and saves it there."""
     model_run = open_run(workdir, options.checkpoint)
+    if options.ablate:
+        check_own_layers(model_run)
     result = measure_heads(model_run, options.sentences, options.cases)
     if options.ablate:
         test = sample("test", options.sentences, options.cases, direction(model_run))

@@ -151,7 +151,8 @@ def sentence_maps(model_run: Run, pairs: Sequence[AnnotatedPair]) -> Iterator[tu
     encode = model_run.tokenizer.encode
     sources = [[*encode(pair.source), EOS] for pair in pairs]
     targets = [[BOS, *encode(pair.target)] for pair in pairs]
-    attention_maps = partial(compiled_maps(Transformer(config)), model_run.params)
+    params = jax.device_put(model_run.params)  # once, not with each batch
+    attention_maps = partial(compiled_maps(Transformer(config)), params)
     limit = config.encoding.limit
     batches = forced_batches(attention_maps, sources, targets, width=WIDTH, tokens=BATCH * WIDTH, limit=limit)
     for members, batch_maps in batches:
@@ -203,8 +204,8 @@ def direction(model_run: Run) -> bool:
     languages = named.groups() if named else ("en", "de")
     if set(languages) != {"en", "de"} or spec.startswith("trees:"):
         raise UserError(
-            f"--workdir={model_run.workdir}: trained on {spec}; heads are measured on the built-in grammar, which is "
-            "English and German"
+            f"--workdir={model_run.workdir}: trained on {spec}; it must translate English and German, as the built-in "
+            "grammar does"
         )
     return languages == ("de", "en")
 

@@ -16,6 +16,7 @@ from base.table import Table, as_markdown, as_text
 from infer.evaluate.record import provenance
 from infer.inside.trace import Patch, Trace, trace
 from infer.runs import Run, open_run
+from paper.heads.measure import direction
 from paper.patching.pairs import minimal_pairs
 from run.folder import as_json
 
@@ -42,6 +43,8 @@ def main(options: Any) -> None:
     run = open_run(options.workdir, options.checkpoint)
     if not run.config.data.train.startswith("grammar:") or run.tokenizer.units != "subwords":
         raise UserError(f"--workdir={run.workdir}: patching needs a run of data.train=grammar:.. with subwords")
+    if direction(run):
+        raise UserError(f"--workdir={run.workdir}: it translates German to English; patching needs the other direction")
     result = measure(run, options.cases)
     print(json.dumps(result, indent=1) if options.json else as_text(table(result)))
     if options.record:

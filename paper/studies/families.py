@@ -149,8 +149,9 @@ def beginnings(records: Records, rows: dict[str, RowRuns], pretraining: str) -> 
 
 
 def _beginning(seed: ScoredRun) -> Beginning | None:
-    """Returns what a run began with; None if with new parameters. Of several launches before its first checkpoint only
-    the last counts.
+    """Returns what a run began with; None if with new parameters.
+
+    Of several launches before its first checkpoint only the last counts.
     """
     begun = [launch["init"] for launch in seed.run.launches if "init" in launch]
     return Beginning(begun[-1]["run"], begun[-1].get("params_sha256", "")) if begun else None

@@ -15,7 +15,7 @@ from paper.records import Records
 from paper.rows import RowRuns, caveat_notes, row_runs, run_notes, with_seeds
 from paper.studies.choice import choice, last_validations, validations_of
 from paper.tables.cost import cost
-from paper.tables.trend import INTERVAL, LEVEL, holm, p_values_of, tested, with_interval
+from paper.tables.trend import INTERVAL, LEVEL, differences_by_seed, holm, p_values_of, tested, with_interval
 
 FILE = "configs/optimisers.py"
 TITLE = "Optimisers, tuned alike"
@@ -182,14 +182,7 @@ def crossed(validations: Curve, target: float) -> float:
 
 def minus_base(values: Mapping[str, Mapping[int, float]]) -> dict[str, Float[np.ndarray, " seeds"]]:
     """Returns each optimiser's value minus Adam's, for each seed that both have."""
-    base = values[BASE]
-    differences: dict[str, Float[np.ndarray, " seeds"]] = {}
-    for row, of_row in values.items():
-        if row != BASE:
-            differences[row] = np.array(
-                [of_row[seed] - base[seed] for seed in SEEDS if seed in of_row and seed in base]
-            )
-    return differences
+    return {row: differences_by_seed(of_row, values[BASE]) for row, of_row in values.items() if row != BASE}
 
 
 def verdict(row: str, fewer: Mapping[str, Float[np.ndarray, " seeds"]]) -> str:

@@ -101,7 +101,6 @@ def differences_of(runs: Mapping[str, RowRuns]) -> dict[str, Float[np.ndarray, "
 
 def _line(name: str, runs: Mapping[str, RowRuns], differences: Differences) -> tuple[str, ...]:
     row = runs[name]
-    cfg = load(config_of(name))
     seeds = differences.get(name, np.array([]))
     return (
         row.label(name),
@@ -112,7 +111,7 @@ def _line(name: str, runs: Mapping[str, RowRuns], differences: Differences) -> t
         row.shown("perplexity", 3),
         row_verdict(name, seeds),
         ", ".join(map(str, failed(row, runs["base"]))),
-        f"{parameter_count(model_config(cfg, cfg.data.vocab_size)):,}",
+        f"{_parameters(name):,}",
         str(len(row.scored)),
         cost(row.scored),
     )

@@ -68,13 +68,18 @@ def run_flops(scored: ScoredRun) -> float | None:
 
 
 def cost(scored: Sequence[ScoredRun]) -> str:
-    """Returns the mean hours of a seed and its devices, as "0.05 h, 1 x cpu (2 cores)"; "" without a seed."""
+    """Returns the mean time of a seed and its devices, as "0.05 h, 1 x cpu (2 cores)"; "" without a seed."""
     if not scored:
         return ""
     hours = statistics.fmean(seed.run.minutes for seed in scored) / 60
-    shown = f"{hours:.1f}" if hours >= 10 else f"{hours:.2f}"
+    if hours < 0.005:  # 0.00 h
+        shown = f"{3600 * hours:.0f} s"
+    elif hours < 10:
+        shown = f"{hours:.2f} h"
+    else:
+        shown = f"{hours:.1f} h"
     names = sorted({devices(seed.run.device) for seed in scored})
-    return f"{shown} h, {'; '.join(names)}"
+    return f"{shown}, {'; '.join(names)}"
 
 
 def devices(device: dict[str, Any]) -> str:

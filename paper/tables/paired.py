@@ -34,4 +34,5 @@ def compare_rows(baseline: RowRuns, system: RowRuns) -> Comparison | None:
     if baseline_lines is None or system_lines is None:
         return None
     corpus = open_corpus(system.scored[0].scores["data"])
-    return compare(baseline_lines, system_lines, [reference for _, reference in corpus.pairs()])
+    references = [reference for _, reference in corpus.pairs()]
+    return compare(baseline_lines, system_lines, references, language=corpus.target_language)

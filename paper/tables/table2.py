@@ -152,18 +152,20 @@ def averages_whole_runs(pair: str) -> list[str]:
 
 def readings(rows: Rows) -> Table:
     """Returns every reading of each of our systems, with the signatures as notes."""
-    head = ("model", "pair", "perplexity", *TABLED)
+    shown = ("perplexity", *TABLED)
+    head = ("model", "pair", *shown)
     lines: list[tuple[str, ...]] = []
     names_of: dict[str, list[str]] = {}
     for (size, pair, scale), row in rows.items():
         if not row.scored:
             continue
         name = f"{size}{', scaled-down model' if scale else ''}"
-        values = [spread(row.values(key)) for key in ("perplexity", *TABLED)]
+        values = [spread(row.values(key)) for key in shown]
         lines.append((row.label(name), pair, *values))
         for key, signature in row.scored[0].scores["signatures"].items():
-            names_of.setdefault(f"{key}: {signature}", []).append(f"{name} {pair}")
-    notes = [f"{signature} ({', '.join(names)})" for signature, names in names_of.items()]
+            if key in shown:
+                names_of.setdefault(f"{key}: {signature}", []).append(f"{name} {pair}")
+    notes = [f"{signature} ({'; '.join(names)})" for signature, names in names_of.items()]  # names have commas
     notes += [note for pair in PAIRS for scale in ("", ":small") for note in _caveats(rows, pair, scale)]
     return Table("table2-readings", "Table 2: every score of our systems", head, lines, notes or [NOT_RUN])
 

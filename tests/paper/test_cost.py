@@ -71,3 +71,8 @@ def test_cost_is_the_mean_of_the_seeds() -> None:
 def test_a_device_whose_name_goes_on_has_no_rate(kind: str) -> None:
     assert run_flops(scored(kind)) is None
     assert run_flops(scored("Tesla K40m")) == pytest.approx(3600 * 3.7e12)
+
+
+def test_a_run_of_seconds_costs_seconds() -> None:
+    assert cost([scored("cpu", 0.2), scored("cpu", 0.1)]) == "9 s, 1 x cpu (2 cores)"
+    assert cost([scored("cpu", 0.3)]) == "0.01 h, 1 x cpu (2 cores)"

@@ -243,7 +243,9 @@ def test_positions_depend_on_distance_alone(drawn: list[Figure]):
 
 def test_the_schedule_is_equation_3(drawn: list[Figure]):
     figures.draw_schedule(default().optim, Path("x"))
-    for line in drawn[0].axes[0].lines:
+    lines = drawn[0].axes[0].lines
+    assert len(lines) == 4
+    for line in lines:
         d_model, warmup = (int(part.split("= ")[1]) for part in line.get_label().split(", "))
         step, rate = line.get_xdata(), line.get_ydata()
         np.testing.assert_allclose(rate, d_model**-0.5 * np.minimum(step**-0.5, step * warmup**-1.5), rtol=1e-5)

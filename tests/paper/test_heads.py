@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -30,6 +31,7 @@ from infer.runs import Run, open_run
 from infer.scores.forced import forced_batches
 from model.transformer import Transformer
 from paper.heads.ablation import TOKENS, WIDTH, Forced, ablate, ablation_text, without
+from paper.heads.command import main
 from paper.heads.measure import (
     Spans,
     direction,
@@ -167,6 +169,7 @@ def test_a_head_that_follows_a_relation_is_found_and_one_that_does_not_is_not(re
             low, high = wilson(role["cases"], role["cases"])
             assert role["best"] == {"layer": 2, "head": 1, "accuracy": 1.0, "low": low, "high": high}
             assert role["accuracy"] == [[0, 0], [1, 0]]
+            assert role["luck"] == null_accuracy(role["chance"], role["cases"], 4)
             assert role["cases"] == sum(len(pair.cases[kind, relation]) for pair in pairs)
 
 
@@ -413,9 +416,13 @@ def test_a_case_is_right_if_all_its_subwords_are(run: Run):
     assert forced.cases("encoder", "verb") is None
 
 
-def test_no_head_is_left_out_of_layers_that_share_their_parameters() -> None:
+def test_layers_that_share_their_parameters_are_refused_before_heads_are_measured(monkeypatch: pytest.MonkeyPatch):
+    run = tiny.random_run(share_layers=True)
+    monkeypatch.setattr("paper.heads.command.open_run", lambda workdir, checkpoint: run)
+    monkeypatch.setattr("paper.heads.command.measure_heads", lambda *arguments: pytest.fail("measured"))
+    options = SimpleNamespace(workdir=["run"], checkpoint=None, ablate=True, json=True, sentences=1, cases=0)
     with pytest.raises(UserError, match="its layers share their parameters"):
-        ablate(tiny.random_run(share_layers=True), {}, Sample([], []))
+        main(options)
 
 
 def test_ablation_by_hand(run: Run, monkeypatch: pytest.MonkeyPatch):

@@ -125,3 +125,12 @@ def test_a_record_is_written_with_the_page(
     row = "| encoder, the noun | 75.0 | 30.1 to 95.4 |"
     note = "- 4 pairs of sentences of grammar:test that differ in a noun; seed 0, step 2, parameters 01234567\n"
     assert row in page.read_text() and note in page.read_text() and page.read_text().endswith(f"{command.END}\nafter\n")
+
+
+def test_a_run_from_german_is_refused_before_anything_is_traced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tiny.write_grammar_run(tmp_path / "run", train="grammar:train:{de,en}")
+    monkeypatch.setattr(command, "trace", lambda *arguments: pytest.fail("traced"))
+    with pytest.raises(UserError, match=r"it translates German to English; patching needs the other direction$"):
+        command.main(SimpleNamespace(workdir=folder, checkpoint="latest", cases=1, json=False))

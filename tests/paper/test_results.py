@@ -331,3 +331,24 @@ def test_records_are_made_in_the_projects_folder_alone(
     with pytest.raises(UserError, match=r"README\.md: there is no such file here; run it in the project's folder"):
         results.main(["paper.results"])
     assert not (tmp_path / "results").exists()
+
+
+def test_a_record_names_files_from_the_home_or_from_beside_the_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that it names no folder of one machine, and may be read on another one."""
+    for name in ("home", "place/project"):
+        (tmp_path / name).mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path / "place/project")
+    config = planted_config(A1)
+    config["data"]["train"] = f"text:{tmp_path}/place/data/train.{{en,de}}"
+    config["data"]["valid"] = f"tsv:{tmp_path}/home/valid.tsv"
+    config["data"]["test"] = f"tsv:/mnt{tmp_path}/place/test.tsv"
+    run = plant(tmp_path / "run", config, scores(config, "test", 7.0))
+    launch(run, command=["a", f"--config=x.py:{tmp_path}/place/data"])
+    record = results.make_record(run)
+    read = record["config"]["data"]
+    assert (read["train"], read["valid"]) == ("text:../data/train.{en,de}", "tsv:~/valid.tsv")
+    assert read["test"] == record["evaluation"]["data"] == f"tsv:/mnt{tmp_path}/place/test.tsv"
+    assert record["launches"][0]["command"] == ["a", "--config=x.py:../data"]

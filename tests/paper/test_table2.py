@@ -83,3 +83,12 @@ def test_operations_are_the_papers_by_its_formula() -> None:
             assert found["paper: printed"] == found["paper: hours x rate"] == value
             assert found["ours: analytic"] != ""
             assert (found["ours: hours x rate"], found["ours: XLA"], found["cost"]) == ("", "", "not run")
+
+
+def test_a_signature_is_of_a_score_that_is_shown_and_its_models_can_be_told_apart(tmp_path: Path) -> None:
+    for size in ("base", "big"):
+        config = planted_config(f"configs/{size}.py:en-de:small")
+        plant(tmp_path / size, config, scores(config, "test", 20.0))
+    notes = tables(find_records(tmp_path))["table2-readings"].notes
+    assert "chrf: chrf:signature (base, scaled-down model en-de; big, scaled-down model en-de)" in notes
+    assert not [note for note in notes if note.startswith(("chrf_pp:", "ter:"))]
