@@ -31,6 +31,6 @@ def check_equal(left: str | Path, left_lines: list[str], right: str | Path, righ
 
 
 def language_of(path: str | Path) -> str:
-    """Returns the language that a file name ends in (`x.fr`, `x.fr.gz`), as text corpora are named; else "de"."""
-    match = re.search(r"\.([a-z]{2})$", str(path).removesuffix(".gz"))
+    """Returns the language that a file name ends in (`x.fr`, `x.zh-CN.gz`), as text corpora are named; else "de"."""
+    match = re.search(r"\.([a-z]{2}([-_][A-Z]{2})?)$", str(path).removesuffix(".gz"))
     return match[1] if match else "de"

@@ -124,4 +124,5 @@ def test_empty_lines_are_sentences_and_count(tmp_path: Path):
 def test_language_comes_from_the_file_name():
     assert language_of("data/newstest2014.fr.gz") == "fr"
     assert language_of("x.en") == "en"
+    assert language_of("x.zh-CN.gz") == "zh-CN"
     assert language_of("x.txt") == "de"
