@@ -337,13 +337,13 @@ def test_a_record_names_files_from_the_home_or_from_beside_the_project(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that it names no folder of one machine, and may be read on another one."""
-    for name in ("home", "place/project"):
+    for name in ("mine", "place/project"):
         (tmp_path / name).mkdir(parents=True)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOME", str(tmp_path / "mine"))
     monkeypatch.chdir(tmp_path / "place/project")
     config = planted_config(A1)
     config["data"]["train"] = f"text:{tmp_path}/place/data/train.{{en,de}}"
-    config["data"]["valid"] = f"tsv:{tmp_path}/home/valid.tsv"
+    config["data"]["valid"] = f"tsv:{tmp_path}/mine/valid.tsv"
     config["data"]["test"] = f"tsv:/mnt{tmp_path}/place/test.tsv"
     run = plant(tmp_path / "run", config, scores(config, "test", 7.0))
     launch(run, command=["a", f"--config=x.py:{tmp_path}/place/data"])
