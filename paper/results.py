@@ -9,9 +9,10 @@
 A record holds the resolved config, the newest evaluation of that split by `python -m infer`, how the run was launched
 (versions, git commit, device, processor), how long it trained, its validations, by how many nats its loss may differ
 when `python -m paper.reproduce` repeats it, and the SHA-256 of its translations; --translations saves those too, as
-NAME.txt, for paired tests. A run is refused if its training has not ended, and if its code cannot be checked out again:
-uncommitted changes, a commit that is not in the repository, launches from several commits. --allow_dirty records the
-latter all the same, and every table marks it with a dagger.
+NAME.txt, for paired tests. Files are named from the home (~/) or from beside the project (../), not by a folder of one
+machine. A run is refused if its training has not ended, and if its code cannot be checked out again: uncommitted
+changes, a commit that is not in the repository, launches from several commits. --allow_dirty records the latter all the
+same, and every table marks it with a dagger.
 
 The README's table and docs/results.md, which has every score and its signature, are made from the records directly in
 results/ and from nothing else. docs/tables.md (what `python -m paper all` prints), the list of claims in
@@ -142,9 +143,9 @@ def _without_this_machine(part: Any) -> Any:
         return [_without_this_machine(value) for value in part]
     if not isinstance(part, str):
         return part
-    for folder_, short in ((Path.home(), "~/"), (Path.cwd().parent, "../")):
-        beginning = re.compile(rf"(?<![\w.~/-]){re.escape(str(folder_))}/")  # no part of a longer path
-        part = beginning.sub(short, part)
+    for place, short in ((Path.home(), "~/"), (Path.cwd().parent, "../")):
+        beginning = rf"(?<![\w.~/-]){re.escape(str(place))}/"  # not in the middle of a longer path
+        part = re.sub(beginning, short, part)
     return part
 
 

@@ -76,7 +76,8 @@ def scored_pairs(model_run: Run) -> ScoredPairs:
     config = dataclasses.replace(model_run.model_config, dtype="float32", attention_impl="einsum")
     longest = min(LONGEST, config.encoding.limit or LONGEST)
     try:
-        pairs = list(islice(open_corpus(model_run.config.data.valid).pairs(), SENTENCES))
+        corpus = open_corpus(model_run.config.data.valid)
+        pairs = list(islice(corpus.pairs(), SENTENCES))
     except UserError:
         pairs = list(PAIRS)
     tokenizer = model_run.tokenizer

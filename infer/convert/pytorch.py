@@ -26,10 +26,11 @@ def load(path: Path, allowed: Sequence[Callable | tuple[Callable, str]] = ()) ->
         with torch.serialization.safe_globals(list(allowed)):
             return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # whatever reading a damaged or hostile file may raise
-        called = re.search(r"GLOBAL (\S+)", str(error))
+        reason = " ".join(str(error).split())
+        called = re.search(r"GLOBAL (\S+)", reason)
         if called:
             raise UserError(f"{path}: refused: reading it would call {called[1]}; only arrays are read") from error
-        raise UserError(f"{path}: cannot be read as PyTorch's ({' '.join(str(error).split())[:100]})") from error
+        raise UserError(f"{path}: cannot be read as PyTorch's ({reason[:100]})") from error
 
 
 def arrays(state: Any, path: Path) -> dict[str, np.ndarray]:
@@ -52,7 +53,8 @@ def arrays(state: Any, path: Path) -> dict[str, np.ndarray]:
             raise UserError(f"{path}: {shown(name)} is not stored value by value, as parameters are")
         try:
             floats = tensor.float() if tensor.is_floating_point() else tensor
-            by_name[name] = floats.detach().resolve_conj().resolve_neg().numpy()
+            plain = floats.detach().resolve_conj().resolve_neg()
+            by_name[name] = plain.numpy()
         except (RuntimeError, TypeError, NotImplementedError) as error:
             reason = " ".join(str(error).split())[:100]
             raise UserError(f"{path}: {shown(name)} cannot be read as an array ({reason})") from error

@@ -41,12 +41,16 @@ class Case(NamedTuple):
 def main(options: Any) -> None:
     """Prints how often each patch moves the noun."""
     run = open_run(options.workdir, options.checkpoint)
-    if not run.config.data.train.startswith("grammar:") or run.tokenizer.units != "subwords":
+    is_of_the_grammar = run.config.data.train.startswith("grammar:")
+    if not is_of_the_grammar or run.tokenizer.units != "subwords":
         raise UserError(f"--workdir={run.workdir}: patching needs a run of data.train=grammar:.. with subwords")
     if direction(run):
         raise UserError(f"--workdir={run.workdir}: it translates German to English; patching needs the other direction")
     result = measure(run, options.cases)
-    print(json.dumps(result, indent=1) if options.json else as_text(table(result)))
+    if options.json:
+        print(json.dumps(result, indent=1))
+    else:
+        print(as_text(table(result)))
     if options.record:
         write_json(RECORD, {**result, "config": as_json(run.config)})
         write_text(PAGE, page(result))
