@@ -1,7 +1,8 @@
 """Exact match with the oracle length: of greedy search that is told the length of each output.
 
-Newman et al. 2020 (arXiv 2010.07174) score models so, to tell those that end too early from those that have lost count.
-Their models are trained with EOS or without; ours always with it.
+Newman et al. 2020 (arXiv 2010.07174) score models so, to tell those that end too early or too late from those whose
+words are wrong. A model that has lost count may be right here: what it would still repeat is cut off. Their models
+are trained with EOS or without; ours always with it.
 """
 
 from collections.abc import Sequence

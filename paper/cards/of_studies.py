@@ -141,10 +141,10 @@ def _scan_length(records: Records) -> list[Card]:
         if not scan_length.is_complete(runs):
             found = [card if card.verdict == NOT_RUN else card._replace(p="", verdict=OPEN) for card in found]
         cards += found
-    for model in scan_length.RELATIVE:
+    for model, text in scan_length.AS_PUBLISHED.items():
         row = scan_length.judged(runs, model)
         published = f"{number(SCAN_26, 0)}, Csordas et al. 2021"
-        claim_of = Claim(f"{model}: as published", [row], 0, published, shown_mean(row, "exact_match"))
+        claim_of = Claim(f"{model}: {text}", [row], 0, published, shown_mean(row, "exact_match"))
         card = measured(about, claim_of, np.array(row.values("exact_match")), 1)
         cards.append(card._replace(verdict=scan_length.verdict_on_published(runs, model)))
     return cards

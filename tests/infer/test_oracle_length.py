@@ -1,6 +1,7 @@
 """Exact match with the oracle length, against greedy search that is told the length, in plain Python."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -9,6 +10,8 @@ from base.tokens import Tokens
 from data.tokenizer import Tokenizer
 from infer.scores.oracle_length import exact_match
 from model.config import ModelConfig
+from model.search.beam import beam_search
+from model.search.state import run_search
 from model.transformer import Transformer, init_params
 
 WIDTH = 8
@@ -81,3 +84,14 @@ def test_a_model_that_is_not_finite_is_right_about_nothing_but_the_empty_line(mo
     config, params = model
     broken = jax.tree.map(lambda leaf: leaf * np.nan, params)
     assert exact_match(config, broken, Numbers(), ["5 7"] * 4, ["3", "4", "11", ""]).value == 25
+
+
+def test_an_output_that_ends_too_late_is_right_once_its_length_is_told(model) -> None:
+    config, params = model
+    source = "5 7 4 9"
+    source_1s = jnp.array([[*Numbers().encode(source), EOS]], jnp.int32)
+    found = run_search(beam_search)(Transformer(config), params, source_1s, beam=1, alpha=0.0, extra_length=4)
+    length = int(found.lengths_bm[0, 0])
+    output = found.ids_bmt[0, 0, : length - 1].tolist()
+    assert len(output) > 1
+    assert exact_match(config, params, Numbers(), [source], [as_text(output[:-1])]).value == 100

@@ -147,14 +147,14 @@ def test_lengths_of_scan_are_judged_once_all_runs_are_there(tmp_path: Path) -> N
     plant_seeds("shaw:26", (90.0, 94.0))
     plant_seeds("shaw:22", (20.0,))
     (table,) = scan_length.tables(find_records(tmp_path))
-    assert list(row(table, "shaw:26").values())[1:4] == ["100.0", "92.00 ± 2.83", "94.00 ± 2.83"]
+    assert list(row(table, "shaw:26").values())[1:4] == ["", "92.00 ± 2.83", "94.00 ± 2.83"]
     assert list(row(table, "shaw:22").values())[1:5] == ["", "20.00", "not evaluated on test", "1"]
     assert row(table, "shaw:30")["exact match %: ours"] == "not run"
     # 80 and 82: one half of the interval is 12.706 standard errors of 1.
     better = "relative positions are better, own layers, 26 actions: +81.0 ± 12.7 points"
     assert any(note.startswith(better) for note in table.notes)
     assert not any("t-test" in note for note in table.notes)
-    assert "verdict on shaw, as published: open" in table.notes
+    assert "verdict on shaw, as published for shaw-shared: open" in table.notes
     assert "verdict on shaw-shared, as published: not run" in table.notes
     for seed in (0, 1):
         shutil.rmtree(tmp_path / f"shaw:26-{seed}")
@@ -162,9 +162,35 @@ def test_lengths_of_scan_are_judged_once_all_runs_are_there(tmp_path: Path) -> N
         plant_seeds(name, (90.0, 94.0, 96.0, 96.0, 97.0))
     (table,) = scan_length.tables(find_records(tmp_path))
     assert any(note.startswith("relative positions are better, 26 actions: p of") for note in table.notes)
-    assert "verdict on shaw, as published: not met" in table.notes
+    assert "verdict on shaw, as published for shaw-shared: not met" in table.notes
     scan_length.plot(find_records(tmp_path), tmp_path / "scan_length.svg")
     assert (tmp_path / "scan_length.svg").stat().st_size > 4_000
+
+
+def test_what_is_published_of_shared_layers_stands_beside_no_other_model(tmp_path: Path) -> None:
+    (table,) = scan_length.tables(find_records(tmp_path))
+    published = {cells[0]: cells[1] for cells in table.rows if cells[1]}
+    assert published == {"shaw-shared:26": "100.0"}
+    assert "verdict on shaw, as published for shaw-shared: not run" in table.notes
+    assert "verdict on shaw-shared, as published: not run" in table.notes
+
+
+def test_the_oracle_length_of_scan_is_of_the_runs_that_the_row_shows(tmp_path: Path) -> None:
+    config = planted_config(f"{scan_length.FILE}:shaw:26", seed=0)
+    plant(tmp_path / "older", config, scores(config, "test", 20.0, oracle_match=99.0))
+    plant(tmp_path / "newer", config, scores(config, "test", 60.0, time="2027"))
+    (table,) = scan_length.tables(find_records(tmp_path))
+    assert list(row(table, "shaw:26").values())[2:5] == ["60.00", "not evaluated on test", "1"]
+    assert not any("with the oracle length, of" in note for note in table.notes)
+    config = planted_config(f"{scan_length.FILE}:shaw:26", seed=1)
+    plant(tmp_path / "second", config, scores(config, "test", 62.0, oracle_match=70.0))
+    (table,) = scan_length.tables(find_records(tmp_path))
+    assert list(row(table, "shaw:26").values())[2:5] == ["61.00 ± 1.41", "70.00", "2"]
+    assert "with the oracle length, of fewer seeds: shaw:26 (1 of 2)" in table.notes
+    config = planted_config(f"{scan_length.FILE}:sinusoidal:26", seed=0)
+    plant(tmp_path / "unfinished", config, steps=2_000)
+    (table,) = scan_length.tables(find_records(tmp_path))
+    assert list(row(table, "sinusoidal:26").values())[2:4] == ["unfinished", "unfinished"]
 
 
 def test_scan_stands_beside_what_is_published(tmp_path: Path) -> None:
