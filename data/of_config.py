@@ -51,6 +51,7 @@ def prepare_all(
 
 def check_specs(cfg_data: ConfigDict, sides: int | None = None) -> None:
     """Raises a `UserError` unless `data.train` and `data.valid` name corpora that are there, with `sides` if given."""
+    in_characters = []
     for key in ("train", "valid"):
         if not cfg_data[key]:
             raise UserError(f"data.{key} is empty: name a corpus, as in grammar:{key} or text:PREFIX.{{en,de}}")
@@ -61,6 +62,12 @@ def check_specs(cfg_data: ConfigDict, sides: int | None = None) -> None:
         if sides and corpus.sides != sides:
             needs = "a text: lines:FILE or chars:FILE" if sides == 1 else "pairs: text:PREFIX.{en,de} or tsv:FILE"
             raise UserError(f"data.{key} is {cfg_data[key]}, but this task needs {needs}")
+        in_characters.append(corpus.characters)
+    if len(set(in_characters)) > 1:
+        raise UserError(
+            f"data.train is {cfg_data.train}, and data.valid {cfg_data.valid}: chars:FILE is one long text, lines:FILE"
+            " many short ones; take the same for both"
+        )
 
 
 def _check_tokenizer(cfg_data: ConfigDict, tokenizer: Tokenizer) -> None:

@@ -52,7 +52,8 @@ class Tokenizer:
             raise UserError(f"{name}: its ids of pad, bos, eos, unk are {specials}; they must be 0, 1, 2, 3")
         self.vocab_size: int = self._processor.get_piece_size()
         self.sha256: str = hashlib.sha256(model).hexdigest()
-        if self._processor.normalize(" ") != "":
+        keeps_white_space = self._processor.normalize(" ") != ""  # so do some models of subwords
+        if keeps_white_space and all(len(piece) == 1 for piece in self.pieces(range(UNK + 1, self.vocab_size))):
             self.units = "characters"
         self.lowercase: bool = self.normalise("A") == "a"
         free = [self._processor.piece_to_id(f"<0x{byte:02X}>") for byte in _NOT_IN_UTF8]

@@ -86,15 +86,18 @@ def open_folder(cfg: ConfigDict, workdir: Path) -> Iterator[None]:
 def _take_over(config: dict[str, Any], workdir: Path) -> None:
     if (workdir / "config.json").exists():
         different = differences(as_json(read_config(workdir)), config)
-        has_begun = _has_records(workdir) or any((workdir / "checkpoints").glob("[0-9]*"))
+        has_checkpoint = any((workdir / "checkpoints").glob("[0-9]*"))
+        has_begun = _has_records(workdir) or has_checkpoint
         if different and has_begun:
             raise UserError(
                 f"--workdir={workdir}: this folder holds the run of another config ({'; '.join(different)}); "
                 "use another --workdir, or the config that it was started with"
             )
         if different:
-            for name in ("run.json", "tokenizer.model", "tracker.json"):
+            for name in ("run.json", "tracker.json"):
                 (workdir / name).unlink(missing_ok=True)
+        if not has_checkpoint:  # the text that it was made of may have been mended since
+            (workdir / "tokenizer.model").unlink(missing_ok=True)
     write_json(workdir / "config.json", config)
 
 

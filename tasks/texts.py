@@ -1,5 +1,6 @@
 """The data of tasks with texts: prepared corpora as training batches, for validation, and to evaluate a run on."""
 
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -19,7 +20,7 @@ from data.pipeline import OnePass, ProcessShard, Records, TrainingBatches, evalu
 from data.prepared import Prepared
 from data.sources import open_corpus
 from data.tokenizer import Tokenizer
-from run.distributed import main_first
+from run.distributed import is_main, main_first
 from run.folder import model_config
 from run.sharding import process_shard
 from tasks.task import Data
@@ -99,6 +100,7 @@ def training_data(
     if check:
         check(cfg, train)
     check_rows(cfg.data, model_config(cfg, tokenizer.vocab_size).encoding.limit, train, valid)
+    _note_longest(cfg.data, valid)
     shard = process_shard(mesh, cfg.optim.accumulate)
     batches = TrainingBatches(train, cfg.data, seed=cfg.seed, shard=shard)
     validation_batches = partial(once, valid, cfg.data, process_shard(mesh))
@@ -158,6 +160,17 @@ def check_rows(cfg_data: ConfigDict, limit: int | None, train: Any, valid: Any) 
             raise UserError(
                 f"config: model.max_positions is {limit}; it must be at least {longest}, as long as the rows of {name}"
             )
+
+
+def _note_longest(cfg_data: ConfigDict, valid: Records) -> None:
+    """Says on stderr if a line of `data.valid`, of which all are kept, is longer than a whole batch."""
+    longest = int(valid.lengths.max())
+    if cfg_data.batching != "window" and longest > cfg_data.tokens_per_batch and is_main():
+        print(
+            f"note: data.valid has a line of {longest:,} tokens, more than a batch (data.tokens_per_batch is "
+            f"{cfg_data.tokens_per_batch:,}): if validation runs out of memory, leave the line out",
+            file=sys.stderr,
+        )
 
 
 def hidden_signatures(task: str, cfg: ConfigDict, tokenizer: Tokenizer, count: int) -> dict[str, str]:

@@ -19,6 +19,7 @@ from data.prepared import Prepared
 from data.sources import open_corpus
 from infer.evaluate.record import provenance
 from infer.runs import Run, corpus_named, key_named, user_error_if_too_long
+from infer.translate.translator import note_unknown
 from run.distributed import is_main
 from run.sharding import data_mesh, place_params, place_rows, process_shard
 from tasks import task_of
@@ -44,8 +45,9 @@ def evaluate(model_run: Run, split: str, row_length: int | None = None) -> dict[
     """Returns the result record, of JSON values, of `split`: one of the run's config, or a corpus.
 
     `nll` is in nats a token, every EOS counted, and `perplexity` its exponential. `perplexity_byte` is that of a byte
-    of the UTF-8 text, line feeds counted, which can be compared between vocabularies. Where `data.batching` is window,
-    rows of `row_length` tokens, by default `data.pack_length`, are scored independently, without earlier context.
+    of the UTF-8 text, line feeds counted, which can be compared between vocabularies, unless symbols are unknown: these
+    are predicted as one and the same, and the signature has their number. Where `data.batching` is window, rows of
+    `row_length` tokens, by default `data.pack_length`, are scored independently, without earlier context.
     `nll_by_position` is that of the first token of a row or line, of the second, and so on.
 
     Raises:
@@ -63,12 +65,16 @@ def evaluate(model_run: Run, split: str, row_length: int | None = None) -> dict[
         corpus = open_corpus(spec)
     feeds = 0 if corpus.characters else 1
     text_bytes = sum(len(text.encode()) + feeds for (text,) in corpus.pairs())
+    unknown = model_run.tokenizer.unknown(text for (text,) in corpus.pairs())
+    note_unknown(unknown)
     started = time.perf_counter()
     nll_t, tokens_t = _predicted(model_run, cfg, prepared)
     total = float(nll_t.sum())
     tokens = int(prepared.lengths.sum(dtype="int64"))
     vocabulary = f"vocabulary:{model_run.tokenizer.vocab_size}|smoothing:none"
     unit = model_run.tokenizer.units.removesuffix("s") + ("" if corpus.characters else "|eos:yes")
+    if unknown:
+        vocabulary += f"|unknown:{unknown}"
     row: dict[str, int] = {}
     if cfg.data.batching == "window":
         row = {"row": cfg.data.pack_length}

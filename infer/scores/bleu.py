@@ -51,8 +51,12 @@ def scorer(language: str = "", *, lowercase: bool = False) -> BLEU:
 
     It is 13a; for Chinese sacreBLEU's own, and for Japanese that of characters.
     """
-    code = re.split("[-_]", language)[0]
-    return BLEU(lowercase=lowercase, tokenize=_UNSPACED.get(code))
+    return BLEU(lowercase=lowercase, tokenize=_UNSPACED.get(_code(language)))
+
+
+def _code(language: str) -> str:
+    """Returns a language without its country: "zh" of "zh-CN"."""
+    return re.split("[-_]", language)[0]
 
 
 def sacrebleu(
@@ -109,7 +113,8 @@ def tokenised_bleu(
     _check(hypotheses, references)
     metric = BLEU(lowercase=lowercase, tokenize="none", smooth_method="none", force=True)
     value, signature = _scored(metric, prepare(hypotheses), prepare(references))
-    steps = f"quotes:{'ascii' if quotes else 'kept'}|moses:{language}|escape:yes|split:{'hyphen' if split else 'no'}"
+    prepared = f"quotes:{'ascii' if quotes else 'kept'}|moses:{_code(language)}|escape:yes"
+    steps = f"{prepared}|split:{'hyphen' if split else 'no'}"
     return Score(value, f"{steps}|{signature}|sacremoses:{VERSION}")
 
 
@@ -209,7 +214,7 @@ def _scored(metric: BLEU | CHRF | TER, hypotheses: Sequence[str], references: Se
 def _moses(language: str) -> "Moses":
     from infer.scores.moses import Moses
 
-    return Moses(lang=language)
+    return Moses(lang=_code(language))  # one that it does not know, such as "de-DE", it takes for English
 
 
 def _check(hypotheses: Sequence[str], references: Sequence[str]) -> None:

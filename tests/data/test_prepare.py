@@ -385,3 +385,14 @@ def test_a_cache_may_be_in_the_users_home(spec, tokenizer, tmp_path, monkeypatch
 def test_a_mistyped_key_or_value_is_told_as_by_training(spec, tmp_path, argument: str, line: str) -> None:
     done = command(spec, tmp_path, f"--config.data.{argument}")
     assert (done.returncode, done.stderr) == (2, f"error: {line}\n")
+
+
+@pytest.mark.parametrize(("train", "valid"), [("chars", "lines"), ("lines", "chars")])
+def test_one_text_of_characters_is_not_validated_on_lines(tmp_path: Path, train: str, valid: str) -> None:
+    (tmp_path / "text.txt").write_text("to be\nor not\n" * 30)
+    file = f"{tmp_path}/text.txt"
+    cfg = default().data
+    cfg.update({"train": f"{train}:{file}", "valid": f"{valid}:{file}", "cache": str(tmp_path), "vocab_size": 0})
+    cfg.units = "characters"
+    with pytest.raises(UserError, match=rf"^data\.train is {train}:.*, and data\.valid {valid}:.*the same for both$"):
+        prepare_all(cfg, sides=1)

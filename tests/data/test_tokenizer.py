@@ -162,3 +162,24 @@ def test_what_a_model_without_pieces_of_bytes_lacks_is_counted() -> None:
         hard_vocab_limit=False, pad_id=PAD, bos_id=BOS, eos_id=EOS, unk_id=UNK,
     )  # fmt: skip
     assert Tokenizer(model.getvalue()).unknown(["the 你好 dog", "the dog"]) == 1
+
+
+def test_subwords_that_keep_white_space_are_no_characters() -> None:
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["The dog sees the cat.", "A tree walks.", "der Hund läuft"] * 20),
+        model_writer=model,
+        model_type="bpe",
+        vocab_size=300,
+        byte_fallback=True,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        minloglevel=2,
+        pad_id=PAD,
+        bos_id=BOS,
+        eos_id=EOS,
+        unk_id=UNK,
+    )
+    theirs = Tokenizer(model.getvalue())
+    assert theirs.units == "subwords"
+    assert theirs.decode(theirs.encode("the dog，你\nthe  cat")) == "the dog，你 the  cat", "always a single line"

@@ -178,3 +178,12 @@ def test_a_language_without_spaces_is_not_one_word_a_line() -> None:
         assert (score.value > 80) == (tokeniser != "13a")
     scores = bleu.all_scores(hypotheses, references, "zh")
     assert scores["sacrebleu"] == scores["sacrebleu_lc"] == bleu.sacrebleu(hypotheses, references, language="zh").value
+
+
+@pytest.mark.parametrize("country", ["de-DE", "de_CH"])
+def test_a_language_with_its_country_has_the_scores_of_the_language(country: str) -> None:
+    hypotheses = ["Am 3 . Oktober kam er .", "Er ging bzw . lief heim ."]
+    references = ["Am 3. Oktober kam er.", "Er ging bzw. lief heim."]
+    assert bleu.paper_bleu(hypotheses, references, country) == bleu.paper_bleu(hypotheses, references, "de")
+    assert bleu.all_scores(hypotheses, references, country) == bleu.all_scores(hypotheses, references, "de")
+    assert bleu.tokenise(["l'homme qu'il aime"], "fr_FR") == bleu.tokenise(["l'homme qu'il aime"], "fr")

@@ -236,3 +236,16 @@ def test_wrong_options_are_one_line(trained: Run, arguments: list[str], message:
     assert done.returncode == 2 and done.stdout == ""
     assert [line for line in done.stderr.splitlines() if "error" in line] == [message]
     assert "Traceback" not in done.stderr
+
+
+def test_the_signature_says_how_many_symbols_are_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "lines.txt").write_text("to be\nor not\nto be\n" * 30)
+    cfg = tiny(tmp_path, batching="pack", units="words", vocab_size=5, max_length=ROW)  # "be" is the only word
+    cfg.data.train = cfg.data.valid = f"lines:{tmp_path}/lines.txt"
+    cfg.steps = 1
+    assert loop.train(cfg, tmp_path / "run") == 0
+    run = open_run(tmp_path / "run", task="language_model")
+    capsys.readouterr()
+    signatures = evaluation.evaluate(run, "valid")["signatures"]
+    assert signatures["perplexity_byte"] == "unit:byte|vocabulary:5|smoothing:none|unknown:120"
+    assert "note: 120 symbols of the text are not in the vocabulary" in capsys.readouterr().err

@@ -15,6 +15,7 @@ from ml_collections import ConfigDict
 
 from base.errors import UserError
 from configs.common import default
+from data.imported import open_tokenizer
 from infer.runs import open_run
 from model.noise import Noise
 from model.transformer import Transformer, init_params
@@ -363,3 +364,27 @@ def test_the_first_update_is_the_one_that_the_config_describes(tmp_path: Path) -
     jax.tree.map(check_step, begun, load_params(tmp_path / "run", 1), gradient)
     cfg.seed = 4
     assert np.any(first_batch().labels_bt != labels_bt), "the seed orders the data, too"
+
+
+def test_a_text_that_was_mended_before_the_first_checkpoint_gives_the_tokenizer(tmp_path: Path) -> None:
+    cfg = tiny.training_config(tmp_path)
+    cfg.data.units, cfg.data.vocab_size, cfg.steps = "characters", 0, 1
+    right = (tmp_path / "train.de").read_text()
+    (tmp_path / "train.de").write_text(right.translate({ord(letter): "x" for letter in "aeiou"}))
+    with (tmp_path / "valid.de").open("a") as valid:
+        valid.write("a line too many\n")
+    with pytest.raises(UserError, match="unequal line counts"):
+        loop.train(cfg, tmp_path / "run")
+
+    (tmp_path / "train.en").write_text(right.upper())
+    (tmp_path / "train.de").write_text(right)
+    with (tmp_path / "valid.en").open("a") as valid:
+        valid.write("another line\n")
+    assert loop.train(cfg, tmp_path / "run") == 0
+    path = tmp_path / "run" / "tokenizer.model"
+    assert open_tokenizer(path).unknown([*right.splitlines(), *right.upper().splitlines()]) == 0
+
+    before = path.stat().st_mtime_ns
+    cfg.steps = 2
+    assert loop.train(cfg, tmp_path / "run") == 0
+    assert path.stat().st_mtime_ns == before, "from its first checkpoint on, a run keeps its tokenizer"

@@ -279,3 +279,15 @@ def test_keys_that_end_alike_are_written_out() -> None:
         points.append(PointStatus(name, overrides, "done", "", {"nll_best": 1.0}, {}))
     head = as_text(as_records(points, CONFIG)).splitlines()[2].split()
     assert head[:3] == ["eval.every", "checkpoint.every", "h"]
+
+
+def test_points_with_other_tokens_have_no_best() -> None:
+    points = []
+    for size, nll in ((8, 0.1), (30_000, 4.3)):
+        overrides = {"data.vocab_size": size, "model.h": 1}
+        points.append(PointStatus(f"vocab_size={size}", overrides, "done", "", {"nll_best": nll}, {}))
+    assert best_of(points) is None
+    text = as_text(as_records(points, {"steps": 1000, "model.h": 8, "data.vocab_size": 1_000}))
+    assert "*" not in text
+    assert text.endswith("nll is per token, and tokens differ (data.vocab_size): it does not say which is best")
+    assert best_of(points[1:]) == points[1]

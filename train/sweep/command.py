@@ -18,7 +18,7 @@ from train.sweep.picture import draw
 from train.sweep.plan import Sweep, open_plan, read_plan, whole_config
 from train.sweep.point import PointStatus
 from train.sweep.study import HeldPoint, Study, try_out, without_password
-from train.sweep.table import as_csv, as_records, as_text, best_of
+from train.sweep.table import as_csv, as_records, as_text, best_of, other_tokens
 from train.sweep.worker import Stop, work
 
 
@@ -103,6 +103,12 @@ def _command_of_best(points: list[PointStatus], workdir: Path) -> str:
     Raises:
       UserError: no point is done, or its folder is not here, which alone records the command.
     """
+    others = other_tokens(points)
+    if others:
+        raise UserError(
+            f"--workdir={workdir}: nll is per token, and tokens differ ({', '.join(others)}): it does not say which "
+            "point is best; compare their scores by python -m infer"
+        )
     best = best_of(points)
     if best is None:
         raise UserError(f"--workdir={workdir}: no point is done with a finite validation nll, so none is best")

@@ -12,6 +12,7 @@ MEASURES = ("nll", "nll_best", "loss", "loss_best", "perplexity", "perplexity_be
 _SHOWN = tuple(name for name in MEASURES if not name.startswith("loss"))  # which is comparable for one eps_ls alone
 _FIXED = ("point", "is_best", "state", "step", "steps", *MEASURES, "minutes", "reason")
 _BEST = f"{OBJECTIVE}_best"
+_OF_TOKENS = ("data.lowercase", "data.tokenizer", "data.units", "data.vocab_size")  # what a token is
 
 
 def as_records(points: Sequence[PointStatus], config: dict[str, Any]) -> list[dict[str, Any]]:
@@ -53,10 +54,21 @@ def differing_keys(points: Sequence[PointStatus], config: dict[str, Any]) -> lis
 
 
 def best_of(points: Sequence[PointStatus]) -> PointStatus | None:
-    """Returns the point that is done with the lowest validation nll, the first of equal ones; None if there is none."""
+    """Returns the point that is done with the lowest validation nll, the first of equal ones; None if there is none.
+
+    There is none either where the nll, which is per token, is of other tokens in one point than in another.
+    """
+    if other_tokens(points):
+        return None
     ranked = sorted(points, key=_rank)
     is_measured = bool(ranked) and ranked[0].state == "done" and math.isfinite(_lowest(ranked[0]))
     return ranked[0] if is_measured else None
+
+
+def other_tokens(points: Sequence[PointStatus]) -> list[str]:
+    """Returns the keys by which points that are done differ in what a token is."""
+    done = [point.overrides for point in points if point.state == "done"]
+    return [key for key in _OF_TOKENS if any(changes.get(key) != done[0].get(key) for changes in done)]
 
 
 def _rank(point: PointStatus) -> tuple[bool, float]:
@@ -86,6 +98,9 @@ def as_text(records: Sequence[dict[str, Any]]) -> str:
     notes = [f"{record['point']}: {record['reason']}" for record in records if record["reason"]]
     if records[0]["is_best"]:
         notes.insert(0, "*: the lowest validation nll of the points that are done; --best prints its command")
+    of_tokens = [key for key in keys if key in _OF_TOKENS]
+    if of_tokens and not records[0]["is_best"]:
+        notes.insert(0, f"nll is per token, and tokens differ ({', '.join(of_tokens)}): it does not say which is best")
     return table.as_text(table.Table("", ", ".join(counts), head_shown, rows, notes))
 
 
