@@ -5,7 +5,7 @@ anywhere. The table of learned positions has 32 entries, so longer rows cannot b
 of up to 128, of which rows of 32 train none for more than 34.
 
 Ours:  three seeds of each, in docs/tables.md; what they show is in docs/studies.md.
-Cost:  about a minute each on one CPU core.
+Cost:  half a minute to three each on one CPU core.
 
     for seed in 0 1 2; do for positions in sinusoidal learned rope alibi t5 none; do
         run=runs/extrapolation/$positions-$seed length=128

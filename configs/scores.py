@@ -2,7 +2,8 @@
 
 Section 3.2.1: additive attention and dot products "perform similarly" for small d_k, and "additive attention
 outperforms dot product attention without scaling for larger values of d_k", presumably because large dot products push
-"the softmax into regions where it has extremely small gradients". The paper cites Britz et al. 2017 and has no numbers.
+"the softmax function into regions where it has extremely small gradients". The paper cites Britz et al. 2017 and has no
+numbers.
 
 Ours:  what the rule below judges, at a d_k of 128, is shown twice; "perform similarly" at 8 does not hold. The tables
        are in docs/tables.md, what they say in docs/studies.md.

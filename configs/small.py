@@ -7,7 +7,7 @@ positions, Adam, the shape of the schedule, decoding.
 
 The design, fixed before any row but base was run:
 
-- Corpus: 3,000 pairs of the grammar, seen some 17 times. With 40,000 pairs base has nothing left to learn after 750
+- Corpus: 3,000 pairs of the grammar, seen some 20 times. With 40,000 pairs base has nothing left to learn after 750
   updates, and dropout nothing to prevent.
 - Rate, warm-up, updates: chosen on base's validation perplexity alone, after 800 updates. With 5,000 pairs, factor 0.35
   and 200 updates of warm-up gave 1.41, factor 0.7 gave 1.33; with 3,000 pairs 0.5 gave 1.45 and 0.7 gave 1.34 and, with

@@ -103,5 +103,5 @@ plt.show()
 
 # %% [markdown]
 # Two cautions. The seeds of a row differ, so read a difference from base together with its interval in the table. And
-# the scaled-down models solve a different task from the original: 3,000 sentences of the grammar, each seen some 17
-# times.
+# the scaled-down models solve a different task from the original: 3,000 sentences of the grammar, each seen some 20
+# times (big 60).

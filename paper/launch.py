@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from base.table import Table
 from base.two_stages import SEEDS
+from configs.ablations import WHY
 from configs.bottleneck import KINDS
 from configs.classification import CLASSES
 from configs.extrapolation import LENGTH, POSITIONS
@@ -26,7 +27,7 @@ FRESH = SEEDS[0]  # a config's own seed is that of stage 1, which stage 2 does n
 
 
 def commands() -> Table:
-    """Returns every row of Tables 2 to 4 and of the studies with its command; it has run once evaluated."""
+    """Returns every row of the tables and of the studies with its command; it has run once evaluated."""
     notes = [
         "first, for the paper's size: python -m data.prepare --config=CONFIG (needs pip install -e '.[prep]')",
         "each point of a sweep is a run of its own and evaluated like one",
@@ -37,6 +38,7 @@ def commands() -> Table:
 
 def _of_tables() -> Iterator[tuple[str, str, str]]:
     """Yields the rows of the paper's tables, at both scales."""
+    yield "table1", "all", "mkdir -p runs && python -m paper.table1 --output=runs/table1.json"
     scales = ("", ":small")
     for pair, size, scale in itertools.product(table2.PAIRS, table2.SIZES, scales):
         config = table2.config_of(size, pair, scale)
@@ -46,6 +48,8 @@ def _of_tables() -> Iterator[tuple[str, str, str]]:
     for row, scale in itertools.product(TABLE3, scales):
         config = f"{table3.FILE}:{row}{scale}"
         yield "table3", f"{row}{scale}", _train(config, "valid")
+    for row in WHY:
+        yield "table3", f"{row}:small", _train(f"{table3.FILE}:{row}:small", "valid")
     for config in (*table4.CONFIGS.values(), table4.SMALL):
         _, _, row = config.partition(":")
         yield "table4", row, _train(config, "test", "infer.parse")

@@ -25,6 +25,7 @@ from paper.report.curves import curves, other_curves, trends
 from paper.report.report import report
 from paper.rows import load
 from paper.studies import STUDIES
+from paper.tables import table3
 from tests import tiny
 from tests.planted import plant, planted_config, scores
 
@@ -150,7 +151,7 @@ def test_every_command_names_a_config_that_there_is() -> None:
     text = as_text(commands())
     names = re.findall(r"--config=(configs/\S+)", text)
     assert Counter(name.partition(":")[0] for name in names) == {
-        "configs/ablations.py": 42,
+        "configs/ablations.py": 45,
         "configs/base.py": 4,
         "configs/big.py": 4,
         "configs/bottleneck.py": 6,
@@ -247,3 +248,10 @@ def test_the_command_of_a_row_has_a_seed_that_its_study_counts() -> None:
             assert seed and int(seed[1]) in counted[study], (study, row, command)
             checked.add(study)
     assert checked == counted.keys()
+
+
+def test_every_row_of_the_papers_tables_has_its_command() -> None:
+    commanded = {(table, row) for table, row, _ in commands().rows}
+    compared = {f"{name}:small" for pair in table3.COMPARED for name in pair}
+    assert compared <= {row for table, row in commanded if table == "table3"}
+    assert set(TABLES) <= {table for table, _ in commanded}
