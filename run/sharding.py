@@ -29,7 +29,9 @@ RULES = (
     (r"/v_(row|col)/", P()),  # Adafactor's factors of second moments
     (r"(embed|softmax)$", P("tensor", "fsdp")),  # [v,d]
     (r"(positions|classes)$", P(None, "fsdp")),  # [l,d], [c,d]
-    (r"head_w$", P("fsdp", "tensor")),  # [d,d]
+    # This one and a convolution's kernel are not along tensor: of few rows on a mesh with all three axes, XLA confuses
+    # those of activations whose width is.
+    (r"head_w$", P("fsdp", None)),  # [d,d]
     (r"relative_bias$", P(None, "tensor")),  # [r,h]
     (r"relative_[kv]$", P()),  # [r,k], a few dozen rows
     (r"/w[qkv]$", P("fsdp", "tensor", None)),  # [d,h,k]
@@ -37,7 +39,7 @@ RULES = (
     (r"attention/energy$", P("tensor", None)),  # [h,k]
     (r"/wo$", P("tensor", None, "fsdp")),  # [h,e,d]
     (r"recurrent/w[xh]$", P(None, "fsdp", None, None)),  # [r,d,4,e]; along tensor every step would communicate
-    (r"convolution/kernel$", P(None, "fsdp", None, "tensor")),  # [w,d,2,d]
+    (r"convolution/kernel$", P(None, "fsdp", None, None)),  # [w,d,2,d]
     (r"/kernel$", P("fsdp", None)),  # [d,d] of recurrent translators; along tensor every step would communicate
     (r"patch$", P(None, "fsdp")),  # [p,d]
     (r"head$", P("fsdp", None)),  # [d,v]
