@@ -1,13 +1,16 @@
 """The package `vaswani`: its commands, what it says of a name that is taken, and a wheel that holds nothing else."""
 
 import importlib.metadata
+import itertools
 import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from tests.repo.test_layout import ROOMS
 from vaswani import ROOT as CODE
@@ -81,3 +84,21 @@ def test_a_configuration_of_the_code_is_found_in_either_form(tmp_path: Path, mon
     given = ["--config=configs/mup.py", "--config", "configs/mup.py:x", "-config", "none.py", "configs/mup.py"]
     expected = [f"--config={file}", "--config", f"{file}:x", "-config", "none.py", "configs/mup.py"]
     assert own_configs(given) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "too_old"),
+    [
+        ("ctranslate2", "4.6.2"),  # its encoder has no `head_dim`
+        ("rich", "14.3.4"),  # a job inside another has no bar
+        ("sentencepiece", "0.2.1"),  # an empty model ends the process
+        ("sentencepiece", "0.2.2"),  # an empty text is said to support 260 subwords
+        ("tensorflow-datasets", "4.9.9"),  # reads no set with protobuf 7
+        ("transformers", "5.2.0"),  # BERT's tokenizer, from a vocabulary alone, keeps capitals, which are then unknown
+    ],
+)
+def test_no_range_has_a_version_that_the_code_cannot_use(name: str, too_old: str) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    lines = itertools.chain(project["dependencies"], *project["optional-dependencies"].values())
+    ranges = [needed.specifier for needed in map(Requirement, lines) if needed.name == name]
+    assert ranges and not any(versions.contains(too_old) for versions in ranges)

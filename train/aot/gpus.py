@@ -136,6 +136,11 @@ def cost_analysis(compiled: Any) -> dict[str, float]:
     return _jax.hlo_module_cost_analysis(jax.devices("cpu")[0].client, module)
 
 
+def cudnn_calls(kernels: dict[str, int]) -> int:
+    """Returns how many library calls of a program are of cuDNN; by jax 0.12 a product may be one of cuBLAS."""
+    return sum(times for name, times in kernels.items() if name.startswith("__cudnn"))
+
+
 def order_of_sums(kernels: dict[str, int], unordered_scatters: int) -> dict[str, Any]:
     """Returns what a report says of a GPU's program: its calls, and whether two runs of it give the same bits."""
     gradients = any(name.endswith(GRADIENT) for name in kernels)

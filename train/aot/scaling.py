@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from base.checked_json import Schema, check, read_json
 from base.errors import UserError
 from base.table import Markdown, Table, as_markdown
-from train.aot.gpus import TARGETS
+from train.aot.gpus import TARGETS, cudnn_calls
 from train.aot.hardware import ASSUMPTIONS, CHIPS, GIB
 
 RECORDS = Path("results/aot")
@@ -261,7 +261,7 @@ def _cells(report: dict[str, Any], first_rate: float) -> dict[str, str]:
         "of linear": f"{_rate(report) / first_rate:.1%}",
     }
     if "kernels" in program:
-        cells["cuDNN calls"] = str(sum(program["kernels"].values()))
+        cells["cuDNN calls"] = str(cudnn_calls(program["kernels"]))
         cells["deterministic"] = "yes" if program["deterministic"] else "no"
     for part in PARTS:
         seconds = estimate[f"{part}_seconds"]
