@@ -7,8 +7,8 @@ actions the longest output in training has, 22, 26 or 30 (data/scan.py). 22 is t
 Published: Csordas et al. 2021 (arXiv 2108.12284), trained for 50,000 updates: with relative positions and shared layers
            every output is right where training has outputs of up to 26 actions. We have no number of theirs for
            relative positions and layers of their own.
-Ours:      not run.
-Cost:      estimated: 20 minutes each on one core with AVX-512; 20 runs in all.
+Ours:      begun; results/scan_length/ has what is recorded. No verdict before all 20 runs are there.
+Cost:      45 minutes on one core with AVX-512 with sinusoidal positions, about an hour with relative ones; 20 runs.
 
 The design, fixed before the first run; how the published recipe differs, and for which model it has 100 %, was put
 right while the runs went on:
