@@ -1,6 +1,7 @@
 """Training in several processes: which one writes, and how they stop together."""
 
 import hashlib
+import itertools
 import json
 import os
 import signal
@@ -15,6 +16,9 @@ from jax.experimental import multihost_utils
 
 from base.errors import UserError
 
+_LONGEST_WAIT = 7 * 24 * 3600 * 1000  # milliseconds: process 0 may have a large corpus to prepare
+_MEETINGS = itertools.count()  # the same in every process; no two barriers may have one name
+
 
 def is_main() -> bool:
     """Returns whether this is process 0, the only one that writes shared files."""
@@ -23,7 +27,10 @@ def is_main() -> bool:
 
 @contextmanager
 def main_first(what: str, folder: Path | None = None) -> Iterator[None]:
-    """Runs the block in process 0 first, then in the others, which find its result in `folder` if they share a disk."""
+    """Runs the block in process 0 first, then in the others, which find its result in `folder` if they share a disk.
+
+    No process goes on before all have finished, since without a shared disk the others may take as long as process 0.
+    """
     if not is_main():
         _meet(what)
         if folder is not None:
@@ -31,6 +38,7 @@ def main_first(what: str, folder: Path | None = None) -> Iterator[None]:
     yield
     if is_main():
         _meet(what)
+    _meet(f"{what} everywhere")
 
 
 def all_stop(step: int, received: signal.Signals | None) -> signal.Signals | None:
@@ -79,5 +87,10 @@ def _look_again(folder: Path) -> None:
 
 
 def _meet(what: str) -> None:
-    if jax.process_count() > 1:
-        multihost_utils.sync_global_devices(what)
+    """Waits for all processes, for as long as it takes; on CPUs a collective would fail after half a minute."""
+    if jax.process_count() == 1:
+        return
+    from jax._src.distributed import global_state  # jax has no public way to meet but collectives
+
+    assert global_state.client is not None
+    global_state.client.wait_at_barrier(f"{what} {next(_MEETINGS)}", _LONGEST_WAIT)

@@ -223,7 +223,10 @@ def _is_of_a_signal(workdir: Path, checkpoints: Checkpoints, step: int, position
     if cfg.every_minutes > 0 or due(cfg, step, position):
         return False
     _, metrics = checkpoints.about(step)
-    return not metrics  # the last update of a run is always validated, and so is one that ends its patience
+    # The last update of a run is always validated, and so is one that ends its patience. Another may have been since,
+    # by a launch that was killed before its next checkpoint.
+    may_have_ended = step >= recorded["steps"] or recorded["eval"]["patience"] > 0
+    return not (metrics and may_have_ended)
 
 
 def _overdue(cfg: ConfigDict, step: int, saved_at: float) -> bool:
