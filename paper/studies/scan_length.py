@@ -89,7 +89,8 @@ def _notes_on_differences(runs: Runs) -> list[str]:
         found = differences(runs, claim)
         for name, seeds in found.items():
             if len(seeds):
-                notes.append(f"{claim}, {name}, {JUDGED} actions: {with_interval(seeds, 1)} points, {INTERVAL}")
+                of_seeds = INTERVAL if len(seeds) > 1 else "of one seed"
+                notes.append(f"{claim}, {name}, {JUDGED} actions: {with_interval(seeds, 1)} points, {of_seeds}")
         if is_complete(runs):
             notes += tested(found, f"{claim}, {JUDGED} actions")
     return notes

@@ -193,6 +193,14 @@ def test_the_oracle_length_of_scan_is_of_the_runs_that_the_row_shows(tmp_path: P
     assert list(row(table, "sinusoidal:26").values())[2:4] == ["unfinished", "unfinished"]
 
 
+def test_a_difference_of_one_seed_by_length_is_given_no_interval(tmp_path: Path) -> None:
+    for model, value in (("sinusoidal", 52.0), ("shaw", 34.5)):
+        config = planted_config(f"{scan_length.FILE}:{model}:26", seed=0)
+        plant(tmp_path / model, config, scores(config, "test", value))
+    (table,) = scan_length.tables(find_records(tmp_path))
+    assert "relative positions are better, own layers, 26 actions: −17.5 points, of one seed" in table.notes
+
+
 def test_scan_stands_beside_what_is_published(tmp_path: Path) -> None:
     for split, value in (("simple", 99.5), ("around-right", 51.0)):
         config = planted_config(f"{scan.FILE}:{split}")
