@@ -45,7 +45,7 @@ def test_the_folder_is_there_before_other_processes_look_for_it(
     found: list[bool] = []
     monkeypatch.setattr(distributed, "_meet", lambda what: found.append(folder.is_dir()))
     with closing(Checkpoints(folder, keep())):
-        assert found == [True]
+        assert found == [True, True], "at both meetings"
 
 
 def keep(**changes: int) -> ConfigDict:
