@@ -16,7 +16,7 @@ from jax.experimental import multihost_utils
 
 from base.errors import UserError
 
-_LONGEST_WAIT = 7 * 24 * 3600 * 1000  # milliseconds: process 0 may have a large corpus to prepare
+_LONGEST_WAIT = 7 * 24 * 3600 * 1000  # milliseconds: a process may have a large corpus to prepare
 _MEETINGS = itertools.count()  # the same in every process; no two barriers may have one name
 
 

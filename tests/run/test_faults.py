@@ -386,6 +386,11 @@ def test_a_checkpoint_that_a_signal_left_stays_one_once_its_validation_is_made_u
             checkpoints.add_metrics(step, {"nll": 1.0})
         assert loop._is_of_a_signal(tmp_path, checkpoints, 3, position)
         assert not loop._is_of_a_signal(tmp_path, checkpoints, 5, position), "the last update of the run"
+        cfg.steps, cfg.eval.patience = 9, 2
+        checkpoints.save(6, state(6), position, None, as_json(cfg))
+        checkpoints.wait()
+        checkpoints.add_metrics(6, {"nll": 1.0})
+        assert not loop._is_of_a_signal(tmp_path, checkpoints, 6, position), "patience may have ended here"
 
 
 @pytest.mark.slow
