@@ -75,11 +75,15 @@ def _check_tokenizer(cfg_data: ConfigDict, tokenizer: Tokenizer) -> None:
     vocab_size = cfg_data.vocab_size
     if vocab_size == 0 and tokenizer.units != "subwords":
         vocab_size = tokenizer.vocab_size  # 0 takes all symbols, however many there are
+    normalisation = cfg_data.normalisation
+    if normalisation == "nfkc":  # the default is of tokenizers that are learned here; a given one has its own
+        normalisation = tokenizer.normalisation
     for key, wanted, actual in (
         ("vocab_size", vocab_size, tokenizer.vocab_size),
         ("lowercase", cfg_data.lowercase, tokenizer.lowercase),
         ("units", _units(cfg_data, open_corpus(cfg_data.train)), tokenizer.units),
         ("joiner", cfg_data.joiner, tokenizer.joiner),
+        ("normalisation", normalisation, tokenizer.normalisation),
     ):
         if wanted != actual:
             raise UserError(f"data.{key} is {wanted}, but the tokenizer's is {actual}: they must agree")
@@ -98,6 +102,8 @@ def _trained_tokenizer(cfg_data: ConfigDict, cache: Path) -> Tokenizer:
     key_parts = [FORMAT, corpus.fingerprint, cfg_data.vocab_size, cfg_data.lowercase]
     if units != "subwords":
         key_parts += [units, cfg_data.joiner]
+    elif cfg_data.normalisation != "nfkc":
+        key_parts += [cfg_data.normalisation]
     path = cache / f"{key_of(*key_parts)}.model"
     digest = path.with_suffix(".sha256")
     with contextlib.suppress(OSError, UnicodeDecodeError):  # absent or damaged: learned again below
@@ -115,7 +121,12 @@ def _trained_tokenizer(cfg_data: ConfigDict, cache: Path) -> Tokenizer:
         with Progress(job, "lines", total=total) as progress:
             lines = progress.count(text for pair in corpus.pairs() for text in pair)
             tokenizer = Tokenizer.train(
-                lines, cfg_data.vocab_size, path, lowercase=cfg_data.lowercase, symbols=corpus.symbols
+                lines,
+                cfg_data.vocab_size,
+                path,
+                normalisation=cfg_data.normalisation,
+                lowercase=cfg_data.lowercase,
+                symbols=corpus.symbols,
             )
     else:
         with Progress(f"counting the {units} of {corpus.spec}", "records", total=corpus.size()) as progress:

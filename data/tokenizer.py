@@ -2,8 +2,9 @@
 
 Text is normalised first: Unicode NFKC with sentencepiece's additions (`nmt_nfkc`: most ASCII control characters
 and zero-width spaces vanish, runs of white space become one space, none at either end), and lower-cased if the
-tokenizer was trained so. After that nothing is lost: `decode(encode(text)) == normalise(text)`, for characters outside
-the vocabulary are spelled in bytes. The model file is the whole tokenizer; training it twice gives the same file.
+tokenizer was trained so. Without NFKC only runs of spaces become one. After that nothing is lost:
+`decode(encode(text)) == normalise(text)`, for characters outside the vocabulary are spelled in bytes. The model file is
+the whole tokenizer; training it twice gives the same file.
 
 Other kinds are in `data.symbols` (words, characters) and `data.imported`. Runs of earlier versions have a sentencepiece
 model of characters: nothing is normalised, line feeds are characters, and those outside the vocabulary are unknown.
@@ -26,10 +27,14 @@ from base.files import write_bytes
 from base.ids import BOS, EOS, PAD, UNK
 from base.processors import cpus
 
+NORMALISATIONS = ("nfkc", "none")
+# Sentencepiece's name of a normalisation without and with lower-casing, which is part of NFKC there.
+_RULES = {("nfkc", False): "nmt_nfkc", ("nfkc", True): "nmt_nfkc_cf", ("none", False): "identity"}
 TRAINING_LINES = 2_000_000  # subwords of a larger corpus are learned from a fixed random sample
 _LONGEST_TRAINING_LINE = 16_384  # bytes; subwords are not learned from longer lines
 # Bytes that UTF-8 never has. No text is spelled with their pieces, so that span denoising can use them as sentinels.
 _NOT_IN_UTF8 = (0xC0, 0xC1, *range(0xF5, 0x100))
+_FULL_WIDTH = "\uff0c"  # a comma, which NFKC makes ASCII
 _NEWLINES = {ord("\n"): " ", ord("\r"): " "}
 
 
@@ -68,6 +73,7 @@ class Tokenizer:
         vocab_size: int,
         path: str | Path,
         *,
+        normalisation: str = "nfkc",
         lowercase: bool = False,
         symbols: re.Pattern[str] | None = None,
     ) -> "Tokenizer":
@@ -76,8 +82,14 @@ class Tokenizer:
         What matches `symbols` at the start of a word becomes a single subword, however rare it is.
 
         Raises:
-            UserError: `vocab_size` is larger or smaller than the text allows; the message gives the limit.
+            UserError: `vocab_size` is larger or smaller than the text allows (the message gives the limit), or the
+                normalisation is none of `NORMALISATIONS`, or "none" with `lowercase`.
         """
+        if (normalisation, lowercase) not in _RULES:
+            raise UserError(
+                f"data.normalisation is {normalisation} and data.lowercase {lowercase}: take nfkc, or none without"
+                " lower-casing"
+            )
         sample = _sample(lines, TRAINING_LINES)
         whole_words = set()
         if symbols:
@@ -92,7 +104,7 @@ class Tokenizer:
                 user_defined_symbols=sorted(whole_words),
                 byte_fallback=True,
                 character_coverage=0.9999,  # the rarest characters fall back to bytes instead of getting an id each
-                normalization_rule_name="nmt_nfkc_cf" if lowercase else "nmt_nfkc",
+                normalization_rule_name=_RULES[normalisation, lowercase],
                 max_sentence_length=_LONGEST_TRAINING_LINE,
                 pad_id=PAD,
                 bos_id=BOS,
@@ -105,6 +117,11 @@ class Tokenizer:
         tokenizer = cls(model.getvalue())
         tokenizer.save(path)
         return tokenizer
+
+    @property
+    def normalisation(self) -> str:
+        """One of `NORMALISATIONS`: "none" if the tokenizer keeps full-width characters."""
+        return "none" if self.normalise(_FULL_WIDTH) == _FULL_WIDTH else "nfkc"
 
     @property
     def target(self) -> "Tokenizer":

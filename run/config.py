@@ -16,6 +16,7 @@ from configs.common import default
 ADDED = (
     "data.units",
     "data.joiner",
+    "data.normalisation",
     "checkpoint.every_epochs",
     "eval.every_epochs",
     "eval.patience",

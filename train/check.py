@@ -10,6 +10,7 @@ from ml_collections import ConfigDict
 import tasks
 from base.errors import UserError
 from base.keys import flat
+from data.tokenizer import NORMALISATIONS
 from infer.translate.options import PENALTIES, STOPPINGS, allowed, limits
 from run.choices import CHOICES as CHECKPOINTS
 from run.choices import EMA, is_choice
@@ -18,6 +19,7 @@ from run.config import check_keys
 CHOICES = {
     "task": tuple(tasks.MODULES),
     "data.units": ("subwords", "words", "characters", "words,characters", "characters,words"),
+    "data.normalisation": NORMALISATIONS,
     "data.batching": ("bucket", "pack", "window"),
     "optim.name": ("adam", "adamw", "muon", "ademamix", "adafactor", "schedule_free_adamw"),
     "optim.schedule": ("paper", "cosine", "inverse_sqrt", "constant"),
@@ -98,6 +100,9 @@ def check(cfg: ConfigDict, default: ConfigDict) -> None:
     require("data.units", reads_symbols or units == "subwords", f"subwords for task {task}")
     writes_words = units.rpartition(",")[2] == "words"
     require("data.joiner", writes_words or not given["data.joiner"], "empty unless the target's units are words")
+
+    fits = given["data.normalisation"] == "nfkc" or not given["data.lowercase"]
+    require("data.normalisation", fits, "nfkc with data.lowercase=True, which is part of it")
 
     fits = (given["data.classes"] != "") == (task == "classification")
     require("data.classes", fits, "two classes or more for task classification, and empty for others")

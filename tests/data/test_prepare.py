@@ -302,6 +302,26 @@ def test_prepare_all_trains_keeps_and_reuses_the_tokenizer(spec, tmp_path, monke
         prepare_all(cfg, tmp_path / "fourth.model")
 
 
+def test_normalisation_decides_what_is_learned_and_kept(tmp_path) -> None:
+    (tmp_path / "c.tsv").write_text("full width，\tｆｕｌｌ\n" * 20, "utf-8")
+    cfg = data_config(f"tsv:{tmp_path}/c.tsv:{{en,zh}}", tmp_path / "cache")
+    cfg.vocab_size = 275
+    folded, folded_train, _ = prepare_all(cfg)
+    cfg.normalisation = "none"
+    kept, kept_train, _ = prepare_all(cfg)
+    assert texts(folded_train, folded)[0] == ("full width,", "full")
+    assert texts(kept_train, kept)[0] == ("full width，", "ｆｕｌｌ")
+
+    folded.save(tmp_path / "folded.model")
+    cfg.tokenizer = str(tmp_path / "folded.model")
+    with pytest.raises(UserError, match=r"^data\.normalisation is none, but the tokenizer's is nfkc"):
+        prepare_all(cfg)
+    kept.save(tmp_path / "kept.model")
+    for normalisation in ("none", "nfkc"):  # the default says nothing of a tokenizer that is given
+        cfg.normalisation, cfg.tokenizer = normalisation, str(tmp_path / "kept.model")
+        assert prepare_all(cfg)[0].sha256 == kept.sha256
+
+
 def test_a_run_goes_on_with_the_same_pairs_only(spec, tokenizer, tmp_path) -> None:
     now = make(spec, tokenizer, tmp_path).manifest
     record_launch(tmp_path, {"train": now, "valid": now}, 0)

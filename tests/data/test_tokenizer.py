@@ -1,5 +1,6 @@
 import io
 import random
+import re
 import unicodedata
 from pathlib import Path
 
@@ -48,6 +49,11 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def tokenizer(path: Path) -> Tokenizer:
     return open_tokenizer(path)
+
+
+@pytest.fixture(scope="module")
+def as_it_is(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    return Tokenizer.train(corpus(), 360, tmp_path_factory.mktemp("as_it_is") / "t.model", normalisation="none")
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
@@ -110,6 +116,25 @@ def test_lower_case_is_part_of_the_model(tokenizer: Tokenizer, tmp_path: Path) -
     assert (tokenizer.lowercase, lower.lowercase) == (False, True)
     assert lower.decode(lower.encode("Der GROSSE Ärger")) == "der grosse ärger"
     assert open_tokenizer(tmp_path / "lower.model").lowercase
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+@example("，Ａ 🙂👩‍👩‍👧 漢字 ﬁ ½ e\u0301 \x00\x07\x1b\x7f\u200b\u2028\x85\ufeff▁▁ </s> <unk> <0x41>")
+@example("▁ ▁")
+@example(" a\tb  \u3000c \r\n")
+@settings(deadline=None, max_examples=300)
+def test_without_nfkc_only_spaces_change(as_it_is: Tokenizer, text: str) -> None:
+    assert as_it_is.decode(as_it_is.encode(text)) == as_it_is.normalise(text)
+    if not set("▁\r\n") & set(text):  # sentencepiece's own sign for a space, and what would end a line
+        assert as_it_is.normalise(text) == re.sub(" +", " ", text.strip(" "))
+
+
+def test_how_text_is_normalised_is_part_of_the_model(tokenizer: Tokenizer, as_it_is: Tokenizer, tmp_path: Path) -> None:
+    assert (tokenizer.normalisation, as_it_is.normalisation) == ("nfkc", "none")
+    for normalisation, lowercase in [("none", True), ("NFC", False)]:
+        line = f"^data.normalisation is {normalisation} and data.lowercase {lowercase}: take nfkc, or none without"
+        with pytest.raises(UserError, match=line):
+            Tokenizer.train(corpus(), 340, tmp_path / "x", normalisation=normalisation, lowercase=lowercase)
 
 
 def test_a_large_corpus_is_sampled_the_same_every_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

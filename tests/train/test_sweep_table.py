@@ -281,13 +281,23 @@ def test_keys_that_end_alike_are_written_out() -> None:
     assert head[:3] == ["eval.every", "checkpoint.every", "h"]
 
 
-def test_points_with_other_tokens_have_no_best() -> None:
+@pytest.mark.parametrize(
+    ("key", "first", "second"),
+    [
+        ("data.vocab_size", 8, 30_000),
+        ("data.normalisation", "nfkc", "none"),
+        ("data.lowercase", True, False),
+        ("data.tokenizer", "a.model", "b.model"),
+        ("data.units", "characters", "words"),
+    ],
+)
+def test_points_with_other_tokens_have_no_best(key: str, first: object, second: object) -> None:
     points = []
-    for size, nll in ((8, 0.1), (30_000, 4.3)):
-        overrides = {"data.vocab_size": size, "model.h": 1}
-        points.append(PointStatus(f"vocab_size={size}", overrides, "done", "", {"nll_best": nll}, {}))
+    for value, nll in ((first, 0.1), (second, 4.3)):
+        overrides = {key: value, "model.h": 1}
+        points.append(PointStatus(f"{key}={value}", overrides, "done", "", {"nll_best": nll}, {}))
     assert best_of(points) is None
-    text = as_text(as_records(points, {"steps": 1000, "model.h": 8, "data.vocab_size": 1_000}))
+    text = as_text(as_records(points, {"steps": 1000, "model.h": 8, key: first}))
     assert "*" not in text
-    assert text.endswith("nll is per token, and tokens differ (data.vocab_size): it does not say which is best")
+    assert text.endswith(f"nll is per token, and tokens differ ({key}): it does not say which is best")
     assert best_of(points[1:]) == points[1]

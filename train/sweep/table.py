@@ -12,7 +12,8 @@ MEASURES = ("nll", "nll_best", "loss", "loss_best", "perplexity", "perplexity_be
 _SHOWN = tuple(name for name in MEASURES if not name.startswith("loss"))  # which is comparable for one eps_ls alone
 _FIXED = ("point", "is_best", "state", "step", "steps", *MEASURES, "minutes", "reason")
 _BEST = f"{OBJECTIVE}_best"
-_OF_TOKENS = ("data.lowercase", "data.tokenizer", "data.units", "data.vocab_size")  # what a token is
+# What a token is.
+_OF_TOKENS = ("data.lowercase", "data.normalisation", "data.tokenizer", "data.units", "data.vocab_size")
 
 
 def as_records(points: Sequence[PointStatus], config: dict[str, Any]) -> list[dict[str, Any]]:
