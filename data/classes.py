@@ -29,7 +29,8 @@ class Classified:
 
     def __init__(self, prepared: Prepared, tokenizer: Tokenizer, classes: Sequence[str]):
         """Reads the class of every text; `UserError` if one is not in `classes`, or two of these are encoded alike."""
-        numbers = {tuple(tokenizer.encode(name)): number for number, name in enumerate(classes)}
+        target = tokenizer.target
+        numbers = {tuple(target.encode(name)): number for number, name in enumerate(classes)}
         if len(numbers) < len(classes):
             raise UserError(
                 f"data.classes is {','.join(classes)}: two of them are the same subwords to this tokenizer; rename one"
@@ -38,7 +39,7 @@ class Classified:
         for label in labels:
             if label not in numbers:
                 raise UserError(
-                    f"corpus {prepared.manifest['spec']!r}: class {tokenizer.decode(label)!r} is not in data.classes, "
+                    f"corpus {prepared.manifest['spec']!r}: class {target.decode(label)!r} is not in data.classes, "
                     f"which are {', '.join(classes)}"
                 )
         self.manifest = prepared.manifest

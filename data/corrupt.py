@@ -132,7 +132,7 @@ def corruption(task: str, cfg_data: ConfigDict, tokenizer: Tokenizer) -> Masking
     """Returns what the task "masked_lm" or "denoising" does to a text.
 
     Raises:
-        UserError: the vocabulary has no sentinels, or is one of characters, which has no EOS; or rows are windows.
+        UserError: the vocabulary lacks sentinels, or is one of characters, which has no EOS; or rows are windows.
     """
     if cfg_data.batching == "window":
         raise UserError(f"data.batching is window; task {task} reads whole lines: take bucket or pack")
@@ -140,8 +140,8 @@ def corruption(task: str, cfg_data: ConfigDict, tokenizer: Tokenizer) -> Masking
         raise UserError(f"config: task is {task}, which reads lines in subwords; data.train is in characters")
     if task == "masked_lm":
         return Masking(cfg_data.mask_rate, tokenizer.vocab_size)
-    if not tokenizer.sentinels:
-        raise UserError(f"config: task is {task}, and the vocabulary of {cfg_data.tokenizer!r} has no sentinels")
+    if len(tokenizer.sentinels) < 2:  # one for a span, and one for the end
+        raise UserError(f"config: task is {task}, and the vocabulary of {cfg_data.tokenizer!r} lacks sentinels")
     return Spans(cfg_data.mask_rate, cfg_data.mean_span, tokenizer.sentinels)
 
 

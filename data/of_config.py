@@ -59,6 +59,8 @@ def check_specs(cfg_data: ConfigDict, sides: int | None = None) -> None:
             corpus = open_corpus(cfg_data[key])
         except UserError as error:
             raise UserError(f"data.{key}: {error}") from error
+        if corpus.symbols and cfg_data.lowercase:
+            raise UserError(f"data.lowercase is True, but the labels of {corpus.spec} have capitals: set it to False")
         if sides and corpus.sides != sides:
             needs = "a text: lines:FILE or chars:FILE" if sides == 1 else "pairs: text:PREFIX.{en,de} or tsv:FILE"
             raise UserError(f"data.{key} is {cfg_data[key]}, but this task needs {needs}")
@@ -92,8 +94,6 @@ def _check_tokenizer(cfg_data: ConfigDict, tokenizer: Tokenizer) -> None:
 def _trained_tokenizer(cfg_data: ConfigDict, cache: Path) -> Tokenizer:
     """Returns the tokenizer of the training corpus, from the cache if an intact one is there."""
     corpus = open_corpus(cfg_data.train)
-    if corpus.symbols and cfg_data.lowercase:
-        raise UserError(f"data.lowercase is True, but the labels of {corpus.spec} have capitals: set it to False")
     units = _units(cfg_data, corpus)
     if units != "subwords" and cfg_data.lowercase:
         raise UserError(
@@ -138,8 +138,10 @@ def _trained_tokenizer(cfg_data: ConfigDict, cache: Path) -> Tokenizer:
 
 
 def _units(cfg_data: ConfigDict, corpus: Corpus) -> str:
-    """Returns `data.units`, or what the corpus alone decides; `UserError` if it names two and the corpus is a text."""
+    """Returns `data.units`, or what the corpus alone decides; `UserError` if they contradict each other."""
     if corpus.characters:
+        if cfg_data.units not in ("subwords", "characters"):  # the default, and what they are
+            raise UserError(f"data.units is {cfg_data.units}, but {corpus.spec} is read in characters")
         return "characters"
     if "," in cfg_data.units and corpus.sides == 1:
         raise UserError(f"data.units is {cfg_data.units}, but {corpus.spec} has one side; name one unit")

@@ -21,7 +21,8 @@ _SEPARATORS = {"words": " ", "characters": ""}
 class Listed(Tokenizer):
     """A vocabulary of `pieces`, of which the first four are `SPECIALS`; other text is unknown."""
 
-    lowercase = False
+    lowercase = False  # as `config.data` has it, whatever an imported tokenizer does to text; so is `normalisation`
+    normalisation = "none"
     sentinels: tuple[int, ...] = ()
 
     def __init__(self, content: bytes, pieces: Sequence[str], name: str) -> None:

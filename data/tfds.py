@@ -1,17 +1,27 @@
-"""Translation data sets of tensorflow-datasets: the one file that imports it, and TensorFlow at most in `download`."""
+"""Data sets of tensorflow-datasets: sentence pairs, or texts and their classes.
+
+The one file that imports tensorflow-datasets, and TensorFlow at most in `download`.
+"""
 
 import contextlib
 import importlib
 import importlib.util
 import re
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NoReturn
 
 from base.errors import UserError
 from data.corpus import Corpus, Pairs, digest, file_named, languages_of, not_empty
+from data.lines import file_digest
 
 
 def open_tfds(spec: str, rest: str) -> Corpus:
-    """Returns the corpus of `tfds:REST`; `UserError` if it is not on this machine, or lacks the split or a language."""
+    """Returns the corpus of `tfds:REST`; a class is the text of its name.
+
+    Raises:
+        UserError: it is not on this machine, lacks the split or a language, or what bears that name is no text.
+    """
     name, split, source, target = _parts(spec, rest)
     builder = _prepared(spec, name)
     try:
@@ -24,18 +34,44 @@ def open_tfds(spec: str, rest: str) -> Corpus:
         known = ", ".join(builder.info.features)
         raise UserError(f"corpus {spec!r}: no language {missing[0]!r}; the languages of {name} are {known}")
 
+    source_text, target_text = (_reader(spec, key, builder.info.features[key]) for key in (source, target))
     stored = builder.info.file_format.value
     if stored != "array_record":
         raise UserError(f"corpus {spec!r} is stored as {stored}: prepare it with file_format='array_record'")
 
     def pairs() -> Pairs:
-        for example in builder.as_data_source(split):
-            yield _one_line(example[source]), _one_line(example[target])
+        if not info.num_examples:
+            return
+        try:
+            for example in builder.as_data_source(split):
+                if example[source] is None:  # of pairs beyond the end of a truncated file; of others tfds raises
+                    raise ValueError("it is truncated")
+                yield source_text(example[source]), target_text(example[target])
+        except (RuntimeError, ValueError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise UserError(f"corpus {spec!r}: a file of it is damaged; prepare it again ({reason})") from error
 
-    fingerprint = digest(
-        "tfds", builder.info.full_name, str(split), str(info.num_examples), str(info.num_bytes), source, target
+    # A part of a split is told by its name, and whose part it is by the files.
+    files = [file_digest(Path(file)) for file in info.filepaths]
+    fingerprint = digest("tfds", builder.info.full_name, str(split), *files, source, target)
+    return Corpus(
+        spec,
+        source,
+        target,
+        lambda: not_empty(spec, pairs()),
+        fingerprint,
+        size=lambda: info.num_examples,
     )
-    return Corpus(spec, source, target, lambda: not_empty(spec, pairs()), fingerprint)
+
+
+def _reader(spec: str, key: str, feature: Any) -> Callable[[Any], str]:
+    """Returns what makes one line of a value of this feature."""
+    kind = type(feature).__name__
+    if kind == "ClassLabel":
+        return feature.int2str
+    if kind != "Text":
+        raise UserError(f"corpus {spec!r}: {key} is no text, but what tfds calls {kind}")
+    return _one_line
 
 
 def _one_line(text: bytes) -> str:

@@ -61,6 +61,8 @@ class Tokenizer:
         if keeps_white_space and all(len(piece) == 1 for piece in self.pieces(range(UNK + 1, self.vocab_size))):
             self.units = "characters"
         self.lowercase: bool = self.normalise("A") == "a"
+        keeps_full_width = self.normalise(_FULL_WIDTH) == _FULL_WIDTH
+        self.normalisation = "none" if keeps_full_width else "nfkc"
         free = [self._processor.piece_to_id(f"<0x{byte:02X}>") for byte in _NOT_IN_UTF8]
         # A model of characters has none.
         self.sentinels: tuple[int, ...] = tuple(piece for piece in free if piece != UNK)
@@ -117,11 +119,6 @@ class Tokenizer:
         tokenizer = cls(model.getvalue())
         tokenizer.save(path)
         return tokenizer
-
-    @property
-    def normalisation(self) -> str:
-        """One of `NORMALISATIONS`: "none" if the tokenizer keeps full-width characters."""
-        return "none" if self.normalise(_FULL_WIDTH) == _FULL_WIDTH else "nfkc"
 
     @property
     def target(self) -> "Tokenizer":

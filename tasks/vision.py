@@ -89,6 +89,12 @@ def _data(cfg: ConfigDict, workdir: Path, mesh: Mesh) -> Data:
     for key in ("train", "valid"):
         if not cfg.data[key]:
             raise UserError(f"data.{key} is empty: name images, as in digits:{key} or idx:IMAGES,LABELS")
+    smaller_side = min(image.height, image.width)
+    if cfg.image.shift >= smaller_side:
+        raise UserError(
+            f"image.shift is {cfg.image.shift}; for images of {image.height} x {image.width} pixels it must be below"
+            f" {smaller_side}, or some of them would be moved out of sight"
+        )
     train = open_images(cfg, cfg.data.train)
     valid = open_images(cfg, cfg.data.valid)
     rows = cfg.data.tokens_per_batch // image.positions

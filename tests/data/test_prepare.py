@@ -416,3 +416,6 @@ def test_one_text_of_characters_is_not_validated_on_lines(tmp_path: Path, train:
     cfg.units = "characters"
     with pytest.raises(UserError, match=rf"^data\.train is {train}:.*, and data\.valid {valid}:.*the same for both$"):
         prepare_all(cfg, sides=1)
+    cfg.update({"train": f"chars:{file}", "valid": f"chars:{file}", "units": "words"})
+    with pytest.raises(UserError, match=r"^data\.units is words, but chars:.* is read in characters$"):
+        prepare_all(cfg, sides=1)

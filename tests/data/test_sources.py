@@ -3,9 +3,11 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 
 from base.errors import UserError
@@ -148,28 +150,37 @@ def test_fingerprints_cover_the_code_that_makes_the_text_and_no_other(tmp_path: 
         before = after
 
 
-@pytest.fixture(scope="module")
-def prepared_tfds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def prepare_tfds(folder: Path, features: Any, examples: Sequence[dict[str, Any]]) -> Path:
     import tensorflow_datasets as tfds
 
-    class Tiny(tfds.core.GeneratorBasedBuilder):
+    class Tiny(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # there are several of the name
         VERSION = tfds.core.Version("1.0.0")
         url_infos: ClassVar = {}  # nothing to download
 
         def _info(self) -> object:
-            features = tfds.features.Translation(languages=("de", "en"))
             return tfds.core.DatasetInfo(builder=self, features=features)
 
         def _split_generators(self, dl_manager):
             return {"train": self._generate_examples(), "test": self._generate_examples()}
 
         def _generate_examples(self):
-            for i in range(4):
-                yield i, {"de": f"Zeile\n{i} ü", "en": f"line {i}"}
+            yield from enumerate(examples)
 
-    builder = Tiny(data_dir=tmp_path_factory.mktemp("tfds"), file_format="array_record")
+    builder = Tiny(data_dir=folder, file_format="array_record")
     builder.download_and_prepare()
     return Path(builder.data_dir)
+
+
+def prepare_pairs(folder: Path, count: int = 4, word: str = "line") -> Path:
+    import tensorflow_datasets as tfds
+
+    features = tfds.features.Translation(languages=("de", "en"))
+    return prepare_tfds(folder, features, [{"de": f"Zeile\n{i} ü", "en": f"{word} {i}"} for i in range(count)])
+
+
+@pytest.fixture(scope="module")
+def prepared_tfds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prepare_pairs(tmp_path_factory.mktemp("tfds"))
 
 
 @pytest.mark.filterwarnings("default")
@@ -180,10 +191,50 @@ def test_tfds_reads_a_prepared_set(prepared_tfds: Path) -> None:
     half = open_corpus(f"tfds:{prepared_tfds}:train[:50%]:{{de,en}}")
     assert len(list(half.pairs())) == 2 and next(half.pairs())[0].startswith("Zeile")
     assert half.fingerprint != corpus.fingerprint
+    assert (corpus.size(), half.size()) == (4, 2)
+    assert "is empty: it has no sentences" in error(f"tfds:{prepared_tfds}:train[:0]:{{en,de}}")
     assert "no split 'dev'; the splits of" in error(f"tfds:{prepared_tfds}:dev:{{en,de}}")
     assert "no language 'fr'" in error(f"tfds:{prepared_tfds}:{{en,fr}}")
     assert "name the two languages once" in error(f"tfds:{prepared_tfds}")
     download(f"tfds:{prepared_tfds}:{{en,de}}")
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("split", ["train", "train[:50%]"])
+def test_a_set_that_was_prepared_again_is_another_corpus(prepared_tfds: Path, tmp_path: Path, split: str) -> None:
+    for name, word, same in [("a", "line", True), ("b", "LINE", False)]:  # as many bytes
+        again = prepare_pairs(tmp_path / name, word=word)
+        first, second = (open_corpus(f"tfds:{folder}:{split}:{{en,de}}") for folder in (prepared_tfds, again))
+        assert (first.fingerprint == second.fingerprint) is same
+
+
+@pytest.mark.filterwarnings("default")
+def test_texts_and_classes_of_tfds(tmp_path: Path) -> None:
+    import tensorflow_datasets as tfds
+
+    kinds = {
+        "text": tfds.features.Text(),
+        "label": tfds.features.ClassLabel(names=["bad", "good"]),
+        "stars": tfds.features.Scalar(np.int32),
+    }
+    examples = [{"text": f"{i}", "label": i, "stars": i} for i in range(2)]
+    folder = prepare_tfds(tmp_path, tfds.features.FeaturesDict(kinds), examples)
+    assert sorted(open_corpus(f"tfds:{folder}:{{text,label}}").pairs()) == [("0", "bad"), ("1", "good")]
+    assert error(f"tfds:{folder}:{{text,stars}}").endswith("stars is no text, but what tfds calls Scalar")
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("left", [0, 0.5, 0.9])
+def test_a_damaged_file_of_tfds_is_named(tmp_path: Path, left: float) -> None:
+    folder = prepare_pairs(tmp_path, count=100)
+    (file,) = folder.glob("*train*")
+    corpus = open_corpus(f"tfds:{folder}:{{en,de}}")
+    content = file.read_bytes()
+    file.write_bytes(content[: int(left * len(content))])
+    with pytest.raises(UserError, match=r": a file of it is damaged; prepare it again \("):
+        list(corpus.pairs())
+    file.unlink()
+    assert "no such file" in error(f"tfds:{folder}:{{en,de}}")
 
 
 @pytest.mark.filterwarnings("default")

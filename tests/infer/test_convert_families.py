@@ -79,7 +79,7 @@ def test_bert_is_read_with_its_vocabulary(tmp_path, capsys):
     assert record["nll"] == pytest.approx(np.log(record["perplexity"])) and 0 <= record["accuracy"] <= 1
     _, hidden = Masking(1.0, 16).corrupt(np.array(ids), np.random.default_rng(0))
     assert hidden[[0, place, -1]].tolist() == [0, 0, 0]
-    with pytest.raises(UserError, match=r"task is denoising, and the vocabulary of '' has no sentinels$"):
+    with pytest.raises(UserError, match=r"task is denoising, and the vocabulary of '' lacks sentinels$"):
         corruption("denoising", run.config.data, run.tokenizer)
     through_safetensors(run, tmp_path / "exported")
 

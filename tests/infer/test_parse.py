@@ -192,8 +192,10 @@ def test_only_a_treebank_can_be_parsed(workdir: Path, run: Run) -> None:
 def test_labels_are_not_lower_cased(workdir: Path, run: Run) -> None:
     cfg = run.config.data.copy_and_resolve_references()
     cfg.train, cfg.lowercase = f"trees:{workdir.parent}/train.mrg", True
-    with pytest.raises(UserError, match=r"data\.lowercase is True, but the labels of trees:"):
-        prepare_all(cfg)
+    for given in ("", str(workdir / "tokenizer.model")):
+        cfg.tokenizer = given
+        with pytest.raises(UserError, match=r"data\.lowercase is True, but the labels of trees:"):
+            prepare_all(cfg)
 
 
 def test_a_run_without_the_split_is_told_of_the_flag_that_there_is(run: Run) -> None:

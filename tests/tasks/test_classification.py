@@ -178,3 +178,17 @@ def test_classes_that_the_tokenizer_cannot_tell_apart_are_said(tmp_path: Path) -
     prepared = prepare(f"tsv:{tmp_path}/c.tsv", tokenizer, cache=tmp_path / "cache", clean=True, **limits)
     with pytest.raises(UserError, match=r"^data\.classes is Yes,yes: two of them are the same subwords"):
         Classified(prepared, tokenizer, ("Yes", "yes"))
+
+
+def test_classes_are_read_as_the_target_side_is(tmp_path: Path) -> None:
+    from data.cache import prepare
+    from data.symbols import Symbols
+
+    (tmp_path / "c.tsv").write_text("on\tno\noff\tyes\n")
+    tokenizer = Symbols.of([("on", "no"), ("off", "yes")], 0, "characters,words")
+    prepared = prepare(
+        f"tsv:{tmp_path}/c.tsv", tokenizer, cache=tmp_path / "cache", clean=False, max_length=9, max_ratio=9.0
+    )
+    assert Classified(prepared, tokenizer, ("yes", "no")).class_n.tolist() == [1, 0]
+    with pytest.raises(UserError, match=r"class 'yes' is not in data\.classes, which are maybe, no$"):
+        Classified(prepared, tokenizer, ("maybe", "no"))

@@ -77,6 +77,9 @@ def test_the_config_says_how_much_is_hidden_and_in_what_spans(tmp_path: Path) ->
     cfg.data.mean_span = 2.0
     assert corruption("denoising", cfg.data, tokenizer) == Spans(0.3, 2.0, tokenizer.sentinels)
     assert corruption("masked_lm", cfg.data, tokenizer) == Masking(0.3, tokenizer.vocab_size)
+    tokenizer.sentinels = tokenizer.sentinels[:1]  # none would be left for the end of the target
+    with pytest.raises(UserError, match=r"^config: task is denoising, and the vocabulary of '' lacks sentinels$"):
+        corruption("denoising", cfg.data, tokenizer)
 
 
 @pytest.mark.parametrize("words", range(2, 9))

@@ -208,6 +208,16 @@ def test_training_images_are_shifted_as_the_config_says(tmp_path: Path) -> None:
     assert np.any(first[0].images_byx != first[1].images_byx)
 
 
+def test_no_image_is_shifted_out_of_sight(tmp_path: Path) -> None:
+    cfg = tiny(tmp_path)
+    mesh = make_mesh(cfg.mesh, jax.devices()[:1])
+    cfg.image.shift = 3
+    open_job(cfg, tmp_path, mesh).batches.close()
+    cfg.image.shift = 4
+    with pytest.raises(UserError, match=r"^image\.shift is 4; for images of 4 x 6 pixels it must be below 4, or some"):
+        open_job(cfg, tmp_path, mesh)
+
+
 def test_rows_without_an_image_weigh_nothing() -> None:
     goal = objective(SIZES, IMAGE, 0.1)
     rng = np.random.default_rng(0)
