@@ -226,10 +226,13 @@ def fits(scores: dict[str, Any], config: dict[str, Any], split: str, updates: in
     decode = config["decode"]
     count = 1 if decode["checkpoint"] == "latest" else int(decode["checkpoint"].removeprefix("average:"))
     steps = scores["checkpoints"]
+    # Other averages may have as many checkpoints, as average-best:5 has. Early evaluations do not say which they took.
+    chosen = scores.get("checkpoint", decode["checkpoint"])
     return (
         scores["split"] == split
         and _without_folders(scores["data"]) == _without_folders(config["data"][split])
         and len(steps) == count
+        and (count == 1 or chosen == decode["checkpoint"])
         and steps[-1:] == [updates]
         and all(scores[key] == decode[key] for key in SEARCH if key in scores)
     )

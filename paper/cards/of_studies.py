@@ -160,7 +160,7 @@ def _scaling(records: Records) -> list[Card]:
         found = found._replace(
             ours=f"E = {scaling.rounded(law_of_long.best[0])}",
             interval=f"{scaling.rounded(law_of_long.low[0])} to {scaling.rounded(law_of_long.high[0])}",
-            seeds=str(scaling.SEEDS),
+            seeds=shown_seeds([len(row.scored) for row in long.values()]),
         )
     if any(row.scored for row in long.values()):
         found = found._replace(verdict=verdict_of(scaling.verdict_on_floor(long, law_of_long)))

@@ -160,9 +160,11 @@ def _design(models: dict[str, RowRuns]) -> list[Card]:
     signs = card_of("every row's difference from base has the paper's sign")
     ranks = card_of(f"perplexities rank as the paper's: a correlation of at least {CORRELATION:g}")
     counts = [len(row.scored) for row in models.values()]
+    if not any(counts):
+        return [agree, signs, ranks]
     if min(counts) < 2:
-        verdict = OPEN if any(counts) else NOT_RUN
-        return [card._replace(verdict=verdict) for card in (agree, signs, ranks)]
+        seeds = shown_seeds(counts)
+        return [card._replace(ours="", seeds=seeds, verdict=OPEN) for card in (agree, signs, ranks)]
     spread = spread_of_seeds(models["base"])
     differences = differences_from_base(models, "perplexity", _paper)
     same = with_the_sign(differences, _paper)

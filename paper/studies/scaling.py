@@ -119,6 +119,12 @@ def gathered(runs: dict[str, RowRuns]) -> Points:
     return Points(*np.array(points, float).reshape(-1, 3).T)
 
 
+def learned_from(runs: dict[str, RowRuns]) -> Points:
+    """Returns the scored runs that the law is fitted to: all but those of the largest row, which is the last."""
+    *others, _ = runs
+    return gathered({name: runs[name] for name in others})
+
+
 def size(name: str) -> tuple[int, int]:
     """Returns N and D of a row."""
     cfg = load(f"{FILE}:{name}")
@@ -181,10 +187,10 @@ def second_half(nll_by_position: Sequence[float]) -> float:
 
 def fitted(runs: dict[str, RowRuns]) -> Fitted | None:
     """Returns the fit without the largest row, which is the last, and what it predicts for it; None of too few runs."""
-    *others, largest = runs
-    points = gathered({name: runs[name] for name in others})
+    points = learned_from(runs)
     if len(points.n) < FEWEST:
         return None
+    *_, largest = runs
     n, d = size(largest)
 
     def followed(law: np.ndarray) -> np.ndarray:
@@ -257,6 +263,7 @@ def rounded(value: float) -> str:
 def plot(records: Records, path: Path) -> None:
     """Draws loss over N for each number of operations 6 N D, runs as points and the law as lines, into a file.
 
+    The law is the one that is judged: it is fitted without the largest row, whose runs are drawn all the same.
     A panel for each design; in the second a dotted line is the bound that the grammar sets.
 
     Raises:
@@ -273,18 +280,17 @@ def plot(records: Records, path: Path) -> None:
         by_label: dict[str, Any] = {}  # of both panels, each once
         for axes, runs in ((left, first), (right, long)):
             axes.set(xscale="log", xlabel="parameters without embeddings, N")
-            points = gathered(runs)
-            if len(points.n) >= FEWEST:
-                draw_law(axes, points)
+            learned = learned_from(runs)
+            if len(learned.n) >= FEWEST:
+                draw_law(axes, gathered(runs), fit(learned))
             lines, _ = axes.get_legend_handles_labels()
             by_label |= {line.get_label(): line for line in lines}
         if by_label:
             figure.legend(by_label.values(), by_label.keys(), loc="outside lower center", ncols=5, fontsize=6)
 
 
-def draw_law(axes: Any, points: Points) -> None:
-    """Draws runs as points and the law that is fitted to them as lines, a colour for each number of operations."""
-    law = fit(points)
+def draw_law(axes: Any, points: Points, law: Float[np.ndarray, " five"]) -> None:
+    """Draws runs as points and the law as lines, a colour for each number of operations."""
     flops = 6 * points.n * points.d
     doublings = np.round(np.log2(flops / LEAST_FLOPS)).astype(int)  # so a line is of operations within sqrt(2) of it
     for doubling in np.unique(doublings):

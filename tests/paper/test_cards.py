@@ -546,6 +546,10 @@ def test_the_mean_of_ten_languages_is_a_card_alone_and_together(tmp_path: Path) 
 def test_the_floor_is_open_while_runs_are_missing(tmp_path: Path) -> None:
     plant_each(tmp_path, f"{scaling.FILE}:{scaling.LONG_ROWS[0]}", [2.0], "nll", nll_by_position=[2.0])
     assert about(of_studies.cards(find_records(tmp_path)), "the law finds a floor").verdict == "open"
+    for name in scaling.LONG_ROWS[1:]:
+        plant_each(tmp_path, f"{scaling.FILE}:{name}", [2.0], "nll", nll_by_position=[2.0])
+    floor = about(of_studies.cards(find_records(tmp_path)), "the law finds a floor")
+    assert (floor.seeds, floor.verdict) == ("1", "open")
 
 
 def test_a_command_is_code_in_markdown_and_as_it_is_elsewhere(listed: list[Card]) -> None:
@@ -590,6 +594,16 @@ def test_a_mean_of_languages_of_which_some_have_run_is_open_and_not_called_not_r
     plant(tmp_path / "one", asked, scores(asked, "test", 85.0, edits_as_is=2.0, by_length=bands))
     alone = about(of_studies.cards(find_records(tmp_path)), "a single model reaches the mean")
     assert (alone.ours, alone.verdict) == ("", "open")
+
+
+def test_a_design_that_has_begun_is_open_and_has_its_seeds(tmp_path: Path) -> None:
+    card = about(of_tables.cards(find_records(tmp_path)), "base's seeds agree")
+    assert (card.ours, card.seeds, card.verdict) == ("not run", "0", "not run")
+    for name in TABLE3:
+        plant_each(tmp_path, f"{table3.FILE}:{name}:small", [5.0], "perplexity", "valid", sacrebleu=50.0)
+    for claim in ("base's seeds agree", "every row's difference from base", "perplexities rank"):
+        card = about(of_tables.cards(find_records(tmp_path)), claim)
+        assert (card.ours, card.seeds, card.verdict) == ("", "1", "open")
 
 
 def test_the_claim_about_the_seeds_of_base_has_as_many_as_base(tmp_path: Path) -> None:

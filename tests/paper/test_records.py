@@ -296,6 +296,8 @@ def test_an_average_must_be_of_as_many_checkpoints() -> None:
     assert fits(whole, config, "test", config["steps"])
     assert not fits(whole, config, "test", config["steps"] - 1)
     assert not fits({**whole, "checkpoints": whole["checkpoints"][1:]}, config, "test", config["steps"])
+    for choice, same in [("average:5", True), ("average-best:5", False), ("average:5@10", False)]:
+        assert fits({**whole, "checkpoint": choice}, config, "test", config["steps"]) is same
 
 
 def test_what_cannot_be_read_is_left_out_with_a_note(tmp_path: Path) -> None:

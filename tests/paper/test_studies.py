@@ -228,7 +228,7 @@ def law_of_first(folder: Path) -> Table:
     return scaling.law_table(runs, scaling.fitted(runs), "scaling-law", "Scaling")
 
 
-def test_a_law_is_found_again_and_the_largest_run_predicted(tmp_path: Path) -> None:
+def test_a_law_is_found_again_and_the_largest_run_predicted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(0)
     for name in ROWS:
         for seed in range(2):
@@ -250,6 +250,11 @@ def test_a_law_is_found_again_and_the_largest_run_predicted(tmp_path: Path) -> N
     assert low < scaling.predicted(found, *largest) < high
     scaling.plot(records, tmp_path / "scaling.svg")
     assert (tmp_path / "scaling.svg").stat().st_size > 10_000
+    drawn: list[tuple[int, np.ndarray]] = []
+    monkeypatch.setattr(scaling, "draw_law", lambda axes, points, law: drawn.append((len(points.n), law)))
+    scaling.plot(records, tmp_path / "again.svg")
+    ((count, law),) = drawn
+    assert count == 32 and np.array_equal(law, found)  # all runs, and the law that is judged
 
 
 def test_the_second_half_of_rows_stands_beside_the_whole(tmp_path: Path) -> None:
