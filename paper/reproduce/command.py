@@ -66,7 +66,7 @@ def obstacle(record: RunRecord) -> str:
     if not record.launches:
         return "it says nothing of its launch"
     for flag in record.launches[-1]["command"]:
-        if flag.startswith(("--init", "--config.data.tokenizer")):
+        if flag.lstrip("-").startswith(("init", "config.data.tokenizer")):
             return f"it began with what another run had made ({flag})"
     for value in record.config["data"].values():
         _, _, place = str(value).partition(":")

@@ -107,6 +107,9 @@ def test_the_difference_of_two_runs_has_results_and_keys(tmp_path: Path) -> None
     assert [row[0] for row in table.rows] == ["state", "step", "nll", "BLEU", "minutes", "optim.lr"]
     assert table.rows[-1] == ("optim.lr", "1", "0.25")
     assert as_text(difference_of(*find_runs([str(one)]), *find_runs([str(one)]))).startswith("nothing differs")
+    close = write_run(tmp_path / "close", steps=5, optim__lr=0.25000001)
+    table = difference_of(*find_runs([str(other)]), *find_runs([str(close)]))
+    assert table.rows == [("optim.lr", "0.25", "0.25000001")]
 
 
 def test_the_seeds_of_a_config_are_one_curve_with_a_band(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from optuna.exceptions import StorageInternalError
 from optuna.storages import RDBStorage
 from optuna.trial import TrialState
 from sqlalchemy.exc import OperationalError
@@ -240,6 +241,22 @@ def test_a_trial_whose_keys_do_not_fit_together_fails_alone(worker: Callable[...
     assert (points[0].state, points[0].reason) == ("failed", "config: model.h is odd")
 
 
+def test_a_trial_whose_keys_the_storage_could_not_keep_is_given_back(worker: Callable[..., Study]) -> None:
+    calls = []
+
+    def unlucky(trial: Any) -> dict[str, Any]:
+        calls.append(trial.number)
+        if len(calls) == 1:
+            raise UserError("search(): the database is locked") from StorageInternalError("the database is locked")
+        return suggest(trial)
+
+    here = worker(trials=1, suggest=unlucky)
+    held = here.take() or take(here)
+    assert held.name == "trial-000" and len(calls) == 2
+    held.finish(DONE)
+    assert [point.state for point in here.statuses()] == ["done"]
+
+
 def test_a_trial_taken_away_while_its_keys_are_chosen_is_dropped(worker: Callable[..., Study]) -> None:
     def slow(trial: Any) -> dict[str, Any]:
         here.storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
@@ -291,6 +308,27 @@ def test_a_trial_that_is_worse_than_others_is_stopped(
     trials = here.study.get_trials()
     assert trials[0].intermediate_values == {1: 2.0, 2: 1.0}
     assert trials[0].value == 1.0
+
+
+def test_a_trial_that_was_interrupted_is_compared_with_once(worker: Callable[..., Study], tmp_path: Path) -> None:
+    def validated(held: HeldPoint, nll: float) -> bool:
+        write_valid(tmp_path, held.name, nll)
+        held._last -= 20.0
+        return held.heartbeat()
+
+    here = worker(trials=1, pruner="asha")
+    for _ in range(4):
+        held = take(here)
+        assert not validated(held, 1.0)
+        held.release()
+    take(here).finish(DONE)
+
+    here = worker(trials=8, pruner="asha")
+    for nll in (5.0, 6.0, 7.0, 8.0, 9.0, 10.0):
+        held = take(here)
+        validated(held, nll)
+        held.finish(Outcome("pruned", "", {"nll_best": nll}))
+    assert not validated(take(here), 2.0)  # the second of eight, of which a quarter go on
 
 
 def test_a_trial_taken_up_again_keeps_what_it_reported(worker: Callable[..., Study], tmp_path: Path) -> None:

@@ -119,8 +119,8 @@ def test_the_best_is_done_and_numbers_have_four_digits() -> None:
         state = "pruned" if name == "d" else "done"
         overrides = {"optim.lr": 0.00123456789 * (number + 1)}
         points.append(PointStatus(name, overrides, state, "", {"nll_best": nll}, {}))
-    assert best_of(points) == points[1]
-    assert best_of(points[2:]) is best_of([]) is None
+    assert best_of(points, CONFIG) == points[1]
+    assert best_of(points[2:], CONFIG) is best_of([], CONFIG) is None
     records = as_records(points, CONFIG)
     assert [record["point"] for record in records] == ["b", "a", "c", "d"]
     assert "*  0.002469 " in as_text(records)
@@ -296,8 +296,16 @@ def test_points_with_other_tokens_have_no_best(key: str, first: object, second: 
     for value, nll in ((first, 0.1), (second, 4.3)):
         overrides = {key: value, "model.h": 1}
         points.append(PointStatus(f"{key}={value}", overrides, "done", "", {"nll_best": nll}, {}))
-    assert best_of(points) is None
+    assert best_of(points, {}) is None
     text = as_text(as_records(points, {"steps": 1000, "model.h": 8, key: first}))
     assert "*" not in text
     assert text.endswith(f"nll is per token, and tokens differ ({key}): it does not say which is best")
-    assert best_of(points[1:]) == points[1]
+    assert best_of(points[1:], {}) == points[1]
+
+
+def test_points_that_set_a_key_to_what_it_is_have_the_same_tokens() -> None:
+    points = []
+    for changes, nll in (({"model.h": 1}, 2.0), ({"model.h": 2, "data.vocab_size": 1_800}, 1.0)):
+        points.append(PointStatus(f"h={changes['model.h']}", changes, "done", "", {"nll_best": nll}, {}))
+    assert best_of(points, {"data.vocab_size": 1_800}) == points[1]
+    assert best_of(points, {"data.vocab_size": 1_000}) is None

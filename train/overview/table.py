@@ -41,9 +41,13 @@ def difference_of(one: FoundRun, other: FoundRun) -> Table:
         if run.state == "damaged":
             raise UserError(run.problem)
     rows: list[tuple[str, ...]] = list(zip(_HEAD[1:], _reached(one), _reached(other), strict=True))
-    for key in differing_keys([one, other]):
-        rows.append((key, setting(one.config[key]), setting(other.config[key])))
     differing = [row for row in rows if row[1] != row[2]]
+    for key in differing_keys([one, other]):
+        values = one.config[key], other.config[key]
+        first, second = map(setting, values)
+        if first == second:  # alike to as many digits as a table shows
+            first, second = map(repr, values)
+        differing.append((key, first, second))
     title = "" if differing else "nothing differs"
     return Table("", title, ("", str(one.path), str(other.path)), differing, [])
 

@@ -4,6 +4,7 @@ import json
 import shlex
 import sys
 from pathlib import Path
+from typing import Any
 
 from absl import flags
 from ml_collections import config_flags
@@ -56,7 +57,7 @@ def train(options: flags.FlagValues, workdir: Path) -> int:
     statuses = study.statuses()
     states = [point.state for point in statuses if point.name in points]
     counts = ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states)))
-    best = best_of(statuses)
+    best = best_of(statuses, flat(whole_config(plan)))
     won = f"; the lowest nll, {best.summary['nll_best']:.4f}, is of {best.name}" if best else ""
     print(f"{workdir}: all points have ended: {counts}{won}; --table shows them", file=sys.stderr)
     return 1 if "failed" in states else 0
@@ -89,7 +90,7 @@ def show(options: flags.FlagValues, workdir: Path) -> int:
     elif options.table:
         print(as_text(records))
     if options.best:
-        print(_command_of_best(points, workdir))
+        print(_command_of_best(points, config, workdir))
     if drawn:
         search = plan["kind"] == "search"
         importances = study.importances() if study and search else {}
@@ -97,19 +98,19 @@ def show(options: flags.FlagValues, workdir: Path) -> int:
     return 0
 
 
-def _command_of_best(points: list[PointStatus], workdir: Path) -> str:
+def _command_of_best(points: list[PointStatus], config: dict[str, Any], workdir: Path) -> str:
     """Returns the command that trains the best point again, in a folder of its own.
 
     Raises:
       UserError: no point is done, or its folder is not here, which alone records the command.
     """
-    others = other_tokens(points)
+    others = other_tokens(points, config)
     if others:
         raise UserError(
             f"--workdir={workdir}: nll is per token, and tokens differ ({', '.join(others)}): it does not say which "
             "point is best; compare their scores by python -m infer"
         )
-    best = best_of(points)
+    best = best_of(points, config)
     if best is None:
         raise UserError(f"--workdir={workdir}: no point is done with a finite validation nll, so none is best")
     launches = read_launches(workdir / best.name)

@@ -47,7 +47,9 @@ def draw(
     validated = [point for point in points if point.nll]
     if not validated:
         raise UserError("no point has been validated yet; there is nothing to draw")
-    keys = differing_keys(validated, config or {})
+    departed = config or {}
+    keys = differing_keys(validated, departed)
+    best = best_of(points, departed)
     panels = len(keys) + (1 if importances else 0)
     columns = 2 if panels in (1, 2, 4) else 3
     rows = math.ceil(panels / columns)
@@ -55,7 +57,7 @@ def draw(
     grid = figure.add_gridspec(1 + rows, columns, height_ratios=[5] + [3.2] * rows)
     history = figure.add_subplot(grid[0, :])
     if search:
-        _draw_trials(history, points)
+        _draw_trials(history, points, best)
     else:
         _draw_curves(history, validated)
     if search or len(validated) <= _MOST_IN_A_LEGEND:
@@ -65,7 +67,7 @@ def draw(
     history.grid(alpha=0.3)
     cells = [(1 + number // columns, number % columns) for number in range(panels)]
     for cell, key in zip(cells, keys, strict=False):
-        _draw_key(figure.add_subplot(grid[cell]), validated, key, config or {})
+        _draw_key(figure.add_subplot(grid[cell]), validated, key, departed, best)
     if importances:
         _draw_importances(figure.add_subplot(grid[cells[-1]]), importances)
     save(figure, output, f"--plot={output}", dpi=150)
@@ -76,7 +78,7 @@ def _lowest(point: PointStatus) -> float:
     return min((nll for nll in point.nll.values() if not math.isnan(nll)), default=math.inf)
 
 
-def _draw_trials(axes: Any, points: Sequence[PointStatus]) -> None:
+def _draw_trials(axes: Any, points: Sequence[PointStatus], best: PointStatus | None) -> None:
     """Draws the lowest nll of each trial, by its number, and the lowest up to there."""
     lowest = {trial: _lowest(point) for trial, point in enumerate(points) if point.nll}
     for state in sorted({points[trial].state for trial in lowest}):
@@ -84,7 +86,6 @@ def _draw_trials(axes: Any, points: Sequence[PointStatus]) -> None:
         axes.scatter(trials, [lowest[trial] for trial in trials], s=22, color=_COLOURS[state], label=state)
     so_far = list(itertools.accumulate(lowest.values(), min))
     axes.step(list(lowest), so_far, where="post", linewidth=1, color="black", label="lowest so far")
-    best = best_of(points)
     if best and best.nll:
         trial = points.index(best)
         axes.annotate(best.name, (trial, lowest[trial]), (0, -14), textcoords="offset points", ha="center", fontsize=8)
@@ -100,7 +101,9 @@ def _draw_curves(axes: Any, points: Sequence[PointStatus]) -> None:
     axes.xaxis.get_major_locator().set_params(integer=True)
 
 
-def _draw_key(axes: Any, points: Sequence[PointStatus], key: str, config: dict[str, Any]) -> None:
+def _draw_key(
+    axes: Any, points: Sequence[PointStatus], key: str, config: dict[str, Any], best: PointStatus | None
+) -> None:
     """Draws the lowest nll of each point over its value of a config key; the best one is ringed."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
@@ -126,8 +129,7 @@ def _draw_key(axes: Any, points: Sequence[PointStatus], key: str, config: dict[s
         axes.set_xticks(range(len(names)), names)
         axes.set_xlim(-0.5, len(names) - 0.5)
     axes.scatter(places, lowest, s=18, c=[_COLOURS[point.state] for point in points])
-    best = best_of(points)
-    if best:
+    if best in points:
         number = points.index(best)
         axes.scatter([places[number]], [lowest[number]], s=90, facecolors="none", edgecolors="black")
     axes.set_xlabel(key)

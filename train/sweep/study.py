@@ -21,10 +21,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any
+from typing import Any, cast
 
 import optuna
-from optuna.exceptions import ExperimentalWarning, OptunaError, UpdateFinishedTrialError
+from optuna.exceptions import ExperimentalWarning, OptunaError, StorageInternalError, UpdateFinishedTrialError
 from optuna.pruners import HyperbandPruner, NopPruner, SuccessiveHalvingPruner
 from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback, fail_stale_trials
 from optuna.trial import FrozenTrial, Trial, TrialState
@@ -106,7 +106,7 @@ class Study:
         every = config["steps"] // 100 if by_epochs else config["eval"]["every"]
         least = max(1, min(every, config["steps"]))
         pruners = {
-            "asha": SuccessiveHalvingPruner(min_resource="auto" if by_epochs else least),
+            "asha": _Asha(min_resource="auto" if by_epochs else least),
             "hyperband": HyperbandPruner(min_resource=least, max_resource=config["steps"]),
             "none": NopPruner(),
         }
@@ -218,6 +218,26 @@ class Study:
         return counting
 
 
+class _Asha(SuccessiveHalvingPruner):
+    """Compares a point with each other point once: trials that were given back have copies, which go on."""
+
+    def prune(self, study: optuna.Study, trial: FrozenTrial) -> bool:
+        return super().prune(cast(optuna.Study, _NotAbandoned(study)), trial)
+
+
+class _NotAbandoned:
+    """A study without the trials that were given back."""
+
+    def __init__(self, study: optuna.Study) -> None:
+        self._whole = study
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._whole, name)
+
+    def get_trials(self, **arguments: Any) -> list[FrozenTrial]:
+        return [trial for trial in self._whole.get_trials(**arguments) if not _abandoned(trial)]
+
+
 class HeldPoint:
     """A point that this worker trains."""
 
@@ -233,10 +253,16 @@ class HeldPoint:
         self._last = monotonic()
 
     def choose(self) -> bool:
-        """Lets `search(trial)` choose the overrides; returns False where that failed, and with it the point."""
+        """Lets `search(trial)` choose the overrides; returns False where that failed.
+
+        The point has then failed, too, or is given back where it was the storage that failed.
+        """
         try:
             self.overrides = self._study.suggest(self._trial)
         except UserError as error:
+            if isinstance(error.__cause__, StorageInternalError | SQLAlchemyError):  # it may be back in a moment
+                self.release()
+                return False
             self.finish(Outcome("failed", str(error), {}))
             return False
         self._trial.set_user_attr("overrides", self.overrides)

@@ -24,7 +24,7 @@ def as_records(points: Sequence[PointStatus], config: dict[str, Any]) -> list[di
     that `train.sweep.point.summary` explains, None where there is none; "minutes" of training; "reason" or "".
     """
     differing = differing_keys(points, config)
-    best = best_of(points)
+    best = best_of(points, config)
     records = []
     for point in sorted(points, key=_rank):
         whole = config | point.overrides
@@ -54,22 +54,23 @@ def differing_keys(points: Sequence[PointStatus], config: dict[str, Any]) -> lis
     return differing
 
 
-def best_of(points: Sequence[PointStatus]) -> PointStatus | None:
+def best_of(points: Sequence[PointStatus], config: dict[str, Any]) -> PointStatus | None:
     """Returns the point that is done with the lowest validation nll, the first of equal ones; None if there is none.
 
-    There is none either where the nll, which is per token, is of other tokens in one point than in another.
+    There is none either where the nll, which is per token, is of other tokens in one point than in another. `config` is
+    what the points depart from.
     """
-    if other_tokens(points):
+    if other_tokens(points, config):
         return None
     ranked = sorted(points, key=_rank)
     is_measured = bool(ranked) and ranked[0].state == "done" and math.isfinite(_lowest(ranked[0]))
     return ranked[0] if is_measured else None
 
 
-def other_tokens(points: Sequence[PointStatus]) -> list[str]:
+def other_tokens(points: Sequence[PointStatus], config: dict[str, Any]) -> list[str]:
     """Returns the keys by which points that are done differ in what a token is."""
-    done = [point.overrides for point in points if point.state == "done"]
-    return [key for key in _OF_TOKENS if any(changes.get(key) != done[0].get(key) for changes in done)]
+    done = [point for point in points if point.state == "done"]
+    return [key for key in differing_keys(done, config) if key in _OF_TOKENS]
 
 
 def _rank(point: PointStatus) -> tuple[bool, float]:
