@@ -46,6 +46,12 @@ def languages_of(spec: str, text: str) -> tuple[str, str]:
     return braces[0]
 
 
+def target_language(spec: str) -> str:
+    """Returns the target language that a specification names in braces; "" if it names none."""
+    braces = _BRACES.findall(spec)
+    return braces[0][1] if braces else ""
+
+
 def not_empty(spec: str, pairs: Pairs) -> Pairs:
     """Yields the pairs; raises a `UserError` if there is none."""
     first = next(pairs, None)

@@ -1,12 +1,12 @@
 """The object that `infer.load_run` returns: it translates, scores and returns attention maps."""
 
-import re
 from collections.abc import Sequence
 from typing import Any, overload
 
 import jax
 
 from base.errors import UserError
+from data.corpus import target_language
 from infer.attention.maps import AttentionMap, attention_maps
 from infer.evaluate.translations import score
 from infer.inside.lens import Lens, logit_lens
@@ -124,8 +124,7 @@ class LoadedRun:
         references = _as_lines(references)
         if len(sources) != len(references) or not sources:
             raise UserError(f"{len(sources)} sources and {len(references)} references: give one for each, at least one")
-        named = re.search(r"\{[^{},]+,([^{},]+)\}", self.run.config.data.train)
-        target = language or (named[1] if named else "de")
+        target = language or target_language(self.run.config.data.train) or "de"
         return score([self.run], sources, self.translate(sources), references, target)
 
     def attention_maps(self, source: str, target: str | None = None) -> dict[str, AttentionMap]:

@@ -5,7 +5,7 @@ python -m infer.rescore --workdir=runs/quickstart --source=in.txt --target=out.t
 
 Lists are LINE ||| TEXT, with any further ||| FIELDS, as `infer.translate --nbest` and Moses write them; LINE counts
 from 0. Each comes back with ||| LOG-PROBABILITY added; for pairs, only that number is printed. Logarithms are natural
-and include EOS, so that the number is the log p of beam search.
+and include EOS, so that the number is the log p of beam search. A run with data.joiner takes words with their marks.
 """
 
 from typing import Any

@@ -28,6 +28,8 @@ from model.mixers.attention import Heads
 from model.stack import Stack
 from model.transformer import Transformer
 
+# Activations of a decoder that belong to the source.
+_OF_SOURCE = ("cross_attention/k", "cross_attention/v", "cross_attention/k_norm")
 # The new values of activations: by name, then by position.
 Patch = Mapping[str, Mapping[int, Any]]
 
@@ -149,7 +151,7 @@ class _Recorder:
 
     def _recorded(self, name: str, x_btd: Float[Array, "1 *h t d"]) -> Float[Array, "1 *h t d"]:
         """Records an activation, whose positions are its last axis but one; returns it, patched where `patch` says."""
-        of_source = name.startswith("encoder") or name.endswith(("cross_attention/k", "cross_attention/v"))
+        of_source = name.startswith("encoder") or name.endswith(_OF_SOURCE)
         length = self._source_length if of_source else self._target_length
         keys = self._keys(name)
         for position, value in self._patch.get(name, {}).items():

@@ -46,12 +46,13 @@ class Score(NamedTuple):
     signature: str
 
 
-def scorer(language: str = "", *, lowercase: bool = False) -> BLEU:
+def scorer(language: str = "", *, lowercase: bool = False, effective_order: bool = False) -> BLEU:
     """Returns sacreBLEU for a target language, as "zh" or "zh-CN", with the tokeniser that splits its words.
 
-    It is 13a; for Chinese sacreBLEU's own, and for Japanese that of characters.
+    It is 13a; for Chinese sacreBLEU's own, and for Japanese that of characters. With `effective_order` only n-grams
+    that a text has count, as a single sentence needs.
     """
-    return BLEU(lowercase=lowercase, tokenize=_UNSPACED.get(_code(language)))
+    return BLEU(lowercase=lowercase, tokenize=_UNSPACED.get(_code(language)), effective_order=effective_order)
 
 
 def _code(language: str) -> str:
@@ -74,9 +75,13 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str], *, word_order: in
     return _scored(CHRF(word_order=word_order), hypotheses, references)
 
 
-def ter(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """Computes TER: edits, moves of phrases among them, per word of the reference (Snover et al. 2006); 0 is best."""
-    return _scored(TER(), hypotheses, references)
+def ter(hypotheses: Sequence[str], references: Sequence[str], *, language: str = "") -> Score:
+    """Computes TER: edits, moves of phrases among them, per word of the reference (Snover et al. 2006); 0 is best.
+
+    Of languages that put no spaces between words, it is per character, and punctuation is split off.
+    """
+    is_unspaced = _code(language) in _UNSPACED
+    return _scored(TER(normalized=is_unspaced, asian_support=is_unspaced), hypotheses, references)
 
 
 def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
@@ -172,7 +177,7 @@ def all_scores(hypotheses: Sequence[str], references: Sequence[str], language: s
         "bleu_paper": paper_bleu(hypotheses, references, language),
         "exact_match": exact_match(hypotheses, references),
         "chrf_pp": chrf(hypotheses, references, word_order=2),
-        "ter": ter(hypotheses, references),
+        "ter": ter(hypotheses, references, language=language),
     }
     return {
         **{name: score.value for name, score in scores.items()},

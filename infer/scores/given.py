@@ -1,5 +1,6 @@
 """Scores of given translations by teacher forcing: n-best lists of any system, or pairs of sentences."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,12 @@ def main(options: Any) -> None:
     log_probs = line_log_probs(model_run.model_config, model_run.params, model_run.tokenizer, sources, targets)
     tokenizer = model_run.tokenizer
     note_unknown(tokenizer.unknown(sources) + tokenizer.target.unknown(targets))
+    if tokenizer.joiner and not any(tokenizer.joiner in target for target in targets):
+        print(
+            f"note: no translation has the marks ({tokenizer.joiner}) of this run's words; infer.translate joins them,"
+            " so what it wrote is not scored as it was found",
+            file=sys.stderr,
+        )
     separator = SEPARATOR if options.nbest else ""
     for entry, log_prob in zip(entries, log_probs, strict=True):
         print(f"{entry}{separator}{log_prob:.6f}")

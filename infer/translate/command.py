@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 
+from data.corpus import target_language
 from data.lines import lines_left
 from infer.options import decoding
 from infer.runs import as_one, open_runs
@@ -63,6 +64,7 @@ def main(options: Any) -> None:
             interactive=interactive,
             require=options.require,
             mbr=options.mbr,
+            language=target_language(runs[0].config.data.train),
             total=total,
             first=first,
         )

@@ -9,14 +9,17 @@ from collections.abc import Sequence
 METRICS = ("chrf", "bleu")
 
 
-def consensus(texts: Sequence[str], metric: str) -> int:
+def consensus(texts: Sequence[str], metric: str, language: str = "") -> int:
     """Returns the place of the text whose mean score, with each text as the reference, is highest; the first of equals.
 
-    `metric` is one of `METRICS`, of sacrebleu: chrF2, or BLEU with only the n-grams that a sentence has.
+    `metric` is one of `METRICS`, of sacrebleu: chrF2, or BLEU with only the n-grams that a sentence has, and the
+    tokeniser of the texts' language.
     """
-    from sacrebleu.metrics import BLEU, CHRF  # only now: translating by search never needs it
+    from sacrebleu.metrics import CHRF  # only now: translating by search never needs it
 
-    scorer = CHRF() if metric == "chrf" else BLEU(effective_order=True)
+    from infer.scores.bleu import scorer as bleu_of
+
+    scorer = CHRF() if metric == "chrf" else bleu_of(language, effective_order=True)
     counts = Counter(texts)  # a text that occurs twice is scored once
 
     def utility(text: str) -> float:

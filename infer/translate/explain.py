@@ -159,7 +159,8 @@ def _recorded(
     returned = beam_search(model, params, **arrays, **options).result(state.finished)
     _rank(steps, ends, returned)
     tokens = {node.token for nodes in steps for node in nodes}
-    pieces = {token: labels(tokenizer.pieces([token]))[0] for token in tokens}
+    before = "\u2009" if tokenizer.units.endswith("words") else ""  # as `labels` has it where a word starts
+    pieces = {token: before + labels(tokenizer.pieces([token]))[0] for token in tokens}
     return BeamTree(text, decoding, steps, pieces)
 
 

@@ -99,13 +99,14 @@ def translate_stream(
     interactive: bool = False,
     require: str = "",
     mbr: str = "",
+    language: str = "",
     total: int | None = None,
     first: int | None = None,
 ) -> Iterator[bytes]:
     """Yields the output for each chunk of the lines of `source`, `total` if known; `interactive` shows no progress.
 
     With `require`, a line is TEXT <tab> PREFIX ("prefix") or TEXT <tab> PHRASE <tab> ... ("phrases"). With `mbr`, a
-    metric of `infer.translate.consensus`, a line's only output is the consensus of its translations.
+    metric of `infer.translate.consensus`, a line's only output is the consensus of its translations, in `language`.
     `first` is the size of the first chunk, if it is another.
     Of a line of text whose translation is empty, a note on stderr says why; of many such lines, how many they are.
     """
@@ -121,7 +122,7 @@ def translate_stream(
             texts, required = _with_required(lines, require)
             translations = translator.translate(params, texts, required=required, first_line=done + 1, progress=report)
             if mbr:
-                translations = [agreed(translation, mbr) for translation in translations]
+                translations = [agreed(translation, mbr, language) for translation in translations]
             unknown += translator.tokenizer.unknown(texts)
             shown = 1 if mbr else nbest
             numbered = enumerate(translations, done)
@@ -164,10 +165,10 @@ def _note_empty(texts: list[str], translations: list[Translation], first_line: i
     return empty
 
 
-def agreed(translation: Translation, metric: str) -> Translation:
+def agreed(translation: Translation, metric: str, language: str) -> Translation:
     """Returns the consensus of the hypotheses alone, by a metric of `infer.translate.consensus`."""
     texts = [hypothesis.text for hypothesis in translation.hypotheses]
-    return Translation((translation.hypotheses[consensus(texts, metric)],))
+    return Translation((translation.hypotheses[consensus(texts, metric, language)],))
 
 
 def translate_columns(
@@ -228,7 +229,7 @@ def why_empty(translation: Translation) -> str:
         return "the translation is empty: the tokenizer keeps nothing of this line"
     return (
         "the translation is empty: the model's best output is to end at once, as it may be for text unlike any that "
-        "it was trained on; --min_length=1 forbids that"
+        "it was trained on; a search with --min_length=1, which no sampling and no groups have, forbids that"
     )
 
 

@@ -41,7 +41,14 @@ AT_ONCE = 4  # batches on a CPU, whose processors one batch of a small model kee
 NARROW_BEAM = 4  # the largest beam with which `AT_ONCE` batches are in memory; wider beams and ensembles have fewer
 WIDE_BEAM = 32  # the largest beam for a full batch: memory for attention over all beams' keys grows with the square
 
-_BREAKS = (r"(?<=[.!?。！？])\s+", r"(?<=[,;:])\s+", r"\s+", r"(?=.)")
+# Where to cut a line, the best first. In scripts without spaces closing quotes and brackets stay with their sentence.
+_BREAKS = (
+    r"(?<=[.!?])\s+|[。！？]+[」』”’）]*\s*",
+    r"(?<=[,;:])\s+|[、，；：]\s*",
+    r"\s+",
+    r"(?=.)",
+)
+_WITHOUT_SPACE = tuple("。！？、，；：」』")  # what follows these in Chinese and Japanese follows at once
 
 
 class Hypothesis(NamedTuple):
@@ -361,13 +368,19 @@ def _join(pieces: list[list[Hypothesis]]) -> Translation:
         parts = [piece[min(k, len(piece) - 1)] for piece in pieces]
         joined.append(
             Hypothesis(
-                text=" ".join(part.text for part in parts if part.text),
+                text=_joined([part.text for part in parts if part.text]),
                 score=sum(part.score for part in parts),
                 log_prob=sum(part.log_prob for part in parts),
                 tokens=tuple(token for part in parts for token in part.tokens),
             )
         )
     return Translation(tuple(joined))
+
+
+def _joined(texts: list[str]) -> str:
+    """Returns the texts with spaces between them, but where Chinese and Japanese have none."""
+    separated = [text if text.endswith(_WITHOUT_SPACE) else f"{text} " for text in texts]
+    return "".join(separated).removesuffix(" ")
 
 
 def note_unknown(count: int, what: str = "text") -> None:

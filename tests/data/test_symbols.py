@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,10 @@ from infer.convert.check import check_tokenizer
 from infer.evaluate.sentences import Sentences
 from infer.evaluate.translations import evaluate
 from infer.runs import Run, open_run
+from infer.scores import given as rescore
 from infer.scores.bleu import Score
 from infer.scores.perplexity import line_log_probs
+from infer.translate.explain import beam_tree
 from infer.translate.options import Decoding
 from infer.translate.stream import translate_stream
 from infer.translate.translator import Required, Translator, translate_one
@@ -269,6 +272,21 @@ def test_a_run_of_symbols_is_evaluated_translated_and_scored(
     own = translator.translate(run.params, ["thedog"])[0].hypotheses[0]
     assert run.tokenizer.target.encode(translate_one(run, "thedog")) == [*own.tokens]  # with its marks
     assert align(run, [("thedog", "t@@ h@@ e")], 0) == [[(0, 0)]]
+    tree = beam_tree(run.model_config, run.params, run.tokenizer, decoding, "thedog")
+    assert all(label.startswith("\u2009") for label in tree.pieces.values())  # words, which a page writes apart
+
+
+@pytest.mark.slow
+def test_translations_without_their_marks_are_scored_with_a_note(
+    trained: tuple[ConfigDict, Run, list[str]], tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    _, run, _ = trained
+    (tmp_path / "in").write_text("thedog\n")
+    given = {"workdir": str(run.workdir), "checkpoint": None, "nbest": None, "source": str(tmp_path / "in")}
+    for text, noted in [("t@@ h", False), ("th", True)]:
+        (tmp_path / "out").write_text(f"{text}\n")
+        rescore.main(SimpleNamespace(**given, target=str(tmp_path / "out")))
+        assert ("no translation has the marks (@@)" in capsys.readouterr().err) is noted
 
 
 @pytest.mark.slow

@@ -178,6 +178,10 @@ def test_a_language_without_spaces_is_not_one_word_a_line() -> None:
         assert (score.value > 80) == (tokeniser != "13a")
     scores = bleu.all_scores(hypotheses, references, "zh")
     assert scores["sacrebleu"] == scores["sacrebleu_lc"] == bleu.sacrebleu(hypotheses, references, language="zh").value
+    # Of 11 and 14 characters one differs; by whole lines it is one of two.
+    assert scores["ter"] == pytest.approx(100 / 25)
+    assert "asian:yes" in scores["signatures"]["ter"]
+    assert bleu.ter(hypotheses, references).value == pytest.approx(50)
 
 
 @pytest.mark.parametrize("country", ["de-DE", "de_CH"])

@@ -113,6 +113,12 @@ def test_consensus_is_the_definition_and_of_one_sample_the_sample(metric: str) -
     assert consensus(["alone"], metric) == 0
 
 
+def test_consensus_by_bleu_reads_chinese_in_its_own_words() -> None:
+    samples = ["你好吗", "我们今天去学校读书", "我们今天去学校看书", "我们今天去学校写书", "我们明天去学校读书"]
+    assert consensus(samples, "bleu", "zh") != 0  # by whole lines every sample has the same score, and the first wins
+    assert consensus(samples, "bleu") == 0
+
+
 def test_consensus_by_bleu_tells_sentences_apart_that_are_too_short_for_four_words() -> None:
     assert consensus(["no, never", "the dog sleeps", "the dog sleeps", "the dog barks"], "bleu") == 1
 

@@ -120,6 +120,16 @@ def test_layers_that_share_their_parameters_have_a_name_each() -> None:
     assert np.abs(found["encoder/layer_0"] - found["encoder/layer_1"]).max() > 0.1
 
 
+def test_normed_keys_have_the_positions_of_keys() -> None:
+    found = traced("shared")
+    for name in [name for name in found if name.endswith(("/q_norm", "/k_norm"))]:
+        assert found[name].shape == found[name.removesuffix("_norm")].shape, name
+    changed = {"decoder/layer_0/cross_attention/k_norm": {4: np.zeros((TINY.h, TINY.d_k), np.float32)}}
+    config = replace(TINY, **KINDS["shared"])
+    patched = record(config, perturbed(config), row(SOURCE), row(TARGET), changed)
+    assert np.abs(patched["logits"] - found["logits"]).max() > 1e-3
+
+
 @pytest.mark.slow
 def test_padding_is_left_out() -> None:
     padded = record(TINY, perturbed(TINY), row(SOURCE, 3), row(TARGET, 2), {})

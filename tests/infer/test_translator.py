@@ -13,7 +13,7 @@ from base.ids import EOS
 from data.tokenizer import Tokenizer
 from infer.translate import stages
 from infer.translate.options import Decoding, Sampling
-from infer.translate.translator import Hypothesis, Translator, _join
+from infer.translate.translator import Hypothesis, Translator, _break_of, _join
 from model.config import ModelConfig
 from model.search.state import Hypotheses
 from model.transformer import init_params
@@ -143,6 +143,29 @@ def test_long_lines_are_translated_in_pieces(config, tokenizer, params, capsys):
     assert capsys.readouterr().err == (
         f"warning: line 7 has more than {limit - 1} subwords; it is translated in 4 pieces\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("我们今天喝茶。大家都回家看书吧！", "我们今天喝茶。"),
+        ("他说：「好。」然后他走了", "他说：「好。」"),
+        ("我们今天喝茶，大家都回家看书", "我们今天喝茶，"),
+        ("One two three. Four five, six", "One two three. "),
+        ("one two three, four five six", "one two three, "),
+        ("1.5 and 2.5 are numbers", "1.5 and 2.5 "),
+    ],
+)
+def test_a_line_is_cut_at_the_end_of_a_sentence_if_there_is_one(text: str, first: str) -> None:
+    assert text[: _break_of(text)] == first
+
+
+def test_pieces_are_joined_as_their_script_is_written() -> None:
+    def joined(*texts: str) -> str:
+        return _join([[Hypothesis(text, -1.0, -1.0, ())] for text in texts]).text
+
+    assert joined("你好。", "再见。") == "你好。再见。"
+    assert joined("One.", "", "Two.") == "One. Two."
 
 
 def test_ten_thousand_words_and_no_spaces_are_cut_without_loss(config, tokenizer):
