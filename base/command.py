@@ -158,7 +158,8 @@ def _open_closed_streams() -> None:
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
             null = os.open(os.devnull, os.O_RDWR)
-            setattr(sys, name, os.fdopen(null, "r" if name == "stdin" else "w", encoding="utf-8"))
+            mode = "r" if name == "stdin" else "w"
+            setattr(sys, name, os.fdopen(null, mode, encoding="utf-8", errors="backslashreplace"))
 
 
 def _silence() -> None:

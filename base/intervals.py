@@ -1,4 +1,4 @@
-"""95 % intervals: of a share, by Wilson's formula, and of any figure of summed counts, by the bootstrap."""
+"""95 % intervals: of a mean (t), of a share (Wilson's), and of any figure of summed counts (the bootstrap)."""
 
 from collections.abc import Callable
 
@@ -7,6 +7,7 @@ from jaxtyping import Float, Num
 
 Interval = tuple[float, float]
 DRAWS = 1000
+OUTSIDE = 0.05  # the share of intervals that miss the true value
 
 
 def wilson(hits: int, cases: int) -> Interval:
@@ -17,6 +18,16 @@ def wilson(hits: int, cases: int) -> Interval:
 
     low, high = binomtest(hits, cases).proportion_ci(method="wilson")
     return float(low), float(high)
+
+
+def half_interval(values: Float[np.ndarray, " seeds"]) -> float | None:
+    """Returns half the width of the t interval of the mean; None of fewer than two values, or one not finite."""
+    if len(values) < 2 or not np.isfinite(values).all():
+        return None
+    from scipy import stats  # only now: it takes a second to load
+
+    quantile = stats.t.ppf(1 - OUTSIDE / 2, len(values) - 1)
+    return float(quantile * stats.sem(values))
 
 
 def bootstrap(

@@ -1,11 +1,16 @@
-"""How much memory this process has used."""
+"""How much memory this process has used, and how much it may use."""
 
+import contextlib
+import os
 import re
 import resource
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 STATUS = Path("/proc/self/status")
+GROUPS = Path("/proc/self/cgroup")  # the control groups that limit this process, in a container or a job
+LIMITS = Path("/sys/fs/cgroup")
 
 
 def largest_resident() -> int:
@@ -19,3 +24,26 @@ def largest_resident() -> int:
             return int(found[1]) * 1024
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return used if sys.platform == "darwin" else used * 1024
+
+
+def most_allowed() -> int:
+    """Returns the memory of this machine, or of the container or job that this process is in, in bytes."""
+    allowed = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for file in _limits():
+        with contextlib.suppress(OSError, ValueError):  # there is none: no such file, or "max"
+            allowed.append(int(file.read_text(encoding="utf-8")))
+    return min(allowed)
+
+
+def _limits() -> Iterator[Path]:
+    """Yields the files with a limit for this process: of its control groups and of those around them."""
+    with contextlib.suppress(OSError):  # there are no control groups
+        for line in GROUPS.read_text(encoding="utf-8").splitlines():
+            _, controllers, path = line.split(":", 2)
+            root, name = LIMITS, "memory.max"  # of version 2, which names no controllers
+            if controllers:
+                root, name = LIMITS / "memory", "memory.limit_in_bytes"
+            if "memory" in controllers.split(",") or not controllers:
+                group = Path(path.strip("/"))
+                for one in (group, *group.parents):
+                    yield root / one / name

@@ -75,7 +75,7 @@ class Bar:
     def message(self, text: str) -> None:
         """Prints a line, above the bar if there is one."""
         if self.is_shown and _display is not None:
-            _display.console.print(text, highlight=False, markup=False, soft_wrap=True)
+            _display.console.print(text, highlight=False, markup=False, emoji=False, soft_wrap=True)
         elif self._enabled:
             print(text, file=sys.stderr, flush=True)
 

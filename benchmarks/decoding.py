@@ -199,7 +199,7 @@ if __name__ == "__main__":
     flags.DEFINE_integer("rounds", 9, "timed runs of each", lower_bound=1)
     flags.DEFINE_integer("sentences", 8, "sentences in the batch", lower_bound=1)
     flags.DEFINE_integer("beam", 4, "beam size of both", lower_bound=1)
-    flags.DEFINE_integer("vocab_size", 16_384, "subwords")
+    flags.DEFINE_integer("vocab_size", 16_384, "subwords", lower_bound=len(SPECIALS) + 1)
     flags.DEFINE_string("workdir", None, "folder of a trained run")
     flags.DEFINE_string("source", None, "file of the sentences that it is to translate, one a line")
     flags.DEFINE_string("reference", None, "file of their translations, for BLEU")

@@ -11,8 +11,8 @@ All run folders below DIR are read (of `python -m train`, evaluated by `python -
 ignored. A row shows the mean of its seeds, for two or more ± their standard deviation; a dagger marks runs whose code
 cannot be checked out again. A row that has not run says so; --commands prints how to run it. Tables 2 and 4 need
 evaluations of the test split, Table 3 of the validation split (`python -m infer --split=valid`). Table 1 needs the
-record of `python -m paper.table1`. `all` prints the four tables and all studies. `cards` lists every claim that they
-make, with a verdict on each and a command that repeats one of its runs.
+record of `python -m paper.table1`. `all` prints the four tables and all studies. `cards` lists the main claims
+that they make, with a verdict on each and a command that repeats one of its runs.
 
 The studies need evaluations of the test split, but `norms`, `mup` and `optimisers` of the validation split. --plot
 draws a study's figure.

@@ -61,7 +61,9 @@ COLUMNS = {  # heading: key of the evaluation
     "exact match %": "exact_match",
     "perplexity": "perplexity",
 }
-_ALL_SCORES = "[docs/results.md](docs/results.md) has all of them but those of studies, with every score and signature."
+_ALL_SCORES = (
+    "[docs/results.md](docs/results.md) has all of them but those of studies, with more scores and signatures."
+)
 MANIFEST = {"pairs": dict, "tokens": dict, "sha256": dict}
 
 

@@ -155,7 +155,22 @@ def row_runs(records: Records, name: str, split: str, measure: str = "sacrebleu"
     if scored:
         return RowRuns(scored, "", notes + _computed_otherwise(scored, config, name))
     in_short = dict.fromkeys(problem.partition(" (")[0] for problem in problems)
-    return RowRuns([], ", ".join(in_short), notes + unscored)
+    return RowRuns([], ", ".join(in_short), notes + unscored + _of_files(records, wanted, name))
+
+
+def _of_files(records: Records, wanted: dict[str, Any], name: str) -> list[str]:
+    """Returns a note on each run of a row that has no other, since it read files where the row has a `tfds:` corpus."""
+    if not wanted["data.train"].startswith("tfds:"):
+        return []
+    notes: list[str] = []
+    for run in records.runs:
+        train = run.config["data"]["train"]
+        if not train.startswith(("text:", "tsv:")):
+            continue
+        with_its_files = wanted | {key: identity(run.config)[key] for key in ("data.train", "data.valid")}
+        if is_of(run.config, with_its_files):
+            notes.append(f"{name}: {run.path} does not count; it read {train}, and the row has {wanted['data.train']}")
+    return notes
 
 
 def _fitting(runs: list[RunRecord], config: dict[str, Any], split: str, measure: str, members: int) -> list[ScoredRun]:

@@ -17,7 +17,7 @@ from typing import Any
 
 import orbax.checkpoint as ocp
 from ml_collections import ConfigDict
-from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, BestN, EveryNSteps
+from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, BestN
 
 from base.errors import UserError
 from run import checksums, saved
@@ -285,6 +285,19 @@ class _Best:
         return [one.step in kept for one in checkpoints]
 
 
+class _Every:
+    """A policy of orbax that keeps those whose step is a multiple of `interval`, but no temporary one."""
+
+    def __init__(self, interval: int, temporary: set[int]) -> None:
+        self._interval = interval
+        self._temporary = temporary
+
+    def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> Sequence[bool]:
+        """Returns of each checkpoint whether it is kept; called by orbax."""
+        steps = [one.step for one in checkpoints]
+        return [step % self._interval == 0 and step not in self._temporary for step in steps]
+
+
 def _preservation_policy(cfg: ConfigDict, temporary: set[int]) -> AnyPreservationPolicy:
     """Returns which checkpoints are kept: those that any of the keys of `config.checkpoint` asks for."""
     # Policies, not max_to_keep with best_fn: those delete the latest checkpoint once it is not among the best.
@@ -292,7 +305,7 @@ def _preservation_policy(cfg: ConfigDict, temporary: set[int]) -> AnyPreservatio
     if cfg.keep_best:
         policies.append(_Best(cfg.keep_best, temporary))
     if cfg.keep_every:
-        policies.append(EveryNSteps(interval_steps=cfg.keep_every))
+        policies.append(_Every(cfg.keep_every, temporary))
     return AnyPreservationPolicy(policies)
 
 

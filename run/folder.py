@@ -186,7 +186,8 @@ def _git() -> dict[str, Any] | None:
     git = ["git", "--no-optional-locks", "-C", str(Path(__file__).parent.parent)]
 
     def output(*command: str) -> str:
-        done = subprocess.run([*git, *command], capture_output=True, text=True, check=True)
+        # Names of files may be in no encoding.
+        done = subprocess.run([*git, *command], capture_output=True, text=True, errors="replace", check=True)
         return done.stdout.strip()
 
     try:

@@ -17,6 +17,8 @@ from base.files import read_bytes
 NAME = "lock"
 _ATTEMPTS = 5
 _PAUSE = 0.05  # seconds between them
+# Once, for the name of a machine may change while it trains.
+_HOST = socket.gethostname()
 _SINCE = datetime.now(UTC).isoformat(timespec="microseconds")
 
 
@@ -86,4 +88,4 @@ def other_holder(workdir: Path) -> str | None:
 
 
 def _identity() -> str:
-    return f"pid {os.getpid()} on {socket.gethostname()} since {_SINCE}"
+    return f"pid {os.getpid()} on {_HOST} since {_SINCE}"

@@ -50,10 +50,13 @@ class WandB:
             settings=settings,
         )
         self.id = str(self._run.id)
+        # Not wandb's own steps, of which each must be above the last: a resumed run may validate an update again.
+        self._run.define_metric("step")
+        self._run.define_metric("*", step_metric="step")
 
     def log(self, step: int, metrics: dict[str, float]) -> None:
         """Adds the metrics of an update."""
-        self._run.log(metrics, step=step)
+        self._run.log({"step": step, **metrics})
 
     def close(self, failed: bool) -> None:
         """Sends what is left, and whether an error ended the run."""

@@ -17,7 +17,8 @@ _NAMES = {
     "H100": "h100",
     "H200": "h200",
 }
-_SLOWER = ("H100 PCIe", "H100 NVL", "H200 NVL")  # whose peaks are below that of the SXM card, the one that is known
+# Whose peaks are below that of the SXM card, the one that is known: other cards, and slices of a card.
+_SLOWER = ("H100 PCIe", "H100 NVL", "H200 NVL", "MIG ")
 
 
 def chip_of(kind: str) -> Chip | None:

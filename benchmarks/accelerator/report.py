@@ -136,7 +136,10 @@ def main(argv: list[str]) -> None:
     """Prints the document of the folder that the command line names."""
     if len(argv) != 2:
         raise UserError(f"{' '.join(argv[1:]) or 'no folder'}: give the folder of the records, results/accelerator")
-    print(page(Path(argv[1])), end="")
+    folder = Path(argv[1])
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such folder; give that of the records, results/accelerator")
+    print(page(folder), end="")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What each of several devices holds, computes and sends in an update, simulated on the CPU: compiled, not run."""
+"""What each of several devices holds, computes and exchanges in an update, simulated on the CPU: compiled, not run."""
 
 from collections.abc import Sequence
 from typing import Any

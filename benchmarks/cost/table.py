@@ -157,7 +157,7 @@ def corpus(record: dict[str, Any]) -> list[Table]:
 
 
 def devices(record: dict[str, Any]) -> list[Table]:
-    """Returns a row for each number of devices: what one of them holds, computes and sends."""
+    """Returns a row for each number of devices: what one of them holds and computes, and what it exchanges."""
     rows: list[tuple[str, ...]] = []
     for form in ("data", "fsdp"):
         for count, one in zip(record["counts"], record[form], strict=True):
@@ -170,9 +170,10 @@ def devices(record: dict[str, Any]) -> list[Table]:
                     f"{one['sent'] / MIB:,.1f}",
                 )
             )
-    note = ", ".join(f"{key} {value}" for key, value in record["sizes"].items())
-    head = ("all devices on", "devices", "MiB of a device", "GFLOPs of a device", "MiB that a device sends")
-    return [Table("devices", TITLES["devices"], head, rows, [note])]
+    sizes = ", ".join(f"{key} {value}" for key, value in record["sizes"].items())
+    counted = "collectives: the arrays that an update reduces, gathers or sends, each counted once"
+    head = ("all devices on", "devices", "MiB of a device", "GFLOPs of a device", "MiB of collectives")
+    return [Table("devices", TITLES["devices"], head, rows, [sizes, counted])]
 
 
 MAKERS: dict[str, Callable[[dict[str, Any]], list[Table]]] = {

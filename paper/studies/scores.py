@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
+from base.intervals import half_interval
 from base.table import Table, number
 from base.two_stages import SEEDS
 from configs.scores import CHOSEN, RATES, ROWS
@@ -18,7 +19,6 @@ from paper.tables.trend import (
     INTERVAL,
     by_seed,
     differences_by_seed,
-    half_interval,
     paired_differences,
     tested,
     with_interval,

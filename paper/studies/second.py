@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy import stats
 
+from base.intervals import half_interval
 from base.table import Table, number
 from base.two_stages import SEEDS
 from configs.table3_second import CHOSEN, EQUIVALENT, MARGIN, PRIMARY, SCHEDULES, STEPS
@@ -23,7 +24,6 @@ from paper.tables.trend import (
     LEVEL,
     Correlation,
     Differences,
-    half_interval,
     paired_differences,
     rank_correlation,
     redrawn,

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import stats
 
+from base.intervals import half_interval
 from base.table import number
 from configs.small import SEEDS_BLEU, SEEDS_PERPLEXITY
 from paper.rows import RowRuns
@@ -64,14 +65,6 @@ def by_seed(row: RowRuns, key: str) -> dict[int, float]:
     """Returns a score of each seed; the logarithm of a perplexity."""
     scale: Callable[[float], float] = np.log if key == "perplexity" else float
     return {scored.run.config["seed"]: scale(scored.scores[key]) for scored in row.scored}
-
-
-def half_interval(differences: Float[np.ndarray, " seeds"]) -> float | None:
-    """Returns half the width of the 95 % t interval of the mean; None of fewer than two seeds, or one not finite."""
-    if len(differences) < 2 or not np.isfinite(differences).all():
-        return None
-    quantile = stats.t.ppf(1 - LEVEL / 2, len(differences) - 1)
-    return float(quantile * stats.sem(differences))
 
 
 def p_value(differences: Float[np.ndarray, " seeds"]) -> float | None:

@@ -250,7 +250,8 @@ def test_what_is_meant_for_a_closed_standard_error_goes_nowhere(tmp_path: Path) 
     script.write_text(
         "import os, sys\nfrom base.command import run\nfrom base.errors import UserError\n"
         "def main(argv):\n    with open(argv[1], 'wb'):\n        os.write(2, b'of a library')\n"
-        "    print('a result')\n    sys.stderr.isatty()\n    raise UserError('a mistake')\n"
+        "    print('a result')\n    sys.stderr.isatty()\n"
+        "    print('of a file in no encoding: \\udcff', file=sys.stderr)\n    raise UserError('a mistake')\n"
         "run(main)\n"
     )
     written, environment = tmp_path / "written", os.environ | {"PYTHONPATH": str(ROOT)}

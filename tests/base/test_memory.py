@@ -29,3 +29,21 @@ def test_without_such_a_file_the_system_is_asked(monkeypatch: pytest.MonkeyPatch
     own = memory.largest_resident()
     monkeypatch.setattr(memory, "STATUS", tmp_path / "none")
     assert own / 2 < memory.largest_resident() < 64 * 2**30
+
+
+def test_a_container_or_a_job_may_use_less_than_the_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    groups = tmp_path / "groups"
+    monkeypatch.setattr(memory, "GROUPS", groups)
+    monkeypatch.setattr(memory, "LIMITS", tmp_path)
+    whole = memory.most_allowed()  # no groups
+    job = tmp_path / "slurm" / "job_7"
+    old = tmp_path / "memory" / "docker"
+    for folder in (job / "step_0", old):
+        folder.mkdir(parents=True)
+    groups.write_text("4:cpu,memory:/docker\n0::/slurm/job_7/step_0\n")
+    (job / "step_0" / "memory.max").write_text("max\n")
+    assert memory.most_allowed() == whole
+    (job / "memory.max").write_text(f"{3 << 20}\n")
+    assert memory.most_allowed() == 3 << 20
+    (old / "memory.limit_in_bytes").write_text(f"{2 << 20}\n")
+    assert memory.most_allowed() == 2 << 20

@@ -41,11 +41,11 @@ def test_a_job_of_known_size_shows_how_much_is_done_a_note_and_messages_above(te
     with redirect_stderr(terminal):
         bar = Bar("training", total=12, done=3, stays=True)
         bar.start()
-        bar.message("step 4/12 valid: loss [bold] 1")
+        bar.message("step 4/12 valid: loss [bold] 1, of grammar:train:5000")
         bar.update(5)
         bar.stop()
     first, *_, last = [line.strip() for line in terminal.text().splitlines() if line.strip()]
-    assert "step 4/12 valid: loss [bold] 1" in terminal.text()  # as it is, without markup
+    assert "step 4/12 valid: loss [bold] 1, of grammar:train:5000" in terminal.text()  # as it is, without markup
     assert first.startswith("training  3/12 ")
     assert last.startswith("training  5/12 ")
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
+from base.intervals import half_interval
 from base.table import Table
 from model.parameter_count import parameter_count
 from paper.published import TABLE3
@@ -155,13 +156,13 @@ def test_three_seeds_without_a_difference_are_significant_one_time_in_twenty() -
     found = draws[p_values < 0.05].mean(1)
     assert len(found) / len(draws) == pytest.approx(0.05, abs=0.01)
     assert (found < 0).mean() == pytest.approx(0.5, abs=0.1)
-    held = [abs(draw.mean()) <= (trend.half_interval(draw) or 0) for draw in draws]
+    held = [abs(draw.mean()) <= (half_interval(draw) or 0) for draw in draws]
     assert np.mean(held) == pytest.approx(0.95, abs=0.01)
 
 
 def test_the_interval_of_three_seeds_is_the_textbooks() -> None:
-    assert trend.half_interval(np.array([-1.0, 0.0, 1.0])) == pytest.approx(4.3027 / 3**0.5, abs=1e-4)
-    assert trend.half_interval(np.array([1.0])) is None
+    assert half_interval(np.array([-1.0, 0.0, 1.0])) == pytest.approx(4.3027 / 3**0.5, abs=1e-4)
+    assert half_interval(np.array([1.0])) is None
     assert trend.with_interval(np.array([2.0, 3.0, 4.0]), 2) == "+3.00 ± 2.48"
     assert trend.with_interval(np.array([]), 2) == ""
 
@@ -239,7 +240,7 @@ def test_what_a_row_changes_is_said_in_its_own_size() -> None:
 @pytest.mark.parametrize("wrong", [np.nan, np.inf])
 def test_what_is_not_finite_has_neither_p_nor_interval(wrong: float) -> None:
     differences = np.array([0.1, wrong, 0.2])
-    assert trend.p_value(differences) is None and trend.half_interval(differences) is None
+    assert trend.p_value(differences) is None and half_interval(differences) is None
     assert trend.p_values_of({"a": differences}) == {}
 
 

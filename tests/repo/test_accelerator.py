@@ -18,7 +18,7 @@ import pytest
 
 from base.errors import UserError
 from base.table import as_text
-from benchmarks.accelerator import checks, device, libraries, numerics, trainer
+from benchmarks.accelerator import checks, device, libraries, numerics, report, trainer
 from benchmarks.accelerator.checks import LEAST, check_corpora, check_device, check_packages
 from benchmarks.accelerator.process import Ended, in_fresh_process, run_whole
 from benchmarks.accelerator.record import (
@@ -372,3 +372,8 @@ def test_the_tests_of_the_miniature_are_in_its_file() -> None:
 
     text = (ROOT / TESTS["kernels"].file).read_text()
     assert all(re.search(rf"^def test_\w*{name}", text, re.MULTILINE) for name in QUICK.split(" or "))
+
+
+def test_a_page_of_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"nowhere: no such folder; give that of the records, results/accelerator$"):
+        report.main(["report", str(tmp_path / "nowhere")])

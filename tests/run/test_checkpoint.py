@@ -287,6 +287,16 @@ def test_a_temporary_checkpoint_takes_no_other_ones_place(tmp_path: Path) -> Non
         checkpoints.close()
 
 
+def test_a_temporary_checkpoint_is_none_of_every_kth(tmp_path: Path) -> None:
+    filled(tmp_path / "checkpoints", {3: None, 6: None}, keep_last=1, keep_every=3).close()
+    checkpoints = Checkpoints(tmp_path / "checkpoints", keep(keep_last=1, keep_every=3))
+    checkpoints.mark_temporary(6)
+    checkpoints.save(7, state(7), {"epoch": 1, "batch": 7}, None, {"seed": 0})
+    checkpoints.wait()
+    assert checkpoints.steps() == [3, 7]
+    checkpoints.close()
+
+
 def test_a_temporary_checkpoint_is_none_of_the_best(tmp_path: Path) -> None:
     filled(tmp_path / "checkpoints", {3: {"nll": 2.0}, 4: None}, keep_last=1, keep_best=1).close()
     checkpoints = Checkpoints(tmp_path / "checkpoints", keep(keep_last=1, keep_best=1))

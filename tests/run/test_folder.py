@@ -1,13 +1,18 @@
 """The folder of a run: which config it belongs to, its launches, and a one-line error if a record is damaged."""
 
 import json
+import os
+import socket
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from base.errors import UserError
 from configs.common import default
+from run import folder
 from run.folder import open_folder, record_launch
+from run.lock import other_holder
 from run.records import read_launches, read_metrics
 
 
@@ -104,6 +109,28 @@ def test_a_damaged_config_is_not_taken_over(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=rf"^{tmp_path}/config.json: damaged[^\n]*$"), open_folder(default(), tmp_path):
         pass
     assert (tmp_path / "config.json").read_text() == '{"seed": 0, "model": [1, 2]}'
+
+
+def test_a_process_keeps_its_folder_if_its_machine_gets_another_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_folder(default(), tmp_path):
+        monkeypatch.setattr(socket, "gethostname", lambda: "renamed")
+        assert other_holder(tmp_path) is None
+
+
+def test_code_beside_a_file_whose_name_is_in_no_encoding_has_its_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "folder.py").touch()
+    commit = ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "--message=one"]
+    for command in (["init", "--quiet"], ["config", "core.quotePath", "false"], ["add", "."], commit):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True)
+    (tmp_path / os.fsdecode(b"\xff")).touch()
+    monkeypatch.setattr(folder, "__file__", str(tmp_path / "run" / "folder.py"))
+    found = folder._git()
+    assert found is not None and found["dirty"] and len(found["commit"]) == 40
 
 
 def test_what_a_process_killed_at_its_start_left_is_no_obstacle(tmp_path: Path) -> None:

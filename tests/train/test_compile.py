@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -18,6 +19,7 @@ import jax
 import pytest
 from ml_collections import ConfigDict
 
+from base import memory
 from base.errors import UserError
 from configs import base
 from configs.common import default
@@ -210,11 +212,27 @@ def test_learned_positions_that_are_too_few_are_refused() -> None:
 def test_the_memory_of_this_machine_is_shared_by_its_processors_and_a_device_knows_its_own() -> None:
     (processor,) = jax.devices()
     machine = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 1 << 21}
-    with mock.patch.object(os, "sysconf", machine.get), mock.patch.object(jax, "local_device_count", lambda: 4):
+    without_groups = mock.patch.object(memory, "GROUPS", Path("/no/such/file"))
+    four = mock.patch.object(jax, "local_device_count", lambda: 4)
+    with mock.patch.object(os, "sysconf", machine.get), four, without_groups:
         assert programs.available(processor) == 2 << 30
     with mock.patch.object(jax, "devices", lambda: [accelerator]):
         accelerator = mock.Mock(memory_stats=lambda: {"bytes_limit": 5})
         assert programs.available(accelerator) == 5
+
+
+def test_the_share_of_a_gpus_memory_has_two_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpus, "_target", lambda device: mock.Mock(memory=1_000))
+    for name in ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"):
+        monkeypatch.delenv(name, raising=False)
+    assert gpus.available(None) == 750
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.5")
+    assert gpus.available(None) == 500
+    monkeypatch.setenv("XLA_CLIENT_MEM_FRACTION", ".9")
+    assert gpus.available(None) == 900
+    monkeypatch.setenv("XLA_CLIENT_MEM_FRACTION", "most")
+    with pytest.raises(UserError, match=r"^XLA_CLIENT_MEM_FRACTION=most: it must be a share of the memory, as 0\.75$"):
+        gpus.available(None)
 
 
 @needs_compiler

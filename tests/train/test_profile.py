@@ -231,7 +231,9 @@ def test_a_run_that_was_traced_is_resumed_by_the_same_command(tmp_path: Path, ca
     assert capsys.readouterr().err.startswith("note: --profile=2:3: this run has made 5 updates already, and ")
 
 
-@pytest.mark.parametrize("kind", ["NVIDIA H100 PCIe", "NVIDIA H100 NVL", "NVIDIA H200 NVL"])
+@pytest.mark.parametrize(
+    "kind", ["NVIDIA H100 PCIe", "NVIDIA H100 NVL", "NVIDIA H200 NVL", "NVIDIA A100-SXM4-40GB MIG 1g.5gb"]
+)
 def test_a_slower_form_of_a_known_accelerator_has_no_known_peak(kind: str) -> None:
     assert chip_of(kind) is None
 

@@ -17,6 +17,7 @@ from base.errors import UserError
 from train.sweep.picture import draw
 from train.sweep.plan import open_plan
 from train.sweep.point import Outcome, PointStatus
+from train.sweep.seeds import over_seeds
 from train.sweep.study import Study
 from train.sweep.table import as_csv, as_records, as_text, best_of
 
@@ -309,3 +310,27 @@ def test_points_that_set_a_key_to_what_it_is_have_the_same_tokens() -> None:
         points.append(PointStatus(f"h={changes['model.h']}", changes, "done", "", {"nll_best": nll}, {}))
     assert best_of(points, {"data.vocab_size": 1_800}) == points[1]
     assert best_of(points, {"data.vocab_size": 1_000}) is None
+
+
+def test_seeds_of_a_setting_are_one_row_with_their_interval() -> None:
+    points = []
+    for h, values in {1: (3.0, 3.2, 3.4), 2: (2.0, 2.4, 2.2), 4: (2.5,)}.items():
+        for seed, nll in enumerate(values):
+            overrides = {"model.h": h, "seed": seed}
+            points.append(PointStatus(f"h={h},seed={seed}", overrides, "done", "", {"nll_best": nll}, {}))
+    points.append(PointStatus("h=2,seed=9", {"model.h": 2, "seed": 9}, "running", "", {"nll_best": 9.0}, {}))
+    table = over_seeds(points, CONFIG)
+    assert table is not None
+    # Of three values 0.2 apart the interval is 4.3027 standard errors of 0.2 / sqrt(3), of differences 1.0, 0.8 and 1.2
+    # likewise.
+    assert table.rows == [
+        ("2", "3", "2.2000 ± 0.4968", ""),
+        ("4", "1", "2.5000", "+0.5000"),
+        ("1", "3", "3.2000 ± 0.4968", "+1.0000 ± 0.4968"),
+    ]
+    assert table.head == ("h", "seeds", "nll", "above the first")
+    assert over_seeds(points[:1] + points[3:4], CONFIG) is None  # no setting has two seeds
+    assert over_seeds([], CONFIG) is None
+    sizes = enumerate(points)
+    others = [point._replace(overrides=point.overrides | {"data.vocab_size": 8 + place}) for place, point in sizes]
+    assert over_seeds(others, CONFIG | {"data.vocab_size": 8}) is None

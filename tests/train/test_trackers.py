@@ -95,7 +95,7 @@ def test_wandb_offline_has_the_records_and_the_config(tmp_path: Path) -> None:
             record = wandb_internal_pb2.Record.FromString(content)
             items = {item.key or "/".join(item.nested_key): item.value_json for item in record.history.item}
             if "train/loss" in items:
-                losses[int(items["_step"])] = float(items["train/loss"])
+                losses[int(items["step"])] = float(items["train/loss"])
             configs += [item.value_json for item in record.run.config.update if item.key == "model.h"]
     assert losses == {1: 5.0, 2: 4.0}
     assert set(configs) == {"4"}

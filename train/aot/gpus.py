@@ -125,9 +125,20 @@ def is_described(device: Any) -> bool:
 
 
 def available(device: Any) -> int:
-    """Returns the bytes that jax would take: three quarters, unless XLA_PYTHON_CLIENT_MEM_FRACTION is set."""
-    share = float(os.environ.get("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.75"))
-    return int(share * _target(device).memory)
+    """Returns the bytes that jax would take: three quarters, unless XLA_CLIENT_MEM_FRACTION is set, or its old name.
+
+    Raises:
+      UserError: it is no number.
+    """
+    for name in ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"):
+        share = os.environ.get(name)
+        if share is None:
+            continue
+        try:
+            return int(float(share) * _target(device).memory)
+        except ValueError as error:
+            raise UserError(f"{name}={share}: it must be a share of the memory, as 0.75") from error
+    return int(0.75 * _target(device).memory)
 
 
 def cost_analysis(compiled: Any) -> dict[str, float]:

@@ -6,7 +6,6 @@ compiler in `libtpu` or in jax's CUDA plugin.
 
 import importlib.util
 import math
-import os
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -23,6 +22,7 @@ from jaxtyping import PRNGKeyArray
 from ml_collections import ConfigDict
 
 from base.errors import UserError, one_line
+from base.memory import most_allowed
 from base.tokens import Tokens
 from data.batching import Batch
 from data.pipeline import row_lengths
@@ -254,14 +254,14 @@ def facts(compiled: Any, text: str, mesh: Mesh) -> dict[str, Any]:
 def available(device: Any) -> int | None:
     """Returns the bytes of a device that jax may use; None for a TPU that is not here, whose compiler itself refuses.
 
-    CPU devices share the machine's memory.
+    CPU devices share the machine's memory, or as much of it as a container or a job may use.
     """
     if device not in jax.devices():
         return gpus.available(device) if device.platform == "gpu" else None
     stats = device.memory_stats() or {}
     if "bytes_limit" in stats:
         return stats["bytes_limit"]
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // jax.local_device_count()
+    return most_allowed() // jax.local_device_count()
 
 
 def _compile(lowered: Any) -> Any:

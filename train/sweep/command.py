@@ -9,6 +9,7 @@ from typing import Any
 from absl import flags
 from ml_collections import config_flags
 
+from base import table
 from base.errors import UserError
 from base.files import output_file
 from base.keys import flat
@@ -18,6 +19,7 @@ from train.sweep.expressions import Point
 from train.sweep.picture import draw
 from train.sweep.plan import Sweep, open_plan, read_plan, whole_config
 from train.sweep.point import PointStatus
+from train.sweep.seeds import over_seeds
 from train.sweep.study import HeldPoint, Study, try_out, without_password
 from train.sweep.table import as_csv, as_records, as_text, best_of, other_tokens
 from train.sweep.worker import Stop, work
@@ -89,6 +91,9 @@ def show(options: flags.FlagValues, workdir: Path) -> int:
         print(json.dumps(records, indent=1, ensure_ascii=False))
     elif options.table:
         print(as_text(records))
+        seeds = over_seeds(points, config)
+        if seeds:
+            print(f"\n{table.as_text(seeds)}")
     if options.best:
         print(_command_of_best(points, config, workdir))
     if drawn:
