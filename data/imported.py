@@ -6,6 +6,7 @@
 import base64
 import copy
 import json
+import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
 from itertools import pairwise, takewhile
@@ -22,6 +23,7 @@ from data.symbols import SPECIALS, Listed, Symbols
 from data.tokenizer import Tokenizer, encodable, until_end
 
 _END = "</w>"
+_T5_TASK = re.compile(r"(translate \w+ to \w+|summarize): ")  # those whose source is a text, which may be cut
 _PADDING = 256  # ids that a model may have beyond its tokenizer's, so that their number is a round one
 
 
@@ -325,3 +327,8 @@ class Unigram(_Inner):
         super().__init__(content, fields, name)
         sentinels = (self._ids.get(f"<extra_id_{number}>", PAD) for number in range(self.vocab_size))
         self.sentinels = tuple(takewhile(lambda number: number != PAD, sentinels))
+
+    def leading(self, text: str) -> str:
+        """Returns the task of T5 that a source begins with, as `summarize: `; "" if it names none."""
+        found = _T5_TASK.match(text)
+        return found[0] if found else ""

@@ -154,7 +154,7 @@ class Tokenizer:
         return sum(self.encode(text).count(UNK) for text in texts)
 
     def leading(self, text: str) -> str:
-        """Returns the beginning of a source that each part of it needs: the target's language, of some imports."""
+        """Returns the beginning of a source that each part of it needs: the target's language, or T5's task."""
         return ""
 
     def word_starts(self, ids: Sequence[int]) -> list[bool]:

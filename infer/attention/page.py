@@ -105,7 +105,7 @@ def as_json(kinds: Mapping[str, Kind], choices: Mapping[str, Sequence[Choice | N
 def _choice_as_json(choice: Choice | None) -> dict[str, Any] | None:
     if choice is None:
         return None
-    pieces = labels([piece for piece, _ in choice.best])
+    pieces = [labels([piece])[0] for piece, _ in choice.best]  # one by one: alternatives are no text
     thousandths = [round(1000 * probability, 4) for _, probability in choice.best]
     return {
         "probability": round(1000 * choice.probability, 4),

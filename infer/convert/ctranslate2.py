@@ -41,7 +41,7 @@ README = """A CTranslate2 model ({quantization}) and its sentencepiece model, wh
     lines = ["A sentence.", "Another one."]
     found = translator.translate_batch(
         pieces.encode(lines, out_type=str), beam_size={beam}, length_penalty={alpha}, max_decoding_length={longest},
-        max_input_length=0,
+        max_input_length=0, min_decoding_length=0, suppress_sequences=[["<pad>"], ["<s>"]],
     )
     print([pieces.decode(one.hypotheses[0]) for one in found])
 
@@ -50,6 +50,7 @@ What differs from the code that trained it:
 - Length penalty: {penalty}
   Where they differ, beam search with the same alpha may choose another hypothesis.
 - Stopping: {stopping}
+- By itself CTranslate2 gives no empty translation, and it may write `<pad>` and `<s>`: hence the last two arguments.
 - An output had at most {extra_length} subwords more than its source; max_decoding_length is one number for all.
 - A sentence {length}; the code splits long lines into pieces. Without
   `max_input_length=0`, CTranslate2 drops what follows the first 1,024 subwords, and says nothing.

@@ -124,9 +124,10 @@ def _answer_of(shown: _Shown, text: str, target: str) -> dict[str, Any]:
     }
     tokenizer = run.tokenizer
     output = output_ids(tokenizer, target or best.tokens)
-    longest = max(len(tokenizer.encode(text)), len(output))
-    if longest > LONGEST_MAP:
-        return answer | {"note": f"no attention is shown for more than {LONGEST_MAP} subwords"}
+    is_long = max(len(tokenizer.encode(text)), len(output)) > LONGEST_MAP
+    without_maps = {"note": f"no attention is shown for more than {LONGEST_MAP} subwords"}
+    if is_long and not target:
+        return answer | without_maps
     try:
         choices, log_prob = translation_choices(run.model_config, run.params, tokenizer, text, output)
         if target:
@@ -134,6 +135,8 @@ def _answer_of(shown: _Shown, text: str, target: str) -> dict[str, Any]:
             penalty = length_penalty(jnp.array(len(choices)), decoding.alpha, decoding.length_penalty)
             forced = Hypothesis(target, log_prob / float(penalty), log_prob, ())
             answer["forced"] = _hypothesis_as_json(forced)
+        if is_long:
+            return answer | without_maps
         maps = attention_maps(run.model_config, run.params, tokenizer, text, output)
     except (UserError, ValueError) as error:
         return answer | {"note": str(error)}

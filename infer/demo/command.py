@@ -15,6 +15,8 @@ def main(options: Any) -> None:
         raise UserError("--host= is empty: name an address; 127.0.0.1 is reachable from this machine only")
     try:
         server = listen(options.host, options.port)
+    except (TypeError, UnicodeError) as error:  # of the encoding of host names
+        raise UserError(f"--host={options.host!r}: no name of a host") from error
     except OSError as error:
         is_the_port = error.errno in (errno.EADDRINUSE, errno.EACCES)
         cure = "try another --port" if is_the_port else "--host must be an address of this machine"

@@ -78,10 +78,19 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str], *, word_order: in
 def ter(hypotheses: Sequence[str], references: Sequence[str], *, language: str = "") -> Score:
     """Computes TER: edits, moves of phrases among them, per word of the reference (Snover et al. 2006); 0 is best.
 
-    Of languages that put no spaces between words, it is per character, and punctuation is split off.
+    For Chinese sacreBLEU's way is taken, which splits off characters and punctuation, and for Japanese, whose kana it
+    would not split, each character is a word.
     """
-    is_unspaced = _code(language) in _UNSPACED
-    return _scored(TER(normalized=is_unspaced, asian_support=is_unspaced), hypotheses, references)
+    code = _code(language)
+    if code == "ja":
+        score = _scored(TER(), _spelled(hypotheses), _spelled(references))
+        return score._replace(signature=f"{score.signature}|words:characters")
+    return _scored(TER(normalized=code == "zh", asian_support=code == "zh"), hypotheses, references)
+
+
+def _spelled(lines: Sequence[str]) -> list[str]:
+    """Returns lines whose characters are words, without their white space."""
+    return [" ".join("".join(line.split())) for line in lines]
 
 
 def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> Score:

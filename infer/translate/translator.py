@@ -48,7 +48,8 @@ _BREAKS = (
     r"\s+",
     r"(?=.)",
 )
-_WITHOUT_SPACE = tuple("。！？、，；：」』")  # what follows these in Chinese and Japanese follows at once
+# What follows these in Chinese and Japanese follows at once.
+_WITHOUT_SPACE = re.compile(r"([。！？][」』”’）]*|[、，；：」』）])$")
 
 
 class Hypothesis(NamedTuple):
@@ -148,9 +149,9 @@ class Translator:
         """Returns the translations of `texts`, in order; a line without subwords gives the empty text.
 
         A line beyond the input limit is split, if possible between sentences, or else between words; the translations
-        of its pieces are joined with spaces, their log-probabilities and scores are summed, and a warning goes to
-        stderr. `first_line` numbers the first text, in warnings and for sampling. `required` has an item for each text,
-        or none. `progress` is called with the number of rows (lines or pieces) done.
+        of its pieces are joined as their script is written, their log-probabilities and scores are summed, and a
+        warning goes to stderr. `first_line` numbers the first text, in warnings and for sampling. `required` has an
+        item for each text, or none. `progress` is called with the number of rows (lines or pieces) done.
 
         Raises:
           UserError: something is required of a line that is split, or that has no room for it, or of samples.
@@ -379,7 +380,7 @@ def _join(pieces: list[list[Hypothesis]]) -> Translation:
 
 def _joined(texts: list[str]) -> str:
     """Returns the texts with spaces between them, but where Chinese and Japanese have none."""
-    separated = [text if text.endswith(_WITHOUT_SPACE) else f"{text} " for text in texts]
+    separated = [text if _WITHOUT_SPACE.search(text) else f"{text} " for text in texts]
     return "".join(separated).removesuffix(" ")
 
 

@@ -24,7 +24,7 @@ from infer.attention.choices import choices_of_kinds, translation_choices
 from infer.attention.drawing import draw_png, write_html
 from infer.attention.kinds import KINDS
 from infer.attention.maps import AttentionMap, attention_maps, run_maps, select, titled
-from infer.attention.page import labels, page
+from infer.attention.page import Choice, _choice_as_json, labels, page
 from infer.runs import Run, open_run
 from infer.translate.translator import translate_one
 from model import language_model, masked_lm, prefix_lm, recurrent_translator
@@ -347,3 +347,11 @@ def test_what_chooses_for_a_png_is_refused_for_other_files(tmp_path: Path, name:
     given.output = str(tmp_path / "map.html")
     with pytest.raises(UserError, match=rf"^--{name} chooses what a PNG shows; the other files hold everything"):
         command.check(given)
+
+
+def test_alternatives_that_are_bytes_are_not_read_as_one_character() -> None:
+    choice = Choice(0.4, 1, [("<0xC3>", 0.4), ("<0xA4>", 0.3)])
+    shown = _choice_as_json(choice)
+    assert shown is not None
+    (first, _), (second, _) = shown["best"]
+    assert first != "ä" and second != "″" and first != second

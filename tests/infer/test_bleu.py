@@ -182,6 +182,8 @@ def test_a_language_without_spaces_is_not_one_word_a_line() -> None:
     assert scores["ter"] == pytest.approx(100 / 25)
     assert "asian:yes" in scores["signatures"]["ter"]
     assert bleu.ter(hypotheses, references).value == pytest.approx(50)
+    kana = bleu.ter(["わたしはねこです"], ["わたしはいぬです"], language="ja")
+    assert kana.value == pytest.approx(100 * 2 / 8) and kana.signature.endswith("|words:characters")
 
 
 @pytest.mark.parametrize("country", ["de-DE", "de_CH"])

@@ -297,6 +297,9 @@ def test_the_demo_splits_sentences_forces_a_target_warms_up_and_is_a_link(browse
     assert browser.value(buttons) == sentences
     assert browser.value("document.querySelector('.whole').textContent") == "THE DOG SLEEPS. IT IS OLD! GOOD"
     assert browser.value("document.querySelector('.best').textContent") == "THE DOG SLEEPS."
+    asked_of = "sentences({ text: '>>deu<< A dog. A cat.\\nsummarize: It is. Old.', target: '' })"
+    assert browser.value(asked_of) == [">>deu<< A dog.", ">>deu<< A cat.", "summarize: It is.", "summarize: Old."]
+    assert browser.value("joined(['你好。', '（再见。）', '', 'One.', 'Two.'])") == "你好。（再见。）One. Two."
     browser.value("document.querySelectorAll('.sentences button')[1].click()")
     assert browser.value("document.querySelector('.best').textContent") == "IT IS OLD!"
 

@@ -110,7 +110,7 @@ def demo(tmp_path: Path) -> Demo:
 
 
 @pytest.mark.slow
-def test_a_target_of_the_user_s_own_is_scored_and_looked_at(demo: Demo) -> None:
+def test_a_target_of_the_user_s_own_is_scored_and_looked_at(demo: Demo, monkeypatch: pytest.MonkeyPatch) -> None:
     (found,) = demo.answer("The dog sleeps.", "Der Hund")["runs"]
     assert found["forced"]["text"] == "Der Hund"
     cross = found["maps"]["cross"]
@@ -122,6 +122,10 @@ def test_a_target_of_the_user_s_own_is_scored_and_looked_at(demo: Demo) -> None:
     assert "choices" not in found["maps"]["encoder"]
     (own,) = demo.answer("The dog sleeps.")["runs"]
     assert "forced" not in own and own["hypotheses"] == found["hypotheses"]
+    monkeypatch.setattr(infer.demo.answers, "LONGEST_MAP", 2)  # too long for maps, which a score does not need
+    (long,) = demo.answer("The dog sleeps.", "Der Hund")["runs"]
+    assert long["forced"] == found["forced"] and long["maps"] == {}
+    assert long["note"] == "no attention is shown for more than 2 subwords"
     n = len(own["maps"]["cross"]["queries"])
     log_prob = sum(math.log(choice["probability"] / 1000) for choice in own["maps"]["cross"]["choices"])
     assert own["hypotheses"][0]["score"] == pytest.approx(log_prob / ((5 + n) / 6) ** 0.6, rel=1e-3), "what it wrote"
@@ -189,6 +193,12 @@ def test_limits_and_foreign_pages(server: ThreadingHTTPServer) -> None:
     assert ask(server, "GET", "/../server.py")[0] == 404
     assert ask(server, "POST", "/translate", None, Content_Length="-1", Content_Type="application/json")[0] == 411
     assert ask(server, "PUT", "/")[0] == 501
+
+
+@pytest.mark.parametrize("host", ["é" * 70, "\udcff"], ids=["too long", "in no encoding"])
+def test_a_host_that_no_name_can_be_is_refused(host: str) -> None:
+    with pytest.raises(UserError, match=r"^--host=.*: no name of a host$"):
+        main(SimpleNamespace(host=host, port=0, workdir="no run", checkpoint=None))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0", "127.0.0.2"])

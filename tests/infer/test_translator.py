@@ -10,6 +10,7 @@ from jax.sharding import Mesh
 
 from base.errors import UserError
 from base.ids import EOS
+from data.imported import Unigram
 from data.tokenizer import Tokenizer
 from infer.translate import stages
 from infer.translate.options import Decoding, Sampling
@@ -166,6 +167,21 @@ def test_pieces_are_joined_as_their_script_is_written() -> None:
 
     assert joined("你好。", "再见。") == "你好。再见。"
     assert joined("One.", "", "Two.") == "One. Two."
+    assert joined("（你好。）", "再见。") == "（你好。）再见。"
+    assert joined("He said “yes.”", "Two.") == "He said “yes.” Two."
+
+
+@pytest.mark.parametrize(
+    ("text", "leading"),
+    [
+        ("translate English to German: A dog. A cat.", "translate English to German: "),
+        ("summarize: A dog. A cat.", "summarize: "),
+        ("We translate English to German: well.", ""),
+        ("cola sentence: A dog.", ""),
+    ],
+)
+def test_each_piece_of_a_line_for_t5_has_its_task(text: str, leading: str) -> None:
+    assert Unigram.__new__(Unigram).leading(text) == leading
 
 
 def test_ten_thousand_words_and_no_spaces_are_cut_without_loss(config, tokenizer):
