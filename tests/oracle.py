@@ -66,12 +66,19 @@ def gelu(x):
     return x * up_to, up_to + x * np.exp(-x * x / 2) / np.sqrt(2 * np.pi)
 
 
+def gelu_tanh(x):
+    """GPT-2's approximation of `gelu`, and its derivative."""
+    a = np.sqrt(2 / np.pi)
+    tanh = np.tanh(a * (x + 0.044715 * x**3))
+    return 0.5 * x * (1 + tanh), 0.5 * (1 + tanh) + 0.5 * x * (1 - tanh**2) * a * (1 + 3 * 0.044715 * x**2)
+
+
 def silu(x):
     sigmoid = 1 / (1 + np.exp(-x))
     return x * sigmoid, sigmoid + x * sigmoid * (1 - sigmoid)
 
 
-ACTIVATIONS = {"relu": relu, "gelu": gelu, "silu": silu, "geglu": gelu, "swiglu": silu}
+ACTIVATIONS = {"relu": relu, "gelu": gelu, "gelu_tanh": gelu_tanh, "silu": silu, "geglu": gelu, "swiglu": silu}
 
 
 class Oracle:
@@ -162,14 +169,15 @@ class Oracle:
 
     def embed(self, ids, side):
         name = "embed" if self.c.tie_embeddings else f"{side}_embed"
-        x = self.p[name][ids] * np.sqrt(self.c.d_model)
+        factor = np.sqrt(self.c.d_model) if self.c.scale_embeddings else 1.0
+        x = self.p[name][ids] * factor
         if self.c.positions == "sinusoidal":
             x = x + positional_encoding(ids.shape[1], self.c.d_model)
         if self.c.positions == "learned":
             x = x + self.p[f"{side}_positions"][: ids.shape[1]]
 
         def back(dx):
-            np.add.at(self.gradients[name], ids, dx * np.sqrt(self.c.d_model))
+            np.add.at(self.gradients[name], ids, dx * factor)
             if self.c.positions == "learned":
                 self.gradients[f"{side}_positions"][: ids.shape[1]] += dx.sum(0)
 
@@ -177,14 +185,17 @@ class Oracle:
 
     def logits(self, x):
         name = "embed" if self.c.tie_embeddings else "softmax"
+        factor = self.c.d_model**-0.5 if self.c.scale_logits else 1.0
 
         def back(dy):
-            self.gradients[name] += np.einsum("btv,btd->vd", dy, x)
-            return dy @ self.p[name]
+            self.gradients[name] += factor * np.einsum("btv,btd->vd", dy, x)
+            return factor * dy @ self.p[name]
 
-        return x @ self.p[name].T, back
+        return factor * x @ self.p[name].T, back
 
     def layer_norm(self, x, name):
+        if self.c.norm_kind == "rms":
+            return self.rms_norm(x, name)
         scale, bias = self.p[name + "/scale"], self.p[name + "/bias"]
         mean = x.mean(-1, keepdims=True)
         deviation = np.sqrt(((x - mean) ** 2).mean(-1, keepdims=True) + LAYER_NORM_EPSILON)
@@ -248,9 +259,7 @@ class Oracle:
         return f
 
     def rms_norm(self, x, name):
-        """x over the root of its mean square, times a scale; itself without `qk_norm`."""
-        if not self.c.qk_norm:
-            return x, lambda dy: dy
+        """x over the root of its mean square, times a scale."""
         scale = self.p[name + "/scale"]
         size = np.sqrt((x**2).mean(-1, keepdims=True) + LAYER_NORM_EPSILON)
         hat = x / size
@@ -261,6 +270,9 @@ class Oracle:
             return (d_hat - hat * (d_hat * hat).mean(-1, keepdims=True)) / size
 
         return hat * scale, back
+
+    def query_or_key(self, x, name):
+        return self.rms_norm(x, name) if self.c.qk_norm else (x, lambda dy: dy)
 
     def relative_vectors(self, name, after_ts, relative):
         """Shaw et al.'s vectors a^K and a^V of each query and key, [t, s, k] and [t, s, e]; zeros if there are none."""
@@ -277,6 +289,7 @@ class Oracle:
 
     def attention(self, name, x, memory, mask, *, relative):
         """Output and backward, which returns the gradients of x and of memory. One head at a time, as in the paper."""
+        divisor = np.sqrt(self.c.d_k) if self.c.scale_attention else 1.0
         wq, wk, wv, wo = (self.p[f"{name}/{part}"] for part in ("wq", "wk", "wv", "wo"))
         rope, alibi = relative and self.c.positions == "rope", relative and self.c.positions == "alibi"
         t5, table = relative and self.c.positions == "t5", f"{name.split('/')[0]}/relative_bias"
@@ -287,8 +300,8 @@ class Oracle:
         distance = np.abs(np.arange(x.shape[1])[:, None] - np.arange(memory.shape[1])[None])
         out, heads = 0.0, []
         for i in range(self.c.h):
-            q, q_back = self.rms_norm(x @ wq[:, i], name + "/q_norm")
-            k, k_back = self.rms_norm(memory @ wk[:, i], name + "/k_norm")
+            q, q_back = self.query_or_key(x @ wq[:, i], name + "/q_norm")
+            k, k_back = self.query_or_key(memory @ wk[:, i], name + "/k_norm")
             v = memory @ wv[:, i]
             if rope:
                 q, k = np.einsum("tij,btj->bti", turn, q), np.einsum("sij,bsj->bsi", turn, k)
@@ -297,12 +310,12 @@ class Oracle:
             if additive:
                 scores = energies @ self.p[name + "/energy"][i]
             else:
-                scores = q @ k.swapaxes(1, 2) / np.sqrt(self.c.d_k)
+                scores = q @ k.swapaxes(1, 2) / divisor
             if alibi:
                 scores = scores - slopes(self.c.h)[i] * distance
             if t5:
                 scores = scores + self.p[table][bucket_ts, i]
-            scores = scores + np.einsum("btk,tsk->bts", q, vectors_k) / np.sqrt(self.c.d_k)
+            scores = scores + np.einsum("btk,tsk->bts", q, vectors_k) / divisor
             scores = np.where(mask, scores, -1e9)
             largest = scores.max(-1, keepdims=True)
             weights = np.exp(scores - largest)
@@ -318,12 +331,12 @@ class Oracle:
                 d_head = dy @ wo[i].T
                 d_weights, dv = d_head @ v.swapaxes(1, 2), weights.swapaxes(1, 2) @ d_head
                 d_weights = d_weights + np.einsum("bte,tse->bts", d_head, vectors_v)
-                d_scores = weights * (d_weights - (weights * d_weights).sum(-1, keepdims=True)) / np.sqrt(self.c.d_k)
+                d_scores = weights * (d_weights - (weights * d_weights).sum(-1, keepdims=True)) / divisor
                 if t5:
-                    np.add.at(self.gradients[table][:, i], bucket_ts, d_scores.sum(0) * np.sqrt(self.c.d_k))
+                    np.add.at(self.gradients[table][:, i], bucket_ts, d_scores.sum(0) * divisor)
                 dq, dk = d_scores @ k, d_scores.swapaxes(1, 2) @ q
                 if energies is not None:
-                    d_scores = d_scores * np.sqrt(self.c.d_k)
+                    d_scores = d_scores * divisor
                     self.gradients[name + "/energy"][i] += np.einsum("bts,btsk->k", d_scores, energies)
                     d_sum = d_scores[..., None] * self.p[name + "/energy"][i] * (1 - energies**2)
                     dq, dk = d_sum.sum(2), d_sum.sum(1)

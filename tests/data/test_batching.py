@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from base.errors import UserError
 from base.ids import BOS, EOS
 from base.tokens import Tokens
+from data import plans
 from data.batching import Batch, make_batch
 from data.length_batches import length_batches
-from data.plans import PlannedBatch, bucket_plan, pack_plan
+from data.plans import PlannedBatch, bucket_plan, pack_plan, window_plan
 from data.sources import open_corpus
 from data.tokenizer import Tokenizer
 
@@ -232,3 +233,18 @@ def test_non_pad_share_of_multi30k(tmp_path: Path) -> None:
     for tokens in (4_096, 8_192):
         assert non_pad_share(lengths_n2, bucket_plan(lengths_n2, tokens=tokens, buckets=buckets)) >= 0.85
         assert non_pad_share(lengths_n2, pack_plan(lengths_n2, tokens=tokens, pack_length=256)) >= 0.92
+
+
+def test_a_corpus_of_several_parts_is_packed_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths_n2 = np.random.default_rng(0).integers(1, 9, (300, 2), dtype=np.int32)
+    whole = pack_plan(lengths_n2, tokens=64, pack_length=16)
+    monkeypatch.setattr(plans, "_AT_ONCE", 64)
+    parts = pack_plan(lengths_n2, tokens=64, pack_length=16)
+    assert all(np.array_equal(one.rows_bc, other.rows_bc) for one, other in zip(whole, parts, strict=True))
+    numbers = np.concatenate([batch.rows_bc.ravel() for batch in parts])
+    assert sorted(numbers[numbers >= 0].tolist()) == list(range(300))
+
+
+def test_a_text_whose_places_need_more_than_32_bits_is_refused() -> None:
+    with pytest.raises(UserError, match=r"the text has 2,147,483,648 ids: too few, or more than 2\^31"):
+        window_plan(1 << 31, tokens=64, length=16)

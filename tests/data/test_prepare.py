@@ -128,6 +128,12 @@ def test_a_damaged_cache_is_made_again(spec, tokenizer, tmp_path, name, damage) 
     assert [path.name for path in tmp_path.iterdir()] == [folder.name]
 
 
+def test_chunks_that_are_encoded_at_once_stay_in_order(spec, tokenizer, tmp_path, monkeypatch) -> None:
+    whole = texts(make(spec, tokenizer, tmp_path / "one"), tokenizer)
+    monkeypatch.setattr(module, "_CHUNK", 2)
+    assert texts(make(spec, tokenizer, tmp_path / "many"), tokenizer) == whole
+
+
 def test_ids_take_two_bytes_where_they_fit() -> None:
     assert [id_type(size).itemsize for size in (300, 65_536, 65_537)] == [2, 2, 4]
 

@@ -134,6 +134,11 @@ def test_every_reading_has_a_signature_and_no_two_are_the_same():
     assert all(part in scores["signatures"]["bleu_tok"] for part in ("moses:de", "tok:none", "smooth:none"))
 
 
+def test_chrf_plus_plus_counts_words_in_pairs():
+    signatures = bleu.all_scores(["a b c d"], ["a b c e"], "de")["signatures"]
+    assert "|nw:2|" in signatures["chrf_pp"] and "|nw:0|" in signatures["chrf"]
+
+
 def test_unequal_or_empty_corpora_are_refused():
     with pytest.raises(ValueError, match="2 hypotheses for 1 references"):
         bleu.sacrebleu(["a", "b"], ["a"])

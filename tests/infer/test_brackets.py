@@ -137,6 +137,19 @@ def test_a_quote_deleted_on_one_side_is_put_back() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("gold", "parsed"),
+    [
+        ("(S (POS ') ('' ') (POS '))", "(S (POS ') ('' ') ('' '))"),
+        ("(S ('' ') ('' '))", "(S ('' ') (POS '))"),
+        ("(S (POS ') ('' '))", "(S (POS ') (POS '))"),
+    ],
+)
+def test_several_quotes_are_put_back_one_by_one(gold: str, parsed: str) -> None:
+    quotes = COLLINS._replace(quote_labels=("POS", "''"))
+    assert one(gold, parsed, quotes).status == VALID
+
+
 def test_the_summary_counts_valid_sentences_only_and_cuts_by_length() -> None:
     long = "(S " + "(NN a) " * 41 + ")"
     gold = ["(S (NP (NN a)) (NN b))", "(S (NN a))", "(S (NN a))", long]

@@ -35,3 +35,8 @@ def test_an_empty_source_is_among_the_shortest() -> None:
 def test_sides_of_different_lengths_are_refused() -> None:
     with pytest.raises(ValueError, match="zip"):
         by_length(["a", "b"], ["a"], ["a"])
+
+
+def test_a_band_of_chinese_is_scored_by_its_words() -> None:
+    (band,) = by_length(["a b"], ["他在公园里读一本旧书。"], ["他在公园里看一本旧书。"], "zh")
+    assert band["sacrebleu"] > 50

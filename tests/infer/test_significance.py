@@ -22,6 +22,7 @@ def test_a_better_system_is_found_to_be_better() -> None:
     assert found.scores[0] < 80
     assert found.p < 0.05
     assert "bs:1000|ar:200|seed:12345" in found.signature
+    assert found.intervals[1] == 0 < found.intervals[0]  # a perfect system is so on whatever lines are drawn
 
 
 def test_equal_systems_are_not_told_apart() -> None:

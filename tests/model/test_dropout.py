@@ -153,6 +153,14 @@ def test_index_words_are_the_row_major_index_and_split_where_one_word_is_not_eno
     np.testing.assert_array_equal(np.asarray(high).ravel(), index // 10)
 
 
+def test_elements_that_differ_in_the_high_word_alone_are_independent(monkeypatch):
+    rows, columns = (jax.lax.broadcasted_iota(jnp.uint32, SHAPE, axis) for axis in (0, 1))
+    monkeypatch.setattr(noise_module, "index_words", lambda shape, rows_b: (columns, rows))
+    keep = mask(jax.random.key(3), rate=0.5)
+    agreeing = (keep[:-1] == keep[1:]).mean()
+    assert abs(agreeing - 0.5) < 6 * 0.5 / (127 * 512) ** 0.5
+
+
 def test_arrays_beyond_one_word_get_two_and_axes_beyond_it_are_refused():
     shape = (2, 2**31 + 2)
     low, high = jax.eval_shape(lambda: index_words(shape, jnp.arange(2)))

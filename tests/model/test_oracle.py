@@ -17,6 +17,14 @@ from tests.tolerance import relative_error
 EPS_LS = 0.1
 TOLERANCE = 1e-5
 SHARED = {"share_layers": True, "qk_norm": True, "softmax_one": True, "activation": "geglu"}
+# What GPT-2 and T5 do otherwise than the paper.
+UNSCALED = {
+    "scale_attention": False,
+    "scale_embeddings": False,
+    "scale_logits": True,
+    "norm_kind": "rms",
+    "activation": "gelu_tanh",
+}
 CASES = [
     pytest.param({"N": 2}, id="base"),
     *(pytest.param({"positions": kind, "N": 1}, id=kind, marks=pytest.mark.slow) for kind in POSITIONS[1:]),
@@ -24,6 +32,7 @@ CASES = [
     pytest.param({"norm": "pre", "N": 1, "h": 3, "d_k": 8, "d_v": 4, "positions": "alibi"}, id="three-heads"),
     pytest.param({"N": 1, "tie_embeddings": False, "positions": "learned"}, id="untied"),
     pytest.param({"N": 1, "positions": "shaw", "max_distance": 3, "norm": "deep", "activation": "swiglu"}, id="shaw"),
+    pytest.param({"N": 1, **UNSCALED, "positions": "shaw", "max_distance": 3}, id="unscaled-shaw"),
     *(
         pytest.param({"N": 1, **changes}, id=name, marks=pytest.mark.slow)
         for name, changes in {
@@ -31,6 +40,9 @@ CASES = [
             "shaw-clipped": {"positions": "shaw", "max_distance": 3},
             "deep-norm": {"norm": "deep", "N": 3},
             "shared-layers": {"share_layers": True, "N": 3},
+            "unscaled": UNSCALED,
+            "gelu": {"activation": "gelu"},
+            "silu": {"activation": "silu", "norm_kind": "rms"},
             "geglu": {"activation": "geglu"},
             "swiglu": {"activation": "swiglu"},
             "qk-norm": {"qk_norm": True},

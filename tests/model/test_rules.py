@@ -11,7 +11,7 @@ from base.ids import BOS, EOS, PAD
 from model.search.beam import beam_search
 from model.search.diverse import diverse_search
 from model.search.ensemble import Ensemble
-from model.search.rules import Rules
+from model.search.rules import Rules, bank_of
 from model.search.state import run_search
 from tests.model.test_search import EXTRA, SOURCE_BS, Oracle, assert_same, penalty, tiny, unpad
 
@@ -189,3 +189,9 @@ def test_groups_that_do_not_divide_the_beam_are_refused(model_and_oracle):
     model, params, _ = model_and_oracle
     with pytest.raises(ValueError, match="groups is 4; it must divide the beam of 6"):
         diverse_search(model, params, jnp.asarray(ROWS), beam=6, alpha=0.6, extra_length=EXTRA, groups=4, diversity=1.0)
+
+
+def test_of_phrases_that_begin_alike_one_is_open_in_a_bank() -> None:
+    phrases_bcl = jnp.array([[[6, 3], [6, 5]]], jnp.int32)
+    ids_bmt = jnp.array([[[6, 0, 0]]], jnp.int32)
+    assert bank_of(phrases_bcl, ids_bmt, jnp.array(1)).tolist() == [[1]]

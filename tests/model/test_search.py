@@ -17,6 +17,7 @@ from model.config import ModelConfig
 from model.search import state
 from model.search.beam import beam_search, length_penalty
 from model.search.diverse import diverse_search
+from model.search.ensemble import model_or_ensemble
 from model.search.sampling import sample, truncate
 from model.search.scoring import forced_log_probs
 from model.search.state import Hypotheses, keep_best, run_search
@@ -336,6 +337,15 @@ def test_limit_is_the_source_with_its_eos_plus_extra_and_ends_in_eos():
         assert len(ids) <= len(unpad(source)) + EXTRA and ids[-1] == EOS and ids.count(EOS) == 1
 
 
+def test_no_output_is_longer_than_the_learned_positions_of_any_member():
+    source_bs = jnp.ones((1, 6), jnp.int32)
+    limit_b, steps = state.translation_limits(source_bs, 4, 8)
+    assert (limit_b.tolist(), steps) == ([8], 8)
+    members = (ModelConfig(12), ModelConfig(12, positions="learned", max_positions=8))
+    limit_b, steps = model_or_ensemble(members).output_limits(source_bs, 4)
+    assert (limit_b.tolist(), steps) == ([8], 8)
+
+
 def test_hypotheses_are_distinct_and_sorted(model_and_oracle):
     model, params, _ = model_and_oracle
     found = searcher(model, beam=8, alpha=0.6, extra_length=EXTRA, nbest=8)(params, SOURCE_BS)
@@ -456,6 +466,8 @@ def test_top_k_and_top_p_keep_what_they_say():
     assert np.isfinite(truncate(logits, 0, 0.65))[0, 0].tolist() == [False, True, False, True]
     assert np.isfinite(truncate(logits, 0, 0.75))[0, 0].tolist() == [False, True, True, True]
     assert np.all(np.isfinite(truncate(logits, 0, 1.0)))
+    # Of the two that top_k leaves, the first has 0.57.
+    assert np.isfinite(truncate(logits, 2, 0.5))[0, 0].tolist() == [False, True, False, False]
 
 
 @pytest.mark.parametrize(

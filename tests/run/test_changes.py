@@ -102,6 +102,15 @@ def test_a_changed_tokenizer_is_refused_unless_accepted(run: Path) -> None:
 
 
 @pytest.mark.slow
+def test_the_tokenizer_of_the_latest_launch_counts(run: Path) -> None:
+    record = json.loads((run / "run.json").read_text())
+    earlier = json.loads(json.dumps(record["launches"][-1]))
+    earlier["data"]["train"]["tokenizer_sha256"] = "0" * 64
+    record["launches"].insert(0, earlier)
+    (run / "run.json").write_text(json.dumps(record))
+    open_run(run, "latest")
+
+
 def test_the_commands_have_the_flag(run: Path) -> None:
     _edit(run, "model", "positions", "none")
     command = [sys.executable, "-m", "infer.translate", f"--workdir={run}"]

@@ -91,6 +91,16 @@ def test_there_are_as_many_spans_as_fit_where_each_is_of_one_token(words: int) -
         assert spans == max(sum(place - 1 not in way for place in way) for way in ways)
 
 
+def test_spans_are_of_many_lengths() -> None:
+    spans, rng, ids = Spans(0.15, 3.0, SENTINELS), np.random.default_rng(0), np.arange(101) % 80 + 4
+    lengths = set()
+    for _ in range(50):
+        _, target = spans.corrupt(np.array([*ids[:-1], EOS], np.int32), rng)
+        starts = np.flatnonzero(np.isin(target, SENTINELS))
+        lengths |= set(np.diff(starts).tolist())
+    assert len(lengths) > 4
+
+
 def test_spans_have_three_tokens_on_average_and_are_anywhere() -> None:
     spans, rng, ids = Spans(0.15, 3.0, SENTINELS), np.random.default_rng(0), np.arange(101) % 80 + 4
     assert [int(count[0]) for count in spans.counts(np.array([101]))] == [15, 5]

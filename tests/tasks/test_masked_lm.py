@@ -84,6 +84,14 @@ def test_a_chosen_token_may_become_any_other_that_is_not_special() -> None:
     assert set(np.concatenate(found).tolist()) == {MASK, *range(4, 12)}
 
 
+def test_hidden_tokens_are_anywhere_and_their_number_is_rounded() -> None:
+    masking, rng = Masking(0.15, 50), np.random.default_rng(0)
+    hidden = sum((masking.corrupt(np.array([*[9] * 100, EOS]), rng)[1] != PAD).astype(int) for _ in range(300))
+    assert hidden[:-1].min() >= 20 and hidden[-1] == 0  # of 300 draws each of 100 tokens is in 45 on average
+    for words in (11, 12):  # 1.65 and 1.8
+        assert (masking.corrupt(np.array([*[9] * words, EOS]), rng)[1] != PAD).sum() == 2
+
+
 def test_what_is_hidden_depends_on_seed_epoch_and_record_alone(tmp_path: Path) -> None:
     cfg = tiny(tmp_path)
     tokenizer, text, _ = prepare_all(cfg.data, sides=1)

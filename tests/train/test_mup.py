@@ -216,6 +216,18 @@ def test_the_first_update_of_a_model_four_times_as_wide_has_the_rates_of_table_3
         np.testing.assert_allclose(update, -base_rate * expected, rtol=1e-5, err_msg=name)
 
 
+def test_the_average_of_parameters_is_of_those_that_there_are() -> None:
+    """Not of those that updates of the standard parametrisation would have made."""
+    cfg = default().optim
+    cfg.ema, cfg.warmup = 0.5, 1
+    tx = optimizer(cfg, BASE, 3, 4.0)
+    params = {"softmax": jnp.ones((2, 2))}
+    updates, state = tx.update({"softmax": jnp.ones((2, 2))}, tx.init(params), params)
+    changed = optax.apply_updates(params, updates)["softmax"]
+    assert float(jnp.abs(changed - 1).max()) > 1e-4
+    np.testing.assert_allclose(state[-1].ema["softmax"], changed, rtol=1e-6)
+
+
 @pytest.mark.parametrize("changes", [{}, MODERN, {"norm": "deep", "activation": "geglu", "share_layers": True}])
 def test_a_rule_names_every_parameter(changes: dict[str, Any]) -> None:
     shapes = jax.eval_shape(lambda: init_params(model(BASE, "mup", changes), jax.random.key(0)))

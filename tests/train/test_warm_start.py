@@ -113,3 +113,19 @@ def test_a_mistake_is_one_line_and_status_2(source: tuple, tmp_path: Path) -> No
     assert errors == [f"error: --init={tmp_path}/absent: {tmp_path}/absent is not the folder of a run; write RUN or "
                       "RUN:CHECKPOINT"]  # fmt: skip
     assert "Traceback" not in err
+
+
+def test_a_run_whose_config_was_edited_is_no_source(source: tuple, tmp_path: Path) -> None:
+    copy = shutil.copytree(source[1], tmp_path / "run")
+    config = json.loads((copy / "config.json").read_text())
+    config["model"]["P_drop"] = 0.7
+    (copy / "config.json").write_text(json.dumps(config))
+    message = r"^--init=.*config\.json has changed since checkpoint 8 was saved: model\.P_drop"
+    with pytest.raises(UserError, match=message):
+        warm_start(f"{copy}:8", fresh(copy), copy)
+
+
+def test_a_folder_with_a_colon_in_its_name_is_a_run(source: tuple, tmp_path: Path) -> None:
+    copy = shutil.copytree(source[1], tmp_path / "a:4")
+    _, record = warm_start(str(copy), fresh(copy), copy)
+    assert record["run"] == str(copy)
