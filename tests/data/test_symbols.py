@@ -19,7 +19,7 @@ from infer.attention.alignment import align, words_of
 from infer.attention.maps import run_maps
 from infer.convert.check import check_tokenizer
 from infer.evaluate.sentences import Sentences
-from infer.evaluate.translations import evaluate
+from infer.evaluate.translations import evaluate, score
 from infer.runs import Run, open_run
 from infer.scores import given as rescore
 from infer.scores.bleu import Score
@@ -272,6 +272,7 @@ def test_a_run_of_symbols_is_evaluated_translated_and_scored(
     own = translator.translate(run.params, ["thedog"])[0].hypotheses[0]
     assert run.tokenizer.target.encode(translate_one(run, "thedog")) == [*own.tokens]  # with its marks
     assert align(run, [("thedog", "t@@ h@@ e")], 0) == [[(0, 0)]]
+    assert score([run], ["thedog"], ["the"], ["t@@ h@@ e"], "de")["exact_match"] == 100  # the reference is joined, too
     tree = beam_tree(run.model_config, run.params, run.tokenizer, decoding, "thedog")
     assert all(label.startswith("\u2009") for label in tree.pieces.values())  # words, which a page writes apart
 

@@ -26,8 +26,10 @@ from infer.evaluate.sentences import Sentences, about, headline, open_files, ope
 from infer.runs import Run, open_run
 from infer.scores import bleu
 from infer.scores import given as rescore
-from infer.scores.perplexity import perplexity
+from infer.scores.lengths import by_length
+from infer.scores.perplexity import line_log_probs, perplexity
 from infer.translate.options import Decoding
+from infer.translate.translator import Hypothesis, Translation
 from model.transformer import Transformer
 from paper.records import newest_evaluation, read_run
 from run.parameters import params_sha256
@@ -374,6 +376,31 @@ def test_given_translations_are_scored_by_any_translator(task: str, workdir: Pat
     with pytest.raises(UserError) as error:
         rescore.main(options)
     assert "this command is for" not in str(error.value)
+
+
+def test_an_entry_of_a_list_is_scored_with_the_source_that_it_names(
+    run: Run, workdir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sources, targets = ["The dog sleeps.", "A cat."], ["Eine Katze.", "Der Hund schläft."]
+    (tmp_path / "in").write_text("".join(f"{line}\n" for line in sources))
+    (tmp_path / "lists").write_text(f"1 ||| {targets[0]}\n0 ||| {targets[1]}\n")
+    files = {"nbest": str(tmp_path / "lists"), "source": str(tmp_path / "in"), "target": None}
+    rescore.main(SimpleNamespace(workdir=str(workdir), checkpoint="latest", **files))
+    printed = [float(line.rpartition(" ||| ")[2]) for line in capsys.readouterr().out.splitlines()]
+    model = (run.model_config, run.params, run.tokenizer)
+    assert printed == pytest.approx(line_log_probs(*model, sources[::-1], targets), abs=1e-5)
+    assert printed != pytest.approx(line_log_probs(*model, sources, targets), abs=1e-3)
+
+
+def test_a_record_has_the_bands_and_the_speed_of_its_translations(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    sentences = Sentences("test", "x", "de", ["The dog sleeps.", "A cat."], ["Der Hund schläft heute.", "Eine Katze."])
+    found = [Hypothesis("Der Hund schläft.", -1.0, -1.0, (5, 6, 7)), Hypothesis("Katze.", -1.0, -1.0, (8,))]
+    translated = [Translation((hypothesis,)) for hypothesis in found]
+    monkeypatch.setattr(translations, "translate", lambda *arguments: (translated, 2.0))
+    record, hypotheses = translations.evaluate(run, sentences, GREEDY)
+    assert record["by_length"] == by_length(sentences.sources, hypotheses, sentences.references, "de")
+    assert record["by_length"] != by_length(sentences.sources, sentences.references, hypotheses, "de")
+    assert record["tokens_per_second"] == (4 + 2) / 2  # with the ends
 
 
 def test_symbols_of_the_references_that_the_vocabulary_lacks_are_counted(

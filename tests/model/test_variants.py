@@ -139,16 +139,27 @@ def test_alpha_and_beta_are_those_of_the_paper():
 
 @pytest.mark.slow
 def test_initial_values_and_feed_forward_outputs_are_smaller_and_queries_are_not():
-    deep = dataclasses.replace(TINY, norm="deep")
-    scaled, plain = (init_params(config, jax.random.key(0)) for config in (deep, TINY))
+    gated = dataclasses.replace(TINY, activation="geglu")
+    deep = dataclasses.replace(gated, norm="deep")
+    scaled, plain = (init_params(config, jax.random.key(0)) for config in (deep, gated))
     for stack, cross in (("encoder", False), ("decoder", True)):
         beta = Residual.of(deep, 2, cross).beta
         layer, expected = scaled[stack]["layer_1"], plain[stack]["layer_1"]
         for module in ("self_attention", "cross_attention")[: 1 + cross]:
             for name, factor in (("wq", 1.0), ("wk", 1.0), ("wv", beta), ("wo", beta)):
                 np.testing.assert_allclose(layer[module][name], factor * expected[module][name], rtol=1e-6)
-        for name in ("w1", "w2"):
+        for name in ("w1", "w2", "v"):
             np.testing.assert_allclose(layer["feed_forward"][name], beta * expected["feed_forward"][name], rtol=1e-6)
+
+
+def test_relative_biases_and_vectors_begin_at_random():
+    biases = init_params(dataclasses.replace(TINY, positions="t5"), jax.random.key(0))["decoder"]["relative_bias"]
+    assert biases.std() == pytest.approx(TINY.d_model**-0.5, rel=0.3)  # of 64 or more
+    shaw = init_params(dataclasses.replace(TINY, positions="shaw"), jax.random.key(0))
+    attention = shaw["encoder"]["layer_0"]["self_attention"]
+    for name in ("relative_k", "relative_v"):
+        rows, width = attention[name].shape
+        assert attention[name].std() == pytest.approx((2 / (rows + width)) ** 0.5, rel=0.2)  # Glorot's
 
 
 def test_a_model_of_one_stack_has_the_weights_of_one_stack():

@@ -1,7 +1,9 @@
 """Validation is the mean over all validation tokens, and a checkpoint is due by the clock when metrics are logged."""
 
+import itertools
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -91,4 +93,18 @@ def test_a_checkpoint_is_due_by_the_clock(tmp_path: Path, minutes: float, saved:
     assert loop.train(cfg, tmp_path / "run") == 0
     checkpoints = Checkpoints(tmp_path / "run" / "checkpoints")
     assert checkpoints.steps() == saved
+    checkpoints.close()
+
+
+@pytest.mark.slow
+def test_the_clock_begins_anew_with_each_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that is looked at once an update, and once a checkpoint, ten seconds apart."""
+    seconds = itertools.count(0.0, 10.0)
+    monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
+    cfg = tiny.training_config(tmp_path)
+    cfg.steps, cfg.log_every, cfg.checkpoint.keep_last = 15, 1, 9
+    cfg.checkpoint.every, cfg.checkpoint.every_minutes = 1_000, 1.0
+    assert loop.train(cfg, tmp_path / "run") == 0
+    checkpoints = Checkpoints(tmp_path / "run" / "checkpoints")
+    assert checkpoints.steps() == [7, 14, 15]  # more than a minute later: after 70 seconds
     checkpoints.close()
