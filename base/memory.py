@@ -40,10 +40,11 @@ def _limits() -> Iterator[Path]:
     with contextlib.suppress(OSError):  # there are no control groups
         for line in GROUPS.read_text(encoding="utf-8").splitlines():
             _, controllers, path = line.split(":", 2)
-            root, name = LIMITS, "memory.max"  # of version 2, which names no controllers
-            if controllers:
-                root, name = LIMITS / "memory", "memory.limit_in_bytes"
-            if "memory" in controllers.split(",") or not controllers:
-                group = Path(path.strip("/"))
-                for one in (group, *group.parents):
-                    yield root / one / name
+            is_version_1 = "memory" in controllers.split(",")
+            if controllers and not is_version_1:  # of something else; version 2 names no controllers
+                continue
+            root = LIMITS / "memory" if is_version_1 else LIMITS
+            name = "memory.limit_in_bytes" if is_version_1 else "memory.max"
+            group = Path(path.strip("/"))
+            for one in (group, *group.parents):
+                yield root / one / name

@@ -20,7 +20,7 @@ from base.errors import UserError
 from base.files import read_bytes
 from base.ids import BOS, PAD, UNK
 from data.symbols import SPECIALS, Listed, Symbols
-from data.tokenizer import Tokenizer, encodable, until_end
+from data.tokenizer import Tokenizer, encodable, normalisation_of, until_end
 
 _END = "</w>"
 _T5_TASK = re.compile(r"(translate \w+ to \w+|summarize): ")  # those whose source is a text, which may be cut
@@ -89,6 +89,7 @@ class Marian(Listed):
         if not all(models):
             raise UserError(f"{name}: one of its sentencepiece models is empty")
         self._processor = self._sides[0]
+        self.normalisation = normalisation_of(self)
 
     @classmethod
     def of(cls, pieces: Sequence[str], source: bytes, target: bytes) -> "Marian":
@@ -327,6 +328,7 @@ class Unigram(_Inner):
         super().__init__(content, fields, name)
         sentinels = (self._ids.get(f"<extra_id_{number}>", PAD) for number in range(self.vocab_size))
         self.sentinels = tuple(takewhile(lambda number: number != PAD, sentinels))
+        self.normalisation = normalisation_of(self)
 
     def leading(self, text: str) -> str:
         """Returns the task of T5 that a source begins with, as `summarize: `; "" if it names none."""

@@ -21,7 +21,7 @@ _SEPARATORS = {"words": " ", "characters": ""}
 class Listed(Tokenizer):
     """A vocabulary of `pieces`, of which the first four are `SPECIALS`; other text is unknown."""
 
-    lowercase = False  # as `config.data` has it, whatever an imported tokenizer does to text; so is `normalisation`
+    lowercase = False  # as `config.data` has it, whatever an imported tokenizer does to text
     normalisation = "none"
     sentinels: tuple[int, ...] = ()
 

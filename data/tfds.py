@@ -8,6 +8,7 @@ import importlib
 import importlib.util
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -68,10 +69,17 @@ def _reader(spec: str, key: str, feature: Any) -> Callable[[Any], str]:
     """Returns what makes one line of a value of this feature."""
     kind = type(feature).__name__
     if kind == "ClassLabel":
-        return feature.int2str
+        return partial(_class_name, spec, key, feature)
     if kind != "Text":
         raise UserError(f"corpus {spec!r}: {key} is no text, but what tfds calls {kind}")
     return _one_line
+
+
+def _class_name(spec: str, key: str, feature: Any, number: int) -> str:
+    """Returns a class's name; `UserError` where an example has none."""
+    if number < 0:
+        raise UserError(f"corpus {spec!r}: an example has no {key}; name another split")
+    return feature.int2str(number)
 
 
 def _one_line(text: bytes) -> str:

@@ -2,7 +2,7 @@
 
 Text is normalised first: Unicode NFKC with sentencepiece's additions (`nmt_nfkc`: most ASCII control characters
 and zero-width spaces vanish, runs of white space become one space, none at either end), and lower-cased if the
-tokenizer was trained so. Without NFKC only runs of spaces become one. After that nothing is lost:
+tokenizer was trained so. Without NFKC only runs of spaces become one, none at either end. After that nothing is lost:
 `decode(encode(text)) == normalise(text)`, for characters outside the vocabulary are spelled in bytes. The model file is
 the whole tokenizer; training it twice gives the same file.
 
@@ -61,8 +61,7 @@ class Tokenizer:
         if keeps_white_space and all(len(piece) == 1 for piece in self.pieces(range(UNK + 1, self.vocab_size))):
             self.units = "characters"
         self.lowercase: bool = self.normalise("A") == "a"
-        keeps_full_width = self.normalise(_FULL_WIDTH) == _FULL_WIDTH
-        self.normalisation = "none" if keeps_full_width else "nfkc"
+        self.normalisation = normalisation_of(self)
         free = [self._processor.piece_to_id(f"<0x{byte:02X}>") for byte in _NOT_IN_UTF8]
         # A model of characters has none.
         self.sentinels: tuple[int, ...] = tuple(piece for piece in free if piece != UNK)
@@ -178,6 +177,11 @@ class Tokenizer:
         text = self._processor.decode([piece for piece in until_end(ids) if piece > UNK])
         # A model can spell a line feed in bytes; line i of the input must stay line i of the output.
         return text if self.units == "characters" else text.translate(_NEWLINES)
+
+
+def normalisation_of(tokenizer: Tokenizer) -> str:
+    """Returns one of `NORMALISATIONS`, by what becomes of a full-width comma."""
+    return "none" if tokenizer.normalise(_FULL_WIDTH) == _FULL_WIDTH else "nfkc"
 
 
 def encodable(text: str) -> str:

@@ -121,8 +121,8 @@ def _without_folders(spec: str) -> str:
 def row_runs(records: Records, name: str, split: str, measure: str = "sacrebleu", members: int = 1) -> RowRuns:
     """Returns the runs of the config `name`, scored on `split` as that config decodes: the newest of each seed.
 
-    An evaluation counts if it has `measure`, was made on the row's text after all updates, and has the number of
-    averaged checkpoints, the beam and the length penalty of the row's config; if checkpoints are averaged, they must
+    An evaluation counts if it has `measure`, was made on the row's text after all updates, and has the average of
+    checkpoints, the beam and the length penalty of the row's config; if checkpoints are averaged, they must
     have been saved as often as the row says. It must also be of an ensemble of exactly `members` runs, which is listed
     under its first member's seed; 1 is a run alone.
     """
@@ -159,7 +159,7 @@ def row_runs(records: Records, name: str, split: str, measure: str = "sacrebleu"
 
 
 def _of_files(records: Records, wanted: dict[str, Any], name: str) -> list[str]:
-    """Returns a note on each run of a row that has no other, since it read files where the row has a `tfds:` corpus."""
+    """Returns a note on each run that differs from the row only in reading files instead of its `tfds:` corpus."""
     if not wanted["data.train"].startswith("tfds:"):
         return []
     notes: list[str] = []
@@ -167,8 +167,8 @@ def _of_files(records: Records, wanted: dict[str, Any], name: str) -> list[str]:
         train = run.config["data"]["train"]
         if not train.startswith(("text:", "tsv:")):
             continue
-        with_its_files = wanted | {key: identity(run.config)[key] for key in ("data.train", "data.valid")}
-        if is_of(run.config, with_its_files):
+        files = {f"data.{key}": _without_folders(run.config["data"][key]) for key in ("train", "valid")}
+        if is_of(run.config, wanted | files):
             notes.append(f"{name}: {run.path} does not count; it read {train}, and the row has {wanted['data.train']}")
     return notes
 

@@ -1,4 +1,4 @@
-"""What each of several devices holds, computes and exchanges in an update, simulated on the CPU: compiled, not run."""
+"""What each of several devices holds and computes in an update, and what its collectives move: compiled, not run."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -157,7 +157,7 @@ def corpus(record: dict[str, Any]) -> list[Table]:
 
 
 def devices(record: dict[str, Any]) -> list[Table]:
-    """Returns a row for each number of devices: what one of them holds and computes, and what it exchanges."""
+    """Returns a row for each number of devices: what one of them holds and computes, and what collectives move."""
     rows: list[tuple[str, ...]] = []
     for form in ("data", "fsdp"):
         for count, one in zip(record["counts"], record[form], strict=True):

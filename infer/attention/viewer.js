@@ -7,7 +7,9 @@ const make = (tag, text, parent, name) => {
   return element;
 };
 const percent = w => (w / 10).toFixed(1) + " %";
-const PREDICTED = "A query of the decoder is named after the subword that it predicts, and has read only those before it. In a model that reads source and target as one text this holds for the target; queries of the source are the source's own subwords.";
+const PREDICTED = "A query of the decoder is named after the subword that it predicts, and has read only those before it. "
+  + "In a model that reads source and target as one text this holds for the target; "
+  + "queries of the source are the source's own subwords.";
 
 /* Fills `root` with one viewer and returns its function `draw`.
 

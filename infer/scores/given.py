@@ -50,8 +50,8 @@ def main(options: Any) -> None:
     note_unknown(tokenizer.unknown(sources) + tokenizer.target.unknown(targets))
     if tokenizer.joiner and not any(tokenizer.joiner in target for target in targets):
         print(
-            f"note: no translation has the marks ({tokenizer.joiner}) of this run's words; infer.translate joins them,"
-            " so what it wrote is not scored as it was found",
+            f"note: no translation has the marks ({tokenizer.joiner}) of this run's words; infer.translate joins words,"
+            " so its output is scored as other words",
             file=sys.stderr,
         )
     separator = SEPARATOR if options.nbest else ""

@@ -48,7 +48,7 @@ _BREAKS = (
     r"\s+",
     r"(?=.)",
 )
-# What follows these in Chinese and Japanese follows at once.
+# After these, Chinese and Japanese have no space.
 _WITHOUT_SPACE = re.compile(r"([。！？][」』”’）]*|[、，；：」』）])$")
 
 

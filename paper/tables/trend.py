@@ -13,13 +13,13 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import stats
 
-from base.intervals import half_interval
+from base.intervals import OUTSIDE, half_interval
 from base.table import number
 from configs.small import SEEDS_BLEU, SEEDS_PERPLEXITY
 from paper.rows import RowRuns
 
 DRAWS = 5000
-LEVEL = 0.05
+LEVEL = OUTSIDE  # of p: an interval excludes zero where p is below it
 INTERVAL = "± half of the 95 % t interval over the seeds"
 Differences = Mapping[str, Float[np.ndarray, " seeds"]]  # by the name of what is compared
 

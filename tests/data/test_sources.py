@@ -218,7 +218,11 @@ def test_texts_and_classes_of_tfds(tmp_path: Path) -> None:
         "stars": tfds.features.Scalar(np.int32),
     }
     examples = [{"text": f"{i}", "label": i, "stars": i} for i in range(2)]
-    folder = prepare_tfds(tmp_path, tfds.features.FeaturesDict(kinds), examples)
+    unlabelled = [*examples, {"text": "2", "label": -1, "stars": 2}]
+    features = tfds.features.FeaturesDict(kinds)
+    without = prepare_tfds(tmp_path / "without", features, unlabelled)
+    assert "an example has no label; name another split" in error(f"tfds:{without}:{{text,label}}")
+    folder = prepare_tfds(tmp_path / "with", features, examples)
     assert sorted(open_corpus(f"tfds:{folder}:{{text,label}}").pairs()) == [("0", "bad"), ("1", "good")]
     assert error(f"tfds:{folder}:{{text,stars}}").endswith("stars is no text, but what tfds calls Scalar")
 

@@ -101,7 +101,6 @@ def test_a_changed_tokenizer_is_refused_unless_accepted(run: Path) -> None:
     open_run(run, "latest", accept_changes=True)
 
 
-@pytest.mark.slow
 def test_the_tokenizer_of_the_latest_launch_counts(run: Path) -> None:
     record = json.loads((run / "run.json").read_text())
     earlier = json.loads(json.dumps(record["launches"][-1]))
@@ -111,6 +110,7 @@ def test_the_tokenizer_of_the_latest_launch_counts(run: Path) -> None:
     open_run(run, "latest")
 
 
+@pytest.mark.slow
 def test_the_commands_have_the_flag(run: Path) -> None:
     _edit(run, "model", "positions", "none")
     command = [sys.executable, "-m", "infer.translate", f"--workdir={run}"]

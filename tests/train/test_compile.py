@@ -228,7 +228,12 @@ def test_the_share_of_a_gpus_memory_has_two_names(monkeypatch: pytest.MonkeyPatc
     assert gpus.available(None) == 750
     monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.5")
     assert gpus.available(None) == 500
+    monkeypatch.setenv("XLA_CLIENT_MEM_FRACTION", "")
+    assert gpus.available(None) == 500
     monkeypatch.setenv("XLA_CLIENT_MEM_FRACTION", ".9")
+    with pytest.raises(UserError, match=r"are both set, which jax refuses; unset the second$"):
+        gpus.available(None)
+    monkeypatch.delenv("XLA_PYTHON_CLIENT_MEM_FRACTION")
     assert gpus.available(None) == 900
     monkeypatch.setenv("XLA_CLIENT_MEM_FRACTION", "most")
     with pytest.raises(UserError, match=r"^XLA_CLIENT_MEM_FRACTION=most: it must be a share of the memory, as 0\.75$"):

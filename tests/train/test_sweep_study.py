@@ -247,7 +247,9 @@ def test_a_trial_whose_keys_the_storage_could_not_keep_is_given_back(worker: Cal
     def unlucky(trial: Any) -> dict[str, Any]:
         calls.append(trial.number)
         if len(calls) == 1:
-            raise UserError("search(): the database is locked") from StorageInternalError("the database is locked")
+            away = StorageInternalError("an error of the database")  # as Optuna says it, and `Sweep`
+            away.__cause__ = OperationalError("UPDATE", {}, Exception("database is locked"))
+            raise UserError("search(): the database is locked") from away
         return suggest(trial)
 
     here = worker(trials=1, suggest=unlucky)

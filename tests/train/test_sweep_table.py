@@ -314,7 +314,7 @@ def test_points_that_set_a_key_to_what_it_is_have_the_same_tokens() -> None:
 
 def test_seeds_of_a_setting_are_one_row_with_their_interval() -> None:
     points = []
-    for h, values in {1: (3.0, 3.2, 3.4), 2: (2.0, 2.4, 2.2), 4: (2.5,)}.items():
+    for h, values in {1: (3.0, 3.2, 3.4), 2: (2.0, 2.4, 2.2), 4: (1.5,)}.items():
         for seed, nll in enumerate(values):
             overrides = {"model.h": h, "seed": seed}
             points.append(PointStatus(f"h={h},seed={seed}", overrides, "done", "", {"nll_best": nll}, {}))
@@ -325,8 +325,8 @@ def test_seeds_of_a_setting_are_one_row_with_their_interval() -> None:
     # likewise.
     assert table.rows == [
         ("2", "3", "2.2000 ± 0.4968", ""),
-        ("4", "1", "2.5000", "+0.5000"),
         ("1", "3", "3.2000 ± 0.4968", "+1.0000 ± 0.4968"),
+        ("4", "1", "1.5000", "−0.5000"),
     ]
     assert table.head == ("h", "seeds", "nll", "above the first")
     assert over_seeds(points[:1] + points[3:4], CONFIG) is None  # no setting has two seeds
@@ -334,3 +334,12 @@ def test_seeds_of_a_setting_are_one_row_with_their_interval() -> None:
     sizes = enumerate(points)
     others = [point._replace(overrides=point.overrides | {"data.vocab_size": 8 + place}) for place, point in sizes]
     assert over_seeds(others, CONFIG | {"data.vocab_size": 8}) is None
+
+
+def test_rates_that_four_digits_do_not_tell_apart_are_written_out() -> None:
+    points = []
+    for lr in (0.1, 0.10001):
+        for seed in range(2):
+            points.append(PointStatus(f"{lr} {seed}", {"optim.lr": lr, "seed": seed}, "done", "", {"nll_best": lr}, {}))
+    table = over_seeds(points, CONFIG)
+    assert table is not None and [row[0] for row in table.rows] == ["0.1", "0.10001"]

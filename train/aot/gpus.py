@@ -128,17 +128,20 @@ def available(device: Any) -> int:
     """Returns the bytes that jax would take: three quarters, unless XLA_CLIENT_MEM_FRACTION is set, or its old name.
 
     Raises:
-      UserError: it is no number.
+      UserError: both are set, or it is no number.
     """
-    for name in ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"):
-        share = os.environ.get(name)
-        if share is None:
-            continue
+    names = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION")
+    given = [name for name in names if os.environ.get(name)]
+    if len(given) == 2:
+        raise UserError(f"{' and '.join(given)} are both set, which jax refuses; unset the second")
+    share = 0.75
+    if given:
+        value = os.environ[given[0]]
         try:
-            return int(float(share) * _target(device).memory)
+            share = float(value)
         except ValueError as error:
-            raise UserError(f"{name}={share}: it must be a share of the memory, as 0.75") from error
-    return int(0.75 * _target(device).memory)
+            raise UserError(f"{given[0]}={value}: it must be a share of the memory, as 0.75") from error
+    return int(share * _target(device).memory)
 
 
 def cost_analysis(compiled: Any) -> dict[str, float]:

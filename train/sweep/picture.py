@@ -47,9 +47,9 @@ def draw(
     validated = [point for point in points if point.nll]
     if not validated:
         raise UserError("no point has been validated yet; there is nothing to draw")
-    departed = config or {}
-    keys = differing_keys(validated, departed)
-    best = best_of(points, departed)
+    base = config or {}
+    keys = differing_keys(validated, base)
+    best = best_of(points, base)
     panels = len(keys) + (1 if importances else 0)
     columns = 2 if panels in (1, 2, 4) else 3
     rows = math.ceil(panels / columns)
@@ -67,7 +67,7 @@ def draw(
     history.grid(alpha=0.3)
     cells = [(1 + number // columns, number % columns) for number in range(panels)]
     for cell, key in zip(cells, keys, strict=False):
-        _draw_key(figure.add_subplot(grid[cell]), validated, key, departed, best)
+        _draw_key(figure.add_subplot(grid[cell]), validated, key, base, best)
     if importances:
         _draw_importances(figure.add_subplot(grid[cells[-1]]), importances)
     save(figure, output, f"--plot={output}", dpi=150)

@@ -1,7 +1,7 @@
 """Points of a sweep that differ in their seed alone, together: how much of a difference is chance."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ _NOTE = (
 
 
 def over_seeds(points: Sequence[PointStatus], config: dict[str, Any]) -> Table | None:
-    """Returns a table with a row for each setting of the other keys, the lowest mean nll first.
+    """Returns a table with a row for each setting of the other keys, the lowest mean nll first, lone seeds last.
 
     Only points that are done count. None if no setting has two seeds, or their nll is of other tokens; `config` is what
     the points depart from.
@@ -31,20 +31,29 @@ def over_seeds(points: Sequence[PointStatus], config: dict[str, Any]) -> Table |
         if point.state == "done" and math.isfinite(lowest):
             done.append((config | point.overrides, lowest))
     keys = [key for key in differing_keys(points, config) if key != SEED]
+    wholes = [whole for whole, _ in done]
+    texts = {key: _text_of(key, wholes) for key in keys}
     shown: dict[str, list[str]] = {}  # of each setting, by what tells it from others
     nll: dict[str, dict[int, float]] = {}  # by seed
     for whole, lowest in done:
         name = repr([whole[key] for key in keys])
-        shown[name] = [setting(whole[key]) for key in keys]
+        shown[name] = [texts[key](whole[key]) for key in keys]
         nll.setdefault(name, {})[whole[SEED]] = lowest
     if other_tokens(points, config) or max(map(len, nll.values()), default=0) < 2:
         return None
-    best, *others = sorted(nll, key=lambda name: np.mean([*nll[name].values()]))
+    # Settings of one seed come last: to take them for the best would leave nothing to compare seed by seed.
+    best, *others = sorted(nll, key=lambda name: (len(nll[name]) < 2, np.mean([*nll[name].values()])))
     rows = [(*shown[best], *_cells(nll[best]), "")]
     for name in others:
         rows.append((*shown[name], *_cells(nll[name]), _difference(nll[name], nll[best])))
     head = (*short_names(keys), "seeds", "nll", "above the first")
     return Table("", "over the seeds", head, rows, [_NOTE])
+
+
+def _text_of(key: str, wholes: list[dict[str, Any]]) -> Callable[[Any], str]:
+    """Returns what formats the values of a key: with all their digits where four do not tell them apart."""
+    values = [whole[key] for whole in wholes]
+    return setting if len(set(map(setting, values))) == len(set(map(repr, values))) else repr
 
 
 def _cells(nll: dict[int, float]) -> tuple[str, str]:

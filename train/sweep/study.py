@@ -29,7 +29,7 @@ from optuna.pruners import HyperbandPruner, NopPruner, SuccessiveHalvingPruner
 from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback, fail_stale_trials
 from optuna.trial import FrozenTrial, Trial, TrialState
 from sqlalchemy import NullPool, event, make_url
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
 from base.checked_json import WIDEST, is_text
 from base.errors import UserError
@@ -260,7 +260,10 @@ class HeldPoint:
         try:
             self.overrides = self._study.suggest(self._trial)
         except UserError as error:
-            if isinstance(error.__cause__, StorageInternalError | SQLAlchemyError):  # it may be back in a moment
+            cause = error.__cause__
+            if isinstance(cause, StorageInternalError):
+                cause = cause.__cause__
+            if isinstance(cause, OperationalError | InterfaceError):  # the storage may be back in a moment
                 self.release()
                 return False
             self.finish(Outcome("failed", str(error), {}))
