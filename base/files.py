@@ -130,6 +130,8 @@ def expanded(path: str | Path, where: str) -> Path:
         return Path(text).expanduser()
     except RuntimeError as error:
         user = text.partition("/")[0].removeprefix("~")
+        if not user:
+            raise UserError(f"{where}: HOME is not set, which this names") from error
         raise UserError(f"{where}: there is no user {user}, whose home this names") from error
 
 

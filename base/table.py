@@ -99,15 +99,19 @@ def _cell(text: str) -> str:
 
 
 def as_csv(table: Table) -> str:
-    """Formats a table as CSV, with its name, if it has one, in the first column and without title or notes."""
+    """Formats a table as CSV, with its name, if it has one, in the first column and without title or notes.
+
+    A minus sign before a digit is a hyphen, which programs can read.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
+    rows = [tuple(re.sub(r"−(?=\d)", "-", cell) for cell in row) for row in table.rows]
     if table.name:
         writer.writerow(("table", *table.head))
-        writer.writerows((table.name, *row) for row in table.rows)
+        writer.writerows((table.name, *row) for row in rows)
     else:
         writer.writerow(table.head)
-        writer.writerows(table.rows)
+        writer.writerows(rows)
     return text.getvalue().rstrip("\n")
 
 

@@ -137,6 +137,9 @@ def find_records(folder: Path) -> Records:
         json_files = sorted(name for name in files if name.endswith(".json"))
         if "config.json" in json_files:  # a run's folder: what else is in it belongs to the run
             json_files = ["config.json"]
+        # Of links only those to runs are followed, since others may lead anywhere.
+        linked = [name for name in folders if (Path(place) / name).is_symlink()]
+        json_files += [f"{name}/config.json" for name in linked if (Path(place) / name / "config.json").is_file()]
         for name in json_files:
             try:
                 _read(Path(place) / name, records)

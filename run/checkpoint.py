@@ -9,6 +9,7 @@ being written, `*.damaged` failed verification, `.deleted` is being deleted.
 import gc
 import math
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -74,7 +75,8 @@ class Checkpoints:
         """Opens the folder.
 
         Raises:
-          UserError: the folder to read does not exist, or all of its checkpoints are damaged.
+          UserError: the folder to read does not exist, all of its checkpoints are damaged, or orbax could not save where
+            it is.
         """
         self.folder = Path(folder).absolute()
         self._left_out: set[int] = set()
@@ -88,6 +90,8 @@ class Checkpoints:
                 raise UserError(f"{self.folder}: no such folder of checkpoints; has this run been trained?")
             self._left_out = saved.unreadable(self.folder)
             return
+        if re.search(r"\[.*\]|\\", str(self.folder)):  # orbax takes it for a pattern, and loses what it has written
+            raise UserError(f"{self.folder}: no checkpoint can be saved below square brackets or a backslash")
         with main_first("checkpoints", self.folder):
             if is_main():
                 saved.rename_damaged(self.folder)

@@ -195,6 +195,11 @@ def _git() -> dict[str, Any] | None:
         output("ls-files", "--error-unmatch", "run/folder.py")
         commit = output("rev-parse", "HEAD")
         status = output("status", "--porcelain")
-    except (OSError, subprocess.CalledProcessError):
+    except OSError:  # there is no git
+        return None
+    except subprocess.CalledProcessError as error:
+        if (Path(__file__).parent.parent / ".git").exists():  # a clone, such as one of another user
+            said = (error.stderr.splitlines() or [""])[0]
+            print(f"note: the commit of the code is not recorded, since git says: {said}", file=sys.stderr)
         return None
     return {"commit": commit, "dirty": bool(status)}

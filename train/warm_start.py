@@ -68,12 +68,16 @@ def warm_start(source: str, params: dict, workdir: Path) -> tuple[dict, dict[str
 
 
 def _split(source: str) -> tuple[Path, str]:
-    """Splits RUN[:CHECKPOINT]; a folder whose own name has a colon is taken as it is."""
+    """Splits RUN[:CHECKPOINT]. The name of a folder may have colons: the longest that there is, is meant."""
     as_it_is = folder("init", source)
     if as_it_is.is_dir():
         return as_it_is, ""
-    run, _, choice = source.partition(":")
-    return folder("init", run), choice
+    parts = source.split(":")
+    for count in range(len(parts) - 1, 1, -1):
+        run = folder("init", ":".join(parts[:count]))
+        if run.is_dir():
+            return run, ":".join(parts[count:])
+    return folder("init", parts[0]), ":".join(parts[1:])
 
 
 def _same_subwords(theirs: Path, own: Path) -> bool:

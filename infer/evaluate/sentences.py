@@ -13,6 +13,7 @@ from infer.scores.pairs import language_of, read_pair
 from infer.translate.options import FULL_BATCH, Decoding
 from infer.translate.translator import Translation, Translator, note_unknown
 from run.averaging import named_steps
+from run.config import SPLITS
 
 
 class Sentences(NamedTuple):
@@ -54,7 +55,13 @@ def open_sentences(name: str, spec: str) -> Sentences:
 def open_files(source: str, reference: str) -> Sentences:
     """Returns the sentences of two files that correspond line by line."""
     sources, references = read_pair(source, reference)
-    return Sentences(Path(source).name, f"{source} {reference}", language_of(reference), sources, references)
+    return Sentences(name_of(source), f"{source} {reference}", language_of(reference), sources, references)
+
+
+def name_of(file: str) -> str:
+    """Returns what the sentences of a file are called, which is never the name of a split."""
+    name = Path(file).name
+    return f"file-{name}" if name in SPLITS else name
 
 
 def translate(

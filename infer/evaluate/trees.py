@@ -3,14 +3,13 @@
 Every sentence counts, since the gold tree decides which words are punctuation; EVALB's own figures are kept too.
 """
 
-from pathlib import Path
 from typing import Any
 
 from base.errors import UserError
 from data.trees.linearise import restore
 from data.trees.tree import Tree
 from infer.evaluate.record import provenance, report, short_hash
-from infer.evaluate.sentences import Sentences, about, headline, open_sentences, open_split, translate
+from infer.evaluate.sentences import Sentences, about, headline, name_of, open_sentences, open_split, translate
 from infer.options import decoding as decoding_of
 from infer.runs import Run, open_run
 from infer.scores import brackets
@@ -27,7 +26,7 @@ REPAIR = "line!=linearise(restore(line))"
 
 def open_trees(file: str) -> Sentences:
     """Returns the sentences and trees of a bracket file."""
-    return open_sentences(Path(file).name, f"trees:{file}")
+    return open_sentences(name_of(file), f"trees:{file}")
 
 
 def open_parsed_split(model_run: Run, split: str) -> Sentences:

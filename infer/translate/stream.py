@@ -24,6 +24,7 @@ class Arriving:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        os.set_blocking(descriptor, True)  # whatever the program at the other end has made of it
         self._lines: deque[bytes] = deque()  # read, and not yet yielded
 
     def __iter__(self) -> Iterator[bytes]:

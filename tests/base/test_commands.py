@@ -8,6 +8,8 @@ import re
 import signal
 import subprocess
 import sys
+import threading
+import time
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from types import SimpleNamespace
@@ -325,7 +327,6 @@ def test_a_terminal_gets_a_prompt_for_each_line_and_no_progress(capsys: pytest.C
 def test_lines_of_a_pipe_are_translated_once_no_more_come(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("infer.translate.stream._PATIENCE", 0.01)
     reading, writing = os.pipe()
-    os.set_blocking(reading, False)  # waiting for more would be an error, and not for ever
     os.write(writing, b"one\ntwo\nth")
     found = chunks(Arriving(reading), 1_000)
     assert next(found) == ["one", "two"]  # while the other end is still open
@@ -349,6 +350,22 @@ def test_who_reads_the_output_as_it_comes_gets_a_smaller_first_chunk(tmp_path: P
     assert first is not None and first < 100 < CHUNK
     os.close(reading)
     os.close(writing)
+
+
+def test_a_pipe_that_does_not_wait_is_waited_for() -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+
+    def write() -> None:
+        time.sleep(0.2)
+        os.write(writing, b"a\n")
+        os.close(writing)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    assert list(Arriving(reading)) == [b"a\n"]
+    writer.join()
+    os.close(reading)
 
 
 def test_text_without_a_translation_is_explained(capsys: pytest.CaptureFixture[str]) -> None:

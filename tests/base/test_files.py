@@ -12,7 +12,7 @@ import pytest
 
 from base.checked_json import read_json
 from base.errors import UserError
-from base.files import folder, folders, output_file, output_folder, read_bytes, sha256, write_json, write_text
+from base.files import expanded, folder, folders, output_file, output_folder, read_bytes, sha256, write_json, write_text
 
 
 @pytest.mark.parametrize("url", ["gs://bucket/run", "s3://bucket", "gs:/bucket/run", "file:///runs/a", "https://a/b"])
@@ -232,3 +232,12 @@ def test_what_cannot_be_written_is_one_line_before_anything_is_computed(tmp_path
         output_file("output", "")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "lost", "round", "socket", "to folder"]
     assert list((tmp_path / "folder").iterdir()) == []
+
+
+def test_a_home_that_is_not_set_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_home(path: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "expanduser", without_home)
+    with pytest.raises(UserError, match=r"^x: HOME is not set, which this names$"):
+        expanded("~/runs", "x")

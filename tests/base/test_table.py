@@ -50,7 +50,7 @@ def test_text_is_not_markdown_unless_it_says_so() -> None:
 def test_csv_has_whole_heads_and_the_tables_name() -> None:
     rows = list(csv.reader(io.StringIO(as_csv(TABLE))))
     assert rows[0] == ["table", "row", "BLEU: paper", "BLEU: ours", "cost: ours"]
-    assert rows[2] == ["t", "c", "12.1", "−0.50 ± 0.10", "1 h, x"]
+    assert rows[2] == ["t", "c", "12.1", "-0.50 ± 0.10", "1 h, x"]  # a minus that programs can read
 
 
 def test_without_a_name_or_a_title_there_is_no_place_for_one() -> None:

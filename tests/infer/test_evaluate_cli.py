@@ -348,6 +348,13 @@ def test_a_split_that_names_another_corpus_now_replaces_nothing(run: Run, tmp_pa
     assert save(changed, {**record, "data": "another"}, lines, "latest") == second
 
 
+def test_a_file_is_not_called_as_a_split(tmp_path: Path) -> None:
+    (tmp_path / "test").write_text("a\n")
+    (tmp_path / "in.en").write_text("a\n")
+    names = [open_files(str(tmp_path / name), str(tmp_path / "in.en")).name for name in ("test", "in.en")]
+    assert names == ["file-test", "in.en"]
+
+
 def test_what_another_command_has_added_stays_while_the_parameters_do(run: Run, tmp_path: Path) -> None:
     record, lines = translations.evaluate(run, open_split(run, "test"), GREEDY)
     into = run._replace(workdir=tmp_path)

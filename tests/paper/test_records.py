@@ -500,3 +500,12 @@ def test_a_run_that_read_files_in_the_place_of_a_rows_corpus_is_noted(tmp_path: 
     (note,) = row.notes
     assert not row.scored
     assert note.startswith(f"configs/base.py: {tmp_path / 'own'} does not count; it read text:/corpora/train.{{en,de}}")
+
+
+def test_a_link_to_a_run_is_found(tmp_path: Path) -> None:
+    config = planted_config(A1)
+    plant(tmp_path / "disk" / "moved", config, scores(config, "valid", 7.0))
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "one").symlink_to(tmp_path / "disk" / "moved")
+    (tmp_path / "runs" / "disk").symlink_to(tmp_path / "disk")
+    assert [run.path for run in find_records(tmp_path / "runs").runs] == [tmp_path / "runs" / "one"]

@@ -306,3 +306,10 @@ def test_a_temporary_checkpoint_is_none_of_the_best(tmp_path: Path) -> None:
     checkpoints.wait()
     assert checkpoints.steps() == [3, 5]
     checkpoints.close()
+
+
+@pytest.mark.parametrize("name", ["a[x]", "a\\b"])
+def test_a_path_that_orbax_takes_for_a_pattern_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UserError, match=r"no checkpoint can be saved below square brackets or a backslash$"):
+        Checkpoints(tmp_path / name / "checkpoints", keep())
+    assert not (tmp_path / name).exists()

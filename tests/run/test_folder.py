@@ -138,6 +138,19 @@ def test_code_beside_a_file_whose_name_is_in_no_encoding_has_its_commit(
     assert found is not None and found["dirty"] and len(found["commit"]) == 40
 
 
+def test_a_clone_that_git_does_not_trust_is_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
+    monkeypatch.setattr(folder, "__file__", str(tmp_path / "run" / "folder.py"))
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    assert folder._git() is None
+    said = "note: the commit of the code is not recorded, since git says: fatal: detected dubious ownership"
+    assert capsys.readouterr().err.startswith(said)
+
+
 def test_what_a_process_killed_at_its_start_left_is_no_obstacle(tmp_path: Path) -> None:
     (tmp_path / "lock").touch()
     (tmp_path / ".config.json.0123").write_text('{"se')

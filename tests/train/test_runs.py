@@ -194,3 +194,11 @@ def test_keys_that_end_alike_have_their_whole_names_in_the_legend(tmp_path: Path
     runs = find_runs([str(tmp_path)])
     draw(runs, table_of(runs), tmp_path / "curves.svg")
     assert "<!-- checkpoint.every=1500, eval.every=10 -->" in (tmp_path / "curves.svg").read_text()
+
+
+def test_a_link_to_a_run_is_a_run_and_other_links_are_not_followed(tmp_path: Path) -> None:
+    write_run(tmp_path / "disk" / "moved")
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "one").symlink_to(tmp_path / "disk" / "moved")
+    (tmp_path / "runs" / "disk").symlink_to(tmp_path / "disk")
+    assert [run.path for run in find_runs([str(tmp_path / "runs")])] == [tmp_path / "runs" / "one"]

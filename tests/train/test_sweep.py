@@ -22,6 +22,7 @@ from run.folder import as_json
 from run.lock import lock
 from run.records import read_metrics
 from tests import tiny
+from train.sweep import command as sweep_command
 from train.sweep.expressions import chain, name_of, product, zipped
 from train.sweep.plan import Sweep, open_plan
 from train.sweep.point import Lost, run_child, summary
@@ -508,3 +509,17 @@ def search(trial):
         sweep.points()
     with pytest.raises(UserError, match=rf"search\(\): {key}: nowhere.tsv: no such file$"):
         sweep.suggest(None)
+
+
+def test_a_config_file_needs_no_ending(tmp_path: Path) -> None:
+    code = tiny.config_file(tmp_path, tiny.training_config(tmp_path)).read_text()
+    (tmp_path / "heads").write_text(f"{code}\n\ndef sweep(): return [{{'model.N': 1}}]\n")
+    assert [*Sweep(str(tmp_path / "heads"), tiny.training_config(tmp_path), {}).points()] == ["N=1"]
+
+
+def test_a_sweep_in_a_renamed_folder_keeps_the_name_of_its_study(tmp_path: Path) -> None:
+    assert sweep_command._study_of(tmp_path / "new") == "new"
+    plan = {"kind": "grid", "config": {"steps": 9, "eval": {"every": 3}}, "storage": None, "study": "a"}
+    (tmp_path / "b" / "sweep").mkdir(parents=True)
+    write_json(tmp_path / "b" / "sweep" / "plan.json", plan)
+    assert sweep_command._study_of(tmp_path / "b") == "a"

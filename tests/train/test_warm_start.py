@@ -129,3 +129,5 @@ def test_a_folder_with_a_colon_in_its_name_is_a_run(source: tuple, tmp_path: Pat
     copy = shutil.copytree(source[1], tmp_path / "a:4")
     _, record = warm_start(str(copy), fresh(copy), copy)
     assert record["run"] == str(copy)
+    _, record = warm_start(f"{copy}:4", fresh(copy), copy)
+    assert (record["run"], record["checkpoints"]) == (str(copy), [4])

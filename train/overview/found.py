@@ -63,9 +63,15 @@ def _folders(place: Path) -> Iterator[Path]:
     """Yields the folders of runs at and below `place`; nothing is searched within a run."""
     for folder, below, _ in os.walk(place):
         path = Path(folder)
-        if any((path / name).exists() for name in _OF_RUNS):
+        if _is_run(path):
             below.clear()
             yield path
+        # Other links are not followed: they may lead anywhere.
+        yield from (path / name for name in below if (path / name).is_symlink() and _is_run(path / name))
+
+
+def _is_run(folder: Path) -> bool:
+    return any((folder / name).exists() for name in _OF_RUNS)
 
 
 def read_run(folder: Path) -> FoundRun:

@@ -43,7 +43,7 @@ def train(options: flags.FlagValues, workdir: Path) -> int:
         "kind": "grid" if options.trials is None else "search",
         "config": as_json(sweep.base),
         "storage": without_password(options.storage),
-        "study": options.study or workdir.resolve().name,
+        "study": options.study or _study_of(workdir),
     }
     plan = open_plan(workdir, plan)
     study = Study(workdir, plan, options.storage, options.silence, options.pruner)
@@ -63,6 +63,12 @@ def train(options: flags.FlagValues, workdir: Path) -> int:
     won = f"; the lowest nll, {best.summary['nll_best']:.4f}, is of {best.name}" if best else ""
     print(f"{workdir}: all points have ended: {counts}{won}; --table shows them", file=sys.stderr)
     return 1 if "failed" in states else 0
+
+
+def _study_of(workdir: Path) -> str:
+    """Returns the name that the folder's study has, and a new one would have: the folder may have been renamed."""
+    begun = (workdir / "sweep" / "plan.json").exists()
+    return read_plan(workdir)["study"] if begun else workdir.resolve().name
 
 
 def show(options: flags.FlagValues, workdir: Path) -> int:

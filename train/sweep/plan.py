@@ -4,6 +4,7 @@ import copy
 import importlib.util
 import inspect
 from collections.abc import Callable
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,8 @@ class Sweep:
         self._found: set[tuple[str, str]] = set()  # corpora of points
         self._file, colon, argument = spec.partition(":")
         self._argument = [argument] if colon else []
-        module_spec = importlib.util.spec_from_file_location("sweep_config", self._file)
+        loader = SourceFileLoader("sweep_config", self._file)  # whatever the file's ending is
+        module_spec = importlib.util.spec_from_file_location("sweep_config", self._file, loader=loader)
         assert module_spec is not None and module_spec.loader is not None
         self._module = importlib.util.module_from_spec(module_spec)
         module_spec.loader.exec_module(self._module)
