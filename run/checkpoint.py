@@ -75,8 +75,8 @@ class Checkpoints:
         """Opens the folder.
 
         Raises:
-          UserError: the folder to read does not exist, or all of its checkpoints are damaged; or orbax could not save in
-            the folder.
+          UserError: the folder to read does not exist, or all of its checkpoints are damaged; or orbax could not save
+            in the folder.
         """
         self.folder = Path(folder).absolute()
         self._left_out: set[int] = set()
