@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
@@ -138,11 +139,13 @@ class EndlessBatches(ABC, Generic[AnyBatch]):
                     raise UserError(f"data position: batch {batch} of an epoch of {len(plan)}; the run's data changed")
                 planned = grain.MapDataset.source(plan[batch:]).map(partial(self._read_shard, epoch))
                 options = grain.ReadOptions(num_threads=1, prefetch_buffer_size=_PREFETCHED)
-                for done, arrays in enumerate(planned.to_iter_dataset(options), batch + 1):
-                    after = {"epoch": epoch, "batch": done}
-                    if done == len(plan):
-                        after = {"epoch": epoch + 1, "batch": 0}
-                    yield arrays, after
+                # Closed, also after an error: its thread would otherwise stay for as long as the error is kept.
+                with closing(iter(planned.to_iter_dataset(options))) as batches:
+                    for done, arrays in enumerate(batches, batch + 1):
+                        after = {"epoch": epoch, "batch": done}
+                        if done == len(plan):
+                            after = {"epoch": epoch + 1, "batch": 0}
+                        yield arrays, after
                 epoch += 1
                 batch = 0
 

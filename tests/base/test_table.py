@@ -56,7 +56,7 @@ def test_csv_has_whole_heads_and_the_tables_name() -> None:
 def test_without_a_name_or_a_title_there_is_no_place_for_one() -> None:
     lone = TABLE._replace(name="", title="")
     assert as_csv(lone).splitlines()[0] == "row,BLEU: paper,BLEU: ours,cost: ours"
-    assert as_csv(lone).splitlines()[2] == 'c,12.1,−0.50 ± 0.10,"1 h, x"'
+    assert as_csv(lone).splitlines()[2] == 'c,12.1,-0.50 ± 0.10,"1 h, x"'
     assert as_markdown(lone).splitlines()[0] == "| row | BLEU: paper | ours | cost: ours |"
 
 
