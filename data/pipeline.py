@@ -126,8 +126,6 @@ class EndlessBatches(ABC, Generic[AnyBatch]):
 
     def _produce(self, state: State) -> Generator[tuple[AnyBatch, State]]:
         """Yields batches from `state` on, each with the position after it."""
-        import grain  # here, because it loads jax, which reading corpora does not need
-
         epoch = state["epoch"]
         batch = state["batch"]
         with ThreadPoolExecutor(1, "plan") as planner:
@@ -137,17 +135,23 @@ class EndlessBatches(ABC, Generic[AnyBatch]):
                 following = planner.submit(self.plan, epoch + 1)  # while this epoch is read
                 if batch >= len(plan):
                     raise UserError(f"data position: batch {batch} of an epoch of {len(plan)}; the run's data changed")
-                planned = grain.MapDataset.source(plan[batch:]).map(partial(self._read_shard, epoch))
-                options = grain.ReadOptions(num_threads=1, prefetch_buffer_size=_PREFETCHED)
-                # Closed, also after an error: its thread would otherwise stay for as long as the error is kept.
-                with closing(iter(planned.to_iter_dataset(options))) as batches:
-                    for done, arrays in enumerate(batches, batch + 1):
-                        after = {"epoch": epoch, "batch": done}
-                        if done == len(plan):
-                            after = {"epoch": epoch + 1, "batch": 0}
-                        yield arrays, after
+                for done, arrays in enumerate(self._prefetched(plan[batch:], epoch), batch + 1):
+                    after = {"epoch": epoch, "batch": done}
+                    if done == len(plan):
+                        after = {"epoch": epoch + 1, "batch": 0}
+                    yield arrays, after
                 epoch += 1
                 batch = 0
+
+    def _prefetched(self, plan: list[PlannedBatch], epoch: int) -> Generator[AnyBatch]:
+        """Yields this process's part of each batch, which a thread has read in advance."""
+        import grain  # here, because it loads jax, which reading corpora does not need
+
+        planned = grain.MapDataset.source(plan).map(partial(self._read_shard, epoch))
+        options = grain.ReadOptions(num_threads=1, prefetch_buffer_size=_PREFETCHED)
+        # Closed, also after an error: the thread would otherwise stay for as long as the error is kept.
+        with closing(iter(planned.to_iter_dataset(options))) as batches:
+            yield from batches
 
     def _read_shard(self, epoch: int, planned: PlannedBatch) -> AnyBatch:
         return self.read(self._shard.of(planned), epoch)
