@@ -5,6 +5,8 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float, Num
 
+from base.table import number
+
 Interval = tuple[float, float]
 DRAWS = 1000
 OUTSIDE = 0.05  # the share of intervals that miss the true value
@@ -28,6 +30,18 @@ def half_interval(values: Float[np.ndarray, " seeds"]) -> float | None:
 
     quantile = stats.t.ppf(1 - OUTSIDE / 2, len(values) - 1)
     return float(quantile * stats.sem(values))
+
+
+def with_interval(values: Float[np.ndarray, " seeds"], digits: int, *, sign: bool = True) -> str:
+    """Returns the mean and, of two or more values, ± half of its t interval, as "+0.25 ± 0.04"; "" without a value.
+
+    `sign` writes the + of a mean that is a difference.
+    """
+    if not len(values):
+        return ""
+    half = half_interval(values)
+    text = number(float(values.mean()), digits, sign=sign)
+    return text if half is None else f"{text} ± {half:.{digits}f}"
 
 
 def bootstrap(

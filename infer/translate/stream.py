@@ -230,7 +230,7 @@ def why_empty(translation: Translation) -> str:
         return "the translation is empty: the tokenizer keeps nothing of this line"
     return (
         "the translation is empty: the model's best output is to end at once, as it may be for text unlike any that "
-        "it was trained on; a search with --min_length=1, which no sampling and no groups have, forbids that"
+        "it was trained on; a plain search with --min_length=1 forbids that"
     )
 
 

@@ -18,12 +18,13 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from base.intervals import with_interval
 from base.table import NOT_RUN, Code, Table, mean, number
 from paper.records import RunRecord
 from paper.reproduce.command import RESULTS, obstacle
 from paper.rows import RowRuns
 from paper.tables.cost import cost
-from paper.tables.trend import LEVEL, Differences, holm, p_values_of, shown_p_value, with_interval
+from paper.tables.trend import LEVEL, Differences, holm, p_values_of, shown_p_value
 
 OPEN, NO_RULE = "open", "no rule"
 VERDICTS = ("shown", "refuted", "neither", "met", "not met", OPEN, NOT_RUN, NO_RULE)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from base.intervals import half_interval
+from base.intervals import half_interval, with_interval
 from base.table import NOT_RUN, Table, spread
 from base.two_stages import SEEDS
 from configs.bottleneck import CHOSEN, KINDS, RATES
@@ -15,7 +15,7 @@ from paper.records import Records
 from paper.rows import RowRuns, caveat_notes, row_runs, run_notes, with_seeds
 from paper.studies.choice import stage_1
 from paper.tables.cost import cost
-from paper.tables.trend import INTERVAL, differences_by_seed, with_interval
+from paper.tables.trend import INTERVAL, differences_by_seed
 
 FILE = "configs/bottleneck.py"
 SHORT, LONG = 6, 16  # the bands of lengths that are compared, by their first number of words

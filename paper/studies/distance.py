@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
+from base.intervals import with_interval
 from base.table import NOT_RUN, Table, spread
 from configs.distance import CHOSEN, OPTIONS, SEEDS
 from configs.layers import D_FF
@@ -26,7 +27,6 @@ from paper.tables.trend import (
     p_values_of,
     paired_differences,
     tested,
-    with_interval,
 )
 
 FILE = "configs/distance.py"

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
+from base.intervals import with_interval
 from base.table import NOT_RUN, Table, spread
 from configs.extrapolation import LENGTH, POSITIONS
 from model.parameter_count import parameter_count
@@ -13,7 +14,7 @@ from paper.drawing import curve, drawn
 from paper.records import Records
 from paper.rows import RowRuns, caveat_notes, load, row_runs, run_notes
 from paper.tables.cost import cost
-from paper.tables.trend import INTERVAL, differences_by_seed, with_interval
+from paper.tables.trend import INTERVAL, differences_by_seed
 from run.folder import model_config
 
 FILE = "configs/extrapolation.py"

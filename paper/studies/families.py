@@ -8,13 +8,14 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 
+from base.intervals import with_interval
 from base.table import Table
 from configs.classification import CLASSES
 from paper.drawing import colour, drawn
 from paper.records import Records
 from paper.rows import RowRuns, ScoredRun, caveat_notes, identity, is_of, load, row_runs, run_notes
 from paper.tables.cost import cost
-from paper.tables.trend import INTERVAL, paired_differences, tested, with_interval
+from paper.tables.trend import INTERVAL, paired_differences, tested
 from run.folder import as_json
 
 WAYS = ("fine-tuned", "from scratch")

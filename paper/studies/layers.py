@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
+from base.intervals import with_interval
 from base.table import NOT_RUN, Table, spread
 from configs.layers import D_FF
 from paper.drawing import colour, drawn
@@ -11,7 +12,7 @@ from paper.records import Records
 from paper.rows import RowRuns, caveat_notes, load, row_runs, run_notes
 from paper.tables.cost import analytic_flops, cost
 from paper.tables.table3 import parameters
-from paper.tables.trend import INTERVAL, paired_differences, tested, with_interval
+from paper.tables.trend import INTERVAL, paired_differences, tested
 
 FILE = "configs/layers.py"
 BASE = "attention"

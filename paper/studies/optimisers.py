@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from base.intervals import with_interval
 from base.table import NOT_RUN, Table, number, spread
 from configs.optimisers import BASE, CHOSEN, EVERY, LADDER, OPTIONS, ROWS, SEEDS, STEPS, Option, rates
 from paper.drawing import curve, drawn
@@ -15,7 +16,7 @@ from paper.records import Records
 from paper.rows import RowRuns, caveat_notes, row_runs, run_notes, with_seeds
 from paper.studies.choice import choice, last_validations, validations_of
 from paper.tables.cost import cost
-from paper.tables.trend import INTERVAL, LEVEL, differences_by_seed, holm, p_values_of, tested, with_interval
+from paper.tables.trend import INTERVAL, LEVEL, differences_by_seed, holm, p_values_of, tested
 
 FILE = "configs/optimisers.py"
 TITLE = "Optimisers, tuned alike"

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
+from base.intervals import with_interval
 from base.table import Table, number
 from data.scan import SPLITS
 from paper.drawing import colour, drawn
@@ -12,7 +13,7 @@ from paper.published import SCAN
 from paper.records import Records
 from paper.rows import RowRuns, caveat_notes, row_runs, run_notes
 from paper.tables.cost import cost
-from paper.tables.trend import INTERVAL, tested, with_interval
+from paper.tables.trend import INTERVAL, tested
 
 FILE = "configs/scan.py"
 

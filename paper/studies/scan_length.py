@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
+from base.intervals import with_interval
 from base.table import NOT_RUN, Table, number
 from configs.scan_length import JUDGED, LENGTHS, MODELS, ROWS, SEEDS
 from data.scan import LONGEST
@@ -14,7 +15,7 @@ from paper.published import SCAN_26
 from paper.records import Records
 from paper.rows import RowRuns, caveat_notes, row_runs, run_notes
 from paper.tables.cost import cost
-from paper.tables.trend import INTERVAL, paired_differences, tested, with_interval
+from paper.tables.trend import INTERVAL, paired_differences, tested
 
 FILE = "configs/scan_length.py"
 Runs = dict[str, RowRuns]  # by the names of configs.scan_length.ROWS

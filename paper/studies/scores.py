@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from base.intervals import half_interval
+from base.intervals import half_interval, with_interval
 from base.table import Table, number
 from base.two_stages import SEEDS
 from configs.scores import CHOSEN, RATES, ROWS
@@ -21,7 +21,6 @@ from paper.tables.trend import (
     differences_by_seed,
     paired_differences,
     tested,
-    with_interval,
 )
 
 FILE = "configs/scores.py"

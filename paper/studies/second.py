@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy import stats
 
-from base.intervals import half_interval
+from base.intervals import half_interval, with_interval
 from base.table import Table, number
 from base.two_stages import SEEDS
 from configs.table3_second import CHOSEN, EQUIVALENT, MARGIN, PRIMARY, SCHEDULES, STEPS
@@ -27,7 +27,6 @@ from paper.tables.trend import (
     paired_differences,
     rank_correlation,
     redrawn,
-    with_interval,
 )
 from run.folder import model_config
 

@@ -1,6 +1,7 @@
 """Table 2: BLEU on newstest2014, and training operations."""
 
 from base.errors import UserError
+from base.intervals import with_interval
 from base.table import NOT_RUN, Table, difference, mean, number, spread
 from infer.scores.bleu import TABLED
 from paper.published import BIG_EN_FR_IN_THE_PROCEEDINGS, SUSTAINED, TABLE2, TIMES
@@ -9,7 +10,7 @@ from paper.rows import RowRuns, caveat_notes, identity, load, row_runs
 from paper.tables.cost import analytic_flops, cost, paper_flops, run_flops, xla_flops
 from paper.tables.paired import compare_rows
 from paper.tables.table3 import FILE as TABLE3_FILE
-from paper.tables.trend import INTERVAL, paired_differences, tested, with_interval
+from paper.tables.trend import INTERVAL, paired_differences, tested
 from run.folder import as_json
 
 PAIRS = {"en-de": "English-German", "en-fr": "English-French"}

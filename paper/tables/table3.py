@@ -6,6 +6,7 @@ their differences from their own base row can be compared with the paper, see pa
 
 import math
 
+from base.intervals import with_interval
 from base.keys import flat
 from base.table import Table, difference, mean, number, spread
 from configs.ablations import ALL
@@ -14,7 +15,7 @@ from paper.published import TABLE3, TIMES
 from paper.records import Records
 from paper.rows import RowRuns, caveat_notes, load, row_runs, run_notes
 from paper.tables.cost import cost
-from paper.tables.trend import INTERVAL, design, paired_differences, summary, tested, with_interval
+from paper.tables.trend import INTERVAL, design, paired_differences, summary, tested
 from run.folder import model_config
 
 FILE = "configs/ablations.py"

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import stats
 
-from base.intervals import OUTSIDE, half_interval
+from base.intervals import OUTSIDE
 from base.table import number
 from configs.small import SEEDS_BLEU, SEEDS_PERPLEXITY
 from paper.rows import RowRuns
@@ -121,15 +121,6 @@ def p_values_of(differences: Differences) -> dict[str, float]:
         if p is not None:
             p_values[name] = p
     return p_values
-
-
-def with_interval(differences: Float[np.ndarray, " seeds"], digits: int) -> str:
-    """Returns the mean and, of two or more seeds, ± half of its t interval, as "+0.25 ± 0.04"; "" without a seed."""
-    if not len(differences):
-        return ""
-    half = half_interval(differences)
-    text = number(float(differences.mean()), digits, sign=True)
-    return text if half is None else f"{text} ± {half:.{digits}f}"
 
 
 def design(rows: Mapping[str, RowRuns]) -> list[str]:

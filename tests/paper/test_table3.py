@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from base.intervals import half_interval
+from base.intervals import half_interval, with_interval
 from base.table import Table
 from model.parameter_count import parameter_count
 from paper.published import TABLE3
@@ -163,8 +163,8 @@ def test_three_seeds_without_a_difference_are_significant_one_time_in_twenty() -
 def test_the_interval_of_three_seeds_is_the_textbooks() -> None:
     assert half_interval(np.array([-1.0, 0.0, 1.0])) == pytest.approx(4.3027 / 3**0.5, abs=1e-4)
     assert half_interval(np.array([1.0])) is None
-    assert trend.with_interval(np.array([2.0, 3.0, 4.0]), 2) == "+3.00 ± 2.48"
-    assert trend.with_interval(np.array([]), 2) == ""
+    assert with_interval(np.array([2.0, 3.0, 4.0]), 2) == "+3.00 ± 2.48"
+    assert with_interval(np.array([]), 2) == ""
 
 
 def test_holm_multiplies_the_smallest_by_how_many_there_are() -> None:
