@@ -82,7 +82,8 @@ def fit(points: Points, starts: Sequence[tuple[float, float]] = STARTS) -> Float
     ends = []
     for a, b in starts:
         start = (third, np.log(third), a, np.log(third), b)
-        ends.append(least_squares(errors, start, jac=slopes, bounds=(lowest, highest)))
+        with np.errstate(over="ignore"):  # an error too large to square is worse than any, so the step is shortened
+            ends.append(least_squares(errors, start, jac=slopes, bounds=(lowest, highest)))
     e, log_a, a, log_b, b = min(ends, key=lambda end: end.cost).x
     return np.array([e, np.exp(log_a) * unit_n**a, a, np.exp(log_b) * unit_d**b, b])
 
