@@ -1,7 +1,7 @@
 """Draws how beam search found the translations of a sentence: every extension considered, kept, finished or pruned.
 
-The search is that of `model.search.beam`, advanced one step at a time; the extensions that a step considers come from
-the same functions. The page is one file that loads nothing.
+The search is that of `model.search.beam`, advanced one step at a time; `consider` there is what a step considers. The
+page is one file that loads nothing.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,7 +26,7 @@ from infer.translate.stream import chunks
 from infer.translate.translator import row_lengths, search_of
 from model.config import ModelConfig
 from model.search import state as states
-from model.search.beam import Extensions, beam_search, length_penalty, most_probable
+from model.search.beam import Extensions, beam_search, consider, length_penalty
 from model.search.ensemble import model_or_ensemble
 from model.search.rules import Rules
 from model.search.state import Hypotheses, Model, SearchState
@@ -177,13 +177,8 @@ def _step(
     named = dict(options)
     search = beam_search(model, params, **arrays, **named)
     limit_b, _ = model.output_limits(arrays["inputs_bs"], named["extra_length"])
-    logits_bmv, _ = states.next_logits(model, params, state)
-    allowed_bmv = states.forbid(logits_bmv, state.step, limit_b)
-    if arrays["rules"] is not None:
-        allowed_bmv = arrays["rules"].edit(allowed_bmv, state.ids_bmt, state.step, limit_b)
-    normaliser_bm1 = jax.nn.logsumexp(logits_bmv, axis=-1, keepdims=True)
-    count = 1 if named["beam"] == 1 else 2 * named["beam"]
-    return most_probable(state, allowed_bmv, normaliser_bm1, count), search.advance(state)
+    weighed, _ = consider(model, params, state, limit_b, arrays["rules"])
+    return weighed, search.advance(state)
 
 
 def _rows(ids_bmt: Int[Array, "b m t"], length: int) -> list[Ids]:

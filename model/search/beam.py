@@ -118,6 +118,22 @@ def dynamic_beam_allocation(
     )
 
 
+def consider(
+    model: Model, params: Any, state: SearchState, limit_b: Int[Array, " b"], rules: Rules | None
+) -> tuple[Extensions, Any]:
+    """Returns the extensions that a step considers, 2m or, with beam 1, one; and the cache, each beam still its own."""
+    logits_bmv, cache = next_logits(model, params, state)
+    allowed_bmv = forbid(logits_bmv, state.step, limit_b)
+    if rules is not None:
+        allowed_bmv = rules.edit(allowed_bmv, state.ids_bmt, state.step, limit_b)
+    normaliser_bm1 = jax.nn.logsumexp(logits_bmv, axis=-1, keepdims=True)
+    beam = state.token_bm.shape[1]
+    count = 1 if beam == 1 else 2 * beam
+    if rules is None or rules.phrases_bcl is None:
+        return most_probable(state, allowed_bmv, normaliser_bm1, count), cache
+    return dynamic_beam_allocation(state, allowed_bmv - normaliser_bm1, rules.phrases_bcl, count), cache
+
+
 def update_beams(
     state: SearchState,
     new: Extensions,
@@ -192,20 +208,11 @@ def beam_search(
     if not 1 <= nbest <= beam:
         raise ValueError(f"nbest is {nbest}; it must be in 1..{beam}, the beam")
     limit_b, steps = model.output_limits(inputs_bs, extra_length)
-    extensions = 1 if beam == 1 else 2 * beam
     penalty_of = partial(length_penalty, alpha=alpha, kind=penalty)
     penalty_at_limit_b = penalty_of(limit_b)
 
     def advance(state: SearchState) -> SearchState:
-        logits_bmv, cache = next_logits(model, params, state)
-        allowed_bmv = forbid(logits_bmv, state.step, limit_b)
-        if rules is not None:
-            allowed_bmv = rules.edit(allowed_bmv, state.ids_bmt, state.step, limit_b)
-        normaliser_bm1 = jax.nn.logsumexp(logits_bmv, axis=-1, keepdims=True)
-        if rules is None or rules.phrases_bcl is None:
-            new = most_probable(state, allowed_bmv, normaliser_bm1, extensions)
-        else:
-            new = dynamic_beam_allocation(state, allowed_bmv - normaliser_bm1, rules.phrases_bcl, extensions)
+        new, cache = consider(model, params, state, limit_b, rules)
         after, parent_bm = update_beams(state, new, penalty_of, penalty_at_limit_b, nbest, stopping)
         return after._replace(cache=cache.select(parent_bm))
 
