@@ -10,11 +10,10 @@ from flax.traverse_util import flatten_dict
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from model.mixers import MIXERS
-from model.noise import Noise
 from model.prefix_lm import PrefixLM, joined
 from tasks.task import Batch, Objective
 from train.schedule_free import gradient_point
-from train.step import TrainState
+from train.step import TrainState, noise_of
 
 _ROWS = 8  # of a batch, whose attention weights are looked at: those of all rows may not fit into memory
 
@@ -36,10 +35,9 @@ def make_diagnosis(
     """
 
     def diagnosis(state: TrainState, batch: Batch, key: PRNGKeyArray) -> dict[str, Float[Array, ""]]:
-        rows = jax.tree.leaves(batch)[0].shape[0] // accumulate
         part = jax.tree.map(lambda x_b: x_b[::accumulate], batch)
-        rows_b = accumulate * jnp.arange(rows, dtype=jnp.int32)  # their numbers in the batch
-        noise = Noise(jax.random.fold_in(key, state.step), rows_b)
+        whole_noise = noise_of(state, batch, key)
+        noise = whole_noise._replace(rows_b=whole_noise.rows_b[::accumulate])
 
         def mean_loss(params: dict) -> Array:
             loss = objective.loss(params, part, noise)

@@ -11,10 +11,9 @@ import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
 from base.errors import UserError
-from model.noise import Noise
 from tasks.task import Batch, Objective
 from train.schedule_free import gradient_point
-from train.step import TrainState
+from train.step import TrainState, noise_of
 
 _ROOT = Path(__file__).parent.parent
 _SHOWN = 3  # parameters
@@ -62,8 +61,7 @@ def _parameters(objective: Objective, state: TrainState, batch: Batch, key: PRNG
     before = _not_finite(state.params)
     if before:
         return f"not finite before the update: {before}"
-    rows_b = jnp.arange(jax.tree.leaves(batch)[0].shape[0], dtype=jnp.int32)
-    noise = Noise(jax.random.fold_in(key, state.step), rows_b)
+    noise = noise_of(state, batch, key)
     point = gradient_point(state.params, state.opt_state)
     gradient = jax.grad(lambda params: objective.loss(params, batch, noise).loss_sum)(point)
     return f"no finite gradient: {_not_finite(gradient) or 'none, it is in the optimiser'}"

@@ -40,6 +40,17 @@ def init_state(init: Callable[[PRNGKeyArray], dict], tx: optax.GradientTransform
     return TrainState(step=jnp.zeros((), jnp.int32), params=params, opt_state=tx.init(params))
 
 
+def noise_of(state: TrainState, batch: Batch, key: PRNGKeyArray) -> Noise:
+    """Returns the noise of the update of `state` on `batch`.
+
+    `key` is the same for every update, which folds in its step number, so a run's dropout does not depend on where it
+    was interrupted.
+    """
+    rows = jax.tree.leaves(batch)[0].shape[0]
+    rows_b = jnp.arange(rows, dtype=jnp.int32)
+    return Noise(jax.random.fold_in(key, state.step), rows_b)
+
+
 def make_train_step(
     objective: Objective,
     tx: optax.GradientTransformation,
@@ -51,9 +62,8 @@ def make_train_step(
 
     The gradient is that of loss_sum / tokens over the whole batch, even if `accumulate` splits it into microbatches to
     save memory: sums are added up, then divided once. Row r goes to microbatch r mod `accumulate`, so a device that
-    holds neighbouring rows holds its part of every microbatch. `key` is the same for every update, which folds in its
-    step number, so a run's dropout does not depend on where it was interrupted. The old state is donated: its buffers
-    are reused for the new one.
+    holds neighbouring rows holds its part of every microbatch. `key` is that of `noise_of`. The old state is donated:
+    its buffers are reused for the new one.
 
     Args:
       objective: what is trained.
@@ -63,18 +73,18 @@ def make_train_step(
       options: of the compiler; None for its own.
     """
 
-    def sums_and_gradient(params: dict, batch: Batch, rows_b: Array, key: PRNGKeyArray) -> tuple[Loss, dict]:
+    def sums_and_gradient(params: dict, batch: Batch, noise: Noise) -> tuple[Loss, dict]:
         def loss_sum(params: dict) -> tuple[Array, Loss]:
-            loss = objective.loss(params, batch, Noise(key, rows_b))
+            loss = objective.loss(params, batch, noise)
             return loss.loss_sum, loss
 
         (_, loss), gradient = jax.value_and_grad(loss_sum, has_aux=True)(params)
         return loss, gradient
 
-    def accumulated(params: dict, batch: Batch, rows_b: Array, key: PRNGKeyArray) -> tuple[Loss, dict]:
+    def accumulated(params: dict, batch: Batch, noise: Noise) -> tuple[Loss, dict]:
         def add(total: tuple[Loss, dict], microbatch: tuple[Batch, Array]) -> tuple[tuple[Loss, dict], None]:
             batch, rows_b = microbatch
-            sums = sums_and_gradient(params, batch, rows_b, key)
+            sums = sums_and_gradient(params, batch, noise._replace(rows_b=rows_b))
             return jax.tree.map(jnp.add, total, sums), None
 
         def split(x_b: Array) -> Array:
@@ -83,17 +93,14 @@ def make_train_step(
 
         no_loss = Loss(jnp.zeros(()), jnp.zeros(()), jnp.zeros(()))
         no_gradient = jax.tree.map(jnp.zeros_like, params)
-        microbatches = jax.tree.map(split, (batch, rows_b))
+        microbatches = jax.tree.map(split, (batch, noise.rows_b))
         total, _ = jax.lax.scan(add, (no_loss, no_gradient), microbatches)
         return total
 
     def train_step(state: TrainState, batch: Batch, key: PRNGKeyArray) -> tuple[TrainState, Sums]:
         gradient_of = sums_and_gradient if accumulate == 1 else accumulated
-        rows = jax.tree.leaves(batch)[0].shape[0]
-        rows_b = jnp.arange(rows, dtype=jnp.int32)
-        step_key = jax.random.fold_in(key, state.step)
         point = gradient_point(state.params, state.opt_state)
-        loss, gradient = gradient_of(point, batch, rows_b, step_key)
+        loss, gradient = gradient_of(point, batch, noise_of(state, batch, key))
         gradient = jax.tree.map(lambda g: g / jnp.maximum(loss.tokens, 1), gradient)
         updates, opt_state = tx.update(gradient, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
