@@ -35,21 +35,19 @@ def make_batch(records: Sequence[Record], planned: PlannedBatch) -> Batch:
     """Returns the arrays of a planned batch.
 
     Args:
-        records: its pairs, row by row, in the order of `planned.rows_bc[planned.rows_bc >= 0]`.
+        records: its pairs, row by row, in the order of `planned.members`.
         planned: which pairs each row holds, and how long rows are.
     """
-    counts_b = (planned.rows_bc >= 0).sum(axis=1)
     sources = [source for source, _ in records]
-    source, _ = _make_side(sources, counts_b, planned.row_length_source)
+    source, _ = _make_side(sources, planned)
     target, labels_bt = make_text_batch([(target,) for _, target in records], planned)
     return Batch(source, target, labels_bt)
 
 
 def make_text_batch(records: Sequence[Record], planned: PlannedBatch) -> TextBatch:
     """Returns the arrays of a planned batch of a text; arguments as `make_batch`."""
-    counts_b = (planned.rows_bc >= 0).sum(axis=1)
     texts = [text for (text,) in records]
-    labels, starts = _make_side(texts, counts_b, planned.row_length_target)
+    labels, starts = _make_side(texts, planned)
     # The input is the labels moved to the right by one.
     flat_out = labels.ids_bt.ravel()
     flat_in = np.zeros_like(flat_out)
@@ -60,8 +58,10 @@ def make_text_batch(records: Sequence[Record], planned: PlannedBatch) -> TextBat
     return TextBatch(labels._replace(ids_bt=in_bt), labels.ids_bt)
 
 
-def _make_side(sentences: list[np.ndarray], counts_b: np.ndarray, length: int) -> tuple[Tokens, np.ndarray]:
-    """Returns rows of this length, and the flat index of every sentence's first token."""
+def _make_side(sentences: list[np.ndarray], planned: PlannedBatch) -> tuple[Tokens, np.ndarray]:
+    """Returns the rows of one side, and the flat index of every sentence's first token."""
+    length = planned.row_length
+    counts_b = (planned.rows_bc >= 0).sum(axis=1)
     flat_ids, flat_segments, flat_positions = np.zeros((3, len(counts_b) * length), np.int32)
     # Of each sentence: its tokens, its row, the number of the row's first sentence, the tokens of all before it, and
     # where it starts. Of 2, 3 and 1 tokens, two of them in the first row, with rows of 6 positions:

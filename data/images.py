@@ -24,7 +24,7 @@ from jaxtyping import Float32, Int32, Int64
 from base.errors import UserError
 from base.files import expanded, open_regular
 from data.pipeline import ALL_ROWS, EndlessBatches, OnePass, ProcessShard
-from data.plans import PlannedBatch, one_each, row_by_row
+from data.plans import PlannedBatch, row_by_row
 
 SPLITS = ("train", "valid", "test")
 
@@ -213,11 +213,6 @@ def _read(images: Images, planned: PlannedBatch, shifts_n2: np.ndarray | None = 
     return ImageBatch(images_byx, images.labels_n[numbers_b] * real_b, real_b)
 
 
-def planned_batch(images: Images, numbers_b: np.ndarray, rows: int, shard: ProcessShard) -> ImageBatch:
-    """Returns this process's shard of a batch of `rows` rows, the first of which hold the images of these numbers."""
-    return _read(images, shard.of(one_each(numbers_b, rows, length=1)))
-
-
 def _moved(image_yx: np.ndarray, shift_2: np.ndarray) -> np.ndarray:
     border = int(np.abs(shift_2).max())
     height, width = image_yx.shape
@@ -227,10 +222,7 @@ def _moved(image_yx: np.ndarray, shift_2: np.ndarray) -> np.ndarray:
 
 
 def evaluation_batches(images: Images, rows: int, shard: ProcessShard = ALL_ROWS) -> OnePass[ImageBatch]:
-    """Returns every image once, in order."""
-    count = len(images.labels_n)
-
-    def read(first: int) -> ImageBatch:
-        return planned_batch(images, np.arange(first, min(first + rows, count)), rows, shard)
-
-    return OnePass(range(0, count, rows), read)
+    """Returns every image once, in order; the last batch may have empty rows."""
+    numbers_n = np.arange(len(images.labels_n))
+    plan = row_by_row(numbers_n, rows, length=1)
+    return OnePass(plan, lambda planned: _read(images, shard.part_of(planned)))

@@ -39,7 +39,7 @@ class ProcessShard(NamedTuple):
     parts: int = 1
     multiple: int = 1
 
-    def of(self, planned: PlannedBatch) -> PlannedBatch:
+    def part_of(self, planned: PlannedBatch) -> PlannedBatch:
         """Returns `planned` with only this process's rows."""
         empty = -len(planned.rows_bc) % self.multiple
         rows_bc = np.pad(planned.rows_bc, ((0, empty), (0, 0)), constant_values=-1)
@@ -154,7 +154,7 @@ class EndlessBatches(ABC, Generic[AnyBatch]):
             yield from batches
 
     def _read_shard(self, epoch: int, planned: PlannedBatch) -> AnyBatch:
-        return self.read(self._shard.of(planned), epoch)
+        return self.read(self._shard.part_of(planned), epoch)
 
 
 class TrainingBatches(EndlessBatches[Batch | TextBatch]):
@@ -228,14 +228,12 @@ def row_lengths(cfg_data: ConfigDict) -> list[int]:
 
 
 def _read(prepared: Records, planned: PlannedBatch, epoch: int = 0) -> Batch | TextBatch:
-    numbers = planned.rows_bc[planned.rows_bc >= 0]
-    records = prepared.records(numbers, epoch)
+    records = prepared.records(planned.members, epoch)
     return make_batch(records, planned) if prepared.lengths.shape[1] == 2 else make_text_batch(records, planned)
 
 
 def _read_windows(text: Prepared, planned: PlannedBatch) -> TextBatch:
-    starts = planned.rows_bc[planned.rows_bc >= 0]
-    return make_text_batch(text.windows(starts, planned.row_length_target), planned)
+    return make_text_batch(text.windows(planned.members, planned.row_length), planned)
 
 
 class OnePass(Generic[AnyBatch]):
@@ -270,7 +268,7 @@ def evaluation_batches(
     """
     batches = length_batches(prepared.lengths.max(axis=1), buckets, tokens=tokens, limit=limit)
     plan = [one_each(batch.members, batch.rows, batch.length) for batch in batches]
-    return OnePass(plan, lambda planned: _read(prepared, shard.of(planned)))
+    return OnePass(plan, lambda planned: _read(prepared, shard.part_of(planned)))
 
 
 def text_batches(
@@ -287,4 +285,4 @@ def text_batches(
     rows = max(1, tokens // length)
     starts = np.arange(0, prepared.lengths.sum(dtype=np.int64), length)
     plan = row_by_row(starts, rows, length)
-    return OnePass(plan, lambda planned: _read_windows(prepared, shard.of(planned)))
+    return OnePass(plan, lambda planned: _read_windows(prepared, shard.part_of(planned)))

@@ -22,12 +22,16 @@ _AT_ONCE = 1 << 20  # pairs whose places are computed together: NumPy's indices 
 class PlannedBatch(NamedTuple):
     """A batch before its ids are read: row `b` holds the pairs numbered `rows_bc[b]`, where -1 is none.
 
-    Of `window_plan` it holds what begins at the place `rows_bc[b]` of the text.
+    Of `window_plan` it holds what begins at the place `rows_bc[b]` of the text. The rows of both sides have one length.
     """
 
-    row_length_source: int
-    row_length_target: int
+    row_length: int
     rows_bc: Int32[np.ndarray, "b c"]
+
+    @property
+    def members(self) -> Int32[np.ndarray, " i"]:
+        """The numbers of the pairs, or the places, row by row."""
+        return self.rows_bc[self.rows_bc >= 0]
 
 
 def bucket_plan(
@@ -74,7 +78,7 @@ def bucket_plan(
         staying = pool[~moves]
         waiting = pool[moves]
         order.shuffle(staying)  # those that moved here come first in the pool
-        batches += [PlannedBatch(length, length, rows_b1) for rows_b1 in staying.reshape(-1, rows, 1)]
+        batches += [PlannedBatch(length, rows_b1) for rows_b1 in staying.reshape(-1, rows, 1)]
     if len(waiting):
         largest = needed[-1]
         batches.append(one_each(waiting, _rows(tokens, largest), largest))
@@ -85,7 +89,7 @@ def one_each(members: Sequence[int] | np.ndarray, rows: int, length: int) -> Pla
     """Returns a batch of `rows` rows: these members, one in a row, and empty rows behind them."""
     rows_b1 = np.full((rows, 1), -1, np.int32)
     rows_b1[: len(members), 0] = members
-    return PlannedBatch(length, length, rows_b1)
+    return PlannedBatch(length, rows_b1)
 
 
 def row_by_row(members: np.ndarray, rows: int, length: int) -> list[PlannedBatch]:
@@ -140,7 +144,7 @@ def pack_plan(
     for start in range(0, len(shuffled_n), _AT_ONCE):
         part = slice(start, start + _AT_ONCE)
         rows_rc[place_r[row_n[part]], column_n[part]] = shuffled_n[part]
-    batches = [PlannedBatch(pack_length, pack_length, rows_bc) for rows_bc in np.split(rows_rc, batch_count)]
+    batches = [PlannedBatch(pack_length, rows_bc) for rows_bc in np.split(rows_rc, batch_count)]
     return _permuted(order, batches)
 
 

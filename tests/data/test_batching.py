@@ -40,12 +40,13 @@ def members(batches: list[PlannedBatch]) -> np.ndarray:
 
 def same(first: list[PlannedBatch], second: list[PlannedBatch]) -> bool:
     return len(first) == len(second) and all(
-        a[:2] == b[:2] and np.array_equal(a.rows_bc, b.rows_bc) for a, b in zip(first, second, strict=True)
+        one.row_length == other.row_length and np.array_equal(one.rows_bc, other.rows_bc)
+        for one, other in zip(first, second, strict=True)
     )
 
 
 def non_pad_share(lengths_n2: np.ndarray, batches: list[PlannedBatch]) -> float:
-    positions = sum(len(b.rows_bc) * (b.row_length_source + b.row_length_target) for b in batches)
+    positions = sum(len(b.rows_bc) * 2 * b.row_length for b in batches)
     return float(lengths_n2.sum() / positions)
 
 
@@ -56,10 +57,10 @@ def test_every_pair_once_in_rows_that_hold_it(plan, lengths_n2, tokens, seed, ep
     batches = plan(lengths_n2, tokens=tokens, seed=seed, epoch=epoch)
     assert sorted(members(batches)) == list(range(len(lengths_n2)))
     for batch in batches:
-        assert len(batch.rows_bc) == tokens // batch.row_length_source
+        assert len(batch.rows_bc) == tokens // batch.row_length
         for row in batch.rows_bc:
             source, target = lengths_n2[row[row >= 0]].sum(axis=0)
-            assert source <= batch.row_length_source and target <= batch.row_length_target
+            assert max(source, target) <= batch.row_length
 
 
 @PLAN
@@ -75,9 +76,9 @@ def test_epochs_are_repeatable_and_differ(plan) -> None:
 
 def test_buckets_shuffle_lengths_over_the_epoch() -> None:
     lengths_n2 = many(2000)
-    order = [batch.row_length_source for batch in bucket_plan(lengths_n2, tokens=64, buckets=BUCKETS)]
+    order = [batch.row_length for batch in bucket_plan(lengths_n2, tokens=64, buckets=BUCKETS)]
     assert order != sorted(order) and order != sorted(order, reverse=True)
-    batch = next(b for b in bucket_plan(lengths_n2, tokens=640, buckets=BUCKETS) if b.row_length_source == 16)
+    batch = next(b for b in bucket_plan(lengths_n2, tokens=640, buckets=BUCKETS) if b.row_length == 16)
     ids = batch.rows_bc.ravel()
     assert list(ids) != sorted(ids)
 
@@ -85,11 +86,11 @@ def test_buckets_shuffle_lengths_over_the_epoch() -> None:
 def test_leftovers_move_up_the_longest_first() -> None:
     lengths_n2 = np.array([[2, 2]] * 3 + [[3, 4]] * 2 + [[4, 3]] + [[6, 6]] * 2, np.int32)
     batches = bucket_plan(lengths_n2, tokens=16, buckets=(4, 8, 16))
-    short = [set(members([b])) for b in batches if b.row_length_source == 4]
+    short = [set(members([b])) for b in batches if b.row_length == 4]
     assert len(short) == 1 and {0, 1, 2} < short[0]
-    assert sorted(len(members([b])) for b in batches if b.row_length_source == 8) == [2, 2]
+    assert sorted(len(members([b])) for b in batches if b.row_length == 8) == [2, 2]
     # Nothing is longer than 8, so nothing is promoted to 16: the rest gets a part-empty batch of 8.
-    assert {b.row_length_source for b in bucket_plan(lengths_n2[:-1], tokens=16, buckets=(4, 8, 16))} == {4, 8}
+    assert {b.row_length for b in bucket_plan(lengths_n2[:-1], tokens=16, buckets=(4, 8, 16))} == {4, 8}
 
 
 def test_at_most_one_bucket_batch_has_empty_rows() -> None:
@@ -126,7 +127,7 @@ def test_planning_takes_few_bytes_a_pair_and_plans_as_ever(plan: str, most: int,
     assert (peaks[1] - peaks[0]) / 180_000 < most
     digest = hashlib.sha256()
     for batch in batches:
-        digest.update(repr((batch.row_length_target, (batch.rows_bc >= 0).sum(axis=1).tolist())).encode())
+        digest.update(repr((batch.row_length, (batch.rows_bc >= 0).sum(axis=1).tolist())).encode())
         digest.update(batch.rows_bc[batch.rows_bc >= 0].tobytes())
     assert digest.hexdigest()[:16] == golden
 
@@ -141,21 +142,21 @@ def test_rows_as_arrays() -> None:
         (np.array([13, EOS]), np.array([22, 23, EOS])),
         (np.array([14, EOS]), np.array([24, EOS])),
     ]
-    batch = make_batch(records, PlannedBatch(6, 5, np.array([[0, 1], [2, -1], [-1, -1]], np.int32)))
-    target_segments = [[1, 1, 2, 2, 2], [1, 1, 0, 0, 0], [0] * 5]
-    target_positions = [[0, 1, 0, 1, 2], [0, 1, 0, 0, 0], [0] * 5]
+    batch = make_batch(records, PlannedBatch(6, np.array([[0, 1], [2, -1], [-1, -1]], np.int32)))
+    target_segments = [[1, 1, 2, 2, 2, 0], [1, 1, 0, 0, 0, 0], [0] * 6]
+    target_positions = [[0, 1, 0, 1, 2, 0], [0, 1, 0, 0, 0, 0], [0] * 6]
     source = Tokens(
         ids_bt=[[11, 12, 2, 13, 2, 0], [14, 2, 0, 0, 0, 0], [0] * 6],
         segments_bt=[[1, 1, 1, 2, 2, 0], [1, 1, 0, 0, 0, 0], [0] * 6],
         positions_bt=[[0, 1, 2, 0, 1, 0], [0, 1, 0, 0, 0, 0], [0] * 6],
     )
-    target = Tokens([[1, 21, 1, 22, 23], [1, 24, 0, 0, 0], [0] * 5], target_segments, target_positions)
-    labels = [[21, 2, 22, 23, 2], [24, 2, 0, 0, 0], [0] * 5]
+    target = Tokens([[1, 21, 1, 22, 23, 0], [1, 24, 0, 0, 0, 0], [0] * 6], target_segments, target_positions)
+    labels = [[21, 2, 22, 23, 2, 0], [24, 2, 0, 0, 0, 0], [0] * 6]
     for array, wanted in zip(arrays(batch), (*source, *target, labels), strict=True):
         np.testing.assert_array_equal(array, np.array(wanted))
         assert array.dtype == np.int32
-    empty = make_batch([], PlannedBatch(6, 5, np.full((2, 1), -1, np.int32)))
-    assert all(not array.any() for array in arrays(empty)) and empty.target.ids_bt.shape == (2, 5)
+    empty = make_batch([], PlannedBatch(6, np.full((2, 1), -1, np.int32)))
+    assert all(not array.any() for array in arrays(empty)) and empty.target.ids_bt.shape == (2, 6)
 
 
 @given(

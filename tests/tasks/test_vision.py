@@ -16,7 +16,7 @@ from ml_collections import ConfigDict
 import infer.attention.patches
 from base.errors import UserError
 from configs.vision import get_config
-from data.images import ImageBatches, Images, evaluation_batches, open_images, planned_batch
+from data.images import ImageBatches, Images, evaluation_batches, open_images
 from data.pipeline import ProcessShard
 from infer.attention.patches import draw, patch_weights
 from infer.evaluate import predictions as evaluation
@@ -151,11 +151,11 @@ def test_an_epoch_has_every_image_once_and_resumes_anywhere() -> None:
 
 
 def test_processes_share_a_batch_and_validation_reads_all_once() -> None:
-    images, numbers = numbered(10), np.arange(7)
-    whole = planned_batch(images, numbers, 8, ProcessShard())
-    halves = [planned_batch(images, numbers, 8, ProcessShard(part, part + 1, 2, 2)) for part in (0, 1)]
+    (whole,) = evaluation_batches(numbered(7), 8)
+    shards = [ProcessShard(part, part + 1, 2, 2) for part in (0, 1)]
+    halves = [next(iter(evaluation_batches(numbered(7), 8, shard))) for shard in shards]
     jax.tree.map(lambda all_b, *parts: np.testing.assert_array_equal(all_b, np.concatenate(parts)), whole, *halves)
-    read = list(evaluation_batches(images, 4))
+    read = list(evaluation_batches(numbered(10), 4))
     assert np.concatenate([one.labels_b[one.real_b > 0] for one in read]).tolist() == list(range(10))
 
 
@@ -223,7 +223,7 @@ def test_rows_without_an_image_weigh_nothing() -> None:
     rng = np.random.default_rng(0)
     images = Images("random", rng.random((3, 4, 6), np.float32), np.array([2, 1, 2], np.int32))
     params = jax.tree.map(lambda x: x + 0.3 * rng.standard_normal(x.shape), goal.init(jax.random.key(0)))
-    batches = [planned_batch(images, np.arange(3), rows, ProcessShard()) for rows in (3, 8)]
+    batches = [next(iter(evaluation_batches(images, rows))) for rows in (3, 8)]
     alone, padded = (jax.jit(goal.loss, static_argnums=2)(params, batch, None) for batch in batches)
     assert alone.tokens == padded.tokens == 3
     np.testing.assert_allclose(padded.loss_sum, alone.loss_sum, rtol=1e-4)
