@@ -35,20 +35,20 @@ class Mask(struct.PyTreeNode):
 
     def dense(self) -> Bool[Array, "b t s"]:
         """Returns the dense mask."""
-        mask_bts = self.queries_bt[:, :, None] == self.keys_bs[:, None, :]
-        if self.causal:
-            t = self.queries_bt.shape[1]
-            order_tt = jnp.tril(jnp.ones((t, t), bool))
-            if self.prefix:
-                order_tt = order_tt | (jnp.arange(t) < self.prefix)[None]
-            mask_bts = mask_bts & order_tt[None]
-        return mask_bts
+        return self._dense(self.queries_bt, jnp.arange(self.queries_bt.shape[1]))
 
     def dense_from(self, first: Int[Array, ""], count: int) -> Bool[Array, "b t s"]:
-        """Returns the dense mask of `count` queries, from query number `first` on; without a prefix."""
+        """Returns the dense mask of `count` queries, from query number `first` on."""
         queries_bt = jax.lax.dynamic_slice_in_dim(self.queries_bt, first, count, axis=1)
+        return self._dense(queries_bt, first + jnp.arange(count))
+
+    def _dense(self, queries_bt: Int[Array, "b t"], place_t: Int[Array, " t"]) -> Bool[Array, "b t s"]:
+        """Returns the dense mask of queries, given their segments and their places in the row."""
         mask_bts = queries_bt[:, :, None] == self.keys_bs[:, None, :]
         if self.causal:
-            order_ts = jnp.arange(self.keys_bs.shape[1])[None] <= first + jnp.arange(count)[:, None]
-            mask_bts = mask_bts & order_ts[None]
+            place_s = jnp.arange(self.keys_bs.shape[1])
+            visible_ts = place_s[None] <= place_t[:, None]
+            if self.prefix:
+                visible_ts = visible_ts | (place_s < self.prefix)[None]
+            mask_bts = mask_bts & visible_ts[None]
         return mask_bts

@@ -144,14 +144,12 @@ class Stack(nn.Module):
         """
         layers = []
         for n, (layer, keys_values) in enumerate(self._layers_and_memory(memory)):
-            key = None if noise is None else jax.random.fold_in(noise.key, n)
-            layers.append((layer.variables["params"], keys_values, key))
+            layers.append((layer.variables["params"], keys_values, fold(noise, n)))
         stacked_n = jax.tree.map(lambda *leaves: jnp.stack(leaves), *layers)
         module = self.layer[0].clone(parent=None)
 
-        def body(x_btd: Array, layer: tuple[dict, KeysValues | None, Any]) -> tuple[Array, None]:
-            params, keys_values, key = layer
-            noise_n = None if noise is None else Noise(key, noise.rows_b)
+        def body(x_btd: Array, layer: tuple[dict, KeysValues | None, Noise | None]) -> tuple[Array, None]:
+            params, keys_values, noise_n = layer
             x_btd, _ = module.apply({"params": params}, x_btd, keys_values, noise_n, method=apply)
             return x_btd, None
 

@@ -58,7 +58,7 @@ class Transformer(nn.Module):
     ) -> tuple[Float[Array, "b t c"], Float[Array, "v c"]]:
         """Returns the two factors of the logits, see `model.embed.logit_factors`."""
         memory_bsd = self.encode(source, noise)
-        return self._decode(target, memory_bsd, source, noise)
+        return self.decode(target, memory_bsd, source, noise)
 
     def encode(self, source: Tokens, noise: Noise | None = None) -> Float[Array, "b s d"]:
         """Returns the encoder's output."""
@@ -66,10 +66,14 @@ class Transformer(nn.Module):
         x_bsd, _ = self.encoder(x_bsd, source, None, fold(noise, ENCODER))
         return x_bsd
 
-    def decode(self, target: Tokens, memory_bsd: Float[Array, "b s d"], source: Tokens) -> Float[Array, "b t v"]:
-        """Returns logits as `__call__` does, without dropout, given the encoder's output for `source`."""
-        x_btc, softmax_vc = self._decode(target, memory_bsd, source, None)
-        return logits_of(x_btc, softmax_vc)
+    def decode(
+        self, target: Tokens, memory_bsd: Float[Array, "b s d"], source: Tokens, noise: Noise | None = None
+    ) -> tuple[Float[Array, "b t c"], Float[Array, "v c"]]:
+        """Returns what `hidden` does, given the encoder's output for `source`."""
+        memory = self.decoder.memory(memory_bsd, source)
+        x_btd = self._embed_target(target.ids_bt, target.positions_bt, noise)
+        x_btd, _ = self.decoder(x_btd, target, memory, fold(noise, DECODER))
+        return logit_factors(self.config, x_btd, self.softmax, self.output_bias)
 
     @nn.nowrap
     def output_limits(self, source_bs: Int[Array, "b s"], extra_length: int) -> tuple[Int[Array, " b"], int]:
@@ -111,12 +115,6 @@ class Transformer(nn.Module):
             maps["encoder"] = jnp.stack(encoder)
             maps["decoder"] = jnp.stack(decoder)
         return maps
-
-    def _decode(self, target: Tokens, memory_bsd: Array, source: Tokens, noise: Noise | None) -> tuple[Array, Array]:
-        memory = self.decoder.memory(memory_bsd, source)
-        x_btd = self._embed_target(target.ids_bt, target.positions_bt, noise)
-        x_btd, _ = self.decoder(x_btd, target, memory, fold(noise, DECODER))
-        return logit_factors(self.config, x_btd, self.softmax, self.output_bias)
 
     def _embed_source(self, source: Tokens, noise: Noise | None) -> Array:
         return embed(

@@ -11,6 +11,7 @@ from flax.traverse_util import flatten_dict
 
 from model.block import layer_norm
 from model.config import ModelConfig
+from model.embed import logits_of
 from model.mixers.attention import attention_weights, dot_products
 from model.parameter_count import parameter_count
 from model.positions import alibi_bias, alibi_slopes, rotate, sinusoids, t5_buckets
@@ -48,7 +49,7 @@ def test_causality_by_gradient_through_all_layers(changes):
     embed = params["embed" if config.tie_embeddings else "target_embed"]
     b, t, d = 2, 5, config.d_model
 
-    def logits_of(noise_btd):
+    def from_noise(noise_btd):
         """Gives every target token its own embedding, which can be changed separately."""
         rows = (embed[target] + noise_btd).reshape(b * t, d)
         own_ids = config.vocab_size + jnp.arange(b * t).reshape(b, t)
@@ -62,12 +63,13 @@ def test_causality_by_gradient_through_all_layers(changes):
         larger = dataclasses.replace(config, vocab_size=config.vocab_size + b * t)
         return apply(larger, moved, source, own_ids)[:, :, : config.vocab_size]
 
-    reached = influence(logits_of, jnp.zeros((b, t, d)))
+    reached = influence(from_noise, jnp.zeros((b, t, d)))
     expected = np.tril(np.ones((t, t), bool))[None, :, None, :] & np.eye(b, dtype=bool)[:, None, :, None]
     np.testing.assert_array_equal(reached, expected)
 
     def from_memory(memory_bsd):
-        return apply(config, params, target, memory_bsd, jnp.ones((2, 4), jnp.int32), method="decode")
+        source = jnp.ones((2, 4), jnp.int32)
+        return logits_of(*apply(config, params, target, memory_bsd, source, method="decode"))
 
     memory = apply_jitted(config, params, source, method="encode")
     everything = np.broadcast_to(np.eye(b, dtype=bool)[:, None, :, None], (b, t, b, 4))
