@@ -24,5 +24,5 @@ def objective(config: ModelConfig, eps_ls: float, chunk: int = 0) -> Objective:
 TASK = Task(
     config=model_config,
     objective=from_config(objective),
-    data=partial(texts.training_data, sides=1, once=text_batches),
+    data=partial(texts.training_data, sides=1, validation=text_batches),
 )

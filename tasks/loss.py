@@ -89,15 +89,17 @@ def chunks(rows: int, length: int, chunk: int) -> tuple[int, int]:
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def _sums(eps_ls: float, chunk: int, *arrays: Array) -> tuple[Array, Array]:
-    """Returns loss_sum and nll_sum."""
+    """Returns loss_sum and nll_sum; `arrays` are those of `_over_chunks`."""
     return _over_chunks(eps_ls, chunk, *arrays, gradient=False)[0]
 
 
 def _sums_and_gradient(eps_ls: float, chunk: int, *arrays: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    """Returns what `_sums` does and, for `_backward`, the gradients: x and the matrix are not needed again."""
     return _over_chunks(eps_ls, chunk, *arrays, gradient=True)
 
 
 def _backward(eps_ls: float, chunk: int, gradient: tuple[Array, Array], cotangent: tuple[Array, Array]) -> Any:
+    """Returns the cotangents of `arrays`; all that is left to do is to multiply by that of loss_sum."""
     dx_btd, dsoftmax_vd = gradient
     loss_cotangent, _ = cotangent  # nll_sum has no gradient
     dx_btd = (dx_btd * loss_cotangent).astype(dx_btd.dtype)
@@ -112,10 +114,10 @@ _sums.defvjp(_sums_and_gradient, _backward)
 def _over_chunks(
     eps_ls: float, chunk: int, x_btd: Array, softmax_vd: Array, target_bt: Array, weights_bt: Array, *, gradient: bool
 ) -> Any:
-    """Returns (loss_sum, nll_sum) and, with `gradient`, loss_sum's by x and by the softmax matrix.
+    """Returns (loss_sum, nll_sum), and loss_sum's gradients by x and by the softmax matrix, None without `gradient`.
 
-    The gradient of the matrix is added up separately by each part p of the rows, or else every chunk would wait for all
-    devices.
+    In names, c are chunks, p parts of the rows, one for each device, and n the positions of a part in one chunk.
+    The matrix's gradient is added up separately by each part, or else every chunk would wait for all devices.
     """
     b, t, d = x_btd.shape
     v = softmax_vd.shape[0]

@@ -28,7 +28,7 @@ from tasks.task import Data
 # Returns a prepared corpus as the model reads it; the seed decides what is random.
 Examples = Callable[[ConfigDict, Prepared, Tokenizer, int], Records]
 # Returns every record of a corpus once, given `config.data` and this process's shard.
-Once = Callable[[Any, ConfigDict, ProcessShard], OnePass[Batch | TextBatch]]
+ReadOnce = Callable[[Any, ConfigDict, ProcessShard], OnePass[Batch | TextBatch]]
 
 
 def unchanged(cfg: ConfigDict, prepared: Prepared, tokenizer: Tokenizer, seed: int) -> Prepared:
@@ -63,10 +63,10 @@ def classified(cfg: ConfigDict, prepared: Prepared, tokenizer: Tokenizer, seed: 
 
 
 def by_length(
-    examples: Records, cfg_data: ConfigDict, shard: ProcessShard, limit: int | None = None
+    records: Records, cfg_data: ConfigDict, shard: ProcessShard, limit: int | None = None
 ) -> OnePass[Batch | TextBatch]:
     """Returns every record once, in rows of bucket lengths (`data.pipeline.evaluation_batches`)."""
-    return evaluation_batches(examples, cfg_data.tokens_per_batch, cfg_data.buckets, shard, limit)
+    return evaluation_batches(records, cfg_data.tokens_per_batch, cfg_data.buckets, shard, limit)
 
 
 def training_data(
@@ -76,7 +76,7 @@ def training_data(
     *,
     sides: int,
     examples: Examples = unchanged,
-    once: Once = by_length,
+    validation: ReadOnce = by_length,
     check: Callable[[ConfigDict, Any], None] | None = None,
 ) -> Data:
     """Returns the data of a config; prepares its corpora, and the run's tokenizer, where they do not exist yet.
@@ -87,7 +87,7 @@ def training_data(
       mesh: the devices that share the batches.
       sides: texts of a record: 2 of pairs, or 1.
       examples: what the model reads of a prepared corpus. What is random in validation is the same in every run.
-      once: how validation reads a corpus.
+      validation: how validation reads a corpus.
       check: raises a `UserError` if the examples for training are at fault.
 
     Raises:
@@ -103,7 +103,7 @@ def training_data(
     _note_longest(cfg.data, valid)
     shard = process_shard(mesh, cfg.optim.accumulate)
     batches = TrainingBatches(train, cfg.data, seed=cfg.seed, shard=shard)
-    validation_batches = partial(once, valid, cfg.data, process_shard(mesh))
+    validation_batches = partial(validation, valid, cfg.data, process_shard(mesh))
     manifests = {"train": train.manifest, "valid": valid.manifest}
     return Data(batches, validation_batches, manifests)
 

@@ -164,25 +164,34 @@ class Translator:
         row_lines: list[int] = []
         rows_of_line: list[range] = []
         for line, text in enumerate(texts, first_line):
-            pieces = [ids for ids in self._cut(text) if ids]
-            if len(pieces) > 1 and line in required_of:
-                raise UserError(f"line {line} is too long for one piece, so nothing can be required of its translation")
-            if len(pieces) > 1:
-                print(
-                    f"warning: line {line} has more than {self._max_input - 1} subwords; it is translated in"
-                    f" {len(pieces)} pieces",
-                    file=sys.stderr,
-                )
+            pieces = self._pieces(line, text, must_be_whole=line in required_of)
             rows_of_line.append(range(len(rows), len(rows) + len(pieces)))
             rows += pieces
             row_lines += [line] * len(pieces)
         with jax.set_mesh(self._mesh):
-            if isinstance(params, tuple):
-                placed: Any = tuple(place_params(self._mesh, member) for member in params)
-            else:
-                placed = place_params(self._mesh, params)
+            placed = place_params(self._mesh, params)
             row_hypotheses = self._translate_rows(placed, rows, row_lines, required_of, progress)
         return [_join([row_hypotheses[row] for row in line_rows]) for line_rows in rows_of_line]
+
+    def _pieces(self, line: int, text: str, *, must_be_whole: bool) -> list[list[int]]:
+        """Returns the ids of a line in pieces that fit the input limit: none of a line without subwords.
+
+        A warning on stderr says if there are several.
+
+        Raises:
+          UserError: there are several, and the line `must_be_whole`.
+        """
+        pieces = [ids for ids in self._cut(text) if ids]
+        if len(pieces) <= 1:
+            return pieces
+        if must_be_whole:
+            raise UserError(f"line {line} is too long for one piece, so nothing can be required of its translation")
+        print(
+            f"warning: line {line} has more than {self._max_input - 1} subwords; it is translated in"
+            f" {len(pieces)} pieces",
+            file=sys.stderr,
+        )
+        return pieces
 
     def _cut(self, text: str) -> list[list[int]]:
         """Returns the ids of `text`, in pieces that fit the input limit with an EOS."""
