@@ -186,7 +186,7 @@ def _updates(training: Training, state: TrainState, key: PRNGKeyArray, first: in
         report_update = partial(reporter.update, step, sums, positions, flops, diagnosis)
 
         agreed = all_stop(step, signals.received)
-        if agreed is not None:
+        if agreed is not None:  # else a signal that has come since the line above would be forgotten
             signals.received = agreed
         stopping = signals.received is not None
         last = step == cfg.steps

@@ -220,16 +220,17 @@ class Reporter:
             return
         self._file.write(json.dumps(record) + "\n")
         self._file.flush()
-        self._tensorboard.write(record)
-        self._track(record)
+        metrics = metrics_of(record)
+        self._tensorboard.write(record["step"], metrics)
+        self._track(record["step"], metrics)
         self.message(f"step {record['step']}/{self._last} {record['kind']}: {_line(record)}{left}")
 
-    def _track(self, record: dict[str, Any]) -> None:
+    def _track(self, step: int, metrics: dict[str, float]) -> None:
         """Tells the tracker; one that fails, whatever the reason, is told no more, and training goes on."""
         if self._tracker is None:
             return
         try:
-            self._tracker.log(record["step"], metrics_of(record))
+            self._tracker.log(step, metrics)
         except Exception as error:
             self._tracker = None
             self.message(f"note: the tracker gets no more records: {one_line(str(error))}")

@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 
 @contextmanager
@@ -42,14 +41,10 @@ class EventFile:
         self._writer.write_event(Event(step=first, session_log=SessionLog(status=SessionLog.START)))
         self._flushed_at = time.monotonic()
 
-    def write(self, record: dict[str, Any]) -> None:
-        """Writes each number of a record of `metrics.jsonl`, named by the record's kind: "train/loss"."""
-        step = record["step"]
-        kind = record["kind"]
-        for name, value in record.items():
-            if name in ("step", "kind"):
-                continue
-            summary = scalar(f"{kind}/{name}", value)
+    def write(self, step: int, metrics: dict[str, float]) -> None:
+        """Writes the metrics of an update by their names, such as "train/loss"."""
+        for name, value in metrics.items():
+            summary = scalar(name, value)
             self._writer.write_event(Event(wall_time=time.time(), step=step, summary=summary))
         if time.monotonic() > self._flushed_at + _SECONDS_BETWEEN_FLUSHES:
             self._writer.flush()  # which waits for the disk

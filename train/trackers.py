@@ -137,5 +137,5 @@ def _last_line(error: Exception) -> str:
 
 
 def metrics_of(record: dict[str, Any]) -> dict[str, float]:
-    """Returns the metrics of a record of `metrics.jsonl` by the names that TensorBoard has: "train/loss"."""
+    """Returns the metrics of a record of `metrics.jsonl`, named by its kind: "train/loss"."""
     return {f"{record['kind']}/{name}": value for name, value in record.items() if name not in ("step", "kind")}
