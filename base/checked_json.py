@@ -20,7 +20,7 @@ from base.files import open_regular, read_bytes
 
 Schema = Any
 WIDEST = 1 << 63  # whole numbers in JSON are below it: what our own code writes fits in 64 bits
-_LARGEST_FLOAT = 1e306  # a hundred can be added; what is larger without being infinite was never measured
+_LARGEST_FLOAT = 1e306  # a sum of a hundred is still finite; nothing that is measured is larger, unless infinite
 _DEEPEST = 100  # levels of JSON
 _SURROGATE = re.compile(rb"\\u(?:[dD][89a-fA-F]|0000)")  # which may be half of a pair; and zero, which ends a C string
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')  # of JSON
@@ -38,8 +38,8 @@ def read_json(path: Path, schema: Schema, widest: int = WIDEST) -> Any:
     """Returns the JSON value in a file, in which every whole number is below `widest`.
 
     Raises:
-      UserError: the file is absent, unreadable or not a regular one, is not JSON, holds a number or text that nothing
-        of ours can be, or does not match the schema; the message names the file and the place in it.
+      UserError: the file is absent, unreadable or not a regular one, is not JSON, holds a number or text that our
+        code never writes, or does not match the schema; the message names the file and the place in it.
     """
     value = _parsed(path, "", _content(path), widest)
     return check(path, "", value, schema)

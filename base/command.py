@@ -65,7 +65,7 @@ def run(
       main: takes the command line without its flags; returns the exit status.
       keys: for a command that has `--config`: every legal config key and an example of its value, nested.
       hint: for a command without arguments: what to write instead of one.
-      check: raises a `UserError` if the flags, its argument, do not go together; for what needs no import of `main`'s.
+      check: takes the flags, and raises a `UserError` if they do not go together; it runs before `main`'s imports.
     """
     known = flat(keys or {})
     with suppress(AttributeError):  # of a stream that is no file
@@ -107,7 +107,7 @@ def run(
 
 
 class CommandLine(NamedTuple):
-    """The command's name and its arguments that are no flags; or what was asked for, or is wrong, in their place."""
+    """The command line without its flags; or else that help or the version was asked for, or what is wrong."""
 
     arguments: list[str]
     asks_help: bool = False

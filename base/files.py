@@ -131,7 +131,7 @@ def expanded(path: str | Path, where: str) -> Path:
     except RuntimeError as error:
         user = text.partition("/")[0].removeprefix("~")
         if not user:
-            raise UserError(f"{where}: HOME is not set, which this names") from error
+            raise UserError(f"{where}: ~ stands for HOME, which is not set") from error
         raise UserError(f"{where}: there is no user {user}, whose home this names") from error
 
 

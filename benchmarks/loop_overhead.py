@@ -11,7 +11,7 @@ their own. Without --config it trains a small model (N 3, d_model 256) on packed
 The machine may be shared: `cpus` is process time over wall time, and wall times compare only in rounds in which loop
 and bare update had as many. So the table's ratios are those of process times. Its last column is the share of the bare
 update's tokens/s that 200 updates keep with validation and saving as often as the config has them, and as if nothing of
-the writing went on beside the updates.
+the writing went on concurrently with the updates.
 """
 
 import sys

@@ -11,9 +11,9 @@ Cost:  3.5 days on 8 P100 GPUs in the paper; ours not measured.
 `configs/big.py:en-fr` is the English-French run with P_drop 0.1 (41.8 BLEU in later versions of the paper, 41.0 in the
 proceedings). `configs/big.py:en-de:small` is a scaled-down model on the built-in corpus, see configs/small.py.
 
-Table 2 in small, written before its big models were run: with P_drop 0.1 (en-fr) big translates better than base, as
-in the paper; with 0.3 (en-de) worse, since that rate hides too much of so narrow a network (configs/ablations.py,
-big-drop).
+Predictions for the scaled-down Table 2, written before its big models were run: with P_drop 0.1 (en-fr) big translates
+better than base, as in the paper; with 0.3 (en-de) worse, since that rate hides too much of so narrow a network
+(configs/ablations.py, big-drop).
 
 Outcome: the first held, see docs/tables.md. The second was no prediction: scaled down, big of en-de is the row "big"
 of configs/ablations.py, whose failure was known by then, so it is one result and not two. The reason given is in doubt,

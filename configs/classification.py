@@ -8,9 +8,9 @@ r"""A classifier of the grammar's English: the tense of a sentence, the number o
 
 Without --init it starts from new parameters; the difference is what pre-training contributes.
 
-Pre-training was designed again, before its runs: three masked language models, seeds 0 to 2, recorded, and the
-fine-tuned run of a seed begins with that of its own, so that the interval covers how much pre-training runs differ.
-It helps, shown, if p of a two-sided t-test over the seeds is below 5 % by Holm for the three properties.
+The comparison was redesigned before these runs: there are three masked language models, seeds 0 to 2, all recorded, and
+each fine-tuned run begins with that of its own seed, so that the interval covers how much pre-training runs differ.
+Pre-training is shown to help if p of a two-sided t-test over the seeds is below 5 % by Holm for the three properties.
 
     for seed in 0 1 2; do
         python -m train --config=configs/masked_lm.py --workdir=runs/masked_lm-$seed --config.seed=$seed &&

@@ -153,5 +153,5 @@ def default() -> ConfigDict:
 
     cfg.amx = False  # True: updates compute in bfloat16 on the matrix unit of a CPU that has one (train/amx.py)
     cfg.log_every = 50  # updates between metric records
-    cfg.diagnose_every = 0  # updates between looks at each layer (train/diagnose.py), each as costly as one; 0 is off
+    cfg.diagnose_every = 0  # updates between diagnoses (train/diagnose.py), each as costly as an update; 0 is off
     return cfg

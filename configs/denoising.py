@@ -5,8 +5,9 @@ r"""A small span denoising model, like T5, of the grammar's English and German; 
     python -m train --config=configs/denoising.py:translate --workdir=runs/fine_tuned --init=runs/denoising \
         --config.data.tokenizer=runs/denoising/tokenizer.model
 
-Pre-training was designed again, before its runs: three of them, seeds 0 to 2, recorded, and the fine-tuned run of a
-seed begins with that of its own. It helps, shown, if p of a two-sided t-test over the seeds is below 5 %.
+The comparison was redesigned before these runs: there are three pre-training runs, seeds 0 to 2, all recorded, and each
+fine-tuned run begins with that of its own seed. Pre-training is shown to help if p of a two-sided t-test over the seeds
+is below 5 %.
 
     for seed in 0 1 2; do
         python -m train --config=configs/denoising.py --workdir=runs/denoising-$seed --config.seed=$seed &&

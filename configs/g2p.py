@@ -7,7 +7,7 @@ Ours:  one seed of two languages, Dutch 17.4 and Bulgarian 22.5: 2.7 and 4.2 poi
        several languages. We expect little of more updates: on validation, Dutch has an nll of 0.155 after 2,500, and
        in stage 1 it had 0.154 after 4,000. That is one run each, and nll is not what counts: with a dropout of 0.2
        stage 1 had 0.138, and more wrong words.
-Cost:  estimated: 30 runs of 11 minutes on one of the two threads of a CPU core, after 2 of 18.
+Cost:  estimated: 30 runs of 11 minutes on one of the two threads of a CPU core, after 2 runs of 18 minutes.
 
 The design, fixed before the first run:
 

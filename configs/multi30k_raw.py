@@ -14,8 +14,9 @@ The design, fixed before the first run:
   that were learned by subword-nmt.
 - Measure: BLEU of lower-cased tokens on test_2016_flickr. The published files' references are the raw ones, tokenised
   and lower-cased, in 999 of 1,000 lines, so that both texts are scored against the same tokens.
-- The published segmentation is better, shown, if the difference (published minus raw), seed by seed, has a two-sided p
-  below 0.05 and is positive; refuted if it is negative with such a p; else neither. No verdict before all three seeds.
+- The published segmentation is shown to be better if the difference (published minus raw), seed by seed, has a
+  two-sided p below 0.05 and is positive; refuted if it is negative with such a p; else neither. No verdict before all
+  three seeds.
 - Expected: neither; the difference is between 0 and 0.5. configs/multi30k.py has 39.87 from raw text, and the first
   seed of the published files 40.28, but its recipe differs, too.
 

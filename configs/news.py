@@ -7,7 +7,7 @@ beam search; nothing was tuned on this corpus.
 Ours:  0.65 sacreBLEU on newstest2014 (0.81 as the paper scores), perplexity 118.8, one seed, with the 4,500 updates and
        the warm-up of 1,000 that `configs/multi30k.py` had then: it has learned to write German news, and hardly
        anything of what the source says. It saw each pair 16 times and learned slowly to the end: the training
-       perplexity, 100, is nearly that of validation, 115, so more updates come before more dropout.
+       perplexity, 100, is nearly that of validation, 115, so more updates should be tried before more dropout.
 Cost:  82 minutes for those 4,500 updates on one busy CPU core with AMX, in bfloat16, as `configs/multi30k.py` says.
        Without the two flags below this config makes the 8,000 of `configs/multi30k.py`, which have not been run.
 

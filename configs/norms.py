@@ -14,12 +14,13 @@ subwords, and with 2 layers at 1.8):
 - Models: d_model 64, h 4, d_k 16, d_ff 256; 2, 6 or 12 layers in each stack; post-norm, pre-norm or DeepNorm.
 - Corpus, subwords and the cosine schedule are the quickstart's; 200 updates of 1,024 tokens.
 - The rate after warm-up is 0.005 for all, the quickstart's. The paper's is 0.0007 with a d_model of 512, which would be
-  as much if it grew as the inverse of the width. The warm-up takes 4 % of the updates as in the paper, 13 % or 40 %.
+  about as high at this width if it grew as the inverse of the width. The warm-up takes 4 % of the updates as in the
+  paper, 13 % or 40 %.
 - Seeds 0, 1, 2. Nothing is chosen, so there is one stage, and the loss on validation after the last update is what is
   measured. The test split is not used.
 - A run has not started if its validation perplexity is above 50, a quarter of about 200.
-- Shown, that post-norm needs warm-up where it is deep, and the other two do not, if no seed of post-norm starts with 12
-  layers and 4 % of warm-up, all seeds of pre-norm and of DeepNorm start there, and with 2 layers and 40 % all start.
+- That post-norm needs warm-up where it is deep, and the other two do not, is shown if no seed of post-norm starts with
+  12 layers and 4 % of warm-up, all seeds of pre-norm and of DeepNorm start there, and with 2 layers and 40 % all start.
   Refuted if all seeds of post-norm start there. Else neither.
 - Expected: shown; more warm-up helps post-norm with 6 layers, and with 12 does not suffice.
 

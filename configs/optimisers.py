@@ -24,8 +24,8 @@ The design, fixed before the first run:
 - Primary measure: updates to the target, where the line through the validations, of which there is one every 20
   updates, first comes down to it. A run that does not get there counts as all of its updates, 300.
 - Secondary measure, without a verdict: nll after the last update.
-- An optimiser is faster than Adam, shown, if it needs fewer updates, by a difference seed by seed whose two-sided p by
-  Holm over the four is below 0.05; refuted if its mean is not lower; else neither.
+- An optimiser is shown to be faster than Adam if it needs fewer updates, by a difference seed by seed whose two-sided p
+  by Holm over the four is below 0.05; refuted if its mean is not lower; else neither.
 - Expected: Muon is faster, shown, by 10 to 30 %. Schedule-free AdamW gets to the target earlier than Adam, since Adam's
   rate is still high then, and ends no lower; it may go either way. AdEMAMix is not faster: its slow mean has no time
   to help in 300 updates. Adafactor, which has no momentum, is slower.

@@ -23,9 +23,9 @@ law was fitted without a floor. Does it find one where the curve flattens?
   All cells are trained anew, seeds 0 to 2, since their subwords are learned from the longer text.
 - The law is fitted to all cells but 128-1600, which it predicts. Met, if the mean of its seeds lies within the 95 %
   interval of the prediction; else not met.
-- The grammar's own chance bounds E from above: at most `MOST_NATS` a sentence (`python -m paper.entropy`), divided by
-  the subwords of a sentence. The law finds the floor, shown, if E's 95 % interval excludes 0 and reaches at least nine
-  tenths of the bound; else refuted. No verdict before all 72 runs are there.
+- The grammar's own entropy bounds E from above: at most `MOST_NATS` a sentence (`python -m paper.entropy`), divided by
+  the subwords of a sentence. The law is shown to find the floor if E's 95 % interval excludes 0 and reaches at least
+  nine tenths of the bound; else refuted. No verdict before all 72 runs are there.
 - Expected: met, and shown. With the subwords of the first design the bound is 1.99 nats a token, and its best model is
   at 2.22, so the longest runs should be near the bound, and E between 1.6 and the bound.
 

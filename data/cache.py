@@ -202,7 +202,7 @@ def _open_cached(folder: Path) -> Prepared:
     prepared = Prepared(folder)
     key_parts = [prepared.manifest.get(name) for name in ("format", "fingerprint", "tokenizer_sha256", "cleaning")]
     if folder.name != key_of(*key_parts):
-        raise UserError(f"prepared corpus {folder} is damaged ({MANIFEST} is of another); delete the folder")
+        raise UserError(f"prepared corpus {folder} is damaged ({MANIFEST} is of another corpus); delete the folder")
     return prepared
 
 

@@ -66,7 +66,7 @@ def _packed(fields: dict, name: str) -> bytes:
 
 
 def is_of_tokenizers(error: BaseException) -> bool:
-    """Returns whether the package tokenizers may raise this: any Exception, and a panic of its Rust, which is none."""
+    """Returns whether the package tokenizers may raise this: any `Exception`, or a panic of its Rust code."""
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 

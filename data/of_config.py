@@ -113,7 +113,7 @@ def _trained_tokenizer(cfg_data: ConfigDict, cache: Path) -> Tokenizer:
     if units == "subwords":
         if not cfg_data.vocab_size:
             raise UserError(
-                "data.vocab_size is 0: say how many subwords to learn (0 means all, but for words and characters only)"
+                "data.vocab_size is 0: say how many subwords to learn (0, for all, is only for words and characters)"
             )
         count = corpus.size()
         total = None if count is None else corpus.sides * count

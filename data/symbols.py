@@ -63,7 +63,7 @@ class Symbols(Listed):
         if len(self._ids) != self.vocab_size:
             raise UserError(f"{name}: damaged, one of its symbols occurs twice")
         for special in SPECIALS:
-            del self._ids[special]  # as text it is no symbol of ours
+            del self._ids[special]  # text that spells one is unknown
         self.units = ",".join(sides)
         self.joiner = fields["joiner"]
         self._unit = sides[0]

@@ -15,7 +15,7 @@ For a language model the scores are nats and perplexity, per token and per byte;
 the hidden tokens; for a classifier, accuracy and nats per text or image.
 
 With --oracle_length translations have one more score, oracle_match: exact match of greedy search that is told how long
-each output is. It tells a model that ends too early or too late from one that has lost its way before.
+each output is. It distinguishes a model that ends too early or too late from one that goes wrong before the end.
 
 The result and the translations are also saved in the run, under evaluations/; those of an ensemble, in its first run.
 The tables are made from these files. All devices share the work; on several hosts, start the same command on each, as

@@ -27,9 +27,9 @@ def check(options: Any) -> None:
         raise UserError("give --greedy or --beam, not both")
     drawing = [name for name in SAMPLING if options[name].present]
     if searching and drawing:
-        raise UserError(f"--{drawing[0]} is for drawing at random; leave it out, or --greedy and --beam")
+        raise UserError(f"--{drawing[0]} is for drawing at random; it has no effect with --greedy or --beam")
     if searching and options.samples > (options.beam or 1):
-        raise UserError(f"--samples={options.samples}: a search has at most --beam texts; give that, and not --greedy")
+        raise UserError(f"--samples={options.samples}: --greedy returns one text, and --beam=N at most N")
 
 
 if __name__ == "__main__":

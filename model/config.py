@@ -96,7 +96,7 @@ NOT_RECURRENT = (
 class ModelConfig:
     """Sizes and variants of one Transformer; the defaults are the paper's base model (section 3, Table 3).
 
-    configs/common.py says of each field what it does and where it comes from.
+    configs/common.py explains what each field does and where it comes from.
 
     Raises:
       ValueError: a field is out of its range; the message names the field, its value and what is allowed.
@@ -199,7 +199,7 @@ class ModelConfig:
         if not can.weights and self.softmax_one:
             raise ValueError(f"{mixer} has no softmax; leave model.softmax_one=False")
         if self.positions == "shaw" and self.mixer != "attention":
-            raise ValueError(f"{mixer} has no vectors of distances; model.positions=shaw needs model.mixer=attention")
+            raise ValueError(f"{mixer} has no relative vectors; model.positions=shaw needs model.mixer=attention")
         if self.norm == "deep" and self.mixer in ("recurrent", "convolution"):
             raise ValueError(f"{mixer} has no initial values for model.norm=deep; take post or pre")
         if self.mixer == "recurrent" and self.d_model % 2:

@@ -131,7 +131,7 @@ class LanguageModel(DecoderOnly):
         if extra_length < 1:
             raise ValueError(f"{asked}: at least 1 must be asked for")
         if limit and positions > limit:
-            raise ValueError(f"{asked}: together they take {positions} positions, and learned positions are {limit}")
+            raise ValueError(f"{asked}: together they take {positions} positions, but only {limit} are learned")
         return jnp.full(prompts_bs.shape[0], extra_length, jnp.int32), extra_length
 
     def start(self, prompts_bs: Int[Array, "b s"], beams: int, slots: int) -> tuple[Int[Array, " b"], PromptCache]:

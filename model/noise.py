@@ -21,7 +21,7 @@ WORD = 2**32
 class Noise(NamedTuple):
     """The randomness of one training pass; None stands for no randomness, as in evaluation.
 
-    `rows_b` numbers the rows of this microbatch within the whole batch, so that splitting a batch changes no mask. Of
+    `rows_b` numbers the rows of this microbatch within the whole batch, so that splitting a batch changes no mask. With
     "hash" that holds up to 2^32 elements in the whole batch; beyond, some of its rows have the same mask as others.
     """
 

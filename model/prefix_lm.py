@@ -62,7 +62,7 @@ class PrefixLM(DecoderOnly):
 def joined(source: Tokens, target: Tokens) -> Tokens:
     """Returns rows with the sources of all their sentences, then the targets, whose positions go on from the sources'.
 
-    Attention tells sentences by their segments, so those of one need not be side by side.
+    Attention tells sentences apart by their segments, so the tokens of one need not be side by side.
     """
     same_bts = target.segments_bt[:, :, None] == source.segments_bt[:, None, :]
     positions_bt = target.positions_bt + jnp.sum(same_bts, axis=2, dtype=jnp.int32)

@@ -312,7 +312,7 @@ def attend(
 
 
 def first_of_sentence(segments_bt: Int[Array, "b t"], *, reverse: bool) -> Bool[Array, "b t"]:
-    """Returns where a sentence begins for one who reads from left to right, or from right to left."""
+    """Returns where sentences begin, read from left to right or, with `reverse`, from right to left."""
     side = (0, 1) if reverse else (1, 0)
     padded_bt = jnp.pad(segments_bt, ((0, 0), side), constant_values=NO_SEGMENT)
     before_bt = padded_bt[:, 1:] if reverse else padded_bt[:, :-1]

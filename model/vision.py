@@ -37,7 +37,7 @@ class ImageConfig:
     def __post_init__(self) -> None:
         for field in ("height", "width", "patch_height", "patch_width", "classes"):
             size = getattr(self, field)
-            least = 2 if field == "classes" else 1  # a single class is no question
+            least = 2 if field == "classes" else 1  # one class leaves nothing to classify
             if not least <= size <= LARGEST:
                 raise ValueError(f"image.{field} is {size}; it must be from {least} to {LARGEST:,}")
         for side in ("height", "width"):

@@ -76,7 +76,7 @@ plt.show()
 #
 # The paper's Figure 4 resolves "its" to "the Law". English *it* is *er*, *sie* or *es* in German, depending on the
 # gender of a noun that may be far away, so information about that noun must reach the pronoun before it can be
-# translated. Of the longest cases in the test split this one shows it best; the paper may have picked its own, too.
+# translated. Of the longest cases in the test split this one shows it best; the paper's may be hand-picked, too.
 
 # %%
 focus = example(run, unseen_pairs(direction(run)), "encoder", "antecedent")
@@ -126,8 +126,8 @@ for kind, roles in found["roles"].items():
 # %% [markdown]
 # Where a head looks does not show what it is used for. So we leave the head out, by setting its part of $W^O$ to zero,
 # and see how often the words concerned are still predicted: the token itself in the decoder, the translations of the
-# token in the encoder. If that changes no more than without any other head, the translation does not depend on it. If a
-# head stands out but makes no difference, others do the same work, or its attention is not used.
+# token in the encoder. If leaving it out makes no more difference than leaving out any other head, the translation does
+# not depend on it. If a head stands out but makes no difference, others do the same work, or its attention is not used.
 
 # %%
 test = sample("test", SENTENCES, CASES, direction(run))

@@ -9,7 +9,7 @@
 # ---
 
 # %% [markdown]
-# # Table 3 in small
+# # Table 3, scaled down
 #
 # Which of the paper's choices matter? Its Table 3 answers with variations of the base model, most of which differ from
 # it in one setting. The base row alone took half a day on eight GPUs. `configs/ablations.py` has each row twice: at the

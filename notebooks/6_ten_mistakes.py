@@ -100,8 +100,8 @@ for title, values in reached.items():
 #
 # $PE_{(pos, 2i)}$ and $PE_{(pos, 2i+1)}$ have the *same* frequency, $10000^{-2i/d_{model}}$. If the exponent is taken
 # from the dimension itself, sine and cosine of a pair turn at different speeds. The shapes and the picture look alike,
-# but a step of k tokens is no rotation any more: how like two positions are then depends on where they are, and not on
-# their distance alone.
+# but a step of k tokens is no rotation any more: how similar two positions are then depends on where they are, and not
+# on their distance alone.
 
 
 # %%
@@ -132,7 +132,7 @@ assert min(spread.values()) < 1e-9 < 1 < max(spread.values())
 # ## 4. $-\infty$ on a row without keys
 #
 # A query may have nothing to attend to: it is padding, or its source is empty. A row of $-\infty$ has the softmax 0/0.
-# To overwrite the NaN afterwards does not help, since the gradient of the values is 0 · NaN, and after one update every
+# Overwriting the NaN afterwards does not help, since the gradient of the values is 0 · NaN, and after one update every
 # parameter is NaN. A large finite number gives equal weights, which nobody reads.
 
 
@@ -154,8 +154,8 @@ assert np.isnan(gradients[-jnp.inf]).all() and np.isfinite(gradients[-1e9]).all(
 #
 # Section 5.4: on each sub-layer's output before it is added, and on the sum of embeddings and positions, which is often
 # forgotten. If both the sub-layer and the residual connection apply it, the rate is $1 - 0.9^2$. Neither raises an
-# error; two checks reveal them. Send ones through, and count the zeros; and run the same batch twice with two keys:
-# where the results are the same, dropout is missing.
+# error; two checks reveal them. Apply dropout to an array of ones, and count the zeros; and run the same batch twice
+# with two keys: where the results are the same, dropout is missing.
 
 
 # %%
@@ -184,7 +184,7 @@ assert zeros["missing"] == 0 and abs(zeros["doubled"] - 0.19) < 0.01 and abs(zer
 # The decoder reads `<s>`, y₁, y₂, … and predicts y₁, y₂, y₃, …: at position t it may see the inputs up to t, which are
 # the targets up to t - 1. If the mask's diagonal is one too high, or if the input is the target itself, the answer is
 # among what it sees. The loss then falls quickly to nearly 0, and that is the symptom: a loss that is too good. In this
-# text of random letters nothing can be predicted, and an honest loss cannot pass below log 16.
+# text of random letters nothing can be predicted, and an honest loss cannot fall below log 16.
 
 # %%
 letters, length, rows, wide = 16, 12, 64, 32
@@ -328,6 +328,6 @@ assert wrong.score > right.score + 10
 # ## What finds them
 #
 # Five tests find most of them: change the last token, and no earlier output may move (1, 6, 7); train on noise, and the
-# loss may not pass below its entropy (6, 9); silence a head, and look where it is missing (2); send ones through, and
-# count the zeros (5); and a row that is empty must stay finite (4).
-# `tests/model/test_invariants.py` has tests of this kind for the model in this repository.
+# loss may not fall below its entropy (6, 9); silence a head, and look where it is missing (2); apply dropout to ones,
+# and count the zeros (5); and a row that is empty must stay finite (4). `tests/model/test_invariants.py` has tests of
+# this kind for the model in this repository.

@@ -1,4 +1,4 @@
-"""Measures how much chance is in the grammar's English: the loss of a perfect language model is at most this much.
+"""Bounds the entropy of the grammar's English from above: the loss of a perfect language model is at most this much.
 
     python -m paper.entropy [--sentences=1000] [--tokenizer=RUN/tokenizer.model]
 

@@ -62,7 +62,7 @@ COLUMNS = {  # heading: key of the evaluation
     "perplexity": "perplexity",
 }
 _ALL_SCORES = (
-    "[docs/results.md](docs/results.md) has all of them but those of studies, with more scores and signatures."
+    "[docs/results.md](docs/results.md) has all single runs but those of the studies, with more scores and signatures."
 )
 MANIFEST = {"pairs": dict, "tokens": dict, "sha256": dict}
 
@@ -186,7 +186,7 @@ def summary(records: dict[str, RunRecord]) -> str:
     head = ("result", "training pairs", "sacreBLEU", "training")
     shared = ""
     if len(best) < len(records):
-        shared = "; where several of them share a test split, the best is shown, by its score there"
+        shared = "; where several runs share a test split, only the best is shown, by its score on that split"
     about = Markdown(f"Each row is one run, with one seed, scored on a held-out test split{shared}. {_ALL_SCORES}")
     notes = [about, *dagger_notes({name: shown[name] for name in best.values()})]
     return as_markdown(Table("results", "", head, rows, notes))

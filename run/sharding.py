@@ -29,8 +29,8 @@ RULES = (
     (r"/v_(row|col)/", P()),  # Adafactor's factors of second moments
     (r"(embed|softmax)$", P("tensor", "fsdp")),  # [v,d]
     (r"(positions|classes)$", P(None, "fsdp")),  # [l,d], [c,d]
-    # This one and a convolution's kernel are not along tensor: of few rows on a mesh with all three axes, XLA confuses
-    # those of activations whose width is.
+    # This one and a convolution's kernel are not sharded along tensor: on a mesh with all three axes, XLA mixes up the
+    # rows of activations whose width is sharded so, if the rows are few.
     (r"head_w$", P("fsdp", None)),  # [d,d]
     (r"relative_bias$", P(None, "tensor")),  # [r,h]
     (r"relative_[kv]$", P()),  # [r,k], a few dozen rows

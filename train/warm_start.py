@@ -51,7 +51,7 @@ def warm_start(source: str, params: dict, workdir: Path) -> tuple[dict, dict[str
     unused = given.keys() - taken
     if is_main():
         counted = f"{len(taken)} of {len(initial)} parameters from {run}, step {', '.join(map(str, steps))}"
-        print(f"{counted}; {_listed(new)} new; {_listed(unused)} there not used", file=sys.stderr)
+        print(f"{counted}; {_listed(new)} new; {_listed(unused)} of that run unused", file=sys.stderr)
 
     mixed = dict(initial)
     for name in taken:

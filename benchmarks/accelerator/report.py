@@ -13,7 +13,7 @@ from benchmarks.accelerator.record import MINUTES, read_record
 
 ABOUT = {
     "step": "One update in bfloat16, 25,000 positions a side",
-    "trainer": "The trainer itself, beside the bare update of the same model",
+    "trainer": "The trainer itself, compared with the bare update of the same model",
     "corpus": "The base recipe on real text (small corpora, not WMT14)",
     "multi30k": "Multi30k with the published recipe; published 41.02 tokenised and lower-cased",
     "table3": "The scaled-down models of Table 3, on the validation split",

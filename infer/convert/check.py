@@ -68,7 +68,7 @@ def lengths(config: ModelConfig) -> dict[str, object]:
 def check_tokenizer(engine: str, model_run: Run) -> None:
     """Raises `UserError` unless the run's tokenizer is a sentencepiece model, which is what the exports write."""
     if type(model_run.tokenizer) is not Tokenizer:
-        raise UserError(f"{model_run.workdir}: its tokenizer is no sentencepiece model, and {engine} would lack it")
+        raise UserError(f"{model_run.workdir}: its tokenizer is not a sentencepiece model, which {engine} exports need")
 
 
 def scored_pairs(model_run: Run) -> ScoredPairs:

@@ -56,7 +56,7 @@ def new_folder(flag: str, path: str | Path) -> Iterator[Path]:
     draft = target.with_name(f"{_DRAFT}{uuid.uuid4().hex}")
     try:
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
-            raise UserError(f"--{flag}={path}: this is there already; name a new folder, or an empty one")
+            raise UserError(f"--{flag}={path}: it exists already; name a new folder, or an empty one")
         target.parent.mkdir(parents=True, exist_ok=True)
         _remove_abandoned(target.parent)
         draft.mkdir()

@@ -29,7 +29,7 @@ class Weights:
         for name in arrays:
             same = self._file_names.setdefault(rename(name), name)
             if same != name:
-                raise self.wrong(f"{shown(same)} and {shown(name)} are the same weight; there must be one of them")
+                raise self.wrong(f"{shown(same)} and {shown(name)} are the same weight; only one may be present")
 
     def renamed(self, rename: Callable[[str], str]) -> "Weights":
         """Returns the same arrays, none of them read, under other names; raises as the constructor."""
@@ -78,7 +78,7 @@ class Weights:
         copies = [self.take(name, *shape) for name in present]
         for name, copy in zip(present[1:], copies[1:], strict=True):
             if not np.array_equal(copies[0], copy):
-                raise self.wrong(f"{shown(present[0])} and {shown(name)} differ; by its settings they are the same")
+                raise self.wrong(f"{shown(present[0])} and {shown(name)} differ; its settings tie them")
         return copies[0]
 
     def check_layers(self, N: int) -> None:
@@ -99,11 +99,11 @@ class Weights:
         unread.sort()
         if unread:
             more = f" and {len(unread) - 1} more" if len(unread) > 1 else ""
-            raise self.wrong(f"{shown(unread[0])}{more}: the model of its settings has no such weight")
+            raise self.wrong(f"{shown(unread[0])}{more}: a model of these settings has no such weight")
 
     def wrong(self, reason: str) -> UserError:
         """Returns the error that says that these weights do not fit the settings, and why."""
-        return UserError(f"{self._source}: its weights are not those of its settings: {reason}")
+        return UserError(f"{self._source}: its weights do not match its settings: {reason}")
 
 
 def _fits(array: np.ndarray, shape: Sequence[int]) -> bool:

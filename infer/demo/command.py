@@ -16,7 +16,7 @@ def main(options: Any) -> None:
     try:
         server = listen(options.host, options.port)
     except (TypeError, UnicodeError) as error:  # of the encoding of host names
-        raise UserError(f"--host={options.host!r}: no name of a host") from error
+        raise UserError(f"--host={options.host!r}: not a host name") from error
     except OSError as error:
         is_the_port = error.errno in (errno.EADDRINUSE, errno.EACCES)
         cure = "try another --port" if is_the_port else "--host must be an address of this machine"

@@ -71,7 +71,7 @@ def row(config: ModelConfig, ids: list[int]) -> Int[np.ndarray, " t"]:
     """
     limit = config.encoding.limit or len(ids) + ROW
     if len(ids) >= limit:
-        raise UserError(f"a line of {len(ids) + 1} subwords, EOS counted; the learned positions are {limit}")
+        raise UserError(f"a line of {len(ids) + 1} subwords, EOS counted; only {limit} positions are learned")
     multiple = -(-(len(ids) + 1) // ROW) * ROW
     row_t = np.full(min(limit, multiple), PAD, np.int32)
     row_t[: len(ids) + 1] = [*ids, EOS]

@@ -35,7 +35,7 @@ from infer.translate.consensus import METRICS
 
 # With and without --sample: the flags that have no effect, what they are for, and what to do.
 UNUSED = {
-    True: (("beam", "alpha", "stopping"), "searching", "leave it out, or --sample"),
+    True: (("beam", "alpha", "stopping"), "searching", "it has no effect with --sample"),
     False: (("temperature", "top_k", "top_p", "seed"), "sampling", "give --sample, too"),
 }
 

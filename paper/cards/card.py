@@ -231,4 +231,4 @@ def command_of(runs: Sequence[RunRecord]) -> str:
             name = run.path.resolve().relative_to(RESULTS).with_suffix("")
             return f"python -m paper.reproduce {name}"
         reasons.append(reason)
-    return f"none can be: {reasons[0]}" if reasons else ""
+    return f"not repeatable: {reasons[0]}" if reasons else ""

@@ -300,7 +300,7 @@ def _bottleneck(records: Records) -> list[Card]:
     return [
         *cards,
         *compared(about, transformer, less, 2),
-        *compared("One vector for a sentence: BLEU of all", {"": best}, {"": better}, 2),
+        *compared("One vector for a sentence: BLEU on sources of any length", {"": best}, {"": better}, 2),
     ]
 
 
@@ -378,7 +378,7 @@ def _norms(records: Records) -> list[Card]:
     runs = norms.rows(records)
     names = {norm: name_of(norm, norms.DEEPEST, norms.SHORTEST) for norm in NORMS}
     claim = Claim(
-        f"of {norms.DEEPEST} layers with {norms.SHORTEST} % of warm-up post-norm does not start, the other two do",
+        f"with {norms.DEEPEST} layers and {norms.SHORTEST} % of warm-up post-norm does not start, the other two do",
         [runs[name] for name in names.values()],
         ours=", ".join(f"{norm} {norms.started(found[name])} of {len(found[name])}" for norm, name in names.items()),
     )

@@ -67,7 +67,7 @@ def obstacle(record: RunRecord) -> str:
         return "it says nothing of its launch"
     for flag in record.launches[-1]["command"]:
         if flag.lstrip("-").startswith(("init", "config.data.tokenizer")):
-            return f"it began with what another run had made ({flag})"
+            return f"it started from another run's files ({flag})"
     for value in record.config["data"].values():
         _, _, place = str(value).partition(":")
         if place.startswith("../"):

@@ -239,11 +239,11 @@ def verdict_on_floor(runs: dict[str, RowRuns], law: Fitted | None) -> str:
         return f"{said} open; the design has {SEEDS} seeds of each cell"
     bound = most_nats(runs)
     finds = law.low[0] > NONE and law.high[0] >= NEAR * bound
-    return f"{said} {'shown' if finds else 'refuted'}; the grammar's own chance is at most {rounded(bound)}"
+    return f"{said} {'shown' if finds else 'refuted'}; the grammar's own entropy is at most {rounded(bound)}"
 
 
 def most_nats(runs: dict[str, RowRuns]) -> float:
-    """Returns the bound of the grammar's own chance (`paper.entropy`), in nats a token of these runs.
+    """Returns the bound on the grammar's own entropy (`paper.entropy`), in nats a token of these runs.
 
     It is of a text from its beginning; that rows are scored without what is before them adds to E.
     """

@@ -239,5 +239,5 @@ def test_a_home_that_is_not_set_is_said(monkeypatch: pytest.MonkeyPatch) -> None
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.setattr(Path, "expanduser", without_home)
-    with pytest.raises(UserError, match=r"^x: HOME is not set, which this names$"):
+    with pytest.raises(UserError, match=r"^x: ~ stands for HOME, which is not set$"):
         expanded("~/runs", "x")

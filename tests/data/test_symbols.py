@@ -292,5 +292,5 @@ def test_translations_without_their_marks_are_scored_with_a_note(
 
 @pytest.mark.slow
 def test_exports_of_other_formats_are_refused_in_one_line(trained: tuple[ConfigDict, Run, list[str]]) -> None:
-    with pytest.raises(UserError, match=r"its tokenizer is no sentencepiece model, and ONNX would lack it$"):
+    with pytest.raises(UserError, match=r"its tokenizer is not a sentencepiece model, which ONNX exports need$"):
         check_tokenizer("ONNX", trained[1])

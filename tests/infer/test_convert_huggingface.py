@@ -112,7 +112,9 @@ def test_opus_mt_is_read_with_its_tokenizers_and_its_log_probabilities(tmp_path)
     translator = Translator(run.model_config, run.tokenizer, chosen(run.config.decode), max_input=16)
     cut = translator._cut(">>deu<< " + "The old cat reads a quiz. " * 4)
     assert len(cut) > 1 and {run.tokenizer.pieces(ids)[0] for ids in cut} == {">>deu<<"}
-    with pytest.raises(UserError, match=r"its tokenizer is no sentencepiece model, and MarianMTModel would lack it$"):
+    with pytest.raises(
+        UserError, match=r"its tokenizer is not a sentencepiece model, which MarianMTModel exports need$"
+    ):
         huggingface.write(run, tmp_path)
 
 

@@ -158,7 +158,7 @@ def test_a_failed_conversion_leaves_nothing_and_no_folder_is_overwritten(tmp_pat
         raise OSError("no space")
     assert not list(tmp_path.iterdir())
     (tmp_path / "kept").write_text("kept")
-    with pytest.raises(UserError, match=r"this is there already"), new_folder("output", tmp_path):
+    with pytest.raises(UserError, match=r"it exists already"), new_folder("output", tmp_path):
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
 

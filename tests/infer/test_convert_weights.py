@@ -78,11 +78,11 @@ def test_a_weight_too_many_or_too_few_is_named(folder: Path) -> None:
     arrays, middle = safetensors.load(folder / "model.safetensors")[0], MIDDLE[folder.name]
     layer = middle.replace(".1.", ".2.", 1) if ".1." in middle else middle.replace("weight", "gain")
     for extra in ("other", layer):
-        with pytest.raises(UserError, match=f"'{extra}': the model of its settings has no such weight$"):
+        with pytest.raises(UserError, match=f"'{extra}': a model of these settings has no such weight$"):
             read(folder, arrays | {extra: arrays[middle]})
     left = {name: array for name, array in arrays.items() if name != middle}
     shorter = middle.removeprefix("transformer.").removeprefix("bert.").removeprefix("vit.")
-    with pytest.raises(UserError, match=f"its weights are not those of its settings: '{shorter}' is missing$"):
+    with pytest.raises(UserError, match=f"its weights do not match its settings: '{shorter}' is missing$"):
         read(folder, left)
 
 
@@ -107,7 +107,7 @@ def test_copies_of_a_shared_weight_must_be_the_same(folder: Path) -> None:
         pytest.skip("it shares none")
     arrays, (table, copy) = safetensors.load(folder / "model.safetensors")[0], COPIES[folder.name]
     assert same(read(folder, arrays | {copy: arrays[table]}), read(folder, arrays))
-    with pytest.raises(UserError, match=r"'\S+' and '\S+' differ; by its settings they are the same$"):
+    with pytest.raises(UserError, match=r"'\S+' and '\S+' differ; its settings tie them$"):
         read(folder, arrays | {copy: arrays[table] + np.float32(1e-3)})
 
 
@@ -177,21 +177,21 @@ def test_saved_positions_that_are_no_sinusoids_are_refused(tmp_path: Path) -> No
     ("change", "expected"),
     [
         (lambda model: model.pop("decoder.layers.1.fc2.bias"), r"'decoder\.layers\.1\.fc2\.bias' is missing$"),
-        (lambda model: model.update(other=torch.ones(3)), r"'other': the model of its settings has no such weight$"),
+        (lambda model: model.update(other=torch.ones(3)), r"'other': a model of these settings has no such weight$"),
         (
             lambda model: model.update({"decoder.output_projection.weight": torch.ones(18, 16)}),
             r"'decoder\.embed_tokens\.weight' and 'decoder\.output_projection\.weight' differ",
         ),
         (
             lambda model: model.update({"decoder.layer_norm.weight": torch.ones(16)}),
-            r"'decoder\.layer_norm\.weight': the model of its settings has no such weight$",
+            r"'decoder\.layer_norm\.weight': a model of these settings has no such weight$",
         ),
         (lambda model: model.update({5: torch.ones(3)}), r"the name of a parameter is 5; it must be text$"),
         (lambda model: model.update(other=torch.ones(3).to_sparse()), r"'other' is not stored value by value"),
         (lambda model: model.update(other=torch.ones(1).expand(10**6, 10**6)), r"'other' is not stored value by"),
         (
             lambda model: model.update({"encoder.layers.0.layer_norms.7.weight": torch.ones(16)}),
-            r"'encoder\.layers\.0\.layer_norms\.7\.weight': the model of its settings has no such weight$",
+            r"'encoder\.layers\.0\.layer_norms\.7\.weight': a model of these settings has no such weight$",
         ),
         (
             lambda model: model.update({"encoder.layers.0.self_attn.in_proj_weight": torch.ones(48, 16)}),
@@ -199,7 +199,7 @@ def test_saved_positions_that_are_no_sinusoids_are_refused(tmp_path: Path) -> No
         ),
         (
             lambda model: model.update({"encoder.layers.0.layer_norms.0.bias": torch.ones(16)}),
-            r"are the same weight; there must be one of them$",
+            r"are the same weight; only one may be present$",
         ),
     ],
 )
@@ -233,7 +233,7 @@ def test_every_array_of_our_own_export_is_read(tmp_path: Path) -> None:
     first = "decoder/layer_0/feed_forward/w1"
     kept = (folder / "model.safetensors").read_bytes()
     for change, expected in (
-        (lambda arrays: arrays.update(encoder=np.ones(2, np.float32)), r"'encoder': the model of its settings has no"),
+        (lambda arrays: arrays.update(encoder=np.ones(2, np.float32)), r"'encoder': a model of these settings has no"),
         (lambda arrays: arrays.pop(first), f"'{first}' is missing$"),
         (lambda arrays: arrays.update({first: arrays[first].T}), rf"'{first}' is of shape \(16, 8\); it must be"),
         (lambda arrays: arrays.update({first: arrays[first] * np.inf}), f"'{first}' is not finite$"),

@@ -197,7 +197,7 @@ def test_limits_and_foreign_pages(server: ThreadingHTTPServer) -> None:
 
 @pytest.mark.parametrize("host", ["é" * 70, "\udcff"], ids=["too long", "in no encoding"])
 def test_a_host_that_no_name_can_be_is_refused(host: str) -> None:
-    with pytest.raises(UserError, match=r"^--host=.*: no name of a host$"):
+    with pytest.raises(UserError, match=r"^--host=.*: not a host name$"):
         main(SimpleNamespace(host=host, port=0, workdir="no run", checkpoint=None))
 
 

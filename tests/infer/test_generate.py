@@ -183,9 +183,7 @@ def test_what_cannot_be_written_is_said(trained: Run) -> None:
     with pytest.raises(UserError, match=r"^beam is 70; it must be at most \d+, the vocabulary$"):
         generate(trained, "to", Decoding(70, 0.0, 5))
     learned = trained._replace(model_config=_learned(trained))
-    with pytest.raises(
-        UserError, match=r"^prompt, length: a prompt of 6 tokens and 5 more: .*learned positions are 8$"
-    ):
+    with pytest.raises(UserError, match=r"^prompt, length: a prompt of 6 tokens and 5 more: .*only 8 are learned$"):
         generate(learned, "to be", Decoding(1, 0.0, 5))
     broken = jax.tree.map(lambda leaf: np.full_like(leaf, np.nan), trained.params)
     with pytest.raises(UserError, match=r"/run: the parameters of this run are not finite$"):
@@ -220,10 +218,10 @@ def test_the_commands(trained: Run) -> None:
     ("arguments", "message"),
     [
         (["--beam=2", "--greedy"], "error: give --greedy or --beam, not both"),
-        (["--beam=2", "--seed=1"], "error: --seed is for drawing at random; leave it out, or --greedy and --beam"),
+        (["--beam=2", "--seed=1"], "error: --seed is for drawing at random; it has no effect with --greedy or --beam"),
         (
             ["--samples=2", "--greedy"],
-            "error: --samples=2: a search has at most --beam texts; give that, and not --greedy",
+            "error: --samples=2: --greedy returns one text, and --beam=N at most N",
         ),
         (
             ["--temperature=0"],

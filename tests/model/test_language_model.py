@@ -204,7 +204,7 @@ def test_learned_positions_bound_the_prompt_and_what_follows():
     model, _ = tiny("learned")
     prompts = jnp.ones((2, 5), jnp.int32)
     assert model.output_limits(prompts, 20)[1] == 20
-    with pytest.raises(ValueError, match=r"a prompt of 5 tokens and 21 more: .* learned positions are 24"):
+    with pytest.raises(ValueError, match=r"a prompt of 5 tokens and 21 more: .* only 24 are learned"):
         model.output_limits(prompts, 21)
     with pytest.raises(ValueError, match="and 0 more: at least 1"):
         model.output_limits(prompts, 0)

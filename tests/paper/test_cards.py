@@ -419,7 +419,7 @@ def test_what_cannot_be_repeated_says_why_and_is_marked(tmp_path: Path, monkeypa
     results.write_record(run, "multi30k", "test", translations=False, allow_dirty=True)
     monkeypatch.setattr(card, "RESULTS", tmp_path / "results")
     found = about(of_tables.cards(find_records(tmp_path / "results")), "reaches the published BLEU with a recipe")
-    assert found.command == "none can be: the code had uncommitted changes"
+    assert found.command == "not repeatable: the code had uncommitted changes"
     table = card.table(found.about, [found])
     assert table.rows[0][0] == f"{found.claim} †"
     assert table.notes == [f"† the code had uncommitted changes: {found.claim}"]
@@ -439,7 +439,7 @@ def test_every_command_of_a_card_names_a_record_that_can_be_repeated(listed: lis
             names += 1
             assert reproduce.recorded(name).evaluations, one.claim
         elif one.command != "python -m paper.table1":
-            assert one.command.startswith("none can be: ") or (one.command, one.verdict) == ("", "not run"), one.claim
+            assert one.command.startswith("not repeatable") or (one.command, one.verdict) == ("", "not run"), one.claim
     assert names > 40
 
 

@@ -110,7 +110,7 @@ def test_scores_are_those_of_training_and_of_each_line(trained: Run) -> None:
     assert record["nll"] == pytest.approx(-np.mean(np.log(certain)), rel=1e-4)
     output = list(classify_stream(trained, [f"{line}\n".encode() for line, _ in pairs[:2]]))
     assert output == [f"{one}\t{p:.4f}\n".encode() for one, p in found[:2]]
-    with pytest.raises(UserError, match=r"line 1: a line of 40\d subwords, EOS counted; the learned positions are 96"):
+    with pytest.raises(UserError, match=r"line 1: a line of 40\d subwords, EOS counted; only 96 positions are learned"):
         list(classify_stream(trained, [b"x" * 400]))
 
 

@@ -197,7 +197,7 @@ def test_blanks_are_filled(trained: Run) -> None:
 
     pieces = trained.tokenizer.pieces(masked(trained.tokenizer, "be ___,___ be___"))
     assert pieces == ["▁be", "<unk>", "<0x2C>", "<unk>", "▁be", "<unk>"]
-    with pytest.raises(UserError, match="a line of 33 subwords, EOS counted; the learned positions are 32"):
+    with pytest.raises(UserError, match="a line of 33 subwords, EOS counted; only 32 positions are learned"):
         fill(trained, trained.params, "to " * 31 + "___")
 
 
@@ -210,7 +210,7 @@ def test_no_blank_is_filled_with_part_of_a_character(trained: Run) -> None:
 def test_each_line_is_filled_and_one_that_is_too_long_is_named(trained: Run) -> None:
     assert list(fill_stream(trained, [b"be ___ be be ___ be\n", b"to be\n"])) == [b"be be be be be be\n", b"to be\n"]
     assert list(fill_stream(trained, [b"to be\r\n"])) == [b"to be\n"]
-    too_long = r"^standard input, line 2: a line of 33 subwords, EOS counted; the learned positions are 32$"
+    too_long = r"^standard input, line 2: a line of 33 subwords, EOS counted; only 32 positions are learned$"
     with pytest.raises(UserError, match=too_long):
         list(fill_stream(trained, [b"be\n", b"to " * 31 + b"___\n"]))
 

@@ -43,7 +43,7 @@ def test_what_matches_is_taken_and_the_rest_is_named(source: tuple, capfd: pytes
     assert record["checkpoints"] == [4] and record["new"] == ["embed", "head/bias", "head/scale"]
     assert record["params_sha256"] == params_sha256(load_params(run, 4))
     rest = "encoder/layer_*/norm_2/bias, encoder/layer_*/norm_2/scale"
-    message = f"3 (embed, head/bias, head/scale) new; 3 (embed, {rest}) there not used"
+    message = f"3 (embed, head/bias, head/scale) new; 3 (embed, {rest}) of that run unused"
     assert message in capfd.readouterr().err
 
 

@@ -202,7 +202,7 @@ def _unordered(program: dict[str, Any]) -> str:
     gradients = sum(times for kernel, times in program["kernels"].items() if kernel.endswith(gpus.GRADIENT))
     return (
         f"no: {program['unordered_scatters']} scatters and {gradients} gradients of cuDNN add in any order;"
-        " XLA_FLAGS=--xla_gpu_deterministic_ops=true gives them one"
+        " XLA_FLAGS=--xla_gpu_deterministic_ops=true fixes the order"
     )
 
 

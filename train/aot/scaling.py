@@ -122,7 +122,7 @@ def cases() -> list[Case]:
 
 
 def _gpu_cases() -> list[Case]:
-    """Returns the rows of GPUs, for which no time is estimated: the compiler cannot try its tiles without one."""
+    """Returns the rows of GPUs, for which no time is estimated: the compiler cannot autotune without one."""
     cudnn = "--config.model.attention_impl=cudnn"
     rows = []
     for model in ("base", "big"):
