@@ -18,7 +18,8 @@ from data.batching import Record
 from data.prepared import Prepared
 from data.tokenizer import Tokenizer
 
-MASK = UNK  # which no text has, since what is not in a vocabulary of subwords is spelled in bytes
+MASK = UNK  # which no text has, since what a vocabulary lacks is spelled in bytes; `corruption` refuses others
+_LACKING = "\ue000"  # a private-use character, which no vocabulary has
 _STREAM = 1  # tells these random numbers from those that plan an epoch
 
 
@@ -132,13 +133,19 @@ def corruption(task: str, cfg_data: ConfigDict, tokenizer: Tokenizer) -> Masking
     """Returns what the task "masked_lm" or "denoising" does to a text.
 
     Raises:
-        UserError: the vocabulary lacks sentinels, or is one of characters, which has no EOS; or rows are windows.
+        UserError: the vocabulary lacks sentinels, is one of characters, which has no EOS, or reads what it lacks as
+            `MASK`; or rows are windows.
     """
     if cfg_data.batching == "window":
         raise UserError(f"data.batching is window; task {task} reads whole lines: take bucket or pack")
     if tokenizer.units == "characters":
         raise UserError(f"config: task is {task}, which reads lines in subwords; data.train is in characters")
     if task == "masked_lm":
+        if MASK in tokenizer.encode(_LACKING):
+            raise UserError(
+                f"config: task is {task}, and the vocabulary of {cfg_data.tokenizer!r} does not spell in bytes what it"
+                " lacks, which would be read as hidden; train one with --byte_fallback"
+            )
         return Masking(cfg_data.mask_rate, tokenizer.vocab_size)
     if len(tokenizer.sentinels) < 2:  # one for a span, and one for the end
         raise UserError(f"config: task is {task}, and the vocabulary of {cfg_data.tokenizer!r} lacks sentinels")

@@ -12,6 +12,7 @@ from absl import flags
 from ml_collections import config_flags
 
 from base import command
+from base.errors import UserError
 from configs.common import default
 from data.of_config import prepare_all
 from data.tfds import download
@@ -19,6 +20,8 @@ from data.tfds import download
 
 def main(argv: list[str]) -> None:
     """Prepares `data.train` and `data.valid`, downloading them if necessary; prints the manifests as JSON."""
+    if flags.FLAGS.config.task == "vision":
+        raise UserError("config: task is vision, whose images need no preparation: train without this command")
     cfg_data = flags.FLAGS.config.data
     for spec in (cfg_data.train, cfg_data.valid, cfg_data.test):
         download(spec)

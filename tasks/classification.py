@@ -29,10 +29,13 @@ def _objective(cfg: ConfigDict, config: ModelConfig) -> Objective:
 
 
 def _check(cfg: ConfigDict, train: Any) -> None:
-    """Raises a `UserError` if no text of the training corpus has one of the classes."""
+    """Raises a `UserError` if no text that is kept of the training corpus has one of the classes."""
     for number, name in enumerate(classes_of(cfg.data.classes)):
         if number not in train.class_n:
-            raise UserError(f"data.classes has {name!r}, which is the class of no text of {cfg.data.train}")
+            raise UserError(
+                f"data.classes has {name!r}, which is the class of no text of {cfg.data.train} of at most"
+                f" {cfg.data.max_length} tokens (data.max_length)"
+            )
 
 
 def _signatures(cfg: ConfigDict, tokenizer: Tokenizer, count: int) -> dict[str, str]:

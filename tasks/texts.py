@@ -10,6 +10,7 @@ from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from base.errors import UserError
+from configs.common import default
 from data.batching import Batch, TextBatch
 from data.cache import prepare
 from data.classes import Classified, classes_of
@@ -51,9 +52,12 @@ def without_spans(cfg: ConfigDict, prepared: Prepared, tokenizer: Tokenizer, see
 
 
 def _corrupted(how: str, cfg: ConfigDict, prepared: Prepared, tokenizer: Tokenizer, seed: int) -> Corrupted:
-    if prepared.lengths.max() < 2:
+    least, too_short = 2, "empty"
+    if how == "denoising":
+        least, too_short = 3, "empty or of one subword"  # of which no span can be left out
+    if prepared.lengths.max() < least:
         spec = prepared.manifest["spec"]
-        raise UserError(f"corpus {spec!r}, whose lines are all empty: there is nothing to restore")
+        raise UserError(f"corpus {spec!r}, whose lines are all {too_short}: there is nothing to restore")
     return Corrupted(prepared, corruption(how, cfg.data, tokenizer), seed)
 
 
@@ -174,5 +178,11 @@ def _note_longest(cfg_data: ConfigDict, valid: Records) -> None:
 
 
 def hidden_signatures(task: str, cfg: ConfigDict, tokenizer: Tokenizer, count: int) -> dict[str, str]:
-    """Returns the signature of the perplexity of hidden subwords."""
-    return {"perplexity": f"unit:hidden subword|vocabulary:{tokenizer.vocab_size}|task:{task}"}
+    """Returns the signature of the perplexity of hidden subwords, with their share and their spans if not the usual."""
+    signature = f"unit:hidden subword|vocabulary:{tokenizer.vocab_size}|task:{task}"
+    usual = default().data
+    if cfg.data.mask_rate != usual.mask_rate:
+        signature += f"|rate:{cfg.data.mask_rate:g}"
+    if task == "denoising" and cfg.data.mean_span != usual.mean_span:
+        signature += f"|span:{cfg.data.mean_span:g}"
+    return {"perplexity": signature}

@@ -17,7 +17,7 @@ from train import loop
 from train.check import check
 
 
-def refusal(cfg: ConfigDict, workdir: Path, data: Mapping[str, str]) -> str:
+def refusal(cfg: ConfigDict, workdir: Path, data: Mapping[str, str | int]) -> str:
     """Returns the line that training is refused with, with these values in `cfg.data`."""
     cfg.data.update(data)
     with pytest.raises(UserError) as caught:

@@ -67,7 +67,7 @@ def draw(model_run: Run, image_yx: Float[np.ndarray, "y x"], label: int, output:
         else:
             weights_yx = weights_nhyx[row, column - 1]
             shown = axes.imshow(weights_yx, cmap="Reds", vmin=0, vmax=weights_nhyx.max(), extent=extent)
-            if np.ptp(image_yx):  # one colour has no outline
+            if min(height, width) > 1 and np.ptp(image_yx):  # a single row, or one colour, has no outline
                 axes.contour(image_yx, levels=[middle], colors="0.2", linewidths=0.7)
             axes.set_title(f"layer {row + 1}, head {column}", fontsize=7)
     colour_bar = figure.colorbar(shown, ax=grid, shrink=0.8, pad=0.02)

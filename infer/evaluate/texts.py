@@ -45,10 +45,10 @@ def evaluate(model_run: Run, split: str, row_length: int | None = None) -> dict[
     """Returns the result record, of JSON values, of `split`: one of the run's config, or a corpus.
 
     `nll` is in nats a token, every EOS counted, and `perplexity` its exponential. `perplexity_byte` is that of a byte
-    of the UTF-8 text, line feeds counted, which can be compared between vocabularies, unless symbols are unknown: these
-    are predicted as one and the same, and the signature has their number. Where `data.batching` is window, rows of
-    `row_length` tokens, by default `data.pack_length`, are scored independently, without earlier context.
-    `nll_by_position` is that of the first token of a row or line, of the second, and so on.
+    of the UTF-8 text as the tokenizer normalises it, line feeds counted, which can be compared between vocabularies,
+    unless symbols are unknown: these are predicted as one and the same, and the signature has their number. Where
+    `data.batching` is window, rows of `row_length` tokens, by default `data.pack_length`, are scored independently,
+    without earlier context. `nll_by_position` is that of the first token of a row or line, of the second, and so on.
 
     Raises:
       UserError: there is no such text, a row is longer than the learned positions, or `row_length` is
@@ -64,7 +64,8 @@ def evaluate(model_run: Run, split: str, row_length: int | None = None) -> dict[
         prepared = open_text(cfg, model_run.tokenizer, spec)
         corpus = open_corpus(spec)
     feeds = 0 if corpus.characters else 1
-    text_bytes = sum(len(text.encode()) + feeds for (text,) in corpus.pairs())
+    normalise = model_run.tokenizer.normalise  # what it removes is not predicted
+    text_bytes = sum(len(normalise(text).encode()) + feeds for (text,) in corpus.pairs())
     unknown = model_run.tokenizer.unknown(text for (text,) in corpus.pairs())
     note_unknown(unknown)
     started = time.perf_counter()

@@ -21,6 +21,7 @@ from data.prepared import Prepared, id_type
 from data.sources import open_corpus
 from data.tokenizer import Tokenizer
 from run.folder import record_launch
+from tests import commands
 
 ROOT = Path(__file__).parent.parent.parent
 ENGLISH = ["the dog runs", "a cat", "", "the dog sees a cat and the cat sees the dog", "a", "the cat runs"] * 20
@@ -425,3 +426,9 @@ def test_one_text_of_characters_is_not_validated_on_lines(tmp_path: Path, train:
     cfg.update({"train": f"chars:{file}", "valid": f"chars:{file}", "units": "words"})
     with pytest.raises(UserError, match=r"^data\.units is words, but chars:.* is read in characters$"):
         prepare_all(cfg, sides=1)
+
+
+def test_images_need_no_preparation_and_data_prepare_says_so() -> None:
+    done = commands.run("data.prepare", "--config=configs/vision.py:digits")
+    said = "error: config: task is vision, whose images need no preparation: train without this command\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", said)

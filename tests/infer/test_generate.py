@@ -26,6 +26,7 @@ from model.config import ModelConfig
 from model.language_model import LanguageModel
 from model.parameter_count import parameter_count
 from run.records import read_metrics
+from tasks import task_of
 from tests.infer.test_translate_cli import command
 from tests.trainings import assert_resumes_to_the_same_bits
 from train import loop
@@ -247,3 +248,19 @@ def test_the_signature_says_how_many_symbols_are_unknown(tmp_path: Path, capsys:
     signatures = evaluation.evaluate(run, "valid")["signatures"]
     assert signatures["perplexity_byte"] == "unit:byte|vocabulary:5|smoothing:none|unknown:120"
     assert "note: 120 symbols of the text are not in the vocabulary" in capsys.readouterr().err
+
+
+def test_perplexity_a_byte_is_of_the_bytes_that_are_predicted(tmp_path: Path) -> None:
+    lines = ["the dog sleeps", "the cat sees the dog", "to be or not to be"]
+    (tmp_path / "plain.txt").write_text("".join(f"{line}\n" for line in lines))
+    (tmp_path / "spaced.txt").write_text("".join(f"    {line}\n".replace("the", "the   ") for line in lines))
+    tokenizer = Tokenizer.train(lines * 9, 290, tmp_path / "tokenizer.model")
+    cfg = tiny(tmp_path, batching="pack", train=f"lines:{tmp_path}/plain.txt", vocab_size=290)
+    task = task_of(cfg.task)
+    config = task.config(cfg, tokenizer.vocab_size)
+    params = jax.device_get(task.objective(cfg, config).init(jax.random.key(0)))
+    run = Run(tmp_path, cfg, config, tokenizer, params, 1, (1,))
+    plain, spaced = (evaluation.evaluate(run, f"lines:{tmp_path}/{name}.txt") for name in ("plain", "spaced"))
+    assert plain["nll"] == spaced["nll"] and plain["tokens"] == spaced["tokens"]
+    assert plain["bytes"] == (tmp_path / "plain.txt").stat().st_size
+    assert (spaced["bytes"], spaced["perplexity_byte"]) == (plain["bytes"], plain["perplexity_byte"])

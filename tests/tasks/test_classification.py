@@ -144,7 +144,7 @@ def test_classes_are_two_or_more(names: str) -> None:
 
 
 def test_corpora_that_do_not_fit_are_one_line(tmp_path: Path) -> None:
-    def said(**data: str) -> str:
+    def said(**data: str | int) -> str:
         return refusal(tiny(tmp_path), tmp_path / "run", data)
 
     (tmp_path / "bare.tsv").write_text("One dog sleeps.\n")
@@ -154,6 +154,9 @@ def test_corpora_that_do_not_fit_are_one_line(tmp_path: Path) -> None:
         "class '' is not in data.classes, which are singular, plural"
     )
     assert said(classes="singular,plural,dual").startswith("data.classes has 'dual', which is the class of no text")
+    (tmp_path / "long.tsv").write_text("Dogs sleep.\tplural\n" + "One dog sleeps. " * 20 + "\tsingular\n")
+    too_long = said(train=f"tsv:{tmp_path}/long.tsv", max_length=20, vocab_size=300)
+    assert too_long.endswith(f"of no text of tsv:{tmp_path}/long.tsv of at most 20 tokens (data.max_length)")
     assert said(train="grammar:train:9:{en,mood}").endswith("PROPERTY one of tense, number, clause")
     assert "data.train is lines:grammar:train:9, but this task needs pairs" in said(train="lines:grammar:train:9")
     assert "bare.tsv, line 1: no tab" in said(train=f"tsv:{tmp_path}/bare.tsv")

@@ -12,13 +12,16 @@ from ml_collections import ConfigDict
 from base.errors import UserError
 from base.ids import BOS, EOS
 from configs.denoising import get_config
+from data.cache import prepare
 from data.corrupt import Corrupted, Masking, Spans, corruption
 from data.of_config import prepare_all
 from data.pipeline import TrainingBatches
 from data.sources import open_corpus
+from data.tokenizer import Tokenizer
 from infer.evaluate import predictions as evaluation
 from infer.runs import Run, open_run
 from run.records import read_metrics
+from tasks.texts import masked, without_spans
 from tests.tiny import shrink
 from tests.trainings import assert_resumes_to_the_same_bits
 from train import loop
@@ -172,3 +175,15 @@ def test_characters_are_refused_in_one_line(tmp_path: Path) -> None:
     cfg.data.vocab_size = 4 + len(set("to be or not to be\n"))
     with pytest.raises(UserError, match=r"task is denoising, which reads lines in subwords; data\.train is in chara"):
         loop.train(cfg, tmp_path / "run")
+
+
+def test_a_text_without_a_span_to_leave_out_is_refused(tmp_path: Path) -> None:
+    tokenizer = Tokenizer.train(["the dog sleeps", "the cat sees the dog"] * 20, 290, tmp_path / "tokenizer.model")
+    assert len(tokenizer.encode("the")) == 1
+    (tmp_path / "words.txt").write_text("the\nthe\n")
+    spec = f"lines:{tmp_path}/words.txt"
+    prepared = prepare(spec, tokenizer, cache=tmp_path / "cache", max_length=9, max_ratio=9.0, clean=False)
+    cfg = get_config()
+    assert len(masked(cfg, prepared, tokenizer, 0).lengths) == 2
+    with pytest.raises(UserError, match=r"whose lines are all empty or of one subword: there is nothing to restore$"):
+        without_spans(cfg, prepared, tokenizer, 0)

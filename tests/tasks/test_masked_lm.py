@@ -1,5 +1,6 @@
 """Masked language modelling: what is hidden, what the model sees, training, resuming, scores, filling, mistakes."""
 
+import io
 import json
 import math
 from pathlib import Path
@@ -8,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import sentencepiece
 from ml_collections import ConfigDict
 
 from base.errors import UserError
@@ -16,9 +18,10 @@ from base.tokens import Tokens
 from configs.common import default
 from configs.masked_lm import get_config
 from data.batching import make_batch
-from data.corrupt import MASK, Corrupted, Masking
+from data.corrupt import MASK, Corrupted, Masking, corruption
 from data.of_config import prepare_all
 from data.pipeline import ProcessShard, TrainingBatches
+from data.tokenizer import Tokenizer
 from infer.evaluate import predictions as evaluation
 from infer.runs import Run, open_run
 from infer.texts.blanks import fill, fill_stream, masked
@@ -26,12 +29,15 @@ from model.masked_lm import MaskedLM, init_params
 from run.records import read_metrics
 from run.sharding import make_mesh
 from tasks.masked_lm import objective
+from tasks.texts import hidden_signatures
 from tests import commands, tolerance
 from tests.tiny import shrink
 from tests.trainings import assert_resumes_to_the_same_bits, refusal
 from train import loop
 from train.check import check
 from train.job import open_job
+
+LINES = ["the dog sleeps", "the cat sees the dog", "to be or not to be"] * 20
 
 WORDS = ("to", "be", "or", "not")
 
@@ -274,3 +280,32 @@ def test_a_line_that_fits_the_learned_positions_is_scored_whatever_the_buckets_a
         params=trained.params | {"positions": np.pad(trained.params["positions"], ((0, 8), (0, 0)))},
     )
     assert evaluation.evaluate(longer, f"lines:{tmp_path}/text.txt")["tokens"] > 0
+
+
+def test_a_vocabulary_whose_unknown_symbols_would_be_read_as_hidden_is_refused(tmp_path: Path) -> None:
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(LINES), model_writer=model, model_type="bpe", vocab_size=50,
+        pad_id=0, bos_id=1, eos_id=2, unk_id=3, minloglevel=2,
+    )  # fmt: skip
+    cfg = get_config()
+    cfg.data.tokenizer = "own.model"
+    with pytest.raises(
+        UserError, match=r"^config: task is masked_lm, and the vocabulary of 'own\.model' does not spell"
+    ):
+        corruption("masked_lm", cfg.data, Tokenizer(model.getvalue()))
+    spelled_in_bytes = Tokenizer.train(LINES, 290, tmp_path / "tokenizer.model")
+    assert corruption("masked_lm", cfg.data, spelled_in_bytes) == Masking(0.15, 290)
+
+
+def test_the_signature_says_how_much_is_hidden_unless_it_is_the_usual_share(tmp_path: Path) -> None:
+    tokenizer = Tokenizer.train(LINES, 290, tmp_path / "tokenizer.model")
+    cfg = get_config()
+
+    def signature(task: str) -> str:
+        return hidden_signatures(task, cfg, tokenizer, 9)["perplexity"]
+
+    assert signature("masked_lm") == "unit:hidden subword|vocabulary:290|task:masked_lm"
+    cfg.data.mask_rate, cfg.data.mean_span = 0.5, 2.0
+    assert signature("masked_lm") == "unit:hidden subword|vocabulary:290|task:masked_lm|rate:0.5"
+    assert signature("denoising") == "unit:hidden subword|vocabulary:290|task:denoising|rate:0.5|span:2"

@@ -24,6 +24,7 @@ from infer.runs import Run, open_run
 from model.config import ModelConfig
 from model.vision import ImageConfig, Vision, init_params, patches
 from run.sharding import make_mesh
+from tasks import task_of
 from tasks.vision import image_config, objective
 from tasks.vision import open_images as images_of
 from tests import commands
@@ -310,3 +311,18 @@ def test_images_are_of_a_split_or_of_a_corpus(tmp_path: Path) -> None:
     sources = ("--split=test", "--corpus=idx:a,b")
     done = commands.run("infer.patches", "--workdir=none", *sources, f"--output={tmp_path}/drawn.png")
     assert (done.returncode, done.stderr) == (2, "error: give --split or --corpus, not both\n")
+
+
+def test_attention_over_a_signal_of_one_row_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures: list[Any] = []
+    monkeypatch.setattr(infer.attention.patches, "save", lambda figure, *_, **__: figures.append(figure))
+    cfg = get_config("mnist1d")
+    cfg.model.update({"N": 1, "d_model": 8, "d_ff": 8, "h": 1, "d_k": 4, "d_v": 4})
+    task = task_of("vision")
+    config = task.config(cfg, 0)
+    params = jax.device_get(task.objective(cfg, config).init(jax.random.key(0)))
+    run = Run(tmp_path, cfg, config, None, params, 1, (1,))
+    signal_yx = np.random.default_rng(0).random((1, 40), np.float32)
+    draw(run, signal_yx, 0, tmp_path / "patches.png")
+    signal, weights, _ = figures[0].axes
+    assert signal.images[0].get_array().shape == (1, 40) and weights.images[0].get_array().shape == (1, 10)
