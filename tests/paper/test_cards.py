@@ -490,7 +490,7 @@ def test_what_starts_is_a_card(tmp_path: Path) -> None:
                 value = perplexity if layers_of_run == 12 else 2.0
                 folder = tmp_path / f"{run}{layers_of_run}-{seed}"
                 plant(folder, asked, scores(asked, "valid", 1.0), validations=[(asked["steps"], value)])
-    found = about(of_studies.cards(find_records(tmp_path)), "of 12 layers with 4 % of warm-up")
+    found = about(of_studies.cards(find_records(tmp_path)), "with 12 layers and 4 % of warm-up")
     assert (found.ours, found.seeds, found.verdict) == ("post 0 of 3, pre 3 of 3, deep 3 of 3", "3", "shown")
 
 
