@@ -8,6 +8,7 @@ import platform
 import re
 import sys
 import textwrap
+import threading
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -35,6 +36,7 @@ _GROUPS = {  # what --help writes above the flags of a file that several command
     "run.connect": "Several processes",
 }
 _WIDTH = 100  # characters of a line of --help
+_GRACE = 10.0  # seconds that one of several processes, after an error, waits for the others at its exit
 
 
 def imported(body: str) -> Callable[[list[str]], int | None]:
@@ -100,6 +102,7 @@ def run(
             status = flush_outputs() or OUTPUT_CLOSED
         if status:
             atexit.register(_silence)
+            _exit_soon(status)
         return status
 
     _open_closed_streams()
@@ -165,6 +168,18 @@ def _open_closed_streams() -> None:
 def _silence() -> None:
     """Discards what threads of libraries print about the error while Python ends; it has been told in one line."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+
+
+def _exit_soon(status: int) -> None:
+    """Ends one of several processes within `_GRACE` of an error.
+
+    At exit jax would wait five minutes for the others, which may be waiting for this one, and then abort it.
+    """
+    jax = sys.modules.get("jax")  # this package does not import it
+    if status == 2 and jax is not None and jax.distributed.is_initialized():
+        ending = threading.Timer(_GRACE, os._exit, (status,))
+        ending.daemon = True
+        ending.start()
 
 
 def flush_outputs() -> int:

@@ -24,6 +24,7 @@ from model.mixers.kernels import PLATFORMS, compiled_for
 from run.averaging import check_began, load_choice, named_steps
 from run.changes import check_unchanged
 from run.config import SPLITS, read_config
+from run.distributed import check_same_params
 from run.parameters import count_parameters, named_shapes
 from tasks import TRANSLATION, task_of
 from tasks.task import Task
@@ -78,6 +79,7 @@ def open_run(
     choice = config.decode.checkpoint if checkpoint is None else checkpoint
     steps, params = load_choice(workdir, str(choice))
     check_unchanged(workdir, steps[-1], accept_changes)
+    check_same_params(params)
     _check_model(run_task, config, model, params, f"{workdir}/checkpoints/{steps[-1]}")
     print(f"parameters of {workdir}: {named_steps(steps)}", file=sys.stderr)
     return Run(workdir, config, model, text, params, steps[-1], tuple(steps))

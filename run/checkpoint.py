@@ -96,6 +96,8 @@ class Checkpoints:
             if is_main():
                 saved.rename_damaged(self.folder)
                 self.folder.mkdir(parents=True, exist_ok=True)  # before the others look for it
+        if not self.folder.is_dir():
+            raise UserError(f"{self.folder}: process 0 has made this folder, and it is not here; share one --workdir")
         self._verified = max(saved.steps(self.folder), default=None)
         options = ocp.CheckpointManagerOptions(
             preservation_policy=_preservation_policy(cfg, self._temporary),

@@ -1,5 +1,6 @@
 """Connects the processes of a run that uses several, by its flags or by what a cluster manager provides."""
 
+import os
 import re
 from typing import Any
 
@@ -24,10 +25,10 @@ def define_flags() -> None:
 def connect(options: Any, *, stops_together: bool = False) -> None:
     """Connects to the other processes of this run, by its flags; to be called before jax looks for devices.
 
-    Cloud TPU slices, Slurm steps, Open MPI and Kubernetes jobs are detected (`jax.distributed`). Elsewhere the three
-    flags are needed, except on a single machine. A process that was started alone, or says so by --processes=1, is not
-    connected. With `stops_together` jax takes SIGTERM for itself, so that all processes can agree on the step to stop
-    after (`run.distributed.all_stop`).
+    Cloud TPU slices, Slurm steps, Kubernetes jobs and those of Open MPI 4 are detected (`jax.distributed`). Elsewhere
+    the three flags are needed, except on a single machine. A process that was started alone, or says so by
+    --processes=1, is not connected. With `stops_together` jax takes SIGTERM for itself, so that all processes can agree
+    on the step to stop after (`run.distributed.all_stop`).
 
     Raises:
       UserError: only some of the flags are given, one cannot be right, or the other processes do not answer.
@@ -49,6 +50,7 @@ def connect(options: Any, *, stops_together: bool = False) -> None:
     jax.config.update("jax_enable_preemption_service", stops_together)
     try:
         if coordinator is None and _started() == 1:
+            _check_alone()
             return
         jax.distributed.initialize(coordinator, processes, process)
     except (ValueError, RuntimeError) as error:
@@ -73,6 +75,17 @@ def _started() -> int:
 
     _, processes, _, _ = ClusterEnv.auto_detect_unset_distributed_params(None, None, None, None, None, 300)
     return processes or 1
+
+
+def _check_alone() -> None:
+    """Raises a `UserError` if Open MPI has started several processes unseen by jax, which may not know release 5."""
+    size = os.environ.get("OMPI_COMM_WORLD_SIZE", "1")
+    if size != "1":
+        raise UserError(
+            f"mpirun has started {size} processes, and this jax cannot connect those of this Open MPI by itself; give "
+            "--coordinator=HOST:PORT --processes=$OMPI_COMM_WORLD_SIZE --process=$OMPI_COMM_WORLD_RANK, in a shell for "
+            "each process, or --processes=1"
+        )
 
 
 def _check(coordinator: str, processes: int, process: int) -> None:

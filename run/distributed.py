@@ -15,8 +15,10 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from base.errors import UserError
+from run.parameters import params_sha256
 
 _LONGEST_WAIT = 7 * 24 * 3600 * 1000  # milliseconds: a process may have a large corpus to prepare
+_PATHS = ("data.cache", "data.test", "data.tokenizer", "data.train", "data.valid")  # keys that name files
 _MEETINGS = itertools.count()  # the same in every process; no two barriers may have one name
 
 
@@ -58,22 +60,45 @@ def broadcast_from_main(answer: bool) -> bool:
     return bool(multihost_utils.broadcast_one_to_all(answer))
 
 
+def check_same_config(config: Mapping[str, Any]) -> None:
+    """Raises a `UserError` in every process if one has another config than process 0: it would make other updates.
+
+    `config` has its values by dotted key. Files may have other names on each host; `check_same_data` compares them.
+    """
+    values = {key: value for key, value in config.items() if key not in _PATHS}
+    _meet("config")
+    _check_same("keys of the config", values, "give every host the same command, and the same code")
+
+
 def check_same_data(manifests: Mapping[str, Mapping[str, Any]]) -> None:
     """Raises a `UserError` in every process if one has read other data than process 0: its rows are of other batches.
 
     `manifests` are those of the data, by split, as `run.json` records them.
     """
+    sums = {name: manifest["sha256"] for name, manifest in manifests.items()}
+    keys = " and ".join(f"data.{name}" for name in sums)
+    _check_same("data", sums, f"{keys} must be the same on every host")
+
+
+def check_same_params(params: Any) -> None:
+    """Raises a `UserError` in every process if one has read other parameters than process 0.
+
+    A training that still runs may have saved a checkpoint after one of them had looked for the latest.
+    """
+    if jax.process_count() > 1:
+        _meet("parameters")
+        _check_same("parameters", params_sha256(params), "name the checkpoint by its step, in a folder that all share")
+
+
+def _check_same(what: str, values: Any, cure: str) -> None:
+    """Raises a `UserError` in every process if these JSON values are not those of process 0."""
     if jax.process_count() == 1:
         return
-    sums = {name: manifest["sha256"] for name, manifest in manifests.items()}
-    digest = hashlib.sha256(json.dumps(sums, sort_keys=True).encode()).digest()
+    digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).digest()
     all_pk = multihost_utils.process_allgather(np.frombuffer(digest, np.uint32))
     others = [str(process) for process, own_k in enumerate(all_pk) if (own_k != all_pk[0]).any()]
     if others:
-        keys = " and ".join(f"data.{name}" for name in sums)
-        raise UserError(
-            f"the data of process {', '.join(others)} are not those of process 0; {keys} must be the same on every host"
-        )
+        raise UserError(f"the {what} of process {', '.join(others)} are not those of process 0; {cure}")
 
 
 def _look_again(folder: Path) -> None:

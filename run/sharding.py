@@ -95,6 +95,10 @@ def _mesh(shape: tuple[int, ...], devices: Sequence[Any]) -> Mesh:
     if math.prod(hosts_along) == 1:
         return jax.make_mesh(shape, AXES, axis_types=axis_types, devices=devices)
     chips_along = [size // along for size, along in zip(shape, hosts_along, strict=True)]
+    if hosts_along[1] > 1 and chips_along[0] > 1:
+        # A block's rows would not be contiguous: of data=4 and fsdp=3 on three hosts, every third part of a batch.
+        by_host = sorted(devices, key=lambda device: device.process_index)
+        return Mesh(np.array(by_host).reshape(shape), AXES, axis_types=axis_types)
     grid = mesh_utils.create_hybrid_device_mesh(chips_along, hosts_along, devices, process_is_granule=True)
     return Mesh(grid, AXES, axis_types=axis_types)
 

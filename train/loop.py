@@ -14,10 +14,11 @@ from jaxtyping import PRNGKeyArray
 from ml_collections import ConfigDict
 
 from base.errors import UserError
+from base.keys import flat
 from data.pipeline import State
 from run.changes import check_unchanged, saved_config
 from run.checkpoint import Checkpoints
-from run.distributed import all_stop, broadcast_from_main, check_same_data, is_main
+from run.distributed import all_stop, broadcast_from_main, check_same_config, check_same_data, is_main
 from run.folder import as_json, model_config, open_folder, record_launch
 from run.records import read_metrics
 from run.sharding import make_mesh, place_rows, placed_shapes, shardings
@@ -82,6 +83,7 @@ def train(
     options = amx.compiler_options(cfg.amx)
     with Signals(alone=jax.process_count() == 1) as signals, open_folder(cfg, workdir):
         mesh = make_mesh(cfg.mesh)
+        check_same_config(flat(as_json(cfg)))
         job = open_job(cfg, workdir, mesh)
         check_same_data(job.manifests)
         tx = optimizer(cfg.optim, model.base_width, cfg.steps, model.d_model / model.base_width)

@@ -14,7 +14,7 @@ from base.files import folder, sha256
 from run.averaging import load_choice
 from run.changes import check_unchanged
 from run.config import read_config
-from run.distributed import is_main
+from run.distributed import check_same_params, is_main
 from run.parameters import params_sha256
 from run.sharding import place_array
 
@@ -37,6 +37,7 @@ def warm_start(source: str, params: dict, workdir: Path) -> tuple[dict, dict[str
     try:
         steps, source_params = load_choice(run, choice or str(read_config(run).decode.checkpoint))
         check_unchanged(run, steps[-1])
+        check_same_params(source_params)
     except UserError as error:
         raise UserError(f"--init={source}: {error}") from error
     if not _same_subwords(run / TOKENIZER, workdir / TOKENIZER):

@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 import threading
-from contextlib import closing
+from contextlib import closing, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from ml_collections import ConfigDict
 
 from base.errors import UserError
 from configs.common import default
-from run import checksums, distributed
+from run import checkpoint, checksums, distributed
 from run.checkpoint import Checkpoints, load_params, quality
 from run.checksums import fault
 
@@ -313,3 +313,10 @@ def test_a_path_that_orbax_takes_for_a_pattern_is_refused(tmp_path: Path, name: 
     with pytest.raises(UserError, match=r"no checkpoint can be saved below square brackets or a backslash$"):
         Checkpoints(tmp_path / name / "checkpoints", keep())
     assert not (tmp_path / name).exists()
+
+
+def test_a_host_that_does_not_share_the_folder_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "is_main", lambda: False)
+    monkeypatch.setattr(checkpoint, "main_first", lambda what, folder: nullcontext())
+    with pytest.raises(UserError, match=r"checkpoints: process 0 has made this folder, and it is not here"):
+        Checkpoints(tmp_path / "checkpoints", keep())

@@ -46,14 +46,21 @@ def start(folder: Path, workdir: Path, processes: int, devices: int, *more: str)
     return launch(["train", f"--config={folder}/tiny_config.py", f"--workdir={workdir}", *more], processes, devices)
 
 
-def launch(module: list[str], processes: int, devices: int) -> list[subprocess.Popen[str]]:
+def launch(
+    module: list[str], processes: int, devices: int, own_flags: tuple[list[str], ...] = ()
+) -> list[subprocess.Popen[str]]:
+    """Starts a command in several processes, each with flags of its own."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         coordinator = f"--coordinator=localhost:{free.getsockname()[1]}"
     command = [sys.executable, "-m", *module]
     return [
         subprocess.Popen(
-            [*command, *([coordinator, f"--processes={processes}", f"--process={i}"] if processes > 1 else [])],
+            [
+                *command,
+                *([coordinator, f"--processes={processes}", f"--process={i}"] if processes > 1 else []),
+                *(own_flags[i] if own_flags else []),
+            ],
             cwd=ROOT,
             env={**ENVIRONMENT, "JAX_NUM_CPU_DEVICES": str(devices)},
             stdout=subprocess.PIPE,
@@ -256,3 +263,43 @@ def test_processes_that_have_read_other_data_are_refused(monkeypatch: pytest.Mon
         return
     with pytest.raises(UserError, match=r"^the data of process 1 are not those of process 0; data\.train "):
         distributed.check_same_data(manifests)
+
+
+def test_processes_with_other_configs_are_refused(tmp_path: Path) -> None:
+    tiny.config_file(tmp_path, config(tmp_path))
+    where = [f"--config={tmp_path}/tiny_config.py", f"--workdir={tmp_path}/run", "--config.steps=2"]
+    both = launch(["train", *where], 2, 1, ([], ["--config.optim.lr=30.0"]))
+    finish(both, status=2)
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
+
+
+def test_an_error_of_one_process_has_its_status_and_ends_the_others_soon(tmp_path: Path) -> None:
+    """At exit jax would wait five minutes for the others, which wait for this one, and then abort."""
+    tiny.config_file(tmp_path, config(tmp_path))
+    where = [f"--config={tmp_path}/tiny_config.py", f"--workdir={tmp_path}/run"]
+    both = launch(["train", *where, "--config.data.train=lines:/nowhere"], 2, 1)
+    try:
+        _, told = both[0].communicate(timeout=200)
+        both[1].communicate(timeout=60)
+    finally:
+        for process in both:
+            process.kill()
+            process.communicate()
+    assert both[0].returncode == 2
+    assert told.count("error: data.train") == 1
+    assert both[1].returncode != 0
+
+
+def test_processes_of_an_open_mpi_that_jax_does_not_see_are_not_taken_for_single_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("OMPI_MCA_orte_hnp_uri", raising=False)  # as of release 5
+    for name, value in {"PRTE_LAUNCHED": "1", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"}.items():
+        monkeypatch.setenv(name, value)
+    connected: list[Any] = []
+    monkeypatch.setattr(jax.distributed, "is_initialized", lambda: False)
+    monkeypatch.setattr(jax.distributed, "initialize", lambda *flags: connected.append(flags))
+    connect(SimpleNamespace(coordinator=None, processes=1, process=None))
+    with pytest.raises(UserError, match=r"^mpirun has started 2 processes, .*COMM_WORLD_RANK"):
+        connect(SimpleNamespace(coordinator=None, processes=None, process=None))
+    assert connected == []

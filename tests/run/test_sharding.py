@@ -243,3 +243,12 @@ def test_every_array_of_the_state_is_in_the_table() -> None:
         "w1": jax.sharding.PartitionSpec("fsdp", "tensor"),
     }
     assert specs["step"] == jax.sharding.PartitionSpec()
+
+
+@pytest.mark.parametrize("sizes", [(4, 3, 1), (2, 6, 1), (3, 4, 1), (1, 12, 1), (2, 3, 2)])
+def test_rows_are_contiguous_on_three_hosts_of_four_chips(sizes: tuple[int, int, int]) -> None:
+    gpus = [Chip(gpu, gpu // 4, gpu // 4, (0, 0, 0), "NVIDIA H100 80GB HBM3", "gpu") for gpu in range(12)]
+    cfg = default().mesh
+    cfg.data, cfg.fsdp, cfg.tensor = sizes
+    hosts = [gpu.process_index for gpu in make_mesh(cfg, gpus).devices.flat]
+    assert hosts == sorted(hosts)
