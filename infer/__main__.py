@@ -52,7 +52,11 @@ if __name__ == "__main__":
     define_batch_flag()
     flags.DEFINE_string("corpus", None, "corpus to read instead of a split, written as in data.test")
     flags.DEFINE_string("source", None, "file to translate instead of a split; plain text, or gzip if it ends in .gz")
-    flags.DEFINE_string("reference", None, "its references, line by line; x.de or x.de.gz names the language")
+    flags.DEFINE_string(
+        "reference",
+        None,
+        "its references, line by line; x.de or x.de.gz names the language; else it is that of data.train, or de",
+    )
     flags.DEFINE_bool("oracle_length", False, "also print exact match of greedy search that is told each length")
     flags.DEFINE_integer("row_length", None, "tokens per row of text, for a language model; default: data.pack_length")
     start(

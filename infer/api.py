@@ -12,6 +12,7 @@ from infer.evaluate.translations import score
 from infer.inside.lens import Lens, logit_lens
 from infer.inside.trace import Patch, Trace, trace
 from infer.runs import Run
+from infer.scores.forced import check_lengths
 from infer.translate.options import FULL_BATCH, Decoding, chosen
 from infer.translate.translator import Hypothesis, Translation, Translator, translate_one
 from run.averaging import named_steps
@@ -118,12 +119,14 @@ class LoadedRun:
         tokenisers; it defaults to the target language that the run's training corpus names, or else to "de".
 
         Raises:
-          UserError: the numbers of sources and references differ, or are 0.
+          UserError: the numbers of sources and references differ, or are 0; or a line is longer than the learned
+            positions.
         """
         sources = _as_lines(sources)
         references = _as_lines(references)
         if len(sources) != len(references) or not sources:
             raise UserError(f"{len(sources)} sources and {len(references)} references: give one for each, at least one")
+        check_lengths([self.run.model_config], self.run.tokenizer, sources, references)
         target = language or target_language(self.run.config.data.train) or "de"
         return score([self.run], sources, self.translate(sources), references, target)
 

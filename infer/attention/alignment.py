@@ -13,7 +13,7 @@ from base.progress import Progress
 from base.tokens import Tokens
 from data.tokenizer import Tokenizer
 from infer.runs import Run, finite, open_run
-from infer.scores.forced import forced_batches
+from infer.scores.forced import check_lengths, forced_batches
 from infer.scores.pairs import read_pair
 from model.transformer import Transformer
 
@@ -89,5 +89,6 @@ def main(options: Any) -> None:
     layer = max(1, layers - 1) if options.layer is None else options.layer
     if not 1 <= layer <= layers:
         raise UserError(f"--layer={layer}: the model's layers are 1 to {layers}")
+    check_lengths([model_run.model_config], model_run.tokenizer, *zip(*pairs, strict=True))  # the longest come last
     for links in align(model_run, pairs, layer - 1):
         print(" ".join(f"{source}-{target}" for source, target in links))

@@ -4,6 +4,7 @@ from typing import Any
 
 from base.errors import UserError
 from base.files import folder, folders
+from data.corpus import target_language
 from data.imported import Unigram
 from data.sources import open_corpus
 from infer.evaluate import predictions, texts, translations
@@ -84,6 +85,8 @@ def _evaluate_translations(options: Any) -> None:
     model_run, *others = open_runs(options.workdir, options.checkpoint)
     if sentences is None:
         sentences = open_split(model_run, options.split)
+    if not sentences.language:  # the name of the reference's file has none
+        sentences = sentences._replace(language=target_language(model_run.config.data.train) or "de")
     asked = decoding(options, model_run.config)
     record, hypotheses = translations.evaluate(
         model_run,

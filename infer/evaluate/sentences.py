@@ -53,9 +53,10 @@ def open_sentences(name: str, spec: str) -> Sentences:
 
 
 def open_files(source: str, reference: str) -> Sentences:
-    """Returns the sentences of two files that correspond line by line."""
+    """Returns the sentences of two files that correspond line by line; their language is "" if no name has it."""
     sources, references = read_pair(source, reference)
-    return Sentences(name_of(source), f"{source} {reference}", language_of(reference), sources, references)
+    language = language_of(reference, otherwise="")
+    return Sentences(name_of(source), f"{source} {reference}", language, sources, references)
 
 
 def name_of(file: str) -> str:

@@ -69,7 +69,7 @@ def forced_batches(
 def check_lengths(
     configs: Sequence[ModelConfig], tokenizer: Tokenizer, sources: Sequence[str], targets: Sequence[str]
 ) -> None:
-    """Raises a `UserError` that names the first pair of lines that `line_sums` has too few learned positions for."""
+    """Raises a `UserError` that names the first pair of lines for which there are too few learned positions."""
     limit = _limit(configs)
     if limit is None:
         return
@@ -77,8 +77,8 @@ def check_lengths(
         longest = 1 + max(len(tokenizer.encode(source)), len(tokenizer.target.encode(target)))
         if longest > limit:
             raise UserError(
-                f"line {line} has {longest} subwords, EOS counted, and the model {limit} learned positions, so its "
-                "perplexity cannot be computed; leave the line out"
+                f"line {line} has {longest} subwords, EOS counted, and the model {limit} learned positions, so it "
+                "cannot be scored or aligned; leave the line out"
             )
 
 

@@ -8,6 +8,7 @@ from base.errors import UserError
 from base.numbers import whole
 from data.lines import read_lines
 from infer.runs import open_run
+from infer.scores.forced import check_lengths
 from infer.scores.pairs import read_pair
 from infer.scores.perplexity import line_log_probs
 from infer.translate.translator import note_unknown
@@ -45,6 +46,8 @@ def main(options: Any) -> None:
         numbers, targets = parse_lists(options.nbest, entries, len(lines))
         sources = [lines[number] for number in numbers]
     model_run = open_run(options.workdir, options.checkpoint, TRANSLATION)
+    # Checked first: the longest are scored last, and the error would not name the line.
+    check_lengths([model_run.model_config], model_run.tokenizer, sources, targets)
     log_probs = line_log_probs(model_run.model_config, model_run.params, model_run.tokenizer, sources, targets)
     tokenizer = model_run.tokenizer
     note_unknown(tokenizer.unknown(sources) + tokenizer.target.unknown(targets))

@@ -30,7 +30,7 @@ def check_equal(left: str | Path, left_lines: list[str], right: str | Path, righ
         )
 
 
-def language_of(path: str | Path) -> str:
-    """Returns the language that a file name ends in (`x.fr`, `x.zh-CN.gz`), as text corpora are named; else "de"."""
+def language_of(path: str | Path, otherwise: str = "de") -> str:
+    """Returns the language that a file name ends in (`x.fr`, `x.zh-CN.gz`), as text corpora are; else `otherwise`."""
     match = re.search(r"\.([a-z]{2}([-_][A-Z]{2})?)$", str(path).removesuffix(".gz"))
-    return match[1] if match else "de"
+    return match[1] if match else otherwise

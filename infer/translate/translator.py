@@ -8,6 +8,7 @@ On a CPU several batches are translated at once, each in a thread of its own.
 
 import dataclasses
 import functools
+import itertools
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -50,6 +51,11 @@ _BREAKS = (
 )
 # After these, Chinese and Japanese have no space.
 _WITHOUT_SPACE = re.compile(r"([。！？][」』”’）]*|[、，；：」』）])$")
+# Nor between two of their characters, with any punctuation between them: NFKC makes some of it ASCII.
+_CHARACTER = r"[\u3005-\u3007\u3040-\u30ff\u3400-\u9fff]"
+_ENDS_IN_ONE = re.compile(rf"{_CHARACTER}[^\w\s]*$")
+_BEGINS_WITH_ONE = re.compile(rf"[^\w\s]*{_CHARACTER}")
+_BEFORE = "\ue000"  # a private-use character, with which no subword is learned: what follows is read as in a sentence
 
 
 class Hypothesis(NamedTuple):
@@ -203,7 +209,8 @@ class Translator:
         if len(rest) < 2:
             return [ids[: self._max_input - 1]]
         place = _break_of(rest)
-        return self._cut(leading + rest[:place]) + self._cut(leading + rest[place:])
+        # A space between the pieces belongs to neither: a model of characters would read it, and write it twice.
+        return self._cut(leading + rest[:place].rstrip()) + self._cut(leading + rest[place:])
 
     def _translate_rows(
         self,
@@ -262,7 +269,7 @@ class Translator:
         """Returns the rules of a batch; None if there are none, which is another, faster program."""
         encode = self.tokenizer.target.encode
         prefixes = [encode(wish.prefix) for wish in required]
-        phrases = [[ids for ids in map(encode, wish.phrases) if ids] for wish in required]
+        phrases = [[ids for ids in map(self._phrase, wish.phrases) if ids] for wish in required]
         for row, line in enumerate(lines):
             _check_known(line, [prefixes[row], *phrases[row]])
             needed = len(prefixes[row]) + sum(map(len, phrases[row])) + 1  # and EOS
@@ -278,6 +285,14 @@ class Translator:
             phrases_bcl = _padded_phrases(phrases, len(source_bs))
             rules = dataclasses.replace(rules, phrases_bcl=shard_rows(self._mesh, phrases_bcl))
         return rules
+
+    def _phrase(self, text: str) -> list[int]:
+        """Returns the ids of a phrase within a sentence: in Chinese and Japanese no space comes before it."""
+        target = self.tokenizer.target
+        if target.units != "subwords" or not _BEGINS_WITH_ONE.match(text):
+            return target.encode(text)
+        before = target.encode(_BEFORE)
+        return target.encode(_BEFORE + text)[len(before) :]
 
     def _check_room(self, line: int, source_length: int, needed: int) -> None:
         """Raises a `UserError` if a line's translation may not have the `needed` subwords, EOS among them."""
@@ -389,8 +404,11 @@ def _join(pieces: list[list[Hypothesis]]) -> Translation:
 
 def _joined(texts: list[str]) -> str:
     """Returns the texts with spaces between them, but where Chinese and Japanese have none."""
-    separated = [text if _WITHOUT_SPACE.search(text) else f"{text} " for text in texts]
-    return "".join(separated).removesuffix(" ")
+    joined = "".join(texts[:1])
+    for before, text in itertools.pairwise(texts):
+        is_within = _ENDS_IN_ONE.search(before) and _BEGINS_WITH_ONE.match(text)
+        joined += text if is_within or _WITHOUT_SPACE.search(before) else f" {text}"
+    return joined
 
 
 def note_unknown(count: int, what: str = "text") -> None:

@@ -248,3 +248,8 @@ def test_words_are_linked_by_the_mean_over_a_layers_heads_where_they_are_predict
         mean_ts = cross.weights_nhts[1].mean(0)
         t, s = mean_ts.shape
         np.testing.assert_allclose(weights[number][:t, :s], mean_ts, atol=1e-6)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_consensus_of_samples_that_are_mostly_empty_is_empty(metric: str) -> None:
+    assert consensus(["x", "", "", ""], metric) == 1

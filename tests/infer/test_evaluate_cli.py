@@ -429,3 +429,27 @@ def test_the_first_line_names_a_search_that_is_not_the_papers(more: dict[str, st
     search = about(sentences, dataclasses.replace(GREEDY, **more))
     record = {"data": sentences.data, "checkpoints": [7], **search}
     assert headline(record) == f"tsv:x.tsv: 1 sentences, beam 1, alpha 0.6{shown}, step 7"
+
+
+@pytest.mark.parametrize(("name", "language"), [("ref.txt", "zh"), ("ref.fr", "fr")])
+def test_references_whose_file_names_no_language_are_in_that_of_the_run(
+    name: str, language: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tiny.random_run()
+    run.config.data.train = "text:x.{en,zh}"
+    monkeypatch.setattr(command, "open_runs", lambda *arguments: [run])
+    asked: list[Sentences] = []
+
+    def evaluate(model_run: object, sentences: Sentences, *arguments: object, **options: object) -> tuple:
+        asked.append(sentences)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(translations, "evaluate", evaluate)
+    (tmp_path / "in.en").write_text("The dog sleeps.\n")
+    (tmp_path / name).write_text("狗在睡觉。\n", encoding="utf-8")
+    flags = dict.fromkeys(("corpus", "split", "checkpoint", "beam", "alpha", "extra_length", "stopping"))
+    files = {"source": str(tmp_path / "in.en"), "reference": str(tmp_path / name)}
+    options = SimpleNamespace(workdir="x", oracle_length=False, batch_tokens=None, **flags, **files)
+    with pytest.raises(KeyboardInterrupt):
+        command._evaluate_translations(options)
+    assert asked[0].language == language

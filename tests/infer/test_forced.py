@@ -1,10 +1,17 @@
 """Teacher-forced batches hold every pair once, in rows that the model can read."""
 
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from base.errors import UserError
+from infer.api import LoadedRun
+from infer.attention import alignment
+from infer.scores import given as rescore
 from infer.scores.forced import forced_batches, line_sums
 from tests import tiny
 
@@ -69,3 +76,26 @@ def test_a_second_call_compiles_nothing():
     for _ in range(2):
         line_sums(of_tokens, tiny.TINY, {}, tiny.tokenizer(), ["a dog"], ["the dog"])
     assert len(traced) == 1
+
+
+@pytest.mark.parametrize("main", [rescore.main, alignment.main])
+def test_a_line_that_is_too_long_for_the_model_is_named_before_any_is_read(
+    main: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tiny.random_run(N=1, positions="learned", max_positions=20)
+    for module in (rescore, alignment):
+        monkeypatch.setattr(module, "open_run", lambda *arguments: run)
+    (tmp_path / "in").write_text("The dog.\n" + "dog " * 30 + "\nA cat.\n")
+    (tmp_path / "out").write_text("Der Hund.\nHund\nKatze.\n")
+    files = {"source": str(tmp_path / "in"), "target": str(tmp_path / "out"), "nbest": None}
+    with pytest.raises(UserError, match=r"^line 2 has 31 subwords, EOS counted, and the model 20 learned positions"):
+        main(SimpleNamespace(workdir="x", checkpoint=None, layer=None, **files))
+
+
+def test_a_line_that_is_too_long_to_be_scored_is_named_before_any_is_translated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = LoadedRun(tiny.random_run(N=1, positions="learned", max_positions=20))
+    monkeypatch.setattr(model, "translate", lambda lines: lines)
+    with pytest.raises(UserError, match=r"^line 2 has 31 subwords, EOS counted, and the model 20 learned positions"):
+        model.score(["The dog.", "dog " * 30], ["Der Hund.", "Hund"])

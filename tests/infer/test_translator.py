@@ -2,6 +2,8 @@
 
 import random
 import threading
+from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -11,10 +13,11 @@ from jax.sharding import Mesh
 from base.errors import UserError
 from base.ids import EOS
 from data.imported import Unigram
+from data.symbols import Symbols
 from data.tokenizer import Tokenizer
 from infer.translate import stages
 from infer.translate.options import Decoding, Sampling
-from infer.translate.translator import Hypothesis, Translator, _break_of, _join
+from infer.translate.translator import Hypothesis, Required, Translator, _break_of, _join
 from model.config import ModelConfig
 from model.search.state import Hypotheses
 from model.transformer import init_params
@@ -299,3 +302,53 @@ def test_progress_counts_every_row(config, tokenizer, params):
 def test_a_character_of_many_subwords_is_cut_from_the_space_behind_it(config, tokenizer):
     pieces = make(config, tokenizer, max_input=16)._cut("\ufdfa \ufdfa")
     assert [len(piece) for piece in pieces if piece] == [15, 15]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "line"),
+    [
+        (("他在公园里", "读一本旧书"), "他在公园里读一本旧书"),
+        (("你好!", "再见"), "你好!再见"),
+        (("犬が", "「はい」と言う"), "犬が「はい」と言う"),
+        (("你好 Tom", "再见"), "你好 Tom 再见"),
+        (("你好", "Tom"), "你好 Tom"),
+        (("나는 책을", "읽는다"), "나는 책을 읽는다"),
+    ],
+)
+def test_pieces_cut_within_a_sentence_are_joined_as_their_script_is_written(pieces: tuple[str, ...], line: str) -> None:
+    assert _join([[Hypothesis(text, -1.0, -1.0, ())] for text in pieces]).text == line
+
+
+def test_pieces_of_characters_are_joined_by_one_space() -> None:
+    line = "The old dog sleeps, and the cat sees it. A man walks. The dog sees the old cat."
+    tokenizer = Symbols.of([(line, line)], 0, "characters")
+    config = ModelConfig(tokenizer.vocab_size, N=1, d_model=8, d_ff=8, h=1, d_k=8, d_v=8)
+    translator = Translator(config, tokenizer, Decoding(beam=1, alpha=0.0, extra_length=1), max_input=64)
+
+    def echo(params: object, inputs_bs: jax.Array) -> Hypotheses:
+        lengths_bm = np.sum(np.asarray(inputs_bs) > 0, axis=1, keepdims=True)
+        scores_bm = np.zeros(lengths_bm.shape)
+        return Hypotheses(np.asarray(inputs_bs)[:, None], lengths_bm, scores_bm, scores_bm)
+
+    translator._find = echo
+    assert len(translator._cut(line)) == 2
+    assert translator.translate({}, [line])[0].text == line
+
+
+@pytest.mark.parametrize("normalisation", ["none", "nfkc"])
+def test_a_phrase_that_is_required_in_chinese_has_no_space_before_it(normalisation: str, tmp_path: Path) -> None:
+    lines = ["他在公园里读一本旧书。", "我们昨天去柏林。", "公园里有很多人，我们在公园里见面。", "the dog"]
+    tokenizer = Tokenizer.train(lines * 3, 330, tmp_path / "tokenizer.model", normalisation=normalisation)
+    config = ModelConfig(tokenizer.vocab_size, N=1, d_model=8, d_ff=8, h=1, d_k=8, d_v=8)
+    translator = Translator(config, tokenizer, Decoding(beam=1, alpha=0.0, extra_length=20))
+    asked = []
+
+    def nothing(params: object, inputs_bs: jax.Array, rules: Any) -> Hypotheses:
+        asked.append(np.asarray(rules.phrases_bcl)[0])
+        empty_bm = np.zeros((len(inputs_bs), 1))
+        return Hypotheses(np.zeros((len(inputs_bs), 1, 1)), empty_bm, empty_bm, empty_bm)
+
+    translator._find = nothing
+    translator.translate({}, ["the dog"], required=[Required(phrases=("公园", "dog"))])
+    written = [tokenizer.decode([*tokenizer.encode("他在"), *ids[ids > 0]]) for ids in asked[0] if ids.any()]
+    assert written == ["他在公园", "他在 dog"]
