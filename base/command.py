@@ -26,7 +26,9 @@ from base.keys import flat, suggestion
 
 OUTPUT_CLOSED = 141  # what a shell reports for SIGPIPE
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_EXHAUSTED = "RESOURCE_EXHAUSTED"  # how jax's error begins; this package does not import it
+# In jax's error; the first is absent if a program was given an array that could not be made. This package does not
+# import jax.
+_EXHAUSTED = ("RESOURCE_EXHAUSTED", "Out of memory")
 _NO_DEVICE = "Unable to initialize backend"  # likewise: the device is not there, or another process has it
 _LESS = "a larger --config.optim.accumulate makes the same updates in less, a smaller --batch_tokens the same searches"
 _PACKAGES = ("data", "run", "infer", "train", "paper")  # whose flags --help lists, and not those of libraries
@@ -238,7 +240,7 @@ def _or_one_line(work: Callable[[], int]) -> int:
 def _of_device(message: str) -> str:
     """Returns what jax says of the device, in one line: it is full, or cannot be used; "" of any other error."""
     first_line = one_line(message.partition("\n")[0])
-    if first_line.startswith(_EXHAUSTED):
+    if any(words in first_line for words in _EXHAUSTED):
         return f"there is not enough memory: {first_line}; {_LESS}"
     return first_line if first_line.startswith(_NO_DEVICE) else ""
 

@@ -163,6 +163,6 @@ def _growth(peaks: list[float], sizes: tuple[int, int]) -> str:
 
 
 if __name__ == "__main__":
-    flags.DEFINE_integer("pairs", 500_000, "sentence pairs", lower_bound=10)
-    flags.DEFINE_float("seconds", 10.0, "how long to measure each kind of batches")
+    flags.DEFINE_integer("pairs", 500_000, "sentence pairs", lower_bound=1_000)  # fewer have too few subwords
+    flags.DEFINE_float("seconds", 10.0, "how long to measure each kind of batches", lower_bound=0.1)
     run(main, hint="the size is given as --pairs=N", check=check)

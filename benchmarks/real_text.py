@@ -180,7 +180,13 @@ def export(options: Any, folder: Path) -> ConfigDict:
         raise UserError("this needs CTranslate2: pip install -e '.[bench]'") from error
     run = open_run(options.workdir)
     decode = run.config.decode
-    search = {"beam_size": decode.beam, "length_penalty": decode.alpha, "max_decoding_length": LONGEST}
+    search = {  # as in the README of the export
+        "beam_size": decode.beam,
+        "length_penalty": decode.alpha,
+        "max_decoding_length": min(run.model_config.encoding.limit or LONGEST, LONGEST),
+        "min_decoding_length": 0,
+        "suppress_sequences": [["<pad>"], ["<s>"]],
+    }
     for arithmetic in ("float32", "int8"):
         path = folder / arithmetic
         path.mkdir()

@@ -7,7 +7,8 @@ After `import vaswani` these packages are importable by their own names, as ever
 but `vaswani` is a top-level name of the environment. `vaswani COMMAND` on the command line is `python -m COMMAND`.
 
 Raises:
-  ImportError: a package's name belongs to another module here, such as a `data.py` beside your program.
+  ImportError: a package's name belongs to another module here, such as a `data.py` beside your program. Modules in a
+    folder of your own that has such a name cannot be imported after it.
 """
 
 import importlib.util
@@ -27,9 +28,12 @@ def _check(root: Path) -> None:
     """Raises `ImportError` if a package's name means another module."""
     for room in ROOMS:
         spec = importlib.util.find_spec(room)
-        # A folder without __init__.py has no origin; a package is found before it.
-        if spec and spec.origin and Path(spec.origin).resolve().parent != root / room:
-            raise ImportError(f"vaswani needs the name {room!r}, which here is {spec.origin}: rename that")
+        where = spec and spec.origin
+        # A folder without __init__.py has no origin; a package is found before it, unless it is imported already.
+        if spec and not where and room in sys.modules:
+            where = next(iter(spec.submodule_search_locations or ()), None)
+        if where and Path(where).resolve().parent != root / room:
+            raise ImportError(f"vaswani needs the name {room!r}, which here is {where}: rename that")
 
 
 ROOT = _find()

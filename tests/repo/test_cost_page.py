@@ -107,3 +107,10 @@ def test_one_processor_is_not_compared_with_itself(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(pipeline.os, "sched_getaffinity", lambda process: {0})
     with pytest.raises(UserError, match=r"this process may use one$"):
         pipeline.check(None)
+
+
+@pytest.mark.parametrize("flag", ["--pairs=10", "--seconds=0"])
+def test_a_pipeline_too_short_to_be_measured_is_refused_by_its_flag(flag: str) -> None:
+    done = commands.run("benchmarks.pipeline", "--pairs=1000", flag)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"error: flag {flag}:") and done.stderr.count("\n") == 1

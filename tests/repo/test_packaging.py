@@ -102,3 +102,11 @@ def test_no_range_has_a_version_that_the_code_cannot_use(name: str, too_old: str
     lines = itertools.chain(project["dependencies"], *project["optional-dependencies"].values())
     ranges = [needed.specifier for needed in map(Requirement, lines) if needed.name == name]
     assert ranges and not any(versions.contains(too_old) for versions in ranges)
+
+
+def test_a_folder_that_is_imported_already_has_the_name(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "mine.py").touch()
+    code = f"import sys, data.mine; sys.path += [{str(ROOT)!r}]; import vaswani"
+    error = run(sys.executable, "-c", code, cwd=tmp_path).stderr.splitlines()[-1:]
+    assert error == [f"ImportError: vaswani needs the name 'data', which here is {tmp_path}/data: rename that"]

@@ -6,7 +6,10 @@ from types import SimpleNamespace
 import pytest
 
 from base.errors import UserError
+from base.ids import EOS
 from benchmarks import real_text
+from tests import tiny
+from tests.extras import needed
 
 
 def test_a_wrong_reference_is_known_before_anything_is_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,3 +128,22 @@ def test_flags_of_decoding_that_time_nothing_are_refused() -> None:
     told = commands.run("benchmarks.decoding", "--help").stdout
     for flag in ("--rounds: timed runs of each", "--sentences: sentences in the batch", "--beam: beam size of both"):
         assert f"{flag} (a positive integer;" in told
+
+
+@pytest.mark.parametrize("kind", ["the empty translation is the best", "few learned positions"])
+def test_both_engines_search_among_the_same_translations(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needed("ctranslate2")
+    run = tiny.random_run(N=1, positions="learned", max_positions=40)  # which never ends a sentence by itself
+    if kind == "the empty translation is the best":
+        run = tiny.ending_run()
+        bias_v = run.params["output_bias"].copy()
+        bias_v[EOS] += 20
+        run = run._replace(params=run.params | {"output_bias": bias_v})
+    monkeypatch.setattr(real_text, "open_run", lambda workdir: run)
+    options = SimpleNamespace(workdir="x", exported=tmp_path)
+    real_text.export(options, tmp_path)
+    ours, _ = real_text.our_engine(options, "float32", "full")(["The dog sleeps."])
+    theirs, _ = real_text.their_engine(options, "float32", 1)(["The dog sleeps."])
+    assert (ours == [""]) == (theirs == [""]) == kind.startswith("the empty")

@@ -1,5 +1,6 @@
 """What a run says as it starts: where the config comes from, device, model, data, memory, and the time left."""
 
+import json
 import logging
 from pathlib import Path
 from types import SimpleNamespace
@@ -87,3 +88,21 @@ def test_the_time_left_follows_the_updates_since_the_last_record_without_compila
             reporter.update(step, sums, positions=20)
     train = [line for line in capsys.readouterr().err.splitlines() if line.startswith("step ")]
     assert [line.rpartition("  ")[2] for line in train] == ["0.9 min left", "1.2 min left"]
+
+
+def test_a_records_rate_is_of_its_own_updates_without_the_pauses_between_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(metrics.time, "perf_counter", lambda: now)
+    sums = Sums(Loss(np.float32(20), np.float32(10), np.float32(10)), np.int32(18), np.float32(1))
+    for first in (1, 3):  # the second launch resumes the first
+        with Reporter(tmp_path, lambda step: 0.1, first=first, last=4, every=1) as reporter:
+            for step in (first, first + 1):
+                now += 5
+                reporter.update(step, sums, positions=20)
+                with reporter.paused():
+                    now += 100
+    records = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [record["seconds"] for record in records] == [5, 10, 15, 20]
+    assert [record["tokens_per_second"] for record in records] == [2, 2, 2, 2]
