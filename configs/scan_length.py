@@ -8,8 +8,8 @@ Published: Csordas et al. 2021 (arXiv 2108.12284), trained for 50,000 updates: w
            every output is right where training has outputs of up to 26 actions. We have no number of theirs for
            relative positions and layers of their own.
 Ours:      begun; results/scan_length/ has what is recorded. No verdict before all 20 runs are there.
-Cost:      20 runs. On one core with AVX-512, two at a time and beside tests, a run takes 47 to 54 minutes with
-           sinusoidal positions and 76 to 94 with relative ones.
+Cost:      20 runs. On one core with AVX-512, two at a time and beside tests, a run takes 47 to 66 minutes with
+           sinusoidal positions and 76 to 98 with relative ones.
 
 The design, fixed before the first run; how the published recipe differs, and for which model it has 100 %, was put
 right while the runs went on:
