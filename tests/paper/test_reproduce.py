@@ -133,8 +133,8 @@ def test_a_parser_is_compared_by_its_last_validation(tmp_path: Path) -> None:
         ({"launches": []}, "cannot be repeated"),
         ({"evaluation": scores(CONFIG, "test", 80.0, members=["a", "b"])}, "it is of an ensemble; repeat its members"),
         ({"config": BESIDE}, r"it read files beside its clone \(text:\.\./corpus/train\.\{en,de\}\)"),
-        ({"launches": [LAUNCH | {"command": ["x", "--init=runs/base"]}]}, r"had made \(--init=runs/base\)"),
-        ({"launches": [LAUNCH | {"command": ["x", "-init=runs/base"]}]}, r"had made \(-init=runs/base\)"),
+        ({"launches": [LAUNCH | {"command": ["x", "--init=runs/base"]}]}, r"files \(--init=runs/base\)"),
+        ({"launches": [LAUNCH | {"command": ["x", "-init=runs/base"]}]}, r"files \(-init=runs/base\)"),
     ],
 )
 def test_what_cannot_be_repeated_is_refused(

@@ -149,7 +149,7 @@ def test_a_full_disk_is_no_endless_wait_for_tensorboard(tmp_path: Path) -> None:
     try:
         with pytest.raises(OSError, match="File too large"), reporter:
             for step in range(1000):
-                reporter._tensorboard.write({"step": step, "kind": "valid", "loss": 1.0})
+                reporter._tensorboard.write(step, {"valid/loss": 1.0})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
