@@ -16,10 +16,9 @@ from base.errors import UserError
 from base.ids import EOS, PAD, UNK
 from data.batching import Record
 from data.prepared import Prepared
-from data.tokenizer import Tokenizer
+from data.tokenizer import STAND_IN, Tokenizer
 
 MASK = UNK  # which no text has, since what a vocabulary lacks is spelled in bytes; `corruption` refuses others
-_LACKING = "\ue000"  # a private-use character, which no vocabulary has
 _STREAM = 1  # tells these random numbers from those that plan an epoch
 
 
@@ -141,7 +140,7 @@ def corruption(task: str, cfg_data: ConfigDict, tokenizer: Tokenizer) -> Masking
     if tokenizer.units == "characters":
         raise UserError(f"config: task is {task}, which reads lines in subwords; data.train is in characters")
     if task == "masked_lm":
-        if MASK in tokenizer.encode(_LACKING):
+        if MASK in tokenizer.encode(STAND_IN):
             raise UserError(
                 f"config: task is {task}, and the vocabulary of {cfg_data.tokenizer!r} does not spell in bytes what it"
                 " lacks, which would be read as hidden; train one with --byte_fallback"

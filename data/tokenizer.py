@@ -35,6 +35,7 @@ _LONGEST_TRAINING_LINE = 16_384  # bytes; subwords are not learned from longer l
 # Bytes that UTF-8 never has. No text is spelled with their pieces, so that span denoising can use them as sentinels.
 _NOT_IN_UTF8 = (0xC0, 0xC1, *range(0xF5, 0x100))
 _FULL_WIDTH = "\uff0c"  # a comma, which NFKC makes ASCII
+STAND_IN = "\ue000"  # a private-use character, of which no subword is learned: it is spelled in bytes, or unknown
 _NEWLINES = {ord("\n"): " ", ord("\r"): " "}
 
 

@@ -83,12 +83,13 @@ def align(model_run: Run, pairs: Sequence[tuple[str, str]], layer: int) -> list[
 
 def main(options: Any) -> None:
     """Prints the links of each pair of two files, as `infer.align` says."""
-    pairs = list(zip(*read_pair(options.source, options.target), strict=True))
+    sources, targets = read_pair(options.source, options.target)
     model_run = open_run(options.workdir, options.checkpoint)
     layers = model_run.model_config.N
     layer = max(1, layers - 1) if options.layer is None else options.layer
     if not 1 <= layer <= layers:
         raise UserError(f"--layer={layer}: the model's layers are 1 to {layers}")
-    check_lengths([model_run.model_config], model_run.tokenizer, *zip(*pairs, strict=True))  # the longest come last
+    check_lengths([model_run.model_config], model_run.tokenizer, sources, targets)  # first: the longest come last
+    pairs = list(zip(sources, targets, strict=True))
     for links in align(model_run, pairs, layer - 1):
         print(" ".join(f"{source}-{target}" for source, target in links))

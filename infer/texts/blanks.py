@@ -14,14 +14,13 @@ from base.errors import UserError
 from base.ids import EOS, PAD, UNK
 from base.tokens import Tokens
 from data.corrupt import MASK
-from data.tokenizer import Tokenizer
+from data.tokenizer import STAND_IN, Tokenizer
 from infer.runs import Run, finite, open_run
 from infer.translate.stream import by_line, write
 from model.config import ModelConfig
 from model.masked_lm import MaskedLM
 
 BLANK = "___"
-STAND_IN = "\ue000"  # a private-use character, so it is encoded as bytes
 ROW = 16  # rows are filled up to multiples of this length, each of which is compiled
 
 

@@ -22,7 +22,7 @@ from jax.sharding import Mesh
 from base.errors import UserError
 from base.ids import EOS, UNK
 from data.length_batches import LengthBatch, length_batches
-from data.tokenizer import Tokenizer
+from data.tokenizer import STAND_IN, Tokenizer
 from infer.runs import Run
 from infer.translate.options import FULL_BATCH, Decoding, chosen
 from infer.translate.stages import find
@@ -55,7 +55,6 @@ _WITHOUT_SPACE = re.compile(r"([。！？][」』”’）]*|[、，；：」』
 _CHARACTER = r"[\u3005-\u3007\u3040-\u30ff\u3400-\u9fff]"
 _ENDS_IN_ONE = re.compile(rf"{_CHARACTER}[^\w\s]*$")
 _BEGINS_WITH_ONE = re.compile(rf"[^\w\s]*{_CHARACTER}")
-_BEFORE = "\ue000"  # a private-use character, with which no subword is learned: what follows is read as in a sentence
 
 
 class Hypothesis(NamedTuple):
@@ -289,10 +288,11 @@ class Translator:
     def _phrase(self, text: str) -> list[int]:
         """Returns the ids of a phrase within a sentence: in Chinese and Japanese no space comes before it."""
         target = self.tokenizer.target
-        if target.units != "subwords" or not _BEGINS_WITH_ONE.match(text):
-            return target.encode(text)
-        before = target.encode(_BEFORE)
-        return target.encode(_BEFORE + text)[len(before) :]
+        alone = target.encode(text)
+        if target.units != "subwords" or not _BEGINS_WITH_ONE.match(text) or UNK in alone:
+            return alone
+        before = target.encode(STAND_IN)
+        return target.encode(STAND_IN + text)[len(before) :]
 
     def _check_room(self, line: int, source_length: int, needed: int) -> None:
         """Raises a `UserError` if a line's translation may not have the `needed` subwords, EOS among them."""

@@ -1,5 +1,6 @@
 """Lines of every kind are translated in order, and other rows of the batch never change a translation."""
 
+import io
 import random
 import threading
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+import sentencepiece
 from jax.sharding import Mesh
 
 from base.errors import UserError
@@ -352,3 +354,17 @@ def test_a_phrase_that_is_required_in_chinese_has_no_space_before_it(normalisati
     translator.translate({}, ["the dog"], required=[Required(phrases=("公园", "dog"))])
     written = [tokenizer.decode([*tokenizer.encode("他在"), *ids[ids > 0]]) for ids in asked[0] if ids.any()]
     assert written == ["他在公园", "他在 dog"]
+
+
+def test_a_phrase_in_chinese_that_the_vocabulary_lacks_is_refused() -> None:
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["我们昨天去柏林。", "the dog sleeps"] * 20), model_writer=model, model_type="unigram",
+        vocab_size=40, hard_vocab_limit=False, pad_id=0, bos_id=1, eos_id=2, unk_id=3, minloglevel=2,
+    )  # fmt: skip
+    tokenizer = Tokenizer(model.getvalue())
+    config = ModelConfig(tokenizer.vocab_size, N=1, d_model=8, d_ff=8, h=1, d_k=8, d_v=8)
+    translator = Translator(config, tokenizer, Decoding(beam=1, alpha=0.0, extra_length=20))
+    for phrase in ("公园", "公园柏林"):
+        with pytest.raises(UserError, match=r"line 1"):
+            translator.translate({}, ["the dog"], required=[Required(phrases=(phrase,))])
