@@ -52,9 +52,11 @@ def without_spans(cfg: ConfigDict, prepared: Prepared, tokenizer: Tokenizer, see
 
 
 def _corrupted(how: str, cfg: ConfigDict, prepared: Prepared, tokenizer: Tokenizer, seed: int) -> Corrupted:
-    least, too_short = 2, "empty"
+    least = 2  # a subword and EOS
+    too_short = "empty"
     if how == "denoising":
-        least, too_short = 3, "empty or of one subword"  # of which no span can be left out
+        least = 3  # no span can be left out of a single subword
+        too_short = "empty or of one subword"
     if prepared.lengths.max() < least:
         spec = prepared.manifest["spec"]
         raise UserError(f"corpus {spec!r}, whose lines are all {too_short}: there is nothing to restore")
