@@ -227,8 +227,9 @@ def _is_of_a_signal(workdir: Path, checkpoints: Checkpoints, step: int, position
     _, metrics = checkpoints.about(step)
     # The last update of a run is always validated, and so is one that ends its patience. Another may have been since,
     # by a launch that was killed before its next checkpoint.
-    may_have_ended = step >= recorded["steps"] or recorded["eval"]["patience"] > 0
-    return not (metrics and may_have_ended)
+    records = [record for record in read_metrics(workdir) if record["step"] <= step]
+    has_ended = step >= recorded["steps"] or Patience(recorded["eval"]["patience"], records).ended
+    return not (metrics and has_ended)
 
 
 def _overdue(cfg: ConfigDict, step: int, saved_at: float) -> bool:

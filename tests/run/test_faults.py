@@ -390,7 +390,13 @@ def test_a_checkpoint_that_a_signal_left_stays_one_once_its_validation_is_made_u
         checkpoints.save(6, state(6), position, None, as_json(cfg))
         checkpoints.wait()
         checkpoints.add_metrics(6, {"nll": 1.0})
-        assert not loop._is_of_a_signal(tmp_path, checkpoints, 6, position), "patience may have ended here"
+        assert loop._is_of_a_signal(tmp_path, checkpoints, 6, position)
+        lines = []
+        for step in (2, 4, 6):
+            record = {"step": step, "kind": "valid", "loss": 1.0, "nll": 1.0, "perplexity": 2.8}
+            lines.append(f"{json.dumps(record)}\n")
+        (tmp_path / "metrics.jsonl").write_text("".join(lines))
+        assert not loop._is_of_a_signal(tmp_path, checkpoints, 6, position), "patience has ended here"
 
 
 @pytest.mark.slow

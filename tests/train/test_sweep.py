@@ -291,7 +291,7 @@ def test_a_run_pruned_when_it_is_over_is_done(
     (tmp_path / "sweep").mkdir()
     study = opened(tmp_path, "good")
     (tmp_path / "good").mkdir()
-    (tmp_path / "good" / "config.json").write_text('{"steps": 8}')
+    (tmp_path / "good" / "config.json").write_text('{"steps": 8, "eval": {"patience": 0}}')
     record = {"step": 8, "kind": last, "seconds": 1.0, "loss": 3.0, "nll": 2.0, "perplexity": 8.0}
     (tmp_path / "good" / "metrics.jsonl").write_text(json.dumps(record) + "\n")
     monkeypatch.setitem(SCRIPTS, "good", "import time; time.sleep(60)")
@@ -523,3 +523,23 @@ def test_a_sweep_in_a_renamed_folder_keeps_the_name_of_its_study(tmp_path: Path)
     (tmp_path / "b" / "sweep").mkdir(parents=True)
     write_json(tmp_path / "b" / "sweep" / "plan.json", plan)
     assert sweep_command._study_of(tmp_path / "b") == "a"
+
+
+@forking
+@pytest.mark.parametrize(("patience", "state"), [(1, "done"), (2, "pruned")])
+def test_a_run_pruned_when_its_patience_has_ended_is_done(
+    tmp_path: Path, stop: Stop, monkeypatch: pytest.MonkeyPatch, patience: int, state: str
+) -> None:
+    (tmp_path / "sweep").mkdir()
+    study = opened(tmp_path, "good")
+    (tmp_path / "good").mkdir()
+    config = {"steps": 8, "eval": {"patience": patience}}
+    (tmp_path / "good" / "config.json").write_text(json.dumps(config))
+    lines = []
+    for step, nll in ((2, 2.0), (4, 2.5)):
+        lines.append(json.dumps({"step": step, "kind": "valid", "loss": nll, "nll": nll, "perplexity": 9.0}) + "\n")
+    (tmp_path / "good" / "metrics.jsonl").write_text("".join(lines))
+    monkeypatch.setitem(SCRIPTS, "good", "import time; time.sleep(60)")
+    monkeypatch.setattr(HeldPoint, "heartbeat", lambda self: True)
+    work(study, command, stop, 0.1)
+    assert ends(study)["good"][0] == state

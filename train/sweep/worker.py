@@ -12,6 +12,7 @@ from base.checked_json import read_json
 from base.errors import UserError
 from run.lock import lock
 from run.records import came_to_its_end, read_metrics
+from train.patience import Patience
 from train.sweep.point import Lost, Outcome, run_child, summary
 from train.sweep.study import HeldPoint, Study
 
@@ -82,8 +83,8 @@ def _train(point: HeldPoint, workdir: Path, command: Command, stop: Stop) -> Out
         return Outcome("failed", str(error), {})
     measures = summary(records)
     if pruned and status and records:
-        steps = read_json(folder / "config.json", {"steps": int})["steps"]
-        if came_to_its_end(records, steps):
+        config = read_json(folder / "config.json", {"steps": int, "eval": {"patience": int}})
+        if came_to_its_end(records, config["steps"]) or Patience(config["eval"]["patience"], records).ended:
             status = 0
     if status == 0:
         return Outcome("done", "", measures)
