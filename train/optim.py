@@ -25,10 +25,15 @@ _MATRIX = MuonDimensionNumbers((0,), (1,))
 HIDDEN_MATRICES = {
     **dict.fromkeys(("wq", "wk", "wv"), _PROJECTION),
     "wo": MuonDimensionNumbers((0, 1), (2,)),  # [h,e,d]
-    **dict.fromkeys(("w1", "w2", "v"), _MATRIX),
+    **dict.fromkeys(("w1", "w2", "v", "head_w"), _MATRIX),
+    **dict.fromkeys(("wx", "wh"), MuonDimensionNumbers((1,), (3,))),  # [r,d,4,e]: for each direction and gate
+    "kernel": MuonDimensionNumbers((0, 1), (3,)),  # [w,d,2,d]: for the values and their gates
 }
 
 _HEADS_BIASES = ("bq", "bk", "bv")  # [h,k]; others are vectors, except T5's relative_bias, a table, which decays
+
+# Adafactor's factors, of rows and columns, are of arrays with two axes at least as long; optax's default.
+FACTORED = 128
 
 # AdEMAMix's second mean, as its authors train Transformers.
 SLOW_DECAY = 0.9999
@@ -73,7 +78,8 @@ def optimizer(cfg: ConfigDict, d_model: int, steps: int, r: float = 1.0) -> opta
     2502.16982), so that both have one rate; embeddings, tables, norms and biases by Adam. Momentum is Nesterov's.
     "ademamix": Adam with a second, slow mean of the gradients (Pagliardini et al. 2024, arXiv 2409.03137).
     "adafactor": second moments in factors, and a rate relative to the parameters' size (Shazeer and Stern 2018, arXiv
-    1804.04235).
+    1804.04235). Factors are of arrays with two axes of `FACTORED` or more alone; all others, such as attention's
+    [d,h,k] with a smaller d_k, keep a second moment of every parameter.
     "schedule_free_adamw": AdamW, with a mean of its iterates in place of a falling rate (train/schedule_free.py).
 
     Args:
@@ -105,7 +111,7 @@ def optimizer(cfg: ConfigDict, d_model: int, steps: int, r: float = 1.0) -> opta
             slow, weight = _slow_mean(cfg.b1, steps)
             chosen = optax.contrib.ademamix(rate, cfg.b1, cfg.b2, slow, weight, cfg.eps, **decay)
         case "adafactor":
-            chosen = optax.adafactor(rate)
+            chosen = optax.adafactor(rate, min_dim_size_to_factor=FACTORED)
         case "schedule_free_adamw":
             chosen = schedule_free(optax.adamw(rate, 0.0, cfg.b2, cfg.eps, **decay), rate, cfg.b1)
         case _:

@@ -1,6 +1,7 @@
 """The optimisers besides Adam: updates written out in NumPy, resumption to the same bits, sharding, what is refused."""
 
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,17 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from flax.traverse_util import flatten_dict
 from ml_collections import ConfigDict
 
 from base.errors import UserError
 from configs.common import default
+from model import masked_lm, transformer
+from model.config import ModelConfig
 from run.checkpoint import Checkpoints, load_params
 from run.sharding import placed_shapes
 from tests import tiny
-from train import loop
+from train import loop, optim
 from train.check import check
 from train.optim import optimizer
 
@@ -187,3 +191,41 @@ def test_what_adafactor_would_ignore_is_refused(key: str) -> None:
         check(cfg, default())
     cfg.optim.name = "adamw"
     check(cfg, default())
+
+
+def test_adafactor_factors_arrays_of_two_long_axes_alone_and_says_so() -> None:
+    params = {"w1": jnp.zeros((optim.FACTORED, 256)), "wq": jnp.zeros((512, 8, optim.FACTORED - 1))}
+    cfg = default().optim
+    cfg.name = "adafactor"
+    state = jax.eval_shape(optimizer(cfg, d_model=512, steps=1).init, params)
+    (moments,) = (part for part in state if hasattr(part, "v_row"))
+    assert moments.v["w1"].shape == (1,)
+    assert moments.v["wq"].shape == params["wq"].shape
+    assert "FACTORED" in (optimizer.__doc__ or "")
+
+
+@pytest.mark.parametrize("mixer", ["attention", "convolution", "recurrent"])
+def test_muon_takes_every_hidden_matrix_whatever_the_mixer_and_the_family(mixer: str) -> None:
+    model = ModelConfig(8, N=1, d_model=4, d_ff=8, h=2, d_k=2, d_v=2, biases=True, mixer=mixer)
+    for family in (transformer, masked_lm):
+        params = jax.eval_shape(partial(family.init_params, model), jax.random.key(0))
+        axes = flatten_dict(optim._hidden_matrices(params))
+        for path, leaf in flatten_dict(params).items():
+            is_hidden = len(leaf.shape) > 1 and path[-1] not in ("embed", "bq", "bk", "bv")
+            assert (axes[path] is not None) == is_hidden, path
+
+
+def test_muon_makes_each_gate_of_a_mixer_orthogonal_by_itself() -> None:
+    cfg = default().optim
+    cfg.update({"name": "muon", "schedule": "constant", "lr": 1.0, "warmup": 1})
+    shapes = {"wx": (2, 6, 4, 3), "kernel": (3, 4, 2, 4)}
+    rng = np.random.default_rng(0)
+    gradient = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    tx = optimizer(cfg, d_model=4, steps=1)
+    params = jax.tree.map(jnp.zeros_like, gradient)
+    updates, _ = tx.update(gradient, tx.init(params), params)
+    matrices = [*np.asarray(updates["wx"]).transpose(0, 2, 1, 3).reshape(8, 6, 3)]
+    matrices += [*np.asarray(updates["kernel"]).transpose(2, 0, 1, 3).reshape(2, 12, 4)]
+    for matrix in matrices:
+        singular = np.linalg.svd(matrix, compute_uv=False) / (0.2 * max(matrix.shape) ** 0.5)
+        assert np.all((singular > 0.5) & (singular < 1.3))
