@@ -221,11 +221,11 @@ class ModelConfig:
 
     def _check_prefix(self) -> None:
         """Rejects what cannot attend to a whole prefix."""
-        can_see_prefix = self.mixer == "attention" and self.attention_impl == "einsum" and not self.encoding.limit
-        if self.prefix != "none" and not can_see_prefix:
+        has_mask = self.mixer == "attention" and self.attention_impl in ("einsum", "chunked")
+        if self.prefix != "none" and (not has_mask or self.encoding.limit):
             raise ValueError(
-                f"model.prefix={self.prefix!r} needs model.mixer=attention, model.attention_impl=einsum and positions "
-                "other than learned"
+                f"model.prefix={self.prefix!r} needs model.mixer=attention, model.attention_impl=einsum or chunked, "
+                "and positions other than learned"
             )
 
     def _check_recurrent(self) -> None:

@@ -61,12 +61,13 @@ class DecoderOnly(nn.Module):
     ) -> tuple[Int[Array, " b"], PromptCache]:
         """Returns the last token of each prompt, and the cache of what is before it, filled at once.
 
-        Rows are ids, then padding up to the length of the longest prompt. `prefix` as in `model.stack`.
+        Rows are ids, then padding up to the length of the longest prompt. `slots` are those of the tokens that `step`
+        reads, a prompt's last among them. `prefix` as in `model.stack`.
         """
         rows, s = prompts_bs.shape
         room = s - 1
         lengths_b = jnp.sum(prompts_bs != PAD, axis=1, dtype=jnp.int32)
-        last_b = jnp.maximum(lengths_b - 1, 0)
+        last_b = jnp.maximum(lengths_b - 1, 0)  # 0 in a row of padding, which a search skips
         cache = self.decoder.init_cache(None, rows, beams, room + slots)
         if room:
             is_before_bt = jnp.arange(room)[None] < last_b[:, None]
@@ -86,7 +87,8 @@ class DecoderOnly(nn.Module):
         logits_bmv = logits(self.config, x_bmd, self.softmax, self.output_bias)
         return logits_bmv, cache.replace(stack=stack)
 
-    def _weights(self, tokens: Tokens, prefix: int = 0) -> dict[str, Float[Array, "n b h t t"]]:
+    def _maps(self, tokens: Tokens, prefix: int = 0) -> dict[str, Float[Array, "n b h t t"]]:
+        """Returns the attention weights of all layers and heads, as "decoder". `prefix` as in `model.stack`."""
         x_btd = self._embed(tokens.ids_bt, tokens.positions_bt, None)
         _, weights = self.decoder(x_btd, tokens, return_weights=True, prefix=prefix)
         return {"decoder": jnp.stack([block.self_bhtt for block in weights])}
@@ -115,7 +117,7 @@ class LanguageModel(DecoderOnly):
 
     def attention_maps(self, tokens: Tokens) -> dict[str, Float[Array, "n b h t t"]]:
         """Returns the weights of all layers and heads, as "decoder"."""
-        return self._weights(tokens)
+        return self._maps(tokens)
 
     @nn.nowrap
     def output_limits(self, prompts_bs: Int[Array, "b s"], extra_length: int) -> tuple[Int[Array, " b"], int]:
@@ -125,7 +127,7 @@ class LanguageModel(DecoderOnly):
           ValueError: there is no room for a token, or a prompt of this width and its output have no learned positions.
         """
         width = prompts_bs.shape[1]
-        positions = width - 1 + extra_length
+        positions = width + extra_length - 1  # of all tokens but the last, which the model does not read
         limit = self.config.encoding.limit
         asked = f"a prompt of {width} tokens and {extra_length} more"
         if extra_length < 1:

@@ -39,7 +39,7 @@ class PrefixLM(DecoderOnly):
     def attention_maps(self, source: Tokens, target: Tokens) -> dict[str, Float[Array, "n b h t t"]]:
         """Returns the weights of all layers and heads, as "decoder"; rows and columns are those of `joined`."""
         s = source.ids_bt.shape[1]
-        return self._weights(joined(source, target), self._prefix(s))
+        return self._maps(joined(source, target), self._prefix(s))
 
     @nn.nowrap
     def output_limits(self, source_bs: Int[Array, "b s"], extra_length: int) -> tuple[Int[Array, " b"], int]:

@@ -197,7 +197,7 @@ class MultiHeadAttention(Heads):
     ) -> tuple[Float[Array, "b t d"], KVCache]:
         """Returns the output for whole rows that every beam begins with, and the cache with them."""
         new = self.keys_values(x_btd, positions_bt)
-        y_btd, _ = self.attend(x_btd, positions_bt, new, mask.with_dense(), None, table_rh)
+        y_btd, _ = self.attend(x_btd, positions_bt, new, mask, None, table_rh)
         return y_btd, cache.prefill(new, mask.keys_bs != 0)
 
     def attend(

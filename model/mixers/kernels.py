@@ -6,8 +6,9 @@ and Staats 2021, arXiv 2112.05682, who cut the keys as well). The others are fus
 "splash" is one of the two TPU kernels in JAX, the one that allows d_k != d_v (Table 3, rows B); the other, "flash",
 adds nothing that we need. "cudnn" is NVIDIA's, called through `jax.nn.dot_product_attention`.
 
-Kernels are used on whole rows: in training, in scoring and in the encoder. Three things always use the einsum:
-initialisation; attention maps, which need the weights; and cached decoding, whose masks segments cannot express.
+Kernels are used on whole rows: in training, in scoring, in the encoder and on prompts. Three things always use the
+einsum: initialisation; attention maps, which need the weights; and the steps of cached decoding, whose masks segments
+cannot express.
 A kernel works on blocks of keys, so rows much shorter than a block gain nothing.
 """
 

@@ -40,9 +40,9 @@ class StoredKeysValues(NamedTuple):
 class KVCache(NamedTuple):
     """The KV cache: keys and values of the tokens so far, for m beams per sentence.
 
-    Beams are queries, not batch rows: slot c = step * m + beam holds what beam `beam` wrote at `step`, and the mask
-    `visible_bmc` marks the slots of a beam's ancestors. Selecting beams permutes this small mask; keys and values do
-    not move.
+    Beams are queries, not batch rows: slot step * m + beam, counted from the end of the prompt if there was one, holds
+    what beam `beam` wrote at `step`, and the mask `visible_bmc` marks the slots of a beam's ancestors. Selecting beams
+    permutes this small mask; keys and values do not move.
     """
 
     past: StoredKeysValues

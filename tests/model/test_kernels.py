@@ -19,6 +19,7 @@ import pytest
 from jax.experimental.pallas.ops.tpu import splash_attention as pallas
 
 from model.config import ModelConfig
+from model.language_model import LanguageModel
 from model.masks import Mask
 from model.mixers import kernels
 from model.mixers.attention import attention_weights
@@ -335,3 +336,16 @@ def test_chunked_adds_up_the_gradients_of_keys_and_values_in_float32(monkeypatch
     exact = [x.astype(jnp.float32) for x in (q, k, v)]
     expected = jax.jit(partial(gradients, einsum))(*exact)
     assert max(map(relative_error, found, expected)) < 4e-3
+
+
+def test_chunked_reads_prompts_with_the_weights_of_few_queries_in_memory():
+    def memory(impl, t):
+        config = dataclasses.replace(TINY, attention_impl=impl, h=1)
+        model = LanguageModel(config)
+        ids = jax.ShapeDtypeStruct((1, t), jnp.int32)
+        params = jax.eval_shape(model.init, jax.random.key(0), tokens(np.ones((1, 1), np.int32)))
+        start = jax.jit(lambda params, ids: model.apply(params, ids, 1, 1, method="start"))
+        return start.lower(params, ids).compile().memory_analysis().temp_size_in_bytes
+
+    assert memory("einsum", 4097) > 10 * memory("einsum", 1025)
+    assert memory("chunked", 4097) < 5 * memory("chunked", 1025)

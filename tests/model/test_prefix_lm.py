@@ -18,6 +18,7 @@ from infer.runs import open_run
 from infer.translate.options import Decoding
 from model.language_model import LanguageModel
 from model.masks import Mask
+from model.mixers import kernels
 from model.parameter_count import parameter_count
 from model.prefix_lm import PrefixLM, init_params
 from model.search import state
@@ -139,3 +140,15 @@ def test_a_config_that_does_not_fit_is_one_line(changes: dict, message: str) -> 
     cfg = get_config()
     cfg.update_from_flattened_dict(changes)
     assert message in refusal_of_config(cfg)
+
+
+@kinds
+def test_in_chunks_of_queries_it_is_the_same(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    monkeypatch.setattr(kernels, "CHUNK", 3)
+    einsum = dataclasses.replace(KINDS[kind], positions="rope")
+    chunked = dataclasses.replace(einsum, attention_impl="chunked")
+    params = init_params(einsum, jax.random.key(0))
+    source = ([[5, 7, 2, 9, 2, 0]], [[1, 1, 1, 2, 2, 0]], [[0, 1, 2, 0, 1, 0]])
+    target = ([[BOS, 4, 6, 8, BOS, 3, 0]], [[1, 1, 1, 1, 2, 2, 0]], [[0, 1, 2, 3, 0, 1, 0]])
+    found, expected = (logits(PrefixLM(config), params, source, target) for config in (chunked, einsum))
+    assert relative_error(found[:, :6], expected[:, :6]) < 1e-5
