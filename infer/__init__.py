@@ -42,7 +42,8 @@ def load_run(
 
     Raises:
       UserError: the folder is not that of a run, or its task is not translation; it has no such checkpoint, or the
-        checkpoint is damaged; or the run's config or tokenizer was changed after its training, unless `accept_changes`.
+        checkpoint is damaged; the run's config or tokenizer was changed after its training, unless `accept_changes`;
+        or `batch_tokens` is below 1.
     """
     from infer.api import LoadedRun  # here, since it imports jax, which commands without a model do not need
     from infer.runs import open_run

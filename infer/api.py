@@ -31,6 +31,8 @@ class LoadedRun:
     """
 
     def __init__(self, run: Run, batch_tokens: int | None = None) -> None:
+        if batch_tokens is not None and batch_tokens < 1:
+            raise UserError(f"batch_tokens={batch_tokens}: at least 1, or None for the default of {FULL_BATCH:,}")
         self.run = run._replace(params=jax.device_put(run.params))  # once, not with each call
         self.batch_tokens = FULL_BATCH if batch_tokens is None else batch_tokens
 

@@ -26,6 +26,21 @@ def words_of(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
     return [max(0, word - 1) for word in np.cumsum(tokenizer.word_starts(ids)).tolist()]
 
 
+def words_of_line(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> list[int]:
+    """Returns the number of the word of a line, from 0, that each of its subwords belongs to.
+
+    NFKC makes two words of one with ´ in it, which is a space and an accent. Of a tokenizer with words of its own, such
+    as Moses', the numbers are theirs.
+    """
+    words = words_of(tokenizer, ids)
+    of_line: list[int] = []
+    for number, word in enumerate(text.split()):
+        of_line += [number] * len(tokenizer.normalise(word).split())
+    if not words or words[-1] + 1 != len(of_line):
+        return words
+    return [of_line[word] for word in words]
+
+
 def links_of(
     weights_ts: Float[np.ndarray, "t s"], source_words: Sequence[int], target_words: Sequence[int]
 ) -> list[tuple[int, int]]:
@@ -37,7 +52,7 @@ def links_of(
         for s, source in enumerate(source_words):
             summed[target, source] += weights_ts[t, s]
     best: Int[np.ndarray, " t"] = summed.argmax(axis=1)
-    return [(int(source), target) for target, source in enumerate(best)]
+    return [(int(best[target]), target) for target in dict.fromkeys(target_words)]
 
 
 def align(model_run: Run, pairs: Sequence[tuple[str, str]], layer: int) -> list[list[tuple[int, int]]]:
@@ -73,8 +88,8 @@ def align(model_run: Run, pairs: Sequence[tuple[str, str]], layer: int) -> list[
     with Progress("aligning", "pairs", total=len(pairs), is_summarised=False) as progress:
         for members, mean_bts in batches:
             for row, pair in enumerate(members):
-                source_words = words_of(tokenizer, source_ids[pair])
-                target_words = words_of(tokenizer.target, target_ids[pair])
+                source_words = words_of_line(tokenizer, pairs[pair][0], source_ids[pair])
+                target_words = words_of_line(tokenizer.target, pairs[pair][1], target_ids[pair])
                 links[pair] = links_of(mean_bts[row], source_words, target_words)
             done += len(members)
             progress.update(done)

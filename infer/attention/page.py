@@ -45,12 +45,19 @@ def labels(pieces: Sequence[str]) -> list[str]:
 
 
 def _spaced(piece: str) -> str:
-    """Returns a subword with a thin space where a word starts; a space that is a subword itself becomes visible."""
-    if piece == "▁":
+    """Returns a subword with a thin space where a word starts; a space that is one itself, or a control, is shown."""
+    if piece in ("▁", " "):
         return "\u2423"
+    if len(piece) == 1:
+        return _visible(piece)
     if piece.startswith("▁"):
         return "\u2009" + piece[1:]
     return piece
+
+
+def _visible(character: str) -> str:
+    """Returns a character, or its number if it cannot be printed."""
+    return character if character.isprintable() else f"U+{ord(character):04X}"
 
 
 def _leading_bytes(pieces: Sequence[str]) -> bytes:
@@ -79,8 +86,7 @@ def _first_character(values: bytes) -> tuple[str, int]:
             text = values[:size].decode()
         except UnicodeDecodeError:
             continue
-        visible = text if text.isprintable() else f"U+{ord(text):04X}"
-        return visible, size
+        return _visible(text), size
     return f"byte {values[0]}", 1
 
 

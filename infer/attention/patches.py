@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
@@ -12,7 +11,7 @@ from base.errors import UserError
 from base.files import output_file
 from infer.attention.drawing import save
 from infer.attention.maps import require_weights
-from infer.runs import Run, corpus_named, open_run
+from infer.runs import Run, corpus_named, finite, open_run
 from model.vision import Vision
 from tasks.vision import image_config, open_images
 
@@ -23,12 +22,12 @@ def patch_weights(
     """Returns the likeliest class, and each patch's weight in every layer and head.
 
     Raises:
-      UserError: the run's mixer has no weights.
+      UserError: the run's mixer has no weights, or its parameters are not finite.
     """
     require_weights(model_run.model_config)
     image = image_config(model_run.config)
     model = Vision(model_run.model_config, image)
-    params = jax.tree.map(jnp.asarray, model_run.params)
+    params = finite(model_run)
     images_byx = jnp.asarray(image_yx[None])
     real_b = jnp.ones(1, jnp.int32)
     logits_bv, blocks = model.apply({"params": params}, images_byx, real_b, return_weights=True)
@@ -81,7 +80,9 @@ def main(options: Any) -> None:
     """Draws what a classifier attends to in one image, as `infer.patches` says."""
     output = output_file("output", options.output)
     model_run = open_run(options.workdir, options.checkpoint, task="vision")
-    corpus = options.corpus or corpus_named(model_run.config, options.split)
+    corpus = options.corpus
+    if corpus is None:
+        corpus = corpus_named(model_run.config, options.split)
     images = open_images(model_run.config, corpus)
     if not 0 <= options.image < len(images.labels_n):
         raise UserError(f"--image={options.image}: {images.spec} has images 0 to {len(images.labels_n) - 1}")

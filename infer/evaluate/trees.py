@@ -113,7 +113,7 @@ def parse(options: Any) -> None:
     """Parses the sentences that the flags name, scores the trees, and saves the record."""
     parameters = read_parameters(options.parameters) if options.parameters is not None else COLLINS
     # A file is opened before the model, so that a bad one fails at once.
-    sentences = open_trees(options.trees) if options.trees else None
+    sentences = None if options.trees is None else open_trees(options.trees)
     model_run = open_run(options.workdir, options.checkpoint, TRANSLATION)
     if sentences is None:
         sentences = open_parsed_split(model_run, options.split)

@@ -5,7 +5,7 @@ const BEAM_LEGEND = "Each column is a step of the search: every extension that i
 
 const SVG = document.querySelector("svg").namespaceURI; // of the empty one in the page
 
-/* Fills `root` with the drawing of a tree: {steps: [[{token, parent, log_prob, state, score, rank}]], ...}. */
+/* Fills `root` with the drawing of a tree: {steps: [[{token, text, parent, log_prob, state, score, rank}]], ...}. */
 function beamTree(root, tree) {
   const COLUMN = 118, ROW = 38, BOX = 88, TALL = 30, LEFT = 46, TOP = 20;
   const shown = document.createElement("output");
@@ -42,10 +42,9 @@ function beamTree(root, tree) {
   };
   const describe = (step, place) => {
     const node = tree.steps[step][place];
-    const said = path(step, place).map(([n, at]) => tree.steps[n][at].token).join("").replace(/\u2009/g, " ").trim();
     const rank = node.rank ? `, translation ${node.rank}` : node.score !== null ? ", not among those returned" : "";
     const score = node.score === null ? "" : `, score ${number(node.score)}`;
-    return `${said}: ${node.state}${rank}, log p ${number(node.log_prob)}${score}`;
+    return `${node.text || "(empty)"}: ${node.state}${rank}, log p ${number(node.log_prob)}${score}`;
   };
   tree.steps.forEach((nodes, step) => {
     const x = LEFT + COLUMN * step;

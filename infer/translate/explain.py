@@ -59,11 +59,15 @@ class Node(NamedTuple):
 
 
 class BeamTree(NamedTuple):
-    """The search of one sentence: the nodes of each step, most probable first, and the text of each token in them."""
+    """The search of one sentence: the nodes of each step, most probable first.
+
+    `texts` are what the hypothesis of each node spells, and `pieces` are the labels of the tokens.
+    """
 
     source: str
     decoding: Decoding
     steps: list[list[Node]]
+    texts: list[list[str]]
     pieces: dict[int, str]
 
     def leaves(self) -> list[tuple[list[int], Node]]:
@@ -86,8 +90,9 @@ class BeamTree(NamedTuple):
     def as_json(self) -> dict[str, Any]:
         """Returns what beam_tree.js draws."""
         steps = []
-        for nodes in self.steps:
-            steps.append([{**node._asdict(), "token": self.pieces[node.token]} for node in nodes])
+        for nodes, texts in zip(self.steps, self.texts, strict=True):
+            drawn = zip(nodes, texts, strict=True)
+            steps.append([{**node._asdict(), "token": self.pieces[node.token], "text": text} for node, text in drawn])
         return {
             "source": self.source,
             "beam": self.decoding.beam,
@@ -141,6 +146,7 @@ def _recorded(
     state = _start(model, fixed, params, arrays)
     slots = min(states.FIRST_STEPS, state.steps)
     steps: list[list[Node]] = []
+    texts: list[list[str]] = []
     places: dict[Ids, int] = {(): -1}  # of each kept hypothesis among the nodes of the step before
     ends: dict[Ids, tuple[int, int]] = {}  # of each finished one, its step and its place there
     while bool(states.are_alive(state).any()) and int(state.step) < state.steps:
@@ -156,12 +162,13 @@ def _recorded(
             elif node.state == FINISHED:
                 ends[ids] = (len(steps), place)
         steps.append([node for _, node in nodes])
+        texts.append([tokenizer.decode(ids) for ids, _ in nodes])
     returned = beam_search(model, params, **arrays, **options).result(state.finished)
     _rank(steps, ends, returned)
     tokens = {node.token for nodes in steps for node in nodes}
     before = "\u2009" if tokenizer.units.endswith("words") else ""  # as `labels` has it where a word starts
     pieces = {token: before + labels(tokenizer.pieces([token]))[0] for token in tokens}
-    return BeamTree(text, decoding, steps, pieces)
+    return BeamTree(text, decoding, steps, texts, pieces)
 
 
 @partial(jax.jit, static_argnames=("model", "options"))

@@ -60,6 +60,8 @@ def test_as_much_is_searched_at_a_time_as_the_run_was_loaded_with(
         with pytest.raises(KeyboardInterrupt):
             getattr(infer.load_run(workdir, "latest", batch_tokens=96), call)(SOURCES)
         assert translator.call_args.kwargs == {"batch_tokens": 96}
+    with pytest.raises(UserError, match="batch_tokens=0: at least 1, or None for the default"):
+        infer.load_run(workdir, "latest", batch_tokens=0)
 
 
 def test_scores_have_every_reading_of_the_models_own_translations(model: LoadedRun) -> None:

@@ -355,3 +355,8 @@ def test_alternatives_that_are_bytes_are_not_read_as_one_character() -> None:
     assert shown is not None
     (first, _), (second, _) = shown["best"]
     assert first != "ä" and second != "″" and first != second
+
+
+def test_spaces_and_line_feeds_of_a_vocabulary_of_characters_can_be_seen():
+    characters = Symbols.of([("a b\nc",)], 0, "characters")
+    assert labels(characters.pieces(characters.encode("a b\nc"))) == ["a", "\u2423", "b", "U+000A", "c"]

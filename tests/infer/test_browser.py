@@ -333,6 +333,7 @@ TREE = BeamTree(
         [Node(7, -1, -0.5, KEPT, None, 0), Node(8, -1, -1.0, KEPT, None, 0), Node(9, -1, -2.0, PRUNED, None, 0)],
         [Node(2, 0, -1.0, FINISHED, -0.9, 1), Node(2, 1, -1.5, FINISHED, -1.4, 0)],
     ],
+    texts=[[NASTY, "b", "x" * 50], [NASTY, "b"]],
     pieces={7: NASTY, 8: "b", 9: "x" * 50, 2: "</s>"},
 )
 
@@ -350,8 +351,8 @@ def test_the_beam_is_drawn_with_what_was_pruned_and_returned(browser: Browser, w
     labels = browser.value(
         "[...document.querySelectorAll('.beam')[1].querySelectorAll('title')].map(one => one.textContent)"
     )
-    assert labels[3] == f"{NASTY}</s>: finished, translation 1, log p −1.000, score −0.900"
-    assert labels[4] == "b</s>: finished, not among those returned, log p −1.500, score −1.400"
+    assert labels[3] == f"{NASTY}: finished, translation 1, log p −1.000, score −0.900"
+    assert labels[4] == "b: finished, not among those returned, log p −1.500, score −1.400"
     browser.value("document.querySelectorAll('.beam g[role=img]')[4].dispatchEvent(new Event('focus'))")
     assert browser.value("document.querySelector('output').textContent") == labels[4]
     lit = browser.value("[...document.querySelectorAll('g.on')].map(one => one.querySelector('title').textContent)")

@@ -4,8 +4,10 @@ import http.client
 import json
 import math
 import re
+import shutil
 import socket
 import struct
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -27,6 +29,7 @@ from infer.demo.answers import Demo, check_sentence
 from infer.demo.command import main
 from infer.demo.server import LARGEST, PAGE, listen
 from infer.runs import open_run
+from infer.translate.translator import _joined
 from tests import tiny
 
 NASTY = "</script><script>alert(1)</script> <img src=x onerror=alert(1)> \u2028 🐕"
@@ -346,3 +349,22 @@ def test_a_thread_that_cannot_start_takes_no_place(monkeypatch: pytest.MonkeyPat
         with pytest.raises(RuntimeError, match="new thread"):
             served.process_request(None, None)
     served.server_close()
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="no node")
+def test_the_page_joins_translations_as_the_command_does_pieces() -> None:
+    texts = [
+        ["你好!", "再见!"],
+        ["你好,", "(再见)"],
+        ["他说：“你好。”", "“再见。”"],
+        ["Hi!", "你好"],
+        ["東京", "3時"],
+        ["One.", "", "Two."],
+        ["、「はい」", "ー々"],
+    ]
+    (script,) = inline_scripts(assembled(PAGE))
+    begin = script.index("// As `infer.translate` joins")
+    code = script[begin : script.index("function draw()", begin)]
+    program = f"{code} console.log(JSON.stringify({json.dumps(texts)}.map(joined)))"
+    done = subprocess.run(["node", "-e", program], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == [_joined([text for text in line if text]) for line in texts]

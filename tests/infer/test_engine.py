@@ -253,3 +253,8 @@ def test_words_are_linked_by_the_mean_over_a_layers_heads_where_they_are_predict
 @pytest.mark.parametrize("metric", METRICS)
 def test_consensus_of_samples_that_are_mostly_empty_is_empty(metric: str) -> None:
     assert consensus(["x", "", "", ""], metric) == 1
+
+
+def test_links_count_the_words_of_the_line_not_those_that_nfkc_makes_of_them() -> None:
+    (links,) = align(tiny.random_run(), [("a dog", "Wie geht´s dir?")], 0)
+    assert [target for _, target in links] == [0, 1, 2]

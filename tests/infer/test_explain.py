@@ -159,3 +159,18 @@ def test_a_line_that_may_be_cut_has_no_one_tree(tmp_path: Path) -> None:
     command.check(Cut(**plain, explain=None))
     with pytest.raises(UserError, match=r"^--explain draws the search of a whole line, which --max_input may cut"):
         command.check(Cut(**plain, explain=str(tmp_path / "beam.html")))
+
+
+@pytest.mark.slow
+def test_a_hypothesis_is_told_as_its_text_whatever_the_tokens_are() -> None:
+    run = tiny.random_run()
+    tree = drawn(run, Decoding(beam=4, alpha=0.6, extra_length=3))
+
+    def tokens(step: int, place: int) -> list[int]:
+        node = tree.steps[step][place]
+        before = tokens(step - 1, node.parent) if step else []
+        return [*before, node.token]
+
+    for step, nodes in enumerate(tree.as_json()["steps"]):
+        for place, node in enumerate(nodes):
+            assert node["text"] == run.tokenizer.decode(tokens(step, place))

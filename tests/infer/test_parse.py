@@ -220,3 +220,8 @@ def test_other_parameters_replace_no_record(workdir: Path, tmp_path: Path, monke
     for parameters in (None, str(tmp_path / "other.prm")):
         run_here(workdir=str(workdir), split="test", parameters=parameters)
     assert kinds[0] == "parse" and kinds[1].startswith("parse-") and len(kinds) == 2
+
+
+def test_an_empty_name_of_a_bracket_file_is_refused_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"^corpus 'trees:': write trees:FILE"):
+        run_here(workdir=str(tmp_path), trees="")

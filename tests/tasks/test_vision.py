@@ -326,3 +326,26 @@ def test_attention_over_a_signal_of_one_row_is_drawn(tmp_path: Path, monkeypatch
     draw(run, signal_yx, 0, tmp_path / "patches.png")
     signal, weights, _ = figures[0].axes
     assert signal.images[0].get_array().shape == (1, 40) and weights.images[0].get_array().shape == (1, 10)
+
+
+def untrained(folder: Path) -> Run:
+    cfg = tiny(folder)
+    task = task_of("vision")
+    config = task.config(cfg, 0)
+    params = jax.device_get(task.objective(cfg, config).init(jax.random.key(0)))
+    return Run(folder, cfg, config, None, params, 1, (1,))
+
+
+def test_an_empty_corpus_is_not_a_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(infer.attention.patches, "open_run", lambda *_, **__: untrained(tmp_path))
+    options = {"workdir": str(tmp_path), "checkpoint": None, "split": "test", "corpus": "", "image": 0}
+    with pytest.raises(UserError, match=r"^images '': write digits:SPLIT, mnist1d:SPLIT or idx:IMAGES,LABELS"):
+        infer.attention.patches.main(SimpleNamespace(**options, output=str(tmp_path / "patches.png")))
+    assert not (tmp_path / "patches.png").exists()
+
+
+def test_patches_of_parameters_that_are_not_finite_are_refused(tmp_path: Path) -> None:
+    run = untrained(tmp_path)
+    broken = run._replace(params=jax.tree.map(lambda leaf: np.full_like(leaf, np.nan), run.params))
+    with pytest.raises(UserError, match=r"the parameters of this run are not finite$"):
+        patch_weights(broken, np.zeros((4, 6), np.float32))
