@@ -8,8 +8,7 @@ adds nothing that we need. "cudnn" is NVIDIA's, called through `jax.nn.dot_produ
 
 Kernels are used on whole rows: in training, in scoring, in the encoder and on prompts. Three things always use the
 einsum: initialisation; attention maps, which need the weights; and the steps of cached decoding, whose masks segments
-cannot express.
-A kernel works on blocks of keys, so rows much shorter than a block gain nothing.
+cannot express. A kernel works on blocks of keys, so rows much shorter than a block gain nothing.
 """
 
 import jax
