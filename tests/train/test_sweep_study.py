@@ -20,6 +20,7 @@ from train.sweep import study as studies
 from train.sweep.plan import open_plan
 from train.sweep.point import Lost, Outcome
 from train.sweep.study import HeldPoint, Study, try_out, without_password
+from train.sweep.table import as_records, as_text
 
 ROOT = Path(__file__).parent.parent.parent
 PLAN = {
@@ -459,3 +460,94 @@ def test_a_validation_is_reported_once_the_storage_is_back(
         held.heartbeat()
     held.heartbeat()
     assert here.statuses()[0].nll == {1: 3.0}
+
+
+def validated(held: HeldPoint, *losses: float) -> bool:
+    """Returns whether the pruner stops a point that has validated these."""
+    write_valid(held._study.workdir, held.name, *losses)
+    held._last -= 20.0
+    return held.heartbeat()
+
+
+def test_an_interrupted_trial_is_in_one_bracket_of_hyperband_once(worker: Callable[..., Study]) -> None:
+    here = worker(trials=1, pruner="hyperband")
+    pruner: Any = here.study.pruner
+    for attempt in range(4):
+        held = take(here)
+        validated(held, *([1.0] * (attempt + 1)))
+        brackets = [pruner._create_bracket_study(here.study, number).get_trials() for number in range(3)]
+        members = [[trial.number for trial in bracket] for bracket in brackets]
+        assert members == [[attempt], [], []]  # number 1 would be in the second bracket if it were no copy
+        held.release()
+
+
+def test_a_trial_that_was_tried_again_is_compared_with_once(worker: Callable[..., Study]) -> None:
+    here = worker(trials=1, pruner="asha")
+    for _ in range(4):
+        held = take(here)
+        assert not validated(held, 1.0)
+        held.finish(Outcome("failed", "killed by SIGKILL", {}))
+        here.enqueue({"trial-000": None}, suggest, retry=True)
+    take(here).finish(DONE)
+
+    here = worker(trials=8, pruner="asha")
+    for nll in (5.0, 6.0, 7.0, 8.0, 9.0, 10.0):
+        held = take(here)
+        validated(held, nll)
+        held.finish(Outcome("pruned", "", {"nll_best": nll}))
+    assert not validated(take(here), 2.0)  # the second of eight, of which a quarter go on
+
+
+def test_a_search_some_of_whose_values_do_not_fit_together_is_not_refused() -> None:
+    refused = iter([True, True, False])
+
+    def picky(trial: Any) -> dict[str, Any]:
+        if next(refused):
+            raise UserError("config: optim.weight_decay is 0.02; it must be 0 with optim.name=adam")
+        return suggest(trial)
+
+    try_out(picky)
+    assert next(refused, None) is None
+
+
+def test_the_values_of_a_trial_that_has_none_yet_are_not_shown(worker: Callable[..., Study]) -> None:
+    def picky(trial: Any) -> dict[str, Any]:
+        if trial.number == 0:
+            raise UserError("config: model.h is odd")
+        return suggest(trial)
+
+    here = worker(trials=3, suggest=picky)
+    held = take(here)
+    held.finish(DONE)
+    config = {"steps": 16, "optim.lr": 1.0}
+    records = as_records(here.statuses(), config)
+    assert {record["point"]: record.get("optim.lr") for record in records} == {
+        "trial-000": None,
+        "trial-001": None,
+        "trial-002": None,
+    }, "that of one trial alone differs from nothing"
+    take(here).finish(DONE)
+    records = as_records(here.statuses(), config)
+    assert [record["optim.lr"] for record in records if record["point"] == "trial-000"] == [None]
+    assert "None" not in as_text(records)
+
+
+def test_that_the_pruner_stops_a_point_is_not_forgotten_when_the_storage_is_away(
+    worker: Callable[..., Study], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = worker(pruner="asha")
+    held = take(here)
+    assert not validated(held, 1.0)
+    held.finish(DONE)
+    held = take(here)
+    away = OperationalError("", {}, Exception("away"))
+    report = RDBStorage.set_trial_intermediate_value
+
+    def unlucky(storage: RDBStorage, trial_id: int, step: int, value: float) -> None:
+        if step == 2:
+            raise away
+        report(storage, trial_id, step, value)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RDBStorage, "set_trial_intermediate_value", unlucky)
+        assert validated(held, 5.0, 5.0)

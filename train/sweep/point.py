@@ -35,7 +35,7 @@ class Outcome(NamedTuple):
 class PointStatus(NamedTuple):
     """What is known of a point; `state` may also be "waiting", "running" or "interrupted".
 
-    `nll` is that of each validation, by update.
+    `nll` is that of each validation, by update; `chosen` is False of a trial of a search that has no overrides yet.
     """
 
     name: str
@@ -44,6 +44,7 @@ class PointStatus(NamedTuple):
     reason: str
     summary: Summary
     nll: dict[int, float]
+    chosen: bool = True
 
 
 def summary(records: list[dict[str, Any]]) -> Summary:

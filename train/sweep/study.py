@@ -41,6 +41,7 @@ from train.sweep.point import OBJECTIVE, Lost, Outcome, PointStatus, Summary, su
 
 _NAME = re.compile(r"[\w,=+-][\w.,=+-]*", re.ASCII)  # of a point, and of its folder; `expressions.name_of`
 TAKEN = "lost to another worker"
+_TRIES = 10  # of `suggest`
 _STATES = {
     TrialState.RUNNING: "running",
     TrialState.COMPLETE: "done",
@@ -107,7 +108,7 @@ class Study:
         least = max(1, min(every, config["steps"]))
         pruners = {
             "asha": _Asha(min_resource="auto" if by_epochs else least),
-            "hyperband": HyperbandPruner(min_resource=least, max_resource=config["steps"]),
+            "hyperband": _Hyperband(min_resource=least, max_resource=config["steps"]),
             "none": NopPruner(),
         }
         self.study = optuna.create_study(
@@ -188,7 +189,8 @@ class Study:
                 state = "interrupted"
             if reason:
                 state = "failed"
-            statuses.append(PointStatus(name, overrides, state, reason, measures, trial.intermediate_values))
+            chosen = trial.user_attrs.get("overrides") is not None
+            statuses.append(PointStatus(name, overrides, state, reason, measures, trial.intermediate_values, chosen))
         return statuses
 
     def importances(self) -> dict[str, float]:
@@ -203,14 +205,11 @@ class Study:
         """Returns the trial that counts of each point."""
         trials = self.study.get_trials(deepcopy=False)
         trials_of: dict[str, list[FrozenTrial]] = {}
-        superseded = {trial.number for trial in trials if _abandoned(trial)}
+        superseded = _superseded(trials)
         for trial in trials:
             name = trial.user_attrs.get("name")
             if isinstance(name, str) and _NAME.fullmatch(name):
                 trials_of.setdefault(name, []).append(trial)
-            replaced = trial.user_attrs.get("replaces")
-            if isinstance(replaced, int):
-                superseded.add(replaced)
         counting: dict[str, FrozenTrial] = {}
         for name, candidates in trials_of.items():
             valid = [trial for trial in candidates if trial.number not in superseded]
@@ -222,11 +221,28 @@ class _Asha(SuccessiveHalvingPruner):
     """Compares a point with each other point once: trials that were given back have copies, which go on."""
 
     def prune(self, study: optuna.Study, trial: FrozenTrial) -> bool:
-        return super().prune(cast(optuna.Study, _NotAbandoned(study)), trial)
+        return super().prune(cast(optuna.Study, _NotSuperseded(study)), trial)
 
 
-class _NotAbandoned:
-    """A study without the trials that were given back."""
+class _Hyperband(HyperbandPruner):
+    """The same; a copy stays in the bracket of the first trial, in which it has completed rungs."""
+
+    _left_out: frozenset[int] = frozenset()
+
+    def prune(self, study: optuna.Study, trial: FrozenTrial) -> bool:
+        self._left_out = frozenset(_superseded(study.get_trials(deepcopy=False)))
+        return super().prune(study, trial)
+
+    def _get_bracket_id(self, study: optuna.Study, trial: FrozenTrial) -> int:
+        if trial.number in self._left_out:
+            return -1  # of no bracket
+        first = copy.copy(trial)
+        first.number = trial.system_attrs.get("failed_trial", trial.number)  # as Optuna notes it in a copy
+        return super()._get_bracket_id(study, first)
+
+
+class _NotSuperseded:
+    """A study without the trials that others have replaced."""
 
     def __init__(self, study: optuna.Study) -> None:
         self._whole = study
@@ -235,7 +251,9 @@ class _NotAbandoned:
         return getattr(self._whole, name)
 
     def get_trials(self, **arguments: Any) -> list[FrozenTrial]:
-        return [trial for trial in self._whole.get_trials(**arguments) if not _abandoned(trial)]
+        trials = self._whole.get_trials(**arguments)
+        superseded = _superseded(trials)
+        return [trial for trial in trials if trial.number not in superseded]
 
 
 class HeldPoint:
@@ -250,6 +268,7 @@ class HeldPoint:
         self.overrides: Point = _record(waiting)[0]
         self.attempt = 1 + len(RetryHeartbeatStaleTrialCallback.retry_history(waiting))
         self._reported = set(waiting.intermediate_values)
+        self._pruned = False
         self._last = monotonic()
 
     def choose(self) -> bool:
@@ -282,17 +301,16 @@ class HeldPoint:
         if since <= self._study.silence / 6:
             return False
         records = read_metrics(self._study.workdir / self.name)
-        pruned = False
         try:
             self._trial.set_user_attr("summary", summary(records))
-            pruned = self._report(records)
+            self._report(records)
             self._study.storage.record_heartbeat(self._id)
             self._last = monotonic()
         except UpdateFinishedTrialError as error:
             raise Lost(TAKEN) from error
         except (OptunaError, SQLAlchemyError):
             pass  # the storage may be back in a moment; if not, `Lost` follows
-        return pruned
+        return self._pruned
 
     def release(self) -> None:
         """Gives the point back unfinished; does nothing where it is lost."""
@@ -327,15 +345,13 @@ class HeldPoint:
                 raise Lost(TAKEN) from error
         return outcome
 
-    def _report(self, records: list[dict[str, Any]]) -> bool:
-        """Reports validations; returns whether one that is new is too bad to go on."""
-        pruned = False
+    def _report(self, records: list[dict[str, Any]]) -> None:
+        """Reports validations, and notes if one that is new is too bad to go on."""
         for record in records:
             if record["kind"] == "valid" and record["step"] not in self._reported:
                 self._trial.report(record[OBJECTIVE], record["step"])
                 self._reported.add(record["step"])  # only now, for the storage may be away
-                pruned = self._trial.should_prune() or pruned
-        return pruned
+                self._pruned = self._trial.should_prune() or self._pruned  # at once: Optuna says so only once
 
 
 @contextmanager
@@ -365,9 +381,17 @@ def without_password(url: str | None) -> str | None:
 
 
 def try_out(suggest: Callable[[Trial], Point]) -> None:
-    """Calls `suggest` once for nothing, so that a mistake in it is found before anything runs."""
+    """Calls `suggest` for nothing, so that a mistake in it is found before anything runs.
+
+    Values that do not fit together fail one trial alone: it is a mistake if all of several trials are refused.
+    """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    suggest(optuna.create_study().ask())
+    study = optuna.create_study()
+    for _ in range(_TRIES - 1):
+        with suppress(UserError):
+            suggest(study.ask())
+            return
+    suggest(study.ask())
 
 
 def _connect(url: str | None, workdir: Path, silence: int) -> RDBStorage:
@@ -422,6 +446,16 @@ def _is_value(value: Any) -> bool:
     if isinstance(value, list | tuple):
         return all(map(_is_number, value))
     return value is None or isinstance(value, bool) or _is_number(value) or (isinstance(value, str) and is_text(value))
+
+
+def _superseded(trials: list[FrozenTrial]) -> set[int]:
+    """Returns the numbers of the trials that were given back, or have failed and are tried again."""
+    numbers = {trial.number for trial in trials if _abandoned(trial)}
+    for trial in trials:
+        replaced = trial.user_attrs.get("replaces")
+        if isinstance(replaced, int):
+            numbers.add(replaced)
+    return numbers
 
 
 def _abandoned(trial: FrozenTrial) -> bool:

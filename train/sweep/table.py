@@ -20,8 +20,9 @@ def as_records(points: Sequence[PointStatus], config: dict[str, Any]) -> list[di
     """Returns a flat dict for each point, best first; `config`, dotted key to value, is what they depart from.
 
     Points that are done come first, those of the lowest nll before others; the best of them is marked. Keys are
-    "point"; "is_best"; each config key whose value is not the same in all; "state", "step", "steps"; the `MEASURES`
-    that `train.sweep.point.summary` explains, None where there is none; "minutes" of training; "reason" or "".
+    "point"; "is_best"; each config key whose value is not the same in all, None where none is chosen yet; "state",
+    "step", "steps"; the `MEASURES` that `train.sweep.point.summary` explains, None where there is none; "minutes" of
+    training; "reason" or "".
     """
     differing = differing_keys(points, config)
     best = best_of(points, config)
@@ -31,7 +32,7 @@ def as_records(points: Sequence[PointStatus], config: dict[str, Any]) -> list[di
         record: dict[str, Any] = {"point": point.name}
         record["is_best"] = best is not None and point.name == best.name
         for key in differing:
-            record[key] = whole.get(key)
+            record[key] = whole.get(key) if point.chosen else None
         record["state"] = point.state
         record["step"] = point.summary.get("step", 0)
         record["steps"] = whole["steps"]
@@ -43,8 +44,8 @@ def as_records(points: Sequence[PointStatus], config: dict[str, Any]) -> list[di
 
 
 def differing_keys(points: Sequence[PointStatus], config: dict[str, Any]) -> list[str]:
-    """Returns the config keys whose value is not the same in all points."""
-    configs = [config | point.overrides for point in points]
+    """Returns the config keys whose value is not the same in all points that have one."""
+    configs = [config | point.overrides for point in points if point.chosen]
     overridden = dict.fromkeys(key for point in points for key in point.overrides)  # a dict, for the order
     differing: list[str] = []
     for key in overridden:
@@ -113,7 +114,7 @@ def _heading(measure: str) -> str:
 def _cells(record: dict[str, Any], keys: Sequence[str]) -> list[str]:
     """Returns the row of a point, whose own keys are `keys`."""
     mark = "*" if record["is_best"] else ""
-    values = [table.setting(record[key]) for key in keys]
+    values = ["" if record[key] is None else table.setting(record[key]) for key in keys]
     step = f"{record['step']:,}/{record['steps']:,}" if record["step"] else ""
     measures = []
     for name in _SHOWN:
