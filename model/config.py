@@ -221,8 +221,8 @@ class ModelConfig:
 
     def _check_prefix(self) -> None:
         """Rejects what cannot attend to a whole prefix."""
-        has_mask = self.mixer == "attention" and self.attention_impl in ("einsum", "chunked")
-        if self.prefix != "none" and (not has_mask or self.encoding.limit):
+        can_mask_a_prefix = self.mixer == "attention" and self.attention_impl in ("einsum", "chunked")
+        if self.prefix != "none" and (not can_mask_a_prefix or self.encoding.limit):
             raise ValueError(
                 f"model.prefix={self.prefix!r} needs model.mixer=attention, model.attention_impl=einsum or chunked, "
                 "and positions other than learned"

@@ -313,12 +313,24 @@ def test_a_trial_that_is_worse_than_others_is_stopped(
     assert trials[0].value == 1.0
 
 
-def test_a_trial_that_was_interrupted_is_compared_with_once(worker: Callable[..., Study], tmp_path: Path) -> None:
-    def validated(held: HeldPoint, nll: float) -> bool:
-        write_valid(tmp_path, held.name, nll)
-        held._last -= 20.0
-        return held.heartbeat()
+def validated(held: HeldPoint, *losses: float) -> bool:
+    """Returns whether the pruner stops a point that has validated these."""
+    write_valid(held._study.workdir, held.name, *losses)
+    held._last -= 20.0
+    return held.heartbeat()
 
+
+def is_the_second_of_eight_pruned(worker: Callable[..., Study]) -> bool:
+    """Returns whether `asha`, by which a quarter go on, stops a trial of 2.0 after that of 1.0 and six worse ones."""
+    here = worker(trials=8, pruner="asha")
+    for nll in (5.0, 6.0, 7.0, 8.0, 9.0, 10.0):
+        held = take(here)
+        validated(held, nll)
+        held.finish(Outcome("pruned", "", {"nll_best": nll}))
+    return validated(take(here), 2.0)
+
+
+def test_a_trial_that_was_interrupted_is_compared_with_once(worker: Callable[..., Study]) -> None:
     here = worker(trials=1, pruner="asha")
     for _ in range(4):
         held = take(here)
@@ -326,12 +338,7 @@ def test_a_trial_that_was_interrupted_is_compared_with_once(worker: Callable[...
         held.release()
     take(here).finish(DONE)
 
-    here = worker(trials=8, pruner="asha")
-    for nll in (5.0, 6.0, 7.0, 8.0, 9.0, 10.0):
-        held = take(here)
-        validated(held, nll)
-        held.finish(Outcome("pruned", "", {"nll_best": nll}))
-    assert not validated(take(here), 2.0)  # the second of eight, of which a quarter go on
+    assert not is_the_second_of_eight_pruned(worker)
 
 
 def test_a_trial_taken_up_again_keeps_what_it_reported(worker: Callable[..., Study], tmp_path: Path) -> None:
@@ -462,13 +469,6 @@ def test_a_validation_is_reported_once_the_storage_is_back(
     assert here.statuses()[0].nll == {1: 3.0}
 
 
-def validated(held: HeldPoint, *losses: float) -> bool:
-    """Returns whether the pruner stops a point that has validated these."""
-    write_valid(held._study.workdir, held.name, *losses)
-    held._last -= 20.0
-    return held.heartbeat()
-
-
 def test_an_interrupted_trial_is_in_one_bracket_of_hyperband_once(worker: Callable[..., Study]) -> None:
     here = worker(trials=1, pruner="hyperband")
     pruner: Any = here.study.pruner
@@ -490,12 +490,7 @@ def test_a_trial_that_was_tried_again_is_compared_with_once(worker: Callable[...
         here.enqueue({"trial-000": None}, suggest, retry=True)
     take(here).finish(DONE)
 
-    here = worker(trials=8, pruner="asha")
-    for nll in (5.0, 6.0, 7.0, 8.0, 9.0, 10.0):
-        held = take(here)
-        validated(held, nll)
-        held.finish(Outcome("pruned", "", {"nll_best": nll}))
-    assert not validated(take(here), 2.0)  # the second of eight, of which a quarter go on
+    assert not is_the_second_of_eight_pruned(worker)
 
 
 def test_a_search_some_of_whose_values_do_not_fit_together_is_not_refused() -> None:

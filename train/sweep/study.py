@@ -41,7 +41,7 @@ from train.sweep.point import OBJECTIVE, Lost, Outcome, PointStatus, Summary, su
 
 _NAME = re.compile(r"[\w,=+-][\w.,=+-]*", re.ASCII)  # of a point, and of its folder; `expressions.name_of`
 TAKEN = "lost to another worker"
-_TRIES = 10  # of `suggest`
+_TRIES = 10  # trials that `try_out` draws at most
 _STATES = {
     TrialState.RUNNING: "running",
     TrialState.COMPLETE: "done",
@@ -218,14 +218,14 @@ class Study:
 
 
 class _Asha(SuccessiveHalvingPruner):
-    """Compares a point with each other point once: trials that were given back have copies, which go on."""
+    """Compares a point with each other point once, also where a trial was given back or tried again."""
 
     def prune(self, study: optuna.Study, trial: FrozenTrial) -> bool:
         return super().prune(cast(optuna.Study, _NotSuperseded(study)), trial)
 
 
 class _Hyperband(HyperbandPruner):
-    """The same; a copy stays in the bracket of the first trial, in which it has completed rungs."""
+    """As `_Asha`; a copy stays in the bracket of the first trial, in which it has completed rungs."""
 
     _left_out: frozenset[int] = frozenset()
 
