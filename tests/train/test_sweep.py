@@ -389,6 +389,7 @@ TOLD = """
 import sys
 
 from absl import flags
+from optuna.pruners import HyperbandPruner
 
 from train.sweep import __main__ as cli
 from train.sweep import command
@@ -397,7 +398,8 @@ from train.sweep.point import Outcome
 
 def work(study, command, stop, idle):
     states = [point.state for point in study.statuses()]
-    print(study.study.study_name, type(study.study.pruner).__name__, *states, idle, flush=True)
+    kind = "hyperband" if isinstance(study.study.pruner, HyperbandPruner) else "another pruner"
+    print(study.study.study_name, kind, *states, idle, flush=True)
     held = study.take()
     if held is not None:
         held.finish(Outcome("failed", "why", {}))
@@ -420,9 +422,9 @@ def test_the_flags_of_a_search_reach_its_study(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     told = [line for line in done.stdout.splitlines() if line.startswith("mine ")]
     assert told == [
-        "mine HyperbandPruner waiting waiting 2.0",
-        "mine HyperbandPruner failed waiting 2.0",
-        "mine HyperbandPruner waiting waiting 2.0",
+        "mine hyperband waiting waiting 2.0",
+        "mine hyperband failed waiting 2.0",
+        "mine hyperband waiting waiting 2.0",
     ]
 
 
