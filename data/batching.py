@@ -39,23 +39,29 @@ def make_batch(records: Sequence[Record], planned: PlannedBatch) -> Batch:
         planned: which pairs each row holds, and how long rows are.
     """
     sources = [source for source, _ in records]
+    targets = [target for _, target in records]
     source, _ = _make_side(sources, planned)
-    target, labels_bt = make_text_batch([(target,) for _, target in records], planned)
+    target, labels_bt = _make_target_side(targets, planned)
     return Batch(source, target, labels_bt)
 
 
 def make_text_batch(records: Sequence[Record], planned: PlannedBatch) -> TextBatch:
     """Returns the arrays of a planned batch of a text; arguments as `make_batch`."""
     texts = [text for (text,) in records]
-    labels, starts = _make_side(texts, planned)
-    # The input is the labels moved to the right by one.
-    flat_out = labels.ids_bt.ravel()
-    flat_in = np.zeros_like(flat_out)
-    flat_in[1:] = flat_out[:-1]
-    flat_in[starts] = BOS
-    flat_in[labels.segments_bt.ravel() == 0] = PAD
-    in_bt = flat_in.reshape(labels.ids_bt.shape)
-    return TextBatch(labels._replace(ids_bt=in_bt), labels.ids_bt)
+    target, labels_bt = _make_target_side(texts, planned)
+    return TextBatch(target, labels_bt)
+
+
+def _make_target_side(sentences: list[np.ndarray], planned: PlannedBatch) -> tuple[Tokens, Int32[np.ndarray, "b t"]]:
+    """Returns the decoder's input, which is the labels moved to the right by one behind BOS, and the labels."""
+    labels, starts_i = _make_side(sentences, planned)
+    flat_labels = labels.ids_bt.ravel()
+    flat_inputs = np.zeros_like(flat_labels)
+    flat_inputs[1:] = flat_labels[:-1]
+    flat_inputs[starts_i] = BOS
+    flat_inputs[labels.segments_bt.ravel() == 0] = PAD
+    inputs_bt = flat_inputs.reshape(labels.ids_bt.shape)
+    return labels._replace(ids_bt=inputs_bt), labels.ids_bt
 
 
 def _make_side(sentences: list[np.ndarray], planned: PlannedBatch) -> tuple[Tokens, np.ndarray]:

@@ -109,32 +109,41 @@ def _trained_tokenizer(cfg_data: ConfigDict, cache: Path) -> Tokenizer:
     with contextlib.suppress(OSError, UnicodeDecodeError):  # absent or damaged: learned again below
         if sha256(path) == read_bytes(digest).decode():
             return open_tokenizer(path)
-    tokenizer: Tokenizer
     if units == "subwords":
-        if not cfg_data.vocab_size:
-            raise UserError(
-                "data.vocab_size is 0: say how many subwords to learn (0, for all, is only for words and characters)"
-            )
-        count = corpus.size()
-        total = None if count is None else corpus.sides * count
-        job = f"learning {cfg_data.vocab_size:,} subwords from {named(corpus, count)}"
-        with Progress(job, "lines", total=total) as progress:
-            lines = progress.count(text for pair in corpus.pairs() for text in pair)
-            tokenizer = Tokenizer.train(
-                lines,
-                cfg_data.vocab_size,
-                path,
-                normalisation=cfg_data.normalisation,
-                lowercase=cfg_data.lowercase,
-                symbols=corpus.symbols,
-            )
+        tokenizer = _learned_subwords(cfg_data, corpus, path)
     else:
-        with Progress(f"counting the {units} of {corpus.spec}", "records", total=corpus.size()) as progress:
-            tokenizer = Symbols.of(progress.count(corpus.pairs()), cfg_data.vocab_size, units, cfg_data.joiner)
+        tokenizer = _counted_symbols(cfg_data, corpus, units)
         tokenizer.save(path)
     with contextlib.suppress(OSError):  # it is then learned again next time
         write_text(digest, tokenizer.sha256)
     return tokenizer
+
+
+def _learned_subwords(cfg_data: ConfigDict, corpus: Corpus, path: Path) -> Tokenizer:
+    """Returns a tokenizer of subwords that are learned from all sides of a corpus; it is also written to `path`."""
+    if not cfg_data.vocab_size:
+        raise UserError(
+            "data.vocab_size is 0: say how many subwords to learn (0, for all, is only for words and characters)"
+        )
+    count = corpus.size()
+    total = None if count is None else corpus.sides * count
+    job = f"learning {cfg_data.vocab_size:,} subwords from {named(corpus, count)}"
+    with Progress(job, "lines", total=total) as progress:
+        lines = progress.count(text for pair in corpus.pairs() for text in pair)
+        return Tokenizer.train(
+            lines,
+            cfg_data.vocab_size,
+            path,
+            normalisation=cfg_data.normalisation,
+            lowercase=cfg_data.lowercase,
+            symbols=corpus.symbols,
+        )
+
+
+def _counted_symbols(cfg_data: ConfigDict, corpus: Corpus, units: str) -> Tokenizer:
+    """Returns the vocabulary of a corpus that is in words or characters."""
+    with Progress(f"counting the {units} of {corpus.spec}", "records", total=corpus.size()) as progress:
+        return Symbols.of(progress.count(corpus.pairs()), cfg_data.vocab_size, units, cfg_data.joiner)
 
 
 def _units(cfg_data: ConfigDict, corpus: Corpus) -> str:

@@ -173,21 +173,7 @@ class TrainingBatches(EndlessBatches[Batch | TextBatch]):
             UserError: the row lengths and the maximum length of `cfg_data` are inconsistent.
         """
         super().__init__(shard)
-        key, longest_row = _longest_row(cfg_data)
-        if cfg_data.batching == "window" and prepared.lengths.shape[1] != 1:
-            raise UserError("data.batching is window; that is for texts, and data.train has pairs: take bucket or pack")
-        if cfg_data.batching != "window" and cfg_data.max_length > longest_row:
-            raise UserError(
-                f"data.max_length is {cfg_data.max_length}, but {key} is {longest_row}: a pair of"
-                f" {cfg_data.max_length} tokens would fit no row"
-            )
-        longest = int(prepared.lengths.max())
-        # Lines are no longer than `data.max_length`; a text in characters is one sequence.
-        if cfg_data.batching != "window" and prepared.lengths.shape[1] == 1 and longest > longest_row:
-            raise UserError(
-                f"data.batching is {cfg_data.batching}, and data.train has a text of {longest:,} tokens; {key} is"
-                f" {longest_row}: take window, which cuts a text into rows"
-            )
+        _check_rows(prepared.lengths, cfg_data)
         self._prepared = prepared
         self._seed = seed
         self._batching = cfg_data.batching
@@ -214,10 +200,30 @@ class TrainingBatches(EndlessBatches[Batch | TextBatch]):
         return _read(self._prepared, planned, epoch)
 
 
-def _longest_row(cfg_data: ConfigDict) -> tuple[str, int]:
-    if cfg_data.batching in ("pack", "window"):
-        return "data.pack_length", cfg_data.pack_length
-    return "the largest of data.buckets", cfg_data.buckets[-1]
+def _check_rows(lengths_nk: Int32[np.ndarray, "n sides"], cfg_data: ConfigDict) -> None:
+    """Raises a `UserError` unless training records of these lengths fit the rows that `data.batching` makes."""
+    is_text = lengths_nk.shape[1] == 1
+    if cfg_data.batching == "window":  # which cuts a text of any length
+        if not is_text:
+            raise UserError("data.batching is window; that is for texts, and data.train has pairs: take bucket or pack")
+        return
+    key = "the largest of data.buckets"
+    longest_row = cfg_data.buckets[-1]
+    if cfg_data.batching == "pack":
+        key = "data.pack_length"
+        longest_row = cfg_data.pack_length
+    if cfg_data.max_length > longest_row:
+        raise UserError(
+            f"data.max_length is {cfg_data.max_length}, but {key} is {longest_row}: a pair of"
+            f" {cfg_data.max_length} tokens would fit no row"
+        )
+    longest = int(lengths_nk.max())
+    # Lines are no longer than `data.max_length`; a text in characters is one sequence.
+    if is_text and longest > longest_row:
+        raise UserError(
+            f"data.batching is {cfg_data.batching}, and data.train has a text of {longest:,} tokens; {key} is"
+            f" {longest_row}: take window, which cuts a text into rows"
+        )
 
 
 def row_lengths(cfg_data: ConfigDict) -> list[int]:

@@ -7,7 +7,7 @@ and the record of `paper.table1`. `paper.rows` knows which row of a table a run 
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -129,24 +129,34 @@ def find_records(folder: Path) -> Records:
     if not folder.is_dir():
         raise UserError(f"--runs={folder}: there is no such folder; give one that holds run folders or records")
     records = Records([], [], [], [])
-    for place, folders, files in os.walk(folder):
-        without_runs = _OF_A_RUN if "config.json" in files else set()
-        if (Path(place) / "sweep" / "plan.json").is_file():  # anyone may call a folder of runs "sweep"
-            without_runs = without_runs | {"sweep"}
-        folders[:] = sorted(name for name in folders if name not in without_runs and not name.startswith("."))
-        json_files = sorted(name for name in files if name.endswith(".json"))
-        if "config.json" in json_files:  # a run's folder: what else is in it belongs to the run
-            json_files = ["config.json"]
-        # Of links only those to runs are followed, since others may lead anywhere.
-        linked = [name for name in folders if (Path(place) / name).is_symlink()]
-        json_files += [f"{name}/config.json" for name in linked if (Path(place) / name / "config.json").is_file()]
-        for name in json_files:
-            try:
-                _read(Path(place) / name, records)
-            except UserError as error:
-                records.notes.append(f"left out: {error}")
+    for path in _json_files(folder):
+        try:
+            _read(path, records)
+        except UserError as error:
+            records.notes.append(f"left out: {error}")
     records.layers.sort(key=lambda measured: str(measured.get("time", "")))
     return records
+
+
+def _json_files(folder: Path) -> Iterator[Path]:
+    """Yields the files in which there may be something to read: of a run's folder, its config alone."""
+    for walked, folders, files in os.walk(folder):
+        place = Path(walked)
+        is_run = "config.json" in files
+        without_runs = _OF_A_RUN if is_run else set()
+        if (place / "sweep" / "plan.json").is_file():  # anyone may call a folder of runs "sweep"
+            without_runs = without_runs | {"sweep"}
+        # `os.walk` goes on with the folders that are left in this list, in its order.
+        folders[:] = sorted(name for name in folders if name not in without_runs and not name.startswith("."))
+        if is_run:
+            yield place / "config.json"
+        else:
+            yield from sorted(place / name for name in files if name.endswith(".json"))
+        # Of links only those to runs are followed, since others may lead anywhere.
+        for name in folders:
+            config = place / name / "config.json"
+            if (place / name).is_symlink() and config.is_file():
+                yield config
 
 
 def _read(path: Path, records: Records) -> None:

@@ -199,16 +199,17 @@ def table(records: dict[str, RunRecord]) -> str:
     signatures: dict[str, list[str]] = {}
     shown = {name: as_row(record) for name, record in sorted(records.items())}
     for name, row in shown.items():
-        (scored,) = row.scored
-        record = scored.run
-        scores = scored.scores
+        record = records[name]
+        (evaluation,) = record.evaluations
+        scores = evaluation.scores
         # A run whose text is lower-cased never writes a capital: what readings with case say of it is of case alone.
         cased = {key for key, signature in scores["signatures"].items() if "case:mixed" in signature}
         left_out = cased if _lowers(record) else set()
+        readings = ["" if key in left_out else f"{scores[key]:.2f}" for key in COLUMNS.values()]
         rows.append(
             (
                 _linked(name, row, "../results"),
-                *("" if key in left_out else f"{scores[key]:.2f}" for key in COLUMNS.values()),
+                *readings,
                 f"{scores['params']:,}",
                 _seeds(record),
                 f"{record.device['kind']}, {record.device['cpus']}",

@@ -178,15 +178,16 @@ def _fitting(runs: list[RunRecord], config: dict[str, Any], split: str, measure:
     fitting: list[ScoredRun] = []
     averages = config["decode"]["checkpoint"].startswith("average:")
     for run in runs:
-        if averages and not _is_spaced_alike(run, config):
+        if run.problem or (averages and not _is_spaced_alike(run, config)):
             continue
         for evaluation in run.evaluations:
-            if evaluation.members != members:
-                continue
             scores = evaluation.scores
-            is_searched = "beam" not in scores or _is_searched_alike(scores, run, config)
-            if not run.problem and measure in scores and is_searched and fits(scores, config, split, run.steps):
-                fitting.append(ScoredRun(run, evaluation.scores, evaluation.lines))
+            if evaluation.members != members or measure not in scores:
+                continue
+            if "beam" in scores and not _is_searched_alike(scores, run, config):
+                continue
+            if fits(scores, config, split, run.steps):
+                fitting.append(ScoredRun(run, scores, evaluation.lines))
     return fitting
 
 

@@ -80,6 +80,8 @@ UNUSED = {
     "vision": ("model.output_bias", "model.scale_embeddings", "model.scale_logits", "model.tie_embeddings"),
 }
 
+Require = Callable[[str, bool, str], None]  # a key, whether its value is right, and what it must be
+
 
 def check(cfg: ConfigDict, default: ConfigDict) -> None:
     """Raises a `UserError` naming the first key that is unknown or missing, or has the wrong type or value.
@@ -91,9 +93,20 @@ def check(cfg: ConfigDict, default: ConfigDict) -> None:
     defaults = flat(default.to_dict())
 
     def require(key: str, right: bool, what: str) -> None:
-        _require(right, key, given[key], what)
+        _require(key, given[key], right, what)
 
     _check_ranges(given, require)
+    _check_text(given, require)
+    _check_model(given, defaults, require)
+    _check_optimiser(given, defaults, require)
+    buckets = given["data.buckets"]
+    positive = len(buckets) > 0 and buckets[0] >= 1
+    ascending = all(shorter < longer for shorter, longer in pairwise(buckets))
+    require("data.buckets", positive and ascending, "positive lengths in ascending order")
+
+
+def _check_text(given: dict[str, Any], require: Require) -> None:
+    """Checks how text is read: whether it fits the task, and one key another."""
     task = given["task"]
     units = given["data.units"]
     reads_symbols = task in (*tasks.TRANSLATION, "language_model")
@@ -107,6 +120,10 @@ def check(cfg: ConfigDict, default: ConfigDict) -> None:
     fits = (given["data.classes"] != "") == (task == "classification")
     require("data.classes", fits, "two classes or more for task classification, and empty for others")
 
+
+def _check_model(given: dict[str, Any], defaults: dict[str, Any], require: Require) -> None:
+    """Checks whether the model is one of the task, and that no key is set which it would ignore."""
+    task = given["task"]
     has_prefix = given["model.prefix"] != "none"
     fits = has_prefix == (task == "prefix_lm")
     require("model.prefix", fits, "full or causal for task prefix_lm, and none for others")
@@ -127,10 +144,13 @@ def check(cfg: ConfigDict, default: ConfigDict) -> None:
         off = defaults[key]
         require(key, given[key] == off, f"{off} for task {task}, whose model would ignore it")
 
+
+def _check_optimiser(given: dict[str, Any], defaults: dict[str, Any], require: Require) -> None:
+    """Checks whether the optimiser, its schedule and its average fit the model, and one another."""
     optimiser = given["optim.name"]
     require("optim.b1", given["optim.b1"] > 0 or optimiser != "ademamix", "above 0 with optim.name=ademamix")
-    fits = optimiser != "muon" or not is_recurrent
-    require("optim.name", fits, f"another for task {task}, which has none of the matrices that muon is for")
+    fits = optimiser != "muon" or given["model.recurrent"] == "none"
+    require("optim.name", fits, f"another for task {given['task']}, which has none of the matrices that muon is for")
     decays = optimiser not in ("adam", "adafactor")
     require("optim.weight_decay", decays or not given["optim.weight_decay"], f"0 with optim.name={optimiser}")
     if optimiser == "adafactor":
@@ -152,13 +172,8 @@ def check(cfg: ConfigDict, default: ConfigDict) -> None:
             what = " or ".join(map(str, derived))
             require(key, given[key] in derived, f"{what} with model.parametrisation=mup")
 
-    buckets = given["data.buckets"]
-    positive = len(buckets) > 0 and buckets[0] >= 1
-    ascending = all(shorter < longer for shorter, longer in pairwise(buckets))
-    require("data.buckets", positive and ascending, "positive lengths in ascending order")
 
-
-def _check_ranges(given: dict[str, Any], require: Callable[[str, bool, str], None]) -> None:
+def _check_ranges(given: dict[str, Any], require: Require) -> None:
     """Checks what each value may be by itself."""
     for key, values in CHOICES.items():
         require(key, given[key] in values, f"one of {', '.join(values)}")
@@ -202,9 +217,9 @@ def check_device(cfg: ConfigDict) -> None:
     impl = cfg.model.attention_impl
     device = jax.default_backend()
     runs = impl not in PLATFORMS or PLATFORMS[impl] == device
-    _require(runs, "model.attention_impl", impl, f"einsum on this device ({device})")
+    _require("model.attention_impl", impl, runs, f"einsum on this device ({device})")
 
 
-def _require(right: bool, key: str, value: Any, what: str) -> None:
+def _require(key: str, value: Any, right: bool, what: str) -> None:
     if not right:
         raise UserError(f"config: {key} is {value!r}; it must be {what}")

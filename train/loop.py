@@ -23,6 +23,7 @@ from run.folder import as_json, model_config, open_folder, record_launch
 from run.records import read_metrics
 from run.sharding import make_mesh, place_rows, placed_shapes, shardings
 from run.signals import Signals
+from tasks.task import Batches
 from train import amx
 from train.diagnose import make_diagnosis
 from train.job import Job, open_job
@@ -95,19 +96,13 @@ def train(
         validate_params = partial(validate, job, make_eval_step(job.objective, options), mesh)
 
         checkpoints = Checkpoints(workdir / "checkpoints", cfg.checkpoint)
-        init_record = None
         latest = checkpoints.latest()
         if latest is None:
-            state = jax.jit(init, out_shardings=shardings(placed))(init_key)
-            if init_from is not None:
-                params, init_record = warm_start(init_from, state.params, workdir)
-                state = state.replace(params=params)
+            new_state = jax.jit(init, out_shardings=shardings(placed))
+            state, init_record = _with_parameters_of(init_from, new_state(init_key), workdir)
         else:
-            check_unchanged(workdir, latest)
-            state, position = checkpoints.restore(placed)
-            job.batches.set_state(position)
-            if _is_of_a_signal(workdir, checkpoints, latest, position):
-                checkpoints.mark_temporary(latest)
+            state = _resumed(workdir, checkpoints, latest, placed, job.batches)
+            init_record = None
         first = int(state.step) + 1
         trace = Profile(workdir, profile, first)
         if is_main():
@@ -152,6 +147,26 @@ def train(
             if ended:
                 reporter.message(f"{workdir} has ended: {patience}")
     return signals.exit_code
+
+
+def _with_parameters_of(
+    source: str | None, state: TrainState, workdir: Path
+) -> tuple[TrainState, dict[str, Any] | None]:
+    """Returns a new state with the parameters of the run that `source` names, if any, and what is recorded of it."""
+    if source is None:
+        return state, None
+    params, record = warm_start(source, state.params, workdir)
+    return state.replace(params=params), record
+
+
+def _resumed(workdir: Path, checkpoints: Checkpoints, step: int, placed: TrainState, batches: Batches) -> TrainState:
+    """Returns the state of the latest checkpoint, that of `step`, and moves the batches to where it was saved."""
+    check_unchanged(workdir, step)
+    state, position = checkpoints.restore(placed)
+    batches.set_state(position)
+    if _is_of_a_signal(workdir, checkpoints, step, position):
+        checkpoints.mark_temporary(step)
+    return state
 
 
 def _updates(training: Training, state: TrainState, key: PRNGKeyArray, first: int, saved_at: float) -> bool:

@@ -56,7 +56,7 @@ class _Totals:
     loss_sum: float = 0.0
     nll_sum: float = 0.0
     target_tokens: float = 0.0  # that are predicted
-    tokens: int = 0  # that the model reads, on both sides, without padding
+    input_tokens: int = 0  # that the model reads, on both sides, without padding
     positions: int = 0  # the same with padding
     flops: int = 0
 
@@ -147,7 +147,7 @@ class Reporter:
         self._totals.loss_sum += loss_sum
         self._totals.nll_sum += float(sums.loss.nll_sum)
         self._totals.target_tokens += float(sums.loss.tokens)
-        self._totals.tokens += int(sums.tokens)
+        self._totals.input_tokens += int(sums.input_tokens)
         self._totals.positions += positions
         self._totals.flops += flops
         self._diagnosis = diagnosis or self._diagnosis
@@ -192,7 +192,7 @@ class Reporter:
             "gradient_norm": gradient_norm,
             "learning_rate": float(self._rate(step)),
             "tokens_per_second": totals.target_tokens / window_seconds,
-            "non_pad_share": totals.tokens / totals.positions,
+            "non_pad_share": totals.input_tokens / totals.positions,
             "seconds": seconds,
         }
         if self._peak and totals.flops:

@@ -30,7 +30,7 @@ class Sums(NamedTuple):
     """What one update reports about its batch; everything but `gradient_norm` can be summed across updates."""
 
     loss: Loss
-    tokens: Int[Array, ""]  # input tokens of the model, without padding
+    input_tokens: Int[Array, ""]  # that the model reads, without padding; `loss.tokens` are those that it predicts
     gradient_norm: Float[Array, ""]  # of the mean loss, before clipping; finite unless the update went wrong
 
 

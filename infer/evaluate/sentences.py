@@ -72,9 +72,9 @@ def translate(
 
     The time includes compilation; `job` and `unit` name the work.
     """
-    models, params = as_one(runs)
+    model_config, params = as_one(runs)
     tokenizer = runs[0].tokenizer
-    translator = Translator(models, tokenizer, decoding, batch_tokens=batch_tokens)
+    translator = Translator(model_config, tokenizer, decoding, batch_tokens=batch_tokens)
     started = time.perf_counter()
     with Progress(job, unit, total=len(sentences.sources)) as progress:
         translations = translator.translate(params, sentences.sources, progress=progress.update)

@@ -39,8 +39,8 @@ def score(
         for name, as_is in bleu.scores_as_is(hypotheses, joined).items():
             values[name] = as_is.value
             signatures[name] = as_is.signature
-    models, params = as_one(runs)
-    values["perplexity"] = perplexity(models, params, tokenizer, sources, references)
+    model_config, params = as_one(runs)
+    values["perplexity"] = perplexity(model_config, params, tokenizer, sources, references)
     signatures["perplexity"] = f"unit:{unit}|vocabulary:{tokenizer.vocab_size}|eos:yes|smoothing:none"
     return {**values, "signatures": signatures}
 
@@ -77,8 +77,8 @@ def evaluate(
     joined = [model_run.tokenizer.joined(line) for line in references]
     scores = score(runs, sources, hypotheses, references, sentences.language)
     if has_oracle_length:
-        models, params = as_one(runs)
-        oracle = oracle_length.exact_match(models, params, model_run.tokenizer, sources, references)
+        model_config, params = as_one(runs)
+        oracle = oracle_length.exact_match(model_config, params, model_run.tokenizer, sources, references)
         scores[bleu.ORACLE] = oracle.value
         scores["signatures"][bleu.ORACLE] = oracle.signature
     record = {

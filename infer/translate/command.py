@@ -32,10 +32,11 @@ def main(options: Any) -> None:
     rules = {name: options[name].value for name in RULES}
     chosen = decoding(options, runs[0].config, nbest=options.nbest, sampling=sampling, **rules)
 
-    models, params = as_one(runs)
-    tree = jax.device_put(params)
+    model_config, params = as_one(runs)
+    params = jax.device_put(params)
+    tokenizer = runs[0].tokenizer
     batch_tokens = options.batch_tokens or FULL_BATCH
-    translator = Translator(models, runs[0].tokenizer, chosen, max_input=options.max_input, batch_tokens=batch_tokens)
+    translator = Translator(model_config, tokenizer, chosen, max_input=options.max_input, batch_tokens=batch_tokens)
 
     interactive = sys.stdin.isatty()
     chunk = options.chunk or (1 if interactive else CHUNK)
@@ -46,17 +47,17 @@ def main(options: Any) -> None:
     elif total is None:
         source = Arriving(sys.stdin.fileno())
     if options.explain:
-        source = explained(source, models, tree, runs[0].tokenizer, chosen, Path(options.explain))
+        source = explained(source, model_config, params, tokenizer, chosen, Path(options.explain))
     first = None if interactive or options.chunk else first_chunk(sys.stdout.fileno())
     if options.columns:
         columns = [int(column) for column in options.columns]
         outputs = translate_columns(
-            translator, tree, source, columns, chunk, interactive=interactive, total=total, first=first
+            translator, params, source, columns, chunk, interactive=interactive, total=total, first=first
         )
     else:
         outputs = translate_stream(
             translator,
-            tree,
+            params,
             source,
             chunk=chunk,
             nbest=options.nbest,

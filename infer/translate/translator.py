@@ -8,8 +8,6 @@ On a CPU several batches are translated at once, each in a thread of its own.
 
 import dataclasses
 import functools
-import itertools
-import re
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +22,7 @@ from base.ids import EOS, UNK
 from data.length_batches import LengthBatch, length_batches
 from data.tokenizer import STAND_IN, Tokenizer
 from infer.runs import Run
+from infer.translate.breaks import begins_in_chinese_or_japanese, break_of, joined_by_script
 from infer.translate.options import FULL_BATCH, Decoding, chosen
 from infer.translate.stages import find
 from model.config import ModelConfig
@@ -41,20 +40,6 @@ SMALL_SHARE = 4  # a small batch has 1 / SMALL_SHARE of the rows of a full one, 
 AT_ONCE = 4  # batches on a CPU, whose processors one batch of a small model keeps busy only half of the time
 NARROW_BEAM = 4  # the largest beam with which `AT_ONCE` batches are in memory; wider beams and ensembles have fewer
 WIDE_BEAM = 32  # the largest beam for a full batch: memory for attention over all beams' keys grows with the square
-
-# Where to cut a line, the best first. In scripts without spaces closing quotes and brackets stay with their sentence.
-_BREAKS = (
-    r"(?<=[.!?])\s+|[。！？]+[」』”’）]*\s*",
-    r"(?<=[,;:])\s+|[、，；：]\s*",
-    r"\s+",
-    r"(?=.)",
-)
-# After these, Chinese and Japanese have no space.
-_WITHOUT_SPACE = re.compile(r"([。！？][」』”’）]*|[、，；：」』）])$")
-# Nor between two of their characters, with any punctuation between them: NFKC makes some of it ASCII.
-_CHARACTER = r"[\u3005-\u3007\u3040-\u30ff\u3400-\u9fff]"
-_ENDS_IN_ONE = re.compile(rf"{_CHARACTER}[^\w\s]*$")
-_BEGINS_WITH_ONE = re.compile(rf"[^\w\s]*{_CHARACTER}")
 
 
 class Hypothesis(NamedTuple):
@@ -82,6 +67,13 @@ class Translation(NamedTuple):
     def text(self) -> str:
         """The text of the best translation."""
         return self.hypotheses[0].text
+
+
+class _Row(NamedTuple):
+    """A line, or a piece of one that is too long, as the model reads it: subwords and EOS. `line` is its number."""
+
+    line: int
+    ids: list[int]
 
 
 NOTHING = Hypothesis("", 0.0, 0.0, ())
@@ -165,18 +157,17 @@ class Translator:
         plain_search = self._decoding.sampling is None and self._decoding.groups == 1
         if required_of and not plain_search:
             raise UserError("a prefix or phrases can be required of plain search only, not of samples or groups")
-        rows: list[list[int]] = []
-        row_lines: list[int] = []
-        rows_of_line: list[range] = []
+        rows: list[_Row] = []
         for line, text in enumerate(texts, first_line):
             pieces = self._pieces(line, text, must_be_whole=line in required_of)
-            rows_of_line.append(range(len(rows), len(rows) + len(pieces)))
-            rows += pieces
-            row_lines += [line] * len(pieces)
+            rows += [_Row(line, [*ids, EOS]) for ids in pieces]
         with jax.set_mesh(self._mesh):
             placed = place_params(self._mesh, params)
-            row_hypotheses = self._translate_rows(placed, rows, row_lines, required_of, progress)
-        return [_join([row_hypotheses[row] for row in line_rows]) for line_rows in rows_of_line]
+            row_hypotheses = self._translate_rows(placed, rows, required_of, progress)
+        found: list[list[list[Hypothesis]]] = [[] for _ in texts]  # of each line the hypotheses of its pieces
+        for row, hypotheses in zip(rows, row_hypotheses, strict=True):
+            found[row.line - first_line].append(hypotheses)
+        return [_join(pieces) for pieces in found]
 
     def _pieces(self, line: int, text: str, *, must_be_whole: bool) -> list[list[int]]:
         """Returns the ids of a line in pieces that fit the input limit: none of a line without subwords.
@@ -207,20 +198,19 @@ class Translator:
         rest = text[len(leading) :]
         if len(rest) < 2:
             return [ids[: self._max_input - 1]]
-        place = _break_of(rest)
+        place = break_of(rest)
         # A space between the pieces belongs to neither: a model of characters would read it, and write it twice.
         return self._cut(leading + rest[:place].rstrip()) + self._cut(leading + rest[place:])
 
     def _translate_rows(
         self,
         params: Any,
-        rows: list[list[int]],
-        row_lines: list[int],
+        rows: list[_Row],
         required_of: dict[int, Required],
         progress: Callable[[int], None],
     ) -> list[list[Hypothesis]]:
-        """Returns the hypotheses of each row of ids, whose lines are `row_lines`."""
-        sources = [[*row, EOS] for row in rows]
+        """Returns the hypotheses of each row."""
+        sources = [row.ids for row in rows]
         row_hypotheses: list[list[Hypothesis]] = [[] for _ in rows]
         batches = length_batches(
             [len(source) for source in sources],
@@ -231,16 +221,16 @@ class Translator:
         )
 
         def decode(batch: LengthBatch) -> list[list[Hypothesis]]:
-            lines = [row_lines[row] for row in batch.members]
+            members = [rows[member] for member in batch.members]
             with jax.set_mesh(self._mesh):  # that of the caller is not that of its threads
-                return self._decode(params, batch.padded(sources), lines, required_of)
+                return self._decode(params, members, batch.padded(sources), required_of)
 
         done = 0
         threads = ThreadPoolExecutor(self._at_once)
         try:
             for batch, hypotheses in zip(batches, threads.map(decode, batches), strict=True):
-                for row, hypotheses_of_row in zip(batch.members, hypotheses, strict=True):
-                    row_hypotheses[row] = hypotheses_of_row
+                for member, hypotheses_of_row in zip(batch.members, hypotheses, strict=True):
+                    row_hypotheses[member] = hypotheses_of_row
                 done += len(batch.members)
                 progress(done)
         finally:
@@ -248,40 +238,43 @@ class Translator:
         return row_hypotheses
 
     def _decode(
-        self, params: Any, source_bs: np.ndarray, lines: list[int], required_of: dict[int, Required]
+        self, params: Any, rows: list[_Row], source_bs: np.ndarray, required_of: dict[int, Required]
     ) -> list[list[Hypothesis]]:
-        """Returns the hypotheses of the first rows of a batch, those of `lines`; the others are padding."""
+        """Returns the hypotheses of `rows`, the first of the batch `source_bs`, in which padding follows them."""
         arrays: dict[str, Any] = {"inputs_bs": shard_rows(self._mesh, source_bs)}
-        required = [required_of.get(line, Required()) for line in lines]
-        rules = self._rules_of(required, lines, source_bs)
+        rules = self._rules_of(rows, required_of, len(source_bs))
         if rules is not None:
             arrays["rules"] = rules
         elif self._decoding.sampling is not None:
-            padding = [0] * (len(source_bs) - len(lines))
-            line_b = np.array(lines + padding, np.uint32)
+            padding = [0] * (len(source_bs) - len(rows))
+            line_b = np.array([row.line for row in rows] + padding, np.uint32)
             fold_in_lines = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
             arrays["keys_b"] = fold_in_lines(self._key, shard_rows(self._mesh, line_b))
         outputs = self._find(params, **arrays)
-        return [self._hypotheses(outputs, row)[: self._decoding.nbest] for row in range(len(lines))]
+        return [self._hypotheses(outputs, row)[: self._decoding.nbest] for row in range(len(rows))]
 
-    def _rules_of(self, required: list[Required], lines: list[int], source_bs: np.ndarray) -> Rules | None:
-        """Returns the rules of a batch; None if there are none, which is another, faster program."""
+    def _rules_of(self, rows: list[_Row], required_of: dict[int, Required], size: int) -> Rules | None:
+        """Returns the rules of a batch of `size` rows; None if there are none, which is another, faster program."""
         encode = self.tokenizer.target.encode
-        prefixes = [encode(wish.prefix) for wish in required]
-        phrases = [[ids for ids in map(self._phrase, wish.phrases) if ids] for wish in required]
-        for row, line in enumerate(lines):
-            _check_known(line, [prefixes[row], *phrases[row]])
-            needed = len(prefixes[row]) + sum(map(len, phrases[row])) + 1  # and EOS
-            source_length = int((source_bs[row] > 0).sum())
-            self._check_room(line, source_length, needed)
+        prefixes: list[list[int]] = []
+        phrases: list[list[list[int]]] = []
+        for row in rows:
+            wish = required_of.get(row.line, Required())
+            prefix = encode(wish.prefix)
+            row_phrases = [ids for ids in map(self._phrase, wish.phrases) if ids]
+            _check_known(row.line, [prefix, *row_phrases])
+            needed = len(prefix) + sum(map(len, row_phrases)) + 1  # and EOS
+            self._check_room(row, needed)
+            prefixes.append(prefix)
+            phrases.append(row_phrases)
         rules = self._rules
         if not any(prefixes) and not any(phrases):
             return None if rules == Rules() else rules
         if any(prefixes):
-            prefix_bp = _padded_prefixes(prefixes, len(source_bs))
+            prefix_bp = _padded_prefixes(prefixes, size)
             rules = dataclasses.replace(rules, prefix_bp=shard_rows(self._mesh, prefix_bp))
         if any(phrases):
-            phrases_bcl = _padded_phrases(phrases, len(source_bs))
+            phrases_bcl = _padded_phrases(phrases, size)
             rules = dataclasses.replace(rules, phrases_bcl=shard_rows(self._mesh, phrases_bcl))
         return rules
 
@@ -289,21 +282,22 @@ class Translator:
         """Returns the ids of a phrase within a sentence: in Chinese and Japanese no space comes before it."""
         target = self.tokenizer.target
         alone = target.encode(text)
-        if target.units != "subwords" or not _BEGINS_WITH_ONE.match(text) or UNK in alone:
+        if target.units != "subwords" or not begins_in_chinese_or_japanese(text) or UNK in alone:
             return alone
         before = target.encode(STAND_IN)
         return target.encode(STAND_IN + text)[len(before) :]
 
-    def _check_room(self, line: int, source_length: int, needed: int) -> None:
+    def _check_room(self, row: _Row, needed: int) -> None:
         """Raises a `UserError` if a line's translation may not have the `needed` subwords, EOS among them."""
-        room = source_length + self._decoding.extra_length
+        room = len(row.ids) + self._decoding.extra_length
         cure = "raise --extra_length"
         if self._positions is not None and self._positions < room:
             room = self._positions
             cure = "the model has no more learned positions"
         if needed > max(room, 1):
             raise UserError(
-                f"line {line}: its translation may have {room} subwords, and what is required takes {needed}; {cure}"
+                f"line {row.line}: its translation may have {room} subwords, and what is required takes {needed};"
+                f" {cure}"
             )
 
     def _hypotheses(self, outputs: Hypotheses, row: int) -> list[Hypothesis]:
@@ -339,18 +333,6 @@ def search_of(decoding: Decoding) -> tuple[Callable[..., Search], dict[str, Any]
     if decoding.groups > 1:
         return diverse_search, {**options, "groups": decoding.groups, "diversity": decoding.diversity}
     return beam_search, {**options, "nbest": decoding.nbest}
-
-
-def _break_of(text: str) -> int:
-    """Returns where to cut a text: in its middle third, at the best kind of break there is, nearest to the middle."""
-    middle = len(text) // 2
-    third = max(1, len(text) // 3)  # so that something is left on both sides
-    for pattern in _BREAKS:
-        ends = [match.end() for match in re.finditer(pattern, text)]
-        places = [end for end in ends if third <= end <= len(text) - third]
-        if places:
-            return min(places, key=lambda place: abs(place - middle))
-    return middle
 
 
 def _check_known(line: int, required: list[list[int]]) -> None:
@@ -393,22 +375,13 @@ def _join(pieces: list[list[Hypothesis]]) -> Translation:
         parts = [piece[min(k, len(piece) - 1)] for piece in pieces]
         joined.append(
             Hypothesis(
-                text=_joined([part.text for part in parts if part.text]),
+                text=joined_by_script([part.text for part in parts if part.text]),
                 score=sum(part.score for part in parts),
                 log_prob=sum(part.log_prob for part in parts),
                 tokens=tuple(token for part in parts for token in part.tokens),
             )
         )
     return Translation(tuple(joined))
-
-
-def _joined(texts: list[str]) -> str:
-    """Returns the texts with spaces between them, but where Chinese and Japanese have none."""
-    joined = "".join(texts[:1])
-    for before, text in itertools.pairwise(texts):
-        is_within = _ENDS_IN_ONE.search(before) and _BEGINS_WITH_ONE.match(text)
-        joined += text if is_within or _WITHOUT_SPACE.search(before) else f" {text}"
-    return joined
 
 
 def note_unknown(count: int, what: str = "text") -> None:

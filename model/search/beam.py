@@ -69,16 +69,16 @@ def most_probable(
     allowed_bmv: Float[Array, "b m v"],
     normaliser_bm1: Float[Array, "b m 1"],
     count: int,
-    penalty_bv: Float[Array, "b v"] | None = None,
+    diversity_penalty_bv: Float[Array, "b v"] | None = None,
 ) -> Extensions:
-    """Returns the `count` most probable extensions, or those that are after `penalty_bv` is subtracted."""
-    if penalty_bv is not None:
-        allowed_bmv = allowed_bmv - penalty_bv[:, None]
+    """Returns the `count` most probable extensions, or those that are after `diversity_penalty_bv` is subtracted."""
+    if diversity_penalty_bv is not None:
+        allowed_bmv = allowed_bmv - diversity_penalty_bv[:, None]
     order_bk, parent_bk, token_bk = top_k(allowed_bmv, normaliser_bm1, state.log_probs_bm[..., None], count)
     log_probs_bk = order_bk
-    if penalty_bv is not None:
-        # Penalties choose the extensions; what is kept of each is the model's own log p.
-        log_probs_bk = log_probs_bk + jnp.take_along_axis(penalty_bv, token_bk, axis=1)
+    if diversity_penalty_bv is not None:
+        # It chooses the extensions; what is kept of each is the model's own log p.
+        log_probs_bk = log_probs_bk + jnp.take_along_axis(diversity_penalty_bv, token_bk, axis=1)
     ids_bkt = _extended(state, parent_bk, token_bk)
     return Extensions(parent_bk, token_bk, log_probs_bk, order_bk, ids_bkt)
 

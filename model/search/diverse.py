@@ -67,8 +67,8 @@ def diverse_search(
         for first in range(0, beam, size):
             own = slice(first, first + size)
             group = _of_group(state, own)
-            penalty_bv = diversity * counts_bv
-            new = most_probable(group, allowed_bmv[:, own], normaliser_bm1[:, own], 2 * size, penalty_bv)
+            diversity_penalty_bv = diversity * counts_bv
+            new = most_probable(group, allowed_bmv[:, own], normaliser_bm1[:, own], 2 * size, diversity_penalty_bv)
             group, parent_bm = update_beams(group, new, penalty_of, penalty_at_limit_b, size, stopping)
             alive_bm = (group.log_probs_bm > -jnp.inf).astype(counts_bv.dtype)
             counts_bv = counts_bv.at[rows_b1, group.token_bm].add(alive_bm)

@@ -51,34 +51,17 @@ def annotate(example: Example, reverse: bool = False) -> AnnotatedPair:
         "german": (example.german, example.german_tokens),
     }
     source, target = ("german", "english") if reverse else ("english", "german")
+    source_text, source_tokens = sides[source]
+    target_text, target_tokens = sides[target]
     if reverse:
         alignment = frozenset((english, german) for english, german in example.alignment)
     else:
         alignment = frozenset((german, english) for english, german in example.alignment)
-    links = example.links._asdict()
-    english_it = {i for i, token in enumerate(example.tree.leaves()) if token.lower() == "it"}
-    german_it = {j for i, j in example.alignment if i in english_it}
-    it = {"english": english_it, "german": german_it}
 
-    def between(language: str) -> dict[str, Cases]:
-        count = len(sides[language][1])
-        verbs = links[f"{language}_particles"]
-        pairs: dict[str, Iterable[tuple[int, int]]] = {
-            "previous": ((i, i - 1) for i in range(1, count)),
-            "next": ((i, i + 1) for i in range(count - 1)),
-            "same": ((i, i) for i in range(count)),
-            "relative": links[f"{language}_relatives"],
-            "subject": links[f"{language}_subjects"],
-            "particle": verbs,
-            "verb": ((particle, verb) for verb, particle in verbs),
-            "antecedent": links[f"{language}_pronouns"],
-            "it": ((q, k) for q, k in links[f"{language}_pronouns"] if q in it[language]),
-        }
-        return {relation: _cases(linked) for relation, linked in pairs.items()}
-
-    cases = {("encoder", relation): source_cases for relation, source_cases in between(source).items()}
+    of_source = _cases_within(example, source, len(source_tokens))
+    cases = {("encoder", relation): source_cases for relation, source_cases in of_source.items()}
     sources_of = _cases(alignment)
-    for relation, target_cases in between(target).items():
+    for relation, target_cases in _cases_within(example, target, len(target_tokens)).items():
         visible: list[tuple[int, int]] = []
         translated: list[tuple[int, int]] = []
         for query, keys in target_cases.items():
@@ -87,9 +70,35 @@ def annotate(example: Example, reverse: bool = False) -> AnnotatedPair:
                 translated += [(query, source_token) for source_token in sources_of.get(key, ())]
         cases["decoder", relation] = _cases(visible)
         cases["cross", relation] = _cases(translated)
-    source_text, source_tokens = sides[source]
-    target_text, target_tokens = sides[target]
     return AnnotatedPair(source_text, target_text, source_tokens, target_tokens, cases, alignment)
+
+
+def _cases_within(example: Example, language: str, count: int) -> dict[str, Cases]:
+    """Returns the cases of each relation between the `count` tokens of the sentence in one language."""
+    links = example.links._asdict()
+    verbs = links[f"{language}_particles"]
+    pronouns = links[f"{language}_pronouns"]
+    it = _it(example, language)
+    pairs: dict[str, Iterable[tuple[int, int]]] = {
+        "previous": ((i, i - 1) for i in range(1, count)),
+        "next": ((i, i + 1) for i in range(count - 1)),
+        "same": ((i, i) for i in range(count)),
+        "relative": links[f"{language}_relatives"],
+        "subject": links[f"{language}_subjects"],
+        "particle": verbs,
+        "verb": ((particle, verb) for verb, particle in verbs),
+        "antecedent": pronouns,
+        "it": ((q, k) for q, k in pronouns if q in it),
+    }
+    return {relation: _cases(linked) for relation, linked in pairs.items()}
+
+
+def _it(example: Example, language: str) -> set[int]:
+    """Returns the tokens "it" of the English sentence, or those of the German one that translate them."""
+    english = {i for i, token in enumerate(example.tree.leaves()) if token.lower() == "it"}
+    if language == "english":
+        return english
+    return {german for i, german in example.alignment if i in english}
 
 
 def _cases(pairs: Iterable[tuple[int, int]]) -> Cases:

@@ -29,7 +29,7 @@ from infer.demo.answers import Demo, check_sentence
 from infer.demo.command import main
 from infer.demo.server import LARGEST, PAGE, listen
 from infer.runs import open_run
-from infer.translate.translator import _joined
+from infer.translate.breaks import joined_by_script
 from tests import tiny
 
 NASTY = "</script><script>alert(1)</script> <img src=x onerror=alert(1)> \u2028 🐕"
@@ -367,4 +367,4 @@ def test_the_page_joins_translations_as_the_command_does_pieces() -> None:
     code = script[begin : script.index("function draw()", begin)]
     program = f"{code} console.log(JSON.stringify({json.dumps(texts)}.map(joined)))"
     done = subprocess.run(["node", "-e", program], capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == [_joined([text for text in line if text]) for line in texts]
+    assert json.loads(done.stdout) == [joined_by_script([text for text in line if text]) for line in texts]

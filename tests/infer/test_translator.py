@@ -18,8 +18,9 @@ from data.imported import Unigram
 from data.symbols import Symbols
 from data.tokenizer import Tokenizer
 from infer.translate import stages
+from infer.translate.breaks import break_of
 from infer.translate.options import Decoding, Sampling
-from infer.translate.translator import Hypothesis, Required, Translator, _break_of, _join
+from infer.translate.translator import Hypothesis, Required, Translator, _join
 from model.config import ModelConfig
 from model.search.state import Hypotheses
 from model.transformer import init_params
@@ -163,7 +164,7 @@ def test_long_lines_are_translated_in_pieces(config, tokenizer, params, capsys):
     ],
 )
 def test_a_line_is_cut_at_the_end_of_a_sentence_if_there_is_one(text: str, first: str) -> None:
-    assert text[: _break_of(text)] == first
+    assert text[: break_of(text)] == first
 
 
 def test_pieces_are_joined_as_their_script_is_written() -> None:

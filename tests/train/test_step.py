@@ -68,14 +68,14 @@ def test_sums_count_tokens_and_the_step_counts_updates(whole: tuple[TrainState, 
     assert int(state.step) == 1
     assert int(sums.loss.tokens) == np.count_nonzero(batch().labels_bt)
     read = np.count_nonzero(batch().source.ids_bt) + np.count_nonzero(batch().target.ids_bt)
-    assert int(sums.tokens) == read
+    assert int(sums.input_tokens) == read
 
 
 def test_a_batch_without_a_token_changes_no_parameter() -> None:
     nothing = jax.tree.map(np.zeros_like, batch())
     state, sums = step_of(model_config())(fresh(model_config()), nothing, KEY)
     assert_close(state.params, fresh(model_config()).params)
-    assert float(sums.loss.tokens) == int(sums.tokens) == 0
+    assert float(sums.loss.tokens) == int(sums.input_tokens) == 0
 
 
 def test_tokens_of_every_sentence_of_a_row_are_counted(whole: tuple[TrainState, Sums]) -> None:
@@ -86,7 +86,7 @@ def test_tokens_of_every_sentence_of_a_row_are_counted(whole: tuple[TrainState, 
         labels_bt,
     )
     _, sums = step_of(model_config())(fresh(model_config()), third, KEY)
-    assert int(sums.tokens) == int(whole[1].tokens)
+    assert int(sums.input_tokens) == int(whole[1].input_tokens)
 
 
 def test_evaluation_is_the_loss_without_dropout(whole: tuple[TrainState, Sums]) -> None:
