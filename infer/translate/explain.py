@@ -44,13 +44,14 @@ Ids = tuple[int, ...]
 
 
 class Node(NamedTuple):
-    """An extension of a hypothesis by one token.
+    """An extension of a hypothesis by one token; `text` is what the tokens up to it spell.
 
     `parent` is the place of the hypothesis among the nodes of the step before, -1 at the first. One that is finished
     has a score, and its `rank` from 1 if it is one of the translations returned, else 0.
     """
 
     token: int
+    text: str
     parent: int
     log_prob: float
     state: str
@@ -59,15 +60,11 @@ class Node(NamedTuple):
 
 
 class BeamTree(NamedTuple):
-    """The search of one sentence: the nodes of each step, most probable first.
-
-    `texts` are what the hypothesis of each node spells, and `pieces` are the labels of the tokens.
-    """
+    """The search of one sentence: the nodes of each step, most probable first, and the labels of their tokens."""
 
     source: str
     decoding: Decoding
     steps: list[list[Node]]
-    texts: list[list[str]]
     pieces: dict[int, str]
 
     def leaves(self) -> list[tuple[list[int], Node]]:
@@ -90,9 +87,8 @@ class BeamTree(NamedTuple):
     def as_json(self) -> dict[str, Any]:
         """Returns what beam_tree.js draws."""
         steps = []
-        for nodes, texts in zip(self.steps, self.texts, strict=True):
-            drawn = zip(nodes, texts, strict=True)
-            steps.append([{**node._asdict(), "token": self.pieces[node.token], "text": text} for node, text in drawn])
+        for nodes in self.steps:
+            steps.append([{**node._asdict(), "token": self.pieces[node.token]} for node in nodes])
         return {
             "source": self.source,
             "beam": self.decoding.beam,
@@ -146,7 +142,6 @@ def _recorded(
     state = _start(model, fixed, params, arrays)
     slots = min(states.FIRST_STEPS, state.steps)
     steps: list[list[Node]] = []
-    texts: list[list[str]] = []
     places: dict[Ids, int] = {(): -1}  # of each kept hypothesis among the nodes of the step before
     ends: dict[Ids, tuple[int, int]] = {}  # of each finished one, its step and its place there
     while bool(states.are_alive(state).any()) and int(state.step) < state.steps:
@@ -154,7 +149,7 @@ def _recorded(
             slots = min(2 * slots, state.steps)
             state = state._replace(cache=state.cache.grow(slots * decoding.beam))
         weighed, state = _step(model, fixed, params, arrays, state)
-        nodes = _nodes(weighed, state, places, decoding)
+        nodes = _nodes(weighed, state, places, tokenizer, decoding)
         places = {}
         for place, (ids, node) in enumerate(nodes):
             if node.state == KEPT:
@@ -162,13 +157,12 @@ def _recorded(
             elif node.state == FINISHED:
                 ends[ids] = (len(steps), place)
         steps.append([node for _, node in nodes])
-        texts.append([tokenizer.decode(ids) for ids, _ in nodes])
     returned = beam_search(model, params, **arrays, **options).result(state.finished)
     _rank(steps, ends, returned)
     tokens = {node.token for nodes in steps for node in nodes}
     before = "\u2009" if tokenizer.units.endswith("words") else ""  # as `labels` has it where a word starts
     pieces = {token: before + labels(tokenizer.pieces([token]))[0] for token in tokens}
-    return BeamTree(text, decoding, steps, texts, pieces)
+    return BeamTree(text, decoding, steps, pieces)
 
 
 @partial(jax.jit, static_argnames=("model", "options"))
@@ -194,7 +188,7 @@ def _rows(ids_bmt: Int[Array, "b m t"], length: int) -> list[Ids]:
 
 
 def _nodes(
-    weighed: Extensions, after: SearchState, places: dict[Ids, int], decoding: Decoding
+    weighed: Extensions, after: SearchState, places: dict[Ids, int], tokenizer: Tokenizer, decoding: Decoding
 ) -> list[tuple[Ids, Node]]:
     """Returns what a step weighed, each with all of its tokens; `places` are those of the hypotheses before it."""
     length = int(after.step)
@@ -214,7 +208,8 @@ def _nodes(
         elif ids in kept:
             state = KEPT if np.isfinite(kept[ids]) else ABANDONED
         score = log_prob / penalty if state == FINISHED else None
-        nodes.append((ids, Node(ids[-1], places[ids[:-1]], log_prob, state, score, 0)))
+        node = Node(ids[-1], tokenizer.decode(ids), places[ids[:-1]], log_prob, state, score, rank=0)
+        nodes.append((ids, node))
     return nodes
 
 

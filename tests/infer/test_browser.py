@@ -330,10 +330,13 @@ TREE = BeamTree(
     source=NASTY,
     decoding=Decoding(beam=2, alpha=0.6, extra_length=1),
     steps=[
-        [Node(7, -1, -0.5, KEPT, None, 0), Node(8, -1, -1.0, KEPT, None, 0), Node(9, -1, -2.0, PRUNED, None, 0)],
-        [Node(2, 0, -1.0, FINISHED, -0.9, 1), Node(2, 1, -1.5, FINISHED, -1.4, 0)],
+        [
+            Node(7, NASTY, -1, -0.5, KEPT, None, 0),
+            Node(8, "b", -1, -1.0, KEPT, None, 0),
+            Node(9, "x" * 50, -1, -2.0, PRUNED, None, 0),
+        ],
+        [Node(2, NASTY, 0, -1.0, FINISHED, -0.9, 1), Node(2, "b", 1, -1.5, FINISHED, -1.4, 0)],
     ],
-    texts=[[NASTY, "b", "x" * 50], [NASTY, "b"]],
     pieces={7: NASTY, 8: "b", 9: "x" * 50, 2: "</s>"},
 )
 
