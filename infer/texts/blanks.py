@@ -16,7 +16,7 @@ from base.tokens import Tokens
 from data.corrupt import MASK
 from data.tokenizer import STAND_IN, Tokenizer
 from infer.runs import Run, finite, open_run
-from infer.translate.stream import by_line, write
+from infer.translate.stream import by_line, lines_of, write
 from model.config import ModelConfig
 from model.masked_lm import MaskedLM
 
@@ -104,4 +104,4 @@ def fill_stream(model_run: Run, source: Iterable[bytes]) -> Iterator[bytes]:
 def main(options: Any) -> None:
     """Fills the blanks in each line of standard input, as `infer.fill` says."""
     model_run = open_run(options.workdir, options.checkpoint, task="masked_lm")
-    write(fill_stream(model_run, sys.stdin.buffer))
+    write(fill_stream(model_run, lines_of(sys.stdin.buffer)))

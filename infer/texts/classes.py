@@ -15,7 +15,7 @@ from base.tokens import Tokens
 from data.classes import classes_of
 from infer.runs import Run, finite, open_run
 from infer.texts.blanks import row
-from infer.translate.stream import by_line, write
+from infer.translate.stream import by_line, lines_of, write
 from model.masked_lm import MaskedLM
 
 
@@ -56,4 +56,4 @@ def classify_stream(model_run: Run, source: Iterable[bytes]) -> Iterator[bytes]:
 def main(options: Any) -> None:
     """Classifies each line of standard input, as `infer.classify` says."""
     model_run = open_run(options.workdir, options.checkpoint, task="classification")
-    write(classify_stream(model_run, sys.stdin.buffer))
+    write(classify_stream(model_run, lines_of(sys.stdin.buffer)))

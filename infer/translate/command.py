@@ -15,7 +15,7 @@ from infer.options import decoding
 from infer.runs import as_one, open_runs
 from infer.translate.explain import explained
 from infer.translate.options import FULL_BATCH, Sampling
-from infer.translate.stream import Arriving, prompted, translate_columns, translate_stream, write
+from infer.translate.stream import Arriving, lines_of, prompted, translate_columns, translate_stream, write
 from infer.translate.translator import Translator
 
 CHUNK = 1_000  # lines
@@ -41,7 +41,7 @@ def main(options: Any) -> None:
     interactive = sys.stdin.isatty()
     chunk = options.chunk or (1 if interactive else CHUNK)
     total = None if interactive else lines_left(sys.stdin.fileno())
-    source: Iterable[bytes] = sys.stdin.buffer
+    source: Iterable[bytes] = lines_of(sys.stdin.buffer)
     if interactive:
         source = prompted(sys.stdin.buffer)
     elif total is None:

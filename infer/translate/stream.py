@@ -7,10 +7,11 @@ import select
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import IO, Any
 
 from base.errors import UserError
 from base.progress import Progress
+from data.lines import LONGEST_LINE
 from infer.translate.consensus import consensus
 from infer.translate.translator import Required, Translation, Translator, note_unknown
 
@@ -20,7 +21,7 @@ EMPTY_NOTES = 5  # lines without a translation that are explained one by one
 
 
 class Arriving:
-    """The lines of a pipe, which may come slowly."""
+    """The lines of a pipe, which may come slowly; it ends with one that is longer than `chunks` allows."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -34,6 +35,8 @@ class Arriving:
             self._lines.extend(line + b"\n" for line in whole)
             while self._lines:
                 yield self._lines.popleft()
+            if len(rest) > LONGEST_LINE:
+                break
         if rest:
             yield rest
 
@@ -42,32 +45,44 @@ class Arriving:
         return not self._lines and not select.select([self._descriptor], [], [], _PATIENCE)[0]
 
 
+def lines_of(file: IO[bytes]) -> Iterator[bytes]:
+    """Returns the lines of a file; one that is longer than `chunks` allows comes in parts, to not fill the memory."""
+    return iter(lambda: file.readline(LONGEST_LINE + 1), b"")
+
+
 def chunks(source: Iterable[bytes], size: int, first: int | None = None) -> Iterator[list[str]]:
     """Yields lines of UTF-8 text without their line feeds, `size` at a time, or those that have come if no more do.
 
     `first` is the size of the first chunk, if it is another.
 
     Raises:
-      UserError: a line is not UTF-8; the lines before it are yielded first.
+      UserError: a line is not UTF-8, or has more than `LONGEST_LINE` bytes; the lines before it are yielded first.
     """
     lines: list[str] = []
     wanted = first or size
     for number, line in enumerate(source, 1):
         text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line  # as `data.lines.read_lines`
         try:
-            lines.append(text.removesuffix(b"\n").decode("utf-8"))
-        except UnicodeDecodeError as error:
+            lines.append(_decoded(text.removesuffix(b"\n")))
+        except UserError as error:
             if lines:
                 yield lines
-            raise UserError(
-                f"standard input, line {number}: not UTF-8 (byte 0x{text[error.start]:02x} at column {error.start + 1})"
-            ) from error
+            raise UserError(f"standard input, line {number}: {error}") from error
         if len(lines) == wanted or (isinstance(source, Arriving) and source.is_idle()):
             yield lines
             lines = []
             wanted = size
     if lines:
         yield lines
+
+
+def _decoded(line: bytes) -> str:
+    if len(line) > LONGEST_LINE:
+        raise UserError(f"longer than {LONGEST_LINE:,} bytes; is this text?")
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(f"not UTF-8 (byte 0x{line[error.start]:02x} at column {error.start + 1})") from error
 
 
 def by_line(source: Iterable[bytes], answer: Callable[[str], str]) -> Iterator[bytes]:

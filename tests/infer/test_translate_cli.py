@@ -6,15 +6,25 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import jax
 import pytest
 
 from base.errors import UserError
+from data.lines import LONGEST_LINE
 from data.tokenizer import Tokenizer
 from infer.translate.options import Decoding, Sampling
-from infer.translate.stream import _with_required, chunks, formatted, translate_columns, translate_stream
+from infer.translate.stream import (
+    Arriving,
+    _with_required,
+    chunks,
+    formatted,
+    lines_of,
+    translate_columns,
+    translate_stream,
+)
 from infer.translate.translator import Hypothesis, Required, Translation, Translator
 from model.config import ModelConfig
 from model.transformer import init_params
@@ -100,6 +110,19 @@ def test_chunks_hold_their_size():
 
 def test_a_byte_order_mark_is_no_part_of_the_first_line():
     assert list(chunks(io.BytesIO(b"\xef\xbb\xbf1\n\xef\xbb\xbf2\n"), 1)) == [["1"], ["\ufeff2"]]
+
+
+@pytest.mark.parametrize("comes_slowly", [False, True])
+def test_an_endless_line_does_not_fill_the_memory(tmp_path: Path, comes_slowly: bool) -> None:
+    path = tmp_path / "endless"
+    path.write_bytes(b"a\n" + b"b" * LONGEST_LINE + b"\n" + b"c" * (3 * LONGEST_LINE))
+    with path.open("rb") as file:
+        found = chunks(Arriving(file.fileno()) if comes_slowly else lines_of(file), 9)
+        first = next(found)
+        assert [first[0], len(first[1]), len(first)] == ["a", LONGEST_LINE, 2]
+        with pytest.raises(UserError, match="line 3: longer than 16,777,216 bytes"):
+            next(found)
+        assert os.lseek(file.fileno(), 0, os.SEEK_CUR) < 2.1 * LONGEST_LINE
 
 
 def test_layouts():
