@@ -57,11 +57,3 @@ def read_metrics(workdir: Path) -> list[dict[str, Any]]:
             if not 0 <= record.get(key, 0) <= most:
                 raise UserError(f"{path}: damaged in {where}: {key} is {record[key]}; it cannot be")
     return records
-
-
-def came_to_its_end(records: list[dict[str, Any]], steps: int) -> bool:
-    """Returns whether the last thing that a run of `steps` updates did was to validate after the last of them.
-
-    A signal may have come between that update and its validation.
-    """
-    return bool(records) and records[-1]["kind"] == "valid" and records[-1]["step"] >= steps

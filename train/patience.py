@@ -22,6 +22,15 @@ def due(cfg: ConfigDict, step: int, position: State) -> bool:
     return step % cfg.every == 0
 
 
+def has_ended(records: list[dict[str, Any]], steps: int, patience: int) -> bool:
+    """Returns whether a run with these records has made its `steps` updates, or stopped early for its patience.
+
+    One that a signal stopped between its last update and the validation after it has not ended.
+    """
+    made_all = bool(records) and records[-1]["kind"] == "valid" and records[-1]["step"] >= steps
+    return made_all or Patience(patience, records).ended
+
+
 class Patience:
     """Counts the validations in a row that have not lowered the best nll.
 

@@ -10,8 +10,8 @@ from base.files import expanded
 from base.keys import flat
 from run.config import read_config
 from run.lock import is_held
-from run.records import came_to_its_end, read_launches, read_metrics
-from train.patience import Patience
+from run.records import read_launches, read_metrics
+from train.patience import has_ended
 from train.sweep.point import Summary, summary
 
 _OF_RUNS = ("checkpoints", "metrics.jsonl", "run.json")  # what training or an import leaves in its folder
@@ -85,7 +85,6 @@ def read_run(folder: Path) -> FoundRun:
         launches = read_launches(folder)
         if launches:
             run = run._replace(launch=launches[-1])
-        patience = Patience(config.eval.patience, records)
         if is_held(folder):
             return run._replace(state="training")
     except UserError as error:
@@ -94,7 +93,7 @@ def read_run(folder: Path) -> FoundRun:
         return run._replace(problem=f"{error.filename or folder}: cannot be read ({error.strerror})")
     if not records and not launches:
         return run._replace(state="imported")
-    is_done = came_to_its_end(records, config.steps) or patience.ended
+    is_done = has_ended(records, config.steps, config.eval.patience)
     return run._replace(state="done" if is_done else "stopped")
 
 

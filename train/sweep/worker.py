@@ -11,8 +11,8 @@ from types import FrameType
 from base.checked_json import read_json
 from base.errors import UserError
 from run.lock import lock
-from run.records import came_to_its_end, read_metrics
-from train.patience import Patience
+from run.records import read_metrics
+from train.patience import has_ended
 from train.sweep.point import Lost, Outcome, run_child, summary
 from train.sweep.study import HeldPoint, Study
 
@@ -84,7 +84,7 @@ def _train(point: HeldPoint, workdir: Path, command: Command, stop: Stop) -> Out
     measures = summary(records)
     if pruned and status and records:
         config = read_json(folder / "config.json", {"steps": int, "eval": {"patience": int}})
-        if came_to_its_end(records, config["steps"]) or Patience(config["eval"]["patience"], records).ended:
+        if has_ended(records, config["steps"], config["eval"]["patience"]):
             status = 0
     if status == 0:
         return Outcome("done", "", measures)
