@@ -30,7 +30,10 @@ _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # import jax.
 _EXHAUSTED = ("RESOURCE_EXHAUSTED", "Out of memory")
 _NO_DEVICE = "Unable to initialize backend"  # likewise: the device is not there, or another process has it
-_LESS = "a larger --config.optim.accumulate makes the same updates in less, a smaller --batch_tokens the same searches"
+_LESS = (
+    "a larger --config.optim.accumulate makes the same updates in less, a smaller --batch_tokens the same searches; "
+    "validation and scoring read a line whole: leave out the longest, or break it"
+)
 _PACKAGES = ("data", "run", "infer", "train", "paper")  # whose flags --help lists, and not those of libraries
 _GROUPS = {  # what --help writes above the flags of a file that several commands share
     "infer.options": "The run and its decoding",

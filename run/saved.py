@@ -1,6 +1,7 @@
 """Saved checkpoints: reads them, and checks that they are unchanged. `run.checkpoint` describes the files."""
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -86,10 +87,14 @@ def fault(folder: Path) -> str | None:
 
 
 def steps(folder: Path) -> list[int]:
-    """Returns the steps of the complete checkpoints, newest first, damaged or not."""
+    """Returns the steps of the complete checkpoints, newest first, damaged or not.
+
+    Orbax takes other names for steps, too: `keep_10` for 10, which may not be there.
+    """
     if not folder.is_dir():
         return []
-    return sorted(ocp.utils.checkpoint_steps(folder), reverse=True)
+    names = [path.name for path in ocp.utils.checkpoint_steps_paths(folder)]
+    return sorted((int(name) for name in names if re.fullmatch("0|[1-9][0-9]*", name)), reverse=True)
 
 
 def unreadable(folder: Path) -> set[int]:

@@ -9,6 +9,7 @@ On a CPU several batches are translated at once, each in a thread of its own.
 import dataclasses
 import functools
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -148,7 +149,7 @@ class Translator:
         A line beyond the input limit is split, if possible between sentences, or else between words; the translations
         of its pieces are joined as their script is written, their log-probabilities and scores are summed, and a
         warning goes to stderr. `first_line` numbers the first text, in warnings and for sampling. `required` has an
-        item for each text, or none. `progress` is called with the number of rows (lines or pieces) done.
+        item for each text, or none. `progress` is called with the number of lines done, of those with subwords.
 
         Raises:
           UserError: something is required of a line that is split, or that has no room for it, or of samples.
@@ -225,13 +226,17 @@ class Translator:
             with jax.set_mesh(self._mesh):  # that of the caller is not that of its threads
                 return self._decode(params, members, batch.padded(sources), required_of)
 
+        pieces_left = Counter(row.line for row in rows)
         done = 0
         threads = ThreadPoolExecutor(self._at_once)
         try:
             for batch, hypotheses in zip(batches, threads.map(decode, batches), strict=True):
                 for member, hypotheses_of_row in zip(batch.members, hypotheses, strict=True):
                     row_hypotheses[member] = hypotheses_of_row
-                done += len(batch.members)
+                    line = rows[member].line
+                    pieces_left[line] -= 1
+                    if not pieces_left[line]:
+                        done += 1
                 progress(done)
         finally:
             threads.shutdown(wait=False, cancel_futures=True)  # after an error no further batch is begun

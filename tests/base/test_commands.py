@@ -148,7 +148,8 @@ def test_output_that_stops_being_read_or_stored_while_it_is_written(tmp_path: Pa
             2,
             "",
             "error: there is not enough memory: RESOURCE_EXHAUSTED: Out of memory; a larger --config.optim.accumulate "
-            "makes the same updates in less, a smaller --batch_tokens the same searches",
+            "makes the same updates in less, a smaller --batch_tokens the same searches; validation and scoring read a "
+            "line whole: leave out the longest, or break it",
         ),
         (
             "raise RuntimeError('INTERNAL: Error dispatching computation: Out of memory allocating 9 bytes.')",
@@ -156,7 +157,7 @@ def test_output_that_stops_being_read_or_stored_while_it_is_written(tmp_path: Pa
             "",
             "error: there is not enough memory: INTERNAL: Error dispatching computation: Out of memory allocating 9 "
             "bytes.; a larger --config.optim.accumulate makes the same updates in less, a smaller --batch_tokens the "
-            "same searches",
+            "same searches; validation and scoring read a line whole: leave out the longest, or break it",
         ),
         ("raise PermissionError(13, 'Permission denied', 'a/b')", 2, "", "error: a/b: Permission denied"),
         ("print('a\\ud800b')", 0, "a\\ud800b\n", ""),

@@ -296,10 +296,17 @@ def test_parameters_that_are_not_finite_give_empty_text(config, tokenizer, param
     assert [t.text for t in make(config, tokenizer).translate(broken, ["the dog", "a cat"])] == ["", ""]
 
 
-def test_progress_counts_every_row(config, tokenizer, params):
+def test_progress_counts_every_line(config, tokenizer, params):
     seen = []
     make(config, tokenizer).translate(params, [*LINES, ""], progress=seen.append)
     assert seen == sorted(seen) and seen[-1] == len(LINES)
+
+
+def test_a_line_in_pieces_counts_once_all_of_them_are_done(config, tokenizer, params):
+    seen = []
+    long = " ".join(20 * WORDS)
+    make(config, tokenizer, max_input=64, batch_tokens=64).translate(params, [long, "the dog"], progress=seen.append)
+    assert seen[-1] == 2 and seen == sorted(seen) and len(seen) > 2
 
 
 def test_a_character_of_many_subwords_is_cut_from_the_space_behind_it(config, tokenizer):

@@ -19,7 +19,7 @@ from ml_collections import ConfigDict
 
 from base.errors import UserError
 from configs.common import default
-from run import checkpoint, checksums, distributed
+from run import checkpoint, checksums, distributed, saved
 from run.checkpoint import Checkpoints, load_params, quality
 from run.checksums import fault
 
@@ -320,3 +320,13 @@ def test_a_host_that_does_not_share_the_folder_is_told_so(tmp_path: Path, monkey
     monkeypatch.setattr(checkpoint, "main_first", lambda what, folder: nullcontext())
     with pytest.raises(UserError, match=r"checkpoints: process 0 has made this folder, and it is not here"):
         Checkpoints(tmp_path / "checkpoints", keep())
+
+
+@pytest.mark.parametrize("name", ["keep_1", "01", "1_best", "²"])
+def test_a_checkpoint_that_was_renamed_to_keep_it_is_none(tmp_path: Path, name: str) -> None:
+    filled(tmp_path, {1: None, 2: None}).close()
+    (tmp_path / "1").rename(tmp_path / name)
+    assert saved.steps(tmp_path) == [2]
+    with closing(Checkpoints(tmp_path, keep())) as checkpoints:
+        assert checkpoints.steps() == [2]
+    assert (tmp_path / name).is_dir()
