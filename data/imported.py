@@ -125,10 +125,6 @@ class Marian(Listed):
     def decode(self, ids: Iterable[SupportsIndex]) -> str:
         return " ".join(self._processor.decode_pieces(self._written(ids)).replace("▁", " ").split())
 
-    def word_starts(self, ids: Sequence[int]) -> list[bool]:
-        """Returns whether a word begins with each piece; the target's language, which has no `▁`, is the first word."""
-        return [place == 0 or starts for place, starts in enumerate(super().word_starts(ids))]
-
 
 class MosesBpe(Listed):
     """Of fairseq: the Moses tokeniser, then byte-pair encoding as subword-nmt's, `@@` after a piece within a word."""

@@ -80,7 +80,7 @@ class Symbols(Listed):
             joiner: see the class.
 
         Raises:
-            UserError: `vocab_size` is larger than the texts support, or there is no symbol in them.
+            UserError: `vocab_size` leaves no symbol, or is larger than the texts support, or these have no symbol.
         """
         sides = units.split(",")
         counts: Counter[str] = Counter()
@@ -93,7 +93,12 @@ class Symbols(Listed):
             raise UserError("the training text is empty: there are no symbols in it")
         largest = len(SPECIALS) + len(counts)
         vocab_size = vocab_size or largest
-        if not len(SPECIALS) < vocab_size <= largest:
+        if vocab_size <= len(SPECIALS):
+            raise UserError(
+                f"data.vocab_size is {vocab_size}; with data.units {units} it must be above {len(SPECIALS)}, the number"
+                " of special ones, or 0, which keeps all symbols"
+            )
+        if vocab_size > largest:
             raise UserError(
                 f"data.vocab_size is {vocab_size}; with data.units {units} it must be at most {largest}: all symbols "
                 f"of the training text and four special ones; less keeps only the most frequent, and 0 keeps all"

@@ -158,8 +158,8 @@ class Tokenizer:
         return ""
 
     def word_starts(self, ids: Sequence[int]) -> list[bool]:
-        """Returns whether a word begins with each subword."""
-        return [piece.startswith("▁") for piece in self.pieces(ids)]
+        """Returns whether a word begins with each subword; not every model puts a space before the first."""
+        return [place == 0 or piece.startswith("▁") for place, piece in enumerate(self.pieces(ids))]
 
     def encode(self, text: str) -> list[int]:
         """Returns the subword ids of `text`, without special symbols; [] for an empty text."""

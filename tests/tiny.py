@@ -5,6 +5,7 @@ A model is `TINY`, or `TINY` with some of its fields changed, with the parameter
 """
 
 import atexit
+import io
 import json
 import shutil
 import tempfile
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import sentencepiece
 from ml_collections import ConfigDict
 
 from base.ids import EOS
@@ -47,6 +49,16 @@ def tokenizer() -> Tokenizer:
     """Returns a tokenizer of 320 subwords, learned from `LINES`."""
     with tempfile.TemporaryDirectory() as folder:
         return Tokenizer.train(LINES, 320, Path(folder) / "tokenizer.model")
+
+
+def given_tokenizer(**options: Any) -> Tokenizer:
+    """Returns one as a user may give it: a sentencepiece model with the ids that we need, and other `options`."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(LINES * 3), model_writer=model, model_type="bpe", vocab_size=320, byte_fallback=True,
+        pad_id=0, bos_id=1, eos_id=2, unk_id=3, minloglevel=2, **options,
+    )  # fmt: skip
+    return Tokenizer(model.getvalue())
 
 
 # Models

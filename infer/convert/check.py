@@ -13,6 +13,7 @@ import numpy as np
 from base.errors import UserError
 from base.ids import EOS
 from data.sources import open_corpus
+from data.symbols import SPECIALS
 from data.tokenizer import Tokenizer
 from infer.runs import Run
 from model.config import ModelConfig
@@ -69,6 +70,11 @@ def check_tokenizer(engine: str, model_run: Run) -> None:
     """Raises `UserError` unless the run's tokenizer is a sentencepiece model, which is what the exports write."""
     if type(model_run.tokenizer) is not Tokenizer:
         raise UserError(f"{model_run.workdir}: its tokenizer is not a sentencepiece model, which {engine} exports need")
+
+
+def named_pieces(tokenizer: Tokenizer) -> list[str]:
+    """Returns the vocabulary; special symbols have our names, whatever a sentencepiece model of others calls them."""
+    return [*SPECIALS, *tokenizer.pieces(range(len(SPECIALS), tokenizer.vocab_size))]
 
 
 def scored_pairs(model_run: Run) -> ScoredPairs:

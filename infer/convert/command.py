@@ -24,6 +24,8 @@ def export(options: Any) -> None:
     with needed(f"--to={options.to}"):
         form = importlib.import_module(f"infer.convert.{options.to}")
         save = form.write
+        if options.quantization == "bfloat16":
+            importlib.import_module("torch")  # with which CTranslate2 rounds to it
     if options.to == "ctranslate2":
         save = partial(save, quantization=options.quantization or "float32")
     # Only our own format holds a run of any task.

@@ -18,6 +18,7 @@ from infer.convert.check import (
     check_holds,
     check_tokenizer,
     compare,
+    named_pieces,
     penalty_note,
     scored_pairs,
     stopping_note,
@@ -73,7 +74,7 @@ def write(model_run: Run, folder: Path, quantization: str = "float32") -> float:
             "model could not be compared with the run; choose another"
         )
     spec = specification(config, jax.tree.map(np.array, model_run.params))
-    pieces = model_run.tokenizer.pieces(range(config.vocab_size))
+    pieces = named_pieces(model_run.tokenizer)
     spec.register_source_vocabulary(pieces)
     spec.register_target_vocabulary(pieces)
     spec.config.layer_norm_epsilon = config.norm_epsilon

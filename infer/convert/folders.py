@@ -54,7 +54,9 @@ def new_folder(flag: str, path: str | Path) -> Iterator[Path]:
     """
     target = Path(os.path.realpath(folder(flag, path)))  # a link stays; no folder can be renamed to it
     draft = target.with_name(f"{_DRAFT}{uuid.uuid4().hex}")
+    absent: list[Path] = []
     try:
+        absent = [parent for parent in target.parents if not parent.exists()]
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise UserError(f"--{flag}={path}: it exists already; name a new folder, or an empty one")
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -68,6 +70,9 @@ def new_folder(flag: str, path: str | Path) -> Iterator[Path]:
         raise UserError(f"--{flag}={path}: cannot be written ({error.strerror or error})") from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+        for parent in absent:
+            with suppress(OSError):  # there is something in it
+                parent.rmdir()
 
 
 def _remove_abandoned(folder: Path) -> None:

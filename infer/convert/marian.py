@@ -20,7 +20,15 @@ from data.imported import Marian
 from data.symbols import SPECIALS
 from data.tokenizer import Tokenizer
 from infer.convert.bart_names import entries, sines_first, their_shape, to_ours, to_theirs, without_zero_biases
-from infer.convert.check import KNOWN_NORMS, check_holds, check_tokenizer, compare, penalty_note, scored_pairs
+from infer.convert.check import (
+    KNOWN_NORMS,
+    check_holds,
+    check_tokenizer,
+    compare,
+    named_pieces,
+    penalty_note,
+    scored_pairs,
+)
 from infer.convert.folders import Imported, nested
 from infer.convert.settings import ACTIVATION, BOOL, ID, OUR_ACTIVATIONS, SIZE, head_width, obey
 from infer.convert.vocabulary import bias_of_copies, our_pieces, our_rows
@@ -190,7 +198,7 @@ def _write_readme(model_run: Run, folder: Path, name: str) -> None:
 def _write_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
     for file in ("source.spm", "target.spm"):
         tokenizer.save(folder / file)
-    pieces = tokenizer.pieces(range(tokenizer.vocab_size))
+    pieces = named_pieces(tokenizer)
     write_json(folder / "vocab.json", {piece: number for number, piece in enumerate(pieces)})
     settings: dict[str, Any] = {"tokenizer_class": "MarianTokenizer", "model_max_length": POSITIONS}
     specials = dict(zip(("pad_token", "bos_token", "eos_token", "unk_token"), SPECIALS, strict=True))

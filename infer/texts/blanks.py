@@ -30,9 +30,11 @@ def masked(tokenizer: Tokenizer, line: str) -> list[int]:
         return tokenizer.encode(line.replace(BLANK, tokenizer.mask))
     ids = tokenizer.encode(line.replace(BLANK, STAND_IN))
     stand_in = tokenizer.encode(STAND_IN)
-    space = PAD  # which is in no line
     if tokenizer.pieces(stand_in)[0] == "▁":
-        space, *stand_in = stand_in
+        stand_in = stand_in[1:]
+    space = tokenizer.encode(f"{STAND_IN} {STAND_IN}")[-len(stand_in) - 1]
+    if tokenizer.pieces([space]) != ["▁"]:
+        space = PAD  # which is in no line
     masked_ids: list[int] = []
     while ids:
         if ids[: len(stand_in)] != stand_in:

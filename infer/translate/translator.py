@@ -284,13 +284,14 @@ class Translator:
         return rules
 
     def _phrase(self, text: str) -> list[int]:
-        """Returns the ids of a phrase within a sentence: in Chinese and Japanese no space comes before it."""
+        """Returns the ids of a phrase within a sentence: a space comes before it, but in Chinese and Japanese."""
         target = self.tokenizer.target
         alone = target.encode(text)
-        if target.units != "subwords" or not begins_in_chinese_or_japanese(text) or UNK in alone:
+        if target.units != "subwords" or not alone or UNK in alone:
             return alone
+        space = "" if begins_in_chinese_or_japanese(text) else " "
         before = target.encode(STAND_IN)
-        return target.encode(STAND_IN + text)[len(before) :]
+        return target.encode(f"{STAND_IN}{space}{text}")[len(before) :]
 
     def _check_room(self, row: _Row, needed: int) -> None:
         """Raises a `UserError` if a line's translation may not have the `needed` subwords, EOS among them."""

@@ -294,3 +294,9 @@ def test_translations_without_their_marks_are_scored_with_a_note(
 def test_exports_of_other_formats_are_refused_in_one_line(trained: tuple[ConfigDict, Run, list[str]]) -> None:
     with pytest.raises(UserError, match=r"its tokenizer is not a sentencepiece model, which ONNX exports need$"):
         check_tokenizer("ONNX", trained[1])
+
+
+@pytest.mark.parametrize("vocab_size", [1, 4])
+def test_a_vocabulary_of_special_symbols_alone_is_too_small(vocab_size: int) -> None:
+    with pytest.raises(UserError, match=rf"vocab_size is {vocab_size}; with data.units words it must be above 4, the"):
+        Symbols.of([("a b", "c")], vocab_size, "words")

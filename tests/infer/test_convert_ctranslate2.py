@@ -3,6 +3,7 @@
 Skipped without CTranslate2, see tests/extras.py.
 """
 
+import sys
 import textwrap
 from pathlib import Path
 from types import SimpleNamespace
@@ -142,3 +143,18 @@ def test_called_as_the_readme_says_it_writes_no_special_symbol_and_may_end_at_on
     assert not any({"<pad>", "<s>"} & {*hypothesis} for hypothesis in found)
     if likely == EOS:
         assert found == [[]] * 2
+
+
+def test_special_symbols_may_have_other_names(tmp_path: Path) -> None:
+    names = {"pad_piece": "[PAD]", "bos_piece": "[BOS]", "eos_piece": "[EOS]", "unk_piece": "[UNK]"}
+    model_run = random_run(N=1)._replace(text=tiny.given_tokenizer(**names))
+    assert ctranslate2.write(model_run, tmp_path) <= TOLERANCE
+
+
+def test_bfloat16_needs_pytorch_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    workdir = tiny.write_run(tmp_path / "run")
+    options = {"workdir": str(workdir), "checkpoint": "latest", "to": "ctranslate2", "quantization": "bfloat16"}
+    with pytest.raises(UserError, match=r"^--to=ctranslate2 needs the package torch: pip install -e '\.\[convert\]'$"):
+        command.export(SimpleNamespace(**options, output=str(tmp_path / "out")))
+    assert not (tmp_path / "out").exists()

@@ -1,5 +1,6 @@
 """Out as safetensors and in again: the same bits, and a run that commands take; what is wrong is one line."""
 
+import json
 import os
 import re
 import shutil
@@ -18,13 +19,15 @@ from tests.extras import safetensors as package  # noqa: F401 - without it this 
 
 # isort: split
 from base.errors import UserError
+from data.symbols import SPECIALS
 from infer.convert import __main__ as checked
-from infer.convert import command, safetensors
+from infer.convert import command, marian, safetensors
 from infer.convert.folders import make_run, needed, new_folder
-from infer.runs import open_run
+from infer.runs import Run, open_run
 from model import masked_lm, prefix_lm
 from run.folder import model_config
 from run.parameters import named
+from tasks import task_of
 from tests import tiny
 from tests.conftest import ROOT
 
@@ -202,3 +205,37 @@ def test_a_conversion_into_a_link_makes_the_folder_that_it_names(exists: bool, t
         (folder / "whole").write_text("whole")
     assert link.is_symlink() and (place / "whole").read_text() == "whole"
     assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["out"]
+
+
+def test_layers_that_share_their_parameters_come_back_however_many_they_are(tmp_path: Path) -> None:
+    config = tiny.run_config(tmp_path)
+    config.task = "language_model"
+    config.model.update({"N": 18, "share_layers": True})
+    task = task_of(config.task)
+    model = task.config(config, tiny.tokenizer().vocab_size)
+    params = jax.device_get(task.objective(config, model).init(jax.random.key(0)))
+    folder = tmp_path / "out"
+    folder.mkdir()
+    safetensors.write(Run(tmp_path, config, model, tiny.tokenizer(), params, 1, (1,)), folder)
+    before, after = named(params), named(safetensors.read(folder).params)
+    assert before.keys() == after.keys() and len(before) < 18
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+
+
+def test_marians_vocabulary_has_our_names_of_special_symbols(tmp_path: Path) -> None:
+    names = {"pad_piece": "[PAD]", "bos_piece": "[BOS]", "eos_piece": "[EOS]", "unk_piece": "[UNK]"}
+    tokenizer = tiny.given_tokenizer(**names)
+    marian._write_tokenizer(tokenizer, tmp_path)
+    written = json.loads((tmp_path / "vocab.json").read_text())
+    assert list(written)[:5] == [*SPECIALS, *tokenizer.pieces([4])] and list(written.values()) == list(range(320))
+
+
+def test_a_failed_conversion_leaves_no_folder_that_it_made_on_the_way(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    for place in (tmp_path / "a" / "b" / "c", tmp_path / "there" / "c"):
+        with pytest.raises(UserError, match="cannot hold"), new_folder("output", place):
+            raise UserError("it cannot hold the model")
+    assert [path.name for path in tmp_path.rglob("*")] == ["there"]
+    with new_folder("output", tmp_path / "a" / "b") as folder:
+        (folder / "whole").write_text("whole")
+    assert (tmp_path / "a" / "b" / "whole").read_text() == "whole"

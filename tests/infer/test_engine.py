@@ -258,3 +258,10 @@ def test_consensus_of_samples_that_are_mostly_empty_is_empty(metric: str) -> Non
 def test_links_count_the_words_of_the_line_not_those_that_nfkc_makes_of_them() -> None:
     (links,) = align(tiny.random_run(), [("a dog", "Wie geht´s dir?")], 0)
     assert [target for _, target in links] == [0, 1, 2]
+
+
+def test_the_first_word_is_one_of_its_own_without_a_space_before_it() -> None:
+    tokenizer = tiny.given_tokenizer(add_dummy_prefix=False)
+    ids = tokenizer.encode("The old dog.")
+    assert tokenizer.pieces(ids)[0].startswith("T")
+    assert sorted(set(words_of(tokenizer, ids))) == [0, 1, 2]

@@ -24,6 +24,7 @@ from infer.translate.translator import Hypothesis, Required, Translator, _join
 from model.config import ModelConfig
 from model.search.state import Hypotheses
 from model.transformer import init_params
+from tests import tiny
 
 TEXT = "the a dog cat sleeps sees and not old house in front of green who barks loudly"
 WORDS = TEXT.split()
@@ -376,3 +377,13 @@ def test_a_phrase_in_chinese_that_the_vocabulary_lacks_is_refused() -> None:
     for phrase in ("公园", "公园柏林"):
         with pytest.raises(UserError, match=r"line 1"):
             translator.translate({}, ["the dog"], required=[Required(phrases=(phrase,))])
+
+
+@pytest.mark.parametrize("prefix", [True, False])
+def test_a_phrase_that_is_required_is_a_word_of_its_own(prefix: bool) -> None:
+    tokenizer = tiny.given_tokenizer(add_dummy_prefix=prefix)
+    config = ModelConfig(tokenizer.vocab_size, N=1, d_model=8, d_ff=8, h=1, d_k=8, d_v=8)
+    translator = Translator(config, tokenizer, Decoding(beam=1, alpha=0.0, extra_length=20))
+    before = tokenizer.encode("Wir sehen den")
+    for phrase, written in {"Hund": "Wir sehen den Hund", "犬": "Wir sehen den犬", "": "Wir sehen den"}.items():
+        assert tokenizer.decode([*before, *translator._phrase(phrase)]) == written

@@ -31,7 +31,7 @@ from run.sharding import make_mesh
 from tasks.masked_lm import objective
 from tasks.texts import hidden_signatures
 from tests import commands, tolerance
-from tests.tiny import shrink
+from tests.tiny import given_tokenizer, shrink
 from tests.trainings import assert_resumes_to_the_same_bits, refusal
 from train import loop
 from train.check import check
@@ -309,3 +309,10 @@ def test_the_signature_says_how_much_is_hidden_unless_it_is_the_usual_share(tmp_
     cfg.data.mask_rate, cfg.data.mean_span = 0.5, 2.0
     assert signature("masked_lm") == "unit:hidden subword|vocabulary:290|task:masked_lm|rate:0.5"
     assert signature("denoising") == "unit:hidden subword|vocabulary:290|task:denoising|rate:0.5|span:2"
+
+
+@pytest.mark.parametrize("prefix", [True, False])
+def test_the_space_before_a_blank_is_part_of_it(prefix: bool) -> None:
+    tokenizer = given_tokenizer(add_dummy_prefix=prefix)
+    first = tokenizer.pieces(tokenizer.encode("The"))
+    assert tokenizer.pieces(masked(tokenizer, "The ___. ___")) == [*first, "<unk>", ".", "<unk>"]
