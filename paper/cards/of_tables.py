@@ -248,7 +248,7 @@ def _multi30k(records: Records) -> list[Card]:
     own = row_runs(records, "configs/multi30k.py", "test", "bleu_tok_lc")
     published = row_runs(records, "configs/multi30k_published.py", "test", "bleu_as_is")
     raw = row_runs(records, "configs/multi30k_raw.py", "test", "bleu_tok_lc")
-    better = Claim("the published segmentation is better than sentencepiece's, in BLEU", [raw, published], 1)
+    better = Claim("the published segmentation is better than sentencepiece's, in BLEU", [published, raw], 1)
     of_raw = by_seed(raw, "bleu_tok_lc")
     of_published = by_seed(published, "bleu_as_is")
     shared = [seed for seed in SEEDS if seed in of_raw and seed in of_published]

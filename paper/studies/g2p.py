@@ -72,7 +72,7 @@ def rows(records: Records) -> dict[str, RowRuns]:
 
 
 def ensembles(records: Records) -> dict[str, RowRuns]:
-    """Returns the ensembles of the seeds of each language, listed under the first one's seed."""
+    """Returns the ensemble of the seeds of each language, the newest, listed under the first seed."""
     alone = rows(records)
     found: dict[str, RowRuns] = {}
     for language in LANGUAGES:
@@ -83,9 +83,12 @@ def ensembles(records: Records) -> dict[str, RowRuns]:
 
 
 def _with_ensembles(run: RunRecord, members: set[str]) -> RunRecord:
-    """Returns the run with the evaluations of ensembles of exactly these members alone."""
+    """Returns the run with the evaluations of ensembles of exactly these members alone, all under the first seed.
+
+    Which member was given first says nothing, and may differ from language to language.
+    """
     kept = [one for one in run.evaluations if set(one.scores.get("members", ())) == members]
-    return run._replace(evaluations=kept)
+    return run._replace(evaluations=kept, config={**run.config, "seed": SEEDS[0]})
 
 
 def _of_stage_2(records: Records, language: str, members: int) -> RowRuns:

@@ -121,7 +121,7 @@ def verdict(losses: Losses) -> str:
     standard, mup = (move(losses, kind) for kind in KINDS)
     if standard is None or mup is None:
         return "verdict: open, because not all of the runs that the rule compares are there"
-    if mup.factor > standard.factor:
+    if mup.factor > standard.factor and not standard.is_bound:
         return "verdict: refuted; the best rate moves more with muP"
     if mup.factor <= MOST and not mup.is_bound and standard.factor > LEAST:
         return "verdict: shown; the best rate stays where it is with muP, and moves without"

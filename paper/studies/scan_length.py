@@ -15,7 +15,7 @@ from paper.published import SCAN_26
 from paper.records import Records
 from paper.rows import RowRuns, caveat_notes, row_runs, run_notes
 from paper.tables.cost import cost
-from paper.tables.trend import INTERVAL, paired_differences, tested
+from paper.tables.trend import INTERVAL, LEVEL, holm, p_values_of, paired_differences, tested
 
 FILE = "configs/scan_length.py"
 Runs = dict[str, RowRuns]  # by the names of configs.scan_length.ROWS
@@ -69,6 +69,11 @@ def tables(records: Records) -> list[Table]:
         "oracle_length.py",
         *([f"with the oracle length, of fewer seeds: {', '.join(fewer)}"] if fewer else []),
         *_notes_on_differences(runs),
+        *(
+            f"verdict on whether {claim}, {name}: {said}"
+            for claim in COMPARED
+            for name, said in verdicts_on(runs, claim).items()
+        ),
         *(f"verdict on {model}, {text}: {verdict_on_published(runs, model)}" for model, text in AS_PUBLISHED.items()),
         *run_notes(runs),
         *caveat_notes(runs),
@@ -119,6 +124,23 @@ def differences(runs: Runs, claim: str) -> dict[str, Float[np.ndarray, " seeds"]
         name: paired_differences(judged(runs, one), judged(runs, other), "exact_match")
         for name, (one, other) in COMPARED[claim].items()
     }
+
+
+def verdicts_on(runs: Runs, claim: str) -> dict[str, str]:
+    """Returns what the rule of the design says of each difference that `COMPARED` has for a claim."""
+    found = differences(runs, claim)
+    corrected = holm(p_values_of(found))
+    verdicts: dict[str, str] = {}
+    for name, seeds in found.items():
+        if not len(seeds):
+            verdicts[name] = NOT_RUN
+        elif not is_complete(runs):
+            verdicts[name] = "open"
+        elif corrected[name] >= LEVEL:
+            verdicts[name] = "neither shown nor refuted"
+        else:
+            verdicts[name] = "shown" if seeds.mean() > 0 else "refuted"
+    return verdicts
 
 
 def verdict_on_published(runs: Runs, model: str) -> str:

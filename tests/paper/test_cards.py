@@ -615,3 +615,59 @@ def test_the_claim_about_the_seeds_of_base_has_as_many_as_base(tmp_path: Path) -
     made = of_tables.cards(find_records(tmp_path))
     assert about(made, "base's seeds agree").seeds == "3"
     assert about(made, "every row's difference from base").seeds == "2 to 3"
+
+
+def test_each_comparison_by_length_has_its_verdict_on_the_page(tmp_path: Path) -> None:
+    matches = {
+        "sinusoidal": (10.0, 12.0, 11.0, 9.0, 13.0),
+        "shaw": (95.0, 99.0, 97.0, 96.0, 98.0),
+        "sinusoidal-shared": (2.0, 3.0, 1.0, 2.0, 4.0),
+        "shaw-shared": (90.0, 99.0, 97.0, 96.0, 99.0),
+    }
+    for model, values in matches.items():
+        plant_each(tmp_path, f"{scan_length.FILE}:{model}:26", values[:4], "exact_match")
+
+    def verdicts() -> list[str]:
+        (table,) = scan_length.tables(find_records(tmp_path))
+        return [note for note in table.notes if note.startswith("verdict on whether")]
+
+    claims = (
+        "relative positions are better, own layers",
+        "relative positions are better, shared layers",
+        "shared layers are better, sinusoidal positions",
+        "shared layers are better, relative positions",
+    )
+    assert verdicts() == [f"verdict on whether {claim}: open" for claim in claims]
+    for model, values in matches.items():
+        plant_each(tmp_path, f"{scan_length.FILE}:{model}:26", values[4:], "exact_match", first=4)
+    outcomes = ("shown", "shown", "refuted", "neither shown nor refuted")
+    assert verdicts() == [f"verdict on whether {claim}: {said}" for claim, said in zip(claims, outcomes, strict=True)]
+
+
+def test_pre_training_of_t5_is_judged_by_p_as_it_is(tmp_path: Path) -> None:
+    new, tuned = (80.0, 81.0, 79.0), (90.0, 94.0, 85.0)  # 10, 13 and 6 apart: t is 4.77, p 0.041
+    plant_each(tmp_path / "new", "configs/denoising.py:translate", new, "sacrebleu")
+    plant_each(tmp_path / "tuned", "configs/denoising.py:translate", tuned, "sacrebleu")
+    for path in (tmp_path / "tuned").glob("*/run.json"):
+        run = json.loads(path.read_text())
+        run["launches"][0]["init"] = {"run": path.parent.name}
+        path.write_text(json.dumps(run))
+    plant_each(tmp_path, "configs/prefix_lm.py:full-pre", tuned, "sacrebleu")
+    plant_each(tmp_path, "configs/prefix_lm.py:causal-pre", new, "sacrebleu")
+    made = of_studies.cards(find_records(tmp_path))
+    of_t5 = about(made, "pre-training helps the small T5")
+    assert (of_t5.p, of_t5.verdict) == ("0.041 (0.083)", "shown")
+    assert about(made, "with pre-norm, a decoder alone is better").verdict == "neither"
+
+
+def test_the_page_says_when_the_longer_outputs_of_scan_are_met() -> None:
+    page = " ".join((ROOT / "docs/reproduce.md").read_text(encoding="utf-8").split())
+    assert f'"met" is {scan_length.REACHED:g} % or more in each of five seeds, and all else "not met"' in page
+
+
+def test_the_cost_of_the_published_segmentation_is_of_the_run_that_its_command_repeats() -> None:
+    found = about(of_tables.cards(find_records(ROOT / "results")), "the published segmentation is better")
+    minutes = []
+    for path in (ROOT / "results" / "multi30k_published").glob("*.json"):
+        minutes.append(json.loads(path.read_text())["training"]["minutes"])
+    assert found.cost.startswith(f"{np.mean(minutes) / 60:.2f} h")

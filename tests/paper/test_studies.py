@@ -846,3 +846,30 @@ def test_the_two_values_of_d_k_are_compared_seed_by_seed(tmp_path: Path) -> None
     notes = scores_study.tables(find_records(tmp_path))[0].notes
     (said,) = [note for note in notes if note.startswith("verdict on scaling")]
     assert said.startswith("verdict on scaling: open")
+
+
+def test_it_does_not_matter_which_member_of_an_ensemble_is_given_first(tmp_path: Path) -> None:
+    for place, language in enumerate(LANGUAGES):
+        first, second, third = right = [90.0 - place - 0.1 * seed for seed in g2p.SEEDS]
+        for seed, value in zip(g2p.SEEDS, right, strict=True):
+            plant_words(tmp_path, language, seed, value)
+        members = [str(first), str(second), str(third)]  # as hashes of parameters
+        if language == "kor":
+            plant_words(tmp_path, language, 2, 89.4, members=[members[1], members[0], members[2]])
+        else:
+            plant_words(tmp_path, language, 1, 89.4, members=members)
+    (study, _) = g2p.tables(find_records(tmp_path))
+    assert row(study, "kor")["word errors %: ours, an ensemble of 3"] == "10.60"
+    assert row(study, "mean")["word errors %: ours, an ensemble of 3"] == "10.60"
+    assert study.notes[1] == "verdict: met; the ensembles' mean is 10.60 %"
+    hashes = [str(90.0 - 0.1 * seed) for seed in (2, 3, 1)]
+    plant_words(tmp_path, LANGUAGES[0], 2, 80.0, members=hashes, time="2027")  # the same three once more
+    (study, _) = g2p.tables(find_records(tmp_path))
+    assert row(study, LANGUAGES[0])["word errors %: ours, an ensemble of 3"] == "20.00"
+
+
+def test_a_standard_rate_at_an_end_of_the_ladder_refutes_nothing(tmp_path: Path) -> None:
+    records = plant_rates(tmp_path, STANDARD | MUP | {"standard-32": 0.1, "standard-256": 0.078})
+    (table,) = mup.tables(records)
+    assert table.notes[2].endswith("moves by a factor of 1.00 or more")
+    assert table.notes[1] == "verdict: neither shown nor refuted"
