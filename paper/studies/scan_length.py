@@ -7,7 +7,7 @@ from jaxtyping import Float
 
 from base.intervals import with_interval
 from base.table import NOT_RUN, Table, number
-from configs.scan_length import JUDGED, LENGTHS, MODELS, ROWS, SEEDS
+from configs.scan_length import JUDGED, MODELS, ROWS, SEEDS
 from data.scan import LONGEST
 from infer.scores.bleu import ORACLE
 from paper.drawing import colour, drawn
@@ -154,7 +154,7 @@ def verdict_on_published(runs: Runs, model: str) -> str:
 
 
 def plot(records: Records, path: Path) -> None:
-    """Draws every seed, by the longest outputs in training, into a file.
+    """Draws every seed of the models that are compared, and what is published as a line, into a file.
 
     Raises:
       UserError: the file cannot be written.
@@ -163,11 +163,14 @@ def plot(records: Records, path: Path) -> None:
     with drawn(path, 5, 3.2) as figure:
         axes = figure.subplots()
         for place, model in enumerate(MODELS):
-            points = [
-                (actions, value) for actions in LENGTHS for value in runs[f"{model}:{actions}"].values("exact_match")
-            ]
-            xs = [actions + 0.3 * (place - 1.5) for actions, _ in points]
-            axes.plot(xs, [value for _, value in points], "o", color=colour(place), label=model)
-        axes.set_xticks(LENGTHS)
-        axes.set(ylim=(-3, 103), xlabel="longest output in training, in actions", ylabel="exact match %")
-        figure.legend(loc="outside lower center", ncols=2, fontsize=7)
+            row = judged(runs, model)
+            with_oracle = _with_oracle(records, f"{model}:{JUDGED}", row)
+            matches = row.values("exact_match")
+            oracle_matches = with_oracle.values(ORACLE)
+            axes.plot(np.full(len(matches), place - 0.1), matches, "o", color=colour(place))
+            axes.plot(np.full(len(oracle_matches), place + 0.1), oracle_matches, "o", color=colour(place), mfc="none")
+            if model == PUBLISHED:
+                axes.plot((place - 0.3, place + 0.3), (SCAN_26, SCAN_26), color="grey")
+        axes.set_xticks(range(len(MODELS)), MODELS)
+        axes.set(xlim=(-0.5, len(MODELS) - 0.5), ylim=(-3, 103), ylabel="exact match %; grey: published")
+        axes.set_xlabel(f"longest outputs in training: {JUDGED} actions; hollow: with the oracle length")

@@ -12,6 +12,7 @@ FOLDERS = {
     "the same with rates tuned alike, by distance": ("distance",),
     "positions beyond the training length": ("extrapolation",),
     "SCAN": ("scan",),
+    "SCAN by length": ("scan_length",),
     "scaling laws, both designs": ("scaling", "scaling_long"),
     "classifiers and translators by family": ("families",),
     "one vector for a sentence": ("bottleneck",),
