@@ -11,7 +11,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -175,25 +175,33 @@ def _fault(value: Any, schema: Schema, at: str) -> str | None:
     """Returns what is wrong with `value`, found at the place `at`; None if nothing is."""
     what = at or "it"
     kind: type = schema if isinstance(schema, type) else type(schema)
-    fits = isinstance(value, (int, float)) if kind is float else isinstance(value, kind)
-    is_bool_for_number = isinstance(value, bool) and kind in (int, float)
-    if not fits or is_bool_for_number:
+    if not _is_of_kind(value, kind):
         shown = json.dumps(value)
         if len(shown) >= 60:
             shown = f"{shown[:60]}..."
         return f"{what} is {shown}; it must be {_NAMES[kind]}"
     if kind is float and _LARGEST_FLOAT < abs(value) < math.inf:
         return f"{what} is {value}; it must be a number below {_LARGEST_FLOAT}"
-    inside: Iterable[tuple[Any, Schema, str]] = ()
     if isinstance(schema, dict):
-        missing = next((key for key in schema if key not in value), None)
-        if missing is not None:
-            return f"{what} has no {missing!r}"
-        inside = ((value[key], schema[key], _key_in(at, key)) for key in schema)
+        for key in schema:
+            if key not in value:
+                return f"{what} has no {key!r}"
+    faults = (_fault(*inner) for inner in _inside(value, schema, at))
+    return next(filter(None, faults), None)
+
+
+def _is_of_kind(value: Any, kind: type) -> bool:
+    """Returns whether a JSON value is of the kind that a schema names."""
+    if kind in (int, float) and isinstance(value, bool):  # which Python counts among the whole numbers
+        return False
+    return isinstance(value, (int, float) if kind is float else kind)
+
+
+def _inside(value: Any, schema: Schema, at: str) -> Iterator[tuple[Any, Schema, str]]:
+    """Yields each value inside one that the schema describes further, with its schema and its place."""
+    if isinstance(schema, dict):
+        for key, inner in schema.items():
+            yield value[key], inner, _key_in(at, key)
     elif isinstance(schema, list):
-        inside = ((item, schema[0], f"{at}[{number}]") for number, item in enumerate(value))
-    for item, item_schema, place in inside:
-        fault = _fault(item, item_schema, place)
-        if fault:
-            return fault
-    return None
+        for number, item in enumerate(value):
+            yield item, schema[0], f"{at}[{number}]"

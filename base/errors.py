@@ -11,8 +11,17 @@ class UserError(Exception):
 
 def one_line(text: str) -> str:
     """Returns a message as one line for a terminal: escapes what cannot be printed, cuts a long one in the middle."""
-    line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text.strip())
-    return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE // 2]} ... {line[-_LONGEST_LINE // 4 :]}"
+    line = "".join(map(_printable, text.strip()))
+    if len(line) <= _LONGEST_LINE:
+        return line
+    beginning = line[: _LONGEST_LINE // 2]
+    end = line[-_LONGEST_LINE // 4 :]
+    return f"{beginning} ... {end}"
+
+
+def _printable(character: str) -> str:
+    """Returns a character, escaped if it cannot be printed."""
+    return character if character.isprintable() else character.encode("unicode_escape").decode()
 
 
 def shown(value: object) -> str:

@@ -93,15 +93,7 @@ class Stack(nn.Module):
         self._check_length(tokens)
         is_plain = return_weights or self.is_initializing()
         uses_einsum = is_plain or c.attention_impl == "einsum"
-
-        mask = Mask(tokens.segments_bt, tokens.segments_bt, self.causal, prefix)
-        if uses_einsum and c.mixer == "attention":
-            mask = mask.with_dense()
-        memory_mask = None
-        if memory is not None:
-            memory_mask = Mask(tokens.segments_bt, memory.segments_bs)
-            if uses_einsum:
-                memory_mask = memory_mask.with_dense()
+        mask, memory_mask = self._masks(tokens, memory, prefix, uses_einsum)
         shared = self.shared
 
         def apply(layer: Block, x_btd: Array, keys_values: KeysValues | None, noise: Noise | None) -> Any:
@@ -118,6 +110,18 @@ class Stack(nn.Module):
         if c.norm == "pre":
             x_btd = self.final_norm(x_btd)
         return x_btd, weights
+
+    def _masks(self, tokens: Tokens, memory: Memory | None, prefix: int, uses_einsum: bool) -> tuple[Mask, Mask | None]:
+        """Returns the masks of self-attention and of attention to a memory, dense where an einsum reads them."""
+        mask = Mask(tokens.segments_bt, tokens.segments_bt, self.causal, prefix)
+        if uses_einsum and self.config.mixer == "attention":
+            mask = mask.with_dense()
+        if memory is None:
+            return mask, None
+        memory_mask = Mask(tokens.segments_bt, memory.segments_bs)
+        if uses_einsum:
+            memory_mask = memory_mask.with_dense()
+        return mask, memory_mask
 
     def _check_length(self, tokens: Tokens) -> None:
         """Raises a `ValueError` if rows are longer than the table of learned positions."""

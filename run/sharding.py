@@ -60,11 +60,12 @@ def mesh_shape(cfg: ConfigDict, devices: int) -> tuple[int, ...]:
     named = ", ".join(f"mesh.{axis}={size}" for axis, size in zip(AXES, sizes, strict=True))
     if sizes.count(-1) > 1 or min(given) < 1:
         raise UserError(f"config: {named}; each must be at least 1, and one may be -1 for the remaining devices")
-    remaining = devices // math.prod(given)
-    shape = tuple(remaining if size == -1 else size for size in sizes)
+    shape = sizes.copy()
+    if -1 in shape:
+        shape[shape.index(-1)] = devices // math.prod(given)
     if math.prod(shape) != devices:
         raise UserError(f"config: {named} do not divide {devices} device(s); set one to -1 for the remaining devices")
-    return shape
+    return tuple(shape)
 
 
 def data_mesh() -> Mesh:

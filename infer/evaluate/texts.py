@@ -14,9 +14,11 @@ from base.errors import UserError
 from base.numbers import from_nll
 from base.progress import Progress
 from data.batching import TextBatch
+from data.corpus import Corpus
 from data.pipeline import text_batches
 from data.prepared import Prepared
 from data.sources import open_corpus
+from data.tokenizer import Tokenizer
 from infer.evaluate.record import provenance
 from infer.runs import Run, corpus_named, key_named, user_error_if_too_long
 from infer.translate.translator import note_unknown
@@ -55,36 +57,30 @@ def evaluate(model_run: Run, split: str, row_length: int | None = None) -> dict[
         given for a run whose rows are lines.
     """
     cfg = model_run.config.copy_and_resolve_references()
+    tokenizer = model_run.tokenizer
     if row_length is not None:
         if cfg.data.batching != "window" or row_length < 1:
             raise UserError(f"--row_length={row_length}: it must be at least 1, for a run with data.batching=window")
         cfg.data.pack_length = row_length
     spec = corpus_named(cfg, split)
     with key_named(split):
-        prepared = open_text(cfg, model_run.tokenizer, spec)
+        prepared = open_text(cfg, tokenizer, spec)
         corpus = open_corpus(spec)
-    feeds = 0 if corpus.characters else 1
-    normalise = model_run.tokenizer.normalise  # what it removes is not predicted
-    text_bytes = sum(len(normalise(text).encode()) + feeds for (text,) in corpus.pairs())
-    unknown = model_run.tokenizer.unknown(text for (text,) in corpus.pairs())
+    text_bytes = _bytes_of(corpus, tokenizer)
+    unknown = tokenizer.unknown(text for (text,) in corpus.pairs())
     note_unknown(unknown)
     started = time.perf_counter()
     nll_t, tokens_t = _predicted(model_run, cfg, prepared)
     total = float(nll_t.sum())
     tokens = int(prepared.lengths.sum(dtype="int64"))
-    vocabulary = f"vocabulary:{model_run.tokenizer.vocab_size}|smoothing:none"
-    unit = model_run.tokenizer.units.removesuffix("s") + ("" if corpus.characters else "|eos:yes")
-    if unknown:
-        vocabulary += f"|unknown:{unknown}"
     row: dict[str, int] = {}
     if cfg.data.batching == "window":
         row = {"row": cfg.data.pack_length}
-        vocabulary += f"|row:{cfg.data.pack_length}"
     return {
         "nll": total / tokens,
         "perplexity": from_nll(total / tokens),
         "perplexity_byte": from_nll(total / text_bytes),
-        "signatures": {"perplexity": f"unit:{unit}|{vocabulary}", "perplexity_byte": f"unit:byte|{vocabulary}"},
+        "signatures": _signatures(corpus, tokenizer, unknown, row.get("row")),
         "nll_by_position": (nll_t[tokens_t > 0] / tokens_t[tokens_t > 0]).tolist(),
         **row,
         "tokens": tokens,
@@ -92,6 +88,28 @@ def evaluate(model_run: Run, split: str, row_length: int | None = None) -> dict[
         "seconds": time.perf_counter() - started,
         **provenance(model_run, spec, split),
     }
+
+
+def _bytes_of(corpus: Corpus, tokenizer: Tokenizer) -> int:
+    """Returns the bytes of UTF-8 that are predicted: not those that normalisation removes; line feeds, of lines."""
+    line_feed = 0 if corpus.characters else 1
+    total = 0
+    for (text,) in corpus.pairs():
+        total += len(tokenizer.normalise(text).encode()) + line_feed
+    return total
+
+
+def _signatures(corpus: Corpus, tokenizer: Tokenizer, unknown: int, row: int | None = None) -> dict[str, str]:
+    """Returns what the perplexities depend on, beside the model; `row` is the length of rows that have one."""
+    unit = tokenizer.units.removesuffix("s")
+    if not corpus.characters:
+        unit += "|eos:yes"
+    rest = f"vocabulary:{tokenizer.vocab_size}|smoothing:none"
+    if unknown:
+        rest += f"|unknown:{unknown}"
+    if row is not None:
+        rest += f"|row:{row}"
+    return {"perplexity": f"unit:{unit}|{rest}", "perplexity_byte": f"unit:byte|{rest}"}
 
 
 def _predicted(model_run: Run, cfg: ConfigDict, prepared: Prepared) -> tuple[np.ndarray, np.ndarray]:

@@ -26,10 +26,10 @@ from infer.translate.stream import chunks
 from infer.translate.translator import row_lengths, search_of
 from model.config import ModelConfig
 from model.search import state as states
-from model.search.beam import Extensions, beam_search, consider, length_penalty
+from model.search.beam import Extensions, consider, length_penalty
 from model.search.ensemble import model_or_ensemble
 from model.search.rules import Rules
-from model.search.state import Hypotheses, Model, SearchState
+from model.search.state import Hypotheses, Model, Search, SearchState
 
 TEMPLATE = Path(__file__).with_name("explain.html")
 MOST_LINES = 20
@@ -122,24 +122,21 @@ def beam_tree(
     width = next(length for length in lengths if length >= len(source_ids))
     inputs_bs = np.zeros((1, width), np.int32)
     inputs_bs[0, : len(source_ids)] = source_ids
-    _, options = search_of(decoding)  # a plain search's
     rules = Rules(min_length=decoding.min_length, no_repeat=decoding.no_repeat)
     arrays = {"inputs_bs": jnp.asarray(inputs_bs), "rules": None if rules == Rules() else rules}
-    return _recorded(model, params, arrays, options, tokenizer, decoding, text)
+    return _recorded(model, params, arrays, tokenizer, decoding, text)
 
 
 def _recorded(
     model: Model,
     params: Any,
     arrays: dict[str, Any],
-    options: dict[str, Any],
     tokenizer: Tokenizer,
     decoding: Decoding,
     text: str,
 ) -> BeamTree:
     """Runs the search to its end and returns its tree."""
-    fixed = tuple(options.items())
-    state = _start(model, fixed, params, arrays)
+    state = _start(model, decoding, params, arrays)
     slots = min(states.FIRST_STEPS, state.steps)
     steps: list[list[Node]] = []
     places: dict[Ids, int] = {(): -1}  # of each kept hypothesis among the nodes of the step before
@@ -148,7 +145,7 @@ def _recorded(
         if int(state.step) == slots:
             slots = min(2 * slots, state.steps)
             state = state._replace(cache=state.cache.grow(slots * decoding.beam))
-        weighed, state = _step(model, fixed, params, arrays, state)
+        weighed, state = _step(model, decoding, params, arrays, state)
         nodes = _nodes(weighed, state, places, tokenizer, decoding)
         places = {}
         for place, (ids, node) in enumerate(nodes):
@@ -157,7 +154,7 @@ def _recorded(
             elif node.state == FINISHED:
                 ends[ids] = (len(steps), place)
         steps.append([node for _, node in nodes])
-    returned = beam_search(model, params, **arrays, **options).result(state.finished)
+    returned = _search(model, decoding, params, arrays).result(state.finished)
     _rank(steps, ends, returned)
     tokens = {node.token for nodes in steps for node in nodes}
     before = "\u2009" if tokenizer.units.endswith("words") else ""  # as `labels` has it where a word starts
@@ -165,21 +162,24 @@ def _recorded(
     return BeamTree(text, decoding, steps, pieces)
 
 
-@partial(jax.jit, static_argnames=("model", "options"))
-def _start(model: Model, options: tuple[tuple[str, Any], ...], params: Any, arrays: dict[str, Any]) -> SearchState:
-    return beam_search(model, params, **arrays, **dict(options)).start()
+def _search(model: Model, decoding: Decoding, params: Any, arrays: dict[str, Any]) -> Search:
+    search, options = search_of(decoding)
+    return search(model, params, **arrays, **options)
 
 
-@partial(jax.jit, static_argnames=("model", "options"))
+@partial(jax.jit, static_argnames=("model", "decoding"))
+def _start(model: Model, decoding: Decoding, params: Any, arrays: dict[str, Any]) -> SearchState:
+    return _search(model, decoding, params, arrays).start()
+
+
+@partial(jax.jit, static_argnames=("model", "decoding"))
 def _step(
-    model: Model, options: tuple[tuple[str, Any], ...], params: Any, arrays: dict[str, Any], state: SearchState
+    model: Model, decoding: Decoding, params: Any, arrays: dict[str, Any], state: SearchState
 ) -> tuple[Extensions, SearchState]:
     """Returns what a step weighs, most probable first, and the state after it."""
-    named = dict(options)
-    search = beam_search(model, params, **arrays, **named)
-    limit_b, _ = model.output_limits(arrays["inputs_bs"], named["extra_length"])
+    limit_b, _ = model.output_limits(arrays["inputs_bs"], decoding.extra_length)
     weighed, _ = consider(model, params, state, limit_b, arrays["rules"])
-    return weighed, search.advance(state)
+    return weighed, _search(model, decoding, params, arrays).advance(state)
 
 
 def _rows(ids_bmt: Int[Array, "b m t"], length: int) -> list[Ids]:

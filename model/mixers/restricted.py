@@ -106,29 +106,26 @@ class RestrictedAttention(Heads):
         b, t, _ = x_btd.shape
         blocks = Blocks.of(c.neighbours, t, mask.causal)
         n = blocks.n
-
-        def as_rows(x_bn: Array) -> Array:
-            """Blocks take the place of rows."""
-            return x_bn.reshape(b * n, *x_bn.shape[2:])
-
-        # Without an n in their names, the rows of q, k, v, the bias, weights and heads are the b * n blocks.
         k_bhtk, v_bhte, _ = self.keys_values(x_btd, positions_bt)
         q_bhtk = self.queries(x_btd, positions_bt)
         q_bnqhk = blocks.split(q_bhtk.swapaxes(1, 2))
         k_bnshk = blocks.beside(blocks.split(k_bhtk.swapaxes(1, 2)))
         v_bnshe = blocks.beside(blocks.split(v_bhte.swapaxes(1, 2)))
-        q = as_rows(q_bnqhk).swapaxes(1, 2)
-        k = as_rows(k_bnshk).swapaxes(1, 2)
-        v = as_rows(v_bnshe).swapaxes(1, 2)
         positions_bnq = blocks.split(positions_bt)
         positions_bns = blocks.beside(positions_bnq)
-        bias = self.encoding.bias(as_rows(positions_bnq), as_rows(positions_bns), table_rh)
-        visible = as_rows(blocks.visible(mask, c.neighbours))
-        weights = attention_weights(q, k, visible, bias, c.scale_attention, c.softmax_one)
-        weights_bnhqs = weights.reshape(b, n, *weights.shape[1:])
+
+        # In names, p are the b * n blocks of all rows.
+        q_phqk = as_rows(q_bnqhk).swapaxes(1, 2)
+        k_phsk = as_rows(k_bnshk).swapaxes(1, 2)
+        v_phse = as_rows(v_bnshe).swapaxes(1, 2)
+        bias_phqs = self.encoding.bias(as_rows(positions_bnq), as_rows(positions_bns), table_rh)
+        visible_pqs = as_rows(blocks.visible(mask, c.neighbours))
+        weights_phqs = attention_weights(q_phqk, k_phsk, visible_pqs, bias_phqs, c.scale_attention, c.softmax_one)
+        weights_bnhqs = weights_phqs.reshape(b, n, *weights_phqs.shape[1:])
         kept_bnhqs = dropout(weights_bnhqs, c.P_drop_attention, noise, c.dropout_bits)
-        heads = jnp.einsum("bhqs,bhse->bqhe", as_rows(kept_bnhqs).astype(x_btd.dtype), v)
-        heads_bthe = heads.reshape(b, n * blocks.length, *heads.shape[2:])[:, :t]
+        kept_phqs = as_rows(kept_bnhqs).astype(x_btd.dtype)
+        heads_pqhe = jnp.einsum("phqs,phse->pqhe", kept_phqs, v_phse)
+        heads_bthe = heads_pqhe.reshape(b, n * blocks.length, *heads_pqhe.shape[2:])[:, :t]
         weights_bhtt = over_whole_rows(weights_bnhqs, blocks.length)[:, :, :t, :t]
         return self.output(heads_bthe.swapaxes(1, 2)), weights_bhtt
 
@@ -186,6 +183,12 @@ class RestrictedAttention(Heads):
         visible_bmc = jnp.broadcast_to(visible_bc[:, None], (rows, beams, room))
         y_btd, _ = self(x_btd, positions_bt, mask, None, table_rh)
         return y_btd, Window(KVCache(StoredKeysValues.of(past), visible_bmc, used=jnp.int32(0)))
+
+
+def as_rows(x_bn: Array) -> Array:
+    """Returns blocks or columns in the place of rows, from [b,n,..] to [b n,..]."""
+    b, n = x_bn.shape[:2]
+    return x_bn.reshape(b * n, *x_bn.shape[2:])
 
 
 def over_whole_rows(weights_bnhqs: Float[Array, "b n h q s"], block: int) -> Float[Array, "b h t t"]:

@@ -8,7 +8,7 @@ from jaxtyping import Array, Bool, Float, Int
 from model.masks import NO_SEGMENT, Mask
 from model.mixers.attention import MultiHeadAttention, dot_products, masked_softmax
 from model.mixers.kv_cache import KVCache
-from model.mixers.restricted import Blocks, over_whole_rows, reach
+from model.mixers.restricted import Blocks, as_rows, over_whole_rows, reach
 from model.noise import Noise, dropout
 
 
@@ -47,6 +47,43 @@ class Columns(NamedTuple):
         return same_bcnm & other_nm[None, None]
 
 
+class _Pieces(NamedTuple):
+    """How whole rows [b,t,..] are cut into blocks and into columns, and how they are joined.
+
+    In names, p are the blocks of all rows, with queries q and keys s, or the columns of all rows, with queries n and
+    keys m; u are the keys of both kinds, those of the block first.
+    """
+
+    b: int
+    t: int
+    blocks: Blocks
+    columns: Columns
+
+    def in_blocks(self, x_bt: Array) -> Array:
+        """Returns the queries of each block, [p,q,..]."""
+        return as_rows(self.blocks.split(x_bt))
+
+    def beside_blocks(self, x_bt: Array) -> Array:
+        """Returns the keys that each block sees, [p,s,..]."""
+        return as_rows(self.blocks.beside(self.blocks.split(x_bt)))
+
+    def in_columns(self, x_bt: Array) -> Array:
+        """Returns the queries of each column, which are its keys, too, [p,n,..]."""
+        return as_rows(self.columns.split(x_bt))
+
+    def from_blocks(self, x_pq: Array) -> Array:
+        """Returns whole rows, given their blocks."""
+        return x_pq.reshape(self.b, self.blocks.n * self.blocks.length, *x_pq.shape[2:])[:, : self.t]
+
+    def from_columns(self, x_pn: Array) -> Array:
+        """Returns whole rows, given their columns."""
+        return self.columns.joined(x_pn.reshape(self.b, self.columns.c, *x_pn.shape[1:]))[:, : self.t]
+
+    def side_by_side(self, near: Array, far: Array) -> Array:
+        """Returns whole rows over all keys, [b,t,..,u], given [p,q,..,s] of blocks and [p,n,..,m] of columns."""
+        return jnp.concatenate([self.from_blocks(near), self.from_columns(far)], axis=-1)
+
+
 class StridedAttention(MultiHeadAttention):
     """Softmax attention to the r = `config.neighbours` nearest positions of the sentence, and to every r-th position.
 
@@ -75,51 +112,34 @@ class StridedAttention(MultiHeadAttention):
         k_bthk = k_bhtk.swapaxes(1, 2)
         v_bthe = v_bhte.swapaxes(1, 2)
 
-        # Arrays without a b in their names have a row for each block, or for each column, of each of the b rows.
-        def in_blocks(x_bt: Array) -> Array:
-            return _as_rows(blocks.split(x_bt))
-
-        def beside_blocks(x_bt: Array) -> Array:
-            return _as_rows(blocks.beside(blocks.split(x_bt)))
-
-        def in_columns(x_bt: Array) -> Array:
-            return _as_rows(columns.split(x_bt))
-
-        def from_blocks(x: Array) -> Array:
-            """From [rows,q,..] of blocks to [b,t,..]."""
-            return x.reshape(b, blocks.n * blocks.length, *x.shape[2:])[:, :t]
-
-        def from_columns(x: Array) -> Array:
-            """From [rows,n,..] of columns to [b,t,..]."""
-            return columns.joined(x.reshape(b, columns.c, *x.shape[1:]))[:, :t]
-
-        visible_near = _as_rows(blocks.visible(mask, c.neighbours))
-        logits_near = self._logits(
-            in_blocks(q_bthk), beside_blocks(k_bthk), in_blocks(positions_bt), beside_blocks(positions_bt), table_rh
+        pieces = _Pieces(b, t, blocks, columns)
+        positions_pq = pieces.in_blocks(positions_bt)
+        positions_ps = pieces.beside_blocks(positions_bt)
+        positions_pn = pieces.in_columns(positions_bt)
+        visible_pqs = as_rows(blocks.visible(mask, c.neighbours))
+        visible_pnm = as_rows(columns.visible(mask))
+        logits_phqs = self._logits(
+            pieces.in_blocks(q_bthk), pieces.beside_blocks(k_bthk), positions_pq, positions_ps, table_rh
         )
-        visible_far = _as_rows(columns.visible(mask))
-        logits_far = self._logits(
-            in_columns(q_bthk), in_columns(k_bthk), in_columns(positions_bt), in_columns(positions_bt), table_rh
+        logits_phnm = self._logits(
+            pieces.in_columns(q_bthk), pieces.in_columns(k_bthk), positions_pn, positions_pn, table_rh
         )
 
-        def side_by_side(near: Array, far: Array) -> Array:
-            """From rows of blocks and rows of columns to [b,t,..], with the near keys before the far ones."""
-            return jnp.concatenate([from_blocks(near), from_columns(far)], axis=-1)
+        # One softmax over both kinds of keys takes whole rows.
+        logits_bthu = pieces.side_by_side(logits_phqs.swapaxes(1, 2), logits_phnm.swapaxes(1, 2))
+        visible_btu = pieces.side_by_side(visible_pqs, visible_pnm)
+        weights_bhtu = masked_softmax(logits_bthu.swapaxes(1, 2), visible_btu, None, c.softmax_one)
+        kept_bhtu = dropout(weights_bhtu, c.P_drop_attention, noise, c.dropout_bits).astype(x_btd.dtype)
 
-        logits_bths = side_by_side(logits_near.swapaxes(1, 2), logits_far.swapaxes(1, 2))
-        visible_bts = side_by_side(visible_near, visible_far)
-        weights_bhts = masked_softmax(logits_bths.swapaxes(1, 2), visible_bts, None, c.softmax_one)
-        kept_bhts = dropout(weights_bhts, c.P_drop_attention, noise, c.dropout_bits).astype(x_btd.dtype)
-
-        keys_near = visible_near.shape[-1]
-        kept_bths = kept_bhts.swapaxes(1, 2)
-        kept_near = in_blocks(kept_bths[..., :keys_near])
-        kept_far = in_columns(kept_bths[..., keys_near:])
-        heads_near = jnp.einsum("bqhs,bshe->bqhe", kept_near, beside_blocks(v_bthe))
-        heads_far = jnp.einsum("bqhs,bshe->bqhe", kept_far, in_columns(v_bthe))
-        heads_bthe = from_blocks(heads_near) + from_columns(heads_far)
+        keys_near = visible_pqs.shape[-1]
+        kept_bthu = kept_bhtu.swapaxes(1, 2)
+        kept_pqhs = pieces.in_blocks(kept_bthu[..., :keys_near])
+        kept_pnhm = pieces.in_columns(kept_bthu[..., keys_near:])
+        heads_pqhe = jnp.einsum("pqhs,pshe->pqhe", kept_pqhs, pieces.beside_blocks(v_bthe))
+        heads_pnhe = jnp.einsum("pnhm,pmhe->pnhe", kept_pnhm, pieces.in_columns(v_bthe))
+        heads_bthe = pieces.from_blocks(heads_pqhe) + pieces.from_columns(heads_pnhe)
         y_btd = self.output(heads_bthe.swapaxes(1, 2))
-        return y_btd, _whole(weights_bhts.swapaxes(1, 2), keys_near, blocks, columns)
+        return y_btd, _whole(weights_bhtu.swapaxes(1, 2), keys_near, blocks, columns)
 
     def step(
         self,
@@ -151,28 +171,23 @@ class StridedAttention(MultiHeadAttention):
         return y_btd, cache.prefill(self.keys_values(x_btd, positions_bt), mask.keys_bs != 0)
 
     def _logits(
-        self, q_bqhk: Array, k_bshk: Array, positions_bq: Array, positions_bs: Array, table_rh: Array | None
-    ) -> Float[Array, "b h q s"]:
+        self, q_pqhk: Array, k_pshk: Array, positions_pq: Array, positions_ps: Array, table_rh: Array | None
+    ) -> Float[Array, "p h q s"]:
         """Returns the scaled products of queries and keys, and the bias of their distance."""
-        logits_bhqs = dot_products(q_bqhk.swapaxes(1, 2), k_bshk.swapaxes(1, 2), self.config.scale_attention)
-        bias_bhqs = self.encoding.bias(positions_bq, positions_bs, table_rh)
-        return logits_bhqs if bias_bhqs is None else logits_bhqs + bias_bhqs
-
-
-def _as_rows(x_bn: Array) -> Array:
-    """Returns blocks or columns in the place of rows, from [b,n,..] to [b n,..]."""
-    return x_bn.reshape(-1, *x_bn.shape[2:])
+        logits_phqs = dot_products(q_pqhk.swapaxes(1, 2), k_pshk.swapaxes(1, 2), self.config.scale_attention)
+        bias_phqs = self.encoding.bias(positions_pq, positions_ps, table_rh)
+        return logits_phqs if bias_phqs is None else logits_phqs + bias_phqs
 
 
 def _whole(
-    weights_bths: Float[Array, "b t h s"], keys_near: int, blocks: Blocks, columns: Columns
+    weights_bthu: Float[Array, "b t h u"], keys_near: int, blocks: Blocks, columns: Columns
 ) -> Float[Array, "b h t t"]:
     """Returns weights over the keys of the whole row, given those over the near keys and those of the column."""
-    t = weights_bths.shape[1]
-    near_bnqhs = blocks.split(weights_bths[..., :keys_near])
+    t = weights_bthu.shape[1]
+    near_bnqhs = blocks.split(weights_bthu[..., :keys_near])
     near_bhtt = over_whole_rows(near_bnqhs.swapaxes(2, 3), blocks.length)[:, :, :t, :t]
-    far_bcnhm = columns.split(weights_bths[..., keys_near:])
-    own_cd = jnp.eye(columns.c, dtype=weights_bths.dtype)
+    far_bcnhm = columns.split(weights_bthu[..., keys_near:])
+    own_cd = jnp.eye(columns.c, dtype=weights_bthu.dtype)
     far_bhncmd = jnp.einsum("bcnhm,cd->bhncmd", far_bcnhm, own_cd)
     whole = columns.n * columns.c
     return near_bhtt + far_bhncmd.reshape(*far_bhncmd.shape[:2], whole, whole)[:, :, :t, :t]

@@ -85,16 +85,16 @@ def rows(records: Records) -> dict[str, RowRuns]:
 
 def accuracies(row: RowRuns, relation: str, bands: Sequence[Band]) -> dict[int, float]:
     """Returns the share of right pairs of these bands together, in per cent, by the seed; NaN where it has no pair."""
-    found: dict[int, float] = {}
+    shares: dict[int, float] = {}
     for scored in row.scored:
-        cells = [
-            cell
-            for cell in scored.scores["contrasts"]
-            if cell["relation"] == relation and tuple(cell["words"]) in bands
-        ]
-        cases = sum(cell["cases"] for cell in cells)
-        found[scored.run.config["seed"]] = 100 * sum(cell["right"] for cell in cells) / cases if cases else np.nan
-    return found
+        cases = 0
+        right = 0
+        for cell in scored.scores["contrasts"]:
+            if cell["relation"] == relation and tuple(cell["words"]) in bands:
+                cases += cell["cases"]
+                right += cell["right"]
+        shares[scored.run.config["seed"]] = 100 * right / cases if cases else np.nan
+    return shares
 
 
 def dropped(row: RowRuns, relation: str) -> dict[int, float]:
@@ -169,6 +169,11 @@ def _line(
     )
 
 
+def _tick(band: Band) -> str:
+    first, last = band
+    return f"{first}-{last}" if last else f"{first}+"
+
+
 def plot(records: Records, path: Path) -> None:
     """Draws accuracy by distance for each relation: means over the seeds, and between lowest and highest a band.
 
@@ -184,7 +189,7 @@ def plot(records: Records, path: Path) -> None:
                     shares = [list(accuracies(row, relation, [band]).values()) for band in BANDS]
                     curve(axes, places, np.array(shares).T, place, name, marker="o")
             axes.set(title=relation, xlabel="words to what decides it")
-            axes.set_xticks(places, [f"{first}-{last}" if last else f"{first}+" for first, last in BANDS])
+            axes.set_xticks(places, list(map(_tick, BANDS)))
         grid[0].set(ylabel="accuracy in %")
         if grid[0].get_legend_handles_labels()[0]:
             figure.legend(*grid[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=7)

@@ -44,6 +44,11 @@ class Beginning(NamedTuple):
     run: str
     sha256: str
 
+    @property
+    def parameters(self) -> str:
+        """What tells the parameters from others: their hash or, without it, the run."""
+        return self.sha256 or self.run
+
 
 def tables(records: Records) -> list[Table]:
     """Returns one row for each property of sentences, and one for each translator."""
@@ -116,27 +121,20 @@ def beginnings(records: Records, rows: dict[str, RowRuns], pretraining: str) -> 
 
     The parameters that a run begins with are known by their hash, which the record of the pre-training run has, too.
     """
-    wanted = identity(as_json(load(pretraining)))
-    recorded = {
-        evaluation.scores["params_sha256"]
-        for run in records.runs
-        for evaluation in run.evaluations
-        if is_of(run.config, wanted)
-    }
+    recorded = _hashes(records, pretraining)
     shared: Counter[str] = Counter()
     own = 0
-    unknown: dict[str, None] = {}
+    unknown: dict[str, None] = {}  # each run once, in order
     for row in rows.values():
-        beginnings_of_row = [_beginning(seed) for seed in row.scored]
-        begun = [init for init in beginnings_of_row if init is not None]
-        times = Counter(init.sha256 or init.run for init in begun)
-        for init in begun:
-            if init.sha256 not in recorded:
-                unknown[init.run] = None
-            if times[init.sha256 or init.run] == 1:
+        of_seeds = [_beginning(seed) for seed in row.scored]
+        begun = [beginning for beginning in of_seeds if beginning is not None]
+        times = Counter(beginning.parameters for beginning in begun)
+        for beginning in begun:
+            if times[beginning.parameters] == 1:
                 own += 1
             else:
-                shared[init.run] += 1
+                shared[beginning.run] += 1
+        unknown |= dict.fromkeys(beginning.run for beginning in begun if beginning.sha256 not in recorded)
     notes = [
         f"{count} fine-tuned runs begin with the parameters of {run}: "
         "their seeds differ only in what comes after it, so no interval covers how much pre-training runs differ"
@@ -149,13 +147,25 @@ def beginnings(records: Records, rows: dict[str, RowRuns], pretraining: str) -> 
     return notes
 
 
+def _hashes(records: Records, config: str) -> set[str]:
+    """Returns the hashes of the parameters of the runs of a config that have been evaluated."""
+    wanted = identity(as_json(load(config)))
+    hashes: set[str] = set()
+    for run in records.runs:
+        if is_of(run.config, wanted):
+            hashes.update(evaluation.scores["params_sha256"] for evaluation in run.evaluations)
+    return hashes
+
+
 def _beginning(seed: ScoredRun) -> Beginning | None:
     """Returns what a run began with; None if with new parameters.
 
     Of several launches before its first checkpoint only the last counts.
     """
-    begun = [launch["init"] for launch in seed.run.launches if "init" in launch]
-    return Beginning(begun[-1]["run"], begun[-1].get("params_sha256", "")) if begun else None
+    inits = [launch["init"] for launch in seed.run.launches if "init" in launch]
+    if not inits:
+        return None
+    return Beginning(inits[-1]["run"], inits[-1].get("params_sha256", ""))
 
 
 def _percent(row: RowRuns) -> str:

@@ -84,27 +84,32 @@ def _last_of(of_row: Mapping[int, Curve]) -> dict[int, float]:
 def stage_1(records: Records) -> Table:
     """Returns the nll on validation of every option: the five rates of an optimiser in columns, the rest in lines."""
     found = last_validations(records, [run_of(row, option) for row in ROWS for option in OPTIONS[row]])
-    perplexities = {row: {str(option): found[run_of(row, option)].get(0) for option in OPTIONS[row]} for row in ROWS}
     lines: list[tuple[str, ...]] = []
     notes = [
         f"nats a subword on validation after {STEPS} updates, one run of seed 0 with each; the choice is recorded in "
         f"{FILE} before stage 2"
     ]
     for row in ROWS:
+        perplexities: dict[str, float | None] = {}
+        for option in OPTIONS[row]:
+            perplexities[str(option)] = found[run_of(row, option)].get(0)  # of seed 0
         ladder = rates(row)
         settings = dict.fromkeys((option.warmup, option.clip_norm) for option in OPTIONS[row])  # each once, in order
         for warmup, clip_norm in settings:
-            shown = [perplexities[row][str(Option(rate, warmup, clip_norm))] for rate in ladder]
-            cells = [NOT_RUN if value is None else number(float(np.log(value)), 3) for value in shown]
+            cells = [_nll(perplexities[str(Option(rate, warmup, clip_norm))]) for rate in ladder]
             lines.append((row, str(ladder[2]), f"{warmup} %", _clipped(clip_norm), *cells))
-        chosen = choice(perplexities[row])
-        options_at_an_end = [str(option) for option in OPTIONS[row] if option.lr in (ladder[0], ladder[-1])]
+        chosen = choice(perplexities)
         if chosen:
+            options_at_an_end = [str(option) for option in OPTIONS[row] if option.lr in (ladder[0], ladder[-1])]
             beyond = "; its rate is an end of the ladder" if chosen in options_at_an_end else ""
             notes.append(f"{row} chose RATE-WARMUP-CLIP {chosen}{beyond}")
     factors = (f"nll, × {rate / LADDER[2]:g}" for rate in LADDER)
     head = ("optimiser", "middle rate", "warm-up", "gradients clipped at", *factors)
     return Table("optimisers-stage-1", f"{TITLE}, stage 1", head, lines, notes)
+
+
+def _nll(perplexity: float | None) -> str:
+    return NOT_RUN if perplexity is None else number(float(np.log(perplexity)), 3)
 
 
 def _described(option: Option | None) -> str:
@@ -163,9 +168,13 @@ def target_of(records: Records) -> float | None:
 
 def updates_to(curves: Curves, target: float | None) -> dict[str, dict[int, float]]:
     """Returns by optimiser and seed how many updates it takes to the target; no seed without one."""
+    updates: dict[str, dict[int, float]] = {row: {} for row in curves}
     if target is None:
-        return {row: {} for row in curves}
-    return {row: {seed: crossed(of_seed, target) for seed, of_seed in of_row.items()} for row, of_row in curves.items()}
+        return updates
+    for row, of_row in curves.items():
+        for seed, of_seed in of_row.items():
+            updates[row][seed] = crossed(of_seed, target)
+    return updates
 
 
 def crossed(validations: Curve, target: float) -> float:

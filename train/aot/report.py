@@ -1,6 +1,7 @@
 """The report of `train.compile`: what each program of a run needs, and an estimate of the time per update."""
 
 import sys
+from collections.abc import Callable
 from functools import cache, partial
 from importlib.metadata import version
 from typing import Any
@@ -34,18 +35,12 @@ def report(cfg: ConfigDict, topology: str, slices: int, *, with_search: bool) ->
         raise UserError(f"config: amx is True; it must be False for {topology}: AMX is a unit of CPUs")
     chip, devices = programs.open_topology(topology, slices)
     mesh = programs.topology_mesh(cfg.mesh, devices, slices)
-    impl = cfg.model.attention_impl
-    if PLATFORMS.get(impl, devices[0].platform) != devices[0].platform:
-        raise UserError(
-            f"config: model.attention_impl is {impl!r}, for {PLATFORMS[impl]}s; {place(topology)} needs another"
-        )
+    _check_attention(cfg.model.attention_impl, devices[0].platform, topology)
     config = model_config(cfg, cfg.data.vocab_size)
     shapes = programs.batch_shapes(cfg, mesh)
     _, longest_rows, longest = shapes[-1]
     planned, rows, length = shapes[len(shapes) // 2]
-    limit = config.encoding.limit
-    if limit is not None and limit < longest:
-        raise UserError(f"config: model.max_positions is {limit}; it must be at least {longest}, as long as the rows")
+    _check_limit(config.encoding.limit, longest)
     made: dict[str, Any] = {
         "topology": topology,
         "slices": slices,
@@ -58,20 +53,17 @@ def report(cfg: ConfigDict, topology: str, slices: int, *, with_search: bool) ->
     }
     if chip is None:
         made |= {"device": device(), "memory": programs.available(devices[0])}
+    # The longest batch may be the middle one, and `timed` runs what was compiled: once for each shape.
     update = cache(partial(programs.train_step, cfg, config, mesh))
-    compilers = {
+    compilers: dict[str, Callable[[], dict[str, Any]]] = {
         "train_longest": lambda: update(longest_rows, longest).facts,
         "train_middle": lambda: update(rows, length).facts,
     }
     if with_search:
         compilers["search"] = lambda: programs.search_program(cfg, config, mesh)
-    for name, compile_ in compilers.items():
-        print(f"compiling {name} for {place(topology)} ...", file=sys.stderr)
-        try:
-            made[name] = compile_()
-        except programs.TooLarge as error:
-            made["refused"] = {"program": name, "needed": error.needed, "available": error.available}
-            return made
+    made |= _compiled(compilers, place(topology))
+    if "refused" in made:
+        return made
     if chip is None:
         made["timed"] = timed(cfg, config, mesh, update(rows, length))
     else:
@@ -86,6 +78,33 @@ def _check_vocabulary(size: int) -> None:
     special_tokens = UNK + 1
     if size <= special_tokens:
         raise UserError(f"data.vocab_size is {size}; it must be more than {special_tokens}, the special tokens alone")
+
+
+def _check_attention(impl: str, platform: str, topology: str) -> None:
+    """Raises a `UserError` if this implementation of attention is not for the platform of the topology."""
+    if PLATFORMS.get(impl, platform) != platform:
+        raise UserError(
+            f"config: model.attention_impl is {impl!r}, for {PLATFORMS[impl]}s; {place(topology)} needs another"
+        )
+
+
+def _check_limit(limit: int | None, longest: int) -> None:
+    """Raises a `UserError` if the longest rows are longer than the model allows."""
+    if limit is not None and limit < longest:
+        raise UserError(f"config: model.max_positions is {limit}; it must be at least {longest}, as long as the rows")
+
+
+def _compiled(compilers: dict[str, Callable[[], dict[str, Any]]], where: str) -> dict[str, Any]:
+    """Returns the facts of each program by its name, up to one that does not fit, which `refused` then describes."""
+    made: dict[str, Any] = {}
+    for name, compile_ in compilers.items():
+        print(f"compiling {name} for {where} ...", file=sys.stderr)
+        try:
+            made[name] = compile_()
+        except programs.TooLarge as error:
+            made["refused"] = {"program": name, "needed": error.needed, "available": error.available}
+            break
+    return made
 
 
 def place(topology: str) -> str:

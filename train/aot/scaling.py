@@ -89,6 +89,13 @@ WEAK = (
     "positions/s",
     "of linear",
 )
+SECTIONS = (  # of the page: table, title, headings
+    ("paper", "The paper's batch of 25,000 positions per side", SIZES),
+    ("meshes", "Other meshes, and what does not fit", SIZES),
+    ("gpus", "GPUs: the paper's batch of 25,000 positions per side on one card and on a node of eight", GPUS),
+    ("weak base", "Weak scaling of base: the same number of positions per chip on 4 to 256 chips", WEAK),
+    ("weak big", "Weak scaling of big: the same number of positions per chip on 4 to 256 chips", WEAK),
+)
 
 
 class Case(NamedTuple):
@@ -196,34 +203,36 @@ def tables(records: dict[str, dict[str, Any]]) -> str:
             reports.setdefault(case.table, {})[link] = records[case.name]["report"]
         elif case.name not in missing:  # a case may be in two tables
             missing.append(case.name)
+    parts = []
+    for name, title, headings in SECTIONS:
+        if name in reports:
+            rows = _rows(reports[name], headings)
+            parts.append(as_markdown(Table(name, title, headings, rows, [])))
+    parts.append(f"Times and rates: {ASSUMPTIONS}.")
+    parts.append(f"Compiled with {'; '.join(_compilers(records)) or 'nothing yet'}.")
+    if missing:
+        parts.append(f"Not compiled yet: {', '.join(missing)}.")
+    return "\n\n".join(parts)
+
+
+def _compilers(records: dict[str, dict[str, Any]]) -> list[str]:
+    """Returns the versions that records were made with, each set of them once."""
     compilers = set()
     for record in records.values():
         versions = record["report"]["versions"]
         compilers.add(", ".join(f"{package} {version}" for package, version in versions.items()))
-    sections = (
-        ("paper", "The paper's batch of 25,000 positions per side", SIZES),
-        ("meshes", "Other meshes, and what does not fit", SIZES),
-        ("gpus", "GPUs: the paper's batch of 25,000 positions per side on one card and on a node of eight", GPUS),
-        ("weak base", "Weak scaling of base: the same number of positions per chip on 4 to 256 chips", WEAK),
-        ("weak big", "Weak scaling of big: the same number of positions per chip on 4 to 256 chips", WEAK),
-    )
-    parts = []
-    for name, title, headings in sections:
-        if name not in reports:
-            continue
-        section = reports[name]
-        rates = [_rate(report) for report in section.values() if "estimate" in report]
-        first_rate = rates[0] if rates else 1.0
-        rows = []
-        for link, report in section.items():
-            cells = {"record": link, **_cells(report, first_rate)}
-            rows.append(tuple(cells.get(heading, "-") for heading in headings))
-        parts.append(as_markdown(Table(name, title, headings, rows, [])))
-    parts.append(f"Times and rates: {ASSUMPTIONS}.")
-    parts.append(f"Compiled with {'; '.join(sorted(compilers)) or 'nothing yet'}.")
-    if missing:
-        parts.append(f"Not compiled yet: {', '.join(missing)}.")
-    return "\n\n".join(parts)
+    return sorted(compilers)
+
+
+def _rows(reports: dict[Markdown, dict[str, Any]], headings: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Returns the rows of a table, given its reports by the links to their records."""
+    rates = [_rate(report) for report in reports.values() if "estimate" in report]
+    first_rate = rates[0] if rates else 1.0
+    rows: list[tuple[str, ...]] = []
+    for link, report in reports.items():
+        cells = {"record": link, **_cells(report, first_rate)}
+        rows.append(tuple(cells.get(heading, "-") for heading in headings))
+    return rows
 
 
 def _cells(report: dict[str, Any], first_rate: float) -> dict[str, str]:

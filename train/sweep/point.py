@@ -73,13 +73,9 @@ def run_child(command: list[str], log: Path, watch: Callable[[], bool]) -> tuple
 
     `watch` is called twice a second, and once at the end. Once it returns True the child is asked to stop (SIGTERM: it
     saves first); if it raises, the child is killed at once. Ctrl-C reaches the child only through `watch`, for it has
-    its own process group. On Linux the kernel kills it when this process dies: no run outlives its worker. PYTHONPATH
-    tells the child where the packages are: with an installed `vaswani` only this process would know.
+    its own process group. On Linux the kernel kills it when this process dies: no run outlives its worker.
     """
     parent = os.getpid()
-    places = filter(None, (str(_ROOT), os.environ.get("PYTHONPATH"), str(Path.cwd())))
-    # `python -m` would put the current folder first, where there may be a train.py or a data.py of the user's.
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(places), "PYTHONSAFEPATH": "1"}
 
     def die_with_parent() -> None:
         if _LIBC is not None:
@@ -90,31 +86,43 @@ def run_child(command: list[str], log: Path, watch: Callable[[], bool]) -> tuple
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
         start = output.tell()
-        asked = False
         child = subprocess.Popen(
             command,
-            env=environment,
+            env=_environment(),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
             preexec_fn=die_with_parent,  # safe: a worker has no other thread
         )
-        try:
-            while child.poll() is None:
-                if watch() and not asked:
-                    child.send_signal(signal.SIGTERM)
-                    asked = True
-                time.sleep(0.5)
-            watch()  # this process may have been suspended for longer than the grace period
-        finally:
-            if child.poll() is None:
-                child.kill()
-                child.wait()
+        _wait(child, watch)
     if child.returncode < 0:
         return child.returncode, f"killed by {signal.Signals(-child.returncode).name}"
     text = log.read_bytes()[start:].decode("utf-8", "replace")
     return child.returncode, _last_error(text) or f"exit status {child.returncode}"
+
+
+def _environment() -> dict[str, str]:
+    """Returns the environment of a child: with an installed `vaswani` it would not know where the packages are."""
+    places = filter(None, (str(_ROOT), os.environ.get("PYTHONPATH"), str(Path.cwd())))
+    # `python -m` would put the current folder first, where there may be a train.py or a data.py of the user's.
+    return os.environ | {"PYTHONPATH": os.pathsep.join(places), "PYTHONSAFEPATH": "1"}
+
+
+def _wait(child: subprocess.Popen[bytes], watch: Callable[[], bool]) -> None:
+    """Waits for the end of a child, which is asked to stop, or killed, as `run_child` says."""
+    asked = False
+    try:
+        while child.poll() is None:
+            if watch() and not asked:
+                child.send_signal(signal.SIGTERM)
+                asked = True
+            time.sleep(0.5)
+        watch()  # this process may have been suspended for longer than the grace period
+    finally:
+        if child.poll() is None:
+            child.kill()
+            child.wait()
 
 
 def _last_error(text: str) -> str:

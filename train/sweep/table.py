@@ -127,5 +127,9 @@ def _cells(record: dict[str, Any], keys: Sequence[str]) -> list[str]:
 def as_csv(records: Sequence[dict[str, Any]]) -> str:
     """Returns the same as comma-separated values, not rounded, with whole keys in the first line."""
     head = tuple(records[0]) if records else _FIXED
-    rows = [tuple("" if value is None else str(value) for value in record.values()) for record in records]
+    rows = [tuple(map(_unrounded, record.values())) for record in records]
     return table.as_csv(table.Table("", "", head, rows, []))
+
+
+def _unrounded(value: Any) -> str:
+    return "" if value is None else str(value)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from base.checked_json import read_json
 from base.errors import UserError
@@ -82,17 +83,20 @@ def _train(point: HeldPoint, workdir: Path, command: Command, stop: Stop) -> Out
     except UserError as error:
         return Outcome("failed", str(error), {})
     measures = summary(records)
-    if pruned and status and records:
-        config = read_json(folder / "config.json", {"steps": int, "eval": {"patience": int}})
-        if has_ended(records, config["steps"], config["eval"]["patience"]):
-            status = 0
-    if status == 0:
+    # A run that has ended by itself may still be saving when the pruner stops it.
+    if status == 0 or (pruned and records and _has_ended(folder, records)):
         return Outcome("done", "", measures)
     if pruned:
         return Outcome("pruned", "", measures)
     if stop.received or status in (130, 143, -signal.SIGINT, -signal.SIGTERM):
         return None
     return Outcome("failed", last_line, measures)
+
+
+def _has_ended(folder: Path, records: list[dict[str, Any]]) -> bool:
+    """Returns whether the run in a folder has nothing left to train, by its config."""
+    config = read_json(folder / "config.json", {"steps": int, "eval": {"patience": int}})
+    return has_ended(records, config["steps"], config["eval"]["patience"])
 
 
 def _is_free(folder: Path) -> bool:
