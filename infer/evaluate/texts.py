@@ -99,7 +99,7 @@ def _bytes_of(corpus: Corpus, tokenizer: Tokenizer) -> int:
     return total
 
 
-def _signatures(corpus: Corpus, tokenizer: Tokenizer, unknown: int, row: int | None = None) -> dict[str, str]:
+def _signatures(corpus: Corpus, tokenizer: Tokenizer, unknown: int, row: int | None) -> dict[str, str]:
     """Returns what the perplexities depend on, beside the model; `row` is the length of rows that have one."""
     unit = tokenizer.units.removesuffix("s")
     if not corpus.characters:
