@@ -7,7 +7,7 @@ actions the longest output in training has, 22, 26 or 30 (data/scan.py). 22 is t
 Published: Csordas et al. 2021 (arXiv 2108.12284), trained for 50,000 updates: with relative positions and shared layers
            every output is right where training has outputs of up to 26 actions. We have no number of theirs for
            relative positions and layers of their own.
-Ours:      relative positions are better with shared layers, by 35 points; all other comparisons show nothing. The
+Ours:      relative positions are better with shared layers, by 35 points; the other three comparisons show nothing. The
            published value is not met: 45 % on average with relative positions and shared layers.
 Cost:      20 runs. On one core with AVX-512, two at a time and beside tests, a run takes 47 to 66 minutes with
            sinusoidal positions and 76 to 98 with relative ones.
