@@ -284,7 +284,7 @@ class Translator:
         return rules
 
     def _phrase(self, text: str) -> list[int]:
-        """Returns the ids of a phrase within a sentence: a space comes before it, but in Chinese and Japanese."""
+        """Returns the ids of a phrase within a sentence: a space comes before it, except in Chinese and Japanese."""
         target = self.tokenizer.target
         alone = target.encode(text)
         if target.units != "subwords" or not alone or UNK in alone:
