@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from base.errors import UserError
-from base.ids import EOS
+from base.ids import EOS, PAD
 from data.sources import open_corpus
 from data.symbols import SPECIALS
 from data.tokenizer import Tokenizer
@@ -104,8 +104,8 @@ def scored_pairs(model_run: Run) -> ScoredPairs:
 
 
 def _padded(sentences: list[list[int]], width: int) -> np.ndarray:
-    """Returns the ids in rows of one width, with 0 behind them."""
-    return np.array([ids + [0] * (width - len(ids)) for ids in sentences], np.int32)
+    """Returns the ids in rows of one width, with PAD behind them."""
+    return np.array([ids + [PAD] * (width - len(ids)) for ids in sentences], np.int32)
 
 
 def penalty_note(engine: str, kind: str) -> str:

@@ -60,7 +60,8 @@ def read(folder: Path) -> Imported:
         raise UserError(f"{folder / NAME}: damaged: its step is {shown(step)}")
     weights = Weights(folder / NAME, params)
     config = read_config(folder)
-    weights.check_layers(1 if config.model.share_layers else config.model.N)
+    layers = 1 if config.model.share_layers else config.model.N  # that have parameters of their own
+    weights.check_layers(layers)
     tokenizer = None if task_of(config.task).images else open_tokenizer(folder / "tokenizer.model")
     expected = named(shapes(config, tokenizer))
     leaves = {name: weights.take(name, *leaf.shape) for name, leaf in expected.items()}

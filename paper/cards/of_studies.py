@@ -139,9 +139,10 @@ def _scan_length(records: Records) -> list[Card]:
             rows = [scan_length.judged(runs, one), scan_length.judged(runs, other)]
             claims[name] = Claim(f"{claim} ({name})", rows, 1)
         found = compared(about, claims, scan_length.differences(runs, claim), 1)
-        if not scan_length.is_complete(runs):
-            found = [card if card.verdict == NOT_RUN else card._replace(p="", verdict=OPEN) for card in found]
-        cards += found
+        verdicts = scan_length.verdicts_on(runs, claim)
+        for card, said in zip(found, verdicts.values(), strict=True):
+            cards += judged([card], said)
+    cards = [card._replace(p="") if card.verdict == OPEN else card for card in cards]
     for model, text in scan_length.AS_PUBLISHED.items():
         row = scan_length.judged(runs, model)
         published = f"{number(SCAN_26, 0)}, Csordas et al. 2021"
