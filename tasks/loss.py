@@ -39,11 +39,16 @@ def cross_entropy(
     With q the smoothed distribution, -sum_v q_v log p_v = lse(x) - sum_v q_v x_v, because q sums to one. This form
     needs neither log-probabilities nor one-hot targets of the size of the logits.
     """
-    low = eps_ls / (logits_btv.shape[-1] - 1)
     lse_bt = jax.nn.logsumexp(logits_btv, axis=-1)
+    return _loss(logits_btv, lse_bt, jnp.sum(logits_btv, axis=-1), target_bt, weights_bt, eps_ls)
+
+
+def _loss(logits_btv: Array, lse_bt: Array, sum_bt: Array, target_bt: Array, weights_bt: Array, eps_ls: float) -> Loss:
+    """Returns `cross_entropy`, given log sum_v exp(x_v) and sum_v x_v of the logits."""
+    low = eps_ls / (logits_btv.shape[-1] - 1)
     gold_bt = jnp.take_along_axis(logits_btv, target_bt[:, :, None], axis=-1)[:, :, 0]
     nll_bt = lse_bt - gold_bt
-    loss_bt = lse_bt - (1.0 - eps_ls - low) * gold_bt - low * jnp.sum(logits_btv, axis=-1)
+    loss_bt = lse_bt - (1.0 - eps_ls - low) * gold_bt - low * sum_bt
 
     def total(x_bt: Array) -> Array:
         return jnp.sum(x_bt * weights_bt, where=weights_bt != 0)
@@ -128,16 +133,20 @@ def _over_chunks(
         return x if parts == 1 else jax.lax.with_sharding_constraint(x, spec)
 
     table_vd = place(softmax_vd.astype(x_btd.dtype), P("tensor", None))  # gathered along d_model once, not in the loop
+    # sum_v x E_v^T is x (sum_v E_v)^T: without a pass over the logits.
+    table_sum_d = jnp.sum(table_vd, axis=0, dtype=jnp.float32)
 
     def add(total: Any, piece: tuple[Array, Array, Array]) -> tuple[Any, Any]:
         (loss_sum, nll_sum), dtable_pvd = total
         x_pnd, target_pn, weights_pn = piece
         logits_pnv = logits_of(x_pnd, table_vd)
-        loss = cross_entropy(logits_pnv, target_pn, weights_pn, eps_ls)
+        lse_pn = jax.nn.logsumexp(logits_pnv, axis=-1)
+        sum_pn = jnp.sum(x_pnd * table_sum_d[None, None], axis=-1)
+        loss = _loss(logits_pnv, lse_pn, sum_pn, target_pn, weights_pn, eps_ls)
         sums = (loss_sum + loss.loss_sum, nll_sum + loss.nll_sum)
         if not gradient:
             return (sums, None), None
-        dlogits_pnv = _logits_gradient(logits_pnv, target_pn, weights_pn, eps_ls).astype(x_pnd.dtype)
+        dlogits_pnv = _logits_gradient(logits_pnv, lse_pn, target_pn, weights_pn, eps_ls).astype(x_pnd.dtype)
         dtable_pvd += jnp.einsum("pnv,pnd->pvd", dlogits_pnv, x_pnd, preferred_element_type=jnp.float32)
         dx_pnd = jnp.einsum("pnv,vd->pnd", dlogits_pnv, table_vd)
         return (sums, dtable_pvd), dx_pnd
@@ -156,12 +165,12 @@ def _over_chunks(
     return sums, (division.join(dx_cpnd, b, t), dsoftmax_vd)
 
 
-def _logits_gradient(logits_pnv: Array, target_pn: Array, weights_pn: Array, eps_ls: float) -> Array:
+def _logits_gradient(logits_pnv: Array, lse_pn: Array, target_pn: Array, weights_pn: Array, eps_ls: float) -> Array:
     """Returns the gradient of `cross_entropy`'s loss_sum by the logits; zeros for a token of weight 0."""
     v = logits_pnv.shape[-1]
     low = eps_ls / (v - 1)
     true_pnv = jnp.arange(v)[None, None] == target_pn[:, :, None]
-    p_pnv = jnp.exp(logits_pnv - jax.nn.logsumexp(logits_pnv, axis=-1, keepdims=True))
+    p_pnv = jnp.exp(logits_pnv - lse_pn[:, :, None])
     dlogits_pnv = weights_pn[:, :, None] * (p_pnv - jnp.where(true_pnv, 1.0 - eps_ls, low))
     return jnp.where(weights_pn[:, :, None] != 0, dlogits_pnv, 0)
 

@@ -80,8 +80,8 @@ def mean_and_gradients(loss: Any, *arguments: Any) -> Any:
     return jax.jit(jax.value_and_grad(mean, (0, 1), has_aux=True), static_argnums=(4, 5))(*arguments)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("chunk", [0, 1, 8, 9, 1_000])  # 1, 10, 5, 4 (of 3 positions a row, 2 of them padding) and 1
+# In 4 chunks (of 3 positions a row, 2 of them padding), 1, 10, 5 and 1.
+@pytest.mark.parametrize("chunk", [9, *(pytest.param(chunk, marks=pytest.mark.slow) for chunk in (0, 1, 8, 1_000))])
 @pytest.mark.parametrize("eps_ls", [0.0, 0.1])
 def test_in_chunks_the_loss_and_its_gradients_are_the_definitions(eps_ls: float, chunk: int) -> None:
     expected = mean_and_gradients(definition, *factors(), eps_ls)
@@ -111,6 +111,17 @@ def test_only_a_chunk_of_the_logits_is_in_memory() -> None:
 
     assert megabytes(0) > 4 * 64 * 1_000 * 4 / 1e6  # all logits, 1 MB
     assert megabytes(16) < 3 * 16 * 1_000 * 4 / 1e6  # a sixteenth of them, their gradient, and the matrix's
+
+
+def test_two_reductions_and_the_gradient_pass_over_the_logits() -> None:
+    def reductions(jaxpr: Any) -> list[str]:
+        inside = [name for e in jaxpr.eqns for inner in jaxprs_in_params(e.params) for name in reductions(inner)]
+        v = factors()[1].shape[0]
+        own = [e for e in jaxpr.eqns if e.primitive.name.startswith("reduce_") and e.invars[0].aval.shape[-1:] == (v,)]
+        return inside + [e.primitive.name for e in own]
+
+    gradient = jax.grad(lambda *a: softmax_cross_entropy(*a, 0.1, 6).loss_sum, (0, 1))
+    assert sorted(reductions(jax.make_jaxpr(gradient)(*factors()).jaxpr)) == ["reduce_max", "reduce_sum"]
 
 
 def test_in_bfloat16_the_gradient_of_the_logits_is_bfloat16_and_the_sums_float32() -> None:
