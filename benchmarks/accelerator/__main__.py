@@ -7,7 +7,7 @@ The rows run in this order, the most convincing first. Each is a process of its 
 needs, of those that are left. DIR/ROW.json is written after each part:
 
   step      one update of base and big in bfloat16: ours in several forms, and PyTorch's
-  trainer   `python -m train` for three minutes, compared with the bare update of the same model
+  trainer   `python -m train` of base and big, compared with the bare update of the same model
   multi30k  the published small model at its published batch, three seeds
   numerics  float32 against bfloat16; cuDNN against the einsum, also in the whole model; kill -9 and resume
   decoding  beam search of 1 to 512 sentences, and CTranslate2's

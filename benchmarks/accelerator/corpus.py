@@ -19,6 +19,8 @@ def recipe() -> ConfigDict:
     cfg = base.get_config()
     cfg.model.dtype = "bfloat16"
     cfg.model.dropout_bits = "hash"
+    cfg.model.attention_impl = "cudnn"
+    cfg.loss.chunk = 8_192  # a GPU has the memory
     cfg.data.update({"batching": "pack", "max_length": 256, "pack_length": 256, "buckets": (64, 256)})
     cfg.steps = 6_000
     cfg.optim.warmup = 1_000

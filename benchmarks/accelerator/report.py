@@ -1,6 +1,8 @@
 """Tables of the rows, from their records.
 
 python -m benchmarks.accelerator.report results/accelerator > docs/accelerator.md
+
+A folder `before` beside the records has those of earlier code, and a README.md that says what was changed.
 """
 
 from pathlib import Path
@@ -10,6 +12,7 @@ from base.command import run
 from base.errors import UserError
 from base.table import NOT_RUN, Table, as_markdown, number
 from benchmarks.accelerator.record import MINUTES, read_record
+from paper.published import TABLE3, TIMES
 
 ABOUT = {
     "step": "One update in bfloat16, 25,000 positions a side",
@@ -86,6 +89,8 @@ def table(row: str, record: dict[str, Any]) -> Table:
     lines = [(name, *(_cell(found.get(column)) for column in columns)) for name, found in parts.items()]
     head = ("part", *(column.replace("_", " ") for column in columns))
     notes = ratios(row, record["parts"])
+    if row == "step":
+        notes += hours(record["parts"])
     for when in ("machine", "before", "after"):
         facts = record.get(when, {})
         if facts:
@@ -111,13 +116,37 @@ def ratios(row: str, parts: dict[str, Any]) -> list[str]:
     return lines
 
 
+def hours(parts: dict[str, Any]) -> list[str]:
+    """Returns how long the paper's base and big would train, with the fastest form of ours that has its mask."""
+    lines = []
+    for name, time in TIMES.items():
+        milliseconds = {
+            form: found["milliseconds"]
+            for form, found in parts.items()
+            if form.startswith(f"{name}: ours") and "no mask" not in form and "milliseconds" in found
+        }
+        if not milliseconds:
+            continue
+        fastest = min(milliseconds, key=milliseconds.__getitem__)
+        updates = 1_000 * TABLE3[name].steps
+        ours = updates * milliseconds[fastest] / 3.6e6
+        theirs = f"{time.hours:.0f} on {time.devices} {time.device}"
+        lines.append(f"{fastest}: {updates:,} updates, the paper's, would take {ours:.1f} hours (the paper: {theirs})")
+    return lines
+
+
 def page(folder: Path) -> str:
     """Returns the document."""
     made = tables(folder)
     state = "" if any(one.rows[0][0] != one.name for one in made) else "\n\nNot run on a GPU yet."
     text = "Made by `python -m benchmarks.accelerator.report results/accelerator` from what "
     text += "`python -m benchmarks.accelerator` measured; `--help` says how." + state
-    return "\n\n".join(["# On an accelerator", text, *map(as_markdown, made)]) + "\n"
+    sections = ["# On an accelerator", text, *map(as_markdown, made)]
+    before = folder / "before"
+    if before.is_dir():
+        changes = (before / "README.md").read_text(encoding="utf-8").strip()
+        sections += [changes, *(as_markdown(one) for one in tables(before) if one.rows[0][0] != one.name)]
+    return "\n\n".join(sections) + "\n"
 
 
 def _cell(value: Any) -> str:
@@ -128,7 +157,7 @@ def _cell(value: Any) -> str:
     if isinstance(value, (int, float)) and abs(value) >= 1_000:
         return f"{value:,.0f}"
     if isinstance(value, int):
-        return number(value, 0)
+        return number(float(value), 0)
     return number(value, 3) if isinstance(value, float) else str(value)
 
 

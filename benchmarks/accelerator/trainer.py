@@ -23,7 +23,7 @@ from configs import big
 from data.batching import random_batch
 from model.config import ModelConfig
 
-SECONDS = 180.0  # of each model, with compilation
+SECONDS = 90.0  # of each model, with compilation
 
 
 def recipe(options: Options, name: str) -> ConfigDict:
@@ -93,9 +93,9 @@ def _summary(lines: list[dict[str, Any]], times: dict[int, float]) -> dict[str, 
     }
 
 
-def bare(config: ModelConfig, rows: int, length: int, tiny: bool) -> float:
-    """Returns the seconds of the update alone; to be run in a fresh process."""
-    step = our_step(config, random_batch(rows, length, config.vocab_size))
+def bare(config: ModelConfig, rows: int, length: int, chunk: int, tiny: bool) -> float:
+    """Returns the seconds of the update alone, with `loss.chunk`; to be run in a fresh process."""
+    step = our_step(config, random_batch(rows, length, config.vocab_size), chunk=chunk)
     return timed(step.run, *((1, 1) if tiny else (10, 5)))
 
 
@@ -115,7 +115,8 @@ def parts(options: Options) -> dict[str, Part]:
         found = trained(cfg, folder, seconds)
         config = open_run(folder / "run", "latest").model_config
         rows = cfg.data.tokens_per_batch // cfg.data.pack_length
-        alone = 1e3 * in_fresh_process(bare, config, rows, cfg.data.pack_length, options.tiny)
+        shape = (rows, cfg.data.pack_length)
+        alone = 1e3 * in_fresh_process(bare, config, *shape, cfg.loss.chunk, options.tiny)
         return found | {
             "bare_milliseconds": alone,
             "share": 100 * alone / found["milliseconds"],

@@ -55,6 +55,7 @@ def miniature(cfg: ConfigDict) -> ConfigDict:
     cfg.data.update({"vocab_size": 500, "batching": "pack", "tokens_per_batch": 256, "buckets": (64,)})
     cfg.model.update({"N": 1, "d_model": 16, "d_ff": 32, "h": 2, "d_k": 8, "d_v": 8, "dtype": "float32"})
     cfg.model.dropout_bits = "hash"
+    cfg.model.attention_impl = "einsum"
     cfg.decode.update({"beam": 2, "extra_length": 1, "checkpoint": "latest"})
     cfg.steps, cfg.log_every = 4, 2
     cfg.checkpoint.every = cfg.eval.every = 4

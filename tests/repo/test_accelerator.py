@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from base.errors import UserError
+from base.files import write_json
 from base.table import as_text
 from benchmarks.accelerator import checks, device, libraries, numerics, report, trainer
 from benchmarks.accelerator.checks import LEAST, check_corpora, check_device, check_packages
@@ -317,6 +318,32 @@ def test_a_wrong_row_is_one_line_and_status_2(tmp_path: Path) -> None:
 def test_the_document_is_that_of_the_committed_records(tmp_path: Path) -> None:
     assert (ROOT / "docs" / "accelerator.md").read_text() == page(ROOT / "results" / "accelerator")
     assert page(tmp_path).count("not run") == len(MINUTES)
+
+
+def test_the_page_says_how_long_the_paper_s_models_would_train_and_what_was_measured_before(tmp_path: Path) -> None:
+    def record(folder: Path, base: float, big: float) -> None:
+        folder.mkdir(exist_ok=True)
+        parts = {
+            "base: ours": {"milliseconds": base},
+            "base: ours, cudnn": {"milliseconds": 2 * base},
+            "base: ours, cudnn, no mask": {"milliseconds": 0.1},  # it mixes packed sentences
+            "base: PyTorch": {"milliseconds": 0.1},
+            "big: ours, cudnn": {"milliseconds": big},
+        }
+        write_json(folder / "step.json", {"parts": parts, "finished": True})
+
+    record(tmp_path, 36.0, 84.0)
+    only_now = page(tmp_path)
+    assert "- base: ours: 100,000 updates, the paper's, would take 1.0 hours (the paper: 12 on 8 P100)\n" in only_now
+    assert (
+        "- big: ours, cudnn: 300,000 updates, the paper's, would take 7.0 hours (the paper: 84 on 8 P100)\n" in only_now
+    )
+    record(tmp_path / "before", 72.0, 168.0)
+    (tmp_path / "before" / "README.md").write_text("## Before\n\nTwo dots were one.\n")
+    both = page(tmp_path)
+    assert both.startswith(only_now + "\n## Before\n\nTwo dots were one.\n\n### One update")
+    added = both.removeprefix(only_now)
+    assert "would take 2.0 hours" in added and added.count("###") == 1  # no table of what was not measured before
 
 
 def test_a_row_counts_all_updates_and_minutes_of_a_run_that_was_resumed(
