@@ -58,6 +58,15 @@ COLUMNS = {  # what a table shows of a part; the record has more
     "decoding": ("milliseconds", "sentences_per_second", "tokens_per_second"),
     "tests": ("outcome",),
 }
+HEADINGS = {  # where the name in the record would not say enough
+    "tflops": "TFLOP/s",
+    "mfu": "MFU %, of the measured peak",
+    "mfu_data_sheet": "MFU %, of the data sheet",
+    "memory_gib": "memory, GiB",
+    "share": "bare, % of the trainer's",
+    "overall_share": "with checkpoints, %",
+    "seconds": "measured in, s",
+}
 RATES = {"step": "target_tokens_per_second", "decoding": "tokens_per_second"}
 CTRANSLATE2 = (
     "CTranslate2's own kernels are PTX for sm_86, which the driver compiles at first use; with CUDA 13 alone its cuBLAS"
@@ -87,7 +96,7 @@ def table(row: str, record: dict[str, Any]) -> Table:
         parts[missing] = {"failed": record.get("failed", usual_reason), "seconds": None}
     columns = [key for key in (*COLUMNS[row], "failed", "seconds") if any(key in found for found in parts.values())]
     lines = [(name, *(_cell(found.get(column)) for column in columns)) for name, found in parts.items()]
-    head = ("part", *(column.replace("_", " ") for column in columns))
+    head = ("part", *(HEADINGS.get(column, column.replace("_", " ")) for column in columns))
     notes = ratios(row, record["parts"])
     if row == "step":
         notes += hours(record["parts"])
@@ -154,11 +163,11 @@ def _cell(value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, (int, float)) and abs(value) >= 1_000:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int) or abs(value) >= 1_000:
         return f"{value:,.0f}"
-    if isinstance(value, int):
-        return number(float(value), 0)
-    return number(value, 3) if isinstance(value, float) else str(value)
+    return number(value, 1 if abs(value) >= 10 else 3)
 
 
 def main(argv: list[str]) -> None:
