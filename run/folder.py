@@ -124,7 +124,7 @@ def record_launch(workdir: Path, manifests: dict[str, dict], step: int, init: di
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "step": step,
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
-        "git": _git(),
+        "git": git(),
         "versions": _versions(),
         "device": device(),
         "data": manifests,
@@ -180,7 +180,7 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     return changes
 
 
-def _git() -> dict[str, Any] | None:
+def git() -> dict[str, Any] | None:
     """Returns the commit of the code and whether the code differs from it; None outside a git checkout."""
     # Without locks: `git status` may write the index, and one killed by a full disk would leave its lock there.
     git = ["git", "--no-optional-locks", "-C", str(Path(__file__).parent.parent)]

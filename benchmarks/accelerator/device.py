@@ -7,15 +7,17 @@ import subprocess
 
 import jax
 
-from run.folder import cpu_model
+from run.folder import cpu_model, git
 
 PACKAGES = ("jax", "jaxlib", "flax", "torch", "ctranslate2", "jax-cuda13-plugin", "nvidia-cudnn-cu13", "nvidia-cublas")
+MISSING = "not installed"
 _STATE = ("clocks.sm", "clocks.max.sm", "clocks.mem", "power.draw", "power.limit", "temperature.gpu")
 
 
 def machine() -> dict[str, str]:
-    """Returns the device and its driver, XLA's flags, and the versions of Python and of the packages."""
+    """Returns the device and its driver, XLA's flags, the versions of Python and of the packages, and the commit."""
     device = jax.devices()[0]
+    code = git()
     found = {
         "device": device.device_kind if is_gpu() else f"{device.device_kind}, {cpu_model()}",
         "platform": " ".join(device.client.platform_version.split()),  # of a GPU: CUDA's version
@@ -28,7 +30,9 @@ def machine() -> dict[str, str]:
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            found[name] = "not installed"
+            found[name] = MISSING
+    if code is not None:
+        found["commit"] = code["commit"] + (" and changes" if code["dirty"] else "")
     return found
 
 

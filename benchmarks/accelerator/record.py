@@ -53,11 +53,22 @@ class Options(NamedTuple):
 
 
 def measure(parts: dict[str, Part], path: Path, seconds: float) -> None:
-    """Measures the parts that the record lacks, in order, until the seconds are over. A part that fails says why."""
-    from benchmarks.accelerator.device import machine, state  # only now: they import jax
+    """Measures the parts that the record lacks, in order, until the seconds are over. A part that fails says why.
+
+    Raises:
+      UserError: the record's other parts were measured on another kind of machine, or with other code.
+    """
+    from benchmarks.accelerator.device import MISSING, machine, state  # only now: they import jax
 
     began = time.monotonic()
-    record = read_record(path) | {"machine": machine(), "before": state()}
+    record = read_record(path)
+    now = machine()
+    for name, earlier in record.get("machine", {}).items():
+        if name in now and earlier != now[name] and MISSING not in (earlier, now[name]):
+            raise UserError(
+                f"{path}: measured with {name} {earlier}, and here it is {now[name]}; give another --output"
+            )
+    record |= {"machine": now, "before": state()}
     record.pop("failed", None)
     for name, part in parts.items():
         if name in record["parts"]:

@@ -303,7 +303,7 @@ def test_the_repository_around_an_installed_copy_is_not_the_codes(
     installed = tmp_path / ".venv" / "vaswani"
     (installed / "run").mkdir(parents=True)
     monkeypatch.setattr(folder, "__file__", str(installed / "run" / "folder.py"))
-    assert folder._git() is None
+    assert folder.git() is None
     monkeypatch.setattr(provenance, "ROOT", installed)
     assert not provenance.history_is_known()
 

@@ -105,6 +105,27 @@ def test_a_call_goes_on_where_the_one_before_stopped(tmp_path: Path) -> None:
     assert "killed" not in path.read_text()
 
 
+@pytest.mark.parametrize(
+    ("name", "earlier", "now"), [("device", "NVIDIA H200", "NVIDIA H100"), ("commit", "faaa25c", "bfab7c9 and changes")]
+)
+def test_parts_of_other_machines_and_other_code_are_not_added_to_a_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, earlier: str, now: str
+) -> None:
+    path = tmp_path / "step.json"
+    known = {"device": "NVIDIA H200", "torch": device.MISSING, "commit": "faaa25c"}
+    monkeypatch.setattr(device, "machine", lambda: known)
+    measure({"a": dict}, path, seconds=60)
+    monkeypatch.setattr(device, "machine", lambda: known | {"torch": "2.11.0", "flax": "0.12"})  # not used by a part
+    measure({"a": dict, "b": dict}, path, seconds=60)
+    before = path.read_bytes()
+    monkeypatch.setattr(device, "machine", lambda: known | {name: now})
+    with pytest.raises(
+        UserError, match=f"step.json: measured with {name} {earlier}, and here it is {now}; give another"
+    ):
+        measure({"a": dict, "b": dict, "c": dict}, path, seconds=60)
+    assert path.read_bytes() == before and read_record(path)["parts"].keys() == {"a", "b"}
+
+
 HANGS = """
 import subprocess, sys, time
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])

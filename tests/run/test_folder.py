@@ -134,7 +134,7 @@ def test_code_beside_a_file_whose_name_is_in_no_encoding_has_its_commit(
     except OSError:
         pytest.skip("the file system takes only names in UTF-8")
     monkeypatch.setattr(folder, "__file__", str(tmp_path / "run" / "folder.py"))
-    found = folder._git()
+    found = folder.git()
     assert found is not None and found["dirty"] and len(found["commit"]) == 40
 
 
@@ -146,7 +146,7 @@ def test_a_clone_that_git_does_not_trust_is_noted(
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
-    assert folder._git() is None
+    assert folder.git() is None
     said = "note: the commit of the code is not recorded, since git says: fatal: detected dubious ownership"
     assert capsys.readouterr().err.startswith(said)
 
