@@ -14,7 +14,7 @@ from base.files import write_json
 
 # What each row needs on one GPU, estimated, with compilation; what convinces most comes first.
 MINUTES = {
-    "step": 13,
+    "step": 22,
     "trainer": 4,
     "multi30k": 8,
     "numerics": 7,
