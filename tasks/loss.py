@@ -40,10 +40,18 @@ def cross_entropy(
     needs neither log-probabilities nor one-hot targets of the size of the logits.
     """
     lse_bt = jax.nn.logsumexp(logits_btv, axis=-1)
-    return _loss(logits_btv, lse_bt, jnp.sum(logits_btv, axis=-1), target_bt, weights_bt, eps_ls)
+    sum_bt = jnp.sum(logits_btv, axis=-1)
+    return _loss(logits_btv, lse_bt, sum_bt, target_bt, weights_bt, eps_ls)
 
 
-def _loss(logits_btv: Array, lse_bt: Array, sum_bt: Array, target_bt: Array, weights_bt: Array, eps_ls: float) -> Loss:
+def _loss(
+    logits_btv: Array,
+    lse_bt: Array,
+    sum_bt: Array,
+    target_bt: Array,
+    weights_bt: Array,
+    eps_ls: float,
+) -> Loss:
     """Returns `cross_entropy`, given log sum_v exp(x_v) and sum_v x_v of the logits."""
     low = eps_ls / (logits_btv.shape[-1] - 1)
     gold_bt = jnp.take_along_axis(logits_btv, target_bt[:, :, None], axis=-1)[:, :, 0]
@@ -139,14 +147,18 @@ def _over_chunks(
     def add(total: Any, piece: tuple[Array, Array, Array]) -> tuple[Any, Any]:
         (loss_sum, nll_sum), dtable_pvd = total
         x_pnd, target_pn, weights_pn = piece
+
         logits_pnv = logits_of(x_pnd, table_vd)
-        lse_pn = jax.nn.logsumexp(logits_pnv, axis=-1)
+        lse_pn = jax.nn.logsumexp(logits_pnv, axis=-1)  # for the value and for the gradient
         sum_pn = jnp.sum(x_pnd * table_sum_d[None, None], axis=-1)
+
         loss = _loss(logits_pnv, lse_pn, sum_pn, target_pn, weights_pn, eps_ls)
         sums = (loss_sum + loss.loss_sum, nll_sum + loss.nll_sum)
         if not gradient:
             return (sums, None), None
-        dlogits_pnv = _logits_gradient(logits_pnv, lse_pn, target_pn, weights_pn, eps_ls).astype(x_pnd.dtype)
+
+        dlogits_pnv = _logits_gradient(logits_pnv, lse_pn, target_pn, weights_pn, eps_ls)
+        dlogits_pnv = dlogits_pnv.astype(x_pnd.dtype)
         dtable_pvd += jnp.einsum("pnv,pnd->pvd", dlogits_pnv, x_pnd, preferred_element_type=jnp.float32)
         dx_pnd = jnp.einsum("pnv,vd->pnd", dlogits_pnv, table_vd)
         return (sums, dtable_pvd), dx_pnd
@@ -169,10 +181,13 @@ def _logits_gradient(logits_pnv: Array, lse_pn: Array, target_pn: Array, weights
     """Returns the gradient of `cross_entropy`'s loss_sum by the logits; zeros for a token of weight 0."""
     v = logits_pnv.shape[-1]
     low = eps_ls / (v - 1)
-    true_pnv = jnp.arange(v)[None, None] == target_pn[:, :, None]
+    is_true_pnv = jnp.arange(v)[None, None] == target_pn[:, :, None]
+    q_pnv = jnp.where(is_true_pnv, 1.0 - eps_ls, low)
     p_pnv = jnp.exp(logits_pnv - lse_pn[:, :, None])
-    dlogits_pnv = weights_pn[:, :, None] * (p_pnv - jnp.where(true_pnv, 1.0 - eps_ls, low))
-    return jnp.where(weights_pn[:, :, None] != 0, dlogits_pnv, 0)
+
+    weights_pn1 = weights_pn[:, :, None]
+    dlogits_pnv = weights_pn1 * (p_pnv - q_pnv)
+    return jnp.where(weights_pn1 != 0, dlogits_pnv, 0)
 
 
 class _Division(NamedTuple):

@@ -54,8 +54,11 @@ def check_holds(engine: str, config: ModelConfig, held: Mapping[str, Container])
     `held` has the values of each field that it can hold; of fields without an entry it holds the default.
     """
     for field in dataclasses.fields(config):
+        if field.name in FREE:
+            continue
         value = getattr(config, field.name)
-        if field.name not in FREE and value not in held.get(field.name, (field.default,)):
+        can_be = held.get(field.name, (field.default,))
+        if value not in can_be:
             raise UserError(f"model.{field.name} is {value!r}, which {engine} cannot hold; take another format")
 
 
@@ -86,6 +89,7 @@ def scored_pairs(model_run: Run) -> ScoredPairs:
         pairs = list(islice(corpus.pairs(), SENTENCES))
     except UserError:
         pairs = list(PAIRS)
+
     tokenizer = model_run.tokenizer
     sources = []
     targets = []
@@ -94,12 +98,15 @@ def scored_pairs(model_run: Run) -> ScoredPairs:
         target_ids = tokenizer.target.encode(target)[: longest - 1]
         sources.append([*source_ids, EOS])
         targets.append([*target_ids, EOS])
+
     width = max(map(len, sources + targets))
     source_bs = _padded(sources, width)
     target_bt = _padded(targets, width)
     token_log_probs = jax.jit(partial(forced_log_probs, Transformer(config)))
     log_probs_bt = np.asarray(token_log_probs(model_run.params, source_bs, target_bt))
-    log_probs = [log_probs_t[: len(ids)] for log_probs_t, ids in zip(log_probs_bt, targets, strict=True)]
+    log_probs = []
+    for log_probs_t, ids in zip(log_probs_bt, targets, strict=True):
+        log_probs.append(log_probs_t[: len(ids)])
     return ScoredPairs(sources, targets, log_probs)
 
 

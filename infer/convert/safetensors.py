@@ -58,13 +58,18 @@ def read(folder: Path) -> Imported:
     step = metadata.get("step", "0")
     if not re.fullmatch(r"[0-9]{1,10}", step) or int(step) > LARGEST:
         raise UserError(f"{folder / NAME}: damaged: its step is {shown(step)}")
+
     weights = Weights(folder / NAME, params)
     config = read_config(folder)
     layers = 1 if config.model.share_layers else config.model.N  # that have parameters of their own
     weights.check_layers(layers)
-    tokenizer = None if task_of(config.task).images else open_tokenizer(folder / "tokenizer.model")
-    expected = named(shapes(config, tokenizer))
-    leaves = {name: weights.take(name, *leaf.shape) for name, leaf in expected.items()}
+    tokenizer = None
+    if not task_of(config.task).images:
+        tokenizer = open_tokenizer(folder / "tokenizer.model")
+
+    leaves = {}
+    for name, expected in named(shapes(config, tokenizer)).items():
+        leaves[name] = weights.take(name, *expected.shape)
     weights.check_all_read()
     return Imported(folder / NAME, config, tokenizer, nested(leaves), int(step))
 
@@ -80,7 +85,9 @@ def load(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no dict)
             metadata = file.metadata() or {}
     except (SafetensorError, OSError, TypeError, ValueError, AttributeError, KeyError) as error:
-        raise UserError(f"{path}: cannot be read as safetensors ({' '.join(str(error).split())[:120]})") from error
+        reason = " ".join(str(error).split())[:120]
+        raise UserError(f"{path}: cannot be read as safetensors ({reason})") from error
+
     floating = ("f", "V")  # bfloat16 is of kind V
     with np.errstate(over="ignore"):  # a weight that is infinite then is an error where it is read
         for name, array in arrays.items():

@@ -113,7 +113,7 @@ def test_only_a_chunk_of_the_logits_is_in_memory() -> None:
     assert megabytes(16) < 3 * 16 * 1_000 * 4 / 1e6  # a sixteenth of them, their gradient, and the matrix's
 
 
-def test_two_reductions_and_the_gradient_pass_over_the_logits() -> None:
+def test_only_two_reductions_read_the_logits() -> None:
     def reductions(jaxpr: Any) -> list[str]:
         inside = [name for e in jaxpr.eqns for inner in jaxprs_in_params(e.params) for name in reductions(inner)]
         v = factors()[1].shape[0]
