@@ -9,7 +9,7 @@ from configs.ablations import WHY
 from configs.bottleneck import KINDS
 from configs.classification import CLASSES
 from configs.extrapolation import LENGTH, POSITIONS
-from configs.g2p import LANGUAGES
+from configs.g2p import LANGUAGES, LONGER
 from configs.layers import D_FF
 from configs.mup import ROWS as MUP
 from configs.norms import PAPER, name_of
@@ -79,6 +79,7 @@ def _of_studies() -> Iterator[tuple[str, str, str]]:
     for mixer in D_FF:
         contrast = f" && python -m paper.contrast --workdir=runs/distance-{mixer}"
         yield from _rows("distance", [mixer], "test", contrast, seed=FRESH)
+    yield "g2p", f"stage {LONGER}", _sweep(f"{STUDIES['g2p'].FILE}:{LONGER}", f"g2p-{LONGER}")
     yield from _of_grids()
     yield from _of_families()
 

@@ -789,7 +789,7 @@ def test_pronunciations_are_met_by_ensembles_of_every_language(tmp_path: Path) -
         plant_words(tmp_path, language, 2, 88.0 - place)
     plant_words(tmp_path, "dut", 0, 1.0)  # of stage 1
     plant_words(tmp_path, "dut", 3, 99.0)  # only one language has this seed
-    (study, _) = g2p.tables(find_records(tmp_path))
+    study, *_ = g2p.tables(find_records(tmp_path))
     dutch = row(study, "dut")
     assert dutch["word errors %: published, an ensemble"] == "14.7"
     assert dutch["word errors %: ours, alone"] == "9.00 ± 7.00"  # 12, 14 and 1 % of the words
@@ -806,14 +806,14 @@ def test_pronunciations_are_met_by_ensembles_of_every_language(tmp_path: Path) -
             plant_words(tmp_path, language, 3, third)
         seeds = [f"{90.0 - place}", f"{88.0 - place}", f"{third}"]  # as hashes of parameters
         plant_words(tmp_path, language, 1, 89.4, members=seeds)
-    (study, _) = g2p.tables(find_records(tmp_path))
+    study, *_ = g2p.tables(find_records(tmp_path))
     assert row(study, "mean")["word errors %: ours, an ensemble of 3"] == "10.60"
     assert row(study, "mean")["word errors %: ours, alone"] == "15.10 ± 1.22"
     assert study.notes[1] == "verdict: met; the ensembles' mean is 10.60 %"
     kor = LANGUAGES.index("kor")
     seeds = [f"{90.0 - kor}", f"{88.0 - kor}", f"{89.0 - kor}"]
     plant_words(tmp_path, "kor", 1, 88.9, members=seeds, time="2027")
-    (study, _) = g2p.tables(find_records(tmp_path))
+    study, *_ = g2p.tables(find_records(tmp_path))
     assert study.notes[1] == "verdict: not met; the ensembles' mean is 10.65 %"
     g2p.plot(find_records(tmp_path), tmp_path / "g2p.svg")
     assert (tmp_path / "g2p.svg").stat().st_size > 10_000
@@ -823,8 +823,31 @@ def test_one_language_shows_what_it_chose_between(tmp_path: Path) -> None:
     for dropout, right in ((0.1, 80.0), (0.2, 85.0)):
         config = planted_config(f"{g2p.FILE}:dut:{dropout}", seed=0)
         plant(tmp_path / str(dropout), config, scores(config, "valid", right, edits_as_is=2.0, by_length=[]))
-    (_, stage_1) = g2p.tables(find_records(tmp_path))
+    _, stage_1, _ = g2p.tables(find_records(tmp_path))
     assert stage_1.rows[0][:3] == ("dut", "20.0", "15.0")
+
+
+def plant_longer(folder: Path, right: dict[str, tuple[float, float]]) -> str:
+    """Writes seed 1 of each language with this % right after 2,500 and 10,000 updates; returns the verdict."""
+    for language, (short, long) in right.items():
+        bands = [{"words": [1, 1], "lines": 1_000, "sacrebleu": 50.0}]
+        for name, value in ((language, short), (f"{language}:longer", long)):
+            config = planted_config(f"{g2p.FILE}:{name}", seed=1)
+            plant(folder / name, config, scores(config, "valid", value, edits_as_is=2.0, by_length=bands))
+    *_, table = g2p.tables(find_records(folder))
+    return table.notes[0].removeprefix("verdict on longer training: ")
+
+
+def test_longer_training_is_judged_in_both_languages(tmp_path: Path) -> None:
+    assert plant_longer(tmp_path / "a", {"kor": (80.0, 83.0)}) == "open, because not both languages have run"
+    *_, table = g2p.tables(find_records(tmp_path / "a"))
+    assert row(table, "kor")["word errors % on validation: 10,000 updates"] == "17.0 (14.8 to 19.5)"
+    assert row(table, "kor")["fewer by"] == "3.0"
+    assert row(table, "hbs_latn")["word errors % on validation: 2,500 updates"] == "not run"
+    assert plant_longer(tmp_path / "b", {"kor": (61.1, 64.1), "hbs_latn": (50.0, 54.0)}) == "it helps"
+    assert plant_longer(tmp_path / "c", {"kor": (80.0, 82.9), "hbs_latn": (50.0, 54.0)}) == "neither"
+    assert plant_longer(tmp_path / "d", {"kor": (80.0, 81.0), "hbs_latn": (50.0, 45.0)}) == "it does not matter"
+    assert plant_longer(tmp_path / "e", {"kor": (80.0, 81.1), "hbs_latn": (50.0, 45.0)}) == "neither"
 
 
 def test_without_far_pairs_the_drop_of_agreement_is_open(tmp_path: Path) -> None:
@@ -858,13 +881,13 @@ def test_it_does_not_matter_which_member_of_an_ensemble_is_given_first(tmp_path:
             plant_words(tmp_path, language, 2, 89.4, members=[members[1], members[0], members[2]])
         else:
             plant_words(tmp_path, language, 1, 89.4, members=members)
-    (study, _) = g2p.tables(find_records(tmp_path))
+    study, *_ = g2p.tables(find_records(tmp_path))
     assert row(study, "kor")["word errors %: ours, an ensemble of 3"] == "10.60"
     assert row(study, "mean")["word errors %: ours, an ensemble of 3"] == "10.60"
     assert study.notes[1] == "verdict: met; the ensembles' mean is 10.60 %"
     hashes = [str(90.0 - 0.1 * seed) for seed in (2, 3, 1)]
     plant_words(tmp_path, LANGUAGES[0], 2, 80.0, members=hashes, time="2027")  # the same three once more
-    (study, _) = g2p.tables(find_records(tmp_path))
+    study, *_ = g2p.tables(find_records(tmp_path))
     assert row(study, LANGUAGES[0])["word errors %: ours, an ensemble of 3"] == "20.00"
 
 

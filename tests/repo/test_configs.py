@@ -159,6 +159,20 @@ def test_one_language_chooses_the_dropout_of_all_ten(monkeypatch: pytest.MonkeyP
         g2p.get_config("korean")
 
 
+def test_two_languages_train_longer_at_the_chosen_dropout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(g2p, "CHOSEN", 0.2)
+    points = g2p.sweep("longer")
+    assert [point["seed"] for point in points] == [1, 1]
+    assert ["kor_train" in point["data.train"] for point in points] == [False, True]
+    assert not any("steps" in point for point in points)
+    cfg = g2p.get_config("kor:longer")
+    assert (cfg.steps, cfg.optim.warmup, cfg.model.P_drop) == (10_000, 1_000, 0.2)
+    assert g2p.get_config("longer").steps == 10_000
+    assert (g2p.get_config("dut:0.1").steps, g2p.get_config("choose").steps) == (4_000, 4_000)
+    with pytest.raises(ValueError, match=r"^there is no stage 'final'; the stages are choose, test, longer$"):
+        g2p.sweep("final")
+
+
 @pytest.mark.parametrize("argument", ["A1", "A1:small", "big"])
 def test_the_rows_are_swept_from_base_alone(argument: str) -> None:
     with pytest.raises(ValueError, match=rf"^there is no sweep of '{argument}'; all rows are swept from base or"):
