@@ -166,8 +166,8 @@ def test_two_languages_train_longer_at_the_chosen_dropout(monkeypatch: pytest.Mo
     assert ["kor_train" in point["data.train"] for point in points] == [False, True]
     assert not any("steps" in point for point in points)
     cfg = g2p.get_config("kor:longer")
-    assert (cfg.steps, cfg.optim.warmup, cfg.model.P_drop) == (10_000, 1_000, 0.2)
-    assert g2p.get_config("longer").steps == 10_000
+    assert (cfg.steps, cfg.optim.warmup, cfg.model.P_drop) == (5_000, 500, 0.2)
+    assert g2p.get_config("longer").steps == 5_000
     assert (g2p.get_config("dut:0.1").steps, g2p.get_config("choose").steps) == (4_000, 4_000)
     with pytest.raises(ValueError, match=r"^there is no stage 'final'; the stages are choose, test, longer$"):
         g2p.sweep("final")
