@@ -103,6 +103,11 @@ class RunRecord(NamedTuple):
     tolerance: float = TOLERANCE
 
     @property
+    def begun(self) -> bool:
+        """Whether it began with the parameters of another run."""
+        return any("init" in launch for launch in self.launches)
+
+    @property
     def device(self) -> dict[str, Any]:
         """The device of the last launch, as in `run.json`."""
         return self.launches[-1]["device"] if self.launches else _NO_DEVICE

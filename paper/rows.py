@@ -49,7 +49,7 @@ class RowRuns(NamedTuple):
 
     def label(self, name: str) -> str:
         """Returns the row's name, with a dagger if a run has caveats."""
-        return f"{name} †" if any(seed.run.caveats for seed in self.scored) else name
+        return marked(name, [seed.run for seed in self.scored])
 
 
 def run_notes(rows: Mapping[str, RowRuns]) -> list[str]:
@@ -76,12 +76,21 @@ def caveat_notes(rows: dict[str, RowRuns]) -> list[str]:
 
 def dagger_notes(rows: dict[str, RowRuns]) -> list[str]:
     """Returns for each caveat a note that names the rows with a dagger for it."""
+    return dagger_notes_on({name: [seed.run for seed in row.scored] for name, row in rows.items()})
+
+
+def dagger_notes_on(runs: Mapping[str, Sequence[RunRecord]]) -> list[str]:
+    """Returns the notes of `dagger_notes`, given the runs of each row by its name."""
     names: dict[str, list[str]] = {}
-    for name, row in rows.items():
-        caveats_of_row = [caveat for seed in row.scored for caveat in seed.run.caveats]
-        for caveat in dict.fromkeys(caveats_of_row):
+    for name, of_row in runs.items():
+        for caveat in dict.fromkeys(caveat for run in of_row for caveat in run.caveats):
             names.setdefault(caveat, []).append(name)
     return [f"† {caveat}: {', '.join(marked)}" for caveat, marked in names.items()]
+
+
+def marked(name: str, runs: Sequence[RunRecord]) -> str:
+    """Returns a row's name, with a dagger if one of its runs has caveats."""
+    return f"{name} †" if any(run.caveats for run in runs) else name
 
 
 @cache
@@ -118,19 +127,28 @@ def _without_folders(spec: str) -> str:
     return re.sub(r"[^\s:{}]*/", "", spec)
 
 
-def row_runs(records: Records, name: str, split: str, measure: str = "sacrebleu", members: int = 1) -> RowRuns:
+def row_runs(
+    records: Records,
+    name: str,
+    split: str,
+    measure: str = "sacrebleu",
+    members: int = 1,
+    *,
+    begun: bool = False,
+) -> RowRuns:
     """Returns the runs of the config `name`, scored on `split` as that config decodes: the newest of each seed.
 
     An evaluation counts if it has `measure`, was made on the row's text after all updates, and has the average of
     checkpoints, the beam and the length penalty of the row's config; if checkpoints are averaged, they must
     have been saved as often as the row says. It must also be of an ensemble of exactly `members` runs, which is listed
-    under its first member's seed; 1 is a run alone.
+    under its first member's seed; 1 is a run alone. A run that began with the parameters of another (--init) counts if
+    `begun`, and only then.
     """
     config = as_json(load(name))
     wanted = identity(config)
     runs_of_seed: dict[int, list[RunRecord]] = {}
     for run in records.runs:
-        if is_of(run.config, wanted):
+        if run.begun == begun and is_of(run.config, wanted):
             runs_of_seed.setdefault(run.config["seed"], []).append(run)
     scored: list[ScoredRun] = []
     notes: list[str] = []
@@ -153,7 +171,7 @@ def row_runs(records: Records, name: str, split: str, measure: str = "sacrebleu"
                 problems.append(f"not evaluated on {split}")
                 unscored.append(f"{where}: {_wanted(config, split)}, {run.path}")
     if scored:
-        return RowRuns(scored, "", notes + _computed_otherwise(scored, config, name))
+        return RowRuns(scored, "", notes + _computed_otherwise(scored, config, name) + _of_other_texts(scored, name))
     in_short = dict.fromkeys(problem.partition(" (")[0] for problem in problems)
     return RowRuns([], ", ".join(in_short), notes + unscored + _of_files(records, wanted, name))
 
@@ -226,6 +244,20 @@ def _computed_otherwise(scored: list[ScoredRun], config: dict[str, Any], name: s
         recorded = flat(seed.run.config)
         differing |= {f"{key}={recorded[key]}" for key in COMPUTED if recorded[key] != asked[key]}
     return [f"{name}: run with {', '.join(sorted(differing))}"] if differing else []
+
+
+def _of_other_texts(scored: list[ScoredRun], name: str) -> list[str]:
+    """Returns a note if the runs of a row were not trained on one text; corpora are otherwise compared by name."""
+    by_text: dict[str, list[str]] = {}
+    for seed in scored:
+        launch = seed.run.launches[-1] if seed.run.launches else {}
+        sha256 = launch.get("data", {}).get("train", {}).get("sha256")
+        if sha256 is not None:
+            by_text.setdefault(str(sha256), []).append(str(seed.run.path))
+    if len(by_text) <= 1:
+        return []
+    groups = "; ".join(", ".join(paths) for paths in by_text.values())
+    return [f"{name}: not all seeds have the same training text and subwords: {groups}"]
 
 
 def _wanted(config: dict[str, Any], split: str) -> str:

@@ -378,7 +378,7 @@ def _distance(records: Records) -> list[Card]:
 
 
 def _norms(records: Records) -> list[Card]:
-    found = norms.perplexities(records)
+    found = norms.perplexities(norms.runs_of(records))
     runs = norms.rows(records)
     names = {norm: name_of(norm, norms.DEEPEST, norms.SHORTEST) for norm in NORMS}
     claim = Claim(
@@ -395,7 +395,7 @@ def _norms(records: Records) -> list[Card]:
 
 def _mup(records: Records) -> list[Card]:
     runs = mup.rows(records)
-    losses = mup.losses_of(records)
+    losses = mup.losses_of(mup.runs_of(records))
     claim = Claim(
         f"with muP the best rate moves by at most {mup.MOST:g}, without by more than {mup.LEAST:g}",
         list(runs.values()),

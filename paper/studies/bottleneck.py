@@ -46,7 +46,7 @@ def tables(records: Records) -> list[Table]:
         *caveat_notes(runs),
     ]
     study = Table("bottleneck", "One vector for a sentence, or attention", head, lines, notes)
-    return [study, stage_1(records, study, FILE, dict.fromkeys(KINDS, RATES), "rate")]
+    return [study, stage_1(records, study, FILE, dict.fromkeys(KINDS, RATES), "rate", CHOSEN)]
 
 
 def rows(records: Records) -> dict[str, RowRuns]:
@@ -82,8 +82,8 @@ def verdict(drops: Mapping[str, Mapping[int, float]]) -> str:
     for kind in COMPARED:
         differences = more(drops, kind)
         half = half_interval(differences)
-        if half is None:
-            return "verdict: open, because fixed and the two with attention need two seeds each"
+        if half is None or len(differences) < len(SEEDS):
+            return f"verdict: open, because fixed and the two with attention need {len(SEEDS)} seeds each"
         means.append(float(differences.mean()))
         lower_ends.append(means[-1] - half)
     if min(lower_ends) > 0:

@@ -74,7 +74,7 @@ def tables(records: Records) -> list[Table]:
         *caveat_notes(runs),
     ]
     study = Table("distance", TITLE, HEAD, lines, notes)
-    return [study, by_distance(runs), stage_1(records, study, FILE, OPTIONS, "rate")]
+    return [study, by_distance(runs), stage_1(records, study, FILE, OPTIONS, "rate", CHOSEN)]
 
 
 def rows(records: Records) -> dict[str, RowRuns]:
@@ -112,8 +112,8 @@ def verdict_of_distance(more: Differences) -> str:
     """Returns what the rule says of the paper's reason, given how much more each layer drops than attention."""
     said = "verdict on distance:"
     corrected = holm(p_values_of(more))
-    if len(corrected) < len(more):
-        return f"{said} open, because attention and {', '.join(more)} need two seeds each, with near and far pairs"
+    if not _is_complete(more) or len(corrected) < len(more):
+        return f"{said} open, because attention and {', '.join(more)} need {len(SEEDS)} seeds, with near and far pairs"
     clear = [name for name, p in corrected.items() if p < LEVEL and more[name].mean() > 0]
     if len(clear) == len(more):
         return f"{said} shown; agreement drops more with each of {', '.join(more)} than with attention"
@@ -127,14 +127,19 @@ def verdict_of_distance(more: Differences) -> str:
 def verdict_of_quality(name: str, worse: Differences) -> str:
     """Returns what the rule says of whether a layer is better than attention, given each one's log perplexity."""
     said = f"verdict on {name}:"
+    if not _is_complete(worse):
+        return f"{said} open, because every layer needs {len(SEEDS)} seeds"
     corrected = holm(p_values_of(worse))
-    if name not in corrected:
-        return f"{said} open, because it and attention need two seeds each"
     if worse[name].mean() > 0:
         return f"{said} refuted; it is not better than attention"
     if corrected[name] < LEVEL:
         return f"{said} shown; it is better than attention"
     return f"{said} neither shown nor refuted"
+
+
+def _is_complete(differences: Differences) -> bool:
+    """Returns whether each difference from attention is of all seeds of the design."""
+    return all(len(of_seeds) == len(SEEDS) for of_seeds in differences.values())
 
 
 def by_distance(runs: Mapping[str, RowRuns]) -> Table:

@@ -203,7 +203,9 @@ def rows(records: Records) -> dict[str, RowRuns]:
 def classifiers(records: Records) -> dict[str, RowRuns]:
     """Returns the runs of each property and way."""
     return {
-        f"{name}, {way}": _runs(records, f"configs/classification.py:{name}", way == WAYS[0], "accuracy")
+        f"{name}, {way}": row_runs(
+            records, f"configs/classification.py:{name}", "test", "accuracy", begun=way == WAYS[0]
+        )
         for name in CLASSES
         for way in WAYS
     }
@@ -211,10 +213,4 @@ def classifiers(records: Records) -> dict[str, RowRuns]:
 
 def translators(records: Records) -> dict[str, RowRuns]:
     """Returns the runs of each translator."""
-    return {name: _runs(records, config, begun, "sacrebleu") for name, (config, begun) in TRANSLATORS.items()}
-
-
-def _runs(records: Records, config: str, begun: bool, measure: str) -> RowRuns:
-    """Returns the runs of a config that begin with another run's parameters, or those that do not."""
-    mine = [run for run in records.runs if any("init" in launch for launch in run.launches) == begun]
-    return row_runs(records._replace(runs=mine), config, "test", measure)
+    return {name: row_runs(records, config, "test", begun=begun) for name, (config, begun) in TRANSLATORS.items()}

@@ -12,7 +12,7 @@ from configs.g2p import CHOSEN, LANGUAGES, LONGER, LONGER_LANGUAGES, OPTIONS, PI
 from paper.drawing import colour, drawn
 from paper.published import G2P
 from paper.records import Records, RunRecord
-from paper.rows import RowRuns, caveat_notes, row_runs, run_notes, with_seeds
+from paper.rows import RowRuns, caveat_notes, dagger_notes_on, marked, row_runs, run_notes, with_seeds
 from paper.tables.cost import cost
 
 FILE = "configs/g2p.py"
@@ -137,13 +137,16 @@ def verdict(together: Errors) -> str:
 def stage_1(records: Records) -> Table:
     """Returns the errors on the validation words of the language that chooses for all, and what was chosen."""
     shown: list[str] = []
+    runs: list[RunRecord] = []
     for dropout in OPTIONS:
-        row = row_runs(records, f"{FILE}:{PILOT}:{dropout}", "valid", "edits_as_is")
+        row = row_runs(with_seeds(records, [0]), f"{FILE}:{PILOT}:{dropout}", "valid", "edits_as_is")
+        runs += [scored.run for scored in row.scored]
         error = errors_of(row).get(0)
         shown.append(NOT_RUN if error is None else number(error, 1))
     head = ("language", *(f"word errors % on validation, dropout: {dropout}" for dropout in OPTIONS), "chosen")
-    line = PILOT, *shown, str(CHOSEN)
+    line = marked(PILOT, runs), *shown, str(CHOSEN)
     notes = [f"one run of seed 0 with each; the choice is recorded in {FILE} before stage 2"]
+    notes += dagger_notes_on({PILOT: runs})
     return Table("g2p-stage-1", f"{TITLE}, stage 1", head, [line], notes)
 
 
@@ -152,20 +155,24 @@ def longer(records: Records) -> Table:
     first_seed = with_seeds(records, SEEDS[:1])
     lines: list[tuple[str, ...]] = []
     gains: list[float] = []
+    runs: dict[str, list[RunRecord]] = {}
     for language in LONGER_LANGUAGES:
         short = row_runs(first_seed, f"{FILE}:{language}", "valid", "edits_as_is")
         long = row_runs(first_seed, f"{FILE}:{language}:{LONGER}", "valid", "edits_as_is")
+        runs[language] = [scored.run for scored in (*short.scored, *long.scored)]
         gained = ""
         if short.scored and long.scored:
             gain = errors_of(short)[SEEDS[0]] - errors_of(long)[SEEDS[0]]
             gains.append(round(gain, 6))  # in floating point 38.9 - 36.9 may be less than 2
             gained = number(gains[-1], 1)
-        lines.append((language, _error_in(short), _error_in(long), gained, cost(long.scored)))
+        label = marked(language, runs[language])
+        lines.append((label, _error_in(short), _error_in(long), gained, cost(long.scored)))
     updates = [f"word errors % on validation: {UPDATES[stage]:,} updates" for stage in ("test", LONGER)]
     head = ("language", *updates, "fewer by", "cost")
     notes = [
         f"verdict on longer training: {verdict_on_longer(gains)}",
         "seed 1 of each; in brackets Wilson's 95 % interval for the number of words",
+        *dagger_notes_on(runs),
     ]
     return Table("g2p-longer", f"{TITLE}, longer training", head, lines, notes)
 

@@ -12,13 +12,14 @@ from base.table import NOT_RUN, Table, number
 from configs.mup import KINDS, RATES, ROWS, SEEDS, WIDTHS, get_config
 from paper.drawing import colour, drawn
 from paper.records import Records
-from paper.rows import RowRuns, row_runs
-from paper.studies.choice import last_validations
+from paper.rows import RowRuns, marked, row_runs
+from paper.studies.choice import Validated, notes_on, validated
 
 FILE = "configs/mup.py"
 TITLE = "The best rate and the width, by parametrisation"
 MOST = 1.5  # the largest move of muP's best rate with which it is shown
 LEAST = 2.0  # the standard one's must be larger
+Runs = dict[str, dict[float, list[Validated]]]  # by row and rate
 Losses = dict[str, dict[float, list[float]]]  # nats by row and rate: of the seeds that have run
 
 
@@ -44,15 +45,18 @@ class Move(NamedTuple):
 
 def tables(records: Records) -> list[Table]:
     """Returns one row for each parametrisation and width, with a column for each rate, and the verdict in the notes."""
-    losses = losses_of(records)
+    taken = runs_of(records)
+    losses = losses_of(taken)
     lines: list[tuple[str, ...]] = []
+    of_rows: dict[str, list[Validated]] = {}
     for row in ROWS:
+        of_rows[row] = [run for runs in taken[row].values() for run in runs]
         of_rates = losses[row].values()
         cells = [_mean(seeds) for seeds in of_rates]
         best = best_rate(losses[row])
-        count = sum(map(len, of_rates))
         shown = NOT_RUN if best is None else str(best)
-        lines.append((row, *cells, shown, str(count)))
+        name = marked(row, [run.run for run in of_rows[row]])
+        lines.append((name, *cells, shown, str(len(of_rows[row]))))
     head = ("parametrisation and width", *(f"rate {rate}" for rate in RATES), "best rate", "runs")
     notes = [
         "the design, its rule and what was expected: configs/mup.py, committed before the first run, and amended once, "
@@ -61,6 +65,7 @@ def tables(records: Records) -> list[Table]:
         *(f"{kind}: the best rate of the widths moves by a factor of {shown_move(losses, kind)}" for kind in KINDS),
         "nats a subword on validation after the last update, the mean of the seeds; the best rate is where the "
         "parabola through the lowest and its two neighbours has its minimum",
+        *notes_on(of_rows),
     ]
     return [Table("mup", TITLE, head, lines, notes)]
 
@@ -75,15 +80,24 @@ def rows(records: Records) -> dict[str, RowRuns]:
     return {name: row_runs(records, f"{FILE}:{name}", "valid") for name in names}
 
 
-def losses_of(records: Records) -> Losses:
+def runs_of(records: Records) -> Runs:
+    """Returns the runs of each row and rate, of the seeds of the design, evaluated or not."""
+    found = validated(records, [f"{FILE}:{row}:{rate}" for row in ROWS for rate in RATES])
+    runs: Runs = {row: {} for row in ROWS}
+    for row, rate in itertools.product(ROWS, RATES):
+        by_seed = found[f"{FILE}:{row}:{rate}"]
+        runs[row][rate] = [by_seed[seed] for seed in SEEDS if seed in by_seed]
+    return runs
+
+
+def losses_of(runs: Runs) -> Losses:
     """Returns the nll on validation of each run's seeds after the last update; if infinite, that of a uniform guess."""
     most = float(np.log(get_config().data.vocab_size))
-    found = last_validations(records, [f"{FILE}:{row}:{rate}" for row in ROWS for rate in RATES])
-    losses: Losses = {row: {} for row in ROWS}
-    for row, rate in itertools.product(ROWS, RATES):
-        of_seeds = found[f"{FILE}:{row}:{rate}"]
-        nlls = [float(np.log(of_seeds[seed])) for seed in SEEDS if seed in of_seeds]
-        losses[row][rate] = [nll if np.isfinite(nll) else most for nll in nlls]
+    losses: Losses = {row: {} for row in runs}
+    for row, of_rates in runs.items():
+        for rate, of_seeds in of_rates.items():
+            nlls = [float(np.log(run.perplexity)) for run in of_seeds]
+            losses[row][rate] = [nll if np.isfinite(nll) else most for nll in nlls]
     return losses
 
 
@@ -134,7 +148,7 @@ def plot(records: Records, path: Path) -> None:
     Raises:
       UserError: the file cannot be written.
     """
-    losses = losses_of(records)
+    losses = losses_of(runs_of(records))
     with drawn(path, 7, 3.2) as figure:
         panels = figure.subplots(1, len(KINDS), sharey=True)
         for axes, kind in zip(panels, KINDS, strict=True):

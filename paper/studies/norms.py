@@ -1,5 +1,6 @@
 """Where does post-norm fail to start? Loss by norm, depth and warm-up, by the rule of `configs/norms.py`."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +9,8 @@ from base.table import NOT_RUN, Table, number
 from configs.norms import LAYERS, NORMS, PAPER, ROWS, SEEDS, STARTED, WARMUPS, name_of
 from paper.drawing import drawn, mark, shaded
 from paper.records import Records
-from paper.rows import RowRuns, row_runs
-from paper.studies.choice import last_validations
+from paper.rows import RowRuns, marked, row_runs
+from paper.studies.choice import Validated, notes_on, validated
 
 FILE = "configs/norms.py"
 TITLE = "Norm, depth and warm-up: what starts"
@@ -22,14 +23,15 @@ Perplexities = dict[str, list[float]]  # by run: of the seeds that have run
 
 def tables(records: Records) -> list[Table]:
     """Returns one row for each norm and depth, with a column for each warm-up, and the verdict in the notes."""
-    found = perplexities(records)
+    taken = runs_of(records)
+    found = perplexities(taken)
     lines: list[tuple[str, ...]] = []
     for norm in NORMS:
         for layers in LAYERS:
-            of_warmups = [found[name_of(norm, layers, warmup)] for warmup in WARMUPS]
-            cells = map(_cell, of_warmups)
-            runs = sum(map(len, of_warmups))
-            lines.append((f"{norm}-{layers}", *cells, str(runs)))
+            names = [name_of(norm, layers, warmup) for warmup in WARMUPS]
+            cells = [_cell(found[name]) for name in names]
+            runs = [run.run for name in names for run in taken[name]]
+            lines.append((marked(f"{norm}-{layers}", runs), *cells, str(len(runs))))
     head = ("norm and layers", *(f"warm-up of {warmup} %" for warmup in WARMUPS), "runs")
     notes = [
         "the design, its rule and what was expected: configs/norms.py, committed before the first run",
@@ -37,6 +39,7 @@ def tables(records: Records) -> list[Table]:
         "validation perplexity after the last update, the geometric mean of the seeds; in brackets how many of them "
         f"have started, with a perplexity of at most {STARTED}",
         f"the paper's recipe: {PAPER[0]}-norm, {PAPER[1]} layers, {PAPER[2]} %",
+        *notes_on(taken),
     ]
     return [Table("norms", TITLE, head, lines, notes)]
 
@@ -46,14 +49,19 @@ def rows(records: Records) -> dict[str, RowRuns]:
     return {row: row_runs(records, f"{FILE}:{row}", "valid") for row in ROWS}
 
 
-def perplexities(records: Records) -> Perplexities:
-    """Returns the validation perplexity of each run's seeds after the last update."""
-    found = last_validations(records, [f"{FILE}:{row}" for row in ROWS])
-    of_rows: Perplexities = {}
+def runs_of(records: Records) -> dict[str, list[Validated]]:
+    """Returns the runs of each row, of the seeds of the design, evaluated or not."""
+    found = validated(records, [f"{FILE}:{row}" for row in ROWS])
+    of_rows: dict[str, list[Validated]] = {}
     for row in ROWS:
         by_seed = found[f"{FILE}:{row}"]
         of_rows[row] = [by_seed[seed] for seed in SEEDS if seed in by_seed]
     return of_rows
+
+
+def perplexities(taken: Mapping[str, Sequence[Validated]]) -> Perplexities:
+    """Returns the validation perplexity of each run's seeds after the last update."""
+    return {row: [run.perplexity for run in runs] for row, runs in taken.items()}
 
 
 def _cell(values: list[float]) -> str:
@@ -94,7 +102,7 @@ def plot(records: Records, path: Path) -> None:
     Raises:
       UserError: the file cannot be written.
     """
-    found = perplexities(records)
+    found = perplexities(runs_of(records))
     columns = [f"{warmup} %" for warmup in WARMUPS]
     labels = [str(layers) for layers in LAYERS]
     highest = float(np.log(4 * STARTED))

@@ -13,8 +13,8 @@ from base.table import NOT_RUN, Table, number, spread
 from configs.optimisers import BASE, CHOSEN, EVERY, LADDER, OPTIONS, ROWS, SEEDS, STEPS, Option, rates
 from paper.drawing import curve, drawn
 from paper.records import Records
-from paper.rows import RowRuns, caveat_notes, row_runs, run_notes, with_seeds
-from paper.studies.choice import choice, last_validations, validations_of
+from paper.rows import RowRuns, caveat_notes, marked, row_runs, run_notes, with_seeds
+from paper.studies.choice import Validated, choice, disagreement, notes_on, validated
 from paper.tables.cost import cost
 from paper.tables.trend import INTERVAL, LEVEL, differences_by_seed, holm, p_values_of, tested
 
@@ -83,26 +83,30 @@ def _last_of(of_row: Mapping[int, Curve]) -> dict[int, float]:
 
 def stage_1(records: Records) -> Table:
     """Returns the nll on validation of every option: the five rates of an optimiser in columns, the rest in lines."""
-    found = last_validations(records, [run_of(row, option) for row in ROWS for option in OPTIONS[row]])
+    found = validated(records, [run_of(row, option) for row in ROWS for option in OPTIONS[row]])
+    taken: dict[str, list[Validated]] = {}
     lines: list[tuple[str, ...]] = []
     notes = [
         f"nats a subword on validation after {STEPS} updates, one run of seed 0 with each; the choice is recorded in "
         f"{FILE} before stage 2"
     ]
     for row in ROWS:
-        perplexities: dict[str, float | None] = {}
-        for option in OPTIONS[row]:
-            perplexities[str(option)] = found[run_of(row, option)].get(0)  # of seed 0
+        runs = {str(option): found[run_of(row, option)].get(0) for option in OPTIONS[row]}  # of seed 0
+        perplexities = {option: run.perplexity if run else None for option, run in runs.items()}
+        taken[row] = [run for run in runs.values() if run]
+        name = marked(row, [run.run for run in taken[row]])
         ladder = rates(row)
         settings = dict.fromkeys((option.warmup, option.clip_norm) for option in OPTIONS[row])  # each once, in order
         for warmup, clip_norm in settings:
             cells = [_nll(perplexities[str(Option(rate, warmup, clip_norm))]) for rate in ladder]
-            lines.append((row, str(ladder[2]), f"{warmup} %", _clipped(clip_norm), *cells))
+            lines.append((name, str(ladder[2]), f"{warmup} %", _clipped(clip_norm), *cells))
         chosen = choice(perplexities)
         if chosen:
             options_at_an_end = [str(option) for option in OPTIONS[row] if option.lr in (ladder[0], ladder[-1])]
             beyond = "; its rate is an end of the ladder" if chosen in options_at_an_end else ""
             notes.append(f"{row} chose RATE-WARMUP-CLIP {chosen}{beyond}")
+            notes += disagreement(row, chosen, CHOSEN, FILE)
+    notes += notes_on(taken)
     factors = (f"nll, × {rate / LADDER[2]:g}" for rate in LADDER)
     head = ("optimiser", "middle rate", "warm-up", "gradients clipped at", *factors)
     return Table("optimisers-stage-1", f"{TITLE}, stage 1", head, lines, notes)
@@ -135,11 +139,11 @@ def rows(records: Records) -> dict[str, RowRuns]:
 
 def curves_of(records: Records) -> Curves:
     """Returns the validations of stage 2, of runs that were validated as often as the design says."""
-    found = validations_of(records, [f"{FILE}:{row}" for row in ROWS])
+    found = validated(records, [f"{FILE}:{row}" for row in ROWS])
     curves: Curves = {row: {} for row in ROWS}
     for row in ROWS:
-        for seed, validations in found[f"{FILE}:{row}"].items():
-            points = dict(_curve(validations))
+        for seed, run in found[f"{FILE}:{row}"].items():
+            points = dict(_curve(run.validations))
             if math.inf in points.values():  # it diverged
                 points |= {step: math.inf for step in GRID if step not in points}
             if seed in SEEDS and sorted(points) == GRID:
@@ -153,11 +157,12 @@ def _curve(validations: Sequence[Mapping[str, Any]]) -> Curve:
 
 def target_of(records: Records) -> float | None:
     """Returns the nll on validation of Adam's best run of stage 1 after 80 % of its updates; None before stage 1."""
-    found = validations_of(records, [run_of(BASE, option) for option in OPTIONS[BASE]])
+    found = validated(records, [run_of(BASE, option) for option in OPTIONS[BASE]])
     curves: dict[str, Curve] = {}
     last: dict[str, float | None] = {}
     for option in OPTIONS[BASE]:
-        points = _curve(found[run_of(BASE, option)].get(0, []))
+        run = found[run_of(BASE, option)].get(0)
+        points = _curve(run.validations) if run else []
         curves[str(option)] = points
         last[str(option)] = points[-1][1] if points else None
     best = choice(last)

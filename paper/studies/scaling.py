@@ -18,7 +18,7 @@ from configs.scaling import LONG_ROWS, MOST_NATS, ROWS, TEST_SENTENCES
 from model.parameter_count import parameter_count
 from paper.drawing import drawn
 from paper.records import Records
-from paper.rows import RowRuns, caveat_notes, load, row_runs, run_notes
+from paper.rows import RowRuns, caveat_notes, load, row_runs, run_notes, with_seeds
 from paper.tables.cost import cost
 from run.folder import model_config
 
@@ -135,8 +135,9 @@ def size(name: str) -> tuple[int, int]:
 
 
 def rows(records: Records, names: Sequence[str] = ROWS) -> dict[str, RowRuns]:
-    """Returns the runs of each row of a design."""
-    return {row: row_runs(records, f"{FILE}:{row}", "test", "nll_by_position") for row in names}
+    """Returns the runs of each row of a design, of the seeds of the design."""
+    of_design = with_seeds(records, range(SEEDS))
+    return {row: row_runs(of_design, f"{FILE}:{row}", "test", "nll_by_position") for row in names}
 
 
 def tables(records: Records) -> list[Table]:

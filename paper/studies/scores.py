@@ -54,7 +54,7 @@ def tables(records: Records) -> list[Table]:
         *caveat_notes(runs),
     ]
     study = Table("scores", TITLE, HEAD, lines, notes)
-    return [study, stage_1(records, study, FILE, dict.fromkeys(ROWS, RATES), "rate"), footnote_4()]
+    return [study, stage_1(records, study, FILE, dict.fromkeys(ROWS, RATES), "rate", CHOSEN), footnote_4()]
 
 
 def footnote_4() -> Table:
@@ -118,8 +118,8 @@ def verdict_of_scaling(runs: Mapping[str, RowRuns]) -> str:
     more = differences_by_seed(_worse(runs, LARGE), _worse(runs, SMALL))
     half_large = half_interval(large)
     half_more = half_interval(more)
-    if half_large is None or half_more is None:
-        return f"{said} open, because scaled and unscaled products need the same two seeds with each d_k"
+    if half_large is None or half_more is None or min(len(large), len(more)) < len(SEEDS):
+        return f"{said} open, because scaled and unscaled products need {len(SEEDS)} seeds with each d_k"
     if large.mean() <= 0:
         return f"{said} refuted; with a d_k of {LARGE} unscaled products are no worse"
     if large.mean() > half_large and more.mean() > half_more:
@@ -131,8 +131,10 @@ def verdict_of_additive(worse: Float[np.ndarray, " seeds"]) -> str:
     """Returns what the rule says of additive scores, given how much worse unscaled products are with the large d_k."""
     said = "verdict on additive scores:"
     half = half_interval(worse)
-    if half is None:
-        return f"{said} open, because additive scores and unscaled products need two seeds with a d_k of {LARGE}"
+    if half is None or len(worse) < len(SEEDS):
+        return (
+            f"{said} open, because additive scores and unscaled products need {len(SEEDS)} seeds with a d_k of {LARGE}"
+        )
     if worse.mean() <= 0:
         return f"{said} refuted; with a d_k of {LARGE} they do not outperform unscaled products"
     if worse.mean() > half:

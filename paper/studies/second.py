@@ -67,7 +67,7 @@ def tables(records: Records) -> list[Table]:
         *caveat_notes(runs),
     ]
     study = Table("second", "Table 3 scaled down, second design", HEAD, lines, notes)
-    return [study, stage_1(records, study, FILE, dict.fromkeys(ROWS, SCHEDULES), "schedule")]
+    return [study, stage_1(records, study, FILE, dict.fromkeys(ROWS, SCHEDULES), "schedule", CHOSEN)]
 
 
 def rows(records: Records) -> dict[str, RowRuns]:

@@ -43,7 +43,7 @@ from paper.studies import (
     second,
 )
 from paper.studies import scores as scores_study
-from paper.studies.choice import last_validations
+from paper.studies.choice import validated
 from run.folder import model_config
 from tasks.loss import Loss
 from tests.planted import plant, planted_config, scores
@@ -416,18 +416,19 @@ def plant_lengths(folder: Path, kind: str, seed: int, short: float, long: float)
 
 
 @pytest.mark.parametrize(
-    ("drops", "expected"),
+    ("fixed", "dot", "expected"),
     [
-        ({"fixed": (50.0, 52.0), "additive": (10.0, 11.0), "dot": (12.0, 13.0)}, "shown"),
-        ({"fixed": (10.0, 52.0), "additive": (10.0, 11.0), "dot": (12.0, 13.0)}, "neither shown nor refuted"),
-        ({"fixed": (50.0, 52.0), "additive": (10.0, 11.0), "dot": (60.0, 61.0)}, "neither shown nor refuted"),
-        ({"fixed": (9.0, 10.0), "additive": (10.0, 11.0), "dot": (12.0, 13.0)}, "refuted"),
-        ({"fixed": (50.0,), "additive": (10.0, 11.0), "dot": (12.0, 13.0)}, "open"),
+        ((50.0, 52.0, 51.0), 12.0, "shown"),
+        ((10.0, 52.0, 31.0), 12.0, "neither shown nor refuted"),
+        ((50.0, 52.0, 51.0), 60.0, "neither shown nor refuted"),
+        ((9.0, 10.0, 9.5), 12.0, "refuted"),
+        ((50.0, 52.0), 12.0, "open"),  # the design has three seeds
     ],
 )
 def test_what_one_vector_drops_is_judged_as_the_design_says(
-    tmp_path: Path, drops: dict[str, tuple[float, ...]], expected: str
+    tmp_path: Path, fixed: tuple[float, ...], dot: float, expected: str
 ) -> None:
+    drops = {"fixed": fixed, "additive": (10.0, 11.0, 10.5), "dot": (dot, dot + 1, dot + 0.5)}
     for kind, values in drops.items():
         for seed, drop in enumerate(values, 1):
             plant_lengths(tmp_path, kind, seed, 90.0, 90.0 - drop)
@@ -437,9 +438,9 @@ def test_what_one_vector_drops_is_judged_as_the_design_says(
     assert said.startswith(f"verdict: {expected}")
     if expected == "shown":
         found = row(table, "additive")
-        assert found["BLEU of sources of 16 to 20 words"] == "79.50 ± 0.71"
-        # 50 - 10 and 52 - 11: mean 40.5, two seeds 0.5 apart from it, so a standard error of 0.5 times 12.706.
-        assert (found["drop"], found["drop minus that of fixed"]) == ("10.50 ± 0.71", "−40.50 ± 6.35")
+        assert found["BLEU of sources of 16 to 20 words"] == "79.50 ± 0.50"
+        # 40, 41 and 40.5: a standard error of 0.5 / sqrt(3) times 4.303.
+        assert (found["drop"], found["drop minus that of fixed"]) == ("10.50 ± 0.50", "−40.50 ± 1.24")
         assert row(table, "transformer")["BLEU of sources of 6 to 10 words"] == "not run"
         bottleneck.plot(records, tmp_path / "bottleneck.svg")
         assert (tmp_path / "bottleneck.svg").stat().st_size > 10_000
@@ -467,17 +468,17 @@ def plant_scores(folder: Path, logs: dict[str, tuple[float, ...]]) -> Records:
 @pytest.mark.parametrize(
     ("small", "large", "scaling", "additive"),
     [
-        ((0.1, 0.2), (1.5, 1.6), "shown", "shown"),
-        ((1.6, 1.5), (1.5, 1.6), "neither shown nor refuted", "shown"),  # as bad with a small d_k
-        ((0.1, 0.2), (0.2, 1.6), "neither shown nor refuted", "neither shown nor refuted"),
-        ((0.1, 0.2), (-0.2, 0.1), "refuted", "refuted"),
-        ((0.1, 0.2), (0.5,), "open", "open"),
+        ((0.1, 0.2, 0.15), (1.5, 1.6, 1.55), "shown", "shown"),
+        ((1.6, 1.5, 1.55), (1.5, 1.6, 1.55), "neither shown nor refuted", "shown"),  # as bad with a small d_k
+        ((0.1, 0.2, 0.15), (0.2, 1.6, 0.9), "neither shown nor refuted", "neither shown nor refuted"),
+        ((0.1, 0.2, 0.15), (-0.2, 0.1, -0.05), "refuted", "refuted"),
+        ((0.1, 0.2, 0.15), (1.5, 1.6), "open", "open"),  # the design has three seeds
     ],
 )
 def test_scaling_is_judged_as_the_design_says(
     tmp_path: Path, small: tuple[float, ...], large: tuple[float, ...], scaling: str, additive: str
 ) -> None:
-    alike = {"scaled-8": (0.0, 0.0), "scaled-128": (0.0, 0.0), "additive-128": (0.0, 0.0)}
+    alike = dict.fromkeys(("scaled-8", "scaled-128", "additive-128"), (0.0, 0.0, 0.0))
     records = plant_scores(tmp_path, {**alike, "unscaled-8": small, "unscaled-128": large})
     table, _, _ = scores_study.tables(records)
     (said,) = [note for note in table.notes if note.startswith("verdict on scaling")]
@@ -486,8 +487,8 @@ def test_scaling_is_judged_as_the_design_says(
     assert said.startswith(f"verdict on additive scores: {additive}")
     if (scaling, additive) == ("shown", "shown"):
         found = row(table, "unscaled-128")
-        # 1.5 and 1.6: a standard error of 0.05 times 12.706.
-        assert found["log perplexity − scaled"] == "+1.550 ± 0.635" and found["log perplexity − unscaled"] == ""
+        # A standard error of 0.05 / sqrt(3) times 4.303.
+        assert found["log perplexity − scaled"] == "+1.550 ± 0.124" and found["log perplexity − unscaled"] == ""
         assert row(table, "scaled-32")["perplexity"] == "not run"
         scores_study.plot(records, tmp_path / "scores.svg")
         assert (tmp_path / "scores.svg").stat().st_size > 5_000
@@ -522,8 +523,9 @@ def plant_contrasts(
     return find_records(folder)
 
 
-SMALL_DROPS = [(95, 91), (96, 91), (95, 92)]  # 4, 5, 3
-LARGE_DROPS = [(95, 71), (96, 71), (95, 72)]  # 24, 25, 23
+SMALL_DROPS = [(95, 91), (96, 91), (95, 92), (95, 91), (96, 91)]  # 4, 5, 3, 4, 5
+LARGE_DROPS = [(95, 71), (96, 71), (95, 72), (95, 71), (96, 71)]  # 24, 25, 23, 24, 25
+LOGS = [0.4, 0.41, 0.42, 0.43, 0.44]
 
 
 @pytest.mark.parametrize(
@@ -539,9 +541,9 @@ def test_the_drop_of_agreement_is_judged_as_the_design_says(
     tmp_path: Path, dropping: tuple[str, ...], expected: str
 ) -> None:
     accuracies = {name: LARGE_DROPS if name in dropping else SMALL_DROPS for name in D_FF}
-    logs = {name: [0.4, 0.41, 0.42] for name in D_FF} | {
-        "recurrent": [0.3, 0.311, 0.32],  # 0.1 better, within 0.001
-        "convolution": [0.5, 0.51, 0.52],
+    logs = dict.fromkeys(D_FF, LOGS) | {
+        "recurrent": [0.3, 0.311, 0.32, 0.331, 0.34],  # 0.1 better, within 0.001
+        "convolution": [0.5, 0.51, 0.52, 0.53, 0.54],
     }
     study, accuracy, _ = distance.tables(plant_contrasts(tmp_path, accuracies, logs))
     said = [note for note in study.notes if note.startswith("verdict")]
@@ -551,11 +553,11 @@ def test_the_drop_of_agreement_is_judged_as_the_design_says(
         "verdict on convolution: refuted; it is not better than attention",
     ]
     found = row(study, "attention")
-    near, far = ("95.3 ± 0.6", "71.3 ± 0.6" if "attention" in dropping else "91.3 ± 0.6")
+    near, far = ("95.4 ± 0.5", "71.2 ± 0.4" if "attention" in dropping else "91.2 ± 0.4")
     assert (found["agreement near"], found["agreement far"], found["drop − attention's"]) == (near, far, "")
     if dropping == ("convolution",):
         assert row(study, "convolution")["drop − attention's"] == "+20.0 ± 0.0"
-    assert accuracy.rows[0][:3] == ("agreement", "1 to 2", "95.3 ± 0.6")
+    assert accuracy.rows[0][:3] == ("agreement", "1 to 2", "95.4 ± 0.5")
     assert [cells[:2] for cells in accuracy.rows] == [
         ("agreement", "1 to 2"),
         ("agreement", "8 and more"),
@@ -564,8 +566,9 @@ def test_the_drop_of_agreement_is_judged_as_the_design_says(
     ]
 
 
-def test_layers_of_one_seed_are_not_judged_by_distance(tmp_path: Path) -> None:
-    records = plant_contrasts(tmp_path, dict.fromkeys(D_FF, SMALL_DROPS[:1]), {name: [0.4] for name in D_FF})
+@pytest.mark.parametrize("count", [1, 4])
+def test_layers_of_too_few_seeds_are_not_judged_by_distance(tmp_path: Path, count: int) -> None:
+    records = plant_contrasts(tmp_path, dict.fromkeys(D_FF, LARGE_DROPS[:count]), dict.fromkeys(D_FF, LOGS[:count]))
     said = [note for note in distance.tables(records)[0].notes if note.startswith("verdict")]
     assert all("open" in verdict for verdict in said) and len(said) == 3
     distance.plot(records, tmp_path / "distance.svg")
@@ -779,8 +782,9 @@ def test_a_run_that_diverged_is_one_of_those_that_are_chosen_between(tmp_path: P
         outcome = {"state": "done", "reason": ""} if ends else {"state": "failed", "reason": f"{error.value}; no"}
         (results / f"{rate}.json").write_text(json.dumps(outcome))
     names = [optimisers.run_of("adam", option) for option in optimisers_config.OPTIONS["adam"][:3]]
-    found = last_validations(find_records(tmp_path), names)
-    assert [found[name] for name in names] == [{0: 5.0}, {0: np.inf}, {}]
+    found = validated(find_records(tmp_path), names)
+    perplexities = [{seed: run.perplexity for seed, run in found[name].items()} for name in names]
+    assert perplexities == [{0: 5.0}, {0: np.inf}, {}]
 
 
 def test_pronunciations_are_met_by_ensembles_of_every_language(tmp_path: Path) -> None:
@@ -851,7 +855,7 @@ def test_longer_training_is_judged_in_both_languages(tmp_path: Path) -> None:
 
 
 def test_without_far_pairs_the_drop_of_agreement_is_open(tmp_path: Path) -> None:
-    plant_contrasts(tmp_path, dict.fromkeys(D_FF, SMALL_DROPS), {name: [0.4, 0.41, 0.42] for name in D_FF})
+    plant_contrasts(tmp_path, dict.fromkeys(D_FF, SMALL_DROPS), dict.fromkeys(D_FF, LOGS))
     for file in tmp_path.glob("*/evaluations/*.json"):
         record = json.loads(file.read_text())
         record["contrasts"] = [cell for cell in record["contrasts"] if cell["words"] != [8, None]]
