@@ -1,6 +1,6 @@
 """Published numbers: the paper's Tables 1 to 4 and the times behind Table 2, and those of others.
 
-paper/ has no other typed numbers.
+paper/ has no other published numbers.
 
 Source: arXiv 1706.03762, latest version, and the proceedings of NeurIPS 2017 where they differ. The labels of Table 3's
 rows are ours. BLEU and F1 are percentages, None where the paper has no number.

@@ -8,7 +8,7 @@ from math import log
 from pathlib import Path
 from typing import Any
 
-from base.checked_json import Schema, read_json
+from base.checked_json import Schema, check, read_json
 from base.errors import UserError
 from base.files import output_folder
 from base.table import Table, as_text, number
@@ -49,7 +49,10 @@ def recorded(name: str) -> RunRecord:
     path = RESULTS / f"{known}.json"
     if not path.is_file():
         raise UserError(f"{name}: there is no record results/{known}.json; results/ and its folders hold all of them")
-    record = recorded_run(path, read_json(path, RECORD))
+    content = read_json(path, dict)
+    if not {"evaluation", "training"} & content.keys():
+        raise UserError(f"{name}: results/{known}.json is not the record of a run, so there is nothing to repeat")
+    record = recorded_run(path, check(path, "", content, RECORD))
     reason = obstacle(record)
     if reason:
         raise UserError(f"{name}: it cannot be repeated alone, since {reason}")

@@ -22,17 +22,21 @@ def read_lines_of(scored: ScoredRun) -> list[str] | None:
 
 
 def compare_rows(baseline: RowRuns, system: RowRuns) -> Comparison | None:
-    """Compares the first seed of each; None where one has not run, or its translations were not saved.
+    """Compares the runs of the first seed that both have; None without one, or if its translations were not saved.
 
     Raises:
       UserError: the test set is not on this machine.
     """
-    if not (baseline.scored and system.scored):
+    of_baseline, of_system = (
+        {scored.run.config["seed"]: scored for scored in row.scored} for row in (baseline, system)
+    )
+    shared = [seed for seed in of_baseline if seed in of_system]
+    if not shared:
         return None
-    baseline_lines = read_lines_of(baseline.scored[0])
-    system_lines = read_lines_of(system.scored[0])
+    baseline_lines = read_lines_of(of_baseline[shared[0]])
+    system_lines = read_lines_of(of_system[shared[0]])
     if baseline_lines is None or system_lines is None:
         return None
-    corpus = open_corpus(system.scored[0].scores["data"])
+    corpus = open_corpus(of_system[shared[0]].scores["data"])
     references = [reference for _, reference in corpus.pairs()]
     return compare(baseline_lines, system_lines, references, language=corpus.target_language)

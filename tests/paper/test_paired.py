@@ -11,8 +11,8 @@ REFERENCES = GERMAN * 16
 SPOILT = [line if place % 3 else "Etwas ganz anderes steht hier." for place, line in enumerate(REFERENCES)]
 
 
-def row(path: Path, spec: str) -> RowRuns:
-    run = RunRecord(path, {}, "", 1, 1.0, [], [], [], [])
+def row(path: Path, spec: str, seed: int = 0) -> RowRuns:
+    run = RunRecord(path, {"seed": seed}, "", 1, 1.0, [], [], [], [])
     return RowRuns([ScoredRun(run, {"data": spec}, path)], "", [])
 
 
@@ -24,3 +24,7 @@ def test_rows_are_compared_on_their_own_test_set(tmp_path: Path) -> None:
     assert found is not None and found.p < 0.05 and found.scores[1] > found.scores[0]
     assert compare_rows(base, row(tmp_path / "lost.txt", "")) is None
     assert compare_rows(base, RowRuns([], "", [])) is None
+    other_seed = row(tmp_path / "big.txt", f"text:{tmp_path}/x.{{en,de}}", seed=1)
+    assert compare_rows(base, other_seed) is None
+    both = RowRuns([*other_seed.scored, *base.scored], "", [])
+    assert compare_rows(base, both) == compare_rows(base, base)

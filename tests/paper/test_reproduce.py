@@ -154,6 +154,12 @@ def test_a_record_is_found_by_its_name_and_its_path(tmp_path: Path, monkeypatch:
         reproduce.recorded("two")
 
 
+@pytest.mark.parametrize("name", ["table1", "patching"])
+def test_what_is_not_the_record_of_a_run_is_not_called_damaged(name: str) -> None:
+    with pytest.raises(UserError, match=rf"^{name}: results/{name}\.json is not the record of a run"):
+        reproduce.recorded(name)
+
+
 def test_a_damaged_tolerance_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(tmp_path, monkeypatch, tolerance="0.1")
     with pytest.raises(UserError, match=r'one\.json: damaged: tolerance is "0\.1"; it must be a number$'):
