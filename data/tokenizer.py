@@ -32,6 +32,7 @@ NORMALISATIONS = ("nfkc", "none")
 _RULES = {("nfkc", False): "nmt_nfkc", ("nfkc", True): "nmt_nfkc_cf", ("none", False): "identity"}
 TRAINING_LINES = 2_000_000  # subwords of a larger corpus are learned from a fixed random sample
 _LONGEST_TRAINING_LINE = 16_384  # bytes; subwords are not learned from longer lines
+_BYTES = 256  # each of which is a piece
 # Bytes that UTF-8 never has. No text is spelled with their pieces, so that span denoising can use them as sentinels.
 _NOT_IN_UTF8 = (0xC0, 0xC1, *range(0xF5, 0x100))
 _FULL_WIDTH = "\uff0c"  # a comma, which NFKC makes ASCII
@@ -227,4 +228,6 @@ def _explain(error: str, vocab_size: int, sample: Sequence[str]) -> str:
                 " from longer ones: break its lines"
             )
         return "the training text is empty: there is nothing to learn subwords from"
+    if vocab_size <= _BYTES:
+        return f"data.vocab_size is {vocab_size}, fewer than the bytes and characters of the training text"
     return f"sentencepiece could not learn {vocab_size} subwords: {' '.join(error.split())}"

@@ -194,10 +194,6 @@ class ModelConfig:
                 f"{mixer} does not use relative positions such as {self.positions!r}; set model.positions to one of "
                 f"{', '.join(ABSOLUTE)}"
             )
-        if not can.weights and not self.scale_attention:
-            raise ValueError(f"{mixer} does not use model.scale_attention; leave it True")
-        if not can.weights and self.softmax_one:
-            raise ValueError(f"{mixer} has no softmax; leave model.softmax_one=False")
         if self.positions == "shaw" and self.mixer != "attention":
             raise ValueError(f"{mixer} has no relative vectors; model.positions=shaw needs model.mixer=attention")
         if self.norm == "deep" and self.mixer in ("recurrent", "convolution"):

@@ -12,6 +12,7 @@ from base.ids import PAD
 from base.tokens import Tokens
 from model.config import ModelConfig
 from model.embed import embed, logit_factors, logits, logits_of
+from model.mixers import MIXERS
 from model.noise import Noise, fold
 from model.stack import Stack
 
@@ -88,7 +89,12 @@ class DecoderOnly(nn.Module):
         return logits_bmv, cache.replace(stack=stack)
 
     def _maps(self, tokens: Tokens, prefix: int = 0) -> dict[str, Float[Array, "n b h t t"]]:
-        """Returns the attention weights of all layers and heads, as "decoder". `prefix` as in `model.stack`."""
+        """Returns the attention weights of all layers and heads, as "decoder". `prefix` as in `model.stack`.
+
+        With a mixer that has no weights there are none.
+        """
+        if not MIXERS[self.config.mixer].weights:
+            return {}
         x_btd = self._embed(tokens.ids_bt, tokens.positions_bt, None)
         _, weights = self.decoder(x_btd, tokens, return_weights=True, prefix=prefix)
         return {"decoder": jnp.stack([block.self_bhtt for block in weights])}
@@ -116,7 +122,7 @@ class LanguageModel(DecoderOnly):
         return logit_factors(self.config, x_btd, self.softmax, self.output_bias)
 
     def attention_maps(self, tokens: Tokens) -> dict[str, Float[Array, "n b h t t"]]:
-        """Returns the weights of all layers and heads, as "decoder"."""
+        """Returns the weights of all layers and heads, as "decoder"; none with a mixer that has no weights."""
         return self._maps(tokens)
 
     @nn.nowrap

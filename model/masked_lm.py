@@ -9,6 +9,7 @@ from base.tokens import Tokens
 from model.block import ACTIVATIONS, layer_norm
 from model.config import ModelConfig
 from model.embed import embed, logit_factors, logits_of
+from model.mixers import MIXERS
 from model.mixers.attention import add_bias
 from model.noise import Noise, fold
 from model.stack import Stack
@@ -76,7 +77,9 @@ class MaskedLM(nn.Module):
         return x_btd
 
     def attention_maps(self, tokens: Tokens) -> dict[str, Float[Array, "n b h t t"]]:
-        """Returns the weights of all layers and heads, as "encoder"."""
+        """Returns the weights of all layers and heads, as "encoder"; none with a mixer that has no weights."""
+        if not MIXERS[self.config.mixer].weights:
+            return {}
         _, weights = self.encoder(self._embed(tokens, None), tokens, return_weights=True)
         return {"encoder": jnp.stack([block.self_bhtt for block in weights])}
 

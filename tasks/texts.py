@@ -28,8 +28,8 @@ from tasks.task import Data
 
 # Returns a prepared corpus as the model reads it; the seed decides what is random.
 Examples = Callable[[ConfigDict, Prepared, Tokenizer, int], Records]
-# Returns every record of a corpus once, given `config.data` and this process's shard.
-ReadOnce = Callable[[Any, ConfigDict, ProcessShard], OnePass[Batch | TextBatch]]
+# Returns every record of a corpus once, given `config.data`, this process's shard, and the learned positions, if any.
+ReadOnce = Callable[[Any, ConfigDict, ProcessShard, int | None], OnePass[Batch | TextBatch]]
 
 
 def unchanged(cfg: ConfigDict, prepared: Prepared, tokenizer: Tokenizer, seed: int) -> Prepared:
@@ -105,11 +105,12 @@ def training_data(
     valid = examples(cfg, valid_text, tokenizer, 0)
     if check:
         check(cfg, train)
-    check_rows(cfg.data, model_config(cfg, tokenizer.vocab_size).encoding.limit, train, valid)
+    limit = model_config(cfg, tokenizer.vocab_size).encoding.limit
+    check_rows(cfg.data, limit, train, valid)
     _note_longest(cfg.data, valid)
     shard = process_shard(mesh, cfg.optim.accumulate)
     batches = TrainingBatches(train, cfg.data, seed=cfg.seed, shard=shard)
-    validation_batches = partial(validation, valid, cfg.data, process_shard(mesh))
+    validation_batches = partial(validation, valid, cfg.data, process_shard(mesh), limit)
     manifests = {"train": train.manifest, "valid": valid.manifest}
     return Data(batches, validation_batches, manifests)
 
@@ -156,11 +157,12 @@ def check_rows(cfg_data: ConfigDict, limit: int | None, train: Any, valid: Any) 
     batching = cfg_data.batching
     for name, corpus in {"data.train": train, "data.valid": valid}.items():
         # Validation is by length even where training packs, but not where rows are windows of a text.
-        if batching == "window" or (batching == "pack" and corpus is train):
+        if batching == "window" or (batching == "pack" and name == "data.train"):
             longest = cfg_data.pack_length
         else:
             lengths_n = corpus.lengths.max(axis=1)
-            batches = length_batches(lengths_n, cfg_data.buckets, tokens=cfg_data.tokens_per_batch)
+            longest_row = limit if name == "data.valid" else None  # in training every row is as long as its bucket
+            batches = length_batches(lengths_n, cfg_data.buckets, tokens=cfg_data.tokens_per_batch, limit=longest_row)
             longest = max(batch.length for batch in batches)
         if limit < longest:
             raise UserError(

@@ -69,6 +69,8 @@ OF_ADAM = ("optim.b1", "optim.b2", "optim.eps")  # Adafactor has means of square
 ONE_STACK = ("language_model", "masked_lm", "classification", "vision")
 OF_ATTENTION = {
     "model.P_drop_attention": ("linear", "recurrent", "convolution"),
+    "model.scale_attention": ("linear", "recurrent", "convolution"),
+    "model.softmax_one": ("linear", "recurrent", "convolution"),
     "model.qk_norm": ("recurrent", "convolution"),
     "model.biases": ("recurrent", "convolution"),
 }

@@ -9,7 +9,6 @@ import optax
 from flax.traverse_util import flatten_dict
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from model.mixers import MIXERS
 from model.prefix_lm import PrefixLM, joined
 from tasks.task import Batch, Objective
 from train.schedule_free import gradient_point
@@ -23,13 +22,13 @@ def make_diagnosis(
 ) -> Callable[[TrainState, Batch, PRNGKeyArray], dict[str, Float[Array, ""]]]:
     """Returns a jitted function from an update's arguments to metrics of the update; it computes the gradient again.
 
-    They are, for each PART of the model, such as "encoder/layer_0" or "embedding":
+    They are, for each PART of the model, such as "encoder/layer_0" or "embed":
 
       gradient_norm/PART: the norm of the mean loss's gradient with respect to it, before clipping.
       update_ratio/PART: the norm of what the update adds to its parameters, divided by the norm of the parameters.
       attention_entropy/KIND/layer_N: the entropy of a query's attention weights, in nats, averaged over queries and
-        heads: from 0, where one key has all the weight, to the logarithm of the number of keys. Absent for mixers
-        without weights.
+        heads: from 0, where one key has all the weight, to the logarithm of the number of keys. Absent of mixers
+        without weights, and of models of images.
 
     With `accumulate` the gradient is that of an update's first microbatch.
     """
@@ -69,8 +68,7 @@ def _norms(tree: dict) -> dict[str, Float[Array, ""]]:
 
 def _entropies(objective: Objective, params: dict, batch: Batch) -> dict[str, Float[Array, ""]]:
     model = objective.model
-    has_maps = hasattr(model, "attention_maps") and MIXERS[model.config.mixer].weights
-    if not has_maps:
+    if not hasattr(model, "attention_maps"):
         return {}
     sides = jax.tree.map(lambda x_bt: x_bt[:_ROWS], objective.tokens(batch))
     maps = model.apply({"params": params}, *sides, method="attention_maps")

@@ -54,7 +54,7 @@ def open_job(cfg: ConfigDict, workdir: Path, mesh: Mesh) -> Job:
     if cfg.task in TRANSLATION and cfg.eval.bleu_sentences:
         measure = _bleu(cfg, config, workdir, mesh)
     elif task.images:
-        measure = _accuracy(objective, data.validation_batches, mesh)
+        measure = _accuracy(task.objective(cfg, config), data.validation_batches, mesh)
     else:
         measure = _nothing
     return Job(objective, data.batches, data.validation_batches, measure, data.manifests)

@@ -225,6 +225,8 @@ def _updates(training: Training, state: TrainState, key: PRNGKeyArray, first: in
                     saved_at = time.monotonic()
         if stopping or ended:
             break
+    if ended:
+        reporter.finish()
     return ended
 
 

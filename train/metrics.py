@@ -103,6 +103,7 @@ class Reporter:
         self._file = (workdir / "metrics.jsonl").open("a", encoding="utf-8") if workdir else None
         self._tensorboard = EventFile(workdir / "tensorboard", first) if workdir else None
         self._totals = _Totals()
+        self._newest = (0, 0.0)  # the last update, and the norm of its gradient
         self._diagnosis: Mapping[str, Array] = {}
         self._window_start = self._elapsed
         self._timed = _Moment(first, self._elapsed)
@@ -151,11 +152,17 @@ class Reporter:
         self._totals.positions += positions
         self._totals.flops += flops
         self._diagnosis = diagnosis or self._diagnosis
+        self._newest = step, gradient_norm
         if step % self._every == 0 or step == self._last:
             self._record(step, gradient_norm)
         elif step == self._first:
             self._timed = _Moment(step, self._seconds())  # without the time that it took to compile
         self._bar.update(step)
+
+    def finish(self) -> None:
+        """Records the updates since the last record, if there are any: of a run that ends before its last update."""
+        if self._totals.positions:
+            self._record(*self._newest)
 
     def record_validation(self, step: int, metrics: dict[str, float]) -> None:
         """Records the result of a validation."""
@@ -241,6 +248,8 @@ def _line(record: dict[str, Any]) -> str:
     line = f"loss {record['loss']:.4f}  nll {record['nll']:.4f}  perplexity {perplexity}"
     if "bleu" in record:
         line += f"  BLEU {record['bleu']:.2f}"
+    if "accuracy" in record:
+        line += f"  accuracy {record['accuracy']:.1%}"
     if record["kind"] == "train":
         line += (
             f"  lr {record['learning_rate']:.2e}  {record['tokens_per_second']:,.0f} target tokens/s"

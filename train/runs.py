@@ -1,6 +1,6 @@
 """Lists runs, compares two of them, and draws their curves, at any time and without loading jax.
 
-    python -m train.runs DIR...                          # every run in these folders: state, step, nll, BLEU, minutes
+    python -m train.runs DIR...                          # every run in these folders: state, step, nll, minutes ...
     python -m train.runs --diff RUN RUN2                 # the config keys and the results in which two runs differ
     python -m train.runs DIR... --plot=FILE.svg          # or .png; .html also has the table
 

@@ -154,6 +154,9 @@ def test_errors_say_what_would_do(tmp_path: Path) -> None:
         Tokenizer.train(corpus(), 100, target)
     smallest = int(str(too_few.value).rpartition(" ")[2])
     assert not target.exists()
+    for vocab_size in (3, -1):
+        with pytest.raises(UserError, match=rf"vocab_size is {vocab_size}, fewer than the bytes and characters of the"):
+            Tokenizer.train(corpus(), vocab_size, target)
     for vocab_size in (smallest, largest):
         assert Tokenizer.train(corpus(), vocab_size, target).vocab_size == vocab_size
     for nothing in ([], ["", "  "]):

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from model.config import ModelConfig
+from model.language_model import LanguageModel
+from model.masked_lm import MaskedLM
 from model.masks import Mask
 from model.mixers import linear
 from model.mixers.attention import MultiHeadAttention, add_bias
@@ -337,7 +339,6 @@ def test_the_convolution_is_gated_and_over_each_sentence_alone(w, causal):
         ),
         ({"mixer": "convolution", "kernel_width": 0}, "model.kernel_width is 0; it must be at least 1"),
         ({"mixer": "linear", "positions": "rope"}, "does not use relative positions such as 'rope'; set model"),
-        ({"mixer": "linear", "scale_attention": False}, "does not use model.scale_attention; leave it True"),
         ({"mixer": "restricted", "neighbours": 0}, "model.neighbours is 0; it must be at least 1"),
         (
             {"mixer": "restricted", "attention_impl": "splash"},
@@ -371,3 +372,24 @@ def test_the_gradient_of_a_bias_is_added_up_in_float32_in_a_bfloat16_model():
     found_d = jax.jit(gradient)(jnp.ones(8), cotangent_btd)
     expected_d = np.asarray(cotangent_btd, np.float64).sum(axis=(0, 1))
     np.testing.assert_allclose(found_d, expected_d, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [LanguageModel, MaskedLM])
+def test_a_model_without_weights_has_no_maps_of_them(kind):
+    model = kind(dataclasses.replace(TINY, mixer="linear"))
+    rows = tokens(np.ones((1, 3), np.int32))
+    params = jax.jit(model.init)(jax.random.key(0), rows)
+    assert model.apply(params, rows, method="attention_maps") == {}
+
+
+def test_encoder_decoder_attention_divides_or_not_whatever_the_mixer_is():
+    """So `scale_attention` and `softmax_one` are no keys that a translator with another mixer would ignore."""
+    config = dataclasses.replace(TINY, mixer="linear")
+    ids = padded_ids(np.random.default_rng(2), [6], 6, config.vocab_size)
+    params = perturbed(config)
+    cross = {}
+    for name, changes in (("usual", {}), ("unscaled", {"scale_attention": False}), ("one", {"softmax_one": True})):
+        changed = dataclasses.replace(config, **changes)
+        cross[name] = apply_jitted(changed, params, tokens(ids), tokens(ids), method="attention_maps")["cross"]
+    assert np.abs(cross["usual"] - cross["unscaled"]).max() > 1e-3
+    assert np.all(cross["one"].sum(-1) < 1 - 1e-3)

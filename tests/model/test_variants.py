@@ -89,7 +89,6 @@ def test_parameters_are_counted_and_sharded(changes, biases):
         ({"positions": "shaw", "mixer": "restricted"}, "model.positions=shaw needs model.mixer=attention"),
         ({"positions": "shaw", "attention_impl": "splash"}, "model.positions=shaw needs einsum"),
         ({"softmax_one": True, "attention_impl": "splash"}, "softmax_one=True, which needs einsum"),
-        ({"softmax_one": True, "mixer": "linear"}, "leave model.softmax_one=False"),
         ({"norm": "deep", "mixer": "convolution"}, "take post or pre"),
         ({"positions": "shaw", "max_distance": 0}, "model.max_distance is 0; it must be at least 1"),
         ({"activation": "gated"}, "geglu, swiglu"),

@@ -1,9 +1,14 @@
 """Validation keeps every line; one that no batch of training could hold is named before the first update."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
+from base.errors import UserError
+from configs.common import default
+from tasks.texts import check_rows
 from tests import tiny
 from train import loop
 
@@ -23,3 +28,17 @@ def test_a_line_longer_than_a_batch_is_named_before_training(
     note = "note: data.valid has a line of 201 tokens, more than a batch (data.tokens_per_batch is 192): if validation"
     (place,) = [number for number, line in enumerate(lines) if line.startswith(note)]
     assert place < lines.index("compiling the first update")
+
+
+def test_validation_needs_as_many_learned_positions_as_its_longest_line_and_training_as_its_longest_bucket() -> None:
+    cfg_data = default().data
+    cfg_data.batching, cfg_data.buckets = "bucket", (64, 128)
+    short, long = (SimpleNamespace(lengths=np.array([[longest, 5]])) for longest in (60, 74))
+    check_rows(cfg_data, 74, short, long)
+    with pytest.raises(
+        UserError, match=r"max_positions is 73; it must be at least 74, as long as the rows of data.valid"
+    ):
+        check_rows(cfg_data, 73, short, long)
+    check_rows(cfg_data, 128, long, short)
+    with pytest.raises(UserError, match=r"is 127; it must be at least 128, as long as the rows of data.train"):
+        check_rows(cfg_data, 127, long, short)

@@ -79,6 +79,16 @@ def test_a_decoder_alone_has_entropies_too() -> None:
     assert kinds == {"attention_entropy/decoder/layer_0", "attention_entropy/decoder/layer_1"}
 
 
+@pytest.mark.slow
+def test_encoder_decoder_attention_has_entropies_whatever_the_mixer_is() -> None:
+    goal = objective(dataclasses.replace(tiny.TINY, mixer="linear"), 0.1)
+    tx = optimizer(tiny.default().optim, 16, 10)
+    state = init_state(goal.init, tx, jax.random.key(0))
+    metrics = make_diagnosis(goal, tx, 1)(state, jax.tree.map(jnp.asarray, tiny.batch()), jax.random.key(1))
+    kinds = {name for name in metrics if name.startswith("attention_entropy/")}
+    assert kinds == {"attention_entropy/cross/layer_0", "attention_entropy/cross/layer_1"}
+
+
 def norm(tree: dict) -> np.ndarray:
     return np.sqrt(sum(np.square(leaf).sum() for leaf in jax.tree.leaves(tree)))
 

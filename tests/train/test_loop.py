@@ -275,6 +275,8 @@ def test_muon_needs_hidden_matrices() -> None:
     ("mixer", "key", "value", "right"),
     [
         ("linear", "P_drop_attention", 0.1, "0.0"),
+        ("linear", "softmax_one", True, "False"),
+        ("recurrent", "scale_attention", False, "True"),
         ("convolution", "qk_norm", True, "False"),
         ("recurrent", "biases", True, "False"),
     ],

@@ -54,12 +54,24 @@ def test_a_row_has_state_step_scores_minutes_device_and_the_keys_that_differ(tmp
     (tmp_path / "short" / "checkpoints" / "5" / "metrics").mkdir(parents=True)
     (tmp_path / "unrelated").mkdir()
     table = table_of(find_runs([str(tmp_path)]))
-    assert table.head == ("run", "state", "step", "nll", "BLEU", "minutes", "device", "patience", "h", "seed")
+    assert table.head == (
+        "run",
+        "state",
+        "step",
+        "nll",
+        "BLEU",
+        "accuracy",
+        "minutes",
+        "device",
+        "patience",
+        "h",
+        "seed",
+    )
     assert table.title == "2 done, 1 stopped"
     assert rows(tmp_path) == {
-        "long": ("done", "10/10", "2.1000", "25.00", "2.0", "2 x TPU v4", "0", "4", "1"),
-        "patient": ("done", "6/10", "9.0000", "12.50", "1.0", "2 x TPU v4", "1", "8", "0"),
-        "short": ("stopped", "5/10", "2.2000", "12.50", "1.0", "2 x TPU v4", "0", "8", "0"),
+        "long": ("done", "10/10", "2.1000", "25.00", "", "2.0", "2 x TPU v4", "0", "4", "1"),
+        "patient": ("done", "6/10", "9.0000", "12.50", "", "1.0", "2 x TPU v4", "1", "8", "0"),
+        "short": ("stopped", "5/10", "2.2000", "12.50", "", "1.0", "2 x TPU v4", "0", "8", "0"),
     }
 
 

@@ -492,6 +492,8 @@ def test_the_best_of_a_run_is_a_number_wherever_it_has_one() -> None:
     for nlls, best in (([nan, 2.0, 3.0], 2.0), ([2.0, nan, 3.0], 2.0), ([3.0, 2.0, nan], 2.0)):
         records = [{"step": step, "kind": "valid", "nll": nll} for step, nll in enumerate(nlls)]
         assert summary(records)["nll_best"] == best
+    records = [{"step": step, "kind": "valid", "accuracy": value} for step, value in enumerate((0.9, 0.98, 0.95))]
+    assert summary(records) == {"step": 2, "accuracy": 0.95, "accuracy_best": 0.98}
     only = summary([{"step": 1, "kind": "valid", "nll": nan}])
     assert only["nll_best"] != only["nll_best"], "NaN, where there is nothing else"
 

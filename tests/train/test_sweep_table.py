@@ -19,7 +19,7 @@ from train.sweep.plan import open_plan
 from train.sweep.point import Outcome, PointStatus
 from train.sweep.seeds import over_seeds
 from train.sweep.study import Study
-from train.sweep.table import as_csv, as_records, as_text, best_of
+from train.sweep.table import as_csv, as_records, as_text, best_of, other_measures
 
 ROOT = Path(__file__).parent.parent.parent
 TREE = {"steps": 1000, "seed": 0, "model": {"h": 8, "N": 2}, "eval": {"every": 100, "every_epochs": 0}}
@@ -290,18 +290,34 @@ def test_keys_that_end_alike_are_written_out() -> None:
         ("data.lowercase", True, False),
         ("data.tokenizer", "a.model", "b.model"),
         ("data.units", "characters", "words"),
+        ("data.valid", "grammar:valid:100", "grammar:valid:200"),
+        ("data.train", "grammar:train:100", "grammar:train:200"),
+        ("data.mask_rate", 0.15, 0.05),
+        ("data.classes", "tense", "number"),
+        ("task", "translation", "prefix_lm"),
     ],
 )
-def test_points_with_other_tokens_have_no_best(key: str, first: object, second: object) -> None:
+def test_points_whose_nll_is_of_something_else_have_no_best(key: str, first: object, second: object) -> None:
     points = []
     for value, nll in ((first, 0.1), (second, 4.3)):
         overrides = {key: value, "model.h": 1}
         points.append(PointStatus(f"{key}={value}", overrides, "done", "", {"nll_best": nll}, {}))
     assert best_of(points, {}) is None
-    text = as_text(as_records(points, {"steps": 1000, "model.h": 8, key: first}))
+    config = {"steps": 1000, "model.h": 8, key: first}
+    text = as_text(as_records(points, config), other_measures(points, config))
     assert "*" not in text
-    assert text.endswith(f"nll is per token, and tokens differ ({key}): it does not say which is best")
+    assert text.endswith(f"nll is of other texts or tokens ({key}): it does not say which is best")
     assert best_of(points[1:], {}) == points[1]
+
+
+def test_points_that_train_on_other_texts_with_the_same_tokens_have_a_best() -> None:
+    points = []
+    for pairs, nll in ((100, 2.0), (200, 1.0)):
+        overrides = {"data.train": f"grammar:train:{pairs}", "data.pack_length": pairs}
+        points.append(PointStatus(f"pairs={pairs}", overrides, "done", "", {"nll_best": nll}, {}))
+    for config in ({"data.tokenizer": "a.model"}, {"task": "vision"}):
+        assert best_of(points, config) == points[1]
+        assert best_of(points, config | {"data.batching": "window"}) is None  # windows of other lengths
 
 
 def test_points_that_set_a_key_to_what_it_is_have_the_same_tokens() -> None:

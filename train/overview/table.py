@@ -8,13 +8,14 @@ from base.table import Table, number, setting
 from train.overview.found import FoundRun, differing_keys
 
 MOST_KEYS = 8  # of the config, that the table has columns for
-_HEAD = ("run", "state", "step", "nll", "BLEU", "minutes", "device")
+_HEAD = ("run", "state", "step", "nll", "BLEU", "accuracy", "minutes", "device")
 
 
 def table_of(runs: Sequence[FoundRun]) -> Table:
     """Returns the table of runs: what each has reached, and the config keys in which they differ.
 
-    `nll` and BLEU are those of the last validation, in nats a token and in per cent; minutes are of training.
+    `nll`, BLEU and accuracy are those of the last validation: in nats a token, in per cent, in [0, 1]. Minutes are of
+    training.
     """
     keys = differing_keys(runs)
     shown = keys[:MOST_KEYS]
@@ -60,5 +61,6 @@ def _reached(run: FoundRun) -> tuple[str, ...]:
         step = f"{done:,}/{run.config['steps']:,}"
     nll = number(run.summary.get("nll"), 4)
     bleu = number(run.summary.get("bleu"))
+    accuracy = number(run.summary.get("accuracy"), 4)
     minutes = number(run.summary.get("minutes"), 1)
-    return (run.state, step, nll, bleu, minutes, run.device)
+    return (run.state, step, nll, bleu, accuracy, minutes, run.device)

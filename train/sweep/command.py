@@ -21,7 +21,7 @@ from train.sweep.plan import Sweep, open_plan, read_plan, whole_config
 from train.sweep.point import PointStatus
 from train.sweep.seeds import over_seeds
 from train.sweep.study import HeldPoint, Study, try_out, without_password
-from train.sweep.table import as_csv, as_records, as_text, best_of, other_tokens
+from train.sweep.table import as_csv, as_records, as_text, best_of, other_measures
 from train.sweep.worker import Stop, work
 
 
@@ -96,7 +96,7 @@ def show(options: flags.FlagValues, workdir: Path) -> int:
     elif options.json:
         print(json.dumps(records, indent=1, ensure_ascii=False))
     elif options.table:
-        print(as_text(records))
+        print(as_text(records, other_measures(points, config)))
         seeds = over_seeds(points, config)
         if seeds:
             print(f"\n{table.as_text(seeds)}")
@@ -115,10 +115,10 @@ def _command_of_best(points: list[PointStatus], config: dict[str, Any], workdir:
     Raises:
       UserError: no point is done, or its folder is not here, which alone records the command.
     """
-    others = other_tokens(points, config)
+    others = other_measures(points, config)
     if others:
         raise UserError(
-            f"--workdir={workdir}: nll is per token, and tokens differ ({', '.join(others)}): it does not say which "
+            f"--workdir={workdir}: nll is of other texts or tokens ({', '.join(others)}): it does not say which "
             "point is best; compare their scores by python -m infer"
         )
     best = best_of(points, config)

@@ -50,7 +50,8 @@ class PointStatus(NamedTuple):
 def summary(records: list[dict[str, Any]]) -> Summary:
     """Returns the last "step", training "minutes", and of each validation measure the last and the best ("NAME_best").
 
-    Measures are "loss", "nll" and "perplexity", lowest is best, and "bleu". What has not been measured is left out.
+    Measures are "loss", "nll" and "perplexity", lowest is best, "bleu", and "accuracy" in [0, 1]. What has not been
+    measured is left out.
     """
     measures: Summary = {}
     if records:
@@ -59,7 +60,7 @@ def summary(records: list[dict[str, Any]]) -> Summary:
     if times:
         measures["minutes"] = times[-1] / 60
     validations = [record for record in records if record["kind"] == "valid"]
-    for name, best in (("loss", min), ("nll", min), ("perplexity", min), ("bleu", max)):
+    for name, best in (("loss", min), ("nll", min), ("perplexity", min), ("bleu", max), ("accuracy", max)):
         values = [record[name] for record in validations if name in record]
         if values:
             measures[name] = values[-1]

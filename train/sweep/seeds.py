@@ -10,7 +10,7 @@ from base.intervals import with_interval
 from base.keys import short_names
 from base.table import Table, setting
 from train.sweep.point import OBJECTIVE, PointStatus
-from train.sweep.table import differing_keys, other_tokens
+from train.sweep.table import differing_keys, other_measures
 
 SEED = "seed"
 DIGITS = 4  # of nll
@@ -40,7 +40,7 @@ def over_seeds(points: Sequence[PointStatus], config: dict[str, Any]) -> Table |
     keys = [key for key in differing_keys(points, config) if key != SEED]
     settings = _settings(points, config, keys)
     most_seeds = max((len(one.nll) for one in settings), default=0)
-    if most_seeds < 2 or other_tokens(points, config):
+    if most_seeds < 2 or other_measures(points, config):
         return None
     # Settings of one seed come last: to take them for the best would leave nothing to compare seed by seed.
     settings.sort(key=lambda one: (len(one.nll) < 2, one.mean))

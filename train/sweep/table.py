@@ -8,12 +8,35 @@ from base import table
 from base.keys import short_names
 from train.sweep.point import OBJECTIVE, PointStatus
 
-MEASURES = ("nll", "nll_best", "loss", "loss_best", "perplexity", "perplexity_best", "bleu", "bleu_best")
+MEASURES = (
+    "nll",
+    "nll_best",
+    "loss",
+    "loss_best",
+    "perplexity",
+    "perplexity_best",
+    "bleu",
+    "bleu_best",
+    "accuracy",
+    "accuracy_best",
+)
 _SHOWN = tuple(name for name in MEASURES if not name.startswith("loss"))  # which is comparable for one eps_ls alone
 _FIXED = ("point", "is_best", "state", "step", "steps", *MEASURES, "minutes", "reason")
 _BEST = f"{OBJECTIVE}_best"
-# What a token is.
-_OF_TOKENS = ("data.lowercase", "data.normalisation", "data.tokenizer", "data.units", "data.vocab_size")
+# What the nll on validation is of, beside the text that subwords are learned from, and windows of a text.
+_OF_THE_MEASURE = (
+    "task",
+    "data.valid",
+    "data.classes",
+    "data.mask_rate",
+    "data.mean_span",
+    "data.lowercase",
+    "data.normalisation",
+    "data.tokenizer",
+    "data.units",
+    "data.vocab_size",
+)
+_OF_WINDOWS = ("data.batching", "data.pack_length")
 
 
 def as_records(points: Sequence[PointStatus], config: dict[str, Any]) -> list[dict[str, Any]]:
@@ -58,20 +81,28 @@ def differing_keys(points: Sequence[PointStatus], config: dict[str, Any]) -> lis
 def best_of(points: Sequence[PointStatus], config: dict[str, Any]) -> PointStatus | None:
     """Returns the point that is done with the lowest validation nll, the first of equal ones; None if there is none.
 
-    There is none either where the nll, which is per token, is of other tokens in one point than in another. `config` is
-    what the points depart from.
+    There is none either where the nll of one point is of another text, or of other tokens, than that of another.
+    `config` is what the points depart from.
     """
-    if other_tokens(points, config):
+    if other_measures(points, config):
         return None
     ranked = sorted(points, key=_rank)
     is_measured = bool(ranked) and ranked[0].state == "done" and math.isfinite(_lowest(ranked[0]))
     return ranked[0] if is_measured else None
 
 
-def other_tokens(points: Sequence[PointStatus], config: dict[str, Any]) -> list[str]:
-    """Returns the keys by which points that are done differ in what a token is."""
+def other_measures(points: Sequence[PointStatus], config: dict[str, Any]) -> list[str]:
+    """Returns the keys by which points that are done differ in what their nll is of."""
     done = [point for point in points if point.state == "done"]
-    return [key for key in differing_keys(done, config) if key in _OF_TOKENS]
+    differing = differing_keys(done, config)
+    found = [key for key in differing if key in _OF_THE_MEASURE]
+    configs = [config | point.overrides for point in done]
+    learns_subwords = any(whole.get("task") != "vision" and not whole.get("data.tokenizer") for whole in configs)
+    if learns_subwords and "data.train" in differing:
+        found.append("data.train")
+    if any(whole.get("data.batching") == "window" for whole in configs):
+        found += [key for key in differing if key in _OF_WINDOWS]
+    return found
 
 
 def _rank(point: PointStatus) -> tuple[bool, float]:
@@ -83,8 +114,11 @@ def _lowest(point: PointStatus) -> float:
     return math.inf if math.isnan(nll) else nll
 
 
-def as_text(records: Sequence[dict[str, Any]]) -> str:
-    """Returns the table for people; empty columns are left out, reasons stand below."""
+def as_text(records: Sequence[dict[str, Any]], others: Sequence[str] = ()) -> str:
+    """Returns the table for people; empty columns are left out, reasons stand below, and why none is best.
+
+    `others` are the `other_measures` of the points.
+    """
     states = [record["state"] for record in records]
     counts = [f"{states.count(state)} {state}" for state in dict.fromkeys(states)]
     if not counts:
@@ -101,9 +135,8 @@ def as_text(records: Sequence[dict[str, Any]]) -> str:
     notes = [f"{record['point']}: {record['reason']}" for record in records if record["reason"]]
     if records[0]["is_best"]:
         notes.insert(0, "*: the lowest validation nll of the points that are done; --best prints its command")
-    of_tokens = [key for key in keys if key in _OF_TOKENS]
-    if of_tokens and not records[0]["is_best"]:
-        notes.insert(0, f"nll is per token, and tokens differ ({', '.join(of_tokens)}): it does not say which is best")
+    if others:
+        notes.insert(0, f"nll is of other texts or tokens ({', '.join(others)}): it does not say which is best")
     return table.as_text(table.Table("", ", ".join(counts), head_shown, rows, notes))
 
 
@@ -118,7 +151,7 @@ def _cells(record: dict[str, Any], keys: Sequence[str]) -> list[str]:
     step = f"{record['step']:,}/{record['steps']:,}" if record["step"] else ""
     measures = []
     for name in _SHOWN:
-        digits = 4 if name.startswith("nll") else 2
+        digits = 4 if name.startswith(("nll", "accuracy")) else 2
         measures.append(table.number(record[name], digits))
     minutes = table.number(record["minutes"], 1)
     return [mark, *values, record["state"], step, *measures, minutes, record["point"]]
