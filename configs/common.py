@@ -65,7 +65,8 @@ def default() -> ConfigDict:
     cfg.model.P_drop_relu = 0.0  # after the ReLU; not part of the published recipe
     cfg.model.positions = "sinusoidal"  # sinusoidal | learned (row E) | rope | alibi | t5 (biases) | shaw | none
     cfg.model.max_positions = 1024  # rows of the table of learned positions; no other kind has a limit
-    cfg.model.max_distance = 16  # tokens; "shaw" tells no greater distances apart; Shaw et al.'s
+    # "shaw": tokens; greater distances are not told apart. It takes a float32 array [b,t,s,2 max_distance + 1].
+    cfg.model.max_distance = 16
     cfg.model.norm = "post"  # post: LN(x + f(x)), the paper | pre: x + f(LN(x)), a final LN | deep: DeepNorm
     cfg.model.norm_kind = "layer"  # layer | rms (no mean and no bias, as in T5)
     cfg.model.norm_epsilon = 1e-6  # added to the variance in layer norm; tensor2tensor's; the paper gives none
