@@ -76,12 +76,12 @@ def choice(perplexities: Mapping[str, float | None]) -> str:
 class Validated(NamedTuple):
     """A complete run and its validations, oldest first; of one that diverged the last perplexity is infinite.
 
-    `older` are the folders or records of runs of the same config and seed that were launched before it.
+    `others` are the folders or records of runs of the same config and seed that were not taken.
     """
 
     run: RunRecord
     validations: list[dict[str, Any]]
-    older: list[Path]
+    others: list[Path]
 
     @property
     def perplexity(self) -> float:
@@ -106,23 +106,23 @@ def validated(records: Records, configs: Iterable[str]) -> dict[str, dict[int, V
         of_run = identity(run.config)
         for config, of_config in wanted.items():
             if of_run == of_config:
-                newest = found[config].setdefault(run.config["seed"], Validated(run, validations, []))
-                if newest.run is not run:
-                    newest.older.append(run.path)
+                taken = found[config].setdefault(run.config["seed"], Validated(run, validations, []))
+                if taken.run is not run:
+                    taken.others.append(run.path)
     return found
 
 
 def notes_on(rows: Mapping[str, Iterable[Validated]]) -> list[str]:
-    """Returns notes on the runs of rows: which were not taken, as there are newer ones, and the caveats of the rest."""
+    """Returns notes on the runs of rows: which one of a seed was taken if there are several, and their caveats."""
     notes: list[str] = []
     runs: dict[str, list[RunRecord]] = {}
     for name, of_row in rows.items():
         runs[name] = [taken.run for taken in of_row]
         for taken in of_row:
-            if taken.older:
-                older = ", ".join(sorted(map(str, taken.older)))
+            if taken.others:
+                others = ", ".join(sorted(map(str, taken.others)))
                 seed = taken.run.config["seed"]
-                notes.append(f"{name}, seed {seed}: the newest is taken, {taken.run.path}; not {older}")
+                notes.append(f"{name}, seed {seed}: {taken.run.path} is taken; not {others}")
     return notes + dagger_notes_on(runs)
 
 

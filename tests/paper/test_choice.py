@@ -40,7 +40,7 @@ def test_the_newest_run_of_a_seed_counts_whatever_it_is_called(tmp_path: Path, o
     taken = validated(find_records(tmp_path), [DEEP])[DEEP][0]
     assert (taken.run.path, taken.perplexity) == (tmp_path / newer, 2.0)
     assert notes_on({"post-12-4": [taken]}) == [
-        f"post-12-4, seed 0: the newest is taken, {tmp_path / newer}; not {tmp_path / older}"
+        f"post-12-4, seed 0: {tmp_path / newer} is taken; not {tmp_path / older}"
     ]
     (table,) = norms.tables(find_records(tmp_path))
     assert table.notes[-1] == notes_on({"post-12-4": [taken]})[0]
