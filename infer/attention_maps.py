@@ -1,4 +1,4 @@
-"""Draws the attention of every head for a pair of sentences, or for a text, as a PNG or as an interactive HTML page.
+r"""Draws the attention of every head for a pair of sentences, or for a text, as a PNG or as an interactive HTML page.
 
 NAME.json has the arguments of BertViz's model_view and head_view, NAME.npz the arrays; both have every layer and head.
 

@@ -11,7 +11,7 @@ of its own, --init is ignored.
 Ctrl-C finishes the current update, saves a checkpoint and exits with 130 (SIGTERM: 143); a second Ctrl-C exits at once.
 
 DIR receives config.json (every key), run.json (versions, git commit, device, data), tokenizer.model, checkpoints/STEP,
-metrics.jsonl and files for TensorBoard, which the extra `tensorboard` installs; python -m train.runs DIR sums it up.
+metrics.jsonl and files for TensorBoard (the extra `tensorboard` has the viewer); python -m train.runs DIR sums it up.
 Exit status: 0 when done; 2 for a wrong config, folder or corpus, or a loss that is no longer finite (one line on stderr
 says which).
 """

@@ -54,7 +54,7 @@ def compare(
     if not len(baseline) == len(system) == len(references):
         counts = f"{len(baseline)}, {len(system)} and {len(references)}"
         raise UserError(f"{counts} lines: a paired test needs two translations of each reference")
-    scorer = CHRF() if metric == "chrf" else bleu_scorer(language, lowercase=metric == "sacrebleu_lc")
+    scorer = _with_floats(CHRF() if metric == "chrf" else bleu_scorer(language, lowercase=metric == "sacrebleu_lc"))
     baseline_score = scorer.corpus_score(list(baseline), [list(references)], DRAWS)
     system_score = scorer.corpus_score(list(system), [list(references)], DRAWS)
     signature = scorer.get_signature()
@@ -65,6 +65,22 @@ def compare(
     scores = (baseline_score.score, system_score.score)
     intervals = (float(baseline_score._ci), float(system_score._ci))
     return Comparison(scores, intervals, p, str(signature))
+
+
+def _with_floats(scorer: BLEU | CHRF) -> BLEU | CHRF:
+    """Returns the scorer with scores of one type.
+
+    Those of resamples are float32, but float where nothing matches, and sacreBLEU fails to take the mean of both.
+    """
+    compute = scorer._compute_score_from_stats
+
+    def computed(counts: Any) -> Any:
+        found = compute(counts)
+        found.score = float(found.score)
+        return found
+
+    scorer._compute_score_from_stats = computed  # type: ignore[method-assign, assignment]
+    return scorer
 
 
 def randomised_p(
@@ -127,6 +143,8 @@ def as_text(comparisons: dict[str, Any]) -> str:
         baseline, system = comparison["scores"]
         baseline_half, system_half = comparison["intervals"]
         both = f"{baseline:6.2f} ± {baseline_half:.2f}, {system:6.2f} ± {system_half:.2f}"
-        scores = f"{both}, {system - baseline:+.2f}, p {comparison['p']:.3f}"
+        p = comparison["p"]
+        shown_p = f"p {p:.3f}" if p >= 0.0005 else "p < 0.001"
+        scores = f"{both}, {system - baseline:+.2f}, {shown_p}"
         lines.append(f"{metric:<12} {scores}   {comparison['signature']}")
     return "\n".join(lines)

@@ -106,3 +106,18 @@ def test_lines_without_spaces_are_compared_by_their_characters() -> None:
     found = compare_all(worse, references, references, "zh")
     assert "tok:zh" in found["sacrebleu"]["signature"]
     assert 50 < found["sacrebleu"]["scores"][0] < found["sacrebleu"]["scores"][1] == pytest.approx(100)
+
+
+def test_a_system_of_which_hardly_a_line_matches_has_an_interval() -> None:
+    """In some resamples nothing matches."""
+    references = [f"Der {name} schläft heute lange." for name in ("Hund", "Mann", "Junge", "Arzt") * 10]
+    system = [references[0], *["x"] * 39]
+    for metric in METRICS:
+        found = compare(references, system, references, metric=metric)
+        assert found.scores[1] < found.scores[0] and found.intervals[1] > 0
+
+
+def test_a_p_below_what_is_shown_is_not_shown_as_nothing() -> None:
+    comparison = {"scores": (1.0, 2.0), "intervals": (0.1, 0.1), "signature": "s"}
+    assert "p < 0.001 " in as_text({"chrf": {**comparison, "p": 0.0001}})
+    assert "p 0.001 " in as_text({"chrf": {**comparison, "p": 0.0006}})
