@@ -28,8 +28,8 @@ from absl import flags
 
 from base.command import imported
 from base.errors import UserError
-from base.files import folder, folders, output_file
-from infer.options import define_batch_flag, define_evaluation_flags, start
+from base.files import folder, folders
+from infer.options import check_output, define_batch_flag, define_evaluation_flags, start
 from run.config import read_config
 
 
@@ -39,8 +39,7 @@ def check(options: Any) -> None:
     has_half_of_a_pair = (options.source is None) != (options.reference is None)
     if len(inputs) != 1 or has_half_of_a_pair:
         raise UserError("give one of --split=test, --corpus=SPEC, or both --source=FILE and --reference=FILE")
-    if options.output is not None:
-        output_file("output", options.output)
+    check_output(options.output, source=options.source, reference=options.reference)
     first, *_ = folders("workdir", options.workdir)
     task = read_config(folder("workdir", first)).task
     if options.row_length is not None and task != "language_model":

@@ -3,6 +3,7 @@
 import atexit
 import gc
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from absl import flags
@@ -10,7 +11,7 @@ from ml_collections import ConfigDict
 
 from base import command
 from base.errors import UserError
-from base.files import folder, folders
+from base.files import folder, folders, output_file
 from infer.translate.options import FULL_BATCH, STOPPINGS, Decoding, allowed, chosen, limits
 from run import changes, connect
 from run.config import SPLITS
@@ -103,6 +104,16 @@ def define_evaluation_flags(written: str) -> None:
     flags.DEFINE_enum("split", None, SPLITS, "split of the run's config to read the sentences from")
     flags.DEFINE_bool("json", False, "print JSON instead of a table")
     flags.DEFINE_string("output", None, f"also write the {written} to this file, one per line")
+
+
+def check_output(output: str | None, **inputs: str | None) -> None:
+    """Raises a `UserError` if the file of --output cannot be written, or is one of these inputs, by their flags."""
+    if output is None:
+        return
+    path = output_file("output", output)
+    for flag, value in inputs.items():
+        if value and path.is_file() and Path(value).exists() and path.samefile(value):
+            raise UserError(f"--output={output}: this is the file of --{flag}, which would be lost; name another")
 
 
 def within_limits(*names: str) -> None:

@@ -15,16 +15,14 @@ from absl import flags
 
 from base.command import imported
 from base.errors import UserError
-from base.files import output_file
-from infer.options import define_evaluation_flags, start
+from infer.options import check_output, define_evaluation_flags, start
 
 
 def check(options: Any) -> None:
     """Raises a `UserError` unless there is one input, and --output can be written."""
     if (options.split is None) == (options.trees is None):
         raise UserError("give either --split=test or --trees=FILE")
-    if options.output is not None:
-        output_file("output", options.output)
+    check_output(options.output, trees=options.trees)
 
 
 if __name__ == "__main__":

@@ -124,14 +124,15 @@ def _named_shapes(task: Task, config: str, model: ModelConfig) -> dict[str, tupl
 
 
 def finite(model_run: Run) -> Any:
-    """Returns the parameters of a run, on the device.
+    """Returns the parameters of a run, on the device; raises as `check_finite`."""
+    check_finite(model_run)
+    return jax.device_put(model_run.params)
 
-    Raises:
-      UserError: they are not finite, so nothing can be predicted with them.
-    """
+
+def check_finite(model_run: Run) -> None:
+    """Raises a `UserError` if the parameters of a run are not finite, so that nothing can be predicted with them."""
     if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(model_run.params)):
         raise UserError(f"{model_run.workdir}: the parameters of this run are not finite")
-    return jax.device_put(model_run.params)
 
 
 @contextmanager

@@ -78,7 +78,8 @@ def align(model_run: Run, pairs: Sequence[tuple[str, str]], layer: int) -> list[
         return model.apply({"params": params}, source, target, method="attention_maps")["cross"]
 
     def mean_over_heads(source_bs: np.ndarray, target_bt: np.ndarray) -> np.ndarray:
-        weights_nbhts = cross_attention(params, source_bs, target_bt)
+        # Waited for: where memory has run out, jax aborts the process if the result is used first.
+        weights_nbhts = jax.block_until_ready(cross_attention(params, source_bs, target_bt))
         return np.asarray(weights_nbhts[layer].mean(1))
 
     limit = model_run.model_config.encoding.limit

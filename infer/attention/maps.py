@@ -131,7 +131,8 @@ def _weights(config: ModelConfig, model: Any, params: Any, *rows: list[int]) -> 
     """Returns the weights of each kind, those of padding among them."""
     require_weights(config)
     sides = [padded_row(config, row) for row in rows]
-    batch_maps = compiled_maps(model)(params, *sides)
+    # Waited for: where memory has run out, jax aborts the process if the result is used first.
+    batch_maps = jax.block_until_ready(compiled_maps(model)(params, *sides))
     maps = {}
     for kind, weights_nbhts in batch_maps.items():
         maps[kind] = np.asarray(weights_nbhts[:, 0], np.float32)

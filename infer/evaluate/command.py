@@ -11,7 +11,7 @@ from infer.evaluate import predictions, texts, translations
 from infer.evaluate.record import report
 from infer.evaluate.sentences import open_files, open_sentences, open_split
 from infer.options import decoding
-from infer.runs import open_run, open_runs
+from infer.runs import check_finite, open_run, open_runs
 from infer.translate.options import FULL_BATCH
 from run.config import read_config
 from run.connect import connect
@@ -83,6 +83,8 @@ def _evaluate_translations(options: Any) -> None:
     elif options.split is None:
         sentences = open_files(options.source, options.reference)
     model_run, *others = open_runs(options.workdir, options.checkpoint)
+    for member in (model_run, *others):
+        check_finite(member)
     if sentences is None:
         sentences = open_split(model_run, options.split)
     if not sentences.language:  # the name of the reference's file has none

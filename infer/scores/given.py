@@ -7,7 +7,7 @@ from typing import Any
 from base.errors import UserError
 from base.numbers import whole
 from data.lines import read_lines
-from infer.runs import open_run
+from infer.runs import check_finite, open_run
 from infer.scores.forced import check_lengths
 from infer.scores.pairs import read_pair
 from infer.scores.perplexity import line_log_probs
@@ -46,6 +46,7 @@ def main(options: Any) -> None:
         numbers, targets = parse_lists(options.nbest, entries, len(lines))
         sources = [lines[number] for number in numbers]
     model_run = open_run(options.workdir, options.checkpoint, TRANSLATION)
+    check_finite(model_run)
     # Checked first: the longest are scored last, and the error would not name the line.
     check_lengths([model_run.model_config], model_run.tokenizer, sources, targets)
     log_probs = line_log_probs(model_run.model_config, model_run.params, model_run.tokenizer, sources, targets)

@@ -48,6 +48,9 @@ def check(options: Any) -> None:
             raise UserError(f"--{name} is for {purpose}: {cure}")
     if options["diversity"].present and options.groups == 1:
         raise UserError("--diversity is for several groups of beams: give --groups, too")
+    for name in ("columns", "explain"):
+        if options[name].present and not options[name].value:
+            raise UserError(f"--{name}= is empty: give it a value, or leave it out")
     if options.columns and (options.nbest > 1 or options.scores or options.require):
         raise UserError("--columns keeps a table's form: leave out --nbest, --scores and --require")
     if options.mbr and not (options.sample and options.nbest > 1):

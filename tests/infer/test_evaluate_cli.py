@@ -23,6 +23,7 @@ from base.tokens import Tokens
 from infer.evaluate import command, predictions, texts, translations
 from infer.evaluate.record import save
 from infer.evaluate.sentences import Sentences, about, headline, open_files, open_split
+from infer.options import check_output
 from infer.runs import Run, open_run
 from infer.scores import bleu
 from infer.scores import given as rescore
@@ -453,3 +454,31 @@ def test_references_whose_file_names_no_language_are_in_that_of_the_run(
     with pytest.raises(KeyboardInterrupt):
         command._evaluate_translations(options)
     assert asked[0].language == language
+
+
+def test_an_output_that_is_one_of_the_inputs_is_refused(tmp_path: Path) -> None:
+    reference = tmp_path / "ref.de"
+    reference.write_text("Der Hund schläft.\n")
+    (tmp_path / "link.de").symlink_to(reference)
+    for output in (reference, tmp_path / "link.de"):
+        with pytest.raises(UserError, match=r"this is the file of --reference, which would be lost; name another$"):
+            check_output(str(output), source=None, reference=str(reference))
+    check_output(str(tmp_path / "new.de"), source=None, reference=str(reference))
+    check_output("/dev/null", source="/dev/null")
+    check_output(None, reference=str(reference))
+
+
+def test_parameters_that_are_not_finite_score_nothing(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    not_finite = run._replace(params=jax.tree.map(lambda leaf: leaf * np.nan, run.params))
+    for name in ("a.en", "a.de"):
+        (tmp_path / name).write_text("The dog sleeps.\n")
+    source, target = str(tmp_path / "a.en"), str(tmp_path / "a.de")
+    given = {"workdir": "run", "checkpoint": None, "source": source}
+    monkeypatch.setattr(rescore, "open_run", lambda *_: not_finite)
+    with pytest.raises(UserError, match=r"the parameters of this run are not finite$"):
+        rescore.main(SimpleNamespace(**given, target=target, nbest=None))
+    monkeypatch.setattr(command, "open_runs", lambda *_: [run, not_finite])
+    with pytest.raises(UserError, match=r"the parameters of this run are not finite$"):
+        command._evaluate_translations(SimpleNamespace(**given, reference=target, corpus=None, split=None))

@@ -127,3 +127,10 @@ def test_as_many_positions_are_searched_at_a_time_as_the_flag_says(
     with pytest.raises(KeyboardInterrupt):
         command.main(flags)
     assert translator.call_args.kwargs == {"max_input": 512, "batch_tokens": searched}
+
+
+@pytest.mark.parametrize("flag", ["columns", "explain"])
+def test_a_flag_without_its_value_is_refused(flag: str) -> None:
+    done = commands.run("infer.translate", "--workdir=none", f"--{flag}=", text="The dog sleeps.\n")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"error: --{flag}= is empty: give it a value, or leave it out\n"
