@@ -35,9 +35,10 @@ from run.config import read_config
 
 def check(options: Any) -> None:
     """Raises a `UserError` unless the flags name one input that the run may have, and --output can be written."""
-    inputs = [name for name in ("split", "corpus", "source") if getattr(options, name) is not None]
+    inputs = (options.split, options.corpus, options.source)
+    given = [one for one in inputs if one is not None]
     has_half_of_a_pair = (options.source is None) != (options.reference is None)
-    if len(inputs) != 1 or has_half_of_a_pair:
+    if len(given) != 1 or has_half_of_a_pair:
         raise UserError("give one of --split=test, --corpus=SPEC, or both --source=FILE and --reference=FILE")
     check_output(options.output, source=options.source, reference=options.reference)
     first, *_ = folders("workdir", options.workdir)

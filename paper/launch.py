@@ -67,19 +67,20 @@ def _of_studies() -> Iterator[tuple[str, str, str]]:
     yield from _stages("second", "table3-second")
     for row in second.ROWS:
         yield "second", row, _train(second.config_of(row), "test", seed=FRESH)
-    for study, rows, split in (
+    two_stages = (
         ("bottleneck", KINDS, "test"),
         ("scores", SCORES, "test"),
         ("optimisers", OPTIMISERS, "valid"),
         ("g2p", LANGUAGES, "test"),
-    ):
+    )
+    for study, rows, split in two_stages:
         yield from _stages(study, study)
         yield from _rows(study, rows, split, seed=FRESH)
+    yield "g2p", f"stage {LONGER}", _sweep(f"{STUDIES['g2p'].FILE}:{LONGER}", f"g2p-{LONGER}")
     yield from _stages("distance", "distance")
     for mixer in D_FF:
         contrast = f" && python -m paper.contrast --workdir=runs/distance-{mixer}"
         yield from _rows("distance", [mixer], "test", contrast, seed=FRESH)
-    yield "g2p", f"stage {LONGER}", _sweep(f"{STUDIES['g2p'].FILE}:{LONGER}", f"g2p-{LONGER}")
     yield from _of_grids()
     yield from _of_families()
 

@@ -47,10 +47,10 @@ def links_of(
     """Returns (source word, target word) for each target word; of source words that tie, the first."""
     if not source_words or not target_words:
         return []
+    words = np.array(target_words)[:, None], np.array(source_words)[None]
+    of_subwords = weights_ts[: len(target_words), : len(source_words)]
     summed = np.zeros((target_words[-1] + 1, source_words[-1] + 1))
-    for t, target in enumerate(target_words):
-        for s, source in enumerate(source_words):
-            summed[target, source] += weights_ts[t, s]
+    np.add.at(summed, words, of_subwords)
     best: Int[np.ndarray, " t"] = summed.argmax(axis=1)
     return [(int(best[target]), target) for target in dict.fromkeys(target_words)]
 
@@ -88,10 +88,11 @@ def align(model_run: Run, pairs: Sequence[tuple[str, str]], layer: int) -> list[
     done = 0
     with Progress("aligning", "pairs", total=len(pairs), is_summarised=False) as progress:
         for members, mean_bts in batches:
-            for row, pair in enumerate(members):
-                source_words = words_of_line(tokenizer, pairs[pair][0], source_ids[pair])
-                target_words = words_of_line(tokenizer.target, pairs[pair][1], target_ids[pair])
-                links[pair] = links_of(mean_bts[row], source_words, target_words)
+            for mean_ts, number in zip(mean_bts, members, strict=False):  # padding rows come last
+                source, target = pairs[number]
+                source_words = words_of_line(tokenizer, source, source_ids[number])
+                target_words = words_of_line(tokenizer.target, target, target_ids[number])
+                links[number] = links_of(mean_ts, source_words, target_words)
             done += len(members)
             progress.update(done)
     return links

@@ -13,7 +13,7 @@ from base.table import Table
 from configs.classification import CLASSES
 from paper.drawing import colour, drawn
 from paper.records import Records
-from paper.rows import RowRuns, ScoredRun, caveat_notes, identity, is_of, load, row_runs, run_notes
+from paper.rows import RowRuns, ScoredRun, caveat_notes, identity, is_of, load, row_runs, run_notes, with_seeds
 from paper.tables.cost import cost
 from paper.tables.trend import INTERVAL, paired_differences, tested
 from run.folder import as_json
@@ -31,6 +31,8 @@ TRANSLATORS = {  # name: config, and whether it begins with the parameters of an
 PRETRAINING = "configs/masked_lm.py"
 DENOISING = "configs/denoising.py"
 BASE = "encoder and decoder"
+CLASSIFIER_SEEDS = range(3)  # of the design in configs/classification.py
+TRANSLATOR_SEEDS = range(5)  # the most that configs/prefix_lm.py and configs/denoising.py allow
 # Also compared with each other: does pre-training help, and does seeing the whole source?
 PAIRS = (
     ("T5, fine-tuned", "T5"),
@@ -201,16 +203,17 @@ def rows(records: Records) -> dict[str, RowRuns]:
 
 
 def classifiers(records: Records) -> dict[str, RowRuns]:
-    """Returns the runs of each property and way."""
-    return {
-        f"{name}, {way}": row_runs(
-            records, f"configs/classification.py:{name}", "test", "accuracy", begun=way == WAYS[0]
-        )
-        for name in CLASSES
-        for way in WAYS
-    }
+    """Returns the runs of each property and way, of the seeds of the design."""
+    of_design = with_seeds(records, CLASSIFIER_SEEDS)
+    rows: dict[str, RowRuns] = {}
+    for name in CLASSES:
+        for way in WAYS:
+            config = f"configs/classification.py:{name}"
+            rows[f"{name}, {way}"] = row_runs(of_design, config, "test", "accuracy", begun=way == WAYS[0])
+    return rows
 
 
 def translators(records: Records) -> dict[str, RowRuns]:
-    """Returns the runs of each translator."""
-    return {name: row_runs(records, config, "test", begun=begun) for name, (config, begun) in TRANSLATORS.items()}
+    """Returns the runs of each translator, of the seeds that the designs allow."""
+    of_design = with_seeds(records, TRANSLATOR_SEEDS)
+    return {name: row_runs(of_design, config, "test", begun=begun) for name, (config, begun) in TRANSLATORS.items()}

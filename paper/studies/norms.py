@@ -30,8 +30,9 @@ def tables(records: Records) -> list[Table]:
         for layers in LAYERS:
             names = [name_of(norm, layers, warmup) for warmup in WARMUPS]
             cells = [_cell(found[name]) for name in names]
-            runs = [run.run for name in names for run in taken[name]]
-            lines.append((marked(f"{norm}-{layers}", runs), *cells, str(len(runs))))
+            runs = [one.run for name in names for one in taken[name]]
+            label = marked(f"{norm}-{layers}", runs)
+            lines.append((label, *cells, str(len(runs))))
     head = ("norm and layers", *(f"warm-up of {warmup} %" for warmup in WARMUPS), "runs")
     notes = [
         "the design, its rule and what was expected: configs/norms.py, committed before the first run",

@@ -12,7 +12,7 @@ from configs.mup import RATES as RATES_OF_MUP
 from configs.scores import CHOSEN, RATES
 from paper.records import find_records
 from paper.rows import row_runs
-from paper.studies import g2p, layers, mup, norms, optimisers, scaling, scan
+from paper.studies import families, g2p, layers, mup, norms, optimisers, scaling, scan
 from paper.studies import scores as scores_study
 from paper.studies.choice import notes_on, validated
 from tests.planted import plant, planted_config, scores
@@ -116,8 +116,16 @@ def test_seeds_beyond_those_of_the_design_do_not_count(tmp_path: Path) -> None:
         for split in ("length", "around-right"):
             config = planted_config(f"{scan.FILE}:{split}", seed=seed)
             plant(tmp_path / f"{split}-{seed}", config, scores(config, "test", 50.0))
+        config = planted_config("configs/quickstart.py", seed=seed)
+        plant(tmp_path / f"translator-{seed}", config, scores(config, "test", 90.0))
+        config = planted_config("configs/classification.py:tense", seed=seed)
+        found = scores(config, "test", 0.9, accuracy=0.9, nll=0.3)
+        plant(tmp_path / f"classifier-{seed}", config, found)
     records = find_records(tmp_path)
     assert len(scaling.rows(records)["64-200"].scored) == 3
+    found_families = families.rows(records)
+    assert len(found_families["encoder and decoder"].scored) == 5
+    assert len(found_families["tense, from scratch"].scored) == 3
     assert {split: len(row.scored) for split, row in scan.rows(records).items()} == {
         "simple": 0,
         "length": 3,
