@@ -2,7 +2,9 @@
 
 import gc
 import os
+import platform
 import signal
+import sys
 import warnings
 from pathlib import Path
 
@@ -13,6 +15,8 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ["XLA_FLAGS"] = f"{XLA_FLAGS} {os.environ.get('XLA_FLAGS', '')}".strip()  # the last one counts
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parent.parent / ".cache" / "jax-tests"))
 os.environ.setdefault("GLIBC_TUNABLES", "glibc.malloc.hugetlb=0")  # or each training would start twice
+if platform.machine() in ("x86_64", "AMD64"):
+    os.environ.setdefault("CT2_USE_MKL", "1")  # the other library's int8 overflows where there is no VNNI
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 # A program that another worker has half written is compiled again; commands whose stderr is compared are not to say so.
 os.environ.setdefault(
@@ -36,6 +40,12 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 # A busy machine is no failure, and what fails here must fail again when it is looked into.
 settings.register_profile("tests", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tests")
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Says at once what failed: a run that is stopped before its end may print no summary."""
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        print(f"\n{report.nodeid}, {report.when}: {report.longreprtext.splitlines()[-1]}", file=sys.stderr, flush=True)
 
 
 @pytest.fixture(scope="module", autouse=True)

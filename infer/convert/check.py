@@ -131,10 +131,12 @@ def stopping_note(engine: str, stopping: str) -> str:
     return f"{end}, the run once no hypothesis could still win (`--stopping=full` makes it do the same)."
 
 
-def compare(engine: str, sentences: ScoredPairs, log_probs: Sequence[Sequence[float]], tolerance: float) -> float:
+def compare(
+    engine: str, sentences: ScoredPairs, log_probs: Sequence[Sequence[float]], tolerance: float, advice: str = ""
+) -> float:
     """Reports the largest difference between our log-probabilities of subwords and an engine's `log_probs`.
 
-    Returns it, too.
+    Returns it, too. An error ends with the `advice`.
 
     Raises:
       UserError: it exceeds the tolerance, or is not a number.
@@ -145,6 +147,7 @@ def compare(engine: str, sentences: ScoredPairs, log_probs: Sequence[Sequence[fl
     count = sum(map(len, sentences.targets))
     result = f"{engine}: log-probabilities of {count} subwords differ by at most {largest:.1e}"
     if not largest <= tolerance:
-        raise UserError(f"{result}, more than the {tolerance:g} that its arithmetic explains: nothing is written")
+        cause = f"more than the {tolerance:g} that its arithmetic explains"
+        raise UserError(f"{result}, {cause}: nothing is written{advice}")
     print(f"{result} ({tolerance:g} is allowed)", file=sys.stderr)
     return largest

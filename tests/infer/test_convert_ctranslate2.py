@@ -80,6 +80,12 @@ def test_int8_is_near_and_small_and_the_folder_holds_all(tmp_path: Path) -> None
     assert small < 0.8 * large  # of which most is the table of positions, which stays as it is
 
 
+def test_int8_that_is_too_far_away_says_what_may_help(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ctranslate2.TOLERANCES, "int8", 0.0)
+    with pytest.raises(UserError, match=r"nothing is written; if this processor is not Intel's, .* CT2_USE_MKL=1, "):
+        ctranslate2.write(random_run(N=1), tmp_path, "int8")
+
+
 @pytest.mark.parametrize(("given", "written"), [(None, "float32"), ("int8", "int8")])
 def test_the_flag_says_how_it_is_quantised(tmp_path: Path, given: str | None, written: str) -> None:
     workdir = tiny.write_run(tmp_path / "run")

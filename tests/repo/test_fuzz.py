@@ -90,7 +90,7 @@ PAIR = ("in.en", "out.de")
 PLANTED = ("runs/*/*.json", "runs/*/*.jsonl", "runs/*/evaluations/*.json")
 COMMANDS = (
     Command(
-        ("infer.translate", "--workdir=DIR/run", "--beam=2", "--nbest=2", "--columns="),
+        ("infer.translate", "--workdir=DIR/run", "--beam=2", "--nbest=2"),
         **OPEN,
         paths=("workdir",),
         numbers=(
