@@ -9,6 +9,7 @@ interval (bootstrap over sentences, `bs`). Neither says how much training seeds 
 """
 
 import json
+import re
 from pathlib import Path
 
 from absl import flags
@@ -50,6 +51,11 @@ if __name__ == "__main__":
         "approximate randomisation",
     )
     flags.DEFINE_string("language", None, "target language, for the tokenisers; default: from --reference, or de")
+    flags.register_validator(
+        "language",
+        lambda code: code is None or re.fullmatch(r"[a-z]{2,3}([-_]\w+)?", code),
+        "it is a language's code, such as de or zh-CN",
+    )
     flags.DEFINE_bool("json", False, "print JSON instead of a table")
     flags.mark_flags_as_required(["hypothesis", "reference"])
     run(main, hint="files are given as --hypothesis=FILE --reference=FILE")

@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
+from data.tokenizer import Tokenizer
 from infer.evaluate.record import provenance
 from infer.evaluate.sentences import Sentences, about, headline, translate
 from infer.runs import Run, as_one
 from infer.scores import bleu, oracle_length
+from infer.scores.bleu import Score
 from infer.scores.forced import check_lengths
 from infer.scores.lengths import by_length
 from infer.scores.perplexity import perplexity
@@ -29,20 +31,45 @@ def score(
     Raises:
       ValueError: if the sides differ in length or are empty.
     """
-    tokenizer = runs[0].tokenizer
+    of_references = _reference_scores(runs, sources, references)
+    return _with_signatures(_text_scores(runs[0].tokenizer, hypotheses, references, language) | of_references)
+
+
+def _text_scores(
+    tokenizer: Tokenizer, hypotheses: Sequence[str], references: Sequence[str], language: str
+) -> dict[str, Score]:
+    """Returns the scores that compare translations with references."""
     joined = [tokenizer.joined(line) for line in references]
     scores = bleu.all_scores(hypotheses, joined, language)
-    unit = tokenizer.units.rpartition(",")[2].removesuffix("s")
-    values = {name: scores[name] for name in bleu.METRICS}
-    signatures = dict(scores["signatures"])
-    if unit == "word":
-        for name, as_is in bleu.scores_as_is(hypotheses, joined).items():
-            values[name] = as_is.value
-            signatures[name] = as_is.signature
+    result = {name: Score(scores[name], scores["signatures"][name]) for name in bleu.METRICS}
+    if _written_unit(tokenizer) == "word":
+        result |= bleu.scores_as_is(hypotheses, joined)
+    return result
+
+
+def _reference_scores(
+    runs: Sequence[Run], sources: Sequence[str], references: Sequence[str], *, has_oracle_length: bool = False
+) -> dict[str, Score]:
+    """Returns the scores of the references' own likelihood, which need no translation."""
     model_config, params = as_one(runs)
-    values["perplexity"] = perplexity(model_config, params, tokenizer, sources, references)
-    signatures["perplexity"] = f"unit:{unit}|vocabulary:{tokenizer.vocab_size}|eos:yes|smoothing:none"
-    return {**values, "signatures": signatures}
+    tokenizer = runs[0].tokenizer
+    signature = f"unit:{_written_unit(tokenizer)}|vocabulary:{tokenizer.vocab_size}|eos:yes|smoothing:none"
+    value = perplexity(model_config, params, tokenizer, sources, references)
+    result = {"perplexity": Score(value, signature)}
+    if has_oracle_length:
+        result[bleu.ORACLE] = oracle_length.exact_match(model_config, params, tokenizer, sources, references)
+    return result
+
+
+def _written_unit(tokenizer: Tokenizer) -> str:
+    """Returns what a run writes: "subword", "word" or "character"."""
+    return tokenizer.units.rpartition(",")[2].removesuffix("s")
+
+
+def _with_signatures(scores: dict[str, Score]) -> dict[str, Any]:
+    """Returns the values by name, and beside them all `signatures`."""
+    values = {name: score.value for name, score in scores.items()}
+    return {**values, "signatures": {name: score.signature for name, score in scores.items()}}
 
 
 def evaluate(
@@ -67,22 +94,18 @@ def evaluate(
     runs = [model_run, *others]
     sources = sentences.sources
     references = sentences.references
-    # Checked first: an error after the search would throw its translations away.
+    # What may fail comes first: an error after the search would throw its translations away.
     check_lengths([run.model_config for run in runs], model_run.tokenizer, sources, references)
+    of_references = _reference_scores(runs, sources, references, has_oracle_length=has_oracle_length)
     translations, seconds = translate(runs, sentences, decoding, "translating", "lines", batch_tokens)
     note_unknown(model_run.tokenizer.target.unknown(references), "references")  # which perplexity takes as they are
     hypotheses = [translation.text for translation in translations]
     best = [translation.hypotheses[0] for translation in translations]
     tokens = sum(len(hypothesis.tokens) + 1 for hypothesis in best)
     joined = [model_run.tokenizer.joined(line) for line in references]
-    scores = score(runs, sources, hypotheses, references, sentences.language)
-    if has_oracle_length:
-        model_config, params = as_one(runs)
-        oracle = oracle_length.exact_match(model_config, params, model_run.tokenizer, sources, references)
-        scores[bleu.ORACLE] = oracle.value
-        scores["signatures"][bleu.ORACLE] = oracle.signature
+    of_texts = _text_scores(model_run.tokenizer, hypotheses, references, sentences.language)
     record = {
-        **scores,
+        **_with_signatures(of_texts | of_references),
         "by_length": by_length(sources, hypotheses, joined, sentences.language),
         "seconds": seconds,
         "tokens_per_second": tokens / seconds,

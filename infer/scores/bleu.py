@@ -35,6 +35,7 @@ ORACLE = "oracle_match"
 # sacreBLEU's tokenisers for two languages that put no spaces between words; all others have 13a. Its own for Japanese,
 # ja-mecab, needs a package that is not installed here.
 _UNSPACED = {"zh": "zh", "ja": "char"}
+_LONG_CODES = {"zho": "zh", "chi": "zh", "jpn": "ja"}  # of ISO 639-2
 _QUOTES = str.maketrans({**dict.fromkeys("„“”«»", '"'), **dict.fromkeys("‚‘’", "'")})
 _LAST_PERIOD = re.compile(r"(?<=[^\s.])\.$")
 
@@ -56,8 +57,9 @@ def scorer(language: str = "", *, lowercase: bool = False, effective_order: bool
 
 
 def _code(language: str) -> str:
-    """Returns a language without its country: "zh" of "zh-CN"."""
-    return re.split("[-_]", language)[0]
+    """Returns a language without its country, "zh" of "zh-CN"; of those without spaces also "zh" of "zho"."""
+    code = re.split("[-_]", language)[0]
+    return _LONG_CODES.get(code, code)
 
 
 def sacrebleu(

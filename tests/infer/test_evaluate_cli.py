@@ -213,6 +213,7 @@ def test_a_line_that_has_no_perplexity_is_named_before_all_are_translated(
     sides[side][1] *= 20
     tokenizer = run.tokenizer if side == 0 else run.tokenizer.target
     longest = len(tokenizer.encode(sides[side][1])) + 1
+    monkeypatch.setattr(translations, "perplexity", lambda *arguments: 1.0)
     monkeypatch.setattr(translations, "translate", mock.Mock(side_effect=AssertionError("translated")))
     for positions in (longest - 1, longest):
         learned = dataclasses.replace(run.model_config, positions="learned", max_positions=positions)
@@ -222,6 +223,16 @@ def test_a_line_that_has_no_perplexity_is_named_before_all_are_translated(
             wanted = (UserError, rf"^line 2 has {longest} subwords, EOS counted, and the model {positions} learned")
         with pytest.raises(wanted[0], match=wanted[1]):
             translations.evaluate(few, Sentences("test", "x", "de", *sides), GREEDY)
+
+
+@pytest.mark.parametrize("failing", ["perplexity", "oracle_length.exact_match"])
+def test_scores_that_need_memory_come_before_the_search(
+    failing: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(translations, "translate", mock.Mock(side_effect=AssertionError("translated")))
+    monkeypatch.setattr(f"infer.evaluate.translations.{failing}", mock.Mock(side_effect=MemoryError("too little")))
+    with pytest.raises(MemoryError, match="too little"):
+        translations.evaluate(run, Sentences("test", "x", "de", ["A"], ["B"]), GREEDY, has_oracle_length=True)
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,20 @@ def test_empty_lines_are_sentences_and_count(tmp_path: Path):
     assert read_pair(left, right) == (["eins", "", ""], ["eins", "zwei", ""])
 
 
+@pytest.mark.parametrize("language", ["ZH", "german", "de-", ""])
+def test_what_is_no_code_of_a_language_is_refused(language: str, files: tuple[Path, Path]):
+    done = run_cli(f"--hypothesis={files[0]}", f"--reference={files[1]}", f"--language={language}")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"error: flag --language={language}: it is a language's code, such as de or zh-CN; ")
+
+
+@pytest.mark.parametrize(("language", "short"), [("zho", "zh"), ("chi-Hans", "zh"), ("jpn", "ja"), ("gsw", "en")])
+def test_a_long_code_is_scored_as_its_short_one(language: str, short: str):
+    lines = ["他说汉语。"], ["她说汉语！"]
+    assert bleu.sacrebleu(*lines, language=language) == bleu.sacrebleu(*lines, language=short)
+    assert bleu.ter(*lines, language=language) == bleu.ter(*lines, language=short)
+
+
 def test_language_comes_from_the_file_name():
     assert language_of("data/newstest2014.fr.gz") == "fr"
     assert language_of("x.en") == "en"
