@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from base.errors import UserError
 from infer.scores import bleu
 from infer.scores.pairs import language_of, read_pair
+from tests.conftest import ROOT
 
 REFERENCE = "Der Hund schläft.\nWir lesen ein neues Buch über E-Mail.\n"
 
@@ -133,6 +135,12 @@ def test_a_long_code_is_scored_as_its_short_one(language: str, short: str):
     lines = ["他说汉语。"], ["她说汉语！"]
     assert bleu.sacrebleu(*lines, language=language) == bleu.sacrebleu(*lines, language=short)
     assert bleu.ter(*lines, language=language) == bleu.ter(*lines, language=short)
+
+
+def test_the_page_explains_every_score():
+    first_cells = re.findall(r"^\| (`.*?`) \|", (ROOT / "docs/commands.md").read_text(encoding="utf-8"), re.MULTILINE)
+    explained = {name for cell in first_cells for name in re.findall(r"`(\w+)`", cell)}
+    assert explained >= {*bleu.METRICS, *bleu.AS_IS, bleu.ORACLE, "perplexity"}
 
 
 def test_language_comes_from_the_file_name():
