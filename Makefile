@@ -70,7 +70,7 @@ test: install  ## run the tests, with shapes and types checked at run time (abou
 test-all: install  ## run the slow tests as well (about half an hour)
 	@$(PYTEST) -m "not long"
 
-test-long: install  ## run the tests that take minutes each: TPU compilation, fault drills, a browser
+test-long: install  ## run the tests that take minutes each: TPU compilation, faults, damaged files, a browser
 	@$(PYTEST) -m long
 
 check: lint test-all  ## lint, then run all tests but the long ones: for a change to the code

@@ -63,7 +63,7 @@ def test_a_verb_whose_forms_are_alike_is_left_out() -> None:
     assert list(contrasts(unknown, BASE)) == []
 
 
-@pytest.mark.parametrize("split", ["test", "rich:test"])
+@pytest.mark.parametrize("split", ["test", pytest.param("rich:test", marks=pytest.mark.slow)])
 def test_every_contrast_differs_in_one_word_and_is_far_as_said(split: str) -> None:
     lexicon = lexicon_of(split)
     assert lexicon is (RICH if split.startswith("rich") else BASE)

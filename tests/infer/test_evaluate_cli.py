@@ -155,6 +155,7 @@ def test_perplexity_equals_its_definition_sentence_by_sentence(run: Run):
         assert result == pytest.approx(math.exp(-total / count), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_an_ensemble_is_scored_by_the_mean_of_log_probabilities_and_kept_apart(workdir: Path, tmp_path: Path):
     folders = []
     for step in (1, 4):

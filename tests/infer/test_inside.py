@@ -244,7 +244,7 @@ def test_an_imported_marian_has_the_logits_of_transformers(tmp_path: Path) -> No
     assert np.abs(np.asarray(actual) - expected).max() <= TOLERANCE
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_patch_of_a_word_moves_its_translation_in_a_model_that_has_learnt_to_translate_word_by_word() -> None:
     config = replace(TINY, vocab_size=44, d_model=32, h=4, d_k=8, d_v=8, d_ff=64)
     words = 20  # of each language: source word w, 4 to 23, is target word w + 20

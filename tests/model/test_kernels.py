@@ -110,6 +110,7 @@ def test_chunked_in_bfloat16():
     assert_equals_the_definition("chunked", MASKS["packed causal"], 16, 8, jnp.bfloat16, BFLOAT16)
 
 
+@pytest.mark.slow
 def test_chunked_has_the_weights_of_few_queries_in_memory():
     """Four times the length takes four times the memory, forward and backward; the einsum takes sixteen times."""
 

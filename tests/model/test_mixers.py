@@ -228,6 +228,7 @@ def test_restricted_attention_costs_r_and_not_n():
     assert cost(module, 512) / cost(module, 128) == pytest.approx(4, rel=0.05)
 
 
+@pytest.mark.slow
 def test_strided_attention_to_every_sqrt_n_th_position_costs_n_sqrt_n():
     """Four times as many positions cost eight times as much; with projections, which are linear, less."""
 

@@ -315,7 +315,7 @@ def verdict(done: Done, result: Any, expected: Any) -> str:
     return "" if result == expected else "another result"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("place", range(len(COMMANDS)), ids=[command.name for command in COMMANDS])
 def test_what_is_damaged_is_refused_in_one_line_or_makes_no_difference(ready: Path, place: int) -> None:
     command, folder = COMMANDS[place], ready.parent / "case"

@@ -12,7 +12,7 @@ from tests.run.test_distributed import finish, launch
 LONG = 40  # seconds: on CPUs jax's first collective fails after 30
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_no_process_goes_on_until_each_has_finished() -> None:
     finish(launch(["tests.run.test_meeting"], 2, 1))
 

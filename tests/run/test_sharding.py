@@ -87,7 +87,7 @@ def test_collectives_are_those_of_the_kind_of_parallelism(found: dict) -> None:
     assert "all-reduce" in kinds("1x1x8 accumulate 1 hash")  # of what each device's heads add to an output
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_fsdp_sends_parameters_and_no_more_of_a_larger_batch() -> None:
     """But for the embeddings of its tokens, whose table is cut along the width."""
     done = subprocess.run([sys.executable, "-m", "tests.mesh_traffic"], cwd=ROOT, capture_output=True, text=True)

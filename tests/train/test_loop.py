@@ -368,6 +368,7 @@ def test_the_first_update_is_the_one_that_the_config_describes(tmp_path: Path) -
     assert np.any(first_batch().labels_bt != labels_bt), "the seed orders the data, too"
 
 
+@pytest.mark.slow
 def test_a_text_that_was_mended_before_the_first_checkpoint_gives_the_tokenizer(tmp_path: Path) -> None:
     cfg = tiny.training_config(tmp_path)
     cfg.data.units, cfg.data.vocab_size, cfg.steps = "characters", 0, 1

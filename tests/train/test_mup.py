@@ -122,9 +122,8 @@ def slopes(
     return {name: float(np.polyfit(np.log(widths), [sizes[name] for sizes in by_width], 1)[0]) for name in by_width[0]}
 
 
-@pytest.mark.parametrize(
-    ("changes", "widths"), [({}, WIDTHS), pytest.param(MODERN, (128, 256, 512), marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("changes", "widths"), [({}, WIDTHS), (MODERN, (128, 256, 512))])
 def test_updates_change_every_activation_as_much_at_every_width(
     changes: dict[str, Any], widths: tuple[int, ...]
 ) -> None:
@@ -134,12 +133,14 @@ def test_updates_change_every_activation_as_much_at_every_width(
     assert max(abs(slope) for slope in found.values()) < 0.05, found
 
 
+@pytest.mark.slow
 def test_what_the_initial_softmax_adds_to_the_changes_shrinks_with_width() -> None:
     found = slopes("mup", {}, (64, 512))
     assert -0.25 < found["__call__/0"] < 0.0  # of the logits; alone, the part would have a slope of -0.5
     assert max(abs(slope) for slope in found.values()) < 0.25, found
 
 
+@pytest.mark.slow
 def test_with_the_standard_parametrisation_they_change_the_more_the_wider_a_model_is() -> None:
     found = slopes("standard", {}, (64, 256))
     assert min(found.values()) > 0.4, found
