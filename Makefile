@@ -64,10 +64,10 @@ lint: install  ## ruff and mypy
 format: install  ## format the sources with ruff
 	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format .
 
-test: install  ## run the tests, with shapes and types checked at run time (about 5 minutes)
+test: install  ## run the tests, with shapes and types checked at run time (5 to 10 minutes on 2 cores)
 	@$(PYTEST)
 
-test-all: install  ## run the slow tests as well (about half an hour)
+test-all: install  ## run the slow tests as well (half an hour to an hour)
 	@$(PYTEST) -m "not long"
 
 test-long: install  ## run the tests that take minutes each: TPU compilation, faults, damaged files, a browser
