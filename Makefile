@@ -70,7 +70,7 @@ test: install  ## run the tests, with shapes and types checked at run time (5 to
 test-all: install  ## run the slow tests as well (half an hour to an hour)
 	@$(PYTEST) -m "not long"
 
-test-long: install  ## run the tests that take minutes each: TPU compilation, faults, damaged files, a browser
+test-long: install  ## run the tests that take a minute or more each: TPU compilation, faults, damaged files, a browser
 	@$(PYTEST) -m long
 
 check: lint test-all  ## lint, then run all tests but the long ones: for a change to the code

@@ -45,7 +45,8 @@ settings.load_profile("tests")
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Says at once what failed: a run that is stopped before its end may print no summary."""
     if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
-        print(f"\n{report.nodeid}, {report.when}: {report.longreprtext.splitlines()[-1]}", file=sys.stderr, flush=True)
+        place = report.longreprtext.rpartition("\n")[2]  # where it failed, and with which error
+        print(f"\n{report.nodeid}, {report.when}: {place}", file=sys.stderr, flush=True)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -31,15 +31,16 @@ def score(
     Raises:
       ValueError: if the sides differ in length or are empty.
     """
-    of_references = _reference_scores(runs, sources, references)
-    return _with_signatures(_text_scores(runs[0].tokenizer, hypotheses, references, language) | of_references)
+    tokenizer = runs[0].tokenizer
+    joined = [tokenizer.joined(line) for line in references]
+    of_texts = _text_scores(tokenizer, hypotheses, joined, language)
+    return _with_signatures(of_texts | _reference_scores(runs, sources, references))
 
 
 def _text_scores(
-    tokenizer: Tokenizer, hypotheses: Sequence[str], references: Sequence[str], language: str
+    tokenizer: Tokenizer, hypotheses: Sequence[str], joined: Sequence[str], language: str
 ) -> dict[str, Score]:
-    """Returns the scores that compare translations with references."""
-    joined = [tokenizer.joined(line) for line in references]
+    """Returns the scores that compare translations with references, which `Tokenizer.joined` has written."""
     scores = bleu.all_scores(hypotheses, joined, language)
     result = {name: Score(scores[name], scores["signatures"][name]) for name in bleu.METRICS}
     if _written_unit(tokenizer) == "word":
@@ -103,7 +104,7 @@ def evaluate(
     best = [translation.hypotheses[0] for translation in translations]
     tokens = sum(len(hypothesis.tokens) + 1 for hypothesis in best)
     joined = [model_run.tokenizer.joined(line) for line in references]
-    of_texts = _text_scores(model_run.tokenizer, hypotheses, references, sentences.language)
+    of_texts = _text_scores(model_run.tokenizer, hypotheses, joined, sentences.language)
     record = {
         **_with_signatures(of_texts | of_references),
         "by_length": by_length(sources, hypotheses, joined, sentences.language),
