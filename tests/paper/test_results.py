@@ -77,15 +77,15 @@ def launch(run: Path, **changes: Any) -> None:
 
 def test_a_record_holds_the_newest_evaluation_and_the_last_update(tmp_path: Path) -> None:
     config = planted_config(A1, seed=3)
-    times = {"test": ("2026-01-02", "2026-01-01"), "valid": ("2026-01-03",)}
+    times = {"test": ("2026-01-01", "2026-01-03", "2026-01-02"), "valid": ("2026-01-03",)}
     evaluations = [scores(config, split, 7.0, time=time) for split in times for time in times[split]]
     run = plant(tmp_path / "run", config, *evaluations, hours=0.5)
     manifest = {"pairs": {"kept": 1}, "tokens": {"source": 2}, "sha256": {"x": "y"}}
     command = ["a", "--config.seed=3", "--workdir=/mine/runs/x"]
     launch(run, data={"train": {**manifest, "folder": "/not/kept"}}, command=command)
-    (run / "evaluations" / "test-0.txt").write_bytes(b"Der Hund\n")
+    (run / "evaluations" / "test-1.txt").write_bytes(b"Der Hund\n")
     record = results.make_record(run)
-    assert record["evaluation"] == evaluations[0]
+    assert record["evaluation"] == evaluations[1]  # neither the first nor the last by name
     assert record["translations_sha256"] == hashlib.sha256(b"Der Hund\n").hexdigest()
     assert record["caveats"] == []
     assert record["tolerance"] == TOLERANCE
