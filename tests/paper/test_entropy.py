@@ -3,6 +3,7 @@
 import math
 import random
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -59,6 +60,21 @@ def test_free_values_may_all_change_at_once(indices: range):
             changed += others != digits
             assert entropy.spelled(others) == english
     assert changed > 9 * len(indices)
+
+
+def test_the_mean_of_a_sentence_is_shared_among_its_subwords_and_eos(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    nats = {"a": 1.0, "bb": 2.0, "cccc": 6.0}  # sentences whose letters are subwords
+    monkeypatch.setattr(entropy, "flags", SimpleNamespace(FLAGS=SimpleNamespace(sentences=3, tokenizer="x")))
+    monkeypatch.setattr(entropy, "open_tokenizer", lambda path: SimpleNamespace(encode=list))
+    monkeypatch.setattr(entropy, "digits_of", lambda index: ([*nats][index], []))
+    monkeypatch.setattr(entropy, "most_nats", lambda english, digits: nats[english])
+    entropy.main([])
+    assert capsys.readouterr().out == (
+        "3 sentences of grammar:test, English: at most 3.00 nats a sentence, with a standard error of 1.53\n"
+        "3.33 subwords a sentence: at most 0.900 nats a subword, with a standard error of 0.458\n"
+    )
 
 
 @pytest.mark.slow
