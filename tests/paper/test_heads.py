@@ -199,6 +199,20 @@ def test_baselines_are_the_best_distance_and_any_visible_token():
     assert translated["cases"] == 12 and translated["chance"] == pytest.approx(1 / 12)
 
 
+def test_each_of_several_right_keys_is_right():
+    pair = annotate(EXAMPLE, reverse=True)
+    assert pair.cases["cross", "same"][1] == {1, 3}  # "calls" is "ruft" and "an"
+    for key, hits in ((1, 1), (2, 0), (3, 1)):
+        chosen_nht = np.full((1, 1, len(ENGLISH)), -1)
+        chosen_nht[0, 0, 1] = key
+        tally = RoleTally(1, 1)
+        tally.add(pair, "cross", chosen_nht)
+        assert tally.hits_nh["cross", "same"].tolist() == [[hits]]
+    assert tally.cases["cross", "same"] == len(ENGLISH)
+    assert tally.chance["cross", "same"] == pytest.approx((len(ENGLISH) + 1) / (len(GERMAN) + 1))
+    assert tally.distances["cross", "same"].total() == len(ENGLISH) + 1
+
+
 def test_alignment_error_by_hand():
     pair = AnnotatedPair("a b c", "x y z", ("a", "b", "c"), ("x", "y", "z"), {}, frozenset({(0, 0), (1, 1), (1, 2)}))
     tally = AlignmentTally()
