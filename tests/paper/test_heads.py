@@ -351,6 +351,15 @@ def test_alignments_are_counted_on_the_first_sentences_alone(run: Run):
     assert more[1].true == some[1].true and more[0].cases["encoder", "same"] > some[0].cases["encoder", "same"]
 
 
+def test_a_layer_aligns_by_the_mean_of_its_heads(run: Run, monkeypatch: pytest.MonkeyPatch):
+    pair = AnnotatedPair("a b c", "x", ("a", "b", "c"), ("x",), {}, frozenset({(0, 1)}))
+    weights_nhts = np.array([[[[0.5, 0.4, 0.1, 0.0]], [[0.1, 0.4, 0.5, 0.0]]]])  # the last column is no token
+    maps = [(pair, dict.fromkeys(KINDS, weights_nhts))]
+    monkeypatch.setattr("paper.heads.measure.sentence_maps", lambda run, pairs: maps if pairs else [])
+    _, heads, layers = tally(run, Sample([pair], []))
+    assert heads.error_nh().tolist() == [[1.0, 1.0]] and layers.error_nh().tolist() == [[0.0]]
+
+
 def test_the_untrained_run_is_what_the_seed_begins_with(run: Run):
     fresh, again = untrained(run), untrained(run)
     assert fresh.step == 0 and not fresh.checkpoints
