@@ -11,6 +11,7 @@ from run.folder import cpu_model, git
 
 PACKAGES = ("jax", "jaxlib", "flax", "torch", "ctranslate2", "jax-cuda13-plugin", "nvidia-cudnn-cu13", "nvidia-cublas")
 MISSING = "not installed"
+UNKNOWN = "unknown"  # the commit outside a git checkout, and in older records
 _STATE = ("clocks.sm", "clocks.max.sm", "clocks.mem", "power.draw", "power.limit", "temperature.gpu")
 
 
@@ -31,6 +32,7 @@ def machine() -> dict[str, str]:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             found[name] = MISSING
+    found["commit"] = UNKNOWN
     if code is not None:
         found["commit"] = code["commit"] + (" and changes" if code["dirty"] else "")
     return found

@@ -58,12 +58,15 @@ def measure(parts: dict[str, Part], path: Path, seconds: float) -> None:
     Raises:
       UserError: the record's other parts were measured on another kind of machine, or with other code.
     """
-    from benchmarks.accelerator.device import MISSING, machine, state  # only now: they import jax
+    from benchmarks.accelerator.device import MISSING, UNKNOWN, machine, state  # only now: they import jax
 
     began = time.monotonic()
     record = read_record(path)
     now = machine()
-    for name, earlier in record.get("machine", {}).items():
+    measured_with = record.get("machine", {})
+    if record["parts"]:
+        measured_with = {"commit": UNKNOWN} | measured_with
+    for name, earlier in measured_with.items():
         if name in now and earlier != now[name] and MISSING not in (earlier, now[name]):
             raise UserError(
                 f"{path}: measured with {name} {earlier}, and here it is {now[name]}; give another --output"

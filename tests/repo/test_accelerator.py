@@ -126,6 +126,23 @@ def test_parts_of_other_machines_and_other_code_are_not_added_to_a_record(
     assert path.read_bytes() == before and read_record(path)["parts"].keys() == {"a", "b"}
 
 
+@pytest.mark.parametrize(
+    ("machine", "code", "message"),
+    [
+        ({}, {"commit": "faaa25c", "dirty": False}, "unknown, and here it is faaa25c"),
+        ({"commit": "faaa25c"}, None, "faaa25c, and here it is unknown"),
+    ],
+)
+def test_a_record_without_a_commit_is_not_taken_for_one_of_this_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: dict[str, str], code: dict | None, message: str
+) -> None:
+    path = tmp_path / "step.json"
+    write_json(path, {"machine": machine, "parts": {"a": {}}, "finished": False})
+    monkeypatch.setattr(device, "git", lambda: code)
+    with pytest.raises(UserError, match=f"step.json: measured with commit {message}; give another --output"):
+        measure({"a": dict, "b": dict}, path, seconds=60)
+
+
 HANGS = """
 import subprocess, sys, time
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
