@@ -126,6 +126,7 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    flags.DEFINE_integer("sentences", 1_000, "sentences to measure; a thousand take about two minutes", lower_bound=2)
+    about = "sentences to measure; a thousand take about two minutes"
+    flags.DEFINE_integer("sentences", 1_000, about, lower_bound=2, upper_bound=1_000_000)
     flags.DEFINE_string("tokenizer", "", "the tokenizer.model of a run, for the same per subword")
     run(main, hint="the options are --sentences=N and --tokenizer=FILE")

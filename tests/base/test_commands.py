@@ -194,6 +194,10 @@ def test_whatever_is_wrong_is_one_line(tmp_path: Path, body: str, status: int, p
             ["infer.translate", "--workdir=x", f"--columns={'9' * 5000}"],
             ": columns are different numbers from 1 to 999999; --help lists the flags",
         ),
+        (
+            ["paper.entropy", "--sentences=9000000000000000000"],
+            "is not an integer in the range [2, 1000000]; --help lists the flags",
+        ),
     ],
 )
 def test_flags_that_would_be_read_for_ever_or_are_too_wide(command: list[str], line: str) -> None:
