@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import optuna
 import pytest
 from optuna.exceptions import StorageInternalError
 from optuna.storages import RDBStorage
@@ -503,6 +504,50 @@ def test_a_search_some_of_whose_values_do_not_fit_together_is_not_refused() -> N
 
     try_out(picky)
     assert next(refused, None) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "choices"),
+    [
+        ("norm", ("post", "pre", "rms")),
+        ("norm", ("pre",)),
+        ("cell", ("gru", "lstm", "mgu")),  # which only trials with norm=pre have
+        ("cell", ("lstm", "gru")),
+    ],
+)
+def test_changed_choices_are_refused_before_a_trial_is_lost(
+    worker: Callable[..., Study], key: str, choices: tuple[str, ...]
+) -> None:
+    known = {"norm": ("post", "pre"), "cell": ("gru", "lstm")}
+    here = worker(trials=1)
+    for params in ({"norm": "post"}, {"norm": "pre", "cell": "gru"}):
+        distributions = {name: optuna.distributions.CategoricalDistribution(known[name]) for name in params}
+        here.study.add_trial(optuna.trial.create_trial(params=params, distributions=distributions, value=1.0))
+
+    def drawn(trial: Any, lists: dict[str, tuple[str, ...]]) -> dict[str, Any]:
+        overrides = {
+            "optim.lr": trial.suggest_float("lr", 0.1, 10.0),
+            "model.norm": trial.suggest_categorical("norm", lists["norm"]),
+        }
+        if overrides["model.norm"] == "pre":
+            overrides["model.cell"] = trial.suggest_categorical("cell", lists["cell"])
+        return overrides
+
+    worker(trials=2, suggest=lambda trial: drawn(trial, known))  # a new key, and equal choices
+    with pytest.raises(UserError) as refusal:
+        worker(trials=3, suggest=lambda trial: drawn(trial, known | {key: choices}))
+    difference = f"{key} is one of {known[key]} there and one of {choices} here"
+    assert f"this folder holds another sweep ({difference}); use another --workdir" in str(refusal.value)
+    assert len(here.statuses()) == 2, "nothing is enqueued"
+
+
+def test_a_parameter_of_another_kind_is_refused(worker: Callable[..., Study]) -> None:
+    take(worker(trials=1))
+    worker(trials=2, suggest=lambda trial: {"optim.lr": trial.suggest_float("lr", 1.0, 2.0, log=True)})
+    with pytest.raises(
+        UserError, match=r"another sweep \(lr is drawn from Float.*log=True.* there and .*log=False.* here\)"
+    ):
+        worker(trials=2, suggest=lambda trial: {"optim.lr": trial.suggest_float("lr", 0.1, 10.0)})
 
 
 def test_the_values_of_a_trial_that_has_none_yet_are_not_shown(worker: Callable[..., Study]) -> None:

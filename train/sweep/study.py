@@ -24,8 +24,10 @@ from time import monotonic, sleep
 from typing import Any, cast
 
 import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution, check_distribution_compatibility
 from optuna.exceptions import ExperimentalWarning, OptunaError, StorageInternalError, UpdateFinishedTrialError
 from optuna.pruners import HyperbandPruner, NopPruner, SuccessiveHalvingPruner
+from optuna.samplers import RandomSampler
 from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback, fail_stale_trials
 from optuna.trial import FrozenTrial, Trial, TrialState
 from sqlalchemy import NullPool, event, make_url
@@ -124,7 +126,8 @@ class Study:
         """Makes these points this worker's task, and enqueues those that the study does not have.
 
         `points` is name to overrides, None where `suggest` is to choose them, whose `UserError` fails that trial alone.
-        With `retry`, points that failed are enqueued once more. Raises `UserError` where a grid would lose a point.
+        With `retry`, points that failed are enqueued once more. Raises `UserError` where a grid would lose a point,
+        or a search draws a parameter from other choices than before.
         """
         self.points = points
         self.suggest = suggest
@@ -133,6 +136,7 @@ class Study:
             gone = [name for name in known if name not in points]
             if gone and not self.search:
                 raise another(self.workdir, f"its point {gone[0]} is not among those of sweep()")
+            self._check_distributions(suggest)
             for name, overrides in points.items():
                 attributes: dict[str, Any] = {"name": name, "overrides": overrides, "replaces": None}
                 if name not in known:
@@ -140,6 +144,29 @@ class Study:
                 elif retry and "reason" in known[name].user_attrs:
                     attributes["replaces"] = known[name].number
                     self.study.enqueue_trial(known[name].params, user_attrs=attributes)
+
+    def _check_distributions(self, suggest: Callable[[Trial], Point]) -> None:
+        """Raises `UserError` where `suggest` draws a parameter in a way that Optuna would refuse beside earlier trials.
+
+        One trial of each set of parameters is drawn again, since some parameters may depend on the values of others.
+        """
+        known: dict[str, BaseDistribution] = {}
+        examples: dict[frozenset[str], FrozenTrial] = {}
+        for trial in self.study.get_trials(deepcopy=False):
+            known = trial.distributions | known
+            if trial.params:
+                examples[frozenset(trial.params)] = trial
+        for example in examples.values():
+            trial_now = optuna.create_study(sampler=_Again(example)).ask()
+            with suppress(UserError):  # values that do not fit together
+                suggest(trial_now)
+            for name, now in trial_now.distributions.items():
+                before = known.get(name, now)
+                try:
+                    check_distribution_compatibility(before, now)
+                except ValueError as error:
+                    difference = f"{name} is {_drawn(before)} there and {_drawn(now)} here"
+                    raise another(self.workdir, difference) from error
 
     def finished(self) -> bool:
         """Returns whether every point is done, pruned or failed."""
@@ -215,6 +242,21 @@ class Study:
             valid = [trial for trial in candidates if trial.number not in superseded]
             counting[name] = valid[0] if valid else candidates[-1]
         return counting
+
+
+class _Again(RandomSampler):
+    """Draws the values of an earlier trial, and others where their distributions have changed."""
+
+    def __init__(self, example: FrozenTrial) -> None:
+        super().__init__()
+        self._example = example
+
+    def sample_independent(
+        self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        if self._example.distributions.get(param_name) == param_distribution:
+            return self._example.params[param_name]
+        return super().sample_independent(study, trial, param_name, param_distribution)
 
 
 class _Asha(SuccessiveHalvingPruner):
@@ -392,6 +434,13 @@ def try_out(suggest: Callable[[Trial], Point]) -> None:
             suggest(study.ask())
             return
     suggest(study.ask())
+
+
+def _drawn(distribution: BaseDistribution) -> str:
+    """Returns in words what a parameter is drawn from."""
+    if isinstance(distribution, CategoricalDistribution):
+        return f"one of {distribution.choices}"
+    return f"drawn from {distribution}"
 
 
 def _connect(url: str | None, workdir: Path, silence: int) -> RDBStorage:
