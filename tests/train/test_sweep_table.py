@@ -14,12 +14,14 @@ from typing import Any
 import pytest
 
 from base.errors import UserError
+from train.sweep.command import _command_of_best
 from train.sweep.picture import draw
 from train.sweep.plan import open_plan
 from train.sweep.point import Outcome, PointStatus
+from train.sweep.ranking import best_of, other_measures
 from train.sweep.seeds import over_seeds
 from train.sweep.study import Study
-from train.sweep.table import as_csv, as_records, as_text, best_of, other_measures
+from train.sweep.table import as_csv, as_records, as_text
 
 ROOT = Path(__file__).parent.parent.parent
 TREE = {"steps": 1000, "seed": 0, "model": {"h": 8, "N": 2}, "eval": {"every": 100, "every_epochs": 0}}
@@ -70,7 +72,8 @@ TABLE = """\
    16  interrupted                                                                      h=16
     8  waiting                                                                          steps=9
 
-*: the lowest validation nll of the points that are done; --best prints its command
+*: the lowest validation nll of the points that are done, with several seeds of those whose mean is lowest; \
+--best prints its command
 h=2: update 3: the loss is nan"""
 
 
@@ -110,7 +113,7 @@ def test_the_best_point_s_flags_are_printed_as_a_command(grid: Study, tmp_path: 
     record = {"launches": [{"step": 0, "data": data, "command": command}]}
     (tmp_path / "h=1" / "run.json").write_text(json.dumps(record))
     best = f"python -m train '--config=a b.py' --config.model.h=1 --workdir={tmp_path}-best\n"
-    assert shown(tmp_path, "--best") == (0, best, "")
+    assert shown(tmp_path, "--best") == (0, best, "the lowest nll, 2.5000, is of h=1\n")
 
 
 def test_the_best_is_done_and_numbers_have_four_digits() -> None:
@@ -350,6 +353,30 @@ def test_seeds_of_a_setting_are_one_row_with_their_interval() -> None:
     sizes = enumerate(points)
     others = [point._replace(overrides=point.overrides | {"data.vocab_size": 8 + place}) for place, point in sizes]
     assert over_seeds(others, CONFIG | {"data.vocab_size": 8}) is None
+
+
+def test_the_best_has_the_lowest_mean_over_seeds_and_not_the_luckiest_seed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    points = []
+    for h, values in {1: (1.0, 3.0), 2: (1.75, 1.25), 4: (0.5,)}.items():
+        for seed, nll in enumerate(values):
+            overrides = {"model.h": h, "seed": seed}
+            points.append(PointStatus(f"h={h},seed={seed}", overrides, "done", "", {"nll_best": nll}, {}))
+    points.append(PointStatus("h=2,seed=2", {"model.h": 2, "seed": 2}, "running", "", {"nll_best": 9.0}, {}))
+    records = as_records(points, CONFIG)
+    order = ["h=2,seed=1", "h=2,seed=0", "h=1,seed=0", "h=1,seed=1", "h=4,seed=0", "h=2,seed=2"]
+    assert [record["point"] for record in records] == order
+    assert [record["point"] for record in records if record["is_best"]] == ["h=2,seed=1"]
+    seeds = over_seeds(points, CONFIG)
+    assert seeds is not None and seeds.rows[0][:2] == ("2", "2")
+
+    (tmp_path / "h=2,seed=1").mkdir()
+    launch = {"step": 0, "data": {"train": {"sha256": {}}, "valid": {"sha256": {}}}, "command": ["t", "--config=a.py"]}
+    (tmp_path / "h=2,seed=1" / "run.json").write_text(json.dumps({"launches": [launch]}))
+    command = _command_of_best(points, CONFIG, tmp_path)
+    assert command == f"python -m train --config=a.py --workdir={tmp_path}-best"
+    assert capsys.readouterr().err == "the lowest mean nll, 1.5000 over 2 seeds, is of h=2,seed=1 and its other seeds\n"
 
 
 def test_rates_that_four_digits_do_not_tell_apart_are_written_out() -> None:

@@ -19,9 +19,10 @@ from train.sweep.expressions import Point
 from train.sweep.picture import draw
 from train.sweep.plan import Sweep, open_plan, read_plan, whole_config
 from train.sweep.point import PointStatus
+from train.sweep.ranking import Setting, best_setting, other_measures
 from train.sweep.seeds import over_seeds
 from train.sweep.study import HeldPoint, Study, try_out, without_password
-from train.sweep.table import as_csv, as_records, as_text, best_of, other_measures
+from train.sweep.table import as_csv, as_records, as_text
 from train.sweep.worker import Stop, work
 
 
@@ -59,8 +60,8 @@ def train(options: flags.FlagValues, workdir: Path) -> int:
     statuses = study.statuses()
     states = [point.state for point in statuses if point.name in points]
     counts = ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states)))
-    best = best_of(statuses, flat(whole_config(plan)))
-    won = f"; the lowest nll, {best.summary['nll_best']:.4f}, is of {best.name}" if best else ""
+    best = best_setting(statuses, flat(whole_config(plan)))
+    won = f"; the lowest {_nll_of(best)}" if best else ""
     print(f"{workdir}: all points have ended: {counts}{won}; --table shows them", file=sys.stderr)
     return 1 if "failed" in states else 0
 
@@ -110,7 +111,7 @@ def show(options: flags.FlagValues, workdir: Path) -> int:
 
 
 def _command_of_best(points: list[PointStatus], config: dict[str, Any], workdir: Path) -> str:
-    """Returns the command that trains the best point again, in a folder of its own.
+    """Returns the command that trains the best point again, in a folder of its own; says on stderr which that is.
 
     Raises:
       UserError: no point is done, or its folder is not here, which alone records the command.
@@ -121,9 +122,10 @@ def _command_of_best(points: list[PointStatus], config: dict[str, Any], workdir:
             f"--workdir={workdir}: nll is of other texts or tokens ({', '.join(others)}): it does not say which "
             "point is best; compare their scores by python -m infer"
         )
-    best = best_of(points, config)
-    if best is None:
+    setting = best_setting(points, config)
+    if setting is None:
         raise UserError(f"--workdir={workdir}: no point is done with a finite validation nll, so none is best")
+    best = setting.best
     launches = read_launches(workdir / best.name)
     command = launches[-1].get("command") if launches else None
     if not command:
@@ -133,5 +135,14 @@ def _command_of_best(points: list[PointStatus], config: dict[str, Any], workdir:
         )
     _, *arguments = command
     kept = [argument for argument in arguments if not argument.startswith("--workdir=")]
+    print(f"the lowest {_nll_of(setting)}", file=sys.stderr)
     again = workdir.parent / f"{workdir.resolve().name}-best"
     return shlex.join(["python", "-m", "train", *kept, f"--workdir={again}"])
+
+
+def _nll_of(setting: Setting) -> str:
+    """Returns the nll of a setting in words, and of which point it is."""
+    best = setting.best.name
+    if len(setting.nll) < 2:
+        return f"nll, {setting.mean:.4f}, is of {best}"
+    return f"mean nll, {setting.mean:.4f} over {len(setting.nll)} seeds, is of {best} and its other seeds"

@@ -8,7 +8,7 @@ from typing import Any
 
 from base.errors import UserError
 from train.sweep.point import PointStatus
-from train.sweep.table import best_of, differing_keys
+from train.sweep.ranking import best_of, differing_keys
 
 NLL = "validation nll, nats a token"
 _MOST_IN_A_LEGEND = 16

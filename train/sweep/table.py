@@ -1,12 +1,12 @@
 """A sweep at a glance: its points as a table for people, spreadsheets or programs, the best first."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 from base import table
 from base.keys import short_names
-from train.sweep.point import OBJECTIVE, PointStatus
+from train.sweep.point import PointStatus
+from train.sweep.ranking import best_of, differing_keys, ranked
 
 MEASURES = (
     "nll",
@@ -21,36 +21,24 @@ MEASURES = (
     "accuracy_best",
 )
 _SHOWN = tuple(name for name in MEASURES if not name.startswith("loss"))  # which is comparable for one eps_ls alone
-_FIXED = ("point", "is_best", "state", "step", "steps", *MEASURES, "minutes", "reason")
-_BEST = f"{OBJECTIVE}_best"
-# What the nll on validation is of, beside the text that subwords are learned from, and windows of a text.
-_OF_THE_MEASURE = (
-    "task",
-    "data.valid",
-    "data.classes",
-    "data.mask_rate",
-    "data.mean_span",
-    "data.lowercase",
-    "data.normalisation",
-    "data.tokenizer",
-    "data.units",
-    "data.vocab_size",
+_STAR = (
+    "*: the lowest validation nll of the points that are done, with several seeds of those whose mean is lowest; "
+    "--best prints its command"
 )
-_OF_WINDOWS = ("data.batching", "data.pack_length")
+_FIXED = ("point", "is_best", "state", "step", "steps", *MEASURES, "minutes", "reason")
 
 
 def as_records(points: Sequence[PointStatus], config: dict[str, Any]) -> list[dict[str, Any]]:
     """Returns a flat dict for each point, best first; `config`, dotted key to value, is what they depart from.
 
-    Points that are done come first, those of the lowest nll before others; the best of them is marked. Keys are
-    "point"; "is_best"; each config key whose value is not the same in all, None where none is chosen yet; "state",
-    "step", "steps"; the `MEASURES` that `train.sweep.point.summary` explains, None where there is none; "minutes" of
-    training; "reason" or "".
+    They are `ranked`, and `best_of` is marked. Keys are "point"; "is_best"; each config key whose value is not the same
+    in all, None where none is chosen yet; "state", "step", "steps"; the `MEASURES` that `train.sweep.point.summary`
+    explains, None where there is none; "minutes" of training; "reason" or "".
     """
     differing = differing_keys(points, config)
     best = best_of(points, config)
     records = []
-    for point in sorted(points, key=_rank):
+    for point in ranked(points, config):
         whole = config | point.overrides
         record: dict[str, Any] = {"point": point.name}
         record["is_best"] = best is not None and point.name == best.name
@@ -64,54 +52,6 @@ def as_records(points: Sequence[PointStatus], config: dict[str, Any]) -> list[di
         record["reason"] = point.reason
         records.append(record)
     return records
-
-
-def differing_keys(points: Sequence[PointStatus], config: dict[str, Any]) -> list[str]:
-    """Returns the config keys whose value is not the same in all points that have one."""
-    configs = [config | point.overrides for point in points if point.chosen]
-    overridden = dict.fromkeys(key for point in points for key in point.overrides)  # a dict, for the order
-    differing: list[str] = []
-    for key in overridden:
-        values = [whole.get(key) for whole in configs]
-        if any(value != values[0] for value in values):
-            differing.append(key)
-    return differing
-
-
-def best_of(points: Sequence[PointStatus], config: dict[str, Any]) -> PointStatus | None:
-    """Returns the point that is done with the lowest validation nll, the first of equal ones; None if there is none.
-
-    There is none either where the nll of one point is of another text, or of other tokens, than that of another.
-    `config` is what the points depart from.
-    """
-    if other_measures(points, config):
-        return None
-    ranked = sorted(points, key=_rank)
-    is_measured = bool(ranked) and ranked[0].state == "done" and math.isfinite(_lowest(ranked[0]))
-    return ranked[0] if is_measured else None
-
-
-def other_measures(points: Sequence[PointStatus], config: dict[str, Any]) -> list[str]:
-    """Returns the keys by which points that are done differ in what their nll is of."""
-    done = [point for point in points if point.state == "done"]
-    differing = differing_keys(done, config)
-    found = [key for key in differing if key in _OF_THE_MEASURE]
-    configs = [config | point.overrides for point in done]
-    learns_subwords = any(whole.get("task") != "vision" and not whole.get("data.tokenizer") for whole in configs)
-    if learns_subwords and "data.train" in differing:
-        found.append("data.train")
-    if any(whole.get("data.batching") == "window" for whole in configs):
-        found += [key for key in differing if key in _OF_WINDOWS]
-    return found
-
-
-def _rank(point: PointStatus) -> tuple[bool, float]:
-    return point.state != "done", _lowest(point)
-
-
-def _lowest(point: PointStatus) -> float:
-    nll = point.summary.get(_BEST, math.inf)
-    return math.inf if math.isnan(nll) else nll
 
 
 def as_text(records: Sequence[dict[str, Any]], others: Sequence[str] = ()) -> str:
@@ -134,7 +74,7 @@ def as_text(records: Sequence[dict[str, Any]], others: Sequence[str] = ()) -> st
     head_shown, *rows = zip(*filled, strict=True)
     notes = [f"{record['point']}: {record['reason']}" for record in records if record["reason"]]
     if records[0]["is_best"]:
-        notes.insert(0, "*: the lowest validation nll of the points that are done; --best prints its command")
+        notes.insert(0, _STAR)
     if others:
         notes.insert(0, f"nll is of other texts or tokens ({', '.join(others)}): it does not say which is best")
     return table.as_text(table.Table("", ", ".join(counts), head_shown, rows, notes))
