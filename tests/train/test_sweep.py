@@ -220,7 +220,8 @@ def test_a_worker_records_each_end_and_goes_on(tmp_path: Path, stop: Stop, capfd
         "stopped": ("done", ""),
     }
     assert ends(study) == expected
-    assert "stopped: given back\nstopped: goes on, attempt 2\nstopped: done" in capfd.readouterr().err
+    again = "stopped: given back; 4 of 5 have ended\nstopped: goes on, attempt 2 (5 of 5)\nstopped: done"
+    assert again in capfd.readouterr().err
     assert (tmp_path / "sweep" / "logs" / "good.log").read_text() == "step 1\n"
     results = {path.stem: json.loads(path.read_text()) for path in (tmp_path / "sweep" / "results").iterdir()}
     assert {name: (result["state"], result["reason"]) for name, result in results.items()} == expected
@@ -240,6 +241,28 @@ def test_a_point_that_failed_is_trained_again_when_asked(
     work(study, command, stop, 0.1)
     assert ends(other) == {"good": ("done", ""), "wrong": ("done", "")}
     assert other.take() is None
+
+
+@pytest.mark.slow
+@forking
+def test_a_worker_says_how_far_it_is(
+    tmp_path: Path, stop: Stop, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    records = [
+        {"step": 4, "kind": "train", "loss": 2.0, "seconds": 90.0},
+        {"step": 4, "kind": "valid", "loss": 3.0, "nll": 2.5, "perplexity": 12.0},
+    ]
+    lines = "".join(json.dumps(record) + "\n" for record in records)
+    monkeypatch.setitem(SCRIPTS, "good", f"import sys; open(sys.argv[1] + '/metrics.jsonl', 'w').write({lines!r})")
+    work(opened(tmp_path, "wrong", "good", "crash"), command, stop, 0.1)
+    assert capfd.readouterr().err.splitlines() == [
+        "wrong: begins (1 of 3)",
+        "wrong: failed: update 3: the loss is nan; 1 of 3 have ended",
+        "good: begins (2 of 3)",
+        "good: done, lowest nll 2.5000; 2 of 3 have ended, about 1.5 min left",
+        "crash: begins (3 of 3)",
+        "crash: failed: KeyError: 'x'; 3 of 3 have ended",
+    ]
 
 
 @forking

@@ -20,7 +20,7 @@ from tests.extras import needed
 from train.sweep import study as studies
 from train.sweep.plan import open_plan
 from train.sweep.point import Lost, Outcome
-from train.sweep.study import HeldPoint, Study, try_out, without_password
+from train.sweep.study import HeldPoint, Progress, Study, try_out, without_password
 from train.sweep.table import as_records, as_text
 
 ROOT = Path(__file__).parent.parent.parent
@@ -285,6 +285,21 @@ def test_a_trial_that_failed_is_tried_again_with_its_parameters(worker: Callable
     again.finish(DONE)
     assert here.finished()
     assert [(point.state, point.reason) for point in here.statuses()] == [("done", "")]
+
+
+def test_the_time_left_is_shared_by_the_workers(worker: Callable[..., Study]) -> None:
+    here, there = worker(trials=5), worker(trials=5)
+    assert here.progress() == Progress(0, 5, None)
+    for name, outcome in (("done", 6.0), ("pruned", 2.0), ("failed", 100.0)):
+        take(here).finish(Outcome(name, "killed" if name == "failed" else "", {**DONE.summary, "minutes": outcome}))
+    assert here.progress() == Progress(3, 5, 2 * 4.0)
+    held = take(there)
+    assert here.progress() == Progress(3, 5, 2 * 4.0 / 2)
+    held.release()
+    assert here.progress() == Progress(3, 5, 2 * 4.0)
+    for _ in range(2):
+        take(here).finish(DONE)
+    assert here.progress() == Progress(5, 5, None)
 
 
 def write_valid(tmp_path: Path, name: str, *losses: float) -> None:

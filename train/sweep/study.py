@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, check_distribution_compatibility
@@ -51,6 +51,17 @@ _STATES = {
     TrialState.FAIL: "interrupted",
     TrialState.WAITING: "waiting",
 }
+
+
+class Progress(NamedTuple):
+    """How many points have ended, of how many, and the minutes left; None if nothing is, or none has been measured.
+
+    The minutes are those of training, as if each point that is left took the mean of those done or pruned.
+    """
+
+    ended: int
+    points: int
+    minutes_left: float | None
 
 
 class Study:
@@ -170,9 +181,23 @@ class Study:
 
     def finished(self) -> bool:
         """Returns whether every point is done, pruned or failed."""
+        progress = self.progress()
+        return progress.ended == progress.points
+
+    def progress(self) -> Progress:
+        """Returns how far this worker's points are."""
         with reachable():
             known = self._counting()
-        return all(known[name].state.is_finished() and not _abandoned(known[name]) for name in self.points)
+            trials = [known[name] for name in self.points]
+        ended = [trial for trial in trials if trial.state.is_finished() and not _abandoned(trial)]
+        measures = [_record(trial)[2] for trial in ended if trial.state != TrialState.FAIL]
+        minutes = [measured["minutes"] for measured in measures if "minutes" in measured]
+        if not minutes or len(ended) == len(trials):
+            return Progress(len(ended), len(trials), None)
+        states = [trial.state for trial in trials]
+        workers = 1 + states.count(TrialState.RUNNING)  # this one is between two points
+        left = (len(trials) - len(ended)) * sum(minutes) / len(minutes)
+        return Progress(len(ended), len(trials), left / workers)
 
     def take(self) -> "HeldPoint | None":
         """Returns a point that only this worker holds; None while others hold all that are left."""

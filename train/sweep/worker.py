@@ -14,7 +14,7 @@ from base.errors import UserError
 from run.lock import lock
 from run.records import read_metrics
 from train.patience import has_ended
-from train.sweep.point import Lost, Outcome, run_child, summary
+from train.sweep.point import OBJECTIVE, Lost, Outcome, run_child, summary
 from train.sweep.study import HeldPoint, Study
 
 Command = Callable[[HeldPoint, Path], list[str]]  # what trains a point in a folder
@@ -47,21 +47,37 @@ def work(study: Study, command: Command, stop: Stop, idle: float) -> None:
             stop.pause(idle)
             continue
         try:
-            outcome = _train(point, study.workdir, command, stop)
+            outcome = _train(point, study, command, stop)
             if outcome is None:
                 point.release()
-                _say(point, "given back")
+                _say(point, f"given back; {_counts(study)}")
             else:
                 recorded = point.finish(outcome)
-                _say(point, f"{recorded.state}: {recorded.reason}" if recorded.reason else recorded.state)
+                _say(point, f"{_ending(recorded)}; {_counts(study)}")
         except Lost as lost:
             _say(point, str(lost))
 
 
-def _train(point: HeldPoint, workdir: Path, command: Command, stop: Stop) -> Outcome | None:
+def _ending(outcome: Outcome) -> str:
+    """Returns in words how a point ended: its state, the reason of a failure, and its lowest nll."""
+    if outcome.reason:
+        return f"{outcome.state}: {outcome.reason}"
+    if f"{OBJECTIVE}_best" not in outcome.summary:
+        return outcome.state
+    return f"{outcome.state}, lowest {OBJECTIVE} {outcome.summary[f'{OBJECTIVE}_best']:.4f}"
+
+
+def _counts(study: Study) -> str:
+    """Returns how many points have ended, and how long the others will take."""
+    progress = study.progress()
+    counts = f"{progress.ended} of {progress.points} have ended"
+    return counts if progress.minutes_left is None else f"{counts}, about {progress.minutes_left:,.1f} min left"
+
+
+def _train(point: HeldPoint, study: Study, command: Command, stop: Stop) -> Outcome | None:
     """Returns how the point ended; None where its run was only interrupted."""
-    folder = workdir / point.name
-    log = workdir / "sweep" / "logs" / f"{point.name}.log"
+    folder = study.workdir / point.name
+    log = study.workdir / "sweep" / "logs" / f"{point.name}.log"
     pruned = False
 
     def watch() -> bool:
@@ -75,7 +91,9 @@ def _train(point: HeldPoint, workdir: Path, command: Command, stop: Stop) -> Out
             if watch():
                 return None
             stop.pause(1.0)
-        _say(point, "begins" if point.attempt == 1 else f"goes on, attempt {point.attempt}")
+        begins = "begins" if point.attempt == 1 else f"goes on, attempt {point.attempt}"
+        number = 1 + [*study.points].index(point.name)
+        _say(point, f"{begins} ({number} of {len(study.points)})")
         status, last_line = run_child(command(point, folder), log, watch)
         if status < 0:
             stop.pause(1.0)  # what killed the run may be about to reach this process, too
